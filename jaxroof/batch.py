@@ -1,0 +1,51 @@
+"""What one engine step works on, in the sums that its cost depends on: O(1) in the number of requests."""
+
+from jaxroof.struct import Scalar, struct
+
+
+@struct
+class Prefill:
+    """New prompt tokens of one step."""
+
+    sequences: Scalar
+    tokens: Scalar  # new tokens, summed over sequences
+    past: Scalar  # tokens already in the cache before this step, summed over sequences
+
+
+@struct
+class Decode:
+    """Sequences that each add one token in one step."""
+
+    sequences: Scalar
+    context: Scalar  # tokens in the cache that are attended to, the new one included, summed over sequences
+
+
+@struct
+class Batch:
+    """One engine step. A part that is None launches no kernels; costs of a mixed step are additive.
+
+    Sequences of one part are taken to be alike: a window clips their mean length.
+    """
+
+    prefill: Prefill | None
+    decode: Decode | None
+    logits: Scalar  # rows of the output head: one per sequence that samples a token
+
+
+def prefill(sequences: Scalar, tokens: Scalar, past: Scalar = 0.0) -> Batch:
+    """A step of `sequences` prompts with `tokens` new tokens each, on top of `past` cached tokens each."""
+    return Batch(
+        prefill=Prefill(sequences=sequences, tokens=sequences * tokens, past=sequences * past),
+        decode=None,
+        logits=sequences,
+    )
+
+
+def decode(sequences: Scalar, context: Scalar) -> Batch:
+    """A step in which `sequences` sequences of `context` tokens each (the new one included) add one token."""
+    return Batch(prefill=None, decode=Decode(sequences=sequences, context=sequences * context), logits=sequences)
+
+
+def mixed(prefill: Batch, decode: Batch) -> Batch:
+    """One step with the prefill part of one batch and the decode part of another."""
+    return Batch(prefill=prefill.prefill, decode=decode.decode, logits=prefill.logits + decode.logits)

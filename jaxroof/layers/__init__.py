@@ -1,0 +1,1 @@
+"""What each layer of a model launches on one device of a deployment, as Ops."""

@@ -1,0 +1,143 @@
+"""Softmax attention with grouped keys and values: projections, cache write, prefill and decode attention."""
+
+import jax.numpy as jnp
+
+from jaxroof.batch import Batch, Decode, Prefill
+from jaxroof.deployment import Deployment
+from jaxroof.layers.elementwise import elementwise
+from jaxroof.layers.linear import OPERAND_BYTES, launched, linear
+from jaxroof.model import Attention
+from jaxroof.op import Op
+from jaxroof.smooth import maximum, minimum
+from jaxroof.struct import Scalar
+
+SOFTMAX_FLOPS = 4.0
+"""Vector FLOP per query-key pair beside the exponential: scale, running maximum, subtract, running sum."""
+
+ROPE_FLOPS = 3.0
+"""Vector FLOP per element that is rotated: two products and a sum."""
+
+
+def attention_ops(
+    attention: Attention, hidden: Scalar, deployment: Deployment, batch: Batch, tokens: Scalar, count: Scalar
+) -> dict[str, Op]:
+    """Ops of one attention layer in the order they run. Shapes (); `tokens` counts prefill and decode together."""
+    heads = attention.heads / deployment.tp
+    kv_heads = kv_heads_per_device(attention, deployment)
+    q_width, k_width, v_width = (
+        heads * attention.head_dim,
+        kv_heads * attention.head_dim,
+        kv_heads * attention.value_dim,
+    )
+    activation = deployment.activation_bytes
+    ops = {
+        "qkv_proj": linear(tokens, hidden, q_width + k_width + v_width, attention.qkv, activation, count),
+        "rope_kv_write": elementwise(
+            tokens,
+            reads=q_width + k_width + v_width,
+            writes=q_width + (k_width + v_width) * deployment.kv_bytes / activation,
+            element_bytes=activation,
+            flops=ROPE_FLOPS * (q_width + k_width),
+            count=count,
+            kernels=2.0,
+        ),
+    }
+    if batch.prefill is not None:
+        ops["prefill_attention"] = prefill_attention(attention, deployment, batch.prefill, count)
+    if batch.decode is not None:
+        ops["decode_attention"] = decode_attention(attention, deployment, batch.decode, count)
+    ops["o_proj"] = linear(tokens, heads * attention.value_dim, hidden, attention.output, activation, count)
+    return ops
+
+
+def prefill_attention(attention: Attention, deployment: Deployment, prefill: Prefill, count: Scalar) -> Op:
+    """Causal attention of new prompt tokens to themselves and their cached past, as one fused kernel.
+
+    FLOP = 2 pairs heads (head_dim + value_dim); one exponential per pair and head; queries, outputs and the
+    keys and values of every token in reach are moved once.
+
+    Source: Dao, arXiv:2307.08691 (FlashAttention-2), section 2; pairs: `causal_pairs`.
+    """
+    heads = attention.heads / deployment.tp
+    sequences = maximum(prefill.sequences, 1.0)
+    new, past = prefill.tokens / sequences, prefill.past / sequences
+    pairs = prefill.sequences * (
+        causal_pairs(past + new, attention) - causal_pairs(past, attention)
+    )
+    reachable_past = past if attention.window is None else minimum(past, attention.window)
+    cached = prefill.sequences * (reachable_past + new)
+    return _fused_attention("prefill_attention", attention, deployment, heads, prefill.tokens, pairs, cached, 1.0, count)
+
+
+def decode_attention(attention: Attention, deployment: Deployment, decode: Decode, count: Scalar) -> Op:
+    """Attention of one new token per sequence to its context: the cache in reach is read once.
+
+    Two kernels: partial attention over splits of the cache, and the reduction over splits
+    (Flash-Decoding: Dao, Haziza, Massa & Sizov, 2023).
+    """
+    heads = attention.heads / deployment.tp
+    context = decode.context
+    if attention.window is not None:
+        sequences = maximum(decode.sequences, 1.0)
+        context = decode.sequences * visible_context(decode.context / sequences, attention)
+    return _fused_attention(
+        "decode_attention", attention, deployment, heads, decode.sequences, context, context, 2.0, count
+    )
+
+
+def _fused_attention(
+    kind: str,
+    attention: Attention,
+    deployment: Deployment,
+    heads: Scalar,
+    queries: Scalar,
+    pairs: Scalar,
+    cached: Scalar,
+    kernels: float,
+    count: Scalar,
+) -> Op:
+    width = attention.head_dim + attention.value_dim
+    cache_bytes = cached * kv_heads_per_device(attention, deployment) * width * deployment.kv_bytes
+    return Op(
+        kind=kind,
+        precision=deployment.attention_compute,
+        count=count,
+        kernels=kernels * launched(queries),
+        matrix_flops=2.0 * pairs * heads * width,
+        operand_bytes=OPERAND_BYTES[deployment.attention_compute],
+        vector_flops=SOFTMAX_FLOPS * pairs * heads,
+        exps=pairs * heads,
+        bytes=cache_bytes + queries * heads * width * deployment.activation_bytes,
+    )
+
+
+def kv_heads_per_device(attention: Attention, deployment: Deployment) -> Scalar:
+    """KV heads that one device holds: kv_heads / tp, and never less than one, which is then a replica."""
+    return maximum(attention.kv_heads / deployment.tp, 1.0)
+
+
+def causal_pairs(length: Scalar, attention: Attention) -> Scalar:
+    """Query-key pairs of a whole sequence of `length` tokens, each token seeing itself and what is before it.
+
+    Full: n (n + 1) / 2. Sliding window w: a query sees at most w tokens. Chunked w: a query sees its own
+    chunk of w tokens up to itself.
+    """
+    if attention.window is None:
+        return 0.5 * length * (length + 1.0)
+    window = attention.window
+    if attention.window_kind == "chunked":
+        chunks = jnp.floor(length / window)
+        rest = length - chunks * window
+        return 0.5 * (chunks * window * (window + 1.0) + rest * (rest + 1.0))
+    ramp = minimum(length, window)
+    return 0.5 * ramp * (ramp + 1.0) + (length - ramp) * window
+
+
+def visible_context(context: Scalar, attention: Attention) -> Scalar:
+    """Tokens that the newest of `context` tokens attends to, itself included."""
+    if attention.window is None:
+        return context
+    if attention.window_kind == "chunked":
+        before = maximum(context - 1.0, 0.0)
+        return context - attention.window * jnp.floor(before / attention.window)
+    return minimum(context, attention.window)

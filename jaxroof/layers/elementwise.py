@@ -1,0 +1,41 @@
+"""Element-wise kernels: norms, activations, copies; bytes and a few operations per element."""
+
+from jaxroof.layers.linear import launched
+from jaxroof.op import Op
+from jaxroof.struct import Scalar
+
+
+def elementwise(
+    rows: Scalar,
+    reads: Scalar,
+    writes: Scalar,
+    element_bytes: Scalar,
+    flops: Scalar,
+    count: Scalar,
+    kernels: float = 1.0,
+    exps: Scalar | None = None,
+) -> Op:
+    """`rows` rows, each of which reads `reads` and writes `writes` elements and does `flops` vector operations.
+
+    Args:
+      rows: tokens on one device.
+      reads, writes: elements per row.
+      element_bytes: B per element.
+      flops: vector FLOP per row.
+      count: how often the step runs it.
+      kernels: kernels that the work is spread over.
+      exps: exponentials per row.
+    """
+    return Op(
+        kind="elementwise",
+        count=count,
+        kernels=kernels * launched(rows),
+        vector_flops=rows * flops,
+        exps=None if exps is None else rows * exps,
+        bytes=rows * (reads + writes) * element_bytes,
+    )
+
+
+def norm(tokens: Scalar, hidden: Scalar, element_bytes: Scalar, count: Scalar) -> Op:
+    """Residual add and RMSNorm in one kernel: reads input and residual, writes both; 5 FLOP per element."""
+    return elementwise(tokens, 2.0 * hidden, 2.0 * hidden, element_bytes, 5.0 * hidden, count)

@@ -1,0 +1,42 @@
+"""A dense projection: one GEMM of all tokens with one weight matrix."""
+
+from jaxroof.model import WeightFormat
+from jaxroof.op import Op
+from jaxroof.smooth import minimum
+from jaxroof.struct import Scalar
+
+OPERAND_BYTES = {"fp32": 4.0, "tf32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "int8": 1.0, "fp4": 0.5}
+"""B per operand element as the matrix units read it, by precision."""
+
+
+def linear(
+    tokens: Scalar,
+    inputs: Scalar,
+    outputs: Scalar,
+    weights: WeightFormat,
+    activation_bytes: Scalar,
+    count: Scalar,
+) -> Op:
+    """`(tokens, inputs) @ (inputs, outputs)`: 2 m n k FLOP; weights, inputs and outputs moved once.
+
+    Args:
+      tokens, inputs, outputs: m, k, n on one device, float scalars.
+      weights: how the matrix is stored and multiplied; inputs are read at the multiplying precision.
+      activation_bytes: B per output element.
+      count: how often the step runs it.
+    """
+    operand_bytes = OPERAND_BYTES[weights.compute]
+    return Op(
+        kind="linear",
+        precision=weights.compute,
+        count=count,
+        kernels=launched(tokens),
+        matrix_flops=2.0 * tokens * inputs * outputs,
+        operand_bytes=operand_bytes,
+        bytes=inputs * outputs * weights.bytes + tokens * (inputs * operand_bytes + outputs * activation_bytes),
+    )
+
+
+def launched(work: Scalar) -> Scalar:
+    """1 where there is at least one unit of work, 0 where there is none: a kernel without work is not launched."""
+    return minimum(work, 1.0)

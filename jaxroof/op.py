@@ -1,0 +1,29 @@
+"""What one kernel of a step does: operations, bytes and messages, before any hardware is known."""
+
+from jaxroof.struct import Scalar, static, struct
+
+KINDS = ("linear", "experts", "prefill_attention", "decode_attention", "elementwise", "collective")
+"""Op kinds. An `Efficiency` has one entry for each."""
+
+BOUNDS = ("matrix", "vector", "exp", "hbm", "l2", "scratchpad", "link", "launch")
+"""What can bind an op, in the order of the integer codes that cost functions return."""
+
+
+@struct
+class Op:
+    """One kernel (or a few that always run together) as it runs on one device of the deployment.
+
+    A quantity that the op does not use is None, so that no term is computed for it.
+    """
+
+    kind: str = static()  # one of KINDS
+    precision: str | None = static(default=None)  # of the matrix products: a key of `Hardware.matrix`
+    count: Scalar  # how often the step runs it: layers
+    kernels: Scalar  # kernels per run; 0 when the step has no work for it
+    matrix_flops: Scalar | None = None  # FLOP per run on matrix units
+    operand_bytes: Scalar | None = None  # B per matrix operand element, which sizes its tiles
+    vector_flops: Scalar | None = None  # FLOP per run on vector units
+    exps: Scalar | None = None  # exponentials per run
+    bytes: Scalar | None = None  # B per run read and written, each operand once
+    message_bytes: Scalar | None = None  # B per run of the buffer that a collective reduces
+    participants: Scalar | None = None  # devices of the collective

@@ -1,0 +1,25 @@
+"""What every struct of the cost model is: a frozen dataclass whose fields are leaves of a JAX pytree."""
+
+import dataclasses
+from typing import TypeVar
+
+import jax
+
+T = TypeVar("T")
+
+Scalar = float | jax.Array
+"""A number of shape (): a Python float, a NumPy scalar, or an array or tracer of shape ()."""
+
+
+def struct(cls: type[T]) -> type[T]:
+    """Make `cls` a frozen, keyword-only dataclass that `jax.tree`, `jit`, `vmap` and `grad` see through.
+
+    Every field is a leaf or a subtree, unless it is declared with `static()`. Nothing is checked on
+    construction: it runs under every transform. Loaders check.
+    """
+    return jax.tree_util.register_dataclass(dataclasses.dataclass(frozen=True, kw_only=True)(cls))
+
+
+def static(**kwargs) -> dataclasses.Field:
+    """A field that is structure rather than data: two structs that differ in it cannot be stacked."""
+    return dataclasses.field(metadata={"static": True}, **kwargs)
