@@ -7,11 +7,11 @@ from jaxroof.struct import Scalar, static, struct
 class Deployment:
     """One replica of a model on `tp` devices."""
 
-    tp: Scalar  # tensor-parallel degree: devices in one replica
-    activation_bytes: Scalar  # B per activation element between kernels
-    kv_bytes: Scalar  # B per key or value element in the cache
-    communication_bytes: Scalar  # B per element that a collective sends
+    tp: Scalar = 1.0  # tensor-parallel degree: devices in one replica
+    activation_bytes: Scalar = 2.0  # B per activation element between kernels; bf16, as engines run it
+    kv_bytes: Scalar = 2.0  # B per key or value element in the cache
+    communication_bytes: Scalar = 2.0  # B per element that a collective sends; bf16
     attention_compute: str = static(default="bf16")  # precision of the attention matrix products
-    memory_utilization: Scalar  # share of device memory that the engine may use
-    reserve_bytes: Scalar  # B per device: context, graphs, communication buffers, fragmentation
-    max_batched_tokens: Scalar  # tokens of the largest step, which sizes the activation buffers
+    memory_utilization: Scalar = 0.9  # share of device memory the engine may use; vLLM's gpu_memory_utilization
+    reserve_bytes: Scalar = 3e9  # B per device: context, graphs, communication buffers; ours, typical of vLLM on H100
+    max_batched_tokens: Scalar = 8192.0  # tokens of the largest step, which sizes activations; vLLM's default, serving

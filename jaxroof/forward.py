@@ -28,9 +28,7 @@ def step_ops(model: Model, deployment: Deployment, batch: Batch) -> dict[str, Op
     return ops | head_ops(model, deployment, batch.logits)
 
 
-def block_ops(
-    block: Block, hidden: Scalar, deployment: Deployment, batch: Batch, tokens: Scalar
-) -> dict[str, Op]:
+def block_ops(block: Block, hidden: Scalar, deployment: Deployment, batch: Batch, tokens: Scalar) -> dict[str, Op]:
     """Ops of one layer of `block`, each counted `block.count` times."""
     count = block.count
     layer_norm = norm(tokens, hidden, deployment.activation_bytes, count)

@@ -53,11 +53,15 @@ def request_cost(
     resource binds it over the whole output. With osl = 1 there is no decode step and tpot says what one
     would take. Differentiable in every leaf.
     """
-    ttft = efficiency.host.request_time + step_time(
-        hardware, model, deployment, prefill_batch(requests), efficiency
-    )
-    tpot = step_time(hardware, model, deployment, decode_batch(requests), efficiency)
-    return RequestCost(ttft=ttft, tpot=tpot, e2e=ttft + maximum(requests.osl - 1.0, 0.0) * tpot)
+    prefill = step_time(hardware, model, deployment, prefill_batch(requests), efficiency)
+    decode = step_time(hardware, model, deployment, decode_batch(requests), efficiency)
+    return latency(prefill, decode, requests, efficiency)
+
+
+def latency(prefill_time: Scalar, decode_time: Scalar, requests: Requests, efficiency: Efficiency) -> RequestCost:
+    """The latencies that a prefill step and a mean decode step in s make up."""
+    ttft = efficiency.host.request_time + prefill_time
+    return RequestCost(ttft=ttft, tpot=decode_time, e2e=ttft + maximum(requests.osl - 1.0, 0.0) * decode_time)
 
 
 def tokens_per_second(cost: RequestCost, requests: Requests) -> jax.Array:

@@ -10,8 +10,11 @@ from jaxroof.forward import step_ops
 from jaxroof.hardware import Hardware
 from jaxroof.model import Model
 from jaxroof.op import BOUNDS, Op
-from jaxroof.roofline import op_bound, op_time
+from jaxroof.roofline import matrix_peak, op_bound, op_time
 from jaxroof.struct import Scalar, struct
+
+HOST = "host"
+"""Name under which the engine's host time stands among the ops."""
 
 
 @struct
@@ -25,12 +28,17 @@ class OpCost:
     bound: Scalar  # index into `jaxroof.op.BOUNDS`
 
 
-@struct
-class StepCost:
-    """What one step costs on one device: ops by name, and the engine's host time that runs beside none of them."""
+def step_times(
+    hardware: Hardware, model: Model, deployment: Deployment, batch: Batch, efficiency: Efficiency
+) -> dict[str, Scalar]:
+    """Time in s of every op of one step over all its runs, by name, and of the host: what `step_time` adds up.
 
-    ops: dict[str, OpCost]
-    host_time: Scalar  # s
+    Raises:
+      ValueError: while tracing, when the hardware has no matrix figure for a precision that the model needs.
+    """
+    ops = step_ops(model, deployment, batch)
+    times = {name: op.count * op_time(op, hardware, efficiency) for name, op in ops.items()}
+    return times | {HOST: host_time(batch, efficiency)}
 
 
 def step_time(
@@ -38,7 +46,7 @@ def step_time(
 ) -> jax.Array:
     """Time in s of one engine step, shape (): every op after the other, then the host.
 
-    time = sum over ops of count * op_time + host time
+    time = sum over ops of count * op_time + host_time
 
     Overlap is never assumed. Differentiable in every leaf of every argument; see `jaxroof.smooth`.
 
@@ -48,20 +56,20 @@ def step_time(
     Raises:
       ValueError: while tracing, when the hardware has no matrix figure for a precision that the model needs.
     """
-    ops = step_ops(model, deployment, batch)
-    kernels = sum(op.count * op_time(op, hardware, efficiency) for op in ops.values())
-    return kernels + host_time(batch, efficiency)
+    return sum(step_times(hardware, model, deployment, batch, efficiency).values())
 
 
 def step_cost(
     hardware: Hardware, model: Model, deployment: Deployment, batch: Batch, efficiency: Efficiency
-) -> StepCost:
-    """The same step op by op: time, work and bound of each. `total_time` of it equals `step_time`."""
+) -> dict[str, OpCost]:
+    """The same step op by op, in order: time, work and bound of each; the host comes last. Times add to `step_time`."""
     ops = step_ops(model, deployment, batch)
-    return StepCost(
-        ops={name: op_cost(op, hardware, efficiency) for name, op in ops.items()},
-        host_time=host_time(batch, efficiency),
-    )
+    costs = {name: op_cost(op, hardware, efficiency) for name, op in ops.items()}
+    return costs | {
+        HOST: OpCost(
+            time=host_time(batch, efficiency), flops=0.0, bytes=0.0, message_bytes=0.0, bound=BOUNDS.index("launch")
+        )
+    }
 
 
 def op_cost(op: Op, hardware: Hardware, efficiency: Efficiency) -> OpCost:
@@ -85,18 +93,35 @@ def host_time(batch: Batch, efficiency: Efficiency) -> Scalar:
     return efficiency.host.step_time + efficiency.host.sequence_time * batch.logits
 
 
-def total_time(cost: StepCost) -> Scalar:
-    """Time of the step in s."""
-    return sum(op.time for op in cost.ops.values()) + cost.host_time
+def bound_times(
+    hardware: Hardware, model: Model, deployment: Deployment, batch: Batch, efficiency: Efficiency
+) -> dict[str, dict[str, Scalar]]:
+    """Time in s of every op, under the resource that binds it and 0 under all others: by resource, then by op."""
+    costs = step_cost(hardware, model, deployment, batch, efficiency)
+    return {
+        resource: {name: jnp.where(cost.bound == index, cost.time, 0.0) for name, cost in costs.items()}
+        for index, resource in enumerate(BOUNDS)
+    }
 
 
-def total_bound(cost: StepCost) -> jax.Array:
-    """The resource that binds most of the step's time, shape (): an int8 index into `BOUNDS`.
+def dominant_bound(totals: dict[str, Scalar]) -> jax.Array:
+    """The resource that binds most of a step's time, shape (): an int8 index into `BOUNDS`.
 
-    Time is summed over ops by what binds each; host time counts as launch.
+    Args:
+      totals: s bound by each resource, keyed by `BOUNDS`.
     """
-    totals = []
-    for index, name in enumerate(BOUNDS):
-        total = cost.host_time if name == "launch" else 0.0
-        totals.append(total + sum(jnp.where(op.bound == index, op.time, 0.0) for op in cost.ops.values()))
-    return jnp.argmax(jnp.stack(totals)).astype(jnp.int8)
+    return jnp.argmax(jnp.stack([totals[resource] for resource in BOUNDS])).astype(jnp.int8)
+
+
+def matrix_floor(hardware: Hardware, model: Model, deployment: Deployment, batch: Batch) -> Scalar:
+    """Time in s that the step's matrix work takes at the datasheet's peaks. Divided by the step's time it is MFU."""
+    ops = step_ops(model, deployment, batch).values()
+    return sum(
+        op.count * op.matrix_flops / matrix_peak(hardware, op.precision) for op in ops if op.matrix_flops is not None
+    )
+
+
+def memory_floor(hardware: Hardware, model: Model, deployment: Deployment, batch: Batch) -> Scalar:
+    """Time in s to move the step's bytes once at the datasheet's HBM bandwidth. Divided by its time it is MBU."""
+    ops = step_ops(model, deployment, batch).values()
+    return sum(op.count * op.bytes for op in ops if op.bytes is not None) / hardware.memory.hbm.bandwidth

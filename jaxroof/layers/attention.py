@@ -61,12 +61,12 @@ def prefill_attention(attention: Attention, deployment: Deployment, prefill: Pre
     heads = attention.heads / deployment.tp
     sequences = maximum(prefill.sequences, 1.0)
     new, past = prefill.tokens / sequences, prefill.past / sequences
-    pairs = prefill.sequences * (
-        causal_pairs(past + new, attention) - causal_pairs(past, attention)
-    )
+    pairs = prefill.sequences * (causal_pairs(past + new, attention) - causal_pairs(past, attention))
     reachable_past = past if attention.window is None else minimum(past, attention.window)
     cached = prefill.sequences * (reachable_past + new)
-    return _fused_attention("prefill_attention", attention, deployment, heads, prefill.tokens, pairs, cached, 1.0, count)
+    return _fused_attention(
+        "prefill_attention", attention, deployment, heads, prefill.tokens, pairs, cached, 1.0, count
+    )
 
 
 def decode_attention(attention: Attention, deployment: Deployment, decode: Decode, count: Scalar) -> Op:

@@ -34,13 +34,9 @@ def expert_ops(
             exps=experts.experts,
         ),
         "expert_up_proj": grouped_linear(rows, touched, hidden, fused, experts.up, activation, count),
-        "expert_activation": elementwise(
-            rows, fused, width, activation, ACTIVATION_FLOPS * width, count, exps=width
-        ),
+        "expert_activation": elementwise(rows, fused, width, activation, ACTIVATION_FLOPS * width, count, exps=width),
         "expert_down_proj": grouped_linear(rows, touched, width, hidden, experts.down, activation, count),
-        "combine": elementwise(
-            tokens, experts.top_k * hidden, hidden, activation, 2.0 * experts.top_k * hidden, count
-        ),
+        "combine": elementwise(tokens, experts.top_k * hidden, hidden, activation, 2.0 * experts.top_k * hidden, count),
     }
     if experts.shared is not None:
         ops |= feedforward_ops(experts.shared, hidden, deployment, tokens, count, prefix="shared_")
@@ -69,8 +65,7 @@ def grouped_linear(
         kernels=launched(rows),
         matrix_flops=2.0 * rows * inputs * outputs,
         operand_bytes=operand_bytes,
-        bytes=groups * inputs * outputs * weights.bytes
-        + rows * (inputs * operand_bytes + outputs * activation_bytes),
+        bytes=groups * inputs * outputs * weights.bytes + rows * (inputs * operand_bytes + outputs * activation_bytes),
     )
 
 

@@ -1,0 +1,26 @@
+# Every target sets up its own environment in .venv; nothing but Python 3.11+ and make is needed.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test bench clean
+
+$(VENV)/installed: pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "jaxroof needs Python 3.11 or newer; set PYTHON=...")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable '.[test]'
+	touch $@
+
+demo: $(VENV)/installed  ## sweep a million hypothetical accelerators: sweep.nc and sweep.png
+	$(BIN)/jaxroof sweep sweeps/specs/demo.toml -o sweep.nc
+	$(BIN)/jaxroof plot sweep.nc -o sweep.png
+
+test: $(VENV)/installed  ## the whole suite
+	$(BIN)/python -m pytest -n auto
+
+bench: $(VENV)/installed  ## points per second, compile time and memory
+	$(BIN)/python -m tests.bench
+
+clean:
+	rm -rf $(VENV) build *.egg-info sweep.nc sweep.png

@@ -1,0 +1,13 @@
+"""Which hardware exists and which could exist: the catalogue, a user's own devices, and their units."""
+
+from hwspaces.entry import PRECISIONS as PRECISIONS
+from hwspaces.entry import HardwareEntry as HardwareEntry
+from hwspaces.entry import overridden as overridden
+from hwspaces.entry import require_precision as require_precision
+from hwspaces.load import catalogue as catalogue
+from hwspaces.load import hardware as hardware
+from hwspaces.load import names as names
+from hwspaces.units import formatted as formatted
+from hwspaces.units import from_key as from_key
+from hwspaces.units import leaf_unit as leaf_unit
+from hwspaces.units import quantity as quantity

@@ -1,0 +1,87 @@
+"""What a `hardware_config.json` of the BLIS inference simulator says of an accelerator."""
+
+from collections.abc import Mapping
+
+from hwspaces.entry import HardwareEntry, assembled
+from hwspaces.units import formatted, nearest, positive
+
+_FIGURES = {  # key -> (leaf paths, size of its unit in SI units)
+    "TFlopsPeak": (("matrix.bf16", "matrix.fp16"), 1e12),
+    "TFlopsFP8": (("matrix.fp8",), 1e12),
+    "BwPeakTBs": (("memory.hbm.bandwidth",), 1e12),
+    "MemoryGiB": (("memory.hbm.capacity",), 2.0**30),
+}
+_UNUSED = (
+    "mfuPrefill",
+    "mfuDecode",
+    "BwEffConstant",
+    "TOverheadMicros",
+    "perLayerOverhead",
+    "tpScalingExponent",
+    "decodeTpScalingExponent",
+    "mfuPrefillMultiplier",
+    "mfuDecodeMultiplier",
+    "prefillBwFactor",
+    "decodeBwFactor",
+    "prefillOverheadMicros",
+    "mixedPrefillOverheadMicros",
+    "allReduceLatency",
+)  # calibration of that simulator, older revisions of the form included
+_REQUIRED = ("TFlopsPeak", "BwPeakTBs", "MemoryGiB")
+VECTOR_FRACTION_OF_MATRIX = 1 / 16
+"""The form has no vector rate: taken as this share of the 16-bit matrix peak (A100: 19.5 of 312). An assumption."""
+
+
+def blis_entry(name: str, table: Mapping, file: str) -> HardwareEntry:
+    """The accelerator that one object of a BLIS `hardware_config.json` describes.
+
+    Peaks and memory are taken; utilisations (`mfuPrefill`, `mfuDecode`) and other calibration of that simulator
+    are reported and not used: how far silicon falls short of a peak is modelled elsewhere. Cores, caches and links
+    are not in the form: unknown.
+
+    Raises:
+      ValueError: one line that names file, field, value and what is allowed.
+    """
+    where = f"{file}: {name}"
+    known = (*_FIGURES, *_UNUSED)
+    figures, sources, unused = {}, {}, []
+    for key, value in table.items():
+        if key not in known:
+            raise ValueError(f"{where}: {key} = {value!r} is not known{nearest(key, known)}")
+        if key in _UNUSED:
+            unused.append(f"{key} = {value}")
+            continue
+        if key == "TFlopsFP8" and value == 0:
+            continue
+        paths, size = _FIGURES[key]
+        for path in paths:
+            figures[path] = positive(value, f"{where}: {key}") * size
+            sources[path] = f"{key} of {name} in {file}"
+    for key in _REQUIRED:
+        if key not in table:
+            raise ValueError(f"{where}: {key} is missing; it must hold {', '.join(_REQUIRED)}")
+    total = VECTOR_FRACTION_OF_MATRIX * figures["matrix.bf16"]
+    figures |= {"cores.count": 1.0, "cores.vector_flops": total}
+    sources |= {"cores.count": "assumption", "cores.vector_flops": "assumption"}
+    assumptions = (
+        "number of cores unknown: the whole device is taken as one core",
+        f"vector rate unknown: {VECTOR_FRACTION_OF_MATRIX:g} of the 16-bit matrix peak, {formatted(total, 'FLOP/s')}",
+    )
+    if unused:
+        assumptions += (f"not used: {', '.join(unused)}",)
+    return HardwareEntry(
+        name=name,
+        aliases=(),
+        vendor=None,
+        product=None,
+        architecture=None,
+        status=None,
+        date=None,
+        clock=None,
+        hardware=assembled(figures, where),
+        figures=figures,
+        sources=sources,
+        assumptions=assumptions,
+        notes=(),
+        file=file,
+    )

@@ -1,0 +1,138 @@
+"""What follows from an accelerator's other figures: rates per clock, link latencies, the vector rate of one core."""
+
+import dataclasses
+from collections.abc import Mapping
+
+from hwspaces.units import formatted, from_key, nearest
+
+ARCHITECTURE = {
+    "l2": "B/clock",  # all cores together
+    "scratchpad": "B/clock/core",
+    "exp": "1/clock/core",
+    "registers": "B/core",
+}
+"""Plain keys of an `[architecture.NAME]` table -> unit."""
+
+LINK = {"latency": "s"}
+"""Plain keys of a `[link.NAME]` table -> unit."""
+
+ASSUMPTION = "assumption"
+"""What the text of a source begins with when no source gives the figure."""
+
+_PER_CLOCK = {  # key of an architecture -> leaf it gives when multiplied with the clock, and how to say so
+    "l2": ("memory.l2.bandwidth", "B per clock"),
+    "scratchpad": ("memory.scratchpad.bandwidth", "B per clock and core"),
+    "exp": ("cores.exp_rate", "per clock and core"),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Shared:
+    """What accelerators refer to by name: sources, architectures and link technologies."""
+
+    sources: Mapping[str, str]
+    architectures: Mapping[str, Mapping]
+    links: Mapping[str, Mapping]
+
+    def source(self, text: str) -> str:
+        """The source that a reference stands for; text that is no reference stands for itself."""
+        return self.sources.get(text, text)
+
+
+@dataclasses.dataclass
+class Figures:
+    """Figures of one accelerator so far: plain path -> SI value, its source, and text such as a link's technology."""
+
+    values: dict[str, float]
+    sources: dict[str, str]
+    texts: dict[str, str]
+
+    def add(self, path: str, value: float, source: str) -> None:
+        """One more figure, unless the file gave it."""
+        if path not in self.values:
+            self.values[path], self.sources[path] = value, source
+
+
+def clocked(figures: Figures, shared: Shared, where: str) -> list[str]:
+    """Add what the architecture gives per clock and per core; returns what had to be assumed.
+
+    Without a clock only the registers are known; without such an architecture nothing is.
+
+    Raises:
+      ValueError: one line, when the architecture's table has an unknown key or a wrong value.
+    """
+    name = figures.texts.get("architecture")
+    if name is None:
+        return []
+    if name not in shared.architectures:
+        return [f"no figures per clock for the architecture {name!r}: rates that are not given are unknown"]
+    table = shared.architectures[name]
+    own = {k: v for k, v in table.items() if k not in ("source", "sources", "notes")}
+    known = dict(from_key(k, v, f"{where}: architecture.{name}", ARCHITECTURE) for k, v in own.items())
+    sources = {key: shared.source(table.get("sources", {}).get(key, table.get("source", ""))) for key in known}
+    if "registers" in known:
+        figures.add("memory.register_capacity", known["registers"], sources["registers"])
+    clock, assumed = figures.values.get("cores.clock"), []
+    for key, (path, per) in _PER_CLOCK.items():
+        if key not in known or clock is None or path in figures.values:
+            continue
+        at = f"{formatted(clock, 'Hz', 4)} ({figures.sources['cores.clock']})"
+        figures.add(path, known[key] * clock, f"{known[key]:g} {per} ({sources[key]}) x {at}")
+        if sources[key].startswith(ASSUMPTION):
+            assumed.append(f"{path}: {known[key]:g} {per}, {sources[key]}")
+    return assumed
+
+
+def linked(figures: Figures, shared: Shared, where: str) -> list[str]:
+    """Add the latency of each link's technology; returns what had to be assumed.
+
+    Raises:
+      ValueError: one line, when a link lacks its technology and latency, or its devices.
+    """
+    for tier in ("links.scale_up", "links.scale_out"):
+        technology = figures.texts.get(f"{tier}.technology")
+        leaves = [leaf for leaf in ("bandwidth", "latency", "devices") if f"{tier}.{leaf}" in figures.values]
+        if not leaves and technology is None:
+            continue
+        for leaf in ("bandwidth", "devices"):
+            if leaf not in leaves:
+                raise ValueError(f"{where}.{tier}: {leaf} is missing; a link needs bandwidth and devices")
+        if "latency" in leaves:
+            continue
+        if technology not in shared.links:
+            near = nearest(technology or "", shared.links)
+            raise ValueError(f"{where}.{tier}: technology = {technology!r} is not known; latency_us is missing{near}")
+        table = shared.links[technology]
+        own = {k: v for k, v in table.items() if k not in ("source", "sources", "notes")}
+        known = dict(from_key(k, v, f"{where}: link.{technology}", LINK) for k, v in own.items())
+        if "latency" not in known:
+            raise ValueError(f"{where}: link.{technology}: latency_us is missing")
+        figures.add(f"{tier}.latency", known["latency"], shared.source(table.get("source", "")))
+    return []
+
+
+def vectored(figures: Figures, shared: Shared, where: str) -> list[str]:
+    """Add the vector rate of one core; returns what had to be assumed: one core, or a share of the matrix peak.
+
+    Raises:
+      ValueError: one line, when the file gives neither a vector rate nor such a share.
+    """
+    assumed = []
+    if "cores.count" not in figures.values:
+        figures.add("cores.count", 1.0, ASSUMPTION)
+        assumed.append("number of cores unknown: the whole device is taken as one core")
+    count = figures.values["cores.count"]
+    total, share = figures.values.get("vector.fp32"), figures.values.get("vector.fraction_of_matrix")
+    if total is None and share is None:
+        raise ValueError(f"{where}.vector: fp32_TFLOPs, of the whole device, is missing; else give fraction_of_matrix")
+    source = figures.sources["vector.fp32" if total is not None else "vector.fraction_of_matrix"]
+    if total is None:
+        wide = [figures.values[f"matrix.{p}"] for p in ("bf16", "fp16") if f"matrix.{p}" in figures.values]
+        if not wide:
+            raise ValueError(f"{where}.vector: fraction_of_matrix = {share!r} needs a peak of matrix.bf16 or fp16")
+        total = share * wide[0]
+        source = f"{share:g} of the 16-bit matrix peak ({source})"
+        assumed.append(f"vector rate unknown: {formatted(total, 'FLOP/s')} is {source}")
+    whole = count == 1.0
+    figures.add("cores.vector_flops", total / count, source if whole else f"{source}; divided by {count:g} cores")
+    return assumed

@@ -1,0 +1,138 @@
+"""What one accelerator of the catalogue is: its figures, where each comes from, and what had to be assumed."""
+
+import dataclasses
+from collections.abc import Mapping
+
+from hwspaces.units import leaf_unit, nearest, quantity
+from jaxroof.hardware import Cores, Hardware, Link, Links, Memory, MemoryLevel, Power
+
+PRECISIONS = ("bf16", "fp16", "fp8", "fp6", "fp4", "int8", "int4", "tf32", "fp32")
+"""Precisions that a matrix unit may have a peak for."""
+
+_REQUIRED = ("cores.count", "cores.vector_flops", "memory.hbm.bandwidth", "memory.hbm.capacity")
+TIERS = {
+    "memory.l2": ("bandwidth", "capacity"),
+    "memory.scratchpad": ("bandwidth", "capacity"),
+    "links.scale_up": ("bandwidth", "latency", "devices"),
+    "links.scale_out": ("bandwidth", "latency", "devices"),
+}
+"""Tiers of which a device has every leaf or, as far as the model sees, none."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class HardwareEntry:
+    """One accelerator as the catalogue or a user's file gives it."""
+
+    name: str
+    aliases: tuple[str, ...]
+    vendor: str | None
+    product: str | None  # the vendor's own string
+    architecture: str | None
+    status: str | None  # "GA" or "announced"
+    date: str | None  # when the figures were collected, ISO 8601
+    clock: float | None  # Hz, boost; the clock that rates per clock were taken at
+    hardware: Hardware  # leaves are Python floats in SI units
+    figures: dict[str, float]  # leaf path -> SI value; also the known leaves of a level that is None in `hardware`
+    sources: dict[str, str]  # leaf path -> where its value comes from; also of inputs such as `cores.clock`
+    assumptions: tuple[str, ...]  # what no source gives and was assumed, one sentence each
+    notes: tuple[str, ...]  # where sources disagree and what was chosen
+    file: str
+
+
+def assembled(figures: Mapping[str, float], where: str, complete: tuple[str, ...] = ()) -> Hardware:
+    """The `Hardware` that `figures` describe.
+
+    Args:
+      figures: leaf path (`memory.hbm.bandwidth`) -> value in SI units.
+      where: what the message of an error begins with.
+      complete: tiers (`memory.l2`, `links.scale_up`) that must be whole. Any other tier of which a leaf is
+        unknown is None.
+
+    Raises:
+      ValueError: one line, when a figure that every device needs is missing.
+    """
+    for path in _REQUIRED:
+        if path not in figures:
+            raise ValueError(f"{where}: {path} is missing; every accelerator needs it")
+    matrix = {p: figures[f"matrix.{p}"] for p in PRECISIONS if f"matrix.{p}" in figures}
+    if not matrix:
+        raise ValueError(f"{where}: matrix is missing; give at least one of {', '.join(PRECISIONS)}")
+    for tier in complete:
+        missing = [f"{tier}.{leaf}" for leaf in TIERS[tier] if f"{tier}.{leaf}" not in figures]
+        if missing:
+            raise ValueError(f"{where}: {tier} also needs {' and '.join(missing)}, which is unknown")
+    return Hardware(
+        matrix=matrix,
+        cores=Cores(
+            count=figures["cores.count"],
+            vector_flops=figures["cores.vector_flops"],
+            exp_rate=figures.get("cores.exp_rate"),
+        ),
+        memory=Memory(
+            hbm=_tier(MemoryLevel, figures, "memory.hbm", ("bandwidth", "capacity")),
+            l2=_tier(MemoryLevel, figures, "memory.l2"),
+            scratchpad=_tier(MemoryLevel, figures, "memory.scratchpad"),
+            register_capacity=figures.get("memory.register_capacity"),
+        ),
+        links=Links(
+            scale_up=_tier(Link, figures, "links.scale_up"), scale_out=_tier(Link, figures, "links.scale_out")
+        ),
+        power=Power(tdp=figures.get("power.tdp")),
+        price=figures.get("price"),
+    )
+
+
+def overridden(entry: HardwareEntry, settings: Mapping[str, str | float], where: str = "--set") -> HardwareEntry:
+    """`entry` with some of its figures replaced.
+
+    Args:
+      entry: what to start from; it is left as it is.
+      settings: leaf path, with or without a leading `hardware.`, -> a number in SI units or text with a unit:
+        {"hardware.memory.hbm.bandwidth": "8TB/s"}. A precision that the device lacked may be added.
+      where: what the message of an error begins with, and the source that is recorded.
+
+    Raises:
+      ValueError: one line, for an unknown path, a wrong unit, a value that is not positive and finite, or a tier
+        that is still incomplete (a cache's capacity without its bandwidth).
+    """
+    figures, sources, tiers = dict(entry.figures), dict(entry.sources), []
+    for path, value in settings.items():
+        plain = path.removeprefix("hardware.")
+        try:
+            unit = leaf_unit(plain)
+        except ValueError as error:
+            raise ValueError(f"{where} {path}={value}: {error}") from None
+        if plain.startswith("matrix."):
+            known_precision(plain.removeprefix("matrix."), f"{where} {path}")
+        figures[plain] = quantity(value, unit, f"{where} {path}")
+        sources[plain] = f"{where} {path}={value}"
+        tier = plain.rpartition(".")[0]
+        if tier in TIERS and tier not in tiers:
+            tiers.append(tier)
+    hardware = assembled(figures, f"{where} on {entry.name}", tuple(tiers))
+    return dataclasses.replace(entry, hardware=hardware, figures=figures, sources=sources)
+
+
+def require_precision(entry: HardwareEntry, precision: str) -> float:
+    """Peak of the matrix units in FLOP/s at `precision`; never that of another precision in its place.
+
+    Raises:
+      ValueError: one line that names the device and the precisions it has, when it has no figure for this one.
+    """
+    peak = entry.hardware.matrix.get(precision)
+    if peak is None:
+        raise ValueError(f"{entry.name} has no {precision} figure; it has {', '.join(entry.hardware.matrix)}")
+    return peak
+
+
+def known_precision(precision: str, where: str) -> str:
+    """`precision` when it is one of `PRECISIONS`; else ValueError of one line."""
+    if precision not in PRECISIONS:
+        raise ValueError(f"{where}: {precision!r} is not a precision{nearest(precision, PRECISIONS)}")
+    return precision
+
+
+def _tier(cls, figures: Mapping[str, float], path: str, leaves: tuple[str, ...] | None = None):
+    leaves = TIERS[path] if leaves is None else leaves
+    values = {leaf: figures.get(f"{path}.{leaf}") for leaf in leaves}
+    return None if None in values.values() else cls(**values)

@@ -1,0 +1,181 @@
+"""Which accelerator a name or a file stands for."""
+
+import functools
+import json
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+
+from hwspaces.blis import blis_entry
+from hwspaces.derived import Shared
+from hwspaces.entry import HardwareEntry
+from hwspaces.schema import entry, texts
+from hwspaces.units import nearest
+
+CATALOGUE = Path(__file__).parent / "catalogue"
+_TABLES = ("source", "architecture", "link", "accelerator")
+
+
+def hardware(name_or_path: str | Path) -> HardwareEntry:
+    """The accelerator of that name, or the one in that file.
+
+    Args:
+      name_or_path: a name or an alias of the catalogue (case, `-`, `_` and spaces do not matter), or the path of
+        a `.toml` of the catalogue's schema or a `.json` of the BLIS form; `file.toml#NAME` where the file has several.
+
+    Raises:
+      ValueError: one line that names what is wrong: an unknown name with the nearest known ones, a file that is
+        missing or unreadable, a field with its value and what is allowed.
+    """
+    text = str(name_or_path)
+    path, _, name = text.partition("#")
+    if path.lower().endswith(".toml"):
+        return _of_toml(path, name)
+    if path.lower().endswith(".json"):
+        return _of_json(path, name)
+    found = _index().get(_plain(text))
+    if found is None:
+        raise ValueError(f"{text!r} is no accelerator of the catalogue{_suggestion(text)}")
+    return _catalogue_entry(found)
+
+
+def names() -> tuple[str, ...]:
+    """Canonical names of the catalogue, in its order."""
+    return tuple(_accelerators())
+
+
+def catalogue() -> dict[str, HardwareEntry]:
+    """Every entry of the catalogue, by canonical name."""
+    return {name: _catalogue_entry(name) for name in _accelerators()}
+
+
+@functools.cache
+def _files() -> dict[str, Mapping]:
+    return {path.name: _toml(path) for path in sorted(CATALOGUE.glob("*.toml"))}
+
+
+@functools.cache
+def _accelerators() -> dict[str, str]:
+    """Canonical name -> file of the catalogue."""
+    return {name: file for file, tables in _files().items() for name in tables.get("accelerator", {})}
+
+
+@functools.cache
+def _index() -> dict[str, str]:
+    """Name or alias, without case and separators -> canonical name."""
+    index: dict[str, str] = {}
+    for name, file in _accelerators().items():
+        for alias in (name, *_files()[file]["accelerator"][name].get("aliases", [])):
+            if index.setdefault(_plain(alias), name) != name:
+                raise ValueError(f"{file}: {name}: alias {alias!r} already belongs to {index[_plain(alias)]}")
+    return index
+
+
+@functools.cache
+def _shared() -> Shared:
+    """Architectures and links of the whole catalogue. Sources are each file's own."""
+    architectures, links = {}, {}
+    for file, tables in _files().items():
+        architectures |= _resolved(tables, "architecture", file)
+        links |= _resolved(tables, "link", file)
+    return Shared({}, architectures, links)
+
+
+@functools.cache
+def _catalogue_entry(name: str) -> HardwareEntry:
+    file = _accelerators()[name]
+    tables, shared = _files()[file], _shared()
+    own = Shared(tables.get("source", {}), shared.architectures, shared.links)
+    return entry(name, tables["accelerator"][name], own, f"hwspaces/catalogue/{file}")
+
+
+def _of_toml(path: str, name: str) -> HardwareEntry:
+    tables, shared = _toml(Path(path)), _shared()
+    own = Shared(
+        tables.get("source", {}),
+        shared.architectures | _resolved(tables, "architecture", path),
+        shared.links | _resolved(tables, "link", path),
+    )
+    accelerators = tables.get("accelerator", {})
+    chosen = _chosen(accelerators, name, path)
+    return entry(chosen, accelerators[chosen], own, path)
+
+
+def _of_json(path: str, name: str) -> HardwareEntry:
+    try:
+        tables = json.loads(_text(Path(path)))
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{path}: not JSON: {_one_line(error)}") from None
+    if not isinstance(tables, dict) or not all(isinstance(t, dict) for t in tables.values()):
+        raise ValueError(f"{path}: not a hardware_config.json; it holds one object of figures per accelerator name")
+    chosen = _chosen(tables, name, path)
+    return blis_entry(chosen, tables[chosen], path)
+
+
+def _chosen(tables: Mapping, name: str, path: str) -> str:
+    """The canonical spelling of `name` among `tables`, or the only one."""
+    if not tables:
+        raise ValueError(f"{path}: no accelerator in it; write one table [accelerator.NAME]")
+    if not name and len(tables) == 1:
+        return next(iter(tables))
+    if not name:
+        raise ValueError(f"{path}: holds {len(tables)} accelerators; write {path}#NAME with one of {', '.join(tables)}")
+    same = [known for known in tables if _plain(known) == _plain(name)]
+    if not same:
+        raise ValueError(f"{path}#{name}: no such accelerator in the file{nearest(name, tables)}")
+    return same[0]
+
+
+def _toml(path: Path) -> Mapping:
+    try:
+        tables = tomllib.loads(_text(path))
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{path}: not TOML: {_one_line(error)}") from None
+    for key, value in tables.items():
+        if key not in _TABLES:
+            raise ValueError(f"{path}: table {key} is not known{nearest(key, _TABLES)}")
+        inner = value.values() if isinstance(value, dict) else [value]
+        if not all(isinstance(v, str if key == "source" else dict) for v in inner) or not isinstance(value, dict):
+            raise ValueError(f"{path}: {key} must hold named {'texts' if key == 'source' else 'tables'}")
+    return tables
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ValueError(f"{path}: no such file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path}: cannot be read: {_one_line(error)}") from None
+
+
+def _resolved(tables: Mapping, kind: str, where: str) -> dict[str, Mapping]:
+    """Tables of one kind with the file's named sources written out, so that other files can refer to them."""
+    named = tables.get("source", {})
+    resolved = {}
+    for name, table in tables.get(kind, {}).items():
+        cited = {key: table[key] for key in ("source", "sources") if key in table}
+        flat = texts(cited, f"{where}: {kind}.{name}")
+        sources = {path: named.get(text, text) for path, text in flat.items()}
+        own = {path.removeprefix("sources."): text for path, text in sources.items() if path != "source"}
+        resolved[name] = {**table, "source": sources.get("source", f"given in {where}"), "sources": own}
+    return resolved
+
+
+def _suggestion(text: str) -> str:
+    close = nearest(_plain(text), _index())
+    if close.startswith("; did"):
+        found = [_index()[alias] for alias in close.removeprefix("; did you mean ").rstrip("?").split(" or ")]
+        return f"; did you mean {' or '.join(dict.fromkeys(found))}?"
+    return f"; known: {', '.join(names())}"
+
+
+def _plain(name: str) -> str:
+    """`name` as it is looked up: no case, no separators, no vendor or brand before it, no "GPU" after it."""
+    plain = re.sub(r"[-_\s]", "", name).lower()
+    return re.sub(r"^(nvidia|amd|google|aws|intel|huawei|tesla|geforce|instinct)+(?=.)|(?<=.)gpu$", "", plain)
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())

@@ -1,0 +1,157 @@
+"""What an accelerator's TOML table may say: each key and its unit, and the entry that comes of it."""
+
+import datetime
+from collections.abc import Mapping
+
+from hwspaces.derived import ASSUMPTION, Figures, Shared, clocked, linked, vectored
+from hwspaces.entry import PRECISIONS, TIERS, HardwareEntry, assembled
+from hwspaces.units import from_key, nearest, positive
+
+TABLES = {
+    "": {"price": "USD/s"},
+    "matrix": {p: "FLOP/s" for p in PRECISIONS},
+    "vector": {"fp32": "FLOP/s", "fraction_of_matrix": "1"},
+    "cores": {"count": "1", "clock": "Hz", "exp_rate": "1/s"},
+    "memory": {"register_capacity": "B"},
+    "memory.hbm": {"bandwidth": "B/s", "capacity": "B"},
+    "memory.l2": {"bandwidth": "B/s", "capacity": "B"},
+    "memory.scratchpad": {"bandwidth": "B/s", "capacity": "B"},
+    "links": {},
+    "links.scale_up": {"bandwidth": "B/s", "latency": "s", "devices": "1"},
+    "links.scale_out": {"bandwidth": "B/s", "latency": "s", "devices": "1"},
+    "power": {"tdp": "W"},
+}
+"""Table of an accelerator -> plain key -> SI unit. In a file a key ends in its unit unless it is dimensionless."""
+
+TEXTS = {
+    "": ("vendor", "product", "architecture", "status", "process", "source"),
+    "memory.hbm": ("technology",),
+    "links.scale_up": ("technology",),
+    "links.scale_out": ("technology",),
+}
+"""Table of an accelerator -> keys that hold text."""
+
+STATUSES = ("GA", "announced", "hypothetical")
+
+_OTHERS = ("aliases", "date", "notes", "sources")
+_INPUTS = ("cores.clock", "vector.fp32", "vector.fraction_of_matrix")  # figures that are no leaf of `Hardware`
+
+
+def entry(name: str, table: Mapping, shared: Shared, file: str) -> HardwareEntry:
+    """The accelerator that `table` (as `tomllib` gives it) describes.
+
+    Args:
+      name: its canonical name.
+      table: keys of `TABLES` with unit suffixes, of `TEXTS`, and `aliases`, `date`, `notes`, `sources`.
+      shared: what it may refer to.
+      file: for messages and provenance.
+
+    Returns:
+      Its entry; what is neither given nor derivable is None in `hardware`.
+
+    Raises:
+      ValueError: one line that names file, field, value and what is allowed.
+    """
+    where = f"{file}: {name}"
+    figures = Figures({}, {}, {})
+    _read(table, "", where, figures)
+    figures.sources = _sources(table, figures, shared, where, file)
+    guessed = [p for p, s in figures.sources.items() if s.startswith(ASSUMPTION) and p != "vector.fraction_of_matrix"]
+    assumed = [f"{path}: {figures.sources[path]}" for path in guessed]
+    assumed += [a for rule in (clocked, linked, vectored) for a in rule(figures, shared, where)]
+    leaves = {path: value for path, value in figures.values.items() if path not in _INPUTS}
+    assumed += [_unknown(tier, leaves) for tier in TIERS if _unknown(tier, leaves)]
+    return HardwareEntry(
+        name=name,
+        aliases=strings(table.get("aliases", []), f"{where}: aliases"),
+        vendor=figures.texts.get("vendor"),
+        product=figures.texts.get("product"),
+        architecture=figures.texts.get("architecture"),
+        status=_status(figures.texts.get("status"), where),
+        date=_date(table.get("date"), where),
+        clock=figures.values.get("cores.clock"),
+        hardware=assembled(leaves, where),
+        figures=leaves,
+        sources=figures.sources,
+        assumptions=tuple(assumed),
+        notes=strings(table.get("notes", []), f"{where}: notes"),
+        file=file,
+    )
+
+
+def strings(value: object, where: str) -> tuple[str, ...]:
+    """`value` as a tuple of texts; ValueError of one line when it is no list of them."""
+    if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
+        raise ValueError(f"{where} = {value!r} is not a list of texts")
+    return tuple(value)
+
+
+def texts(table: object, where: str, path: str = "") -> dict[str, str]:
+    """Dotted path -> text of a table of texts, however nested; ValueError of one line when something else is in it."""
+    if not isinstance(table, Mapping):
+        raise ValueError(f"{where}: {path or 'the table'} = {table!r} is not text")
+    flat = {}
+    for key, value in table.items():
+        inner = f"{path}.{key}" if path else key
+        flat |= {inner: value} if isinstance(value, str) else texts(value, where, inner)
+    return flat
+
+
+def _read(table: Mapping, path: str, where: str, figures: Figures) -> None:
+    """Every key of `table` and of the tables in it into `figures`."""
+    place = f"{where}.{path}" if path else where
+    units, words = TABLES[path], TEXTS.get(path, ()) + (() if path else _OTHERS)
+    for key, value in table.items():
+        inner = f"{path}.{key}" if path else key
+        if key in _OTHERS and not path:
+            continue
+        if isinstance(value, Mapping):
+            if inner not in TABLES:
+                raise ValueError(f"{place}: table {key} is not known{nearest(inner, [t for t in TABLES if t])}")
+            _read(value, inner, where, figures)
+        elif inner in TABLES:
+            raise ValueError(f"{place}: {key} = {value!r} is not a table")
+        elif key in words:
+            if not isinstance(value, str):
+                raise ValueError(f"{place}: {key} = {value!r} is not text")
+            figures.texts[inner] = value
+        elif units.get(key) == "1":
+            figures.values[inner] = positive(value, f"{place}: {key}")
+        else:
+            plain, number = from_key(key, value, place, units | dict.fromkeys(words, "1"))
+            inner = f"{path}.{plain}" if path else plain
+            if inner in figures.values:
+                raise ValueError(f"{place}: {key} = {value!r} gives {plain} a second time")
+            figures.values[inner] = number
+
+
+def _sources(table: Mapping, figures: Figures, shared: Shared, where: str, file: str) -> dict[str, str]:
+    """The source of each figure that the file gives: its own, else the entry's, else the file."""
+    default = figures.texts.get("source", f"given in {file}")
+    own = texts(table.get("sources", {}), f"{where}.sources")
+    for path, text in own.items():
+        if path not in figures.values:
+            raise ValueError(f"{where}.sources: {path} = {text!r}: no such figure{nearest(path, figures.values)}")
+    return {path: shared.source(own.get(path, default)) for path in figures.values}
+
+
+def _unknown(tier: str, leaves: Mapping[str, float]) -> str | None:
+    """The sentence that says which half of a tier is unknown; None when the tier is whole or absent."""
+    missing = [leaf for leaf in TIERS[tier] if f"{tier}.{leaf}" not in leaves]
+    if not missing or len(missing) == len(TIERS[tier]):
+        return None
+    return f"{tier}: {' and '.join(missing)} unknown, so this level never binds"
+
+
+def _status(status: str | None, where: str) -> str | None:
+    if status is not None and status not in STATUSES:
+        raise ValueError(f"{where}: status = {status!r} is not known{nearest(status, STATUSES)}")
+    return status
+
+
+def _date(date: object, where: str) -> str | None:
+    if date is None:
+        return None
+    if not isinstance(date, datetime.date):
+        raise ValueError(f"{where}: date = {date!r} is not a date, such as 2026-11-20")
+    return date.isoformat()

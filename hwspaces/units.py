@@ -1,0 +1,248 @@
+"""What a unit is: text such as "8TB/s" and keys such as `bandwidth_TBps` to SI numbers, and SI numbers to text."""
+
+import difflib
+import fnmatch
+import math
+import re
+from collections.abc import Mapping
+
+_SI = {"p": 1e-12, "n": 1e-9, "u": 1e-6, "m": 1e-3, "": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
+_SI |= {"P": 1e15, "E": 1e18}
+_BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50}
+_LARGE = {p: s for p, s in _SI.items() if s >= 1.0}
+_SMALL = {p: s for p, s in _SI.items() if s <= 1.0}
+_ONLY = {"": 1.0}
+
+# SI unit -> (how text writes it, how a key's suffix writes it, prefixes, its size), one row per spelling.
+_SPELLINGS = {
+    "B": [("B", "B", _LARGE | _BINARY, 1.0), ("b", "b", _LARGE, 0.125), ("bit", "bit", _LARGE, 0.125)],
+    "B/s": [
+        ("B/s", "Bps", _LARGE | _BINARY, 1.0),
+        ("Bps", "Bps", _LARGE | _BINARY, 1.0),
+        ("b/s", "bps", _LARGE, 0.125),
+        ("bps", "bps", _LARGE, 0.125),
+        ("bit/s", "bps", _LARGE, 0.125),
+    ],
+    "FLOP/s": [
+        ("FLOP/s", "FLOPs", _LARGE, 1.0),
+        ("FLOPs", "FLOPs", _LARGE, 1.0),
+        ("FLOPS", "FLOPS", _LARGE, 1.0),
+        ("OP/s", "OPs", _LARGE, 1.0),
+        ("OPs", "OPs", _LARGE, 1.0),
+        ("OPS", "OPS", _LARGE, 1.0),
+    ],
+    "s": [("s", "s", _SMALL, 1.0), ("min", "min", _ONLY, 60.0), ("h", "h", _ONLY, 3600.0)],
+    "W": [("W", "W", _SI, 1.0)],
+    "J": [("J", "J", _SI, 1.0)],
+    "J/B": [("J/B", "J_per_B", _SI, 1.0)],
+    "J/FLOP": [("J/FLOP", "J_per_FLOP", _SI, 1.0)],
+    "Hz": [("Hz", "Hz", _LARGE, 1.0)],
+    "1/s": [("1/s", "per_s", _ONLY, 1.0), ("/s", "per_s", _ONLY, 1.0), ("Hz", "Hz", _LARGE, 1.0)],
+    "USD/s": [("USD/h", "USD_per_h", _ONLY, 1 / 3600.0), ("USD/s", "USD_per_s", _ONLY, 1.0)],
+    "B/clock": [("B/clock", "bytes_per_clock", _ONLY, 1.0)],
+    "B/clock/core": [("B/clock/core", "bytes_per_clock_per_core", _ONLY, 1.0)],
+    "1/clock/core": [("1/clock/core", "per_clock_per_core", _ONLY, 1.0)],
+    "B/core": [("B/core", "B_per_core", _LARGE | _BINARY, 1.0)],
+    "1": [("1", "", _ONLY, 1.0), ("", "", _ONLY, 1.0), ("%", "", _ONLY, 0.01)],
+}
+
+# The one table of units: SI unit -> {text: size in SI units}, and key suffix -> {SI unit: size}.
+TEXT_UNITS: dict[str, dict[str, float]] = {}
+KEY_UNITS: dict[str, dict[str, float]] = {}
+for _unit, _rows in _SPELLINGS.items():
+    TEXT_UNITS[_unit] = {}
+    for _text, _suffix, _prefixes, _size in _rows:
+        for _prefix, _scale in _prefixes.items():
+            TEXT_UNITS[_unit][_prefix + _text] = _scale * _size
+            if _suffix:
+                KEY_UNITS.setdefault(_prefix + _suffix, {}).setdefault(_unit, _scale * _size)
+
+LEAF_UNITS = {
+    "matrix.*": "FLOP/s",
+    "cores.count": "1",
+    "cores.vector_flops": "FLOP/s",
+    "cores.exp_rate": "1/s",
+    "memory.hbm.bandwidth": "B/s",
+    "memory.hbm.capacity": "B",
+    "memory.l2.bandwidth": "B/s",
+    "memory.l2.capacity": "B",
+    "memory.scratchpad.bandwidth": "B/s",
+    "memory.scratchpad.capacity": "B",
+    "memory.register_capacity": "B",
+    "links.scale_up.bandwidth": "B/s",
+    "links.scale_up.latency": "s",
+    "links.scale_up.devices": "1",
+    "links.scale_out.bandwidth": "B/s",
+    "links.scale_out.latency": "s",
+    "links.scale_out.devices": "1",
+    "power.tdp": "W",
+    "price": "USD/s",
+}
+"""SI unit of every leaf of `jaxroof.hardware.Hardware`, by dotted path; `*` stands for a precision."""
+
+_NUMBER = re.compile(r"\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?(?:nan|inf|infinity))\s*(.*?)\s*", re.I)
+_SHOWN_UNITS = 6
+
+
+def quantity(text_or_number: str | int | float, unit: str, where: str) -> float:
+    """The quantity in the SI unit `unit`, a positive finite float.
+
+    Args:
+      text_or_number: a number, taken as SI already, or text such as "8TB/s", "80 GiB", "989.4 TFLOP/s", "2us",
+        "700 W", "4.25 USD/h". Decimal prefixes are powers of ten, binary ones (Ki, Mi, ...) powers of two;
+        a lower-case b is a bit.
+      unit: SI unit wanted: a key of `TEXT_UNITS`; "1" is dimensionless.
+      where: what the message of an error begins with: the file and the field, or the flag.
+
+    Returns:
+      Value in `unit`.
+
+    Raises:
+      ValueError: one line, when the value is no number, not positive and finite, or of another unit.
+    """
+    units = TEXT_UNITS[_known_unit(unit, where)]
+    if not isinstance(text_or_number, str):
+        return positive(text_or_number, where)
+    match = _NUMBER.fullmatch(text_or_number)
+    if match is None:
+        raise ValueError(f"{where} = {text_or_number!r} is not a number with a unit, such as {_example(unit)}")
+    number, symbol = match.groups()
+    symbol = symbol.replace("µ", "u").replace("μ", "u")
+    if symbol not in units and symbol:
+        raise ValueError(f"{where} = {text_or_number!r} has the unit {symbol!r}; allowed: {_allowed(unit, symbol)}")
+    return positive(float(number.replace("_", "")), where, shown=text_or_number) * units.get(symbol, 1.0)
+
+
+def positive(value: object, where: str, shown: object = None) -> float:
+    """`value` as a float when it is a positive finite number that is no bool; else ValueError of one line."""
+    shown = value if shown is None else shown
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"{where} = {shown!r} is not a number; it must be a positive finite number")
+    if not math.isfinite(value) or value <= 0:
+        raise ValueError(f"{where} = {shown!r} must be a positive finite number")
+    return float(value)
+
+
+def from_key(
+    key: str, value: int | float, where: str, units: Mapping[str, str] | None = None
+) -> tuple[str, float]:
+    """The plain key and the SI value of a key that ends in its unit, such as `bandwidth_TBps = 3.35`.
+
+    Args:
+      key: name, underscore, unit: `capacity_GB` (1e9) and `capacity_GiB` (2**30) differ.
+      value: positive finite number.
+      where: what the message of an error begins with: the file and the table.
+      units: SI unit of every known plain key; None takes any key and any unit.
+
+    Returns:
+      (plain key, value in SI units): ("bandwidth", 3.35e12).
+
+    Raises:
+      ValueError: one line, when the unit is missing or of another dimension, when the key is not among `units`,
+        or when the value is no positive finite number.
+    """
+    place = f"{where}: {key}"
+    parts = key.split("_")
+    for i in range(1, len(parts)):
+        plain, suffix = "_".join(parts[:i]), "_".join(parts[i:])
+        sizes = KEY_UNITS.get(suffix)
+        if sizes is None or (units is not None and plain not in units):
+            continue
+        if units is None:
+            return plain, positive(value, place) * next(iter(sizes.values()))
+        if units[plain] in sizes:
+            return plain, positive(value, place) * sizes[units[plain]]
+        raise ValueError(f"{place} = {value!r} has the unit {suffix}; allowed: {_allowed_keys(plain, units[plain])}")
+    if units is None:
+        raise ValueError(f"{place} = {value!r} has no unit suffix; write one, such as bandwidth_TBps or capacity_GiB")
+    if key in units:
+        raise ValueError(f"{place} = {value!r} has no unit; allowed: {_allowed_keys(key, units[key])}")
+    known = [k + _usual_suffix(u) for k, u in units.items()]
+    raise ValueError(f"{place} = {value!r} is not known{nearest(key, known)}")
+
+
+def leaf_unit(path: str) -> str:
+    """The SI unit of a leaf of `Hardware`, by dotted path, with or without a leading `hardware.`.
+
+    Raises:
+      ValueError: one line with the nearest known paths when there is no such leaf.
+    """
+    plain = path.removeprefix("hardware.")
+    for pattern, unit in LEAF_UNITS.items():
+        if fnmatch.fnmatchcase(plain, pattern) and plain.count(".") == pattern.count("."):
+            return unit
+    raise ValueError(f"{path} is not a figure of the hardware{nearest(plain, LEAF_UNITS)}")
+
+
+def formatted(value: float, unit: str, digits: int = 3) -> str:
+    """`value`, in the SI unit `unit`, as text for people: "3.35 TB/s", "61.3 us", "141 GB", "4.25 USD/h".
+
+    Args:
+      value: any float; a value that is not finite is written as Python writes it.
+      unit: SI unit; one that the table does not know is appended as it is, with no prefix.
+      digits: significant digits.
+    """
+    if unit == "USD/s":
+        return f"{_significant(value * 3600.0, digits)} USD/h"
+    if unit in ("1", ""):
+        return _significant(value, digits)
+    if unit not in _SPELLINGS or not math.isfinite(value) or value == 0.0:
+        return f"{value:.{digits}g} {unit}"
+    prefixes = {p: s for p, s in _SPELLINGS[unit][0][2].items() if p in _SI and p != "K"}
+    magnitude = float(f"{abs(value):.{digits}g}")
+    prefix = max((p for p, s in prefixes.items() if s <= magnitude), key=prefixes.get, default=None)
+    prefix = min(prefixes, key=prefixes.get) if prefix is None else prefix
+    return f"{_significant(value / prefixes[prefix], digits)} {prefix}{unit}"
+
+
+def nearest(name: str, known, n: int = 3) -> str:
+    """The end of an error message: "; did you mean ...?" with the nearest known names, else all of them."""
+    known = list(known)
+    close = difflib.get_close_matches(name, known, n=n, cutoff=0.5)
+    return f"; did you mean {' or '.join(close)}?" if close else f"; known: {', '.join(known)}"
+
+
+def _significant(value: float, digits: int) -> str:
+    text = f"{value:.{digits}g}"
+    return text if "e" not in text or abs(value) >= 1e9 or abs(value) < 1e-4 else f"{float(text):.0f}"
+
+
+def _known_unit(unit: str, where: str) -> str:
+    if unit not in TEXT_UNITS:
+        raise ValueError(f"{where}: {unit!r} is not a unit{nearest(unit, TEXT_UNITS)}")
+    return unit
+
+
+def _allowed(unit: str, symbol: str = "") -> str:
+    """Units of the dimension of `unit`, the nearest to `symbol` first."""
+    known = [u for u in TEXT_UNITS[unit] if u]
+    near = [u for u in known if u.lower() == symbol.lower()] or difflib.get_close_matches(symbol, known, n=2)
+    usual = near + [u for u in _usual_units(unit) if u not in near]
+    return ", ".join(usual[:_SHOWN_UNITS])
+
+
+def _usual_units(unit: str) -> list[str]:
+    text, _, prefixes, _ = _SPELLINGS[unit][0]
+    usual = [p for p in ("", "G", "T", "P", "Gi", "Ti", "m", "u", "n") if p in prefixes]
+    return [p + text for p in usual] + [row[0] for row in _SPELLINGS[unit][1:] if row[0]]
+
+
+def _usual_suffix(unit: str) -> str:
+    _, suffix, prefixes, _ = _SPELLINGS[unit][0]
+    if not suffix:
+        return ""
+    prefix = {"B": "G", "B/s": "G", "FLOP/s": "T", "s": "u", "Hz": "M", "B/core": "Ki"}.get(unit, "")
+    return f"_{prefix if prefix in prefixes else ''}{suffix}"
+
+
+def _allowed_keys(plain: str, unit: str) -> str:
+    if unit == "1":
+        return plain
+    keys = [k for k, sizes in KEY_UNITS.items() if unit in sizes]
+    usual = [k for k in keys if k[:1] in "GTuM" or len(keys) < _SHOWN_UNITS] or keys
+    return ", ".join(f"{plain}_{k}" for k in usual[:_SHOWN_UNITS])
+
+
+def _example(unit: str) -> str:
+    examples = {"B": "80GiB", "B/s": "3.35TB/s", "FLOP/s": "989TFLOP/s", "s": "2us", "W": "700W", "USD/s": "4.25USD/h"}
+    return examples.get(unit, f"1{unit}" if unit != "1" else "8")

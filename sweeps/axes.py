@@ -1,0 +1,82 @@
+"""What a sweep varies: named axes whose positions set leaves, or whole structs, of a scenario."""
+
+import dataclasses
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import numpy as np
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """Whole structs to choose from: position `i` of the axis holds `items[index[i]]`."""
+
+    items: tuple[Any, ...]
+    index: np.ndarray  # int, shape (axis size,)
+
+
+@dataclasses.dataclass(frozen=True)
+class Coordinate:
+    """Labels along an axis."""
+
+    name: str
+    values: np.ndarray  # shape (axis size,), numbers in SI units or text
+    unit: str  # SI unit as `hwspaces.units` writes it; "1" for numbers without, "" for text
+    long_name: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Axis:
+    """One dimension of a sweep. `columns` maps a dotted path to the values it takes along the axis."""
+
+    name: str
+    size: int
+    columns: dict[str, np.ndarray | Choice]
+    coordinates: tuple[Coordinate, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Segment:
+    """Positions of an axis whose structs have one structure, with the leaves that differ between them."""
+
+    positions: np.ndarray  # int, shape (n,)
+    settings: dict[str, Any]  # path -> tree whose leaves have shape (n,) where they vary, () where they do not
+
+
+def segments(axis: Axis) -> Iterator[Segment]:
+    """Split an axis so that each part can be one array operation: structs in it differ in numbers only."""
+    choices = {path: column for path, column in axis.columns.items() if isinstance(column, Choice)}
+    kinds = [_structures(choice)[choice.index] for choice in choices.values()]
+    keys = np.stack(kinds, axis=1) if kinds else np.zeros((axis.size, 0), int)
+    for key in sorted(set(map(tuple, keys.tolist()))):
+        positions = np.flatnonzero((keys == np.array(key, int)).all(axis=1))
+        settings = {}
+        for path, column in axis.columns.items():
+            if isinstance(column, Choice):
+                settings[path] = _stacked([column.items[i] for i in column.index[positions]])
+            else:
+                settings[path] = column[positions]
+        yield Segment(positions, settings)
+
+
+def blocks(axes: tuple[Axis, ...]) -> Iterator[tuple[Segment, ...]]:
+    """Every combination of one segment per axis: the blocks that a grid is evaluated in."""
+    return itertools.product(*(tuple(segments(axis)) for axis in axes))
+
+
+def _structures(choice: Choice) -> np.ndarray:
+    """A number for the structure of every item, equal where two items can be stacked."""
+    seen: dict[Any, int] = {}
+    return np.array([seen.setdefault(jax.tree.structure(item), len(seen)) for item in choice.items])
+
+
+def _stacked(items: list[Any]) -> Any:
+    """One tree of the items' leaves; a leaf that is the same in all stays a scalar, so that nothing depends on it."""
+
+    def stack(*leaves):
+        column = np.asarray(leaves, float)
+        return column if (column != column[0]).any() else column[0]
+
+    return jax.tree.map(stack, *items)

@@ -1,0 +1,252 @@
+"""Evaluates a job over axes: one compiled function per structure, chunk after chunk, each term over its own axes."""
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from sweeps.axes import Axis, Segment, blocks
+from sweeps.dependence import output_dependence
+from sweeps.jobs import Job, Scenario
+from sweeps.paths import replaced
+
+CHUNK_POINTS = 4_000_000
+"""Points evaluated at once. Two outputs of one chunk are 32 MB: large enough that a call's fixed cost vanishes."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Output:
+    """Shape and type of one variable before any of it is computed."""
+
+    name: str
+    dims: tuple[str, ...]  # the axes that it depends on, in the order of the sweep, then `op` of a breakdown
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    ops: tuple[str, ...] = ()  # labels along the op dimension
+
+
+@dataclasses.dataclass(frozen=True)
+class Piece:
+    """A computed part of one variable: `values` belongs at `index` (one slice or position array per dimension)."""
+
+    name: str
+    index: tuple[slice | np.ndarray, ...]
+    values: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class Question:
+    """What a sweep computes: a job at `base`, varied along `axes`; `names` of its metrics, or all when None."""
+
+    job: Job
+    base: Scenario
+    axes: tuple[Axis, ...]
+    names: tuple[str, ...] | None = None
+    breakdown: bool = False
+
+
+class Plan:
+    """A question compiled block by block. `outputs` is known at once; `pieces` computes.
+
+    Args:
+      question: what to compute.
+      dtype: of floats, "float32" or "float64"; float64 needs JAX's x64 mode to be on.
+      chunk_points: points per compiled call, at least the innermost axes' product where one axis is larger.
+    """
+
+    def __init__(self, question: Question, dtype: str = "float32", chunk_points: int = CHUNK_POINTS):
+        self.axes = question.axes
+        self._blocks = [_Block(question, combination, dtype, chunk_points) for combination in blocks(question.axes)]
+        self.outputs = _merged_outputs(self._blocks, question.axes)
+        self.points = math.prod(axis.size for axis in question.axes)
+
+    def pieces(self, progress: Callable[[int], None] = lambda points: None) -> Iterator[Piece]:
+        """Compute every variable, chunk after chunk, in an order that does not depend on timing.
+
+        Args:
+          progress: called with the number of points that each chunk adds.
+        """
+        for block in self._blocks:
+            yield from block.pieces(self.outputs, progress)
+
+
+class _Block:
+    """The part of a grid in which structs differ in numbers only: one pair of compiled functions."""
+
+    def __init__(self, question: Question, combination: tuple[Segment, ...], dtype: str, chunk_points: int):
+        self.axes = question.axes
+        self.positions = [segment.positions for segment in combination]
+        self.dtype = np.dtype(dtype)
+        self.base = jax.tree.map(self.dtype.type, question.base)
+        self.settings = [
+            jax.tree.map(lambda leaf: np.asarray(leaf, self.dtype), segment.settings) for segment in combination
+        ]
+        self.lengths = _chunk_lengths([len(positions) for positions in self.positions], chunk_points)
+        self._compile(question)
+
+    def _compile(self, question: Question) -> None:
+        job = question.job
+
+        def scenario(base, settings):
+            paths = [(path, tree) for setting in settings for path, tree in setting.items()]
+            for path, tree in sorted(paths, key=lambda item: item[0].count(".")):  # whole structs before their leaves
+                base = replaced(base, path, tree)
+            return base
+
+        def sums(base, settings):
+            return job.sums(scenario(base, settings))
+
+        def answers(base, settings, totals):
+            point = scenario(base, settings)
+            metrics = job.metrics(point, totals)
+            if question.names is not None:
+                metrics = {name: metrics[name] for name in question.names if name in metrics}
+            if question.breakdown:
+                metrics |= {
+                    name: jnp.stack([jnp.asarray(value) for value in terms.values()])
+                    for name, terms in job.breakdown(point).items()
+                }
+            return {name: jnp.asarray(value) for name, value in metrics.items()}
+
+        point = jax.tree.map(lambda leaf: leaf.reshape(-1)[0] if leaf.ndim else leaf, self.settings)
+        owner = [
+            jax.tree.map(lambda leaf, i=i: frozenset({i} if leaf.ndim else ()), setting)
+            for i, setting in enumerate(self.settings)
+        ]
+        nothing = jax.tree.map(lambda _: frozenset(), (self.base, point))
+
+        # Which sums do the wanted metrics use, and over which axes does every term of them run?
+        shapes = jax.eval_shape(sums, self.base, point)
+        sum_shapes = {name: jax.ShapeDtypeStruct((), self.dtype) for name in shapes}
+        marks = {name: frozenset({name}) for name in shapes}
+        uses = output_dependence(answers, (self.base, point, sum_shapes), (*nothing, marks))
+        used = frozenset().union(*uses.values())
+
+        def used_sums(base, settings):
+            return {name: terms for name, terms in sums(base, settings).items() if name in used}
+
+        term_dims = output_dependence(used_sums, (self.base, point), (nothing[0], owner))
+        groups = {
+            name: sorted(set(dims.values()), key=lambda d: (len(d), sorted(d))) for name, dims in term_dims.items()
+        }
+
+        def grouped(base, settings):
+            terms = used_sums(base, settings)
+            return {
+                name: [
+                    sum(jnp.asarray(terms[name][op], self.dtype) for op in terms[name] if term_dims[name][op] == dims)
+                    for dims in groups[name]
+                ]
+                for name in terms
+            }
+
+        def totalled(base, settings, partial):
+            unused = {name: jnp.zeros((), self.dtype) for name in shapes if name not in used}
+            return answers(base, settings, unused | {name: sum(parts) for name, parts in partial.items()})
+
+        partial_shapes = {name: [jax.ShapeDtypeStruct((), self.dtype) for _ in parts] for name, parts in groups.items()}
+        self.dims = output_dependence(totalled, (self.base, point, partial_shapes), (nothing[0], owner, groups))
+        answer_shapes = jax.eval_shape(totalled, self.base, point, partial_shapes)
+        self.dtypes = {name: shape.dtype for name, shape in answer_shapes.items()}
+        self.ops = {}
+        if question.breakdown:
+            tables = jax.eval_shape(lambda b, s: job.breakdown(scenario(b, s)), self.base, point)
+            self.ops = {name: tuple(terms) for name, terms in tables.items()}
+
+        varies = jax.tree.map(lambda leaf: 0 if leaf.ndim else None, self.settings)
+        first, second = grouped, totalled
+        is_dims = lambda x: isinstance(x, frozenset)  # noqa: E731
+        for i in reversed(range(len(self.axes))):
+            here = [varies[j] if j == i else None for j in range(len(self.axes))]
+            if not jax.tree.leaves(here):
+                continue
+            over = jax.tree.map(lambda dims, i=i: 0 if i in dims else None, groups, is_leaf=is_dims)
+            out = {name: 0 if i in dims else None for name, dims in self.dims.items()}
+            first = jax.vmap(first, in_axes=(None, here), out_axes=over)
+            second = jax.vmap(second, in_axes=(None, here, over), out_axes=out)
+        self._first, self._second = jax.jit(first), jax.jit(second)
+
+    def evaluate(self, settings: list[dict[str, Any]]) -> dict[str, jax.Array]:
+        """Every output over one chunk: first each group of terms over its own axes, then sums and metrics."""
+        return self._second(self.base, settings, self._first(self.base, settings))
+
+    def pieces(self, outputs: dict[str, Output], progress: Callable[[int], None]) -> Iterator[Piece]:
+        sizes = [len(positions) for positions in self.positions]
+        starts = [range(0, size, length) for size, length in zip(sizes, self.lengths, strict=True)]
+        for corner in np.ndindex(*map(len, starts)):
+            lows = [starts[i][c] for i, c in enumerate(corner)]
+            highs = [min(low + length, size) for low, length, size in zip(lows, self.lengths, sizes, strict=True)]
+            settings = [
+                jax.tree.map(lambda leaf, lo=lo, n=n: _padded(leaf, lo, n), tree)
+                for tree, lo, n in zip(self.settings, lows, self.lengths, strict=True)
+            ]
+            results = self.evaluate(settings)
+            for name, values in results.items():
+                output = outputs[name]
+                if any(part and axis.name not in output.dims for axis, part in zip(self.axes, corner, strict=True)):
+                    continue  # an earlier chunk has written it
+                yield self._piece(output, np.asarray(values), list(zip(lows, highs, strict=True)))
+            progress(math.prod(high - low for low, high in zip(lows, highs, strict=True)))
+
+
+    def _piece(self, output: Output, values: np.ndarray, window: list[tuple[int, int]]) -> Piece:
+        """One output of one chunk, cut to its true size and spread over the dimensions that other blocks add to it."""
+        own = self.dims[output.name]
+        cut, index = [], []
+        for i, axis in enumerate(self.axes):
+            if axis.name not in output.dims:
+                continue
+            low, high = window[i]
+            cut.append(slice(0, high - low) if i in own else np.newaxis)
+            index.append(_as_slice(self.positions[i][low:high]))
+        values = values[tuple(cut)]
+        if output.ops:
+            index.append(_as_slice(np.array([output.ops.index(op) for op in self.ops[output.name]])))
+        shape = [len(i) if isinstance(i, np.ndarray) else i.stop - i.start for i in index]
+        return Piece(output.name, tuple(index), np.broadcast_to(values, shape))
+
+
+def _merged_outputs(parts: list[_Block], axes: tuple[Axis, ...]) -> dict[str, Output]:
+    """Every variable of every block: its dimensions are those of any block, and those that blocks are split along."""
+    split = {i for i in range(len(axes)) if len({part.positions[i].tobytes() for part in parts}) > 1}
+    outputs = {}
+    for name in dict.fromkeys(name for part in parts for name in part.dims):
+        holders = [part for part in parts if name in part.dims]
+        over = split.union(*(part.dims[name] for part in holders))
+        dims = tuple(axis.name for i, axis in enumerate(axes) if i in over)
+        shape = tuple(axis.size for i, axis in enumerate(axes) if i in over)
+        ops = tuple(dict.fromkeys(op for part in holders for op in part.ops.get(name, ())))
+        if ops:
+            dims, shape = (*dims, "op"), (*shape, len(ops))
+        outputs[name] = Output(name, dims, shape, np.dtype(holders[0].dtypes[name]), ops)
+    return outputs
+
+
+def _chunk_lengths(sizes: list[int], points: int) -> list[int]:
+    """Positions per chunk along every axis: the inner axes whole, one axis in parts, those outside it one by one."""
+    lengths, budget = [], points
+    for size in reversed(sizes):
+        length = max(1, min(size, budget))
+        parts = math.ceil(size / length)
+        length = math.ceil(size / parts)  # equal parts waste least on padding
+        lengths.append(length)
+        budget = budget // length if length == size else 1
+    return lengths[::-1]
+
+
+def _padded(leaf: np.ndarray, start: int, length: int) -> np.ndarray:
+    """`length` values from `start`, the last one repeated past the end; scalars as they are."""
+    if not leaf.ndim:
+        return leaf
+    part = leaf[start : start + length]
+    return part if len(part) == length else np.concatenate([part, np.repeat(part[-1:], length - len(part))])
+
+
+def _as_slice(positions: np.ndarray) -> slice | np.ndarray:
+    if len(positions) == positions[-1] - positions[0] + 1:
+        return slice(int(positions[0]), int(positions[-1]) + 1)
+    return positions

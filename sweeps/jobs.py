@@ -1,0 +1,190 @@
+"""The questions that can be asked at a point: one engine step, or a static batch of requests, and their answers."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from jaxroof import memory
+from jaxroof.batch import Batch, Decode, Prefill
+from jaxroof.deployment import Deployment
+from jaxroof.efficiency import Efficiency
+from jaxroof.hardware import Hardware
+from jaxroof.legality import legal
+from jaxroof.model import Model
+from jaxroof.op import BOUNDS
+from jaxroof.request import Requests, decode_batch, latency, prefill_batch, tokens_per_second
+from jaxroof.step import bound_times, dominant_bound, matrix_floor, memory_floor, step_cost, step_times
+from jaxroof.struct import Scalar, struct
+
+Terms = dict[str, Scalar]
+"""Addends of one sum by name. The engine adds those that depend on the same axes first."""
+
+
+@struct
+class StepWork:
+    """One engine step: `prefills` prompts of `prefill` new tokens each, `decode` sequences of `context` tokens each."""
+
+    prefills: Scalar = 1.0  # prompts in the step
+    prefill: Scalar | None  # new tokens per prompt; None: no prefill in the step
+    past: Scalar = 0.0  # tokens per prompt that are cached already
+    decode: Scalar | None  # sequences that decode; None: no decode in the step
+    context: Scalar | None  # tokens per decoding sequence that are attended to, the new one included
+
+
+@struct
+class Scenario:
+    """One point: everything that its answer depends on."""
+
+    hardware: Hardware
+    model: Model
+    deployment: Deployment
+    workload: Requests | StepWork
+    efficiency: Efficiency
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """A question: named sums of terms, and metrics that are functions of the sums and the scenario.
+
+    Sums are kept apart from metrics because their terms depend on few axes each: the engine evaluates every
+    term over its own axes only and adds them up by broadcasting.
+    """
+
+    name: str
+    workload: type
+    sums: Callable[[Scenario], dict[str, Terms]]
+    metrics: Callable[[Scenario, dict[str, Scalar]], dict[str, Scalar]]
+    breakdown: Callable[[Scenario], dict[str, dict[str, Any]]]
+
+
+def step_batch(work: StepWork) -> Batch:
+    """The engine step that `work` describes."""
+    prefill, decode, logits = None, None, 0.0
+    if work.prefill is not None:
+        prefill = Prefill(
+            sequences=work.prefills, tokens=work.prefills * work.prefill, past=work.prefills * work.past
+        )
+        logits = logits + work.prefills
+    if work.decode is not None:
+        decode = Decode(sequences=work.decode, context=work.decode * work.context)
+        logits = logits + work.decode
+    return Batch(prefill=prefill, decode=decode, logits=logits)
+
+
+def _setting(scenario: Scenario, batch: Batch) -> tuple:
+    return scenario.hardware, scenario.model, scenario.deployment, batch, scenario.efficiency
+
+
+def _bound_sums(prefix: str, scenario: Scenario, batch: Batch) -> dict[str, Terms]:
+    times = bound_times(*_setting(scenario, batch))
+    return {f"{prefix}.{resource}": terms for resource, terms in times.items()}
+
+
+def _dominant(prefix: str, sums: dict[str, Scalar]) -> jax.Array:
+    return dominant_bound({resource: sums[f"{prefix}.{resource}"] for resource in BOUNDS})
+
+
+def _fit(scenario: Scenario, context: Scalar, sequences: Scalar) -> dict[str, Scalar]:
+    """Memory metrics: what is stored, what is left for KV cache, whether `sequences` of `context` tokens fit."""
+    place = scenario.hardware, scenario.model, scenario.deployment
+    capacity = memory.sequence_capacity(*place, context)
+    fits = memory.weights_fit(*place) & (capacity >= sequences)
+    return {
+        "weight_bytes": memory.weight_bytes(scenario.model, scenario.deployment),
+        "kv_capacity_tokens": memory.kv_capacity_tokens(*place),
+        "sequence_capacity": capacity,
+        "fits": fits,
+        "feasible": fits & legal(*place),
+    }
+
+
+def _economics(scenario: Scenario, rate: Scalar) -> dict[str, Scalar]:
+    """Throughput per device, and per watt and dollar where the hardware has figures for them."""
+    hardware, devices = scenario.hardware, scenario.deployment.tp
+    per_device = rate / devices
+    metrics = {"tokens_per_second": rate, "tokens_per_second_per_device": per_device}
+    if hardware.power.tdp is not None:
+        metrics["tokens_per_joule_at_tdp"] = per_device / hardware.power.tdp
+    if hardware.price is not None:
+        metrics["usd_per_million_tokens"] = 1e6 * hardware.price / per_device
+    return metrics
+
+
+def _request_sums(scenario: Scenario) -> dict[str, Terms]:
+    prefill, decode = prefill_batch(scenario.workload), decode_batch(scenario.workload)
+    return {
+        "prefill": step_times(*_setting(scenario, prefill)),
+        "decode": step_times(*_setting(scenario, decode)),
+        **_bound_sums("prefill", scenario, prefill),
+        **_bound_sums("decode", scenario, decode),
+    }
+
+
+def _request_metrics(scenario: Scenario, sums: dict[str, Scalar]) -> dict[str, Scalar]:
+    requests = scenario.workload
+    cost = latency(sums["prefill"], sums["decode"], requests, scenario.efficiency)
+    place = scenario.hardware, scenario.model, scenario.deployment
+    return {
+        "ttft": cost.ttft,
+        "tpot": cost.tpot,
+        "e2e": cost.e2e,
+        "tokens_per_second_per_request": 1.0 / cost.tpot,
+        **_economics(scenario, tokens_per_second(cost, requests)),
+        "prefill_mfu": matrix_floor(*place, prefill_batch(requests)) / sums["prefill"],
+        "decode_mbu": memory_floor(*place, decode_batch(requests)) / sums["decode"],
+        "prefill_bound": _dominant("prefill", sums),
+        "decode_bound": _dominant("decode", sums),
+        **_fit(scenario, requests.isl + requests.osl, requests.batch),
+    }
+
+
+def _step_sums(scenario: Scenario) -> dict[str, Terms]:
+    batch = step_batch(scenario.workload)
+    return {"step": step_times(*_setting(scenario, batch)), **_bound_sums("step", scenario, batch)}
+
+
+def _step_metrics(scenario: Scenario, sums: dict[str, Scalar]) -> dict[str, Scalar]:
+    work = scenario.workload
+    batch = step_batch(work)
+    place = scenario.hardware, scenario.model, scenario.deployment
+    time = sums["step"]
+    prefill = jnp.zeros(()) if work.prefill is None else work.prefills * (work.prefill + work.past)
+    decode = jnp.zeros(()) if work.decode is None else work.decode * work.context
+    return {
+        "step_time": time,
+        **_economics(scenario, batch.logits / time),
+        "mfu": matrix_floor(*place, batch) / time,
+        "mbu": memory_floor(*place, batch) / time,
+        "bound": _dominant("step", sums),
+        **_fit(scenario, (prefill + decode) / batch.logits, batch.logits),
+    }
+
+
+def _op_table(prefix: str, scenario: Scenario, batch: Batch) -> dict[str, dict[str, Any]]:
+    costs = step_cost(*_setting(scenario, batch))
+    return {
+        f"{prefix}op_time": {name: cost.time for name, cost in costs.items()},
+        f"{prefix}op_flops": {name: cost.flops for name, cost in costs.items()},
+        f"{prefix}op_bytes": {name: cost.bytes for name, cost in costs.items()},
+        f"{prefix}op_bound": {name: cost.bound for name, cost in costs.items()},
+    }
+
+
+def _request_breakdown(scenario: Scenario) -> dict[str, dict[str, Any]]:
+    return _op_table("prefill_", scenario, prefill_batch(scenario.workload)) | _op_table(
+        "decode_", scenario, decode_batch(scenario.workload)
+    )
+
+
+def _step_breakdown(scenario: Scenario) -> dict[str, dict[str, Any]]:
+    return _op_table("", scenario, step_batch(scenario.workload))
+
+
+REQUEST = Job("request", Requests, _request_sums, _request_metrics, _request_breakdown)
+STEP = Job("step", StepWork, _step_sums, _step_metrics, _step_breakdown)
+
+JOBS = {job.name: job for job in (REQUEST, STEP)}
+"""Every job by name."""

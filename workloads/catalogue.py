@@ -1,0 +1,122 @@
+"""Which models are known by name: the TOML files in `models/`, their aliases and how a name is matched."""
+
+import dataclasses
+import difflib
+import functools
+import importlib.resources
+import tomllib
+from collections.abc import Mapping
+from typing import Any
+
+from workloads.precision import name_convention
+
+
+@dataclasses.dataclass(frozen=True)
+class CatalogueModel:
+    """One named model or one requantised repository of it, as its publisher's config describes it. Not read yet."""
+
+    name: str
+    aliases: tuple[str, ...]
+    source: str  # repository id or publication that the figures are from
+    date: str  # when they were looked up
+    config: Mapping[str, Any]  # keys of a Hugging Face config
+    hf_quant: Mapping[str, Any] | None  # content of hf_quant_config.json
+    notes: tuple[str, ...] = ()
+    parameters: float | None = None  # of the language model, as published
+
+
+def names() -> tuple[str, ...]:
+    """Every name in the catalogue, sorted, without aliases. A name may still be refused as not covered."""
+    return tuple(sorted(catalogue(), key=str.casefold))
+
+
+@functools.cache
+def catalogue() -> Mapping[str, CatalogueModel]:
+    """Every catalogue model by name. Raises `ValueError` for a file with a missing or unknown field."""
+    models: dict[str, CatalogueModel] = {}
+    folder = importlib.resources.files("workloads") / "models"
+    for file in sorted(folder.iterdir(), key=lambda item: item.name):
+        if file.name.endswith(".toml"):
+            for entry in tomllib.loads(file.read_text(encoding="utf-8"))["model"]:
+                for known in _variants(entry, file.name):
+                    if known.name in models:
+                        raise ValueError(f"{file.name}: {known.name} is there twice")
+                    models[known.name] = known
+    return models
+
+
+def found(name: str) -> tuple[CatalogueModel, str | None, tuple[str, ...]]:
+    """(the model that `name` means, the name to take a precision from or None, notes to say aloud).
+
+    Raises `ValueError` for an unknown name, with the nearest known ones.
+    """
+    index = _index()
+    owner, _, repository = name.rpartition("/")
+    base, _, ending = name_convention(repository)
+    for candidate, convention in ((repository, None), (base, repository)) if ending else ((repository, None),):
+        for key in (matched(f"{owner}/{candidate}"), matched(candidate)):
+            if key in index:
+                entry = catalogue()[index[key]]
+                foreign = owner and matched(owner) not in _owners(entry)
+                notes = (f"{name} is not in the catalogue: read as {entry.name}",) if foreign or convention else ()
+                return entry, convention, notes
+    near = difflib.get_close_matches(matched(repository), [matched(n) for n in catalogue()], n=3, cutoff=0.6)
+    spelled = {matched(n): n for n in catalogue()}
+    hint = f"; near are {', '.join(spelled[n] for n in near)}" if near else ""
+    raise ValueError(f"{name}: no model of this name in the catalogue, and no such file{hint}")
+
+
+def matched(name: str) -> str:
+    """A name as it is compared: without case, `-`, `_`, `.`, `/` and spaces."""
+    return "".join(character for character in name.casefold() if character not in "-_./ ")
+
+
+@functools.cache
+def _index() -> Mapping[str, str]:
+    index: dict[str, str] = {}
+    for entry in catalogue().values():
+        for alias in (entry.name, *entry.aliases):
+            for key in {matched(alias), matched(alias.rpartition("/")[2])}:
+                if index.setdefault(key, entry.name) != entry.name:
+                    raise ValueError(f"alias {alias} means both {index[key]} and {entry.name}")
+    return index
+
+
+def _owners(entry: CatalogueModel) -> set[str]:
+    return {matched(alias.rpartition("/")[0]) for alias in entry.aliases if "/" in alias}
+
+
+def _variants(entry: Mapping[str, Any], file: str) -> list[CatalogueModel]:
+    """A model and its requantised repositories, which differ from it in their quantisation."""
+    allowed = {"name", "aliases", "source", "date", "parameters", "notes", "config", "variant"}
+    missing = {"name", "source", "date", "config"} - entry.keys()
+    if missing or entry.keys() - allowed:
+        wrong = [*(f"{k} is missing" for k in missing), *(f"{k} is unknown" for k in entry.keys() - allowed)]
+        raise ValueError(f"{file}: {entry.get('name', 'a model')}: {', '.join(sorted(wrong))}")
+    shared = {"parameters": entry.get("parameters"), "notes": tuple(entry.get("notes", ()))}
+    own = CatalogueModel(
+        name=entry["name"],
+        aliases=tuple(entry.get("aliases", ())),
+        source=entry["source"],
+        date=str(entry["date"]),
+        config=entry["config"],
+        hf_quant=None,
+        **shared,
+    )
+    variants = [own]
+    for variant in entry.get("variant", ()):
+        config = {k: v for k, v in entry["config"].items() if k != "quantization_config"}
+        config |= {k: variant[k] for k in ("quantization_config",) if k in variant}
+        config |= variant.get("config", {})
+        variants.append(
+            CatalogueModel(
+                name=variant["name"],
+                aliases=tuple(variant.get("aliases", ())),
+                source=variant.get("source", entry["source"]),
+                date=str(variant.get("date", entry["date"])),
+                config=config,
+                hf_quant=variant.get("hf_quant_config"),
+                **shared,
+            )
+        )
+    return variants

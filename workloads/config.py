@@ -1,0 +1,109 @@
+"""What a Hugging Face config says: checked access to its keys, with errors that name the config, the key and what is allowed."""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any
+
+REQUIRED: Any = object()
+"""Default of a key that has to be there."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """One config, or one of its nested tables, under the name that errors give it.
+
+    A key is looked up under several spellings, a dotted one in nested tables; null counts as absent. Spellings
+    that are present together have to agree. Every accessor raises `ValueError` in one line when a required key is
+    missing or a value is not what the key allows.
+    """
+
+    name: str
+    values: Mapping[str, Any]
+
+    def value(self, *keys: str, default: Any = None) -> Any:
+        """The value under the first of `keys` that is present, unchecked."""
+        found = self._present(keys)
+        if len({repr(value) for _, value in found}) > 1:
+            raise self.error(" but ".join(f"{key} is {value!r}" for key, value in found) + "; they must agree")
+        if found:
+            return found[0][1]
+        if default is REQUIRED:
+            raise self.error(f"{keys[0]} is missing" + (f" (or {', '.join(keys[1:])})" if keys[1:] else ""))
+        return default
+
+    def states(self, key: str) -> bool:
+        """True if `key` is there, even as null."""
+        return key in self.values
+
+    def spelling(self, *keys: str) -> str:
+        """The first of `keys` that is present, or the first of all."""
+        found = self._present(keys)
+        return found[0][0] if found else keys[0]
+
+    def count(self, *keys: str, default: Any = REQUIRED, minimum: int = 1) -> Any:
+        """An integer of at least `minimum`, or `default`."""
+        value = self.value(*keys, default=default)
+        if value is default:
+            return value
+        if not isinstance(value, int) or isinstance(value, bool) or value < minimum:
+            allowed = "a positive integer" if minimum == 1 else f"an integer of at least {minimum}"
+            raise self.error(f"{self.spelling(*keys)} is {_shown(value)}; it must be {allowed}")
+        return value
+
+    def flag(self, key: str, default: bool) -> bool:
+        """True or false."""
+        value = self.value(key, default=default)
+        if not isinstance(value, bool):
+            raise self.error(f"{key} is {_shown(value)}; it must be true or false")
+        return value
+
+    def items(self, key: str, length: int) -> list | None:
+        """A list of `length` values, or None when the key is absent."""
+        value = self.value(key)
+        if value is None:
+            return None
+        if not isinstance(value, list) or len(value) != length:
+            size = f"has {len(value)} values" if isinstance(value, list) else f"is {_shown(value)}"
+            raise self.error(f"{key} {size}; it must be a list of {length}, one per layer")
+        return value
+
+    def layer_indices(self, key: str, layers: int) -> list[int] | None:
+        """A list of layer indices from 0, or None when the key is absent."""
+        value = self.value(key)
+        if value is None:
+            return None
+        indices = value if isinstance(value, list) else [value]
+        if not isinstance(value, list) or not all(type(i) is int and 0 <= i < layers for i in indices):
+            raise self.error(f"{key} is {_shown(value)}; it must be a list of layer indices from 0 to {layers - 1}")
+        return value
+
+    def table(self, key: str) -> "Config | None":
+        """A nested table, or None when the key is absent."""
+        value = self.value(key)
+        if value is None:
+            return None
+        if not isinstance(value, Mapping):
+            raise self.error(f"{key} is {_shown(value)}; it must be an object")
+        return Config(f"{self.name}: {key}", value)
+
+    def error(self, text: str) -> ValueError:
+        """The error that says `text` of this config, in one line."""
+        return ValueError(f"{self.name}: {text}")
+
+    def _present(self, keys: tuple[str, ...]) -> list[tuple[str, Any]]:
+        found = []
+        for key in keys:
+            value: Any = self.values
+            for part in key.split("."):
+                value = value.get(part) if isinstance(value, Mapping) else None
+            if value is not None:
+                found.append((key, value))
+        return found
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    text = repr(value).replace("\n", " ")
+    return text if len(text) <= 60 else text[:57] + "..."

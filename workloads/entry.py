@@ -1,0 +1,127 @@
+"""One model to run: what it is, at which precision, and where both are said."""
+
+import dataclasses
+import json
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+from jaxroof.model import Model
+from workloads import huggingface
+from workloads.catalogue import CatalogueModel, found
+from workloads.config import Config
+from workloads.coverage import language_model
+from workloads.precision import precision
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelEntry:
+    """A model read from the catalogue or from a config file."""
+
+    name: str
+    aliases: tuple[str, ...]
+    architecture: str  # model_type
+    source: str  # where its figures are from
+    model: Model
+    precision: str  # label of the weights' format, such as "bf16" or "fp8 (block 128x128)"
+    precision_source: str  # quantization_config, hf_quant_config.json, a naming convention, torch_dtype or weights
+    kv_precision: str | None  # of cached keys and values, where the checkpoint says
+    notes: tuple[str, ...]  # what the reader wants said aloud
+    max_position: int | None  # tokens
+    published_parameters: float | None  # of the language model, as its publisher counts them
+
+
+def model(name_or_path: str, weights: str | None = None) -> ModelEntry:
+    """A model by its catalogue name or alias, or read from a Hugging Face `config.json` or the folder that has it.
+
+    A file or folder of that name wins over the catalogue. Names are matched without regard to case, `-`, `_`, `.`
+    and the owner before a slash; one that ends in a precision (`-FP8`, `-AWQ`) and is not in the catalogue itself
+    is its model at that precision.
+
+    Args:
+      name_or_path: a name, an alias, or a path.
+      weights: a precision in place of the checkpoint's own: fp8, int8, w4a16, nvfp4, mxfp4, bf16 or fp16.
+
+    Returns:
+      The entry; every number of its model is a float.
+
+    Raises:
+      ValueError: in one line, an unknown name with near ones; a file that is missing or not JSON; an architecture
+        that is not covered, with what is missing; a key that is missing or wrong; an unknown precision.
+    """
+    if not isinstance(name_or_path, str | pathlib.PurePath) or not str(name_or_path):
+        raise ValueError(f"a model is given by its name or path, not by {name_or_path!r}")
+    path = _config_path(str(name_or_path))
+    return _from_file(path, weights) if path else _from_catalogue(str(name_or_path), weights)
+
+
+def _config_path(text: str) -> pathlib.Path | None:
+    """The config file that `text` names, or None if it is the name of a model."""
+    path = pathlib.Path(text).expanduser()
+    if path.is_dir() and (path / "config.json").is_file():
+        return path / "config.json"
+    if path.is_file():
+        return path
+    if path.suffix == ".json" or text.startswith((".", "/", "~")):
+        where = f"{path} has no config.json" if path.is_dir() else f"{path}: no such file or folder"
+        raise ValueError(where)
+    return None
+
+
+def _from_file(path: pathlib.Path, weights: str | None) -> ModelEntry:
+    plain = path.name == "config.json"
+    name = path.resolve().parent.name if plain else path.stem.removesuffix("_config")
+    quant_path = path.with_name("hf_quant_config.json" if plain else f"{name}_hf_quant_config.json")
+    hf_quant = Config(str(quant_path), _json(quant_path)) if quant_path.is_file() else None
+    source = CatalogueModel(name=name, aliases=(), source=str(path), date="", config=_json(path), hf_quant=None)
+    return _entry(source, Config(str(path), source.config), hf_quant, name, weights, ())
+
+
+def _from_catalogue(name: str, weights: str | None) -> ModelEntry:
+    entry, convention, notes = found(name)
+    hf_quant = None if entry.hf_quant is None else Config(f"{entry.name}: hf_quant_config.json", entry.hf_quant)
+    config = entry.config
+    if convention is not None:
+        # A repository that requantises a model replaces what the original says of its own weights.
+        config, hf_quant = {k: v for k, v in config.items() if k != "quantization_config"}, None
+    return _entry(entry, Config(entry.name, config), hf_quant, convention, weights, notes)
+
+
+def _entry(
+    source: CatalogueModel,
+    config: Config,
+    hf_quant: Config | None,
+    convention: str | None,
+    weights: str | None,
+    notes: tuple[str, ...],
+) -> ModelEntry:
+    family, _ = language_model(config)
+    stored = precision(config, hf_quant, convention, weights)
+    own = (*notes, *([family.note] if family.note else []), *source.notes, *stored.notes)
+    if stored.source.endswith("(naming convention)"):
+        own = (*own, f"precision {stored.label}: {stored.source}")
+    return ModelEntry(
+        name=source.name,
+        aliases=source.aliases,
+        architecture=str(config.value("model_type")),
+        source=source.source,
+        model=huggingface.model(config, stored.quantised, stored.base),
+        precision=stored.label,
+        precision_source=stored.source,
+        kv_precision=stored.quantised.kv_precision,
+        notes=own,
+        max_position=huggingface.max_position(config),
+        published_parameters=source.parameters,
+    )
+
+
+def _json(path: pathlib.Path) -> Mapping[str, Any]:
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} cannot be read: {' '.join(str(error).split())}") from None
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise ValueError(f"{path} is not JSON: {error}") from None
+    if not isinstance(values, dict):
+        raise ValueError(f"{path} must hold a JSON object, not {type(values).__name__}")
+    return values

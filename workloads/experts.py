@@ -1,0 +1,89 @@
+"""Which layers of a mixture of experts have experts, how many, and how wide."""
+
+import dataclasses
+
+from workloads.config import Config
+from workloads.family import ExpertLayers
+
+COUNT_KEYS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
+"""The spellings of the number of routed experts."""
+
+TOP_K_KEYS = ("num_experts_per_tok", "num_experts_per_token", "moe_k", "moe_topk")
+"""The spellings of the number of experts that one token is sent to."""
+
+SHARED_KEYS = ("n_shared_experts", "num_shared_experts", "moe_num_shared_experts")
+"""The spellings of the number of shared experts."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ExpertDimensions:
+    """Sizes of one layer with experts."""
+
+    experts: float
+    top_k: float
+    intermediate: float  # of one routed expert
+    shared_intermediate: float  # of all shared experts together; 0 without
+
+
+def expert_dimensions(config: Config, rules: ExpertLayers) -> ExpertDimensions:
+    """The sizes of a layer with experts. Raises `ValueError` for a missing or impossible one, by its key."""
+    experts = config.count(*COUNT_KEYS)
+    top_k = config.count(*TOP_K_KEYS)
+    if top_k > experts:
+        raise config.error(f"{config.spelling(*TOP_K_KEYS)} is {top_k}; it must be at most the {experts} experts")
+    intermediate = config.count(*rules.intermediate)
+    return ExpertDimensions(
+        experts=float(experts),
+        top_k=float(top_k),
+        intermediate=float(intermediate),
+        shared_intermediate=float(_shared_intermediate(config, rules, intermediate)),
+    )
+
+
+def _shared_intermediate(config: Config, rules: ExpertLayers, intermediate: int) -> float:
+    if rules.shared_intermediate:
+        return config.count(rules.shared_intermediate, minimum=0)
+    if rules.shared:
+        return intermediate * config.count(*SHARED_KEYS, default=0, minimum=0)
+    if rules.always_shared:
+        return intermediate * rules.always_shared
+    for key in (*SHARED_KEYS, "shared_expert_intermediate_size"):
+        if config.count(key, default=0, minimum=0):
+            raise config.error(f"{key} is {config.value(key)}; shared experts are not read with this model_type")
+    return 0.0
+
+
+def layers_with_experts(config: Config, rules: ExpertLayers, layers: int) -> list[bool]:
+    """Whether each layer has experts in place of a dense feed-forward.
+
+    Raises `ValueError` for a layout key whose value is not allowed.
+    """
+    if rules.layout == "step":
+        step = config.count("decoder_sparse_step", default=1)
+        dense = set(config.layer_indices("mlp_only_layers", layers) or [])
+        return [i not in dense and (i + 1) % step == 0 for i in range(layers)]
+    if rules.layout == "first_dense":
+        prefix = config.count("first_k_dense_replace", minimum=0)
+        if prefix > layers:
+            raise config.error(f"first_k_dense_replace is {prefix}; it must be at most the {layers} layers")
+        if config.count("moe_layer_freq", default=1) != 1:
+            raise config.error(f"moe_layer_freq is {config.value('moe_layer_freq')}; only 1 is read here")
+        return [i >= prefix for i in range(layers)]
+    if rules.layout == "interleaved":
+        chosen = config.layer_indices("moe_layers", layers)
+        if chosen is not None:
+            return [i in set(chosen) for i in range(layers)]
+        step = config.count("interleave_moe_layer_step", default=1)
+        return [(i + 1) % step == 0 for i in range(layers)]
+    if rules.layout == "range":
+        first = config.count("moe_layer_start_index", minimum=0)
+        last = config.count("moe_layer_end_index", default=layers - 1, minimum=-1)
+        last = layers - 1 if last == -1 else last
+        step = config.count("moe_layer_interval", default=1)
+        return [first <= i <= last and (i + 1) % step == 0 for i in range(layers)]
+    if rules.layout == "list":
+        flags = config.items("moe_layer_freq", layers)
+        if flags is None or any(flag not in (0, 1) for flag in flags):
+            raise config.error("moe_layer_freq must be a list of 0 (dense) and 1 (experts), one per layer")
+        return [bool(flag) for flag in flags]
+    return [True] * layers

@@ -1,0 +1,86 @@
+"""What one family of models has in common that its configs do not say: biases, norms, defaults and module names."""
+
+import dataclasses
+
+Switch = bool | tuple[str, bool]
+"""Whether a family has something: always or never, or as a config key says, with the key's default."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Modules:
+    """What a family's checkpoints call their linear layers: the names that quantisation configs use.
+
+    Where a fused layer has a name of its own, it stands after the separate ones.
+    """
+
+    layers: str = "layers"  # what stands before a layer's index
+    qkv: tuple[str, ...] = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
+    fused_qkv: str = "self_attn.qkv_proj"
+    output: str = "self_attn.o_proj"
+    dense: str = "mlp"
+    moe: str = "mlp"
+    up: tuple[str, ...] = ("gate_proj", "up_proj")
+    fused_up: str = "gate_up_proj"
+    down: str = "down_proj"
+    expert_up: tuple[str, ...] = ("gate_proj", "up_proj")
+    expert_down: str = "down_proj"
+    shared: str = "shared_experts"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ExpertLayers:
+    """How a family's mixture-of-experts layers are described.
+
+    `layout` says which layers have experts: "all"; "step" (`decoder_sparse_step`, `mlp_only_layers`); "first_dense"
+    (`first_k_dense_replace`); "interleaved" (`moe_layers`, `interleave_moe_layer_step`); "range"
+    (`moe_layer_start_index`, `moe_layer_end_index`, `moe_layer_interval`); "list" (`moe_layer_freq`).
+    """
+
+    layout: str
+    intermediate: tuple[str, ...] = ("moe_intermediate_size",)
+    dense_intermediate: str = "intermediate_size"
+    shared: str | None = None  # key of the number of shared experts, each as wide as a routed one
+    shared_intermediate: str | None = None  # key of the width of all shared experts together
+    always_shared: float = 0.0  # shared experts that every layer has without a key
+    shared_gate: bool = False  # a weight per hidden dimension that scales the shared experts' output
+    router_bias: bool = False
+    expert_bias: bool = False
+    score_correction: bool = False  # a bias per expert that only the choice of experts sees
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Family:
+    """One `model_type`, as its published modelling code defines it.
+
+    `windows` says which layers see a window: None; "all" (`sliding_window` everywhere); "late" (`use_sliding_window`
+    from layer `max_window_layers` on); "period" (all but every `period`-th layer); "chunked" (`attention_chunk_size`
+    on layers with rotary positions); "pattern" (`hybrid_layer_pattern`, with dimensions of its own under `swa_`).
+    """
+
+    architectures: tuple[str, ...]
+    tied: bool = False  # default of tie_word_embeddings
+    kv_heads_default: str | None = "heads"  # "heads": one per query head unless the config says; None: required
+    head_dim_default: int | str | None = "hidden/heads"  # None: required
+    up_projections: float = 2.0
+    norms: float = 2.0  # norm vectors of hidden size per layer
+    norm_bias: bool = False  # every norm has a bias vector too
+    norm_free: bool = False  # norms without weights
+    qk_norm: Switch = False
+    qk_norm_width: str = "head"  # "head": one vector that heads share; "heads": one over all heads
+    qkv_bias: Switch = False
+    output_bias: Switch = False
+    ffn_bias: Switch = False
+    sinks: Switch = False  # one learned logit per head that takes probability from all keys
+    windows: str | None = None
+    period: int = 0
+    window_default: int | None = None
+    positions_extra: int | None = None  # learned positions: rows beyond the maximum position; None: not learned
+    experts: ExpertLayers | None = None
+    modules: Modules = Modules()
+    intermediate_factor: float | None = None  # hidden sizes per intermediate size where a config does not say
+    intermediate_scale: float = 1.0  # width of one projection over the config's intermediate_size
+    defaults: tuple[tuple[str, int], ...] = ()  # published class defaults of keys that configs leave out
+    unless: tuple[tuple[str, object], ...] = ()  # key, and the only value of it that is read
+    text_type: str | None = None  # model_type of the nested text_config, for families that nest one
+    reads_value_dim: bool = False  # whether values may be narrower than keys (`v_head_dim`)
+    note: str | None = None  # said aloud with every model of the family

@@ -1,0 +1,80 @@
+"""How many bytes one weight takes in each number format, scales included, and which matrix unit multiplies it."""
+
+import dataclasses
+
+from jaxroof.model import WeightFormat
+
+FP16_SCALE = 2.0  # B, one scale of GPTQ, AWQ and pack-quantized groups
+FP32_SCALE = 4.0  # B, one scale of an FP8 block
+E8M0_SCALE = 1.0  # B, one shared exponent of an MX block: OCP Microscaling Formats v1.0, section 5.1
+FP8_SCALE = 1.0  # B, one E4M3 scale of an NVFP4 group
+MX_GROUP = 32  # weights per MX block: OCP Microscaling Formats v1.0, section 5.1
+NVFP4_GROUP = 16  # weights per NVFP4 group, as ModelOpt writes it
+
+
+@dataclasses.dataclass(frozen=True)
+class Scheme:
+    """A quantised format. Scales per tensor or per output channel are left out: below 0.1 % of the weights."""
+
+    bytes: float  # B per weight as stored
+    compute: str | None  # precision of the matrix product; None: that of the 16-bit activations
+    label: str
+
+    def weight_format(self, base: WeightFormat) -> WeightFormat:
+        """The format of a weight whose checkpoint keeps activations in `base`."""
+        return WeightFormat(bytes=self.bytes, compute=self.compute or base.compute)
+
+
+UNQUANTISED = {
+    "bfloat16": ("bf16", 2.0),
+    "float16": ("fp16", 2.0),
+    "half": ("fp16", 2.0),
+    "float32": ("fp32", 4.0),
+}
+"""`torch_dtype` -> matrix precision and B per weight."""
+
+
+def fp8(block: tuple[int, int] | None = None, activations: str | None = "fp8") -> Scheme:
+    """FP8 weights: one float32 scale per `block` of rows and columns, or per tensor or channel without a block."""
+    if block is None:
+        return Scheme(1.0, activations, "fp8" if activations else "fp8 (weights only)")
+    rows, columns = block
+    note = f"block {rows}x{columns}" + ("" if activations else ", weights only")
+    return Scheme(1.0 + FP32_SCALE / (rows * columns), activations, f"fp8 ({note})")
+
+
+def integer(bits: int, group: int | None, zeros: bool, activations: str | None, method: str) -> Scheme:
+    """Integer weights of `bits`, with a float16 scale and, if `zeros`, a packed zero point per `group` of weights."""
+    size = bits / 8.0
+    stored = size if group is None else size + (FP16_SCALE + (size if zeros else 0.0)) / group
+    kind = f"w{bits}a16" if activations is None else f"w{bits}a8"
+    detail = ", ".join(part for part in (method, f"group {group}" if group else "") if part)
+    return Scheme(stored, activations, f"{kind} ({detail})" if detail else kind)
+
+
+def mxfp4(activations: str | None = None) -> Scheme:
+    """MXFP4 weights: 4 bits and an 8-bit exponent per 32. Weights only unless `activations` says otherwise."""
+    return Scheme(0.5 + E8M0_SCALE / MX_GROUP, activations, "mxfp4" if activations else "mxfp4 (weights only)")
+
+
+def mxfp8(activations: str | None = "fp8") -> Scheme:
+    """MXFP8 weights: 8 bits and an 8-bit exponent per 32."""
+    return Scheme(1.0 + E8M0_SCALE / MX_GROUP, activations, "mxfp8")
+
+
+def nvfp4(group: int = NVFP4_GROUP, activations: str | None = "fp4") -> Scheme:
+    """NVFP4 weights: 4 bits and an FP8 scale per `group`."""
+    label = {"fp4": "nvfp4", "fp8": "nvfp4 (fp8 activations)", None: "nvfp4 (weights only)"}[activations]
+    return Scheme(0.5 + FP8_SCALE / group, activations, label)
+
+
+OVERRIDES = {
+    "fp8": fp8(),
+    "int8": integer(8, None, False, "int8", ""),
+    "w4a16": integer(4, 128, True, None, ""),
+    "nvfp4": nvfp4(),
+    "mxfp4": mxfp4(),
+    "bf16": None,
+    "fp16": None,
+}
+"""What a user may ask for in place of the checkpoint's own precision. None: nothing is quantised."""

@@ -1,0 +1,126 @@
+"""At which precision a checkpoint is stored, and where that is said."""
+
+import dataclasses
+import re
+
+from jaxroof.model import WeightFormat
+from workloads import formats
+from workloads.config import Config
+from workloads.formats import OVERRIDES, UNQUANTISED, Scheme
+from workloads.quantization import Quantization, hf_quant_config, quantization
+
+CONVENTIONS: tuple[tuple[str, Scheme | str], ...] = (
+    ("bf16", "bf16"),
+    ("fp16", "fp16"),
+    ("nvfp4", formats.nvfp4()),
+    ("mxfp4", formats.mxfp4()),
+    ("fp8-block", formats.fp8((128, 128))),
+    ("fp8(-(dynamic|kv))?", formats.fp8()),
+    ("(quantized-)?w4a16(-g128)?", formats.integer(4, 128, False, None, "compressed-tensors")),
+    ("(quantized-)?w8a16", formats.integer(8, None, False, None, "compressed-tensors")),
+    ("(quantized-)?w8a8", formats.integer(8, None, False, "int8", "compressed-tensors")),
+    ("gptq-(int8|8bit)", formats.integer(8, 128, True, None, "gptq")),
+    ("gptq(-(int4|4bit|marlin))*(-g128|-128g)?", formats.integer(4, 128, True, None, "gptq")),
+    ("awq(-(int4|4bit|marlin))*(-g128)?", formats.integer(4, 128, True, None, "awq")),
+)
+"""How publishers end the name of a quantised checkpoint (lower case, `-` between words), and what it stands for.
+
+Group sizes are those that the publishers' tools default to: 128 weights for integer groups.
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Precision:
+    """A checkpoint's number formats."""
+
+    quantised: Quantization
+    base: WeightFormat  # of what is not quantised
+    label: str
+    source: str  # where the label is said
+    notes: tuple[str, ...] = ()
+
+
+def precision(config: Config, hf_quant: Config | None, convention: str | None, weights: str | None) -> Precision:
+    """The precision of a checkpoint, or of what `weights` asks for in its place.
+
+    From quantization_config, else hf_quant_config.json, else the convention in a name, else torch_dtype.
+
+    Args:
+      config: the whole config.
+      hf_quant: the content of hf_quant_config.json, if there is one.
+      convention: the name to look for a naming convention in.
+      weights: one of `formats.OVERRIDES`, or None for the checkpoint's own.
+
+    Raises:
+      ValueError: an unknown method, algorithm, dtype or `weights`, with what is known.
+    """
+    if weights is not None and weights not in OVERRIDES:
+        raise ValueError(f"weights is {weights!r}; it must be one of {', '.join(OVERRIDES)}")
+    base, said = _base(config)
+    quantised, source = _declared(config, hf_quant)
+    if quantised is None:
+        base, said, quantised, source = _conventional(base, said, convention)
+    if said is None and quantised.label is None and weights is None:
+        raise config.error("torch_dtype is missing and nothing else says the precision; give weights=")
+    notes = () if said else ("torch_dtype is not stated: what is not quantised is taken as bfloat16",)
+    own = Precision(quantised, base, quantised.label or base.compute, source, notes)
+    return own if weights is None else _overridden(own, weights)
+
+
+def name_convention(name: str) -> tuple[str, Scheme | str | None, str]:
+    """(the name without its ending, the scheme or 16-bit type that the ending stands for or None, the ending)."""
+    for expression, scheme in CONVENTIONS:
+        pattern = f"[-_.]({expression.replace('-', '[-_.]')})$"
+        found = re.search(pattern, name, re.IGNORECASE)
+        if found:
+            return name[: found.start()], scheme, found.group(1)
+    return name, None, ""
+
+
+def _base(config: Config) -> tuple[WeightFormat, str | None]:
+    """The format of unquantised weights, and the dtype that says so."""
+    nested = config.table("text_config")
+    dtype = config.value("torch_dtype", "dtype")
+    if dtype is None and nested is not None:
+        dtype = nested.value("torch_dtype", "dtype")
+    if dtype is None:
+        return WeightFormat(bytes=2.0, compute="bf16"), None
+    key = str(dtype).removeprefix("torch.")
+    if key not in UNQUANTISED:
+        raise config.error(f"torch_dtype is {dtype!r}; it must be one of {', '.join(UNQUANTISED)}")
+    compute, stored = UNQUANTISED[key]
+    return WeightFormat(bytes=stored, compute=compute), key
+
+
+def _declared(config: Config, hf_quant: Config | None) -> tuple[Quantization | None, str]:
+    nested = config.table("text_config")
+    table = config.table("quantization_config") or (nested.table("quantization_config") if nested else None)
+    if table is not None:
+        return quantization(table), "quantization_config"
+    if hf_quant is not None:
+        return hf_quant_config(hf_quant), "hf_quant_config.json"
+    return None, ""
+
+
+def _conventional(
+    base: WeightFormat, said: str | None, convention: str | None
+) -> tuple[WeightFormat, str | None, Quantization, str]:
+    """What a name's ending says, else what torch_dtype does."""
+    _, scheme, ending = name_convention(convention or "")
+    source = f"name ends in {ending} (naming convention)" if ending else "torch_dtype"
+    if isinstance(scheme, str):
+        return WeightFormat(bytes=2.0, compute=scheme), ending, Quantization(), source
+    return base, said, Quantization(() if scheme is None else ((None, scheme),)), source
+
+
+def _overridden(own: Precision, weights: str) -> Precision:
+    scheme = OVERRIDES[weights]
+    replaced = f'weights="{weights}" replaces {own.label}, which {own.source} says,'
+    kv = own.quantised.kv_precision
+    if scheme is None:
+        base = WeightFormat(bytes=2.0, compute=weights)
+        note = f"{replaced} in the whole model"
+        return Precision(Quantization(kv_precision=kv), base, weights, "weights", (*own.notes, note))
+    note = f"{replaced} in every linear layer but the router and the output head"
+    quantised = Quantization(((None, scheme),), kv_precision=kv)
+    return Precision(quantised, own.base, scheme.label, "weights", (*own.notes, note))

@@ -1,0 +1,164 @@
+"""Which linear layers of a checkpoint are quantised, and how: reads `quantization_config` and `hf_quant_config.json`."""
+
+import dataclasses
+from collections.abc import Callable, Iterable
+
+from jaxroof.model import WeightFormat
+from workloads import formats, modelopt
+from workloads.compressed_tensors import assignments as compressed_assignments
+from workloads.config import REQUIRED, Config
+from workloads.formats import Scheme
+from workloads.modules import Patterns, patterns
+
+Assignment = tuple[Patterns | None, Scheme]
+"""A scheme and the modules that it is for; None: every linear layer."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Quantization:
+    """How a checkpoint stores its linear layers. Without assignments nothing is quantised."""
+
+    assignments: tuple[Assignment, ...] = ()
+    excluded: Patterns = patterns(())
+    experts_only: bool = False
+    head: bool = False  # whether the config quantises the output head
+    kv_precision: str | None = None
+
+    @property
+    def label(self) -> str | None:
+        """The schemes' labels, or None when nothing is quantised."""
+        return " + ".join(dict.fromkeys(scheme.label for _, scheme in self.assignments)) or None
+
+    def scheme(self, paths: Iterable[str]) -> Scheme | None:
+        """The scheme of the one linear layer that `paths` name in different exports, or None for unquantised."""
+        paths = tuple(paths)
+        if any(self.excluded.match(path) for path in paths):
+            return None
+        for targets, scheme in self.assignments:
+            if targets is None or any(targets.match(path) for path in paths):
+                return scheme
+        return None
+
+
+def quantization(config: Config) -> Quantization:
+    """The quantisation that a `quantization_config` table declares.
+
+    Raises:
+      ValueError: an unknown `quant_method`, by name with those that are known; a missing key or a wrong value.
+    """
+    method = config.value("quant_method", default=REQUIRED)
+    if method not in METHODS:
+        raise config.error(f"quant_method {method!r} is not known; known are {', '.join(sorted(METHODS))}")
+    return METHODS[method](config)
+
+
+def linear_format(quantised: Quantization, parts: Iterable[Iterable[str]], base: WeightFormat, name: str) -> WeightFormat:
+    """The format of one matrix product that runs several linear layers as one, each given by its possible paths.
+
+    Raises `ValueError` when the layers differ, which one kernel does not multiply.
+    """
+    parts = [tuple(paths) for paths in parts]
+    schemes = {quantised.scheme(paths) for paths in parts}
+    if len(schemes) > 1:
+        text = ", ".join(f"{p[0]}: {s.label if s else base.compute}" for p in parts for s in [quantised.scheme(p)])
+        raise ValueError(f"{name}: linear layers that run as one are quantised differently ({text}): not covered")
+    scheme = schemes.pop()
+    return scheme.weight_format(base) if scheme else base
+
+
+def _excluded(config: Config, *keys: str) -> Patterns:
+    names = config.value(*keys, default=[])
+    if not isinstance(names, list):
+        raise config.error(f"{config.spelling(*keys)} must be a list of module names")
+    try:
+        return patterns(names)
+    except ValueError as error:
+        raise config.error(str(error)) from None
+
+
+def _fp8(config: Config) -> Quantization:
+    block = config.value("weight_block_size")
+    if block is not None:
+        if not isinstance(block, list) or len(block) != 2 or not all(type(n) is int and n > 0 for n in block):
+            raise config.error(f"weight_block_size is {block!r}; it must be two positive integers")
+        block = tuple(block)
+    activations = config.value("activation_scheme", default="dynamic")
+    if activations not in ("dynamic", "static"):
+        raise config.error(f"activation_scheme is {activations!r}; it must be 'dynamic' or 'static'")
+    excluded = _excluded(config, "modules_to_not_convert", "ignored_layers")
+    return Quantization(assignments=((None, formats.fp8(block)),), excluded=excluded)
+
+
+def _fbgemm_fp8(config: Config) -> Quantization:
+    return Quantization(((None, formats.fp8()),), _excluded(config, "modules_to_not_convert"))
+
+
+def _gptq(config: Config) -> Quantization:
+    if config.value("dynamic"):
+        raise config.error("dynamic sets other bits for some modules, which is not covered yet")
+    # Every GPTQ checkpoint stores a qzeros tensor, whether or not it is symmetric.
+    scheme = _group_scheme(config, zeros=True, method="gptq")
+    return Quantization(
+        ((None, scheme),), _excluded(config, "modules_to_not_convert"), head=config.flag("lm_head", False)
+    )
+
+
+def _awq(config: Config) -> Quantization:
+    scheme = _group_scheme(config, zeros=config.flag("zero_point", True), method="awq")
+    return Quantization(((None, scheme),), _excluded(config, "modules_to_not_convert"))
+
+
+def _group_scheme(config: Config, zeros: bool, method: str) -> Scheme:
+    bits = config.count("bits", "w_bit")
+    if bits not in (2, 3, 4, 8):
+        raise config.error(f"bits is {bits}; it must be 2, 3, 4 or 8")
+    group = config.count("group_size", "q_group_size", minimum=-1)
+    if group == 0:
+        raise config.error("group_size is 0; it must be a positive integer, or -1 for one group per channel")
+    return formats.integer(bits, None if group == -1 else group, zeros, None, method)
+
+
+def _mxfp4(config: Config) -> Quantization:
+    excluded = _excluded(config, "modules_to_not_convert")
+    return Quantization(((None, formats.mxfp4()),), excluded, experts_only=True)
+
+
+def _compressed_tensors(config: Config) -> Quantization:
+    found = compressed_assignments(config)
+    return Quantization(found, _excluded(config, "ignore"), head=True, kv_precision=_kv_scheme(config))
+
+
+def _modelopt(config: Config) -> Quantization:
+    found = modelopt.assignments(config)
+    excluded = _excluded(config, "exclude_modules", "ignore")
+    head = any(targets is not None and targets.match("lm_head") for targets, _ in found)
+    return Quantization(found, excluded, head=head, kv_precision=modelopt.kv_precision(config) or _kv_scheme(config))
+
+
+def _kv_scheme(config: Config) -> str | None:
+    table = config.table("kv_cache_scheme")
+    if table is None:
+        return None
+    bits, kind = table.count("num_bits"), table.value("type", default="float")
+    if (bits, kind) not in ((8, "float"), (8, "int")):
+        raise table.error(f"{bits}-bit {kind} keys and values are not covered; 8-bit float or int are")
+    return "fp8" if kind == "float" else "int8"
+
+
+METHODS: dict[str, Callable[[Config], Quantization]] = {
+    "fp8": _fp8,
+    "fbgemm_fp8": _fbgemm_fp8,
+    "gptq": _gptq,
+    "awq": _awq,
+    "mxfp4": _mxfp4,
+    "compressed-tensors": _compressed_tensors,
+    "modelopt": _modelopt,
+}
+
+
+def hf_quant_config(config: Config) -> Quantization:
+    """The quantisation that ModelOpt's `hf_quant_config.json` declares. Raises `ValueError` as `quantization` does."""
+    table = config.table("quantization")
+    if table is None:
+        raise config.error("quantization is missing")
+    return _modelopt(table)
