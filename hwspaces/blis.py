@@ -49,13 +49,15 @@ def blis_entry(name: str, table: Mapping, file: str) -> HardwareEntry:
         if key not in known:
             raise ValueError(f"{where}: {key} = {value!r} is not known{nearest(key, known)}")
         if key in _UNUSED:
-            unused.append(f"{key} = {value}")
+            if value != 0 or isinstance(value, bool):
+                positive(value, f"{where}: {key}")
+            unused.append(f"{key} = {value:g}")
             continue
         if key == "TFlopsFP8" and value == 0:
             continue
         paths, size = _FIGURES[key]
         for path in paths:
-            figures[path] = positive(value, f"{where}: {key}") * size
+            figures[path] = positive(value, f"{where}: {key}", size)
             sources[path] = f"{key} of {name} in {file}"
     for key in _REQUIRED:
         if key not in table:

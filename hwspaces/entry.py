@@ -74,9 +74,7 @@ def assembled(figures: Mapping[str, float], where: str, complete: tuple[str, ...
             scratchpad=_tier(MemoryLevel, figures, "memory.scratchpad"),
             register_capacity=figures.get("memory.register_capacity"),
         ),
-        links=Links(
-            scale_up=_tier(Link, figures, "links.scale_up"), scale_out=_tier(Link, figures, "links.scale_out")
-        ),
+        links=Links(scale_up=_tier(Link, figures, "links.scale_up"), scale_out=_tier(Link, figures, "links.scale_out")),
         power=Power(tdp=figures.get("power.tdp")),
         price=figures.get("price"),
     )

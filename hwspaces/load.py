@@ -36,7 +36,7 @@ def hardware(name_or_path: str | Path) -> HardwareEntry:
         return _of_json(path, name)
     found = _index().get(_plain(text))
     if found is None:
-        raise ValueError(f"{text!r} is no accelerator of the catalogue{_suggestion(text)}")
+        raise ValueError(f"{text!r} is neither in the catalogue nor a .toml or .json file{_suggestion(text)}")
     return _catalogue_entry(found)
 
 

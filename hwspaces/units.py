@@ -110,22 +110,24 @@ def quantity(text_or_number: str | int | float, unit: str, where: str) -> float:
     symbol = symbol.replace("µ", "u").replace("μ", "u")
     if symbol not in units and symbol:
         raise ValueError(f"{where} = {text_or_number!r} has the unit {symbol!r}; allowed: {_allowed(unit, symbol)}")
-    return positive(float(number.replace("_", "")), where, shown=text_or_number) * units.get(symbol, 1.0)
+    return positive(float(number.replace("_", "")) * units.get(symbol, 1.0), where, shown=text_or_number)
 
 
-def positive(value: object, where: str, shown: object = None) -> float:
-    """`value` as a float when it is a positive finite number that is no bool; else ValueError of one line."""
+def positive(value: object, where: str, scale: float = 1.0, shown: object = None) -> float:
+    """`value * scale` as a float when it is positive and finite and `value` no bool; else ValueError of one line."""
     shown = value if shown is None else shown
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"{where} = {shown!r} is not a number; it must be a positive finite number")
-    if not math.isfinite(value) or value <= 0:
+    try:
+        scaled = float(value) * scale
+    except OverflowError:
+        scaled = math.inf
+    if not math.isfinite(scaled) or scaled <= 0:
         raise ValueError(f"{where} = {shown!r} must be a positive finite number")
-    return float(value)
+    return scaled
 
 
-def from_key(
-    key: str, value: int | float, where: str, units: Mapping[str, str] | None = None
-) -> tuple[str, float]:
+def from_key(key: str, value: int | float, where: str, units: Mapping[str, str] | None = None) -> tuple[str, float]:
     """The plain key and the SI value of a key that ends in its unit, such as `bandwidth_TBps = 3.35`.
 
     Args:
@@ -149,9 +151,9 @@ def from_key(
         if sizes is None or (units is not None and plain not in units):
             continue
         if units is None:
-            return plain, positive(value, place) * next(iter(sizes.values()))
+            return plain, positive(value, place, next(iter(sizes.values())))
         if units[plain] in sizes:
-            return plain, positive(value, place) * sizes[units[plain]]
+            return plain, positive(value, place, sizes[units[plain]])
         raise ValueError(f"{place} = {value!r} has the unit {suffix}; allowed: {_allowed_keys(plain, units[plain])}")
     if units is None:
         raise ValueError(f"{place} = {value!r} has no unit suffix; write one, such as bandwidth_TBps or capacity_GiB")

@@ -42,27 +42,24 @@ def resource_times(op: Op, hardware: Hardware, efficiency: Efficiency) -> dict[s
     derate = getattr(efficiency, op.kind)
     memory, cores = hardware.memory, hardware.cores
     times = {}
+    # Quantity times seconds per unit: the reciprocal is the same for all ops of a kind and is computed once for them.
     if op.matrix_flops is not None:
         share = derate.matrix_low if op.precision in LOW_PRECISIONS else derate.matrix
-        times["matrix"] = op.matrix_flops / (matrix_peak(hardware, op.precision) * share)
+        times["matrix"] = op.matrix_flops * (1.0 / (matrix_peak(hardware, op.precision) * share))
     if op.vector_flops is not None:
-        times["vector"] = op.vector_flops / (cores.count * cores.vector_flops * derate.vector)
+        times["vector"] = op.vector_flops * (1.0 / (cores.count * cores.vector_flops * derate.vector))
     if op.exps is not None and cores.exp_rate is not None:
-        times["exp"] = op.exps / (cores.count * cores.exp_rate * derate.vector)
+        times["exp"] = op.exps * (1.0 / (cores.count * cores.exp_rate * derate.vector))
     if op.bytes is not None:
         inner = memory.l2 or memory.scratchpad
-        times["hbm"] = matrix_traffic(op, inner and inner.capacity, op.operand_bytes) / (
-            memory.hbm.bandwidth * derate.bandwidth
-        )
+        moved = matrix_traffic(op, inner and inner.capacity, op.operand_bytes)
+        times["hbm"] = moved * (1.0 / (memory.hbm.bandwidth * derate.bandwidth))
         if memory.l2 is not None:
-            capacity = memory.scratchpad and memory.scratchpad.capacity
-            times["l2"] = matrix_traffic(op, capacity, op.operand_bytes) / (
-                memory.l2.bandwidth * derate.cache_bandwidth
-            )
+            moved = matrix_traffic(op, memory.scratchpad and memory.scratchpad.capacity, op.operand_bytes)
+            times["l2"] = moved * (1.0 / (memory.l2.bandwidth * derate.cache_bandwidth))
         if memory.scratchpad is not None:
-            times["scratchpad"] = matrix_traffic(op, memory.register_capacity, ACCUMULATOR_BYTES) / (
-                cores.count * memory.scratchpad.bandwidth * derate.cache_bandwidth
-            )
+            moved = matrix_traffic(op, memory.register_capacity, ACCUMULATOR_BYTES)
+            times["scratchpad"] = moved * (1.0 / (cores.count * memory.scratchpad.bandwidth * derate.cache_bandwidth))
     times["launch"] = op.kernels * derate.kernel_time
     return times
 

@@ -14,8 +14,8 @@ from sweeps.dependence import output_dependence
 from sweeps.jobs import Job, Scenario
 from sweeps.paths import replaced
 
-CHUNK_POINTS = 4_000_000
-"""Points evaluated at once. Two outputs of one chunk are 32 MB: large enough that a call's fixed cost vanishes."""
+CHUNK_POINTS = {"cpu": 1_000_000, "gpu": 64_000_000, "tpu": 64_000_000}
+"""Points per compiled call by platform. On a CPU buffers of a million float32 are reused, larger ones are paged in anew."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,6 +4,7 @@ import dataclasses
 import difflib
 import functools
 import importlib.resources
+import re
 import tomllib
 from collections.abc import Mapping
 from typing import Any
@@ -21,6 +22,7 @@ class CatalogueModel:
     date: str  # when they were looked up
     config: Mapping[str, Any]  # keys of a Hugging Face config
     hf_quant: Mapping[str, Any] | None  # content of hf_quant_config.json
+    requantised: bool = False  # someone's requantised repository of a model that the catalogue has too
     notes: tuple[str, ...] = ()
     parameters: float | None = None  # of the language model, as published
 
@@ -50,29 +52,37 @@ def found(name: str) -> tuple[CatalogueModel, str | None, tuple[str, ...]]:
 
     Raises `ValueError` for an unknown name, with the nearest known ones.
     """
-    index = _index()
     owner, _, repository = name.rpartition("/")
     base, _, ending = name_convention(repository)
     for candidate, convention in ((repository, None), (base, repository)) if ending else ((repository, None),):
-        for key in (matched(f"{owner}/{candidate}"), matched(candidate)):
-            if key in index:
-                entry = catalogue()[index[key]]
+        for spelled in (f"{owner}/{candidate}", candidate):
+            known = _index().get(matched(spelled)) or _loose_index().get(collapsed(spelled))
+            if known:
+                entry = catalogue()[known]
                 foreign = owner and matched(owner) not in _owners(entry)
+                if foreign and entry.requantised:
+                    continue  # two publishers quantise one model differently under the same name
                 notes = (f"{name} is not in the catalogue: read as {entry.name}",) if foreign or convention else ()
                 return entry, convention, notes
-    near = difflib.get_close_matches(matched(repository), [matched(n) for n in catalogue()], n=3, cutoff=0.6)
-    spelled = {matched(n): n for n in catalogue()}
-    hint = f"; near are {', '.join(spelled[n] for n in near)}" if near else ""
+    spellings = {matched(spelled): spelled for spelled in catalogue()}
+    near = difflib.get_close_matches(matched(repository), spellings, n=3, cutoff=0.6)
+    hint = f"; near are {', '.join(spellings[key] for key in near)}" if near else ""
     raise ValueError(f"{name}: no model of this name in the catalogue, and no such file{hint}")
 
 
 def matched(name: str) -> str:
-    """A name as it is compared: without case, `-`, `_`, `.`, `/` and spaces."""
-    return "".join(character for character in name.casefold() if character not in "-_./ ")
+    """A name as it is compared: without case and separators, but for those between two digits (1.3B is not 13B)."""
+    return re.sub(r"[-_./ ]", "", re.sub(r"(?<=\d)[-_.](?=\d)", "·", name.casefold()))
+
+
+def collapsed(name: str) -> str:
+    """A name without any separator, for spellings such as `qwen25-7b`."""
+    return matched(name).replace("·", "")
 
 
 @functools.cache
 def _index() -> Mapping[str, str]:
+    """Canonical names by matched spelling, with and without owner. Raises `ValueError` when two models share one."""
     index: dict[str, str] = {}
     for entry in catalogue().values():
         for alias in (entry.name, *entry.aliases):
@@ -80,6 +90,15 @@ def _index() -> Mapping[str, str]:
                 if index.setdefault(key, entry.name) != entry.name:
                     raise ValueError(f"alias {alias} means both {index[key]} and {entry.name}")
     return index
+
+
+@functools.cache
+def _loose_index() -> Mapping[str, str]:
+    """Canonical names by collapsed spelling, where it means only one model."""
+    meanings: dict[str, set[str]] = {}
+    for key, name in _index().items():
+        meanings.setdefault(key.replace("·", ""), set()).add(name)
+    return {key: names.pop() for key, names in meanings.items() if len(names) == 1}
 
 
 def _owners(entry: CatalogueModel) -> set[str]:
@@ -116,6 +135,7 @@ def _variants(entry: Mapping[str, Any], file: str) -> list[CatalogueModel]:
                 date=str(variant.get("date", entry["date"])),
                 config=config,
                 hf_quant=variant.get("hf_quant_config"),
+                requantised=True,
                 **shared,
             )
         )

@@ -9,73 +9,81 @@ LINEAR = "linear attention (gated delta net)"
 MLA = "multi-head latent attention"
 STATE_SPACE = "state-space (Mamba) layers"
 ENCODER = "an encoder without a decoder"
+INDEXER = "sparse attention with an indexer"
+DELTA = "linear attention (Kimi delta attention)"
+LIGHTNING = "linear attention (lightning attention)"
+COMPRESSED = "compressed sparse attention"
+BLOCK_SPARSE = "block-sparse attention"
+GATES = "head-wise attention gates and heads per kind of layer"
+BLOCK_SIZES = "layers of sizes of their own (block_configs)"
+KEYS_AS_VALUES = "global layers whose values are their keys (attention_k_eq_v)"
 ENCODER_DECODER = "an encoder and a decoder with cross-attention"
 
 KEYS: tuple[tuple[tuple[str, ...], str], ...] = (
     (("kv_lora_rank",), MLA),
-    (("compress_ratios",), "compressed sparse attention"),
-    (("index_topk",), "sparse attention with an indexer"),
-    (("sparse_attention_config", "sparse_topk_blocks"), "block-sparse attention"),
-    (("linear_attn_config",), "linear attention (Kimi delta attention)"),
+    (("compress_ratios",), COMPRESSED),
+    (("index_topk",), INDEXER),
+    (("sparse_attention_config", "sparse_topk_blocks"), BLOCK_SPARSE),
+    (("linear_attn_config",), DELTA),
     (("linear_num_key_heads", "linear_num_value_heads"), LINEAR),
     (("hybrid_override_pattern", "mamba_num_heads", "mamba_d_state", "ssm_state_size", "ssm_cfg"), STATE_SPACE),
-    (("attention_k_eq_v",), "global layers whose values are their keys (attention_k_eq_v)"),
+    (("attention_k_eq_v",), KEYS_AS_VALUES),
     (("num_kv_shared_layers",), "layers that share another layer's keys and values"),
-    (("attention_other_setting", "use_head_wise_attn_gate"), "head-wise attention gates and heads per kind of layer"),
-    (("attn_type_list",), "linear attention (lightning attention)"),
+    (("attention_other_setting", "use_head_wise_attn_gate"), GATES),
+    (("attn_type_list",), LIGHTNING),
     (("word_embed_proj_dim",), "embeddings of another width than the hidden size"),
     (("position_embedding_type", "alibi"), "this kind of positions"),
-    (("block_configs",), "layers of sizes of their own (block_configs)"),
+    (("block_configs",), BLOCK_SIZES),
     (("is_encoder_decoder",), ENCODER_DECODER),
 )
 """Keys that mean something is not covered, and what."""
 
-TYPES: dict[str, str] = {
-    "deepseek_v2": MLA,
-    "deepseek_v3": MLA,
-    "deepseek_v32": f"{MLA} and sparse attention with an indexer",
-    "deepseek_v4": "compressed sparse attention",
-    "kimi_k2": MLA,
-    "kimi_k25": MLA,
-    "kimi_k3": f"{MLA} and linear attention (Kimi delta attention)",
-    "kimi_linear": f"{MLA} and linear attention (Kimi delta attention)",
-    "glm_moe_dsa": f"{MLA} and sparse attention with an indexer",
-    "glm4_moe_lite": MLA,
-    "minicpm3": MLA,
-    "qwen3_next": LINEAR,
-    "qwen3_5": LINEAR,
-    "qwen3_5_moe": LINEAR,
-    "minimax": "linear attention (lightning attention)",
-    "minimax_m1": "linear attention (lightning attention)",
-    "minimax_text_01": "linear attention (lightning attention)",
-    "minimax_m3": "block-sparse attention",
-    "phi3small": "block-sparse attention",
-    "nemotron_h": STATE_SPACE,
-    "mamba": STATE_SPACE,
-    "mamba2": STATE_SPACE,
-    "falcon_mamba": STATE_SPACE,
-    "falcon_h1": STATE_SPACE,
-    "jamba": STATE_SPACE,
-    "bamba": STATE_SPACE,
-    "zamba2": STATE_SPACE,
-    "granitemoehybrid": STATE_SPACE,
-    "rwkv": "a recurrent network",
-    "gemma4": "global layers whose values are their keys and whose heads have a width of their own",
-    "gemma3n": "per-layer embeddings and shared keys and values",
-    "step3p5": "head-wise attention gates and heads per kind of layer",
-    "step3p7": "head-wise attention gates and heads per kind of layer",
-    "nemotron-nas": "layers of sizes of their own (block_configs)",
-    "bert": ENCODER,
-    "roberta": ENCODER,
-    "xlm-roberta": ENCODER,
-    "modernbert": ENCODER,
-    "vit": ENCODER,
-    "siglip": ENCODER,
-    "clip": ENCODER,
-    "t5": ENCODER_DECODER,
-    "bart": ENCODER_DECODER,
-    "whisper": ENCODER_DECODER,
-    "switch_transformers": ENCODER_DECODER,
+TYPES: dict[str, tuple[str, ...]] = {
+    "deepseek_v2": (MLA,),
+    "deepseek_v3": (MLA,),
+    "deepseek_v32": (MLA, INDEXER),
+    "deepseek_v4": (COMPRESSED, INDEXER),
+    "kimi_k2": (MLA,),
+    "kimi_k25": (MLA,),
+    "kimi_k3": (MLA, DELTA),
+    "kimi_linear": (MLA, DELTA),
+    "glm_moe_dsa": (MLA, INDEXER),
+    "glm4_moe_lite": (MLA,),
+    "minicpm3": (MLA,),
+    "qwen3_next": (LINEAR,),
+    "qwen3_5": (LINEAR,),
+    "qwen3_5_moe": (LINEAR,),
+    "minimax": (LIGHTNING,),
+    "minimax_m1": (LIGHTNING,),
+    "minimax_text_01": (LIGHTNING,),
+    "minimax_m3": (BLOCK_SPARSE,),
+    "phi3small": (BLOCK_SPARSE,),
+    "nemotron_h": (STATE_SPACE,),
+    "mamba": (STATE_SPACE,),
+    "mamba2": (STATE_SPACE,),
+    "falcon_mamba": (STATE_SPACE,),
+    "falcon_h1": (STATE_SPACE,),
+    "jamba": (STATE_SPACE,),
+    "bamba": (STATE_SPACE,),
+    "zamba2": (STATE_SPACE,),
+    "granitemoehybrid": (STATE_SPACE,),
+    "rwkv": ("a recurrent network",),
+    "gemma4": (KEYS_AS_VALUES,),
+    "gemma3n": ("per-layer embeddings and shared keys and values",),
+    "step3p5": (GATES,),
+    "step3p7": (GATES,),
+    "nemotron-nas": (BLOCK_SIZES,),
+    "bert": (ENCODER,),
+    "roberta": (ENCODER,),
+    "xlm-roberta": (ENCODER,),
+    "modernbert": (ENCODER,),
+    "vit": (ENCODER,),
+    "siglip": (ENCODER,),
+    "clip": (ENCODER,),
+    "t5": (ENCODER_DECODER,),
+    "bart": (ENCODER_DECODER,),
+    "whisper": (ENCODER_DECODER,),
+    "switch_transformers": (ENCODER_DECODER,),
 }
 """`model_type`s known not to be covered, and what they need."""
 
@@ -92,9 +100,7 @@ def language_model(config: Config) -> tuple[Family, Config]:
         raise config.error("model_type is missing, so that no architecture can be told")
     nested = config.table("text_config")
     text = config if nested is None else Config(config.name, nested.values)
-    missing = [*_missing(config), *([] if nested is None else _missing(text))]
-    if not missing and model_type in TYPES:
-        missing = [TYPES[model_type]]
+    missing = [*TYPES.get(model_type, ()), *_missing(config), *([] if nested is None else _missing(text))]
     if missing:
         what = " and ".join(dict.fromkeys(missing))
         raise ValueError(f"{config.name} ({model_type}): needs {what}: not covered yet")

@@ -13,6 +13,9 @@ from workloads.config import Config
 from workloads.coverage import language_model
 from workloads.precision import precision
 
+PREDICTION_KEYS = ("num_nextn_predict_layers", "num_mtp_modules", "mtp_num_hidden_layers")
+"""The spellings of the number of multi-token-prediction layers."""
+
 
 @dataclasses.dataclass(frozen=True)
 class ModelEntry:
@@ -95,9 +98,9 @@ def _entry(
     weights: str | None,
     notes: tuple[str, ...],
 ) -> ModelEntry:
-    family, _ = language_model(config)
+    family, text = language_model(config)
     stored = precision(config, hf_quant, convention, weights)
-    own = (*notes, *([family.note] if family.note else []), *source.notes, *stored.notes)
+    own = (*notes, *([family.note] if family.note else []), *_prediction_notes(text), *source.notes, *stored.notes)
     if stored.source.endswith("(naming convention)"):
         own = (*own, f"precision {stored.label}: {stored.source}")
     return ModelEntry(
@@ -111,8 +114,13 @@ def _entry(
         kv_precision=stored.quantised.kv_precision,
         notes=own,
         max_position=huggingface.max_position(config),
-        published_parameters=source.parameters,
+        published_parameters=None if source.parameters is None else float(source.parameters),
     )
+
+
+def _prediction_notes(text: Config) -> tuple[str, ...]:
+    extra = text.count(*PREDICTION_KEYS, default=0, minimum=0)
+    return (f"{extra} multi-token-prediction layers are neither counted nor priced",) if extra else ()
 
 
 def _json(path: pathlib.Path) -> Mapping[str, Any]:

@@ -161,9 +161,14 @@ FAMILIES: dict[str, Family] = {
     "qwen2_moe": _QWEN2_MOE,
     "qwen3": _QWEN3,
     "qwen3_moe": _QWEN3_MOE,
-    "qwen3_vl": dataclasses.replace(_QWEN3, architectures=("Qwen3VLForConditionalGeneration",), text_type="qwen3_vl_text", note=VISION_NOTE),
+    "qwen3_vl": dataclasses.replace(
+        _QWEN3, architectures=("Qwen3VLForConditionalGeneration",), text_type="qwen3_vl_text", note=VISION_NOTE
+    ),
     "qwen3_vl_moe": dataclasses.replace(
-        _QWEN3_MOE, architectures=("Qwen3VLMoeForConditionalGeneration",), text_type="qwen3_vl_moe_text", note=VISION_NOTE
+        _QWEN3_MOE,
+        architectures=("Qwen3VLMoeForConditionalGeneration",),
+        text_type="qwen3_vl_moe_text",
+        note=VISION_NOTE,
     ),
     "gpt_oss": Family(
         architectures=("GptOssForCausalLM",),
@@ -215,10 +220,14 @@ FAMILIES: dict[str, Family] = {
     ),
     "gemma": _GEMMA,
     "gemma2": _GEMMA2,
-    "gemma3": dataclasses.replace(_GEMMA3, architectures=("Gemma3ForConditionalGeneration",), text_type="gemma3_text", note=VISION_NOTE),
+    "gemma3": dataclasses.replace(
+        _GEMMA3, architectures=("Gemma3ForConditionalGeneration",), text_type="gemma3_text", note=VISION_NOTE
+    ),
     "gemma3_text": _GEMMA3,
     "phi3": Family(
-        architectures=("Phi3ForCausalLM",), windows="all", modules=Modules(qkv=("self_attn.qkv_proj",), up=("gate_up_proj",))
+        architectures=("Phi3ForCausalLM",),
+        windows="all",
+        modules=Modules(qkv=("self_attn.qkv_proj",), up=("gate_up_proj",)),
     ),
     "olmo": _OLMO,
     "olmo2": _OLMO2,

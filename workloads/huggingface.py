@@ -11,6 +11,9 @@ from workloads.other_parameters import POSITION_KEYS, layer_parameters, model_pa
 from workloads.quantization import Quantization, linear_format
 from workloads.windows import Window, layer_windows
 
+MOST_LAYERS = 10_000
+"""More layers than any model has: a wrong figure should not take all memory to read."""
+
 LAYER_KEYS = ("num_hidden_layers", "n_layer")
 HIDDEN_KEYS = ("hidden_size", "n_embd")
 HEAD_KEYS = ("num_attention_heads", "n_head")
@@ -35,15 +38,19 @@ def model(config: Config, quantised: Quantization, base: WeightFormat) -> Model:
     """
     family, text = language_model(config)
     layers = text.count(*LAYER_KEYS)
+    if layers > MOST_LAYERS:
+        raise text.error(f"{text.spelling(*LAYER_KEYS)} is {layers}; it must be at most {MOST_LAYERS}")
     hidden = float(text.count(*HIDDEN_KEYS))
     windows = layer_windows(text, family, layers)
     experts = layers_with_experts(text, family.experts, layers) if family.experts else [False] * layers
     counts: dict[tuple[Attention, FeedForward | Experts], int] = {}
     for index, (window, has_experts) in enumerate(zip(windows, experts, strict=True)):
-        formats = _Formats(quantised, base, family, f"layers.{index}", config.name)
+        formats = _Formats(quantised, base, family, f"{family.modules.layers}.{index}", config.name)
         attention = _attention(text, family, hidden, window, formats)
         feedforward = _experts(text, family, formats) if has_experts else _dense(text, family, hidden, formats)
         counts[attention, feedforward] = counts.get((attention, feedforward), 0) + 1
+    if quantised.assignments and all(_formats(*layer) == {base} for layer in counts):
+        raise config.error("its quantisation names no linear layer of this model")
     blocks = tuple(
         Block(
             count=float(count),
@@ -70,6 +77,13 @@ def max_position(config: Config) -> int | None:
     """The longest sequence in tokens that a config allows, or None where it does not say."""
     _, text = language_model(config)
     return text.count(*POSITION_KEYS, default=None)
+
+
+def _formats(attention: Attention, feedforward: FeedForward | Experts) -> set[WeightFormat]:
+    """The formats of a layer's matrices, the router's left out."""
+    shared = feedforward.shared if isinstance(feedforward, Experts) else None
+    layers = [feedforward] if shared is None else [feedforward, shared]
+    return {attention.qkv, attention.output, *(f for layer in layers for f in (layer.up, layer.down))}
 
 
 class _Formats:
@@ -184,7 +198,8 @@ def _head_dim(config: Config, family: Family, hidden: float, heads: int, prefix:
 
 def _tied(config: Config, text: Config, family: Family) -> bool:
     """Whether the head is the embedding's transpose. A config and its nested text_config have to agree."""
-    stated = [table.flag("tie_word_embeddings", family.tied) for table in (config, text) if table.states("tie_word_embeddings")]
+    key = "tie_word_embeddings"
+    stated = [table.flag(key, family.tied) for table in (config, text) if table.states(key)]
     if len(set(stated)) > 1:
-        raise config.error("tie_word_embeddings differs between the config and its text_config")
+        raise config.error(f"{key} differs between the config and its text_config")
     return stated[0] if stated else family.tied

@@ -1,4 +1,4 @@
-"""Which linear layers of a checkpoint are quantised, and how: reads `quantization_config` and `hf_quant_config.json`."""
+"""Which linear layers of a checkpoint are quantised, and how, as its quantisation config says."""
 
 import dataclasses
 from collections.abc import Callable, Iterable
@@ -52,7 +52,9 @@ def quantization(config: Config) -> Quantization:
     return METHODS[method](config)
 
 
-def linear_format(quantised: Quantization, parts: Iterable[Iterable[str]], base: WeightFormat, name: str) -> WeightFormat:
+def linear_format(
+    quantised: Quantization, parts: Iterable[Iterable[str]], base: WeightFormat, name: str
+) -> WeightFormat:
     """The format of one matrix product that runs several linear layers as one, each given by its possible paths.
 
     Raises `ValueError` when the layers differ, which one kernel does not multiply.

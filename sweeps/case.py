@@ -1,0 +1,158 @@
+"""One named case: hardware, model, deployment and workload by name and number, checked and made a Scenario."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import hwspaces
+import workloads
+from hwspaces.units import nearest, quantity
+from jaxroof.deployment import Deployment
+from jaxroof.legality import broken_rule, crosses_domain
+from jaxroof.model import Model, WeightFormat
+from sweeps.dataset import leaf_unit
+from sweeps.jobs import JOBS, Scenario
+from sweeps.paths import number, replaced
+
+KV_BYTES = {"bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "int8": 1.0}
+"""B per cached key or value element, by the precision that engines store it at."""
+
+MAY_BE_ZERO = ("workload.cached", "workload.past", "workload.prefill", "workload.decode")
+"""Leaves for which zero is a sensible number."""
+
+DEFAULTS = {"request": {"batch": 1.0, "cached": 0.0}, "step": {"prefills": 1.0, "past": 0.0}}
+"""Workload numbers that need not be given, by job."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A scenario and where each of its parts is from."""
+
+    hardware: hwspaces.HardwareEntry
+    model: workloads.ModelEntry
+    efficiency: hwspaces.EfficiencyEntry
+    scenario: Scenario
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of the result should know: precision and its source, assumptions, a ring that leaves its domain."""
+        notes = [f"weights {self.model.precision} (from {self.model.precision_source})"]
+        notes += self.model.notes
+        notes += self.hardware.assumptions
+        if bool(crosses_domain(self.scenario.hardware, self.scenario.deployment)):
+            notes.append("tp exceeds the scale-up domain: all-reduces run over the scale-out link")
+        return tuple(dict.fromkeys(notes))
+
+
+def case(
+    job: str,
+    hardware: str,
+    model: str,
+    *,
+    workload: Mapping[str, Any],
+    deployment: Mapping[str, Any] | None = None,
+    weights: str | None = None,
+    kv: str | None = None,
+    efficiency: str = "derated",
+    overrides: Mapping[str, Any] | None = None,
+    check: bool = True,
+) -> Case:
+    """Everything that one answer depends on, from names and numbers.
+
+    Args:
+      job: "request" or "step".
+      hardware, model, efficiency: catalogue names or files.
+      workload: numbers of the job's workload: batch, isl, osl, cached; or prefill, prefills, past, decode, context.
+      deployment: tp and other numbers of `jaxroof.Deployment`.
+      weights, kv: precisions in place of the checkpoint's own.
+      overrides: any leaf by dotted path, a number in SI units or text with a unit: {"hardware.memory.hbm.bandwidth": "8TB/s"}.
+      check: refuse a deployment that cannot be.
+
+    Raises:
+      ValueError: one line that names what is wrong, its value and what is allowed.
+    """
+    overrides = dict(overrides or {})
+    device = hwspaces.hardware(hardware)
+    own = {path: value for path, value in overrides.items() if path.startswith("hardware.")}
+    if own:
+        device = hwspaces.overridden(device, own)
+    entry = workloads.model(model, weights=weights)
+    constants = hwspaces.efficiency(efficiency)
+    scenario = Scenario(
+        hardware=device.hardware,
+        model=entry.model,
+        deployment=model_deployment(entry, kv),
+        workload=_workload(job, workload),
+        efficiency=constants.efficiency,
+    )
+    settings = {f"deployment.{name}": value for name, value in (deployment or {}).items()}
+    settings |= {path: value for path, value in overrides.items() if path not in own}
+    for path, value in settings.items():
+        number(scenario, path)
+        scenario = replaced(scenario, path, leaf_number(path, value))
+    require_precisions(device, entry, scenario.deployment)
+    if check:
+        broken = broken_rule(scenario.hardware, scenario.model, scenario.deployment)
+        if broken:
+            raise ValueError(f"{entry.name} on {device.name}: {broken}")
+    return Case(hardware=device, model=entry, efficiency=constants, scenario=scenario)
+
+
+def model_deployment(entry: workloads.ModelEntry, kv: str | None) -> Deployment:
+    """A deployment on one device at the precisions that the checkpoint asks for, with its KV cache at `kv` if given."""
+    compute = entry.model.head.compute
+    cache = kv or entry.kv_precision or "bf16"
+    if cache not in KV_BYTES:
+        raise ValueError(f"kv = {cache!r} is no precision of a KV cache{nearest(cache, KV_BYTES)}")
+    return Deployment(kv_bytes=KV_BYTES[cache], attention_compute=compute if compute in ("bf16", "fp16") else "bf16")
+
+
+def require_precisions(device: hwspaces.HardwareEntry, entry: workloads.ModelEntry, deployment: Deployment) -> None:
+    """ValueError when `device` has no matrix figure for a precision that the model's weights or attention need."""
+    for precision in sorted({*compute_precisions(entry.model), deployment.attention_compute}):
+        hwspaces.require_precision(device, precision)
+
+
+def compute_precisions(tree: Any) -> set[str]:
+    """Precisions at which the weight matrices of a model are multiplied."""
+    if isinstance(tree, WeightFormat):
+        return {tree.compute}
+    if isinstance(tree, tuple):
+        return set().union(*map(compute_precisions, tree))
+    if dataclasses.is_dataclass(tree):
+        return set().union(*(compute_precisions(getattr(tree, field.name)) for field in dataclasses.fields(tree)))
+    return set()
+
+
+def leaf_number(path: str, value: Any) -> float:
+    """`value` of the leaf at `path` in SI units; ValueError names the path, the value and what is allowed."""
+    if path in MAY_BE_ZERO and value in (0, "0") and not isinstance(value, bool):
+        return 0.0
+    return quantity(value, leaf_unit(path), path)
+
+
+def _workload(job: str, numbers: Mapping[str, Any]) -> Any:
+    kind = JOBS[job].workload
+    names = [field.name for field in dataclasses.fields(kind)]
+    for name in numbers:
+        if name not in names:
+            raise ValueError(f"workload.{name} is not a number of a {job}{nearest(name, names)}")
+    values: dict[str, float | None] = {
+        name: leaf_number(f"workload.{name}", value) for name, value in numbers.items() if value is not None
+    }
+    values = DEFAULTS[job] | values
+    if job == "request":
+        missing = [name for name in names if name not in values]
+        if missing:
+            raise ValueError(f"a request needs workload.{' and workload.'.join(missing)}")
+        if values["cached"] >= values["isl"]:
+            raise ValueError(f"workload.cached = {values['cached']:g} must be below workload.isl = {values['isl']:g}")
+        if values["osl"] < 1:
+            raise ValueError(f"workload.osl = {values['osl']:g} must be at least 1")
+    else:
+        if "prefill" not in values and "decode" not in values:
+            raise ValueError("a step needs workload.prefill, workload.decode, or both")
+        if ("decode" in values) != ("context" in values):
+            raise ValueError("workload.decode and workload.context belong together: give both or neither")
+        values = {"prefill": None, "decode": None, "context": None} | values
+    return kind(**values)

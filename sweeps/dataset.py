@@ -1,0 +1,181 @@
+"""Names, units and meanings of everything a sweep returns, and the labelled dataset they make."""
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from hwspaces.units import leaf_unit as hardware_leaf_unit
+from jaxroof.op import BOUNDS
+from sweeps.axes import Axis
+from sweeps.engine import Output, Piece
+
+
+@dataclasses.dataclass(frozen=True)
+class Variable:
+    """What one variable is."""
+
+    unit: str  # SI unit, as `hwspaces.units` writes it
+    long_name: str
+    flags: tuple[str, ...] = ()  # meanings of the integer codes 0, 1, ...
+    higher_is_better: bool | None = None  # for plots and tables; None where neither
+
+
+VARIABLES = {
+    "ttft": Variable("s", "time to first token, arrival to first token", (), False),
+    "tpot": Variable("s", "time per output token after the first: (e2e - ttft) / (output tokens - 1)", (), False),
+    "e2e": Variable("s", "end-to-end latency, arrival to last token", (), False),
+    "step_time": Variable("s", "time of one engine step", (), False),
+    "tokens_per_second": Variable("1/s", "output tokens per second of one replica", (), True),
+    "tokens_per_second_per_request": Variable("1/s", "output tokens per second of one request: 1 / tpot", (), True),
+    "tokens_per_second_per_device": Variable("1/s", "output tokens per second and device", (), True),
+    "tokens_per_joule_at_tdp": Variable("1/J", "output tokens per second, device and watt of TDP", (), True),
+    "usd_per_million_tokens": Variable("1", "US dollars per million output tokens at the device's price", (), False),
+    "mfu": Variable("1", "model FLOP utilisation: matrix work at peak over time", (), True),
+    "mbu": Variable("1", "memory bandwidth utilisation: bytes at peak HBM bandwidth over time", (), True),
+    "prefill_mfu": Variable("1", "model FLOP utilisation of the prefill step", (), True),
+    "decode_mbu": Variable("1", "memory bandwidth utilisation of the decode step", (), True),
+    "bound": Variable("1", "resource that binds most of the step's time", BOUNDS),
+    "prefill_bound": Variable("1", "resource that binds most of the prefill step's time", BOUNDS),
+    "decode_bound": Variable("1", "resource that binds most of the decode step's time", BOUNDS),
+    "weight_bytes": Variable("B", "weights stored per device"),
+    "kv_capacity_tokens": Variable("1", "tokens of KV cache that fit beside the weights", (), True),
+    "sequence_capacity": Variable("1", "sequences of the workload's length whose KV cache fits", (), True),
+    "fits": Variable("1", "weights, activations and the workload's KV cache fit in device memory"),
+    "legal": Variable("1", "the deployment's split is possible for this model on these links"),
+    "feasible": Variable("1", "the deployment is legal and fits"),
+    "op_time": Variable("s", "time of an op over all its runs in the step", (), False),
+    "op_flops": Variable("1", "FLOP of an op over all its runs in the step, per device"),
+    "op_bytes": Variable("B", "bytes of an op over all its runs in the step, each operand once, per device"),
+    "op_bound": Variable("1", "what binds an op", BOUNDS),
+}
+"""Every variable of every job. A breakdown's `prefill_` and `decode_` variables share the meaning of the plain one."""
+
+UDUNITS = {"B": "byte", "B/s": "byte s-1", "FLOP/s": "s-1", "1/s": "s-1", "1/J": "J-1", "USD/s": "s-1", "": "1"}
+"""How UDUNITS writes our SI units, where it differs: there `B` means bel, and operations and dollars are numbers."""
+
+COORDINATES = {
+    "deployment.tp": "tensor-parallel degree",
+    "workload.batch": "requests that run at once",
+    "workload.isl": "prompt tokens per request",
+    "workload.osl": "output tokens per request",
+    "workload.cached": "prompt tokens per request that are cached already",
+    "workload.prefill": "new prompt tokens per prefilling sequence",
+    "workload.decode": "decoding sequences",
+    "workload.context": "tokens per decoding sequence that are attended to",
+    "hardware.memory.hbm.bandwidth": "HBM bandwidth",
+    "hardware.memory.hbm.capacity": "HBM capacity",
+    "hardware.memory.l2.bandwidth": "L2 bandwidth",
+    "hardware.memory.l2.capacity": "L2 capacity",
+    "hardware.memory.scratchpad.bandwidth": "scratchpad bandwidth per core",
+    "hardware.memory.scratchpad.capacity": "scratchpad capacity per core",
+    "hardware.memory.register_capacity": "register capacity per core",
+    "hardware.cores.count": "cores",
+    "hardware.cores.vector_flops": "vector FLOP/s per core",
+    "hardware.cores.exp_rate": "exponentials per second per core",
+    "hardware.links.scale_up.bandwidth": "scale-up link bandwidth per direction and device",
+    "hardware.links.scale_up.latency": "scale-up link latency per hop",
+    "hardware.links.scale_up.devices": "devices in a scale-up domain",
+    "hardware.links.scale_out.bandwidth": "scale-out link bandwidth per direction and device",
+    "hardware.links.scale_out.latency": "scale-out link latency per hop",
+    "hardware.power.tdp": "thermal design power",
+    "hardware.price": "price per device and second, in US dollars",
+}
+"""What a leaf is, for axes and plots; other leaves are described by their path."""
+
+OP_DIMENSIONS = {"prefill_op": "ops of the prefill step", "decode_op": "ops of the decode step", "op": "ops of the step"}
+
+
+def variable(name: str) -> Variable:
+    """What the variable `name` is; of a step's ops, with the step said."""
+    if name in VARIABLES:
+        return VARIABLES[name]
+    step, _, plain = name.partition("_")
+    meaning = VARIABLES[plain]
+    return dataclasses.replace(meaning, long_name=f"{meaning.long_name}, {step} step")
+
+
+def leaf_unit(path: str) -> str:
+    """SI unit of any leaf of a scenario by its dotted path."""
+    if path.startswith("hardware."):
+        return hardware_leaf_unit(path)
+    name = path.rpartition(".")[2]
+    if name.endswith("bytes"):
+        return "B"
+    return "s" if name.endswith("_time") else "1"
+
+
+def leaf_long_name(path: str) -> str:
+    """What the leaf at `path` is, in words."""
+    if path in COORDINATES:
+        return COORDINATES[path]
+    if path.startswith("hardware.matrix."):
+        return f"dense matrix peak, {path.rpartition('.')[2]}"
+    return path.replace("_", " ").replace(".", ", ")
+
+
+def dataset(axes: tuple[Axis, ...], outputs: Mapping[str, Output], attributes: Mapping[str, Any]) -> xr.Dataset:
+    """An empty dataset with every dimension, coordinate, variable and attribute in place; `fill` adds the values.
+
+    Numbers that no structure of the sweep has an answer for stay NaN, flags stay -1.
+    """
+    variables = {
+        name: (dimensions(output), _empty(output), variable_attributes(name, output.dtype))
+        for name, output in outputs.items()
+    }
+    return xr.Dataset(variables, coordinates(axes, outputs), dict(attributes))
+
+
+def coordinates(axes: tuple[Axis, ...], outputs: Mapping[str, Output]) -> dict[str, tuple]:
+    """Labels along every dimension, as xarray takes them: (dimension, values, attributes) by name."""
+    labels: dict[str, tuple] = {}
+    for axis in axes:
+        for label in axis.coordinates:
+            unit = UDUNITS.get(label.unit, label.unit)
+            labels[label.name] = (axis.name, label.values, {"units": unit, "long_name": label.long_name})
+    for output in outputs.values():
+        if output.ops:
+            dim = dimensions(output)[-1]
+            labels[dim] = (dim, np.array(output.ops, object), {"units": "1", "long_name": OP_DIMENSIONS[dim]})
+    return labels
+
+
+def dimensions(output: Output) -> tuple[str, ...]:
+    """Dimensions of a variable. A breakdown's last one says whose ops it holds: `op`, `prefill_op`, `decode_op`."""
+    return tuple(output.name.rpartition("_")[0] if dim == "op" else dim for dim in output.dims)
+
+
+def fill(target: xr.Dataset, pieces: Iterable[Piece]) -> xr.Dataset:
+    """Put every piece where it belongs, in place."""
+    for piece in pieces:
+        values = target[piece.name].values
+        if any(isinstance(part, np.ndarray) for part in piece.index):
+            values[np.ix_(*_positions(piece.index))] = piece.values
+        else:
+            values[piece.index] = piece.values
+    return target
+
+
+def variable_attributes(name: str, dtype: np.dtype) -> dict[str, Any]:
+    """CF attributes of a variable: units, long name, and the flags of an integer code."""
+    meaning = variable(name)
+    attributes: dict[str, Any] = {
+        "units": UDUNITS.get(meaning.unit, meaning.unit),
+        "long_name": meaning.long_name,
+    }
+    if meaning.flags:
+        attributes["flag_values"] = np.arange(len(meaning.flags), dtype=dtype)
+        attributes["flag_meanings"] = " ".join(meaning.flags)
+    return attributes
+
+
+def _empty(output: Output) -> np.ndarray:
+    if output.dtype.kind == "f":
+        return np.full(output.shape, np.nan, output.dtype)
+    return np.full(output.shape, False if output.dtype.kind == "b" else -1, output.dtype)
+
+
+def _positions(index: tuple[slice | np.ndarray, ...]) -> list[np.ndarray]:
+    return [part if isinstance(part, np.ndarray) else np.arange(part.start, part.stop) for part in index]

@@ -1,0 +1,97 @@
+"""Datasets on disk: netCDF files that appear under their final name only when they are whole."""
+
+import contextlib
+import os
+import pathlib
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import netCDF4
+import numpy as np
+import xarray as xr
+
+from sweeps.axes import Axis
+from sweeps.dataset import coordinates, dimensions, variable_attributes
+from sweeps.engine import Output, Piece
+
+
+@contextlib.contextmanager
+def replacing(path: str | os.PathLike) -> Iterator[str]:
+    """A temporary name beside `path` that takes its place when the block ends well, and vanishes when it does not.
+
+    Raises:
+      ValueError: when the folder does not exist or cannot be written to.
+    """
+    target = pathlib.Path(path)
+    if target.is_dir():
+        raise ValueError(f"{target} is a folder; give the name of a file")
+    if not target.parent.is_dir():
+        raise ValueError(f"{target}: there is no folder {target.parent}")
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=target.suffix, dir=target.parent)
+    except OSError as error:
+        raise ValueError(f"{target} cannot be written: {error.strerror}") from None
+    os.close(handle)
+    try:
+        yield name
+        os.chmod(name, 0o666 & ~_umask())
+        os.replace(name, target)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name)
+
+
+def written(
+    path: str | os.PathLike,
+    axes: tuple[Axis, ...],
+    outputs: Mapping[str, Output],
+    attributes: Mapping[str, Any],
+    pieces: Iterable[Piece],
+) -> None:
+    """Write a sweep chunk after chunk as its pieces are computed; memory holds one chunk, whatever the size.
+
+    `xr.open_dataset` reads back what `dataset` and `fill` make in memory of the same pieces.
+    """
+    with replacing(path) as name:
+        xr.Dataset(coords=coordinates(axes, outputs), attrs=dict(attributes)).to_netcdf(name, engine="netcdf4")
+        with netCDF4.Dataset(name, "a") as file:
+            file.set_fill_off()
+            labels = [label.name for axis in axes for label in axis.coordinates if label.name != axis.name]
+            for output in outputs.values():
+                _create(file, output, labels)
+            for piece in pieces:
+                file.variables[piece.name][piece.index] = piece.values
+
+
+def opened(path: str | os.PathLike) -> xr.Dataset:
+    """The dataset in a netCDF file, lazily; ValueError in one line when the file is missing or is none."""
+    if not pathlib.Path(path).is_file():
+        raise ValueError(f"{path}: no such file")
+    try:
+        return xr.open_dataset(path, engine="netcdf4")
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path} is not a netCDF file: {' '.join(str(error).split())}") from None
+
+
+def _create(file: netCDF4.Dataset, output: Output, labels: list[str]) -> None:
+    """One variable without values, encoded as xarray encodes it: booleans as bytes that remember what they are."""
+    dims = dimensions(output)
+    for dim, size in zip(dims, output.shape, strict=True):
+        if dim not in file.dimensions:
+            file.createDimension(dim, size)
+    boolean = output.dtype.kind == "b"
+    fill = np.nan if output.dtype.kind == "f" else None
+    stored = file.createVariable(output.name, "i1" if boolean else output.dtype, dims, fill_value=fill)
+    attributes = variable_attributes(output.name, output.dtype)
+    if boolean:
+        attributes["dtype"] = "bool"
+    if labels:
+        attributes["coordinates"] = " ".join(labels)
+    stored.setncatts(attributes)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
