@@ -9,7 +9,7 @@ import workloads
 from hwspaces.units import nearest, quantity
 from jaxroof.deployment import Deployment
 from jaxroof.legality import broken_rule, crosses_domain
-from jaxroof.model import Model, WeightFormat
+from jaxroof.model import WeightFormat
 from sweeps.dataset import leaf_unit
 from sweeps.jobs import JOBS, Scenario
 from sweeps.paths import number, replaced

@@ -85,7 +85,11 @@ COORDINATES = {
 }
 """What a leaf is, for axes and plots; other leaves are described by their path."""
 
-OP_DIMENSIONS = {"prefill_op": "ops of the prefill step", "decode_op": "ops of the decode step", "op": "ops of the step"}
+OP_DIMENSIONS = {
+    "prefill_op": "ops of the prefill step",
+    "decode_op": "ops of the decode step",
+    "op": "ops of the step",
+}
 
 
 def variable(name: str) -> Variable:

@@ -6,7 +6,6 @@ from typing import Any
 import jax
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 
-
 LOOPS = ("scan", "while")
 """Primitives whose inner program runs more than once: every result is taken to depend on every operand."""
 

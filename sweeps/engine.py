@@ -55,11 +55,12 @@ class Plan:
     Args:
       question: what to compute.
       dtype: of floats, "float32" or "float64"; float64 needs JAX's x64 mode to be on.
-      chunk_points: points per compiled call, at least the innermost axes' product where one axis is larger.
+      chunk_points: points per compiled call; by default what suits the platform.
     """
 
-    def __init__(self, question: Question, dtype: str = "float32", chunk_points: int = CHUNK_POINTS):
+    def __init__(self, question: Question, dtype: str = "float32", chunk_points: int | None = None):
         self.axes = question.axes
+        chunk_points = chunk_points or CHUNK_POINTS[jax.default_backend()]
         self._blocks = [_Block(question, combination, dtype, chunk_points) for combination in blocks(question.axes)]
         self.outputs = _merged_outputs(self._blocks, question.axes)
         self.points = math.prod(axis.size for axis in question.axes)
@@ -90,6 +91,7 @@ class _Block:
 
     def _compile(self, question: Question) -> None:
         job = question.job
+        self.ops: dict[str, tuple[str, ...]] = {}
 
         def scenario(base, settings):
             paths = [(path, tree) for setting in settings for path, tree in setting.items()]
@@ -106,10 +108,10 @@ class _Block:
             if question.names is not None:
                 metrics = {name: metrics[name] for name in question.names if name in metrics}
             if question.breakdown:
-                metrics |= {
-                    name: jnp.stack([jnp.asarray(value) for value in terms.values()])
-                    for name, terms in job.breakdown(point).items()
-                }
+                tables = job.breakdown(point)
+                self.ops = {name: tuple(terms) for name, terms in tables.items()}
+                metrics |= {name: jnp.stack([*map(jnp.asarray, terms.values())]) for name, terms in tables.items()}
+            self.names = tuple(metrics)  # in the job's order, which JAX does not keep
             return {name: jnp.asarray(value) for name, value in metrics.items()}
 
         point = jax.tree.map(lambda leaf: leaf.reshape(-1)[0] if leaf.ndim else leaf, self.settings)
@@ -152,11 +154,6 @@ class _Block:
         self.dims = output_dependence(totalled, (self.base, point, partial_shapes), (nothing[0], owner, groups))
         answer_shapes = jax.eval_shape(totalled, self.base, point, partial_shapes)
         self.dtypes = {name: shape.dtype for name, shape in answer_shapes.items()}
-        self.ops = {}
-        if question.breakdown:
-            tables = jax.eval_shape(lambda b, s: job.breakdown(scenario(b, s)), self.base, point)
-            self.ops = {name: tuple(terms) for name, terms in tables.items()}
-
         varies = jax.tree.map(lambda leaf: 0 if leaf.ndim else None, self.settings)
         first, second = grouped, totalled
         is_dims = lambda x: isinstance(x, frozenset)  # noqa: E731
@@ -179,19 +176,19 @@ class _Block:
         starts = [range(0, size, length) for size, length in zip(sizes, self.lengths, strict=True)]
         for corner in np.ndindex(*map(len, starts)):
             lows = [starts[i][c] for i, c in enumerate(corner)]
+            repeated = {axis.name for axis, part in zip(self.axes, corner, strict=True) if part}
+            fresh = [name for name in self.names if repeated <= set(outputs[name].dims)]  # others are written already
             highs = [min(low + length, size) for low, length, size in zip(lows, self.lengths, sizes, strict=True)]
-            settings = [
-                jax.tree.map(lambda leaf, lo=lo, n=n: _padded(leaf, lo, n), tree)
-                for tree, lo, n in zip(self.settings, lows, self.lengths, strict=True)
-            ]
-            results = self.evaluate(settings)
-            for name, values in results.items():
-                output = outputs[name]
-                if any(part and axis.name not in output.dims for axis, part in zip(self.axes, corner, strict=True)):
-                    continue  # an earlier chunk has written it
-                yield self._piece(output, np.asarray(values), list(zip(lows, highs, strict=True)))
+            if fresh:
+                settings = [
+                    jax.tree.map(lambda leaf, lo=lo, n=n: _padded(leaf, lo, n), tree)
+                    for tree, lo, n in zip(self.settings, lows, self.lengths, strict=True)
+                ]
+                results = self.evaluate(settings)
+            for name in fresh:
+                window = list(zip(lows, highs, strict=True))
+                yield self._piece(outputs[name], np.asarray(results[name]), window)
             progress(math.prod(high - low for low, high in zip(lows, highs, strict=True)))
-
 
     def _piece(self, output: Output, values: np.ndarray, window: list[tuple[int, int]]) -> Piece:
         """One output of one chunk, cut to its true size and spread over the dimensions that other blocks add to it."""
@@ -214,7 +211,7 @@ def _merged_outputs(parts: list[_Block], axes: tuple[Axis, ...]) -> dict[str, Ou
     """Every variable of every block: its dimensions are those of any block, and those that blocks are split along."""
     split = {i for i in range(len(axes)) if len({part.positions[i].tobytes() for part in parts}) > 1}
     outputs = {}
-    for name in dict.fromkeys(name for part in parts for name in part.dims):
+    for name in dict.fromkeys(name for part in parts for name in part.names):
         holders = [part for part in parts if name in part.dims]
         over = split.union(*(part.dims[name] for part in holders))
         dims = tuple(axis.name for i, axis in enumerate(axes) if i in over)

@@ -64,9 +64,7 @@ def step_batch(work: StepWork) -> Batch:
     """The engine step that `work` describes."""
     prefill, decode, logits = None, None, 0.0
     if work.prefill is not None:
-        prefill = Prefill(
-            sequences=work.prefills, tokens=work.prefills * work.prefill, past=work.prefills * work.past
-        )
+        prefill = Prefill(sequences=work.prefills, tokens=work.prefills * work.prefill, past=work.prefills * work.past)
         logits = logits + work.prefills
     if work.decode is not None:
         decode = Decode(sequences=work.decode, context=work.decode * work.context)
@@ -92,12 +90,14 @@ def _fit(scenario: Scenario, context: Scalar, sequences: Scalar) -> dict[str, Sc
     place = scenario.hardware, scenario.model, scenario.deployment
     capacity = memory.sequence_capacity(*place, context)
     fits = memory.weights_fit(*place) & (capacity >= sequences)
+    split = legal(*place)
     return {
         "weight_bytes": memory.weight_bytes(scenario.model, scenario.deployment),
         "kv_capacity_tokens": memory.kv_capacity_tokens(*place),
         "sequence_capacity": capacity,
         "fits": fits,
-        "feasible": fits & legal(*place),
+        "legal": split,
+        "feasible": fits & split,
     }
 
 

@@ -98,7 +98,7 @@ def _loose_index() -> Mapping[str, str]:
     meanings: dict[str, set[str]] = {}
     for key, name in _index().items():
         meanings.setdefault(key.replace("·", ""), set()).add(name)
-    return {key: names.pop() for key, names in meanings.items() if len(names) == 1}
+    return {key: meant.pop() for key, meant in meanings.items() if len(meant) == 1}
 
 
 def _owners(entry: CatalogueModel) -> set[str]:
@@ -107,24 +107,26 @@ def _owners(entry: CatalogueModel) -> set[str]:
 
 def _variants(entry: Mapping[str, Any], file: str) -> list[CatalogueModel]:
     """A model and its requantised repositories, which differ from it in their quantisation."""
-    allowed = {"name", "aliases", "source", "date", "parameters", "notes", "config", "variant"}
+    allowed = {"name", "aliases", "source", "date", "parameters", "notes", "config", "nulls", "variant"}
     missing = {"name", "source", "date", "config"} - entry.keys()
     if missing or entry.keys() - allowed:
         wrong = [*(f"{k} is missing" for k in missing), *(f"{k} is unknown" for k in entry.keys() - allowed)]
         raise ValueError(f"{file}: {entry.get('name', 'a model')}: {', '.join(sorted(wrong))}")
+    # TOML has no null, which in some configs (sliding_window) says something else than a missing key.
+    stated = {**entry["config"], **dict.fromkeys(entry.get("nulls", ()))}
     shared = {"parameters": entry.get("parameters"), "notes": tuple(entry.get("notes", ()))}
     own = CatalogueModel(
         name=entry["name"],
         aliases=tuple(entry.get("aliases", ())),
         source=entry["source"],
         date=str(entry["date"]),
-        config=entry["config"],
+        config=stated,
         hf_quant=None,
         **shared,
     )
     variants = [own]
     for variant in entry.get("variant", ()):
-        config = {k: v for k, v in entry["config"].items() if k != "quantization_config"}
+        config = {k: v for k, v in stated.items() if k != "quantization_config"}
         config |= {k: variant[k] for k in ("quantization_config",) if k in variant}
         config |= variant.get("config", {})
         variants.append(

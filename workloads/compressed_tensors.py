@@ -39,8 +39,8 @@ def _scheme(group: Config) -> Scheme:
     weights = group.table("weights")
     if weights is None:
         raise group.error("weights is missing")
-    bits, kind = weights.count("num_bits"), weights.value("type", default="int")
-    strategy = weights.value("strategy", default="tensor")
+    bits, kind = weights.count("num_bits"), weights.text("type", default="int")
+    strategy = weights.text("strategy", default="tensor")
     activations = _activations(group.table("input_activations"))
     if kind == "float" and bits == 8:
         return _float8(weights, strategy, activations)
@@ -84,7 +84,7 @@ def _activations(table: Config | None) -> str | None:
     """Precision of the matrix product by its activations, or None when they stay at 16 bits."""
     if table is None:
         return None
-    bits, kind = table.count("num_bits"), table.value("type", default="int")
+    bits, kind = table.count("num_bits"), table.text("type", default="int")
     known = {(8, "float"): "fp8", (8, "int"): "int8", (4, "float"): "fp4", (16, "float"): None}
     if (bits, kind) not in known:
         raise table.error(f"{bits}-bit {kind} activations are not covered")

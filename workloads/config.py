@@ -8,6 +8,9 @@ from typing import Any
 REQUIRED: Any = object()
 """Default of a key that has to be there."""
 
+LARGEST = 10**12
+"""More than any size in a model: what is above is a wrong figure."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Config:
@@ -49,6 +52,8 @@ class Config:
         if not isinstance(value, int) or isinstance(value, bool) or value < minimum:
             allowed = "a positive integer" if minimum == 1 else f"an integer of at least {minimum}"
             raise self.error(f"{self.spelling(*keys)} is {_shown(value)}; it must be {allowed}")
+        if value > LARGEST:
+            raise self.error(f"{self.spelling(*keys)} is {_shown(value)}; it must be at most {LARGEST}")
         return value
 
     def flag(self, key: str, default: bool) -> bool:
@@ -56,6 +61,13 @@ class Config:
         value = self.value(key, default=default)
         if not isinstance(value, bool):
             raise self.error(f"{key} is {_shown(value)}; it must be true or false")
+        return value
+
+    def text(self, *keys: str, default: Any = REQUIRED) -> Any:
+        """A string, or `default`."""
+        value = self.value(*keys, default=default)
+        if value is not default and not isinstance(value, str):
+            raise self.error(f"{self.spelling(*keys)} is {_shown(value)}; it must be a string")
         return value
 
     def items(self, key: str, length: int) -> list | None:
@@ -105,5 +117,7 @@ class Config:
 def _shown(value: Any) -> str:
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
+    if isinstance(value, int) and abs(value) > LARGEST:
+        return f"about {'-' if value < 0 else ''}2**{value.bit_length()}"
     text = repr(value).replace("\n", " ")
     return text if len(text) <= 60 else text[:57] + "..."

@@ -32,7 +32,7 @@ KEYS: tuple[tuple[tuple[str, ...], str], ...] = (
     (("attention_other_setting", "use_head_wise_attn_gate"), GATES),
     (("attn_type_list",), LIGHTNING),
     (("word_embed_proj_dim",), "embeddings of another width than the hidden size"),
-    (("position_embedding_type", "alibi"), "this kind of positions"),
+    (("position_embedding_type", "alibi"), "positions other than rotary or learned ones"),
     (("block_configs",), BLOCK_SIZES),
     (("is_encoder_decoder",), ENCODER_DECODER),
 )
@@ -95,9 +95,7 @@ def language_model(config: Config) -> tuple[Family, Config]:
       ValueError: in one line, the config and its model_type with what is missing; nothing is guessed from keys
         that look familiar.
     """
-    model_type = config.value("model_type")
-    if not isinstance(model_type, str):
-        raise config.error("model_type is missing, so that no architecture can be told")
+    model_type = config.text("model_type")
     nested = config.table("text_config")
     text = config if nested is None else Config(config.name, nested.values)
     missing = [*TYPES.get(model_type, ()), *_missing(config), *([] if nested is None else _missing(text))]

@@ -23,9 +23,7 @@ _LLAMA = Family(
     output_bias=("attention_bias", False),
     ffn_bias=("mlp_bias", False),
 )
-_MISTRAL = Family(
-    architectures=("MistralForCausalLM",), kv_heads_default=None, windows="all", window_default=4096
-)
+_MISTRAL = Family(architectures=("MistralForCausalLM",), kv_heads_default=None, windows="all", window_default=4096)
 _QWEN2 = Family(
     architectures=("Qwen2ForCausalLM",), kv_heads_default=None, qkv_bias=True, windows="late", window_default=4096
 )
@@ -34,9 +32,7 @@ _QWEN2_MOE = dataclasses.replace(
     _QWEN2,
     architectures=("Qwen2MoeForCausalLM",),
     qkv_bias=("qkv_bias", True),
-    experts=dataclasses.replace(
-        _QWEN_EXPERTS, shared_intermediate="shared_expert_intermediate_size", shared_gate=True
-    ),
+    experts=dataclasses.replace(_QWEN_EXPERTS, shared_intermediate="shared_expert_intermediate_size", shared_gate=True),
     modules=Modules(shared="shared_expert"),
 )
 _QWEN3 = dataclasses.replace(
@@ -180,9 +176,7 @@ FAMILIES: dict[str, Family] = {
         windows="period",
         period=2,
         window_default=128,
-        experts=ExpertLayers(
-            layout="all", intermediate=("intermediate_size",), router_bias=True, expert_bias=True
-        ),
+        experts=ExpertLayers(layout="all", intermediate=("intermediate_size",), router_bias=True, expert_bias=True),
     ),
     "minimax_m2": Family(
         architectures=("MiniMaxM2ForCausalLM",),

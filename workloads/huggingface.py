@@ -6,7 +6,7 @@ from jaxroof.model import Attention, Block, Experts, FeedForward, Model, WeightF
 from workloads.config import REQUIRED, Config
 from workloads.coverage import language_model
 from workloads.experts import expert_dimensions, layers_with_experts
-from workloads.family import Family
+from workloads.family import ExpertLayers, Family
 from workloads.other_parameters import POSITION_KEYS, layer_parameters, model_parameters
 from workloads.quantization import Quantization, linear_format
 from workloads.windows import Window, layer_windows
@@ -42,12 +42,13 @@ def model(config: Config, quantised: Quantization, base: WeightFormat) -> Model:
         raise text.error(f"{text.spelling(*LAYER_KEYS)} is {layers}; it must be at most {MOST_LAYERS}")
     hidden = float(text.count(*HIDDEN_KEYS))
     windows = layer_windows(text, family, layers)
-    experts = layers_with_experts(text, family.experts, layers) if family.experts else [False] * layers
+    rules = family.experts
+    experts = layers_with_experts(text, rules, layers) if rules else [False] * layers
     counts: dict[tuple[Attention, FeedForward | Experts], int] = {}
     for index, (window, has_experts) in enumerate(zip(windows, experts, strict=True)):
         formats = _Formats(quantised, base, family, f"{family.modules.layers}.{index}", config.name)
         attention = _attention(text, family, hidden, window, formats)
-        feedforward = _experts(text, family, formats) if has_experts else _dense(text, family, hidden, formats)
+        feedforward = _experts(text, family, rules, formats) if has_experts else _dense(text, family, hidden, formats)
         counts[attention, feedforward] = counts.get((attention, feedforward), 0) + 1
     if quantised.assignments and all(_formats(*layer) == {base} for layer in counts):
         raise config.error("its quantisation names no linear layer of this model")
@@ -137,9 +138,8 @@ def _dense(config: Config, family: Family, hidden: float, formats: _Formats) -> 
     )
 
 
-def _experts(config: Config, family: Family, formats: _Formats) -> Experts:
-    assert family.experts is not None
-    sizes = expert_dimensions(config, family.experts)
+def _experts(config: Config, family: Family, rules: ExpertLayers, formats: _Formats) -> Experts:
+    sizes = expert_dimensions(config, rules)
     modules, base = family.modules, formats.base
     parent = f"{modules.moe}.experts"
     # The first and the last expert stand for all: a list that excludes only some of them is refused.

@@ -37,7 +37,7 @@ def assignments(config: Config) -> tuple[tuple[Patterns | None, Scheme], ...]:
 
     Raises `ValueError` for an unknown `quant_algo`, by name with those that are known.
     """
-    algorithm = config.value("quant_algo")
+    algorithm = config.text("quant_algo", default=None)
     if algorithm is None:
         return compressed_tensors.assignments(config) if config.value("config_groups") else ()
     if algorithm != "MIXED_PRECISION":
@@ -50,13 +50,13 @@ def assignments(config: Config) -> tuple[tuple[Patterns | None, Scheme], ...]:
         layer = Config(layers.name, {"": layers.values[name]}).table("")
         if layer is None:
             raise layers.error(f"{name} is null; it must be an object")
-        names.setdefault(_scheme(layer, layer.value("quant_algo")), []).append(name)
+        names.setdefault(_scheme(layer, layer.text("quant_algo", default=None)), []).append(name)
     return tuple((patterns(modules), scheme) for scheme, modules in names.items())
 
 
 def kv_precision(config: Config) -> str | None:
     """Precision of cached keys and values, or None for that of the activations."""
-    algorithm = config.value("kv_cache_quant_algo")
+    algorithm = config.text("kv_cache_quant_algo", default=None)
     if algorithm is None:
         return None
     if algorithm not in KV_ALGORITHMS:

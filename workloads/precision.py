@@ -110,7 +110,8 @@ def _conventional(
     source = f"name ends in {ending} (naming convention)" if ending else "torch_dtype"
     if isinstance(scheme, str):
         return WeightFormat(bytes=2.0, compute=scheme), ending, Quantization(), source
-    return base, said, Quantization(() if scheme is None else ((None, scheme),)), source
+    kv_precision = "fp8" if ending.lower().endswith("kv") else None
+    return base, said, Quantization(() if scheme is None else ((None, scheme),), kv_precision=kv_precision), source
 
 
 def _overridden(own: Precision, weights: str) -> Precision:

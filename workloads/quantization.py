@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from jaxroof.model import WeightFormat
 from workloads import formats, modelopt
 from workloads.compressed_tensors import assignments as compressed_assignments
-from workloads.config import REQUIRED, Config
+from workloads.config import Config
 from workloads.formats import Scheme
 from workloads.modules import Patterns, patterns
 
@@ -46,7 +46,7 @@ def quantization(config: Config) -> Quantization:
     Raises:
       ValueError: an unknown `quant_method`, by name with those that are known; a missing key or a wrong value.
     """
-    method = config.value("quant_method", default=REQUIRED)
+    method = config.text("quant_method")
     if method not in METHODS:
         raise config.error(f"quant_method {method!r} is not known; known are {', '.join(sorted(METHODS))}")
     return METHODS[method](config)
@@ -84,7 +84,7 @@ def _fp8(config: Config) -> Quantization:
         if not isinstance(block, list) or len(block) != 2 or not all(type(n) is int and n > 0 for n in block):
             raise config.error(f"weight_block_size is {block!r}; it must be two positive integers")
         block = tuple(block)
-    activations = config.value("activation_scheme", default="dynamic")
+    activations = config.text("activation_scheme", default="dynamic")
     if activations not in ("dynamic", "static"):
         raise config.error(f"activation_scheme is {activations!r}; it must be 'dynamic' or 'static'")
     excluded = _excluded(config, "modules_to_not_convert", "ignored_layers")
@@ -141,7 +141,7 @@ def _kv_scheme(config: Config) -> str | None:
     table = config.table("kv_cache_scheme")
     if table is None:
         return None
-    bits, kind = table.count("num_bits"), table.value("type", default="float")
+    bits, kind = table.count("num_bits"), table.text("type", default="float")
     if (bits, kind) not in ((8, "float"), (8, "int")):
         raise table.error(f"{bits}-bit {kind} keys and values are not covered; 8-bit float or int are")
     return "fp8" if kind == "float" else "int8"

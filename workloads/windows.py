@@ -49,7 +49,7 @@ def _stated_kinds(config: Config, layers: int) -> list[str | None] | None:
     if types is None:
         return None
     for kind in types:
-        if kind not in KINDS:
+        if not isinstance(kind, str) or kind not in KINDS:
             raise config.error(f"layer_types has {kind!r}; covered are {', '.join(KINDS)}")
     return [KINDS[kind] for kind in types]
 

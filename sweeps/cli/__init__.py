@@ -29,9 +29,9 @@ def main(words: list[str] | None = None) -> int:
             module.arguments(subparser)
     options = parser.parse_args(words)
     if options.version:
-        from importlib.metadata import version
+        from jaxroof.version import VERSION
 
-        print(version("jaxroof"))
+        print(VERSION)
         return 0
     if options.verb is None:
         parser.print_help()

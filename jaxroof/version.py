@@ -1,0 +1,3 @@
+"""Which version of jaxroof this is."""
+
+VERSION = "0.1.0"

@@ -1,0 +1,92 @@
+"""A sweep in one call: to a Dataset in memory, or to a netCDF file of any size."""
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import jax
+import xarray as xr
+
+from sweeps import store
+from sweeps.dataset import dataset, fill
+from sweeps.engine import Plan
+from sweeps.question import Asked, asked
+from sweeps.spec import Range, Spec, read, spec
+
+
+def sweep(
+    source: str | os.PathLike | Mapping[str, Any] | None = None,
+    /,
+    progress: Callable[[int], None] = lambda points: None,
+    **keys: Any,
+) -> xr.Dataset:
+    """Evaluate a job over a grid or a sample and return a labelled Dataset.
+
+    Args:
+      source: the path of a TOML specification, or its content as a dictionary; `keys` add to or replace its keys.
+      progress: called with the number of points that were added, chunk after chunk.
+      **keys: keys of the specification: job, hardware, model, workload, deployment, axes, output, ...
+
+    Returns:
+      One variable per metric. Its dimensions are the axes that it depends on, and no others.
+
+    Raises:
+      ValueError: one line that names the key, its value and what is allowed.
+
+    Example:
+      sweep(hardware="H100-SXM", model="Llama-3.1-8B", workload={"batch": [1, 8, 64], "isl": 1024, "osl": 256})
+    """
+    checked = _spec(source, keys)
+    with precision(checked.dtype):
+        question = asked(checked)
+        plan = Plan(question.question, checked.dtype)
+        return fill(dataset(plan.axes, plan.outputs, question.attributes), plan.pieces(progress))
+
+
+def sweep_to_file(
+    path: str | os.PathLike,
+    source: str | os.PathLike | Mapping[str, Any],
+    begun: Callable[[Asked, Plan], Callable[[int], None]] = lambda asked, plan: lambda points: None,
+) -> None:
+    """Evaluate a specification chunk after chunk into a netCDF file, which appears when it is whole.
+
+    Args:
+      path: the file.
+      source: as `sweep` takes it.
+      begun: called before the first chunk with what will be computed; returns the progress callback.
+    """
+    checked = _spec(source, {})
+    with precision(checked.dtype):
+        question = asked(checked)
+        plan = Plan(question.question, checked.dtype)
+        progress = begun(question, plan)
+        store.written(path, plan.axes, plan.outputs, question.attributes, plan.pieces(progress))
+
+
+def linear(low: Any, high: Any, n: int | None = None) -> Range:
+    """An axis of `n` evenly spaced values, both ends included; in sample mode the bounds of a uniform draw."""
+    return Range(low, high, n, log=False)
+
+
+def log(low: Any, high: Any, n: int | None = None) -> Range:
+    """An axis of `n` values in equal ratios, both ends included; in sample mode the bounds of a log-uniform draw."""
+    return Range(low, high, n, log=True)
+
+
+@contextlib.contextmanager
+def precision(dtype: str) -> Iterator[None]:
+    """JAX in 64-bit mode while `dtype` is float64, as it was afterwards."""
+    before = jax.config.jax_enable_x64
+    jax.config.update("jax_enable_x64", dtype == "float64")
+    try:
+        yield
+    finally:
+        jax.config.update("jax_enable_x64", before)
+
+
+def _spec(source: str | os.PathLike | Mapping[str, Any] | None, keys: Mapping[str, Any]) -> Spec:
+    if isinstance(source, str | os.PathLike):
+        checked = read(source)
+        return spec({**checked.source, **keys}) if keys else checked
+    return spec({**(source or {}), **keys})

@@ -1,0 +1,265 @@
+"""From a specification to what the engine computes: names looked up, units converted, axes labelled, legality checked."""
+
+import dataclasses
+import hashlib
+from typing import Any
+
+import jax
+import numpy as np
+from scipy.stats import qmc
+
+import hwspaces
+import workloads
+from jaxroof.legality import broken_rule
+from jaxroof.version import VERSION
+from sweeps.axes import Axis, Choice, Coordinate
+from sweeps.case import KV_BYTES, Case, case, leaf_number, model_deployment, require_precisions
+from sweeps.dataset import dataset, fill, leaf_long_name, leaf_unit
+from sweeps.engine import Plan, Question
+from sweeps.jobs import JOBS, Scenario
+from sweeps.paths import number, replaced
+from sweeps.spec import Range, Spec, range_values
+
+
+@dataclasses.dataclass(frozen=True)
+class Asked:
+    """A question ready to be planned, with what the dataset records about it."""
+
+    question: Question
+    attributes: dict[str, Any]
+    notes: tuple[str, ...]
+
+
+def asked(spec: Spec) -> Asked:
+    """Resolve every name and number of `spec`.
+
+    Raises:
+      ValueError: one line: an unknown name, a wrong unit or value, two axes on one leaf, a combination that cannot be.
+    """
+    first = {key: names[0] for key, names in spec.objects.items()}
+    start = {path: _one(values) for path, values in spec.axes.items()}
+    given = spec.fixed | start
+    base = case(
+        spec.job,
+        **first,
+        workload=_under(given, "workload"),
+        deployment=_under(given, "deployment"),
+        overrides={path: value for path, value in given.items() if not path.startswith(("workload.", "deployment."))},
+        check=False,
+    )
+    axes, notes = [], list(base.notes)
+    for key, names in spec.objects.items():
+        if len(names) > 1:
+            axis, said = _object_axis(key, names, spec, base)
+            axes.append(axis)
+            notes += said
+    for path, values in spec.axes.items():
+        number(base.scenario, path)
+        axes.append(_leaf_axis(path, values, spec))
+    axes = _named_apart(axes)
+    if spec.mode == "sample":
+        axes = [_sampled(axes, spec)]
+    job = JOBS[spec.job]
+    _check_variables(spec, base.scenario)
+    question = Question(job, base.scenario, tuple(axes), spec.variables, spec.breakdown)
+    if spec.illegal == "refuse":
+        _refuse_illegal(question)
+    return Asked(question, _attributes(spec, base), tuple(dict.fromkeys(notes)))
+
+
+def _under(paths: dict[str, Any], root: str) -> dict[str, Any]:
+    prefix = f"{root}."
+    return {path.removeprefix(prefix): value for path, value in paths.items() if path.startswith(prefix)}
+
+
+def _one(values: tuple | Range) -> Any:
+    return values.low if isinstance(values, Range) else values[0]
+
+
+def _object_axis(key: str, names: tuple[str, ...], spec: Spec, base: Case) -> tuple[Axis, list[str]]:
+    """An axis over whole structs, labelled by their names."""
+    columns: dict[str, Any] = {}
+    notes: list[str] = []
+    index = np.arange(len(names))
+    if key == "hardware":
+        settings = {path: value for path, value in spec.fixed.items() if path.startswith("hardware.")}
+        devices = [hwspaces.hardware(name) for name in names]
+        devices = [hwspaces.overridden(device, settings) if settings else device for device in devices]
+        for device in devices:
+            require_precisions(device, base.model, base.scenario.deployment)
+            notes += [f"{device.name}: {assumption}" for assumption in device.assumptions]
+        columns["hardware"] = Choice(tuple(device.hardware for device in devices), index)
+        names = tuple(device.name for device in devices)
+    elif key in ("model", "weights"):
+        own = spec.objects.get("weights", (None,))
+        entries = (
+            [workloads.model(name, weights=own[0]) for name in names]
+            if key == "model"
+            else [workloads.model(spec.objects["model"][0], weights=name) for name in names]
+        )
+        kv = spec.objects.get("kv", (None,))[0]
+        deployments = []
+        for entry in entries:
+            deployments.append(model_deployment(entry, kv))
+            for name in spec.objects["hardware"]:
+                require_precisions(hwspaces.hardware(name), entry, deployments[-1])
+            notes.append(f"{entry.name}: weights {entry.precision} (from {entry.precision_source})")
+            notes += [f"{entry.name}: {note}" for note in entry.notes]
+        for path, value in spec.fixed.items():
+            if path.startswith("deployment."):
+                deployments = [
+                    replaced({"deployment": d}, path, leaf_number(path, value))["deployment"] for d in deployments
+                ]
+        columns["model"] = Choice(tuple(entry.model for entry in entries), index)
+        if any(deployment != deployments[0] for deployment in deployments):
+            columns["deployment"] = Choice(tuple(deployments), index)
+        if key == "model":
+            names = tuple(entry.name for entry in entries)
+    elif key == "kv":
+        for name in names:
+            model_deployment(base.model, name)
+        columns["deployment.kv_bytes"] = np.array([KV_BYTES[name] for name in names])
+    else:
+        columns["efficiency"] = Choice(tuple(hwspaces.efficiency(name).efficiency for name in names), index)
+    if len(set(names)) < len(names):
+        raise ValueError(f"{key}: two of the names stand for the same entry: {', '.join(names)}")
+    label = Coordinate(key, np.array(names, object), "", _OBJECT_MEANINGS[key])
+    return Axis(key, len(names), columns, (label,)), notes
+
+
+_OBJECT_MEANINGS = {
+    "hardware": "accelerator",
+    "model": "model",
+    "weights": "precision of the weights",
+    "kv": "precision of the KV cache",
+    "efficiency": "efficiency constants",
+}
+
+
+def _leaf_axis(path: str, values: tuple | Range, spec: Spec) -> Axis:
+    """An axis over one number. In sample mode a range has no positions yet: `_sampled` draws them."""
+    if isinstance(values, Range):
+        low, high = leaf_number(path, values.low), leaf_number(path, values.high)
+        if not low < high and values.n != 1:
+            raise ValueError(f"{path}: from = {values.low!r} must be below to = {values.high!r}")
+        if values.log and low == 0:
+            raise ValueError(f"{path}: a log range cannot start at 0")
+        shares = np.linspace(0.0, 1.0, 2 if spec.mode == "sample" else values.n)
+        numbers = range_values(values, low, high, shares)
+    else:
+        numbers = np.array([leaf_number(path, value) for value in values])
+        if len(set(numbers.tolist())) < len(numbers):
+            raise ValueError(f"{path} = {list(values)!r} has a value twice")
+    label = Coordinate(short_name(path), numbers, leaf_unit(path), leaf_long_name(path))
+    return Axis(label.name, len(numbers), {path: numbers}, (label,))
+
+
+def short_name(path: str) -> str:
+    """Name of the axis over the leaf at `path`: its last two components, or one for workload and deployment numbers."""
+    parts = path.split(".")[1:]
+    return "_".join(parts[-2:])
+
+
+def _named_apart(axes: list[Axis]) -> list[Axis]:
+    """The axes with names of their own: where two would share one, the whole path makes the name."""
+    names = [axis.name for axis in axes]
+    renamed = []
+    for axis in axes:
+        if names.count(axis.name) > 1:
+            (path,) = axis.columns
+            name = path.replace(".", "_")
+            axis = dataclasses.replace(
+                axis, name=name, coordinates=(dataclasses.replace(axis.coordinates[0], name=name),)
+            )
+        renamed.append(axis)
+    return renamed
+
+
+def _sampled(axes: list[Axis], spec: Spec) -> Axis:
+    """One axis of `points` draws from all the given ones: ranges by their scale, lists and names with equal chance."""
+    shares = _draws(len(axes), spec)
+    columns: dict[str, Any] = {}
+    labels = []
+    for axis, share in zip(axes, shares.T, strict=True):
+        label = axis.coordinates[0]
+        pick = np.minimum((share * axis.size).astype(int), axis.size - 1)
+        interval = next((spec.axes[path] for path in axis.columns if isinstance(spec.axes.get(path), Range)), None)
+        for path, column in axis.columns.items():
+            if isinstance(column, Choice):
+                columns[path] = Choice(column.items, column.index[pick])
+            elif interval is not None:
+                columns[path] = range_values(interval, column[0], column[-1], share)
+            else:
+                columns[path] = column[pick]
+        values = next(iter(columns[path] for path in axis.columns)) if interval is not None else label.values[pick]
+        labels.append(dataclasses.replace(label, values=values))
+    point = Coordinate("point", np.arange(spec.points), "1", "sample point")
+    return Axis("point", spec.points, columns, (point, *labels))
+
+
+def _draws(dimensions: int, spec: Spec) -> np.ndarray:
+    """Points in the unit cube, shape (points, dimensions), the same for the same seed."""
+    if spec.method == "random":
+        return np.random.default_rng(spec.seed).random((spec.points, dimensions))
+    if spec.method == "latin_hypercube":
+        return qmc.LatinHypercube(dimensions, rng=np.random.default_rng(spec.seed)).random(spec.points)
+    sampler = qmc.Sobol(dimensions, rng=np.random.default_rng(spec.seed))
+    return sampler.random_base2(int(np.ceil(np.log2(spec.points))))[: spec.points]
+
+
+def _check_variables(spec: Spec, scenario: Scenario) -> None:
+    """Refuse a wanted variable that the job does not have, or that this hardware has no figures for."""
+    if spec.variables is None:
+        return
+    job = JOBS[spec.job]
+    sums = jax.eval_shape(job.sums, scenario)
+    zeros = {name: jax.ShapeDtypeStruct((), np.float32) for name in sums}
+    known = list(jax.eval_shape(job.metrics, scenario, zeros))
+    for name in spec.variables:
+        if name not in known:
+            raise ValueError(f"output.variables: a {spec.job} has no {name} here{hwspaces.units.nearest(name, known)}")
+
+
+def _refuse_illegal(question: Question) -> None:
+    """ValueError with the broken rule when any point's deployment cannot be."""
+    plan = Plan(dataclasses.replace(question, names=("legal",), breakdown=False))
+    legal = fill(dataset(question.axes, plan.outputs, {}), plan.pieces())["legal"]
+    if bool(legal.all()):
+        return
+    corner = dict(zip(legal.dims, np.argwhere(~legal.values)[0].tolist(), strict=True))
+    scenario = question.base
+    for axis in question.axes:
+        position = corner.get(axis.name, 0)
+        for path, column in sorted(axis.columns.items(), key=lambda item: item[0].count(".")):
+            value = column.items[column.index[position]] if isinstance(column, Choice) else float(column[position])
+            scenario = replaced(scenario, path, value)
+    where = ", ".join(
+        f"{label.name} = {label.values[corner[axis.name]]}"
+        for axis in question.axes
+        if axis.name in corner
+        for label in axis.coordinates
+        if label.name in ("hardware", "model", "weights")
+    )
+    rule = broken_rule(scenario.hardware, scenario.model, scenario.deployment)
+    raise ValueError(f"{where}: {rule}" if where else f'{rule} (or mask such points with output.illegal = "mask")')
+
+
+def _attributes(spec: Spec, base: Case) -> dict[str, Any]:
+    """How the dataset was made: enough to make it again."""
+    names = {key: list(values) for key, values in spec.objects.items()}
+    records = {key: names.get(key, [value]) for key, value in {"efficiency": base.efficiency.name}.items()} | names
+    return {
+        "Conventions": "CF-1.11",
+        "title": f"{spec.job} sweep of {', '.join(names['model'])} on {', '.join(names['hardware'])}",
+        "source": f"jaxroof {VERSION}, jax {jax.__version__}",
+        "jaxroof_version": VERSION,
+        "job": spec.job,
+        "mode": spec.mode,
+        "spec": spec.text(),
+        "spec_sha256": hashlib.sha256(spec.text().encode()).hexdigest(),
+        "base_scenario_sha256": hashlib.sha256(repr(base.scenario).encode()).hexdigest(),
+        "dtype": spec.dtype,
+        "entries": ", ".join(f"{key}: {' | '.join(values)}" for key, values in records.items()),
+        **({"seed": spec.seed, "method": spec.method} if spec.mode == "sample" else {}),
+        "notes": " | ".join(base.notes),
+    }

@@ -1,0 +1,233 @@
+"""What a sweep asks, as plain data: a TOML file or the same dictionary, checked key by key."""
+
+import dataclasses
+import difflib
+import json
+import math
+import pathlib
+import tomllib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from sweeps.jobs import JOBS
+
+KEYS = {
+    "job": "request or step",
+    "mode": "grid or sample",
+    "hardware": "a name or file, or a list of them",
+    "model": "a name or file, or a list of them",
+    "weights": "a precision in place of the checkpoint's, or a list",
+    "kv": "precision of the KV cache, or a list",
+    "efficiency": "a name or file, or a list",
+    "workload": "table: numbers of the job's workload",
+    "deployment": "table: numbers of the deployment",
+    "axes": "table: any leaf by dotted path",
+    "set": "table: any leaf by dotted path, one value",
+    "sample": "table: points, method, seed",
+    "output": "table: variables, breakdown, illegal, dtype",
+}
+TABLE_KEYS = {
+    "sample": ("points", "method", "seed"),
+    "output": ("variables", "breakdown", "illegal", "dtype"),
+}
+RANGE_KEYS = ("from", "to", "n", "scale")
+METHODS = ("sobol", "latin_hypercube", "random")
+
+
+@dataclasses.dataclass(frozen=True)
+class Range:
+    """An interval, in whatever units its ends are written: `n` points of a grid, or the bounds of a sample."""
+
+    low: Any
+    high: Any
+    n: int | None  # None only in sample mode
+    log: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Spec:
+    """A checked specification. Lists are axes, single values are fixed; names are not resolved yet."""
+
+    job: str
+    mode: str
+    objects: dict[str, tuple[str, ...]]  # hardware, model, weights, kv, efficiency: one entry, or the axis' positions
+    fixed: dict[str, Any]  # path -> value
+    axes: dict[str, tuple | Range]  # path -> values along the axis
+    points: int
+    method: str
+    seed: int
+    variables: tuple[str, ...] | None
+    breakdown: bool
+    illegal: str  # "refuse" or "mask"
+    dtype: str
+    source: Mapping[str, Any]  # what was given, for the dataset's record
+
+    def text(self) -> str:
+        """The specification as JSON with sorted keys: the same text for the same question."""
+        return json.dumps(self.source, sort_keys=True, default=str)
+
+
+def read(path: str | pathlib.Path) -> Spec:
+    """The specification in a TOML file; ValueError in one line names the file, the key, its value and what is allowed."""
+    path = pathlib.Path(path)
+    try:
+        source = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ValueError(f"{path}: no such file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} cannot be read: {error}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{path} is not TOML: {error}") from None
+    try:
+        return spec(source)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def spec(source: Mapping[str, Any]) -> Spec:
+    """Check a specification given as a dictionary.
+
+    Raises:
+      ValueError: one line that names the key, its value and what is allowed.
+    """
+    _known(source, KEYS, "")
+    job = _one_of(source.get("job", "request"), "job", tuple(JOBS))
+    mode = _one_of(source.get("mode", "grid"), "mode", ("grid", "sample"))
+    objects = {}
+    for key in ("hardware", "model"):
+        if key not in source:
+            raise ValueError(f"{key} is missing: give {KEYS[key]}")
+    for key in ("hardware", "model", "weights", "kv", "efficiency"):
+        if key in source:
+            objects[key] = _names(source[key], key)
+    if len(objects.get("weights", ())) > 1 and len(objects["model"]) > 1:
+        raise ValueError("a list of weights needs a single model; or list models whose names carry their precision")
+    fixed, axes = _numbers(source, mode)
+    sample = _table(source, "sample")
+    output = _table(source, "output")
+    if mode == "grid" and sample:
+        raise ValueError('[sample] is only read with mode = "sample"')
+    if mode == "sample" and not axes and all(len(names) == 1 for names in objects.values()):
+        raise ValueError("a sample needs at least one axis: a list or a range of something")
+    variables = output.get("variables")
+    if variables is not None:
+        variables = _names(variables, "output.variables")
+    return Spec(
+        job=job,
+        mode=mode,
+        objects=objects,
+        fixed=fixed,
+        axes=axes,
+        points=_integer(sample.get("points", 1024), "sample.points", 1),
+        method=_one_of(sample.get("method", "sobol"), "sample.method", METHODS),
+        seed=_integer(sample.get("seed", 0), "sample.seed", 0),
+        variables=variables,
+        breakdown=_boolean(output.get("breakdown", False), "output.breakdown"),
+        illegal=_one_of(output.get("illegal", "refuse"), "output.illegal", ("refuse", "mask")),
+        dtype=_one_of(output.get("dtype", "float32"), "output.dtype", ("float32", "float64")),
+        source=source,
+    )
+
+
+def range_values(interval: Range, low: float, high: float, shares: np.ndarray) -> np.ndarray:
+    """Numbers at `shares` (in [0, 1]) of the way from `low` to `high` in SI units, on the interval's scale."""
+    if interval.log:
+        return low * (high / low) ** shares
+    return low + (high - low) * shares
+
+
+def _numbers(source: Mapping[str, Any], mode: str) -> tuple[dict[str, Any], dict[str, tuple | Range]]:
+    """Every number of the tables workload, deployment, set and axes, by full dotted path."""
+    fixed: dict[str, Any] = {}
+    axes: dict[str, tuple | Range] = {}
+    for table in ("workload", "deployment", "axes", "set"):
+        prefix = f"{table}." if table in ("workload", "deployment") else ""
+        for key, value in _table(source, table).items():
+            path, where = prefix + key, f"{table}.{key}" if prefix else f'{table}."{key}"'
+            if path in fixed or path in axes:
+                raise ValueError(f"{where}: {path} is given twice")
+            parsed = _axis_values(value, where, mode)
+            if isinstance(parsed, tuple | Range):
+                if table == "set":
+                    raise ValueError(f"{where} = {value!r} must be one value; lists and ranges belong in [axes]")
+                axes[path] = parsed
+            elif table == "axes":
+                raise ValueError(f"{where} = {value!r} must be a list or a range; one value belongs in [set]")
+            else:
+                fixed[path] = parsed
+    return fixed, axes
+
+
+def _axis_values(value: Any, where: str, mode: str) -> Any:
+    """A tuple of values, a Range, or the single value itself."""
+    if isinstance(value, list | tuple | np.ndarray):
+        values = tuple(value.tolist() if isinstance(value, np.ndarray) else value)
+        if not values:
+            raise ValueError(f"{where} is an empty axis; give at least one value")
+        if len(set(values)) < len(values):
+            raise ValueError(f"{where} = {list(values)!r} has a value twice")
+        return values
+    if isinstance(value, Range):
+        return value
+    if isinstance(value, Mapping):
+        _known(value, RANGE_KEYS, f"{where}.")
+        for key in ("from", "to"):
+            if key not in value:
+                raise ValueError(f"{where}.{key} is missing: a range is {{from = .., to = .., n = .., scale = ..}}")
+        if "n" not in value and mode == "grid":
+            raise ValueError(f"{where}.n is missing: how many points the grid has along it")
+        n = _integer(value["n"], f"{where}.n", 1) if "n" in value else None
+        scale = _one_of(value.get("scale", "linear"), f"{where}.scale", ("linear", "log"))
+        return Range(value["from"], value["to"], n, scale == "log")
+    return value
+
+
+def _table(source: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    table = source.get(key, {})
+    if not isinstance(table, Mapping):
+        raise ValueError(f"{key} = {table!r} must be a table: {KEYS[key]}")
+    if key in TABLE_KEYS:
+        _known(table, TABLE_KEYS[key], f"{key}.")
+    return table
+
+
+def _names(value: Any, key: str) -> tuple[str, ...]:
+    names = tuple(value) if isinstance(value, list | tuple) else (value,)
+    if not names:
+        raise ValueError(f"{key} is an empty axis; give at least one name")
+    for name in names:
+        if not isinstance(name, str) or not name:
+            raise ValueError(f"{key} = {name!r} must be a name")
+    if len(set(names)) < len(names):
+        raise ValueError(f"{key} = {list(names)!r} has a name twice")
+    return names
+
+
+def _known(table: Mapping[str, Any], known, prefix: str) -> None:
+    for key in table:
+        if key not in known:
+            near = difflib.get_close_matches(key, list(known), n=1, cutoff=0.5)
+            hint = f"did you mean {prefix}{near[0]}?" if near else f"known: {', '.join(known)}"
+            raise ValueError(f"there is no key {prefix}{key}; {hint}")
+
+
+def _one_of(value: Any, key: str, allowed: tuple[str, ...]) -> str:
+    if value not in allowed:
+        raise ValueError(f"{key} = {value!r} must be {' or '.join(allowed)}")
+    return value
+
+
+def _integer(value: Any, key: str, least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value != int(value):
+        raise ValueError(f"{key} = {value!r} must be a whole number")
+    if value < least:
+        raise ValueError(f"{key} = {value!r} must be at least {least}")
+    return int(value)
+
+
+def _boolean(value: Any, key: str) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"{key} = {value!r} must be true or false")
+    return value

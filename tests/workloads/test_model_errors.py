@@ -1,0 +1,158 @@
+"""What is refused is refused in one line that names the model, the key, its value and what is allowed."""
+
+import json
+
+import pytest
+
+import workloads
+
+GOOD = {
+    "model_type": "mixtral",
+    "num_hidden_layers": 2,
+    "hidden_size": 64,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "intermediate_size": 96,
+    "vocab_size": 100,
+    "num_local_experts": 4,
+    "num_experts_per_tok": 2,
+    "torch_dtype": "bfloat16",
+}
+
+
+def refusal(tmp_path, **changes) -> str:
+    """The one line that refuses GOOD with some keys changed. A key set to `...` is left out."""
+    values = {key: value for key, value in (GOOD | changes).items() if value is not ...}
+    (tmp_path / "config.json").write_text(json.dumps(values))
+    with pytest.raises(ValueError) as caught:
+        workloads.model(str(tmp_path))
+    message = str(caught.value)
+    assert "\n" not in message and str(tmp_path) in message
+    return message
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    [
+        ("hidden_size", ..., "hidden_size is missing"),
+        ("num_hidden_layers", ..., "num_hidden_layers is missing"),
+        ("num_attention_heads", ..., "num_attention_heads is missing"),
+        ("num_key_value_heads", ..., "num_key_value_heads is missing"),
+        ("vocab_size", ..., "vocab_size is missing"),
+        ("intermediate_size", ..., "intermediate_size is missing"),
+        ("num_local_experts", ..., "num_experts is missing (or num_local_experts, n_routed_experts, moe_num_experts)"),
+        ("num_experts_per_tok", ..., "num_experts_per_tok is missing"),
+        ("hidden_size", 0, "hidden_size is 0; it must be a positive integer"),
+        ("hidden_size", -64, "hidden_size is -64; it must be a positive integer"),
+        ("hidden_size", float("nan"), "hidden_size is nan; it must be a positive integer"),
+        ("hidden_size", float("inf"), "hidden_size is inf; it must be a positive integer"),
+        ("hidden_size", "64", "hidden_size is '64'; it must be a positive integer"),
+        ("hidden_size", True, "hidden_size is True; it must be a positive integer"),
+        ("hidden_size", [64], "hidden_size is [64]; it must be a positive integer"),
+        ("hidden_size", 62, "hidden size 62 is not a multiple of 4 heads"),
+        ("num_hidden_layers", 10**9, "num_hidden_layers is 1000000000; it must be at most 10000"),
+        ("num_key_value_heads", 3, "num_key_value_heads is 3; it must divide the 4 attention heads"),
+        ("num_experts_per_tok", 5, "num_experts_per_tok is 5; it must be at most the 4 experts"),
+        ("n_shared_experts", 1, "n_shared_experts is 1; shared experts are not read with this model_type"),
+        ("tie_word_embeddings", "yes", "tie_word_embeddings is 'yes'; it must be true or false"),
+        ("sliding_window", -1, "sliding_window is -1; it must be a positive integer"),
+        ("layer_types", ["full_attention"], "layer_types has 1 values; it must be a list of 2, one per layer"),
+        ("layer_types", ["full_attention", "conv"], "layer_types has 'conv'; covered are full_attention"),
+        ("torch_dtype", "float8", "torch_dtype is 'float8'; it must be one of bfloat16"),
+        ("torch_dtype", ..., "torch_dtype is missing and nothing else says the precision"),
+        ("model_type", ..., "model_type is missing"),
+        ("model_type", "llama", "num_local_experts is 4, but llama is read as a dense model"),
+        ("architectures", ["MixtralForTokenClassification"], "architecture 'MixtralForTokenClassification' of mixtral"),
+        ("text_config", 3, "text_config is 3; it must be an object"),
+        ("text_config", {"model_type": "llama"}, "text_config of model_type 'llama' inside mixtral is not covered"),
+        ("v_head_dim", 8, "v_head_dim is 8; mixtral is read without it"),
+    ],
+)
+def test_keys_that_are_missing_or_wrong(tmp_path, key, value, says):
+    assert says in refusal(tmp_path, **{key: value})
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"kv_lora_rank": 512}, "needs multi-head latent attention"),
+        ({"index_topk": 2048}, "needs sparse attention with an indexer"),
+        ({"layer_types": ["linear_attention", "full_attention"]}, "needs linear attention"),
+        ({"model_type": "mamba2"}, "needs state-space (Mamba) layers"),
+        ({"model_type": "bert"}, "needs an encoder without a decoder"),
+        ({"model_type": "t5"}, "needs an encoder and a decoder"),
+        ({"model_type": "nemotron-nas"}, "needs layers of sizes of their own"),
+    ],
+)
+def test_architectures_that_are_not_covered(tmp_path, changes, says):
+    message = refusal(tmp_path, **changes)
+    assert says in message and message.endswith("not covered yet")
+    assert f"({changes.get('model_type', 'mixtral')})" in message
+
+
+def test_an_unknown_model_type_is_refused_even_if_its_keys_look_familiar(tmp_path):
+    message = refusal(tmp_path, model_type="mixtral2")
+    assert "model_type 'mixtral2' is not covered yet; covered are cohere, ernie4_5" in message
+
+
+@pytest.mark.parametrize(
+    ("quantization", "says"),
+    [
+        ({}, "quant_method is missing"),
+        ({"quant_method": "aqlm"}, "quant_method 'aqlm' is not known; known are awq, compressed-tensors"),
+        ({"quant_method": "fp8", "weight_block_size": [0, 128]}, "weight_block_size is [0, 128]"),
+        ({"quant_method": "fp8", "activation_scheme": "odd"}, "it must be 'dynamic' or 'static'"),
+        ({"quant_method": "gptq", "bits": 5, "group_size": 128}, "bits is 5; it must be 2, 3, 4 or 8"),
+        ({"quant_method": "gptq", "bits": 4}, "group_size is missing"),
+        ({"quant_method": "gptq", "bits": 4, "group_size": 0}, "group_size is 0"),
+        ({"quant_method": "compressed-tensors"}, "config_groups is missing"),
+        ({"quant_method": "fp8", "modules_to_not_convert": "lm_head"}, "must be a list of module names"),
+        ({"quant_method": "fp8", "modules_to_not_convert": ["re:("]}, "is not a regular expression"),
+        ({"quant_method": "fp8", "modules_to_not_convert": ["*"]}, "its quantisation names no linear layer"),
+        ({"quant_method": "modelopt", "quant_algo": "FP3"}, "quant_algo 'FP3' is not known; known are FP8"),
+        ({"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION"}, "quantized_layers is missing"),
+    ],
+)
+def test_quantisation_that_is_unknown_or_wrong(tmp_path, quantization, says):
+    assert says in refusal(tmp_path, quantization_config=quantization)
+
+
+@pytest.mark.parametrize(
+    ("content", "says"), [("{", "is not JSON"), ("[1]", "must hold a JSON object"), ("", "is not JSON")]
+)
+def test_files_that_are_not_configs(tmp_path, content, says):
+    (tmp_path / "config.json").write_text(content)
+    with pytest.raises(ValueError, match=says) as caught:
+        workloads.model(str(tmp_path))
+    assert "\n" not in str(caught.value)
+
+
+def test_files_and_folders_that_are_not_there(tmp_path):
+    with pytest.raises(ValueError, match="no such file or folder"):
+        workloads.model(str(tmp_path / "nothing" / "config.json"))
+    with pytest.raises(ValueError, match=r"has no config\.json"):
+        workloads.model(str(tmp_path))
+
+
+def test_bytes_that_are_not_text(tmp_path):
+    (tmp_path / "config.json").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ValueError, match="cannot be read"):
+        workloads.model(str(tmp_path))
+
+
+def test_an_unknown_name_comes_with_near_ones():
+    with pytest.raises(ValueError, match=r"^lama-2-7b: no model of this name .*; near are Llama-2-7B"):
+        workloads.model("lama-2-7b")
+
+
+@pytest.mark.parametrize("nothing", ["", None, 7])
+def test_a_name_that_is_no_name(nothing):
+    with pytest.raises(ValueError, match="a model is given by its name or path"):
+        workloads.model(nothing)
+
+
+def test_an_unknown_precision():
+    with pytest.raises(
+        ValueError, match=r"weights is 'int3'; it must be one of fp8, int8, w4a16, nvfp4, mxfp4, bf16, fp16"
+    ):
+        workloads.model("Llama-2-7B", weights="int3")
