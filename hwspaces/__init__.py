@@ -1,5 +1,8 @@
 """Which hardware exists and which could exist: the catalogue, a user's own devices, and their units."""
 
+from hwspaces.efficiency import EfficiencyEntry as EfficiencyEntry
+from hwspaces.efficiency import efficiencies as efficiencies
+from hwspaces.efficiency import efficiency as efficiency
 from hwspaces.entry import PRECISIONS as PRECISIONS
 from hwspaces.entry import HardwareEntry as HardwareEntry
 from hwspaces.entry import overridden as overridden

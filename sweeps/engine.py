@@ -99,9 +99,6 @@ class _Block:
                 base = replaced(base, path, tree)
             return base
 
-        def sums(base, settings):
-            return job.sums(scenario(base, settings))
-
         def answers(base, settings, totals):
             point = scenario(base, settings)
             metrics = job.metrics(point, totals)
@@ -122,14 +119,14 @@ class _Block:
         nothing = jax.tree.map(lambda _: frozenset(), (self.base, point))
 
         # Which sums do the wanted metrics use, and over which axes does every term of them run?
-        shapes = jax.eval_shape(sums, self.base, point)
-        sum_shapes = {name: jax.ShapeDtypeStruct((), self.dtype) for name in shapes}
-        marks = {name: frozenset({name}) for name in shapes}
+        known = tuple(job.sums(question.base))
+        sum_shapes = {name: jax.ShapeDtypeStruct((), self.dtype) for name in known}
+        marks = {name: frozenset({name}) for name in known}
         uses = output_dependence(answers, (self.base, point, sum_shapes), (*nothing, marks))
         used = frozenset().union(*uses.values())
 
         def used_sums(base, settings):
-            return {name: terms for name, terms in sums(base, settings).items() if name in used}
+            return {name: terms() for name, terms in job.sums(scenario(base, settings)).items() if name in used}
 
         term_dims = output_dependence(used_sums, (self.base, point), (nothing[0], owner))
         groups = {
@@ -147,7 +144,7 @@ class _Block:
             }
 
         def totalled(base, settings, partial):
-            unused = {name: jnp.zeros((), self.dtype) for name in shapes if name not in used}
+            unused = {name: jnp.zeros((), self.dtype) for name in known if name not in used}
             return answers(base, settings, unused | {name: sum(parts) for name, parts in partial.items()})
 
         partial_shapes = {name: [jax.ShapeDtypeStruct((), self.dtype) for _ in parts] for name, parts in groups.items()}

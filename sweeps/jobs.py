@@ -1,6 +1,7 @@
 """The questions that can be asked at a point: one engine step, or a static batch of requests, and their answers."""
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -49,13 +50,14 @@ class Scenario:
 class Job:
     """A question: named sums of terms, and metrics that are functions of the sums and the scenario.
 
+    A sum is given as a function without arguments that returns its terms, so that a sum nobody wants costs nothing.
     Sums are kept apart from metrics because their terms depend on few axes each: the engine evaluates every
     term over its own axes only and adds them up by broadcasting.
     """
 
     name: str
     workload: type
-    sums: Callable[[Scenario], dict[str, Terms]]
+    sums: Callable[[Scenario], dict[str, Callable[[], Terms]]]
     metrics: Callable[[Scenario, dict[str, Scalar]], dict[str, Scalar]]
     breakdown: Callable[[Scenario], dict[str, dict[str, Any]]]
 
@@ -76,9 +78,9 @@ def _setting(scenario: Scenario, batch: Batch) -> tuple:
     return scenario.hardware, scenario.model, scenario.deployment, batch, scenario.efficiency
 
 
-def _bound_sums(prefix: str, scenario: Scenario, batch: Batch) -> dict[str, Terms]:
-    times = bound_times(*_setting(scenario, batch))
-    return {f"{prefix}.{resource}": terms for resource, terms in times.items()}
+def _bound_sums(prefix: str, scenario: Scenario, batch: Batch) -> dict[str, Callable[[], Terms]]:
+    times = functools.cache(lambda: bound_times(*_setting(scenario, batch)))
+    return {f"{prefix}.{resource}": lambda resource=resource: times()[resource] for resource in BOUNDS}
 
 
 def _dominant(prefix: str, sums: dict[str, Scalar]) -> jax.Array:
@@ -113,11 +115,11 @@ def _economics(scenario: Scenario, rate: Scalar) -> dict[str, Scalar]:
     return metrics
 
 
-def _request_sums(scenario: Scenario) -> dict[str, Terms]:
+def _request_sums(scenario: Scenario) -> dict[str, Callable[[], Terms]]:
     prefill, decode = prefill_batch(scenario.workload), decode_batch(scenario.workload)
     return {
-        "prefill": step_times(*_setting(scenario, prefill)),
-        "decode": step_times(*_setting(scenario, decode)),
+        "prefill": lambda: step_times(*_setting(scenario, prefill)),
+        "decode": lambda: step_times(*_setting(scenario, decode)),
         **_bound_sums("prefill", scenario, prefill),
         **_bound_sums("decode", scenario, decode),
     }
@@ -141,9 +143,9 @@ def _request_metrics(scenario: Scenario, sums: dict[str, Scalar]) -> dict[str, S
     }
 
 
-def _step_sums(scenario: Scenario) -> dict[str, Terms]:
+def _step_sums(scenario: Scenario) -> dict[str, Callable[[], Terms]]:
     batch = step_batch(scenario.workload)
-    return {"step": step_times(*_setting(scenario, batch)), **_bound_sums("step", scenario, batch)}
+    return {"step": lambda: step_times(*_setting(scenario, batch)), **_bound_sums("step", scenario, batch)}
 
 
 def _step_metrics(scenario: Scenario, sums: dict[str, Scalar]) -> dict[str, Scalar]:
@@ -185,6 +187,15 @@ def _step_breakdown(scenario: Scenario) -> dict[str, dict[str, Any]]:
 
 REQUEST = Job("request", Requests, _request_sums, _request_metrics, _request_breakdown)
 STEP = Job("step", StepWork, _step_sums, _step_metrics, _step_breakdown)
+
+LEGALITY = Job(
+    "legality",
+    object,
+    lambda scenario: {},
+    lambda scenario, sums: {"legal": legal(scenario.hardware, scenario.model, scenario.deployment)},
+    lambda scenario: {},
+)
+"""Only whether the deployment can be, asked before anything is computed."""
 
 JOBS = {job.name: job for job in (REQUEST, STEP)}
 """Every job by name."""

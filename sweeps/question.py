@@ -6,7 +6,6 @@ from typing import Any
 
 import jax
 import numpy as np
-from scipy.stats import qmc
 
 import hwspaces
 import workloads
@@ -16,7 +15,7 @@ from sweeps.axes import Axis, Choice, Coordinate
 from sweeps.case import KV_BYTES, Case, case, leaf_number, model_deployment, require_precisions
 from sweeps.dataset import dataset, fill, leaf_long_name, leaf_unit
 from sweeps.engine import Plan, Question
-from sweeps.jobs import JOBS, Scenario
+from sweeps.jobs import JOBS, LEGALITY, Scenario
 from sweeps.paths import number, replaced
 from sweeps.spec import Range, Spec, range_values
 
@@ -63,7 +62,7 @@ def asked(spec: Spec) -> Asked:
     _check_variables(spec, base.scenario)
     question = Question(job, base.scenario, tuple(axes), spec.variables, spec.breakdown)
     if spec.illegal == "refuse":
-        _refuse_illegal(question)
+        _refuse_illegal(question, base)
     return Asked(question, _attributes(spec, base), tuple(dict.fromkeys(notes)))
 
 
@@ -201,6 +200,8 @@ def _draws(dimensions: int, spec: Spec) -> np.ndarray:
     """Points in the unit cube, shape (points, dimensions), the same for the same seed."""
     if spec.method == "random":
         return np.random.default_rng(spec.seed).random((spec.points, dimensions))
+    from scipy.stats import qmc  # half a second to import, and only samples need it
+
     if spec.method == "latin_hypercube":
         return qmc.LatinHypercube(dimensions, rng=np.random.default_rng(spec.seed)).random(spec.points)
     sampler = qmc.Sobol(dimensions, rng=np.random.default_rng(spec.seed))
@@ -212,17 +213,16 @@ def _check_variables(spec: Spec, scenario: Scenario) -> None:
     if spec.variables is None:
         return
     job = JOBS[spec.job]
-    sums = jax.eval_shape(job.sums, scenario)
-    zeros = {name: jax.ShapeDtypeStruct((), np.float32) for name in sums}
+    zeros = {name: jax.ShapeDtypeStruct((), np.float32) for name in job.sums(scenario)}
     known = list(jax.eval_shape(job.metrics, scenario, zeros))
     for name in spec.variables:
         if name not in known:
             raise ValueError(f"output.variables: a {spec.job} has no {name} here{hwspaces.units.nearest(name, known)}")
 
 
-def _refuse_illegal(question: Question) -> None:
+def _refuse_illegal(question: Question, base: Case) -> None:
     """ValueError with the broken rule when any point's deployment cannot be."""
-    plan = Plan(dataclasses.replace(question, names=("legal",), breakdown=False))
+    plan = Plan(dataclasses.replace(question, job=LEGALITY, names=None, breakdown=False))
     legal = fill(dataset(question.axes, plan.outputs, {}), plan.pieces())["legal"]
     if bool(legal.all()):
         return
@@ -233,15 +233,15 @@ def _refuse_illegal(question: Question) -> None:
         for path, column in sorted(axis.columns.items(), key=lambda item: item[0].count(".")):
             value = column.items[column.index[position]] if isinstance(column, Choice) else float(column[position])
             scenario = replaced(scenario, path, value)
-    where = ", ".join(
-        f"{label.name} = {label.values[corner[axis.name]]}"
-        for axis in question.axes
-        if axis.name in corner
-        for label in axis.coordinates
-        if label.name in ("hardware", "model", "weights")
-    )
+    names = {"hardware": base.hardware.name, "model": base.model.name}
+    for axis in question.axes:
+        for label in axis.coordinates:
+            if label.name in names:
+                names[label.name] = label.values[corner.get(axis.name, 0)]
     rule = broken_rule(scenario.hardware, scenario.model, scenario.deployment)
-    raise ValueError(f"{where}: {rule}" if where else f'{rule} (or mask such points with output.illegal = "mask")')
+    raise ValueError(
+        f'{names["model"]} on {names["hardware"]}: {rule} (output.illegal = "mask" keeps such points as infeasible)'
+    )
 
 
 def _attributes(spec: Spec, base: Case) -> dict[str, Any]:

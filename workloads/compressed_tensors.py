@@ -1,7 +1,7 @@
 """What a compressed-tensors config says each group of modules is stored as."""
 
 from workloads import formats
-from workloads.config import REQUIRED, Config
+from workloads.config import Config
 from workloads.formats import Scheme
 from workloads.modules import Patterns, patterns
 
@@ -60,10 +60,10 @@ def _scheme(group: Config) -> Scheme:
 
 def _float8(weights: Config, strategy: str, activations: str | None) -> Scheme:
     if strategy == "block":
-        block = weights.value("block_structure", default=REQUIRED)
-        if not isinstance(block, list) or len(block) != 2 or not all(type(n) is int and n > 0 for n in block):
-            raise weights.error(f"block_structure is {block!r}; it must be two positive integers")
-        return formats.fp8((block[0], block[1]), activations)
+        block = weights.block("block_structure")
+        if block is None:
+            raise weights.error("block_structure is missing")
+        return formats.fp8(block, activations)
     if strategy == "group" and weights.count("group_size") == formats.MX_GROUP:
         return formats.mxfp8(activations)
     if strategy in ("tensor", "channel"):

@@ -90,6 +90,15 @@ class Config:
             raise self.error(f"{key} is {_shown(value)}; it must be a list of layer indices from 0 to {layers - 1}")
         return value
 
+    def block(self, key: str) -> tuple[int, int] | None:
+        """Rows and columns of a block, or None when the key is absent."""
+        value = self.value(key)
+        if value is None:
+            return None
+        if not isinstance(value, list) or len(value) != 2 or not all(type(n) is int and 0 < n < LARGEST for n in value):
+            raise self.error(f"{key} is {_shown(value)}; it must be two positive integers")
+        return value[0], value[1]
+
     def table(self, key: str) -> "Config | None":
         """A nested table, or None when the key is absent."""
         value = self.value(key)

@@ -93,8 +93,10 @@ class _Formats:
     def __init__(self, quantised: Quantization, base: WeightFormat, family: Family, layer: str, name: str):
         self.quantised, self.base, self.family, self.layer, self.name = quantised, base, family, layer, name
 
-    def product(self, modules: Iterable[str], fused: str, parent: str = "") -> WeightFormat:
+    def product(self, modules: Iterable[str], fused: str, parent: str = "", experts: bool = False) -> WeightFormat:
         """The format of one product that runs `modules` of `parent` as one; `fused` is its name where it is one."""
+        if self.quantised.experts_only and not experts:
+            return self.base
         paths = [[self._path(parent, module), self._path(parent, fused)] for module in modules]
         return linear_format(self.quantised, paths, self.base, self.name)
 
@@ -109,7 +111,6 @@ def _attention(config: Config, family: Family, hidden: float, window: Window, fo
     head_dim = _head_dim(config, family, hidden, heads, prefix)
     value_dim = config.count(f"{prefix}v_head_dim", default=head_dim) if family.reads_value_dim else head_dim
     modules = family.modules
-    unquantised = formats.quantised.experts_only
     return Attention(
         heads=float(heads),
         kv_heads=float(kv_heads),
@@ -117,8 +118,8 @@ def _attention(config: Config, family: Family, hidden: float, window: Window, fo
         value_dim=float(value_dim),
         window=window.tokens,
         window_kind=window.kind,
-        qkv=formats.base if unquantised else formats.product(modules.qkv, modules.fused_qkv),
-        output=formats.base if unquantised else formats.product([modules.output], modules.output),
+        qkv=formats.product(modules.qkv, modules.fused_qkv),
+        output=formats.product([modules.output], modules.output),
     )
 
 
@@ -128,19 +129,18 @@ def _dense(config: Config, family: Family, hidden: float, formats: _Formats) -> 
         keys = (family.experts.dense_intermediate,)
     default = int(family.intermediate_factor * hidden) if family.intermediate_factor else REQUIRED
     width = config.count(*keys, default=default) * family.intermediate_scale
-    modules, base = family.modules, formats.base
-    unquantised = formats.quantised.experts_only
+    modules = family.modules
     return FeedForward(
         intermediate=float(width),
         up_projections=family.up_projections,
-        up=base if unquantised else formats.product(modules.up, modules.fused_up, modules.dense),
-        down=base if unquantised else formats.product([modules.down], modules.down, modules.dense),
+        up=formats.product(modules.up, modules.fused_up, modules.dense),
+        down=formats.product([modules.down], modules.down, modules.dense),
     )
 
 
 def _experts(config: Config, family: Family, rules: ExpertLayers, formats: _Formats) -> Experts:
     sizes = expert_dimensions(config, rules)
-    modules, base = family.modules, formats.base
+    modules = family.modules
     parent = f"{modules.moe}.experts"
     # The first and the last expert stand for all: a list that excludes only some of them is refused.
     numbered = [f"{i}." for i in dict.fromkeys((0, int(sizes.experts) - 1))]
@@ -149,21 +149,20 @@ def _experts(config: Config, family: Family, rules: ExpertLayers, formats: _Form
     shared = None
     if sizes.shared_intermediate:
         place = f"{modules.moe}.{modules.shared}"
-        unquantised = formats.quantised.experts_only
         shared = FeedForward(
             intermediate=sizes.shared_intermediate,
             up_projections=family.up_projections,
-            up=base if unquantised else formats.product(modules.up, modules.fused_up, place),
-            down=base if unquantised else formats.product([modules.down], modules.down, place),
+            up=formats.product(modules.up, modules.fused_up, place),
+            down=formats.product([modules.down], modules.down, place),
         )
     return Experts(
         experts=sizes.experts,
         top_k=sizes.top_k,
         intermediate=sizes.intermediate,
         up_projections=family.up_projections,
-        up=formats.product(up, "gate_up_proj", parent),
-        down=formats.product(down, modules.down, parent),
-        router=base,
+        up=formats.product(up, "gate_up_proj", parent, experts=True),
+        down=formats.product(down, modules.down, parent, experts=True),
+        router=formats.base,
         shared=shared,
     )
 

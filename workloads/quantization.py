@@ -72,6 +72,10 @@ def _excluded(config: Config, *keys: str) -> Patterns:
     names = config.value(*keys, default=[])
     if not isinstance(names, list):
         raise config.error(f"{config.spelling(*keys)} must be a list of module names")
+    return _patterns(config, names)
+
+
+def _patterns(config: Config, names: list) -> Patterns:
     try:
         return patterns(names)
     except ValueError as error:
@@ -79,11 +83,7 @@ def _excluded(config: Config, *keys: str) -> Patterns:
 
 
 def _fp8(config: Config) -> Quantization:
-    block = config.value("weight_block_size")
-    if block is not None:
-        if not isinstance(block, list) or len(block) != 2 or not all(type(n) is int and n > 0 for n in block):
-            raise config.error(f"weight_block_size is {block!r}; it must be two positive integers")
-        block = tuple(block)
+    block = config.block("weight_block_size")
     activations = config.text("activation_scheme", default="dynamic")
     if activations not in ("dynamic", "static"):
         raise config.error(f"activation_scheme is {activations!r}; it must be 'dynamic' or 'static'")
@@ -100,9 +100,12 @@ def _gptq(config: Config) -> Quantization:
         raise config.error("dynamic sets other bits for some modules, which is not covered yet")
     # Every GPTQ checkpoint stores a qzeros tensor, whether or not it is symmetric.
     scheme = _group_scheme(config, zeros=True, method="gptq")
-    return Quantization(
-        ((None, scheme),), _excluded(config, "modules_to_not_convert"), head=config.flag("lm_head", False)
-    )
+    groups = config.value("modules_in_block_to_quantize", default=[])
+    if not isinstance(groups, list) or not all(isinstance(names, list) for names in groups):
+        raise config.error("modules_in_block_to_quantize must be a list of lists of module names")
+    targets = _patterns(config, [*(name for names in groups for name in names), "lm_head"]) if groups else None
+    excluded = _excluded(config, "modules_to_not_convert")
+    return Quantization(((targets, scheme),), excluded, head=config.flag("lm_head", False))
 
 
 def _awq(config: Config) -> Quantization:

@@ -5,6 +5,7 @@ import json
 import pytest
 
 import workloads
+from workloads.catalogue import catalogue
 
 GOOD = {
     "model_type": "mixtral",
@@ -156,3 +157,31 @@ def test_an_unknown_precision():
         ValueError, match=r"weights is 'int3'; it must be one of fp8, int8, w4a16, nvfp4, mxfp4, bf16, fp16"
     ):
         workloads.model("Llama-2-7B", weights="int3")
+
+
+@pytest.mark.parametrize("name", ["Qwen1.5-MoE-A2.7B", "MiMo-V2-Flash", "Llama-4-Scout-17B-16E"])
+def test_junk_under_any_key_is_read_or_refused_in_one_line(tmp_path, name):
+    junk = [0, -1, 1.5, float("nan"), "x", True, [], ["a", [1]], {"a": 1}, 10**400]
+    source = json.dumps(dict(catalogue()[name].config))
+    for path in _paths(json.loads(source)):
+        for value in junk:
+            values = json.loads(source)
+            place = values
+            for key in path[:-1]:
+                place = place[key]
+            place[path[-1]] = value
+            (tmp_path / "config.json").write_text(json.dumps(values))
+            try:
+                workloads.model(str(tmp_path))
+            except ValueError as error:
+                assert "\n" not in str(error) and str(tmp_path) in str(error)
+
+
+def _paths(values: dict, above: tuple = ()) -> list[tuple]:
+    """Every key of nested tables, from the outside in."""
+    found = []
+    for key, value in values.items():
+        found.append((*above, key))
+        if isinstance(value, dict):
+            found += _paths(value, (*above, key))
+    return found

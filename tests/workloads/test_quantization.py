@@ -187,6 +187,14 @@ def test_targets_of_a_group_by_name(read):
     assert (block.attention.qkv.bytes, block.feedforward.up.bytes) == (2.0, 0.5625)
 
 
+def test_gptq_may_name_the_modules_that_it_quantises(read):
+    names = [["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"], ["self_attn.o_proj"]]
+    gptq = {"quant_method": "gptq", "bits": 4, "group_size": 128, "modules_in_block_to_quantize": names}
+    block = read(quantization=gptq).model.blocks[0]
+    assert (block.attention.qkv.bytes, block.attention.output.bytes) == (0.51953125, 0.51953125)
+    assert (block.feedforward.up.bytes, block.feedforward.down.bytes) == (2.0, 2.0)
+
+
 def test_the_head_is_quantised_only_where_the_config_says_so(read):
     gptq = {"quant_method": "gptq", "bits": 4, "group_size": 128}
     assert read(quantization=gptq).model.head.bytes == 2.0

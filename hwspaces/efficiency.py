@@ -1,0 +1,176 @@
+"""Which efficiency constants a name or a file stands for, and where each of them comes from."""
+
+import dataclasses
+import datetime
+import functools
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+
+import jax
+
+from hwspaces.schema import strings, texts
+from hwspaces.units import from_key, nearest, positive
+from jaxroof.efficiency import Efficiency, Host, KindEfficiency, LinkEfficiency, datasheet
+
+FILES = Path(__file__).parent / "efficiencies"
+
+DATASHEET = "datasheet"
+"""Name of the constants under which nothing falls short."""
+
+TABLES = {
+    "linear": KindEfficiency,
+    "experts": KindEfficiency,
+    "prefill_attention": KindEfficiency,
+    "decode_attention": KindEfficiency,
+    "elementwise": KindEfficiency,
+    "collective": LinkEfficiency,
+    "host": Host,
+}
+"""Table of a file -> the struct that it fills. Keys are the fields of the struct; the key of a time ends in its unit."""
+
+_TEXTS = ("engine", "version", "refit", "errors")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EfficiencyEntry:
+    """A set of efficiency constants as the project or a user's file gives it."""
+
+    name: str
+    efficiency: Efficiency  # leaves are Python floats, times in s
+    sources: dict[str, str]  # constant, by dotted path -> what it was fitted to or which fact it is taken from
+    engine: str | None  # serving engine whose kernels and host code the constants describe, with its version
+    date: str | None  # when they were fitted, ISO 8601
+    refit: str | None  # command that fits them again
+    errors: str | None  # what was left over by the fit
+    notes: tuple[str, ...]
+    file: str
+
+
+def efficiency(name_or_path: str | Path = "derated") -> EfficiencyEntry:
+    """The efficiency constants of that name, or the ones in that file.
+
+    Args:
+      name_or_path: "derated" (fitted constants), "datasheet" (every peak reached, no fixed time), or the path of
+        a `.toml` of the same schema as `hwspaces/efficiencies/derated.toml`.
+
+    Raises:
+      ValueError: one line that names file, key, value and what is allowed: an unknown name or key with the nearest
+        known ones, a constant that is missing, a share outside (0, 1], a negative time, a unit of another dimension.
+    """
+    text = str(name_or_path)
+    if text.lower().endswith(".toml"):
+        return _entry(Path(text).stem, _tables(Path(text)), text)
+    if text not in efficiencies():
+        raise ValueError(f"{text!r} is neither a known efficiency nor a .toml file{nearest(text, efficiencies())}")
+    return _datasheet() if text == DATASHEET else _shipped(text)
+
+
+def efficiencies() -> tuple[str, ...]:
+    """Names of the efficiency constants that the project ships."""
+    return (*sorted(path.stem for path in FILES.glob("*.toml")), DATASHEET)
+
+
+@functools.cache
+def _shipped(name: str) -> EfficiencyEntry:
+    return _entry(name, _tables(FILES / f"{name}.toml"), f"hwspaces/efficiencies/{name}.toml")
+
+
+@functools.cache
+def _datasheet() -> EfficiencyEntry:
+    constants = jax.tree.map(float, datasheet())
+    paths = [f"{table}.{field.name}" for table, kind in TABLES.items() for field in dataclasses.fields(kind)]
+    return EfficiencyEntry(
+        name=DATASHEET,
+        efficiency=constants,
+        sources=dict.fromkeys(paths, "the bound that no kernel beats: every peak reached, no fixed time"),
+        engine=None,
+        date=None,
+        refit=None,
+        errors=None,
+        notes=(),
+        file="jaxroof/efficiency/derated.py",
+    )
+
+
+def _entry(name: str, tables: Mapping, file: str) -> EfficiencyEntry:
+    allowed = (*TABLES, *_TEXTS, "date", "notes", "source")
+    for key in tables:
+        if key not in allowed:
+            raise ValueError(f"{file}: {key} is not known{nearest(key, allowed)}")
+    words = {}
+    for key in _TEXTS:
+        words[key] = tables.get(key)
+        if not isinstance(words[key], str | None):
+            raise ValueError(f"{file}: {key} = {words[key]!r} is not text")
+    date = tables.get("date")
+    if not isinstance(date, datetime.date | None):
+        raise ValueError(f"{file}: date = {date!r} is not a date, such as 2026-11-20")
+    cited = texts(tables.get("source", {}), f"{file}: source")
+    parts, sources = {}, {}
+    for table, kind in TABLES.items():
+        if not isinstance(tables.get(table), Mapping):
+            raise ValueError(f"{file}: table {table} is missing; needed are {', '.join(TABLES)}")
+        parts[table] = kind(**_constants(tables[table], kind, f"{file}: {table}"))
+        own = texts(tables[table].get("sources", {}), f"{file}: {table}.sources")
+        fields = [field.name for field in dataclasses.fields(kind)]
+        for key, source in own.items():
+            if key not in fields:
+                raise ValueError(f"{file}: {table}.sources: {key} = {source!r}: no such constant{nearest(key, fields)}")
+        for field in fields:
+            source = own.get(field, f"given in {file}")
+            sources[f"{table}.{field}"] = cited.get(source, source)
+    engine = " ".join(word for word in (words["engine"], words["version"]) if word)
+    return EfficiencyEntry(
+        name=name,
+        efficiency=Efficiency(**parts),
+        sources=sources,
+        engine=engine or None,
+        date=None if date is None else date.isoformat(),
+        refit=words["refit"],
+        errors=words["errors"],
+        notes=strings(tables.get("notes", []), f"{file}: notes"),
+        file=file,
+    )
+
+
+def _constants(table: Mapping, kind: type, where: str) -> dict[str, float]:
+    """Every field of `kind` from `table`, times in s."""
+    units = {field.name: "s" if field.name.endswith("_time") else "1" for field in dataclasses.fields(kind)}
+    values: dict[str, float] = {}
+    for key, value in table.items():
+        if key == "sources":
+            continue
+        plain, number = _share(key, value, where) if units.get(key) == "1" else _time(key, value, where, units)
+        if plain in values:
+            raise ValueError(f"{where}: {key} = {value!r} gives {plain} a second time")
+        values[plain] = number
+    for field, unit in units.items():
+        if field not in values:
+            raise ValueError(f"{where}: {field}{'_us' if unit == 's' else ''} is missing")
+    return values
+
+
+def _share(key: str, value: object, where: str) -> tuple[str, float]:
+    share = positive(value, f"{where}: {key}")
+    if share > 1.0:
+        raise ValueError(f"{where}: {key} = {value!r} must be in (0, 1]: it is a share of the datasheet's figure")
+    return key, share
+
+
+def _time(key: str, value: object, where: str, units: Mapping[str, str]) -> tuple[str, float]:
+    """Plain key and s; other than a rate, a time may be 0."""
+    zero = isinstance(value, int | float) and not isinstance(value, bool) and value == 0
+    plain, seconds = from_key(key, 1.0 if zero else value, where, units)
+    return plain, 0.0 if zero else seconds
+
+
+def _tables(path: Path) -> Mapping:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ValueError(f"{path}: no such file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path}: cannot be read: {' '.join(str(error).split())}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{path}: not TOML: {' '.join(str(error).split())}") from None
