@@ -14,8 +14,12 @@ from sweeps.dependence import output_dependence
 from sweeps.jobs import Job, Scenario
 from sweeps.paths import replaced
 
-CHUNK_POINTS = {"cpu": 1_000_000, "gpu": 64_000_000, "tpu": 64_000_000}
-"""Points per compiled call by platform. On a CPU buffers of a million float32 are reused, larger ones are paged in anew."""
+CHUNK_BYTES = {"cpu": 64e6, "gpu": 16e9, "tpu": 4e9}
+"""B of one compiled call's buffers by platform. On a CPU larger ones are paged in anew at every call; a GPU needs
+large calls to hide their fixed cost."""
+
+POINT_VALUES = 15
+"""Numbers per point that a call holds beside the columns it reads: terms, sums and outputs, typically."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,12 +59,11 @@ class Plan:
     Args:
       question: what to compute.
       dtype: of floats, "float32" or "float64"; float64 needs JAX's x64 mode to be on.
-      chunk_points: points per compiled call; by default what suits the platform.
+      chunk_points: points per compiled call; by default what suits the platform and the columns that are read.
     """
 
     def __init__(self, question: Question, dtype: str = "float32", chunk_points: int | None = None):
         self.axes = question.axes
-        chunk_points = chunk_points or CHUNK_POINTS[jax.default_backend()]
         self._blocks = [_Block(question, combination, dtype, chunk_points) for combination in blocks(question.axes)]
         self.outputs = _merged_outputs(self._blocks, question.axes)
         self.points = math.prod(axis.size for axis in question.axes)
@@ -78,7 +81,7 @@ class Plan:
 class _Block:
     """The part of a grid in which structs differ in numbers only: one pair of compiled functions."""
 
-    def __init__(self, question: Question, combination: tuple[Segment, ...], dtype: str, chunk_points: int):
+    def __init__(self, question: Question, combination: tuple[Segment, ...], dtype: str, chunk_points: int | None):
         self.axes = question.axes
         self.positions = [segment.positions for segment in combination]
         self.dtype = np.dtype(dtype)
@@ -86,8 +89,11 @@ class _Block:
         self.settings = [
             jax.tree.map(lambda leaf: np.asarray(leaf, self.dtype), segment.settings) for segment in combination
         ]
-        self.lengths = _chunk_lengths([len(positions) for positions in self.positions], chunk_points)
+        columns = max((sum(leaf.ndim for leaf in jax.tree.leaves(setting)) for setting in self.settings), default=0)
+        fitting = CHUNK_BYTES[jax.default_backend()] / (self.dtype.itemsize * (columns + POINT_VALUES))
+        self.lengths = _chunk_lengths([len(positions) for positions in self.positions], chunk_points or int(fitting))
         self._compile(question)
+        self.chunks = self._chunks()
 
     def _compile(self, question: Question) -> None:
         job = question.job
@@ -168,36 +174,38 @@ class _Block:
         """Every output over one chunk: first each group of terms over its own axes, then sums and metrics."""
         return self._second(self.base, settings, self._first(self.base, settings))
 
+    def _chunks(self) -> list[list[tuple[int, dict[str, Any]]]]:
+        """Along every axis, the start and the device-resident settings of each of its chunks.
+
+        The last chunk ends at the axis' end, so that it computes some positions of the one before again.
+        """
+        chunks = []
+        for setting, positions, length in zip(self.settings, self.positions, self.lengths, strict=True):
+            starts = [min(low, len(positions) - length) for low in range(0, len(positions), length)]
+            chunks.append([(start, _part(setting, start, length)) for start in starts])
+        return chunks
+
     def pieces(self, outputs: dict[str, Output], progress: Callable[[int], None]) -> Iterator[Piece]:
         sizes = [len(positions) for positions in self.positions]
-        starts = [range(0, size, length) for size, length in zip(sizes, self.lengths, strict=True)]
-        for corner in np.ndindex(*map(len, starts)):
-            lows = [starts[i][c] for i, c in enumerate(corner)]
+        for corner in np.ndindex(*map(len, self.chunks)):
+            starts, settings = zip(*(chunks[part] for chunks, part in zip(self.chunks, corner, strict=True)), strict=True)
             repeated = {axis.name for axis, part in zip(self.axes, corner, strict=True) if part}
             fresh = [name for name in self.names if repeated <= set(outputs[name].dims)]  # others are written already
-            highs = [min(low + length, size) for low, length, size in zip(lows, self.lengths, sizes, strict=True)]
             if fresh:
-                settings = [
-                    jax.tree.map(lambda leaf, lo=lo, n=n: _padded(leaf, lo, n), tree)
-                    for tree, lo, n in zip(self.settings, lows, self.lengths, strict=True)
-                ]
-                results = self.evaluate(settings)
+                results = self.evaluate(list(settings))
             for name in fresh:
-                window = list(zip(lows, highs, strict=True))
-                yield self._piece(outputs[name], np.asarray(results[name]), window)
-            progress(math.prod(high - low for low, high in zip(lows, highs, strict=True)))
+                yield self._piece(outputs[name], np.asarray(results[name]), starts)
+            sides = zip(corner, sizes, self.lengths, strict=True)
+            progress(math.prod(min((part + 1) * length, size) - part * length for part, size, length in sides))
 
-    def _piece(self, output: Output, values: np.ndarray, window: list[tuple[int, int]]) -> Piece:
-        """One output of one chunk, cut to its true size and spread over the dimensions that other blocks add to it."""
-        own = self.dims[output.name]
-        cut, index = [], []
+    def _piece(self, output: Output, values: np.ndarray, starts: tuple[int, ...]) -> Piece:
+        """One output of one chunk, spread over the dimensions that other blocks add to it."""
+        index, spread = [], []
         for i, axis in enumerate(self.axes):
-            if axis.name not in output.dims:
-                continue
-            low, high = window[i]
-            cut.append(slice(0, high - low) if i in own else np.newaxis)
-            index.append(_as_slice(self.positions[i][low:high]))
-        values = values[tuple(cut)]
+            if axis.name in output.dims:
+                index.append(_as_slice(self.positions[i][starts[i] : starts[i] + self.lengths[i]]))
+                spread.append(slice(None) if i in self.dims[output.name] else np.newaxis)
+        values = values[tuple(spread)]
         if output.ops:
             index.append(_as_slice(np.array([output.ops.index(op) for op in self.ops[output.name]])))
         shape = [len(i) if isinstance(i, np.ndarray) else i.stop - i.start for i in index]
@@ -226,18 +234,14 @@ def _chunk_lengths(sizes: list[int], points: int) -> list[int]:
     for size in reversed(sizes):
         length = max(1, min(size, budget))
         parts = math.ceil(size / length)
-        length = math.ceil(size / parts)  # equal parts waste least on padding
+        length = math.ceil(size / parts)  # equal parts overlap least
         lengths.append(length)
         budget = budget // length if length == size else 1
     return lengths[::-1]
 
 
-def _padded(leaf: np.ndarray, start: int, length: int) -> np.ndarray:
-    """`length` values from `start`, the last one repeated past the end; scalars as they are."""
-    if not leaf.ndim:
-        return leaf
-    part = leaf[start : start + length]
-    return part if len(part) == length else np.concatenate([part, np.repeat(part[-1:], length - len(part))])
+def _part(setting: dict[str, Any], start: int, length: int) -> dict[str, Any]:
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf[start : start + length] if leaf.ndim else leaf), setting)
 
 
 def _as_slice(positions: np.ndarray) -> slice | np.ndarray:

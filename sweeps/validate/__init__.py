@@ -1,0 +1,1 @@
+"""Predictions against measured data, one module per kind of data, and the fit of the default efficiency."""

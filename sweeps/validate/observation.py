@@ -1,0 +1,88 @@
+"""One measured time of an engine step, what ran in it, and what the cost model says it takes."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxroof.batch import Batch
+from jaxroof.deployment import Deployment
+from jaxroof.efficiency import Efficiency
+from jaxroof.hardware import Hardware
+from jaxroof.layers.linear import OPERAND_BYTES
+from jaxroof.model import Model
+from jaxroof.step import step_time
+from jaxroof.struct import Scalar, struct
+
+
+@struct
+class Step:
+    """A decode step, and prompts that a share of such steps also works on."""
+
+    hardware: Hardware
+    model: Model
+    deployment: Deployment
+    decode: Batch
+    mixed: Batch  # the same decode part with prompts in it
+    mixed_share: Scalar  # mixed steps per decode step; 0: never, 1: this very step
+    quantisers: Scalar  # kernels per step that quantise activations; the step model does not launch them
+
+
+@dataclasses.dataclass(frozen=True)
+class Observation:
+    """A step with the time that was measured for it."""
+
+    step: Step
+    seconds: float
+    group: str  # rows that share a deployment, and so an error
+    model: str
+    engine: str
+
+
+def mean_step_time(step: Step, efficiency: Efficiency, quantiser_time: Scalar) -> jax.Array:
+    """Time in s of the decode step, plus what the prompts of mixed steps add, spread over all steps; shape ().
+
+    time = T(decode) + mixed_share * (T(mixed) - T(decode)) + quantisers * quantiser_time
+    """
+    decode = step_time(step.hardware, step.model, step.deployment, step.decode, efficiency)
+    mixed = step_time(step.hardware, step.model, step.deployment, step.mixed, efficiency)
+    return decode + step.mixed_share * (mixed - decode) + step.quantisers * quantiser_time
+
+
+def step_times(steps: Sequence[Step]) -> Callable[[Efficiency, Scalar], jax.Array]:
+    """A function from efficiency and quantiser time in s to the times in s of all `steps`, shape [steps].
+
+    Steps of one structure are stacked and evaluated together.
+    """
+    order, stacks = stacked(steps)
+
+    def times(efficiency: Efficiency, quantiser_time: Scalar) -> jax.Array:
+        each = [jax.vmap(lambda step: mean_step_time(step, efficiency, quantiser_time))(stack) for stack in stacks]
+        return jnp.concatenate(each)[order]
+
+    return times
+
+
+def stacked(trees: Sequence[Any]) -> tuple[np.ndarray, list[Any]]:
+    """Trees of one structure as one tree of arrays each; and where in their concatenation each of `trees` stands."""
+    kinds: dict[Any, list[int]] = {}
+    for position, tree in enumerate(trees):
+        kinds.setdefault(jax.tree.structure(tree), []).append(position)
+    stacks = [
+        jax.tree.map(lambda *leaves: jnp.asarray(leaves, dtype=float), *(trees[position] for position in positions))
+        for positions in kinds.values()
+    ]
+    positions = np.concatenate([np.asarray(positions) for positions in kinds.values()])
+    return np.argsort(positions), stacks
+
+
+def quantiser_kernels(model: Model) -> float:
+    """Activation-quantising kernels of one step: one before each GEMM whose weights are multiplied below 16 bits."""
+    total = 0.0
+    for block in model.blocks:
+        formats = (block.attention.qkv, block.attention.output, block.feedforward.up, block.feedforward.down)
+        total += float(block.count) * sum(OPERAND_BYTES[weights.compute] < 2.0 for weights in formats)
+    return total

@@ -1,0 +1,82 @@
+"""Steps and first tokens of vLLM under load: what the saturated rows of e2e/tam_ground_truth.csv say."""
+
+import dataclasses
+from pathlib import Path
+
+import hwspaces
+import workloads
+from jaxroof import batch
+from sweeps.case import model_deployment
+from sweeps.paths import replaced
+from sweeps.validate.observation import Observation, Step, quantiser_kernels
+from sweeps.validate.table import number, rows
+
+SET = "saturated_inference_perf"
+
+NEW_TOKENS = 14.0
+"""Prompt tokens that miss the prefix cache; the rows' notes: 11 to 16 in traced experiments."""
+
+STEPS_TO_FIRST_TOKEN = 2.5
+"""Steps between arrival and first token: half of the running one, the next one, which vLLM's asynchronous
+scheduler has fixed already, and the request's own."""
+
+NUMBERS = (
+    "tp",
+    "prompt_tokens",
+    "output_tokens_nominal",
+    "littles_law_concurrency",
+    "gt_ttft_ms",
+    "derived_itl_ms",
+    "gt_e2e_ms",
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Loaded:
+    """One saturated row."""
+
+    observation: Observation  # time per output token
+    ttft: float  # s, mean
+    constant_rate: bool  # requests came at one rate all along, so that concurrency and step time are those of the mean
+
+
+def loaded(path: str | Path) -> list[Loaded]:
+    """The saturated rows, with the concurrency that Little's law gives as the number of sequences.
+
+    Raises:
+      ValueError: one line that names file, row, column and value.
+    """
+    found = []
+    for index, row in enumerate(rows(path, ("set", "gpu", "model", "framework", "load_stages", *NUMBERS)), start=2):
+        if row["set"] != SET:
+            continue
+        where = f"{path}: row {index}"
+        values = {column: number(row, column, where) for column in NUMBERS}
+        missing = [column for column, value in values.items() if value is None]
+        if missing:
+            raise ValueError(f"{where}: {missing[0]} is empty")
+        entry = workloads.model(row["model"])
+        deployment = replaced(model_deployment(entry, None), "tp", values["tp"])
+        osl, isl = values["output_tokens_nominal"], values["prompt_tokens"]
+        decoding = 1.0 - values["gt_ttft_ms"] / values["gt_e2e_ms"]
+        sequences = values["littles_law_concurrency"] * decoding
+        decode = batch.decode(sequences, isl + 0.5 * osl)
+        step = Step(
+            hardware=hwspaces.hardware(row["gpu"]).hardware,
+            model=entry.model,
+            deployment=deployment,
+            decode=decode,
+            mixed=batch.mixed(batch.prefill(1.0, NEW_TOKENS, isl - NEW_TOKENS), decode),
+            mixed_share=max(sequences - 1.0, 0.0) / osl,
+            quantisers=quantiser_kernels(entry.model),
+        )
+        observation = Observation(
+            step=step,
+            seconds=values["derived_itl_ms"] * 1e-3,
+            group=f"{entry.name} {row['gpu']} tp{values['tp']:g} saturated",
+            model=entry.name,
+            engine="vllm",
+        )
+        constant = row["load_stages"].count("rps") == 1
+        found.append(Loaded(observation=observation, ttft=values["gt_ttft_ms"] * 1e-3, constant_rate=constant))
+    return found

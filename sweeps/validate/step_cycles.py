@@ -1,0 +1,69 @@
+"""Wall times of single vLLM steps with what was in each: what e2e/blis_step_cycles.csv says."""
+
+from pathlib import Path
+
+import hwspaces
+import workloads
+from jaxroof.batch import Batch, Decode, Prefill
+from sweeps.case import model_deployment
+from sweeps.paths import replaced
+from sweeps.validate.observation import Observation, Step, quantiser_kernels
+from sweeps.validate.table import number, rows
+
+HARDWARE = "H100-SXM"
+"""The device that all steps of the file ran on."""
+
+NUMBERS = (
+    "tp",
+    "true_cycle_us",
+    "batch_prefill_tokens",
+    "batch_decode_tokens",
+    "batch_num_prefill_reqs",
+    "kv_tokens_in_use",
+)
+
+
+def observations(path: str | Path) -> list[Observation]:
+    """Every step of the file.
+
+    The cache in use is taken as the context of all sequences together, prompts in prefill at the mean of
+    all; blocks that sequences share are counted once, which makes the context up to a fifth too short.
+
+    Raises:
+      ValueError: one line that names file, row, column and value.
+    """
+    found = []
+    device = hwspaces.hardware(HARDWARE).hardware
+    for index, row in enumerate(rows(path, ("experiment_id", "model", *NUMBERS)), start=2):
+        where = f"{path}: row {index}"
+        values = {column: number(row, column, where) for column in NUMBERS}
+        missing = [column for column, value in values.items() if value is None]
+        if missing:
+            raise ValueError(f"{where}: {missing[0]} is empty")
+        entry = workloads.model(row["model"])
+        deployment = replaced(model_deployment(entry, None), "tp", values["tp"])
+        prefills, decodes = values["batch_num_prefill_reqs"], values["batch_decode_tokens"]
+        tokens, cached = values["batch_prefill_tokens"], values["kv_tokens_in_use"]
+        past = max(cached * prefills / max(prefills + decodes, 1.0) - tokens, 0.0)
+        decode = Decode(sequences=decodes, context=max(cached - past - tokens, decodes))
+        step = Step(
+            hardware=device,
+            model=entry.model,
+            deployment=deployment,
+            decode=Batch(prefill=None, decode=decode, logits=decodes),
+            mixed=Batch(
+                prefill=Prefill(sequences=prefills, tokens=tokens, past=past), decode=decode, logits=decodes + prefills
+            ),
+            mixed_share=1.0,
+            quantisers=quantiser_kernels(entry.model),
+        )
+        found.append(
+            Observation(
+                step=step,
+                seconds=values["true_cycle_us"] * 1e-6,
+                group=f"{entry.name} {HARDWARE} tp{values['tp']:g} steps",
+                model=entry.name,
+                engine="vllm",
+            )
+        )
+    return found

@@ -1,0 +1,54 @@
+"""Rows of a CSV file of measurements, and numbers out of them, with messages that name file, row, column and value."""
+
+import csv
+import math
+from collections.abc import Iterable
+from pathlib import Path
+
+Row = dict[str, str]
+"""One line of the file: column -> text, empty where nothing was recorded."""
+
+
+def rows(path: str | Path, columns: Iterable[str]) -> list[Row]:
+    """Lines of the file in order, each text stripped.
+
+    Args:
+      path: a CSV file with one header line.
+      columns: those that it must have; it may have more.
+
+    Raises:
+      ValueError: one line, when the file is missing, unreadable or without rows, or lacks a column.
+    """
+    try:
+        with open(path, newline="", encoding="utf-8-sig") as file:
+            reader = csv.DictReader(file)
+            lines = list(reader)
+            header = reader.fieldnames or []
+    except FileNotFoundError:
+        raise ValueError(f"{path}: no such file") from None
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(f"{path}: cannot be read: {' '.join(str(error).split())}") from None
+    missing = [column for column in columns if column not in header]
+    if missing and header:
+        raise ValueError(f"{path}: no column {', '.join(missing)}; it has {', '.join(header)}")
+    if not lines:
+        raise ValueError(f"{path}: no rows in it")
+    return [{column: (line.get(column) or "").strip() for column in header} for line in lines]
+
+
+def number(row: Row, column: str, where: str) -> float | None:
+    """The finite number in `column`, None where the row has none.
+
+    Raises:
+      ValueError: one line that names `where` (file and row), column and value, when the text is no finite number.
+    """
+    text = row.get(column, "")
+    if not text:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise ValueError(f"{where}: {column} = {text!r} is not a finite number")
+    return value

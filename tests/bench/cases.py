@@ -1,0 +1,118 @@
+"""What is timed: sweeps of Llama-3.1-70B around an H100, each as a question to the engine."""
+
+import dataclasses
+from collections.abc import Callable
+
+import numpy as np
+
+from sweeps.axes import Axis
+from sweeps.case import case
+from sweeps.engine import Question
+from sweeps.jobs import REQUEST, Scenario
+from sweeps.paths import leaf, leaf_paths
+
+TOTALS = ("ttft", "tpot")
+
+
+@dataclasses.dataclass(frozen=True)
+class BenchCase:
+    """One row of the table."""
+
+    name: str
+    meaning: str
+    question: Callable[[int], Question]
+    points: int  # asked for; a grid rounds it
+    target: float | None  # points/s to reach on 2 CPU cores
+    gpu_target: float | None  # points/s to reach on an H200
+    dtype: str = "float32"
+
+
+def base() -> Scenario:
+    """Llama-3.1-70B on eight H100, a batch of 16 with 2048 prompt and 256 output tokens."""
+    return case(
+        "request",
+        "H100-SXM",
+        "Llama-3.1-70B",
+        workload={"batch": 16, "isl": 2048, "osl": 256},
+        deployment={"tp": 8},
+    ).scenario
+
+
+def geometric(path: str, low: float, high: float, size: int) -> Axis:
+    """An axis of `size` values in equal ratios."""
+    return Axis(path, size, {path: np.geomspace(low, high, size)}, ())
+
+
+def degrees() -> Axis:
+    """The tensor-parallel degrees of an eight-device node."""
+    return Axis("deployment.tp", 4, {"deployment.tp": np.array([1.0, 2.0, 4.0, 8.0])}, ())
+
+
+def spread_grid(points: int) -> Question:
+    """Six hardware axes as in the demo, which meet in different ops, and tp."""
+    size = max(2, round((points / 4) ** (1 / 6)))
+    last = max(2, round(points / 4 / size**5))
+    axes = (
+        geometric("hardware.links.scale_up.bandwidth", 5e10, 1.8e12, last),
+        degrees(),
+        geometric("hardware.matrix.bf16", 2.5e14, 4e15, size),
+        geometric("hardware.memory.hbm.bandwidth", 1e12, 16e12, size),
+        geometric("hardware.memory.hbm.capacity", 4e10, 3e11, size),
+        geometric("hardware.memory.l2.capacity", 1e7, 2e8, size),
+        geometric("hardware.cores.count", 33, 264, size),
+    )
+    return Question(REQUEST, base(), axes, TOTALS)
+
+
+def full_grid(points: int) -> Question:
+    """Six hardware axes that every GEMM depends on: peak, three bandwidths, two capacities."""
+    size = max(2, round((points / 4) ** (1 / 6)))
+    axes = (
+        degrees(),
+        geometric("hardware.matrix.bf16", 2.5e14, 4e15, size),
+        geometric("hardware.memory.hbm.bandwidth", 1e12, 16e12, size),
+        geometric("hardware.memory.l2.capacity", 1e7, 2e8, size),
+        geometric("hardware.memory.l2.bandwidth", 3e12, 2e13, size),
+        geometric("hardware.memory.scratchpad.bandwidth", 1e11, 1e12, size),
+        geometric("hardware.memory.scratchpad.capacity", 1e5, 1e6, size),
+    )
+    return Question(REQUEST, base(), axes, TOTALS)
+
+
+def output_grid(points: int) -> Question:
+    """The spread grid with every output axis in both outputs: no axis that only memory capacity depends on."""
+    question = spread_grid(points)
+    axes = tuple(
+        geometric("hardware.links.scale_up.latency", 5e-8, 5e-6, axis.size) if "hbm.capacity" in axis.name else axis
+        for axis in question.axes
+    )
+    return dataclasses.replace(question, axes=axes)
+
+
+def breakdown_grid(points: int) -> Question:
+    """The spread grid with time, work and bound of every op."""
+    return dataclasses.replace(spread_grid(points), breakdown=True)
+
+
+def sample(points: int) -> Question:
+    """One axis of points along which every number of every struct varies by up to a quarter."""
+    start = base()
+    random = np.random.default_rng(0)
+    columns = {
+        path: (float(leaf(start, path)) * random.uniform(0.8, 1.25, points)).astype(np.float32)
+        for path in leaf_paths(start)
+    }
+    return Question(REQUEST, start, (Axis("point", points, columns, ()),), TOTALS)
+
+
+CASES = (
+    BenchCase("grid", "totals, axes spread over ops", output_grid, 4_000_000, 300e6, 20e9),
+    BenchCase("grid, demo axes", "totals, HBM capacity an axis too", spread_grid, 4_000_000, None, None),
+    BenchCase("grid, all in GEMM", "totals, six axes in every GEMM", full_grid, 4_000_000, 60e6, None),
+    BenchCase("sample", "totals, every leaf of every struct varies", sample, 1_000_000, 20e6, 1e9),
+    BenchCase("grid, float64", "totals, axes spread over ops", output_grid, 4_000_000, None, None, "float64"),
+    BenchCase("grid, breakdown", "time, work and bound of every op", breakdown_grid, 400_000, None, None),
+    BenchCase("grid, 10 million", "totals, axes spread over ops", output_grid, 10_000_000, None, None),
+    BenchCase("grid, 100 million", "totals, axes spread over ops", output_grid, 100_000_000, None, None),
+)
+"""Rows of the table, in order."""
