@@ -93,24 +93,19 @@ def host_time(batch: Batch, efficiency: Efficiency) -> Scalar:
     return efficiency.host.step_time + efficiency.host.sequence_time * batch.logits
 
 
-def bound_times(
-    hardware: Hardware, model: Model, deployment: Deployment, batch: Batch, efficiency: Efficiency
-) -> dict[str, dict[str, Scalar]]:
-    """Time in s of every op, under the resource that binds it and 0 under all others: by resource, then by op."""
-    costs = step_cost(hardware, model, deployment, batch, efficiency)
-    return {
-        resource: {name: jnp.where(cost.bound == index, cost.time, 0.0) for name, cost in costs.items()}
-        for index, resource in enumerate(BOUNDS)
-    }
-
-
-def dominant_bound(totals: dict[str, Scalar]) -> jax.Array:
+def dominant_bound(times: dict[str, Scalar], bounds: dict[str, Scalar]) -> jax.Array:
     """The resource that binds most of a step's time, shape (): an int8 index into `BOUNDS`.
 
+    Time is added up over ops by what binds each of them.
+
     Args:
-      totals: s bound by each resource, keyed by `BOUNDS`.
+      times: s of every op over all its runs, by name, the host's included.
+      bounds: what binds each of them, as indices into `BOUNDS`.
     """
-    return jnp.argmax(jnp.stack([totals[resource] for resource in BOUNDS])).astype(jnp.int8)
+    totals = [
+        sum(jnp.where(bounds[name] == index, time, 0.0) for name, time in times.items()) for index in range(len(BOUNDS))
+    ]
+    return jnp.argmax(jnp.stack(totals)).astype(jnp.int8)
 
 
 def matrix_floor(hardware: Hardware, model: Model, deployment: Deployment, batch: Batch) -> Scalar:

@@ -40,7 +40,7 @@ def sweep(
     checked = _spec(source, keys)
     with precision(checked.dtype):
         question = asked(checked)
-        plan = Plan(question.question, checked.dtype)
+        plan = Plan(question.question, question.axes, checked.dtype)
         return fill(dataset(plan.axes, plan.outputs, question.attributes), plan.pieces(progress))
 
 
@@ -59,7 +59,7 @@ def sweep_to_file(
     checked = _spec(source, {})
     with precision(checked.dtype):
         question = asked(checked)
-        plan = Plan(question.question, checked.dtype)
+        plan = Plan(question.question, question.axes, checked.dtype)
         progress = begun(question, plan)
         store.written(path, plan.axes, plan.outputs, question.attributes, plan.pieces(progress))
 

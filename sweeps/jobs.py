@@ -3,9 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any
 
-import jax
 import jax.numpy as jnp
 
 from jaxroof import memory
@@ -15,13 +13,15 @@ from jaxroof.efficiency import Efficiency
 from jaxroof.hardware import Hardware
 from jaxroof.legality import legal
 from jaxroof.model import Model
-from jaxroof.op import BOUNDS
 from jaxroof.request import Requests, decode_batch, latency, prefill_batch, tokens_per_second
-from jaxroof.step import bound_times, dominant_bound, matrix_floor, memory_floor, step_cost, step_times
+from jaxroof.step import dominant_bound, matrix_floor, memory_floor, step_cost, step_times
 from jaxroof.struct import Scalar, struct
 
 Terms = dict[str, Scalar]
-"""Addends of one sum by name. The engine adds those that depend on the same axes first."""
+"""One number per op, by name."""
+
+Lazy = dict[str, Callable[[], Terms]]
+"""Terms by name, each as a function without arguments, so that what nobody wants costs nothing."""
 
 
 @struct
@@ -48,18 +48,18 @@ class Scenario:
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """A question: named sums of terms, and metrics that are functions of the sums and the scenario.
+    """A question: what is known of every op, and metrics that are functions of it and of the scenario.
 
-    A sum is given as a function without arguments that returns its terms, so that a sum nobody wants costs nothing.
-    Sums are kept apart from metrics because their terms depend on few axes each: the engine evaluates every
-    term over its own axes only and adds them up by broadcasting.
+    Sums and tables are kept apart from metrics because their terms depend on few axes each: the engine
+    evaluates every term over its own axes only. Of a sum it keeps nothing but the total; a table is kept op
+    by op, and is a variable of the dataset when the breakdown is asked for.
     """
 
     name: str
     workload: type
-    sums: Callable[[Scenario], dict[str, Callable[[], Terms]]]
-    metrics: Callable[[Scenario, dict[str, Scalar]], dict[str, Scalar]]
-    breakdown: Callable[[Scenario], dict[str, dict[str, Any]]]
+    sums: Callable[[Scenario], Lazy]
+    tables: Callable[[Scenario], Lazy]
+    metrics: Callable[[Scenario, dict[str, Scalar], dict[str, Terms]], dict[str, Scalar]]
 
 
 def step_batch(work: StepWork) -> Batch:
@@ -78,13 +78,12 @@ def _setting(scenario: Scenario, batch: Batch) -> tuple:
     return scenario.hardware, scenario.model, scenario.deployment, batch, scenario.efficiency
 
 
-def _bound_sums(prefix: str, scenario: Scenario, batch: Batch) -> dict[str, Callable[[], Terms]]:
-    times = functools.cache(lambda: bound_times(*_setting(scenario, batch)))
-    return {f"{prefix}.{resource}": lambda resource=resource: times()[resource] for resource in BOUNDS}
-
-
-def _dominant(prefix: str, sums: dict[str, Scalar]) -> jax.Array:
-    return dominant_bound({resource: sums[f"{prefix}.{resource}"] for resource in BOUNDS})
+def _op_tables(prefix: str, scenario: Scenario, batch: Batch) -> Lazy:
+    costs = functools.cache(lambda: step_cost(*_setting(scenario, batch)))
+    return {
+        f"{prefix}op_{field}": lambda field=field: {name: getattr(cost, field) for name, cost in costs().items()}
+        for field in ("time", "flops", "bytes", "bound")
+    }
 
 
 def _fit(scenario: Scenario, context: Scalar, sequences: Scalar) -> dict[str, Scalar]:
@@ -115,17 +114,19 @@ def _economics(scenario: Scenario, rate: Scalar) -> dict[str, Scalar]:
     return metrics
 
 
-def _request_sums(scenario: Scenario) -> dict[str, Callable[[], Terms]]:
-    prefill, decode = prefill_batch(scenario.workload), decode_batch(scenario.workload)
+def _request_sums(scenario: Scenario) -> Lazy:
     return {
-        "prefill": lambda: step_times(*_setting(scenario, prefill)),
-        "decode": lambda: step_times(*_setting(scenario, decode)),
-        **_bound_sums("prefill", scenario, prefill),
-        **_bound_sums("decode", scenario, decode),
+        "prefill": lambda: step_times(*_setting(scenario, prefill_batch(scenario.workload))),
+        "decode": lambda: step_times(*_setting(scenario, decode_batch(scenario.workload))),
     }
 
 
-def _request_metrics(scenario: Scenario, sums: dict[str, Scalar]) -> dict[str, Scalar]:
+def _request_tables(scenario: Scenario) -> Lazy:
+    prefill, decode = prefill_batch(scenario.workload), decode_batch(scenario.workload)
+    return _op_tables("prefill_", scenario, prefill) | _op_tables("decode_", scenario, decode)
+
+
+def _request_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: dict[str, Terms]) -> dict[str, Scalar]:
     requests = scenario.workload
     cost = latency(sums["prefill"], sums["decode"], requests, scenario.efficiency)
     place = scenario.hardware, scenario.model, scenario.deployment
@@ -137,18 +138,21 @@ def _request_metrics(scenario: Scenario, sums: dict[str, Scalar]) -> dict[str, S
         **_economics(scenario, tokens_per_second(cost, requests)),
         "prefill_mfu": matrix_floor(*place, prefill_batch(requests)) / sums["prefill"],
         "decode_mbu": memory_floor(*place, decode_batch(requests)) / sums["decode"],
-        "prefill_bound": _dominant("prefill", sums),
-        "decode_bound": _dominant("decode", sums),
+        "prefill_bound": dominant_bound(tables["prefill_op_time"], tables["prefill_op_bound"]),
+        "decode_bound": dominant_bound(tables["decode_op_time"], tables["decode_op_bound"]),
         **_fit(scenario, requests.isl + requests.osl, requests.batch),
     }
 
 
-def _step_sums(scenario: Scenario) -> dict[str, Callable[[], Terms]]:
-    batch = step_batch(scenario.workload)
-    return {"step": lambda: step_times(*_setting(scenario, batch)), **_bound_sums("step", scenario, batch)}
+def _step_sums(scenario: Scenario) -> Lazy:
+    return {"step": lambda: step_times(*_setting(scenario, step_batch(scenario.workload)))}
 
 
-def _step_metrics(scenario: Scenario, sums: dict[str, Scalar]) -> dict[str, Scalar]:
+def _step_tables(scenario: Scenario) -> Lazy:
+    return _op_tables("", scenario, step_batch(scenario.workload))
+
+
+def _step_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: dict[str, Terms]) -> dict[str, Scalar]:
     work = scenario.workload
     batch = step_batch(work)
     place = scenario.hardware, scenario.model, scenario.deployment
@@ -160,42 +164,23 @@ def _step_metrics(scenario: Scenario, sums: dict[str, Scalar]) -> dict[str, Scal
         **_economics(scenario, batch.logits / time),
         "mfu": matrix_floor(*place, batch) / time,
         "mbu": memory_floor(*place, batch) / time,
-        "bound": _dominant("step", sums),
+        "bound": dominant_bound(tables["op_time"], tables["op_bound"]),
         **_fit(scenario, (prefill + decode) / batch.logits, batch.logits),
     }
 
 
-def _op_table(prefix: str, scenario: Scenario, batch: Batch) -> dict[str, dict[str, Any]]:
-    costs = step_cost(*_setting(scenario, batch))
-    return {
-        f"{prefix}op_time": {name: cost.time for name, cost in costs.items()},
-        f"{prefix}op_flops": {name: cost.flops for name, cost in costs.items()},
-        f"{prefix}op_bytes": {name: cost.bytes for name, cost in costs.items()},
-        f"{prefix}op_bound": {name: cost.bound for name, cost in costs.items()},
-    }
-
-
-def _request_breakdown(scenario: Scenario) -> dict[str, dict[str, Any]]:
-    return _op_table("prefill_", scenario, prefill_batch(scenario.workload)) | _op_table(
-        "decode_", scenario, decode_batch(scenario.workload)
-    )
-
-
-def _step_breakdown(scenario: Scenario) -> dict[str, dict[str, Any]]:
-    return _op_table("", scenario, step_batch(scenario.workload))
-
-
-REQUEST = Job("request", Requests, _request_sums, _request_metrics, _request_breakdown)
-STEP = Job("step", StepWork, _step_sums, _step_metrics, _step_breakdown)
-
+REQUEST = Job("request", Requests, _request_sums, _request_tables, _request_metrics)
+STEP = Job("step", StepWork, _step_sums, _step_tables, _step_metrics)
 LEGALITY = Job(
     "legality",
     object,
-    lambda scenario: {},
-    lambda scenario, sums: {"legal": legal(scenario.hardware, scenario.model, scenario.deployment)},
-    lambda scenario: {},
+    sums=lambda scenario: {},
+    tables=lambda scenario: {},
+    metrics=lambda scenario, sums, tables: {
+        "legal": legal(scenario.hardware, scenario.model, scenario.deployment),
+    },
 )
 """Only whether the deployment can be, asked before anything is computed."""
 
 JOBS = {job.name: job for job in (REQUEST, STEP)}
-"""Every job by name."""
+"""Every job that a specification can name."""

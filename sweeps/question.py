@@ -14,17 +14,19 @@ from jaxroof.version import VERSION
 from sweeps.axes import Axis, Choice, Coordinate
 from sweeps.case import KV_BYTES, Case, case, leaf_number, model_deployment, require_precisions
 from sweeps.dataset import dataset, fill, leaf_long_name, leaf_unit
-from sweeps.engine import Plan, Question
+from sweeps.engine import Plan
 from sweeps.jobs import JOBS, LEGALITY, Scenario
 from sweeps.paths import number, replaced
+from sweeps.program import Question
 from sweeps.spec import Range, Spec, range_values
 
 
 @dataclasses.dataclass(frozen=True)
 class Asked:
-    """A question ready to be planned, with what the dataset records about it."""
+    """A question and its axes, ready to be planned, with what the dataset records about them."""
 
     question: Question
+    axes: tuple[Axis, ...]
     attributes: dict[str, Any]
     notes: tuple[str, ...]
 
@@ -58,12 +60,11 @@ def asked(spec: Spec) -> Asked:
     axes = _named_apart(axes)
     if spec.mode == "sample":
         axes = [_sampled(axes, spec)]
-    job = JOBS[spec.job]
     _check_variables(spec, base.scenario)
-    question = Question(job, base.scenario, tuple(axes), spec.variables, spec.breakdown)
+    question = Question(JOBS[spec.job], base.scenario, spec.variables, spec.breakdown)
     if spec.illegal == "refuse":
-        _refuse_illegal(question, base)
-    return Asked(question, _attributes(spec, base), tuple(dict.fromkeys(notes)))
+        _refuse_illegal(base, tuple(axes))
+    return Asked(question, tuple(axes), _attributes(spec, base), tuple(dict.fromkeys(notes)))
 
 
 def _under(paths: dict[str, Any], root: str) -> dict[str, Any]:
@@ -213,28 +214,30 @@ def _check_variables(spec: Spec, scenario: Scenario) -> None:
     if spec.variables is None:
         return
     job = JOBS[spec.job]
-    zeros = {name: jax.ShapeDtypeStruct((), np.float32) for name in job.sums(scenario)}
-    known = list(jax.eval_shape(job.metrics, scenario, zeros))
+    number = jax.ShapeDtypeStruct((), np.float32)
+    sums = {name: number for name in job.sums(scenario)}
+    tables = {name: {"some op": number} for name in job.tables(scenario)}
+    known = list(jax.eval_shape(job.metrics, scenario, sums, tables))
     for name in spec.variables:
         if name not in known:
             raise ValueError(f"output.variables: a {spec.job} has no {name} here{hwspaces.units.nearest(name, known)}")
 
 
-def _refuse_illegal(question: Question, base: Case) -> None:
+def _refuse_illegal(base: Case, axes: tuple[Axis, ...]) -> None:
     """ValueError with the broken rule when any point's deployment cannot be."""
-    plan = Plan(dataclasses.replace(question, job=LEGALITY, names=None, breakdown=False))
-    legal = fill(dataset(question.axes, plan.outputs, {}), plan.pieces())["legal"]
+    plan = Plan(Question(LEGALITY, base.scenario), axes)
+    legal = fill(dataset(axes, plan.outputs, {}), plan.pieces())["legal"]
     if bool(legal.all()):
         return
     corner = dict(zip(legal.dims, np.argwhere(~legal.values)[0].tolist(), strict=True))
-    scenario = question.base
-    for axis in question.axes:
+    scenario = base.scenario
+    for axis in axes:
         position = corner.get(axis.name, 0)
         for path, column in sorted(axis.columns.items(), key=lambda item: item[0].count(".")):
             value = column.items[column.index[position]] if isinstance(column, Choice) else float(column[position])
             scenario = replaced(scenario, path, value)
     names = {"hardware": base.hardware.name, "model": base.model.name}
-    for axis in question.axes:
+    for axis in axes:
         for label in axis.coordinates:
             if label.name in names:
                 names[label.name] = label.values[corner.get(axis.name, 0)]

@@ -1,7 +1,9 @@
 """The `jaxroof` command: one module per verb, imported only when its verb is called."""
 
 import argparse
+import contextlib
 import importlib
+import os
 import sys
 
 VERBS = {
@@ -15,36 +17,93 @@ VERBS = {
 }
 """Every verb and what it answers. Verb `x` lives in `sweeps.cli.x` as `arguments(parser)` and `run(options)`."""
 
+WRONG, INTERRUPTED, BROKEN_PIPE = 2, 130, 141
+"""Exit statuses beside 0: bad input, and the two of a shell for a signal (128 + its number)."""
+
 
 def main(words: list[str] | None = None) -> int:
-    """Run one verb; returns the exit status: 0, or 2 after one line on stderr that says what is wrong."""
+    """Run one verb; returns the exit status: 0, or one of the above after one line on stderr that says what is wrong."""
     words = sys.argv[1:] if words is None else words
-    parser = argparse.ArgumentParser(prog="jaxroof", description=__doc__.partition(":")[0] + ".")
+    title = f"jaxroof {words[0]}" if words and words[0] in VERBS else "jaxroof"
+    try:
+        _run(words)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        with contextlib.suppress(OSError, ValueError):  # what is still buffered must not fail again at exit
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+    except (ValueError, OSError) as error:
+        print(f"{title}: {_one_line(error)}", file=sys.stderr)
+        return WRONG
+    except KeyboardInterrupt:
+        print(f"{title}: interrupted; nothing was written", file=sys.stderr)
+        return INTERRUPTED
+    return 0
+
+
+def _run(words: list[str]) -> None:
+    parser = Parser(
+        prog="jaxroof",
+        description="Time, memory and cost of LLM inference on any hardware. `jaxroof VERB --help` says what a verb takes.",
+        allow_abbrev=False,
+    )
     parser.add_argument("--version", action="store_true", help="print the version and stop")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB")
+    if words and not words[0].startswith("-") and words[0] not in VERBS:
+        raise ValueError(f"there is no verb {words[0]}{_nearest(words[0], VERBS)}")
     for verb, summary in VERBS.items():
-        subparser = verbs.add_parser(verb, help=summary, description=summary[0].upper() + summary[1:] + ".")
+        description = f"{summary[0].upper()}{summary[1:]}."
+        subparser = verbs.add_parser(verb, help=summary, description=description, allow_abbrev=False)
         if words and verb == words[0]:
-            module = importlib.import_module(f"sweeps.cli.{verb}")
+            module, flags = importlib.import_module(f"sweeps.cli.{verb}"), subparser
             module.arguments(subparser)
-    options = parser.parse_args(words)
+    options, unknown = parser.parse_known_args(words)
+    if unknown:
+        known = flags.flags() if options.verb else parser.flags()
+        near = _nearest(unknown[0], known) if unknown[0].startswith("-") else ""
+        raise ValueError(f"{unknown[0]} is not an argument here{near}")
     if options.version:
         from jaxroof.version import VERSION
 
         print(VERSION)
-        return 0
-    if options.verb is None:
+    elif options.verb is None:
         parser.print_help()
-        return 0
-    try:
+    else:
         module.run(options)
-    except (ValueError, OSError) as error:
-        print(f"jaxroof {options.verb}: {_one_line(error)}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print(f"jaxroof {options.verb}: interrupted; nothing was written", file=sys.stderr)
-        return 130
-    return 0
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose errors are one line, and that takes a flag once unless it is declared to append."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.register("action", None, _Once)
+        self.register("action", "store", _Once)
+
+    def error(self, message: str) -> None:
+        raise ValueError(message)
+
+    def flags(self) -> list[str]:
+        """Every flag that it knows."""
+        return [flag for action in self._actions for flag in action.option_strings]
+
+
+class _Once(argparse.Action):
+    """Stores the value of a flag; a second one would silently replace it, so it is refused."""
+
+    def __call__(self, parser, namespace, values, option_string=None):
+        given = namespace.__dict__.setdefault("_given", set())
+        if option_string is not None and self.dest in given:
+            raise argparse.ArgumentError(self, "given twice")
+        given.add(self.dest)
+        setattr(namespace, self.dest, values)
+
+
+def _nearest(word: str, known) -> str:
+    import difflib
+
+    close = difflib.get_close_matches(word, list(known), n=2, cutoff=0.5)
+    return f"; did you mean {' or '.join(close)}?" if close else f"; known: {', '.join(known)}"
 
 
 def _one_line(error: Exception) -> str:

@@ -113,17 +113,18 @@ def prefill_attentions(folder: Path) -> list[Kernel]:
 def expert_layers(folder: Path, dtype: str) -> list[Kernel]:
     """Routed experts without their router at `dtype`: "bfloat16" or "fp8_block".
 
-    Only rows in which it is certain how many experts are touched: one token, or several tokens per expert.
+    Only rows in which it is certain how many experts are touched: one token, or several tokens per expert,
+    half of the rows each, so that decode counts as much as prefill.
     """
     table = _table(folder / "aic_moe.parquet")
     table = table[(table.dtype == dtype) & (table.moe_ep_size == 1) & (table.distribution == "balanced")]
     per_expert = table.num_tokens.astype(float) * table.topk / table.num_experts
-    table = table[(table.num_tokens == 1) | (per_expert >= 4.0)]
+    keys = ["gpu", "num_tokens", "num_experts", "inter_size", "moe_tp_size", "hidden_size"]
+    one, several = _sample(table[table.num_tokens == 1], keys), _sample(table[per_expert >= 4.0], keys)
+    half = min(len(one), len(several))
     weights = {"bfloat16": BF16, "fp8_block": FP8}[dtype]
-    return [
-        Kernel(_device(row), _expert_layer(row, weights), _seconds(row))
-        for row in _sample(table, ["gpu", "num_tokens", "num_experts", "inter_size", "moe_tp_size", "hidden_size"])
-    ]
+    rows = [*one[:: len(one) // half], *several[:: len(several) // half]]
+    return [Kernel(_device(row), _expert_layer(row, weights), _seconds(row)) for row in rows]
 
 
 def _expert_layer(row: Any, weights: WeightFormat) -> tuple[Op, ...]:

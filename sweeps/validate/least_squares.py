@@ -1,7 +1,7 @@
 """Robust least squares of log ratios with log-normal priors; the Jacobian comes from jax."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -52,7 +52,16 @@ def fitted(
     return {path: float(value) for path, value in named(parameters, solution.x).items()}
 
 
-def errors(predicted: np.ndarray, measured: np.ndarray) -> tuple[float, float, float]:
-    """Mean, median, and signed median of the relative error."""
+class Errors(NamedTuple):
+    """Relative errors of predictions, predicted / measured - 1."""
+
+    mape: float  # mean of the absolute
+    median: float  # median of the absolute
+    signed: float  # median
+
+
+def errors(predicted: np.ndarray, measured: np.ndarray) -> Errors:
+    """How far predictions are off, from arrays of one shape and unit."""
     relative = np.asarray(predicted) / np.asarray(measured) - 1.0
-    return float(np.mean(np.abs(relative))), float(np.median(np.abs(relative))), float(np.median(relative))
+    absolute = np.abs(relative)
+    return Errors(float(np.mean(absolute)), float(np.median(absolute)), float(np.median(relative)))

@@ -1,6 +1,7 @@
 """Steps and first tokens of vLLM under load: what the saturated rows of e2e/tam_ground_truth.csv say."""
 
 import dataclasses
+import statistics
 from pathlib import Path
 
 import hwspaces
@@ -37,7 +38,14 @@ class Loaded:
 
     observation: Observation  # time per output token
     ttft: float  # s, mean
-    constant_rate: bool  # requests came at one rate all along, so that concurrency and step time are those of the mean
+
+
+def request_time(found: list[Loaded]) -> float:
+    """s between arrival and first step: median over rows of TTFT - `STEPS_TO_FIRST_TOKEN` * time per output token.
+
+    The median passes over the row whose requests queued.
+    """
+    return statistics.median(row.ttft - STEPS_TO_FIRST_TOKEN * row.observation.seconds for row in found)
 
 
 def loaded(path: str | Path) -> list[Loaded]:
@@ -47,7 +55,7 @@ def loaded(path: str | Path) -> list[Loaded]:
       ValueError: one line that names file, row, column and value.
     """
     found = []
-    for index, row in enumerate(rows(path, ("set", "gpu", "model", "framework", "load_stages", *NUMBERS)), start=2):
+    for index, row in enumerate(rows(path, ("set", "gpu", "model", *NUMBERS)), start=2):
         if row["set"] != SET:
             continue
         where = f"{path}: row {index}"
@@ -77,6 +85,5 @@ def loaded(path: str | Path) -> list[Loaded]:
             model=entry.name,
             engine="vllm",
         )
-        constant = row["load_stages"].count("rps") == 1
-        found.append(Loaded(observation=observation, ttft=values["gt_ttft_ms"] * 1e-3, constant_rate=constant))
+        found.append(Loaded(observation=observation, ttft=values["gt_ttft_ms"] * 1e-3))
     return found

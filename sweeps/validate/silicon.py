@@ -20,6 +20,9 @@ WEIGHTS = {"": None, "bfloat16": "bf16", "fp8": "fp8", "fp8_block": "fp8"}
 DENSE = ("meta-llama/Llama-3.1-70B", "meta-llama/Llama-3.1-8B-Instruct", "Qwen/Qwen3-32B")
 """The file's dense models. Its others are mixtures of experts, whose labels miscode tp and ep in 86 rows."""
 
+OLDER = "older_vllm"
+"""What the file's vLLM is: 0.12 and before, whose scheduler works between steps; later ones work during the last."""
+
 INFERENCEX_LENGTH = 0.9
 """Mean length over nominal: InferenceX draws lengths uniformly from 0.8 to 1.0 of nominal (its benchmark scripts)."""
 
@@ -75,7 +78,7 @@ def _observation(row: Row, values: dict[str, float], entry: workloads.ModelEntry
     kv = "fp8" if low and (row["backend"] == "trtllm" or is_inferencex(row)) else None
     deployment = replaced(model_deployment(entry, kv), "tp", values["tp_size"])
     decode = batch.decode(sequences, isl + 0.5 * osl)
-    engine = row["backend"]
+    engine = OLDER if row["backend"] == "vllm" else row["backend"]
     return Observation(
         step=Step(
             hardware=hwspaces.hardware(row["gpu"]).hardware,

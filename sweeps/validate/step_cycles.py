@@ -1,5 +1,6 @@
 """Wall times of single vLLM steps with what was in each: what e2e/blis_step_cycles.csv says."""
 
+import math
 from pathlib import Path
 
 import hwspaces
@@ -21,6 +22,11 @@ NUMBERS = (
     "batch_num_prefill_reqs",
     "kv_tokens_in_use",
 )
+
+
+def octave(sequences: float) -> int:
+    """Smallest power of two that is not below `sequences`, at least 1."""
+    return 2 ** math.ceil(math.log2(max(sequences, 1.0)))
 
 
 def observations(path: str | Path) -> list[Observation]:
@@ -61,7 +67,7 @@ def observations(path: str | Path) -> list[Observation]:
             Observation(
                 step=step,
                 seconds=values["true_cycle_us"] * 1e-6,
-                group=f"{entry.name} {HARDWARE} tp{values['tp']:g} steps",
+                group=f"{entry.name} {HARDWARE} tp{values['tp']:g} steps of up to {octave(decodes)}",
                 model=entry.name,
                 engine="vllm",
             )

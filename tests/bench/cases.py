@@ -7,11 +7,13 @@ import numpy as np
 
 from sweeps.axes import Axis
 from sweeps.case import case
-from sweeps.engine import Question
 from sweeps.jobs import REQUEST, Scenario
 from sweeps.paths import leaf, leaf_paths
+from sweeps.program import Question
 
 TOTALS = ("ttft", "tpot")
+
+Sweep = tuple[Question, tuple[Axis, ...]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,7 +22,7 @@ class BenchCase:
 
     name: str
     meaning: str
-    question: Callable[[int], Question]
+    question: Callable[[int], Sweep]
     points: int  # asked for; a grid rounds it
     target: float | None  # points/s to reach on 2 CPU cores
     gpu_target: float | None  # points/s to reach on an H200
@@ -48,7 +50,7 @@ def degrees() -> Axis:
     return Axis("deployment.tp", 4, {"deployment.tp": np.array([1.0, 2.0, 4.0, 8.0])}, ())
 
 
-def spread_grid(points: int) -> Question:
+def spread_grid(points: int) -> Sweep:
     """Six hardware axes as in the demo, which meet in different ops, and tp."""
     size = max(2, round((points / 4) ** (1 / 6)))
     last = max(2, round(points / 4 / size**5))
@@ -61,10 +63,10 @@ def spread_grid(points: int) -> Question:
         geometric("hardware.memory.l2.capacity", 1e7, 2e8, size),
         geometric("hardware.cores.count", 33, 264, size),
     )
-    return Question(REQUEST, base(), axes, TOTALS)
+    return Question(REQUEST, base(), TOTALS), axes
 
 
-def full_grid(points: int) -> Question:
+def full_grid(points: int) -> Sweep:
     """Six hardware axes that every GEMM depends on: peak, three bandwidths, two capacities."""
     size = max(2, round((points / 4) ** (1 / 6)))
     axes = (
@@ -76,25 +78,26 @@ def full_grid(points: int) -> Question:
         geometric("hardware.memory.scratchpad.bandwidth", 1e11, 1e12, size),
         geometric("hardware.memory.scratchpad.capacity", 1e5, 1e6, size),
     )
-    return Question(REQUEST, base(), axes, TOTALS)
+    return Question(REQUEST, base(), TOTALS), axes
 
 
-def output_grid(points: int) -> Question:
+def output_grid(points: int) -> Sweep:
     """The spread grid with every output axis in both outputs: no axis that only memory capacity depends on."""
-    question = spread_grid(points)
+    question, spread = spread_grid(points)
     axes = tuple(
         geometric("hardware.links.scale_up.latency", 5e-8, 5e-6, axis.size) if "hbm.capacity" in axis.name else axis
-        for axis in question.axes
+        for axis in spread
     )
-    return dataclasses.replace(question, axes=axes)
+    return question, axes
 
 
-def breakdown_grid(points: int) -> Question:
+def breakdown_grid(points: int) -> Sweep:
     """The spread grid with time, work and bound of every op."""
-    return dataclasses.replace(spread_grid(points), breakdown=True)
+    question, axes = spread_grid(points)
+    return dataclasses.replace(question, breakdown=True), axes
 
 
-def sample(points: int) -> Question:
+def sample(points: int) -> Sweep:
     """One axis of points along which every number of every struct varies by up to a quarter."""
     start = base()
     random = np.random.default_rng(0)
@@ -102,7 +105,7 @@ def sample(points: int) -> Question:
         path: (float(leaf(start, path)) * random.uniform(0.8, 1.25, points)).astype(np.float32)
         for path in leaf_paths(start)
     }
-    return Question(REQUEST, start, (Axis("point", points, columns, ()),), TOTALS)
+    return Question(REQUEST, start, TOTALS), (Axis("point", points, columns, ()),)
 
 
 CASES = (

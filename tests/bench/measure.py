@@ -17,9 +17,9 @@ from tests.bench.cases import CASES, BenchCase
 def measured(case: BenchCase, scale: float, repeats: int) -> dict:
     """Points/s over `repeats` runs after a warm-up, compile seconds, and peak resident memory in bytes."""
     with precision(case.dtype):
-        question = case.question(int(case.points * scale))
+        question, axes = case.question(int(case.points * scale))
         begun = time.perf_counter()
-        plan = Plan(question, case.dtype)
+        plan = Plan(question, axes, case.dtype)
         target = {name: np.empty(output.shape, output.dtype) for name, output in plan.outputs.items()}
         evaluate(plan, target)
         first = time.perf_counter() - begun

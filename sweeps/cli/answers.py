@@ -1,0 +1,55 @@
+"""What `step` and `request` both say of an answer: whether it fits, in words, and all of it as one JSON object."""
+
+import dataclasses
+from typing import Any
+
+from hwspaces import formatted
+from sweeps.answer import Answer, OpAnswer
+from sweeps.case import Case
+from sweeps.cli.tables import number
+from sweeps.dataset import UDUNITS, variable
+
+
+def fit_text(case: Case, metrics: dict[str, Any]) -> str:
+    """Whether the case fits in memory, in words: weights of capacity, and what KV cache is left."""
+    capacity = case.scenario.hardware.memory.hbm.capacity
+    weights = f"weights {formatted(metrics['weight_bytes'], 'B')} of {formatted(capacity, 'B')} per device"
+    tokens, sequences = metrics["kv_capacity_tokens"], metrics["sequence_capacity"]
+    if tokens <= 0:
+        return f"does not fit: {weights}, which leaves no KV cache beside activations and the engine's reserve"
+    room = f"KV cache for {number(tokens)} tokens or {number(sequences)} such sequences"
+    return f"{'fits' if metrics['fits'] else 'does not fit'}: {weights}, {room}"
+
+
+def record(case: Case, answer: Answer, kv: str | None) -> dict[str, Any]:
+    """The answer for machines: SI numbers, all finite; a figure that does not exist is null."""
+    scenario = case.scenario
+    ops = {step: [_op_record(op, table) for op in table] for step, table in answer.steps.items()}
+    return {
+        "hardware": case.hardware.name,
+        "model": case.model.name,
+        "precision": case.model.precision,
+        "precision_source": case.model.precision_source,
+        "kv_precision": kv or case.model.kv_precision or "bf16",
+        "efficiency": case.efficiency.name,
+        "deployment": dataclasses.asdict(scenario.deployment),
+        "workload": dataclasses.asdict(scenario.workload),
+        "notes": list(case.notes),
+        "metrics": answer.metrics,
+        "units": {name: UDUNITS.get(variable(name).unit, variable(name).unit) for name in answer.metrics},
+        "ops": [{**op, "step": step} if len(ops) > 1 else op for step, rows in ops.items() for op in rows],
+    }
+
+
+def _op_record(op: OpAnswer, step: tuple[OpAnswer, ...]) -> dict[str, Any]:
+    return {
+        "name": op.name,
+        "count": op.count,
+        "time_s": op.time,
+        "share": op.time / sum(other.time for other in step),
+        "flops": op.flops,
+        "bytes": op.bytes,
+        "message_bytes": op.message_bytes,
+        "intensity": op.intensity,
+        "bound": op.bound,
+    }

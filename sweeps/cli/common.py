@@ -1,0 +1,113 @@
+"""Flags that verbs share: which deployment is asked about, and the case that they describe."""
+
+import argparse
+import contextlib
+import os
+import pathlib
+from typing import Any
+
+CACHE = "jaxroof"
+"""Folder of compiled programs, inside the user's cache folder."""
+
+
+def case_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that name hardware, model and deployment."""
+    parser.add_argument("--hardware", metavar="NAME", help="accelerator: a name (jaxroof hardware) or a TOML file")
+    parser.add_argument("--model", metavar="NAME", help="model: a name (jaxroof models), a config.json or its folder")
+    parser.add_argument("--tp", metavar="N", help="tensor-parallel degree: devices per replica (default 1)")
+    parser.add_argument(
+        "--weights", metavar="PRECISION", help="in place of the checkpoint's: fp8, int8, w4a16, nvfp4 ..."
+    )
+    parser.add_argument("--kv", metavar="PRECISION", help="of the KV cache: bf16, fp16, fp8 or int8")
+    parser.add_argument("--efficiency", metavar="NAME", help="derated (default), datasheet, or a TOML file")
+    parser.add_argument(
+        "--set",
+        metavar="PATH=VALUE",
+        action="append",
+        default=[],
+        help="any number, with its unit: hardware.memory.hbm.bandwidth=8TB/s; may be given several times",
+    )
+
+
+def json_argument(parser: argparse.ArgumentParser) -> None:
+    """Add `--json`."""
+    parser.add_argument("--json", action="store_true", help="one JSON object with SI numbers instead of tables")
+
+
+def asked_case(job: str, options: argparse.Namespace, workload: dict[str, str | None]) -> Any:
+    """The `sweeps.Case` that the flags of `case_arguments` and a verb's own workload flags describe.
+
+    Args:
+      job: "step" or "request".
+      options: parsed flags.
+      workload: text of the job's workload numbers by name; None where the flag was not given.
+
+    Raises:
+      ValueError: one line that names the flag, its value and what is allowed.
+    """
+    for flag in ("hardware", "model"):
+        if not getattr(options, flag):
+            raise ValueError(f"--{flag} is missing; `jaxroof {flag}{'s' * (flag == 'model')}` lists the known names")
+    numbers = {name: whole_number(f"--{name}", text) for name, text in workload.items() if text is not None}
+    settings = overrides(options.set)
+    from sweeps.case import case
+
+    return case(
+        job,
+        options.hardware,
+        options.model,
+        workload=numbers,
+        deployment={} if options.tp is None else {"tp": whole_number("--tp", options.tp)},
+        weights=options.weights,
+        kv=options.kv,
+        efficiency=options.efficiency or "derated",
+        overrides=settings,
+    )
+
+
+def whole_number(flag: str, text: str) -> float:
+    """The value of a flag that counts something; zero only where none of it is a sensible answer."""
+    from hwspaces import quantity
+
+    if flag in ("--cached", "--past") and text == "0":
+        return 0.0
+    value = quantity(text, "1", flag)
+    if value != int(value):
+        raise ValueError(f"{flag} = {text!r} must be a whole number")
+    return value
+
+
+def overrides(settings: list[str]) -> dict[str, str]:
+    """Path -> value of every `--set PATH=VALUE`.
+
+    Raises:
+      ValueError: one line, for one that is malformed, given twice, or that a flag of its own sets.
+    """
+    values: dict[str, str] = {}
+    for setting in settings:
+        path, equals, value = (part.strip() for part in setting.partition("="))
+        if not (path and equals and value):
+            raise ValueError(f"--set {setting!r} must be PATH=VALUE, such as hardware.memory.hbm.bandwidth=8TB/s")
+        if path in values:
+            raise ValueError(f"--set {path} is given twice: {values[path]} and {value}")
+        if path == "deployment.tp" or path.startswith("workload."):
+            raise ValueError(f"--set {setting}: use --{path.partition('.')[2]}")
+        values[path] = value
+    return values
+
+
+def compilation_cache() -> None:
+    """Keep JAX's compiled programs in the user's cache folder, so that a command's second run need not compile.
+
+    The environment variable JAX_COMPILATION_CACHE_DIR goes first. Without a folder that can be written, nothing is kept.
+    """
+    import jax
+
+    if jax.config.jax_compilation_cache_dir is None:
+        folder = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / CACHE
+        with contextlib.suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK | os.X_OK):
+            return
+        jax.config.update("jax_compilation_cache_dir", str(folder))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)

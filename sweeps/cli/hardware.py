@@ -1,0 +1,92 @@
+"""`jaxroof hardware`: the accelerators of the catalogue as a table, or every figure of one and its source."""
+
+import argparse
+import json
+from typing import Any
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags of the verb."""
+    parser.add_argument("name", nargs="?", metavar="NAME", help="one accelerator, or a TOML file: everything about it")
+    parser.add_argument("--json", action="store_true", help="JSON with SI numbers instead of tables")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Print the catalogue, or one entry of it."""
+    import hwspaces
+
+    if options.name is None:
+        entries = list(hwspaces.catalogue().values())
+        if options.json:
+            print(json.dumps([_record(entry) for entry in entries], indent=2, allow_nan=False))
+        else:
+            _print_catalogue(entries)
+    elif options.json:
+        print(json.dumps(_record(hwspaces.hardware(options.name)), indent=2, allow_nan=False))
+    else:
+        _print_entry(hwspaces.hardware(options.name))
+
+
+COLUMNS = {
+    "bf16\nTFLOP/s": ("matrix.bf16", 1e12),
+    "fp8\nTFLOP/s": ("matrix.fp8", 1e12),
+    "fp4\nTFLOP/s": ("matrix.fp4", 1e12),
+    "HBM\nGB": ("memory.hbm.capacity", 1e9),
+    "HBM\nTB/s": ("memory.hbm.bandwidth", 1e12),
+    "scale-up\nGB/s": ("links.scale_up.bandwidth", 1e9),
+    "TDP\nW": ("power.tdp", 1.0),
+    "price\nUSD/h": ("price", 1 / 3600.0),
+}
+"""Columns of the catalogue's table: header -> (figure, size of its unit in SI units)."""
+
+
+def _print_catalogue(entries: list[Any]) -> None:
+    from sweeps.cli.tables import console, number, table
+
+    catalogue = table("name", "vendor", "architecture", *COLUMNS, numbers=COLUMNS)
+    for entry in entries:
+        announced = " *" if entry.status == "announced" else ""
+        figures = [(entry.figures.get(path), unit) for path, unit in COLUMNS.values()]
+        cells = ["-" if figure is None else number(figure / unit) for figure, unit in figures]
+        catalogue.add_row(entry.name, entry.vendor or "-", f"{entry.architecture or '-'}{announced}", *cells)
+    out = console()
+    out.print(catalogue)
+    out.print(f"\n{len(entries)} accelerators; * announced; - unknown or absent. Dense peaks; links per direction and device.")
+    out.print("`jaxroof hardware NAME` shows every figure of one and where it is from.")
+
+
+def _print_entry(entry: Any) -> None:
+    from hwspaces import formatted, leaf_unit
+    from sweeps.cli.tables import console, table
+
+    out = console()
+    words = [entry.product, entry.architecture, entry.status, entry.date and f"looked up {entry.date}", entry.file]
+    out.print(f"{entry.name}: {', '.join(word for word in words if word)}")
+    if entry.aliases:
+        out.print(f"also called {', '.join(entry.aliases)}")
+    out.print()
+    figures = table("figure", "value", "source", numbers=("value",))
+    for path, value in entry.figures.items():
+        figures.add_row(path, formatted(value, leaf_unit(path), 4), entry.sources.get(path, "-"))
+    out.print(figures)
+    for kind, sentences in (("assumed", entry.assumptions), ("note", entry.notes)):
+        if sentences:
+            out.print()
+        for sentence in sentences:
+            out.print(f"{kind}  {sentence}")
+
+
+def _record(entry: Any) -> dict[str, Any]:
+    return {
+        "name": entry.name,
+        "aliases": entry.aliases,
+        "vendor": entry.vendor,
+        "product": entry.product,
+        "architecture": entry.architecture,
+        "status": entry.status,
+        "date": entry.date,
+        "figures": entry.figures,
+        "sources": entry.sources,
+        "assumptions": entry.assumptions,
+        "notes": entry.notes,
+    }

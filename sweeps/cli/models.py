@@ -1,0 +1,124 @@
+"""`jaxroof models`: the models of the catalogue as a table, or everything about one."""
+
+import argparse
+import json
+from typing import Any
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags of the verb."""
+    parser.add_argument("name", nargs="?", metavar="NAME", help="one model, a config.json or its folder: all about it")
+    parser.add_argument("--json", action="store_true", help="JSON with SI numbers instead of tables")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Print the catalogue, or one model."""
+    import workloads
+
+    if options.name is not None:
+        entry = workloads.model(options.name)
+        if options.json:
+            print(json.dumps(_record(entry), indent=2, allow_nan=False))
+        else:
+            _print_entry(entry)
+        return
+    covered, refused = [], {}
+    for name in workloads.names():
+        try:
+            covered.append(workloads.model(name))
+        except ValueError as error:
+            refused[name] = str(error).removeprefix(f"{name} ")
+    if options.json:
+        records = [_record(entry) for entry in covered]
+        refusals = [{"name": name, "refused": reason} for name, reason in refused.items()]
+        print(json.dumps(records + refusals, indent=2, allow_nan=False))
+    else:
+        _print_catalogue(covered, refused)
+
+
+def _print_catalogue(covered: list[Any], refused: dict[str, str]) -> None:
+    from sweeps.cli.tables import console, size, table
+
+    numbers = ("layers", "hidden", "parameters", "active", "KV B/token")
+    catalogue = table("name", "architecture", *numbers, "weights", numbers=numbers)
+    for entry in covered:
+        known = _record(entry)
+        catalogue.add_row(
+            entry.name,
+            entry.architecture,
+            f"{known['layers']:.0f}",
+            f"{known['hidden']:.0f}",
+            _billions(known["parameters"]),
+            _billions(known["active_parameters"]),
+            size(known["kv_bytes_per_token"]),
+            entry.precision,
+        )
+    out = console()
+    out.print(catalogue)
+    out.print(f"\n{len(covered)} models; KV cache at 2 B per element, before any window closes.")
+    if refused:
+        out.print(f"\n{len(refused)} models whose configuration is known but not covered:\n")
+        reasons = table("name", "reason")
+        for name, reason in refused.items():
+            reasons.add_row(name, reason)
+        out.print(reasons)
+    out.print("\n`jaxroof models NAME` shows one; NAME may be a config.json or the folder that has it.")
+
+
+def _print_entry(entry: Any) -> None:
+    from sweeps.cli.tables import console, number, size, table
+    from sweeps.paths import leaf_paths, number as leaf
+
+    known = _record(entry)
+    out = console()
+    out.print(f"{entry.name}: {entry.architecture}, from {entry.source}")
+    if entry.aliases:
+        out.print(f"also called {', '.join(entry.aliases)}")
+    out.print()
+    facts = table("", "value", numbers=("value",))
+    published = known["published_parameters"]
+    rows = {
+        "parameters": _billions(known["parameters"]),
+        "parameters, as published": "-" if published is None else _billions(published),
+        "active parameters per token": _billions(known["active_parameters"]),
+        "weights": entry.precision,
+        "weights are so by": entry.precision_source,
+        "KV cache per token at 2 B per element": size(known["kv_bytes_per_token"]),
+        "positions": "-" if entry.max_position is None else f"{entry.max_position:,}",
+    }
+    for fact, value in rows.items():
+        facts.add_row(fact, value)
+    facts.add_section()
+    for path in leaf_paths(entry.model, "model"):
+        facts.add_row(path, number(leaf({"model": entry.model}, path)))
+    out.print(facts)
+    for note in entry.notes:
+        out.print(f"note  {note}")
+
+
+def _record(entry: Any) -> dict[str, Any]:
+    from jaxroof import Deployment, active_parameter_count, kv_bytes_per_token, parameter_count
+
+    model = entry.model
+    return {
+        "name": entry.name,
+        "aliases": entry.aliases,
+        "architecture": entry.architecture,
+        "layers": sum(block.count for block in model.blocks),
+        "hidden": model.hidden,
+        "vocabulary": model.vocabulary,
+        "parameters": float(parameter_count(model)),
+        "active_parameters": float(active_parameter_count(model)),
+        "published_parameters": entry.published_parameters,
+        "kv_bytes_per_token": float(kv_bytes_per_token(model, Deployment())),
+        "max_position": entry.max_position,
+        "precision": entry.precision,
+        "precision_source": entry.precision_source,
+        "source": entry.source,
+        "notes": entry.notes,
+    }
+
+
+def _billions(count: float) -> str:
+    """A number of parameters as model names write it: 70.6B, 124M."""
+    return f"{count / 1e9:.3g}B" if count >= 999.5e6 else f"{count / 1e6:.3g}M"

@@ -1,0 +1,52 @@
+"""`jaxroof request`: latency, throughput and fit of a static batch of equal requests on one deployment."""
+
+import argparse
+import json
+
+from sweeps.cli.common import asked_case, case_arguments, compilation_cache, json_argument, overrides
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags of the verb."""
+    case_arguments(parser)
+    parser.add_argument("--isl", metavar="TOKENS", help="prompt tokens of each request")
+    parser.add_argument("--osl", metavar="TOKENS", help="output tokens of each request")
+    parser.add_argument("--batch", metavar="N", help="requests that start and run together (default 1)")
+    parser.add_argument("--cached", metavar="TOKENS", help="prompt tokens of each that are cached already (default 0)")
+    json_argument(parser)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Print the table of metrics, or its JSON."""
+    for flag in ("isl", "osl"):
+        if getattr(options, flag) is None:
+            raise ValueError(f"--{flag} TOKENS is missing")
+    from sweeps.answer import answer
+    from sweeps.cli import tables
+    from sweeps.cli.answers import fit_text, record
+    from sweeps.dataset import variable
+
+    case = asked_case("request", options, {name: getattr(options, name) for name in ("batch", "isl", "osl", "cached")})
+    compilation_cache()
+    found = answer(case)
+    if options.json:
+        print(json.dumps(record(case, found, options.kv), indent=2, allow_nan=False))
+        return
+    work = case.scenario.workload
+    cached = f" ({work.cached:,.0f} cached)" if work.cached else ""
+    what = f"{work.batch:,.0f} requests of {work.isl:,.0f}{cached} + {work.osl:,.0f} tokens"
+    out = tables.console()
+    out.print(tables.heading(case, what, options.kv, overrides(options.set)), end="\n\n")
+    metrics = tables.table("metric", "value", "meaning", numbers=("value",))
+    for name, value in found.metrics.items():
+        metrics.add_row(name, tables.metric_text(name, value), variable(name).long_name)
+    out.print(metrics)
+    out.print()
+    out.print(tables.op_summary(found.steps))
+    out.print()
+    for step in found.steps:
+        shares = ", ".join(f"{bound} {tables.percent(share)}" for bound, share in found.bound_shares(step).items())
+        out.print(f"{step:8}bound by {shares} of its time")
+    out.print(f"memory  {fit_text(case, found.metrics)}")
+    for note in tables.notes(case):
+        out.print(f"note    {note}")

@@ -1,0 +1,78 @@
+"""`jaxroof step`: what one engine step of a deployment costs, op by op."""
+
+import argparse
+import json
+from typing import Any
+
+from sweeps.cli.common import asked_case, case_arguments, compilation_cache, json_argument, overrides
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags of the verb."""
+    case_arguments(parser)
+    workload_arguments(parser)
+    json_argument(parser)
+
+
+def workload_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that say what one step works on. Prefill and decode together make a mixed step."""
+    parser.add_argument("--prefill", metavar="TOKENS", help="new prompt tokens of each prompt in the step")
+    parser.add_argument("--prefills", metavar="N", help="prompts in the step (default 1)")
+    parser.add_argument("--past", metavar="TOKENS", help="tokens of each prompt that are cached already (default 0)")
+    parser.add_argument("--decode", metavar="N", help="sequences that decode one token each")
+    parser.add_argument("--context", metavar="TOKENS", help="tokens that each of them attends to")
+
+
+def step_case(options: argparse.Namespace) -> Any:
+    """The `sweeps.Case` of one step that the flags describe; ValueError in one line when they do not."""
+    names = ("prefill", "prefills", "past", "decode", "context")
+    given = {name: getattr(options, name) for name in names}
+    if given["prefill"] is None and given["decode"] is None:
+        raise ValueError("a step needs --prefill TOKENS, --decode N with --context TOKENS, or both")
+    if (given["decode"] is None) != (given["context"] is None):
+        raise ValueError("--decode and --context belong together: give both or neither")
+    if given["prefill"] is None and (given["prefills"] or given["past"]):
+        raise ValueError("--prefills and --past describe the prompts of --prefill TOKENS, which is missing")
+    return asked_case("step", options, given)
+
+
+def step_text(case: Any) -> str:
+    """What the step works on, in words: "prefill of 1 x 2,048 tokens and decode of 64 x 2,048 tokens"."""
+    work, parts = case.scenario.workload, []
+    if work.prefill is not None:
+        past = f" after {work.past:,.0f} cached" if work.past else ""
+        parts.append(f"prefill of {work.prefills:,.0f} x {work.prefill:,.0f} tokens{past}")
+    if work.decode is not None:
+        parts.append(f"decode of {work.decode:,.0f} sequences at {work.context:,.0f} tokens")
+    return " and ".join(parts)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Print the step's table, or its JSON."""
+    from sweeps.answer import answer
+    from sweeps.cli import tables
+    from sweeps.cli.answers import fit_text, record
+
+    case = step_case(options)
+    compilation_cache()
+    found = answer(case)
+    if options.json:
+        print(json.dumps(record(case, found, options.kv), indent=2, allow_nan=False))
+        return
+    work, metrics, ops = case.scenario.workload, found.metrics, found.steps["step"]
+    out = tables.console()
+    out.print(tables.heading(case, step_text(case), options.kv, overrides(options.set)), end="\n\n")
+    out.print(tables.op_table(ops))
+    out.print()
+    rates = []
+    if work.prefill is not None:
+        rates.append(f"{tables.number(work.prefills * work.prefill / metrics['step_time'])} prompt tokens/s")
+    if work.decode is not None:
+        rates.append(f"{tables.number(work.decode / metrics['step_time'])} decoded tokens/s")
+    shares = ", ".join(f"{bound} {tables.percent(share)}" for bound, share in found.bound_shares("step").items())
+    out.print(f"step    {tables.metric_text('step_time', metrics['step_time'])}, {', '.join(rates)}")
+    out.print(f"use     MFU {tables.percent(metrics['mfu'])}, MBU {tables.percent(metrics['mbu'])}")
+    out.print(f"bound   {shares} of the time")
+    out.print(f"memory  {fit_text(case, metrics)}")
+    for note in tables.notes(case):
+        out.print(f"note    {note}")

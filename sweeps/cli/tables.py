@@ -1,0 +1,133 @@
+"""How results look as text: the console, the tables that verbs share, and numbers with their units."""
+
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from hwspaces import formatted
+from sweeps.answer import OpAnswer
+from sweeps.case import Case
+from sweeps.dataset import variable
+
+PIPE_WIDTH = 1000
+"""Columns where stdout is no terminal: every row stays one line, for grep and cut."""
+
+
+def console() -> Console:
+    """Where tables are printed: as wide as the terminal; without one, plain text as wide as it needs."""
+    return Console(width=None if sys.stdout.isatty() else PIPE_WIDTH, markup=False, highlight=False, emoji=False)
+
+
+def table(*columns: str, numbers: Iterable[str] = ()) -> Table:
+    """An empty table; the columns in `numbers` are right-aligned and never broken."""
+    made = _plain_table()
+    for column in columns:
+        right = column in numbers
+        made.add_column(column, justify="right" if right else "left", no_wrap=right, overflow="fold")
+    return made
+
+
+def op_table(ops: tuple[OpAnswer, ...]) -> Table:
+    """Every op of a step in the order of running, with totals. Collectives move messages, not memory."""
+    sends = any(op.message_bytes for op in ops)
+    columns = ["runs", "time", "share", "FLOP", "bytes", "FLOP/B", *(["message"] if sends else [])]
+    made = table("op", *columns, "bound", numbers=columns)
+    total = sum(op.time for op in ops)
+    for op in ops:
+        made.add_row(op.name, number(op.count), *_op_cells(op, total, sends), op.bound)
+    made.add_section()
+    everything = OpAnswer(
+        name="total",
+        count=1.0,
+        precision=None,
+        time=total,
+        flops=sum(op.flops for op in ops),
+        bytes=sum(op.bytes for op in ops),
+        message_bytes=sum(op.message_bytes for op in ops),
+        bound="",
+    )
+    made.add_row("total", "", *_op_cells(everything, total, sends), "", style="bold")
+    return made
+
+
+def op_summary(steps: Mapping[str, tuple[OpAnswer, ...]], rows: int = 5) -> Table:
+    """The ops that take most of every step, side by side."""
+    made = _plain_table()
+    for step in steps:
+        made.add_column(f"{step} step", overflow="fold")
+        made.add_column("share", justify="right", no_wrap=True)
+        made.add_column("bound", no_wrap=True)
+    for row in range(rows):
+        cells = []
+        for ops in steps.values():
+            total = sum(op.time for op in ops)
+            largest = sorted(ops, key=lambda op: -op.time)[row : row + 1]
+            cells += [largest[0].name, percent(largest[0].time / total), largest[0].bound] if largest else [""] * 3
+        made.add_row(*cells)
+    return made
+
+
+def heading(case: Case, what: str, kv: str | None, settings: Mapping[str, str]) -> str:
+    """What was asked: model, hardware, tp and workload; precisions and where they are from; what was set."""
+    lines = [
+        f"{case.model.name} on {number(case.scenario.deployment.tp)} x {case.hardware.name}: {what}",
+        f"weights {case.model.precision} ({case.model.precision_source}), "
+        f"KV cache {kv or case.model.kv_precision or 'bf16'}, efficiency {case.efficiency.name}",
+    ]
+    if settings:
+        lines.append(f"with {', '.join(f'{path} = {value}' for path, value in settings.items())}")
+    return "\n".join(lines)
+
+
+def notes(case: Case) -> tuple[str, ...]:
+    """What else the reader should know; the precision, which `heading` says, left out."""
+    return case.notes[1:]
+
+
+def metric_text(name: str, value: Any) -> str:
+    """One metric for people: with its unit, shares in percent."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, str):
+        return value
+    if name.endswith(("mfu", "mbu")):
+        return percent(value)
+    unit = variable(name).unit
+    return number(value) if unit in ("1", "1/s", "1/J") else formatted(value, unit)
+
+
+def number(value: float, digits: int = 3) -> str:
+    """A number without unit: thousands separated, never in powers of ten between 0.001 and 10^15."""
+    if value and not 1e-3 <= abs(value) < 1e15:
+        return f"{value:.{digits}g}"
+    text = f"{value:,.0f}" if abs(value) >= 10 ** (digits - 1) or value == int(value) else f"{value:.{digits}g}"
+    return text
+
+
+def percent(share: float) -> str:
+    """A share as "12.3 %"."""
+    return f"{100 * share:.1f} %"
+
+
+def flop(count: float) -> str:
+    """A count of operations as "34.4 TFLOP"."""
+    return formatted(count, "FLOP/s").removesuffix("/s") if count else "-"
+
+
+def size(count: float) -> str:
+    """A number of bytes as "141 GB"."""
+    return formatted(count, "B") if count else "-"
+
+
+def _plain_table() -> Table:
+    return Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+
+
+def _op_cells(op: OpAnswer, total: float, sends: bool) -> list[str]:
+    intensity = "-" if op.intensity is None or not op.flops else number(op.intensity)
+    cells = [formatted(op.time, "s"), percent(op.time / total), flop(op.flops), size(op.bytes), intensity]
+    return [*cells, *([size(op.message_bytes)] if sends else [])]

@@ -1,0 +1,115 @@
+"""`jaxroof validate`: predictions against measured data, one kind of data per word."""
+
+import argparse
+import json
+from collections import Counter
+from typing import Any
+
+METRIC_NAMES = {"ttft": "TTFT", "tpot": "TPOT", "e2e": "E2E"}
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the kinds of data and what each of them takes."""
+    kinds = parser.add_subparsers(dest="kind", metavar="KIND", required=True)
+    for kind, (summary, declared, _) in KINDS.items():
+        declared(kinds.add_parser(kind, help=summary, description=summary[0].upper() + summary[1:] + "."))
+
+
+def run(options: argparse.Namespace) -> None:
+    """Score one file and print the result."""
+    KINDS[options.kind][2](options)
+
+
+def _request_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--data", required=True, metavar="FILE", help="CSV file of measured requests")
+    parser.add_argument(
+        "--efficiency", default="derated", metavar="NAME_OR_FILE", help="efficiency constants; default derated"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
+
+
+def _requests(options: argparse.Namespace) -> None:
+    import hwspaces
+    from sweeps.validate.requests import validation
+
+    constants = hwspaces.efficiency(options.efficiency)
+    result = validation(options.data, constants.efficiency)
+    if options.json:
+        print(json.dumps(_json(options.data, constants, result), indent=2))
+    else:
+        _print(options.data, constants, result)
+
+
+def _json(file: str, constants: Any, result: Any) -> dict[str, Any]:
+    return {
+        "file": file,
+        "efficiency": constants.name,
+        "engine": constants.engine,
+        "rows": [_row(row) for row in result.scored],
+        "errors": result.errors(),
+        "unpredicted": [
+            {"row": row.row, "experiment": row.experiment, "reason": row.reason} for row in result.unpredicted
+        ],
+    }
+
+
+def _row(row: Any) -> dict[str, Any]:
+    served = row.served
+    values = {"experiment": served.experiment, "model": served.model, "gpu": served.gpu, "tp": served.deployment.tp}
+    values |= {"isl": served.requests.isl, "cached": served.requests.cached, "osl": served.requests.osl}
+    for metric in METRIC_NAMES:
+        values[f"{metric}_measured_s"] = served.measured.get(metric)
+        values[f"{metric}_predicted_s"] = row.predicted[metric]
+        values[f"{metric}_error"] = row.error(metric)
+    return values
+
+
+def _print(file: str, constants: Any, result: Any) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(width=None if Console().is_terminal else 150)
+    engine = f" ({constants.engine})" if constants.engine else ""
+    rows = Table(title=f"Requests one at a time in {file}, efficiency {constants.name}{engine}", title_justify="left")
+    for column in ("experiment", "model", "GPU"):
+        rows.add_column(column)
+    rows.add_column("tp", justify="right")
+    for name in METRIC_NAMES.values():
+        rows.add_column(f"{name}, ms\nmeasured", justify="right")
+        rows.add_column("\npredicted", justify="right")
+        rows.add_column("\nerror", justify="right")
+    for row in result.scored:
+        cells = []
+        for metric in METRIC_NAMES:
+            measured, error = row.served.measured.get(metric), row.error(metric)
+            cells += [_ms(measured), _ms(row.predicted[metric]), "-" if error is None else f"{error:+.1%}"]
+        served = row.served
+        rows.add_row(served.experiment, served.model, served.gpu, f"{served.deployment.tp:g}", *cells)
+    console.print(rows)
+    summary = Table("", title="Error, predicted / measured - 1", title_justify="left")
+    for name in ("rows", "MAPE", "median APE", "signed median"):
+        summary.add_column(name, justify="right")
+    for metric, error in result.errors().items():
+        shares = (f"{error['mape']:.1%}", f"{error['median_ape']:.1%}", f"{error['signed_median']:+.1%}")
+        summary.add_row(METRIC_NAMES[metric], str(error["rows"]), *shares)
+    console.print(summary)
+    if result.unpredicted:
+        console.print(f"{len(result.unpredicted)} rows not predicted:", highlight=False)
+        for reason, count in Counter(row.reason for row in result.unpredicted).most_common():
+            numbers = [str(row.row) for row in result.unpredicted if row.reason == reason]
+            which = f"rows {', '.join(numbers[:6])}{', ...' if count > 6 else ''}"
+            console.print(f"  {count}: {reason} ({which})", highlight=False, markup=False)
+
+
+def _ms(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{seconds * 1e3:.4g}"
+
+
+KINDS = {
+    "requests": (
+        "TTFT, TPOT and E2E latency of requests that were served one at a time",
+        _request_arguments,
+        _requests,
+    ),
+}
+"""Kind of measured data -> (what is compared, its arguments, what runs)."""

@@ -1,0 +1,156 @@
+"""Refit of the default efficiency: `python -m sweeps.validate.derated_fit --data DIR`."""
+
+import argparse
+import datetime
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from jaxroof.efficiency import Efficiency
+from sweeps.api import precision
+from sweeps.paths import leaf, leaf_paths, replaced
+from sweeps.validate import saturated, silicon, step_cycles
+from sweeps.validate.efficiency_file import efficiency_text, shown
+from sweeps.validate.kernel_fit import kernel_fit
+from sweeps.validate.least_squares import Errors, errors
+from sweeps.validate.observation import Observation
+from sweeps.validate.parameters import EXPERTS, FIXED, SHARED, Parameter, starting_point, with_values
+from sweeps.validate.serving_fit import VLLM, group_errors, leave_one_model_out, serving_fit
+
+CONCURRENCY = 32.0
+"""Largest concurrency of published serving points that are fitted: above it queueing and cache limits decide."""
+
+REFIT = "python -m sweeps.validate.derated_fit --data DIR"
+
+NOTES = (
+    "Rows of synchronous requests (set sync_guidellm) were not fitted and decided nothing here: "
+    "`jaxroof validate requests --data FILE` scores them.",
+    "Host times are those of vLLM 0.15.1. Older vLLM and TensorRT-LLM rows were fitted with host times of their own "
+    "(and fp8 rows with a time per activation-quantising kernel), which are not part of this file.",
+    "Kernel times and shares are of Hopper GPUs; other GPUs are an extrapolation.",
+)
+
+
+def main(words: list[str] | None = None) -> int:
+    """Fit, print and write; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m sweeps.validate.derated_fit", description=__doc__)
+    parser.add_argument("--data", required=True, type=Path, metavar="DIR", help="folder with e2e/ and kernels/")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the constants to this TOML file")
+    options = parser.parse_args(words)
+    try:
+        with precision("float64"):
+            text = _refit(options.data, Console(width=140))
+    except ValueError as error:
+        print(f"derated_fit: {error}", file=sys.stderr)
+        return 2
+    if options.output is not None:
+        partial = options.output.with_name(options.output.name + ".part")
+        partial.write_text(text, encoding="utf-8")
+        os.replace(partial, options.output)
+    return 0
+
+
+def _refit(folder: Path, console: Console) -> str:
+    start = starting_point()
+    alone, kernel_errors = kernel_fit(folder / "kernels", start)
+    console.print(_error_table("Kernels alone", kernel_errors))
+    priors = tuple(p.moved(alone[p.path], _kernel_fact(p, alone)) if p.path in alone else p for p in SHARED)
+    start = with_values(start, {p.path: alone[p.path] for p in EXPERTS})
+
+    loaded = saturated.loaded(folder / "e2e" / "tam_ground_truth.csv")
+    observations = silicon.observations(folder / "e2e" / "silicon_sample.csv", CONCURRENCY, ("vllm", "trtllm"))
+    observations += [row.observation for row in loaded]
+    observations += step_cycles.observations(folder / "e2e" / "blis_step_cycles.csv")
+    fit = serving_fit(observations, start, priors)
+    held_out = leave_one_model_out(observations, start, priors)
+    efficiency = replaced(fit.efficiency, "host.request_time", saturated.request_time(loaded))
+
+    sources = _sources(priors, kernel_errors, held_out, len(observations), alone)
+    in_sample = group_errors(observations, fit.predicted)
+    console.print(_error_table("Steps and time per output token, in sample", in_sample))
+    console.print(_error_table("The same, model left out", {model: row[1:] for model, row in held_out.items()}))
+    console.print(_constant_table(efficiency, sources))
+    console.print("beside them: " + ", ".join(f"{path} {value:.3g}" for path, value in fit.nuisances.items()))
+    heading = {
+        "engine": "vLLM",
+        "version": "0.15.1",
+        "date": datetime.date.today().isoformat(),
+        "refit": REFIT,
+        "errors": _summary(observations, fit.predicted, held_out),
+    }
+    return efficiency_text(
+        efficiency, sources, heading, NOTES, "Shares of the datasheet and fixed times that engines on Hopper reach."
+    )
+
+
+def _kernel_fact(parameter: Parameter, alone: Mapping[str, float]) -> str:
+    return f"{shown(parameter.path, alone[parameter.path])} in vLLM 0.24's kernels alone on H100 and H200"
+
+
+def _sources(
+    priors: tuple[Parameter, ...],
+    kernel_errors: Mapping[str, tuple[int, Errors]],
+    held_out: Mapping[str, tuple[Efficiency, int, Errors]],
+    n: int,
+    alone: Mapping[str, float],
+) -> dict[str, str]:
+    """The source of every constant, by path."""
+    sources = {path: why for path, (_, why) in FIXED.items()}
+    for p in priors:
+        values = [leaf(efficiency, p.path) for efficiency, _, _ in held_out.values()]
+        sources[p.path] = (
+            f"fitted to {n} public rows of dense models (BLIS vLLM steps, saturated serving, aiconfigurator silicon "
+            f"sample); prior {shown(p.path, p.prior)}: {p.fact}; {shown(p.path, min(values))} to "
+            f"{shown(p.path, max(values))} with one model left out"
+        )
+    rows = {"matrix": "experts, bf16", "bandwidth": "experts, bf16", "kernel_time": "experts, bf16"}
+    for p in EXPERTS:
+        family = rows.get(p.path.partition(".")[2], "experts, fp8 blocks")
+        count, error = kernel_errors[family]
+        sources[p.path] = (
+            f"fitted to {count} public rows of vLLM 0.24's fused expert kernels on H100 and H200 ({family}; "
+            f"aiconfigurator tables), median error {error.median:.0%}"
+        )
+    sources["host.request_time"] = (
+        "ours: median over 6 public saturated vLLM 0.15.1 rows with cached prompts of TTFT - "
+        f"{saturated.STEPS_TO_FIRST_TOKEN:g} steps (half of the running one, one already scheduled, the request's own)"
+    )
+    return sources
+
+
+def _summary(observations: list[Observation], predicted: np.ndarray, held_out: Mapping) -> str:
+    own = [i for i, o in enumerate(observations) if o.engine in VLLM]
+    groups = group_errors([observations[i] for i in own], predicted[own])
+    mean = np.mean([error.mape for _, error in groups.values()])
+    whole = errors(predicted[own], np.asarray([observations[i].seconds for i in own]))
+    out = "; ".join(f"{model} {error.mape:.1%}" for model, (_, _, error) in held_out.items())
+    return (
+        f"{len(own)} vLLM rows in {len(groups)} groups: MAPE {whole.mape:.1%} over rows, {mean:.1%} over groups; "
+        f"MAPE with the model left out: {out}"
+    )
+
+
+def _error_table(title: str, rows: Mapping[str, tuple[int, Errors]]) -> Table:
+    table = Table(title=title, title_justify="left")
+    table.add_column("")
+    for name in ("rows", "MAPE", "median APE", "signed median"):
+        table.add_column(name, justify="right")
+    for name, (n, error) in rows.items():
+        table.add_row(name, str(n), f"{error.mape:.1%}", f"{error.median:.1%}", f"{error.signed:+.1%}")
+    return table
+
+
+def _constant_table(efficiency: Efficiency, sources: Mapping[str, str]) -> Table:
+    table = Table("constant", "value", "source", title="Constants", title_justify="left")
+    for path in leaf_paths(efficiency):
+        table.add_row(path, shown(path, leaf(efficiency, path)), sources[path])
+    return table
+
+
+if __name__ == "__main__":
+    sys.exit(main())

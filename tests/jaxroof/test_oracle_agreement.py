@@ -1,0 +1,92 @@
+"""10,000 random points of mixed structures: the cost model against plain NumPy, op by op and in total."""
+
+import jax
+import numpy as np
+import pytest
+
+from jaxroof import kv_bytes_per_token, request_cost, step_cost, step_time, weight_bytes
+from tests import oracle
+from tests.points import STRUCTURES, Points, leaves_as, points
+
+POINTS = 1667
+"""Of each of the six structures: 10,002 points."""
+
+TOLERANCE = {"float32": 1e-5, "float64": 1e-12}
+"""Relative. About 100 roundings per total: 100 x 6e-8 in float32 and 100 x 1e-16 in float64, with room."""
+
+
+def everything(hardware, model, deployment, batch, requests, efficiency):
+    cost = request_cost(hardware, model, deployment, requests, efficiency)
+    return {
+        "ops": step_cost(hardware, model, deployment, batch, efficiency),
+        "step_time": step_time(hardware, model, deployment, batch, efficiency),
+        "ttft": cost.ttft,
+        "tpot": cost.tpot,
+        "e2e": cost.e2e,
+        "weight_bytes": weight_bytes(model, deployment),
+        "kv_bytes_per_token": kv_bytes_per_token(model, deployment),
+    }
+
+
+def by_oracle(drawn: Points) -> dict:
+    return {
+        "ops": oracle.step(*drawn.step),
+        "step_time": oracle.step_time(*drawn.step),
+        **oracle.request(*drawn.request),
+        "weight_bytes": oracle.weight_bytes(drawn.model, drawn.deployment),
+        "kv_bytes_per_token": oracle.kv_bytes_per_token(drawn.model, drawn.deployment),
+    }
+
+
+def deviations(structure: str, dtype: str) -> tuple[dict[str, float], dict, dict]:
+    """Largest relative deviation of every total and of the ops' columns; what was found; what was expected."""
+    drawn = leaves_as(points(structure, POINTS), lambda leaf: np.asarray(leaf, dtype))
+    exact = leaves_as(drawn, lambda leaf: leaf.astype(float))  # the same numbers, so that only arithmetic differs
+    found = jax.jit(jax.vmap(everything))(
+        drawn.hardware, drawn.model, drawn.deployment, drawn.batch, drawn.requests, drawn.efficiency
+    )
+    expected = by_oracle(exact)
+    assert list(found["ops"]) == sorted(expected["ops"])  # jit sorts a dictionary's keys
+    worst = {name: deviation(found[name], expected[name]) for name in expected if name != "ops"}
+    for column in ("time", "flops", "bytes", "message_bytes"):
+        for name, cost in expected["ops"].items():
+            worst[f"{name}.{column}"] = deviation(getattr(found["ops"][name], column), getattr(cost, column))
+    return worst, found, expected
+
+
+def deviation(found, expected) -> float:
+    found, expected = np.broadcast_arrays(np.asarray(found, float), expected)
+    assert np.isfinite(found).all()
+    return float(np.max(np.abs(found - expected) / np.where(expected == 0.0, 1.0, expected)))
+
+
+@pytest.mark.parametrize("structure", STRUCTURES)
+def test_float32(structure):
+    worst, _, _ = deviations(structure, "float32")
+    assert {name: value for name, value in worst.items() if value > TOLERANCE["float32"]} == {}
+
+
+@pytest.mark.parametrize("structure", STRUCTURES)
+def test_float64(structure, float64):
+    worst, found, expected = deviations(structure, "float64")
+    assert {name: value for name, value in worst.items() if value > TOLERANCE["float64"]} == {}
+    for name, cost in expected["ops"].items():
+        np.testing.assert_array_equal(np.asarray(found["ops"][name].bound), cost.bound, err_msg=name)
+
+
+def test_points_reach_every_bound():
+    """The random points are of use: each resource binds some op somewhere, and so does the launch."""
+    reached = set()
+    for structure in STRUCTURES:
+        for cost in oracle.step(*points(structure, 200).step).values():
+            reached |= set(np.unique(cost.bound))
+    assert reached == set(range(len(oracle.RESOURCES) + 1))
+
+
+def test_step_order(dense, chip, single):
+    """Ops come in the order they run, embedding first and host last: what a breakdown prints."""
+    from jaxroof import datasheet, decode
+
+    found = list(step_cost(chip, dense, single, decode(1.0, 10.0), datasheet()))
+    assert found == list(oracle.step(chip, dense, single, decode(1.0, 10.0), datasheet()))
+    assert found[0] == "embedding" and found[-1] == "host"

@@ -1,0 +1,311 @@
+"""The cost model a second time, in plain NumPy from its definitions: the oracle of tests and the NumPy side of benchmarks.
+
+It takes the structs of `jaxroof` as containers and nothing else from it. Leaves are numbers or arrays of shape
+(points,), and everything broadcasts over the points, in float64. A quantity that a kernel does not use is 0
+and a rate that is unknown is infinite, so that there is one path through every formula.
+"""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+RESOURCES = ("matrix", "vector", "exp", "hbm", "l2", "scratchpad", "link")
+LAUNCH = len(RESOURCES)
+"""Code of a kernel that its fixed time binds; a resource's code is its position in `RESOURCES`."""
+
+SIZE = {"fp32": 4.0, "tf32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "int8": 1.0, "fp4": 0.5}
+LOW = {"fp8", "int8", "fp4"}
+
+
+@dataclasses.dataclass
+class Kernel:
+    """Work of one run on one device."""
+
+    kind: str
+    runs: Any
+    launches: Any
+    matmul: Any = 0.0  # FLOP
+    precision: str | None = None
+    vector: Any = 0.0  # FLOP
+    exps: Any = 0.0
+    moved: Any = 0.0  # B, each operand once
+    message: Any = 0.0  # B
+    devices: Any = 1.0
+
+
+@dataclasses.dataclass
+class Cost:
+    """Over all runs of a kernel in a step."""
+
+    time: Any
+    flops: Any
+    bytes: Any
+    message_bytes: Any
+    bound: Any
+
+
+def gemm(runs, rows, inputs, outputs, weight, activation, kind="linear", copies=1.0) -> Kernel:
+    """Rows times a matrix, of which `copies` different ones are touched."""
+    size = SIZE[weight.compute]
+    stored = np.where(rows > 0.0, copies * inputs * outputs * weight.bytes, 0.0)  # nothing is read for no rows
+    moved = stored + rows * inputs * size + rows * outputs * activation
+    return Kernel(kind, runs, np.minimum(rows, 1.0), 2.0 * rows * inputs * outputs, weight.compute, moved=moved)
+
+
+def rowwise(runs, rows, moved, flops, exps=0.0, kernels=1.0) -> Kernel:
+    """`rows` rows that each move `moved` B and need `flops` and `exps`."""
+    launches = kernels * np.minimum(rows, 1.0)
+    return Kernel("elementwise", runs, launches, vector=rows * flops, exps=rows * exps, moved=rows * moved)
+
+
+def seen_pairs(new, past, window, kind):
+    """Query-key pairs when `new` tokens follow `past` ones: the sum over new tokens of the tokens that each sees."""
+    if kind is None:
+        return new * past + new * (new + 1.0) / 2.0
+    if kind == "sliding":
+        growing = np.clip(window - past, 0.0, new)  # tokens whose window is not full yet
+        return growing * past + growing * (growing + 1.0) / 2.0 + (new - growing) * window
+    offset = past % window
+    first = np.minimum(new, window - offset)  # tokens that complete the chunk that is open
+    whole, last = np.divmod(new - first, window)
+    return (
+        first * offset + (first * (first + 1.0) + whole * window * (window + 1.0) + last * (last + 1.0)) / 2.0
+    )
+
+
+def seen_before(position, window, kind):
+    """Tokens before `position` (counted from 0) that the token there still sees."""
+    if kind is None:
+        return position
+    return np.minimum(position, window - 1.0) if kind == "sliding" else position % window
+
+
+def kv_heads_held(attention, tp):
+    return np.maximum(attention.kv_heads / tp, 1.0)
+
+
+def attention_kernel(kind, attention, deployment, runs, queries, pairs, cached, kernels) -> Kernel:
+    heads, width = attention.heads / deployment.tp, attention.head_dim + attention.value_dim
+    return Kernel(
+        kind,
+        runs,
+        kernels * np.minimum(queries, 1.0),
+        matmul=2.0 * pairs * heads * width,
+        precision=deployment.attention_compute,
+        vector=4.0 * pairs * heads,
+        exps=pairs * heads,
+        moved=cached * kv_heads_held(attention, deployment.tp) * width * deployment.kv_bytes
+        + queries * heads * width * deployment.activation_bytes,
+    )
+
+
+def layer_kernels(block, hidden, deployment, batch, tokens) -> dict[str, Kernel]:
+    """Kernels of one layer, in order."""
+    attention, tp, act, runs = block.attention, deployment.tp, deployment.activation_bytes, block.count
+    q = attention.heads * attention.head_dim / tp
+    k = kv_heads_held(attention, tp) * attention.head_dim
+    v = kv_heads_held(attention, tp) * attention.value_dim
+    window, kind = attention.window, attention.window_kind
+    norm = rowwise(runs, tokens, 4.0 * hidden * act, 5.0 * hidden)
+    reduce = Kernel(
+        "collective",
+        runs,
+        np.minimum(tokens, 1.0) * np.minimum(tp - 1.0, 1.0),
+        message=tokens * hidden * deployment.communication_bytes,
+        devices=tp,
+    )
+    kernels = {
+        "attention_norm": norm,
+        "qkv_proj": gemm(runs, tokens, hidden, q + k + v, attention.qkv, act),
+        "rope_kv_write": rowwise(
+            runs, tokens, (2.0 * q + k + v) * act + (k + v) * deployment.kv_bytes, 3.0 * (q + k), kernels=2.0
+        ),
+    }
+    if batch.prefill is not None:
+        part = batch.prefill
+        n = np.maximum(part.sequences, 1.0)
+        new, past = part.tokens / n, part.past / n
+        pairs = part.sequences * seen_pairs(new, past, window, kind)
+        cached = part.sequences * (seen_before(past, window, kind) + new)
+        kernels["prefill_attention"] = attention_kernel(
+            "prefill_attention", attention, deployment, runs, part.tokens, pairs, cached, 1.0
+        )
+    if batch.decode is not None:
+        part = batch.decode
+        newest = part.context / np.maximum(part.sequences, 1.0) - 1.0
+        seen = part.sequences * (seen_before(newest, window, kind) + 1.0)
+        kernels["decode_attention"] = attention_kernel(
+            "decode_attention", attention, deployment, runs, part.sequences, seen, seen, 2.0
+        )
+    kernels["o_proj"] = gemm(runs, tokens, attention.heads * attention.value_dim / tp, hidden, attention.output, act)
+    kernels |= {"attention_all_reduce": reduce, "feedforward_norm": norm}
+    if hasattr(block.feedforward, "experts"):
+        kernels |= expert_kernels(block.feedforward, hidden, tp, act, tokens, runs)
+    else:
+        kernels |= dense_kernels("", block.feedforward, hidden, tp, act, tokens, runs)
+    return kernels | {"feedforward_all_reduce": reduce}
+
+
+def dense_kernels(prefix, layer, hidden, tp, act, tokens, runs) -> dict[str, Kernel]:
+    width, up = layer.intermediate / tp, layer.up_projections
+    return {
+        f"{prefix}up_proj": gemm(runs, tokens, hidden, up * width, layer.up, act),
+        f"{prefix}activation": rowwise(runs, tokens, (up + 1.0) * width * act, 4.0 * width, exps=width),
+        f"{prefix}down_proj": gemm(runs, tokens, width, hidden, layer.down, act),
+    }
+
+
+def expert_kernels(layer, hidden, tp, act, tokens, runs) -> dict[str, Kernel]:
+    count, chosen, width, up = layer.experts, layer.top_k, layer.intermediate / tp, layer.up_projections
+    rows = tokens * chosen
+    touched = count * (1.0 - (1.0 - chosen / count) ** tokens)
+    kernels = {
+        "router": gemm(runs, tokens, hidden, count, layer.router, act),
+        "route": rowwise(runs, tokens, 4.0 * (count + 2.0 * chosen), 3.0 * count, exps=count, kernels=3.0),
+        "expert_up_proj": gemm(runs, rows, hidden, up * width, layer.up, act, "experts", touched),
+        "expert_activation": rowwise(runs, rows, (up + 1.0) * width * act, 4.0 * width, exps=width),
+        "expert_down_proj": gemm(runs, rows, width, hidden, layer.down, act, "experts", touched),
+        "combine": rowwise(runs, tokens, (chosen + 1.0) * hidden * act, 2.0 * chosen * hidden),
+    }
+    if layer.shared is not None:
+        kernels |= dense_kernels("shared_", layer.shared, hidden, tp, act, tokens, runs)
+    return kernels
+
+
+def step_kernels(model, deployment, batch) -> dict[str, Kernel]:
+    """Kernels of one step by name; with several blocks a layer's names carry the block's number."""
+    act, hidden, words = deployment.activation_bytes, model.hidden, model.vocabulary
+    tokens = (batch.prefill.tokens if batch.prefill else 0.0) + (batch.decode.sequences if batch.decode else 0.0)
+    kernels = {"embedding": rowwise(1.0, tokens, hidden * (model.embedding.bytes + act), hidden)}
+    for i, block in enumerate(model.blocks):
+        prefix = f"{i}." if len(model.blocks) > 1 else ""
+        for name, kernel in layer_kernels(block, hidden, deployment, batch, tokens).items():
+            kernels[prefix + name] = kernel
+    kernels["final_norm"] = rowwise(1.0, tokens, 4.0 * hidden * act, 5.0 * hidden)
+    kernels["head"] = gemm(1.0, batch.logits, hidden, words / deployment.tp, model.head, act)
+    kernels["sample"] = rowwise(1.0, batch.logits, 4.0 * (2.0 * words + 1.0), 3.0 * words, exps=words, kernels=2.0)
+    return kernels
+
+
+def moved_into(kernel, capacity, element):
+    """B through a level of `capacity` B: operands once, or 2 m n k b / sqrt(elements that fit) when that is more."""
+    if kernel.precision is None or capacity is None:
+        return kernel.moved
+    return np.maximum(kernel.moved, kernel.matmul * SIZE[kernel.precision] / np.sqrt(capacity / element))
+
+
+def resource_seconds(kernel, hardware, efficiency) -> list:
+    """Seconds per resource, in the order of `RESOURCES`."""
+    share = getattr(efficiency, kernel.kind)
+    if kernel.kind == "collective":
+        return [0.0] * 6 + [ring_seconds(hardware.links, kernel.message, kernel.devices, share.bandwidth)]
+    memory, cores = hardware.memory, hardware.cores
+    l2, pad, size = memory.l2, memory.scratchpad, SIZE.get(kernel.precision)
+    seconds = dict.fromkeys(RESOURCES, 0.0)
+    if kernel.precision is not None:
+        reached = share.matrix_low if kernel.precision in LOW else share.matrix
+        seconds["matrix"] = kernel.matmul / (hardware.matrix[kernel.precision] * reached)
+    seconds["vector"] = kernel.vector / (cores.count * cores.vector_flops * share.vector)
+    if cores.exp_rate is not None:
+        seconds["exp"] = kernel.exps / (cores.count * cores.exp_rate * share.vector)
+    nearest = [level.capacity for level in (l2, pad) if level is not None]
+    from_hbm = moved_into(kernel, nearest[0] if nearest else None, size)
+    seconds["hbm"] = from_hbm / (memory.hbm.bandwidth * share.bandwidth)
+    if l2 is not None:
+        from_l2 = moved_into(kernel, None if pad is None else pad.capacity, size)
+        seconds["l2"] = from_l2 / (l2.bandwidth * share.cache_bandwidth)
+    if pad is not None:
+        from_pad = moved_into(kernel, memory.register_capacity, 4.0)
+        seconds["scratchpad"] = from_pad / (cores.count * pad.bandwidth * share.cache_bandwidth)
+    return [seconds[name] for name in RESOURCES]
+
+
+def ring_seconds(links, message, devices, share):
+    """Ring all-reduce over the slowest tier that `devices` reach into."""
+    inner, outer = links.scale_up or links.scale_out, links.scale_out or links.scale_up
+    if inner is None:
+        return 0.0 * message
+    leaves = devices > links.scale_up.devices if links.scale_up and links.scale_out else False
+    bandwidth = np.where(leaves, outer.bandwidth, inner.bandwidth)
+    latency = np.where(leaves, outer.latency, inner.latency)
+    return 2.0 * (devices - 1.0) * latency + 2.0 * (devices - 1.0) / devices * message / (bandwidth * share)
+
+
+def step(hardware, model, deployment, batch, efficiency) -> dict[str, Cost]:
+    """Every kernel of a step by name, and the host."""
+    costs = {}
+    for name, kernel in step_kernels(model, deployment, batch).items():
+        seconds = np.stack(np.broadcast_arrays(*resource_seconds(kernel, hardware, efficiency)))
+        fixed = kernel.launches * getattr(efficiency, kernel.kind).kernel_time
+        costs[name] = Cost(
+            time=kernel.runs * (fixed + seconds.max(axis=0)),
+            flops=kernel.runs * (kernel.matmul + kernel.vector),
+            bytes=kernel.runs * kernel.moved,
+            message_bytes=kernel.runs * kernel.message,
+            bound=np.where(seconds.max(axis=0) > fixed, seconds.argmax(axis=0), LAUNCH),
+        )
+    host = efficiency.host.step_time + efficiency.host.sequence_time * batch.logits
+    return costs | {"host": Cost(time=host, flops=0.0, bytes=0.0, message_bytes=0.0, bound=LAUNCH)}
+
+
+def step_time(hardware, model, deployment, batch, efficiency):
+    """s of one step."""
+    return sum(cost.time for cost in step(hardware, model, deployment, batch, efficiency).values())
+
+
+@dataclasses.dataclass
+class _Part:
+    sequences: Any
+    tokens: Any = None
+    past: Any = None
+    context: Any = None
+
+
+@dataclasses.dataclass
+class _Batch:
+    prefill: _Part | None
+    decode: _Part | None
+    logits: Any
+
+
+def request(hardware, model, deployment, requests, efficiency) -> dict[str, Any]:
+    """ttft, tpot and e2e in s of a static batch."""
+    n, new = requests.batch, requests.isl - requests.cached
+    prompts = _Batch(_Part(n, tokens=n * new, past=n * requests.cached), None, n)
+    tokens = _Batch(None, _Part(n, context=n * (requests.isl + requests.osl / 2.0)), n)
+    ttft = efficiency.host.request_time + step_time(hardware, model, deployment, prompts, efficiency)
+    tpot = step_time(hardware, model, deployment, tokens, efficiency)
+    return {"ttft": ttft, "tpot": tpot, "e2e": ttft + (requests.osl - 1.0) * tpot}
+
+
+def weight_bytes(model, deployment):
+    """B of weights on one device: every matrix's rows times columns times B, its split dimension over tp."""
+    tp, hidden = deployment.tp, model.hidden
+
+    def dense(layer):
+        return hidden * layer.intermediate / tp * (layer.up_projections * layer.up.bytes + layer.down.bytes)
+
+    total = model.vocabulary / tp * hidden * model.embedding.bytes + 2.0 * model.other_parameters
+    total = total + model.untied * model.vocabulary / tp * hidden * model.head.bytes
+    for block in model.blocks:
+        a, f = block.attention, block.feedforward
+        q, held = a.heads * a.head_dim / tp, kv_heads_held(a, tp)
+        layer = hidden * (q + held * a.head_dim + held * a.value_dim) * a.qkv.bytes
+        layer = layer + a.heads * a.value_dim / tp * hidden * a.output.bytes + 2.0 * block.other_parameters
+        if hasattr(f, "experts"):
+            layer = layer + hidden * f.experts * f.router.bytes + f.experts * dense(f)
+            layer = layer + (0.0 if f.shared is None else dense(f.shared))
+        else:
+            layer = layer + dense(f)
+        total = total + block.count * layer
+    return total
+
+
+def kv_bytes_per_token(model, deployment):
+    """B of KV cache of one token in every layer of one device."""
+    total = 0.0
+    for block in model.blocks:
+        a = block.attention
+        total = total + block.count * kv_heads_held(a, deployment.tp) * (a.head_dim + a.value_dim) * deployment.kv_bytes
+    return total

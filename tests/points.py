@@ -1,0 +1,259 @@
+"""Random valid points of the cost model: every leaf of every struct drawn anew for every point, a few structures."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxroof import (
+    Attention,
+    Batch,
+    Block,
+    Cores,
+    Decode,
+    Deployment,
+    Efficiency,
+    Experts,
+    FeedForward,
+    Hardware,
+    Link,
+    Links,
+    Memory,
+    MemoryLevel,
+    Model,
+    Power,
+    Prefill,
+    Requests,
+    WeightFormat,
+)
+from jaxroof.efficiency import Host, KindEfficiency, LinkEfficiency
+
+
+@dataclasses.dataclass(frozen=True)
+class Points:
+    """One structure, leaves of shape (points,)."""
+
+    hardware: Hardware
+    model: Model
+    deployment: Deployment
+    batch: Batch
+    requests: Requests
+    efficiency: Efficiency
+
+    @property
+    def step(self) -> tuple:
+        """Arguments of `step_time`."""
+        return self.hardware, self.model, self.deployment, self.batch, self.efficiency
+
+    @property
+    def request(self) -> tuple:
+        """Arguments of `request_cost`."""
+        return self.hardware, self.model, self.deployment, self.requests, self.efficiency
+
+
+class Draw:
+    """Random leaves of shape (n,)."""
+
+    def __init__(self, n: int, seed: int):
+        self.n = n
+        self.random = np.random.default_rng(seed)
+
+    def log(self, low: float, high: float) -> np.ndarray:
+        """Log-uniform real numbers."""
+        return np.exp(self.random.uniform(np.log(low), np.log(high), self.n))
+
+    def pick(self, *values: float) -> np.ndarray:
+        return self.random.choice(np.array(values, float), self.n)
+
+
+def hardware(draw: Draw, without: tuple[str, ...] = ()) -> Hardware:
+    """Any accelerator from an edge device to one that does not exist; `without` names what is unknown or absent."""
+    known = lambda name, value: None if name in without else value  # noqa: E731
+    return Hardware(
+        matrix={precision: draw.log(5e13, 1e16) for precision in ("bf16", "fp16", "fp8", "fp4")},
+        cores=Cores(count=draw.log(1, 300), vector_flops=draw.log(1e11, 2e12), exp_rate=known("exp", draw.log(1e9, 1e11))),
+        memory=Memory(
+            hbm=MemoryLevel(bandwidth=draw.log(3e11, 2e13), capacity=draw.log(2e10, 5e11)),
+            l2=known("l2", MemoryLevel(bandwidth=draw.log(2e12, 3e13), capacity=draw.log(4e6, 3e8))),
+            scratchpad=known("scratchpad", MemoryLevel(bandwidth=draw.log(5e10, 1e12), capacity=draw.log(4e4, 1e6))),
+            register_capacity=known("registers", draw.log(6e4, 1e6)),
+        ),
+        links=Links(
+            scale_up=known("scale_up", Link(bandwidth=draw.log(3e10, 2e12), latency=draw.log(1e-7, 1e-5), devices=draw.pick(2, 4, 8))),
+            scale_out=known("scale_out", Link(bandwidth=draw.log(5e9, 1e11), latency=draw.log(1e-6, 3e-5), devices=draw.pick(64, 1024))),
+        ),
+        power=Power(tdp=known("tdp", draw.log(50, 2000))),
+        price=known("price", draw.log(1e-4, 1e-2)),
+    )  # fmt: skip
+
+
+def efficiency(draw: Draw) -> Efficiency:
+    share = lambda: draw.log(0.2, 1.0)  # noqa: E731
+    kind = lambda: KindEfficiency(  # noqa: E731
+        matrix=share(), matrix_low=share(), vector=share(), bandwidth=share(), cache_bandwidth=share(),
+        kernel_time=draw.log(1e-7, 2e-5),
+    )  # fmt: skip
+    return Efficiency(
+        linear=kind(),
+        experts=kind(),
+        prefill_attention=kind(),
+        decode_attention=kind(),
+        elementwise=kind(),
+        collective=LinkEfficiency(bandwidth=share(), kernel_time=draw.log(1e-6, 3e-5)),
+        host=Host(
+            step_time=draw.log(1e-5, 1e-2), sequence_time=draw.log(1e-7, 1e-4), request_time=draw.log(1e-4, 1e-2)
+        ),
+    )
+
+
+def attention(draw: Draw, weights: WeightFormat, window: str | None = None, grouped: bool = True) -> Attention:
+    heads = draw.pick(16, 32, 64)
+    return Attention(
+        heads=heads,
+        kv_heads=draw.pick(1, 2, 4, 8) if grouped else heads,
+        head_dim=draw.pick(64, 128, 192),
+        value_dim=draw.pick(64, 128),
+        window=None if window is None else draw.pick(128, 1024, 4096),
+        window_kind=window,
+        qkv=weights,
+        output=weights,
+    )
+
+
+def feedforward(draw: Draw, weights: WeightFormat) -> FeedForward:
+    return FeedForward(intermediate=draw.pick(2048, 8192, 14336), up_projections=draw.pick(1, 2), up=weights, down=weights)
+
+
+def experts(draw: Draw, weights: WeightFormat, router: WeightFormat, shared: bool) -> Experts:
+    return Experts(
+        experts=draw.pick(8, 64, 128),
+        top_k=draw.pick(1, 2, 6),
+        intermediate=draw.pick(768, 2048, 14336),
+        up_projections=draw.pick(1, 2),
+        up=weights,
+        down=weights,
+        router=router,
+        shared=feedforward(draw, weights) if shared else None,
+    )
+
+
+def model(draw: Draw, *layers: tuple[Attention, FeedForward | Experts], outer: WeightFormat) -> Model:
+    return Model(
+        hidden=draw.pick(1024, 4096, 8192),
+        vocabulary=draw.pick(32_000, 128_256),
+        blocks=tuple(
+            Block(count=draw.pick(1, 16, 40), attention=a, feedforward=f, other_parameters=draw.log(1e3, 1e5))
+            for a, f in layers
+        ),
+        embedding=outer,
+        head=outer,
+        untied=draw.pick(0, 1),
+        other_parameters=draw.log(1e3, 1e5),
+    )
+
+
+def deployment(draw: Draw, compute: str = "bf16") -> Deployment:
+    return Deployment(
+        tp=draw.pick(1, 2, 4, 8, 16),
+        activation_bytes=draw.pick(1, 2, 4),
+        kv_bytes=draw.pick(1, 2),
+        communication_bytes=draw.pick(1, 2),
+        attention_compute=compute,
+        memory_utilization=draw.log(0.5, 1.0),
+        reserve_bytes=draw.log(1e8, 4e9),
+        max_batched_tokens=draw.log(512, 16384),
+    )
+
+
+def batch(draw: Draw, parts: str) -> Batch:
+    """`parts`: "prefill", "decode" or "mixed". Lengths are real, so that no chunk ends exactly on a sequence's end."""
+    prompts, tokens = draw.pick(1, 2, 16), draw.pick(1, 8, 256)
+    prefill = Prefill(
+        sequences=prompts, tokens=prompts * draw.log(16, 8000), past=prompts * draw.pick(0, 1) * draw.log(1, 30_000)
+    )
+    decode = Decode(sequences=tokens, context=tokens * draw.log(2, 60_000))
+    return Batch(
+        prefill=None if parts == "decode" else prefill,
+        decode=None if parts == "prefill" else decode,
+        logits={"prefill": prompts, "decode": tokens, "mixed": prompts + tokens}[parts],
+    )
+
+
+def requests(draw: Draw) -> Requests:
+    isl = draw.log(16, 30_000)
+    cached = draw.pick(0, 0.25, 0.9) * isl
+    return Requests(batch=draw.pick(1, 8, 128), isl=isl, osl=1.0 + draw.pick(0, 1) * draw.log(1, 4000), cached=cached)
+
+
+def _format(draw: Draw, stored: float, compute: str) -> WeightFormat:
+    return WeightFormat(bytes=np.full(draw.n, stored), compute=compute)
+
+
+def _points(draw: Draw, built: Model, parts: str, without: tuple[str, ...] = (), compute: str = "bf16") -> Points:
+    return Points(
+        hardware(draw, without), built, deployment(draw, compute), batch(draw, parts), requests(draw), efficiency(draw)
+    )
+
+
+def dense_multi_head(draw: Draw) -> Points:
+    """Multi-head attention at 16 bits; a prefill step; every figure of the hardware known."""
+    bf16 = _format(draw, 2.0, "bf16")
+    return _points(
+        draw, model(draw, (attention(draw, bf16, grouped=False), feedforward(draw, bf16)), outer=bf16), "prefill"
+    )
+
+
+def dense_grouped_4bit(draw: Draw) -> Points:
+    """Weights of 4 bits with group scales multiplied at 16; a decode step; no L2 and no link inside the node."""
+    bf16, int4 = _format(draw, 2.0, "fp16"), _format(draw, 0.53125, "fp16")
+    built = model(draw, (attention(draw, int4), feedforward(draw, int4)), outer=bf16)
+    return _points(draw, built, "decode", ("l2", "scale_up"))
+
+
+def sliding_fp8(draw: Draw) -> Points:
+    """Full and sliding-window layers; a mixed step; no figure for exponentials and no link out of the node."""
+    bf16, fp8 = _format(draw, 2.0, "bf16"), _format(draw, 1.0, "fp8")
+    layers = [(attention(draw, fp8, window), feedforward(draw, fp8)) for window in (None, "sliding")]
+    return _points(draw, model(draw, *layers, outer=bf16), "mixed", ("exp", "scale_out"), compute="fp8")
+
+
+def experts_fp8(draw: Draw) -> Points:
+    """Experts without shared ones at 8 bits; a decode step; no scratchpad, price or power."""
+    bf16, fp8 = _format(draw, 2.0, "bf16"), _format(draw, 1.0, "fp8")
+    built = model(draw, (attention(draw, fp8), experts(draw, fp8, bf16, shared=False)), outer=bf16)
+    return _points(draw, built, "decode", ("scratchpad", "tdp", "price"))
+
+
+def experts_shared_4bit(draw: Draw) -> Points:
+    """A dense layer first, then experts with shared ones multiplied at 4 bits; a mixed step; no accumulator size."""
+    bf16, fp4 = _format(draw, 2.0, "bf16"), _format(draw, 0.5625, "fp4")
+    layers = (
+        (attention(draw, bf16), feedforward(draw, bf16)),
+        (attention(draw, bf16), experts(draw, fp4, bf16, shared=True)),
+    )
+    return _points(draw, model(draw, *layers, outer=bf16), "mixed", ("registers",))
+
+
+def chunked_experts(draw: Draw) -> Points:
+    """Chunked-local attention with experts; a prefill step on a cached past; neither caches nor links."""
+    bf16 = _format(draw, 2.0, "bf16")
+    built = model(draw, (attention(draw, bf16, "chunked"), experts(draw, bf16, bf16, shared=True)), outer=bf16)
+    return _points(draw, built, "prefill", ("l2", "scratchpad", "scale_up", "scale_out"))
+
+
+STRUCTURES: dict[str, Callable[[Draw], Points]] = {
+    build.__name__: build
+    for build in (dense_multi_head, dense_grouped_4bit, sliding_fp8, experts_fp8, experts_shared_4bit, chunked_experts)
+}
+
+
+def points(structure: str, n: int, seed: int = 0) -> Points:
+    """`n` random points of one of `STRUCTURES`, in float64."""
+    return STRUCTURES[structure](Draw(n, seed))
+
+
+def leaves_as(points: Points, convert: Callable[[np.ndarray], Any]) -> Points:
+    """`points` with every leaf converted."""
+    return Points(*(jax.tree.map(convert, getattr(points, field.name)) for field in dataclasses.fields(points)))
