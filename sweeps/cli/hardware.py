@@ -28,12 +28,12 @@ def run(options: argparse.Namespace) -> None:
 
 
 COLUMNS = {
-    "bf16\nTFLOP/s": ("matrix.bf16", 1e12),
-    "fp8\nTFLOP/s": ("matrix.fp8", 1e12),
-    "fp4\nTFLOP/s": ("matrix.fp4", 1e12),
+    "bf16\nTF/s": ("matrix.bf16", 1e12),
+    "fp8\nTF/s": ("matrix.fp8", 1e12),
+    "fp4\nTF/s": ("matrix.fp4", 1e12),
     "HBM\nGB": ("memory.hbm.capacity", 1e9),
     "HBM\nTB/s": ("memory.hbm.bandwidth", 1e12),
-    "scale-up\nGB/s": ("links.scale_up.bandwidth", 1e9),
+    "link\nGB/s": ("links.scale_up.bandwidth", 1e9),
     "TDP\nW": ("power.tdp", 1.0),
     "price\nUSD/h": ("price", 1 / 3600.0),
 }
@@ -47,11 +47,12 @@ def _print_catalogue(entries: list[Any]) -> None:
     for entry in entries:
         announced = " *" if entry.status == "announced" else ""
         figures = [(entry.figures.get(path), unit) for path, unit in COLUMNS.values()]
-        cells = ["-" if figure is None else number(figure / unit) for figure, unit in figures]
+        cells = ["-" if figure is None else number(figure / unit).replace(",", "") for figure, unit in figures]
         catalogue.add_row(entry.name, entry.vendor or "-", f"{entry.architecture or '-'}{announced}", *cells)
     out = console()
     out.print(catalogue)
-    out.print(f"\n{len(entries)} accelerators; * announced; - unknown or absent. Dense peaks; links per direction and device.")
+    out.print(f"\n{len(entries)} accelerators; * announced, - unknown or absent.")
+    out.print("TF/s: dense matrix peak in TFLOP/s. link: scale-up bandwidth per direction and device.")
     out.print("`jaxroof hardware NAME` shows every figure of one and where it is from.")
 
 

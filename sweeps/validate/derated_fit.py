@@ -27,6 +27,8 @@ CONCURRENCY = 32.0
 
 REFIT = "python -m sweeps.validate.derated_fit --data DIR"
 
+KERNEL_FACT = "vLLM 0.24's kernels alone on H100 and H200 (aiconfigurator tables)"
+
 NOTES = (
     "Rows of synchronous requests (set sync_guidellm) were not fitted and decided nothing here: "
     "`jaxroof validate requests --data FILE` scores them.",
@@ -59,7 +61,7 @@ def _refit(folder: Path, console: Console) -> str:
     start = starting_point()
     alone, kernel_errors = kernel_fit(folder / "kernels", start)
     console.print(_error_table("Kernels alone", kernel_errors))
-    priors = tuple(p.moved(alone[p.path], _kernel_fact(p, alone)) if p.path in alone else p for p in SHARED)
+    priors = tuple(p.moved(alone[p.path], KERNEL_FACT) if p.path in alone else p for p in SHARED)
     start = with_values(start, {p.path: alone[p.path] for p in EXPERTS})
 
     loaded = saturated.loaded(folder / "e2e" / "tam_ground_truth.csv")
@@ -70,7 +72,7 @@ def _refit(folder: Path, console: Console) -> str:
     held_out = leave_one_model_out(observations, start, priors)
     efficiency = replaced(fit.efficiency, "host.request_time", saturated.request_time(loaded))
 
-    sources = _sources(priors, kernel_errors, held_out, len(observations), alone)
+    sources = _sources(priors, kernel_errors, held_out, len(observations))
     in_sample = group_errors(observations, fit.predicted)
     console.print(_error_table("Steps and time per output token, in sample", in_sample))
     console.print(_error_table("The same, model left out", {model: row[1:] for model, row in held_out.items()}))
@@ -88,25 +90,20 @@ def _refit(folder: Path, console: Console) -> str:
     )
 
 
-def _kernel_fact(parameter: Parameter, alone: Mapping[str, float]) -> str:
-    return f"{shown(parameter.path, alone[parameter.path])} in vLLM 0.24's kernels alone on H100 and H200"
-
-
 def _sources(
     priors: tuple[Parameter, ...],
     kernel_errors: Mapping[str, tuple[int, Errors]],
     held_out: Mapping[str, tuple[Efficiency, int, Errors]],
     n: int,
-    alone: Mapping[str, float],
 ) -> dict[str, str]:
     """The source of every constant, by path."""
     sources = {path: why for path, (_, why) in FIXED.items()}
     for p in priors:
         values = [leaf(efficiency, p.path) for efficiency, _, _ in held_out.values()]
         sources[p.path] = (
-            f"fitted to {n} public rows of dense models (BLIS vLLM steps, saturated serving, aiconfigurator silicon "
-            f"sample); prior {shown(p.path, p.prior)}: {p.fact}; {shown(p.path, min(values))} to "
-            f"{shown(p.path, max(values))} with one model left out"
+            f"fitted to {n} public rows of dense models (steps and saturated serving of BLIS inference-sim, silicon "
+            f"sample of aiconfigurator); {shown(p.path, min(values))} to {shown(p.path, max(values))} with one model "
+            f"left out; prior {shown(p.path, p.prior)}: {p.fact}"
         )
     rows = {"matrix": "experts, bf16", "bandwidth": "experts, bf16", "kernel_time": "experts, bf16"}
     for p in EXPERTS:

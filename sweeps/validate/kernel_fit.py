@@ -19,7 +19,7 @@ FAMILIES: dict[str, tuple[Callable[[Path], list[kernels.Kernel]], tuple[str, ...
         lambda folder: kernels.gemms(folder, "bfloat16"),
         ("linear.matrix", "linear.bandwidth", "linear.kernel_time"),
     ),
-    "GEMM, fp8 with quantisation": (lambda folder: kernels.gemms(folder, "fp8"), ("linear.matrix_low",)),
+    "GEMM, fp8, large, with quantisation": (lambda folder: kernels.gemms(folder, "fp8"), ("linear.matrix_low",)),
     "prefill attention": (
         kernels.prefill_attentions,
         ("prefill_attention.matrix", "prefill_attention.bandwidth", "prefill_attention.kernel_time"),

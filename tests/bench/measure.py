@@ -5,13 +5,16 @@ import resource
 import statistics
 import sys
 import time
+from collections.abc import Callable
 
 import jax
 import numpy as np
 
 from sweeps.api import precision
 from sweeps.engine import Plan
-from tests.bench.cases import CASES, BenchCase
+from sweeps.paths import replaced
+from tests import oracle
+from tests.bench.cases import CASES, BenchCase, sample
 
 
 def measured(case: BenchCase, scale: float, repeats: int) -> dict:
@@ -20,23 +23,10 @@ def measured(case: BenchCase, scale: float, repeats: int) -> dict:
         question, axes = case.question(int(case.points * scale))
         begun = time.perf_counter()
         plan = Plan(question, axes, case.dtype)
-        target = {name: np.empty(output.shape, output.dtype) for name, output in plan.outputs.items()}
+        target = {name: np.zeros(output.shape, output.dtype) for name, output in plan.outputs.items()}
         evaluate(plan, target)
         first = time.perf_counter() - begun
-        seconds = []
-        for _ in range(repeats):
-            begun = time.perf_counter()
-            evaluate(plan, target)
-            seconds.append(time.perf_counter() - begun)
-        return {
-            "name": case.name,
-            "points": plan.points,
-            "compile_s": max(0.0, first - statistics.median(seconds)),
-            "median_s": statistics.median(seconds),
-            "best_s": min(seconds),
-            "peak_rss": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
-            "device": jax.devices()[0].device_kind,
-        }
+        return {"name": case.name, "points": plan.points, **timed(lambda: evaluate(plan, target), repeats, first)}
 
 
 def evaluate(plan: Plan, target: dict[str, np.ndarray]) -> None:
@@ -45,6 +35,42 @@ def evaluate(plan: Plan, target: dict[str, np.ndarray]) -> None:
         target[piece.name][piece.index] = piece.values
 
 
+def numpy_measured(scale: float, repeats: int) -> dict:
+    """The same totals in plain NumPy, float64, over a flat axis of points: the oracle of the tests."""
+    points = int(20_000 * scale)
+    question, (axis,) = sample(points)
+    scenario = question.base
+    for path, column in axis.columns.items():
+        scenario = replaced(scenario, path, column.astype(np.float64))
+    place = scenario.hardware, scenario.model, scenario.deployment, scenario.workload, scenario.efficiency
+    begun = time.perf_counter()
+    oracle.request(*place)
+    first = time.perf_counter() - begun
+    return {"name": "numpy", "points": points, **timed(lambda: oracle.request(*place), repeats, first)}
+
+
+def timed(run: Callable[[], None], repeats: int, first: float) -> dict:
+    """Median and best seconds of `run`, what its first call took beyond that, and this process's peak memory."""
+    seconds = []
+    for _ in range(repeats):
+        begun = time.perf_counter()
+        run()
+        seconds.append(time.perf_counter() - begun)
+    median = statistics.median(seconds)
+    return {
+        "compile_s": max(0.0, first - median),
+        "median_s": median,
+        "best_s": min(seconds),
+        "peak_rss": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "device": jax.devices()[0].device_kind,
+    }
+
+
 if __name__ == "__main__":
     name, scale, repeats = sys.argv[1], float(sys.argv[2]), int(sys.argv[3])
-    print(json.dumps(measured(next(case for case in CASES if case.name == name), scale, repeats)))
+    row = (
+        numpy_measured(scale, repeats)
+        if name == "numpy"
+        else measured(next(case for case in CASES if case.name == name), scale, repeats)
+    )
+    print(json.dumps(row))

@@ -1,0 +1,65 @@
+"""Points per second, compile time and memory of sweeps, beside plain NumPy: `python -m tests.bench`.
+
+Every case runs in a process of its own, so that its peak memory is its own. Nothing is asserted.
+"""
+
+import argparse
+import json
+import platform
+import subprocess
+import sys
+
+from rich.console import Console
+from rich.table import Table
+
+from tests.bench.cases import CASES
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
+    parser.add_argument("--scale", type=float, default=1.0, help="multiply the points of every case")
+    parser.add_argument("--repeats", type=int, default=7, help="timed runs of every case after a warm-up")
+    parser.add_argument("--json", action="store_true", help="print the rows as JSON")
+    options = parser.parse_args()
+    rows = [in_own_process(name, options) for name in ("numpy", *(case.name for case in CASES))]
+    if options.json:
+        print(json.dumps(rows, indent=1))
+    else:
+        shown(rows)
+
+
+def in_own_process(name: str, options: argparse.Namespace) -> dict:
+    """One row, measured by `tests.bench.measure` in a fresh interpreter."""
+    command = [sys.executable, "-W", "ignore", "-m", "tests.bench.measure", name, str(options.scale), str(options.repeats)]
+    finished = subprocess.run(command, capture_output=True, text=True)
+    if finished.returncode:
+        raise SystemExit(f"{name}: {finished.stderr.strip().splitlines()[-1]}")
+    return json.loads(finished.stdout.strip().splitlines()[-1])
+
+
+def shown(rows: list[dict]) -> None:
+    """The table: points per second against the target where there is one, and the ratio to NumPy in this run."""
+    numpy = rows[0]
+    device = rows[-1]["device"]
+    table = Table(title=f"Llama-3.1-70B, prefill and decode totals; {device}, {platform.machine()}, jaxroof beside NumPy")
+    for heading in ("case", "points", "points/s", "best", "target", "x NumPy", "compile", "peak RSS"):
+        table.add_column(heading, justify="left" if heading == "case" else "right")
+    targets = {case.name: case.target if device == "cpu" else case.gpu_target for case in CASES}
+    for row in rows:
+        rate, best = row["points"] / row["median_s"], row["points"] / row["best_s"]
+        target = targets.get(row["name"])
+        table.add_row(
+            row["name"],
+            f"{row['points']:,}",
+            f"{rate / 1e6:,.1f} M",
+            f"{best / 1e6:,.1f} M",
+            "" if target is None else f"{target / 1e6:,.0f} M {'met' if rate >= target else 'missed'}",
+            f"{rate * numpy['median_s'] / numpy['points']:,.0f}",
+            f"{row['compile_s']:.1f} s",
+            f"{row['peak_rss'] / 1e9:.2f} GB",
+        )
+    Console(width=110).print(table)
+
+
+if __name__ == "__main__":
+    main()

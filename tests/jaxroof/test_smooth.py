@@ -1,0 +1,84 @@
+"""The exact maximum with smooth gradients: values, weights, ties, zeros, units, and the minimum made of it."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxroof.smooth import SHARPNESS, maximum, minimum
+
+
+def weights(*terms):
+    """Elasticities d ln maximum / d ln term."""
+    value, slopes = jax.value_and_grad(lambda t: maximum(*t))(terms)
+    return [float(slope * term / value) for slope, term in zip(slopes, terms, strict=True)]
+
+
+def test_value_is_exact():
+    assert float(maximum(3.0, 5.0, 4.999999)) == 5.0
+    assert float(maximum(7.0)) == 7.0
+    assert float(maximum(1e-30, 0.0)) == np.float32(1e-30)
+
+
+def test_weights_near_a_ridge():
+    # terms 1 and 0.8: 0.8^16 = 0.02815, weights 1 / 1.02815 and 0.02815 / 1.02815
+    assert weights(1.0, 0.8) == pytest.approx([0.97262, 0.02738], abs=1e-5)
+    assert weights(2.0, 2.0) == pytest.approx([0.5, 0.5], rel=1e-6)
+    assert weights(2.0, 2.0, 2.0, 2.0) == pytest.approx([0.25] * 4, rel=1e-6)
+
+
+def test_away_from_ridges_the_gradient_is_the_true_one():
+    # a quarter of the largest: 4^-16 = 2.3e-10 of the weight, below float32's rounding
+    slopes = jax.grad(lambda t: maximum(*t))((1.0, 4.0, 0.5))
+    assert [float(slope) for slope in slopes] == pytest.approx([0.0, 1.0, 0.0], abs=1e-7)
+
+
+def test_weights_sum_to_one_at_every_scale():
+    """Microseconds and petabytes are smoothed alike: weights depend on ratios only, and nothing under- or overflows."""
+    terms = np.random.default_rng(0).uniform(0.5, 1.0, (100, 5)).astype(np.float32)
+    whole = jax.vmap(jax.grad(lambda t: maximum(*t)))
+    reference = whole(terms)
+    np.testing.assert_allclose(np.sum(reference * terms, axis=1), terms.max(axis=1), rtol=1e-6)
+    for scale in np.float32([1e-30, 1e-6, 1e15, 1e30]):
+        # 1e-5: 16th powers of ratios that the scaling rounded
+        np.testing.assert_allclose(whole(terms * scale), reference, rtol=1e-5, atol=1e-7)
+
+
+def test_zero_terms():
+    """An absent resource takes no weight, and nothing at all is zero in value and gradient."""
+    assert weights(0.0, 3.0) == pytest.approx([0.0, 1.0])
+    value, slopes = jax.value_and_grad(lambda t: maximum(*t))((0.0, 0.0, 0.0))
+    assert float(value) == 0.0 and [float(slope) for slope in slopes] == [0.0, 0.0, 0.0]
+
+
+def test_forward_mode_equals_reverse_mode():
+    terms = jnp.array([1.0, 0.9, 0.7])
+    assert jax.jacfwd(lambda t: maximum(*t))(terms).tolist() == pytest.approx(
+        jax.jacrev(lambda t: maximum(*t))(terms).tolist(), rel=1e-6
+    )
+
+
+def test_gradient_of_a_p_norm(float64):
+    """The documented definition: gradient of (sum x^p)^(1/p), scaled by maximum / norm, by central differences."""
+    terms = np.array([1.0, 0.93, 0.85])
+    norm = lambda t: (t**SHARPNESS).sum() ** (1 / SHARPNESS)  # noqa: E731
+    steps = 1e-6 * np.eye(3)
+    expected = [(norm(terms + s) - norm(terms - s)) / 2e-6 / norm(terms) for s in steps]
+    found = jax.grad(lambda t: maximum(*t))(jnp.asarray(terms))
+    np.testing.assert_allclose(found, expected, rtol=1e-8)  # the difference's own error
+
+
+def test_minimum():
+    # values; and next to a ridge both terms share the gradient, here 0.8 / 1: exact slope of first is 1
+    assert float(minimum(3.0, 5.0)) == 3.0 and float(minimum(5.0, 3.0)) == 3.0
+    assert float(minimum(0.0, 1.0)) == 0.0
+    # min = a b / max: d ln min / d ln a = 1 - w_a
+    slopes = jax.grad(lambda t: minimum(*t))((0.8, 1.0))
+    assert [float(slopes[0]) * 0.8 / 0.8, float(slopes[1]) * 1.0 / 0.8] == pytest.approx([0.97262, 0.02738], abs=1e-5)
+    assert float(jax.grad(minimum)(0.0, 1.0)) == pytest.approx(1.0)
+
+
+def test_minimum_to_one_rounding():
+    first, second = np.random.default_rng(0).uniform(1.0, 1e5, (2, 1000)).astype(np.float32)
+    found = jax.vmap(minimum)(first, second)
+    np.testing.assert_allclose(found, np.minimum(first, second), rtol=1.2e-7)  # one unit in the last place
