@@ -27,7 +27,7 @@ TABLES = {
     "collective": LinkEfficiency,
     "host": Host,
 }
-"""Table of a file -> the struct that it fills. Keys are the fields of the struct; the key of a time ends in its unit."""
+"""Table of a file -> the struct that it fills. Keys are the fields of the struct; a key of a time ends in its unit."""
 
 _TEXTS = ("engine", "version", "refit", "errors")
 

@@ -72,7 +72,7 @@ def _print(file: str, constants: Any, result: Any) -> None:
     engine = f" ({constants.engine})" if constants.engine else ""
     rows = Table(title=f"Requests one at a time in {file}, efficiency {constants.name}{engine}", title_justify="left")
     for column in ("experiment", "model", "GPU"):
-        rows.add_column(column)
+        rows.add_column(column, overflow="fold")
     rows.add_column("tp", justify="right")
     for name in METRIC_NAMES.values():
         rows.add_column(f"{name}, ms\nmeasured", justify="right")

@@ -34,6 +34,7 @@ NOTES = (
     "`jaxroof validate requests --data FILE` scores them.",
     "Host times are those of vLLM 0.15.1. Older vLLM and TensorRT-LLM rows were fitted with host times of their own "
     "(and fp8 rows with a time per activation-quantising kernel), which are not part of this file.",
+    "Constants of experts are of kernels alone: no mixture of experts was fitted end to end.",
     "Kernel times and shares are of Hopper GPUs; other GPUs are an extrapolation.",
 )
 
@@ -100,10 +101,11 @@ def _sources(
     sources = {path: why for path, (_, why) in FIXED.items()}
     for p in priors:
         values = [leaf(efficiency, p.path) for efficiency, _, _ in held_out.values()]
+        low, high = shown(p.path, min(values)), shown(p.path, max(values))
+        between = f"{low} to {high}" if low != high else f"{low}" + " (its bound)" * (high == shown(p.path, p.high))
         sources[p.path] = (
             f"fitted to {n} public rows of dense models (steps and saturated serving of BLIS inference-sim, silicon "
-            f"sample of aiconfigurator); {shown(p.path, min(values))} to {shown(p.path, max(values))} with one model "
-            f"left out; prior {shown(p.path, p.prior)}: {p.fact}"
+            f"sample of aiconfigurator); {between} with one model left out; prior {shown(p.path, p.prior)}: {p.fact}"
         )
     rows = {"matrix": "experts, bf16", "bandwidth": "experts, bf16", "kernel_time": "experts, bf16"}
     for p in EXPERTS:

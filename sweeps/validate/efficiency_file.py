@@ -5,6 +5,7 @@ import json
 from collections.abc import Mapping, Sequence
 
 from hwspaces.efficiency import TABLES
+from hwspaces.units import formatted
 from jaxroof.efficiency import Efficiency
 
 UNITS = {
@@ -41,8 +42,7 @@ def efficiency_text(
 
 def shown(path: str, value: float) -> str:
     """A constant as people read it: its share, or its time with its unit."""
-    suffix, scale = UNITS.get(path.rpartition(".")[2], ("", 1.0))
-    return f"{value * scale:.3g} {suffix}".rstrip()
+    return formatted(value, "s" if path.rpartition(".")[2] in UNITS else "1")
 
 
 def _constant(field: str, value: float) -> str:

@@ -1,0 +1,188 @@
+"""How every picture looks: fonts, colours, headings, axes with SI-scaled ticks, and how it is saved."""
+
+import functools
+import os
+import pathlib
+import textwrap
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from jaxroof.op import BOUNDS
+from sweeps.store import replacing
+
+FORMATS = (".png", ".svg")
+"""What a picture can be saved as."""
+
+DOTS_PER_INCH = 150
+
+BOUND_COLOURS = dict(
+    zip(
+        BOUNDS,
+        ("#0072b2", "#56b4e9", "#cc79a7", "#e69f00", "#f0e442", "#999933", "#009e73", "#8c8c8c"),
+        strict=True,
+    )
+)
+"""One colour for every resource, in all pictures. Source: Okabe & Ito's palette, apart for all kinds of colour vision."""
+
+SERIES_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#111111", "#999933")
+"""Colours of lines without a meaning of their own."""
+
+INFEASIBLE, CLOUD, INK, QUIET = "#e9e9e9", "#c9ced4", "#222222", "#666666"
+
+SETTINGS = {
+    "font.size": 9.0,
+    "axes.titlesize": 10.0,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": QUIET,
+    "axes.labelcolor": INK,
+    "xtick.color": QUIET,
+    "ytick.color": QUIET,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "hatch.linewidth": 0.4,
+    "legend.frameon": False,
+    "legend.fontsize": 8.5,
+    "svg.hashsalt": "jaxroof",
+}
+
+PREFIXES = {"p": 1e-12, "n": 1e-9, "u": 1e-6, "m": 1e-3, "": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
+PLAIN_UNITS = ("1", "", "1/s", "1/J")
+"""Units that words say and that take no prefix."""
+
+_TITLE_INCHES, _DETAIL_INCHES, _SOURCE_INCHES, _MARGIN = 0.25, 0.19, 0.16, 0.12
+
+
+def matplotlib() -> Any:
+    """The matplotlib package; ValueError in one line where it is not installed."""
+    try:
+        import matplotlib
+        import matplotlib.figure
+    except ImportError:
+        raise ValueError("plots need matplotlib: pip install 'jaxroof[plot]'") from None
+    return matplotlib
+
+
+def styled(picture: Callable) -> Callable:
+    """`picture`, drawn with `SETTINGS` whatever the caller's own are."""
+
+    @functools.wraps(picture)
+    def drawn(*args, **kwargs):
+        with matplotlib().rc_context(SETTINGS):
+            return picture(*args, **kwargs)
+
+    return drawn
+
+
+def figure(width: float, height: float, title: str, details: str = "", source: str = "") -> Any:
+    """An empty figure, without pyplot and its global state, whose heading says what it shows.
+
+    Args:
+      width, height: inches, of what is below the heading.
+      title: the answer, as a sentence.
+      details: its particulars, in smaller letters.
+      source: what the numbers are of, at the foot.
+    """
+    titles = textwrap.wrap(title, int(width * 11.5))
+    smalls = textwrap.wrap(details, int(width * 15.5))
+    feet = textwrap.wrap(source, int(width * 19.5))
+    above = len(titles) * _TITLE_INCHES + len(smalls) * _DETAIL_INCHES + 2 * _MARGIN
+    below = len(feet) * _SOURCE_INCHES + _MARGIN
+    whole = above + height + below
+    made = matplotlib().figure.Figure(figsize=(width, whole), layout="constrained", dpi=DOTS_PER_INCH)
+    made.get_layout_engine().set(
+        rect=(_MARGIN / width, below / whole, 1 - 2 * _MARGIN / width, height / whole), wspace=0.06, hspace=0.06
+    )
+    top = 1 - _MARGIN / whole
+    place = {"x": _MARGIN / width, "ha": "left", "linespacing": 1.25}
+    made.text(y=top, s="\n".join(titles), va="top", fontsize=13, fontweight="bold", color=INK, **place)
+    top -= len(titles) * _TITLE_INCHES / whole
+    made.text(y=top, s="\n".join(smalls), va="top", fontsize=9.5, color=INK, **place)
+    made.text(y=_MARGIN / whole / 2, s="\n".join(feet), va="bottom", fontsize=7.5, color=QUIET, **place)
+    return made
+
+
+def saved(made: Any, path: str | os.PathLike) -> None:
+    """Write a figure as PNG or SVG, as `path` ends; it appears when it is whole.
+
+    Raises:
+      ValueError: for another ending, or a folder that cannot be written to.
+    """
+    ending = file_format(path)
+    with replacing(path) as name, matplotlib().rc_context(SETTINGS):
+        made.savefig(name, format=ending, metadata={"Date": None} if ending == "svg" else {"Software": "jaxroof"})
+
+
+def file_format(path: str | os.PathLike) -> str:
+    """"png" or "svg", as `path` ends; ValueError for another ending."""
+    ending = pathlib.Path(path).suffix.lower()
+    if ending not in FORMATS:
+        raise ValueError(f"{path} must end in {' or '.join(FORMATS)}")
+    return ending[1:]
+
+
+def prefix(values: np.ndarray, unit: str) -> tuple[str, float]:
+    """The SI prefix that suits the middle of `values`, and its size; none for numbers that take none."""
+    finite = np.abs(values[np.isfinite(values) & (values != 0)])
+    if unit == "USD/s":
+        return "", 1 / 3600.0
+    if unit in PLAIN_UNITS or not finite.size:
+        return "", 1.0
+    middle = float(np.sqrt(float(finite.min()) * float(finite.max())))
+    name = max((p for p, size in PREFIXES.items() if size <= middle * 1.001), key=PREFIXES.get, default="p")
+    return name, PREFIXES[name]
+
+
+def quantity_label(words: str, unit: str, values: np.ndarray) -> str:
+    """What a quantity is, with its scaled unit: "HBM bandwidth (TB/s)"."""
+    words = words[:1].upper() + words[1:]
+    if unit in PLAIN_UNITS:
+        return words
+    return f"{words} (USD/h)" if unit == "USD/s" else f"{words} ({prefix(values, unit)[0]}{unit})"
+
+
+def scaled_ticks(axis: Any, values: np.ndarray, unit: str, log: bool) -> None:
+    """Ticks of an axis in SI units at round numbers of the prefix that suits `values`."""
+    ticker = matplotlib().ticker
+    scale = prefix(values, unit)[1]
+    finite = values[np.isfinite(values) & (values > 0)] if log else values[np.isfinite(values)]
+    axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: tick_text(value / scale)))
+    if log and finite.size:
+        decades = np.log10(float(finite.max()) / float(finite.min()))
+        subs = (1.0, 2.0, 5.0) if decades < 2.5 else (1.0, 3.0) if decades < 4 else (1.0,)
+        if decades < 0.7:
+            subs = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0)
+        axis.set_major_locator(_ScaledLog(scale, subs))
+        axis.set_minor_locator(ticker.NullLocator())
+    elif not log:
+        axis.set_major_locator(_ScaledLinear(scale))
+
+
+def tick_text(value: float) -> str:
+    """A tick's number without useless digits: 0.5, 20, 1,000."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.4g}"
+
+
+def _ScaledLog(scale: float, subs: tuple[float, ...]) -> Any:
+    """Ticks at `subs` times powers of ten of the scaled number; prefixes are powers of ten, but for an hour's rate."""
+    ticker = matplotlib().ticker
+
+    class Locator(ticker.LogLocator):
+        def tick_values(self, low, high):
+            return super().tick_values(low / scale, high / scale) * scale
+
+    return Locator(subs=subs, numticks=20)
+
+
+def _ScaledLinear(scale: float) -> Any:
+    ticker = matplotlib().ticker
+
+    class Locator(ticker.MaxNLocator):
+        def tick_values(self, low, high):
+            return super().tick_values(low / scale, high / scale) * scale
+
+    return Locator(nbins=6)

@@ -1,0 +1,85 @@
+"""The refit of the default efficiency: rows are read as they are meant, and known constants are found again."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+
+from sweeps.api import precision
+from sweeps.paths import leaf
+from sweeps.validate import saturated, silicon, step_cycles
+from sweeps.validate.least_squares import errors, fitted
+from sweeps.validate.observation import step_times
+from sweeps.validate.parameters import EXPERTS, SHARED, starting_point, with_values
+from sweeps.validate.table import rows
+
+STEPS = "experiment_id,model,tp,true_cycle_us,batch_prefill_tokens,batch_decode_tokens,batch_num_prefill_reqs,kv_tokens_in_use\n"
+
+
+def step_file(folder, n=12):
+    """Steps of one model at growing batch, every third with one prompt in it."""
+    lines = [
+        f"e,llama-2-7b,1,5000,{100 * (i % 3 == 0)},{4 * i + 1},{1 * (i % 3 == 0)},{600 * (4 * i + 2)}" for i in range(n)
+    ]
+    file = folder / "steps.csv"
+    file.write_text(STEPS + "\n".join(lines) + "\n")
+    return file
+
+
+def test_a_step_holds_its_sequences_and_their_context(tmp_path):
+    first, second = step_cycles.observations(step_file(tmp_path))[:2]
+    # Row 2: 1 sequence decodes, 1 prompt of 100 new tokens; 1200 tokens in the cache are 600 each.
+    assert first.step.mixed.prefill.past == 500.0
+    assert first.step.mixed.decode.context == 600.0
+    assert (first.step.mixed.logits, first.seconds, first.step.quantisers) == (2.0, 5e-3, 0.0)
+    # Row 3: 5 sequences decode, no prompt.
+    assert (second.step.mixed.prefill.tokens, second.step.mixed.decode.context) == (0.0, 3600.0)
+
+
+@pytest.mark.parametrize(("n", "power"), [(1, 1), (2, 2), (3, 4), (64, 64), (65, 128), (0, 1)])
+def test_octaves(n, power):
+    assert step_cycles.octave(float(n)) == power
+
+
+def test_known_constants_are_found_again(tmp_path):
+    moved = [
+        dataclasses.replace(parameter, spread=10.0)  # a prior too weak to pull
+        for parameter in SHARED
+        if parameter.path in ("linear.bandwidth", "host.step_time", "host.sequence_time")
+    ]
+    true = {"linear.bandwidth": 0.8, "host.step_time": 1e-3, "host.sequence_time": 30e-6}
+    with precision("float64"):
+        start = starting_point()
+        times = step_times([row.step for row in step_cycles.observations(step_file(tmp_path))])
+        measured = np.asarray(jax.jit(times)(with_values(start, true), 0.0))
+        found = fitted(lambda values: times(with_values(start, values), 0.0), measured, np.full(12, 0.01), moved)
+    for path, value in true.items():  # residuals vanish at the truth; least_squares stops at 1e-8
+        assert found[path] == pytest.approx(value, rel=1e-3)
+
+
+def test_every_parameter_is_a_constant_inside_its_bounds():
+    for parameter in (*SHARED, *EXPERTS):
+        assert leaf(starting_point(), parameter.path) == parameter.prior
+        assert parameter.low < parameter.prior < parameter.high
+        assert parameter.moved(10.0 * parameter.high, "far").prior == parameter.high
+
+
+def test_errors_of_a_hand_worked_example():
+    # +10 %, -20 %, +30 %: mean of the absolute 20 %, median of the absolute 20 %, median +10 %
+    assert errors(np.array([1.1, 0.8, 1.3]), np.ones(3)) == pytest.approx((0.2, 0.2, 0.1))
+
+
+def test_unreliable_rows_are_known_by_their_labels():
+    row = {"backend": "vllm", "source_tag": "2026-04-06.csv", "model_path": "m", "flag_ttft_queueing": ""}
+    assert silicon.is_inferencex(row) and not silicon.unreliable(row)
+    assert silicon.unreliable(row | {"flag_ttft_queueing": "1"})
+    assert silicon.unreliable(row | {"source_tag": "h100_sxm/vllm/0.12.0/qwen3_32b.csv"})
+
+
+def test_a_file_without_the_columns_is_refused(tmp_path):
+    file = tmp_path / "other.csv"
+    file.write_text("a,b\n1,2\n")
+    for reader in (saturated.loaded, step_cycles.observations, lambda f: rows(f, ("c",))):
+        with pytest.raises(ValueError, match="no column"):
+            reader(file)
