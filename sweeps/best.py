@@ -46,7 +46,7 @@ def feasible(dataset: xr.Dataset) -> xr.DataArray:
     for name in ("feasible",) if "feasible" in dataset else ("legal", "fits"):
         if name in dataset:
             mask = mask & dataset[name].astype(bool)
-    return mask
+    return mask.drop_vars(mask.coords)
 
 
 def feasible_points(dataset: xr.Dataset) -> tuple[int, int]:

@@ -10,6 +10,8 @@ from sweeps.dataset import COORDINATES, UDUNITS, leaf_long_name, leaf_unit, vari
 _SI_UNITS = {udunits: unit for unit, udunits in UDUNITS.items() if udunits not in ("1", "s-1")}
 """Our units by how UDUNITS writes them, where only one of ours is written so."""
 
+_MATRIX = "dense matrix peak, "
+
 
 def known(dataset: xr.Dataset, name: str, names, what: str) -> str:
     """`name` when it is among `names`; else ValueError in one line with the nearest of them."""
@@ -54,6 +56,8 @@ def unit(dataset: xr.Dataset, name: str) -> str:
 def title(dataset: xr.Dataset, name: str) -> str:
     """What a variable or coordinate is, in a few words: its long name up to the first comma or colon."""
     long_name = dataset[name].attrs.get("long_name", name)
+    if long_name.startswith(_MATRIX):
+        return f"matrix peak at {long_name.removeprefix(_MATRIX)}"
     if name in dataset.coords:
         return long_name
     return long_name.partition(": ")[0].partition(", ")[0]
@@ -78,9 +82,15 @@ def amount(value: float, unit: str, digits: int = 3) -> str:
     return f"{value:,.0f}" if whole else f"{value:.{digits}g}"
 
 
+def short(dataset: xr.Dataset, name: str) -> str:
+    """An axis in one to four words: what it is, without what it is counted per; else its name."""
+    words = title(dataset, name).partition(" per ")[0]
+    return words if " that " not in words and words.count(" ") <= 3 and name != "tp" else name
+
+
 def _path(long_name: str) -> str | None:
     """The leaf that `long_name` describes, where it is one of a fixed set."""
-    if long_name.startswith("dense matrix peak, "):
-        path = f"hardware.matrix.{long_name.rpartition(' ')[2]}"
+    if long_name.startswith(_MATRIX):
+        path = f"hardware.matrix.{long_name.removeprefix(_MATRIX)}"
         return path if leaf_long_name(path) == long_name else None
     return next((path for path, words in COORDINATES.items() if words == long_name), None)

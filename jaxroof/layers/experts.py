@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jaxroof.deployment import Deployment
 from jaxroof.layers.elementwise import elementwise
 from jaxroof.layers.feedforward import ACTIVATION_FLOPS, feedforward_ops
-from jaxroof.layers.linear import OPERAND_BYTES, launched, linear
+from jaxroof.layers.linear import linear
 from jaxroof.model import Experts, WeightFormat
 from jaxroof.op import Op
 from jaxroof.struct import Scalar
@@ -54,19 +54,9 @@ def grouped_linear(
 ) -> Op:
     """One GEMM per expert in one kernel: `rows` rows spread over the weights of `groups` experts.
 
-    Tiles cannot span experts, so re-reads through a level follow from the rows of all experts together only
-    while every expert's share fills a tile; a finer rule belongs to the kernel model.
+    Re-reads follow from the rows of all experts together, as if tiles could span experts; a kernel model refines it.
     """
-    operand_bytes = OPERAND_BYTES[weights.compute]
-    return Op(
-        kind="experts",
-        precision=weights.compute,
-        count=count,
-        kernels=launched(rows),
-        matrix_flops=2.0 * rows * inputs * outputs,
-        operand_bytes=operand_bytes,
-        bytes=groups * inputs * outputs * weights.bytes + rows * (inputs * operand_bytes + outputs * activation_bytes),
-    )
+    return linear(rows, inputs, outputs, weights, activation_bytes, count, kind="experts", matrices=groups)
 
 
 def distinct_experts(experts: Scalar, top_k: Scalar, tokens: Scalar) -> jax.Array:

@@ -1,4 +1,4 @@
-"""A dense projection: one GEMM of all tokens with one weight matrix."""
+"""A projection: one GEMM of all tokens with one weight matrix, or with one of several each."""
 
 from jaxroof.model import WeightFormat
 from jaxroof.op import Op
@@ -10,30 +10,35 @@ OPERAND_BYTES = {"fp32": 4.0, "tf32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0,
 
 
 def linear(
-    tokens: Scalar,
+    rows: Scalar,
     inputs: Scalar,
     outputs: Scalar,
     weights: WeightFormat,
     activation_bytes: Scalar,
     count: Scalar,
+    kind: str = "linear",
+    matrices: Scalar = 1.0,
 ) -> Op:
-    """`(tokens, inputs) @ (inputs, outputs)`: 2 m n k FLOP; weights, inputs and outputs moved once.
+    """`(rows, inputs) @ (inputs, outputs)`: 2 m n k FLOP; weights, inputs and outputs moved once.
 
     Args:
-      tokens, inputs, outputs: m, k, n on one device, float scalars.
+      rows, inputs, outputs: m, k, n on one device, float scalars.
       weights: how the matrix is stored and multiplied; inputs are read at the multiplying precision.
       activation_bytes: B per output element.
       count: how often the step runs it.
+      kind: of the op.
+      matrices: weight matrices of that shape that the rows are spread over, as in a grouped GEMM.
     """
     operand_bytes = OPERAND_BYTES[weights.compute]
     return Op(
-        kind="linear",
+        kind=kind,
         precision=weights.compute,
         count=count,
-        kernels=launched(tokens),
-        matrix_flops=2.0 * tokens * inputs * outputs,
+        kernels=launched(rows),
+        matrix_flops=2.0 * rows * inputs * outputs,
         operand_bytes=operand_bytes,
-        bytes=inputs * outputs * weights.bytes + tokens * (inputs * operand_bytes + outputs * activation_bytes),
+        bytes=matrices * inputs * outputs * weights.bytes
+        + rows * (inputs * operand_bytes + outputs * activation_bytes),
     )
 
 

@@ -20,7 +20,7 @@ DOTS_PER_INCH = 150
 BOUND_COLOURS = dict(
     zip(
         BOUNDS,
-        ("#0072b2", "#56b4e9", "#cc79a7", "#e69f00", "#f0e442", "#999933", "#009e73", "#8c8c8c"),
+        ("#0072b2", "#56b4e9", "#cc79a7", "#d55e00", "#f0e442", "#e69f00", "#009e73", "#8c8c8c"),
         strict=True,
     )
 )
@@ -61,7 +61,12 @@ def matplotlib() -> Any:
     """The matplotlib package; ValueError in one line where it is not installed."""
     try:
         import matplotlib
+        import matplotlib.backends.backend_agg
+        import matplotlib.colors
         import matplotlib.figure
+        import matplotlib.patches
+        import matplotlib.patheffects
+        import matplotlib.ticker
     except ImportError:
         raise ValueError("plots need matplotlib: pip install 'jaxroof[plot]'") from None
     return matplotlib
@@ -87,13 +92,14 @@ def figure(width: float, height: float, title: str, details: str = "", source: s
       details: its particulars, in smaller letters.
       source: what the numbers are of, at the foot.
     """
-    titles = textwrap.wrap(title, int(width * 11.5))
-    smalls = textwrap.wrap(details, int(width * 15.5))
-    feet = textwrap.wrap(source, int(width * 19.5))
+    titles = textwrap.wrap(title, int(width * 9.5))
+    smalls = [line for part in details.splitlines() for line in textwrap.wrap(part, int(width * 13.5))]
+    feet = textwrap.wrap(source, int(width * 17.5))
     above = len(titles) * _TITLE_INCHES + len(smalls) * _DETAIL_INCHES + 2 * _MARGIN
     below = len(feet) * _SOURCE_INCHES + _MARGIN
     whole = above + height + below
     made = matplotlib().figure.Figure(figsize=(width, whole), layout="constrained", dpi=DOTS_PER_INCH)
+    matplotlib().backends.backend_agg.FigureCanvasAgg(made)
     made.get_layout_engine().set(
         rect=(_MARGIN / width, below / whole, 1 - 2 * _MARGIN / width, height / whole), wspace=0.06, hspace=0.06
     )
@@ -146,43 +152,26 @@ def quantity_label(words: str, unit: str, values: np.ndarray) -> str:
 
 
 def scaled_ticks(axis: Any, values: np.ndarray, unit: str, log: bool) -> None:
-    """Ticks of an axis in SI units at round numbers of the prefix that suits `values`."""
-    ticker = matplotlib().ticker
+    """Ticks of an axis within the range of `values`, at round numbers of the prefix that suits them."""
     scale = prefix(values, unit)[1]
     finite = values[np.isfinite(values) & (values > 0)] if log else values[np.isfinite(values)]
-    axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: tick_text(value / scale)))
-    if log and finite.size:
-        decades = np.log10(float(finite.max()) / float(finite.min()))
-        subs = (1.0, 2.0, 5.0) if decades < 2.5 else (1.0, 3.0) if decades < 4 else (1.0,)
-        if decades < 0.7:
-            subs = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0)
-        axis.set_major_locator(_ScaledLog(scale, subs))
-        axis.set_minor_locator(ticker.NullLocator())
-    elif not log:
-        axis.set_major_locator(_ScaledLinear(scale))
+    if not finite.size:
+        return
+    low, high = float(finite.min()) / scale, float(finite.max()) / scale
+    if log:
+        decades = np.log10(high / low)
+        leading = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0) if decades < 1 else (1.0, 2.0, 5.0) if decades < 2.5 else (1.0,)
+        powers = 10.0 ** np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)) + 1)
+        ticks = np.outer(powers, leading).ravel()
+    else:
+        ticks = matplotlib().ticker.MaxNLocator(6).tick_values(low, high)
+    ticks = ticks[(ticks >= low * (1 - 1e-6)) & (ticks <= high * (1 + 1e-6))]
+    if len(ticks) < 2:  # a range too narrow for round numbers
+        ticks = np.array([low, high])
+    axis.set_minor_locator(matplotlib().ticker.NullLocator())
+    axis.set_ticks(ticks * scale, [tick_text(float(f"{tick:.4g}")) for tick in ticks])
 
 
 def tick_text(value: float) -> str:
     """A tick's number without useless digits: 0.5, 20, 1,000."""
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.4g}"
-
-
-def _ScaledLog(scale: float, subs: tuple[float, ...]) -> Any:
-    """Ticks at `subs` times powers of ten of the scaled number; prefixes are powers of ten, but for an hour's rate."""
-    ticker = matplotlib().ticker
-
-    class Locator(ticker.LogLocator):
-        def tick_values(self, low, high):
-            return super().tick_values(low / scale, high / scale) * scale
-
-    return Locator(subs=subs, numticks=20)
-
-
-def _ScaledLinear(scale: float) -> Any:
-    ticker = matplotlib().ticker
-
-    class Locator(ticker.MaxNLocator):
-        def tick_values(self, low, high):
-            return super().tick_values(low / scale, high / scale) * scale
-
-    return Locator(nbins=6)
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"

@@ -1,0 +1,86 @@
+"""Pictures of a sample: its points over two of the drawn numbers, coloured by a metric or by what binds."""
+
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from sweeps import labels
+from sweeps.best import masked
+from sweeps.dataset import variable
+from sweeps.plots import style
+
+MOST_POINTS = 20_000
+"""Points that are drawn at most: more only hide one another."""
+
+
+def scatter_metric(made: Any, axes: Any, dataset: xr.Dataset, metric: str, x: str, y: str) -> None:
+    """Draw feasible points over the drawn columns `x` and `y`, coloured by `metric`, the best on top; others in grey."""
+    values = masked(dataset, metric).broadcast_like(dataset["point"]).values.astype(float)
+    pick = picked(values.size)
+    across, up = _column(axes, dataset, x, "x"), _column(axes, dataset, y, "y")
+    finite = np.isfinite(values) & (values > 0)
+    out = pick[~finite[pick]]
+    axes.scatter(across[out], up[out], s=7, marker="x", lw=0.5, color=style.CLOUD, rasterized=True)
+    if not finite.any():
+        return
+    higher = variable(metric).higher_is_better is not False
+    inside = pick[finite[pick]]
+    inside = inside[np.argsort(values[inside] if higher else -values[inside], kind="stable")]
+    low, high = float(values[finite].min()), float(values[finite].max())
+    colors, log = style.matplotlib().colors, high / low > 5
+    norm = colors.LogNorm(low, high) if log else colors.Normalize(low, high)
+    dots = axes.scatter(
+        across[inside], up[inside], c=values[inside], s=9, lw=0, norm=norm,
+        cmap="viridis" if higher else "viridis_r", rasterized=True,
+    )
+    best = np.nanargmax(np.where(finite, values, np.nan)) if higher else np.nanargmin(np.where(finite, values, np.nan))
+    axes.plot(across[best], up[best], "*", ms=15, mfc="white", mec=style.INK, mew=1.0, zorder=5, clip_on=False)
+    unit = labels.unit(dataset, metric)
+    bar = made.colorbar(dots, ax=axes, pad=0.02, fraction=0.06, aspect=28)
+    bar.set_label(style.quantity_label(labels.title(dataset, metric), unit, values[finite]))
+    style.scaled_ticks(bar.ax.yaxis, np.array([low, high]), unit, log)
+    bar.outline.set_visible(False)
+
+
+def scatter_bound(axes: Any, dataset: xr.Dataset, metric: str, bound: str, x: str, y: str) -> None:
+    """Draw feasible points over two columns, coloured by what binds them."""
+    finite = np.isfinite(masked(dataset, metric).broadcast_like(dataset["point"]).values)
+    codes = dataset[bound].broadcast_like(dataset["point"]).values.astype(int)
+    pick = picked(finite.size)
+    pick = pick[finite[pick]]
+    across, up = _column(axes, dataset, x, "x"), _column(axes, dataset, y, "y")
+    flags = variable(bound).flags
+    shares = {code: (codes[finite] == code).mean() for code in np.unique(codes[finite]) if code >= 0}
+    for code, share in sorted(shares.items(), key=lambda item: -item[1]):
+        here = pick[codes[pick] == code]
+        name = f"{flags[code]} ({100 * share:.0f} %)"
+        colour = style.BOUND_COLOURS[flags[code]]
+        axes.scatter(across[here], up[here], s=9, lw=0, color=colour, label=name, rasterized=True)
+    if shares:
+        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=3, markerscale=2.2, handletextpad=0.1)
+
+
+def picked(size: int) -> np.ndarray:
+    """Which points are drawn: all of a few, else as many as are useful, the same ones every time."""
+    if size <= MOST_POINTS:
+        return np.arange(size)
+    return np.sort(np.random.default_rng(0).choice(size, MOST_POINTS, replace=False))
+
+
+def _column(axes: Any, dataset: xr.Dataset, name: str, side: str) -> np.ndarray:
+    """Numbers to plot a column at; names are spread a little around their places. Scales and labels the axis."""
+    column, axis = dataset[name], getattr(axes, f"{side}axis")
+    words, unit = labels.title(dataset, name), labels.unit(dataset, name)
+    distinct, codes = np.unique(column.values, return_inverse=True)
+    if labels.is_text(column) or distinct.size <= 8:
+        texts = [labels.text(dataset, name, value) for value in distinct]
+        getattr(axes, f"set_{side}label")(words[:1].upper() + words[1:])
+        axis.set_ticks(np.arange(distinct.size), texts)
+        return codes + np.random.default_rng(1).uniform(-0.3, 0.3, codes.size)
+    values = column.values.astype(float)
+    log = bool((values > 0).all() and values.max() / values.min() > 5)
+    getattr(axes, f"set_{side}label")(style.quantity_label(words, unit, values))
+    getattr(axes, f"set_{side}scale")("log" if log else "linear")
+    style.scaled_ticks(axis, values, unit, log)
+    return values

@@ -1,0 +1,48 @@
+"""What a picture says in words: the best design as a sentence, what was reduced, and where the numbers are from."""
+
+import xarray as xr
+
+from sweeps import labels
+from sweeps.best import Best, best, coordinates, feasible_points
+
+
+def best_sentence(dataset: xr.Dataset, metric: str) -> tuple[str, str]:
+    """The best feasible design by `metric`: (the answer as a sentence, where it is)."""
+    point = best(dataset, metric)
+    feasible, points = feasible_points(dataset)
+    if point is None:
+        return f"None of {points:,} designs is feasible", "Splits that cannot be, or that do not fit in memory."
+    counted = f"{points:,}" if feasible == points else f"{feasible:,} feasible"
+    swept = "" if feasible == points else f" ({points:,} were swept.)"
+    return f"Best of {counted} designs: {said(dataset, metric, point.value)}", f"At {place(dataset, point)}.{swept}"
+
+
+def said(dataset: xr.Dataset, metric: str, value: float) -> str:
+    """A value with what it is: "359 output tokens per second and device", "time to first token 643 ms"."""
+    words, number = labels.title(dataset, metric), labels.text(dataset, metric, value)
+    if words.startswith(("output tokens", "US dollars")):
+        return f"{number} {words}"
+    return f"{words} {number}"
+
+
+def place(dataset: xr.Dataset, point: Best) -> str:
+    """Where a point is, in words: "tp 8, HBM bandwidth 3.35 TB/s"."""
+    shown = coordinates(dataset, point)
+    return ", ".join(f"{labels.short(dataset, name)} {value}" for name, value in shown.items()) or "the only point"
+
+
+def reduced_note(dataset: xr.Dataset, shown: tuple[str | None, ...], reduce: str) -> str:
+    """What was done with the axes that a picture does not show; nothing where there are none."""
+    rest = [labels.short(dataset, name) for name in labels.axes(dataset) if name not in shown]
+    if not rest or labels.is_sample(dataset):
+        return ""
+    middle = "the best feasible design" if reduce == "best" else "the median of the feasible designs"
+    return f"At every place, {middle} over {', '.join(rest)}."
+
+
+def source_note(dataset: xr.Dataset) -> str:
+    """What was swept and by what, with the notes that the dataset carries."""
+    attributes = dataset.attrs
+    entries = attributes.get("entries", "").partition(", ")[0]
+    parts = [attributes.get("title", ""), entries, *attributes.get("notes", "").split(" | "), attributes.get("source", "")]
+    return "; ".join(part for part in parts if part)
