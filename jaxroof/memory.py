@@ -7,7 +7,7 @@ from jaxroof.deployment import Deployment
 from jaxroof.hardware import Hardware
 from jaxroof.layers.attention import kv_heads_per_device
 from jaxroof.model import Attention, Block, Experts, FeedForward, Model
-from jaxroof.smooth import maximum, minimum
+from jaxroof.smooth import maximum, minimum, positive_part
 from jaxroof.struct import Scalar
 
 OTHER_PARAMETER_BYTES = 2.0
@@ -125,7 +125,7 @@ def activation_bytes(model: Model, deployment: Deployment) -> jax.Array:
 
 def kv_capacity_bytes(hardware: Hardware, model: Model, deployment: Deployment) -> jax.Array:
     """B per device left for KV cache after weights, activations and the reserve, shape (), never negative."""
-    return maximum(_free_bytes(hardware, model, deployment), 0.0)
+    return positive_part(_free_bytes(hardware, model, deployment))
 
 
 def weights_fit(hardware: Hardware, model: Model, deployment: Deployment) -> jax.Array:

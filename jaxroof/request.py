@@ -7,7 +7,7 @@ from jaxroof.deployment import Deployment
 from jaxroof.efficiency import Efficiency
 from jaxroof.hardware import Hardware
 from jaxroof.model import Model
-from jaxroof.smooth import maximum
+from jaxroof.smooth import positive_part
 from jaxroof.step import step_time
 from jaxroof.struct import Scalar, struct
 
@@ -61,7 +61,7 @@ def request_cost(
 def latency(prefill_time: Scalar, decode_time: Scalar, requests: Requests, efficiency: Efficiency) -> RequestCost:
     """The latencies that a prefill step and a mean decode step in s make up."""
     ttft = efficiency.host.request_time + prefill_time
-    return RequestCost(ttft=ttft, tpot=decode_time, e2e=ttft + maximum(requests.osl - 1.0, 0.0) * decode_time)
+    return RequestCost(ttft=ttft, tpot=decode_time, e2e=ttft + positive_part(requests.osl - 1.0) * decode_time)
 
 
 def tokens_per_second(cost: RequestCost, requests: Requests) -> jax.Array:

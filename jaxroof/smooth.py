@@ -50,8 +50,14 @@ def _maximum_jvp(primals, tangents):
 
 
 def minimum(first: Scalar, second: Scalar) -> jax.Array:
-    """Smaller of two positive numbers, shape (): first * second / maximum(first, second).
+    """Smaller of two non-negative numbers, shape (): first * second / maximum(first, second).
 
-    Exact to one rounding, with the smooth gradient of `maximum`.
+    Exact to one rounding, with the smooth gradient of `maximum`. Where both are zero it is zero.
     """
-    return first * second / maximum(first, second)
+    larger = maximum(first, second)
+    return first * second / jnp.where(larger > 0, larger, 1.0)
+
+
+def positive_part(number: Scalar) -> jax.Array:
+    """`number` where it is positive and 0 elsewhere, shape (); its gradient is 1 there and 0 elsewhere."""
+    return jnp.maximum(number, 0.0)

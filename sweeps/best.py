@@ -92,8 +92,9 @@ def best_index(values: np.ndarray, metric: str) -> int:
 
 
 def coordinates(dataset: xr.Dataset, point: Best) -> dict[str, str]:
-    """Where a point is: what was varied -> its value there, as text with its unit."""
-    found = {}
+    """Where a point is: what was varied, or is held at one value -> its value there, as text with its unit."""
+    held = [str(name) for name, label in dataset.coords.items() if not label.dims]
+    found = {name: labels.text(dataset, name, dataset[name].values[()]) for name in held}
     for name in labels.axes(dataset):
         (dim,) = dataset[name].dims
         found[name] = labels.text(dataset, name, dataset[name].values[point.position[str(dim)]])

@@ -1,5 +1,7 @@
 """What the variables and coordinates of a sweep's dataset are measured in and called, for people."""
 
+from collections.abc import Iterable
+
 import numpy as np
 import xarray as xr
 
@@ -13,7 +15,7 @@ _SI_UNITS = {udunits: unit for unit, udunits in UDUNITS.items() if udunits not i
 _MATRIX = "dense matrix peak, "
 
 
-def known(dataset: xr.Dataset, name: str, names, what: str) -> str:
+def known(name: str, names: Iterable[str], what: str) -> str:
     """`name` when it is among `names`; else ValueError in one line with the nearest of them."""
     if name not in names:
         raise ValueError(f"there is no {what} {name}{nearest(name, names)}")

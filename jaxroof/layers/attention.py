@@ -1,5 +1,6 @@
 """Softmax attention with grouped keys and values: projections, cache write, prefill and decode attention."""
 
+import jax
 import jax.numpy as jnp
 
 from jaxroof.batch import Batch, Decode, Prefill
@@ -8,7 +9,7 @@ from jaxroof.layers.elementwise import elementwise
 from jaxroof.layers.linear import OPERAND_BYTES, launched, linear
 from jaxroof.model import Attention
 from jaxroof.op import Op
-from jaxroof.smooth import maximum, minimum
+from jaxroof.smooth import maximum, minimum, positive_part
 from jaxroof.struct import Scalar
 
 SOFTMAX_FLOPS = 4.0
@@ -61,9 +62,8 @@ def prefill_attention(attention: Attention, deployment: Deployment, prefill: Pre
     heads = attention.heads / deployment.tp
     sequences = maximum(prefill.sequences, 1.0)
     new, past = prefill.tokens / sequences, prefill.past / sequences
-    pairs = prefill.sequences * (causal_pairs(past + new, attention) - causal_pairs(past, attention))
-    reachable_past = past if attention.window is None else minimum(past, attention.window)
-    cached = prefill.sequences * (reachable_past + new)
+    pairs = prefill.sequences * causal_pairs(new, past, attention)
+    cached = prefill.sequences * (reachable_past(past, attention) + new)
     return _fused_attention(
         "prefill_attention", attention, deployment, heads, prefill.tokens, pairs, cached, 1.0, count
     )
@@ -79,7 +79,7 @@ def decode_attention(attention: Attention, deployment: Deployment, decode: Decod
     context = decode.context
     if attention.window is not None:
         sequences = maximum(decode.sequences, 1.0)
-        context = decode.sequences * visible_context(decode.context / sequences, attention)
+        context = decode.sequences * visible_context(maximum(decode.context / sequences, 1.0), attention)
     return _fused_attention(
         "decode_attention", attention, deployment, heads, decode.sequences, context, context, 2.0, count
     )
@@ -116,28 +116,38 @@ def kv_heads_per_device(attention: Attention, deployment: Deployment) -> Scalar:
     return maximum(attention.kv_heads / deployment.tp, 1.0)
 
 
-def causal_pairs(length: Scalar, attention: Attention) -> Scalar:
-    """Query-key pairs of a whole sequence of `length` tokens, each token seeing itself and what is before it.
+def causal_pairs(new: Scalar, past: Scalar, attention: Attention) -> jax.Array:
+    """Query-key pairs of `new` tokens that follow `past` cached ones; each sees itself and what its window leaves.
 
-    Full: n (n + 1) / 2. Sliding window w: a query sees at most w tokens. Chunked w: a query sees its own
-    chunk of w tokens up to itself.
+    Full: new past + new (new + 1) / 2. Sliding window w: a query sees at most w tokens, itself included. Chunked w:
+    a query sees its own chunk of w tokens up to itself. Written without differences of large numbers.
     """
     if attention.window is None:
-        return 0.5 * length * (length + 1.0)
+        return new * past + _triangle(new)
     window = attention.window
+    reach = reachable_past(past, attention)
     if attention.window_kind == "chunked":
-        chunks = jnp.floor(length / window)
-        rest = length - chunks * window
-        return 0.5 * (chunks * window * (window + 1.0) + rest * (rest + 1.0))
-    ramp = minimum(length, window)
-    return 0.5 * ramp * (ramp + 1.0) + (length - ramp) * window
+        first = minimum(new, window - reach)  # what still fits into the chunk that the past began
+        chunks = jnp.floor((new - first) / window)
+        rest = new - first - chunks * window
+        return first * reach + _triangle(first) + chunks * _triangle(window) + _triangle(rest)
+    ramp = minimum(new, positive_part(window - past))  # queries that see all there is
+    return ramp * past + _triangle(ramp) + (new - ramp) * window
+
+
+def reachable_past(past: Scalar, attention: Attention) -> Scalar:
+    """Of `past` cached tokens, those that the next one can see."""
+    if attention.window is None:
+        return past
+    if attention.window_kind == "chunked":
+        return past - attention.window * jnp.floor(past / attention.window)
+    return minimum(past, attention.window - 1.0)
+
+
+def _triangle(length: Scalar) -> Scalar:
+    return 0.5 * length * (length + 1.0)
 
 
 def visible_context(context: Scalar, attention: Attention) -> Scalar:
-    """Tokens that the newest of `context` tokens attends to, itself included."""
-    if attention.window is None:
-        return context
-    if attention.window_kind == "chunked":
-        before = maximum(context - 1.0, 0.0)
-        return context - attention.window * jnp.floor(before / attention.window)
-    return minimum(context, attention.window)
+    """Tokens that the newest of `context` tokens attends to, itself included; `context` is at least 1."""
+    return reachable_past(context - 1.0, attention) + 1.0

@@ -30,15 +30,16 @@ def linear(
       matrices: weight matrices of that shape that the rows are spread over, as in a grouped GEMM.
     """
     operand_bytes = OPERAND_BYTES[weights.compute]
+    kernels = launched(rows)
+    weight_bytes = kernels * matrices * inputs * outputs * weights.bytes
     return Op(
         kind=kind,
         precision=weights.compute,
         count=count,
-        kernels=launched(rows),
+        kernels=kernels,
         matrix_flops=2.0 * rows * inputs * outputs,
         operand_bytes=operand_bytes,
-        bytes=matrices * inputs * outputs * weights.bytes
-        + rows * (inputs * operand_bytes + outputs * activation_bytes),
+        bytes=weight_bytes + rows * (inputs * operand_bytes + outputs * activation_bytes),
     )
 
 

@@ -12,6 +12,9 @@ from sweeps.cli.common import compilation_cache
 LINE_SECONDS = 10.0
 """s between lines of progress where stderr is no terminal."""
 
+RATED_POINTS = 100_000
+"""Points from which a rate says something: fewer are outweighed by compilation."""
+
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags of the verb."""
@@ -87,8 +90,9 @@ def rate_text(rate: float) -> str:
 
 def _print_asked(asked: Any, plan: Any) -> None:
     print(asked.attributes["title"])
-    sizes = " x ".join(f"{axis.size:,} {axis.name}" for axis in plan.axes)
-    print(f"{plan.points:,} points: {sizes or 'no axes'}; {len(plan.outputs)} variables")
+    drawn = [label.name for axis in plan.axes for label in axis.coordinates if axis.name == "point"][1:]
+    sizes = " x ".join(f"{axis.size:,} {axis.name}" for axis in plan.axes) or "no axes"
+    print(f"{plan.points:,} points: {', '.join(drawn) or sizes}; {len(plan.outputs)} variables")
     for note in asked.notes:
         print(f"note  {note}")
     sys.stdout.flush()
@@ -113,8 +117,8 @@ def _print_found(output: str, points: int, seconds: float, computing: float) -> 
         for name in labels.axes(dataset):
             points_table.add_row(f"at {name}", *(place[name] for place in places.values()))
     written = size(pathlib.Path(output).stat().st_size)
-    rate = f"{rate_text(points / computing)} points/s computed and written"
-    out.print(f"{output}: {written}, {points:,} points in {seconds:.1f} s ({rate})")
+    rate = f", {rate_text(points / computing)} points/s computed and written" if points >= RATED_POINTS else ""
+    out.print(f"{output}: {written}, {points:,} points in {seconds:.1f} s{rate}")
     out.print(f"{feasible:,} points ({100 * feasible / points:.0f} %) are feasible")
     if places:
         out.print()

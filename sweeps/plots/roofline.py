@@ -110,18 +110,32 @@ def _named(made: Any, axes: Any, ops: list[OpAnswer], total: float) -> None:
         else:
             same[2].append(op)
     taken = [boxes.from_extents(*(place - 0.8 * radius), *(place + 0.8 * radius)) for place, radius, _ in spots]
-    taken += [text.get_window_extent(renderer) for text in axes.texts]
+    taken += [text.get_window_extent(renderer) for text in axes.texts] + _along(axes, boxes, scale)
     taken.append(axes.get_legend().get_window_extent(renderer))
+    spread = [name for *_, here in spots for name in {_plain(op.name) for op in here}]
     for place, radius, here in spots:
         share = sum(op.time for op in here) / total
         if share < LABELLED_SHARE:
             continue
         text = axes.annotate(
-            f"{_joined([op.name for op in here])} {100 * share:.1f} %", axes.transData.inverted().transform(place),
+            f"{_joined(here, spread)} {100 * share:.1f} %", axes.transData.inverted().transform(place),
             xytext=(0, 0), textcoords="offset points", fontsize=8, color=style.INK, zorder=5,
         )
         _settled(axes, text, place, radius, taken, renderer, scale)
-        taken.append(text.get_window_extent(renderer))
+        taken.append(text.get_window_extent(renderer).padded(2 * scale))
+
+
+def _along(axes: Any, boxes: Any, scale: float) -> list:
+    """Small boxes along every line of the picture, which names keep off."""
+    found = []
+    for line in axes.lines:
+        corners = axes.transData.transform(line.get_xydata())
+        for start, end in zip(corners, corners[1:], strict=False):
+            steps = int(np.hypot(*(end - start)) / (4 * scale)) + 1
+            for share in np.linspace(0, 1, steps + 1):
+                at = start + share * (end - start)
+                found.append(boxes.from_extents(*(at - 1.5 * scale), *(at + 1.5 * scale)))
+    return found
 
 
 def _settled(axes: Any, text: Any, place: np.ndarray, radius: float, taken: list, renderer: Any, scale: float) -> None:
@@ -155,10 +169,14 @@ def _overlap(box: Any, other: Any) -> float:
     return width * height if width > 0 and height > 0 else 0.0
 
 
-def _joined(names: list[str]) -> str:
-    """Names of ops at one spot: "attention_norm, feedforward_norm", blocks of layers left out."""
-    plain = dict.fromkeys(name.rpartition(".")[2] for name in names)
-    return ", ".join(plain)
+def _joined(ops: list[OpAnswer], spread: list[str]) -> str:
+    """Names of the ops at one spot; a block of layers is named where another block's op stands elsewhere."""
+    return ", ".join(dict.fromkeys(op.name if spread.count(_plain(op.name)) > 1 else _plain(op.name) for op in ops))
+
+
+def _plain(name: str) -> str:
+    """An op's name without the number of its block of layers."""
+    return name.rpartition(".")[2]
 
 
 def _undrawn(found: Answer) -> str:
@@ -166,8 +184,11 @@ def _undrawn(found: Answer) -> str:
     parts = []
     for ops in found.steps.values():
         total = sum(op.time for op in ops)
-        rest = [op for op in ops if not (op.flops > 0 and op.bytes > 0) and op.time / total >= 0.001]
+        rest: dict[str, float] = {}
+        for op in ops:
+            if not (op.flops > 0 and op.bytes > 0):
+                rest[_plain(op.name)] = rest.get(_plain(op.name), 0.0) + op.time / total
         if rest:
-            named = ", ".join(f"{op.name} {100 * op.time / total:.1f} %" for op in rest)
+            named = ", ".join(f"{name} {100 * share:.1f} %" for name, share in rest.items())
             parts.append(f"Not drawn, for they compute nothing: {named}.")
     return " ".join(dict.fromkeys(parts))

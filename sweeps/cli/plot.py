@@ -1,0 +1,95 @@
+"""`jaxroof plot`: a picture of a sweep's netCDF file, or of one step's roofline."""
+
+import argparse
+import pathlib
+from typing import Any
+
+from sweeps.cli.common import case_arguments, compilation_cache
+from sweeps.cli.step import step_case, step_text, workload_arguments
+
+KINDS = ("overview", "heatmap", "lines", "pareto", "breakdown", "roofline")
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags of the verb."""
+    parser.add_argument("file", nargs="?", metavar="OUT.nc", help="a sweep's file; a roofline needs none")
+    parser.add_argument("-o", "--output", metavar="FILE", help="a .png or .svg (default: the file's name with .png)")
+    parser.add_argument("--kind", metavar="KIND", help=f"{', '.join(KINDS)} (default overview)")
+    parser.add_argument("--x", metavar="AXIS", help="axis across; for pareto a metric")
+    parser.add_argument("--y", metavar="AXIS", help="axis upwards, or the lines' axis; for pareto a metric")
+    parser.add_argument("--metric", metavar="VAR", help="what is drawn, and by what a design is best")
+    parser.add_argument("--at", metavar="AXIS=VALUE", action="append", default=[], help="only there; several times")
+    parser.add_argument("--reduce", metavar="HOW", help="over the other axes: best (default) or median")
+    step = parser.add_argument_group("for --kind roofline, the step")
+    case_arguments(step)
+    workload_arguments(step)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Draw and write the picture; says what it shows and where it is."""
+    kind = options.kind or "overview"
+    if kind not in KINDS:
+        from hwspaces.units import nearest
+
+        raise ValueError(f"--kind {kind} is not known{nearest(kind, KINDS)}")
+    output = _output(options, kind)
+    from sweeps.plots import style
+
+    style.file_format(output)
+    style.matplotlib()
+    made = _roofline(options) if kind == "roofline" else _of_file(options, kind)
+    style.saved(made, output)
+    print(f"{output}: {made.texts[0].get_text().replace(chr(10), ' ')}")
+
+
+def _output(options: argparse.Namespace, kind: str) -> str:
+    """Where the picture goes; ValueError when a flag is missing, or belongs to another kind."""
+    step = ("hardware", "model", "tp", "weights", "kv", "efficiency", "prefill", "prefills", "past", "decode", "context")
+    if kind == "roofline":
+        foreign = [flag for flag in ("x", "y", "metric", "reduce") if getattr(options, flag)]
+        if options.file or foreign or options.at:
+            given = options.file or f"--{(foreign or ['at'])[0]}"
+            raise ValueError(f"{given}: a roofline is of one step, which --hardware, --model, --prefill ... describe")
+        if options.output is None:
+            raise ValueError("-o FILE is missing: a .png or .svg")
+        return options.output
+    foreign = [flag for flag in step if getattr(options, flag)] + (["set"] if options.set else [])
+    if foreign:
+        raise ValueError(f"--{foreign[0]} is only for --kind roofline; --at AXIS=VALUE picks from a sweep")
+    if options.file is None:
+        raise ValueError("OUT.nc is missing: the file of a sweep, or --kind roofline with --hardware and --model")
+    return options.output or str(pathlib.Path(options.file).with_suffix(".png"))
+
+
+def _roofline(options: argparse.Namespace) -> Any:
+    from sweeps.plots.roofline import roofline
+
+    case = step_case(options)
+    compilation_cache()
+    return roofline(case, what=step_text(case))
+
+
+def _of_file(options: argparse.Namespace, kind: str) -> Any:
+    import importlib
+
+    from sweeps import labels
+    from sweeps.plots.overview import default_metric
+    from sweeps.plots.plane import REDUCTIONS
+    from sweeps.plots.selection import metric_name, selected
+    from sweeps.store import opened
+
+    how = options.reduce or "best"
+    labels.known(how, REDUCTIONS, "reduction")
+    with opened(options.file) as whole:
+        dataset = selected(whole, options.at)
+        drawing = getattr(importlib.import_module(f"sweeps.plots.{kind}"), kind)
+        if kind == "pareto":
+            pair = [name and metric_name(dataset, name) for name in (options.x, options.y)]
+            return drawing(dataset, *pair)
+        axes = [name and labels.known(name, labels.axes(dataset), "axis") for name in (options.x, options.y)]
+        if axes[0] and axes[0] == axes[1]:
+            raise ValueError(f"--x and --y are both {axes[0]}")
+        metric = metric_name(dataset, options.metric) if options.metric else default_metric(dataset)
+        if kind == "breakdown":
+            return drawing(dataset, axes[0], metric, how)
+        return drawing(dataset, metric, *axes) if kind == "overview" else drawing(dataset, metric, *axes, how)
