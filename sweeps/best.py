@@ -10,7 +10,7 @@ from sweeps.dataset import VARIABLES, variable
 
 KEY_METRICS = {
     "request": ("tokens_per_second_per_device", "tpot", "ttft", "usd_per_million_tokens"),
-    "step": ("step_time", "tokens_per_second_per_device", "usd_per_million_tokens"),
+    "step": ("tokens_per_second_per_device", "step_time", "usd_per_million_tokens"),
 }
 """Metrics that a reader asks for first, by job."""
 

@@ -86,8 +86,9 @@ def amount(value: float, unit: str, digits: int = 3) -> str:
 
 def short(dataset: xr.Dataset, name: str) -> str:
     """An axis in one to four words: what it is, without what it is counted per; else its name."""
-    words = title(dataset, name).partition(" per ")[0]
-    return words if " that " not in words and words.count(" ") <= 3 and name != "tp" else name
+    words = title(dataset, name)
+    plain = words.partition(" per ")[0]
+    return plain if " that " not in words and plain.count(" ") <= 3 and name != "tp" else name
 
 
 def _path(long_name: str) -> str | None:

@@ -39,7 +39,7 @@ def run(options: argparse.Namespace) -> None:
     style.matplotlib()
     made = _roofline(options) if kind == "roofline" else _of_file(options, kind)
     style.saved(made, output)
-    print(f"{output}: {made.texts[0].get_text().replace(chr(10), ' ')}")
+    print(f"{output}: {' '.join(made.texts[0].get_text().split())}")
 
 
 def _output(options: argparse.Namespace, kind: str) -> str:

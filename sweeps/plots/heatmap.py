@@ -71,7 +71,8 @@ def metric_map(made: Any, axes: Any, dataset: xr.Dataset, drawn: Plane) -> None:
         bar.outline.set_visible(False)
         _numbers(axes, dataset, drawn, across, up, values, norm)
         row, column = np.unravel_index(np.nanargmax(values) if higher else np.nanargmin(values), values.shape)
-        axes.plot(across.at[column], up.at[row], "*", ms=15, mfc="white", mec=style.INK, mew=1.0, zorder=5, clip_on=False)
+        if values.size > WRITTEN_CELLS:
+            axes.plot(across.at[column], up.at[row], "*", ms=15, mfc="white", mec=style.INK, zorder=5, clip_on=False)
     else:
         axes.text(0.5, 0.5, "nothing is feasible", transform=axes.transAxes, ha="center")
     across.applied(axes, "x")
@@ -104,6 +105,7 @@ def bound_map(axes: Any, dataset: xr.Dataset, drawn: Plane, bound: str) -> None:
 
 def _infeasible(axes: Any, across: np.ndarray, up: np.ndarray, values: np.ndarray) -> None:
     """Grey hatching behind the map, which shows where it has no value."""
+    axes.margins(0)
     if np.isfinite(values).all():
         return
     axes.fill_between(
@@ -115,12 +117,12 @@ def _numbers(axes, dataset, drawn, across, up, values, norm) -> None:
     """The values themselves: in the cells of a small map, at contour lines of a large one."""
     unit = labels.unit(dataset, drawn.metric)
     if values.size <= WRITTEN_CELLS:
-        middle = 0.5 if variable(drawn.metric).higher_is_better is not False else -0.5
+        higher = variable(drawn.metric).higher_is_better is not False
+        best = np.nanmax(values) if higher else np.nanmin(values)
         for (row, column), value in np.ndenumerate(values):
             if np.isfinite(value):
-                light = (norm(value) - 0.5) * middle < 0
-                colour = "white" if light else style.INK
-                said = labels.amount(float(value), unit)
+                colour = "white" if (norm(value) < 0.5) == higher else style.INK
+                said = f"{'\u2605 ' if value == best else ''}{labels.amount(float(value), unit)}"
                 axes.text(across.at[column], up.at[row], said, ha="center", va="center", color=colour, fontsize=8)
         return
     if min(values.shape) < 3:

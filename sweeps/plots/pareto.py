@@ -63,17 +63,20 @@ def pareto_panel(axes: Any, dataset: xr.Dataset, x: str, y: str) -> None:
             fronts.append((first[best], second[best]))
     if not fronts:
         axes.text(0.5, 0.5, "nothing is feasible", transform=axes.transAxes, ha="center")
+        axes.set_axis_off()
         return
     colours = style.SERIES_COLOURS if group is not None else (style.QUIET,)
     for (name, across, up), colour in zip(clouds, colours, strict=False):
-        axes.scatter(across, up, s=3, lw=0, color=colour, alpha=0.25, rasterized=True, zorder=1)
+        size, alpha = (14, 0.4) if across.size < 1000 else (3, 0.25)
+        axes.scatter(across, up, s=size, lw=0, color=colour, alpha=alpha, rasterized=True, zorder=1)
     across, up = (np.concatenate([found[i] for found in fronts]) for i in range(2))
     whose = np.repeat(np.arange(len(fronts)), [found[0].size for found in fronts])
     best = front(_lower_better(x, across), _lower_better(y, up))
     axes.plot(across[best], up[best], color=style.INK, lw=1.2, zorder=3)
+    marker = {"ms": 5, "mec": "white", "mew": 0.5} if best.size <= 60 else {"ms": 3, "mew": 0}
     for number, ((name, *_), colour) in enumerate(zip(clouds, colours, strict=False)):
         here = best[whose[best] == number]
-        axes.plot(across[here], up[here], "o", ms=5, mec="white", mew=0.5, color=colour, label=name, zorder=4)
+        axes.plot(across[here], up[here], "o", **marker, color=colour, label=name, zorder=4)
     _metric_axis(axes, dataset, x, "x", np.concatenate([cloud[1] for cloud in clouds]))
     _metric_axis(axes, dataset, y, "y", np.concatenate([cloud[2] for cloud in clouds]))
     arrows = {(True, True): "\u2197", (True, False): "\u2198", (False, True): "\u2196", (False, False): "\u2199"}

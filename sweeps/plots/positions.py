@@ -62,9 +62,14 @@ def positions(dataset: xr.Dataset, name: str) -> Positions:
     values, unit = coordinate.values.astype(float), labels.unit(dataset, name)
     label = style.quantity_label(labels.title(dataset, name), unit, values)
     scale = style.prefix(values, unit)[1]
-    texts = tuple(style.tick_text(float(f"{value / scale:.3g}")) for value in values)
+    texts = tuple(style.tick_text(_rounded(value / scale)) for value in values)
     kind = _kind(values)
     return Positions(name, label, unit, kind, np.arange(len(values)) if kind == "index" else values, texts)
+
+
+def _rounded(value: float) -> float:
+    """A number to three digits; one that is whole but for rounding errors, exactly."""
+    return round(value) if abs(value - round(value)) <= 1e-6 * abs(value) else float(f"{value:.3g}")
 
 
 def _kind(values: np.ndarray) -> str:

@@ -94,7 +94,7 @@ def figure(width: float, height: float, title: str, details: str = "", source: s
     """
     titles = textwrap.wrap(title, int(width * 9.5))
     smalls = [line for part in details.splitlines() for line in textwrap.wrap(part, int(width * 13.5))]
-    feet = textwrap.wrap(source, int(width * 17.5))
+    feet = textwrap.wrap(source, int(width * 15.5))
     above = len(titles) * _TITLE_INCHES + len(smalls) * _DETAIL_INCHES + 2 * _MARGIN
     below = len(feet) * _SOURCE_INCHES + _MARGIN
     whole = above + height + below

@@ -11,7 +11,7 @@ def best_sentence(dataset: xr.Dataset, metric: str) -> tuple[str, str]:
     point = best(dataset, metric)
     feasible, points = feasible_points(dataset)
     if point is None:
-        return f"None of {points:,} designs is feasible", "Splits that cannot be, or that do not fit in memory."
+        return f"None of {points:,} designs is feasible", _obstacles(dataset)
     counted = f"{points:,}" if feasible == points else f"{feasible:,} feasible"
     swept = "" if feasible == points else f" ({points:,} were swept.)"
     return f"Best of {counted} designs: {said(dataset, metric, point.value)}", f"At {place(dataset, point)}.{swept}"
@@ -20,6 +20,9 @@ def best_sentence(dataset: xr.Dataset, metric: str) -> tuple[str, str]:
 def said(dataset: xr.Dataset, metric: str, value: float) -> str:
     """A value with what it is: "359 output tokens per second and device", "time to first token 643 ms"."""
     words, number = labels.title(dataset, metric), labels.text(dataset, metric, value)
+    if metric.endswith(("mfu", "mbu")):
+        number = f"{100 * value:.1f} %"
+    number = number.replace(" ", "\u00a0")  # a line breaks before a number, not before its unit
     if words.startswith(("output tokens", "US dollars")):
         return f"{number} {words}"
     return f"{words} {number}"
@@ -28,7 +31,20 @@ def said(dataset: xr.Dataset, metric: str, value: float) -> str:
 def place(dataset: xr.Dataset, point: Best) -> str:
     """Where a point is, in words: "tp 8, HBM bandwidth 3.35 TB/s"."""
     shown = coordinates(dataset, point)
-    return ", ".join(f"{labels.short(dataset, name)} {value}" for name, value in shown.items()) or "the only point"
+    parts = [
+        value if labels.is_text(dataset[name]) else f"{labels.short(dataset, name)} {value}".replace(" ", "\u00a0")
+        for name, value in shown.items()
+    ]
+    return ", ".join(parts) or "the only point"
+
+
+def _obstacles(dataset: xr.Dataset) -> str:
+    """Why nothing is feasible: how many designs are legal splits, and how many fit."""
+    words = {"legal": "are splits that the model and the links allow", "fits": "fit in memory"}
+    shares = [
+        f"{100 * float(dataset[name].mean()):.0f} % {meaning}" for name, meaning in words.items() if name in dataset
+    ]
+    return f"{'; '.join(shares)}." if shares else ""
 
 
 def reduced_note(dataset: xr.Dataset, shown: tuple[str | None, ...], reduce: str) -> str:
