@@ -1,7 +1,30 @@
 """Many points at once: sweeps over hardware, models, deployments and workloads, as labelled datasets."""
 
-from sweeps.api import linear, log, sweep, sweep_to_file
-from sweeps.case import Case, case
-from sweeps.spec import Range, Spec
+import importlib
+from typing import TYPE_CHECKING
 
-__all__ = ["Case", "Range", "Spec", "case", "linear", "log", "sweep", "sweep_to_file"]
+if TYPE_CHECKING:
+    from sweeps.api import linear as linear
+    from sweeps.api import log as log
+    from sweeps.api import sweep as sweep
+    from sweeps.api import sweep_to_file as sweep_to_file
+    from sweeps.cases import Case as Case
+    from sweeps.cases import case as case
+
+_HOMES = {
+    "linear": "sweeps.api",
+    "log": "sweeps.api",
+    "sweep": "sweeps.api",
+    "sweep_to_file": "sweeps.api",
+    "Case": "sweeps.cases",
+    "case": "sweeps.cases",
+}
+
+__all__ = list(_HOMES)
+
+
+def __getattr__(name: str):
+    """Import a public name when it is first used: `jaxroof --help` passes through here and must not wait for JAX."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'sweeps' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)

@@ -12,7 +12,7 @@ from jaxroof.op import BOUNDS
 from jaxroof.request import Requests, decode_batch, prefill_batch
 from jaxroof.step import HOST, step_cost
 from sweeps.api import precision
-from sweeps.case import Case
+from sweeps.cases import Case
 from sweeps.dataset import variable
 from sweeps.jobs import JOBS, Scenario, step_batch
 
@@ -38,7 +38,7 @@ class OpAnswer:
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """Metrics by name, bounds as text; and the ops that run, in order, of every step: `step`, or `prefill`, `decode`."""
+    """Metrics by name, bounds as text; and the ops that run, in order, of each step: `step`, or `prefill`, `decode`."""
 
     metrics: dict[str, float | bool | str]
     steps: dict[str, tuple[OpAnswer, ...]]

@@ -1,6 +1,7 @@
 """Which points of a sweep can be, and the best of them by one metric. Nothing is broadcast to the whole grid."""
 
 import dataclasses
+import math
 
 import numpy as np
 import xarray as xr
@@ -51,7 +52,7 @@ def feasible(dataset: xr.Dataset) -> xr.DataArray:
 
 def feasible_points(dataset: xr.Dataset) -> tuple[int, int]:
     """(feasible points, all points)."""
-    points = int(np.prod([size for dim, size in dataset.sizes.items() if not labels.is_op_dimension(str(dim))], dtype=int))
+    points = math.prod(size for dim, size in dataset.sizes.items() if not labels.is_op_dimension(str(dim)))
     mask = feasible(dataset)
     return int(mask.sum()) * (points // mask.size), points
 

@@ -12,7 +12,7 @@ import workloads
 from jaxroof.legality import broken_rule
 from jaxroof.version import VERSION
 from sweeps.axes import Axis, Choice, Coordinate
-from sweeps.case import KV_BYTES, Case, case, leaf_number, model_deployment, require_precisions
+from sweeps.cases import KV_BYTES, Case, case, leaf_number, model_deployment, require_precisions
 from sweeps.dataset import dataset, fill, leaf_long_name, leaf_unit
 from sweeps.engine import Plan
 from sweeps.jobs import JOBS, LEGALITY, Scenario

@@ -22,7 +22,7 @@ WRONG, INTERRUPTED, BROKEN_PIPE = 2, 130, 141
 
 
 def main(words: list[str] | None = None) -> int:
-    """Run one verb; returns the exit status: 0, or one of the above after one line on stderr that says what is wrong."""
+    """Run one verb; returns the exit status: 0, or one of the above after a line on stderr that says what is wrong."""
     words = sys.argv[1:] if words is None else words
     title = f"jaxroof {words[0]}" if words and words[0] in VERBS else "jaxroof"
     try:
@@ -42,11 +42,8 @@ def main(words: list[str] | None = None) -> int:
 
 
 def _run(words: list[str]) -> None:
-    parser = Parser(
-        prog="jaxroof",
-        description="Time, memory and cost of LLM inference on any hardware. `jaxroof VERB --help` says what a verb takes.",
-        allow_abbrev=False,
-    )
+    about = "Time, memory and cost of LLM inference on any hardware. `jaxroof VERB --help` says what a verb takes."
+    parser = Parser(prog="jaxroof", description=about, allow_abbrev=False)
     parser.add_argument("--version", action="store_true", help="print the version and stop")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB")
     if words and not words[0].startswith("-") and words[0] not in VERBS:

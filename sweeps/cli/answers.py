@@ -5,7 +5,7 @@ from typing import Any
 
 from hwspaces import formatted
 from sweeps.answer import Answer, OpAnswer
-from sweeps.case import Case
+from sweeps.cases import Case
 from sweeps.cli.tables import number
 from sweeps.dataset import UDUNITS, variable
 

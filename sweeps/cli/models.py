@@ -67,7 +67,8 @@ def _print_catalogue(covered: list[Any], refused: dict[str, str]) -> None:
 
 def _print_entry(entry: Any) -> None:
     from sweeps.cli.tables import console, number, size, table
-    from sweeps.paths import leaf_paths, number as leaf
+    from sweeps.paths import leaf_paths
+    from sweeps.paths import number as leaf
 
     known = _record(entry)
     out = console()

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from hwspaces import formatted
 from sweeps.answer import OpAnswer
-from sweeps.case import Case
+from sweeps.cases import Case
 from sweeps.dataset import variable
 
 PIPE_WIDTH = 1000

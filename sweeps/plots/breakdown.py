@@ -10,7 +10,7 @@ from sweeps.best import best
 from sweeps.plots import style
 from sweeps.plots.overview import default_metric
 from sweeps.plots.plane import REDUCTIONS, two_axes
-from sweeps.plots.positions import positions
+from sweeps.plots.positions import positions, spread
 from sweeps.plots.wording import source_note
 
 MOST_OPS = 11
@@ -108,7 +108,7 @@ def _stack(axes: Any, dataset: xr.Dataset, x: str, table: dict[str, np.ndarray],
     for op, column in columns.items():
         axes.bar(at, column / scale, bottom=floor / scale, width=0.84, color=colours[op], lw=0)
         floor = floor + column
-    shown = np.unique(np.linspace(0, len(at) - 1, 8).round().astype(int))
+    shown = spread(len(at))
     texts = [across.texts[i] for i in shown]
     turned = {"rotation": 30, "ha": "right", "rotation_mode": "anchor"} if sum(map(len, texts)) > 40 else {}
     axes.set_xticks(shown, texts, **turned)

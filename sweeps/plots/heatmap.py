@@ -11,7 +11,7 @@ from sweeps.plots import style
 from sweeps.plots.plane import Plane, plane, two_axes
 from sweeps.plots.positions import positions
 from sweeps.plots.scatter import scatter_metric
-from sweeps.plots.wording import best_sentence, reduced_note, source_note
+from sweeps.plots.wording import heading, source_note
 
 WRITTEN_CELLS = 64
 """Cells up to which each has its number written in it."""
@@ -36,8 +36,7 @@ def heatmap(
     y = y or (rest.pop(0) if rest else None)
     if y is None:
         raise ValueError("a heat map needs two axes, and the file has one; use --kind lines")
-    title, details = best_sentence(dataset, metric)
-    details = f"{details}\n{reduced_note(dataset, (x, y), reduce)}"
+    title, details = heading(dataset, metric, (x, y), reduce)
     made = style.figure(8.0, 5.2, title, details, source_note(dataset))
     axes = made.add_subplot()
     if labels.is_sample(dataset):
@@ -122,7 +121,7 @@ def _numbers(axes, dataset, drawn, across, up, values, norm) -> None:
         for (row, column), value in np.ndenumerate(values):
             if np.isfinite(value):
                 colour = "white" if (norm(value) < 0.5) == higher else style.INK
-                said = f"{'\u2605 ' if value == best else ''}{labels.amount(float(value), unit)}"
+                said = ("\u2605 " if value == best else "") + labels.amount(float(value), unit)
                 axes.text(across.at[column], up.at[row], said, ha="center", va="center", color=colour, fontsize=8)
         return
     if min(values.shape) < 3:

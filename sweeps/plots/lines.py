@@ -9,8 +9,8 @@ from sweeps import labels
 from sweeps.plots import style
 from sweeps.plots.plane import group_axis, plane, two_axes
 from sweeps.plots.positions import positions
-from sweeps.plots.scatter import scatter_metric
-from sweeps.plots.wording import best_sentence, reduced_note, source_note
+from sweeps.plots.scatter import scatter_series
+from sweeps.plots.wording import heading, source_note
 
 MOST_LINES = 8
 """Lines that are drawn at most; of more positions, evenly spread ones."""
@@ -23,7 +23,7 @@ def lines(
     """A figure of `metric` along the axis `x`, one line per value of the axis `y`.
 
     Args:
-      dataset: of a sweep. A sample is drawn point by point over both.
+      dataset: of a sweep. A sample is drawn point by point.
       metric: name of a number.
       x: axis; by default the one that the metric depends on most.
       y: axis whose values are told apart by colour; by default one with few values, if any.
@@ -33,14 +33,11 @@ def lines(
     if x is None:
         raise ValueError("the file holds a single point: there is no axis to draw over")
     y = y or group_axis(dataset, taken=(x,))
-    title, details = best_sentence(dataset, metric)
-    details = f"{details}\n{reduced_note(dataset, (x, y), reduce)}"
+    title, details = heading(dataset, metric, (x, y), reduce)
     made = style.figure(7.5, 4.8, title, details, source_note(dataset))
     axes = made.add_subplot()
     if labels.is_sample(dataset):
-        if y is None:
-            y = next(name for name in labels.axes(dataset) if name != x)
-        scatter_metric(made, axes, dataset, metric, x, y)
+        scatter_series(axes, dataset, metric, x, y)
     else:
         line_panel(axes, dataset, metric, x, y, reduce)
     return made

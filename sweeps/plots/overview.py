@@ -12,7 +12,7 @@ from sweeps.plots.lines import line_panel
 from sweeps.plots.pareto import chosen_pair, pareto_panel
 from sweeps.plots.plane import plane, two_axes
 from sweeps.plots.scatter import scatter_bound, scatter_metric
-from sweeps.plots.wording import best_sentence, reduced_note, source_note
+from sweeps.plots.wording import heading, source_note
 
 BOUNDS = {"ttft": "prefill_bound", "step_time": "bound"}
 """Which variable says what binds, by metric; decode for the others of a request."""
@@ -36,8 +36,8 @@ def overview(dataset: xr.Dataset, metric: str | None = None, x: str | None = Non
     bound = bound_name(dataset, metric) if y is not None else None
     pair = _pair(dataset)
     panels = 1 + (bound is not None) + (pair is not None)
-    title, details = best_sentence(dataset, metric)
-    details = f"{details}\n{reduced_note(dataset, (x, y), 'best').replace('At every', 'In maps, at every')}"
+    title, details = heading(dataset, metric, (x, y), "best")
+    details = details.replace("At every place", "In maps, at every place")
     made = style.figure(0.6 + 4.9 * panels, 4.6, title, details, source_note(dataset))
     axes = iter(made.subplots(1, panels, squeeze=False)[0])
     first = next(axes)

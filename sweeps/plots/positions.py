@@ -45,12 +45,17 @@ class Positions:
         if self.kind != "index":
             style.scaled_ticks(axis, self.at, self.unit, self.kind == "log")
         if self.kind == "index" or len(self.at) <= 8:
-            shown = np.unique(np.linspace(0, len(self.at) - 1, SHOWN_TICKS).round().astype(int))
+            shown = spread(len(self.at))
             texts = [self.texts[i] for i in shown]
             crowded = side == "x" and sum(map(len, texts)) > 36
             turned = {"rotation": 30, "ha": "right", "rotation_mode": "anchor"} if crowded else {}
             axis.set_minor_locator(style.matplotlib().ticker.NullLocator())
             getattr(axes, f"set_{side}ticks")(self.at[shown], texts, **turned)
+
+
+def spread(n: int) -> np.ndarray:
+    """Which of `n` positions get a tick: all of a few, else every second, third, ..."""
+    return np.arange(0, n, -(-n // SHOWN_TICKS))
 
 
 def positions(dataset: xr.Dataset, name: str) -> Positions:

@@ -6,7 +6,7 @@ import numpy as np
 
 from hwspaces import formatted
 from sweeps.answer import Answer, OpAnswer, answer
-from sweeps.case import Case
+from sweeps.cases import Case
 from sweeps.plots import style
 
 LABELLED_SHARE = 0.004
@@ -14,6 +14,10 @@ LABELLED_SHARE = 0.004
 
 LARGEST_MARKER = 1500.0
 """Area in points^2 of the marker of an op that takes all of the time."""
+
+GAPS = (3, 8, 14, 20, 28, 36, 46, 58, 72, 90)
+ANGLES = tuple(np.radians((0, 180, 90, 270, 45, 315, 135, 225, 20, 340, 160, 200, 65, 295, 115, 245)))
+"""Places of a name around its marker: points between them, and directions, the most readable first."""
 
 
 @style.styled
@@ -50,7 +54,7 @@ def _panel(made: Any, axes: Any, case: Case, ops: tuple[OpAnswer, ...]) -> None:
     low = min([op.intensity for op in drawn] + [ridge]) / 3
     high = max([op.intensity for op in drawn] + [ridge]) * 6
     bottom = min([op.flops / op.time for op in drawn] + [low * bandwidth]) / 3
-    top = max(peaks.values()) * 3
+    top = max(peaks.values()) * 5
     axes.set(xscale="log", yscale="log", xlim=(low, high), ylim=(bottom, top))
     for name, peak in peaks.items():
         start = peak / bandwidth
@@ -143,9 +147,10 @@ def _settled(axes: Any, text: Any, place: np.ndarray, radius: float, taken: list
     inside = axes.get_window_extent(renderer)
     size = text.get_window_extent(renderer)  # now with its lower left corner, about, at `place`
     best = None
-    for gap in (3, 9, 16, 24, 34, 46, 60, 76):
-        for across, up in ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (1, -1), (-1, 1), (-1, -1)):
-            reach = (radius + gap * scale) / (np.sqrt(2) if across and up else 1.0)
+    for gap in GAPS:
+        for angle in ANGLES:
+            across, up = np.cos(angle), np.sin(angle)
+            reach = radius + gap * scale
             x = place[0] + across * reach - (0.5 - 0.5 * across) * size.width
             y = place[1] + up * reach - (0.5 - 0.5 * up) * size.height
             box = size.translated(x - size.x0, y - size.y0)

@@ -61,6 +61,29 @@ def scatter_bound(axes: Any, dataset: xr.Dataset, metric: str, bound: str, x: st
         axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=3, markerscale=2.2, handletextpad=0.1)
 
 
+def scatter_series(axes: Any, dataset: xr.Dataset, metric: str, x: str, group: str | None) -> None:
+    """Draw `metric` of the feasible points along the column `x`, coloured by the column `group` if it has few values."""
+    values = masked(dataset, metric).broadcast_like(dataset["point"]).values.astype(float)
+    pick = picked(values.size)
+    pick = pick[np.isfinite(values[pick]) & (values[pick] > 0)]
+    across, unit = _column(axes, dataset, x, "x"), labels.unit(dataset, metric)
+    kinds = np.unique(dataset[group].values) if group is not None else np.array([])
+    if 0 < kinds.size <= len(style.SERIES_COLOURS):
+        for kind, colour in zip(kinds, style.SERIES_COLOURS, strict=False):
+            here = pick[dataset[group].values[pick] == kind]
+            name = labels.text(dataset, group, kind)
+            axes.scatter(across[here], values[here], s=7, lw=0, alpha=0.5, color=colour, label=name, rasterized=True)
+        legend = axes.legend(title=labels.short(dataset, group), title_fontsize=8.5, markerscale=2.5)
+        for handle in legend.legend_handles:
+            handle.set_alpha(1.0)
+    else:
+        axes.scatter(across[pick], values[pick], s=7, lw=0, alpha=0.5, color=style.SERIES_COLOURS[0], rasterized=True)
+    axes.set_ylabel(style.quantity_label(labels.title(dataset, metric), unit, values[pick]))
+    log = bool(pick.size and values[pick].max() / values[pick].min() > 5)
+    axes.set_yscale("log" if log else "linear")
+    style.scaled_ticks(axes.yaxis, values[pick], unit, log)
+
+
 def picked(size: int) -> np.ndarray:
     """Which points are drawn: all of a few, else as many as are useful, the same ones every time."""
     if size <= MOST_POINTS:

@@ -92,7 +92,7 @@ def figure(width: float, height: float, title: str, details: str = "", source: s
       details: its particulars, in smaller letters.
       source: what the numbers are of, at the foot.
     """
-    titles = textwrap.wrap(title, int(width * 9.5))
+    titles = textwrap.wrap(title, int(width * 10.2))
     smalls = [line for part in details.splitlines() for line in textwrap.wrap(part, int(width * 13.5))]
     feet = textwrap.wrap(source, int(width * 15.5))
     above = len(titles) * _TITLE_INCHES + len(smalls) * _DETAIL_INCHES + 2 * _MARGIN
@@ -105,7 +105,7 @@ def figure(width: float, height: float, title: str, details: str = "", source: s
     )
     top = 1 - _MARGIN / whole
     place = {"x": _MARGIN / width, "ha": "left", "linespacing": 1.25}
-    made.text(y=top, s="\n".join(titles), va="top", fontsize=13, fontweight="bold", color=INK, **place)
+    made.text(y=top, s="\n".join(titles), va="top", fontsize=12, fontweight="bold", color=INK, **place)
     top -= len(titles) * _TITLE_INCHES / whole
     made.text(y=top, s="\n".join(smalls), va="top", fontsize=9.5, color=INK, **place)
     made.text(y=_MARGIN / whole / 2, s="\n".join(feet), va="bottom", fontsize=7.5, color=QUIET, **place)
@@ -164,7 +164,7 @@ def scaled_ticks(axis: Any, values: np.ndarray, unit: str, log: bool) -> None:
         powers = 10.0 ** np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)) + 1)
         ticks = np.outer(powers, leading).ravel()
     else:
-        ticks = matplotlib().ticker.MaxNLocator(6).tick_values(low, high)
+        ticks = matplotlib().ticker.MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high)
     ticks = ticks[(ticks >= low * (1 - 1e-6)) & (ticks <= high * (1 + 1e-6))]
     if len(ticks) < 2:  # a range too narrow for round numbers
         ticks = np.array([low, high])

@@ -17,6 +17,16 @@ def best_sentence(dataset: xr.Dataset, metric: str) -> tuple[str, str]:
     return f"Best of {counted} designs: {said(dataset, metric, point.value)}", f"At {place(dataset, point)}.{swept}"
 
 
+def heading(dataset: xr.Dataset, metric: str, shown: tuple[str | None, ...], reduce: str) -> tuple[str, str]:
+    """Title and details of a picture of `metric` over the axes `shown`, reduced over all others."""
+    note = reduced_note(dataset, shown, reduce)
+    if reduce == "median" and note:
+        words = [labels.short(dataset, name) for name in shown if name is not None]
+        return f"Median {labels.title(dataset, metric)} by {' and '.join(words)}", note
+    title, details = best_sentence(dataset, metric)
+    return title, f"{details}\n{note}"
+
+
 def said(dataset: xr.Dataset, metric: str, value: float) -> str:
     """A value with what it is: "359 output tokens per second and device", "time to first token 643 ms"."""
     words, number = labels.title(dataset, metric), labels.text(dataset, metric, value)

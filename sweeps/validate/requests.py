@@ -16,7 +16,7 @@ from jaxroof.hardware import Hardware
 from jaxroof.legality import broken_rule
 from jaxroof.model import Model
 from jaxroof.request import Requests, request_cost
-from sweeps.case import model_deployment, require_precisions
+from sweeps.cases import model_deployment, require_precisions
 from sweeps.paths import replaced
 from sweeps.validate.least_squares import errors
 from sweeps.validate.observation import stacked

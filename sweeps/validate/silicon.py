@@ -6,7 +6,7 @@ from pathlib import Path
 import hwspaces
 import workloads
 from jaxroof import batch
-from sweeps.case import model_deployment
+from sweeps.cases import model_deployment
 from sweeps.paths import replaced
 from sweeps.validate.observation import Observation, Step, quantiser_kernels
 from sweeps.validate.table import Row, number, rows

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 
 from sweeps.axes import Axis
-from sweeps.case import case
+from sweeps.cases import case
 from sweeps.jobs import REQUEST, Scenario
 from sweeps.paths import leaf, leaf_paths
 from sweeps.program import Question

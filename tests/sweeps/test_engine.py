@@ -10,7 +10,7 @@ import sweeps
 from jaxroof.request import request_cost
 from sweeps.api import precision
 from sweeps.axes import Axis, Choice
-from sweeps.case import case
+from sweeps.cases import case
 from sweeps.engine import Plan
 from sweeps.jobs import REQUEST
 from sweeps.paths import replaced

@@ -9,7 +9,7 @@ import hwspaces
 import jaxroof
 import workloads
 from sweeps import cli
-from sweeps.case import model_deployment
+from sweeps.cases import model_deployment
 from sweeps.paths import replaced
 from sweeps.validate.requests import COLUMNS, validation
 
