@@ -9,6 +9,12 @@ from sweeps.cli.step import step_case, step_text, workload_arguments
 
 KINDS = ("overview", "heatmap", "lines", "pareto", "breakdown", "roofline")
 
+STEP_FLAGS = (
+    *("hardware", "model", "tp", "weights", "kv", "efficiency"),
+    *("prefill", "prefills", "past", "decode", "context"),
+)
+"""Flags that describe one step, which only a roofline is of."""
+
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags of the verb."""
@@ -44,7 +50,6 @@ def run(options: argparse.Namespace) -> None:
 
 def _output(options: argparse.Namespace, kind: str) -> str:
     """Where the picture goes; ValueError when a flag is missing, or belongs to another kind."""
-    step = ("hardware", "model", "tp", "weights", "kv", "efficiency", "prefill", "prefills", "past", "decode", "context")
     if kind == "roofline":
         foreign = [flag for flag in ("x", "y", "metric", "reduce") if getattr(options, flag)]
         if options.file or foreign or options.at:
@@ -53,7 +58,7 @@ def _output(options: argparse.Namespace, kind: str) -> str:
         if options.output is None:
             raise ValueError("-o FILE is missing: a .png or .svg")
         return options.output
-    foreign = [flag for flag in step if getattr(options, flag)] + (["set"] if options.set else [])
+    foreign = [flag for flag in STEP_FLAGS if getattr(options, flag)] + (["set"] if options.set else [])
     if foreign:
         raise ValueError(f"--{foreign[0]} is only for --kind roofline; --at AXIS=VALUE picks from a sweep")
     if options.file is None:

@@ -39,15 +39,13 @@ def breakdown(dataset: xr.Dataset, x: str | None = None, metric: str | None = No
     if x is None:
         raise ValueError("the file holds a single point: there is no axis to draw over")
     place = {dim: at for dim, at in _place(dataset, metric, reduce).items() if dim != x}
-    where = ", ".join(
-        f"{labels.short(dataset, dim)} {labels.text(dataset, dim, dataset[dim].values[at])}" for dim, at in place.items()
-    )
+    values = {dim: labels.text(dataset, dim, dataset[dim].values[at]) for dim, at in place.items()}
+    where = ", ".join(f"{labels.short(dataset, dim)} {value}" for dim, value in values.items())
     tables = {name: _table(dataset, name, x, place) for name in steps}
     which = "the best design's values" if reduce == "best" else "their middle values"
     details = f"Other axes at {which}: {where}." if place else ""
-    made = style.figure(
-        1.8 + 4.4 * len(steps), 4.6, f"Where the time goes along {labels.title(dataset, x)}", details, source_note(dataset)
-    )
+    title = f"Where the time goes, by {labels.title(dataset, x)}"
+    made = style.figure(1.8 + 4.4 * len(steps), 4.6, title, details, source_note(dataset))
     axes = made.subplots(1, len(steps), squeeze=False)[0]
     colours = _colours(tables)
     for panel, (name, table) in zip(axes, tables.items(), strict=True):

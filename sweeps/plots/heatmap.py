@@ -16,13 +16,9 @@ from sweeps.plots.wording import heading, source_note
 WRITTEN_CELLS = 64
 """Cells up to which each has its number written in it."""
 
-CONTOURS = 6
-
 
 @style.styled
-def heatmap(
-    dataset: xr.Dataset, metric: str, x: str | None = None, y: str | None = None, reduce: str = "best"
-) -> Any:
+def heatmap(dataset: xr.Dataset, metric: str, x: str | None = None, y: str | None = None, reduce: str = "best") -> Any:
     """A figure of `metric` over the axes `x` and `y`, its best feasible value or its median over all others.
 
     Args:
@@ -47,7 +43,7 @@ def heatmap(
 
 
 def metric_map(made: Any, axes: Any, dataset: xr.Dataset, drawn: Plane) -> None:
-    """Draw a plane's values as colours, with contours or numbers, its best place marked and infeasible places hatched."""
+    """Draw a plane's values as colours, with contours or numbers; its best place is marked, infeasible ones hatched."""
     across, up = positions(dataset, drawn.x), positions(dataset, drawn.y)
     values = drawn.values.astype(float)
     finite = values[np.isfinite(values) & (values > 0)]
@@ -59,10 +55,8 @@ def metric_map(made: Any, axes: Any, dataset: xr.Dataset, drawn: Plane) -> None:
         low, high = float(finite.min()), float(finite.max())
         low, high = (low, high) if high > low else (low * 0.99, high * 1.01)
         norm = colors.LogNorm(low, high) if log else colors.Normalize(low, high)
-        mesh = axes.pcolormesh(
-            across.edges, up.edges, np.ma.masked_invalid(values), norm=norm,
-            cmap="viridis" if higher else "viridis_r", rasterized=True,
-        )
+        shown, colours = np.ma.masked_invalid(values), "viridis" if higher else "viridis_r"
+        mesh = axes.pcolormesh(across.edges, up.edges, shown, norm=norm, cmap=colours, rasterized=True)
         unit = labels.unit(dataset, drawn.metric)
         bar = made.colorbar(mesh, ax=axes, pad=0.02, fraction=0.06, aspect=28)
         bar.set_label(style.quantity_label(labels.title(dataset, drawn.metric), unit, finite))
@@ -97,7 +91,8 @@ def bound_map(axes: Any, dataset: xr.Dataset, drawn: Plane, bound: str) -> None:
     ]
     if not feasible.all():
         handles.append(patch(facecolor=style.INFEASIBLE, edgecolor=style.QUIET, hatch="////", label="infeasible"))
-    axes.legend(handles=handles, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=3, handlelength=1.2, columnspacing=1.2)
+    below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.14), "ncols": 3}
+    axes.legend(handles=handles, handlelength=1.2, columnspacing=1.2, **below)
     across.applied(axes, "x")
     up.applied(axes, "y")
 
@@ -129,9 +124,8 @@ def _numbers(axes, dataset, drawn, across, up, values, norm) -> None:
     low, high = norm.vmin, norm.vmax
     if high / low < 1.02:
         return
-    share = np.arange(1, CONTOURS + 1) / (CONTOURS + 1)
-    levels = low * (high / low) ** share if low > 0 and high / low > 5 else low + (high - low) * share
-    levels = np.unique([float(f"{level:.2g}") for level in levels])
+    scale = style.prefix(np.array([low, high]), unit)[1]
+    levels = style.round_numbers(low / scale, high / scale, high / low > 5) * scale
     levels = levels[(levels > low) & (levels < high)]
     if len(levels):
         lines = axes.contour(across.at, up.at, np.ma.masked_invalid(values), levels, colors="white", linewidths=0.9)

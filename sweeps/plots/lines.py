@@ -17,9 +17,7 @@ MOST_LINES = 8
 
 
 @style.styled
-def lines(
-    dataset: xr.Dataset, metric: str, x: str | None = None, y: str | None = None, reduce: str = "best"
-) -> Any:
+def lines(dataset: xr.Dataset, metric: str, x: str | None = None, y: str | None = None, reduce: str = "best") -> Any:
     """A figure of `metric` along the axis `x`, one line per value of the axis `y`.
 
     Args:

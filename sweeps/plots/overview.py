@@ -90,4 +90,3 @@ def _pair(dataset: xr.Dataset) -> tuple[str, str] | None:
         return chosen_pair(dataset)
     except ValueError:
         return None
-

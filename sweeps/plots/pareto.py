@@ -20,7 +20,7 @@ PAIRS = (
     ("step_time", "tokens_per_second_per_device"),
     ("step_time", "mfu"),
 )
-"""Pairs of metrics worth trading, the first that a dataset has is the default: first speed to the user, then to the owner."""
+"""Pairs of metrics worth trading: what a user sees against what an owner gets. The first that varies is the default."""
 
 FEW = 100_000
 """Points from which on a front is first searched in a sample of them, which throws most of the others out."""
@@ -66,7 +66,7 @@ def pareto_panel(axes: Any, dataset: xr.Dataset, x: str, y: str) -> None:
         axes.set_axis_off()
         return
     colours = style.SERIES_COLOURS if group is not None else (style.QUIET,)
-    for (name, across, up), colour in zip(clouds, colours, strict=False):
+    for (_, across, up), colour in zip(clouds, colours, strict=False):
         size, alpha = (14, 0.4) if across.size < 1000 else (3, 0.25)
         axes.scatter(across, up, s=size, lw=0, color=colour, alpha=alpha, rasterized=True, zorder=1)
     across, up = (np.concatenate([found[i] for found in fronts]) for i in range(2))
@@ -140,4 +140,3 @@ def _metric_axis(axes: Any, dataset: xr.Dataset, name: str, side: str, values: n
     log = bool((values > 0).all() and values.max() / values.min() > 5)
     getattr(axes, f"set_{side}scale")("log" if log else "linear")
     style.scaled_ticks(axis, values, unit, log)
-

@@ -52,14 +52,15 @@ def plane(dataset: xr.Dataset, metric: str, x: str, y: str | None, reduce: str =
     worst = flat.dtype.type(-np.inf if higher else np.inf)
     filled = np.where(finite, flat, worst)
     index = filled.argmax(axis=-1) if higher else filled.argmin(axis=-1)
-    values = np.where(some, np.take_along_axis(filled, index[..., None], axis=-1)[..., 0], np.asarray(np.nan, flat.dtype))
+    found = np.take_along_axis(filled, index[..., None], axis=-1)[..., 0]
+    values = np.where(some, found, np.asarray(np.nan, flat.dtype))
     sizes = tuple(array.sizes[dim] for dim in others)
     chosen = np.unravel_index(index, sizes) if sizes else ()
     return Plane(metric, x, y, values, others, tuple(chosen))
 
 
 def influence(dataset: xr.Dataset, metric: str) -> dict[str, float]:
-    """Variance of the mean of log `metric` along every axis that is not constant, over feasible points, largest first."""
+    """Variance of the mean of log `metric` along every axis, over the feasible points; the largest first."""
     array = masked(dataset, metric)
     finite = np.isfinite(array.values) & (array.values > 0)
     logs = np.log(np.where(finite, array.values, np.asarray(1.0, array.dtype)))
@@ -80,7 +81,7 @@ def influence(dataset: xr.Dataset, metric: str) -> dict[str, float]:
 
 
 def two_axes(dataset: xr.Dataset, metric: str) -> list[str]:
-    """Up to two axes that a map is best drawn over, the more influential first: numbers of four values or more if any."""
+    """Up to two axes to draw a map over, the more influential first; with four numbers or more if any are."""
     ranked = [name for name in influence(dataset, metric) if np.unique(dataset[name].values).size > 1]
     numeric = [name for name in ranked if not labels.is_text(dataset[name])]
     fine = [name for name in numeric if np.unique(dataset[name].values).size >= 4]
@@ -88,7 +89,7 @@ def two_axes(dataset: xr.Dataset, metric: str) -> list[str]:
 
 
 def group_axis(dataset: xr.Dataset, taken: tuple[str, ...] = (), most: int = 8) -> str | None:
-    """The axis to tell apart by colour: what is deployed if that varies, else the one with fewest values, at most `most`."""
+    """The axis to tell apart by colour: what is deployed if that varies, else the one with fewest values."""
     usual = ("tp", "hardware", "model", "weights", "kv", "efficiency", "batch")
     sizes = {name: np.unique(dataset[name].values).size for name in labels.axes(dataset) if name not in taken}
     few = [name for name, size in sorted(sizes.items(), key=lambda item: item[1]) if 2 <= size <= most]

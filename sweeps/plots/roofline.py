@@ -8,6 +8,7 @@ from hwspaces import formatted
 from sweeps.answer import Answer, OpAnswer, answer
 from sweeps.cases import Case
 from sweeps.plots import style
+from sweeps.plots.names import Spot, named
 
 LABELLED_SHARE = 0.004
 """Share of the step's time from which an op is named."""
@@ -15,9 +16,8 @@ LABELLED_SHARE = 0.004
 LARGEST_MARKER = 1500.0
 """Area in points^2 of the marker of an op that takes all of the time."""
 
-GAPS = (3, 8, 14, 20, 28, 36, 46, 58, 72, 90)
-ANGLES = tuple(np.radians((0, 180, 90, 270, 45, 315, 135, 225, 20, 340, 160, 200, 65, 295, 115, 245)))
-"""Places of a name around its marker: points between them, and directions, the most readable first."""
+TOUCHING = 13.0
+"""Points between markers up to which they share a name: less than the height of two lines."""
 
 
 @style.styled
@@ -37,7 +37,8 @@ def roofline(case: Case, found: Answer | None = None, what: str = "") -> Any:
         f"times are {case.efficiency.name}. {_undrawn(found)}"
     )
     made = style.figure(1.0 + 7.4 * len(found.steps), 5.6, title, details, "; ".join(case.notes))
-    for axes, (step, ops) in zip(made.subplots(1, len(found.steps), squeeze=False)[0], found.steps.items(), strict=True):
+    panels = made.subplots(1, len(found.steps), squeeze=False)[0]
+    for axes, (step, ops) in zip(panels, found.steps.items(), strict=True):
         _panel(made, axes, case, ops)
         if len(found.steps) > 1:
             axes.set_title(f"{step.capitalize()} step")
@@ -53,7 +54,7 @@ def _panel(made: Any, axes: Any, case: Case, ops: tuple[OpAnswer, ...]) -> None:
     ridge = max(peaks.values()) / bandwidth
     low = min([op.intensity for op in drawn] + [ridge]) / 3
     high = max([op.intensity for op in drawn] + [ridge]) * 6
-    bottom = min([op.flops / op.time for op in drawn] + [low * bandwidth]) / 3
+    bottom = min([_rate(op) for op in drawn] + [low * bandwidth]) / 3
     top = max(peaks.values()) * 5
     axes.set(xscale="log", yscale="log", xlim=(low, high), ylim=(bottom, top))
     for name, peak in peaks.items():
@@ -64,13 +65,19 @@ def _panel(made: Any, axes: Any, case: Case, ops: tuple[OpAnswer, ...]) -> None:
         )
     axes.plot([vector / bandwidth, high], [vector, vector], color=style.QUIET, lw=1.0, ls="--", zorder=2)
     axes.text(
-        high / 1.06, vector * 1.06, f"vector peak {formatted(vector, 'FLOP/s')}",
-        ha="right", va="bottom", fontsize=8.5, color=style.QUIET,
+        high / 1.06,
+        vector * 1.06,
+        f"vector peak {formatted(vector, 'FLOP/s')}",
+        ha="right",
+        va="bottom",
+        fontsize=8.5,
+        color=style.QUIET,
     )
     for op in sorted(drawn, key=lambda op: -op.time):
-        area = max(14.0, LARGEST_MARKER * op.time / total)
         colour = style.BOUND_COLOURS[op.bound]
-        axes.scatter(op.intensity, op.flops / op.time, s=area, color=colour, ec="white", lw=0.7, alpha=0.85, zorder=3)
+        axes.scatter(
+            op.intensity, _rate(op), s=_area(op, total), color=colour, ec="white", lw=0.7, alpha=0.85, zorder=3
+        )
     intensities = np.array([low, high])
     style.scaled_ticks(axes.xaxis, intensities, "1", True)
     style.scaled_ticks(axes.yaxis, np.array([bottom, top]), "FLOP/s", True)
@@ -81,9 +88,9 @@ def _panel(made: Any, axes: Any, case: Case, ops: tuple[OpAnswer, ...]) -> None:
     _bandwidth_label(made, axes, low, ridge, bandwidth)
     bounds = dict.fromkeys(op.bound for op in sorted(drawn, key=lambda op: -op.time))
     line = style.matplotlib().lines.Line2D
-    handles = [line([], [], marker="o", ls="", color=style.BOUND_COLOURS[name], label=f"bound by {name}") for name in bounds]
-    axes.legend(handles=handles, loc="lower right")
-    _named(made, axes, drawn, total)
+    dots = {name: line([], [], marker="o", ls="", color=style.BOUND_COLOURS[name]) for name in bounds}
+    axes.legend(dots.values(), [f"bound by {name}" for name in dots], loc="lower right")
+    named(made, axes, _spots(made, axes, drawn, total))
 
 
 def _bandwidth_label(made: Any, axes: Any, low: float, ridge: float, bandwidth: float) -> None:
@@ -93,90 +100,53 @@ def _bandwidth_label(made: Any, axes: Any, low: float, ridge: float, bandwidth: 
     ends = axes.transData.transform([(low, low * bandwidth), (ridge, ridge * bandwidth)])
     angle = float(np.degrees(np.arctan2(*(ends[1] - ends[0])[::-1])))
     axes.annotate(
-        f"HBM {formatted(bandwidth, 'B/s')}", (at, at * bandwidth), xytext=(-5, 5), textcoords="offset points",
-        rotation=angle, rotation_mode="anchor", ha="center", va="bottom", fontsize=8.5,
+        f"HBM {formatted(bandwidth, 'B/s')}",
+        (at, at * bandwidth),
+        xytext=(-5, 5),
+        textcoords="offset points",
+        rotation=angle,
+        rotation_mode="anchor",
+        ha="center",
+        va="bottom",
+        fontsize=8.5,
     )
 
 
-def _named(made: Any, axes: Any, ops: list[OpAnswer], total: float) -> None:
-    """Names and shares of the ops, each where it covers no marker and no other name; ops at one spot share a name."""
+def _spots(made: Any, axes: Any, ops: list[OpAnswer], total: float) -> list[Spot]:
+    """Every marker with its name; of markers that touch, the largest has the names of all, one to a line."""
     made.draw_without_rendering()
-    renderer = made.canvas.get_renderer()
-    boxes = style.matplotlib().transforms.Bbox
     scale = made.dpi / 72
-    spots: list[tuple[np.ndarray, float, list[OpAnswer]]] = []
+    groups: list[tuple[np.ndarray, float, list[OpAnswer]]] = []
     for op in sorted(ops, key=lambda op: -op.time):
-        place = axes.transData.transform((op.intensity, op.flops / op.time))
-        radius = scale * np.sqrt(max(14.0, LARGEST_MARKER * op.time / total) / np.pi)
-        same = next((spot for spot in spots if np.hypot(*(spot[0] - place)) < 3 * scale), None)
-        if same is None:
-            spots.append((place, radius, [op]))
-        else:
-            same[2].append(op)
-    taken = [boxes.from_extents(*(place - 0.8 * radius), *(place + 0.8 * radius)) for place, radius, _ in spots]
-    taken += [text.get_window_extent(renderer) for text in axes.texts] + _along(axes, boxes, scale)
-    taken.append(axes.get_legend().get_window_extent(renderer))
-    spread = [name for *_, here in spots for name in {_plain(op.name) for op in here}]
-    for place, radius, here in spots:
-        share = sum(op.time for op in here) / total
-        if share < LABELLED_SHARE:
-            continue
-        text = axes.annotate(
-            f"{_joined(here, spread)} {100 * share:.1f} %", axes.transData.inverted().transform(place),
-            xytext=(0, 0), textcoords="offset points", fontsize=8, color=style.INK, zorder=5,
-        )
-        _settled(axes, text, place, radius, taken, renderer, scale)
-        taken.append(text.get_window_extent(renderer).padded(2 * scale))
+        place = axes.transData.transform((op.intensity, _rate(op))) / scale
+        radius = float(np.sqrt(_area(op, total) / np.pi))
+        near = (group for group in groups if np.hypot(*(group[0] - place)) < max(group[1] + radius, TOUCHING))
+        group = next(near, None)
+        groups.append((place, radius, [op])) if group is None else group[2].append(op)
+    several = [name for *_, group in groups for name in {_plain(op.name) for op in group}]
+    leads = {id(group[0]): _names(group, several, total) for *_, group in groups}
+    return [
+        Spot(op.intensity, _rate(op), float(np.sqrt(_area(op, total) / np.pi)), leads.get(id(op), ""), number)
+        for number, (*_, group) in enumerate(groups)
+        for op in group
+    ]
 
 
-def _along(axes: Any, boxes: Any, scale: float) -> list:
-    """Small boxes along every line of the picture, which names keep off."""
-    found = []
-    for line in axes.lines:
-        corners = axes.transData.transform(line.get_xydata())
-        for start, end in zip(corners, corners[1:], strict=False):
-            steps = int(np.hypot(*(end - start)) / (4 * scale)) + 1
-            for share in np.linspace(0, 1, steps + 1):
-                at = start + share * (end - start)
-                found.append(boxes.from_extents(*(at - 1.5 * scale), *(at + 1.5 * scale)))
-    return found
+def _names(group: list[OpAnswer], several: list[str], total: float) -> str:
+    """Names and shares of the ops of one spot, one to a line; blocks of layers apart only where they stand apart."""
+    shares: dict[str, float] = {}
+    for op in group:
+        name = op.name if several.count(_plain(op.name)) > 1 else _plain(op.name)
+        shares[name] = shares.get(name, 0.0) + op.time / total
+    return "\n".join(f"{name} {100 * share:.1f} %" for name, share in shares.items() if share >= LABELLED_SHARE)
 
 
-def _settled(axes: Any, text: Any, place: np.ndarray, radius: float, taken: list, renderer: Any, scale: float) -> None:
-    """Move a name to the nearest place around its marker that is free; with a thin line where that is far."""
-    inside = axes.get_window_extent(renderer)
-    size = text.get_window_extent(renderer)  # now with its lower left corner, about, at `place`
-    best = None
-    for gap in GAPS:
-        for angle in ANGLES:
-            across, up = np.cos(angle), np.sin(angle)
-            reach = radius + gap * scale
-            x = place[0] + across * reach - (0.5 - 0.5 * across) * size.width
-            y = place[1] + up * reach - (0.5 - 0.5 * up) * size.height
-            box = size.translated(x - size.x0, y - size.y0)
-            within = inside.x0 < box.x0 and box.x1 < inside.x1 and inside.y0 < box.y0 and box.y1 < inside.y1
-            covered = sum(_overlap(box, other) for other in taken) + (0 if within else 1e9)
-            if best is None or covered < best[0]:
-                best = (covered, gap, x, y, box)
-        if best[0] == 0:
-            break
-    _, gap, x, y, box = best
-    text.xyann = ((x - place[0]) / scale, (y - place[1]) / scale)
-    if gap > 12:
-        centre = np.array([np.clip(place[0], box.x0, box.x1), np.clip(place[1], box.y0, box.y1)])
-        ends = axes.transData.inverted().transform([place, centre])
-        axes.plot(*ends.T, color=style.QUIET, lw=0.5, zorder=2.5)
+def _rate(op: OpAnswer) -> float:
+    return op.flops / op.time
 
 
-def _overlap(box: Any, other: Any) -> float:
-    width = min(box.x1, other.x1) - max(box.x0, other.x0)
-    height = min(box.y1, other.y1) - max(box.y0, other.y0)
-    return width * height if width > 0 and height > 0 else 0.0
-
-
-def _joined(ops: list[OpAnswer], spread: list[str]) -> str:
-    """Names of the ops at one spot; a block of layers is named where another block's op stands elsewhere."""
-    return ", ".join(dict.fromkeys(op.name if spread.count(_plain(op.name)) > 1 else _plain(op.name) for op in ops))
+def _area(op: OpAnswer, total: float) -> float:
+    return max(14.0, LARGEST_MARKER * op.time / total)
 
 
 def _plain(name: str) -> str:

@@ -15,7 +15,7 @@ MOST_POINTS = 20_000
 
 
 def scatter_metric(made: Any, axes: Any, dataset: xr.Dataset, metric: str, x: str, y: str) -> None:
-    """Draw feasible points over the drawn columns `x` and `y`, coloured by `metric`, the best on top; others in grey."""
+    """Draw feasible points over the columns `x` and `y`, coloured by `metric`, the best on top; others in grey."""
     values = masked(dataset, metric).broadcast_like(dataset["point"]).values.astype(float)
     pick = picked(values.size)
     across, up = _column(axes, dataset, x, "x"), _column(axes, dataset, y, "y")
@@ -30,10 +30,8 @@ def scatter_metric(made: Any, axes: Any, dataset: xr.Dataset, metric: str, x: st
     low, high = float(values[finite].min()), float(values[finite].max())
     colors, log = style.matplotlib().colors, high / low > 5
     norm = colors.LogNorm(low, high) if log else colors.Normalize(low, high)
-    dots = axes.scatter(
-        across[inside], up[inside], c=values[inside], s=9, lw=0, norm=norm,
-        cmap="viridis" if higher else "viridis_r", rasterized=True,
-    )
+    colours = {"c": values[inside], "norm": norm, "cmap": "viridis" if higher else "viridis_r"}
+    dots = axes.scatter(across[inside], up[inside], s=9, lw=0, rasterized=True, **colours)
     best = np.nanargmax(np.where(finite, values, np.nan)) if higher else np.nanargmin(np.where(finite, values, np.nan))
     axes.plot(across[best], up[best], "*", ms=15, mfc="white", mec=style.INK, mew=1.0, zorder=5, clip_on=False)
     unit = labels.unit(dataset, metric)
@@ -62,7 +60,7 @@ def scatter_bound(axes: Any, dataset: xr.Dataset, metric: str, bound: str, x: st
 
 
 def scatter_series(axes: Any, dataset: xr.Dataset, metric: str, x: str, group: str | None) -> None:
-    """Draw `metric` of the feasible points along the column `x`, coloured by the column `group` if it has few values."""
+    """Draw `metric` of the feasible points along the column `x`, coloured by `group` if that has few values."""
     values = masked(dataset, metric).broadcast_like(dataset["point"]).values.astype(float)
     pick = picked(values.size)
     pick = pick[np.isfinite(values[pick]) & (values[pick] > 0)]

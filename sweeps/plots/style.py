@@ -24,7 +24,7 @@ BOUND_COLOURS = dict(
         strict=True,
     )
 )
-"""One colour for every resource, in all pictures. Source: Okabe & Ito's palette, apart for all kinds of colour vision."""
+"""One colour for every resource, in all pictures. Source: the palette of Okabe & Ito, 2008, for all eyes."""
 
 SERIES_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#111111", "#999933")
 """Colours of lines without a meaning of their own."""
@@ -92,7 +92,7 @@ def figure(width: float, height: float, title: str, details: str = "", source: s
       details: its particulars, in smaller letters.
       source: what the numbers are of, at the foot.
     """
-    titles = textwrap.wrap(title, int(width * 10.2))
+    titles = textwrap.wrap(title, int(width * 9.8))
     smalls = [line for part in details.splitlines() for line in textwrap.wrap(part, int(width * 13.5))]
     feet = textwrap.wrap(source, int(width * 15.5))
     above = len(titles) * _TITLE_INCHES + len(smalls) * _DETAIL_INCHES + 2 * _MARGIN
@@ -124,7 +124,7 @@ def saved(made: Any, path: str | os.PathLike) -> None:
 
 
 def file_format(path: str | os.PathLike) -> str:
-    """"png" or "svg", as `path` ends; ValueError for another ending."""
+    """ "png" or "svg", as `path` ends; ValueError for another ending."""
     ending = pathlib.Path(path).suffix.lower()
     if ending not in FORMATS:
         raise ValueError(f"{path} must end in {' or '.join(FORMATS)}")
@@ -158,18 +158,23 @@ def scaled_ticks(axis: Any, values: np.ndarray, unit: str, log: bool) -> None:
     if not finite.size:
         return
     low, high = float(finite.min()) / scale, float(finite.max()) / scale
-    if log:
-        decades = np.log10(high / low)
-        leading = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0) if decades < 1 else (1.0, 2.0, 5.0) if decades < 2.5 else (1.0,)
-        powers = 10.0 ** np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)) + 1)
-        ticks = np.outer(powers, leading).ravel()
-    else:
-        ticks = matplotlib().ticker.MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high)
-    ticks = ticks[(ticks >= low * (1 - 1e-6)) & (ticks <= high * (1 + 1e-6))]
+    ticks = round_numbers(low, high, log)
     if len(ticks) < 2:  # a range too narrow for round numbers
         ticks = np.array([low, high])
     axis.set_minor_locator(matplotlib().ticker.NullLocator())
     axis.set_ticks(ticks * scale, [tick_text(float(f"{tick:.4g}")) for tick in ticks])
+
+
+def round_numbers(low: float, high: float, log: bool) -> np.ndarray:
+    """Round numbers from `low` to `high`, a handful or two."""
+    if log:
+        decades = np.log10(high / low)
+        leading = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0) if decades < 1 else (1.0, 2.0, 5.0) if decades < 2.5 else (1.0,)
+        powers = 10.0 ** np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)) + 1)
+        numbers = np.outer(powers, leading).ravel()
+    else:
+        numbers = matplotlib().ticker.MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high)
+    return numbers[(numbers >= low - 1e-6 * abs(low)) & (numbers <= high + 1e-6 * abs(high))]
 
 
 def tick_text(value: float) -> str:

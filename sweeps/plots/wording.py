@@ -70,5 +70,6 @@ def source_note(dataset: xr.Dataset) -> str:
     """What was swept and by what, with the notes that the dataset carries."""
     attributes = dataset.attrs
     entries = attributes.get("entries", "").partition(", ")[0]
-    parts = [attributes.get("title", ""), entries, *attributes.get("notes", "").split(" | "), attributes.get("source", "")]
+    notes = attributes.get("notes", "").split(" | ")
+    parts = [attributes.get("title", ""), entries, *notes, attributes.get("source", "")]
     return "; ".join(part for part in parts if part)
