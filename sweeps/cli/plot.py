@@ -4,7 +4,7 @@ import argparse
 import pathlib
 from typing import Any
 
-from sweeps.cli.common import case_arguments, compilation_cache
+from sweeps.cli.common import case_arguments
 from sweeps.cli.step import step_case, step_text, workload_arguments
 
 KINDS = ("overview", "heatmap", "lines", "pareto", "breakdown", "roofline")
@@ -70,7 +70,6 @@ def _roofline(options: argparse.Namespace) -> Any:
     from sweeps.plots.roofline import roofline
 
     case = step_case(options)
-    compilation_cache()
     return roofline(case, what=step_text(case))
 
 

@@ -3,7 +3,7 @@
 import argparse
 import json
 
-from sweeps.cli.common import asked_case, case_arguments, compilation_cache, json_argument, overrides
+from sweeps.cli.common import asked_case, case_arguments, json_argument, overrides
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,7 +27,6 @@ def run(options: argparse.Namespace) -> None:
     from sweeps.dataset import variable
 
     case = asked_case("request", options, {name: getattr(options, name) for name in ("batch", "isl", "osl", "cached")})
-    compilation_cache()
     found = answer(case)
     if options.json:
         print(json.dumps(record(case, found, options.kv), indent=2, allow_nan=False))

@@ -4,7 +4,7 @@ import argparse
 import json
 from typing import Any
 
-from sweeps.cli.common import asked_case, case_arguments, compilation_cache, json_argument, overrides
+from sweeps.cli.common import asked_case, case_arguments, json_argument, overrides
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,7 +54,6 @@ def run(options: argparse.Namespace) -> None:
     from sweeps.cli.answers import fit_text, record
 
     case = step_case(options)
-    compilation_cache()
     found = answer(case)
     if options.json:
         print(json.dumps(record(case, found, options.kv), indent=2, allow_nan=False))

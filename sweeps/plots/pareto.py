@@ -10,7 +10,7 @@ from sweeps.best import feasible
 from sweeps.dataset import variable
 from sweeps.plots import style
 from sweeps.plots.plane import group_axis
-from sweeps.plots.scatter import picked
+from sweeps.plots.subset import distinct, picked
 from sweeps.plots.wording import source_note
 
 PAIRS = (
@@ -21,6 +21,8 @@ PAIRS = (
     ("step_time", "mfu"),
 )
 """Pairs of metrics worth trading: what a user sees against what an owner gets. The first that varies is the default."""
+
+FLAGS = ("feasible", "legal", "fits")
 
 FEW = 100_000
 """Points from which on a front is first searched in a sample of them, which throws most of the others out."""
@@ -53,6 +55,8 @@ def pareto_panel(axes: Any, dataset: xr.Dataset, x: str, y: str) -> None:
     dims = tuple(dict.fromkeys((*dataset[x].dims, *dataset[y].dims)))
     if group is not None and dataset[group].dims[0] not in (*dims, *feasible(dataset).dims):
         group = None
+    wanted = [name for name in dict.fromkeys((x, y, *FLAGS)) if name in dataset]
+    dataset = dataset[wanted].load()  # picking groups from the file would read it point by point
     clouds, fronts = [], []
     for name, part in _groups(dataset, group):
         first, second = _pairs(part, x, y)
@@ -112,7 +116,7 @@ def _groups(dataset: xr.Dataset, group: str | None) -> list[tuple[str, xr.Datase
         return [("", dataset)]
     values = dataset[group].values
     parts = []
-    for value in np.unique(values):
+    for value in distinct(values):
         (dim,) = dataset[group].dims
         at = np.flatnonzero(values == value)
         parts.append((labels.text(dataset, group, value), dataset.isel({dim: at})))

@@ -8,6 +8,7 @@ import xarray as xr
 from sweeps import labels
 from sweeps.best import masked
 from sweeps.dataset import variable
+from sweeps.plots.subset import distinct, picked
 
 REDUCTIONS = ("best", "median")
 
@@ -65,12 +66,13 @@ def influence(dataset: xr.Dataset, metric: str) -> dict[str, float]:
     finite = np.isfinite(array.values) & (array.values > 0)
     logs = np.log(np.where(finite, array.values, np.asarray(1.0, array.dtype)))
     found = {}
+    pick = picked(logs.size)
     for name in labels.axes(dataset):
         (dim,) = dataset[name].dims
         if dim not in array.dims:
             found[name] = 0.0
         elif labels.is_sample(dataset):
-            found[name] = _explained(_bins(dataset[name].values), logs, finite)
+            found[name] = _explained(_bins(dataset[name].values[pick]), logs[pick], finite[pick])
         else:
             rest = tuple(i for i, other in enumerate(array.dims) if other != dim)
             count = finite.sum(axis=rest)
@@ -82,24 +84,24 @@ def influence(dataset: xr.Dataset, metric: str) -> dict[str, float]:
 
 def two_axes(dataset: xr.Dataset, metric: str) -> list[str]:
     """Up to two axes to draw a map over, the more influential first; with four numbers or more if any are."""
-    ranked = [name for name in influence(dataset, metric) if np.unique(dataset[name].values).size > 1]
+    ranked = [name for name in influence(dataset, metric) if distinct(dataset[name].values).size > 1]
     numeric = [name for name in ranked if not labels.is_text(dataset[name])]
-    fine = [name for name in numeric if np.unique(dataset[name].values).size >= 4]
+    fine = [name for name in numeric if distinct(dataset[name].values).size >= 4]
     return [*dict.fromkeys([*fine, *numeric, *ranked])][:2]
 
 
 def group_axis(dataset: xr.Dataset, taken: tuple[str, ...] = (), most: int = 8) -> str | None:
     """The axis to tell apart by colour: what is deployed if that varies, else the one with fewest values."""
     usual = ("tp", "hardware", "model", "weights", "kv", "efficiency", "batch")
-    sizes = {name: np.unique(dataset[name].values).size for name in labels.axes(dataset) if name not in taken}
+    sizes = {name: distinct(dataset[name].values).size for name in labels.axes(dataset) if name not in taken}
     few = [name for name, size in sorted(sizes.items(), key=lambda item: item[1]) if 2 <= size <= most]
     return next((name for name in usual if name in few), few[0] if few else None)
 
 
 def _bins(values: np.ndarray, n: int = 32) -> np.ndarray:
     """Which of `n` equally full bins each of a sample's draws is in; of few distinct ones, which of them it is."""
-    distinct, codes = np.unique(values, return_inverse=True)
-    return codes if distinct.size <= n else codes * n // distinct.size
+    kinds, codes = np.unique(values, return_inverse=True)
+    return codes if kinds.size <= n else codes * n // kinds.size
 
 
 def _explained(codes: np.ndarray, logs: np.ndarray, finite: np.ndarray) -> float:

@@ -9,9 +9,7 @@ from sweeps import labels
 from sweeps.best import masked
 from sweeps.dataset import variable
 from sweeps.plots import style
-
-MOST_POINTS = 20_000
-"""Points that are drawn at most: more only hide one another."""
+from sweeps.plots.subset import distinct, picked
 
 
 def scatter_metric(made: Any, axes: Any, dataset: xr.Dataset, metric: str, x: str, y: str) -> None:
@@ -65,7 +63,7 @@ def scatter_series(axes: Any, dataset: xr.Dataset, metric: str, x: str, group: s
     pick = picked(values.size)
     pick = pick[np.isfinite(values[pick]) & (values[pick] > 0)]
     across, unit = _column(axes, dataset, x, "x"), labels.unit(dataset, metric)
-    kinds = np.unique(dataset[group].values) if group is not None else np.array([])
+    kinds = distinct(dataset[group].values) if group is not None else np.array([])
     if 0 < kinds.size <= len(style.SERIES_COLOURS):
         for kind, colour in zip(kinds, style.SERIES_COLOURS, strict=False):
             here = pick[dataset[group].values[pick] == kind]
@@ -82,22 +80,16 @@ def scatter_series(axes: Any, dataset: xr.Dataset, metric: str, x: str, group: s
     style.scaled_ticks(axes.yaxis, values[pick], unit, log)
 
 
-def picked(size: int) -> np.ndarray:
-    """Which points are drawn: all of a few, else as many as are useful, the same ones every time."""
-    if size <= MOST_POINTS:
-        return np.arange(size)
-    return np.sort(np.random.default_rng(0).choice(size, MOST_POINTS, replace=False))
-
-
 def _column(axes: Any, dataset: xr.Dataset, name: str, side: str) -> np.ndarray:
     """Numbers to plot a column at; names are spread a little around their places. Scales and labels the axis."""
     column, axis = dataset[name], getattr(axes, f"{side}axis")
     words, unit = labels.title(dataset, name), labels.unit(dataset, name)
-    distinct, codes = np.unique(column.values, return_inverse=True)
-    if labels.is_text(column) or distinct.size <= 8:
-        texts = [labels.text(dataset, name, value) for value in distinct]
+    kinds = distinct(column.values)
+    if labels.is_text(column) or kinds.size <= 8:
+        kinds, codes = np.unique(column.values, return_inverse=True)
+        texts = [labels.text(dataset, name, value) for value in kinds]
         getattr(axes, f"set_{side}label")(words[:1].upper() + words[1:])
-        axis.set_ticks(np.arange(distinct.size), texts)
+        axis.set_ticks(np.arange(kinds.size), texts)
         return codes + np.random.default_rng(1).uniform(-0.3, 0.3, codes.size)
     values = column.values.astype(float)
     log = bool((values > 0).all() and values.max() / values.min() > 5)
