@@ -8,9 +8,8 @@ import jax
 
 from jaxroof.batch import Batch
 from jaxroof.forward import step_ops
-from jaxroof.op import BOUNDS
+from jaxroof.op import BOUNDS, Op
 from jaxroof.request import Requests, decode_batch, prefill_batch
-from jaxroof.step import HOST, step_cost
 from sweeps.api import precision
 from sweeps.cases import Case
 from sweeps.dataset import variable
@@ -57,25 +56,27 @@ def answer(case: Case) -> Answer:
     def evaluated(scenario: Scenario) -> tuple[list, list]:
         job = next(job for job in JOBS.values() if isinstance(scenario.workload, job.workload))
         sums = {name: sum(terms().values()) for name, terms in job.sums(scenario).items()}
-        metrics = job.metrics(scenario, sums, {name: terms() for name, terms in job.tables(scenario).items()})
-        place = scenario.hardware, scenario.model, scenario.deployment
-        tables, order["metrics"], order["steps"] = [], tuple(metrics), {}  # JAX keeps the order of lists, not of keys
+        tables = {name: terms() for name, terms in job.tables(scenario).items()}
+        metrics = job.metrics(scenario, sums, tables)
+        steps = {}
         for step, batch in step_batches(scenario).items():
-            ops = step_ops(*place[1:], batch)
-            costs = step_cost(*place, batch, scenario.efficiency)
-            order["steps"][step] = tuple((name, ops[name].precision if name in ops else None) for name in costs)
-            tables.append([(1.0 if name == HOST else ops[name].count, cost) for name, cost in costs.items()])
-        return list(metrics.values()), tables
+            ops = step_ops(scenario.model, scenario.deployment, batch)
+            prefix = "" if step == "step" else f"{step}_"
+            columns = [tables[f"{prefix}op_{field}"] for field in ("time", "flops", "bytes", "bound")]
+            steps[step] = {name: (ops.get(name), *(column[name] for column in columns)) for name in columns[0]}
+        order["metrics"] = tuple(metrics)  # JAX keeps the order of lists, not of keys
+        order["steps"] = {step: tuple(rows) for step, rows in steps.items()}
+        return list(metrics.values()), [list(rows.values()) for rows in steps.values()]
 
     with precision("float64"):
-        metrics, tables = jax.device_get(jax.jit(evaluated)(case.scenario))
-    steps = {
-        step: tuple(_op(name, kind, count, cost) for (name, kind), (count, cost) in zip(names, table, strict=True))
-        for (step, names), table in zip(order["steps"].items(), tables, strict=True)
+        metrics, steps = jax.device_get(jax.jit(evaluated)(case.scenario))
+    found = {
+        step: tuple(_op(name, *row) for name, row in zip(names, rows, strict=True))
+        for (step, names), rows in zip(order["steps"].items(), steps, strict=True)
     }
     return Answer(
         metrics={name: _plain(name, value) for name, value in zip(order["metrics"], metrics, strict=True)},
-        steps={step: tuple(op for op in ops if op.time > 0) for step, ops in steps.items()},
+        steps={step: tuple(op for op in ops if op.time > 0) for step, ops in found.items()},
     )
 
 
@@ -87,16 +88,18 @@ def step_batches(scenario: Scenario) -> dict[str, Batch]:
     return {"step": step_batch(work)}
 
 
-def _op(name: str, kind: str | None, count: Any, cost: Any) -> OpAnswer:
+def _op(name: str, op: Op | None, time: Any, flops: Any, moved: Any, bound: Any) -> OpAnswer:
+    """One op as plain numbers; the host is none of the model's ops and runs once."""
+    count = 1.0 if op is None else float(op.count)
     return OpAnswer(
         name=name,
-        count=float(count),
-        precision=kind,
-        time=float(cost.time),
-        flops=float(cost.flops),
-        bytes=float(cost.bytes),
-        message_bytes=float(cost.message_bytes),
-        bound=BOUNDS[int(cost.bound)],
+        count=count,
+        precision=None if op is None else op.precision,
+        time=float(time),
+        flops=float(flops),
+        bytes=float(moved),
+        message_bytes=0.0 if op is None or op.message_bytes is None else count * float(op.message_bytes),
+        bound=BOUNDS[int(bound)],
     )
 
 

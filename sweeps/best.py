@@ -57,16 +57,18 @@ def feasible_points(dataset: xr.Dataset) -> tuple[int, int]:
     return int(mask.sum()) * (points // mask.size), points
 
 
-def masked(dataset: xr.Dataset, metric: str) -> xr.DataArray:
-    """`metric` with NaN where no point along the axes that it does not depend on is feasible."""
+def masked(dataset: xr.Dataset, metric: str, over: tuple[str, ...] = ()) -> xr.DataArray:
+    """`metric` over its axes and those of `over`; NaN where no point along all other axes is feasible."""
     array, mask = dataset[metric], feasible(dataset)
-    inside = mask.any([dim for dim in mask.dims if dim not in array.dims])
-    values = array.values
+    extra = [dim for dim in over if dim not in array.dims]
+    dims = (*array.dims, *extra)
+    inside = mask.any([dim for dim in mask.dims if dim not in dims])
+    values = array.values.reshape(array.shape + (1,) * len(extra))
     if not inside.values.all():
-        shape = [array.sizes[dim] if dim in inside.dims else 1 for dim in array.dims]
-        order = [dim for dim in array.dims if dim in inside.dims]
-        values = np.where(inside.transpose(*order).values.reshape(shape), values, np.asarray(np.nan, values.dtype))
-    return xr.DataArray(values, dims=array.dims)
+        sizes = [dataset.sizes[dim] if dim in inside.dims else 1 for dim in dims]
+        order = [dim for dim in dims if dim in inside.dims]
+        values = np.where(inside.transpose(*order).values.reshape(sizes), values, np.asarray(np.nan, values.dtype))
+    return xr.DataArray(np.broadcast_to(values, [dataset.sizes[dim] for dim in dims]), dims=dims)
 
 
 def best(dataset: xr.Dataset, metric: str) -> Best | None:

@@ -75,9 +75,12 @@ def text(dataset: xr.Dataset, name: str, value, digits: int = 3) -> str:
 
 
 def amount(value: float, unit: str, digits: int = 3) -> str:
-    """A number with its unit; one without unit has its thousands separated."""
-    if unit not in ("1", "", "1/s", "1/J"):
-        return formatted(value, unit, digits)
+    """A number with its unit, where that is not said in words."""
+    return number(value, digits) if unit in ("1", "", "1/s", "1/J") else formatted(value, unit, digits)
+
+
+def number(value: float, digits: int = 3) -> str:
+    """A number without unit: thousands separated, never in powers of ten between 0.001 and 10^15."""
     if value and not 1e-3 <= abs(value) < 1e15:
         return f"{value:.{digits}g}"
     whole = abs(value) >= 10 ** (digits - 1) or value == int(value)

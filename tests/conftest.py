@@ -1,4 +1,4 @@
-"""How every test sees JAX, and the small structs with round numbers that hand-worked values are worked from."""
+"""How every test sees JAX (no silent promotion of ranks or types), and small structs with round numbers."""
 
 import sys
 from pathlib import Path
@@ -8,6 +8,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # `tests.oracle` is found however pytest was started
 jax.config.update("jax_numpy_rank_promotion", "raise")
+jax.config.update("jax_numpy_dtype_promotion", "strict")
 
 from jaxroof import (  # noqa: E402
     Attention,
@@ -38,7 +39,7 @@ def float64():
 
 @pytest.fixture(scope="session")
 def chip() -> Hardware:
-    """A device of 100 cores: 1 PFLOP/s, 2 TB/s, ridge at 500 FLOP/B; totals 50 T vector, 4 T exp, 20 TB/s scratchpad."""
+    """A device of 100 cores: 1 PFLOP/s, 2 TB/s; in total 50 T vector FLOP/s, 4 T exp/s, 20 TB/s scratchpad."""
     return Hardware(
         matrix={"bf16": 1e15, "fp8": 2e15, "fp4": 4e15},
         cores=Cores(count=100.0, vector_flops=5e11, exp_rate=4e10),
@@ -65,9 +66,7 @@ def bf16() -> WeightFormat:
 @pytest.fixture(scope="session")
 def attention(bf16) -> Attention:
     """10 query heads on 2 KV heads, all 100 wide, for hidden vectors of 1000."""
-    return Attention(
-        heads=10.0, kv_heads=2.0, head_dim=100.0, value_dim=100.0, window=None, qkv=bf16, output=bf16
-    )
+    return Attention(heads=10.0, kv_heads=2.0, head_dim=100.0, value_dim=100.0, window=None, qkv=bf16, output=bf16)
 
 
 @pytest.fixture(scope="session")

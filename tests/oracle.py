@@ -1,4 +1,4 @@
-"""The cost model a second time, in plain NumPy from its definitions: the oracle of tests and the NumPy side of benchmarks.
+"""The cost model a second time, in plain NumPy from its definitions: oracle of tests, NumPy side of benchmarks.
 
 It takes the structs of `jaxroof` as containers and nothing else from it. Leaves are numbers or arrays of shape
 (points,), and everything broadcasts over the points, in float64. A quantity that a kernel does not use is 0
@@ -45,18 +45,23 @@ class Cost:
     bound: Any
 
 
+def launched(work):
+    """A kernel without work is not launched."""
+    return np.where(work > 0.0, 1.0, 0.0)
+
+
 def gemm(runs, rows, inputs, outputs, weight, activation, kind="linear", copies=1.0) -> Kernel:
     """Rows times a matrix, of which `copies` different ones are touched."""
     size = SIZE[weight.compute]
-    stored = np.where(rows > 0.0, copies * inputs * outputs * weight.bytes, 0.0)  # nothing is read for no rows
-    moved = stored + rows * inputs * size + rows * outputs * activation
-    return Kernel(kind, runs, np.minimum(rows, 1.0), 2.0 * rows * inputs * outputs, weight.compute, moved=moved)
+    moved = launched(rows) * copies * inputs * outputs * weight.bytes + rows * (inputs * size + outputs * activation)
+    return Kernel(kind, runs, launched(rows), 2.0 * rows * inputs * outputs, weight.compute, moved=moved)
 
 
 def rowwise(runs, rows, moved, flops, exps=0.0, kernels=1.0) -> Kernel:
     """`rows` rows that each move `moved` B and need `flops` and `exps`."""
-    launches = kernels * np.minimum(rows, 1.0)
-    return Kernel("elementwise", runs, launches, vector=rows * flops, exps=rows * exps, moved=rows * moved)
+    return Kernel(
+        "elementwise", runs, kernels * launched(rows), vector=rows * flops, exps=rows * exps, moved=rows * moved
+    )
 
 
 def seen_pairs(new, past, window, kind):
@@ -69,9 +74,7 @@ def seen_pairs(new, past, window, kind):
     offset = past % window
     first = np.minimum(new, window - offset)  # tokens that complete the chunk that is open
     whole, last = np.divmod(new - first, window)
-    return (
-        first * offset + (first * (first + 1.0) + whole * window * (window + 1.0) + last * (last + 1.0)) / 2.0
-    )
+    return first * offset + (first * (first + 1.0) + whole * window * (window + 1.0) + last * (last + 1.0)) / 2.0
 
 
 def seen_before(position, window, kind):
@@ -90,7 +93,7 @@ def attention_kernel(kind, attention, deployment, runs, queries, pairs, cached, 
     return Kernel(
         kind,
         runs,
-        kernels * np.minimum(queries, 1.0),
+        kernels * launched(queries),
         matmul=2.0 * pairs * heads * width,
         precision=deployment.attention_compute,
         vector=4.0 * pairs * heads,
@@ -111,7 +114,7 @@ def layer_kernels(block, hidden, deployment, batch, tokens) -> dict[str, Kernel]
     reduce = Kernel(
         "collective",
         runs,
-        np.minimum(tokens, 1.0) * np.minimum(tp - 1.0, 1.0),
+        launched(tokens) * launched(tp - 1.0),
         message=tokens * hidden * deployment.communication_bytes,
         devices=tp,
     )

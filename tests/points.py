@@ -70,10 +70,15 @@ class Draw:
 
 def hardware(draw: Draw, without: tuple[str, ...] = ()) -> Hardware:
     """Any accelerator from an edge device to one that does not exist; `without` names what is unknown or absent."""
-    known = lambda name, value: None if name in without else value  # noqa: E731
+
+    def known(name, value):
+        return None if name in without else value
+
     return Hardware(
         matrix={precision: draw.log(5e13, 1e16) for precision in ("bf16", "fp16", "fp8", "fp4")},
-        cores=Cores(count=draw.log(1, 300), vector_flops=draw.log(1e11, 2e12), exp_rate=known("exp", draw.log(1e9, 1e11))),
+        cores=Cores(
+            count=draw.log(1, 300), vector_flops=draw.log(1e11, 2e12), exp_rate=known("exp", draw.log(1e9, 1e11))
+        ),
         memory=Memory(
             hbm=MemoryLevel(bandwidth=draw.log(3e11, 2e13), capacity=draw.log(2e10, 5e11)),
             l2=known("l2", MemoryLevel(bandwidth=draw.log(2e12, 3e13), capacity=draw.log(4e6, 3e8))),
@@ -81,20 +86,34 @@ def hardware(draw: Draw, without: tuple[str, ...] = ()) -> Hardware:
             register_capacity=known("registers", draw.log(6e4, 1e6)),
         ),
         links=Links(
-            scale_up=known("scale_up", Link(bandwidth=draw.log(3e10, 2e12), latency=draw.log(1e-7, 1e-5), devices=draw.pick(2, 4, 8))),
-            scale_out=known("scale_out", Link(bandwidth=draw.log(5e9, 1e11), latency=draw.log(1e-6, 3e-5), devices=draw.pick(64, 1024))),
+            scale_up=known(
+                "scale_up",
+                Link(bandwidth=draw.log(3e10, 2e12), latency=draw.log(1e-7, 1e-5), devices=draw.pick(2, 4, 8)),
+            ),
+            scale_out=known(
+                "scale_out",
+                Link(bandwidth=draw.log(5e9, 1e11), latency=draw.log(1e-6, 3e-5), devices=draw.pick(64, 1024)),
+            ),
         ),
         power=Power(tdp=known("tdp", draw.log(50, 2000))),
         price=known("price", draw.log(1e-4, 1e-2)),
-    )  # fmt: skip
+    )
 
 
 def efficiency(draw: Draw) -> Efficiency:
-    share = lambda: draw.log(0.2, 1.0)  # noqa: E731
-    kind = lambda: KindEfficiency(  # noqa: E731
-        matrix=share(), matrix_low=share(), vector=share(), bandwidth=share(), cache_bandwidth=share(),
-        kernel_time=draw.log(1e-7, 2e-5),
-    )  # fmt: skip
+    def share():
+        return draw.log(0.2, 1.0)
+
+    def kind():
+        return KindEfficiency(
+            matrix=share(),
+            matrix_low=share(),
+            vector=share(),
+            bandwidth=share(),
+            cache_bandwidth=share(),
+            kernel_time=draw.log(1e-7, 2e-5),
+        )
+
     return Efficiency(
         linear=kind(),
         experts=kind(),
@@ -123,7 +142,9 @@ def attention(draw: Draw, weights: WeightFormat, window: str | None = None, grou
 
 
 def feedforward(draw: Draw, weights: WeightFormat) -> FeedForward:
-    return FeedForward(intermediate=draw.pick(2048, 8192, 14336), up_projections=draw.pick(1, 2), up=weights, down=weights)
+    return FeedForward(
+        intermediate=draw.pick(2048, 8192, 14336), up_projections=draw.pick(1, 2), up=weights, down=weights
+    )
 
 
 def experts(draw: Draw, weights: WeightFormat, router: WeightFormat, shared: bool) -> Experts:

@@ -6,8 +6,8 @@ from typing import Any
 from hwspaces import formatted
 from sweeps.answer import Answer, OpAnswer
 from sweeps.cases import Case
-from sweeps.cli.tables import number
 from sweeps.dataset import UDUNITS, variable
+from sweeps.labels import number
 
 
 def fit_text(case: Case, metrics: dict[str, Any]) -> str:

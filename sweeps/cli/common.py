@@ -50,6 +50,7 @@ def asked_case(job: str, options: argparse.Namespace, workload: dict[str, str | 
             raise ValueError(f"--{flag} is missing; `jaxroof {flag}{'s' * (flag == 'model')}` lists the known names")
     numbers = {name: whole_number(f"--{name}", text) for name, text in workload.items() if text is not None}
     settings = overrides(options.set)
+    compilation_cache()
     from sweeps.cases import case
 
     return case(
@@ -99,7 +100,8 @@ def overrides(settings: list[str]) -> dict[str, str]:
 def compilation_cache() -> None:
     """Keep JAX's compiled programs in the user's cache folder, so that a command's second run need not compile.
 
-    The environment variable JAX_COMPILATION_CACHE_DIR goes first. Where no folder can be written, nothing is kept.
+    To be called before anything is compiled: JAX looks for its cache only then. The environment variable
+    JAX_COMPILATION_CACHE_DIR goes first. Where no folder can be written, nothing is kept.
     """
     import jax
 

@@ -66,7 +66,8 @@ def _print_catalogue(covered: list[Any], refused: dict[str, str]) -> None:
 
 
 def _print_entry(entry: Any) -> None:
-    from sweeps.cli.tables import console, number, size, table
+    from sweeps.cli.tables import console, size, table
+    from sweeps.labels import number
     from sweeps.paths import leaf_paths
     from sweeps.paths import number as leaf
 

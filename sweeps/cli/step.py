@@ -52,6 +52,7 @@ def run(options: argparse.Namespace) -> None:
     from sweeps.answer import answer
     from sweeps.cli import tables
     from sweeps.cli.answers import fit_text, record
+    from sweeps.labels import number
 
     case = step_case(options)
     found = answer(case)
@@ -65,9 +66,9 @@ def run(options: argparse.Namespace) -> None:
     out.print()
     rates = []
     if work.prefill is not None:
-        rates.append(f"{tables.number(work.prefills * work.prefill / metrics['step_time'])} prompt tokens/s")
+        rates.append(f"{number(work.prefills * work.prefill / metrics['step_time'])} prompt tokens/s")
     if work.decode is not None:
-        rates.append(f"{tables.number(work.decode / metrics['step_time'])} decoded tokens/s")
+        rates.append(f"{number(work.decode / metrics['step_time'])} decoded tokens/s")
     shares = ", ".join(f"{bound} {tables.percent(share)}" for bound, share in found.bound_shares("step").items())
     out.print(f"step    {tables.metric_text('step_time', metrics['step_time'])}, {', '.join(rates)}")
     out.print(f"use     MFU {tables.percent(metrics['mfu'])}, MBU {tables.percent(metrics['mbu'])}")

@@ -12,6 +12,7 @@ from hwspaces import formatted
 from sweeps.answer import OpAnswer
 from sweeps.cases import Case
 from sweeps.dataset import variable
+from sweeps.labels import amount, number
 
 PIPE_WIDTH = 1000
 """Columns where stdout is no terminal: every row stays one line, for grep and cut."""
@@ -96,16 +97,7 @@ def metric_text(name: str, value: Any) -> str:
         return value
     if name.endswith(("mfu", "mbu")):
         return percent(value)
-    unit = variable(name).unit
-    return number(value) if unit in ("1", "1/s", "1/J") else formatted(value, unit)
-
-
-def number(value: float, digits: int = 3) -> str:
-    """A number without unit: thousands separated, never in powers of ten between 0.001 and 10^15."""
-    if value and not 1e-3 <= abs(value) < 1e15:
-        return f"{value:.{digits}g}"
-    text = f"{value:,.0f}" if abs(value) >= 10 ** (digits - 1) or value == int(value) else f"{value:.{digits}g}"
-    return text
+    return amount(value, variable(name).unit)
 
 
 def percent(share: float) -> str:

@@ -13,8 +13,8 @@ from sweeps.plots.positions import positions
 from sweeps.plots.scatter import scatter_metric
 from sweeps.plots.wording import heading, source_note
 
-WRITTEN_CELLS = 64
-"""Cells up to which each has its number written in it."""
+WRITTEN_ROWS = WRITTEN_COLUMNS = 8
+"""Size up to which a map has its numbers written in its cells."""
 
 
 @style.styled
@@ -64,7 +64,7 @@ def metric_map(made: Any, axes: Any, dataset: xr.Dataset, drawn: Plane) -> None:
         bar.outline.set_visible(False)
         _numbers(axes, dataset, drawn, across, up, values, norm)
         row, column = np.unravel_index(np.nanargmax(values) if higher else np.nanargmin(values), values.shape)
-        if values.size > WRITTEN_CELLS:
+        if not _is_small(values):
             axes.plot(across.at[column], up.at[row], "*", ms=15, mfc="white", mec=style.INK, zorder=5, clip_on=False)
     else:
         axes.text(0.5, 0.5, "nothing is feasible", transform=axes.transAxes, ha="center")
@@ -110,7 +110,7 @@ def _infeasible(axes: Any, across: np.ndarray, up: np.ndarray, values: np.ndarra
 def _numbers(axes, dataset, drawn, across, up, values, norm) -> None:
     """The values themselves: in the cells of a small map, at contour lines of a large one."""
     unit = labels.unit(dataset, drawn.metric)
-    if values.size <= WRITTEN_CELLS:
+    if _is_small(values):
         higher = variable(drawn.metric).higher_is_better is not False
         best = np.nanmax(values) if higher else np.nanmin(values)
         for (row, column), value in np.ndenumerate(values):
@@ -133,3 +133,7 @@ def _numbers(axes, dataset, drawn, across, up, values, norm) -> None:
         for text in said:
             effects = style.matplotlib().patheffects
             text.set_path_effects([effects.withStroke(linewidth=2, foreground="#00000066")])
+
+
+def _is_small(values: np.ndarray) -> bool:
+    return values.shape[0] <= WRITTEN_ROWS and values.shape[1] <= WRITTEN_COLUMNS

@@ -30,7 +30,7 @@ FEW = 100_000
 
 @style.styled
 def pareto(dataset: xr.Dataset, x: str | None = None, y: str | None = None) -> Any:
-    """A figure of the feasible designs in two metrics, with the front of each value of the axis that tells most."""
+    """A figure of the feasible designs in two metrics, with the front of all of them, coloured by one axis."""
     x, y = chosen_pair(dataset, x, y)
     words = f"{labels.title(dataset, x)} against {labels.title(dataset, y)}"
     made = style.figure(7.5, 5.2, f"What no other design beats: {words}", source=source_note(dataset))

@@ -34,11 +34,8 @@ class Plane:
 
 def plane(dataset: xr.Dataset, metric: str, x: str, y: str | None, reduce: str = "best") -> Plane:
     """`metric` over `y` and `x`, its best feasible value or its median over the other axes that it depends on."""
-    array = masked(dataset, metric)
-    for dim in (y, x):
-        if dim is not None and dim not in array.dims:
-            array = array.expand_dims({dim: dataset.sizes[dim]})
     kept = [dim for dim in (y, x) if dim is not None]
+    array = masked(dataset, metric, tuple(kept))
     others = tuple(str(dim) for dim in array.dims if dim not in kept)
     array = array.transpose(*kept, *others)
     shape = tuple(array.sizes[dim] for dim in kept) if y is not None else (1, array.sizes[x])
@@ -98,8 +95,9 @@ def group_axis(dataset: xr.Dataset, taken: tuple[str, ...] = (), most: int = 8) 
     return next((name for name in usual if name in few), few[0] if few else None)
 
 
-def _bins(values: np.ndarray, n: int = 32) -> np.ndarray:
-    """Which of `n` equally full bins each of a sample's draws is in; of few distinct ones, which of them it is."""
+def _bins(values: np.ndarray) -> np.ndarray:
+    """Which of some equally full bins each of a sample's draws is in; of few distinct ones, which of them it is."""
+    n = min(32, max(4, values.size // 64))  # with few points to a bin, chance would look like influence
     kinds, codes = np.unique(values, return_inverse=True)
     return codes if kinds.size <= n else codes * n // kinds.size
 

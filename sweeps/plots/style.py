@@ -92,9 +92,11 @@ def figure(width: float, height: float, title: str, details: str = "", source: s
       details: its particulars, in smaller letters.
       source: what the numbers are of, at the foot.
     """
-    titles = textwrap.wrap(title, int(width * 9.8))
-    smalls = [line for part in details.splitlines() for line in textwrap.wrap(part, int(width * 13.5))]
-    feet = textwrap.wrap(source, int(width * 15.5))
+    titles = textwrap.wrap(title, int(width * 9.8), break_on_hyphens=False)
+    smalls = [
+        line for part in details.splitlines() for line in textwrap.wrap(part, int(width * 13.5), break_on_hyphens=False)
+    ]
+    feet = textwrap.wrap(source, int(width * 15.5), break_on_hyphens=False)
     above = len(titles) * _TITLE_INCHES + len(smalls) * _DETAIL_INCHES + 2 * _MARGIN
     below = len(feet) * _SOURCE_INCHES + _MARGIN
     whole = above + height + below

@@ -14,7 +14,7 @@ CHEAP = {"xla_backend_optimization_level": 0}
 """Gradients here are compiled once and run once: LLVM's optimisation would take longer than everything else."""
 
 STEP = 1e-5
-"""Of the logarithm in a central difference: its error, STEP^2, and the rounding's, 1e-16 / STEP, are both about 1e-11."""
+"""Of the logarithm in a central difference: its error, STEP^2, and rounding, 1e-16 / STEP, are about 1e-11 each."""
 
 
 def log_step_time(drawn: tuple) -> jax.Array:
@@ -27,10 +27,10 @@ def log_e2e(drawn: tuple) -> jax.Array:
 
 
 def off_the_kinks(drawn: Points) -> Points:
-    """`drawn` at numbers where no count meets the limit at which its formula turns.
+    """`drawn` at numbers where no count meets the limit of its formula, such as tp = kv_heads or one output token.
 
-    At one sequence of a batch and at tp = 2 and tp = kv_heads the cost has one slope on either side (a second
-    sequence is not a second launch), so that no central difference is right. Numbers that are 0 have no logarithm.
+    There the cost has one slope to the left and another to the right, and no central difference is right. Numbers
+    that are 0 have no logarithm.
     """
 
     def more(part):
@@ -141,6 +141,7 @@ def test_a_batch_of_one_has_the_slope_of_a_second_request(chip, dense, latency, 
 
 def test_elasticity_by_hand(chip, dense, single, float64):
     """A decode step of one sequence with a short context is bound by HBM: -1 in its bandwidth, 0 in the matrix peak."""
+
     def log_time(log_bandwidth, log_peak):
         hbm = dataclasses.replace(chip.memory.hbm, bandwidth=2e12 * jnp.exp(log_bandwidth))
         hardware = dataclasses.replace(

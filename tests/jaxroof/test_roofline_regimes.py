@@ -99,7 +99,7 @@ def test_op_without_work_takes_no_time(chip):
 
 
 def test_operands_that_fit_are_moved_once():
-    # capacity 5e7 B = 2.5e7 operands, side 5000; 1e11 FLOP would re-read 1e11 x 2 / 5000 = 4e7 B, less than the 1e8 B there are
+    # 5e7 B = 2.5e7 operands, side 5000; 1e11 FLOP would re-read 1e11 x 2 / 5000 = 4e7 B, less than the 1e8 B there are
     small = dataclasses.replace(PRODUCT, matrix_flops=1e11)
     assert float(matrix_traffic(small, 5e7, 2.0)) == pytest.approx(1e8, rel=EXACT)
     assert float(matrix_traffic(PRODUCT, 5e7, 2.0)) == pytest.approx(4e8, rel=EXACT)
@@ -132,9 +132,7 @@ def test_unknown_levels_never_bind(chip):
 
 
 def test_every_share_derates_its_resource(chip):
-    kind = KindEfficiency(
-        matrix=0.5, matrix_low=0.25, vector=0.8, bandwidth=0.4, cache_bandwidth=0.1, kernel_time=7e-6
-    )
+    kind = KindEfficiency(matrix=0.5, matrix_low=0.25, vector=0.8, bandwidth=0.4, cache_bandwidth=0.1, kernel_time=7e-6)
     efficiency = dataclasses.replace(datasheet(), linear=kind)
     shares = {"matrix": 0.5, "vector": 0.8, "exp": 0.8, "hbm": 0.4, "l2": 0.1, "scratchpad": 0.1}
     times = resource_times(PRODUCT, chip, efficiency)

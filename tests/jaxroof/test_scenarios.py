@@ -70,7 +70,9 @@ def test_decode_projections_run_at_the_floor(size, device, tp):
     [
         # 2 x 6.476 G layer weights x 512 + head on one row + 2 x 131,328 pairs x 32 heads x 256 x 32 layers
         ("7B", A100, 1.0, prefill(1.0, 512.0), 6.70e12, 43.0e-3),
+        # 2 x 12.688 G x 2048 = 51.97 T, and 2 x 2.098 M pairs x 40 x 256 x 40 = 1.72 T
         ("13B", H100, 1.0, prefill(1.0, 2048.0), 53.7e12, 108.5e-3),
+        # 2 x 68.451 G x 2048 = 280.4 T, and 2 x 2.098 M pairs x 64 x 256 x 80 = 5.50 T; a quarter per device
         ("70B", A100, 4.0, prefill(1.0, 2048.0), 285.8e12 / 4, 458e-3),
     ],
 )

@@ -1,0 +1,246 @@
+"""What the command prints, what it refuses and how, and that it leaves nothing half done."""
+
+import json
+import math
+import subprocess
+import sys
+
+import jax
+import pytest
+import xarray as xr
+
+import sweeps
+from sweeps import best, labels
+from sweeps.cli import main
+
+DEPLOYMENT = ("--hardware", "H100-SXM", "--model", "meta-llama/Llama-3.1-8B", "--tp", "2")
+STEP = ("step", *DEPLOYMENT, "--decode", "64", "--context", "2048")
+REQUEST = ("request", *DEPLOYMENT, "--isl", "1024", "--osl", "128", "--batch", "16")
+
+SPEC = """
+hardware = "H100-SXM"
+model = "Llama-3.1-8B"
+deployment = { tp = [1, 2] }
+workload = { batch = [1, 64, 4096], isl = 1024, osl = 128 }
+output = { variables = ["tpot", "tokens_per_second_per_device", "feasible"] }
+"""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def cache(tmp_path_factory):
+    """A folder of compiled programs for these tests alone; JAX's settings as they were afterwards."""
+    before = jax.config.jax_compilation_cache_dir, jax.config.jax_persistent_cache_min_compile_time_secs
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+    jax.config.update("jax_compilation_cache_dir", before[0])
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", before[1])
+
+
+@pytest.fixture
+def spec(tmp_path):
+    """The path of a small specification, alone in its folder."""
+    path = tmp_path / "spec.toml"
+    path.write_text(SPEC)
+    return path
+
+
+def printed(capsys, *words) -> str:
+    """What the command prints when all is well."""
+    status = main(list(words))
+    out, err = capsys.readouterr()
+    assert (status, err) == (0, "")
+    return out
+
+
+def refused(capsys, *words) -> str:
+    """The one line with which the command refuses."""
+    status = main([str(word) for word in words])
+    out, err = capsys.readouterr()
+    assert status == 2, out
+    assert err.count("\n") == 1 and err.startswith("jaxroof")
+    return err
+
+
+def test_a_step_is_a_table_of_its_ops_with_totals(capsys):
+    lines = printed(capsys, *STEP, "--set", "hardware.memory.hbm.bandwidth=8TB/s").splitlines()
+    assert lines[0] == "Llama-3.1-8B on 2 x H100-SXM: decode of 64 sequences at 2,048 tokens"
+    assert lines[1] == "weights bf16 (torch_dtype), KV cache bf16, efficiency derated"
+    assert lines[2] == "with hardware.memory.hbm.bandwidth = 8TB/s"
+    assert lines[4].split() == ["op", "runs", "time", "share", "FLOP", "bytes", "FLOP/B", "message", "bound"]
+    names = [line.split()[0] for line in lines if line.strip()]
+    assert names.index("qkv_proj") < names.index("decode_attention") < names.index("head") < names.index("total")
+    assert "100.0 %" in lines[[line.split()[:1] for line in lines].index(["total"])]
+    assert {"step", "use", "bound", "memory"} <= set(names)
+    assert "prefill_attention" not in names  # ops without work are left out
+
+
+def test_step_json_holds_finite_numbers_that_agree(capsys):
+    found = json.loads(printed(capsys, *STEP, "--json"), parse_constant=pytest.fail)
+    metrics, ops = found["metrics"], found["ops"]
+    assert found["precision"] == "bf16" and found["precision_source"] == "torch_dtype"
+    assert metrics["fits"] is True and metrics["bound"] in ("hbm", "launch")
+    assert set(ops[0]) == {
+        *("name", "count", "time_s", "share", "flops", "bytes", "message_bytes", "intensity", "bound"),
+    }
+    assert sum(op["time_s"] for op in ops) == pytest.approx(metrics["step_time"], rel=1e-12)
+    assert sum(op["share"] for op in ops) == pytest.approx(1.0, rel=1e-12)
+    # 32 layers; qkv of (32 + 2 * 8) / 2 heads of 128 over 4096: 2 * 64 * 4096 * 3072 FLOP each
+    qkv = next(op for op in ops if op["name"] == "qkv_proj")
+    assert (qkv["count"], qkv["flops"]) == (32.0, 32 * 2.0 * 64 * 4096 * 3072)
+    assert all(op["intensity"] is None or math.isfinite(op["intensity"]) for op in ops)
+
+
+def test_a_request_answers_in_words_and_agrees_with_a_sweep(capsys):
+    lines = printed(capsys, *REQUEST).splitlines()
+    values = {line.split()[0]: line for line in lines if line.strip()}
+    assert {"ttft", "tpot", "e2e", "tokens_per_second_per_device", "feasible", "prefill", "decode", "memory"} <= set(
+        values
+    )
+    assert "time to first token" in values["ttft"]
+    assert "fits: weights" in values["memory"] and "KV cache for" in values["memory"]
+    found = json.loads(printed(capsys, *REQUEST, "--json"))
+    assert {op["step"] for op in found["ops"]} == {"prefill", "decode"}
+    swept = sweeps.sweep(
+        hardware="H100-SXM",
+        model="Llama-3.1-8B",
+        deployment={"tp": 2},
+        workload={"batch": 16, "isl": 1024, "osl": 128},
+        output={"dtype": "float64", "variables": ["ttft", "tpot", "decode_mbu", "sequence_capacity"]},
+    )
+    for name in swept:
+        assert float(swept[name]) == pytest.approx(found["metrics"][name], rel=1e-12), name
+
+
+def test_a_naming_convention_and_a_wide_replica_are_said_aloud(capsys):
+    words = ("step", "--hardware", "H100-SXM", "--model", "acme/Llama-3.1-70B-FP8", "--tp", "16")
+    out = printed(capsys, *words, "--decode", "8", "--context", "1024")
+    assert "naming convention" in out
+    assert "tp exceeds the scale-up domain" in out
+
+
+@pytest.mark.parametrize("verb", ["hardware", "models"])
+def test_catalogues_are_listed_plainly_and_as_json(capsys, verb):
+    out = printed(capsys, verb)
+    assert "\x1b" not in out and "…" not in out
+    name = {"hardware": "H100-SXM", "models": "Llama-3.1-8B"}[verb]
+    assert any(line.split()[:1] == [name] for line in out.splitlines())
+    assert name in {entry["name"] for entry in json.loads(printed(capsys, verb, "--json"))}
+    assert json.loads(printed(capsys, verb, name, "--json"))["name"] == name
+
+
+def test_one_entry_shows_its_figures_and_sources(capsys):
+    assert "3.35 TB/s  NVIDIA H100" in printed(capsys, "hardware", "h100")
+    assert "torch_dtype" in printed(capsys, "models", "llama-3.1-8b")
+
+
+def test_a_sweep_writes_a_file_and_says_where_the_best_points_are(capsys, spec):
+    path = spec.with_name("out.nc")
+    out = printed(capsys, "sweep", str(spec), "-o", str(path))
+    assert "6 points: 3 batch x 2 tp" in out and "4 points (67 %) are feasible" in out
+    with xr.open_dataset(path) as dataset:
+        point = best.best(dataset, "tokens_per_second_per_device")
+        values = dataset["tokens_per_second_per_device"].where(dataset["feasible"])
+        assert point.value == float(values.max())  # 4096 requests would be faster, but do not fit
+        assert best.coordinates(dataset, point) == {"batch": "64", "tp": "1"}
+        assert best.feasible_points(dataset) == (4, 6)
+        assert labels.axes(dataset) == ("batch", "tp")
+
+
+REFUSALS = {
+    "unknown verb": (("stepp",), "did you mean step"),
+    "unknown flag": ((*STEP, "--jsn"), "did you mean --json"),
+    "flag twice": ((*STEP, "--decode", "8"), "given twice"),
+    "hardware is missing": (("step", "--model", "Llama-3.1-8B", "--prefill", "8"), "--hardware is missing"),
+    "unknown hardware": (("step", *DEPLOYMENT[2:], "--hardware", "H10", "--prefill", "8"), "did you mean H100-SXM"),
+    "unknown model": (("step", *DEPLOYMENT[:2], "--model", "Llma-3.1-8B", "--prefill", "8"), "Llama-3.1-8B"),
+    "missing config": (("step", *DEPLOYMENT[:2], "--model", "./no/config.json", "--prefill", "8"), "no such file"),
+    "no workload": (("step", *DEPLOYMENT), "needs --prefill"),
+    "decode alone": (("step", *DEPLOYMENT, "--decode", "8"), "belong together"),
+    "zero": (("step", *DEPLOYMENT, "--prefill", "0"), "positive"),
+    "nan": (("step", *DEPLOYMENT, "--prefill", "nan"), "positive"),
+    "half a token": (("step", *DEPLOYMENT, "--prefill", "1.5"), "whole number"),
+    "too many devices": (
+        ("step", *DEPLOYMENT[:4], "--tp", "64", "--prefill", "8"),
+        "does not divide the 32 attention heads",
+    ),
+    "no fp4 unit": (("step", *DEPLOYMENT, "--weights", "nvfp4", "--prefill", "8"), "has no fp4 figure"),
+    "malformed set": ((*STEP, "--set", "foo"), "PATH=VALUE"),
+    "unknown path": ((*STEP, "--set", "hardware.memory.hbm.bandwith=8TB/s"), "did you mean memory.hbm.bandwidth"),
+    "wrong unit": ((*STEP, "--set", "hardware.memory.hbm.bandwidth=8TB"), "TB/s"),
+    "set twice": ((*STEP, *("--set", "price=1USD/h") * 2), "given twice"),
+    "set what a flag sets": ((*STEP, "--set", "deployment.tp=4"), "use --tp"),
+    "all cached": ((*REQUEST, "--cached", "1024"), "must be below"),
+    "no output length": (("request", *DEPLOYMENT, "--isl", "8"), "--osl TOKENS is missing"),
+}
+
+
+@pytest.mark.parametrize("words, reason", REFUSALS.values(), ids=REFUSALS)
+def test_bad_input_is_one_line_and_status_2(capsys, words, reason):
+    assert reason in refused(capsys, *words)
+
+
+SPEC_REFUSALS = {
+    "unreadable": ("hardware = [", "is not TOML"),
+    "unknown key": (SPEC + "[outputs]\n", "did you mean output"),
+    "unknown leaf": (SPEC + '[axes]\n"hardware.memory.hbm.bandwith" = ["1TB/s"]\n', "did you mean"),
+    "wrong unit": (SPEC + '[set]\n"hardware.memory.hbm.bandwidth" = "1 TB"\n', "TB/s"),
+    "illegal split": (SPEC.replace("[1, 2]", "[2, 3]"), "tp = 3 does not divide"),
+}
+
+
+@pytest.mark.parametrize("text, reason", SPEC_REFUSALS.values(), ids=SPEC_REFUSALS)
+def test_a_bad_specification_writes_nothing(capsys, spec, text, reason):
+    spec.write_text(text)
+    assert reason in refused(capsys, "sweep", spec, "-o", spec.with_name("out.nc"))
+    assert list(spec.parent.iterdir()) == [spec]
+
+
+def test_a_sweep_refuses_what_it_cannot_read_or_write(capsys, spec):
+    assert "no such file" in refused(capsys, "sweep", spec.with_name("none.toml"), "-o", spec.with_name("out.nc"))
+    assert "-o OUT.nc is missing" in refused(capsys, "sweep", spec)
+    assert "there is no folder" in refused(capsys, "sweep", spec, "-o", spec.parent / "none" / "out.nc")
+    assert list(spec.parent.iterdir()) == [spec]
+
+
+def test_an_interrupted_sweep_leaves_the_old_file_and_no_other(capsys, spec, monkeypatch):
+    path = spec.with_name("out.nc")
+    path.write_text("what was there before")
+
+    def interrupted(self, points):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("sweeps.cli.sweep.Progress.add", interrupted)
+    assert main(["sweep", str(spec), "-o", str(path)]) == 130
+    assert "interrupted" in capsys.readouterr().err
+    assert sorted(spec.parent.iterdir()) == [path, spec]
+    assert path.read_text() == "what was there before"
+
+
+def test_a_closed_pipe_is_no_traceback():
+    script = "import sys; from sweeps.cli import main; sys.exit(main())"
+    command = f"{sys.executable} -c '{script}' hardware | head -1"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True)
+    assert done.stderr == "" and done.stdout.split()[:2] == ["bf16", "fp8"]
+
+
+def test_help_does_not_import_jax():
+    """Half a second of imports is too long to wait for a usage line."""
+    script = """
+import sys
+from sweeps.cli import VERBS, main
+for words in (["--help"], *([verb, "--help"] for verb in VERBS)):
+    try:
+        main(words)
+    except SystemExit as stop:
+        assert stop.code == 0
+    heavy = {"jax", "xarray", "matplotlib", "netCDF4", "rich"} & set(sys.modules)
+    assert not heavy, (words, heavy)
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, capture_output=True)
+
+
+def test_the_version_is_printed(capsys):
+    from jaxroof.version import VERSION
+
+    assert printed(capsys, "--version").strip() == VERSION

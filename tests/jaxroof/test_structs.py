@@ -1,0 +1,122 @@
+"""Structs as JAX sees them: round trips, static fields as structure, one compilation for many devices."""
+
+import dataclasses
+import inspect
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxroof
+from jaxroof import Op, Requests, datasheet, decode, prefill, step_time
+from jaxroof.request import RequestCost
+from jaxroof.step import OpCost
+
+
+@pytest.fixture(scope="session")
+def examples(chip, dense, mixture, single, experts, feedforward, attention):
+    """One or more of every struct, optional parts both there and absent."""
+    requests = Requests(batch=8.0, isl=100.0, osl=10.0, cached=0.0)
+    bare = dataclasses.replace(chip, memory=dataclasses.replace(chip.memory, l2=None), price=None)
+    op = Op(kind="linear", precision="bf16", count=1.0, kernels=1.0, matrix_flops=2.0)
+    roots = [
+        *(chip, bare, dense, mixture, single, requests, datasheet(), prefill(1.0, 7.0), decode(1.0, 9.0), op),
+        dataclasses.replace(experts, shared=feedforward),
+        dataclasses.replace(attention, window=64.0, window_kind="sliding"),
+        RequestCost(ttft=1.0, tpot=2.0, e2e=3.0),
+        OpCost(time=1.0, flops=2.0, bytes=3.0, message_bytes=4.0, bound=5),
+    ]
+    return [found for root in roots for found in parts(root)]
+
+
+def parts(value):
+    """`value` and every struct inside it."""
+    if dataclasses.is_dataclass(value):
+        yield value
+        for field in dataclasses.fields(value):
+            yield from parts(getattr(value, field.name))
+    elif isinstance(value, tuple | dict):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from parts(inner)
+
+
+def test_every_public_struct_has_an_example(examples):
+    public = {cls for cls in vars(jaxroof).values() if inspect.isclass(cls) and dataclasses.is_dataclass(cls)}
+    assert public - {type(example) for example in examples} == set()
+
+
+def test_flatten_and_unflatten(examples):
+    for example in examples:
+        leaves, structure = jax.tree.flatten(example)
+        assert jax.tree.unflatten(structure, leaves) == example
+        assert all(isinstance(leaf, float | int) for leaf in leaves)  # no text, no None among the numbers
+
+
+def test_structures_are_hashable_and_compare(examples):
+    for example in examples:
+        doubled = jax.tree.map(lambda leaf: 2 * leaf, example)
+        assert hash(jax.tree.structure(example)) == hash(jax.tree.structure(doubled))
+        assert jax.tree.structure(example) == jax.tree.structure(doubled)
+
+
+def test_fields_are_frozen_and_named(chip):
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        chip.price = 1.0
+    with pytest.raises(TypeError):
+        jaxroof.MemoryLevel(1.0, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("fixture", "change"),
+    [
+        ("bf16", {"compute": "fp8"}),
+        ("attention", {"window_kind": "sliding"}),
+        ("single", {"attention_compute": "fp8"}),
+    ],
+)
+def test_static_fields_are_structure(fixture, change, request):
+    struct = request.getfixturevalue(fixture)
+    assert jax.tree.structure(dataclasses.replace(struct, **change)) != jax.tree.structure(struct)
+
+
+def test_op_kind_and_precision_are_structure():
+    op = Op(kind="linear", precision="bf16", count=1.0, kernels=1.0)
+    assert len(jax.tree.leaves(op)) == 2
+    for change in ({"kind": "experts"}, {"precision": "fp8"}, {"bytes": 1.0}):
+        assert jax.tree.structure(dataclasses.replace(op, **change)) != jax.tree.structure(op)
+
+
+def test_an_absent_part_is_structure(chip):
+    bare = dataclasses.replace(chip, memory=dataclasses.replace(chip.memory, l2=None))
+    assert jax.tree.structure(bare) != jax.tree.structure(chip)
+    assert len(jax.tree.leaves(bare)) == len(jax.tree.leaves(chip)) - 2
+
+
+def test_two_devices_are_one_compilation(chip, dense, single):
+    """`jit` traces once for two devices of one structure, and again for one without L2."""
+    traces = []
+
+    @jax.jit
+    def time(hardware, batch):
+        traces.append(1)
+        return step_time(hardware, dense, single, batch, datasheet())
+
+    twice = jax.tree.map(lambda figure: 2.0 * figure, chip)
+    slow, fast = (float(time(hardware, decode(8.0, 500.0))) for hardware in (chip, twice))
+    assert len(traces) == 1 and fast < slow
+    time(chip, decode(16.0, 500.0))
+    assert len(traces) == 1
+    time(dataclasses.replace(chip, memory=dataclasses.replace(chip.memory, l2=None)), decode(8.0, 500.0))
+    assert len(traces) == 2
+
+
+def test_devices_stack_and_vmap(chip, dense, single):
+    """A stack of devices gives what a loop over them gives; 1e-6 for compiled and op-by-op rounding."""
+    devices = [jax.tree.map(lambda figure, scale=scale: scale * figure, chip) for scale in (0.5, 1.0, 3.0)]
+    stacked = jax.tree.map(lambda *figures: jnp.stack([jnp.asarray(f) for f in figures]), *devices)
+
+    def time(hardware):
+        return step_time(hardware, dense, single, decode(8.0, 500.0), datasheet())
+
+    np.testing.assert_allclose(jax.vmap(time)(stacked), [time(device) for device in devices], rtol=1e-6)

@@ -1,0 +1,86 @@
+"""The house's rules that code can check: which package imports which, how long a module is, what starts fast."""
+
+import ast
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+MAY_IMPORT = {
+    "jaxroof": {"jaxroof"},
+    "hwspaces": {"hwspaces", "jaxroof"},
+    "workloads": {"workloads", "jaxroof"},
+    "sweeps": {"sweeps", "workloads", "hwspaces", "jaxroof"},
+}
+"""Package -> packages of this distribution that its modules may import."""
+
+NOT_IN_THE_COST_MODEL = {"xarray", "netCDF4", "argparse", "pandas", "matplotlib", "tomllib", "rich", "numpy", "scipy"}
+"""Files, tables, text and flags belong to the other packages; arithmetic is JAX's."""
+
+LONGEST = 400
+"""Lines of a module."""
+
+MODULES = sorted(path for package in MAY_IMPORT for path in (ROOT / package).rglob("*.py"))
+
+
+def named(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def imported(path: Path) -> set[str]:
+    """Top-level names of everything that a module imports, inside its functions too."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{named(path)}:{node.lineno}: imports are absolute"
+            names.add(node.module.partition(".")[0])
+    return names
+
+
+@pytest.mark.parametrize("path", MODULES, ids=named)
+def test_imports_run_one_way(path):
+    package = path.relative_to(ROOT).parts[0]
+    assert imported(path) & (set(MAY_IMPORT) | {"tests"}) <= MAY_IMPORT[package]
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "jaxroof").rglob("*.py")), ids=named)
+def test_the_cost_model_is_pure(path):
+    assert imported(path) & NOT_IN_THE_COST_MODEL == set()
+
+
+@pytest.mark.parametrize("path", MODULES, ids=named)
+def test_modules_are_short_and_say_what_they_answer(path):
+    text = path.read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= LONGEST
+    if path.name == "__init__.py" and not text.strip():
+        return
+    first = (ast.get_docstring(ast.parse(text)) or "").partition("\n")[0]
+    assert len(first) > 10 or path.name == "version.py", "opens with one line that says what it answers"
+
+
+def test_the_four_packages_are_shipped_and_tests_are_not():
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["build"]
+    assert set(build["targets"]["wheel"]["packages"]) == set(MAY_IMPORT)
+
+
+@pytest.mark.parametrize("words", [["--help"], []])
+def test_help_does_not_import_jax(words):
+    """Half a second of waiting for a line of text; the slow imports belong to the verbs."""
+    code = (
+        "import sys\n"
+        "from sweeps.cli import main\n"
+        "try:\n"
+        f"    main({words!r})\n"
+        "except SystemExit as end:\n"
+        "    assert not end.code\n"
+        "slow = {'jax', 'jaxlib', 'numpy', 'xarray', 'matplotlib', 'pandas'} & set(sys.modules)\n"
+        "sys.exit(f'imported {sorted(slow)}' if slow else 0)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
