@@ -60,7 +60,7 @@ def prefill_attention(attention: Attention, deployment: Deployment, prefill: Pre
     Source: Dao, arXiv:2307.08691 (FlashAttention-2), section 2; pairs: `causal_pairs`.
     """
     heads = attention.heads / deployment.tp
-    sequences = maximum(prefill.sequences, 1.0)
+    sequences = _divisor(prefill.sequences)
     new, past = prefill.tokens / sequences, prefill.past / sequences
     pairs = prefill.sequences * causal_pairs(new, past, attention)
     cached = prefill.sequences * (reachable_past(past, attention) + new)
@@ -78,7 +78,7 @@ def decode_attention(attention: Attention, deployment: Deployment, decode: Decod
     heads = attention.heads / deployment.tp
     context = decode.context
     if attention.window is not None:
-        sequences = maximum(decode.sequences, 1.0)
+        sequences = _divisor(decode.sequences)
         context = decode.sequences * visible_context(maximum(decode.context / sequences, 1.0), attention)
     return _fused_attention(
         "decode_attention", attention, deployment, heads, decode.sequences, context, context, 2.0, count
@@ -142,6 +142,11 @@ def reachable_past(past: Scalar, attention: Attention) -> Scalar:
     if attention.window_kind == "chunked":
         return past - attention.window * jnp.floor(past / attention.window)
     return minimum(past, attention.window - 1.0)
+
+
+def _divisor(sequences: Scalar) -> jax.Array:
+    """`sequences`, or 1 where there are none."""
+    return jnp.where(sequences > 0.0, sequences, 1.0)
 
 
 def _triangle(length: Scalar) -> Scalar:

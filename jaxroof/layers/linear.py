@@ -1,8 +1,10 @@
 """A projection: one GEMM of all tokens with one weight matrix, or with one of several each."""
 
+import jax
+import jax.numpy as jnp
+
 from jaxroof.model import WeightFormat
 from jaxroof.op import Op
-from jaxroof.smooth import minimum
 from jaxroof.struct import Scalar
 
 OPERAND_BYTES = {"fp32": 4.0, "tf32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "int8": 1.0, "fp4": 0.5}
@@ -43,6 +45,9 @@ def linear(
     )
 
 
-def launched(work: Scalar) -> Scalar:
-    """1 where there is at least one unit of work, 0 where there is none: a kernel without work is not launched."""
-    return minimum(work, 1.0)
+def launched(work: Scalar) -> jax.Array:
+    """1 where there is work and 0 where there is none, shape (): a kernel without work is not launched.
+
+    Its gradient is zero: half a row launches the same kernel.
+    """
+    return jnp.where(work > 0.0, 1.0, 0.0)

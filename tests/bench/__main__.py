@@ -30,7 +30,16 @@ def main() -> None:
 
 def in_own_process(name: str, options: argparse.Namespace) -> dict:
     """One row, measured by `tests.bench.measure` in a fresh interpreter."""
-    command = [sys.executable, "-W", "ignore", "-m", "tests.bench.measure", name, str(options.scale), str(options.repeats)]
+    command = [
+        sys.executable,
+        "-W",
+        "ignore",
+        "-m",
+        "tests.bench.measure",
+        name,
+        str(options.scale),
+        str(options.repeats),
+    ]
     finished = subprocess.run(command, capture_output=True, text=True)
     if finished.returncode:
         raise SystemExit(f"{name}: {finished.stderr.strip().splitlines()[-1]}")
@@ -41,7 +50,9 @@ def shown(rows: list[dict]) -> None:
     """The table: points per second against the target where there is one, and the ratio to NumPy in this run."""
     numpy = rows[0]
     device = rows[-1]["device"]
-    table = Table(title=f"Llama-3.1-70B, prefill and decode totals; {device}, {platform.machine()}, jaxroof beside NumPy")
+    table = Table(
+        title=f"Llama-3.1-70B, prefill and decode totals; {device}, {platform.machine()}, jaxroof beside NumPy"
+    )
     for heading in ("case", "points", "points/s", "best", "target", "x NumPy", "compile", "peak RSS"):
         table.add_column(heading, justify="left" if heading == "case" else "right")
     targets = {case.name: case.target if device == "cpu" else case.gpu_target for case in CASES}
