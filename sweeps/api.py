@@ -57,11 +57,11 @@ def sweep_to_file(
       begun: called before the first chunk with what will be computed; returns the progress callback.
     """
     checked = _spec(source, {})
-    with precision(checked.dtype):
+    with precision(checked.dtype), store.replacing(path) as name:
         question = asked(checked)
         plan = Plan(question.question, question.axes, checked.dtype)
         progress = begun(question, plan)
-        store.written(path, plan.axes, plan.outputs, question.attributes, plan.pieces(progress))
+        store.written(name, plan.axes, plan.outputs, question.attributes, plan.pieces(progress))
 
 
 def linear(low: Any, high: Any, n: int | None = None) -> Range:

@@ -47,17 +47,15 @@ class Segment:
 
 def segments(axis: Axis) -> Iterator[Segment]:
     """Split an axis so that each part can be one array operation: structs in it differ in numbers only."""
-    choices = {path: column for path, column in axis.columns.items() if isinstance(column, Choice)}
-    kinds = [_structures(choice)[choice.index] for choice in choices.values()]
-    keys = np.stack(kinds, axis=1) if kinds else np.zeros((axis.size, 0), int)
-    for key in sorted(set(map(tuple, keys.tolist()))):
-        positions = np.flatnonzero((keys == np.array(key, int)).all(axis=1))
-        settings = {}
-        for path, column in axis.columns.items():
-            if isinstance(column, Choice):
-                settings[path] = _stacked([column.items[i] for i in column.index[positions]])
-            else:
-                settings[path] = column[positions]
+    choices = [column for column in axis.columns.values() if isinstance(column, Choice)]
+    kinds = [_structures(choice)[choice.index] for choice in choices]
+    keys = np.stack(kinds) if kinds else np.zeros((1, axis.size), int)
+    for key in np.unique(keys, axis=1).T:
+        positions = np.flatnonzero((keys == key[:, np.newaxis]).all(axis=0))
+        settings = {
+            path: _taken(column, positions) if isinstance(column, Choice) else column[positions]
+            for path, column in axis.columns.items()
+        }
         yield Segment(positions, settings)
 
 
@@ -72,11 +70,12 @@ def _structures(choice: Choice) -> np.ndarray:
     return np.array([seen.setdefault(jax.tree.structure(item), len(seen)) for item in choice.items])
 
 
-def _stacked(items: list[Any]) -> Any:
-    """One tree of the items' leaves; a leaf that is the same in all stays a scalar, so that nothing depends on it."""
+def _taken(choice: Choice, positions: np.ndarray) -> Any:
+    """One tree of the chosen items' leaves; a leaf that is the same in all stays a scalar: nothing depends on it."""
+    present, where = np.unique(choice.index[positions], return_inverse=True)
 
     def stack(*leaves):
         column = np.asarray(leaves, float)
-        return column if (column != column[0]).any() else column[0]
+        return column[where] if (column != column[0]).any() else column[0]
 
-    return jax.tree.map(stack, *items)
+    return jax.tree.map(stack, *(choice.items[i] for i in present))

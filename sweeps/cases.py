@@ -10,6 +10,7 @@ from hwspaces.units import nearest, quantity
 from jaxroof.deployment import Deployment
 from jaxroof.legality import broken_rule, crosses_domain
 from jaxroof.model import WeightFormat
+from jaxroof.request import Requests
 from sweeps.dataset import leaf_unit
 from sweeps.jobs import JOBS, Scenario
 from sweeps.paths import number, replaced
@@ -17,7 +18,7 @@ from sweeps.paths import number, replaced
 KV_BYTES = {"bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "int8": 1.0}
 """B per cached key or value element, by the precision that engines store it at."""
 
-MAY_BE_ZERO = ("workload.cached", "workload.past", "workload.prefill", "workload.decode")
+MAY_BE_ZERO = ("workload.cached", "workload.past")
 """Leaves for which zero is a sensible number."""
 
 DEFAULTS = {"request": {"batch": 1.0, "cached": 0.0}, "step": {"prefills": 1.0, "past": 0.0}}
@@ -35,12 +36,15 @@ class Case:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader of the result should know: precision and its source, assumptions, a ring that leaves its domain."""
+        """What a reader should know: precision and its source, assumptions, a ring that leaves its domain."""
         notes = [f"weights {self.model.precision} (from {self.model.precision_source})"]
         notes += self.model.notes
         notes += self.hardware.assumptions
         if bool(crosses_domain(self.scenario.hardware, self.scenario.deployment)):
             notes.append("tp exceeds the scale-up domain: all-reduces run over the scale-out link")
+        work, longest = self.scenario.workload, self.model.max_position
+        if isinstance(work, Requests) and longest is not None and work.isl + work.osl > longest:
+            notes.append(f"isl + osl = {work.isl + work.osl:g} exceeds the model's {longest:g} positions")
         return tuple(dict.fromkeys(notes))
 
 
@@ -65,7 +69,8 @@ def case(
       workload: numbers of the job's workload: batch, isl, osl, cached; or prefill, prefills, past, decode, context.
       deployment: tp and other numbers of `jaxroof.Deployment`.
       weights, kv: precisions in place of the checkpoint's own.
-      overrides: any leaf by dotted path, a number in SI units or text with a unit: {"hardware.memory.hbm.bandwidth": "8TB/s"}.
+      overrides: any leaf by dotted path, a number in SI units or text with a unit:
+        {"hardware.memory.hbm.bandwidth": "8TB/s"}.
       check: refuse a deployment that cannot be.
 
     Raises:

@@ -126,7 +126,11 @@ def dataset(axes: tuple[Axis, ...], outputs: Mapping[str, Output], attributes: M
     Numbers that no structure of the sweep has an answer for stay NaN, flags stay -1.
     """
     variables = {
-        name: (dimensions(output), _empty(output), variable_attributes(name, output.dtype))
+        name: (
+            dimensions(output),
+            np.full(output.shape, output.blank, output.dtype),
+            variable_attributes(name, output.dtype),
+        )
         for name, output in outputs.items()
     }
     return xr.Dataset(variables, coordinates(axes, outputs), dict(attributes))
@@ -173,12 +177,6 @@ def variable_attributes(name: str, dtype: np.dtype) -> dict[str, Any]:
         attributes["flag_values"] = np.arange(len(meaning.flags), dtype=dtype)
         attributes["flag_meanings"] = " ".join(meaning.flags)
     return attributes
-
-
-def _empty(output: Output) -> np.ndarray:
-    if output.dtype.kind == "f":
-        return np.full(output.shape, np.nan, output.dtype)
-    return np.full(output.shape, False if output.dtype.kind == "b" else -1, output.dtype)
 
 
 def _positions(index: tuple[slice | np.ndarray, ...]) -> list[np.ndarray]:

@@ -29,6 +29,12 @@ class Output:
     shape: tuple[int, ...]
     dtype: np.dtype
     ops: tuple[str, ...] = ()  # labels along the op dimension
+    complete: bool = True  # False where some structures of the sweep have no answer, so that a blank is left
+
+    @property
+    def blank(self) -> float | int | bool:
+        """What stands where there is no answer: NaN, False, or -1 for codes."""
+        return {"f": float("nan"), "b": False}.get(self.dtype.kind, -1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,7 +151,8 @@ def _merged_outputs(parts: list[_Block], axes: tuple[Axis, ...]) -> dict[str, Ou
         ops = tuple(dict.fromkeys(op for program in programs for op in program.ops.get(name, ())))
         if ops:
             dims, shape = (*dims, "op"), (*shape, len(ops))
-        outputs[name] = Output(name, dims, shape, np.dtype(programs[0].dtypes[name]), ops)
+        complete = len(programs) == len(parts) and all(program.ops.get(name, ()) == ops for program in programs)
+        outputs[name] = Output(name, dims, shape, np.dtype(programs[0].dtypes[name]), ops, complete)
     return outputs
 
 

@@ -24,7 +24,7 @@ Dims = frozenset[int]
 
 @dataclasses.dataclass(frozen=True)
 class Question:
-    """What to compute at a point: a job, the scenario that axes start from, the metrics wanted, and op tables or not."""
+    """What to compute at a point: a job, the scenario that axes start from, metrics, and op tables or not."""
 
     job: Job
     base: Scenario

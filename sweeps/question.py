@@ -1,4 +1,4 @@
-"""From a specification to what the engine computes: names looked up, units converted, axes labelled, legality checked."""
+"""From a specification to what the engine computes: names looked up, axes labelled, legality checked."""
 
 import dataclasses
 import hashlib

@@ -70,7 +70,7 @@ class Spec:
 
 
 def read(path: str | pathlib.Path) -> Spec:
-    """The specification in a TOML file; ValueError in one line names the file, the key, its value and what is allowed."""
+    """The specification in a TOML file; ValueError in one line names file, key, value and what is allowed."""
     path = pathlib.Path(path)
     try:
         source = tomllib.loads(path.read_text(encoding="utf-8"))

@@ -1,6 +1,7 @@
 """Datasets on disk: netCDF files that appear under their final name only when they are whole."""
 
 import contextlib
+import math
 import os
 import pathlib
 import tempfile
@@ -53,15 +54,16 @@ def written(
 
     `xr.open_dataset` reads back what `dataset` and `fill` make in memory of the same pieces.
     """
-    with replacing(path) as name:
-        xr.Dataset(coords=coordinates(axes, outputs), attrs=dict(attributes)).to_netcdf(name, engine="netcdf4")
-        with netCDF4.Dataset(name, "a") as file:
-            file.set_fill_off()
-            labels = [label.name for axis in axes for label in axis.coordinates if label.name != axis.name]
-            for output in outputs.values():
-                _create(file, output, labels)
-            for piece in pieces:
-                file.variables[piece.name][piece.index] = piece.values
+    xr.Dataset(coords=coordinates(axes, outputs), attrs=dict(attributes)).to_netcdf(path, engine="netcdf4")
+    with netCDF4.Dataset(path, "a") as file:
+        file.set_fill_off()  # every value is written; where a sweep has none, its blank
+        labels = [label.name for axis in axes for label in axis.coordinates if label.name != axis.name]
+        for output in outputs.values():
+            stored = _created(file, output, labels)
+            if not output.complete:
+                _blank(stored, output)
+        for piece in pieces:
+            file.variables[piece.name][piece.index] = piece.values
 
 
 def opened(path: str | os.PathLike) -> xr.Dataset:
@@ -74,7 +76,7 @@ def opened(path: str | os.PathLike) -> xr.Dataset:
         raise ValueError(f"{path} is not a netCDF file: {' '.join(str(error).split())}") from None
 
 
-def _create(file: netCDF4.Dataset, output: Output, labels: list[str]) -> None:
+def _created(file: netCDF4.Dataset, output: Output, labels: list[str]) -> netCDF4.Variable:
     """One variable without values, encoded as xarray encodes it: booleans as bytes that remember what they are."""
     dims = dimensions(output)
     for dim, size in zip(dims, output.shape, strict=True):
@@ -89,6 +91,14 @@ def _create(file: netCDF4.Dataset, output: Output, labels: list[str]) -> None:
     if labels:
         attributes["coordinates"] = " ".join(labels)
     stored.setncatts(attributes)
+    return stored
+
+
+def _blank(stored: netCDF4.Variable, output: Output) -> None:
+    """Write the blank everywhere, some million values at a time."""
+    rows = max(1, 4_000_000 // max(1, math.prod(output.shape[1:])))
+    for low in range(0, output.shape[0] if output.shape else 1, rows):
+        stored[low : low + rows if output.shape else None] = output.blank
 
 
 def _umask() -> int:

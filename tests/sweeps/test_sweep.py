@@ -65,6 +65,21 @@ def test_a_file_reads_back_as_the_dataset(data, tmp_path):
     assert [entry.name for entry in tmp_path.iterdir()] == ["out.nc"]
 
 
+def test_a_file_has_blanks_where_memory_has_them(tmp_path):
+    """An unpriced device, and ops that one of two models does not have, leave the same blanks in both."""
+    spec = {
+        "hardware": ["H100-SXM", "B200-SXM"],
+        "model": ["Llama-3.1-8B", "Qwen3-30B-A3B"],
+        "workload": {"batch": [1, 16], "isl": 512, "osl": 64},
+        "output": {"breakdown": True},
+    }
+    memory = sweeps.sweep(spec)
+    assert np.isnan(memory.usd_per_million_tokens.sel(hardware="B200-SXM")).all()
+    sweeps.sweep_to_file(tmp_path / "out.nc", spec)
+    with xr.open_dataset(tmp_path / "out.nc") as opened:
+        xr.testing.assert_identical(opened.load(), memory)
+
+
 @pytest.mark.skipif(shutil.which("ncdump") is None, reason="ncdump is not installed")
 def test_ncdump_reads_the_header(tmp_path):
     sweeps.sweep_to_file(tmp_path / "out.nc", SPEC)
@@ -152,6 +167,8 @@ BAD = [
     ({"workload": {"batch": [], "isl": 8, "osl": 8}}, "workload.batch is an empty axis"),
     ({"workload": {"batch": -1, "isl": 8, "osl": 8}}, "workload.batch = -1"),
     ({"workload": {"batch": float("nan"), "isl": 8, "osl": 8}}, "workload.batch = nan"),
+    ({"workload": {"batch": 0, "isl": 8, "osl": 8}}, "workload.batch = 0"),
+    ({"job": "step", "workload": {"decode": 0, "context": 8}}, "workload.decode = 0"),
     ({"workload": {"batch": 1, "isl": 8}}, "workload.osl"),
     ({"workload": {"batch": 1, "isl": 8, "osl": 8, "cached": 8}}, "workload.cached"),
     ({"workload": {"batch": [1, 1], "isl": 8, "osl": 8}}, "twice"),
