@@ -78,6 +78,15 @@ class Plan:
             yield from block.pieces(self.outputs, progress)
 
 
+@dataclasses.dataclass(frozen=True)
+class _Chunk:
+    """A chunk that is being computed: outputs that no earlier chunk has written, and the points it adds."""
+
+    starts: list[int]  # position along every axis
+    results: dict[str, jax.Array]
+    points: int
+
+
 class _Block:
     """The part of a grid in which structs differ in numbers only: one program, called chunk after chunk."""
 
@@ -110,20 +119,29 @@ class _Block:
         return chunks
 
     def pieces(self, outputs: dict[str, Output], progress: Callable[[int], None]) -> Iterator[Piece]:
-        sizes = [len(positions) for positions in self.positions]
+        """Every chunk's pieces. The next chunk is computed while the caller stores the one before."""
+        begun = None
         for corner in np.ndindex(*map(len, self.chunks)):
-            chosen = [chunks[part] for chunks, part in zip(self.chunks, corner, strict=True)]
-            starts = [start for start, _ in chosen]
-            repeated = {axis.name for axis, part in zip(self.axes, corner, strict=True) if part}
-            fresh = [
-                name for name in self.program.names if repeated <= set(outputs[name].dims)
-            ]  # others are written already
-            if fresh:
-                results = self.program([settings for _, settings in chosen])
-            for name in fresh:
-                yield self._piece(outputs[name], np.asarray(results[name]), starts)
-            sides = zip(corner, sizes, self.lengths, strict=True)
-            progress(math.prod(min((part + 1) * length, size) - part * length for part, size, length in sides))
+            ahead, begun = begun, self._begin(corner, outputs)
+            if ahead is not None:
+                yield from self._finish(ahead, outputs, progress)
+        yield from self._finish(begun, outputs, progress)
+
+    def _begin(self, corner: tuple[int, ...], outputs: dict[str, Output]) -> _Chunk:
+        """Start computing one chunk, without waiting for it."""
+        chosen = [chunks[part] for chunks, part in zip(self.chunks, corner, strict=True)]
+        repeated = {axis.name for axis, part in zip(self.axes, corner, strict=True) if part}
+        fresh = [name for name in self.program.names if repeated <= set(outputs[name].dims)]
+        results = self.program([settings for _, settings in chosen]) if fresh else {}
+        sizes = [len(positions) for positions in self.positions]
+        sides = zip(corner, sizes, self.lengths, strict=True)
+        points = math.prod(min((part + 1) * length, size) - part * length for part, size, length in sides)
+        return _Chunk([start for start, _ in chosen], {name: results[name] for name in fresh}, points)
+
+    def _finish(self, chunk: _Chunk, outputs: dict[str, Output], progress: Callable[[int], None]) -> Iterator[Piece]:
+        for name, values in chunk.results.items():
+            yield self._piece(outputs[name], np.asarray(values), chunk.starts)
+        progress(chunk.points)
 
     def _piece(self, output: Output, values: np.ndarray, starts: list[int]) -> Piece:
         """One output of one chunk, spread over the dimensions that other blocks add to it."""
