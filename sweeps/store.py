@@ -54,7 +54,10 @@ def written(
 
     `xr.open_dataset` reads back what `dataset` and `fill` make in memory of the same pieces.
     """
-    xr.Dataset(coords=coordinates(axes, outputs), attrs=dict(attributes)).to_netcdf(path, engine="netcdf4")
+    labels_only = xr.Dataset(coords=coordinates(axes, outputs), attrs=dict(attributes))
+    numeric = [name for name, label in labels_only.variables.items() if label.dtype.kind == "f"]
+    whole = {name: {"_FillValue": None} for name in numeric}  # a coordinate has no missing values
+    labels_only.to_netcdf(path, engine="netcdf4", encoding=whole)
     with netCDF4.Dataset(path, "a") as file:
         file.set_fill_off()  # every value is written; where a sweep has none, its blank
         labels = [label.name for axis in axes for label in axis.coordinates if label.name != axis.name]

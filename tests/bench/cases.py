@@ -112,9 +112,7 @@ CASES = (
     BenchCase("grid", "totals, axes spread over ops", output_grid, 100_000_000, 300e6, 20e9),
     BenchCase("grid, 10 million", "totals, axes spread over ops", output_grid, 10_000_000, None, None),
     BenchCase("grid, 4 million", "totals, axes spread over ops", output_grid, 4_000_000, None, None),
-    BenchCase(
-        "grid, capacity axis", "totals, one axis only for memory", spread_grid, 4_000_000, None, None
-    ),
+    BenchCase("grid, capacity axis", "totals, one axis only for memory", spread_grid, 4_000_000, None, None),
     BenchCase("grid, all in GEMM", "totals, six axes in every GEMM", full_grid, 10_000_000, 60e6, None),
     BenchCase("sample", "totals, every leaf of every struct varies", sample, 1_000_000, 20e6, 1e9),
     BenchCase("grid, float64", "totals, axes spread over ops", output_grid, 10_000_000, None, None, "float64"),
