@@ -102,7 +102,9 @@ class _Block:
         self.positions = [segment.positions for segment in combination]
         settings = [jax.tree.map(lambda leaf: np.asarray(leaf, dtype), segment.settings) for segment in combination]
         columns = max((sum(leaf.ndim for leaf in jax.tree.leaves(setting)) for setting in settings), default=0)
-        fitting = CHUNK_BYTES[jax.default_backend()] / (dtype.itemsize * (columns + POINT_VALUES))
+        fitting = CHUNK_BYTES.get(jax.default_backend(), CHUNK_BYTES["cpu"]) / (
+            dtype.itemsize * (columns + POINT_VALUES)
+        )
         self.lengths = _chunk_lengths([len(positions) for positions in self.positions], chunk_points or int(fitting))
         self.program = Program(question, settings, dtype)
         self.chunks = self._chunks(settings)
