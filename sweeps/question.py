@@ -82,9 +82,7 @@ def _object_axis(key: str, names: tuple[str, ...], spec: Spec, base: Case) -> tu
     notes: list[str] = []
     index = np.arange(len(names))
     if key == "hardware":
-        settings = {path: value for path, value in spec.fixed.items() if path.startswith("hardware.")}
-        devices = [hwspaces.hardware(name) for name in names]
-        devices = [hwspaces.overridden(device, settings) if settings else device for device in devices]
+        devices = [_device(name, spec) for name in names]
         for device in devices:
             require_precisions(device, base.model, base.scenario.deployment)
             notes += [f"{device.name}: {assumption}" for assumption in device.assumptions]
@@ -102,15 +100,12 @@ def _object_axis(key: str, names: tuple[str, ...], spec: Spec, base: Case) -> tu
         for entry in entries:
             deployments.append(model_deployment(entry, kv))
             for name in spec.objects["hardware"]:
-                require_precisions(hwspaces.hardware(name), entry, deployments[-1])
+                require_precisions(_device(name, spec), entry, deployments[-1])
             notes.append(f"{entry.name}: weights {entry.precision} (from {entry.precision_source})")
             notes += [f"{entry.name}: {note}" for note in entry.notes]
-        for path, value in spec.fixed.items():
-            if path.startswith("deployment."):
-                deployments = [
-                    replaced({"deployment": d}, path, leaf_number(path, value))["deployment"] for d in deployments
-                ]
-        columns["model"] = Choice(tuple(entry.model for entry in entries), index)
+        deployments = _with_settings("deployment", deployments, spec)
+        models = _with_settings("model", [entry.model for entry in entries], spec)
+        columns["model"] = Choice(tuple(models), index)
         if any(deployment != deployments[0] for deployment in deployments):
             columns["deployment"] = Choice(tuple(deployments), index)
         if key == "model":
@@ -120,11 +115,29 @@ def _object_axis(key: str, names: tuple[str, ...], spec: Spec, base: Case) -> tu
             model_deployment(base.model, name)
         columns["deployment.kv_bytes"] = np.array([KV_BYTES[name] for name in names])
     else:
-        columns["efficiency"] = Choice(tuple(hwspaces.efficiency(name).efficiency for name in names), index)
+        constants = [hwspaces.efficiency(name).efficiency for name in names]
+        columns["efficiency"] = Choice(tuple(_with_settings("efficiency", constants, spec)), index)
     if len(set(names)) < len(names):
         raise ValueError(f"{key}: two of the names stand for the same entry: {', '.join(names)}")
     label = Coordinate(key, np.array(names, object), "", _OBJECT_MEANINGS[key])
     return Axis(key, len(names), columns, (label,)), notes
+
+
+def _device(name: str, spec: Spec) -> hwspaces.HardwareEntry:
+    """The accelerator of that name with the single figures that the specification sets."""
+    settings = {path: value for path, value in spec.fixed.items() if path.startswith("hardware.")}
+    device = hwspaces.hardware(name)
+    return hwspaces.overridden(device, settings) if settings else device
+
+
+def _with_settings(root: str, structs: list[Any], spec: Spec) -> list[Any]:
+    """Every struct with the single values that the specification sets below `root`."""
+    for path, value in spec.fixed.items():
+        if path.startswith(f"{root}."):
+            for struct in structs:
+                number({root: struct}, path)
+            structs = [replaced({root: struct}, path, leaf_number(path, value))[root] for struct in structs]
+    return structs
 
 
 _OBJECT_MEANINGS = {
@@ -250,7 +263,7 @@ def _refuse_illegal(base: Case, axes: tuple[Axis, ...]) -> None:
 def _attributes(spec: Spec, base: Case) -> dict[str, Any]:
     """How the dataset was made: enough to make it again."""
     names = {key: list(values) for key, values in spec.objects.items()}
-    records = {key: names.get(key, [value]) for key, value in {"efficiency": base.efficiency.name}.items()} | names
+    records = {"efficiency": [base.efficiency.name]} | names
     return {
         "Conventions": "CF-1.11",
         "title": f"{spec.job} sweep of {', '.join(names['model'])} on {', '.join(names['hardware'])}",

@@ -16,7 +16,7 @@ from jaxroof.collectives import all_reduce_time
 from sweeps.api import precision
 from sweeps.paths import replaced
 from sweeps.validate.least_squares import Errors, errors
-from sweeps.validate.table import Row, number, rows
+from sweeps.validate.table import Row, numbers, rows
 
 COLUMNS = ("gpu", "backend", "op_name", "dtype", "num_gpus", "message_bytes", "latency_us", "mode")
 START = (3e-6, 2e-7, 0.7)
@@ -51,9 +51,9 @@ def engine_all_reduces(table: list[Row]) -> list[Row]:
 
 def fitted(table: list[Row], where: str) -> LinkFit:
     """Least squares of log ratios over rows of one link technology."""
-    devices = np.array([number(row, "num_gpus", where) for row in table])
-    message = np.array([number(row, "message_bytes", where) for row in table])
-    measured = 1e-6 * np.array([number(row, "latency_us", where) for row in table])
+    values = [numbers(row, ("num_gpus", "message_bytes", "latency_us"), where) for row in table]
+    devices, message, measured = np.array([[*row.values()] for row in values]).T
+    measured = 1e-6 * measured
     links = hwspaces.hardware(table[0]["gpu"]).hardware.links
     bandwidth = np.array([hwspaces.hardware(row["gpu"]).hardware.links.scale_up.bandwidth for row in table])
 

@@ -10,7 +10,7 @@ from jaxroof import batch
 from sweeps.cases import model_deployment
 from sweeps.paths import replaced
 from sweeps.validate.observation import Observation, Step, quantiser_kernels
-from sweeps.validate.table import number, rows
+from sweeps.validate.table import numbers, rows
 
 SET = "saturated_inference_perf"
 
@@ -59,10 +59,7 @@ def loaded(path: str | Path) -> list[Loaded]:
         if row["set"] != SET:
             continue
         where = f"{path}: row {index}"
-        values = {column: number(row, column, where) for column in NUMBERS}
-        missing = [column for column, value in values.items() if value is None]
-        if missing:
-            raise ValueError(f"{where}: {missing[0]} is empty")
+        values = numbers(row, NUMBERS, where)
         entry = workloads.model(row["model"])
         deployment = replaced(model_deployment(entry, None), "tp", values["tp"])
         osl, isl = values["output_tokens_nominal"], values["prompt_tokens"]

@@ -9,7 +9,7 @@ from jaxroof.batch import Batch, Decode, Prefill
 from sweeps.cases import model_deployment
 from sweeps.paths import replaced
 from sweeps.validate.observation import Observation, Step, quantiser_kernels
-from sweeps.validate.table import number, rows
+from sweeps.validate.table import numbers, rows
 
 HARDWARE = "H100-SXM"
 """The device that all steps of the file ran on."""
@@ -42,10 +42,7 @@ def observations(path: str | Path) -> list[Observation]:
     device = hwspaces.hardware(HARDWARE).hardware
     for index, row in enumerate(rows(path, ("experiment_id", "model", *NUMBERS)), start=2):
         where = f"{path}: row {index}"
-        values = {column: number(row, column, where) for column in NUMBERS}
-        missing = [column for column, value in values.items() if value is None]
-        if missing:
-            raise ValueError(f"{where}: {missing[0]} is empty")
+        values = numbers(row, NUMBERS, where)
         entry = workloads.model(row["model"])
         deployment = replaced(model_deployment(entry, None), "tp", values["tp"])
         prefills, decodes = values["batch_num_prefill_reqs"], values["batch_decode_tokens"]

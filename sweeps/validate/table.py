@@ -52,3 +52,16 @@ def number(row: Row, column: str, where: str) -> float | None:
     if not math.isfinite(value):
         raise ValueError(f"{where}: {column} = {text!r} is not a finite number")
     return value
+
+
+def numbers(row: Row, columns: Iterable[str], where: str) -> dict[str, float]:
+    """The numbers in `columns`, by column.
+
+    Raises:
+      ValueError: one line that names `where` (file and row) and the column, when one is empty or no finite number.
+    """
+    values = {column: number(row, column, where) for column in columns}
+    for column, value in values.items():
+        if value is None:
+            raise ValueError(f"{where}: {column} is empty")
+    return values

@@ -150,6 +150,14 @@ def test_precisions_are_axes():
     np.testing.assert_allclose(ratio, 2.0, rtol=1e-5)
 
 
+def test_a_fixed_value_holds_for_every_object_of_an_axis():
+    spec = {"hardware": "H100-SXM", "model": ["Llama-3.1-8B", "Llama-2-7B"], "weights": "bf16"}
+    spec |= {"workload": {"batch": 1, "isl": 512, "osl": 64}, "output": {"variables": ["weight_bytes"]}}
+    plain = sweeps.sweep(spec).weight_bytes
+    halved = sweeps.sweep({**spec, "set": {"model.blocks.0.count": 16}}).weight_bytes
+    assert (halved < 0.6 * plain).all()
+
+
 def test_a_step_sweep():
     data = sweeps.sweep(
         job="step",

@@ -48,6 +48,12 @@ def test_the_command_prints_a_line_per_technology(tmp_path, capsys):
     assert capsys.readouterr().err.strip() == f"{tmp_path / 'none.csv'}: no such file"
 
 
+def test_an_empty_cell_is_named():
+    (row, *_) = made_rows(4e-6, 3e-7, 0.7)
+    with pytest.raises(ValueError, match="^rows.csv: latency_us is empty$"):
+        fitted([row | {"latency_us": ""}], "rows.csv")
+
+
 @pytest.mark.skipif(not TABLE.exists(), reason="the measured collectives are not beside the project")
 def test_the_catalogue_holds_what_the_public_table_gives(capsys):
     assert main(["--data", str(TABLE)]) == 0
