@@ -14,10 +14,19 @@ class Prefill:
 
 @struct
 class Decode:
-    """Sequences that each add one token in one step."""
+    """Sequences that each add one token in one step, or verify some drafted ones beside it."""
 
     sequences: Scalar
     context: Scalar  # tokens in the cache that are attended to, the new one included, summed over sequences
+    drafts: Scalar = 0.0  # drafted tokens that every sequence verifies, and then drafts anew
+
+
+@struct
+class Encode:
+    """Images, sounds or texts that the encoder turns into vectors in one step."""
+
+    sequences: Scalar
+    tokens: Scalar  # patches, frames or words, summed over sequences
 
 
 @struct
@@ -30,6 +39,8 @@ class Batch:
     prefill: Prefill | None
     decode: Decode | None
     logits: Scalar  # rows of the output head: one per sequence that samples a token
+    encode: Encode | None = None
+    encoded: Scalar = 0.0  # encoder outputs that every sequence attends to in cross-attention
 
 
 def prefill(sequences: Scalar, tokens: Scalar, past: Scalar = 0.0) -> Batch:

@@ -1,17 +1,73 @@
-"""How a model is spread over devices and at which precisions its activations, cache and messages travel."""
+"""How a model is spread over devices, what overlaps, and at which precisions activations, cache and messages travel."""
 
+from jaxroof.smooth import ceiling, maximum
 from jaxroof.struct import Scalar, static, struct
+
+EXCHANGES = ("all_to_all", "low_latency", "all_gather")
+"""How tokens reach experts on other devices: kernels for large batches, for small ones, or every token everywhere."""
+
+CONTEXT_KINDS = ("ring", "all_gather")
+"""How context-parallel devices pass prompt keys and values on: from neighbour to neighbour, or all at once."""
+
+OVERLAPS = ("none", "gemm", "two_batch")
+"""What communication hides behind: nothing; the matrix product beside it; the other half of the batch."""
 
 
 @struct
 class Deployment:
-    """One replica of a model on `tp` devices."""
+    """`dp` independent replicas of a model, each on tp x cp x attention_dp x pp devices.
 
-    tp: Scalar = 1.0  # tensor-parallel degree: devices in one replica
+    Devices of a replica are numbered with tp fastest, then cp, attention_dp and pp, and fill one tier of links after
+    the other. Experts are spread over the tp x cp x attention_dp devices of a stage: `ep` ways by expert, the rest of
+    the way by width.
+    """
+
+    tp: Scalar = 1.0  # tensor-parallel degree: heads and widths of one layer are split
+    pp: Scalar = 1.0  # pipeline-parallel degree: stages of consecutive layers
+    cp: Scalar = 1.0  # context-parallel degree: tokens of one prompt, and its cache, are split
+    attention_dp: Scalar = 1.0  # attention data parallelism: groups with requests of their own that share experts
+    ep: Scalar = 1.0  # expert-parallel degree
+    dp: Scalar = 1.0  # replicas; a workload's batch is that of one
+    stages: tuple[Scalar, ...] | None = None  # layers of every pipeline stage; None: as even as they go
+    imbalance: Scalar = 1.0  # rows of the busiest expert-parallel device over the mean; ours: routing is even
+    sequence_parallel: bool = static(default=False)  # norms work on 1/tp of the tokens
+    context_kind: str = static(default="ring")  # one of CONTEXT_KINDS
+    exchange: str = static(default="all_to_all")  # one of EXCHANGES
+    overlap: str = static(default="none")  # one of OVERLAPS
+    reserved_cores: Scalar = 0.0  # share of the cores that overlapped communication takes from compute
     activation_bytes: Scalar = 2.0  # B per activation element between kernels; bf16, as engines run it
     kv_bytes: Scalar = 2.0  # B per key or value element in the cache
+    state_bytes: Scalar = 4.0  # B per element of a linear-attention state; float32, as engines keep it
     communication_bytes: Scalar = 2.0  # B per element that a collective sends; bf16
+    dispatch_bytes: Scalar = 2.0  # B per element sent to experts; 1 where they are quantised before
     attention_compute: str = static(default="bf16")  # precision of the attention matrix products
     memory_utilization: Scalar = 0.9  # share of device memory the engine may use; vLLM's gpu_memory_utilization
     reserve_bytes: Scalar = 3e9  # B per device: context, graphs, communication buffers; ours, typical of vLLM on H100
     max_batched_tokens: Scalar = 8192.0  # tokens of the largest step, which sizes activations; vLLM's default, serving
+
+
+def stage_devices(deployment: Deployment) -> Scalar:
+    """Devices that share one layer: tp x cp x attention_dp."""
+    return deployment.tp * deployment.cp * deployment.attention_dp
+
+
+def replica_devices(deployment: Deployment) -> Scalar:
+    """Devices of one replica: tp x cp x attention_dp x pp."""
+    return stage_devices(deployment) * deployment.pp
+
+
+def devices(deployment: Deployment) -> Scalar:
+    """Devices of the whole deployment."""
+    return replica_devices(deployment) * deployment.dp
+
+
+def expert_tp(deployment: Deployment) -> Scalar:
+    """Ways that one expert's width is split: what expert parallelism leaves of the stage's devices."""
+    return stage_devices(deployment) / deployment.ep
+
+
+def largest_stage(deployment: Deployment, layers: Scalar) -> Scalar:
+    """Share of `layers` layers in the largest pipeline stage, shape (); ceil(layers / pp) / layers where even."""
+    if deployment.stages is not None:
+        return maximum(*deployment.stages) / sum(deployment.stages)
+    return ceiling(layers / deployment.pp) / layers

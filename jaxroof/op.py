@@ -5,6 +5,9 @@ from jaxroof.struct import Scalar, static, struct
 KINDS = ("linear", "experts", "prefill_attention", "decode_attention", "elementwise", "collective")
 """Op kinds. An `Efficiency` has one entry for each."""
 
+COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send_recv", "dispatch", "combine")
+"""What a collective does. Dispatch and combine are the all-to-alls of low-latency expert kernels."""
+
 BOUNDS = ("matrix", "vector", "exp", "hbm", "l2", "scratchpad", "link", "launch")
 """What can bind an op, in the order of the integer codes that cost functions return."""
 
@@ -25,5 +28,7 @@ class Op:
     vector_flops: Scalar | None = None  # FLOP per run on vector units
     exps: Scalar | None = None  # exponentials per run
     bytes: Scalar | None = None  # B per run read and written, each operand once
-    message_bytes: Scalar | None = None  # B per run of the buffer that a collective reduces
+    collective: str | None = static(default=None)  # one of COLLECTIVES
+    message_bytes: Scalar | None = None  # B per run of a collective's whole buffer, as nccl-tests counts its size
     participants: Scalar | None = None  # devices of the collective
+    stride: Scalar | None = None  # devices from one participant to the next; 1: neighbours

@@ -61,3 +61,14 @@ def minimum(first: Scalar, second: Scalar) -> jax.Array:
 def positive_part(number: Scalar) -> jax.Array:
     """`number` where it is positive and 0 elsewhere, shape (); its gradient is 1 there and 0 elsewhere."""
     return jnp.maximum(number, 0.0)
+
+
+@jax.custom_jvp
+def ceiling(number: Scalar) -> jax.Array:
+    """The smallest whole number that is not below `number`, shape (); its gradient is that of `number` itself."""
+    return jnp.ceil(number)
+
+
+@ceiling.defjvp
+def _ceiling_jvp(primals, tangents):
+    return ceiling(*primals), tangents[0]
