@@ -3,7 +3,9 @@
 import dataclasses
 from collections.abc import Mapping
 
+from hwspaces.technology import link_technology
 from hwspaces.units import formatted, from_key, nearest
+from jaxroof.hardware import TOPOLOGIES
 
 ARCHITECTURE = {
     "l2": "B/clock",  # all cores together
@@ -12,9 +14,6 @@ ARCHITECTURE = {
     "registers": "B/core",
 }
 """Plain keys of an `[architecture.NAME]` table -> unit."""
-
-LINK = {"latency": "s"}
-"""Plain keys of a `[link.NAME]` table -> unit."""
 
 ASSUMPTION = "assumption"
 """What the text of a source begins with when no source gives the figure."""
@@ -84,12 +83,14 @@ def clocked(figures: Figures, shared: Shared, where: str) -> list[str]:
 
 
 def linked(figures: Figures, shared: Shared, where: str) -> list[str]:
-    """Add the latency of each link's technology; returns what had to be assumed.
+    """Add what each link's technology says: latency, topology, what collectives lose; returns what was assumed.
 
     Raises:
-      ValueError: one line, when a link lacks its technology and latency, or its devices.
+      ValueError: one line, when a link lacks its technology and latency, or its devices, or the technology's table
+        has an unknown key, a wrong value or half of a transport.
     """
-    for tier in ("links.scale_up", "links.scale_out"):
+    assumed = []
+    for tier in ("links.scale_up", "links.scale_out", "links.cluster"):
         technology = figures.texts.get(f"{tier}.technology")
         leaves = [leaf for leaf in ("bandwidth", "latency", "devices") if f"{tier}.{leaf}" in figures.values]
         if not leaves and technology is None:
@@ -97,18 +98,26 @@ def linked(figures: Figures, shared: Shared, where: str) -> list[str]:
         for leaf in ("bandwidth", "devices"):
             if leaf not in leaves:
                 raise ValueError(f"{where}.{tier}: {leaf} is missing; a link needs bandwidth and devices")
-        if "latency" in leaves:
-            continue
         if technology not in shared.links:
-            near = nearest(technology or "", shared.links)
-            raise ValueError(f"{where}.{tier}: technology = {technology!r} is not known; latency_us is missing{near}")
-        table = shared.links[technology]
-        own = {k: v for k, v in table.items() if k not in ("source", "sources", "notes")}
-        known = dict(from_key(k, v, f"{where}: link.{technology}", LINK) for k, v in own.items())
-        if "latency" not in known:
+            if "latency" not in leaves:
+                near = nearest(technology or "", shared.links)
+                raise ValueError(
+                    f"{where}.{tier}: technology = {technology!r} is not known; latency_us is missing{near}"
+                )
+            assumed.append(f"{tier}: nothing measured about {technology or 'its technology'}: collectives lose nothing")
+            continue
+        table = link_technology(technology, shared.links, where)
+        topology = figures.texts.setdefault(f"{tier}.topology", table.topology)
+        if topology not in TOPOLOGIES:
+            raise ValueError(f"{where}.{tier}: topology = {topology!r} is not known{nearest(topology, TOPOLOGIES)}")
+        if "latency" not in leaves and "latency" not in table.values:
             raise ValueError(f"{where}: link.{technology}: latency_us is missing")
-        figures.add(f"{tier}.latency", known["latency"], shared.source(table.get("source", "")))
-    return []
+        for path, value in table.values.items():
+            if path != "reduces" or topology == "switched":
+                figures.add(f"{tier}.{path}", value, shared.source(table.sources[path]))
+        if table.assumed is not None:
+            assumed.append(f"{tier}: {technology}: {table.assumed}")
+    return assumed
 
 
 def vectored(figures: Figures, shared: Shared, where: str) -> list[str]:

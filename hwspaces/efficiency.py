@@ -29,6 +29,7 @@ TABLES = {
 }
 """Table of a file -> the struct that it fills. Keys are the fields of the struct; a key of a time ends in its unit."""
 
+_SHARE = "(0, 1]: it is a share of the datasheet's figure"
 _TEXTS = ("engine", "version", "refit", "errors")
 
 
@@ -152,9 +153,12 @@ def _constants(table: Mapping, kind: type, where: str) -> dict[str, float]:
 
 
 def _share(key: str, value: object, where: str) -> tuple[str, float]:
+    if key == "losses" and not isinstance(value, bool) and value == 0:
+        return key, 0.0
     share = positive(value, f"{where}: {key}")
     if share > 1.0:
-        raise ValueError(f"{where}: {key} = {value!r} must be in (0, 1]: it is a share of the datasheet's figure")
+        allowed = "[0, 1]: 1 where the links' measured losses apply" if key == "losses" else _SHARE
+        raise ValueError(f"{where}: {key} = {value!r} must be in {allowed}")
     return key, share
 
 

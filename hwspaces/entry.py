@@ -3,8 +3,8 @@
 import dataclasses
 from collections.abc import Mapping
 
-from hwspaces.units import leaf_unit, nearest, quantity
-from jaxroof.hardware import Cores, Hardware, Link, Links, Memory, MemoryLevel, Power
+from hwspaces.units import LINK_UNITS, PROTOCOLS, TRANSPORT_UNITS, leaf_unit, nearest, quantity
+from jaxroof.hardware import Cores, Hardware, Link, Links, Memory, MemoryLevel, Power, Protocol, Transport
 
 PRECISIONS = ("bf16", "fp16", "fp8", "fp6", "fp4", "int8", "int4", "tf32", "fp32")
 """Precisions that a matrix unit may have a peak for."""
@@ -15,8 +15,11 @@ TIERS = {
     "memory.scratchpad": ("bandwidth", "capacity"),
     "links.scale_up": ("bandwidth", "latency", "devices"),
     "links.scale_out": ("bandwidth", "latency", "devices"),
+    "links.cluster": ("bandwidth", "latency", "devices"),
 }
 """Tiers of which a device has every leaf or, as far as the model sees, none."""
+
+LINKS = tuple(tier for tier in TIERS if tier.startswith("links."))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -39,7 +42,12 @@ class HardwareEntry:
     file: str
 
 
-def assembled(figures: Mapping[str, float], where: str, complete: tuple[str, ...] = ()) -> Hardware:
+def assembled(
+    figures: Mapping[str, float],
+    where: str,
+    complete: tuple[str, ...] = (),
+    topologies: Mapping[str, str] | None = None,
+) -> Hardware:
     """The `Hardware` that `figures` describe.
 
     Args:
@@ -47,6 +55,7 @@ def assembled(figures: Mapping[str, float], where: str, complete: tuple[str, ...
       where: what the message of an error begins with.
       complete: tiers (`memory.l2`, `links.scale_up`) that must be whole. Any other tier of which a leaf is
         unknown is None.
+      topologies: tier of links -> topology; a tier that is not in it is switched.
 
     Raises:
       ValueError: one line, when a figure that every device needs is missing.
@@ -74,7 +83,7 @@ def assembled(figures: Mapping[str, float], where: str, complete: tuple[str, ...
             scratchpad=_tier(MemoryLevel, figures, "memory.scratchpad"),
             register_capacity=figures.get("memory.register_capacity"),
         ),
-        links=Links(scale_up=_tier(Link, figures, "links.scale_up"), scale_out=_tier(Link, figures, "links.scale_out")),
+        links=Links(**{tier.removeprefix("links."): _link(figures, tier, topologies or {}) for tier in LINKS}),
         power=Power(tdp=figures.get("power.tdp")),
         price=figures.get("price"),
     )
@@ -107,7 +116,8 @@ def overridden(entry: HardwareEntry, settings: Mapping[str, str | float], where:
         tier = plain.rpartition(".")[0]
         if tier in TIERS and tier not in tiers:
             tiers.append(tier)
-    hardware = assembled(figures, f"{where} on {entry.name}", tuple(tiers))
+    topologies = {tier: link.topology for tier, link in _links(entry.hardware).items() if link is not None}
+    hardware = assembled(figures, f"{where} on {entry.name}", tuple(tiers), topologies)
     return dataclasses.replace(entry, hardware=hardware, figures=figures, sources=sources)
 
 
@@ -134,3 +144,26 @@ def _tier(cls, figures: Mapping[str, float], path: str, leaves: tuple[str, ...] 
     leaves = TIERS[path] if leaves is None else leaves
     values = {leaf: figures.get(f"{path}.{leaf}") for leaf in leaves}
     return None if None in values.values() else cls(**values)
+
+
+def _links(hardware: Hardware) -> dict[str, Link | None]:
+    return {tier: getattr(hardware.links, tier.removeprefix("links.")) for tier in LINKS}
+
+
+def _link(figures: Mapping[str, float], path: str, topologies: Mapping[str, str]) -> Link | None:
+    known = {leaf: figures[f"{path}.{leaf}"] for leaf in LINK_UNITS if f"{path}.{leaf}" in figures}
+    if any(leaf not in known for leaf in TIERS[path]):
+        return None
+    return Link(**known, transport=_transport(figures, path), topology=topologies.get(path, "switched"))
+
+
+def _transport(figures: Mapping[str, float], path: str) -> Transport | None:
+    """What collectives lose on the link; None where it is not known whole."""
+    leaves = {leaf: figures.get(f"{path}.transport.{leaf}") for leaf in TRANSPORT_UNITS}
+    if None in leaves.values():
+        return None
+    plain = {leaf: value for leaf, value in leaves.items() if "." not in leaf}
+    protocols = {
+        name: Protocol(fixed_time=leaves[f"{name}.fixed_time"], share=leaves[f"{name}.share"]) for name in PROTOCOLS
+    }
+    return Transport(**plain, **protocols)

@@ -4,8 +4,8 @@ import datetime
 from collections.abc import Mapping
 
 from hwspaces.derived import ASSUMPTION, Figures, Shared, clocked, linked, vectored
-from hwspaces.entry import PRECISIONS, TIERS, HardwareEntry, assembled
-from hwspaces.units import from_key, nearest, positive
+from hwspaces.entry import LINKS, PRECISIONS, TIERS, HardwareEntry, assembled
+from hwspaces.units import LINK_UNITS, from_key, nearest, positive
 
 TABLES = {
     "": {"price": "USD/s"},
@@ -17,8 +17,7 @@ TABLES = {
     "memory.l2": {"bandwidth": "B/s", "capacity": "B"},
     "memory.scratchpad": {"bandwidth": "B/s", "capacity": "B"},
     "links": {},
-    "links.scale_up": {"bandwidth": "B/s", "latency": "s", "devices": "1"},
-    "links.scale_out": {"bandwidth": "B/s", "latency": "s", "devices": "1"},
+    **{tier: {leaf: unit for leaf, unit in LINK_UNITS.items() if leaf != "reduces"} for tier in LINKS},
     "power": {"tdp": "W"},
 }
 """Table of an accelerator -> plain key -> SI unit. In a file a key ends in its unit unless it is dimensionless."""
@@ -26,8 +25,7 @@ TABLES = {
 TEXTS = {
     "": ("vendor", "product", "architecture", "status", "process", "source"),
     "memory.hbm": ("technology",),
-    "links.scale_up": ("technology",),
-    "links.scale_out": ("technology",),
+    **dict.fromkeys(LINKS, ("technology", "topology")),
 }
 """Table of an accelerator -> keys that hold text."""
 
@@ -60,6 +58,7 @@ def entry(name: str, table: Mapping, shared: Shared, file: str) -> HardwareEntry
     assumed = [f"{path}: {figures.sources[path]}" for path in guessed]
     assumed += [a for rule in (clocked, linked, vectored) for a in rule(figures, shared, where)]
     leaves = {path: value for path, value in figures.values.items() if path not in _INPUTS}
+    topologies = {tier: figures.texts[f"{tier}.topology"] for tier in LINKS if f"{tier}.topology" in figures.texts}
     assumed += [_unknown(tier, leaves) for tier in TIERS if _unknown(tier, leaves)]
     return HardwareEntry(
         name=name,
@@ -70,7 +69,7 @@ def entry(name: str, table: Mapping, shared: Shared, file: str) -> HardwareEntry
         status=_status(figures.texts.get("status"), where),
         date=_date(table.get("date"), where),
         clock=figures.values.get("cores.clock"),
-        hardware=assembled(leaves, where),
+        hardware=assembled(leaves, where, topologies=topologies),
         figures=leaves,
         sources=figures.sources,
         assumptions=tuple(assumed),

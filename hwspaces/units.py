@@ -57,6 +57,16 @@ for _unit, _rows in _SPELLINGS.items():
             if _suffix:
                 KEY_UNITS.setdefault(_prefix + _suffix, {}).setdefault(_unit, _scale * _size)
 
+LINK_UNITS = {"bandwidth": "B/s", "latency": "s", "devices": "1", "oversubscription": "1", "reduces": "1", "axes": "1"}
+"""SI unit of every plain leaf of `jaxroof.hardware.Link`."""
+
+PROTOCOLS = ("low_latency", "medium", "bulk", "direct", "shot", "switch", "dispatch")
+"""Leaves of `jaxroof.hardware.Transport` that are a `Protocol`."""
+
+TRANSPORT_UNITS = {f"{protocol}.{leaf}": unit for protocol in PROTOCOLS for leaf, unit in (("fixed_time", "s"), ("share", "1"))}
+TRANSPORT_UNITS |= {"peer_rate": "B/s", "signal_time": "s", "peers": "1", "crossing": "1", "congestion": "1"}
+"""SI unit of every leaf of `jaxroof.hardware.Transport`, by dotted path."""
+
 LEAF_UNITS = {
     "matrix.*": "FLOP/s",
     "cores.count": "1",
@@ -69,15 +79,12 @@ LEAF_UNITS = {
     "memory.scratchpad.bandwidth": "B/s",
     "memory.scratchpad.capacity": "B",
     "memory.register_capacity": "B",
-    "links.scale_up.bandwidth": "B/s",
-    "links.scale_up.latency": "s",
-    "links.scale_up.devices": "1",
-    "links.scale_out.bandwidth": "B/s",
-    "links.scale_out.latency": "s",
-    "links.scale_out.devices": "1",
     "power.tdp": "W",
     "price": "USD/s",
 }
+for _tier in ("scale_up", "scale_out", "cluster"):
+    LEAF_UNITS |= {f"links.{_tier}.{_leaf}": _unit for _leaf, _unit in LINK_UNITS.items()}
+    LEAF_UNITS |= {f"links.{_tier}.transport.{_leaf}": _unit for _leaf, _unit in TRANSPORT_UNITS.items()}
 """SI unit of every leaf of `jaxroof.hardware.Hardware`, by dotted path; `*` stands for a precision."""
 
 _NUMBER = re.compile(r"\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?(?:nan|inf|infinity))\s*(.*?)\s*", re.I)

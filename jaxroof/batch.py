@@ -14,11 +14,10 @@ class Prefill:
 
 @struct
 class Decode:
-    """Sequences that each add one token in one step, or verify some drafted ones beside it."""
+    """Sequences that each add one token in one step, and verify the ones that a deployment drafts."""
 
     sequences: Scalar
     context: Scalar  # tokens in the cache that are attended to, the new one included, summed over sequences
-    drafts: Scalar = 0.0  # drafted tokens that every sequence verifies, and then drafts anew
 
 
 @struct
@@ -38,7 +37,7 @@ class Batch:
 
     prefill: Prefill | None
     decode: Decode | None
-    logits: Scalar  # rows of the output head: one per sequence that samples a token
+    logits: Scalar  # sequences that sample a token
     encode: Encode | None = None
     encoded: Scalar = 0.0  # encoder outputs that every sequence attends to in cross-attention
 

@@ -17,19 +17,22 @@ OVERLAPS = ("none", "gemm", "two_batch")
 class Deployment:
     """`dp` independent replicas of a model, each on tp x cp x attention_dp x pp devices.
 
+    A degree that is None is 1, and adds no kernels to a step.
+
     Devices of a replica are numbered with tp fastest, then cp, attention_dp and pp, and fill one tier of links after
     the other. Experts are spread over the tp x cp x attention_dp devices of a stage: `ep` ways by expert, the rest of
     the way by width.
     """
 
     tp: Scalar = 1.0  # tensor-parallel degree: heads and widths of one layer are split
-    pp: Scalar = 1.0  # pipeline-parallel degree: stages of consecutive layers
-    cp: Scalar = 1.0  # context-parallel degree: tokens of one prompt, and its cache, are split
-    attention_dp: Scalar = 1.0  # attention data parallelism: groups with requests of their own that share experts
-    ep: Scalar = 1.0  # expert-parallel degree
+    pp: Scalar | None = None  # pipeline-parallel degree: stages of consecutive layers
+    cp: Scalar | None = None  # context-parallel degree: tokens of one prompt, and its cache, are split
+    attention_dp: Scalar | None = None  # attention data parallelism: groups of requests that share experts
+    ep: Scalar | None = None  # expert-parallel degree
     dp: Scalar = 1.0  # replicas; a workload's batch is that of one
     stages: tuple[Scalar, ...] | None = None  # layers of every pipeline stage; None: as even as they go
     imbalance: Scalar = 1.0  # rows of the busiest expert-parallel device over the mean; ours: routing is even
+    drafts: Scalar | None = None  # tokens that a prediction head drafts per sequence and step; None: it is not loaded
     sequence_parallel: bool = static(default=False)  # norms work on 1/tp of the tokens
     context_kind: str = static(default="ring")  # one of CONTEXT_KINDS
     exchange: str = static(default="all_to_all")  # one of EXCHANGES
@@ -46,14 +49,19 @@ class Deployment:
     max_batched_tokens: Scalar = 8192.0  # tokens of the largest step, which sizes activations; vLLM's default, serving
 
 
+def degree(of: Scalar | None) -> Scalar:
+    """A parallel degree as a number: 1 for None."""
+    return 1.0 if of is None else of
+
+
 def stage_devices(deployment: Deployment) -> Scalar:
     """Devices that share one layer: tp x cp x attention_dp."""
-    return deployment.tp * deployment.cp * deployment.attention_dp
+    return deployment.tp * degree(deployment.cp) * degree(deployment.attention_dp)
 
 
 def replica_devices(deployment: Deployment) -> Scalar:
     """Devices of one replica: tp x cp x attention_dp x pp."""
-    return stage_devices(deployment) * deployment.pp
+    return stage_devices(deployment) * degree(deployment.pp)
 
 
 def devices(deployment: Deployment) -> Scalar:
@@ -63,11 +71,18 @@ def devices(deployment: Deployment) -> Scalar:
 
 def expert_tp(deployment: Deployment) -> Scalar:
     """Ways that one expert's width is split: what expert parallelism leaves of the stage's devices."""
-    return stage_devices(deployment) / deployment.ep
+    return stage_devices(deployment) / degree(deployment.ep)
 
 
 def largest_stage(deployment: Deployment, layers: Scalar) -> Scalar:
     """Share of `layers` layers in the largest pipeline stage, shape (); ceil(layers / pp) / layers where even."""
+    if deployment.pp is None:
+        return 1.0
     if deployment.stages is not None:
         return maximum(*deployment.stages) / sum(deployment.stages)
     return ceiling(layers / deployment.pp) / layers
+
+
+def tokens_per_sequence(deployment: Deployment) -> Scalar:
+    """Tokens of one decoding sequence in one step: the newest and the drafted ones that it verifies."""
+    return 1.0 if deployment.drafts is None else 1.0 + deployment.drafts

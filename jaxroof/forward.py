@@ -1,57 +1,74 @@
 """What one engine step launches on one device: the ops of every layer, in order, by name."""
 
+import dataclasses
+
+import jax
+
 from jaxroof.batch import Batch
-from jaxroof.deployment import Deployment
-from jaxroof.layers.attention import attention_ops
+from jaxroof.deployment import Deployment, degree, stage_devices, tokens_per_sequence
+from jaxroof.layers.block import block_ops
+from jaxroof.layers.collective import collective
 from jaxroof.layers.elementwise import norm
-from jaxroof.layers.embedding import embedding_op, head_ops
-from jaxroof.layers.experts import expert_ops
-from jaxroof.layers.feedforward import feedforward_ops
-from jaxroof.layers.linear import launched
-from jaxroof.model import Block, Experts, Model
+from jaxroof.layers.embedding import embedding_ops, head_ops
+from jaxroof.layers.encoder import encoder_ops
+from jaxroof.layers.prediction import prediction_ops
+from jaxroof.model import Model
 from jaxroof.op import Op
 from jaxroof.struct import Scalar
 
 
 def step_ops(model: Model, deployment: Deployment, batch: Batch) -> dict[str, Op]:
-    """Ops of one step on one device, in the order they first run.
+    """Ops of one step on one device, in the order they first run; with pipeline stages, on one device after another.
 
     A mixed step is additive: its GEMMs see all tokens at once, then prefill attention, then decode attention.
     Layers of one block run `count` times. With several blocks, names carry the block's number: `1.qkv_proj`.
     """
-    tokens = batch_tokens(batch)
-    ops = {"embedding": embedding_op(model, deployment, tokens)}
+    local = group_batch(batch, deployment)
+    tokens, group_tokens = device_tokens(local, deployment), stage_tokens(batch, deployment)
+    ops: dict[str, Op] = {}
+    if batch.encode is not None and model.encoder is not None:
+        ops |= encoder_ops(model.encoder, deployment, local.encode)
+    ops |= embedding_ops(model, deployment, tokens)
     for index, block in enumerate(model.blocks):
         prefix = f"{index}." if len(model.blocks) > 1 else ""
-        ops |= {prefix + name: op for name, op in block_ops(block, model.hidden, deployment, batch, tokens).items()}
+        layer = block_ops(block, model.hidden, deployment, local, tokens, group_tokens)
+        ops |= {prefix + name: op for name, op in layer.items()}
+    if deployment.pp is not None:
+        message = tokens * model.hidden * deployment.communication_bytes
+        ops["stage_send"] = collective("send_recv", message, 2.0, deployment.pp - 1.0, stage_devices(deployment))
     ops["final_norm"] = norm(tokens, model.hidden, deployment.activation_bytes, 1.0)
-    return ops | head_ops(model, deployment, batch.logits)
+    if not model.generates:
+        return ops
+    ops |= head_ops(model, deployment, head_rows(local, deployment))
+    if deployment.drafts is not None and model.prediction is not None:
+        ops |= prediction_ops(model, deployment, local, tokens, group_tokens)
+    return ops
 
 
-def block_ops(block: Block, hidden: Scalar, deployment: Deployment, batch: Batch, tokens: Scalar) -> dict[str, Op]:
-    """Ops of one layer of `block`, each counted `block.count` times."""
-    count = block.count
-    layer_norm = norm(tokens, hidden, deployment.activation_bytes, count)
-    all_reduce = Op(
-        kind="collective",
-        count=count,
-        kernels=launched(tokens) * launched(deployment.tp - 1.0),
-        message_bytes=tokens * hidden * deployment.communication_bytes,
-        participants=deployment.tp,
-    )
-    feedforward_kind = expert_ops if isinstance(block.feedforward, Experts) else feedforward_ops
-    return {
-        "attention_norm": layer_norm,
-        **attention_ops(block.attention, hidden, deployment, batch, tokens, count),
-        "attention_all_reduce": all_reduce,
-        "feedforward_norm": layer_norm,
-        **feedforward_kind(block.feedforward, hidden, deployment, tokens, count),
-        "feedforward_all_reduce": all_reduce,
-    }
+def group_batch(batch: Batch, deployment: Deployment) -> Batch:
+    """The part of a step that one attention group works on: an even share of its sequences."""
+    if deployment.attention_dp is None:
+        return batch
+    share = jax.tree.map(lambda total: total / deployment.attention_dp, batch)
+    return dataclasses.replace(share, encoded=batch.encoded)
 
 
-def batch_tokens(batch: Batch) -> Scalar:
-    """Tokens that go through every layer in one step."""
-    prefill = 0.0 if batch.prefill is None else batch.prefill.tokens
-    decode = 0.0 if batch.decode is None else batch.decode.sequences
+def device_tokens(local: Batch, deployment: Deployment) -> Scalar:
+    """Tokens of one group that go through every layer on one device: prompts are split over cp, decoding ones not."""
+    prefill = 0.0 if local.prefill is None else local.prefill.tokens / degree(deployment.cp)
+    decode = 0.0 if local.decode is None else local.decode.sequences * tokens_per_sequence(deployment)
     return prefill + decode
+
+
+def stage_tokens(batch: Batch, deployment: Deployment) -> Scalar:
+    """Tokens of all groups in one step."""
+    prefill = 0.0 if batch.prefill is None else batch.prefill.tokens
+    decode = 0.0 if batch.decode is None else batch.decode.sequences * tokens_per_sequence(deployment)
+    return prefill + decode
+
+
+def head_rows(local: Batch, deployment: Deployment) -> Scalar:
+    """Rows of the output head: one per sequence that samples, and one per drafted token that is verified."""
+    if deployment.drafts is None or local.decode is None:
+        return local.logits
+    return local.logits + local.decode.sequences * deployment.drafts

@@ -1,6 +1,6 @@
 """What an accelerator can do at most: rates, capacities and latencies of one device and its links."""
 
-from jaxroof.struct import Scalar, struct
+from jaxroof.struct import Scalar, static, struct
 
 
 @struct
@@ -30,13 +30,48 @@ class Cores:
     exp_rate: Scalar | None  # exponentials/s of one core, special-function units
 
 
+TOPOLOGIES = ("switched", "mesh", "torus")
+"""How a tier joins its devices: every port into switches; a link of its own for every pair; rings along each axis."""
+
+
+@struct
+class Protocol:
+    """One way that a library moves messages over a link: fixed + bytes / (share * bandwidth)."""
+
+    fixed_time: Scalar  # s: launch, handshakes, flush
+    share: Scalar  # of the link's bandwidth that the payload reaches
+
+
+@struct
+class Transport:
+    """What collectives of a link's generation lose against its datasheet, as measured."""
+
+    low_latency: Protocol  # data and flag in one word, for the smallest messages; NCCL's LL
+    medium: Protocol  # data and flag in one cache line; NCCL's LL128
+    bulk: Protocol  # chunks with a fence each; NCCL's Simple
+    direct: Protocol  # chunks to every peer at once: all-to-all and send-receive
+    shot: Protocol  # engines' own kernels, which read and write the peers' memory
+    switch: Protocol  # reduction inside the switch; NVLS
+    dispatch: Protocol  # low-latency expert kernels
+    peer_rate: Scalar  # B/s to one peer through the small buffers of the low-latency protocol
+    signal_time: Scalar  # s per peer that an engine's kernel waits for
+    peers: Scalar  # devices that reach each other at full speed: 2 below a PCIe switch, all of a switched domain
+    crossing: Scalar  # slowdown of four devices when that is more than `peers`
+    congestion: Scalar  # growth of the slowdown per device after the fourth
+
+
 @struct
 class Link:
-    """One tier of links between devices."""
+    """One tier of links between devices. Bandwidth and latency are the datasheet's; losses are the transport's."""
 
-    bandwidth: Scalar  # B/s per direction per device
-    latency: Scalar  # s, of one hop between two neighbours
+    bandwidth: Scalar  # B/s per direction per device, over all its links
+    latency: Scalar  # s, of one hop between two neighbours: one step of a ring
     devices: Scalar  # devices that the tier connects
+    oversubscription: Scalar = 1.0  # bandwidth into the first switch over that out of it
+    reduces: Scalar = 0.0  # 1 where the switch adds up, 0 elsewhere
+    axes: Scalar = 1.0  # of a torus
+    transport: Transport | None = None  # None: nothing is lost
+    topology: str = static(default="switched")  # one of TOPOLOGIES
 
 
 @struct
@@ -45,6 +80,7 @@ class Links:
 
     scale_up: Link | None  # NVLink, Infinity Fabric, ICI: inside one domain
     scale_out: Link | None  # NIC: between domains
+    cluster: Link | None = None  # beyond the scale-out tier
 
 
 @struct

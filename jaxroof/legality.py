@@ -5,40 +5,162 @@ from collections.abc import Callable, Iterator
 import jax
 import jax.numpy as jnp
 
-from jaxroof.deployment import Deployment
+from jaxroof.deployment import Deployment, degree, expert_tp, replica_devices, stage_devices
 from jaxroof.hardware import Hardware
-from jaxroof.model import Experts, Model
+from jaxroof.memory import layer_count
+from jaxroof.model import Attention, Block, CompressedAttention, Experts, LinearAttention, Model
 from jaxroof.struct import Scalar
 
+Rule = tuple[jax.Array, Callable[[], str]]
+"""Whether a rule holds, shape (), and the sentence for when it does not."""
 
-def rules(hardware: Hardware, model: Model, deployment: Deployment) -> Iterator[tuple[jax.Array, Callable[[], str]]]:
-    """Every rule of a tensor-parallel split: whether it holds, shape (), and the sentence for when it does not.
+DEGREES = ("tp", "pp", "cp", "attention_dp", "ep", "dp")
+
+
+def rules(hardware: Hardware, model: Model, deployment: Deployment) -> Iterator[Rule]:
+    """Every rule that a deployment has to keep.
 
     Sentences need concrete numbers; inside `jit` only the verdicts can be used.
     """
+    for name in DEGREES:
+        value = degree(getattr(deployment, name))
+        yield (
+            jnp.asarray(jnp.mod(value, 1.0) == 0.0) & (value >= 1.0),
+            lambda name=name, value=value: f"{name} = {value:g} must be a whole number of at least 1",
+        )
+    blocks = list(model.blocks)
+    if model.encoder is not None:
+        blocks += model.encoder.blocks
+    if deployment.drafts is not None and model.prediction is not None:
+        blocks.append(model.prediction.block)
+    for block in blocks:
+        yield from _mixer_rules(block, deployment)
+        yield from _feedforward_rules(block, deployment)
+    yield from _group_rules(model, deployment)
+    yield from _stage_rules(model, deployment)
+    yield from _link_rules(hardware, deployment)
+
+
+def _mixer_rules(block: Block, deployment: Deployment) -> Iterator[Rule]:
     tp = deployment.tp
-    for block in model.blocks:
-        attention, feedforward = block.attention, block.feedforward
+    for mixer in (block.attention, block.cross):
+        if mixer is None:
+            continue
         yield (
-            _divides(tp, attention.heads),
-            lambda heads=attention.heads: f"tp = {tp:g} does not divide the {heads:g} attention heads",
+            _divides(tp, mixer.heads),
+            lambda heads=mixer.heads: f"tp = {tp:g} does not divide the {heads:g} attention heads",
         )
-        yield (
-            _divides(tp, attention.kv_heads) | _divides(attention.kv_heads, tp),
-            lambda heads=attention.kv_heads: f"tp = {tp:g} neither divides nor is a multiple of the {heads:g} KV heads",
-        )
-        kind = "expert" if isinstance(feedforward, Experts) else "feed-forward"
-        yield (
-            _divides(tp, feedforward.intermediate),
-            lambda kind=kind, width=feedforward.intermediate: f"tp = {tp:g} does not divide the {kind} width {width:g}",
-        )
-    inner, outer = hardware.links.scale_up, hardware.links.scale_out
-    widest = outer or inner
-    reach = 1.0 if widest is None else widest.devices
+        if isinstance(mixer, Attention):
+            yield (
+                _divides(tp, mixer.kv_heads) | _divides(mixer.kv_heads, tp),
+                lambda heads=mixer.kv_heads: f"tp = {tp:g} neither divides nor is a multiple of the {heads:g} KV heads",
+            )
+        if isinstance(mixer, CompressedAttention):
+            yield (
+                _divides(tp, mixer.output_groups),
+                lambda groups=mixer.output_groups: f"tp = {tp:g} does not divide the {groups:g} output groups",
+            )
+        if isinstance(mixer, LinearAttention):
+            yield (
+                _divides(tp, mixer.key_heads) | _divides(mixer.key_heads, tp),
+                lambda heads=mixer.key_heads: (
+                    f"tp = {tp:g} neither divides nor is a multiple of the {heads:g} key heads"
+                ),
+            )
+            if deployment.cp is not None:
+                yield (
+                    jnp.asarray(deployment.cp <= 1.0),
+                    lambda: (
+                        f"cp = {deployment.cp:g} splits prompts, but the states of linear attention run through them"
+                    ),
+                )
+
+
+def _feedforward_rules(block: Block, deployment: Deployment) -> Iterator[Rule]:
+    layer = block.feedforward
+    if layer is None:
+        return
+    if not isinstance(layer, Experts):
+        yield _width_rule("tp", deployment.tp, "feed-forward", layer.intermediate)
+        return
+    ep = degree(deployment.ep)
     yield (
-        jnp.asarray(tp <= reach),
-        lambda: f"tp = {tp:g} exceeds the {reach:g} devices that the hardware's links connect",
+        _divides(ep, layer.experts),
+        lambda: f"ep = {ep:g} does not divide the {layer.experts:g} experts",
     )
+    yield _width_rule("expert tp (tp x cp x attention_dp / ep)", expert_tp(deployment), "expert", layer.intermediate)
+    if layer.shared is not None:
+        yield _width_rule("tp", deployment.tp, "shared expert", layer.shared.intermediate)
+
+
+def _width_rule(name: str, ways: Scalar, kind: str, width: Scalar) -> Rule:
+    return _divides(ways, width), lambda: f"{name} = {ways:g} does not divide the {kind} width {width:g}"
+
+
+def _group_rules(model: Model, deployment: Deployment) -> Iterator[Rule]:
+    """Rules of the devices that share experts."""
+    has_experts = any(isinstance(block.feedforward, Experts) for block in model.blocks)
+    stage = stage_devices(deployment)
+    if deployment.ep is not None:
+        yield (
+            _divides(deployment.ep, stage),
+            lambda: f"ep = {deployment.ep:g} does not divide tp x cp x attention_dp = {stage:g} devices",
+        )
+        if not has_experts:
+            yield deployment.ep <= 1.0, lambda: f"ep = {deployment.ep:g}, but the model has no experts"
+    if deployment.attention_dp is not None and not has_experts:
+        yield (
+            deployment.attention_dp <= 1.0,
+            lambda: (
+                f"attention_dp = {deployment.attention_dp:g}, but the model has no experts to share: use dp"
+            ),
+        )
+    if deployment.drafts is not None and model.prediction is None:
+        yield (
+            deployment.drafts <= 0.0,
+            lambda: f"drafts = {deployment.drafts:g}, but the model has no multi-token-prediction head",
+        )
+    if deployment.overlap == "two_batch":
+        yield (
+            deployment.reserved_cores < 1.0,
+            lambda: f"reserved_cores = {deployment.reserved_cores:g} leaves no core to compute",
+        )
+
+
+def _stage_rules(model: Model, deployment: Deployment) -> Iterator[Rule]:
+    """Rules of pipeline stages."""
+    layers, stages = layer_count(model), deployment.stages
+    if deployment.pp is not None:
+        yield (
+            jnp.asarray(deployment.pp <= layers),
+            lambda: f"pp = {deployment.pp:g} exceeds the {layers:g} layers",
+        )
+    if stages is None:
+        return
+    pp = degree(deployment.pp)
+    yield (
+        jnp.asarray(pp == float(len(stages))),
+        lambda: f"stages gives the layers of {len(stages)} pipeline stages, but pp = {pp:g}",
+    )
+    yield (
+        jnp.asarray(sum(stages) == layers),
+        lambda: f"stages adds up to {sum(stages):g} layers, but the model has {layers:g}",
+    )
+
+
+def _link_rules(hardware: Hardware, deployment: Deployment) -> Iterator[Rule]:
+    links, used = hardware.links, replica_devices(deployment)
+    widest = next((link for link in (links.cluster, links.scale_out, links.scale_up) if link is not None), None)
+    reach = 1.0 if widest is None else widest.devices
+    product = "tp" if _only_tp(deployment) else "tp x cp x attention_dp x pp"
+    yield (
+        jnp.asarray(used <= reach),
+        lambda: f"{product} = {used:g} exceeds the {reach:g} devices that the hardware's links connect",
+    )
+
+
+def _only_tp(deployment: Deployment) -> bool:
+    return all(getattr(deployment, name) is None for name in ("pp", "cp", "attention_dp"))
 
 
 def legal(hardware: Hardware, model: Model, deployment: Deployment) -> jax.Array:
@@ -58,10 +180,10 @@ def broken_rule(hardware: Hardware, model: Model, deployment: Deployment) -> str
 
 
 def crosses_domain(hardware: Hardware, deployment: Deployment) -> jax.Array:
-    """True where the replica is larger than its scale-up domain, so that its ring runs over the scale-out link."""
+    """True where a replica is larger than its scale-up domain, so that some collectives run over other links."""
     inner = hardware.links.scale_up
     reach = 1.0 if inner is None else inner.devices
-    return jnp.asarray(deployment.tp > reach)
+    return jnp.asarray(replica_devices(deployment) > reach)
 
 
 def _divides(divisor: Scalar, number: Scalar) -> jax.Array:

@@ -1,24 +1,39 @@
-"""What fits in a device: parameters, weights, KV cache, activations, and the capacity that is left."""
+"""What fits in a device: parameters, weights, KV cache, states, activations, and the capacity that is left."""
+
+import dataclasses
 
 import jax
 import jax.numpy as jnp
 
-from jaxroof.deployment import Deployment
+from jaxroof.deployment import Deployment, degree, largest_stage
 from jaxroof.hardware import Hardware
-from jaxroof.layers.attention import kv_heads_per_device
-from jaxroof.model import Attention, Block, Experts, FeedForward, Model
-from jaxroof.smooth import maximum, minimum, positive_part
+from jaxroof.layers.attention import attention_kv_bytes, kv_heads_per_device
+from jaxroof.layers.block import block_matrices
+from jaxroof.layers.compressed_attention import compressed_kv_bytes, window_bytes
+from jaxroof.layers.encoder import encoder_matrices
+from jaxroof.layers.indexer import index_key_bytes
+from jaxroof.layers.latent_attention import latent_kv_bytes
+from jaxroof.layers.linear import Matrices
+from jaxroof.layers.linear_attention import state_bytes
+from jaxroof.layers.prediction import prediction_matrices
+from jaxroof.layers.sight import kept_tokens, sight
+from jaxroof.model import Attention, Block, CompressedAttention, Experts, LatentAttention, LinearAttention, Model
+from jaxroof.smooth import maximum, positive_part
 from jaxroof.struct import Scalar
 
 OTHER_PARAMETER_BYTES = 2.0
 """B of one norm weight or bias; they stay at 16 bits in every checkpoint format."""
 
+WHOLE = Deployment()
+"""One device that holds everything."""
+
 
 def parameter_count(model: Model) -> Scalar:
-    """Parameters of the whole model, shape (): embedding, head unless tied, every layer, every norm and bias."""
-    return _outer_parameters(model) + sum(
-        block.count * _block_parameters(block, model.hidden, experts=None) for block in model.blocks
-    )
+    """Parameters of the language model, shape (): embedding, head unless tied, every layer, every norm and bias.
+
+    Encoder and prediction head are apart: `encoder_parameter_count`, `prediction_parameter_count`.
+    """
+    return _outer_parameters(model) + sum(block.count * _parameters(block, model.hidden) for block in model.blocks)
 
 
 def active_parameter_count(model: Model) -> Scalar:
@@ -26,101 +41,184 @@ def active_parameter_count(model: Model) -> Scalar:
 
     The embedding and an untied head both count, as model cards count them.
     """
-    return _outer_parameters(model) + sum(
-        block.count * _block_parameters(block, model.hidden, experts="active") for block in model.blocks
-    )
+    active = [
+        dataclasses.replace(
+            block,
+            feedforward=dataclasses.replace(block.feedforward, experts=block.feedforward.top_k),
+            other_parameters=block.other_parameters
+            + model.hidden * (block.feedforward.experts - block.feedforward.top_k),
+        )
+        if isinstance(block.feedforward, Experts)
+        else block
+        for block in model.blocks
+    ]
+    return _outer_parameters(model) + sum(block.count * _parameters(block, model.hidden) for block in active)
+
+
+def encoder_parameter_count(model: Model) -> Scalar:
+    """Parameters of the encoder with its projector, shape (); 0 without one."""
+    encoder = model.encoder
+    if encoder is None:
+        return 0.0
+    matrices = sum(count * _elements(held) for held, count in encoder_matrices(encoder, WHOLE))
+    return matrices + encoder.other_parameters + sum(block.count * block.other_parameters for block in encoder.blocks)
+
+
+def prediction_parameter_count(model: Model) -> Scalar:
+    """Parameters of the multi-token-prediction head, shape (); 0 without one."""
+    head = model.prediction
+    if head is None:
+        return 0.0
+    matrices = _elements(prediction_matrices(head, model.hidden, WHOLE))
+    return head.count * (matrices + head.block.other_parameters + head.other_parameters)
 
 
 def _outer_parameters(model: Model) -> Scalar:
     return (1.0 + model.untied) * model.vocabulary * model.hidden + model.other_parameters
 
 
-def _block_parameters(block: Block, hidden: Scalar, experts: str | None) -> Scalar:
-    attention, feedforward = block.attention, block.feedforward
-    qkv = attention.heads * attention.head_dim + attention.kv_heads * (attention.head_dim + attention.value_dim)
-    parameters = hidden * (qkv + attention.heads * attention.value_dim) + block.other_parameters
-    if isinstance(feedforward, FeedForward):
-        return parameters + (feedforward.up_projections + 1.0) * hidden * feedforward.intermediate
-    routed = feedforward.top_k if experts == "active" else feedforward.experts
-    parameters = parameters + hidden * feedforward.experts
-    parameters = parameters + routed * (feedforward.up_projections + 1.0) * hidden * feedforward.intermediate
-    if feedforward.shared is not None:
-        shared = feedforward.shared
-        parameters = parameters + (shared.up_projections + 1.0) * hidden * shared.intermediate
-    return parameters
+def _parameters(block: Block, hidden: Scalar) -> Scalar:
+    return _elements(block_matrices(block, hidden, WHOLE)) + block.other_parameters
+
+
+def _elements(matrices: Matrices) -> Scalar:
+    return sum(matrix.elements for matrix in matrices.values())
 
 
 def weight_bytes(model: Model, deployment: Deployment) -> Scalar:
-    """B of weights that one device stores, shape ().
+    """B of weights that the fullest device stores, shape ().
 
-    Projections, embedding and head are split over tp; KV projections are replicated when tp > kv_heads;
-    router, norms and biases are on every device.
+    Projections, embedding and head are split over tp; KV projections are replicated when tp > kv_heads; what makes
+    latent vectors, router, norms and biases are on every device. A pipeline stage has its layers, and the first or
+    last one the embedding or the head.
     """
-    tp = deployment.tp
-    outer = model.vocabulary * model.hidden * (model.embedding.bytes + model.untied * model.head.bytes) / tp
-    outer = outer + model.other_parameters * OTHER_PARAMETER_BYTES
-    return outer + sum(block.count * _block_bytes(block, model.hidden, deployment) for block in model.blocks)
-
-
-def _block_bytes(block: Block, hidden: Scalar, deployment: Deployment) -> Scalar:
-    attention, feedforward, tp = block.attention, block.feedforward, deployment.tp
-    qkv = attention.heads / tp * attention.head_dim + kv_heads_per_device(attention, deployment) * (
-        attention.head_dim + attention.value_dim
-    )
-    total = hidden * qkv * attention.qkv.bytes
-    total = total + hidden * attention.heads / tp * attention.value_dim * attention.output.bytes
-    total = total + block.other_parameters * OTHER_PARAMETER_BYTES
-    if isinstance(feedforward, FeedForward):
-        return total + _feedforward_bytes(feedforward, hidden) / tp
-    total = total + hidden * feedforward.experts * feedforward.router.bytes
-    total = total + feedforward.experts * _feedforward_bytes(feedforward, hidden) / tp
-    if feedforward.shared is not None:
-        total = total + _feedforward_bytes(feedforward.shared, hidden) / tp
+    embedding = model.vocabulary * model.hidden * model.embedding.bytes / deployment.tp
+    head = model.vocabulary * model.hidden * model.head.bytes / deployment.tp
+    outer = embedding + model.untied * head
+    if deployment.pp is not None:
+        outer = jnp.where(deployment.pp > 1.0, maximum(embedding, head), outer)
+    total = outer + model.other_parameters * OTHER_PARAMETER_BYTES
+    layers = sum(block.count * _stored(block, model.hidden, deployment) for block in model.blocks)
+    total = total + largest_stage(deployment, layer_count(model)) * layers
+    if model.encoder is not None:
+        held = encoder_matrices(model.encoder, deployment)
+        total = total + sum(count * _bytes(matrices) for matrices, count in held)
+        others = sum(block.count * block.other_parameters for block in model.encoder.blocks)
+        total = total + (model.encoder.other_parameters + others) * OTHER_PARAMETER_BYTES
+    if model.prediction is not None and deployment.drafts is not None:
+        head = model.prediction
+        module = _bytes(prediction_matrices(head, model.hidden, deployment))
+        others = (head.block.other_parameters + head.other_parameters) * OTHER_PARAMETER_BYTES
+        total = total + head.count * (module + others)
     return total
 
 
-def _feedforward_bytes(feedforward: FeedForward | Experts, hidden: Scalar) -> Scalar:
-    up = feedforward.up_projections * feedforward.up.bytes
-    return hidden * feedforward.intermediate * (up + feedforward.down.bytes)
+def layer_count(model: Model) -> Scalar:
+    """Layers of the decoder, shape ()."""
+    return sum(block.count for block in model.blocks)
+
+
+def _stored(block: Block, hidden: Scalar, deployment: Deployment) -> Scalar:
+    return _bytes(block_matrices(block, hidden, deployment)) + block.other_parameters * OTHER_PARAMETER_BYTES
+
+
+def _bytes(matrices: Matrices) -> Scalar:
+    return sum(matrix.elements * matrix.weights.bytes for matrix in matrices.values())
 
 
 def kv_bytes_per_token(model: Model, deployment: Deployment) -> Scalar:
-    """B of KV cache that one token adds on one device while no window has closed, shape ()."""
-    return sum(block.count * _layer_kv_bytes(block.attention, deployment) for block in model.blocks)
+    """B of KV cache that one token adds on the fullest device while no window has closed, shape ()."""
+    layers = sum(block.count * _token_bytes(block, deployment) for block in model.blocks)
+    return layers * _cache_share(model, deployment)
 
 
-def kv_bytes_of_sequence(model: Model, deployment: Deployment, context: Scalar) -> Scalar:
-    """B of KV cache of one sequence of `context` tokens on one device; windowed layers hold their window."""
-    total = 0.0
-    for block in model.blocks:
-        window = block.attention.window
-        held = context if window is None else minimum(context, window)
-        total = total + block.count * held * _layer_kv_bytes(block.attention, deployment)
-    return total
+def kv_bytes_of_sequence(
+    model: Model, deployment: Deployment, context: Scalar, encoded: Scalar = 0.0
+) -> Scalar:
+    """B of cache and states of one sequence of `context` tokens on the fullest device, shape ().
+
+    Windowed layers hold their window, layers with a state hold it however long the sequence; cross-attention holds the
+    keys and values of `encoded` encoder outputs.
+    """
+    held = sum(block.count * _sequence_bytes(block, deployment, context) for block in model.blocks)
+    held = held + encoded * sum(
+        block.count * attention_kv_bytes(block.cross, deployment) for block in model.blocks if block.cross is not None
+    )
+    fixed = sum(block.count * _fixed_bytes(block, deployment) for block in model.blocks)
+    stage = largest_stage(deployment, layer_count(model))
+    return held * _cache_share(model, deployment) + fixed * stage
 
 
-def _layer_kv_bytes(attention: Attention, deployment: Deployment) -> Scalar:
-    width = attention.head_dim + attention.value_dim
-    return kv_heads_per_device(attention, deployment) * width * deployment.kv_bytes
+def state_bytes_of_sequence(model: Model, deployment: Deployment) -> Scalar:
+    """B of what one sequence holds on the fullest device however short it is, shape (): states of linear attention."""
+    fixed = sum(block.count * _fixed_bytes(block, deployment) for block in model.blocks)
+    return fixed * largest_stage(deployment, layer_count(model))
+
+
+def _cache_share(model: Model, deployment: Deployment) -> Scalar:
+    """Share of a token's cache that one device holds: its stage's layers, and of those its part of the context."""
+    return largest_stage(deployment, layer_count(model)) / degree(deployment.cp)
+
+
+def _token_bytes(block: Block, deployment: Deployment) -> Scalar:
+    """B of cache that one token adds in one layer."""
+    mixer = block.attention
+    if isinstance(mixer, Attention):
+        held = attention_kv_bytes(mixer, deployment)
+    elif isinstance(mixer, LatentAttention):
+        held = latent_kv_bytes(mixer, deployment)
+    elif isinstance(mixer, CompressedAttention):
+        held = compressed_kv_bytes(mixer, deployment)
+    else:
+        return 0.0
+    return held if mixer.selection is None else held + index_key_bytes(mixer.selection)
+
+
+def _sequence_bytes(block: Block, deployment: Deployment, context: Scalar) -> Scalar:
+    """B of cache of one sequence in one layer, without what it holds however short it is."""
+    mixer = block.attention
+    kept = kept_tokens(context, sight(mixer)) if isinstance(mixer, Attention) else context
+    return kept * _token_bytes(block, deployment)
+
+
+def _fixed_bytes(block: Block, deployment: Deployment) -> Scalar:
+    """B that one sequence holds in one layer however short it is."""
+    if isinstance(block.attention, LinearAttention):
+        return state_bytes(block.attention, deployment)
+    if isinstance(block.attention, CompressedAttention):
+        return window_bytes(block.attention, deployment)
+    return 0.0
 
 
 def activation_bytes(model: Model, deployment: Deployment) -> jax.Array:
     """B of the largest step's live activations on one device, shape ().
 
-    Input and residual, and the widest layer's intermediate values, for `max_batched_tokens` tokens.
+    Input and residual, and the widest layer's intermediate values, for `max_batched_tokens` tokens of one group.
     Source: ours, what a layer-by-layer engine must keep.
     """
-    widths = []
-    for block in model.blocks:
-        attention, feedforward = block.attention, block.feedforward
-        kv = kv_heads_per_device(attention, deployment) * (attention.head_dim + attention.value_dim)
-        queries = attention.heads * (attention.head_dim + attention.value_dim) / deployment.tp
-        widths.append(queries + kv)
-        rows = feedforward.top_k if isinstance(feedforward, Experts) else 1.0
-        expanded = (feedforward.up_projections + 1.0) * feedforward.intermediate / deployment.tp
-        widths.append(rows * expanded)
+    widths = [width for block in model.blocks for width in _widths(block, deployment)]
     elements = deployment.max_batched_tokens * (2.0 * model.hidden + maximum(*widths))
     return elements * deployment.activation_bytes
+
+
+def _widths(block: Block, deployment: Deployment) -> list[Scalar]:
+    """Elements per token between the matrices of a layer on one device."""
+    mixer, feedforward, tp = block.attention, block.feedforward, deployment.tp
+    widths = []
+    if isinstance(mixer, Attention):
+        width = mixer.head_dim + mixer.value_dim
+        widths.append(mixer.heads * width / tp + kv_heads_per_device(mixer, deployment) * width)
+    elif isinstance(mixer, LatentAttention):
+        widths.append(2.0 * mixer.heads / tp * (mixer.nope_dim + mixer.rope_dim + mixer.value_dim))
+    elif isinstance(mixer, CompressedAttention):
+        widths.append(2.0 * mixer.heads / tp * mixer.head_dim)
+    elif mixer is not None:
+        keys = 2.0 * mixer.key_heads * mixer.key_dim
+        widths.append((keys + mixer.heads * (mixer.gates + 2.0 * mixer.value_dim)) / tp)
+    if feedforward is not None:
+        rows = feedforward.top_k if isinstance(feedforward, Experts) else 1.0
+        widths.append(rows * (feedforward.up_projections + 1.0) * feedforward.intermediate / tp)
+    return widths
 
 
 def kv_capacity_bytes(hardware: Hardware, model: Model, deployment: Deployment) -> jax.Array:
@@ -139,11 +237,23 @@ def _free_bytes(hardware: Hardware, model: Model, deployment: Deployment) -> Sca
 
 
 def kv_capacity_tokens(hardware: Hardware, model: Model, deployment: Deployment) -> jax.Array:
-    """Tokens of KV cache that fit beside the model, shape (), counting every layer of every token."""
-    return kv_capacity_bytes(hardware, model, deployment) / kv_bytes_per_token(model, deployment)
+    """Tokens of KV cache that one attention group fits beside the model, shape (), counting every layer of each token.
+
+    A model that keeps only states has no such limit: one token is then counted as a whole sequence's state.
+    """
+    per_token = kv_bytes_per_token(model, deployment)
+    states = state_bytes_of_sequence(model, deployment)
+    per_token = jnp.where(per_token > 0.0, per_token, states)
+    return kv_capacity_bytes(hardware, model, deployment) / jnp.where(per_token > 0.0, per_token, 1.0)
 
 
-def sequence_capacity(hardware: Hardware, model: Model, deployment: Deployment, context: Scalar) -> jax.Array:
-    """Sequences of `context` tokens whose KV cache fits at once, shape (), rounded down."""
-    sequences = kv_capacity_bytes(hardware, model, deployment) / kv_bytes_of_sequence(model, deployment, context)
-    return jnp.floor(sequences)
+def sequence_capacity(
+    hardware: Hardware, model: Model, deployment: Deployment, context: Scalar, encoded: Scalar = 0.0
+) -> jax.Array:
+    """Sequences of `context` tokens, and `encoded` encoder outputs, whose cache fits a replica at once, shape (), rounded down.
+
+    Every attention group of a replica has a cache of its own; a model without any is taken to fit one per token.
+    """
+    held = kv_bytes_of_sequence(model, deployment, context, encoded)
+    sequences = kv_capacity_bytes(hardware, model, deployment) / jnp.where(held > 0.0, held, 1.0)
+    return jnp.floor(sequences) * degree(deployment.attention_dp)

@@ -28,6 +28,7 @@ class Selection:
     heads: Scalar  # of the indexer; every tensor-parallel device has them all
     head_dim: Scalar  # of the indexer's queries and keys
     stride: Scalar  # tokens that one of the indexer's cached keys stands for
+    key_outputs: Scalar  # of the projection to its keys: head_dim, or more where keys are pooled with gates
     query_rank: Scalar | None  # width that the indexer's queries are projected from; None: the hidden size
     key_bytes: Scalar  # B per element of a cached key
     weights: WeightFormat  # of its projections
@@ -68,6 +69,7 @@ class LatentAttention:
     nope_dim: Scalar  # of queries and keys, without the rotated part
     rope_dim: Scalar  # rotated part of queries and of the one key that heads share, cached beside the latent vector
     value_dim: Scalar
+    gate: Scalar = 0.0  # elements of an output gate per head, projected from the hidden state; 0: none
     selection: Selection | None = None
     down: WeightFormat  # hidden to compressed query, latent vector and rotated key
     query: WeightFormat  # to the heads' queries
@@ -117,8 +119,8 @@ class LinearAttention:
     key_dim: Scalar
     value_dim: Scalar
     gates: Scalar  # further outputs of the input projection per head: output gate, decay, write strength
-    gate_rank: Scalar  # rank of two more gates of heads * value_dim that are low-rank projections; 0: none
-    convolution: Scalar  # tokens in the short convolution over queries, keys and values; 0: none
+    gate_rank: Scalar | None  # rank of two more gates of heads x value_dim that are low-rank projections; None: none
+    convolution: Scalar | None  # tokens in the short convolution over queries, keys and values; None: none
     rule: str = static()  # "delta": what a key recalls is replaced; "decay": keys and values are added
     input: WeightFormat
     output: WeightFormat
@@ -168,14 +170,23 @@ class Block:
 
 
 @struct
+class Projection:
+    """One matrix that every row is multiplied with."""
+
+    inputs: Scalar
+    outputs: Scalar
+    weights: WeightFormat
+
+
+@struct
 class Encoder:
     """What turns images, sound or text into vectors for the decoder: blocks that see all of their own input."""
 
     hidden: Scalar
     blocks: tuple[Block, ...]
-    inputs: Scalar  # numbers per token that the embedding projects to hidden: 3 x 14 x 14; 0: words, looked up
+    inputs: Scalar | None  # numbers per token that the embedding projects to hidden: 3 x 14 x 14; None: words
     merged: Scalar  # tokens that the projector turns into one of the decoder's
-    projector: tuple[FeedForward, ...]  # layers of one or two projections over `merged` x hidden inputs
+    projector: tuple[Projection, ...]  # each multiplies every merged token once
     embedding: WeightFormat
     other_parameters: Scalar  # norms, positions, biases outside the blocks; stored at 2 B each
 

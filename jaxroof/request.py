@@ -1,25 +1,31 @@
 """Latency and throughput of a static batch of equal requests: one prefill step, then decode steps."""
 
+import dataclasses
+
 import jax
+import jax.numpy as jnp
 
 from jaxroof import batch as batches
-from jaxroof.deployment import Deployment
+from jaxroof.deployment import Deployment, largest_stage
 from jaxroof.efficiency import Efficiency
 from jaxroof.hardware import Hardware
+from jaxroof.memory import layer_count
 from jaxroof.model import Model
-from jaxroof.smooth import positive_part
+from jaxroof.smooth import maximum, minimum, positive_part
 from jaxroof.step import step_time
 from jaxroof.struct import Scalar, struct
 
 
 @struct
 class Requests:
-    """`batch` requests that start together and run to their end without others joining."""
+    """`batch` requests that start together on one replica and run to their end without others joining."""
 
     batch: Scalar  # requests at once
-    isl: Scalar  # prompt tokens of each
+    isl: Scalar  # prompt tokens of each, those of images included
     osl: Scalar  # output tokens of each, at least 1
     cached: Scalar  # of the prompt's tokens, how many are in the prefix cache already
+    encoder_tokens: Scalar | None = None  # patches, frames or words that the encoder works on; None: it does not run
+    acceptance: Scalar = 0.0  # probability that a drafted token is right, given that those before it are
 
 
 @struct
@@ -31,14 +37,28 @@ class RequestCost:
     e2e: Scalar  # s, arrival to last token
 
 
-def prefill_batch(requests: Requests) -> batches.Batch:
-    """The step that processes every prompt and samples the first token of each request."""
-    return batches.prefill(requests.batch, requests.isl - requests.cached, requests.cached)
+def micro_batches(requests: Requests, deployment: Deployment) -> Scalar:
+    """Parts that the batch is split into so that pipeline stages work at once: one per stage, if there are as many."""
+    return 1.0 if deployment.pp is None else minimum(deployment.pp, requests.batch)
 
 
-def decode_batch(requests: Requests) -> batches.Batch:
-    """The decode step at the mean context: step i = 1 ... osl - 1 attends to isl + i tokens."""
-    return batches.decode(requests.batch, requests.isl + 0.5 * requests.osl)
+def prefill_batch(requests: Requests, model: Model, deployment: Deployment) -> batches.Batch:
+    """The step that processes the prompts of one micro-batch and samples the first token of each."""
+    sequences = requests.batch / micro_batches(requests, deployment)
+    step = batches.prefill(sequences, requests.isl - requests.cached, requests.cached)
+    if requests.encoder_tokens is None or model.encoder is None:
+        return step
+    encode = batches.Encode(sequences=sequences, tokens=sequences * requests.encoder_tokens)
+    return dataclasses.replace(step, encode=encode, encoded=requests.encoder_tokens / model.encoder.merged)
+
+
+def decode_batch(requests: Requests, model: Model, deployment: Deployment) -> batches.Batch:
+    """One micro-batch's decode step at the mean context: step i = 1 ... osl - 1 attends to isl + i tokens."""
+    sequences = requests.batch / micro_batches(requests, deployment)
+    step = batches.decode(sequences, requests.isl + 0.5 * requests.osl)
+    if requests.encoder_tokens is None or model.encoder is None:
+        return step
+    return dataclasses.replace(step, encoded=requests.encoder_tokens / model.encoder.merged)
 
 
 def request_cost(
@@ -46,24 +66,60 @@ def request_cost(
 ) -> RequestCost:
     """TTFT, TPOT and E2E latency of a static batch, shapes ().
 
-    ttft = request_time + step_time(prefill);  tpot = step_time(decode at the mean context);
+    ttft = request_time + step_time(prefill) (1 + (m - 1) s)
+    tpot = step_time(decode at the mean context) max(1, m s) / tokens_per_step
     e2e = ttft + (osl - 1) tpot, so that tpot is vLLM's: (e2e - ttft) / (osl - 1)
 
-    The mean over decode steps is exact while attention time is linear in the context, that is while one
-    resource binds it over the whole output. With osl = 1 there is no decode step and tpot says what one
+    m micro-batches follow each other through the pipeline, whose largest stage has the share s of the layers; without
+    pipeline stages both are 1. The mean over decode steps is exact while attention time is linear in the context, that
+    is while one resource binds it over the whole output. With osl = 1 there is no decode step and tpot says what one
     would take. Differentiable in every leaf.
     """
-    prefill = step_time(hardware, model, deployment, prefill_batch(requests), efficiency)
-    decode = step_time(hardware, model, deployment, decode_batch(requests), efficiency)
-    return latency(prefill, decode, requests, efficiency)
+    prefill = step_time(hardware, model, deployment, prefill_batch(requests, model, deployment), efficiency)
+    decode = step_time(hardware, model, deployment, decode_batch(requests, model, deployment), efficiency)
+    return latency(prefill, decode, model, deployment, requests, efficiency)
 
 
-def latency(prefill_time: Scalar, decode_time: Scalar, requests: Requests, efficiency: Efficiency) -> RequestCost:
-    """The latencies that a prefill step and a mean decode step in s make up."""
-    ttft = efficiency.host.request_time + prefill_time
-    return RequestCost(ttft=ttft, tpot=decode_time, e2e=ttft + positive_part(requests.osl - 1.0) * decode_time)
+def latency(
+    prefill_time: Scalar,
+    decode_time: Scalar,
+    model: Model,
+    deployment: Deployment,
+    requests: Requests,
+    efficiency: Efficiency,
+) -> RequestCost:
+    """The latencies that a prefill step and a mean decode step in s of one micro-batch make up."""
+    prefill, step = pipelined_times(prefill_time, decode_time, model, deployment, requests)
+    ttft = efficiency.host.request_time + prefill
+    tpot = step / tokens_per_step(deployment, requests)
+    return RequestCost(ttft=ttft, tpot=tpot, e2e=ttft + positive_part(requests.osl - 1.0) * tpot)
+
+
+def pipelined_times(
+    prefill_time: Scalar, decode_time: Scalar, model: Model, deployment: Deployment, requests: Requests
+) -> tuple[Scalar, Scalar]:
+    """Time in s until all micro-batches are prefilled, and from one decode step of a micro-batch to its next.
+
+    Args:
+      prefill_time, decode_time: s of one micro-batch's way through all stages.
+    """
+    if deployment.pp is None:
+        return prefill_time, decode_time
+    parts, stage = micro_batches(requests, deployment), largest_stage(deployment, layer_count(model))
+    return prefill_time * (1.0 + (parts - 1.0) * stage), decode_time * maximum(parts * stage, 1.0)
+
+
+def tokens_per_step(deployment: Deployment, requests: Requests) -> Scalar:
+    """Expected tokens that one decode step adds to a sequence: (1 - a^(k + 1)) / (1 - a) of k drafts.
+
+    Source: Leviathan, Kalman & Matias, arXiv:2211.17192, equation 1.
+    """
+    if deployment.drafts is None:
+        return 1.0
+    right = requests.acceptance * (1.0 - 1e-6) + 1e-9  # inside (0, 1), where the quotient has a value and a gradient
+    return -jnp.expm1((deployment.drafts + 1.0) * jnp.log(right)) / (1.0 - right)
 
 
 def tokens_per_second(cost: RequestCost, requests: Requests) -> jax.Array:
-    """Output tokens per s of the whole replica: batch * osl / e2e."""
+    """Output tokens per s of one replica: batch * osl / e2e."""
     return requests.batch * requests.osl / cost.e2e

@@ -1,9 +1,11 @@
 """Time of one op on one device, and what binds it: the slowest of its resources over a memory hierarchy."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 
-from jaxroof.collectives import all_reduce_time
+from jaxroof.collectives import collective_algorithm, collective_time
 from jaxroof.efficiency import Efficiency
 from jaxroof.hardware import Hardware
 from jaxroof.op import BOUNDS, Op
@@ -21,7 +23,8 @@ def resource_times(op: Op, hardware: Hardware, efficiency: Efficiency) -> dict[s
     """Time in s that each resource needs for one run of `op`, by its name in `BOUNDS`.
 
     Only resources that the op uses and the hardware has figures for appear. Rates are derated by
-    `efficiency` for the op's kind; `launch` is the fixed time of its kernels.
+    `efficiency` for the op's kind; `launch` is the fixed time of its kernels. A collective has no `launch`: its
+    fixed time depends on the algorithm that is chosen, and is part of `link`.
 
     Args:
       op: what runs, quantities of shape ().
@@ -35,9 +38,7 @@ def resource_times(op: Op, hardware: Hardware, efficiency: Efficiency) -> dict[s
     the traffic of a matrix product through each level is `matrix_traffic`.
     """
     if op.kind == "collective":
-        derate = efficiency.collective
-        link = all_reduce_time(hardware.links, op.message_bytes, op.participants, derate.bandwidth)
-        return {"link": link, "launch": op.kernels * derate.kernel_time}
+        return {"link": op.kernels * collective_time(hardware.links, op, efficiency.collective)}
 
     derate = getattr(efficiency, op.kind)
     memory, cores = hardware.memory, hardware.cores
@@ -70,16 +71,27 @@ def op_time(op: Op, hardware: Hardware, efficiency: Efficiency) -> jax.Array:
     Differentiable; near a ridge the gradient is shared by the resources that meet there.
     """
     times = resource_times(op, hardware, efficiency)
-    launch = times.pop("launch")
+    launch = times.pop("launch", 0.0)
     return launch + maximum(*times.values())
+
+
+def op_algorithm(op: Op, hardware: Hardware, efficiency: Efficiency) -> jax.Array:
+    """The algorithm that a collective runs, shape (): an int8 index into `jaxroof.collectives.ALGORITHMS`; else -1."""
+    if op.kind != "collective":
+        return jnp.int8(-1)
+    return collective_algorithm(hardware.links, op, efficiency.collective)
 
 
 def op_bound(op: Op, hardware: Hardware, efficiency: Efficiency) -> jax.Array:
     """What takes longest in one run of `op`, shape (): an int8 index into `BOUNDS`.
 
-    `launch` binds where the fixed time exceeds every resource's. An op without work reports `launch`.
+    `launch` binds where the fixed time exceeds every resource's; in a collective, where the same collective of
+    0 B takes more than half as long. An op without work reports `launch`.
     """
     times = resource_times(op, hardware, efficiency)
+    if op.kind == "collective":
+        times["launch"] = resource_times(dataclasses.replace(op, message_bytes=0.0), hardware, efficiency)["link"]
+        times["link"] = times["link"] - times["launch"]
     longest = times.pop("launch")
     bound = jnp.int8(BOUNDS.index("launch"))
     for resource, time in times.items():

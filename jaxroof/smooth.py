@@ -1,4 +1,4 @@
-"""Exact maximum with a gradient that says something on both sides of a ridge."""
+"""Exact maximum and minimum with a gradient that says something on both sides of a ridge."""
 
 import jax
 import jax.numpy as jnp
@@ -49,13 +49,41 @@ def _maximum_jvp(primals, tangents):
     return largest, slope / norm
 
 
-def minimum(first: Scalar, second: Scalar) -> jax.Array:
-    """Smaller of two non-negative numbers, shape (): first * second / maximum(first, second).
+def minimum(first: Scalar, *others: Scalar) -> jax.Array:
+    """Smallest of several non-negative numbers of one unit.
 
-    Exact to one rounding, with the smooth gradient of `maximum`. Where both are zero it is zero.
+    The value is exact. The gradient is the mirror image of `maximum`'s, of the p-norm with exponent -`SHARPNESS`:
+
+    d ln y = sum_i w_i d ln x_i,  w_i = x_i^-p / sum_j x_j^-p
+
+    Args:
+      first, *others: terms, shape (), non-negative.
+
+    Returns:
+      The smallest term, shape (). Where it is zero, the gradient is shared by the terms that are zero.
+      The weights do not depend on the unit.
     """
-    larger = maximum(first, second)
-    return first * second / jnp.where(larger > 0, larger, 1.0)
+    if not others:
+        return jnp.asarray(first)
+    return _minimum((first, *others))
+
+
+@jax.custom_jvp
+def _minimum(terms: tuple[Scalar, ...]) -> jax.Array:
+    smallest = terms[0]
+    for term in terms[1:]:
+        smallest = jnp.minimum(smallest, term)
+    return smallest
+
+
+@_minimum.defjvp
+def _minimum_jvp(primals, tangents):
+    (terms,), (term_tangents,) = primals, tangents
+    smallest = _minimum(terms)
+    shares = [jnp.where(term > 0, smallest / jnp.where(term > 0, term, 1.0), 1.0) for term in terms]
+    norm = sum(share**SHARPNESS for share in shares)
+    slope = sum(share ** (SHARPNESS + 1.0) * tangent for share, tangent in zip(shares, term_tangents, strict=True))
+    return smallest, slope / norm
 
 
 def positive_part(number: Scalar) -> jax.Array:

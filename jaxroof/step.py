@@ -10,7 +10,8 @@ from jaxroof.forward import step_ops
 from jaxroof.hardware import Hardware
 from jaxroof.model import Model
 from jaxroof.op import BOUNDS, Op
-from jaxroof.roofline import matrix_peak, op_bound, op_time
+from jaxroof.overlap import HIDDEN, computing_hardware, hidden_time, overlapped_ops
+from jaxroof.roofline import matrix_peak, op_algorithm, op_bound, op_time
 from jaxroof.struct import Scalar, struct
 
 HOST = "host"
@@ -26,6 +27,7 @@ class OpCost:
     bytes: Scalar  # B, each operand once
     message_bytes: Scalar  # B, buffers of collectives
     bound: Scalar  # index into `jaxroof.op.BOUNDS`
+    algorithm: Scalar  # of a collective: index into `jaxroof.collectives.ALGORITHMS`
 
 
 def step_times(
@@ -36,9 +38,9 @@ def step_times(
     Raises:
       ValueError: while tracing, when the hardware has no matrix figure for a precision that the model needs.
     """
-    ops = step_ops(model, deployment, batch)
-    times = {name: op.count * op_time(op, hardware, efficiency) for name, op in ops.items()}
-    return times | {HOST: host_time(batch, efficiency)}
+    ops, device = overlapped_ops(model, deployment, batch), computing_hardware(hardware, deployment)
+    times = {name: op.count * op_time(op, device, efficiency) for name, op in ops.items()}
+    return times | hidden_time(ops, times, deployment) | {HOST: host_time(batch, efficiency)}
 
 
 def step_time(
@@ -46,9 +48,10 @@ def step_time(
 ) -> jax.Array:
     """Time in s of one engine step, shape (): every op after the other, then the host.
 
-    time = sum over ops of count * op_time + host_time
+    time = sum over ops of count * op_time - hidden_time + host_time
 
-    Overlap is never assumed. Differentiable in every leaf of every argument; see `jaxroof.smooth`.
+    Overlap is never assumed: without `deployment.overlap` nothing is hidden. With pipeline stages the step is one
+    micro-batch's way through all of them. Differentiable in every leaf of every argument; see `jaxroof.smooth`.
 
     Args:
       hardware, model, deployment, batch, efficiency: structs of scalars; vmap any leaf.
@@ -63,13 +66,16 @@ def step_cost(
     hardware: Hardware, model: Model, deployment: Deployment, batch: Batch, efficiency: Efficiency
 ) -> dict[str, OpCost]:
     """The same step op by op, in order: time, work and bound of each; the host comes last. Times add to `step_time`."""
-    ops = step_ops(model, deployment, batch)
-    costs = {name: op_cost(op, hardware, efficiency) for name, op in ops.items()}
-    return costs | {
-        HOST: OpCost(
-            time=host_time(batch, efficiency), flops=0.0, bytes=0.0, message_bytes=0.0, bound=BOUNDS.index("launch")
-        )
-    }
+    ops, device = overlapped_ops(model, deployment, batch), computing_hardware(hardware, deployment)
+    costs = {name: op_cost(op, device, efficiency) for name, op in ops.items()}
+    saved = hidden_time(ops, {name: cost.time for name, cost in costs.items()}, deployment)
+    others = saved | {HOST: host_time(batch, efficiency)}
+    return costs | {name: _time_alone(time) for name, time in others.items()}
+
+
+def _time_alone(time: Scalar) -> OpCost:
+    """The cost of something that takes time and nothing else."""
+    return OpCost(time=time, flops=0.0, bytes=0.0, message_bytes=0.0, bound=BOUNDS.index("launch"), algorithm=0)
 
 
 def op_cost(op: Op, hardware: Hardware, efficiency: Efficiency) -> OpCost:
@@ -80,6 +86,7 @@ def op_cost(op: Op, hardware: Hardware, efficiency: Efficiency) -> OpCost:
         bytes=op.count * (0.0 if op.bytes is None else op.bytes),
         message_bytes=op.count * (0.0 if op.message_bytes is None else op.message_bytes),
         bound=op_bound(op, hardware, efficiency),
+        algorithm=op_algorithm(op, hardware, efficiency),
     )
 
 
@@ -103,7 +110,8 @@ def dominant_bound(times: dict[str, Scalar], bounds: dict[str, Scalar]) -> jax.A
       bounds: what binds each of them, as indices into `BOUNDS`.
     """
     totals = [
-        sum(jnp.where(bounds[name] == index, time, 0.0) for name, time in times.items()) for index in range(len(BOUNDS))
+        sum(jnp.where(bounds[name] == index, time, 0.0) for name, time in times.items() if name != HIDDEN)
+        for index in range(len(BOUNDS))
     ]
     return jnp.argmax(jnp.stack(totals)).astype(jnp.int8)
 

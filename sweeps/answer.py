@@ -7,8 +7,10 @@ from typing import Any
 import jax
 
 from jaxroof.batch import Batch
+from jaxroof.collectives import ALGORITHMS
 from jaxroof.forward import step_ops
 from jaxroof.op import BOUNDS, Op
+from jaxroof.overlap import HIDDEN
 from jaxroof.request import Requests, decode_batch, prefill_batch
 from sweeps.api import precision
 from sweeps.cases import Case
@@ -28,6 +30,7 @@ class OpAnswer:
     bytes: float  # B, each operand once
     message_bytes: float  # B, buffers of collectives
     bound: str  # one of `jaxroof.op.BOUNDS`
+    algorithm: str | None  # of a collective, the one that was chosen
 
     @property
     def intensity(self) -> float | None:
@@ -43,9 +46,10 @@ class Answer:
     steps: dict[str, tuple[OpAnswer, ...]]
 
     def bound_shares(self, step: str) -> dict[str, float]:
-        """Share of a step's time that every resource binds, largest first; resources that bind nothing are left out."""
-        total = sum(op.time for op in self.steps[step])
-        shares = {bound: sum(op.time for op in self.steps[step] if op.bound == bound) / total for bound in BOUNDS}
+        """Share of the ops' time that every resource binds, largest first; resources that bind nothing are left out."""
+        ops = [op for op in self.steps[step] if op.name != HIDDEN]
+        total = sum(op.time for op in ops)
+        shares = {bound: sum(op.time for op in ops if op.bound == bound) / total for bound in BOUNDS}
         return {bound: share for bound, share in sorted(shares.items(), key=lambda item: -item[1]) if share > 0}
 
 
@@ -62,7 +66,7 @@ def answer(case: Case) -> Answer:
         for step, batch in step_batches(scenario).items():
             ops = step_ops(scenario.model, scenario.deployment, batch)
             prefix = "" if step == "step" else f"{step}_"
-            columns = [tables[f"{prefix}op_{field}"] for field in ("time", "flops", "bytes", "bound")]
+            columns = [tables[f"{prefix}op_{field}"] for field in ("time", "flops", "bytes", "bound", "algorithm")]
             steps[step] = {name: (ops.get(name), *(column[name] for column in columns)) for name in columns[0]}
         order["metrics"] = tuple(metrics)  # JAX keeps the order of lists, not of keys
         order["steps"] = {step: tuple(rows) for step, rows in steps.items()}
@@ -76,7 +80,7 @@ def answer(case: Case) -> Answer:
     }
     return Answer(
         metrics={name: _plain(name, value) for name, value in zip(order["metrics"], metrics, strict=True)},
-        steps={step: tuple(op for op in ops if op.time > 0) for step, ops in found.items()},
+        steps={step: tuple(op for op in ops if op.time != 0) for step, ops in found.items()},
     )
 
 
@@ -84,11 +88,12 @@ def step_batches(scenario: Scenario) -> dict[str, Batch]:
     """The engine steps that a scenario is made of, by name."""
     work = scenario.workload
     if isinstance(work, Requests):
-        return {"prefill": prefill_batch(work), "decode": decode_batch(work)}
-    return {"step": step_batch(work)}
+        place = scenario.model, scenario.deployment
+        return {"prefill": prefill_batch(work, *place), "decode": decode_batch(work, *place)}
+    return {"step": step_batch(work, scenario.model)}
 
 
-def _op(name: str, op: Op | None, time: Any, flops: Any, moved: Any, bound: Any) -> OpAnswer:
+def _op(name: str, op: Op | None, time: Any, flops: Any, moved: Any, bound: Any, algorithm: Any) -> OpAnswer:
     """One op as plain numbers; the host is none of the model's ops and runs once."""
     count = 1.0 if op is None else float(op.count)
     return OpAnswer(
@@ -100,6 +105,7 @@ def _op(name: str, op: Op | None, time: Any, flops: Any, moved: Any, bound: Any)
         bytes=float(moved),
         message_bytes=0.0 if op is None or op.message_bytes is None else count * float(op.message_bytes),
         bound=BOUNDS[int(bound)],
+        algorithm=ALGORITHMS[int(algorithm)] if op is not None and op.kind == "collective" else None,
     )
 
 

@@ -6,23 +6,28 @@ from typing import Any
 
 import hwspaces
 import workloads
-from hwspaces.units import nearest, quantity
+from hwspaces.units import nearest
 from jaxroof.deployment import Deployment
 from jaxroof.legality import broken_rule, crosses_domain
 from jaxroof.model import WeightFormat
 from jaxroof.request import Requests
 from sweeps.dataset import leaf_unit
+from sweeps.deployments import PREFIX, with_settings
 from sweeps.jobs import JOBS, Scenario
 from sweeps.paths import number, replaced
+from sweeps.quantities import quantity_or_zero
 
-KV_BYTES = {"bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "int8": 1.0}
-"""B per cached key or value element, by the precision that engines store it at."""
+KV_BYTES = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "int8": 1.0, "fp4": 0.5 + 1.0 / 16.0}
+"""B per cached key or value element, by the precision that engines store it at; fp4 with a scale per 16 (NVFP4)."""
 
-MAY_BE_ZERO = ("workload.cached", "workload.past")
-"""Leaves for which zero is a sensible number."""
+COMMUNICATION_BYTES = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "int8": 1.0}
+"""B per element that collectives send, by precision."""
 
 DEFAULTS = {"request": {"batch": 1.0, "cached": 0.0}, "step": {"prefills": 1.0, "past": 0.0}}
-"""Workload numbers that need not be given, by job."""
+"""Workload numbers that need not be given, by job; optional ones beside them are `Scalar | None` in the struct."""
+
+NOT_NEEDED = ("encoder_tokens", "acceptance")
+"""Workload numbers that only some models or deployments use."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +46,7 @@ class Case:
         notes += self.model.notes
         notes += self.hardware.assumptions
         if bool(crosses_domain(self.scenario.hardware, self.scenario.deployment)):
-            notes.append("tp exceeds the scale-up domain: all-reduces run over the scale-out link")
+            notes.append("the replica exceeds its scale-up domain: some collectives run over the scale-out link")
         work, longest = self.scenario.workload, self.model.max_position
         if isinstance(work, Requests) and longest is not None and work.isl + work.osl > longest:
             notes.append(f"isl + osl = {work.isl + work.osl:g} exceeds the model's {longest:g} positions")
@@ -57,6 +62,7 @@ def case(
     deployment: Mapping[str, Any] | None = None,
     weights: str | None = None,
     kv: str | None = None,
+    communication: str | None = None,
     efficiency: str = "derated",
     overrides: Mapping[str, Any] | None = None,
     check: bool = True,
@@ -67,8 +73,9 @@ def case(
       job: "request" or "step".
       hardware, model, efficiency: catalogue names or files.
       workload: numbers of the job's workload: batch, isl, osl, cached; or prefill, prefills, past, decode, context.
-      deployment: tp and other numbers of `jaxroof.Deployment`.
+      deployment: degrees and other settings of `jaxroof.Deployment`, by name.
       weights, kv: precisions in place of the checkpoint's own.
+      communication: precision of what collectives send; None: bf16.
       overrides: any leaf by dotted path, a number in SI units or text with a unit:
         {"hardware.memory.hbm.bandwidth": "8TB/s"}.
       check: refuse a deployment that cannot be.
@@ -86,13 +93,17 @@ def case(
     scenario = Scenario(
         hardware=device.hardware,
         model=entry.model,
-        deployment=model_deployment(entry, kv),
-        workload=_workload(job, workload),
+        deployment=model_deployment(entry, kv, communication),
+        workload=_workload(job, workload, entry),
         efficiency=constants.efficiency,
     )
-    settings = {f"deployment.{name}": value for name, value in (deployment or {}).items()}
+    settings = {f"{PREFIX}{name}": value for name, value in (deployment or {}).items()}
     settings |= {path: value for path, value in overrides.items() if path not in own}
+    spread = {path.removeprefix(PREFIX): value for path, value in settings.items() if path.startswith(PREFIX)}
+    scenario = dataclasses.replace(scenario, deployment=with_settings(scenario.deployment, spread))
     for path, value in settings.items():
+        if path.startswith(PREFIX):
+            continue
         number(scenario, path)
         scenario = replaced(scenario, path, leaf_number(path, value))
     require_precisions(device, entry, scenario.deployment)
@@ -103,13 +114,20 @@ def case(
     return Case(hardware=device, model=entry, efficiency=constants, scenario=scenario)
 
 
-def model_deployment(entry: workloads.ModelEntry, kv: str | None) -> Deployment:
+def model_deployment(entry: workloads.ModelEntry, kv: str | None, communication: str | None = None) -> Deployment:
     """A deployment on one device at the precisions that the checkpoint asks for, with its KV cache at `kv` if given."""
+    sent = communication or "bf16"
+    if sent not in COMMUNICATION_BYTES:
+        raise ValueError(f"communication = {sent!r} is no precision of messages{nearest(sent, COMMUNICATION_BYTES)}")
     compute = entry.model.head.compute
     cache = kv or entry.kv_precision or "bf16"
     if cache not in KV_BYTES:
         raise ValueError(f"kv = {cache!r} is no precision of a KV cache{nearest(cache, KV_BYTES)}")
-    return Deployment(kv_bytes=KV_BYTES[cache], attention_compute=compute if compute in ("bf16", "fp16") else "bf16")
+    return Deployment(
+        kv_bytes=KV_BYTES[cache],
+        communication_bytes=COMMUNICATION_BYTES[sent],
+        attention_compute=compute if compute in ("fp32", "tf32", "bf16", "fp16") else "bf16",
+    )
 
 
 def require_precisions(device: hwspaces.HardwareEntry, entry: workloads.ModelEntry, deployment: Deployment) -> None:
@@ -131,12 +149,10 @@ def compute_precisions(tree: Any) -> set[str]:
 
 def leaf_number(path: str, value: Any) -> float:
     """`value` of the leaf at `path` in SI units; ValueError names the path, the value and what is allowed."""
-    if path in MAY_BE_ZERO and value in (0, "0") and not isinstance(value, bool):
-        return 0.0
-    return quantity(value, leaf_unit(path), path)
+    return quantity_or_zero(value, leaf_unit(path), path)
 
 
-def _workload(job: str, numbers: Mapping[str, Any]) -> Any:
+def _workload(job: str, numbers: Mapping[str, Any], entry: workloads.ModelEntry) -> Any:
     kind = JOBS[job].workload
     names = [field.name for field in dataclasses.fields(kind)]
     for name in numbers:
@@ -146,18 +162,34 @@ def _workload(job: str, numbers: Mapping[str, Any]) -> Any:
         name: leaf_number(f"workload.{name}", value) for name, value in numbers.items() if value is not None
     }
     values = DEFAULTS[job] | values
+    _check_encoder(values, entry)
     if job == "request":
-        missing = [name for name in names if name not in values]
+        missing = [name for name in names if name not in values and name not in NOT_NEEDED]
         if missing:
             raise ValueError(f"a request needs workload.{' and workload.'.join(missing)}")
         if values["cached"] >= values["isl"]:
             raise ValueError(f"workload.cached = {values['cached']:g} must be below workload.isl = {values['isl']:g}")
         if values["osl"] < 1:
             raise ValueError(f"workload.osl = {values['osl']:g} must be at least 1")
+        if values["osl"] > 1 and not entry.model.generates:
+            raise ValueError(f"{entry.name} is an encoder and generates nothing: workload.osl must be 1")
+        if values.get("acceptance", 0.0) > 1.0:
+            raise ValueError(f"workload.acceptance = {values['acceptance']:g} is a probability: at most 1")
     else:
         if "prefill" not in values and "decode" not in values:
             raise ValueError("a step needs workload.prefill, workload.decode, or both")
         if ("decode" in values) != ("context" in values):
             raise ValueError("workload.decode and workload.context belong together: give both or neither")
+        if "decode" in values and not entry.model.generates:
+            raise ValueError(f"{entry.name} is an encoder and decodes nothing: give workload.prefill alone")
         values = {"prefill": None, "decode": None, "context": None} | values
     return kind(**values)
+
+
+def _check_encoder(values: Mapping[str, float | None], entry: workloads.ModelEntry) -> None:
+    """ValueError when encoder tokens are given for a model without an encoder, or missing where a decoder needs them."""
+    given, model = values.get("encoder_tokens"), entry.model
+    if given is not None and model.encoder is None:
+        raise ValueError(f"workload.encoder_tokens = {given:g}, but {entry.name} has no encoder")
+    if given is None and any(block.cross is not None for block in model.blocks):
+        raise ValueError(f"{entry.name} attends to its encoder's output: give workload.encoder_tokens")

@@ -8,6 +8,7 @@ import numpy as np
 import xarray as xr
 
 from hwspaces.units import leaf_unit as hardware_leaf_unit
+from jaxroof.collectives import ALGORITHMS
 from jaxroof.op import BOUNDS
 from sweeps.axes import Axis
 from sweeps.engine import Output, Piece
@@ -28,7 +29,8 @@ VARIABLES = {
     "tpot": Variable("s", "time per output token after the first: (e2e - ttft) / (output tokens - 1)", (), False),
     "e2e": Variable("s", "end-to-end latency, arrival to last token", (), False),
     "step_time": Variable("s", "time of one engine step", (), False),
-    "tokens_per_second": Variable("1/s", "output tokens per second of one replica", (), True),
+    "devices": Variable("1", "devices of the deployment", (), False),
+    "tokens_per_second": Variable("1/s", "output tokens per second of all replicas", (), True),
     "tokens_per_second_per_request": Variable("1/s", "output tokens per second of one request: 1 / tpot", (), True),
     "tokens_per_second_per_device": Variable("1/s", "output tokens per second and device", (), True),
     "tokens_per_joule_at_tdp": Variable("1/J", "output tokens per second, device and watt of TDP", (), True),
@@ -50,6 +52,7 @@ VARIABLES = {
     "op_flops": Variable("1", "FLOP of an op over all its runs in the step, per device"),
     "op_bytes": Variable("B", "bytes of an op over all its runs in the step, each operand once, per device"),
     "op_bound": Variable("1", "what binds an op", BOUNDS),
+    "op_algorithm": Variable("1", "how a collective runs; the first for other ops", ALGORITHMS),
 }
 """Every variable of every job. A breakdown's `prefill_` and `decode_` variables share the meaning of the plain one."""
 
@@ -58,6 +61,16 @@ UDUNITS = {"B": "byte", "B/s": "byte s-1", "FLOP/s": "s-1", "1/s": "s-1", "1/J":
 
 COORDINATES = {
     "deployment.tp": "tensor-parallel degree",
+    "deployment.pp": "pipeline-parallel degree",
+    "deployment.cp": "context-parallel degree",
+    "deployment.attention_dp": "attention data-parallel degree",
+    "deployment.ep": "expert-parallel degree",
+    "deployment.dp": "replicas",
+    "deployment.drafts": "tokens drafted per sequence and step",
+    "deployment.imbalance": "rows of the busiest expert-parallel device over the mean",
+    "deployment.reserved_cores": "share of the cores that overlapped communication takes",
+    "workload.encoder_tokens": "patches, frames or words per request that the encoder works on",
+    "workload.acceptance": "probability that a drafted token is right",
     "workload.batch": "requests that run at once",
     "workload.isl": "prompt tokens per request",
     "workload.osl": "output tokens per request",

@@ -7,13 +7,21 @@ from collections.abc import Callable
 import jax.numpy as jnp
 
 from jaxroof import memory
-from jaxroof.batch import Batch, Decode, Prefill
-from jaxroof.deployment import Deployment
+from jaxroof.batch import Batch, Decode, Encode, Prefill
+from jaxroof.deployment import Deployment, degree, devices, replica_devices
 from jaxroof.efficiency import Efficiency
 from jaxroof.hardware import Hardware
 from jaxroof.legality import legal
 from jaxroof.model import Model
-from jaxroof.request import Requests, decode_batch, latency, prefill_batch, tokens_per_second
+from jaxroof.request import (
+    Requests,
+    decode_batch,
+    latency,
+    micro_batches,
+    pipelined_times,
+    prefill_batch,
+    tokens_per_second,
+)
 from jaxroof.step import dominant_bound, matrix_floor, memory_floor, step_cost, step_times
 from jaxroof.struct import Scalar, struct
 
@@ -33,6 +41,7 @@ class StepWork:
     past: Scalar = 0.0  # tokens per prompt that are cached already
     decode: Scalar | None  # sequences that decode; None: no decode in the step
     context: Scalar | None  # tokens per decoding sequence that are attended to, the new one included
+    encoder_tokens: Scalar | None = None  # patches, frames or words per prompt that the encoder works on
 
 
 @struct
@@ -62,16 +71,20 @@ class Job:
     metrics: Callable[[Scenario, dict[str, Scalar], dict[str, Terms]], dict[str, Scalar]]
 
 
-def step_batch(work: StepWork) -> Batch:
+def step_batch(work: StepWork, model: Model) -> Batch:
     """The engine step that `work` describes."""
-    prefill, decode, logits = None, None, 0.0
+    prefill, decode, encode, encoded, logits = None, None, None, 0.0, 0.0
     if work.prefill is not None:
         prefill = Prefill(sequences=work.prefills, tokens=work.prefills * work.prefill, past=work.prefills * work.past)
         logits = logits + work.prefills
     if work.decode is not None:
         decode = Decode(sequences=work.decode, context=work.decode * work.context)
         logits = logits + work.decode
-    return Batch(prefill=prefill, decode=decode, logits=logits)
+    if work.encoder_tokens is not None and model.encoder is not None:
+        encoded = work.encoder_tokens / model.encoder.merged
+        if work.prefill is not None:
+            encode = Encode(sequences=work.prefills, tokens=work.prefills * work.encoder_tokens)
+    return Batch(prefill=prefill, decode=decode, logits=logits, encode=encode, encoded=encoded)
 
 
 def _setting(scenario: Scenario, batch: Batch) -> tuple:
@@ -82,14 +95,14 @@ def _op_tables(prefix: str, scenario: Scenario, batch: Batch) -> Lazy:
     costs = functools.cache(lambda: step_cost(*_setting(scenario, batch)))
     return {
         f"{prefix}op_{field}": lambda field=field: {name: getattr(cost, field) for name, cost in costs().items()}
-        for field in ("time", "flops", "bytes", "bound")
+        for field in ("time", "flops", "bytes", "bound", "algorithm")
     }
 
 
-def _fit(scenario: Scenario, context: Scalar, sequences: Scalar) -> dict[str, Scalar]:
+def _fit(scenario: Scenario, context: Scalar, sequences: Scalar, encoded: Scalar) -> dict[str, Scalar]:
     """Memory metrics: what is stored, what is left for KV cache, whether `sequences` of `context` tokens fit."""
     place = scenario.hardware, scenario.model, scenario.deployment
-    capacity = memory.sequence_capacity(*place, context)
+    capacity = memory.sequence_capacity(*place, context, encoded)
     fits = memory.weights_fit(*place) & (capacity >= sequences)
     split = legal(*place)
     return {
@@ -103,10 +116,13 @@ def _fit(scenario: Scenario, context: Scalar, sequences: Scalar) -> dict[str, Sc
 
 
 def _economics(scenario: Scenario, rate: Scalar) -> dict[str, Scalar]:
-    """Throughput per device, and per watt and dollar where the hardware has figures for them."""
-    hardware, devices = scenario.hardware, scenario.deployment.tp
-    per_device = rate / devices
-    metrics = {"tokens_per_second": rate, "tokens_per_second_per_device": per_device}
+    """Throughput of all replicas and per device, and per watt and dollar where the hardware has figures for them.
+
+    `rate` is that of one replica.
+    """
+    hardware, deployment = scenario.hardware, scenario.deployment
+    per_device = rate / replica_devices(deployment)
+    metrics = {"devices": jnp.asarray(devices(deployment)), "tokens_per_second": rate * deployment.dp, "tokens_per_second_per_device": per_device}
     if hardware.power.tdp is not None:
         metrics["tokens_per_joule_at_tdp"] = per_device / hardware.power.tdp
     if hardware.price is not None:
@@ -116,45 +132,49 @@ def _economics(scenario: Scenario, rate: Scalar) -> dict[str, Scalar]:
 
 def _request_sums(scenario: Scenario) -> Lazy:
     return {
-        "prefill": lambda: step_times(*_setting(scenario, prefill_batch(scenario.workload))),
-        "decode": lambda: step_times(*_setting(scenario, decode_batch(scenario.workload))),
+        "prefill": lambda: step_times(*_setting(scenario, prefill_batch(scenario.workload, scenario.model, scenario.deployment))),
+        "decode": lambda: step_times(*_setting(scenario, decode_batch(scenario.workload, scenario.model, scenario.deployment))),
     }
 
 
 def _request_tables(scenario: Scenario) -> Lazy:
-    prefill, decode = prefill_batch(scenario.workload), decode_batch(scenario.workload)
+    prefill, decode = prefill_batch(scenario.workload, scenario.model, scenario.deployment), decode_batch(scenario.workload, scenario.model, scenario.deployment)
     return _op_tables("prefill_", scenario, prefill) | _op_tables("decode_", scenario, decode)
 
 
 def _request_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: dict[str, Terms]) -> dict[str, Scalar]:
     requests = scenario.workload
-    cost = latency(sums["prefill"], sums["decode"], requests, scenario.efficiency)
-    place = scenario.hardware, scenario.model, scenario.deployment
+    model, deployment = scenario.model, scenario.deployment
+    place = scenario.hardware, model, deployment
+    cost = latency(sums["prefill"], sums["decode"], model, deployment, requests, scenario.efficiency)
+    prefill, decode = (batch(requests, model, deployment) for batch in (prefill_batch, decode_batch))
+    busy = micro_batches(requests, deployment) / degree(deployment.pp)  # floors are of one micro-batch in all stages
+    prefill_time, step_time = pipelined_times(sums["prefill"], sums["decode"], model, deployment, requests)
     return {
         "ttft": cost.ttft,
         "tpot": cost.tpot,
         "e2e": cost.e2e,
         "tokens_per_second_per_request": 1.0 / cost.tpot,
         **_economics(scenario, tokens_per_second(cost, requests)),
-        "prefill_mfu": matrix_floor(*place, prefill_batch(requests)) / sums["prefill"],
-        "decode_mbu": memory_floor(*place, decode_batch(requests)) / sums["decode"],
+        "prefill_mfu": matrix_floor(*place, prefill) * busy / prefill_time,
+        "decode_mbu": memory_floor(*place, decode) * busy / step_time,
         "prefill_bound": dominant_bound(tables["prefill_op_time"], tables["prefill_op_bound"]),
         "decode_bound": dominant_bound(tables["decode_op_time"], tables["decode_op_bound"]),
-        **_fit(scenario, requests.isl + requests.osl, requests.batch),
+        **_fit(scenario, requests.isl + requests.osl, requests.batch, decode.encoded),
     }
 
 
 def _step_sums(scenario: Scenario) -> Lazy:
-    return {"step": lambda: step_times(*_setting(scenario, step_batch(scenario.workload)))}
+    return {"step": lambda: step_times(*_setting(scenario, step_batch(scenario.workload, scenario.model)))}
 
 
 def _step_tables(scenario: Scenario) -> Lazy:
-    return _op_tables("", scenario, step_batch(scenario.workload))
+    return _op_tables("", scenario, step_batch(scenario.workload, scenario.model))
 
 
 def _step_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: dict[str, Terms]) -> dict[str, Scalar]:
     work = scenario.workload
-    batch = step_batch(work)
+    batch = step_batch(work, scenario.model)
     place = scenario.hardware, scenario.model, scenario.deployment
     time = sums["step"]
     prefill = jnp.zeros(()) if work.prefill is None else work.prefills * (work.prefill + work.past)
@@ -162,10 +182,10 @@ def _step_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: dict[str,
     return {
         "step_time": time,
         **_economics(scenario, batch.logits / time),
-        "mfu": matrix_floor(*place, batch) / time,
-        "mbu": memory_floor(*place, batch) / time,
+        "mfu": matrix_floor(*place, batch) / (time * degree(scenario.deployment.pp)),
+        "mbu": memory_floor(*place, batch) / (time * degree(scenario.deployment.pp)),
         "bound": dominant_bound(tables["op_time"], tables["op_bound"]),
-        **_fit(scenario, (prefill + decode) / batch.logits, batch.logits),
+        **_fit(scenario, (prefill + decode) / batch.logits, batch.logits, batch.encoded),
     }
 
 

@@ -14,6 +14,8 @@ from jaxroof.version import VERSION
 from sweeps.axes import Axis, Choice, Coordinate
 from sweeps.cases import KV_BYTES, Case, case, leaf_number, model_deployment, require_precisions
 from sweeps.dataset import dataset, fill, leaf_long_name, leaf_unit
+from sweeps.deployments import PREFIX, is_structure, with_settings
+from sweeps.deployments import label as deployment_label
 from sweeps.engine import Plan
 from sweeps.jobs import JOBS, LEGALITY, Scenario
 from sweeps.paths import number, replaced
@@ -40,6 +42,11 @@ def asked(spec: Spec) -> Asked:
     first = {key: names[0] for key, names in spec.objects.items()}
     start = {path: _one(values) for path, values in spec.axes.items()}
     given = spec.fixed | start
+    for path in spec.axes:
+        if is_structure(path):
+            raise ValueError(f"{path} is structure, which cannot be an axis; list whole deployments instead")
+    if spec.deployments:
+        given = given | {f"{PREFIX}{name}": value for name, value in spec.deployments[0].items()}
     base = case(
         spec.job,
         **first,
@@ -54,6 +61,8 @@ def asked(spec: Spec) -> Asked:
             axis, said = _object_axis(key, names, spec, base)
             axes.append(axis)
             notes += said
+    if len(spec.deployments) > 1:
+        axes.append(_deployment_axis(spec, base, axes))
     for path, values in spec.axes.items():
         number(base.scenario, path)
         axes.append(_leaf_axis(path, values, spec))
@@ -95,15 +104,17 @@ def _object_axis(key: str, names: tuple[str, ...], spec: Spec, base: Case) -> tu
             if key == "model"
             else [workloads.model(spec.objects["model"][0], weights=name) for name in names]
         )
-        kv = spec.objects.get("kv", (None,))[0]
+        kv, sent = (spec.objects.get(key, (None,))[0] for key in ("kv", "communication"))
         deployments = []
         for entry in entries:
-            deployments.append(model_deployment(entry, kv))
+            deployments.append(model_deployment(entry, kv, sent))
             for name in spec.objects["hardware"]:
                 require_precisions(_device(name, spec), entry, deployments[-1])
             notes.append(f"{entry.name}: weights {entry.precision} (from {entry.precision_source})")
             notes += [f"{entry.name}: {note}" for note in entry.notes]
-        deployments = _with_settings("deployment", deployments, spec)
+        spread = {p.removeprefix(PREFIX): v for p, v in spec.fixed.items() if p.startswith(PREFIX)}
+        spread |= {p.removeprefix(PREFIX): _one(v) for p, v in spec.axes.items() if p.startswith(PREFIX)}
+        deployments = [with_settings(deployment, spread) for deployment in deployments]
         models = _with_settings("model", [entry.model for entry in entries], spec)
         columns["model"] = Choice(tuple(models), index)
         if any(deployment != deployments[0] for deployment in deployments):
@@ -121,6 +132,25 @@ def _object_axis(key: str, names: tuple[str, ...], spec: Spec, base: Case) -> tu
         raise ValueError(f"{key}: two of the names stand for the same entry: {', '.join(names)}")
     label = Coordinate(key, np.array(names, object), "", _OBJECT_MEANINGS[key])
     return Axis(key, len(names), columns, (label,)), notes
+
+
+def _deployment_axis(spec: Spec, base: Case, axes: list[Axis]) -> Axis:
+    """An axis over whole deployments, labelled by what sets each apart."""
+    for axis in axes:
+        if "deployment" in axis.columns or "deployment.kv_bytes" in axis.columns:
+            raise ValueError(f"{axis.name} and deployments both set the precision of the KV cache: list one of them")
+    shared = {path.removeprefix(PREFIX): v for path, v in spec.fixed.items() if path.startswith(PREFIX)}
+    swept = {path.removeprefix(PREFIX): _one(v) for path, v in spec.axes.items() if path.startswith(PREFIX)}
+    kv, sent = (spec.objects.get(key, (None,))[0] for key in ("kv", "communication"))
+    plain = model_deployment(base.model, kv, sent)
+    structs = tuple(with_settings(plain, shared | swept | dict(settings)) for settings in spec.deployments)
+    for struct in structs:
+        require_precisions(base.hardware, base.model, struct)
+    names = [deployment_label(settings) for settings in spec.deployments]
+    if len(set(names)) < len(names):
+        raise ValueError(f"deployments: two are the same: {', '.join(names)}")
+    label = Coordinate("deployment", np.array(names, object), "", "deployment")
+    return Axis("deployment", len(names), {"deployment": Choice(structs, np.arange(len(names)))}, (label,))
 
 
 def _device(name: str, spec: Spec) -> hwspaces.HardwareEntry:

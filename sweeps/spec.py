@@ -22,7 +22,9 @@ KEYS = {
     "kv": "precision of the KV cache, or a list",
     "efficiency": "a name or file, or a list",
     "workload": "table: numbers of the job's workload",
-    "deployment": "table: numbers of the deployment",
+    "communication": "precision of what collectives send",
+    "deployment": "table: degrees and other settings of the deployment",
+    "deployments": "a list of such tables: whole deployments along an axis",
     "axes": "table: any leaf by dotted path",
     "set": "table: any leaf by dotted path, one value",
     "sample": "table: points, method, seed",
@@ -55,6 +57,7 @@ class Spec:
     objects: dict[str, tuple[str, ...]]  # hardware, model, weights, kv, efficiency: one entry, or the axis' positions
     fixed: dict[str, Any]  # path -> value
     axes: dict[str, tuple | Range]  # path -> values along the axis
+    deployments: tuple[Mapping[str, Any], ...]  # settings of every deployment of an axis over them; empty without one
     points: int
     method: str
     seed: int
@@ -99,9 +102,11 @@ def spec(source: Mapping[str, Any]) -> Spec:
     for key in ("hardware", "model"):
         if key not in source:
             raise ValueError(f"{key} is missing: give {KEYS[key]}")
-    for key in ("hardware", "model", "weights", "kv", "efficiency"):
+    for key in ("hardware", "model", "weights", "kv", "efficiency", "communication"):
         if key in source:
             objects[key] = _names(source[key], key)
+    if len(objects.get("communication", ())) > 1:
+        raise ValueError("communication is one precision; sweep deployment.communication_bytes for several")
     if len(objects.get("weights", ())) > 1 and len(objects["model"]) > 1:
         raise ValueError("a list of weights needs a single model; or list models whose names carry their precision")
     fixed, axes = _numbers(source, mode)
@@ -109,7 +114,8 @@ def spec(source: Mapping[str, Any]) -> Spec:
     output = _table(source, "output")
     if mode == "grid" and sample:
         raise ValueError('[sample] is only read with mode = "sample"')
-    if mode == "sample" and not axes and all(len(names) == 1 for names in objects.values()):
+    single = all(len(names) == 1 for names in objects.values()) and len(source.get("deployments", ())) < 2
+    if mode == "sample" and not axes and single:
         raise ValueError("a sample needs at least one axis: a list or a range of something")
     variables = output.get("variables")
     if variables is not None:
@@ -120,6 +126,7 @@ def spec(source: Mapping[str, Any]) -> Spec:
         objects=objects,
         fixed=fixed,
         axes=axes,
+        deployments=_deployments(source, [*fixed, *axes]),
         points=_integer(sample.get("points", 1024), "sample.points", 1),
         method=_one_of(sample.get("method", "sobol"), "sample.method", METHODS),
         seed=_integer(sample.get("seed", 0), "sample.seed", 0),
@@ -158,6 +165,18 @@ def _numbers(source: Mapping[str, Any], mode: str) -> tuple[dict[str, Any], dict
             else:
                 fixed[path] = parsed
     return fixed, axes
+
+
+def _deployments(source: Mapping[str, Any], paths: list[str]) -> tuple[Mapping[str, Any], ...]:
+    """The list of whole deployments; none of their settings may be an axis or a fixed value besides."""
+    tables = source.get("deployments", [])
+    if not isinstance(tables, list | tuple) or not all(isinstance(table, Mapping) and table for table in tables):
+        raise ValueError("deployments must be a list of tables, such as [{tp = 8}, {tp = 4, pp = 2}]")
+    for table in tables:
+        for name in table:
+            if f"deployment.{name}" in paths:
+                raise ValueError(f"deployment.{name} is set beside deployments, which sets it too")
+    return tuple(tables)
 
 
 def _axis_values(value: Any, where: str, mode: str) -> Any:

@@ -120,7 +120,7 @@ def efficiency(draw: Draw) -> Efficiency:
         prefill_attention=kind(),
         decode_attention=kind(),
         elementwise=kind(),
-        collective=LinkEfficiency(bandwidth=share(), kernel_time=draw.log(1e-6, 3e-5)),
+        collective=LinkEfficiency(losses=share()),
         host=Host(
             step_time=draw.log(1e-5, 1e-2), sequence_time=draw.log(1e-7, 1e-4), request_time=draw.log(1e-4, 1e-2)
         ),

@@ -63,6 +63,13 @@ class Config:
             raise self.error(f"{key} is {_shown(value)}; it must be true or false")
         return value
 
+    def fraction(self, key: str, default: float) -> float:
+        """A number above 0 and at most 1."""
+        value = self.value(key, default=default)
+        if not isinstance(value, int | float) or isinstance(value, bool) or not 0.0 < value <= 1.0:
+            raise self.error(f"{key} is {_shown(value)}; it must be above 0 and at most 1")
+        return float(value)
+
     def text(self, *keys: str, default: Any = REQUIRED) -> Any:
         """A string, or `default`."""
         value = self.value(*keys, default=default)
@@ -71,10 +78,16 @@ class Config:
         return value
 
     def items(self, key: str, length: int) -> list | None:
-        """A list of `length` values, or None when the key is absent."""
+        """A list of `length` values, or None when the key is absent.
+
+        Entries of multi-token-prediction layers may follow, and are left out.
+        """
         value = self.value(key)
         if value is None:
             return None
+        spare = self.count("num_nextn_predict_layers", default=0, minimum=0) if isinstance(value, list) else 0
+        if spare and len(value) == length + spare:
+            return value[:length]
         if not isinstance(value, list) or len(value) != length:
             size = f"has {len(value)} values" if isinstance(value, list) else f"is {_shown(value)}"
             raise self.error(f"{key} {size}; it must be a list of {length}, one per layer")

@@ -5,10 +5,24 @@ import dataclasses
 from workloads.config import Config
 from workloads.family import ExpertLayers
 
-COUNT_KEYS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
+COUNT_KEYS = (
+    "num_experts",
+    "num_local_experts",
+    "n_routed_experts",
+    "moe_num_experts",
+    "ffn_config.moe_num_experts",
+)
 """The spellings of the number of routed experts."""
 
-TOP_K_KEYS = ("num_experts_per_tok", "num_experts_per_token", "moe_k", "moe_topk")
+TOP_K_KEYS = (
+    "num_experts_per_tok",
+    "num_experts_per_token",
+    "top_k_experts",
+    "moe_k",
+    "moe_topk",
+    "moe_top_k",
+    "ffn_config.moe_top_k",
+)
 """The spellings of the number of experts that one token is sent to."""
 
 SHARED_KEYS = ("n_shared_experts", "num_shared_experts", "moe_num_shared_experts")
@@ -23,6 +37,7 @@ class ExpertDimensions:
     top_k: float
     intermediate: float  # of one routed expert
     shared_intermediate: float  # of all shared experts together; 0 without
+    width: float | None  # of inputs and outputs; None: the hidden size
 
 
 def expert_dimensions(config: Config, rules: ExpertLayers) -> ExpertDimensions:
@@ -32,11 +47,13 @@ def expert_dimensions(config: Config, rules: ExpertLayers) -> ExpertDimensions:
     if top_k > experts:
         raise config.error(f"{config.spelling(*TOP_K_KEYS)} is {top_k}; it must be at most the {experts} experts")
     intermediate = config.count(*rules.intermediate)
+    width = config.count(rules.width, default=None) if rules.width else None
     return ExpertDimensions(
         experts=float(experts),
         top_k=float(top_k),
         intermediate=float(intermediate),
         shared_intermediate=float(_shared_intermediate(config, rules, intermediate)),
+        width=None if width is None else float(width),
     )
 
 
@@ -62,13 +79,20 @@ def layers_with_experts(config: Config, rules: ExpertLayers, layers: int) -> lis
         step = config.count("decoder_sparse_step", default=1)
         dense = set(config.layer_indices("mlp_only_layers", layers) or [])
         return [i not in dense and (i + 1) % step == 0 for i in range(layers)]
-    if rules.layout == "first_dense":
+    if rules.layout == "enumerated" and config.value("moe_layers_enum") is not None:
+        chosen = _enumerated(config, layers)
+        return [i in chosen for i in range(layers)]
+    if rules.layout in ("first_dense", "enumerated"):
         prefix = config.count("first_k_dense_replace", minimum=0)
         if prefix > layers:
             raise config.error(f"first_k_dense_replace is {prefix}; it must be at most the {layers} layers")
         if config.count("moe_layer_freq", default=1) != 1:
             raise config.error(f"moe_layer_freq is {config.value('moe_layer_freq')}; only 1 is read here")
         return [i >= prefix for i in range(layers)]
+    if rules.layout == "flag":
+        return [config.flag("enable_moe_block", False)] * layers
+    if rules.layout == "stated":
+        return [config.count(*COUNT_KEYS, default=0, minimum=0) > 0] * layers
     if rules.layout == "interleaved":
         chosen = config.layer_indices("moe_layers", layers)
         if chosen is not None:
@@ -87,3 +111,12 @@ def layers_with_experts(config: Config, rules: ExpertLayers, layers: int) -> lis
             raise config.error("moe_layer_freq must be a list of 0 (dense) and 1 (experts), one per layer")
         return [bool(flag) for flag in flags]
     return [True] * layers
+
+
+def _enumerated(config: Config, layers: int) -> set[int]:
+    """Layers of `moe_layers_enum`, indices from 0 with commas between; those beyond the last layer are left out."""
+    text = config.text("moe_layers_enum")
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if not all(part.isascii() and part.isdigit() and len(part) < 7 for part in parts):
+        raise config.error(f"moe_layers_enum is {text[:60]!r}; it must be layer indices with commas between")
+    return {int(part) for part in parts if int(part) < layers}

@@ -25,6 +25,18 @@ class Modules:
     expert_up: tuple[str, ...] = ("gate_proj", "up_proj")
     expert_down: str = "down_proj"
     shared: str = "shared_experts"
+    latent_query_down: str = "self_attn.q_a_proj"
+    latent_down: str = "self_attn.kv_a_proj_with_mqa"
+    fused_latent_down: str = "self_attn.fused_qkv_a_proj"
+    latent_query: str = "self_attn.q_b_proj"
+    latent_direct_query: str = "self_attn.q_proj"
+    latent_up: str = "self_attn.kv_b_proj"
+    indexer: str = "self_attn.indexer.wq_b"
+    group: str = "self_attn.wo_a"
+    linear_input: tuple[str, ...] = ()  # of linear attention, without its small projections to gates
+    fused_linear_input: str = ""
+    linear_output: str = ""
+    narrowing: tuple[str, ...] = ()  # of experts that work in a narrower space: to it and back
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -33,7 +45,9 @@ class ExpertLayers:
 
     `layout` says which layers have experts: "all"; "step" (`decoder_sparse_step`, `mlp_only_layers`); "first_dense"
     (`first_k_dense_replace`); "interleaved" (`moe_layers`, `interleave_moe_layer_step`); "range"
-    (`moe_layer_start_index`, `moe_layer_end_index`, `moe_layer_interval`); "list" (`moe_layer_freq`).
+    (`moe_layer_start_index`, `moe_layer_end_index`, `moe_layer_interval`); "list" (`moe_layer_freq`); "enumerated"
+    (`moe_layers_enum`, else `first_k_dense_replace`); "flag" (`enable_moe_block`); "stated" (all where the number of
+    experts is above 0).
     """
 
     layout: str
@@ -46,35 +60,65 @@ class ExpertLayers:
     router_bias: bool = False
     expert_bias: bool = False
     score_correction: bool = False  # a bias per expert that only the choice of experts sees
+    width: str | None = None  # key of the width of the experts' inputs and outputs, where it is not the hidden size
+    width_norm: bool = False  # a norm over that width
+    beside_dense: bool = False  # every layer has its dense feed-forward too, beside the experts
+    scaled_router: bool = False  # weights that scale the router's input, and a scale per expert
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Family:
     """One `model_type`, as its published modelling code defines it.
 
+    `mixer` is the kind of its attention, a key of `mixers.MIXERS`. `linear` is that of the layers that `pattern` names:
+    "interval" (`layer_types`, else all but every `full_attention_interval`-th layer); "kimi" (`linear_attn_config`);
+    "letters" (`hybrid_override_pattern`, one letter per layer, which has one mixer or one feed-forward); "indices"
+    (`attn_layer_indices`); "types" (`layer_types` or `attn_type_list`); "all".
+
+    `sizes` says whose attention has dimensions of its own: None; "swa" (sliding layers, under `swa_`); "global" (full
+    layers, `global_head_dim`, `num_global_key_value_heads`); "sliding" (sliding layers, `attention_other_setting`);
+    "blocks" (each layer, `block_configs`).
+
     `windows` says which layers see a window: None; "all" (`sliding_window` everywhere); "late" (`use_sliding_window`
-    from layer `max_window_layers` on); "period" (all but every `period`-th layer); "chunked" (`attention_chunk_size`
-    on layers with rotary positions); "pattern" (`hybrid_layer_pattern`, with dimensions of its own under `swa_`).
+    from layer `max_window_layers` on); "period" (all but every `period`-th layer); "first" (all but the first
+    of every `global_attn_every_n_layers`); "chunked" (`attention_chunk_size` on layers with rotary positions);
+    "pattern" (`hybrid_layer_pattern`).
     """
 
     architectures: tuple[str, ...]
+    mixer: str = "softmax"
+    linear: str | None = None
+    pattern: str | None = None
+    sizes: str | None = None
+    selection: str | None = None  # sparse attention: "tokens" (`index_topk`) or "blocks" (`sparse_attention_config`)
+    gate: str | None = None  # output gate of attention: "element" or "head"
+    causal: bool = True
+    generates: bool = True
+    parallel: Switch = False  # attention and feed-forward read the same input
+    encoder: str | None = None  # how its encoder is described, a key of `encoders.ENCODERS`
     tied: bool = False  # default of tie_word_embeddings
-    kv_heads_default: str | None = "heads"  # "heads": one per query head unless the config says; None: required
+    kv_heads_default: str | None = "heads"  # one per query head; None: required; "multi_query": one where it is true
     head_dim_default: int | str | None = "hidden/heads"  # None: required
     up_projections: float = 2.0
     norms: float = 2.0  # norm vectors of hidden size per layer
-    norm_bias: bool = False  # every norm has a bias vector too
+    streams: str | None = None  # key of the number of residual streams that are mixed before and after each sublayer
+    norm_bias: Switch = False  # every norm has a bias vector too
     norm_free: bool = False  # norms without weights
     qk_norm: Switch = False
     qk_norm_width: str = "head"  # "head": one vector that heads share; "heads": one over all heads
     qkv_bias: Switch = False
     output_bias: Switch = False
     ffn_bias: Switch = False
+    head_bias: Switch = False
     sinks: Switch = False  # one learned logit per head that takes probability from all keys
     windows: str | None = None
     period: int = 0
     window_default: int | None = None
     positions_extra: int | None = None  # learned positions: rows beyond the maximum position; None: not learned
+    token_types: bool = False  # learned token types (`type_vocab_size`)
+    embedding_norm: bool = False  # a norm after the embedding
+    final_norm: bool = True
+    pooler: bool = False  # a square layer over the first token
     experts: ExpertLayers | None = None
     modules: Modules = Modules()
     intermediate_factor: float | None = None  # hidden sizes per intermediate size where a config does not say

@@ -6,10 +6,10 @@ import functools
 import re
 from collections.abc import Iterable
 
-ROOTS = ("model", "language_model", "transformer", "decoder", "gpt_neox")
+ROOTS = ("model", "language_model", "transformer", "decoder", "gpt_neox", "backbone", "encoder")
 """Leading parts of a module's path that differ between exports of one model."""
 
-PREFIXES = ("model.", "", "language_model.model.", "model.language_model.", "transformer.", "gpt_neox.")
+PREFIXES = ("model.", "", "language_model.model.", "model.language_model.", "transformer.", "gpt_neox.", "backbone.")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,51 +1,122 @@
-"""How many parameters a model has beside its matrices: norms, biases, attention sinks, learned positions."""
+"""How many parameters a model has beside its matrices: norms, biases, convolutions, sinks, learned positions."""
 
-from jaxroof.model import Attention, Experts, FeedForward
+from jaxroof.model import Attention, CompressedAttention, Experts, FeedForward, LatentAttention, LinearAttention, Mixer
 from workloads.config import Config
 from workloads.family import Family, Switch
 
-POSITION_KEYS = ("max_position_embeddings", "n_positions", "seq_length")
+POSITION_KEYS = ("max_position_embeddings", "n_positions", "seq_length", "max_seq_len", "model_max_length")
 """The spellings of the longest sequence."""
 
 
 def layer_parameters(
-    config: Config, family: Family, hidden: float, attention: Attention, feedforward: FeedForward | Experts
+    config: Config, family: Family, hidden: float, mixer: Mixer | None, feedforward: FeedForward | Experts | None
 ) -> float:
-    """Parameters of one layer that are in no matrix: norms, QK norms, biases, sinks, score corrections."""
-    parameters = family.norms * norm_parameters(family, hidden)
-    parameters += _qk_norm(config, family, attention)
-    if switched(config, family.qkv_bias):
-        parameters += attention.heads * attention.head_dim
-        parameters += attention.kv_heads * (attention.head_dim + attention.value_dim)
-    if switched(config, family.output_bias):
-        parameters += hidden
-    if _has_sinks(config, family, attention):
-        parameters += attention.heads
+    """Parameters of one layer that are in no matrix: norms, biases, convolutions, sinks, score corrections."""
+    parts = (mixer is not None) + (feedforward is not None)
+    parameters = family.norms * parts / 2.0 * norm_parameters(config, family, hidden)
+    if family.streams is not None:
+        parameters += parts * _stream_parameters(config, family, hidden)
+    if isinstance(mixer, Attention):
+        parameters += _attention_parameters(config, family, hidden, mixer)
+    elif isinstance(mixer, LatentAttention):
+        parameters += _latent_parameters(config, family, hidden, mixer)
+    elif isinstance(mixer, CompressedAttention):
+        parameters += _compressed_parameters(mixer)
+    elif isinstance(mixer, LinearAttention):
+        parameters += linear_attention_parameters(config, family, mixer)
     if isinstance(feedforward, Experts):
-        return parameters + _expert_parameters(family, hidden, feedforward)
-    if switched(config, family.ffn_bias):
+        return parameters + _expert_parameters(config, family, hidden, feedforward)
+    if feedforward is not None and switched(config, family.ffn_bias):
         parameters += feedforward.up_projections * feedforward.intermediate + hidden
     return parameters
 
 
-def model_parameters(config: Config, family: Family, hidden: float) -> float:
-    """Parameters outside the layers that are in no embedding or head: the final norm and learned positions."""
-    parameters = norm_parameters(family, hidden)
+def model_parameters(config: Config, family: Family, hidden: float, vocabulary: float) -> float:
+    """Parameters outside the layers that are in no embedding or head: norms, learned positions, a pooler."""
+    parameters = norm_parameters(config, family, hidden) * (family.final_norm + family.embedding_norm)
     if family.positions_extra is not None:
         parameters += (config.count(*POSITION_KEYS) + family.positions_extra) * hidden
+    if family.token_types:
+        parameters += config.count("type_vocab_size", default=2) * hidden
+    if family.pooler:
+        parameters += hidden * hidden + hidden
+    if switched(config, family.head_bias):
+        parameters += vocabulary
+    if family.streams is not None:
+        streams = config.count(family.streams)
+        parameters += streams * streams * hidden + streams + 1.0
     return parameters
 
 
-def norm_parameters(family: Family, hidden: float) -> float:
+def norm_parameters(config: Config, family: Family, hidden: float) -> float:
     """Parameters of one norm over the hidden size."""
     if family.norm_free:
         return 0.0
-    return hidden * (2.0 if family.norm_bias else 1.0)
+    return hidden * (2.0 if switched(config, family.norm_bias) else 1.0)
 
 
 def switched(config: Config, switch: Switch) -> bool:
     """Whether a model has what `switch` describes."""
     return switch if isinstance(switch, bool) else config.flag(*switch)
+
+
+def _attention_parameters(config: Config, family: Family, hidden: float, attention: Attention) -> float:
+    parameters = _qk_norm(config, family, attention)
+    if switched(config, family.qkv_bias):
+        values = attention.value_projection * attention.value_dim
+        parameters += attention.heads * attention.head_dim + attention.kv_heads * (attention.head_dim + values)
+    if switched(config, family.output_bias):
+        parameters += hidden
+    if _has_sinks(config, family, attention):
+        parameters += attention.heads
+    if attention.selection is not None:
+        parameters += 2.0 * attention.selection.head_dim
+    return parameters
+
+
+def _latent_parameters(config: Config, family: Family, hidden: float, attention: LatentAttention) -> float:
+    """Norms of the compressed query and of the latent vector, and a norm with a bias of the indexer's keys."""
+    rank = attention.query_rank or 0.0
+    parameters = rank + attention.latent
+    if switched(config, family.qkv_bias):
+        parameters += rank + attention.latent + attention.rope_dim
+    if switched(config, family.output_bias):
+        parameters += hidden
+    if attention.selection is not None:
+        parameters += 2.0 * attention.selection.head_dim
+    return parameters
+
+
+def _compressed_parameters(attention: CompressedAttention) -> float:
+    """Norms, sinks, and what the compressors add to their gates by position."""
+    parameters = attention.query_rank + attention.head_dim + attention.heads
+    widths = [] if attention.ratio is None else [attention.head_dim]
+    widths += [] if attention.selection is None else [attention.selection.head_dim]
+    return parameters + sum(width * ((attention.ratio or 0.0) * attention.overlap + 1.0) for width in widths)
+
+
+def linear_attention_parameters(config: Config, family: Family, attention: LinearAttention) -> float:
+    """The short convolution, decays and step sizes per head or channel, and the norm of the output."""
+    values = attention.heads * attention.value_dim
+    channels = 2.0 * attention.key_heads * attention.key_dim + values
+    parameters = (attention.convolution or 0.0) * channels
+    if family.linear == "mamba2":
+        biased = config.value("use_conv_bias", "mamba_conv_bias", default=True) is True
+        return parameters + biased * channels + 3.0 * attention.heads + values
+    if family.linear == "lightning":
+        return parameters + values
+    steps = values if family.linear == "kimi delta" else attention.heads
+    return parameters + attention.heads + steps + attention.value_dim
+
+
+def _stream_parameters(config: Config, family: Family, hidden: float) -> float:
+    """What mixes n residual streams before and after one sublayer: n (n + 2) weights of all streams, each with a bias.
+
+    Source: DeepSeek-AI, DeepSeek-V4, 2026, section 2.2 (hyper-connections).
+    """
+    streams = config.count(family.streams)
+    mixed = streams * (streams + 2.0)
+    return mixed * streams * hidden + mixed + 3.0
 
 
 def _qk_norm(config: Config, family: Family, attention: Attention) -> float:
@@ -63,7 +134,7 @@ def _has_sinks(config: Config, family: Family, attention: Attention) -> bool:
     return config.flag(key, False)
 
 
-def _expert_parameters(family: Family, hidden: float, layer: Experts) -> float:
+def _expert_parameters(config: Config, family: Family, hidden: float, layer: Experts) -> float:
     rules = family.experts
     parameters = 0.0
     if rules.router_bias:
@@ -74,4 +145,11 @@ def _expert_parameters(family: Family, hidden: float, layer: Experts) -> float:
         parameters += layer.experts * (layer.up_projections * layer.intermediate + hidden)
     if rules.shared_gate and layer.shared is not None:
         parameters += hidden
+    if rules.scaled_router:
+        parameters += hidden + layer.experts
+    if rules.beside_dense:
+        # Norms of the experts' input and output, and of the dense layer's output.
+        parameters += 3.0 * norm_parameters(config, family, hidden)
+    if rules.width_norm and layer.width is not None:
+        parameters += layer.width
     return parameters

@@ -63,6 +63,9 @@ def _family_kinds(config: Config, family: Family, layers: int) -> list[str | Non
     if family.windows == "period":
         period = config.count("sliding_window_pattern", "_sliding_window_pattern", default=family.period)
         return [None if (i + 1) % period == 0 else "sliding" for i in range(layers)]
+    if family.windows == "first":
+        period = config.count("global_attn_every_n_layers", default=family.period)
+        return [None if i % period == 0 else "sliding" for i in range(layers)]
     if family.windows == "chunked":
         return ["chunked" if rotary else None for rotary in _rotary_layers(config, layers)]
     if family.windows == "pattern":
@@ -88,7 +91,7 @@ def _window_size(config: Config, family: Family, kind: str) -> int | None:
     if family.windows == "late" and not config.flag("use_sliding_window", False):
         raise config.error("layer_types has sliding layers but use_sliding_window is false")
     default = None if config.states("sliding_window") else family.window_default
-    size = config.count("sliding_window", "sliding_window_size", default=default)
+    size = config.count("sliding_window", "sliding_window_size", "local_attention", default=default)
     if size is None and family.windows not in ("all", "late"):
         raise config.error("sliding_window is missing, which its sliding layers need")
     return size

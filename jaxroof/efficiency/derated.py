@@ -19,8 +19,7 @@ class KindEfficiency:
 class LinkEfficiency:
     """Of collectives."""
 
-    bandwidth: Scalar  # share of link bandwidth
-    kernel_time: Scalar  # s per collective, without the hops
+    losses: Scalar  # 1: what the links' transports lose as measured; 0: links at their datasheet; linear between
 
 
 @struct
@@ -56,6 +55,6 @@ def datasheet() -> Efficiency:
         prefill_attention=kernels,
         decode_attention=kernels,
         elementwise=kernels,
-        collective=LinkEfficiency(bandwidth=1.0, kernel_time=0.0),
+        collective=LinkEfficiency(losses=0.0),
         host=Host(step_time=0.0, sequence_time=0.0, request_time=0.0),
     )

@@ -1,15 +1,15 @@
 """Softmax attention with grouped keys and values: projections, cache write, prefill and decode attention."""
 
-import jax
-import jax.numpy as jnp
-
 from jaxroof.batch import Batch, Decode, Prefill
-from jaxroof.deployment import Deployment
+from jaxroof.deployment import Deployment, degree, tokens_per_sequence
+from jaxroof.layers.collective import context_combine, context_exchange
 from jaxroof.layers.elementwise import elementwise
-from jaxroof.layers.linear import OPERAND_BYTES, launched, linear
+from jaxroof.layers.indexer import indexer_ops
+from jaxroof.layers.linear import OPERAND_BYTES, Matrices, Matrix, launched, projection
+from jaxroof.layers.sight import attended_pairs, decoded_context, mean_length, reachable_past, sight
 from jaxroof.model import Attention
 from jaxroof.op import Op
-from jaxroof.smooth import maximum, minimum, positive_part
+from jaxroof.smooth import maximum
 from jaxroof.struct import Scalar
 
 SOFTMAX_FLOPS = 4.0
@@ -17,6 +17,20 @@ SOFTMAX_FLOPS = 4.0
 
 ROPE_FLOPS = 3.0
 """Vector FLOP per element that is rotated: two products and a sum."""
+
+NORM_FLOPS = 5.0
+"""Vector FLOP per element that is normalised: square, sum, scale, weight, add."""
+
+
+def attention_matrices(attention: Attention, hidden: Scalar, deployment: Deployment) -> Matrices:
+    """Weight matrices of one layer on one device."""
+    heads, kv_heads = attention.heads / deployment.tp, kv_heads_per_device(attention, deployment)
+    queries = heads * (attention.head_dim + attention.gate)
+    keys = kv_heads * (attention.head_dim + attention.value_projection * attention.value_dim)
+    return {
+        "qkv_proj": Matrix(hidden, queries + keys, attention.qkv),
+        "o_proj": Matrix(heads * attention.value_dim, hidden, attention.output),
+    }
 
 
 def attention_ops(
@@ -31,73 +45,106 @@ def attention_ops(
         kv_heads * attention.value_dim,
     )
     activation = deployment.activation_bytes
-    ops = {
-        "qkv_proj": linear(tokens, hidden, q_width + k_width + v_width, attention.qkv, activation, count),
-        "rope_kv_write": elementwise(
-            tokens,
-            reads=q_width + k_width + v_width,
-            writes=q_width + (k_width + v_width) * deployment.kv_bytes / activation,
-            element_bytes=activation,
-            flops=ROPE_FLOPS * (q_width + k_width),
-            count=count,
-            kernels=2.0,
-        ),
-    }
+    matrices = attention_matrices(attention, hidden, deployment)
+    normed = attention.qk_norm * (q_width + k_width)
+    ops = projection("qkv_proj", tokens, matrices["qkv_proj"], activation, count)
+    ops["rope_kv_write"] = elementwise(
+        tokens,
+        reads=q_width + k_width + v_width + normed,
+        writes=q_width + normed + (k_width + v_width) * deployment.kv_bytes / activation,
+        element_bytes=activation,
+        flops=ROPE_FLOPS * (q_width + k_width) + NORM_FLOPS * normed,
+        count=count,
+        kernels=2.0 + attention.qk_norm,
+    )
+    if attention.selection is not None:
+        ops |= indexer_ops(attention.selection, hidden, None, deployment, batch, tokens, count)
     if batch.prefill is not None:
-        ops["prefill_attention"] = prefill_attention(attention, deployment, batch.prefill, count)
+        ops |= prefill_attention(attention, deployment, batch.prefill, count)
     if batch.decode is not None:
-        ops["decode_attention"] = decode_attention(attention, deployment, batch.decode, count)
-    ops["o_proj"] = linear(tokens, heads * attention.value_dim, hidden, attention.output, activation, count)
-    return ops
+        ops |= decode_attention(attention, deployment, batch.decode, count)
+    return ops | projection("o_proj", tokens, matrices["o_proj"], activation, count)
 
 
-def prefill_attention(attention: Attention, deployment: Deployment, prefill: Prefill, count: Scalar) -> Op:
-    """Causal attention of new prompt tokens to themselves and their cached past, as one fused kernel.
+def prefill_attention(
+    attention: Attention, deployment: Deployment, prefill: Prefill, count: Scalar
+) -> dict[str, Op]:
+    """Attention of new prompt tokens to themselves and their cached past, as one fused kernel.
 
     FLOP = 2 pairs heads (head_dim + value_dim); one exponential per pair and head; queries, outputs and the
-    keys and values of every token in reach are moved once.
+    keys and values of every token in reach are moved once. Context-parallel devices share the pairs evenly.
 
-    Source: Dao, arXiv:2307.08691 (FlashAttention-2), section 2; pairs: `causal_pairs`.
+    Source: Dao, arXiv:2307.08691 (FlashAttention-2), section 2; pairs: `attended_pairs`.
     """
-    heads = attention.heads / deployment.tp
-    sequences = _divisor(prefill.sequences)
-    new, past = prefill.tokens / sequences, prefill.past / sequences
-    pairs = prefill.sequences * causal_pairs(new, past, attention)
-    cached = prefill.sequences * (reachable_past(past, attention) + new)
-    return _fused_attention(
-        "prefill_attention", attention, deployment, heads, prefill.tokens, pairs, cached, 1.0, count
+    heads, cp, seen = attention.heads / deployment.tp, degree(deployment.cp), sight(attention)
+    new, past = (mean_length(tokens, prefill.sequences) for tokens in (prefill.tokens, prefill.past))
+    pairs = prefill.sequences * attended_pairs(new, past, seen)
+    cached = prefill.sequences * (reachable_past(past, seen) + new)
+    width = kv_heads_per_device(attention, deployment) * (attention.head_dim + attention.value_dim)
+    kernel = fused_attention(
+        "prefill_attention",
+        deployment,
+        heads=heads,
+        widths=(attention.head_dim, attention.value_dim),
+        queries=prefill.tokens / cp,
+        pairs=pairs / cp,
+        cache_bytes=cached * width * deployment.kv_bytes,
+        kernels=1.0,
+        count=count,
     )
+    exchange = context_exchange(cached * width * deployment.activation_bytes, deployment, count)
+    return exchange | {"prefill_attention": kernel}
 
 
-def decode_attention(attention: Attention, deployment: Deployment, decode: Decode, count: Scalar) -> Op:
-    """Attention of one new token per sequence to its context: the cache in reach is read once.
+def decode_attention(attention: Attention, deployment: Deployment, decode: Decode, count: Scalar) -> dict[str, Op]:
+    """Attention of the new tokens of every sequence to its context: the cache in reach is read once.
 
     Two kernels: partial attention over splits of the cache, and the reduction over splits
-    (Flash-Decoding: Dao, Haziza, Massa & Sizov, 2023).
+    (Flash-Decoding: Dao, Haziza, Massa & Sizov, 2023). Context-parallel devices hold a share of the cache each.
     """
-    heads = attention.heads / deployment.tp
-    context = decode.context
-    if attention.window is not None:
-        sequences = _divisor(decode.sequences)
-        context = decode.sequences * visible_context(maximum(decode.context / sequences, 1.0), attention)
-    return _fused_attention(
-        "decode_attention", attention, deployment, heads, decode.sequences, context, context, 2.0, count
+    heads, cp = attention.heads / deployment.tp, degree(deployment.cp)
+    context = decoded_context(decode.context, decode.sequences, sight(attention)) / cp
+    width = kv_heads_per_device(attention, deployment) * (attention.head_dim + attention.value_dim)
+    queries = decode.sequences * tokens_per_sequence(deployment)
+    kernel = fused_attention(
+        "decode_attention",
+        deployment,
+        heads=heads,
+        widths=(attention.head_dim, attention.value_dim),
+        queries=queries,
+        pairs=context * tokens_per_sequence(deployment),
+        cache_bytes=context * width * deployment.kv_bytes,
+        kernels=2.0,
+        count=count,
     )
+    output_bytes = queries * heads * attention.value_dim * deployment.communication_bytes
+    return {"decode_attention": kernel} | context_combine(output_bytes, deployment, count)
 
 
-def _fused_attention(
+def fused_attention(
     kind: str,
-    attention: Attention,
     deployment: Deployment,
     heads: Scalar,
+    widths: tuple[Scalar, Scalar],
     queries: Scalar,
     pairs: Scalar,
-    cached: Scalar,
+    cache_bytes: Scalar,
     kernels: float,
     count: Scalar,
 ) -> Op:
-    width = attention.head_dim + attention.value_dim
-    cache_bytes = cached * kv_heads_per_device(attention, deployment) * width * deployment.kv_bytes
+    """One attention kernel: scores, softmax and the weighted sum of values, without anything written in between.
+
+    Args:
+      kind: prefill_attention or decode_attention.
+      heads: query heads on this device.
+      widths: of keys and of values.
+      queries: tokens that attend.
+      pairs: query-key pairs.
+      cache_bytes: B of keys and values read.
+      kernels: that the work is spread over.
+      count: how often the step runs it.
+    """
+    width = widths[0] + widths[1]
     return Op(
         kind=kind,
         precision=deployment.attention_compute,
@@ -116,43 +163,7 @@ def kv_heads_per_device(attention: Attention, deployment: Deployment) -> Scalar:
     return maximum(attention.kv_heads / deployment.tp, 1.0)
 
 
-def causal_pairs(new: Scalar, past: Scalar, attention: Attention) -> jax.Array:
-    """Query-key pairs of `new` tokens that follow `past` cached ones; each sees itself and what its window leaves.
-
-    Full: new past + new (new + 1) / 2. Sliding window w: a query sees at most w tokens, itself included. Chunked w:
-    a query sees its own chunk of w tokens up to itself. Written without differences of large numbers.
-    """
-    if attention.window is None:
-        return new * past + _triangle(new)
-    window = attention.window
-    reach = reachable_past(past, attention)
-    if attention.window_kind == "chunked":
-        first = minimum(new, window - reach)  # what still fits into the chunk that the past began
-        chunks = jnp.floor((new - first) / window)
-        rest = new - first - chunks * window
-        return first * reach + _triangle(first) + chunks * _triangle(window) + _triangle(rest)
-    ramp = minimum(new, positive_part(window - past))  # queries that see all there is
-    return ramp * past + _triangle(ramp) + (new - ramp) * window
-
-
-def reachable_past(past: Scalar, attention: Attention) -> Scalar:
-    """Of `past` cached tokens, those that the next one can see."""
-    if attention.window is None:
-        return past
-    if attention.window_kind == "chunked":
-        return past - attention.window * jnp.floor(past / attention.window)
-    return minimum(past, attention.window - 1.0)
-
-
-def _divisor(sequences: Scalar) -> jax.Array:
-    """`sequences`, or 1 where there are none."""
-    return jnp.where(sequences > 0.0, sequences, 1.0)
-
-
-def _triangle(length: Scalar) -> Scalar:
-    return 0.5 * length * (length + 1.0)
-
-
-def visible_context(context: Scalar, attention: Attention) -> Scalar:
-    """Tokens that the newest of `context` tokens attends to, itself included; `context` is at least 1."""
-    return reachable_past(context - 1.0, attention) + 1.0
+def attention_kv_bytes(attention: Attention, deployment: Deployment) -> Scalar:
+    """B of cache that one token takes in one layer on one device, without context parallelism."""
+    width = attention.head_dim + attention.value_dim
+    return kv_heads_per_device(attention, deployment) * width * deployment.kv_bytes

@@ -1,16 +1,17 @@
 """What surrounds the layers: embedding lookup, output head, sampling."""
 
 from jaxroof.deployment import Deployment
+from jaxroof.layers.collective import all_reduce, collective
 from jaxroof.layers.elementwise import elementwise
-from jaxroof.layers.linear import linear
+from jaxroof.layers.linear import Matrix, projection
 from jaxroof.model import Model
 from jaxroof.op import Op
 from jaxroof.struct import Scalar
 
 
-def embedding_op(model: Model, deployment: Deployment, tokens: Scalar) -> Op:
-    """Lookup of one row of the embedding per token."""
-    return elementwise(
+def embedding_ops(model: Model, deployment: Deployment, tokens: Scalar) -> dict[str, Op]:
+    """Lookup of one row of the embedding per token; its vocabulary is split over tp, and rows are summed."""
+    lookup = elementwise(
         tokens,
         model.hidden * model.embedding.bytes / deployment.activation_bytes,
         model.hidden,
@@ -18,17 +19,20 @@ def embedding_op(model: Model, deployment: Deployment, tokens: Scalar) -> Op:
         model.hidden,
         1.0,
     )
+    return {"embedding": lookup} | all_reduce("embedding", tokens, model.hidden, deployment, 1.0)
 
 
-def head_ops(model: Model, deployment: Deployment, rows: Scalar) -> dict[str, Op]:
-    """Output head on the rows that sample a token, its vocabulary split over tp, and sampling in float32.
+def head_ops(model: Model, deployment: Deployment, rows: Scalar, count: Scalar = 1.0) -> dict[str, Op]:
+    """Output head on the rows that sample a token, its vocabulary split over tp and gathered, and sampling in float32.
 
     Sampling reads the logits twice (softmax statistics, choice) and takes one exponential for each.
     """
-    vocabulary = model.vocabulary / deployment.tp
+    matrix = Matrix(model.hidden, model.vocabulary / deployment.tp, model.head)
+    logits = rows * model.vocabulary * deployment.communication_bytes
     return {
-        "head": linear(rows, model.hidden, vocabulary, model.head, deployment.activation_bytes, 1.0),
+        **projection("head", rows, matrix, deployment.activation_bytes, count),
+        "head_all_gather": collective("all_gather", logits, deployment.tp, count),
         "sample": elementwise(
-            rows, 2.0 * model.vocabulary, 1.0, 4.0, 3.0 * model.vocabulary, 1.0, kernels=2.0, exps=model.vocabulary
+            rows, 2.0 * model.vocabulary, 1.0, 4.0, 3.0 * model.vocabulary, count, kernels=2.0, exps=model.vocabulary
         ),
     }

@@ -1,62 +1,123 @@
-"""A mixture-of-experts layer: router, dispatch, grouped GEMMs over the experts touched, combine, shared experts."""
+"""A mixture-of-experts layer: router, exchange of tokens, grouped GEMMs over the experts touched, shared experts."""
 
 import jax
 import jax.numpy as jnp
 
-from jaxroof.deployment import Deployment
+from jaxroof.deployment import Deployment, degree, expert_tp, stage_devices
+from jaxroof.layers.collective import collective
 from jaxroof.layers.elementwise import elementwise
-from jaxroof.layers.feedforward import ACTIVATION_FLOPS, feedforward_ops
-from jaxroof.layers.linear import linear
-from jaxroof.model import Experts, WeightFormat
+from jaxroof.layers.feedforward import ACTIVATION_FLOPS, feedforward_matrices, feedforward_ops
+from jaxroof.layers.linear import Matrices, Matrix, projection
+from jaxroof.model import Experts
 from jaxroof.op import Op
 from jaxroof.struct import Scalar
 
 
-def expert_ops(
-    experts: Experts, hidden: Scalar, deployment: Deployment, tokens: Scalar, count: Scalar
-) -> dict[str, Op]:
-    """Ops of one mixture-of-experts layer in the order they run; every expert's width is split over tp."""
-    activation = deployment.activation_bytes
-    width = experts.intermediate / deployment.tp
-    fused = experts.up_projections * width
-    rows = tokens * experts.top_k
-    touched = distinct_experts(experts.experts, experts.top_k, tokens)
-    ops = {
-        "router": linear(tokens, hidden, experts.experts, experts.router, activation, count),
-        "route": elementwise(
-            tokens,
-            experts.experts,
-            2.0 * experts.top_k,
-            4.0,
-            3.0 * experts.experts,
-            count,
-            kernels=3.0,
-            exps=experts.experts,
-        ),
-        "expert_up_proj": grouped_linear(rows, touched, hidden, fused, experts.up, activation, count),
-        "expert_activation": elementwise(rows, fused, width, activation, ACTIVATION_FLOPS * width, count, exps=width),
-        "expert_down_proj": grouped_linear(rows, touched, width, hidden, experts.down, activation, count),
-        "combine": elementwise(tokens, experts.top_k * hidden, hidden, activation, 2.0 * experts.top_k * hidden, count),
+def expert_matrices(experts: Experts, hidden: Scalar, deployment: Deployment) -> Matrices:
+    """Weight matrices of one layer on one device: 1 / ep of the experts, each 1 / `expert_tp` wide; the whole router."""
+    held = experts.experts / degree(deployment.ep)
+    width, inputs = experts.intermediate / expert_tp(deployment), hidden if experts.width is None else experts.width
+    matrices = {
+        "router": Matrix(hidden, experts.experts, experts.router),
+        "expert_up_proj": Matrix(inputs, experts.up_projections * width, experts.up, held),
+        "expert_down_proj": Matrix(width, inputs, experts.down, held),
     }
+    if experts.width is not None:
+        matrices["narrow_proj"] = Matrix(hidden, inputs, experts.projection)
+        matrices["widen_proj"] = Matrix(inputs, hidden, experts.projection)
+    if experts.shared is not None:
+        matrices |= feedforward_matrices(experts.shared, hidden, deployment, "shared_")
+    return matrices
+
+
+def expert_ops(
+    experts: Experts, hidden: Scalar, deployment: Deployment, tokens: Scalar, group_tokens: Scalar, count: Scalar
+) -> dict[str, Op]:
+    """Ops of one mixture-of-experts layer in the order they run.
+
+    Args:
+      tokens: of this device's attention group.
+      group_tokens: of all groups that share the experts.
+    """
+    activation = deployment.activation_bytes
+    matrices = expert_matrices(experts, hidden, deployment)
+    up, down = matrices["expert_up_proj"], matrices["expert_down_proj"]
+    rows = group_tokens * experts.top_k * deployment.imbalance
+    touched = distinct_experts(experts.experts, experts.top_k, group_tokens)
+    if deployment.ep is not None:
+        rows, touched = rows / deployment.ep, touched / deployment.ep
+    sent, returned = exchange_ops(experts, up.inputs, deployment, tokens, group_tokens, count)
+    ops = projection("router", tokens, matrices["router"], activation, count)
+    ops["route"] = elementwise(
+        tokens,
+        experts.experts,
+        2.0 * experts.top_k,
+        4.0,
+        3.0 * experts.experts,
+        count,
+        kernels=3.0,
+        exps=experts.experts,
+    )
+    if experts.width is not None:
+        ops |= projection("narrow_proj", tokens, matrices["narrow_proj"], activation, count)
+    ops |= sent
+    ops |= projection("expert_up_proj", rows, up, activation, count, "experts", touched, rows / experts.top_k)
+    ops["expert_activation"] = elementwise(
+        rows, up.outputs, down.inputs, activation, ACTIVATION_FLOPS * down.inputs, count, exps=down.inputs
+    )
+    ops |= projection("expert_down_proj", rows, down, activation, count, "experts", touched)
+    ops |= returned
+    ops["combine"] = elementwise(
+        tokens, experts.top_k * up.inputs, up.inputs, activation, 2.0 * experts.top_k * up.inputs, count
+    )
+    if experts.width is not None:
+        ops |= projection("widen_proj", tokens, matrices["widen_proj"], activation, count)
     if experts.shared is not None:
         ops |= feedforward_ops(experts.shared, hidden, deployment, tokens, count, prefix="shared_")
     return ops
 
 
-def grouped_linear(
-    rows: Scalar,
-    groups: Scalar,
-    inputs: Scalar,
-    outputs: Scalar,
-    weights: WeightFormat,
-    activation_bytes: Scalar,
-    count: Scalar,
-) -> Op:
-    """One GEMM per expert in one kernel: `rows` rows spread over the weights of `groups` experts.
+def exchange_ops(
+    experts: Experts, width: Scalar, deployment: Deployment, tokens: Scalar, group_tokens: Scalar, count: Scalar
+) -> tuple[dict[str, Op], dict[str, Op]]:
+    """What brings tokens to their experts and results back; nothing while all devices have all tokens.
 
-    Re-reads follow from the rows of all experts together, as if tiles could span experts; a kernel model refines it.
+    "all_gather": every group gets all tokens, and results are summed back. "all_to_all": a device sends its share of
+    the group's tokens, once to every expert-parallel device that has one of a token's experts: of k choices over ep
+    devices that is ep (1 - (1 - 1/ep)^k). "low_latency": once per chosen expert. The busiest device receives
+    `imbalance` times the mean.
+
+    Args:
+      width: elements of a token that experts read and write.
+
+    Source: DeepEP, deepseek-ai/DeepEP, README (normal and low-latency kernels).
     """
-    return linear(rows, inputs, outputs, weights, activation_bytes, count, kind="experts", matrices=groups)
+    if deployment.attention_dp is None and deployment.cp is None:
+        return {}, {}
+    groups = degree(deployment.attention_dp) * degree(deployment.cp)
+    if deployment.exchange == "all_gather":
+        there, back = group_tokens * width * deployment.dispatch_bytes, group_tokens * width
+        gathered = collective("all_gather", there, groups, count, deployment.tp)
+        summed = collective(
+            "reduce_scatter", back * deployment.communication_bytes, groups, count, deployment.tp
+        )
+        return {"dispatch_all_gather": gathered}, {"combine_reduce_scatter": summed}
+    ep = degree(deployment.ep)
+    if deployment.exchange == "low_latency":
+        copies, kinds = experts.top_k, ("dispatch", "combine")
+    else:
+        copies, kinds = distinct_devices(ep, experts.top_k), ("all_to_all", "all_to_all")
+    elements = tokens / deployment.tp * copies * width * expert_tp(deployment) * deployment.imbalance
+    stride = stage_devices(deployment) / ep
+    there = collective(kinds[0], elements * deployment.dispatch_bytes, ep, count, stride)
+    back = collective(kinds[1], elements * deployment.communication_bytes, ep, count, stride)
+    return {"dispatch": there}, {"return": back}
+
+
+def distinct_devices(devices: Scalar, top_k: Scalar) -> jax.Array:
+    """Expected number of `devices` that hold at least one of a token's `top_k` experts: p (1 - (1 - 1/p)^k)."""
+    missed = jnp.log1p(-jnp.minimum(1.0 / devices, 1.0 - 1e-6))
+    return -devices * jnp.expm1(top_k * missed)
 
 
 def distinct_experts(experts: Scalar, top_k: Scalar, tokens: Scalar) -> jax.Array:

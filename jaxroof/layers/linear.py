@@ -1,14 +1,90 @@
-"""A projection: one GEMM of all tokens with one weight matrix, or with one of several each."""
+"""A projection: one GEMM of all tokens with one weight matrix, or with one of several each, and what it converts."""
+
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from jaxroof.model import WeightFormat
 from jaxroof.op import Op
+from jaxroof.smooth import maximum
 from jaxroof.struct import Scalar
 
 OPERAND_BYTES = {"fp32": 4.0, "tf32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "int8": 1.0, "fp4": 0.5}
 """B per operand element as the matrix units read it, by precision."""
+
+LOW_PRECISIONS = ("fp8", "int8", "fp4")
+"""Precisions of 8 bits and less: a kernel of its own quantises their activations."""
+
+QUANTIZE_FLOPS = 4.0
+"""Vector FLOP per element that is quantised: absolute value, running maximum, scale, round."""
+
+DEQUANTIZE_FLOPS = 2.0
+"""Vector FLOP per weight that a kernel converts as it reads it: shift out of the packed word, multiply by the scale."""
+
+DEQUANTIZE_ROWS = 64.0
+"""Rows of a weight-only kernel's tile: it converts a weight once for each of them. Frantar, Castro, Chen, Hoefler &
+Alistarh, arXiv:2408.11743 (Marlin), section 3.4."""
+
+
+class Matrix(NamedTuple):
+    """One weight matrix as one device holds it."""
+
+    inputs: Scalar
+    outputs: Scalar
+    weights: WeightFormat
+    copies: Scalar = 1.0  # matrices of that shape: experts, heads
+
+    @property
+    def elements(self) -> Scalar:
+        """Weights in all copies."""
+        return self.inputs * self.outputs * self.copies
+
+
+Matrices = dict[str, Matrix]
+"""The matrices of a layer by the name of the op that multiplies with them."""
+
+
+def projection(
+    name: str,
+    rows: Scalar,
+    matrix: Matrix,
+    activation_bytes: Scalar,
+    count: Scalar,
+    kind: str = "linear",
+    copies: Scalar | None = None,
+    quantized_rows: Scalar | None = None,
+) -> dict[str, Op]:
+    """The GEMM `name`, after the kernel that quantises its inputs where it multiplies at 8 bits or less.
+
+    Args:
+      name: of the op; the quantising kernel's ends in `_quantize`.
+      rows: m on one device.
+      matrix: what the rows are multiplied with.
+      activation_bytes: B per activation element between kernels.
+      count: how often the step runs it.
+      kind: of the op.
+      copies: matrices that the rows are spread over, where only some of them are touched; None: all.
+      quantized_rows: rows that are quantised, where a row is multiplied several times; None: all.
+    """
+    ops = {}
+    if matrix.weights.compute in LOW_PRECISIONS:
+        quantized = rows if quantized_rows is None else quantized_rows
+        ops[f"{name}_quantize"] = quantize(quantized, matrix, activation_bytes, count)
+    touched = matrix.copies if copies is None else copies
+    return ops | {name: linear(rows, *matrix[:3], activation_bytes, count, kind, touched)}
+
+
+def quantize(rows: Scalar, matrix: Matrix, activation_bytes: Scalar, count: Scalar) -> Op:
+    """Inputs of a GEMM read once, scaled, and written at the precision that it multiplies."""
+    size = activation_bytes + OPERAND_BYTES[matrix.weights.compute]
+    return Op(
+        kind="elementwise",
+        count=count,
+        kernels=launched(rows),
+        vector_flops=rows * QUANTIZE_FLOPS * matrix.inputs,
+        bytes=rows * matrix.inputs * size,
+    )
 
 
 def linear(
@@ -33,7 +109,7 @@ def linear(
     """
     operand_bytes = OPERAND_BYTES[weights.compute]
     kernels = launched(rows)
-    weight_bytes = kernels * matrices * inputs * outputs * weights.bytes
+    elements = kernels * matrices * inputs * outputs
     return Op(
         kind=kind,
         precision=weights.compute,
@@ -41,8 +117,14 @@ def linear(
         kernels=kernels,
         matrix_flops=2.0 * rows * inputs * outputs,
         operand_bytes=operand_bytes,
-        bytes=weight_bytes + rows * (inputs * operand_bytes + outputs * activation_bytes),
+        vector_flops=dequantize_flops(elements, rows / matrices) if weights.dequantised else None,
+        bytes=elements * weights.bytes + rows * (inputs * operand_bytes + outputs * activation_bytes),
     )
+
+
+def dequantize_flops(elements: Scalar, rows: Scalar) -> jax.Array:
+    """Vector FLOP of converting `elements` weights, shape (): once per tile of `DEQUANTIZE_ROWS` of `rows` rows."""
+    return DEQUANTIZE_FLOPS * elements * maximum(rows * (1.0 / DEQUANTIZE_ROWS), 1.0)
 
 
 def launched(work: Scalar) -> jax.Array:

@@ -52,4 +52,5 @@ def _op_record(op: OpAnswer, step: tuple[OpAnswer, ...]) -> dict[str, Any]:
         "message_bytes": op.message_bytes,
         "intensity": op.intensity,
         "bound": op.bound,
+        "algorithm": op.algorithm,
     }

@@ -6,6 +6,8 @@ import os
 import pathlib
 from typing import Any
 
+from sweeps.cli import deployment
+
 CACHE = "jaxroof"
 """Folder of compiled programs, inside the user's cache folder."""
 
@@ -14,11 +16,9 @@ def case_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags that name hardware, model and deployment."""
     parser.add_argument("--hardware", metavar="NAME", help="accelerator: a name (jaxroof hardware) or a TOML file")
     parser.add_argument("--model", metavar="NAME", help="model: a name (jaxroof models), a config.json or its folder")
-    parser.add_argument("--tp", metavar="N", help="tensor-parallel degree: devices per replica (default 1)")
     parser.add_argument(
         "--weights", metavar="PRECISION", help="in place of the checkpoint's: fp8, int8, w4a16, nvfp4 ..."
     )
-    parser.add_argument("--kv", metavar="PRECISION", help="of the KV cache: bf16, fp16, fp8 or int8")
     parser.add_argument("--efficiency", metavar="NAME", help="derated (default), datasheet, or a TOML file")
     parser.add_argument(
         "--set",
@@ -27,6 +27,7 @@ def case_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="any number, with its unit: hardware.memory.hbm.bandwidth=8TB/s; may be given several times",
     )
+    deployment.arguments(parser)
 
 
 def json_argument(parser: argparse.ArgumentParser) -> None:
@@ -48,7 +49,7 @@ def asked_case(job: str, options: argparse.Namespace, workload: dict[str, str | 
     for flag in ("hardware", "model"):
         if not getattr(options, flag):
             raise ValueError(f"--{flag} is missing; `jaxroof {flag}{'s' * (flag == 'model')}` lists the known names")
-    numbers = {name: whole_number(f"--{name}", text) for name, text in workload.items() if text is not None}
+    numbers = {name: workload_number(name, text) for name, text in workload.items() if text is not None}
     settings = overrides(options.set)
     compilation_cache()
     from sweeps.cases import case
@@ -58,12 +59,18 @@ def asked_case(job: str, options: argparse.Namespace, workload: dict[str, str | 
         options.hardware,
         options.model,
         workload=numbers,
-        deployment={} if options.tp is None else {"tp": whole_number("--tp", options.tp)},
+        deployment=deployment.settings(options),
         weights=options.weights,
         kv=options.kv,
+        communication=options.communication,
         efficiency=options.efficiency or "derated",
         overrides=settings,
     )
+
+
+def workload_number(name: str, text: str) -> float | str:
+    """The value of a workload's flag: a count, or a share, which is checked where it is used."""
+    return text if name == "acceptance" else whole_number(deployment.flag(name), text)
 
 
 def whole_number(flag: str, text: str) -> float:
@@ -91,8 +98,9 @@ def overrides(settings: list[str]) -> dict[str, str]:
             raise ValueError(f"--set {setting!r} must be PATH=VALUE, such as hardware.memory.hbm.bandwidth=8TB/s")
         if path in values:
             raise ValueError(f"--set {path} is given twice: {values[path]} and {value}")
-        if path == "deployment.tp" or path.startswith("workload."):
-            raise ValueError(f"--set {setting}: use --{path.partition('.')[2]}")
+        name = path.partition(".")[2]
+        if path.startswith("workload.") or (path.startswith("deployment.") and name in deployment.DEGREES):
+            raise ValueError(f"--set {setting}: use {deployment.flag(name)}")
         values[path] = value
     return values
 

@@ -4,6 +4,7 @@ import argparse
 import json
 
 from sweeps.cli.common import asked_case, case_arguments, json_argument, overrides
+from sweeps.cli.images import encoder_arguments, encoder_workload
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -13,6 +14,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--osl", metavar="TOKENS", help="output tokens of each request")
     parser.add_argument("--batch", metavar="N", help="requests that start and run together (default 1)")
     parser.add_argument("--cached", metavar="TOKENS", help="prompt tokens of each that are cached already (default 0)")
+    parser.add_argument("--acceptance", metavar="SHARE", help="probability that a drafted token is right (default 0)")
+    encoder_arguments(parser)
     json_argument(parser)
 
 
@@ -26,7 +29,9 @@ def run(options: argparse.Namespace) -> None:
     from sweeps.cli.answers import fit_text, record
     from sweeps.dataset import variable
 
-    case = asked_case("request", options, {name: getattr(options, name) for name in ("batch", "isl", "osl", "cached")})
+    names = ("batch", "isl", "osl", "cached", "acceptance")
+    workload = {name: getattr(options, name) for name in names}
+    case = asked_case("request", options, workload | encoder_workload(options, "isl"))
     found = answer(case)
     if options.json:
         print(json.dumps(record(case, found, options.kv), indent=2, allow_nan=False))
@@ -34,6 +39,7 @@ def run(options: argparse.Namespace) -> None:
     work = case.scenario.workload
     cached = f" ({work.cached:,.0f} cached)" if work.cached else ""
     what = f"{work.batch:,.0f} requests of {work.isl:,.0f}{cached} + {work.osl:,.0f} tokens"
+    what += f", each with {work.encoder_tokens:,.0f} for the encoder" if work.encoder_tokens else ""
     out = tables.console()
     out.print(tables.heading(case, what, options.kv, overrides(options.set)), end="\n\n")
     metrics = tables.table("metric", "value", "meaning", numbers=("value",))

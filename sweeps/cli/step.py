@@ -5,6 +5,7 @@ import json
 from typing import Any
 
 from sweeps.cli.common import asked_case, case_arguments, json_argument, overrides
+from sweeps.cli.images import encoder_arguments, encoder_workload
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,6 +22,7 @@ def workload_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--past", metavar="TOKENS", help="tokens of each prompt that are cached already (default 0)")
     parser.add_argument("--decode", metavar="N", help="sequences that decode one token each")
     parser.add_argument("--context", metavar="TOKENS", help="tokens that each of them attends to")
+    encoder_arguments(parser)
 
 
 def step_case(options: argparse.Namespace) -> Any:
@@ -33,7 +35,7 @@ def step_case(options: argparse.Namespace) -> Any:
         raise ValueError("--decode and --context belong together: give both or neither")
     if given["prefill"] is None and (given["prefills"] or given["past"]):
         raise ValueError("--prefills and --past describe the prompts of --prefill TOKENS, which is missing")
-    return asked_case("step", options, given)
+    return asked_case("step", options, given | encoder_workload(options, "prefill"))
 
 
 def step_text(case: Any) -> str:

@@ -9,9 +9,11 @@ from rich.console import Console
 from rich.table import Table
 
 from hwspaces import formatted
+from jaxroof.deployment import Deployment, devices
 from sweeps.answer import OpAnswer
 from sweeps.cases import Case
 from sweeps.dataset import variable
+from sweeps.deployments import DEGREES
 from sweeps.labels import amount, number
 
 PIPE_WIDTH = 1000
@@ -39,7 +41,8 @@ def op_table(ops: tuple[OpAnswer, ...]) -> Table:
     made = table("op", *columns, "bound", numbers=columns)
     total = sum(op.time for op in ops)
     for op in ops:
-        made.add_row(op.name, number(op.count), *_op_cells(op, total, sends), op.bound)
+        bound = op.bound if op.algorithm is None else f"{op.bound} ({op.algorithm})"
+        made.add_row(op.name, number(op.count), *_op_cells(op, total, sends), bound)
     made.add_section()
     everything = OpAnswer(
         name="total",
@@ -50,6 +53,7 @@ def op_table(ops: tuple[OpAnswer, ...]) -> Table:
         bytes=sum(op.bytes for op in ops),
         message_bytes=sum(op.message_bytes for op in ops),
         bound="",
+        algorithm=None,
     )
     made.add_row("total", "", *_op_cells(everything, total, sends), "", style="bold")
     return made
@@ -73,15 +77,25 @@ def op_summary(steps: Mapping[str, tuple[OpAnswer, ...]], rows: int = 5) -> Tabl
 
 
 def heading(case: Case, what: str, kv: str | None, settings: Mapping[str, str]) -> str:
-    """What was asked: model, hardware, tp and workload; precisions and where they are from; what was set."""
+    """What was asked: model, hardware, devices and workload; precisions and where they are from; what was set."""
+    deployment = case.scenario.deployment
+    spread = degrees_text(deployment)
     lines = [
-        f"{case.model.name} on {number(case.scenario.deployment.tp)} x {case.hardware.name}: {what}",
+        f"{case.model.name} on {number(devices(deployment))} x {case.hardware.name}{spread}: {what}",
         f"weights {case.model.precision} ({case.model.precision_source}), "
         f"KV cache {kv or case.model.kv_precision or 'bf16'}, efficiency {case.efficiency.name}",
     ]
     if settings:
         lines.append(f"with {', '.join(f'{path} = {value}' for path, value in settings.items())}")
     return "\n".join(lines)
+
+
+def degrees_text(deployment: Deployment) -> str:
+    """How devices are used, where it is not by tensor parallelism alone: " (tp 4, pp 2)"."""
+    given = {name: getattr(deployment, name) for name in DEGREES}
+    if all(value in (None, 1.0) for name, value in given.items() if name != "tp"):
+        return ""
+    return f" ({', '.join(f'{name} {value:g}' for name, value in given.items() if value not in (None, 1.0))})"
 
 
 def notes(case: Case) -> tuple[str, ...]:

@@ -34,7 +34,6 @@ ATTENTION = "prefill attention of 4096 tokens and more on H100: 484 to 579 of 98
 KV = "decode attention with 0.5 GB of cache and more: 78 to 87 % of HBM"
 SPLIT = "decode attention in a CUDA graph: 11 to 13 us, of two kernels"
 GRAPHED = "fixed time of a small kernel inside a CUDA graph: 2 to 3 us"
-REDUCE = "fit of custom all-reduce kernels in CUDA graphs on A100, H100 and H200 (NVIDIA aiconfigurator tables)"
 WEAK = "weak prior, of the order of what engines report"
 
 SHARED = (
@@ -48,8 +47,6 @@ SHARED = (
     Parameter("decode_attention.bandwidth", 0.82, 0.05, 0.4, 0.90, KV),
     Parameter("decode_attention.kernel_time", 5.7e-6, 0.3, 1e-6, 20e-6, SPLIT),
     Parameter("elementwise.kernel_time", 2.5e-6, 0.4, 0.5e-6, 10e-6, GRAPHED),
-    Parameter("collective.bandwidth", 0.65, 0.10, 0.2, 0.95, REDUCE),
-    Parameter("collective.kernel_time", 3.7e-6, 0.3, 0.5e-6, 20e-6, REDUCE),
     Parameter("host.step_time", 0.3e-3, 0.7, 0.01e-3, 5e-3, WEAK),
     Parameter("host.sequence_time", 15e-6, 0.7, 1e-6, 100e-6, WEAK),
 )
@@ -81,6 +78,11 @@ OTHER_ENGINES = {
 """What other engines do otherwise: a factor on every kernel's fixed time, and host times of their own."""
 
 FIXED = {
+    "collective.losses": (
+        1.0,
+        "the links' measured losses apply in full: fixed times and shares stand with each link technology in "
+        "hwspaces/catalogue/links.toml",
+    ),
     "linear.vector": (0.5, "ours: GEMMs have no vector work in the model"),
     "linear.cache_bandwidth": (0.8, "ours: caches and scratchpads as HBM reaches; binds no GEMM on the GPUs fitted"),
     "experts.vector": (0.5, "ours: GEMMs have no vector work in the model"),
@@ -113,7 +115,7 @@ def starting_point() -> Efficiency:
         prefill_attention=kind,
         decode_attention=kind,
         elementwise=kind,
-        collective=LinkEfficiency(bandwidth=1.0, kernel_time=0.0),
+        collective=LinkEfficiency(losses=1.0),
         host=Host(step_time=0.0, sequence_time=0.0, request_time=0.0),
     )
     for path, (value, _) in FIXED.items():
@@ -129,8 +131,8 @@ def with_values(efficiency: Efficiency, values: Mapping[str, Any]) -> Efficiency
 
 
 def with_scaled_kernel_times(efficiency: Efficiency, factor: Any) -> Efficiency:
-    """`efficiency` with every kernel's fixed time times `factor`."""
-    kinds = ("linear", "experts", "prefill_attention", "decode_attention", "elementwise", "collective")
+    """`efficiency` with the fixed time of every kernel that computes times `factor`."""
+    kinds = ("linear", "experts", "prefill_attention", "decode_attention", "elementwise")
     paths = [f"{kind}.kernel_time" for kind in kinds]
     return with_values(efficiency, {path: factor * leaf(efficiency, path) for path in paths})
 

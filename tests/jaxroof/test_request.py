@@ -24,7 +24,7 @@ def real() -> Efficiency:
         prefill_attention=kind,
         decode_attention=kind,
         elementwise=kind,
-        collective=LinkEfficiency(bandwidth=0.6, kernel_time=4e-6),
+        collective=LinkEfficiency(losses=0.0),
         host=Host(step_time=1e-4, sequence_time=1e-6, request_time=8e-3),
     )
 

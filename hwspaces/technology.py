@@ -1,0 +1,98 @@
+"""What a link technology says: hop latency, topology, and what collectives lose on it, as measured."""
+
+import dataclasses
+from collections.abc import Mapping
+
+from hwspaces.units import PROTOCOLS, TRANSPORT_UNITS, from_key, nearest, positive
+
+NOT_MEASURED = "no public data"
+"""What the source of a technology begins with when it takes another's constants."""
+
+UNITS = {"latency": "s", "axes": "1"} | {key: unit for key, unit in TRANSPORT_UNITS.items() if "." not in key}
+"""Plain keys of a `[link.NAME]` table -> unit. Each of `PROTOCOLS` is a table of `fixed_time` and `share`."""
+
+_TEXTS = ("base", "topology", "source")
+_OTHERS = ("reduces", "sources", "notes")
+
+
+@dataclasses.dataclass(frozen=True)
+class Technology:
+    """Constants of one link technology or generation."""
+
+    topology: str
+    values: dict[str, float]  # leaf of `jaxroof.hardware.Link` -> SI value
+    sources: dict[str, str]  # the same leaves -> where the value is from
+    assumed: str | None  # what it takes from another technology, unmeasured
+
+
+def link_technology(name: str, tables: Mapping[str, Mapping], where: str) -> Technology:
+    """The technology `name`, with what its table leaves out taken from the one that it is based on.
+
+    Args:
+      name: a key of `tables`.
+      tables: `[link.NAME]` tables as `tomllib` gives them.
+      where: what the message of an error begins with.
+
+    Raises:
+      ValueError: one line, for an unknown key, base or unit, a wrong value, a circle of bases, or a transport that
+        is given in part.
+    """
+    values, sources, topology, seen, current = {}, {}, None, [], name
+    while current is not None:
+        place = f"{where}: link.{current}"
+        if current in seen:
+            raise ValueError(f"{place}: base = {current!r} leads back to itself")
+        seen.append(current)
+        table = tables[current]
+        own = _values(table, place)
+        cited = table.get("sources", {})
+        for path, value in own.items():
+            values.setdefault(path, value)
+            sources.setdefault(path, cited.get(path.removeprefix("transport."), table.get("source", "")))
+        topology = topology or table.get("topology")
+        current = table.get("base")
+        if current is not None and current not in tables:
+            raise ValueError(f"{place}: base = {current!r} is not known{nearest(current, tables)}")
+    given = [leaf for leaf in TRANSPORT_UNITS if f"transport.{leaf}" in values]
+    if given and len(given) < len(TRANSPORT_UNITS):
+        missing = [leaf for leaf in TRANSPORT_UNITS if leaf not in given]
+        raise ValueError(f"{where}: link.{name}: {', '.join(missing)} missing; give all constants, or base")
+    source = tables[name].get("source", "")
+    return Technology(topology or "switched", values, sources, source if source.startswith(NOT_MEASURED) else None)
+
+
+def _values(table: Mapping, place: str) -> dict[str, float]:
+    """Leaf of a link -> SI value, of what the table itself gives."""
+    values: dict[str, float] = {}
+    for key, value in table.items():
+        if key == "reduces":
+            if not isinstance(value, bool):
+                raise ValueError(f"{place}: reduces = {value!r} must be true or false")
+            values["reduces"] = float(value)
+        elif key in _TEXTS or key in _OTHERS:
+            continue
+        elif key in PROTOCOLS:
+            if not isinstance(value, Mapping):
+                raise ValueError(f"{place}: {key} = {value!r} is not a table of fixed_time_us and share")
+            for inner, number in value.items():
+                path, plain = _number(inner, number, f"{place}.{key}", {"fixed_time": "s", "share": "1"})
+                values[f"transport.{key}.{path}"] = plain
+        else:
+            known = UNITS | dict.fromkeys((*PROTOCOLS, *_TEXTS, "reduces"), "1")
+            path, plain = _number(key, value, place, known)
+            values[path if path in ("latency", "axes") else f"transport.{path}"] = plain
+    return values
+
+
+def _number(key: str, value: object, place: str, units: Mapping[str, str]) -> tuple[str, float]:
+    """Plain key and SI value; a time and `congestion` may be 0, a share is at most 1."""
+    zero = isinstance(value, int | float) and not isinstance(value, bool) and value == 0
+    if units.get(key) == "1":
+        number = 0.0 if zero and key == "congestion" else positive(value, f"{place}: {key}")
+        if key == "share" and number > 1.0:
+            raise ValueError(f"{place}: share = {value!r} must be in (0, 1]: it is a share of the link's bandwidth")
+        return key, number
+    plain, number = from_key(key, 1.0 if zero else value, place, units)
+    if zero and units[plain] != "s":
+        raise ValueError(f"{place}: {key} = {value!r} must be a positive finite number")
+    return plain, 0.0 if zero else number

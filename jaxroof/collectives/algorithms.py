@@ -1,0 +1,234 @@
+"""Time of each collective algorithm on the tiers of links that a group uses; sizes in bytes, times in seconds.
+
+In all formulas tier i joins n_i parts, S_i = S / (n_1 ... n_(i-1)) is what one device holds of the message there,
+hop_i its latency and stream_i(b) the time of b bytes per device in a pipeline (`topology.stream_time`).
+"""
+
+import jax
+import jax.numpy as jnp
+
+from jaxroof.collectives.topology import Tier, protocol_time, stream_time
+from jaxroof.hardware import Protocol
+from jaxroof.smooth import maximum, minimum
+from jaxroof.struct import Scalar
+
+UNAVAILABLE = 1e6
+"""s that an algorithm reports where it cannot run, so that it is never the cheapest and nothing becomes infinite."""
+
+SHOT_BYTES = 2.0**23
+"""B of the largest message of engines' own all-reduce kernels: 8 MiB, vLLM `custom_all_reduce.py`, max_size."""
+
+Tiers = tuple[Tier, ...]
+
+
+def ring(tiers: Tiers, size: Scalar, passes: float) -> jax.Array:
+    """One ring through all devices, `passes` times around: 2 for an all-reduce, 1 for gather, scatter, broadcast.
+
+    time = passes * sum_i (n_i - 1) n_(i+1) ... hop_i + max_i stream_i(passes (n_i - 1) / n_i S_i)
+
+    All tiers carry their part of the stream at once, so the slowest counts; each hop counts.
+
+    Source: Thakur, Rabenseifner & Gropp, IJHPCA 19(1), 2005, section 4.5; the hops over several nodes as in NCCL's
+    tuning model (src/graph/tuning.cc).
+    """
+    hops = sum(passes * tier.hops * tier.outer * tier.hop_time for tier in tiers)
+    return hops + maximum(*_streams(tiers, size, passes))
+
+
+def chain(tiers: Tiers, size: Scalar) -> jax.Array:
+    """Broadcast from neighbour to neighbour in a pipeline.
+
+    time = sum_i (n_i - 1) n_(i+1) ... hop_i + max_i stream_i(S_i)
+
+    Source: Thakur, Rabenseifner & Gropp, section 4.2, with a pipelined chain in place of scatter and ring.
+    """
+    hops = sum(tier.hops * tier.outer * tier.hop_time for tier in tiers)
+    return hops + maximum(*(stream_time(tier, size / tier.inner) for tier in tiers))
+
+
+def hierarchical(tiers: Tiers, size: Scalar, passes: float) -> jax.Array:
+    """Rings inside each tier, one after the other: scatter inwards out, reduce at the top, gather back.
+
+    time = sum_i (passes (n_i - 1) hop_i + stream_i(passes (n_i - 1) / n_i S_i))
+
+    Source: Jia et al., arXiv:1807.11205, section 3.3 (hierarchical all-reduce).
+    """
+    hops = sum(passes * tier.hops * tier.hop_time for tier in tiers)
+    return hops + sum(_streams(tiers, size, passes))
+
+
+def tree(tiers: Tiers, size: Scalar, passes: float) -> jax.Array:
+    """Two complementary binary trees over the parts of the outer tiers, a chain inside the innermost.
+
+    time = passes * ((n_1 - 1) hop_1 + sum_(i>1) log2(n_i) hop_i) + max_i stream_i(passes S_i)
+
+    Source: Sanders, Speck & Traff, Parallel Computing 35(12), 2009 (two trees use the full bandwidth); chains inside
+    a node as NCCL builds them.
+    """
+    inner, *outer = tiers
+    hops = passes * inner.hops * inner.hop_time + sum(passes * _depth(tier) * tier.hop_time for tier in outer)
+    streams = [stream_time(tier, passes * size / tier.inner) for tier in tiers]
+    return hops + maximum(*streams)
+
+
+def halving_doubling(tiers: Tiers, size: Scalar, passes: float) -> jax.Array:
+    """Recursive halving, doubling, or both: partners at distance 1, 2, 4, ...
+
+    time = sum_i (passes log2(n_i) hop_i + stream_i(passes (n_i - 1) / n_i S_i))
+
+    Source: Thakur, Rabenseifner & Gropp, IJHPCA 19(1), 2005, sections 4.1 and 4.5 (Rabenseifner's algorithm).
+    """
+    return sum(passes * _depth(tier) * tier.hop_time for tier in tiers) + sum(_streams(tiers, size, passes))
+
+
+def one_shot(tiers: Tiers, size: Scalar) -> jax.Array:
+    """All-reduce in which every device reads the whole message of every peer; one domain, up to `SHOT_BYTES`.
+
+    time = hop + fixed + (n - 1) signal + (n - 1) S / bandwidth
+
+    Source: vLLM csrc/custom_all_reduce.cuh (cross_device_reduce_1stage).
+    """
+    inner, *_ = tiers
+    return _shot(tiers, size, _stage(inner) + _shot_bytes(inner, (inner.devices - 1.0) * size))
+
+
+def two_shot(tiers: Tiers, size: Scalar) -> jax.Array:
+    """All-reduce in which every device reduces its part of the message, then reads the others' parts; one domain.
+
+    time = 2 (hop + fixed + (n - 1) signal) + 2 (n - 1) / n S / bandwidth
+
+    Source: vLLM csrc/custom_all_reduce.cuh (cross_device_reduce_2stage).
+    """
+    inner, *_ = tiers
+    sent = 2.0 * (inner.devices - 1.0) / inner.devices * size
+    return _shot(tiers, size, 2.0 * _stage(inner) + _shot_bytes(inner, sent))
+
+
+def in_switch(tiers: Tiers, size: Scalar, passes: float) -> jax.Array:
+    """The innermost tier's switch reduces what its devices send (and sends the sum to all); trees across the others.
+
+    time = passes (hop_1 + sum_(i>1) log2(n_i) hop_i) + max(fixed + (1 + 1 / n_1) S / bandwidth_1, stream_i(passes S_i))
+
+    Only where the link says that its switch reduces.
+
+    Source: NVLS and NVLS tree of NCCL; Graham et al., COMHPC 2016 (SHARP).
+    """
+    inner, *outer = tiers
+    sent = (1.0 + 1.0 / inner.devices) * size * inner.byte_time
+    hops = passes * (inner.hop_time + sum(_depth(tier) * tier.hop_time for tier in outer))
+    across = [stream_time(tier, passes * size / tier.inner) for tier in outer]
+    possible = (inner.reduces > 0.5) & (inner.devices > 1.0)
+    return jnp.where(possible, hops + maximum(_with(inner, "switch", sent), *across), UNAVAILABLE)
+
+
+def pairwise(tiers: Tiers, size: Scalar) -> jax.Array:
+    """All-to-all in which every device sends to every other at once, over whichever tier lies between them.
+
+    time = sum_i (1 + log2 n_i) hop_i + max_i send_i(bytes that leave over tier i),  (n_i - 1) / n_i S of S there
+
+    `send` is the cheaper of small buffers, whose rate is per peer, and chunks.
+
+    Source: Thakur, Rabenseifner & Gropp, section 4.3 (pairwise exchange); that hops overlap but for a logarithm is ours.
+    """
+    hops = sum(_overlapped(tier) * tier.hop_time for tier in tiers)
+    return hops + maximum(*(_send_time(tier, _leaving(tier, size), size / _all(tiers)) for tier in tiers))
+
+
+def gathered_exchange(tiers: Tiers, size: Scalar) -> jax.Array:
+    """All-to-all inside each tier, one after the other: blocks for the same part travel together.
+
+    time = sum_i ((1 + log2 n_i) hop_i + send_i((n_i - 1) / n_i S))
+
+    Source: PXN of NCCL 2.12 (aggregation inside the node before the network).
+    """
+    hops = sum(_overlapped(tier) * tier.hop_time for tier in tiers)
+    exchanges = ((tier.devices - 1.0) / tier.devices * size for tier in tiers)
+    return hops + sum(_send_time(t, sent, size / t.devices) for t, sent in zip(tiers, exchanges, strict=True))
+
+
+def expert_exchange(tiers: Tiers, size: Scalar) -> jax.Array:
+    """Dispatch or combine of low-latency expert kernels: one kernel that writes to every peer, whatever the tier.
+
+    time = hop + fixed + max_i bytes that leave over tier i / bandwidth_i
+
+    Source: DeepEP, README (low-latency kernels), whose figures the constants are fitted to.
+    """
+    hops = maximum(*(jnp.where(tier.devices > 1.0, tier.hop_time, 0.0) for tier in tiers))
+    sent = (_with(tier, "dispatch", _leaving(tier, size) * tier.byte_time) for tier in tiers)
+    return hops + maximum(*(jnp.where(t.devices > 1.0, time, 0.0) for t, time in zip(tiers, sent, strict=True)))
+
+
+def point_to_point(tiers: Tiers, size: Scalar) -> jax.Array:
+    """One message to one peer over the outermost tier between them.
+
+    time = 2 hop + send(S); one hop for the receiver's credit, one for the data
+    """
+    hops = (jnp.where(tier.devices > 1.0, 2.0 * tier.hop_time, 0.0) for tier in tiers)
+    sends = (_send_time(tier, size, size, alone=True) for tier in tiers)
+    return maximum(*(hop + send for hop, send in zip(hops, sends, strict=True)))
+
+
+def _streams(tiers: Tiers, size: Scalar, passes: float) -> list[jax.Array]:
+    return [stream_time(tier, passes * (tier.devices - 1.0) / (tier.devices * tier.inner) * size) for tier in tiers]
+
+
+def _depth(tier: Tier) -> jax.Array:
+    """Levels of a binary tree over the tier's parts."""
+    return jnp.log2(tier.devices)
+
+
+def _overlapped(tier: Tier) -> jax.Array:
+    """Hops that an exchange with every peer of the tier waits for; 0 where the tier is not used."""
+    return jnp.where(tier.devices > 1.0, 1.0 + _depth(tier), 0.0)
+
+
+def _all(tiers: Tiers) -> Scalar:
+    return tiers[-1].devices * tiers[-1].inner
+
+
+def _leaving(tier: Tier, size: Scalar) -> Scalar:
+    """B of an all-to-all that one device sends over this very tier: to devices outside its part, inside the tier."""
+    return (tier.devices - 1.0) / (tier.devices * tier.outer) * size
+
+
+def _send_time(tier: Tier, sent: Scalar, to_one: Scalar, alone: bool = False) -> jax.Array:
+    """Time of `sent` B per device to its peers, of which `to_one` B to each; 0 in an unused tier."""
+    datasheet = sent * (tier.peer_byte_time if alone else tier.byte_time)
+    transport = tier.transport
+    if transport is None:
+        return datasheet * jnp.where(tier.devices > 1.0, 1.0, 0.0)
+    small = datasheet + tier.losses * (transport.low_latency.fixed_time + to_one / transport.peer_rate)
+    large = protocol_time(transport.direct, tier.losses, datasheet)
+    return jnp.where(tier.devices > 1.0, minimum(small, large), 0.0)
+
+
+def _with(tier: Tier, protocol: str, datasheet_time: Scalar) -> Scalar:
+    if tier.transport is None:
+        return datasheet_time
+    kind: Protocol = getattr(tier.transport, protocol)
+    return protocol_time(kind, tier.losses, datasheet_time)
+
+
+def _stage(tier: Tier) -> Scalar:
+    """Fixed time of one stage of an engine's kernel: a barrier with every peer."""
+    if tier.transport is None:
+        return tier.hop_time
+    return tier.hop_time + tier.losses * (
+        tier.transport.shot.fixed_time + (tier.devices - 1.0) * tier.transport.signal_time
+    )
+
+
+def _shot_bytes(tier: Tier, sent: Scalar) -> Scalar:
+    datasheet = sent * tier.byte_time
+    if tier.transport is None:
+        return datasheet
+    return datasheet * (1.0 + tier.losses * (1.0 / tier.transport.shot.share - 1.0))
+
+
+def _shot(tiers: Tiers, size: Scalar, time: Scalar) -> jax.Array:
+    """`time` where an engine's own kernel can run: all devices in one domain that reach each other, few bytes."""
+    inner, *_ = tiers
+    possible = (inner.outer <= 1.0) & (size <= SHOT_BYTES)
+    if inner.transport is not None:
+        possible &= inner.devices <= inner.transport.peers
+    return jnp.where(possible, time, UNAVAILABLE)

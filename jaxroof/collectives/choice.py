@@ -1,0 +1,156 @@
+"""Which algorithms may run a collective, how long each takes, and which is the cheapest."""
+
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+
+from jaxroof.collectives.algorithms import (
+    UNAVAILABLE,
+    Tiers,
+    chain,
+    expert_exchange,
+    gathered_exchange,
+    halving_doubling,
+    hierarchical,
+    in_switch,
+    one_shot,
+    pairwise,
+    point_to_point,
+    ring,
+    tree,
+    two_shot,
+)
+from jaxroof.collectives.topology import tiers
+from jaxroof.efficiency import LinkEfficiency
+from jaxroof.hardware import Links
+from jaxroof.op import Op
+from jaxroof.smooth import minimum
+from jaxroof.struct import Scalar
+
+ALGORITHMS = (
+    "ring",
+    "tree",
+    "hierarchical",
+    "one_shot",
+    "two_shot",
+    "in_switch",
+    "halving_doubling",
+    "direct",
+    "expert_kernel",
+)
+"""Every algorithm, in the order of the codes of `collective_algorithm`."""
+
+LIBRARIES = {
+    "nccl": ("ring", "tree", "hierarchical", "in_switch", "direct"),
+    "engine": ("one_shot", "two_shot", "expert_kernel"),
+}
+"""Who implements which algorithm: collective libraries, and the kernels that serving engines bring along."""
+
+IN_USE = (*LIBRARIES["nccl"], *LIBRARIES["engine"])
+"""Algorithms that an engine on today's libraries can run. No GPU library all-reduces by halving and doubling."""
+
+
+def collective_times(
+    links: Links, op: Op, efficiency: LinkEfficiency, algorithms: Sequence[str] = ALGORITHMS
+) -> dict[str, jax.Array]:
+    """Time in s of `op`'s collective by every algorithm of `algorithms` that knows how, each of shape ().
+
+    An algorithm that cannot run here (more devices than it joins, a switch that does not reduce, too large a
+    message for an engine's kernel) reports `UNAVAILABLE`. A group of one device takes 0. Without links nothing is
+    known: the result is empty. On a torus only rings and sends between neighbours run.
+
+    Args:
+      links: tiers of links; which of them exist and their topology are static.
+      op: collective (None: all_reduce), message_bytes, participants and stride.
+      efficiency: `losses`, the share of the measured losses that applies.
+      algorithms: names to choose from.
+
+    Returns:
+      Differentiable times; of degree -1 in bandwidths and peer rates, +1 in latencies and fixed times.
+
+    Raises:
+      ValueError: while tracing, when the collective is not one of `COLLECTIVES`.
+
+    Source: Thakur, Rabenseifner & Gropp, IJHPCA 19(1), 2005, for the alpha-beta model; each algorithm names its own.
+    """
+    kind = op.collective or "all_reduce"
+    if kind not in WAYS:
+        raise ValueError(f"{kind!r} is not a collective; known: {', '.join(WAYS)}")
+    used = tiers(links, op, efficiency.losses)
+    if not used:
+        return {}
+    several = op.participants > 1.0
+    return {
+        name: jnp.where(several, way(used, op.message_bytes), 0.0)
+        for name, way in WAYS[kind].items()
+        if name in algorithms and _legal(name, links, used)
+    }
+
+
+def collective_time(
+    links: Links, op: Op, efficiency: LinkEfficiency, algorithms: Sequence[str] = IN_USE
+) -> jax.Array:
+    """Time in s of `op`'s collective by the cheapest of `algorithms`, shape (); 0 on one device and without links.
+
+    Differentiable; where two algorithms take about as long, the gradient is shared by both.
+    """
+    times = collective_times(links, op, efficiency, algorithms)
+    return minimum(*times.values()) if times else jnp.zeros(())
+
+
+def collective_algorithm(
+    links: Links, op: Op, efficiency: LinkEfficiency, algorithms: Sequence[str] = IN_USE
+) -> jax.Array:
+    """The cheapest of `algorithms` for `op`'s collective, shape (): an int8 index into `ALGORITHMS`.
+
+    A group of one device, and a device without links, report the first.
+    """
+    times = iter(collective_times(links, op, efficiency, algorithms).items())
+    first, shortest = next(times, (ALGORITHMS[0], jnp.zeros(())))
+    chosen = jnp.int8(ALGORITHMS.index(first))
+    for name, time in times:
+        chosen = jnp.where(time < shortest, jnp.int8(ALGORITHMS.index(name)), chosen)
+        shortest = jnp.minimum(shortest, time)
+    return chosen
+
+
+def _legal(name: str, links: Links, used: Tiers) -> bool:
+    """Whether static structure lets the algorithm run: on a torus devices have neighbours only."""
+    inner = links.scale_up or links.scale_out or links.cluster
+    if inner.topology == "torus" and name in ("one_shot", "two_shot", "in_switch", "halving_doubling"):
+        return False
+    if inner.topology == "mesh" and name == "in_switch":
+        return False
+    return not (name in ("hierarchical", "tree") and len(used) == 1)
+
+
+def _sweep(way, passes: float):
+    """An algorithm for a collective that goes `passes` times over the devices."""
+    return lambda used, size: way(used, size, passes)
+
+
+def _all_but_tree(passes: float) -> dict:
+    names = {"ring": ring, "hierarchical": hierarchical, "halving_doubling": halving_doubling}
+    return {name: _sweep(way, passes) for name, way in names.items()}
+
+
+WAYS = {
+    "all_reduce": {
+        "ring": _sweep(ring, 2.0),
+        "tree": _sweep(tree, 2.0),
+        "hierarchical": _sweep(hierarchical, 2.0),
+        "one_shot": one_shot,
+        "two_shot": two_shot,
+        "in_switch": _sweep(in_switch, 2.0),
+        "halving_doubling": _sweep(halving_doubling, 2.0),
+    },
+    "all_gather": _all_but_tree(1.0),
+    "reduce_scatter": _all_but_tree(1.0),
+    "all_to_all": {"direct": pairwise, "hierarchical": gathered_exchange},
+    "broadcast": {"ring": chain, "tree": _sweep(tree, 1.0), "in_switch": _sweep(in_switch, 1.0)},
+    "send_recv": {"direct": point_to_point},
+    "dispatch": {"expert_kernel": expert_exchange},
+    "combine": {"expert_kernel": expert_exchange},
+}
+"""Collective -> algorithm -> its time from the tiers that are used and the message in B."""

@@ -1,0 +1,151 @@
+"""Attention over compressed vectors and a window: multi-query, one cached vector for key and value of all heads."""
+
+from jaxroof.batch import Batch
+from jaxroof.deployment import Deployment, degree, tokens_per_sequence
+from jaxroof.layers.attention import NORM_FLOPS, ROPE_FLOPS, fused_attention
+from jaxroof.layers.collective import context_combine, context_exchange
+from jaxroof.layers.elementwise import elementwise
+from jaxroof.layers.indexer import indexer_matrices, indexer_ops
+from jaxroof.layers.linear import Matrices, Matrix, projection
+from jaxroof.layers.sight import Sight, attended_pairs, decoded_context, mean_length, reachable_past
+from jaxroof.model import CompressedAttention
+from jaxroof.op import Op
+from jaxroof.struct import Scalar
+
+POOL_FLOPS = 6.0
+"""Vector FLOP per pooled element: exponential weight, product, sum, norm."""
+
+
+def compressed_attention_matrices(attention: CompressedAttention, hidden: Scalar, deployment: Deployment) -> Matrices:
+    """Weight matrices of one layer on one device: heads and output groups are split over tp, the rest is on all."""
+    tp, rank = deployment.tp, attention.query_rank
+    heads, groups = attention.heads / tp, attention.output_groups / tp
+    matrices = {
+        "latent_down_proj": Matrix(hidden, rank + attention.head_dim, attention.down),
+        "q_proj": Matrix(rank, heads * attention.head_dim, attention.query),
+        "group_proj": Matrix(
+            attention.heads / attention.output_groups * attention.head_dim,
+            attention.output_rank,
+            attention.group,
+            groups,
+        ),
+        "o_proj": Matrix(groups * attention.output_rank, hidden, attention.output),
+    }
+    if attention.ratio is not None:
+        pooled = 2.0 * attention.overlap * attention.head_dim
+        matrices["compressor"] = Matrix(hidden, pooled, attention.compressor)
+    if attention.selection is not None:
+        matrices |= indexer_matrices(attention.selection, hidden, rank)
+    return matrices
+
+
+def compressed_attention_ops(
+    attention: CompressedAttention, hidden: Scalar, deployment: Deployment, batch: Batch, tokens: Scalar, count: Scalar
+) -> dict[str, Op]:
+    """Ops of one layer in the order they run. Shapes (); `tokens` counts prefill and decode together."""
+    activation, heads = deployment.activation_bytes, attention.heads / deployment.tp
+    matrices = compressed_attention_matrices(attention, hidden, deployment)
+    normed = attention.query_rank + (heads + 1.0) * attention.head_dim
+    rotated = (heads + 1.0) * attention.rope_dim
+    ops = projection("latent_down_proj", tokens, matrices["latent_down_proj"], activation, count)
+    ops |= projection("q_proj", tokens, matrices["q_proj"], activation, count)
+    ops["rope_kv_write"] = elementwise(
+        tokens,
+        reads=normed,
+        writes=normed - attention.head_dim * (1.0 - deployment.kv_bytes / activation),
+        element_bytes=activation,
+        flops=NORM_FLOPS * normed + ROPE_FLOPS * rotated,
+        count=count,
+        kernels=3.0,
+    )
+    if attention.ratio is not None:
+        pooled = 2.0 * attention.overlap * attention.head_dim
+        ops |= projection("compressor", tokens, matrices["compressor"], activation, count)
+        ops["pool"] = elementwise(
+            tokens,
+            reads=pooled,
+            writes=attention.head_dim / attention.ratio,
+            element_bytes=activation,
+            flops=POOL_FLOPS * pooled,
+            count=count,
+            exps=0.5 * pooled,
+        )
+    if attention.selection is not None:
+        ops |= indexer_ops(attention.selection, hidden, attention.query_rank, deployment, batch, tokens, count)
+    if batch.prefill is not None:
+        ops |= _prefill(attention, deployment, batch, count)
+    if batch.decode is not None:
+        ops |= _decode(attention, deployment, batch, count)
+    rows = tokens * matrices["group_proj"].copies
+    ops |= projection("group_proj", rows, matrices["group_proj"], activation, count)
+    return ops | projection("o_proj", tokens, matrices["o_proj"], activation, count)
+
+
+def _sights(attention: CompressedAttention) -> tuple[Sight, Sight]:
+    """How far queries see tokens one by one, and how far compressed vectors."""
+    near = Sight(limit=attention.window, kind="sliding")
+    if attention.selection is None:
+        return near, Sight(limit=None, kind=None)
+    return near, Sight(limit=attention.selection.tokens, kind="selected")
+
+
+def _prefill(attention: CompressedAttention, deployment: Deployment, batch: Batch, count: Scalar) -> dict[str, Op]:
+    """A query's pairs are those of its window and, of the tokens before it, one per `ratio`."""
+    prefill, cp = batch.prefill, degree(deployment.cp)
+    new, past = (mean_length(tokens, prefill.sequences) for tokens in (prefill.tokens, prefill.past))
+    near, far = _sights(attention)
+    pairs = attended_pairs(new, past, near)
+    cached = reachable_past(past, near) + new
+    if attention.ratio is not None:
+        pairs = pairs + attention.ratio * attended_pairs(new / attention.ratio, past / attention.ratio, far)
+        cached = cached + (new + past) / attention.ratio
+    cached = prefill.sequences * cached
+    kernel = fused_attention(
+        "prefill_attention",
+        deployment,
+        heads=attention.heads / deployment.tp,
+        widths=(attention.head_dim, attention.head_dim),
+        queries=prefill.tokens / cp,
+        pairs=prefill.sequences * pairs / cp,
+        cache_bytes=cached * attention.head_dim * deployment.kv_bytes,
+        kernels=1.0,
+        count=count,
+    )
+    exchange = context_exchange(cached * attention.head_dim * deployment.activation_bytes, deployment, count)
+    return exchange | {"prefill_attention": kernel}
+
+
+def _decode(attention: CompressedAttention, deployment: Deployment, batch: Batch, count: Scalar) -> dict[str, Op]:
+    decode, cp = batch.decode, degree(deployment.cp)
+    heads = attention.heads / deployment.tp
+    near, far = _sights(attention)
+    context = decoded_context(decode.context, decode.sequences, near)
+    if attention.ratio is not None:
+        context = context + decoded_context(decode.context / attention.ratio, decode.sequences, far)
+    context = context / cp
+    queries = decode.sequences * tokens_per_sequence(deployment)
+    kernel = fused_attention(
+        "decode_attention",
+        deployment,
+        heads=heads,
+        widths=(attention.head_dim, attention.head_dim),
+        queries=queries,
+        pairs=context * tokens_per_sequence(deployment),
+        cache_bytes=context * attention.head_dim * deployment.kv_bytes,
+        kernels=2.0,
+        count=count,
+    )
+    output_bytes = queries * heads * attention.head_dim * deployment.communication_bytes
+    return {"decode_attention": kernel} | context_combine(output_bytes, deployment, count)
+
+
+def compressed_kv_bytes(attention: CompressedAttention, deployment: Deployment) -> Scalar:
+    """B of cache per token that is cached for good, in one layer on one device; its window is `window_bytes`."""
+    if attention.ratio is None:
+        return 0.0
+    return attention.head_dim * deployment.kv_bytes / attention.ratio
+
+
+def window_bytes(attention: CompressedAttention, deployment: Deployment) -> Scalar:
+    """B of the window of one sequence in one layer on one device."""
+    return attention.window * attention.head_dim * deployment.kv_bytes

@@ -1,0 +1,52 @@
+"""Attention of a decoder's tokens to the encoder's output, whose keys and values are made once per request."""
+
+from jaxroof.batch import Batch
+from jaxroof.deployment import Deployment, tokens_per_sequence
+from jaxroof.layers.attention import attention_matrices, fused_attention, kv_heads_per_device
+from jaxroof.layers.linear import Matrices, Matrix, projection
+from jaxroof.model import Attention
+from jaxroof.op import Op
+from jaxroof.struct import Scalar
+
+
+def cross_attention_matrices(cross: Attention, hidden: Scalar, deployment: Deployment) -> Matrices:
+    """Weight matrices of one layer on one device; keys and values are projections of the encoder's output."""
+    heads = cross.heads / deployment.tp
+    keys = kv_heads_per_device(cross, deployment) * (cross.head_dim + cross.value_dim)
+    output = attention_matrices(cross, hidden, deployment)["o_proj"]
+    return {
+        "cross_q_proj": Matrix(hidden, heads * cross.head_dim, cross.qkv),
+        "cross_kv_proj": Matrix(hidden, keys, cross.qkv),
+        "cross_o_proj": output,
+    }
+
+
+def cross_attention_ops(
+    cross: Attention, hidden: Scalar, deployment: Deployment, batch: Batch, tokens: Scalar, count: Scalar
+) -> dict[str, Op]:
+    """Ops of one cross-attention layer: every token sees all `batch.encoded` outputs of its sequence's encoder.
+
+    Keys and values are projected in the step that encodes, and read from the cache in every step.
+    """
+    heads, activation = cross.heads / deployment.tp, deployment.activation_bytes
+    width = kv_heads_per_device(cross, deployment) * (cross.head_dim + cross.value_dim)
+    matrices = cross_attention_matrices(cross, hidden, deployment)
+    ops = projection("cross_q_proj", tokens, matrices["cross_q_proj"], activation, count)
+    if batch.encode is not None:
+        ops |= projection("cross_kv_proj", batch.encode.tokens, matrices["cross_kv_proj"], activation, count)
+    for name, part in (("prefill", batch.prefill), ("decode", batch.decode)):
+        if part is None:
+            continue
+        queries = part.tokens if name == "prefill" else part.sequences * tokens_per_sequence(deployment)
+        ops[f"cross_{name}_attention"] = fused_attention(
+            f"{name}_attention",
+            deployment,
+            heads=heads,
+            widths=(cross.head_dim, cross.value_dim),
+            queries=queries,
+            pairs=queries * batch.encoded,
+            cache_bytes=part.sequences * batch.encoded * width * deployment.kv_bytes,
+            kernels=1.0 if name == "prefill" else 2.0,
+            count=count,
+        )
+    return ops | projection("cross_o_proj", tokens, matrices["cross_o_proj"], activation, count)

@@ -1,0 +1,157 @@
+"""Multi-head latent attention: expanded to heads in prefill, absorbed into the latent vector in decode."""
+
+from jaxroof.batch import Batch
+from jaxroof.deployment import Deployment, degree, tokens_per_sequence
+from jaxroof.layers.attention import NORM_FLOPS, ROPE_FLOPS, fused_attention
+from jaxroof.layers.collective import context_combine, context_exchange
+from jaxroof.layers.elementwise import elementwise
+from jaxroof.layers.indexer import indexer_matrices, indexer_ops
+from jaxroof.layers.linear import Matrices, Matrix, projection
+from jaxroof.layers.sight import attended_pairs, decoded_context, mean_length, sight
+from jaxroof.model import LatentAttention
+from jaxroof.op import Op
+from jaxroof.struct import Scalar
+
+
+def latent_attention_matrices(attention: LatentAttention, hidden: Scalar, deployment: Deployment) -> Matrices:
+    """Weight matrices of one layer on one device: what makes latent vectors is on every one, heads are split over tp.
+
+    The projection to the heads' keys and values is one matrix however it is multiplied: at once in prefill, or half by
+    half with queries and outputs once it is absorbed.
+    """
+    heads = attention.heads / deployment.tp
+    cached = attention.latent + attention.rope_dim
+    queries = heads * (attention.nope_dim + attention.rope_dim)
+    rank = attention.query_rank
+    if rank is None:
+        first = {
+            "latent_down_proj": Matrix(hidden, cached, attention.down),
+            "q_proj": Matrix(hidden, queries, attention.query),
+        }
+    else:
+        first = {
+            "latent_down_proj": Matrix(hidden, rank + cached, attention.down),
+            "q_proj": Matrix(rank, queries, attention.query),
+        }
+    matrices = first | {
+        "kv_up_proj": Matrix(attention.latent, heads * (attention.nope_dim + attention.value_dim), attention.up),
+        "o_proj": Matrix(heads * attention.value_dim, hidden, attention.output),
+    }
+    if attention.selection is not None:
+        matrices |= indexer_matrices(attention.selection, hidden, rank)
+    return matrices
+
+
+def latent_attention_ops(
+    attention: LatentAttention, hidden: Scalar, deployment: Deployment, batch: Batch, tokens: Scalar, count: Scalar
+) -> dict[str, Op]:
+    """Ops of one layer in the order they run. Shapes (); `tokens` counts prefill and decode together."""
+    activation, heads = deployment.activation_bytes, attention.heads / deployment.tp
+    matrices = latent_attention_matrices(attention, hidden, deployment)
+    rank = 0.0 if attention.query_rank is None else attention.query_rank
+    normed = rank + attention.latent
+    rotated = (heads + 1.0) * attention.rope_dim
+    ops = projection("latent_down_proj", tokens, matrices["latent_down_proj"], activation, count)
+    ops["latent_norm"] = elementwise(tokens, normed, normed, activation, NORM_FLOPS * normed, count, kernels=2.0)
+    ops |= projection("q_proj", tokens, matrices["q_proj"], activation, count)
+    ops["rope_kv_write"] = elementwise(
+        tokens,
+        reads=rotated + attention.latent,
+        writes=rotated + (attention.latent + attention.rope_dim) * deployment.kv_bytes / activation,
+        element_bytes=activation,
+        flops=ROPE_FLOPS * rotated,
+        count=count,
+        kernels=2.0,
+    )
+    if attention.selection is not None:
+        ops |= indexer_ops(attention.selection, hidden, attention.query_rank, deployment, batch, tokens, count)
+    if batch.prefill is not None:
+        if attention.selection is None:
+            ops |= _expanded_prefill(attention, deployment, batch, matrices["kv_up_proj"], count)
+        else:
+            ops |= _absorbed(attention, deployment, batch, "prefill", count)
+    if batch.decode is not None:
+        ops |= _absorbed(attention, deployment, batch, "decode", count)
+    return ops | projection("o_proj", tokens, matrices["o_proj"], activation, count)
+
+
+def _expanded_prefill(
+    attention: LatentAttention, deployment: Deployment, batch: Batch, up: Matrix, count: Scalar
+) -> dict[str, Op]:
+    """Prompt attention with keys and values of every head: those of the cached past are expanded again too."""
+    prefill, heads, cp = batch.prefill, attention.heads / deployment.tp, degree(deployment.cp)
+    key_dim = attention.nope_dim + attention.rope_dim
+    new, past = (mean_length(tokens, prefill.sequences) for tokens in (prefill.tokens, prefill.past))
+    cached = prefill.tokens + prefill.past
+    ops = projection("kv_up_proj", cached, up, deployment.activation_bytes, count)
+    latent_bytes = cached * (attention.latent + attention.rope_dim) * deployment.activation_bytes
+    ops |= context_exchange(latent_bytes, deployment, count)
+    ops["prefill_attention"] = fused_attention(
+        "prefill_attention",
+        deployment,
+        heads=heads,
+        widths=(key_dim, attention.value_dim),
+        queries=prefill.tokens / cp,
+        pairs=prefill.sequences * attended_pairs(new, past, sight(attention)) / cp,
+        cache_bytes=cached * heads * (key_dim + attention.value_dim) * deployment.activation_bytes,
+        kernels=1.0,
+        count=count,
+    )
+    return ops
+
+
+def _absorbed(
+    attention: LatentAttention, deployment: Deployment, batch: Batch, part: str, count: Scalar
+) -> dict[str, Op]:
+    """Attention of the heads' queries to the cached latent vectors, which are keys and values at once.
+
+    Queries are projected to the latent space before and outputs from it after, head by head.
+    FLOP of the attention itself = 2 pairs heads (2 latent + rope_dim); the cache in reach is read once.
+    """
+    heads, cp, seen = attention.heads / deployment.tp, degree(deployment.cp), sight(attention)
+    activation = deployment.activation_bytes
+    width = attention.latent + attention.rope_dim
+    if part == "prefill":
+        prefill = batch.prefill
+        new, past = (mean_length(tokens, prefill.sequences) for tokens in (prefill.tokens, prefill.past))
+        queries = prefill.tokens / cp
+        pairs = prefill.sequences * attended_pairs(new, past, seen) / cp
+        cached = prefill.tokens + prefill.past
+        exchange = context_exchange(cached * width * activation, deployment, count)
+        combine: dict[str, Op] = {}
+    else:
+        decode = batch.decode
+        queries = decode.sequences * tokens_per_sequence(deployment)
+        cached = decoded_context(decode.context, decode.sequences, seen) / cp
+        pairs = cached * tokens_per_sequence(deployment)
+        exchange = {}
+        output_bytes = queries * heads * attention.latent * deployment.communication_bytes
+        combine = context_combine(output_bytes, deployment, count)
+    to_latent = Matrix(attention.nope_dim, attention.latent, attention.up, heads)
+    from_latent = Matrix(attention.latent, attention.value_dim, attention.up, heads)
+    kernel = fused_attention(
+        f"{part}_attention",
+        deployment,
+        heads=heads,
+        widths=(width, attention.latent),
+        queries=queries,
+        pairs=pairs,
+        cache_bytes=cached * width * deployment.kv_bytes,
+        kernels=1.0 if part == "prefill" else 2.0,
+        count=count,
+    )
+    return {
+        **projection(f"{part}_absorb_query", queries * heads, to_latent, activation, count),
+        **exchange,
+        f"{part}_attention": kernel,
+        **combine,
+        **projection(f"{part}_absorb_value", queries * heads, from_latent, activation, count),
+    }
+
+
+def latent_kv_bytes(attention: LatentAttention, deployment: Deployment) -> Scalar:
+    """B of cache that one token takes in one layer on one device: a latent vector and a rotated key, however large tp.
+
+    Without the indexer's keys, which `indexer.index_key_bytes` counts.
+    """
+    return (attention.latent + attention.rope_dim) * deployment.kv_bytes

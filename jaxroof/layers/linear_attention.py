@@ -1,0 +1,128 @@
+"""Layers with a state in place of a cache: chunked over a prompt, one recurrence per decoded token."""
+
+from jaxroof.batch import Batch, Decode, Prefill
+from jaxroof.deployment import Deployment, tokens_per_sequence
+from jaxroof.layers.attention import NORM_FLOPS
+from jaxroof.layers.elementwise import elementwise
+from jaxroof.layers.linear import OPERAND_BYTES, Matrices, Matrix, launched, projection
+from jaxroof.model import LinearAttention
+from jaxroof.op import Op
+from jaxroof.smooth import maximum
+from jaxroof.struct import Scalar
+
+CHUNK = 64.0
+"""Tokens that a prompt kernel works on as one block; as flash-linear-attention's kernels do."""
+
+CHUNK_KERNELS = {"delta": 6.0, "decay": 5.0}
+"""Kernels of a prompt: cumulative decay, products within chunks, their inverse (delta), states, outputs."""
+
+STATE_FLOPS = {"delta": 7.0, "decay": 5.0}
+"""Vector FLOP per state element and decoded token: decay, recall and correct (delta), write, read."""
+
+
+def linear_attention_matrices(attention: LinearAttention, hidden: Scalar, deployment: Deployment) -> Matrices:
+    """Weight matrices of one layer on one device; heads are split over tp, low-rank gates' first halves are not."""
+    heads, key_heads = attention.heads / deployment.tp, key_heads_per_device(attention, deployment)
+    values = heads * attention.value_dim
+    outputs = 2.0 * key_heads * attention.key_dim + values + heads * attention.gates
+    matrices = {"in_proj": Matrix(hidden, outputs, attention.input)}
+    if attention.gate_rank is not None:
+        matrices["gate_down_proj"] = Matrix(hidden, 2.0 * attention.gate_rank, attention.input)
+        matrices["gate_up_proj"] = Matrix(attention.gate_rank, values, attention.input, 2.0)
+    return matrices | {"out_proj": Matrix(values, hidden, attention.output)}
+
+
+def linear_attention_ops(
+    attention: LinearAttention, hidden: Scalar, deployment: Deployment, batch: Batch, tokens: Scalar, count: Scalar
+) -> dict[str, Op]:
+    """Ops of one layer in the order they run. Shapes (); `tokens` counts prefill and decode together."""
+    activation, values = deployment.activation_bytes, attention.heads / deployment.tp * attention.value_dim
+    matrices = linear_attention_matrices(attention, hidden, deployment)
+    ops = projection("in_proj", tokens, matrices["in_proj"], activation, count)
+    if attention.gate_rank is not None:
+        ops |= projection("gate_down_proj", tokens, matrices["gate_down_proj"], activation, count)
+        ops |= projection("gate_up_proj", 2.0 * tokens, matrices["gate_up_proj"], activation, count)
+    if attention.convolution is not None:
+        channels = convolved_channels(attention, deployment)
+        ops["convolution"] = elementwise(
+            tokens, channels, channels, activation, 2.0 * attention.convolution * channels, count, exps=channels
+        )
+    if batch.prefill is not None:
+        ops["prefill_linear_attention"] = chunked_prefill(attention, deployment, batch.prefill, count)
+    if batch.decode is not None:
+        ops["decode_linear_attention"] = recurrent_decode(attention, deployment, batch.decode, count)
+    ops["gated_norm"] = elementwise(
+        tokens, 2.0 * values, values, activation, (NORM_FLOPS + 2.0) * values, count, exps=values
+    )
+    return ops | projection("out_proj", tokens, matrices["out_proj"], activation, count)
+
+
+def chunked_prefill(attention: LinearAttention, deployment: Deployment, prefill: Prefill, count: Scalar) -> Op:
+    """A prompt in chunks of c tokens: attention within a chunk, a state of key_dim x value_dim from chunk to chunk.
+
+    Matrix FLOP per token and head, of causal products one half:
+    decay: c (d_k + d_v) within, 4 d_k d_v to and from the state;
+    delta: besides c (2 d_k + d_v) + c^2 / 3 for keys against keys, their triangular inverse and what it multiplies,
+    and 2 d_k d_v to correct by what the state recalls.
+
+    Source: Yang, Wang, Zhang, Shen & Kim, arXiv:2406.06484, section 3 (chunked delta rule); Dao & Gu,
+    arXiv:2405.21060, section 6 (chunked decay).
+    """
+    heads, compute = attention.heads / deployment.tp, deployment.attention_compute
+    keys, values = attention.key_dim, attention.value_dim
+    within, across = CHUNK * (keys + values), 4.0 * keys * values
+    if attention.rule == "delta":
+        within = within + CHUNK * (2.0 * keys + values) + CHUNK * CHUNK / 3.0
+        across = across + 2.0 * keys * values
+    activation = deployment.activation_bytes
+    states = prefill.sequences * heads * keys * values * deployment.state_bytes
+    chunk_states = prefill.tokens / CHUNK * heads * keys * values * activation
+    rows = 2.0 * key_heads_per_device(attention, deployment) * keys + 2.0 * heads * values
+    return Op(
+        kind="prefill_attention",
+        precision=compute,
+        count=count,
+        kernels=CHUNK_KERNELS[attention.rule] * launched(prefill.tokens),
+        matrix_flops=prefill.tokens * heads * (within + across),
+        operand_bytes=OPERAND_BYTES[compute],
+        vector_flops=prefill.tokens * heads * 3.0 * CHUNK,
+        exps=prefill.tokens * heads * CHUNK,
+        bytes=2.0 * states + 2.0 * chunk_states + 2.0 * prefill.tokens * rows * activation,
+    )
+
+
+def recurrent_decode(attention: LinearAttention, deployment: Deployment, decode: Decode, count: Scalar) -> Op:
+    """One token per sequence: its state and convolution window are read, changed and written."""
+    tokens = decode.sequences * tokens_per_sequence(deployment)
+    heads = attention.heads / deployment.tp
+    elements = heads * attention.key_dim * attention.value_dim
+    rows = 2.0 * key_heads_per_device(attention, deployment) * attention.key_dim + 2.0 * heads * attention.value_dim
+    states = 2.0 * decode.sequences * state_bytes(attention, deployment)
+    return Op(
+        kind="decode_attention",
+        count=count,
+        kernels=2.0 * launched(tokens),
+        vector_flops=tokens * STATE_FLOPS[attention.rule] * elements,
+        exps=tokens * heads,
+        bytes=states + tokens * rows * deployment.activation_bytes,
+    )
+
+
+def convolved_channels(attention: LinearAttention, deployment: Deployment) -> Scalar:
+    """Channels of the short convolution on one device: queries, keys and values."""
+    keys = 2.0 * key_heads_per_device(attention, deployment) * attention.key_dim
+    return keys + attention.heads / deployment.tp * attention.value_dim
+
+
+def key_heads_per_device(attention: LinearAttention, deployment: Deployment) -> Scalar:
+    """Key heads that one device holds: key_heads / tp, and never less than one, which is then a replica."""
+    return maximum(attention.key_heads / deployment.tp, 1.0)
+
+
+def state_bytes(attention: LinearAttention, deployment: Deployment) -> Scalar:
+    """B of one sequence's state in one layer on one device, and of the inputs that its convolution looks back on."""
+    state = attention.heads / deployment.tp * attention.key_dim * attention.value_dim * deployment.state_bytes
+    if attention.convolution is None:
+        return state
+    window = (attention.convolution - 1.0) * convolved_channels(attention, deployment)
+    return state + window * deployment.activation_bytes

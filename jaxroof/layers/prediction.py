@@ -1,0 +1,70 @@
+"""What a multi-token-prediction head adds to a step: one run over the step's tokens, one per further draft."""
+
+import dataclasses
+
+from jaxroof.batch import Batch, Decode
+from jaxroof.deployment import Deployment
+from jaxroof.layers.block import block_matrices, block_ops
+from jaxroof.layers.elementwise import norm
+from jaxroof.layers.embedding import head_ops
+from jaxroof.layers.linear import Matrices, Matrix, launched, projection
+from jaxroof.model import Model, Prediction
+from jaxroof.op import Op
+from jaxroof.smooth import positive_part
+from jaxroof.struct import Scalar
+
+PREFIX = "draft."
+"""What the names of a prediction head's ops begin with."""
+
+FURTHER = "drafts."
+"""What they begin with in the runs after the first."""
+
+
+def prediction_matrices(prediction: Prediction, hidden: Scalar, deployment: Deployment) -> Matrices:
+    """Weight matrices of one module on one device."""
+    joined = Matrix(2.0 * hidden, hidden, prediction.projection)
+    return {"join_proj": joined} | block_matrices(prediction.block, hidden, deployment)
+
+
+def prediction_ops(
+    model: Model, deployment: Deployment, batch: Batch, tokens: Scalar, group_tokens: Scalar
+) -> dict[str, Op]:
+    """Ops that draft `deployment.drafts` tokens per sequence: a run over all tokens of the step, and one per further
+    draft over the newest token of every sequence.
+
+    Every run joins the hidden state with the next token's embedding, runs one block and the output head.
+    """
+    context = 0.0 if batch.decode is None else batch.decode.context
+    if batch.prefill is not None:
+        context = context + batch.prefill.tokens + batch.prefill.past
+    newest = Batch(prefill=None, decode=Decode(sequences=batch.logits, context=context), logits=batch.logits)
+    single = dataclasses.replace(deployment, drafts=None)
+    groups = group_tokens / tokens
+    return {
+        **_run(PREFIX, model, deployment, batch, tokens, group_tokens, launched(deployment.drafts)),
+        **_run(
+            FURTHER, model, single, newest, batch.logits, batch.logits * groups, positive_part(deployment.drafts - 1.0)
+        ),
+    }
+
+
+def _run(
+    prefix: str,
+    model: Model,
+    deployment: Deployment,
+    batch: Batch,
+    tokens: Scalar,
+    group_tokens: Scalar,
+    runs: Scalar,
+) -> dict[str, Op]:
+    block = dataclasses.replace(model.prediction.block, count=runs)
+    activation = deployment.activation_bytes
+    matrix = prediction_matrices(model.prediction, model.hidden, deployment)["join_proj"]
+    ops = {
+        "norms": norm(2.0 * tokens, model.hidden, activation, runs),
+        **projection("join_proj", tokens, matrix, activation, runs),
+        **block_ops(block, model.hidden, deployment, batch, tokens, group_tokens),
+        "final_norm": norm(tokens, model.hidden, activation, runs),
+        **head_ops(model, deployment, batch.logits, runs),
+    }
+    return {prefix + name: op for name, op in ops.items()}

@@ -1,0 +1,83 @@
+"""What of a step's communication hides behind its computation, under each stated model of overlap."""
+
+import dataclasses
+
+import jax
+
+from jaxroof.batch import Batch
+from jaxroof.deployment import Deployment
+from jaxroof.forward import step_ops
+from jaxroof.hardware import Hardware
+from jaxroof.model import Model
+from jaxroof.op import Op
+from jaxroof.smooth import minimum
+from jaxroof.struct import Scalar
+
+HIDDEN = "hidden"
+"""Name under which the time that overlap saves stands among the ops, as a negative number."""
+
+PIECES = 4.0
+"""Pieces that a matrix product is cut into so that a collective runs behind it: the first or last stays exposed.
+
+Source: Chang et al., arXiv:2406.06858 (Flux), section 3, where tiles are communicated as they finish.
+"""
+
+_BESIDE_A_GEMM = ("all_reduce", "reduce_scatter", "all_gather")
+
+
+def overlapped_ops(model: Model, deployment: Deployment, batch: Batch) -> dict[str, Op]:
+    """Ops of one step as they are launched: of two halves of the batch, each with kernels of its own, or of it all."""
+    if deployment.overlap != "two_batch":
+        return step_ops(model, deployment, batch)
+    half = dataclasses.replace(jax.tree.map(lambda total: 0.5 * total, batch), encoded=batch.encoded)
+    ops = step_ops(model, deployment, half)
+    return {name: dataclasses.replace(op, count=2.0 * op.count) for name, op in ops.items()}
+
+
+def computing_hardware(hardware: Hardware, deployment: Deployment) -> Hardware:
+    """The hardware that computes while communication runs beside it: without the cores that it reserves."""
+    if deployment.overlap != "two_batch":
+        return hardware
+    left = 1.0 - deployment.reserved_cores
+    cores = dataclasses.replace(hardware.cores, count=hardware.cores.count * left)
+    matrix = {precision: peak * left for precision, peak in hardware.matrix.items()}
+    return dataclasses.replace(hardware, cores=cores, matrix=matrix)
+
+
+def hidden_time(ops: dict[str, Op], times: dict[str, Scalar], deployment: Deployment) -> dict[str, Scalar]:
+    """What overlap saves in s, as one negative term, by the name `HIDDEN`; empty without overlap.
+
+    two_batch: while one half of the batch computes the other communicates, so that the shorter of both sums hides:
+    min(sum of kernels, sum of collectives). Filling and draining, one layer in all, is left out.
+    gemm: every all-reduce, reduce-scatter or all-gather between tensor-parallel devices runs behind the matrix
+    product next to it, in `PIECES` pieces: (1 - 1 / PIECES) min(collective, product).
+
+    Args:
+      ops: of the step, in order.
+      times: s of each over all its runs.
+    """
+    if deployment.overlap == "none":
+        return {}
+    if deployment.overlap == "two_batch":
+        communication = sum(times[name] for name, op in ops.items() if op.kind == "collective")
+        computation = sum(times[name] for name, op in ops.items() if op.kind != "collective")
+        return {HIDDEN: -minimum(communication, computation)}
+    saved = 0.0
+    for name, partner in _partners(ops).items():
+        saved = saved + (1.0 - 1.0 / PIECES) * minimum(times[name], times[partner])
+    return {HIDDEN: -saved}
+
+
+def _partners(ops: dict[str, Op]) -> dict[str, str]:
+    """The product that each collective hides behind: the one before it, or after it for what is gathered."""
+    names = list(ops)
+    partners = {}
+    for position, name in enumerate(names):
+        if ops[name].collective not in _BESIDE_A_GEMM:
+            continue
+        gathered = ops[name].collective == "all_gather"
+        order = names[position + 1 :] if gathered else reversed(names[:position])
+        partner = next((other for other in order if ops[other].kind in ("linear", "experts")), None)
+        if partner is not None and partner not in partners.values():
+            partners[name] = partner
+    return partners

@@ -1,0 +1,57 @@
+"""Flags that say how a model is spread over devices and at which precisions it travels."""
+
+import argparse
+
+DEGREES = {
+    "tp": "tensor-parallel degree: heads and widths of a layer are split (default 1)",
+    "pp": "pipeline-parallel degree: stages of consecutive layers",
+    "cp": "context-parallel degree: tokens of one prompt and its cache are split",
+    "attention_dp": "attention data parallelism: groups of requests that share experts",
+    "ep": "expert-parallel degree, of the tp x cp x attention-dp devices",
+    "dp": "independent replicas; --batch is that of one",
+}
+"""Settings that count devices; their flags have dashes."""
+
+CHOICES = {
+    "exchange": "how tokens reach experts on other devices: all_to_all (default), low_latency, all_gather",
+    "context_kind": "how context-parallel devices pass keys and values on: ring (default), all_gather",
+    "overlap": "what communication hides behind: none (default), gemm, two_batch",
+}
+
+OTHERS = {
+    "stages": ("LAYERS,..", "layers of every pipeline stage, where they are not even"),
+    "drafts": ("N", "tokens that the model's prediction head drafts per step"),
+    "imbalance": ("RATIO", "rows of the busiest expert-parallel device over the mean (default 1)"),
+    "reserved_cores": ("SHARE", "of the cores that overlapped communication takes from compute (default 0)"),
+}
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the flags."""
+    group = parser.add_argument_group("deployment")
+    for name, text in DEGREES.items():
+        group.add_argument(flag(name), metavar="N", help=text)
+    group.add_argument(
+        "--sequence-parallel", action="store_const", const=True, help="norms work on 1/tp of the tokens each"
+    )
+    for name, text in CHOICES.items():
+        group.add_argument(flag(name), metavar="WAY", help=text)
+    for name, (metavar, text) in OTHERS.items():
+        group.add_argument(flag(name), metavar=metavar, help=text)
+    group.add_argument("--attention", metavar="PRECISION", help="of the attention products (default: the model's, bf16)")
+    group.add_argument("--kv", metavar="PRECISION", help="of the KV cache: bf16, fp16, fp8, int8 or fp4")
+    group.add_argument("--communication", metavar="PRECISION", help="of what collectives send: bf16 (default), fp8 ...")
+
+
+def flag(name: str) -> str:
+    """The flag of a setting."""
+    return f"--{name.replace('_', '-')}"
+
+
+def settings(options: argparse.Namespace) -> dict[str, str | bool]:
+    """Settings of `sweeps.case`'s deployment that the flags give, by name."""
+    names = (*DEGREES, "sequence_parallel", *CHOICES, *OTHERS)
+    given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
+    if options.attention is not None:
+        given["attention_compute"] = options.attention
+    return given

@@ -1,0 +1,39 @@
+"""Flags that say what a model's encoder works on: images of a size, or tokens."""
+
+import argparse
+
+
+def encoder_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the flags."""
+    parser.add_argument("--image", metavar="WxH", help="size in pixels of the images in every prompt")
+    parser.add_argument("--images", metavar="N", help="images of that size in every prompt (default 1)")
+    parser.add_argument(
+        "--encoder-tokens", metavar="TOKENS", help="in place of --image: patches, frames or words that are encoded"
+    )
+
+
+def encoder_workload(options: argparse.Namespace, prompt: str) -> dict[str, str | None]:
+    """The workload's encoder tokens, and its prompt with what images add to it.
+
+    Args:
+      prompt: name of the workload number, and of its flag, that counts prompt tokens.
+
+    Raises:
+      ValueError: one line, for a size that is none, or for flags that contradict each other.
+    """
+    if options.image is None:
+        if options.images is not None:
+            raise ValueError("--images counts images of --image WxH, which is missing")
+        return {"encoder_tokens": options.encoder_tokens}
+    if options.encoder_tokens is not None:
+        raise ValueError("--image and --encoder-tokens say the same in two ways: give one")
+    from sweeps.cli.common import whole_number
+    from workloads import encoder_tokens, model
+
+    width, cross, height = options.image.partition("x")
+    if not (cross and width.isdigit() and height.isdigit() and int(width) and int(height)):
+        raise ValueError(f"--image = {options.image!r} must be WIDTHxHEIGHT in pixels, such as 1024x768")
+    count = whole_number("--images", options.images or "1")
+    text = whole_number(f"--{prompt}", getattr(options, prompt) or "")
+    encoded, seen = encoder_tokens(model(options.model, weights=options.weights), int(width), int(height))
+    return {"encoder_tokens": f"{count * encoded:g}", prompt: f"{text + count * seen:g}"}

@@ -1,0 +1,91 @@
+"""Deployments from what a user writes: degrees that are not there until they are set, choices, switches, labels."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from hwspaces.units import nearest
+from jaxroof.deployment import CONTEXT_KINDS, EXCHANGES, OVERLAPS, Deployment
+from jaxroof.layers.linear import OPERAND_BYTES
+from sweeps.dataset import leaf_unit
+from sweeps.quantities import quantity_or_zero
+
+PREFIX = "deployment."
+
+DEGREES = ("tp", "pp", "cp", "attention_dp", "ep", "dp")
+"""Parallel degrees: whole numbers."""
+
+OPTIONAL = ("pp", "cp", "attention_dp", "ep", "drafts")
+"""Numbers that a deployment has only once they are set."""
+
+CHOICES: dict[str, tuple[str, ...]] = {
+    "context_kind": CONTEXT_KINDS,
+    "exchange": EXCHANGES,
+    "overlap": OVERLAPS,
+    "attention_compute": tuple(OPERAND_BYTES),
+}
+"""Settings that are structure, and what they may be."""
+
+SWITCHES = ("sequence_parallel",)
+
+
+def with_settings(deployment: Deployment, settings: Mapping[str, Any]) -> Deployment:
+    """`deployment` with every setting: a number, one of `CHOICES`, a switch, or the layers of pipeline stages.
+
+    Args:
+      settings: name -> a number, text with a unit, text, a boolean, or a list for `stages`.
+
+    Raises:
+      ValueError: one line that names the setting, its value and what is allowed.
+    """
+    return dataclasses.replace(deployment, **{name: _value(name, value) for name, value in settings.items()})
+
+
+def _value(name: str, value: Any) -> Any:
+    where = PREFIX + name
+    known = [field.name for field in dataclasses.fields(Deployment)]
+    if name not in known:
+        raise ValueError(f"there is no {where}{nearest(name, known)}")
+    if name in CHOICES:
+        if value not in CHOICES[name]:
+            raise ValueError(f"{where} = {value!r} must be {' or '.join(CHOICES[name])}")
+        return value
+    if name in SWITCHES:
+        if value not in (True, False, "true", "false"):
+            raise ValueError(f"{where} = {value!r} must be true or false")
+        return value in (True, "true")
+    if name == "stages":
+        layers = value.split(",") if isinstance(value, str) else value
+        if not isinstance(layers, list | tuple) or not layers:
+            raise ValueError(f"{where} = {value!r} must list the layers of every stage, such as 20,20,21")
+        return tuple(_whole(f"{where}.{i}", number) for i, number in enumerate(layers))
+    if name in DEGREES:
+        return _whole(where, value)
+    return quantity_or_zero(value, leaf_unit(where), where)
+
+
+def _whole(where: str, value: Any) -> float:
+    number = quantity_or_zero(value, "1", where)
+    if number < 1 or number != int(number):
+        raise ValueError(f"{where} = {value!r} must be a whole number of at least 1")
+    return number
+
+
+def is_structure(path: str) -> bool:
+    """Whether the deployment's leaf at `path` cannot vary along an axis, because it is structure."""
+    name = path.removeprefix(PREFIX)
+    return path.startswith(PREFIX) and (name in CHOICES or name in SWITCHES or name == "stages")
+
+
+def label(settings: Mapping[str, Any]) -> str:
+    """A deployment's settings as a short name: "tp8", "tp4 attention_dp2 ep8 overlap=gemm"."""
+    parts = []
+    for name, value in settings.items():
+        if name in SWITCHES:
+            parts += [name] if value in (True, "true") else []
+        elif name in DEGREES:
+            parts.append(f"{name}{float(value):g}")
+        else:
+            text = ",".join(f"{float(v):g}" for v in value) if isinstance(value, list | tuple) else value
+            parts.append(f"{name}={text}")
+    return " ".join(parts) or "tp1"

@@ -1,0 +1,22 @@
+"""One number from what a user writes, where zero may be a sensible one."""
+
+from typing import Any
+
+from hwspaces.units import quantity
+
+MAY_BE_ZERO = (
+    "workload.cached",
+    "workload.past",
+    "workload.acceptance",
+    "deployment.reserved_cores",
+    "deployment.reserve_bytes",
+    "deployment.drafts",
+)
+"""Leaves for which zero is a sensible number."""
+
+
+def quantity_or_zero(value: Any, unit: str, path: str) -> float:
+    """`value` of the leaf at `path` in the SI unit `unit`; ValueError names the path, the value and what is allowed."""
+    if path in MAY_BE_ZERO and value in (0, "0") and not isinstance(value, bool):
+        return 0.0
+    return quantity(value, unit, path)

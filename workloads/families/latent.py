@@ -1,0 +1,67 @@
+"""Multi-head latent attention and compressed attention, with and without an indexer."""
+
+import dataclasses
+
+from workloads.families.classic import ATTENTION_BIAS
+from workloads.family import ExpertLayers, Family, Modules
+
+_DEEPSEEK_V3 = Family(
+    architectures=("DeepseekV3ForCausalLM",),
+    mixer="latent",
+    reads_value_dim=True,
+    qkv_bias=ATTENTION_BIAS,
+    output_bias=ATTENTION_BIAS,
+    experts=ExpertLayers(layout="first_dense", shared="n_shared_experts", score_correction=True),
+)
+_KIMI_K2 = dataclasses.replace(_DEEPSEEK_V3, architectures=("DeepseekV3ForCausalLM", "KimiK2ForCausalLM"))
+
+LATENT: dict[str, Family] = {
+    "deepseek_v2": dataclasses.replace(
+        _DEEPSEEK_V3,
+        architectures=("DeepseekV2ForCausalLM",),
+        experts=ExpertLayers(layout="first_dense", shared="n_shared_experts"),
+    ),
+    "deepseek_v3": _DEEPSEEK_V3,
+    "deepseek_v32": dataclasses.replace(
+        _DEEPSEEK_V3, architectures=("DeepseekV32ForCausalLM",), selection="tokens"
+    ),
+    "glm_moe_dsa": dataclasses.replace(_DEEPSEEK_V3, architectures=("GlmMoeDsaForCausalLM",), selection="tokens"),
+    "glm4_moe_lite": dataclasses.replace(_DEEPSEEK_V3, architectures=("Glm4MoeLiteForCausalLM",)),
+    "kimi_k2": _KIMI_K2,
+    "kimi_k25": dataclasses.replace(
+        _KIMI_K2, architectures=("KimiK25ForConditionalGeneration",), text_type="kimi_k2", encoder="moonvit"
+    ),
+    "minicpm3": Family(
+        architectures=("MiniCPM3ForCausalLM",),
+        mixer="latent",
+        reads_value_dim=True,
+        tied=True,
+        qkv_bias=ATTENTION_BIAS,
+        output_bias=ATTENTION_BIAS,
+    ),
+    "deepseek_v4": Family(
+        architectures=("DeepseekV4ForCausalLM",),
+        mixer="compressed",
+        selection="tokens",
+        streams="hc_mult",
+        experts=ExpertLayers(layout="all", shared="n_shared_experts", score_correction=True),
+        modules=Modules(
+            dense="ffn",
+            moe="ffn",
+            up=("w1", "w3"),
+            fused_up="w13",
+            down="w2",
+            expert_up=("w1", "w3"),
+            expert_down="w2",
+            output="attn.wo_b",
+            group="attn.wo_a",
+            latent_query_down="attn.wq_a",
+            latent_down="attn.wkv",
+            fused_latent_down="attn.wqkv_a",
+            latent_query="attn.wq_b",
+            indexer="attn.indexer.wq_b",
+        ),
+        note="residual streams (hyper-connections) are priced as the traffic of as many norms",
+    ),
+}
+"""`model_type` -> family."""

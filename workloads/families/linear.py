@@ -1,0 +1,163 @@
+"""Layers with a state in place of a cache, alone or between layers with softmax or latent attention."""
+
+import dataclasses
+
+from workloads.families.classic import ATTENTION_BIAS, LLAMA
+from workloads.families.latent import LATENT
+from workloads.families.mixtures import MIXTRAL_MODULES
+from workloads.families.qwen import QWEN3, SHARED_EXPERTS
+from workloads.family import ExpertLayers, Family, Modules
+
+_QWEN3_NEXT = dataclasses.replace(
+    QWEN3,
+    architectures=("Qwen3NextForCausalLM",),
+    head_dim_default=256,
+    gate="element",
+    linear="gated delta",
+    pattern="interval",
+    windows=None,
+    experts=SHARED_EXPERTS,
+    modules=Modules(
+        shared="shared_expert",
+        linear_input=("linear_attn.in_proj_qkvz",),
+        fused_linear_input="linear_attn.in_proj_qkvz",
+        linear_output="linear_attn.out_proj",
+    ),
+)
+_QWEN35_MODULES = dataclasses.replace(
+    _QWEN3_NEXT.modules, linear_input=("linear_attn.in_proj_qkv", "linear_attn.in_proj_z")
+)
+_QWEN35_MOE = dataclasses.replace(
+    _QWEN3_NEXT, architectures=("Qwen3_5MoeForCausalLM",), modules=_QWEN35_MODULES
+)
+_QWEN35 = dataclasses.replace(_QWEN35_MOE, architectures=("Qwen3_5ForCausalLM",), experts=None)
+_KIMI_LINEAR = dataclasses.replace(
+    LATENT["kimi_k2"],
+    architectures=("KimiLinearForCausalLM",),
+    linear="kimi delta",
+    pattern="kimi",
+    experts=ExpertLayers(
+        layout="first_dense",
+        shared="num_shared_experts",
+        score_correction=True,
+        width="routed_expert_hidden_size",
+        width_norm=True,
+    ),
+    modules=dataclasses.replace(
+        MIXTRAL_MODULES,
+        linear_input=("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+        fused_linear_input="self_attn.qkv_proj",
+        linear_output="self_attn.o_proj",
+    ),
+)
+_MINIMAX = Family(
+    architectures=("MiniMaxText01ForCausalLM", "MiniMaxM1ForCausalLM", "MiniMaxForCausalLM"),
+    kv_heads_default=None,
+    head_dim_default=None,
+    linear="lightning",
+    pattern="types",
+    experts=ExpertLayers(layout="all", intermediate=("intermediate_size",)),
+    modules=dataclasses.replace(
+        MIXTRAL_MODULES,
+        linear_input=("self_attn.qkv_proj", "self_attn.output_gate"),
+        fused_linear_input="self_attn.qkv_proj",
+        linear_output="self_attn.out_proj",
+    ),
+    unless=(("shared_intermediate_size", 0),),
+)
+_MAMBA_MODULES = Modules(
+    linear_input=("mamba.in_proj",), fused_linear_input="mamba.in_proj", linear_output="mamba.out_proj"
+)
+
+LINEAR: dict[str, Family] = {
+    "qwen3_next": _QWEN3_NEXT,
+    "qwen3_5": dataclasses.replace(
+        _QWEN35,
+        architectures=("Qwen3_5ForConditionalGeneration",),
+        text_type="qwen3_5_text",
+        encoder="qwen3_vl",
+    ),
+    "qwen3_5_text": _QWEN35,
+    "qwen3_5_moe": dataclasses.replace(
+        _QWEN35_MOE,
+        architectures=("Qwen3_5MoeForConditionalGeneration",),
+        text_type="qwen3_5_moe_text",
+        encoder="qwen3_vl",
+    ),
+    "qwen3_5_moe_text": _QWEN35_MOE,
+    "kimi_linear": _KIMI_LINEAR,
+    "kimi_k3": dataclasses.replace(
+        _KIMI_LINEAR,
+        architectures=("KimiK3ForConditionalGeneration",),
+        text_type="kimi_linear",
+        encoder="moonvit",
+        note="attention over the outputs of earlier layers (attn_res_block_size) is neither counted nor priced",
+    ),
+    "minimax": _MINIMAX,
+    "minimax_m1": _MINIMAX,
+    "minimax_text_01": _MINIMAX,
+    "mamba2": Family(
+        architectures=("Mamba2ForCausalLM",),
+        linear="mamba2",
+        pattern="all",
+        modules=Modules(
+            linear_input=("mixer.in_proj",), fused_linear_input="mixer.in_proj", linear_output="mixer.out_proj"
+        ),
+        unless=(("use_bias", False),),
+    ),
+    "bamba": dataclasses.replace(
+        LLAMA,
+        architectures=("BambaForCausalLM",),
+        linear="mamba2",
+        pattern="indices",
+        modules=dataclasses.replace(_MAMBA_MODULES, dense="feed_forward"),
+        unless=(("mamba_proj_bias", False),),
+    ),
+    "granitemoehybrid": dataclasses.replace(
+        LLAMA,
+        architectures=("GraniteMoeHybridForCausalLM",),
+        ffn_bias=False,
+        linear="mamba2",
+        pattern="types",
+        experts=ExpertLayers(
+            layout="stated",
+            intermediate=("intermediate_size",),
+            dense_intermediate="shared_intermediate_size",
+            shared_intermediate="shared_intermediate_size",
+        ),
+        modules=dataclasses.replace(_MAMBA_MODULES, dense="shared_mlp", moe="block_sparse_moe"),
+        unless=(("mamba_proj_bias", False),),
+    ),
+    "nemotron_h": Family(
+        architectures=("NemotronHForCausalLM",),
+        kv_heads_default=None,
+        up_projections=1.0,
+        linear="mamba2",
+        pattern="letters",
+        qkv_bias=ATTENTION_BIAS,
+        output_bias=ATTENTION_BIAS,
+        ffn_bias=("mlp_bias", False),
+        experts=ExpertLayers(
+            layout="all",
+            shared_intermediate="moe_shared_expert_intermediate_size",
+            score_correction=True,
+            width="moe_latent_size",
+        ),
+        modules=Modules(
+            qkv=("mixer.q_proj", "mixer.k_proj", "mixer.v_proj"),
+            fused_qkv="mixer.qkv_proj",
+            output="mixer.o_proj",
+            dense="mixer",
+            moe="mixer",
+            up=("up_proj",),
+            fused_up="up_proj",
+            expert_up=("up_proj",),
+            linear_input=("mixer.in_proj",),
+            fused_linear_input="mixer.in_proj",
+            linear_output="mixer.out_proj",
+            narrowing=("fc1_latent_proj", "fc2_latent_proj"),
+        ),
+        unless=(("use_bias", False), ("mamba_proj_bias", False)),
+    ),
+}
+"""`model_type` -> family."""

@@ -1,0 +1,152 @@
+"""Decoders with experts and softmax attention, windows, sinks and block-sparse attention among them."""
+
+import dataclasses
+
+from workloads.families.classic import ATTENTION_BIAS, ERNIE, HUNYUAN, LLAMA, MISTRAL, OLMO2
+from workloads.family import ExpertLayers, Family, Modules
+
+MIXTRAL_MODULES = Modules(moe="block_sparse_moe", expert_up=("w1", "w3"), expert_down="w2")
+
+_ALL = ExpertLayers(layout="all", intermediate=("intermediate_size",))
+_LLAMA4 = dataclasses.replace(
+    LLAMA,
+    architectures=("Llama4ForCausalLM", "Llama4ForConditionalGeneration"),
+    ffn_bias=False,
+    kv_heads_default=None,
+    windows="chunked",
+    experts=ExpertLayers(
+        layout="interleaved",
+        intermediate=("intermediate_size",),
+        dense_intermediate="intermediate_size_mlp",
+        always_shared=1.0,
+    ),
+    modules=Modules(dense="feed_forward", moe="feed_forward", shared="shared_expert"),
+)
+_STEP = Family(
+    architectures=("Step3p5ForCausalLM",),
+    kv_heads_default=None,
+    qk_norm=True,
+    gate="head",
+    sizes="sliding",
+    windows="period",
+    period=4,
+    experts=ExpertLayers(
+        layout="enumerated", shared_intermediate="share_expert_dim", score_correction=True
+    ),
+    modules=Modules(moe="moe", shared="share_expert"),
+)
+
+MIXTURES: dict[str, Family] = {
+    "mixtral": dataclasses.replace(
+        MISTRAL,
+        architectures=("MixtralForCausalLM",),
+        window_default=None,
+        experts=_ALL,
+        modules=MIXTRAL_MODULES,
+    ),
+    "phimoe": dataclasses.replace(
+        MISTRAL,
+        architectures=("PhiMoEForCausalLM", "PhimoeForCausalLM"),
+        window_default=None,
+        norm_bias=True,
+        qkv_bias=ATTENTION_BIAS,
+        output_bias=ATTENTION_BIAS,
+        head_bias=("lm_head_bias", False),
+        experts=_ALL,
+        modules=MIXTRAL_MODULES,
+    ),
+    "llama4": dataclasses.replace(_LLAMA4, text_type="llama4_text", encoder="llama4"),
+    "llama4_text": _LLAMA4,
+    "gpt_oss": Family(
+        architectures=("GptOssForCausalLM",),
+        kv_heads_default=None,
+        head_dim_default=64,
+        qkv_bias=("attention_bias", True),
+        output_bias=("attention_bias", True),
+        sinks=True,
+        windows="period",
+        period=2,
+        window_default=128,
+        experts=dataclasses.replace(_ALL, router_bias=True, expert_bias=True),
+    ),
+    "minimax_m2": Family(
+        architectures=("MiniMaxM2ForCausalLM",),
+        kv_heads_default=None,
+        head_dim_default=None,
+        qk_norm=("use_qk_norm", True),
+        qk_norm_width="heads",
+        experts=dataclasses.replace(_ALL, score_correction=True),
+        modules=MIXTRAL_MODULES,
+        unless=(("qk_norm_type", "per_layer"), ("shared_intermediate_size", 0)),
+    ),
+    "minimax_m3": Family(
+        architectures=("MiniMaxM3ForCausalLM",),
+        kv_heads_default=None,
+        head_dim_default=None,
+        qk_norm=("use_qk_norm", True),
+        selection="blocks",
+        experts=ExpertLayers(
+            layout="list",
+            dense_intermediate="dense_intermediate_size",
+            shared_intermediate="shared_intermediate_size",
+            score_correction=True,
+        ),
+        modules=MIXTRAL_MODULES,
+        unless=(("qk_norm_type", "per_head"), ("attention_output_gate", False)),
+    ),
+    "mimo_v2_flash": Family(
+        architectures=("MiMoV2FlashForCausalLM",),
+        kv_heads_default=None,
+        head_dim_default=None,
+        qkv_bias=ATTENTION_BIAS,
+        sizes="swa",
+        windows="pattern",
+        reads_value_dim=True,
+        sinks=True,
+        experts=ExpertLayers(layout="list", score_correction=True),
+    ),
+    "glm4_moe": Family(
+        architectures=("Glm4MoeForCausalLM",),
+        kv_heads_default=None,
+        head_dim_default=None,
+        qk_norm=("use_qk_norm", False),
+        qkv_bias=ATTENTION_BIAS,
+        experts=ExpertLayers(layout="first_dense", shared="n_shared_experts", score_correction=True),
+    ),
+    "ernie4_5_moe": dataclasses.replace(
+        ERNIE,
+        architectures=("Ernie4_5_MoeForCausalLM",),
+        experts=ExpertLayers(layout="range", shared="moe_num_shared_experts", score_correction=True),
+    ),
+    "olmoe": dataclasses.replace(OLMO2, architectures=("OlmoeForCausalLM",), experts=_ALL),
+    "granitemoe": dataclasses.replace(
+        LLAMA, architectures=("GraniteMoeForCausalLM",), ffn_bias=False, experts=_ALL, modules=MIXTRAL_MODULES
+    ),
+    "hunyuan_v1_moe": dataclasses.replace(
+        HUNYUAN,
+        architectures=("HunYuanMoEV1ForCausalLM",),
+        experts=dataclasses.replace(_ALL, always_shared=1.0),
+        modules=Modules(shared="shared_mlp"),
+    ),
+    "dbrx": Family(
+        architectures=("DbrxForCausalLM",),
+        kv_heads_default=None,
+        experts=ExpertLayers(layout="all", intermediate=("ffn_config.ffn_hidden_size",)),
+        modules=Modules(
+            layers="blocks",
+            qkv=("norm_attn_norm.attn.Wqkv",),
+            fused_qkv="norm_attn_norm.attn.Wqkv",
+            output="norm_attn_norm.attn.out_proj",
+            moe="ffn",
+            expert_up=("w1", "v1"),
+            expert_down="w2",
+        ),
+    ),
+    "step3p5": _STEP,
+    "step3p7": dataclasses.replace(
+        _STEP,
+        architectures=("Step3p7FlashForCausalLM", "Step3p7ForConditionalGeneration"),
+        text_type="step3p5",
+    ),
+}
+"""`model_type` -> family."""

@@ -1,0 +1,78 @@
+"""Multi-head latent attention and compressed attention as configs describe them."""
+
+from jaxroof.model import CompressedAttention, LatentAttention
+from workloads.layer import HEAD_KEYS, Layer
+from workloads.selection import token_selection
+
+OVERLAPPING_RATIO = 4
+"""The compression ratio whose pooling windows overlap and whose vectors an indexer chooses from.
+
+Source: DeepSeek-AI, DeepSeek-V4, 2026: compressed sparse attention (4) and heavily compressed attention (128).
+"""
+
+RATIOS = (0, 4, 128)
+"""What `compress_ratios` may have; 0 is a layer with the window alone."""
+
+
+def latent_attention(layer: Layer) -> LatentAttention:
+    """The latent attention of one layer. Raises `ValueError` for a missing size, by its key."""
+    config, modules = layer.config, layer.family.modules
+    rank = config.count("q_lora_rank", default=None)
+    value_dim = config.count("v_head_dim")
+    down, query = [modules.latent_query_down, modules.latent_down], [modules.latent_query]
+    if rank is None:
+        down, query = [modules.latent_down], [modules.latent_direct_query]
+    return LatentAttention(
+        heads=float(layer.size(*HEAD_KEYS)),
+        query_rank=None if rank is None else float(rank),
+        latent=float(config.count("kv_lora_rank")),
+        nope_dim=float(config.count("qk_nope_head_dim")),
+        rope_dim=float(config.count("qk_rope_head_dim")),
+        value_dim=float(value_dim),
+        gate=float(value_dim) if config.flag("mla_use_output_gate", False) else 0.0,
+        selection=token_selection(layer),
+        down=layer.product(down, modules.fused_latent_down),
+        query=layer.product(query),
+        up=layer.product([modules.latent_up]),
+        output=layer.product([modules.output]),
+    )
+
+
+def compressed_attention(layer: Layer) -> CompressedAttention:
+    """The compressed attention of one layer. Raises `ValueError` for a missing size or an unknown ratio."""
+    config, modules = layer.config, layer.family.modules
+    ratio = _ratio(layer)
+    overlaps = ratio == OVERLAPPING_RATIO
+    selection = None
+    if overlaps:
+        # Keys and gates of two pooling windows: 2 x 2 outputs per element of the indexer's key.
+        outputs = 4.0 * config.count("index_head_dim")
+        selection = token_selection(layer, float(ratio), outputs)
+    return CompressedAttention(
+        heads=float(layer.size(*HEAD_KEYS)),
+        head_dim=float(config.count("head_dim")),
+        rope_dim=float(config.count("qk_rope_head_dim")),
+        query_rank=float(config.count("q_lora_rank")),
+        output_groups=float(config.count("o_groups")),
+        output_rank=float(config.count("o_lora_rank")),
+        window=float(config.count("sliding_window")),
+        ratio=float(ratio) if ratio else None,
+        overlap=2.0 if overlaps else 1.0,
+        selection=selection,
+        down=layer.product([modules.latent_query_down, modules.latent_down], modules.fused_latent_down),
+        query=layer.product([modules.latent_query]),
+        compressor=layer.base,
+        group=layer.product([modules.group]),
+        output=layer.product([modules.output]),
+    )
+
+
+def _ratio(layer: Layer) -> int:
+    config = layer.config
+    ratios, layers = config.value("compress_ratios"), config.count("num_hidden_layers")
+    if not isinstance(ratios, list) or len(ratios) < layers:
+        raise config.error(f"compress_ratios must be a list of at least {layers} ratios, one per layer")
+    wrong = [ratio for ratio in ratios if type(ratio) is not int or ratio not in RATIOS]
+    if wrong:
+        raise config.error(f"compress_ratios has {wrong[0]!r}; it must be one of {', '.join(map(str, RATIOS))}")
+    return ratios[min(layer.index, len(ratios) - 1)]

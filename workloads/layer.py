@@ -1,0 +1,54 @@
+"""One layer that is being read: what says its sizes, and how each of its matrices is stored."""
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Any
+
+from jaxroof.model import WeightFormat
+from workloads.config import REQUIRED, Config
+from workloads.family import Family
+from workloads.quantization import Quantization, linear_format
+from workloads.windows import FULL, Window
+
+LAYER_KEYS = ("num_hidden_layers", "n_layer", "num_layers", "n_layers", "encoder_layers")
+HIDDEN_KEYS = ("hidden_size", "n_embd", "d_model", "n_embed", "dim")
+HEAD_KEYS = ("num_attention_heads", "n_head", "n_heads", "num_heads")
+KV_HEAD_KEYS = ("num_key_value_heads", "num_kv_heads", "multi_query_group_num", "num_attention_groups")
+INTERMEDIATE_KEYS = ("intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size", "hidden_dim", "d_ff")
+HEAD_DIM_KEYS = ("head_dim", "kv_channels", "attention_head_dim")
+VOCABULARY_KEYS = ("vocab_size", "padded_vocab_size")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Layer:
+    """The layer at `index` of a config. Beyond the last layer it is a multi-token-prediction module's."""
+
+    config: Config  # the table that describes the language model
+    family: Family
+    hidden: float
+    index: int
+    window: Window = FULL
+    quantised: Quantization
+    base: WeightFormat  # of what is not quantised
+    name: str  # of the model, in errors
+
+    def size(self, *keys: str, default: Any = REQUIRED) -> Any:
+        """A positive integer of the config, or the family's published default of the first key."""
+        return size(self.config, self.family, *keys, default=default)
+
+    def product(
+        self, modules: Iterable[str], fused: str = "", parent: str = "", experts: bool = False
+    ) -> WeightFormat:
+        """The format of one product that runs `modules` of `parent` as one; `fused` is its name where it is one."""
+        if self.quantised.experts_only and not experts:
+            return self.base
+        paths = [[self._path(parent, module), self._path(parent, fused or module)] for module in modules]
+        return linear_format(self.quantised, paths, self.base, self.name)
+
+    def _path(self, parent: str, module: str) -> str:
+        return ".".join(part for part in (self.family.modules.layers, str(self.index), parent, module) if part)
+
+
+def size(config: Config, family: Family, *keys: str, default: Any = REQUIRED) -> Any:
+    """A positive integer of a config, or the family's published default of the first key."""
+    return config.count(*keys, default=dict(family.defaults).get(keys[0], default))

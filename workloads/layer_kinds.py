@@ -1,0 +1,153 @@
+"""What each layer of a model is: which mixer and feed-forward it has, and how far back it looks."""
+
+import dataclasses
+
+from workloads.attention import block_config
+from workloads.config import Config
+from workloads.experts import layers_with_experts
+from workloads.family import Family
+from workloads.windows import FULL, Window, layer_windows
+
+LETTERS = {
+    "M": ("mamba2", None),
+    "*": ("softmax", None),
+    "-": (None, "dense"),
+    "E": (None, "experts"),
+}
+"""One letter of `hybrid_override_pattern` -> mixer and feed-forward of a layer that has only one of both."""
+
+WORDS = {
+    "mamba": "M",
+    "linear_attention": "M",
+    "attention": "*",
+    "full_attention": "*",
+    "mlp": "-",
+    "moe": "E",
+}
+"""`layers_block_type` -> letter."""
+
+FULL_INTERVAL = 4  # published class default of Qwen's full_attention_interval
+
+
+@dataclasses.dataclass(frozen=True)
+class LayerKind:
+    """The kinds of one layer's parts."""
+
+    mixer: str | None  # a key of `mixers.MIXERS`
+    feedforward: str | None  # "dense" or "experts"
+    window: Window = FULL
+
+
+def layer_kinds(config: Config, family: Family, layers: int) -> list[LayerKind]:
+    """The kind of every layer. Raises `ValueError` for a pattern whose length or entries are not allowed."""
+    if family.pattern == "letters":
+        return [LayerKind(*LETTERS[letter]) for letter in _letters(config, layers)]
+    rules = family.experts
+    experts = layers_with_experts(config, rules, layers) if rules else [False] * layers
+    feedforwards = ["experts" if has else "dense" for has in experts]
+    if family.pattern == "all":
+        return [LayerKind(family.linear, None)] * layers
+    if family.sizes == "blocks":
+        return [_block_kind(config, family, i) for i in range(layers)]
+    if family.pattern is not None:
+        full = FULL_LAYERS[family.pattern](config, layers)
+        mixers = [family.mixer if i in full else family.linear for i in range(layers)]
+        return [LayerKind(mixer, dense) for mixer, dense in zip(mixers, feedforwards, strict=True)]
+    windows = [FULL] * layers if family.mixer == "compressed" else layer_windows(config, family, layers)
+    return [LayerKind(family.mixer, dense, window) for dense, window in zip(feedforwards, windows, strict=True)]
+
+
+def prediction_kind(config: Config, family: Family, kinds: list[LayerKind]) -> LayerKind:
+    """The kind of a multi-token-prediction module's layer: what the config says of it, else that of the last layer."""
+    if family.pattern != "letters":
+        return kinds[-1]
+    pattern = config.text("mtp_hybrid_override_pattern", default="*E")
+    parts = [LETTERS[letter] for letter in pattern if letter in LETTERS]
+    if len(parts) != len(pattern) or not 0 < len(parts) <= 2:
+        raise config.error(f"mtp_hybrid_override_pattern is {pattern!r}; it must be one or two of {' '.join(LETTERS)}")
+    mixers, feedforwards = ([part[i] for part in parts if part[i]] for i in (0, 1))
+    return LayerKind(mixers[0] if mixers else None, feedforwards[0] if feedforwards else None)
+
+
+def _letters(config: Config, layers: int) -> str:
+    words = config.items("layers_block_type", layers)
+    if words is not None:
+        wrong = [word for word in words if not isinstance(word, str) or word not in WORDS]
+        if wrong:
+            raise config.error(f"layers_block_type has {wrong[0]!r}; it must be one of {', '.join(WORDS)}")
+        return "".join(WORDS[word] for word in words)
+    pattern = config.text("hybrid_override_pattern")
+    wrong = [letter for letter in pattern if letter not in LETTERS]
+    if wrong or len(pattern) != layers:
+        raise config.error(f"hybrid_override_pattern must be {layers} letters of {' '.join(LETTERS)}, one per layer")
+    return pattern
+
+
+def _block_kind(config: Config, family: Family, index: int) -> LayerKind:
+    block = block_config(config, index)
+    parts = []
+    for key, kind in (("attention", family.mixer), ("ffn", "dense")):
+        table = block.table(key)
+        if table is None:
+            raise block.error(f"{key} is missing")
+        for other in ("replace_with_linear", "sparsify", "window_length"):
+            if table.value(other):
+                raise table.error(f"{other} is {table.value(other)!r}, which is not covered yet")
+        parts.append(None if table.flag("no_op", False) else kind)
+    return LayerKind(*parts)
+
+
+def _interval(config: Config, layers: int) -> set[int]:
+    stated = _stated(config, layers, {"linear_attention": False, "full_attention": True})
+    if stated is not None:
+        return stated
+    interval = config.count("full_attention_interval", default=FULL_INTERVAL)
+    return {i for i in range(layers) if (i + 1) % interval == 0}
+
+
+def _kimi(config: Config, layers: int) -> set[int]:
+    """Layers are counted from 1 in `full_attn_layers` and `kda_layers`, which have to name every layer once."""
+    table = config.table("linear_attn_config")
+    if table is None:
+        raise config.error("linear_attn_config is missing")
+    full, linear = (_counted_from_one(table, key, layers) for key in ("full_attn_layers", "kda_layers"))
+    if sorted(full + linear) != list(range(layers)):
+        raise table.error(f"full_attn_layers and kda_layers must name each of {layers} layers once, from 1")
+    return set(full)
+
+
+def _counted_from_one(table: Config, key: str, layers: int) -> list[int]:
+    value = table.value(key)
+    if not isinstance(value, list) or not all(type(i) is int and 1 <= i <= layers for i in value):
+        raise table.error(f"{key} must be a list of layers from 1 to {layers}")
+    return [i - 1 for i in value]
+
+
+def _indices(config: Config, layers: int) -> set[int]:
+    stated = _stated(config, layers, {"mamba": False, "attention": True}, "layers_block_type")
+    return set(config.layer_indices("attn_layer_indices", layers) or []) if stated is None else stated
+
+
+def _types(config: Config, layers: int) -> set[int]:
+    words = {"mamba": False, "attention": True, "linear_attention": False, "full_attention": True}
+    stated = _stated(config, layers, words)
+    if stated is not None:
+        return stated
+    numbers = config.items("attn_type_list", layers)
+    if numbers is None or any(number not in (0, 1) for number in numbers):
+        raise config.error("layer_types is missing (or attn_type_list, a list of 0 (linear) and 1 (full))")
+    return {i for i, number in enumerate(numbers) if number}
+
+
+FULL_LAYERS = {"interval": _interval, "kimi": _kimi, "indices": _indices, "types": _types}
+"""`Family.pattern` -> the indices of the layers that are not linear."""
+
+
+def _stated(config: Config, layers: int, words: dict[str, bool], key: str = "layer_types") -> set[int] | None:
+    types = config.items(key, layers)
+    if types is None:
+        return None
+    wrong = [kind for kind in types if not isinstance(kind, str) or kind not in words]
+    if wrong:
+        raise config.error(f"{key} has {wrong[0]!r}; covered are {', '.join(words)}")
+    return {i for i, kind in enumerate(types) if words[kind]}

@@ -1,0 +1,102 @@
+"""Layers with a state in place of a cache as configs describe them: delta nets, Mamba-2, lightning attention."""
+
+from jaxroof.model import LinearAttention
+from workloads.config import REQUIRED, Config
+from workloads.layer import HEAD_KEYS, Layer
+
+MAMBA_HEAD_KEYS = ("mamba_num_heads", "mamba_n_heads", "num_heads")
+MAMBA_DIM_KEYS = ("mamba_head_dim", "mamba_d_head", "head_dim")
+MAMBA_STATE_KEYS = ("ssm_state_size", "mamba_d_state", "state_size")
+MAMBA_GROUP_KEYS = ("n_groups", "mamba_n_groups")
+MAMBA_CONVOLUTION_KEYS = ("conv_kernel", "mamba_d_conv")
+
+
+def gated_delta_net(layer: Layer) -> LinearAttention:
+    """Gated delta net: an output gate as wide as the values, and a decay and a write strength per head."""
+    config = layer.config
+    value_dim = config.count("linear_value_head_dim")
+    return _linear(
+        layer,
+        heads=config.count("linear_num_value_heads"),
+        key_heads=config.count("linear_num_key_heads"),
+        key_dim=config.count("linear_key_head_dim"),
+        value_dim=value_dim,
+        gates=value_dim + 2.0,
+        convolution=config.count("linear_conv_kernel_dim"),
+        rule="delta",
+    )
+
+
+def kimi_delta_attention(layer: Layer) -> LinearAttention:
+    """Kimi delta attention: a decay per channel and an output gate, low-rank projections of a head's width.
+
+    With `use_full_rank_gate` the output gate is part of the input projection; the one low-rank gate that is left has
+    the weights and products of two of half its rank.
+    """
+    table = layer.config.table("linear_attn_config")
+    if table is None:
+        raise layer.config.error("linear_attn_config is missing")
+    heads, dim = table.count("num_heads"), table.count("head_dim")
+    full = table.flag("use_full_rank_gate", False)
+    return _linear(
+        layer,
+        heads=heads,
+        key_heads=heads,
+        key_dim=dim,
+        value_dim=dim,
+        gates=1.0 + (dim if full else 0.0),
+        gate_rank=dim / 2.0 if full else float(dim),
+        convolution=table.count("short_conv_kernel_size", default=4),
+        rule="delta",
+    )
+
+
+def mamba2(layer: Layer) -> LinearAttention:
+    """Mamba-2: an output gate as wide as the values, and a time step per head; its B and C are keys and queries."""
+    config = layer.config
+    heads, value_dim = _mamba_heads(config, layer.hidden)
+    groups = config.count(*MAMBA_GROUP_KEYS, default=1)
+    if heads % groups:
+        raise config.error(f"{config.spelling(*MAMBA_GROUP_KEYS)} is {groups}; it must divide the {heads} heads")
+    return _linear(
+        layer,
+        heads=heads,
+        key_heads=groups,
+        key_dim=config.count(*MAMBA_STATE_KEYS),
+        value_dim=value_dim,
+        gates=value_dim + 1.0,
+        convolution=config.count(*MAMBA_CONVOLUTION_KEYS),
+        rule="decay",
+    )
+
+
+def lightning_attention(layer: Layer) -> LinearAttention:
+    """Lightning attention: fixed decays, and an output gate as wide as the values."""
+    heads = layer.size(*HEAD_KEYS)
+    dim = layer.config.count("head_dim")
+    return _linear(
+        layer, heads=heads, key_heads=heads, key_dim=dim, value_dim=dim, gates=float(dim), convolution=None, rule="decay"
+    )
+
+
+def _mamba_heads(config: Config, hidden: float) -> tuple[int, int]:
+    """Heads and their width. A width of "auto" shares the expanded hidden size."""
+    heads = config.count(*MAMBA_HEAD_KEYS)
+    if config.value(*MAMBA_DIM_KEYS) == "auto":
+        inner = config.count("mamba_expand", "expand", default=2) * hidden
+        if inner % heads:
+            raise config.error(f"the expanded hidden size {inner:.0f} is not a multiple of {heads} heads")
+        return heads, int(inner) // heads
+    return heads, config.count(*MAMBA_DIM_KEYS, default=REQUIRED)
+
+
+def _linear(layer: Layer, convolution: int | None, rule: str, gate_rank: float | None = None, **sizes) -> LinearAttention:
+    modules = layer.family.modules
+    return LinearAttention(
+        **{key: float(value) for key, value in sizes.items()},
+        gate_rank=gate_rank,
+        convolution=None if convolution is None else float(convolution),
+        rule=rule,
+        input=layer.product(modules.linear_input, modules.fused_linear_input),
+        output=layer.product([modules.linear_output]),
+    )

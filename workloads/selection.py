@@ -1,0 +1,87 @@
+"""Sparse attention as configs describe it: what the indexer caches, and how many tokens a query attends to."""
+
+from jaxroof.model import Selection, WeightFormat
+from workloads.layer import Layer
+
+SCALED_FP8 = 1.0 + 4.0 / 128.0
+"""B per element of an indexer's key: FP8, with a float32 scale per 128. Source: DeepSeek-V3.2's inference code."""
+
+BLOCK_KEY_BYTES = 2.0
+"""B per element of a block indexer's key: bfloat16, TensorRT-LLM's default for MiniMax-M3."""
+
+
+def token_selection(layer: Layer, ratio: float = 1.0, key_outputs: float | None = None) -> Selection | None:
+    """The indexer of one layer that scores single keys, or None where a config has no `index_topk`.
+
+    A layer that takes over the choice of the layer before it (`indexer_types` "shared") has an indexer of no heads.
+
+    Args:
+      ratio: tokens that one key stands for. Above 1, keys and so `Selection.tokens` are compressed vectors.
+      key_outputs: outputs of the projection to keys; None: as wide as a key.
+    """
+    config = layer.config
+    tokens = config.count("index_topk", default=None)
+    if tokens is None:
+        return None
+    head_dim = 0 if _shares(layer) else config.count("index_head_dim")
+    heads = 0 if _shares(layer) else config.count("index_n_heads")
+    return Selection(
+        tokens=float(tokens),
+        heads=float(heads),
+        head_dim=float(head_dim),
+        stride=ratio,
+        key_outputs=float(head_dim) if key_outputs is None else key_outputs,
+        query_rank=_query_rank(layer),
+        key_bytes=SCALED_FP8,
+        weights=_indexer_format(layer),
+    )
+
+
+def block_selection(layer: Layer) -> Selection | None:
+    """The indexer of one layer that chooses blocks of tokens, or None for a layer that attends to everything.
+
+    It scores every token's key and takes the best of a block for the block, so one key stands for one token; each of
+    its heads chooses for one group of heads.
+
+    Source: MiniMax-M3 (block-sparse attention), `sparse_score_type` "max".
+    """
+    table = layer.config.table("sparse_attention_config")
+    if table is None or not table.flag("use_sparse_attention", True):
+        return None
+    layers = table.value("sparse_attention_freq")
+    if layers is not None:
+        count = layer.config.count("num_hidden_layers")
+        flags = table.items("sparse_attention_freq", count) or []
+        if not flags[min(layer.index, count - 1)]:
+            return None
+    return Selection(
+        tokens=float(table.count("sparse_topk_blocks") * table.count("sparse_block_size")),
+        heads=float(table.count("sparse_num_index_heads")),
+        head_dim=float(table.count("sparse_index_dim")),
+        stride=1.0,
+        key_outputs=float(table.count("sparse_index_dim")),
+        query_rank=None,
+        key_bytes=BLOCK_KEY_BYTES,
+        weights=_indexer_format(layer),
+    )
+
+
+def _shares(layer: Layer) -> bool:
+    types = layer.config.value("indexer_types")
+    if types is None:
+        return False
+    count = layer.config.count("num_hidden_layers")
+    listed = layer.config.items("indexer_types", count) or []
+    wrong = [kind for kind in listed if kind not in ("full", "shared")]
+    if wrong:
+        raise layer.config.error(f"indexer_types has {wrong[0]!r}; it must be 'full' or 'shared'")
+    return layer.index < count and listed[layer.index] == "shared"
+
+
+def _query_rank(layer: Layer) -> float | None:
+    rank = layer.config.count("q_lora_rank", default=None)
+    return None if rank is None else float(rank)
+
+
+def _indexer_format(layer: Layer) -> WeightFormat:
+    return layer.product([layer.family.modules.indexer])
