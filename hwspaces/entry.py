@@ -40,6 +40,7 @@ class HardwareEntry:
     assumptions: tuple[str, ...]  # what no source gives and was assumed, one sentence each
     notes: tuple[str, ...]  # where sources disagree and what was chosen
     file: str
+    technologies: Mapping[str, str] = dataclasses.field(default_factory=dict)  # tier of links -> its technology
 
 
 def assembled(

@@ -75,6 +75,11 @@ def entry(name: str, table: Mapping, shared: Shared, file: str) -> HardwareEntry
         assumptions=tuple(assumed),
         notes=strings(table.get("notes", []), f"{where}: notes"),
         file=file,
+        technologies={
+            tier.removeprefix("links."): figures.texts[f"{tier}.technology"]
+            for tier in LINKS
+            if f"{tier}.technology" in figures.texts
+        },
     )
 
 

@@ -64,7 +64,7 @@ PROTOCOLS = ("low_latency", "medium", "bulk", "direct", "shot", "switch", "dispa
 """Leaves of `jaxroof.hardware.Transport` that are a `Protocol`."""
 
 TRANSPORT_UNITS = {f"{protocol}.{leaf}": unit for protocol in PROTOCOLS for leaf, unit in (("fixed_time", "s"), ("share", "1"))}
-TRANSPORT_UNITS |= {"peer_rate": "B/s", "signal_time": "s", "peers": "1", "crossing": "1", "congestion": "1"}
+TRANSPORT_UNITS |= {"peer_rate": "B/s", "signal_time": "s", "shot_limit": "B", "peers": "1", "crossing": "1", "congestion": "1"}
 """SI unit of every leaf of `jaxroof.hardware.Transport`, by dotted path."""
 
 LEAF_UNITS = {

@@ -55,6 +55,7 @@ class Transport:
     dispatch: Protocol  # low-latency expert kernels
     peer_rate: Scalar  # B/s to one peer through the small buffers of the low-latency protocol
     signal_time: Scalar  # s per peer that an engine's kernel waits for
+    shot_limit: Scalar  # B, largest message of engines' own kernels
     peers: Scalar  # devices that reach each other at full speed: 2 below a PCIe switch, all of a switched domain
     crossing: Scalar  # slowdown of four devices when that is more than `peers`
     congestion: Scalar  # growth of the slowdown per device after the fourth

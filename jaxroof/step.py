@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jaxroof.batch import Batch
 from jaxroof.deployment import Deployment
 from jaxroof.efficiency import Efficiency
-from jaxroof.forward import step_ops
+from jaxroof.forward import group_batch, step_ops
 from jaxroof.hardware import Hardware
 from jaxroof.model import Model
 from jaxroof.op import BOUNDS, Op
@@ -40,7 +40,7 @@ def step_times(
     """
     ops, device = overlapped_ops(model, deployment, batch), computing_hardware(hardware, deployment)
     times = {name: op.count * op_time(op, device, efficiency) for name, op in ops.items()}
-    return times | hidden_time(ops, times, deployment) | {HOST: host_time(batch, efficiency)}
+    return times | hidden_time(ops, times, deployment) | {HOST: host_time(batch, deployment, efficiency)}
 
 
 def step_time(
@@ -69,7 +69,7 @@ def step_cost(
     ops, device = overlapped_ops(model, deployment, batch), computing_hardware(hardware, deployment)
     costs = {name: op_cost(op, device, efficiency) for name, op in ops.items()}
     saved = hidden_time(ops, {name: cost.time for name, cost in costs.items()}, deployment)
-    others = saved | {HOST: host_time(batch, efficiency)}
+    others = saved | {HOST: host_time(batch, deployment, efficiency)}
     return costs | {name: _time_alone(time) for name, time in others.items()}
 
 
@@ -95,9 +95,12 @@ def op_flops(op: Op) -> Scalar:
     return sum(flops for flops in (op.matrix_flops, op.vector_flops) if flops is not None)
 
 
-def host_time(batch: Batch, efficiency: Efficiency) -> Scalar:
-    """s of one step outside the kernels: per step, and per sequence that samples a token."""
-    return efficiency.host.step_time + efficiency.host.sequence_time * batch.logits
+def host_time(batch: Batch, deployment: Deployment, efficiency: Efficiency) -> Scalar:
+    """s of one step outside the kernels: per step, and per sequence that samples a token.
+
+    Every attention group has an engine process of its own for its sequences.
+    """
+    return efficiency.host.step_time + efficiency.host.sequence_time * group_batch(batch, deployment).logits
 
 
 def dominant_bound(times: dict[str, Scalar], bounds: dict[str, Scalar]) -> jax.Array:

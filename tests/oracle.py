@@ -202,7 +202,7 @@ def resource_seconds(kernel, hardware, efficiency) -> list:
     """Seconds per resource, in the order of `RESOURCES`."""
     share = getattr(efficiency, kernel.kind)
     if kernel.kind == "collective":
-        return [0.0] * 6 + [ring_seconds(hardware.links, kernel.message, kernel.devices, share.bandwidth)]
+        return [0.0] * 6 + [kernel.launches * all_reduce_seconds(hardware.links, kernel.message, kernel.devices, share.losses)]
     memory, cores = hardware.memory, hardware.cores
     l2, pad, size = memory.l2, memory.scratchpad, SIZE.get(kernel.precision)
     seconds = dict.fromkeys(RESOURCES, 0.0)
@@ -224,15 +224,72 @@ def resource_seconds(kernel, hardware, efficiency) -> list:
     return [seconds[name] for name in RESOURCES]
 
 
-def ring_seconds(links, message, devices, share):
-    """Ring all-reduce over the slowest tier that `devices` reach into."""
-    inner, outer = links.scale_up or links.scale_out, links.scale_out or links.scale_up
-    if inner is None:
+def line(protocol, losses, datasheet):
+    """Seconds of a straight line: what is fixed, and the link's own time stretched."""
+    stretched = 1.0 - losses + losses / protocol.share
+    return losses * protocol.fixed_time + stretched * datasheet
+
+
+def pipelined(link, losses, seconds_per_byte, sent):
+    """The quickest of three protocols."""
+    if link.transport is None:
+        return sent * seconds_per_byte
+    kinds = (link.transport.low_latency, link.transport.medium, link.transport.bulk)
+    return np.min([line(kind, losses, sent * seconds_per_byte) for kind in kinds], axis=0)
+
+
+def all_reduce_seconds(links, message, devices, losses):
+    """The cheapest all-reduce of a group that fills one switched tier after the other; 0 for one device."""
+    tiers = [link for link in (links.scale_up, links.scale_out, links.cluster) if link is not None]
+    if not tiers:
         return 0.0 * message
-    leaves = devices > links.scale_up.devices if links.scale_up and links.scale_out else False
-    bandwidth = np.where(leaves, outer.bandwidth, inner.bandwidth)
-    latency = np.where(leaves, outer.latency, inner.latency)
-    return 2.0 * (devices - 1.0) * latency + 2.0 * (devices - 1.0) / devices * message / (bandwidth * share)
+    parts, held = [], 1.0  # devices of the group that the tier joins into one, and how many were one before
+    for link in tiers:
+        reach = devices if link is tiers[-1] else np.maximum(np.minimum(link.devices, devices), held)
+        parts.append((link, reach / held, held))
+        held = reach
+    ring_hops = line_hops = tree_hops = 0.0
+    flat, stacked, trees = [], 0.0, []
+    for i, (link, n, below) in enumerate(parts):
+        pace = link.oversubscription / link.bandwidth
+        if link.transport is not None:
+            growth = np.maximum(1.0 + link.transport.congestion * (n * below - 4.0), 0.0)
+            crowded = np.maximum(link.transport.crossing * growth, 1.0)
+            pace = pace * (1.0 + losses * (np.where(n * below > link.transport.peers, crowded, 1.0) - 1.0))
+        used = n > 1
+        around = np.where(used, pipelined(link, losses, pace, 2.0 * (n - 1.0) / n * message / below), 0.0)
+        through = np.where(used, pipelined(link, losses, pace, 2.0 * message / below), 0.0)
+        if i == 0:
+            first, first_n, first_pace = link, n, pace
+        ring_hops = ring_hops + 2.0 * (n - 1.0) * devices / (n * below) * link.latency
+        line_hops = line_hops + 2.0 * (n - 1.0) * link.latency
+        tree_hops = tree_hops + 2.0 * (n - 1.0 if i == 0 else np.log2(n)) * link.latency
+        flat.append(around)
+        stacked = stacked + around
+        trees.append(through)
+    ways = [ring_hops + np.max(np.broadcast_arrays(*flat), axis=0)]
+    if len(parts) > 1:
+        ways += [line_hops + stacked, tree_hops + np.max(np.broadcast_arrays(*trees), axis=0)]
+    ways += own_kernels(first, first_n, first_pace, message, losses, devices)
+    reduced = message * (1.0 + 1.0 / first_n) * first_pace
+    if first.transport is not None:
+        reduced = line(first.transport.switch, losses, reduced)
+    hops = 2.0 * first.latency + sum(2.0 * np.log2(n) * link.latency for link, n, _ in parts[1:])
+    across = np.max(np.broadcast_arrays(reduced, *trees[1:]), axis=0)
+    ways.append(np.where((first.reduces > 0.5) & (first_n > 1), hops + across, np.inf))
+    return np.where(devices > 1.0, np.min(np.broadcast_arrays(*ways), axis=0), 0.0)
+
+
+def own_kernels(link, n, pace, message, losses, devices):
+    """One-shot and two-shot all-reduces of serving engines, infinite where they cannot run."""
+    possible, stage, share = n >= devices, link.latency, 1.0
+    if link.transport is not None:
+        possible = possible & (message <= link.transport.shot_limit) & (n <= link.transport.peers)
+        stage = stage + losses * (link.transport.shot.fixed_time + (n - 1.0) * link.transport.signal_time)
+        share = 1.0 / (1.0 - losses + losses / link.transport.shot.share)
+    one = stage + (n - 1.0) * message * pace / share
+    two = 2.0 * stage + 2.0 * (n - 1.0) / n * message * pace / share
+    return [np.where(possible, time, np.inf) for time in (one, two)]
 
 
 def step(hardware, model, deployment, batch, efficiency) -> dict[str, Cost]:
@@ -240,7 +297,12 @@ def step(hardware, model, deployment, batch, efficiency) -> dict[str, Cost]:
     costs = {}
     for name, kernel in step_kernels(model, deployment, batch).items():
         seconds = np.stack(np.broadcast_arrays(*resource_seconds(kernel, hardware, efficiency)))
-        fixed = kernel.launches * getattr(efficiency, kernel.kind).kernel_time
+        if kernel.kind == "collective":  # its fixed time is part of the link's: that of an empty message
+            empty = dataclasses.replace(kernel, message=0.0 * kernel.message)
+            fixed = resource_seconds(empty, hardware, efficiency)[-1]
+            seconds = seconds - fixed
+        else:
+            fixed = kernel.launches * getattr(efficiency, kernel.kind).kernel_time
         costs[name] = Cost(
             time=kernel.runs * (fixed + seconds.max(axis=0)),
             flops=kernel.runs * (kernel.matmul + kernel.vector),

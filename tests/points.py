@@ -29,6 +29,7 @@ from jaxroof import (
     WeightFormat,
 )
 from jaxroof.efficiency import Host, KindEfficiency, LinkEfficiency
+from jaxroof.hardware import Protocol, Transport
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,6 +69,29 @@ class Draw:
         return self.random.choice(np.array(values, float), self.n)
 
 
+def transport(draw: Draw) -> Transport:
+    """Any losses of collectives; engines' own kernels join two devices or all."""
+
+    def protocol(longest: float) -> Protocol:
+        return Protocol(fixed_time=draw.log(1e-6, longest), share=draw.log(0.1, 1.0))
+
+    return Transport(
+        low_latency=protocol(1e-5),
+        medium=protocol(2e-5),
+        bulk=protocol(1e-4),
+        direct=protocol(5e-5),
+        shot=protocol(1e-5),
+        switch=protocol(1e-4),
+        dispatch=protocol(1e-4),
+        peer_rate=draw.log(1e9, 1e10),
+        signal_time=draw.log(1e-8, 1e-6),
+        shot_limit=draw.log(1e5, 1e8),
+        peers=draw.pick(2, 72),
+        crossing=draw.log(1, 4),
+        congestion=draw.log(0.01, 0.5),
+    )
+
+
 def hardware(draw: Draw, without: tuple[str, ...] = ()) -> Hardware:
     """Any accelerator from an edge device to one that does not exist; `without` names what is unknown or absent."""
 
@@ -88,11 +112,23 @@ def hardware(draw: Draw, without: tuple[str, ...] = ()) -> Hardware:
         links=Links(
             scale_up=known(
                 "scale_up",
-                Link(bandwidth=draw.log(3e10, 2e12), latency=draw.log(1e-7, 1e-5), devices=draw.pick(2, 4, 8)),
+                Link(
+                    bandwidth=draw.log(3e10, 2e12),
+                    latency=draw.log(1e-7, 1e-5),
+                    devices=draw.pick(2, 4, 8),
+                    reduces=draw.pick(0, 1),
+                    transport=transport(draw),
+                ),
             ),
             scale_out=known(
                 "scale_out",
-                Link(bandwidth=draw.log(5e9, 1e11), latency=draw.log(1e-6, 3e-5), devices=draw.pick(64, 1024)),
+                Link(
+                    bandwidth=draw.log(5e9, 1e11),
+                    latency=draw.log(1e-6, 3e-5),
+                    devices=draw.pick(64, 1024),
+                    oversubscription=draw.pick(1, 2),
+                    transport=transport(draw),
+                ),
             ),
         ),
         power=Power(tdp=known("tdp", draw.log(50, 2000))),

@@ -5,85 +5,69 @@ from workloads.experts import COUNT_KEYS
 from workloads.families import FAMILIES
 from workloads.family import Family
 
-LINEAR = "linear attention (gated delta net)"
-MLA = "multi-head latent attention"
-STATE_SPACE = "state-space (Mamba) layers"
-ENCODER = "an encoder without a decoder"
-INDEXER = "sparse attention with an indexer"
-DELTA = "linear attention (Kimi delta attention)"
-LIGHTNING = "linear attention (lightning attention)"
-COMPRESSED = "compressed sparse attention"
-BLOCK_SPARSE = "block-sparse attention"
-GATES = "head-wise attention gates and heads per kind of layer"
-BLOCK_SIZES = "layers of sizes of their own (block_configs)"
-KEYS_AS_VALUES = "global layers whose values are their keys (attention_k_eq_v)"
-ENCODER_DECODER = "an encoder and a decoder with cross-attention"
+SHARED_LAYERS = "layers that share another layer's keys and values"
+PER_LAYER_INPUTS = "embeddings of every layer's own"
+PARALLEL_MIXERS = "attention and state-space layers side by side in one block"
+MAMBA = "state-space layers with a decay per channel (Mamba-1)"
+RECURRENT = "a recurrent network"
+TOWER = "an encoder of images alone"
+BLOCK_SPARSE = "attention to fixed blocks (block-sparse, without an indexer)"
 
 KEYS: tuple[tuple[tuple[str, ...], str], ...] = (
-    (("kv_lora_rank",), MLA),
-    (("compress_ratios",), COMPRESSED),
-    (("index_topk",), INDEXER),
-    (("sparse_attention_config", "sparse_topk_blocks"), BLOCK_SPARSE),
-    (("linear_attn_config",), DELTA),
-    (("linear_num_key_heads", "linear_num_value_heads"), LINEAR),
-    (("hybrid_override_pattern", "mamba_num_heads", "mamba_d_state", "ssm_state_size", "ssm_cfg"), STATE_SPACE),
-    (("attention_k_eq_v",), KEYS_AS_VALUES),
-    (("num_kv_shared_layers",), "layers that share another layer's keys and values"),
-    (("attention_other_setting", "use_head_wise_attn_gate"), GATES),
-    (("attn_type_list",), LIGHTNING),
+    (("num_kv_shared_layers",), SHARED_LAYERS),
+    (("hidden_size_per_layer_input",), PER_LAYER_INPUTS),
     (("word_embed_proj_dim",), "embeddings of another width than the hidden size"),
-    (("position_embedding_type", "alibi"), "positions other than rotary or learned ones"),
-    (("block_configs",), BLOCK_SIZES),
-    (("is_encoder_decoder",), ENCODER_DECODER),
+    (("position_embedding_type",), "positions other than rotary, learned or linear ones"),
+    (("blocksparse_block_size",), BLOCK_SPARSE),
+    (("time_mix_extra_dim",), RECURRENT),
 )
 """Keys that mean something is not covered, and what."""
 
+MARKS: dict[str, tuple[str, ...]] = {
+    "kv_lora_rank": ("latent",),
+    "index_topk": ("latent", "compressed"),
+    "compress_ratios": ("compressed",),
+    "sparse_attention_config": ("block selection",),
+    "linear_attn_config": ("kimi delta",),
+    "linear_num_key_heads": ("gated delta",),
+    "attn_type_list": ("lightning",),
+    "mamba_num_heads": ("mamba2",),
+    "mamba_n_heads": ("mamba2",),
+    "ssm_state_size": ("mamba2",),
+    "attention_other_setting": ("head gates",),
+    "attention_k_eq_v": ("keys as values",),
+    "block_configs": ("block sizes",),
+    "is_encoder_decoder": ("encoder and decoder",),
+}
+"""Keys that describe what only some families are read with."""
+
 TYPES: dict[str, tuple[str, ...]] = {
-    "deepseek_v2": (MLA,),
-    "deepseek_v3": (MLA,),
-    "deepseek_v32": (MLA, INDEXER),
-    "deepseek_v4": (COMPRESSED, INDEXER),
-    "kimi_k2": (MLA,),
-    "kimi_k25": (MLA,),
-    "kimi_k3": (MLA, DELTA),
-    "kimi_linear": (MLA, DELTA),
-    "glm_moe_dsa": (MLA, INDEXER),
-    "glm4_moe_lite": (MLA,),
-    "minicpm3": (MLA,),
-    "qwen3_next": (LINEAR,),
-    "qwen3_5": (LINEAR,),
-    "qwen3_5_moe": (LINEAR,),
-    "minimax": (LIGHTNING,),
-    "minimax_m1": (LIGHTNING,),
-    "minimax_text_01": (LIGHTNING,),
-    "minimax_m3": (BLOCK_SPARSE,),
     "phi3small": (BLOCK_SPARSE,),
-    "nemotron_h": (STATE_SPACE,),
-    "mamba": (STATE_SPACE,),
-    "mamba2": (STATE_SPACE,),
-    "falcon_mamba": (STATE_SPACE,),
-    "falcon_h1": (STATE_SPACE,),
-    "jamba": (STATE_SPACE,),
-    "bamba": (STATE_SPACE,),
-    "zamba2": (STATE_SPACE,),
-    "granitemoehybrid": (STATE_SPACE,),
-    "rwkv": ("a recurrent network",),
-    "gemma4": (KEYS_AS_VALUES,),
-    "gemma3n": ("per-layer embeddings and shared keys and values",),
-    "step3p5": (GATES,),
-    "step3p7": (GATES,),
-    "nemotron-nas": (BLOCK_SIZES,),
-    "bert": (ENCODER,),
-    "roberta": (ENCODER,),
-    "xlm-roberta": (ENCODER,),
-    "modernbert": (ENCODER,),
-    "vit": (ENCODER,),
-    "siglip": (ENCODER,),
-    "clip": (ENCODER,),
-    "t5": (ENCODER_DECODER,),
-    "bart": (ENCODER_DECODER,),
-    "whisper": (ENCODER_DECODER,),
-    "switch_transformers": (ENCODER_DECODER,),
+    "mamba": (MAMBA,),
+    "falcon_mamba": (MAMBA,),
+    "jamba": (MAMBA,),
+    "zamba": (MAMBA,),
+    "zamba2": ("shared layers that several places of the model use",),
+    "falcon_h1": (PARALLEL_MIXERS,),
+    "hymba": (PARALLEL_MIXERS,),
+    "rwkv": (RECURRENT,),
+    "rwkv7": (RECURRENT,),
+    "recurrent_gemma": (RECURRENT,),
+    "xlstm": (RECURRENT,),
+    "gemma3n": (SHARED_LAYERS, PER_LAYER_INPUTS),
+    "lfm2": ("convolutions between attention layers",),
+    "lfm2_moe": ("convolutions between attention layers",),
+    "arctic": ("a dense layer beside experts on every second layer",),
+    "longcat_flash": ("two attention layers and experts of no operation in one block",),
+    "mistral_large4": (SHARED_LAYERS,),
+    "vit": (TOWER,),
+    "siglip": (TOWER,),
+    "siglip_vision_model": (TOWER,),
+    "clip": (TOWER,),
+    "switch_transformers": ("experts in an encoder",),
+    "mllama": ("attention to images on some layers",),
+    "phi4mm": ("an encoder with adapters",),
+    "internvl_chat": ("a language model of another family inside",),
 }
 """`model_type`s known not to be covered, and what they need."""
 
@@ -107,6 +91,7 @@ def language_model(config: Config) -> tuple[Family, Config]:
         raise ValueError(f"{config.name}: model_type {model_type!r} is not covered yet; covered are {_covered()}")
     _check_architecture(config, family, model_type)
     _check_nesting(config, nested, family, model_type)
+    _check_marks(text, family, model_type)
     _check_fixed_keys(text, family, model_type)
     return family, text
 
@@ -117,25 +102,34 @@ def _covered() -> str:
 
 def _missing(config: Config) -> list[str]:
     """What a config needs that is not covered, by its keys."""
-    return [what for keys, what in KEYS if any(_needs(config, key) for key in keys)] + _layer_kinds(config)
+    return [what for keys, what in KEYS if any(_needs(config, key) for key in keys)]
 
 
 def _needs(config: Config, key: str) -> bool:
     value = config.value(key)
-    if key == "attn_type_list":
-        return isinstance(value, list) and any(entry != 1 for entry in value)
     if key == "word_embed_proj_dim":
         return value is not None and value != config.value("hidden_size")
     if key == "position_embedding_type":
-        return value not in (None, "absolute", "rope", "learned_absolute")
+        return value not in (None, "absolute", "rope", "learned_absolute", "alibi", "nope")
     return value not in (None, False, 0, [], {})
 
 
-def _layer_kinds(config: Config) -> list[str]:
-    types = config.value("layer_types")
-    if not isinstance(types, list) or config.value("linear_num_key_heads") is not None:
-        return []
-    return [LINEAR] if "linear_attention" in types else []
+def _kinds(family: Family) -> set[str]:
+    """What a family is read with, of the kinds in `MARKS`."""
+    kinds = {family.mixer, family.linear or ""}
+    kinds |= {"block selection"} if family.selection == "blocks" else set()
+    kinds |= {"head gates"} if family.sizes == "sliding" else set()
+    kinds |= {"keys as values"} if family.sizes == "global" else set()
+    kinds |= {"block sizes"} if family.sizes == "blocks" else set()
+    return kinds | ({"encoder and decoder"} if family.encoder in ("whisper", "bart", "t5") else set())
+
+
+def _check_marks(text: Config, family: Family, model_type: str) -> None:
+    """Refuse a config that has what another family's layers are described by."""
+    kinds = _kinds(family)
+    for key, needed in MARKS.items():
+        if text.value(key) not in (None, False, 0, [], {}) and not kinds & set(needed):
+            raise text.error(f"{key} is there, which {model_type} is read without")
 
 
 def _check_architecture(config: Config, family: Family, model_type: str) -> None:

@@ -9,6 +9,9 @@ from workloads.config import Config
 COLOURS = 3.0
 """Numbers per pixel."""
 
+PROJECTOR_KEYS = ("spatial_merge_size", "mm_tokens_per_image", "vision_feature_layer")
+"""What configs say of the encoder's output beside `vision_config`."""
+
 LLAVA_FEATURE_LAYER = -2  # published default of vision_feature_layer: the last layer is not run
 
 
@@ -75,8 +78,15 @@ def _block(tower: Tower, count: float, window: float | None, base: WeightFormat)
 
 
 def vision_config(config: Config) -> Config | None:
-    """The table of the vision encoder, or None where a config describes the language model alone."""
-    return config.table("vision_config")
+    """The table of the vision encoder, or None where a config describes the language model alone.
+
+    What some configs say of the projector beside the table is read as part of it.
+    """
+    vision = config.table("vision_config")
+    if vision is None:
+        return None
+    beside = {key: config.value(key) for key in PROJECTOR_KEYS if config.value(key) is not None}
+    return Config(vision.name, beside | dict(vision.values))
 
 
 def _qwen2_vl(vision: Config, base: WeightFormat, hidden: float) -> Encoder:
@@ -207,7 +217,10 @@ def _llama4(vision: Config, base: WeightFormat, hidden: float) -> Encoder:
 def _llava(vision: Config, base: WeightFormat, hidden: float) -> Encoder:
     """CLIP without its last layer, and two projections."""
     tower = _siglip(vision)
-    skipped = -1.0 - LLAVA_FEATURE_LAYER
+    layer = vision.value("vision_feature_layer", default=LLAVA_FEATURE_LAYER)
+    if type(layer) is not int or not -tower.layers <= layer <= -1:
+        raise vision.error(f"vision_feature_layer is {layer!r}; it must be a layer counted from the last, -1 or below")
+    skipped = -1.0 - layer
     tower = dataclasses.replace(
         tower,
         layers=tower.layers - skipped,

@@ -11,10 +11,9 @@ from workloads import huggingface
 from workloads.catalogue import CatalogueModel, found
 from workloads.config import Config
 from workloads.coverage import language_model
+from workloads.encoders import VISION, vision_config
+from workloads.family import Family
 from workloads.precision import precision
-
-PREDICTION_KEYS = ("num_nextn_predict_layers", "num_mtp_modules", "mtp_num_hidden_layers")
-"""The spellings of the number of multi-token-prediction layers."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,9 +97,15 @@ def _entry(
     weights: str | None,
     notes: tuple[str, ...],
 ) -> ModelEntry:
-    family, text = language_model(config)
+    family, _ = language_model(config)
     stored = precision(config, hf_quant, convention, weights)
-    own = (*notes, *([family.note] if family.note else []), *_prediction_notes(text), *source.notes, *stored.notes)
+    own = (
+        *notes,
+        *([family.note] if family.note else []),
+        *_encoder_notes(config, family),
+        *source.notes,
+        *stored.notes,
+    )
     if stored.source.endswith("(naming convention)"):
         own = (*own, f"precision {stored.label}: {stored.source}")
     return ModelEntry(
@@ -118,9 +123,10 @@ def _entry(
     )
 
 
-def _prediction_notes(text: Config) -> tuple[str, ...]:
-    extra = text.count(*PREDICTION_KEYS, default=0, minimum=0)
-    return (f"{extra} multi-token-prediction layers are neither counted nor priced",) if extra else ()
+def _encoder_notes(config: Config, family: Family) -> tuple[str, ...]:
+    if family.encoder not in VISION or vision_config(config) is not None:
+        return ()
+    return ("language model only: the config has no vision_config",)
 
 
 def _json(path: pathlib.Path) -> Mapping[str, Any]:

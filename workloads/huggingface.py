@@ -5,8 +5,8 @@ import dataclasses
 from jaxroof.model import Block, Experts, Mixer, Model, WeightFormat
 from workloads.config import Config
 from workloads.coverage import language_model
-from workloads.encoder_decoder import ENCODER_DECODERS
-from workloads.encoders import ENCODERS
+from workloads.encoder_decoder import ENCODER_DECODERS, encoder_decoder
+from workloads.encoders import vision_encoder
 from workloads.family import Family
 from workloads.feedforward import dense, experts
 from workloads.layer import HIDDEN_KEYS, LAYER_KEYS, VOCABULARY_KEYS, Layer, size
@@ -40,14 +40,12 @@ def model(config: Config, quantised: Quantization, base: WeightFormat) -> Model:
     """
     family, text = language_model(config)
     if family.encoder in ENCODER_DECODERS:
-        return ENCODER_DECODERS[family.encoder](config, base)
+        return encoder_decoder(config, family.encoder, quantised, base)
     layers = text.count(*LAYER_KEYS)
     if layers > MOST_LAYERS:
         raise text.error(f"{text.spelling(*LAYER_KEYS)} is {layers}; it must be at most {MOST_LAYERS}")
     hidden = float(text.count(*HIDDEN_KEYS))
-    first = Layer(
-        config=text, family=family, hidden=hidden, index=0, quantised=quantised, base=base, name=config.name
-    )
+    first = Layer(config=text, family=family, hidden=hidden, index=0, quantised=quantised, base=base, name=config.name)
     kinds = layer_kinds(text, family, layers)
     blocks = _merged([_block(dataclasses.replace(first, index=i), kind) for i, kind in enumerate(kinds)])
     if quantised.assignments and all(_formats(block) <= {base} for block in blocks):
@@ -64,7 +62,7 @@ def model(config: Config, quantised: Quantization, base: WeightFormat) -> Model:
         head=head,
         untied=float(untied),
         other_parameters=float(model_parameters(text, family, hidden, vocabulary)),
-        encoder=ENCODERS[family.encoder](config, base, hidden) if family.encoder else None,
+        encoder=None if family.encoder is None else vision_encoder(config, family.encoder, base, hidden),
         prediction=prediction(dataclasses.replace(first, index=layers), lambda layer: _block(layer, next_kind)),
         generates=family.generates,
     )
@@ -104,7 +102,8 @@ def _merged(layers: list[Block]) -> tuple[Block, ...]:
     counts: dict[Block, int] = {}
     for layer in layers:
         counts[layer] = counts.get(layer, 0) + 1
-    return tuple(dataclasses.replace(layer, count=float(count)) for layer, count in counts.items())
+    some = [layer for layer in counts if layer.attention is not None or layer.feedforward is not None]
+    return tuple(dataclasses.replace(layer, count=float(counts[layer])) for layer in some)
 
 
 def _formats(block: Block) -> set[WeightFormat]:

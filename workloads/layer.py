@@ -1,7 +1,7 @@
 """One layer that is being read: what says its sizes, and how each of its matrices is stored."""
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 from jaxroof.model import WeightFormat
@@ -10,10 +10,16 @@ from workloads.family import Family
 from workloads.quantization import Quantization, linear_format
 from workloads.windows import FULL, Window
 
-LAYER_KEYS = ("num_hidden_layers", "n_layer", "num_layers", "n_layers", "encoder_layers")
+LAYER_KEYS = ("num_hidden_layers", "n_layer", "num_layers", "n_layers")
 HIDDEN_KEYS = ("hidden_size", "n_embd", "d_model", "n_embed", "dim")
 HEAD_KEYS = ("num_attention_heads", "n_head", "n_heads", "num_heads")
-KV_HEAD_KEYS = ("num_key_value_heads", "num_kv_heads", "multi_query_group_num", "num_attention_groups")
+KV_HEAD_KEYS = (
+    "num_key_value_heads",
+    "num_kv_heads",
+    "multi_query_group_num",
+    "num_attention_groups",
+    "attn_config.kv_n_heads",
+)
 INTERMEDIATE_KEYS = ("intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size", "hidden_dim", "d_ff")
 HEAD_DIM_KEYS = ("head_dim", "kv_channels", "attention_head_dim")
 VOCABULARY_KEYS = ("vocab_size", "padded_vocab_size")
@@ -36,11 +42,12 @@ class Layer:
         """A positive integer of the config, or the family's published default of the first key."""
         return size(self.config, self.family, *keys, default=default)
 
-    def product(
-        self, modules: Iterable[str], fused: str = "", parent: str = "", experts: bool = False
-    ) -> WeightFormat:
-        """The format of one product that runs `modules` of `parent` as one; `fused` is its name where it is one."""
-        if self.quantised.experts_only and not experts:
+    def product(self, modules: Sequence[str], fused: str = "", parent: str = "", experts: bool = False) -> WeightFormat:
+        """The format of one product that runs `modules` of `parent` as one; `fused` is its name where it is one.
+
+        Without modules it is a product that no checkpoint quantises.
+        """
+        if not modules or (self.quantised.experts_only and not experts):
             return self.base
         paths = [[self._path(parent, module), self._path(parent, fused or module)] for module in modules]
         return linear_format(self.quantised, paths, self.base, self.name)

@@ -1,14 +1,20 @@
 """Layers with a state in place of a cache as configs describe them: delta nets, Mamba-2, lightning attention."""
 
 from jaxroof.model import LinearAttention
-from workloads.config import REQUIRED, Config
+from workloads.config import Config
 from workloads.layer import HEAD_KEYS, Layer
 
-MAMBA_HEAD_KEYS = ("mamba_num_heads", "mamba_n_heads", "num_heads")
-MAMBA_DIM_KEYS = ("mamba_head_dim", "mamba_d_head", "head_dim")
-MAMBA_STATE_KEYS = ("ssm_state_size", "mamba_d_state", "state_size")
-MAMBA_GROUP_KEYS = ("n_groups", "mamba_n_groups")
-MAMBA_CONVOLUTION_KEYS = ("conv_kernel", "mamba_d_conv")
+MAMBA_KEYS = {
+    "heads": ("mamba_num_heads", "mamba_n_heads"),
+    "width": ("mamba_head_dim", "mamba_d_head"),
+    "state": ("ssm_state_size", "mamba_d_state"),
+    "groups": ("n_groups", "mamba_n_groups"),
+    "convolution": ("conv_kernel", "mamba_d_conv"),
+}
+"""What hybrids call the sizes of their Mamba-2 layers."""
+
+PURE_KEYS = MAMBA_KEYS | {"heads": ("num_heads",), "width": ("head_dim",), "state": ("state_size",)}
+"""What models of Mamba-2 layers alone call them."""
 
 
 def gated_delta_net(layer: Layer) -> LinearAttention:
@@ -53,19 +59,20 @@ def kimi_delta_attention(layer: Layer) -> LinearAttention:
 
 def mamba2(layer: Layer) -> LinearAttention:
     """Mamba-2: an output gate as wide as the values, and a time step per head; its B and C are keys and queries."""
-    config = layer.config
-    heads, value_dim = _mamba_heads(config, layer.hidden)
-    groups = config.count(*MAMBA_GROUP_KEYS, default=1)
+    config, keys = layer.config, PURE_KEYS if layer.family.pattern == "all" else MAMBA_KEYS
+    heads = config.count(*keys["heads"])
+    groups = config.count(*keys["groups"], default=1)
     if heads % groups:
-        raise config.error(f"{config.spelling(*MAMBA_GROUP_KEYS)} is {groups}; it must divide the {heads} heads")
+        raise config.error(f"{config.spelling(*keys['groups'])} is {groups}; it must divide the {heads} heads")
+    value_dim = _mamba_width(config, layer.hidden, heads, keys["width"])
     return _linear(
         layer,
         heads=heads,
         key_heads=groups,
-        key_dim=config.count(*MAMBA_STATE_KEYS),
+        key_dim=config.count(*keys["state"]),
         value_dim=value_dim,
         gates=value_dim + 1.0,
-        convolution=config.count(*MAMBA_CONVOLUTION_KEYS),
+        convolution=config.count(*keys["convolution"]),
         rule="decay",
     )
 
@@ -75,22 +82,30 @@ def lightning_attention(layer: Layer) -> LinearAttention:
     heads = layer.size(*HEAD_KEYS)
     dim = layer.config.count("head_dim")
     return _linear(
-        layer, heads=heads, key_heads=heads, key_dim=dim, value_dim=dim, gates=float(dim), convolution=None, rule="decay"
+        layer,
+        heads=heads,
+        key_heads=heads,
+        key_dim=dim,
+        value_dim=dim,
+        gates=float(dim),
+        convolution=None,
+        rule="decay",
     )
 
 
-def _mamba_heads(config: Config, hidden: float) -> tuple[int, int]:
-    """Heads and their width. A width of "auto" shares the expanded hidden size."""
-    heads = config.count(*MAMBA_HEAD_KEYS)
-    if config.value(*MAMBA_DIM_KEYS) == "auto":
-        inner = config.count("mamba_expand", "expand", default=2) * hidden
-        if inner % heads:
-            raise config.error(f"the expanded hidden size {inner:.0f} is not a multiple of {heads} heads")
-        return heads, int(inner) // heads
-    return heads, config.count(*MAMBA_DIM_KEYS, default=REQUIRED)
+def _mamba_width(config: Config, hidden: float, heads: int, keys: tuple[str, ...]) -> int:
+    """Width of a head. "auto" shares the expanded hidden size among them."""
+    if config.value(*keys) != "auto":
+        return config.count(*keys)
+    inner = config.count("mamba_expand", "expand", default=2) * hidden
+    if inner % heads:
+        raise config.error(f"the expanded hidden size {inner:.0f} is not a multiple of {heads} heads")
+    return int(inner) // heads
 
 
-def _linear(layer: Layer, convolution: int | None, rule: str, gate_rank: float | None = None, **sizes) -> LinearAttention:
+def _linear(
+    layer: Layer, convolution: int | None, rule: str, gate_rank: float | None = None, **sizes
+) -> LinearAttention:
     modules = layer.family.modules
     return LinearAttention(
         **{key: float(value) for key, value in sizes.items()},

@@ -15,9 +15,6 @@ from jaxroof.struct import Scalar
 UNAVAILABLE = 1e6
 """s that an algorithm reports where it cannot run, so that it is never the cheapest and nothing becomes infinite."""
 
-SHOT_BYTES = 2.0**23
-"""B of the largest message of engines' own all-reduce kernels: 8 MiB, vLLM `custom_all_reduce.py`, max_size."""
-
 Tiers = tuple[Tier, ...]
 
 
@@ -82,7 +79,7 @@ def halving_doubling(tiers: Tiers, size: Scalar, passes: float) -> jax.Array:
 
 
 def one_shot(tiers: Tiers, size: Scalar) -> jax.Array:
-    """All-reduce in which every device reads the whole message of every peer; one domain, up to `SHOT_BYTES`.
+    """All-reduce in which every device reads the whole message of every peer; one domain, up to `shot_limit` B.
 
     time = hop + fixed + (n - 1) signal + (n - 1) S / bandwidth
 
@@ -228,7 +225,7 @@ def _shot_bytes(tier: Tier, sent: Scalar) -> Scalar:
 def _shot(tiers: Tiers, size: Scalar, time: Scalar) -> jax.Array:
     """`time` where an engine's own kernel can run: all devices in one domain that reach each other, few bytes."""
     inner, *_ = tiers
-    possible = (inner.outer <= 1.0) & (size <= SHOT_BYTES)
+    possible = jnp.asarray(inner.outer <= 1.0)
     if inner.transport is not None:
-        possible &= inner.devices <= inner.transport.peers
+        possible &= (size <= inner.transport.shot_limit) & (inner.devices <= inner.transport.peers)
     return jnp.where(possible, time, UNAVAILABLE)

@@ -6,9 +6,9 @@ from jaxroof.layers.attention import NORM_FLOPS, ROPE_FLOPS, fused_attention
 from jaxroof.layers.collective import context_combine, context_exchange
 from jaxroof.layers.elementwise import elementwise
 from jaxroof.layers.indexer import indexer_matrices, indexer_ops
-from jaxroof.layers.linear import Matrices, Matrix, projection
+from jaxroof.layers.linear import OPERAND_BYTES, Matrices, Matrix, projection
 from jaxroof.layers.sight import attended_pairs, decoded_context, mean_length, sight
-from jaxroof.model import LatentAttention
+from jaxroof.model import LatentAttention, WeightFormat
 from jaxroof.op import Op
 from jaxroof.struct import Scalar
 
@@ -105,7 +105,8 @@ def _absorbed(
 ) -> dict[str, Op]:
     """Attention of the heads' queries to the cached latent vectors, which are keys and values at once.
 
-    Queries are projected to the latent space before and outputs from it after, head by head.
+    Queries are projected to the latent space before and outputs from it after, head by head, at the precision of the
+    attention itself: engines keep these two matrices unquantised beside the stored one (vLLM, mla/common.py).
     FLOP of the attention itself = 2 pairs heads (2 latent + rope_dim); the cache in reach is read once.
     """
     heads, cp, seen = attention.heads / deployment.tp, degree(deployment.cp), sight(attention)
@@ -127,8 +128,10 @@ def _absorbed(
         exchange = {}
         output_bytes = queries * heads * attention.latent * deployment.communication_bytes
         combine = context_combine(output_bytes, deployment, count)
-    to_latent = Matrix(attention.nope_dim, attention.latent, attention.up, heads)
-    from_latent = Matrix(attention.latent, attention.value_dim, attention.up, heads)
+    compute = deployment.attention_compute
+    absorbed = WeightFormat(bytes=OPERAND_BYTES[compute], compute=compute)
+    to_latent = Matrix(attention.nope_dim, attention.latent, absorbed, heads)
+    from_latent = Matrix(attention.latent, attention.value_dim, absorbed, heads)
     kernel = fused_attention(
         f"{part}_attention",
         deployment,

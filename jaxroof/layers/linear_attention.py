@@ -13,9 +13,6 @@ from jaxroof.struct import Scalar
 CHUNK = 64.0
 """Tokens that a prompt kernel works on as one block; as flash-linear-attention's kernels do."""
 
-CHUNK_KERNELS = {"delta": 6.0, "decay": 5.0}
-"""Kernels of a prompt: cumulative decay, products within chunks, their inverse (delta), states, outputs."""
-
 STATE_FLOPS = {"delta": 7.0, "decay": 5.0}
 """Vector FLOP per state element and decoded token: decay, recall and correct (delta), write, read."""
 
@@ -60,6 +57,8 @@ def linear_attention_ops(
 def chunked_prefill(attention: LinearAttention, deployment: Deployment, prefill: Prefill, count: Scalar) -> Op:
     """A prompt in chunks of c tokens: attention within a chunk, a state of key_dim x value_dim from chunk to chunk.
 
+    One fused kernel that keeps the state in registers, as FlashInfer's does.
+
     Matrix FLOP per token and head, of causal products one half:
     decay: c (d_k + d_v) within, 4 d_k d_v to and from the state;
     delta: besides c (2 d_k + d_v) + c^2 / 3 for keys against keys, their triangular inverse and what it multiplies,
@@ -74,20 +73,18 @@ def chunked_prefill(attention: LinearAttention, deployment: Deployment, prefill:
     if attention.rule == "delta":
         within = within + CHUNK * (2.0 * keys + values) + CHUNK * CHUNK / 3.0
         across = across + 2.0 * keys * values
-    activation = deployment.activation_bytes
     states = prefill.sequences * heads * keys * values * deployment.state_bytes
-    chunk_states = prefill.tokens / CHUNK * heads * keys * values * activation
     rows = 2.0 * key_heads_per_device(attention, deployment) * keys + 2.0 * heads * values
     return Op(
         kind="prefill_attention",
         precision=compute,
         count=count,
-        kernels=CHUNK_KERNELS[attention.rule] * launched(prefill.tokens),
+        kernels=launched(prefill.tokens),
         matrix_flops=prefill.tokens * heads * (within + across),
         operand_bytes=OPERAND_BYTES[compute],
         vector_flops=prefill.tokens * heads * 3.0 * CHUNK,
         exps=prefill.tokens * heads * CHUNK,
-        bytes=2.0 * states + 2.0 * chunk_states + 2.0 * prefill.tokens * rows * activation,
+        bytes=2.0 * states + prefill.tokens * rows * deployment.activation_bytes,
     )
 
 
@@ -101,7 +98,7 @@ def recurrent_decode(attention: LinearAttention, deployment: Deployment, decode:
     return Op(
         kind="decode_attention",
         count=count,
-        kernels=2.0 * launched(tokens),
+        kernels=launched(tokens),
         vector_flops=tokens * STATE_FLOPS[attention.rule] * elements,
         exps=tokens * heads,
         bytes=states + tokens * rows * deployment.activation_bytes,

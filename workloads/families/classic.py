@@ -134,9 +134,7 @@ CLASSIC: dict[str, Family] = {
     "hunyuan_v1_dense": HUNYUAN,
     "apertus": dataclasses.replace(LLAMA, architectures=("ApertusForCausalLM",), up_projections=1.0, qk_norm=True),
     "arcee": dataclasses.replace(LLAMA, architectures=("ArceeForCausalLM",), up_projections=1.0),
-    "nemotron": dataclasses.replace(
-        LLAMA, architectures=("NemotronForCausalLM",), up_projections=1.0, norm_bias=True
-    ),
+    "nemotron": dataclasses.replace(LLAMA, architectures=("NemotronForCausalLM",), up_projections=1.0, norm_bias=True),
     "nemotron-nas": dataclasses.replace(LLAMA, architectures=("DeciLMForCausalLM",), sizes="blocks"),
     "ernie4_5": ERNIE,
     "phi3": PHI3,

@@ -22,9 +22,7 @@ LATENT: dict[str, Family] = {
         experts=ExpertLayers(layout="first_dense", shared="n_shared_experts"),
     ),
     "deepseek_v3": _DEEPSEEK_V3,
-    "deepseek_v32": dataclasses.replace(
-        _DEEPSEEK_V3, architectures=("DeepseekV32ForCausalLM",), selection="tokens"
-    ),
+    "deepseek_v32": dataclasses.replace(_DEEPSEEK_V3, architectures=("DeepseekV32ForCausalLM",), selection="tokens"),
     "glm_moe_dsa": dataclasses.replace(_DEEPSEEK_V3, architectures=("GlmMoeDsaForCausalLM",), selection="tokens"),
     "glm4_moe_lite": dataclasses.replace(_DEEPSEEK_V3, architectures=("Glm4MoeLiteForCausalLM",)),
     "kimi_k2": _KIMI_K2,

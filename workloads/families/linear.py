@@ -27,9 +27,7 @@ _QWEN3_NEXT = dataclasses.replace(
 _QWEN35_MODULES = dataclasses.replace(
     _QWEN3_NEXT.modules, linear_input=("linear_attn.in_proj_qkv", "linear_attn.in_proj_z")
 )
-_QWEN35_MOE = dataclasses.replace(
-    _QWEN3_NEXT, architectures=("Qwen3_5MoeForCausalLM",), modules=_QWEN35_MODULES
-)
+_QWEN35_MOE = dataclasses.replace(_QWEN3_NEXT, architectures=("Qwen3_5MoeForCausalLM",), modules=_QWEN35_MODULES)
 _QWEN35 = dataclasses.replace(_QWEN35_MOE, architectures=("Qwen3_5ForCausalLM",), experts=None)
 _KIMI_LINEAR = dataclasses.replace(
     LATENT["kimi_k2"],

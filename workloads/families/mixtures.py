@@ -30,9 +30,7 @@ _STEP = Family(
     sizes="sliding",
     windows="period",
     period=4,
-    experts=ExpertLayers(
-        layout="enumerated", shared_intermediate="share_expert_dim", score_correction=True
-    ),
+    experts=ExpertLayers(layout="enumerated", shared_intermediate="share_expert_dim", score_correction=True),
     modules=Modules(moe="moe", shared="share_expert"),
 )
 

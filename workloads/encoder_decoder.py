@@ -1,0 +1,155 @@
+"""Models that encode one text or sound and decode another: Whisper, BART and T5."""
+
+import dataclasses
+from collections.abc import Callable
+
+from jaxroof.model import Attention, Block, Encoder, FeedForward, Model, WeightFormat
+from workloads.config import Config
+from workloads.encoders import Tower, encoder_of
+from workloads.quantization import Quantization, linear_format
+
+T5_BUCKETS = 32  # published class default of relative_attention_num_buckets
+BART_POSITIONS_EXTRA = 2  # rows of its learned positions beyond the longest sequence
+
+
+def _whisper(config: Config, linear: WeightFormat, base: WeightFormat) -> Model:
+    """Whisper. Its two convolutions over three frames stand as one projection of 3 mel spectra and 3 hidden vectors.
+
+    That is their weights exactly; of the operations it leaves out one half of the first convolution, 2 % of a token's
+    at most. Keys have no bias.
+    """
+    hidden, mel = config.count("d_model"), config.count("num_mel_bins")
+    encoder = _tower(config, hidden, "encoder", 3.0 * (mel + hidden))
+    positions = config.count("max_source_positions")
+    encoder = dataclasses.replace(encoder, other_parameters=hidden * (positions + 4.0))
+    decoder = _decoder_block(config, hidden, linear, key_bias=False)
+    other = hidden * (config.count("max_target_positions") + 2.0)
+    return _model(config, encoder_of(encoder, [], linear), base, hidden, decoder, other, key_bias=False)
+
+
+def _bart(config: Config, linear: WeightFormat, base: WeightFormat) -> Model:
+    """BART: post-norms, and a norm after each stack's embedding in place of one after its last layer."""
+    hidden = config.count("d_model")
+    positions = config.count("max_position_embeddings") + BART_POSITIONS_EXTRA
+    other = hidden * (positions + 2.0)
+    encoder = dataclasses.replace(_tower(config, hidden, "encoder", None), other_parameters=other)
+    decoder = _decoder_block(config, hidden, linear)
+    return _model(config, encoder_of(encoder, [], linear), base, hidden, decoder, other)
+
+
+def _t5(config: Config, linear: WeightFormat, base: WeightFormat) -> Model:
+    """T5: no biases, one table of relative positions per stack."""
+    hidden, heads, head_dim = config.count("d_model"), config.count("num_heads"), config.count("d_kv")
+    layers = config.count("num_layers")
+    gated = config.text("feed_forward_proj", default="relu").startswith("gated")
+    intermediate, up = float(config.count("d_ff")), 2.0 if gated else 1.0
+    tower = Tower(
+        hidden=float(hidden),
+        layers=float(layers),
+        heads=float(heads),
+        head_dim=float(head_dim),
+        intermediate=intermediate,
+        gated=gated,
+        attention_bias=False,
+        ffn_bias=False,
+        norm_bias=False,
+        inputs=None,
+        merged=1.0,
+        other_parameters=hidden + float(heads * config.count("relative_attention_num_buckets", default=T5_BUCKETS)),
+    )
+    block = Block(
+        count=float(config.count("num_decoder_layers", default=layers)),
+        attention=_attention(heads, head_dim, linear, causal=True),
+        cross=_attention(heads, head_dim, linear, causal=False),
+        feedforward=FeedForward(intermediate=intermediate, up_projections=up, up=linear, down=linear),
+        other_parameters=3.0 * hidden,
+    )
+    return _model(config, encoder_of(tower, [], linear), base, hidden, block, tower.other_parameters)
+
+
+def _tower(config: Config, hidden: int, stack: str, inputs: float | None) -> Tower:
+    heads = _stack_heads(config, hidden, stack)
+    return Tower(
+        hidden=float(hidden),
+        layers=float(config.count(f"{stack}_layers")),
+        heads=float(heads),
+        head_dim=hidden / heads,
+        intermediate=float(config.count(f"{stack}_ffn_dim")),
+        inputs=inputs,
+        merged=1.0,
+    )
+
+
+def _decoder_block(config: Config, hidden: int, linear: WeightFormat, key_bias: bool = True) -> Block:
+    heads = _stack_heads(config, hidden, "decoder")
+    intermediate = float(config.count("decoder_ffn_dim"))
+    biases = 3.0 + key_bias  # of queries, values, outputs and keys
+    return Block(
+        count=float(config.count("decoder_layers")),
+        attention=_attention(heads, hidden // heads, linear, causal=True),
+        cross=_attention(heads, hidden // heads, linear, causal=False),
+        feedforward=FeedForward(intermediate=intermediate, up_projections=1.0, up=linear, down=linear),
+        other_parameters=hidden * (3.0 * 2.0 + 2.0 * biases + 1.0) + intermediate,
+    )
+
+
+def _attention(heads: int, head_dim: int, linear: WeightFormat, causal: bool) -> Attention:
+    return Attention(
+        heads=float(heads),
+        kv_heads=float(heads),
+        head_dim=float(head_dim),
+        value_dim=float(head_dim),
+        window=None,
+        causal=causal,
+        qkv=linear,
+        output=linear,
+    )
+
+
+def _model(
+    config: Config,
+    encoder: Encoder,
+    base: WeightFormat,
+    hidden: int,
+    decoder: Block,
+    other_parameters: float,
+    key_bias: bool = True,
+) -> Model:
+    if not key_bias:
+        blocks = (dataclasses.replace(b, other_parameters=b.other_parameters - hidden) for b in encoder.blocks)
+        encoder = dataclasses.replace(encoder, blocks=tuple(blocks))
+    return Model(
+        hidden=float(hidden),
+        vocabulary=float(config.count("vocab_size")),
+        blocks=(decoder,),
+        embedding=base,
+        head=base,
+        untied=float(not config.flag("tie_word_embeddings", True)),
+        other_parameters=other_parameters,
+        encoder=dataclasses.replace(encoder, embedding=base),
+    )
+
+
+def _stack_heads(config: Config, hidden: int, stack: str) -> int:
+    heads = config.count(f"{stack}_attention_heads")
+    if hidden % heads:
+        raise config.error(f"{stack}_attention_heads is {heads}; it must divide the hidden size {hidden}")
+    return heads
+
+
+ENCODER_DECODERS: dict[str | None, Callable[[Config, WeightFormat, WeightFormat], Model]] = {
+    "whisper": _whisper,
+    "bart": _bart,
+    "t5": _t5,
+}
+"""`Family.encoder` -> the model of a config, given the format of its linear layers and that of all else."""
+
+
+def encoder_decoder(config: Config, kind: str, quantised: Quantization, base: WeightFormat) -> Model:
+    """The model of a config with an encoder and a decoder; all its linear layers are stored alike.
+
+    Raises:
+      ValueError: a missing or wrong size, by its key.
+    """
+    linear = linear_format(quantised, [("layers.0.fc1", "fc1")], base, config.name)
+    return ENCODER_DECODERS[kind](config, linear, base)
