@@ -60,11 +60,20 @@ for _unit, _rows in _SPELLINGS.items():
 LINK_UNITS = {"bandwidth": "B/s", "latency": "s", "devices": "1", "oversubscription": "1", "reduces": "1", "axes": "1"}
 """SI unit of every plain leaf of `jaxroof.hardware.Link`."""
 
-PROTOCOLS = ("low_latency", "medium", "bulk", "direct", "shot", "switch", "dispatch")
+PROTOCOLS = ("low_latency", "medium", "bulk", "direct", "peer", "shot", "switch", "dispatch")
 """Leaves of `jaxroof.hardware.Transport` that are a `Protocol`."""
 
-TRANSPORT_UNITS = {f"{protocol}.{leaf}": unit for protocol in PROTOCOLS for leaf, unit in (("fixed_time", "s"), ("share", "1"))}
-TRANSPORT_UNITS |= {"peer_rate": "B/s", "signal_time": "s", "shot_limit": "B", "peers": "1", "crossing": "1", "congestion": "1"}
+TRANSPORT_UNITS = {
+    f"{protocol}.{leaf}": unit for protocol in PROTOCOLS for leaf, unit in (("fixed_time", "s"), ("share", "1"))
+}
+TRANSPORT_UNITS |= {
+    "peer_rate": "B/s",
+    "signal_time": "s",
+    "shot_limit": "B",
+    "peers": "1",
+    "crossing": "1",
+    "congestion": "1",
+}
 """SI unit of every leaf of `jaxroof.hardware.Transport`, by dotted path."""
 
 LEAF_UNITS = {

@@ -49,7 +49,8 @@ class Transport:
     low_latency: Protocol  # data and flag in one word, for the smallest messages; NCCL's LL
     medium: Protocol  # data and flag in one cache line; NCCL's LL128
     bulk: Protocol  # chunks with a fence each; NCCL's Simple
-    direct: Protocol  # chunks to every peer at once: all-to-all and send-receive
+    direct: Protocol  # chunks to every peer at once: all-to-all
+    peer: Protocol  # chunks to one peer: send-receive
     shot: Protocol  # engines' own kernels, which read and write the peers' memory
     switch: Protocol  # reduction inside the switch; NVLS
     dispatch: Protocol  # low-latency expert kernels

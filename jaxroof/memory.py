@@ -250,9 +250,9 @@ def kv_capacity_tokens(hardware: Hardware, model: Model, deployment: Deployment)
 def sequence_capacity(
     hardware: Hardware, model: Model, deployment: Deployment, context: Scalar, encoded: Scalar = 0.0
 ) -> jax.Array:
-    """Sequences of `context` tokens, and `encoded` encoder outputs, whose cache fits a replica at once, shape (), rounded down.
+    """Sequences of `context` tokens and `encoded` encoder outputs whose cache fits a replica at once, shape ().
 
-    Every attention group of a replica has a cache of its own; a model without any is taken to fit one per token.
+    Rounded down. Every attention group of a replica has a cache of its own; a model without any is taken to fit one per token.
     """
     held = kv_bytes_of_sequence(model, deployment, context, encoded)
     sequences = kv_capacity_bytes(hardware, model, deployment) / jnp.where(held > 0.0, held, 1.0)

@@ -5,7 +5,16 @@ from jaxroof.struct import Scalar, static, struct
 KINDS = ("linear", "experts", "prefill_attention", "decode_attention", "elementwise", "collective")
 """Op kinds. An `Efficiency` has one entry for each."""
 
-COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send_recv", "dispatch", "combine")
+COLLECTIVES = (
+    "all_reduce",
+    "all_gather",
+    "reduce_scatter",
+    "all_to_all",
+    "broadcast",
+    "send_recv",
+    "dispatch",
+    "combine",
+)
 """What a collective does. Dispatch and combine are the all-to-alls of low-latency expert kernels."""
 
 BOUNDS = ("matrix", "vector", "exp", "hbm", "l2", "scratchpad", "link", "launch")

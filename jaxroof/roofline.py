@@ -88,12 +88,28 @@ def op_bound(op: Op, hardware: Hardware, efficiency: Efficiency) -> jax.Array:
     `launch` binds where the fixed time exceeds every resource's; in a collective, where the same collective of
     0 B takes more than half as long. An op without work reports `launch`.
     """
+    return _longest(_rivals(op, hardware, efficiency, resource_times(op, hardware, efficiency)))
+
+
+def op_time_by_bound(op: Op, hardware: Hardware, efficiency: Efficiency) -> jax.Array:
+    """`op_time` in s at the place of what binds it and 0 elsewhere, shape (len(BOUNDS),)."""
     times = resource_times(op, hardware, efficiency)
-    if op.kind == "collective":
-        times["launch"] = resource_times(dataclasses.replace(op, message_bytes=0.0), hardware, efficiency)["link"]
-        times["link"] = times["link"] - times["launch"]
-    longest = times.pop("launch")
-    bound = jnp.int8(BOUNDS.index("launch"))
+    bound = _longest(_rivals(op, hardware, efficiency, times))
+    total = times.pop("launch", 0.0) + maximum(*times.values())
+    return jnp.where(jnp.arange(len(BOUNDS), dtype=jnp.int8) == bound, total, 0.0)
+
+
+def _rivals(op: Op, hardware: Hardware, efficiency: Efficiency, times: dict[str, Scalar]) -> dict[str, Scalar]:
+    """The times that compete for binding `op`: its resources', and the fixed time, which a collective has inside."""
+    if op.kind != "collective":
+        return times
+    fixed = resource_times(dataclasses.replace(op, message_bytes=0.0), hardware, efficiency)["link"]
+    return {"launch": fixed, "link": times["link"] - fixed}
+
+
+def _longest(times: dict[str, Scalar]) -> jax.Array:
+    """Index into `BOUNDS` of the longest of `times`; the fixed time where none is longer."""
+    longest, bound = times["launch"], jnp.int8(BOUNDS.index("launch"))
     for resource, time in times.items():
         bound = jnp.where(time > longest, jnp.int8(BOUNDS.index(resource)), bound)
         longest = jnp.maximum(longest, time)

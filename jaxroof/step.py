@@ -6,13 +6,15 @@ import jax.numpy as jnp
 from jaxroof.batch import Batch
 from jaxroof.deployment import Deployment
 from jaxroof.efficiency import Efficiency
-from jaxroof.forward import group_batch, step_ops
+from jaxroof.forward import group_batch
 from jaxroof.hardware import Hardware
 from jaxroof.model import Model
 from jaxroof.op import BOUNDS, Op
-from jaxroof.overlap import HIDDEN, computing_hardware, hidden_time, overlapped_ops
-from jaxroof.roofline import matrix_peak, op_algorithm, op_bound, op_time
+from jaxroof.overlap import computing_hardware, hidden_time, overlapped_ops
+from jaxroof.roofline import matrix_peak, op_algorithm, op_bound, op_time, op_time_by_bound
 from jaxroof.struct import Scalar, struct
+
+Ops = dict[str, Op]
 
 HOST = "host"
 """Name under which the engine's host time stands among the ops."""
@@ -38,9 +40,7 @@ def step_times(
     Raises:
       ValueError: while tracing, when the hardware has no matrix figure for a precision that the model needs.
     """
-    ops, device = overlapped_ops(model, deployment, batch), computing_hardware(hardware, deployment)
-    times = {name: op.count * op_time(op, device, efficiency) for name, op in ops.items()}
-    return times | hidden_time(ops, times, deployment) | {HOST: host_time(batch, deployment, efficiency)}
+    return times_of(overlapped_ops(model, deployment, batch), hardware, deployment, batch, efficiency)
 
 
 def step_time(
@@ -73,9 +73,58 @@ def step_cost(
     return costs | {name: _time_alone(time) for name, time in others.items()}
 
 
+def times_of(
+    ops: Ops, hardware: Hardware, deployment: Deployment, batch: Batch, efficiency: Efficiency
+) -> dict[str, Scalar]:
+    """`step_times` of ops that are there already."""
+    device = computing_hardware(hardware, deployment)
+    times = {name: op.count * op_time(op, device, efficiency) for name, op in ops.items()}
+    return times | hidden_time(ops, times, deployment) | {HOST: host_time(batch, deployment, efficiency)}
+
+
+def times_by_bound(
+    ops: Ops, hardware: Hardware, deployment: Deployment, batch: Batch, efficiency: Efficiency
+) -> dict[str, Scalar]:
+    """Time in s of every op of one step over all its runs and of the host, by name, shapes (len(BOUNDS),).
+
+    Each stands at the place of what binds it, with 0 elsewhere. What overlap hides is left out.
+    """
+    device = computing_hardware(hardware, deployment)
+    times = {name: op.count * op_time_by_bound(op, device, efficiency) for name, op in ops.items()}
+    launch = jnp.arange(len(BOUNDS)) == BOUNDS.index("launch")
+    return times | {HOST: jnp.where(launch, host_time(batch, deployment, efficiency), 0.0)}
+
+
+def dominant_bound(times: Scalar) -> jax.Array:
+    """The resource that binds most of a step's time, shape (): an int8 index into `BOUNDS`.
+
+    Args:
+      times: s by what binds, summed over ops, shape (len(BOUNDS),).
+    """
+    return jnp.argmax(times).astype(jnp.int8)
+
+
+def matrix_floors(ops: Ops, hardware: Hardware) -> dict[str, Scalar]:
+    """Time in s of every op's matrix work at the datasheet's peaks. Their sum divided by the step's time is MFU."""
+    return {
+        name: op.count * op.matrix_flops / matrix_peak(hardware, op.precision)
+        for name, op in ops.items()
+        if op.matrix_flops is not None
+    }
+
+
+def memory_floors(ops: Ops, hardware: Hardware) -> dict[str, Scalar]:
+    """Time in s to move every op's bytes once at the datasheet's HBM bandwidth. Sum divided by step time is MBU."""
+    return {
+        name: op.count * op.bytes / hardware.memory.hbm.bandwidth for name, op in ops.items() if op.bytes is not None
+    }
+
+
 def _time_alone(time: Scalar) -> OpCost:
     """The cost of something that takes time and nothing else."""
-    return OpCost(time=time, flops=0.0, bytes=0.0, message_bytes=0.0, bound=BOUNDS.index("launch"), algorithm=0)
+    return OpCost(
+        time=time, flops=0.0, bytes=0.0, message_bytes=0.0, bound=BOUNDS.index("launch"), algorithm=-1
+    )
 
 
 def op_cost(op: Op, hardware: Hardware, efficiency: Efficiency) -> OpCost:
@@ -101,33 +150,3 @@ def host_time(batch: Batch, deployment: Deployment, efficiency: Efficiency) -> S
     Every attention group has an engine process of its own for its sequences.
     """
     return efficiency.host.step_time + efficiency.host.sequence_time * group_batch(batch, deployment).logits
-
-
-def dominant_bound(times: dict[str, Scalar], bounds: dict[str, Scalar]) -> jax.Array:
-    """The resource that binds most of a step's time, shape (): an int8 index into `BOUNDS`.
-
-    Time is added up over ops by what binds each of them.
-
-    Args:
-      times: s of every op over all its runs, by name, the host's included.
-      bounds: what binds each of them, as indices into `BOUNDS`.
-    """
-    totals = [
-        sum(jnp.where(bounds[name] == index, time, 0.0) for name, time in times.items() if name != HIDDEN)
-        for index in range(len(BOUNDS))
-    ]
-    return jnp.argmax(jnp.stack(totals)).astype(jnp.int8)
-
-
-def matrix_floor(hardware: Hardware, model: Model, deployment: Deployment, batch: Batch) -> Scalar:
-    """Time in s that the step's matrix work takes at the datasheet's peaks. Divided by the step's time it is MFU."""
-    ops = step_ops(model, deployment, batch).values()
-    return sum(
-        op.count * op.matrix_flops / matrix_peak(hardware, op.precision) for op in ops if op.matrix_flops is not None
-    )
-
-
-def memory_floor(hardware: Hardware, model: Model, deployment: Deployment, batch: Batch) -> Scalar:
-    """Time in s to move the step's bytes once at the datasheet's HBM bandwidth. Divided by its time it is MBU."""
-    ops = step_ops(model, deployment, batch).values()
-    return sum(op.count * op.bytes for op in ops if op.bytes is not None) / hardware.memory.hbm.bandwidth

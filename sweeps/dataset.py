@@ -52,7 +52,7 @@ VARIABLES = {
     "op_flops": Variable("1", "FLOP of an op over all its runs in the step, per device"),
     "op_bytes": Variable("B", "bytes of an op over all its runs in the step, each operand once, per device"),
     "op_bound": Variable("1", "what binds an op", BOUNDS),
-    "op_algorithm": Variable("1", "how a collective runs; the first for other ops", ALGORITHMS),
+    "op_algorithm": Variable("1", "how a collective runs; -1 for other ops", ALGORITHMS),
 }
 """Every variable of every job. A breakdown's `prefill_` and `decode_` variables share the meaning of the plain one."""
 

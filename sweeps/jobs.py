@@ -13,6 +13,7 @@ from jaxroof.efficiency import Efficiency
 from jaxroof.hardware import Hardware
 from jaxroof.legality import legal
 from jaxroof.model import Model
+from jaxroof.overlap import overlapped_ops
 from jaxroof.request import (
     Requests,
     decode_batch,
@@ -22,7 +23,7 @@ from jaxroof.request import (
     prefill_batch,
     tokens_per_second,
 )
-from jaxroof.step import dominant_bound, matrix_floor, memory_floor, step_cost, step_times
+from jaxroof.step import dominant_bound, matrix_floors, memory_floors, step_cost, times_by_bound, times_of
 from jaxroof.struct import Scalar, struct
 
 Terms = dict[str, Scalar]
@@ -122,7 +123,11 @@ def _economics(scenario: Scenario, rate: Scalar) -> dict[str, Scalar]:
     """
     hardware, deployment = scenario.hardware, scenario.deployment
     per_device = rate / replica_devices(deployment)
-    metrics = {"devices": jnp.asarray(devices(deployment)), "tokens_per_second": rate * deployment.dp, "tokens_per_second_per_device": per_device}
+    metrics = {
+        "devices": jnp.asarray(devices(deployment)),
+        "tokens_per_second": rate * deployment.dp,
+        "tokens_per_second_per_device": per_device,
+    }
     if hardware.power.tdp is not None:
         metrics["tokens_per_joule_at_tdp"] = per_device / hardware.power.tdp
     if hardware.price is not None:
@@ -130,42 +135,53 @@ def _economics(scenario: Scenario, rate: Scalar) -> dict[str, Scalar]:
     return metrics
 
 
-def _request_sums(scenario: Scenario) -> Lazy:
+def _step_terms(prefix: str, scenario: Scenario, batch: Batch) -> Lazy:
+    """What is added up over the ops of one step: time, time by what binds it, and floors of matrix and memory time."""
+    hardware, deployment, efficiency = scenario.hardware, scenario.deployment, scenario.efficiency
+    ops = functools.cache(lambda: overlapped_ops(scenario.model, deployment, batch))
     return {
-        "prefill": lambda: step_times(*_setting(scenario, prefill_batch(scenario.workload, scenario.model, scenario.deployment))),
-        "decode": lambda: step_times(*_setting(scenario, decode_batch(scenario.workload, scenario.model, scenario.deployment))),
+        prefix: lambda: times_of(ops(), hardware, deployment, batch, efficiency),
+        f"{prefix}_by_bound": lambda: times_by_bound(ops(), hardware, deployment, batch, efficiency),
+        f"{prefix}_matrix_floor": lambda: matrix_floors(ops(), hardware),
+        f"{prefix}_memory_floor": lambda: memory_floors(ops(), hardware),
     }
 
 
+def _request_sums(scenario: Scenario) -> Lazy:
+    place = scenario.workload, scenario.model, scenario.deployment
+    prefill, decode = prefill_batch(*place), decode_batch(*place)
+    return _step_terms("prefill", scenario, prefill) | _step_terms("decode", scenario, decode)
+
+
 def _request_tables(scenario: Scenario) -> Lazy:
-    prefill, decode = prefill_batch(scenario.workload, scenario.model, scenario.deployment), decode_batch(scenario.workload, scenario.model, scenario.deployment)
-    return _op_tables("prefill_", scenario, prefill) | _op_tables("decode_", scenario, decode)
+    place = scenario.workload, scenario.model, scenario.deployment
+    tables = _op_tables("prefill_", scenario, prefill_batch(*place))
+    return tables | _op_tables("decode_", scenario, decode_batch(*place))
 
 
 def _request_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: dict[str, Terms]) -> dict[str, Scalar]:
     requests = scenario.workload
     model, deployment = scenario.model, scenario.deployment
-    place = scenario.hardware, model, deployment
     cost = latency(sums["prefill"], sums["decode"], model, deployment, requests, scenario.efficiency)
-    prefill, decode = (batch(requests, model, deployment) for batch in (prefill_batch, decode_batch))
     busy = micro_batches(requests, deployment) / degree(deployment.pp)  # floors are of one micro-batch in all stages
     prefill_time, step_time = pipelined_times(sums["prefill"], sums["decode"], model, deployment, requests)
+    encoded = decode_batch(requests, model, deployment).encoded
     return {
         "ttft": cost.ttft,
         "tpot": cost.tpot,
         "e2e": cost.e2e,
         "tokens_per_second_per_request": 1.0 / cost.tpot,
         **_economics(scenario, tokens_per_second(cost, requests)),
-        "prefill_mfu": matrix_floor(*place, prefill) * busy / prefill_time,
-        "decode_mbu": memory_floor(*place, decode) * busy / step_time,
-        "prefill_bound": dominant_bound(tables["prefill_op_time"], tables["prefill_op_bound"]),
-        "decode_bound": dominant_bound(tables["decode_op_time"], tables["decode_op_bound"]),
-        **_fit(scenario, requests.isl + requests.osl, requests.batch, decode.encoded),
+        "prefill_mfu": sums["prefill_matrix_floor"] * busy / prefill_time,
+        "decode_mbu": sums["decode_memory_floor"] * busy / step_time,
+        "prefill_bound": dominant_bound(sums["prefill_by_bound"]),
+        "decode_bound": dominant_bound(sums["decode_by_bound"]),
+        **_fit(scenario, requests.isl + requests.osl, requests.batch, encoded),
     }
 
 
 def _step_sums(scenario: Scenario) -> Lazy:
-    return {"step": lambda: step_times(*_setting(scenario, step_batch(scenario.workload, scenario.model)))}
+    return _step_terms("step", scenario, step_batch(scenario.workload, scenario.model))
 
 
 def _step_tables(scenario: Scenario) -> Lazy:
@@ -175,16 +191,15 @@ def _step_tables(scenario: Scenario) -> Lazy:
 def _step_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: dict[str, Terms]) -> dict[str, Scalar]:
     work = scenario.workload
     batch = step_batch(work, scenario.model)
-    place = scenario.hardware, scenario.model, scenario.deployment
     time = sums["step"]
     prefill = jnp.zeros(()) if work.prefill is None else work.prefills * (work.prefill + work.past)
     decode = jnp.zeros(()) if work.decode is None else work.decode * work.context
     return {
         "step_time": time,
         **_economics(scenario, batch.logits / time),
-        "mfu": matrix_floor(*place, batch) / (time * degree(scenario.deployment.pp)),
-        "mbu": memory_floor(*place, batch) / (time * degree(scenario.deployment.pp)),
-        "bound": dominant_bound(tables["op_time"], tables["op_bound"]),
+        "mfu": sums["step_matrix_floor"] / (time * degree(scenario.deployment.pp)),
+        "mbu": sums["step_memory_floor"] / (time * degree(scenario.deployment.pp)),
+        "bound": dominant_bound(sums["step_by_bound"]),
         **_fit(scenario, (prefill + decode) / batch.logits, batch.logits, batch.encoded),
     }
 

@@ -7,12 +7,12 @@ from typing import Any
 
 
 def leaf_paths(tree: Any, prefix: str = "") -> Iterator[str]:
-    """Dotted paths of every number in `tree`, in order; what is unknown (None) or structure (text) is left out."""
+    """Dotted paths of every number in `tree`, in order; what is unknown (None) or structure (text, switches) is left out."""
     for name, value in _children(tree):
         path = f"{prefix}.{name}" if prefix else name
         if _children(value):
             yield from leaf_paths(value, path)
-        elif value is not None and not isinstance(value, str):
+        elif value is not None and not isinstance(value, str | bool):
             yield path
 
 
@@ -36,7 +36,7 @@ def number(tree: Any, path: str) -> Any:
     value = leaf(tree, path)
     if value is None:
         raise ValueError(f"{path} is unknown here, so it cannot be changed; give the whole level in a TOML of your own")
-    if isinstance(value, str):
+    if isinstance(value, str | bool):
         raise ValueError(f"{path} is structure ({value}), not a number")
     if _children(value):
         inner = ", ".join(f"{path}.{name}" for name, _ in _children(value))

@@ -1,4 +1,4 @@
-"""Random valid points of the cost model: every leaf of every struct drawn anew for every point, a few structures."""
+"""Random valid parts of the cost model: every leaf of every struct is drawn anew for every point."""
 
 import dataclasses
 from collections.abc import Callable
@@ -28,8 +28,10 @@ from jaxroof import (
     Requests,
     WeightFormat,
 )
+from jaxroof.batch import Encode
 from jaxroof.efficiency import Host, KindEfficiency, LinkEfficiency
 from jaxroof.hardware import Protocol, Transport
+from jaxroof.model import Mixer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,6 +82,7 @@ def transport(draw: Draw) -> Transport:
         medium=protocol(2e-5),
         bulk=protocol(1e-4),
         direct=protocol(5e-5),
+        peer=protocol(5e-5),
         shot=protocol(1e-5),
         switch=protocol(1e-4),
         dispatch=protocol(1e-4),
@@ -116,7 +119,9 @@ def hardware(draw: Draw, without: tuple[str, ...] = ()) -> Hardware:
                     bandwidth=draw.log(3e10, 2e12),
                     latency=draw.log(1e-7, 1e-5),
                     devices=draw.pick(2, 4, 8),
+                    oversubscription=draw.pick(1, 2),
                     reduces=draw.pick(0, 1),
+                    axes=draw.pick(1),
                     transport=transport(draw),
                 ),
             ),
@@ -127,6 +132,8 @@ def hardware(draw: Draw, without: tuple[str, ...] = ()) -> Hardware:
                     latency=draw.log(1e-6, 3e-5),
                     devices=draw.pick(64, 1024),
                     oversubscription=draw.pick(1, 2),
+                    reduces=draw.pick(0, 1),
+                    axes=draw.pick(1),
                     transport=transport(draw),
                 ),
             ),
@@ -163,7 +170,9 @@ def efficiency(draw: Draw) -> Efficiency:
     )
 
 
-def attention(draw: Draw, weights: WeightFormat, window: str | None = None, grouped: bool = True) -> Attention:
+def attention(
+    draw: Draw, weights: WeightFormat, window: str | None = None, grouped: bool = True, **given
+) -> Attention:
     heads = draw.pick(16, 32, 64)
     return Attention(
         heads=heads,
@@ -172,8 +181,12 @@ def attention(draw: Draw, weights: WeightFormat, window: str | None = None, grou
         value_dim=draw.pick(64, 128),
         window=None if window is None else draw.pick(128, 1024, 4096),
         window_kind=window,
+        value_projection=given.pop("value_projection", draw.pick(1)),
+        gate=draw.pick(0, 1, 128),
+        qk_norm=draw.pick(0, 1),
         qkv=weights,
         output=weights,
+        **given,
     )
 
 
@@ -183,7 +196,7 @@ def feedforward(draw: Draw, weights: WeightFormat) -> FeedForward:
     )
 
 
-def experts(draw: Draw, weights: WeightFormat, router: WeightFormat, shared: bool) -> Experts:
+def experts(draw: Draw, weights: WeightFormat, router: WeightFormat, shared: bool, **given) -> Experts:
     return Experts(
         experts=draw.pick(8, 64, 128),
         top_k=draw.pick(1, 2, 6),
@@ -193,38 +206,55 @@ def experts(draw: Draw, weights: WeightFormat, router: WeightFormat, shared: boo
         down=weights,
         router=router,
         shared=feedforward(draw, weights) if shared else None,
+        **given,
     )
 
 
-def model(draw: Draw, *layers: tuple[Attention, FeedForward | Experts], outer: WeightFormat) -> Model:
+def block(draw: Draw, mixer: Mixer | None, layer: FeedForward | Experts | None, **given) -> Block:
+    return Block(
+        count=draw.pick(1, 16, 40),
+        attention=mixer,
+        feedforward=layer,
+        norms=draw.pick(1, 2),
+        other_parameters=draw.log(1e3, 1e5),
+        **given,
+    )
+
+
+def model(draw: Draw, *blocks: Block, outer: WeightFormat, **given) -> Model:
     return Model(
         hidden=draw.pick(1024, 4096, 8192),
         vocabulary=draw.pick(32_000, 128_256),
-        blocks=tuple(
-            Block(count=draw.pick(1, 16, 40), attention=a, feedforward=f, other_parameters=draw.log(1e3, 1e5))
-            for a, f in layers
-        ),
+        blocks=blocks,
         embedding=outer,
         head=outer,
         untied=draw.pick(0, 1),
         other_parameters=draw.log(1e3, 1e5),
+        **given,
     )
 
 
-def deployment(draw: Draw, compute: str = "bf16") -> Deployment:
-    return Deployment(
+def deployment(draw: Draw, compute: str = "bf16", **given) -> Deployment:
+    """Any precisions and tensor-parallel degree; `given` are the other degrees and kinds."""
+    drawn = Deployment(
         tp=draw.pick(1, 2, 4, 8, 16),
         activation_bytes=draw.pick(1, 2, 4),
         kv_bytes=draw.pick(1, 2),
+        state_bytes=draw.pick(2, 4),
         communication_bytes=draw.pick(1, 2),
+        dispatch_bytes=draw.pick(1, 2),
+        dp=draw.pick(1, 4),
+        imbalance=draw.log(1.0, 2.0),
+        reserved_cores=draw.log(0.05, 0.3),
         attention_compute=compute,
         memory_utilization=draw.log(0.5, 1.0),
         reserve_bytes=draw.log(1e8, 4e9),
         max_batched_tokens=draw.log(512, 16384),
     )
+    return dataclasses.replace(drawn, **given)
 
 
-def batch(draw: Draw, parts: str) -> Batch:
+def batch(draw: Draw, parts: str, encoder: bool = False) -> Batch:
     """`parts`: "prefill", "decode" or "mixed". Lengths are real, so that no chunk ends exactly on a sequence's end."""
     prompts, tokens = draw.pick(1, 2, 16), draw.pick(1, 8, 256)
     prefill = Prefill(
@@ -235,80 +265,22 @@ def batch(draw: Draw, parts: str) -> Batch:
         prefill=None if parts == "decode" else prefill,
         decode=None if parts == "prefill" else decode,
         logits={"prefill": prompts, "decode": tokens, "mixed": prompts + tokens}[parts],
+        encode=Encode(sequences=prompts, tokens=prompts * draw.log(100, 5000)) if encoder else None,
+        encoded=draw.log(50, 2000) if encoder else np.zeros(draw.n),
     )
 
 
-def requests(draw: Draw) -> Requests:
+def requests(draw: Draw, encoder: bool = False) -> Requests:
     isl = draw.log(16, 30_000)
     cached = draw.pick(0, 0.25, 0.9) * isl
-    return Requests(batch=draw.pick(1, 8, 128), isl=isl, osl=1.0 + draw.pick(0, 1) * draw.log(1, 4000), cached=cached)
-
-
-def _format(draw: Draw, stored: float, compute: str) -> WeightFormat:
-    return WeightFormat(bytes=np.full(draw.n, stored), compute=compute)
-
-
-def _points(draw: Draw, built: Model, parts: str, without: tuple[str, ...] = (), compute: str = "bf16") -> Points:
-    return Points(
-        hardware(draw, without), built, deployment(draw, compute), batch(draw, parts), requests(draw), efficiency(draw)
+    return Requests(
+        batch=draw.pick(1, 8, 128),
+        isl=isl,
+        osl=1.0 + draw.pick(0, 1) * draw.log(1, 4000),
+        cached=cached,
+        encoder_tokens=draw.log(100, 5000) if encoder else None,
+        acceptance=draw.pick(0, 0.5, 0.8, 1),
     )
-
-
-def dense_multi_head(draw: Draw) -> Points:
-    """Multi-head attention at 16 bits; a prefill step; every figure of the hardware known."""
-    bf16 = _format(draw, 2.0, "bf16")
-    return _points(
-        draw, model(draw, (attention(draw, bf16, grouped=False), feedforward(draw, bf16)), outer=bf16), "prefill"
-    )
-
-
-def dense_grouped_4bit(draw: Draw) -> Points:
-    """Weights of 4 bits with group scales multiplied at 16; a decode step; no L2 and no link inside the node."""
-    bf16, int4 = _format(draw, 2.0, "fp16"), _format(draw, 0.53125, "fp16")
-    built = model(draw, (attention(draw, int4), feedforward(draw, int4)), outer=bf16)
-    return _points(draw, built, "decode", ("l2", "scale_up"))
-
-
-def sliding_fp8(draw: Draw) -> Points:
-    """Full and sliding-window layers; a mixed step; no figure for exponentials and no link out of the node."""
-    bf16, fp8 = _format(draw, 2.0, "bf16"), _format(draw, 1.0, "fp8")
-    layers = [(attention(draw, fp8, window), feedforward(draw, fp8)) for window in (None, "sliding")]
-    return _points(draw, model(draw, *layers, outer=bf16), "mixed", ("exp", "scale_out"), compute="fp8")
-
-
-def experts_fp8(draw: Draw) -> Points:
-    """Experts without shared ones at 8 bits; a decode step; no scratchpad, price or power."""
-    bf16, fp8 = _format(draw, 2.0, "bf16"), _format(draw, 1.0, "fp8")
-    built = model(draw, (attention(draw, fp8), experts(draw, fp8, bf16, shared=False)), outer=bf16)
-    return _points(draw, built, "decode", ("scratchpad", "tdp", "price"))
-
-
-def experts_shared_4bit(draw: Draw) -> Points:
-    """A dense layer first, then experts with shared ones multiplied at 4 bits; a mixed step; no accumulator size."""
-    bf16, fp4 = _format(draw, 2.0, "bf16"), _format(draw, 0.5625, "fp4")
-    layers = (
-        (attention(draw, bf16), feedforward(draw, bf16)),
-        (attention(draw, bf16), experts(draw, fp4, bf16, shared=True)),
-    )
-    return _points(draw, model(draw, *layers, outer=bf16), "mixed", ("registers",))
-
-
-def chunked_experts(draw: Draw) -> Points:
-    """Chunked-local attention with experts; a prefill step on a cached past; neither caches nor links."""
-    bf16 = _format(draw, 2.0, "bf16")
-    built = model(draw, (attention(draw, bf16, "chunked"), experts(draw, bf16, bf16, shared=True)), outer=bf16)
-    return _points(draw, built, "prefill", ("l2", "scratchpad", "scale_up", "scale_out"))
-
-
-STRUCTURES: dict[str, Callable[[Draw], Points]] = {
-    build.__name__: build
-    for build in (dense_multi_head, dense_grouped_4bit, sliding_fp8, experts_fp8, experts_shared_4bit, chunked_experts)
-}
-
-
-def points(structure: str, n: int, seed: int = 0) -> Points:
-    """`n` random points of one of `STRUCTURES`, in float64."""
-    return STRUCTURES[structure](Draw(n, seed))
 
 
 def leaves_as(points: Points, convert: Callable[[np.ndarray], Any]) -> Points:

@@ -24,7 +24,7 @@ class CatalogueModel:
     hf_quant: Mapping[str, Any] | None  # content of hf_quant_config.json
     requantised: bool = False  # someone's requantised repository of a model that the catalogue has too
     notes: tuple[str, ...] = ()
-    parameters: float | None = None  # of the language model, as published
+    parameters: float | None = None  # as published: without a vision encoder or prediction head
 
 
 def names() -> tuple[str, ...]:

@@ -121,6 +121,10 @@ class Config:
             raise self.error(f"{key} is {_shown(value)}; it must be an object")
         return Config(f"{self.name}: {key}", value)
 
+    def nested(self) -> "Config | None":
+        """The table of the language model, where it stands beside an encoder's; None where the config is its own."""
+        return self.table("text_config") or self.table("llm_config")
+
     def error(self, text: str) -> ValueError:
         """The error that says `text` of this config, in one line."""
         return ValueError(f"{self.name}: {text}")

@@ -1,5 +1,7 @@
 """Which family a config belongs to, or what its architecture needs that is not covered yet."""
 
+import dataclasses
+
 from workloads.config import Config
 from workloads.experts import COUNT_KEYS
 from workloads.families import FAMILIES
@@ -25,7 +27,7 @@ KEYS: tuple[tuple[tuple[str, ...], str], ...] = (
 
 MARKS: dict[str, tuple[str, ...]] = {
     "kv_lora_rank": ("latent",),
-    "index_topk": ("latent", "compressed"),
+    "index_topk": ("token selection",),
     "compress_ratios": ("compressed",),
     "sparse_attention_config": ("block selection",),
     "linear_attn_config": ("kimi delta",),
@@ -67,7 +69,6 @@ TYPES: dict[str, tuple[str, ...]] = {
     "switch_transformers": ("experts in an encoder",),
     "mllama": ("attention to images on some layers",),
     "phi4mm": ("an encoder with adapters",),
-    "internvl_chat": ("a language model of another family inside",),
 }
 """`model_type`s known not to be covered, and what they need."""
 
@@ -80,7 +81,7 @@ def language_model(config: Config) -> tuple[Family, Config]:
         that look familiar.
     """
     model_type = config.text("model_type")
-    nested = config.table("text_config")
+    nested = config.nested()
     text = config if nested is None else Config(config.name, nested.values)
     missing = [*TYPES.get(model_type, ()), *_missing(config), *([] if nested is None else _missing(text))]
     if missing:
@@ -90,10 +91,23 @@ def language_model(config: Config) -> tuple[Family, Config]:
     if family is None:
         raise ValueError(f"{config.name}: model_type {model_type!r} is not covered yet; covered are {_covered()}")
     _check_architecture(config, family, model_type)
+    if family.any_text and nested is not None:
+        family = _around(config, nested, family)
     _check_nesting(config, nested, family, model_type)
     _check_marks(text, family, model_type)
     _check_fixed_keys(text, family, model_type)
     return family, text
+
+
+def _around(config: Config, nested: Config, outer: Family) -> Family:
+    """The family of the language model inside, with the encoder of the one around it."""
+    inner = nested.text("model_type", default=outer.text_type)
+    family = FAMILIES.get(inner)
+    if family is None or family.encoder is not None:
+        raise config.error(
+            f"text_config of model_type {inner!r} is not covered yet inside {config.value('model_type')}"
+        )
+    return dataclasses.replace(family, encoder=outer.encoder, text_type=inner)
 
 
 def _covered() -> str:
@@ -117,6 +131,7 @@ def _needs(config: Config, key: str) -> bool:
 def _kinds(family: Family) -> set[str]:
     """What a family is read with, of the kinds in `MARKS`."""
     kinds = {family.mixer, family.linear or ""}
+    kinds |= {"token selection"} if family.selection == "tokens" else set()
     kinds |= {"block selection"} if family.selection == "blocks" else set()
     kinds |= {"head gates"} if family.sizes == "sliding" else set()
     kinds |= {"keys as values"} if family.sizes == "global" else set()

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 from jaxroof.model import Attention, Block, Encoder, FeedForward, Projection, WeightFormat
 from workloads.config import Config
@@ -9,7 +10,13 @@ from workloads.config import Config
 COLOURS = 3.0
 """Numbers per pixel."""
 
-PROJECTOR_KEYS = ("spatial_merge_size", "mm_tokens_per_image", "vision_feature_layer")
+PROJECTOR_KEYS = (
+    "spatial_merge_size",
+    "mm_tokens_per_image",
+    "vision_feature_layer",
+    "downsample_ratio",
+    "max_dynamic_patch",
+)
 """What configs say of the encoder's output beside `vision_config`."""
 
 LLAVA_FEATURE_LAYER = -2  # published default of vision_feature_layer: the last layer is not run
@@ -32,6 +39,7 @@ class Tower:
     norm_bias: bool = True
     norms: float = 2.0  # norm vectors per layer
     qk_norm: bool = False
+    scales: float = 0.0  # vectors per layer that scale its sublayers
     windowed_layers: float = 0.0
     window: float | None = None  # tokens in a window of those
     other_parameters: float = 0.0  # beside the layers
@@ -54,7 +62,7 @@ def encoder_of(tower: Tower, projector: list[tuple[float, float]], base: WeightF
 def _block(tower: Tower, count: float, window: float | None, base: WeightFormat) -> Block:
     width = tower.heads * tower.head_dim
     up = 2.0 if tower.gated else 1.0
-    other = tower.norms * tower.hidden * (1.0 + tower.norm_bias)
+    other = tower.hidden * (tower.norms * (1.0 + tower.norm_bias) + tower.scales)
     other += tower.attention_bias * (3.0 * width + tower.hidden)
     other += tower.ffn_bias * (up * tower.intermediate + tower.hidden)
     return Block(
@@ -86,7 +94,12 @@ def vision_config(config: Config) -> Config | None:
     if vision is None:
         return None
     beside = {key: config.value(key) for key in PROJECTOR_KEYS if config.value(key) is not None}
-    return Config(vision.name, beside | dict(vision.values))
+    return Config(vision.name, beside | {key: _side(value) for key, value in vision.values.items()})
+
+
+def _side(value: Any) -> Any:
+    """A size that some configs write once for rows and once for columns."""
+    return value[0] if isinstance(value, list) and len(value) == 2 and value[0] == value[1] else value
 
 
 def _qwen2_vl(vision: Config, base: WeightFormat, hidden: float) -> Encoder:
@@ -229,10 +242,24 @@ def _llava(vision: Config, base: WeightFormat, hidden: float) -> Encoder:
     return encoder_of(tower, [(tower.hidden, hidden), (hidden, hidden)], base)
 
 
+def _internvl(vision: Config, base: WeightFormat, hidden: float) -> Encoder:
+    """InternViT: a class token that its output leaves out, scaled sublayers; patches of one tile are shuffled."""
+    tower = _siglip(vision)
+    merged = 1.0 / vision.fraction("downsample_ratio", 0.5) ** 2
+    wide = merged * tower.hidden
+    tower = dataclasses.replace(
+        tower,
+        merged=merged,
+        attention_bias=vision.flag("qkv_bias", vision.flag("attention_bias", True)),
+        scales=2.0,
+        other_parameters=tower.other_parameters + 2.0 * wide + 2.0 * hidden,
+    )
+    return encoder_of(tower, [(wide, hidden), (hidden, hidden)], base)
+
+
 def _moonvit(vision: Config, base: WeightFormat, hidden: float) -> Encoder:
     width, heads = vision.count("vt_hidden_size"), vision.count("vt_num_attention_heads")
-    merges = vision.block("merge_kernel_size") or (2, 2)
-    merged = float(merges[0] * merges[1])
+    merged = float(vision.count("merge_kernel_size", default=2) ** 2)
     inner = vision.count("qkv_hidden_size", default=width)
     positions = vision.count("init_pos_emb_height", default=64) * vision.count("init_pos_emb_width", default=64)
     if inner % heads:
@@ -274,6 +301,7 @@ VISION: dict[str, Callable[[Config, WeightFormat, float], Encoder]] = {
     "pixtral": _pixtral,
     "llama4": _llama4,
     "llava": _llava,
+    "internvl": _internvl,
     "moonvit": _moonvit,
 }
 """`Family.encoder` -> the encoder of a `vision_config`, given the width of the language model."""

@@ -13,6 +13,7 @@ from workloads.config import Config
 from workloads.coverage import language_model
 from workloads.encoders import VISION, vision_config
 from workloads.family import Family
+from workloads.images import ImageTokens, image_tokens
 from workloads.precision import precision
 
 
@@ -30,7 +31,9 @@ class ModelEntry:
     kv_precision: str | None  # of cached keys and values, where the checkpoint says
     notes: tuple[str, ...]  # what the reader wants said aloud
     max_position: int | None  # tokens
-    published_parameters: float | None  # of the language model, as its publisher counts them
+    published_parameters: float | None  # as its publisher counts them: without a vision encoder or prediction head
+    encoder_positions: int | None = None  # tokens of its encoder at most, where it says: Whisper's 1500 of 30 s
+    images: ImageTokens | None = None  # how it turns images into tokens, for `encoder_tokens`; None: it sees none
 
 
 def model(name_or_path: str, weights: str | None = None) -> ModelEntry:
@@ -42,7 +45,8 @@ def model(name_or_path: str, weights: str | None = None) -> ModelEntry:
 
     Args:
       name_or_path: a name, an alias, or a path.
-      weights: a precision in place of the checkpoint's own: fp8, int8, w4a16, nvfp4, mxfp4, bf16 or fp16.
+      weights: a precision in place of the checkpoint's own: fp8, int8, w8a16, w4a16, w4a8 (fp8
+        activations), nvfp4, mxfp4, mxfp8, bf16, fp16, tf32 or fp32.
 
     Returns:
       The entry; every number of its model is a float.
@@ -120,6 +124,8 @@ def _entry(
         notes=own,
         max_position=huggingface.max_position(config),
         published_parameters=None if source.parameters is None else float(source.parameters),
+        encoder_positions=config.count("max_source_positions", default=None),
+        images=image_tokens(config),
     )
 
 

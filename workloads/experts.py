@@ -43,10 +43,10 @@ class ExpertDimensions:
 def expert_dimensions(config: Config, rules: ExpertLayers) -> ExpertDimensions:
     """The sizes of a layer with experts. Raises `ValueError` for a missing or impossible one, by its key."""
     experts = config.count(*COUNT_KEYS)
-    top_k = config.count(*TOP_K_KEYS)
+    top_k = _uniform(config, *TOP_K_KEYS)
     if top_k > experts:
         raise config.error(f"{config.spelling(*TOP_K_KEYS)} is {top_k}; it must be at most the {experts} experts")
-    intermediate = config.count(*rules.intermediate)
+    intermediate = _uniform(config, *rules.intermediate)
     width = config.count(rules.width, default=None) if rules.width else None
     return ExpertDimensions(
         experts=float(experts),
@@ -55,6 +55,14 @@ def expert_dimensions(config: Config, rules: ExpertLayers) -> ExpertDimensions:
         shared_intermediate=float(_shared_intermediate(config, rules, intermediate)),
         width=None if width is None else float(width),
     )
+
+
+def _uniform(config: Config, *keys: str) -> int:
+    """A size that some configs state once per layer, where it is the same in all."""
+    value = config.value(*keys)
+    if isinstance(value, list) and value and all(entry == value[0] for entry in value):
+        return Config(config.name, {keys[0]: value[0]}).count(keys[0])
+    return config.count(*keys)
 
 
 def _shared_intermediate(config: Config, rules: ExpertLayers, intermediate: int) -> float:

@@ -95,7 +95,8 @@ class Family:
     causal: bool = True
     generates: bool = True
     parallel: Switch = False  # attention and feed-forward read the same input
-    encoder: str | None = None  # how its encoder is described, a key of `encoders.ENCODERS`
+    prediction_dense: bool = False  # multi-token-prediction layers have a window and a dense feed-forward
+    encoder: str | None = None  # what its encoder is, a key of `encoders.VISION` or `encoder_decoder.ENCODER_DECODERS`
     tied: bool = False  # default of tie_word_embeddings
     kv_heads_default: str | None = "heads"  # one per query head; None: required; "multi_query": one where it is true
     head_dim_default: int | str | None = "hidden/heads"  # None: required
@@ -126,5 +127,6 @@ class Family:
     defaults: tuple[tuple[str, int], ...] = ()  # published class defaults of keys that configs leave out
     unless: tuple[tuple[str, object], ...] = ()  # key, and the only value of it that is read
     text_type: str | None = None  # model_type of the nested text_config, for families that nest one
+    any_text: bool = False  # the language model may be of any family; `text_type` where it does not say
     reads_value_dim: bool = False  # whether values may be narrower than keys (`v_head_dim`)
     note: str | None = None  # said aloud with every model of the family

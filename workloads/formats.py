@@ -12,6 +12,10 @@ MX_GROUP = 32  # weights per MX block: OCP Microscaling Formats v1.0, section 5.
 NVFP4_GROUP = 16  # weights per NVFP4 group, as ModelOpt writes it
 
 
+MATRIX_BITS = {"fp8": 8, "int8": 8, "fp4": 4}
+"""Bits of a matrix unit's operands, of those that quantised activations are for."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Scheme:
     """A quantised format. Scales per tensor or per output channel are left out: below 0.1 % of the weights."""
@@ -19,10 +23,16 @@ class Scheme:
     bytes: float  # B per weight as stored
     compute: str | None  # precision of the matrix product; None: that of the 16-bit activations
     label: str
+    bits: int  # of a weight, without scales
+
+    @property
+    def dequantised(self) -> bool:
+        """True where weights have fewer bits than what they are multiplied with: the kernel converts them."""
+        return self.compute is None or self.bits < MATRIX_BITS[self.compute]
 
     def weight_format(self, base: WeightFormat) -> WeightFormat:
         """The format of a weight whose checkpoint keeps activations in `base`."""
-        return WeightFormat(bytes=self.bytes, compute=self.compute or base.compute)
+        return WeightFormat(bytes=self.bytes, compute=self.compute or base.compute, dequantised=self.dequantised)
 
 
 UNQUANTISED = {
@@ -37,10 +47,10 @@ UNQUANTISED = {
 def fp8(block: tuple[int, int] | None = None, activations: str | None = "fp8") -> Scheme:
     """FP8 weights: one float32 scale per `block` of rows and columns, or per tensor or channel without a block."""
     if block is None:
-        return Scheme(1.0, activations, "fp8" if activations else "fp8 (weights only)")
+        return Scheme(1.0, activations, "fp8" if activations else "fp8 (weights only)", 8)
     rows, columns = block
     note = f"block {rows}x{columns}" + ("" if activations else ", weights only")
-    return Scheme(1.0 + FP32_SCALE / (rows * columns), activations, f"fp8 ({note})")
+    return Scheme(1.0 + FP32_SCALE / (rows * columns), activations, f"fp8 ({note})", 8)
 
 
 def integer(bits: int, group: int | None, zeros: bool, activations: str | None, method: str) -> Scheme:
@@ -48,33 +58,47 @@ def integer(bits: int, group: int | None, zeros: bool, activations: str | None, 
     size = bits / 8.0
     stored = size if group is None else size + (FP16_SCALE + (size if zeros else 0.0)) / group
     kind = f"w{bits}a16" if activations is None else f"w{bits}a8"
-    detail = ", ".join(part for part in (method, f"group {group}" if group else "") if part)
-    return Scheme(stored, activations, f"{kind} ({detail})" if detail else kind)
+    precision = activations if bits == 4 and activations else ""
+    detail = ", ".join(part for part in (method, precision, f"group {group}" if group else "") if part)
+    return Scheme(stored, activations, f"{kind} ({detail})" if detail else kind, bits)
 
 
 def mxfp4(activations: str | None = None) -> Scheme:
     """MXFP4 weights: 4 bits and an 8-bit exponent per 32. Weights only unless `activations` says otherwise."""
-    return Scheme(0.5 + E8M0_SCALE / MX_GROUP, activations, "mxfp4" if activations else "mxfp4 (weights only)")
+    return Scheme(0.5 + E8M0_SCALE / MX_GROUP, activations, _float4_label("mxfp4", activations), 4)
 
 
 def mxfp8(activations: str | None = "fp8") -> Scheme:
     """MXFP8 weights: 8 bits and an 8-bit exponent per 32."""
-    return Scheme(1.0 + E8M0_SCALE / MX_GROUP, activations, "mxfp8")
+    return Scheme(1.0 + E8M0_SCALE / MX_GROUP, activations, "mxfp8", 8)
 
 
 def nvfp4(group: int = NVFP4_GROUP, activations: str | None = "fp4") -> Scheme:
     """NVFP4 weights: 4 bits and an FP8 scale per `group`."""
-    label = {"fp4": "nvfp4", "fp8": "nvfp4 (fp8 activations)", None: "nvfp4 (weights only)"}[activations]
-    return Scheme(0.5 + FP8_SCALE / group, activations, label)
+    return Scheme(0.5 + FP8_SCALE / group, activations, _float4_label("nvfp4", activations), 4)
+
+
+def _float4_label(name: str, activations: str | None) -> str:
+    if activations == "fp4":
+        return name
+    return f"{name} ({activations} activations)" if activations else f"{name} (weights only)"
 
 
 OVERRIDES = {
     "fp8": fp8(),
     "int8": integer(8, None, False, "int8", ""),
+    "w8a16": integer(8, None, False, None, ""),
     "w4a16": integer(4, 128, True, None, ""),
+    "w4a8": integer(4, 128, False, "fp8", ""),
     "nvfp4": nvfp4(),
     "mxfp4": mxfp4(),
+    "mxfp8": mxfp8(),
     "bf16": None,
     "fp16": None,
+    "tf32": None,
+    "fp32": None,
 }
 """What a user may ask for in place of the checkpoint's own precision. None: nothing is quantised."""
+
+OVERRIDE_BYTES = {"bf16": 2.0, "fp16": 2.0, "tf32": 4.0, "fp32": 4.0}
+"""B per weight of what is not quantised; TF32 is how float32 is multiplied."""

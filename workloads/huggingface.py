@@ -9,15 +9,12 @@ from workloads.encoder_decoder import ENCODER_DECODERS, encoder_decoder
 from workloads.encoders import vision_encoder
 from workloads.family import Family
 from workloads.feedforward import dense, experts
-from workloads.layer import HIDDEN_KEYS, LAYER_KEYS, VOCABULARY_KEYS, Layer, size
+from workloads.layer import HIDDEN_KEYS, VOCABULARY_KEYS, Layer, layer_count, size
 from workloads.layer_kinds import LayerKind, layer_kinds, prediction_kind
 from workloads.mixers import MIXERS
 from workloads.other_parameters import POSITION_KEYS, layer_parameters, model_parameters, switched
 from workloads.prediction import prediction
 from workloads.quantization import Quantization, linear_format
-
-MOST_LAYERS = 10_000
-"""More layers than any model has: a wrong figure should not take all memory to read."""
 
 FEEDFORWARDS = {"dense": dense, "experts": experts}
 """Kind of feed-forward -> the struct of one layer."""
@@ -41,9 +38,7 @@ def model(config: Config, quantised: Quantization, base: WeightFormat) -> Model:
     family, text = language_model(config)
     if family.encoder in ENCODER_DECODERS:
         return encoder_decoder(config, family.encoder, quantised, base)
-    layers = text.count(*LAYER_KEYS)
-    if layers > MOST_LAYERS:
-        raise text.error(f"{text.spelling(*LAYER_KEYS)} is {layers}; it must be at most {MOST_LAYERS}")
+    layers = layer_count(text)
     hidden = float(text.count(*HIDDEN_KEYS))
     first = Layer(config=text, family=family, hidden=hidden, index=0, quantised=quantised, base=base, name=config.name)
     kinds = layer_kinds(text, family, layers)

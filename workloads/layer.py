@@ -10,6 +10,9 @@ from workloads.family import Family
 from workloads.quantization import Quantization, linear_format
 from workloads.windows import FULL, Window
 
+MOST_LAYERS = 10_000
+"""More layers than any model has: a wrong figure should not take all memory to read."""
+
 LAYER_KEYS = ("num_hidden_layers", "n_layer", "num_layers", "n_layers")
 HIDDEN_KEYS = ("hidden_size", "n_embd", "d_model", "n_embed", "dim")
 HEAD_KEYS = ("num_attention_heads", "n_head", "n_heads", "num_heads")
@@ -54,6 +57,16 @@ class Layer:
 
     def _path(self, parent: str, module: str) -> str:
         return ".".join(part for part in (self.family.modules.layers, str(self.index), parent, module) if part)
+
+
+def layer_count(config: Config) -> int:
+    """How many layers a config has, at most 10,000; where it does not say, it lists them."""
+    listed = config.value("layers_block_type", default=[])
+    default = len(listed) if isinstance(listed, list) and listed else REQUIRED
+    layers = config.count(*LAYER_KEYS, default=default)
+    if layers > MOST_LAYERS:
+        raise config.error(f"{config.spelling(*LAYER_KEYS)} is {layers}; it must be at most {MOST_LAYERS}")
+    return layers
 
 
 def size(config: Config, family: Family, *keys: str, default: Any = REQUIRED) -> Any:

@@ -59,9 +59,16 @@ def layer_kinds(config: Config, family: Family, layers: int) -> list[LayerKind]:
 
 def prediction_kind(config: Config, family: Family, kinds: list[LayerKind]) -> LayerKind:
     """The kind of a multi-token-prediction module's layer: what the config says of it, else that of the last layer."""
+    if family.prediction_dense:
+        window = next((kind.window for kind in kinds if kind.window.limited), FULL)
+        return LayerKind(family.mixer, "dense", window)
     if family.pattern != "letters":
         return kinds[-1]
-    pattern = config.text("mtp_hybrid_override_pattern", default="*E")
+    words = config.value("mtp_layers_block_type")
+    if isinstance(words, list):
+        pattern = "".join(WORDS.get(word, "?") if isinstance(word, str) else "?" for word in words)
+    else:
+        pattern = config.text("mtp_hybrid_override_pattern", default="*E")
     parts = [LETTERS[letter] for letter in pattern if letter in LETTERS]
     if len(parts) != len(pattern) or not 0 < len(parts) <= 2:
         raise config.error(f"mtp_hybrid_override_pattern is {pattern!r}; it must be one or two of {' '.join(LETTERS)}")

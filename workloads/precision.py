@@ -6,8 +6,8 @@ import re
 from jaxroof.model import WeightFormat
 from workloads import formats
 from workloads.config import Config
-from workloads.formats import OVERRIDES, UNQUANTISED, Scheme
-from workloads.quantization import Quantization, hf_quant_config, quantization
+from workloads.formats import OVERRIDE_BYTES, OVERRIDES, UNQUANTISED, Scheme
+from workloads.quantization import Quantization, hf_quant_config, quantization, with_experts
 
 CONVENTIONS: tuple[tuple[str, Scheme | str], ...] = (
     ("bf16", "bf16"),
@@ -79,7 +79,7 @@ def name_convention(name: str) -> tuple[str, Scheme | str | None, str]:
 
 def _base(config: Config) -> tuple[WeightFormat, str | None]:
     """The format of unquantised weights, and the dtype that says so."""
-    nested = config.table("text_config")
+    nested = config.nested()
     dtype = config.value("torch_dtype", "dtype")
     if dtype is None and nested is not None:
         dtype = nested.value("torch_dtype", "dtype")
@@ -93,10 +93,13 @@ def _base(config: Config) -> tuple[WeightFormat, str | None]:
 
 
 def _declared(config: Config, hf_quant: Config | None) -> tuple[Quantization | None, str]:
-    nested = config.table("text_config")
+    nested = config.nested()
     table = config.table("quantization_config") or (nested.table("quantization_config") if nested else None)
     if table is not None:
-        return quantization(table), "quantization_config"
+        declared = quantization(table)
+        if config.value("expert_dtype") == "fp4":
+            declared = with_experts(declared, formats.mxfp4("fp8"))
+        return declared, "quantization_config"
     if hf_quant is not None:
         return hf_quant_config(hf_quant), "hf_quant_config.json"
     return None, ""
@@ -119,9 +122,9 @@ def _overridden(own: Precision, weights: str) -> Precision:
     replaced = f'weights="{weights}" replaces {own.label}, which {own.source} says,'
     kv = own.quantised.kv_precision
     if scheme is None:
-        base = WeightFormat(bytes=2.0, compute=weights)
+        base = WeightFormat(bytes=OVERRIDE_BYTES[weights], compute=weights)
         note = f"{replaced} in the whole model"
         return Precision(Quantization(kv_precision=kv), base, weights, "weights", (*own.notes, note))
-    note = f"{replaced} in every linear layer but the router and the output head"
+    note = f"{replaced} in every linear layer but the router, an encoder's and the output head"
     quantised = Quantization(((None, scheme),), kv_precision=kv)
     return Precision(quantised, own.base, scheme.label, "weights", (*own.notes, note))

@@ -52,6 +52,11 @@ def quantization(config: Config) -> Quantization:
     return METHODS[method](config)
 
 
+def with_experts(declared: Quantization, scheme: Scheme) -> Quantization:
+    """`declared` with experts stored as `scheme`, as `expert_dtype` says beside a quantisation config."""
+    return dataclasses.replace(declared, assignments=((patterns(["experts"]), scheme), *declared.assignments))
+
+
 def linear_format(
     quantised: Quantization, parts: Iterable[Iterable[str]], base: WeightFormat, name: str
 ) -> WeightFormat:
@@ -145,9 +150,10 @@ def _kv_scheme(config: Config) -> str | None:
     if table is None:
         return None
     bits, kind = table.count("num_bits"), table.text("type", default="float")
-    if (bits, kind) not in ((8, "float"), (8, "int")):
-        raise table.error(f"{bits}-bit {kind} keys and values are not covered; 8-bit float or int are")
-    return "fp8" if kind == "float" else "int8"
+    known = {(8, "float"): "fp8", (8, "int"): "int8", (4, "float"): "fp4"}
+    if (bits, kind) not in known:
+        raise table.error(f"{bits}-bit {kind} keys and values are not covered; 8-bit float or int and 4-bit float are")
+    return known[bits, kind]
 
 
 METHODS: dict[str, Callable[[Config], Quantization]] = {

@@ -11,7 +11,7 @@ BLOCK_KEY_BYTES = 2.0
 
 
 def token_selection(layer: Layer, ratio: float = 1.0, key_outputs: float | None = None) -> Selection | None:
-    """The indexer of one layer that scores single keys, or None where a config has no `index_topk`.
+    """The indexer of one layer that scores single keys, or None for a family that has none.
 
     A layer that takes over the choice of the layer before it (`indexer_types` "shared") has an indexer of no heads.
 
@@ -20,13 +20,12 @@ def token_selection(layer: Layer, ratio: float = 1.0, key_outputs: float | None 
       key_outputs: outputs of the projection to keys; None: as wide as a key.
     """
     config = layer.config
-    tokens = config.count("index_topk", default=None)
-    if tokens is None:
+    if layer.family.selection != "tokens":
         return None
     head_dim = 0 if _shares(layer) else config.count("index_head_dim")
     heads = 0 if _shares(layer) else config.count("index_n_heads")
     return Selection(
-        tokens=float(tokens),
+        tokens=float(config.count("index_topk")),
         heads=float(heads),
         head_dim=float(head_dim),
         stride=ratio,

@@ -125,7 +125,8 @@ def pairwise(tiers: Tiers, size: Scalar) -> jax.Array:
 
     `send` is the cheaper of small buffers, whose rate is per peer, and chunks.
 
-    Source: Thakur, Rabenseifner & Gropp, section 4.3 (pairwise exchange); that hops overlap but for a logarithm is ours.
+    Source: Thakur, Rabenseifner & Gropp, section 4.3 (pairwise exchange); that hops overlap but for a logarithm is
+    ours.
     """
     hops = sum(_overlapped(tier) * tier.hop_time for tier in tiers)
     return hops + maximum(*(_send_time(tier, _leaving(tier, size), size / _all(tiers)) for tier in tiers))
@@ -161,7 +162,7 @@ def point_to_point(tiers: Tiers, size: Scalar) -> jax.Array:
     time = 2 hop + send(S); one hop for the receiver's credit, one for the data
     """
     hops = (jnp.where(tier.devices > 1.0, 2.0 * tier.hop_time, 0.0) for tier in tiers)
-    sends = (_send_time(tier, size, size, alone=True) for tier in tiers)
+    sends = (_send_time(tier, size, size, "peer") for tier in tiers)
     return maximum(*(hop + send for hop, send in zip(hops, sends, strict=True)))
 
 
@@ -188,14 +189,14 @@ def _leaving(tier: Tier, size: Scalar) -> Scalar:
     return (tier.devices - 1.0) / (tier.devices * tier.outer) * size
 
 
-def _send_time(tier: Tier, sent: Scalar, to_one: Scalar, alone: bool = False) -> jax.Array:
+def _send_time(tier: Tier, sent: Scalar, to_one: Scalar, chunks: str = "direct") -> jax.Array:
     """Time of `sent` B per device to its peers, of which `to_one` B to each; 0 in an unused tier."""
-    datasheet = sent * (tier.peer_byte_time if alone else tier.byte_time)
+    datasheet = sent * (tier.peer_byte_time if chunks == "peer" else tier.byte_time)
     transport = tier.transport
     if transport is None:
         return datasheet * jnp.where(tier.devices > 1.0, 1.0, 0.0)
     small = datasheet + tier.losses * (transport.low_latency.fixed_time + to_one / transport.peer_rate)
-    large = protocol_time(transport.direct, tier.losses, datasheet)
+    large = protocol_time(getattr(transport, chunks), tier.losses, datasheet)
     return jnp.where(tier.devices > 1.0, minimum(small, large), 0.0)
 
 

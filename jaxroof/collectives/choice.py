@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 
 from jaxroof.collectives.algorithms import (
-    UNAVAILABLE,
     Tiers,
     chain,
     expert_exchange,
@@ -26,7 +25,6 @@ from jaxroof.efficiency import LinkEfficiency
 from jaxroof.hardware import Links
 from jaxroof.op import Op
 from jaxroof.smooth import minimum
-from jaxroof.struct import Scalar
 
 ALGORITHMS = (
     "ring",
@@ -88,9 +86,7 @@ def collective_times(
     }
 
 
-def collective_time(
-    links: Links, op: Op, efficiency: LinkEfficiency, algorithms: Sequence[str] = IN_USE
-) -> jax.Array:
+def collective_time(links: Links, op: Op, efficiency: LinkEfficiency, algorithms: Sequence[str] = IN_USE) -> jax.Array:
     """Time in s of `op`'s collective by the cheapest of `algorithms`, shape (); 0 on one device and without links.
 
     Differentiable; where two algorithms take about as long, the gradient is shared by both.

@@ -43,6 +43,8 @@ def tiers(links: Links, op: Op, losses: Scalar) -> tuple[Tier, ...]:
     Source: ours.
     """
     present = [link for link in (links.scale_up, links.scale_out, links.cluster) if link is not None]
+    if not present:
+        return ()
     group = op.participants
     stride = 1.0 if op.stride is None else op.stride
     reached = [jnp.clip(link.devices / stride, 1.0, group) for link in present[:-1]] + [group]

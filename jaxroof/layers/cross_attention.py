@@ -1,7 +1,7 @@
 """Attention of a decoder's tokens to the encoder's output, whose keys and values are made once per request."""
 
 from jaxroof.batch import Batch
-from jaxroof.deployment import Deployment, tokens_per_sequence
+from jaxroof.deployment import Deployment, degree, tokens_per_sequence
 from jaxroof.layers.attention import attention_matrices, fused_attention, kv_heads_per_device
 from jaxroof.layers.linear import Matrices, Matrix, projection
 from jaxroof.model import Attention
@@ -33,11 +33,15 @@ def cross_attention_ops(
     matrices = cross_attention_matrices(cross, hidden, deployment)
     ops = projection("cross_q_proj", tokens, matrices["cross_q_proj"], activation, count)
     if batch.encode is not None:
-        ops |= projection("cross_kv_proj", batch.encode.tokens, matrices["cross_kv_proj"], activation, count)
+        outputs = batch.encode.sequences * batch.encoded
+        ops |= projection("cross_kv_proj", outputs, matrices["cross_kv_proj"], activation, count)
     for name, part in (("prefill", batch.prefill), ("decode", batch.decode)):
         if part is None:
             continue
-        queries = part.tokens if name == "prefill" else part.sequences * tokens_per_sequence(deployment)
+        if name == "prefill":
+            queries = part.tokens / degree(deployment.cp)
+        else:
+            queries = part.sequences * tokens_per_sequence(deployment)
         ops[f"cross_{name}_attention"] = fused_attention(
             f"{name}_attention",
             deployment,

@@ -1,5 +1,7 @@
 """What an encoder adds to the step that prefills: embedding, blocks over its own tokens, projector."""
 
+import dataclasses
+
 from jaxroof.batch import Batch, Encode, Prefill
 from jaxroof.deployment import Deployment
 from jaxroof.layers.block import block_matrices, block_ops
@@ -24,8 +26,10 @@ def encoder_matrices(encoder: Encoder, deployment: Deployment) -> list[tuple[Mat
 def encoder_ops(encoder: Encoder, deployment: Deployment, encode: Encode) -> dict[str, Op]:
     """Ops that turn `encode` into vectors for the decoder, in the order they run.
 
-    Blocks are split over tp like the decoder's; embedding and projector are whole on every device.
+    Blocks are split over tp like the decoder's; embedding and projector are whole on every device, and every
+    context-parallel device encodes all tokens.
     """
+    deployment = dataclasses.replace(deployment, cp=None)
     activation, tokens = deployment.activation_bytes, encode.tokens
     if encoder.inputs is None:
         ops = {"embedding": elementwise(tokens, encoder.hidden, encoder.hidden, activation, encoder.hidden, 1.0)}

@@ -14,7 +14,7 @@ from jaxroof.struct import Scalar
 
 
 def expert_matrices(experts: Experts, hidden: Scalar, deployment: Deployment) -> Matrices:
-    """Weight matrices of one layer on one device: 1 / ep of the experts, each 1 / `expert_tp` wide; the whole router."""
+    """Weight matrices of one layer on one device: 1 / ep of the experts, 1 / `expert_tp` of their width, the router."""
     held = experts.experts / degree(deployment.ep)
     width, inputs = experts.intermediate / expert_tp(deployment), hidden if experts.width is None else experts.width
     matrices = {

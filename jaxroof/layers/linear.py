@@ -117,14 +117,18 @@ def linear(
         kernels=kernels,
         matrix_flops=2.0 * rows * inputs * outputs,
         operand_bytes=operand_bytes,
-        vector_flops=dequantize_flops(elements, rows / matrices) if weights.dequantised else None,
+        vector_flops=dequantize_flops(inputs * outputs, rows, kernels * matrices) if weights.dequantised else None,
         bytes=elements * weights.bytes + rows * (inputs * operand_bytes + outputs * activation_bytes),
     )
 
 
-def dequantize_flops(elements: Scalar, rows: Scalar) -> jax.Array:
-    """Vector FLOP of converting `elements` weights, shape (): once per tile of `DEQUANTIZE_ROWS` of `rows` rows."""
-    return DEQUANTIZE_FLOPS * elements * maximum(rows * (1.0 / DEQUANTIZE_ROWS), 1.0)
+def dequantize_flops(elements: Scalar, rows: Scalar, matrices: Scalar) -> jax.Array:
+    """Vector FLOP of converting `matrices` matrices of `elements` weights each, shape ().
+
+    Once per tile of `DEQUANTIZE_ROWS` of the `rows` rows that are spread over them, and once at least; 0 where there
+    are no matrices.
+    """
+    return DEQUANTIZE_FLOPS * elements * maximum(rows * (1.0 / DEQUANTIZE_ROWS), matrices)
 
 
 def launched(work: Scalar) -> jax.Array:

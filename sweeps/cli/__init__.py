@@ -8,6 +8,7 @@ import sys
 
 VERBS = {
     "step": "one engine step: a table of its ops with time, share, work and what binds each",
+    "collective": "an all-reduce or another collective: time and bus bandwidth by algorithm and message size",
     "request": "a static batch of requests: TTFT, TPOT, E2E latency, throughput, what fits",
     "sweep": "a grid or sample of points from a TOML spec, into a netCDF file",
     "plot": "a picture of a sweep's netCDF file, or of one step's roofline",

@@ -5,6 +5,8 @@ import json
 from collections import Counter
 from typing import Any
 
+from sweeps.cli import collective_errors
+
 METRIC_NAMES = {"ttft": "TTFT", "tpot": "TPOT", "e2e": "E2E"}
 
 
@@ -110,6 +112,11 @@ KINDS = {
         "TTFT, TPOT and E2E latency of requests that were served one at a time",
         _request_arguments,
         _requests,
+    ),
+    "collectives": (
+        "times of all-reduces and other collectives, by device, library, group and message size",
+        collective_errors.arguments,
+        collective_errors.run,
     ),
 }
 """Kind of measured data -> (what is compared, its arguments, what runs)."""

@@ -23,13 +23,24 @@ NAMES = {
 }
 """How files call a collective -> `jaxroof.op.COLLECTIVES`."""
 
+
+@dataclasses.dataclass(frozen=True)
+class Topology:
+    """Machines of a profile."""
+
+    device: str  # name in the catalogue
+    board: str | None = None  # device whose scale-up link joins pairs to a server
+    node_bandwidth: float | None = None  # B/s between nodes, shared by a node's devices; None: a NIC for each
+
+
 TOPOLOGIES = {
-    "a100_dgx": ("A100-SXM-80GB", None),
-    "h100_dgx": ("H100-SXM", None),
-    "a100_x4_nvlink": ("A100-SXM-80GB", None),
-    "a100_pairwise_nvlink": ("A100-SXM-80GB", "L40S"),
+    "a100_dgx": Topology("A100-SXM-80GB", node_bandwidth=1e10),
+    "h100_dgx": Topology("H100-SXM"),
+    "a100_x4_nvlink": Topology("A100-SXM-80GB"),
+    "a100_pairwise_nvlink": Topology("A100-SXM-80GB", board="L40S", node_bandwidth=1e10),
 }
-"""Topology of a profile -> (device, device whose scale-up link joins pairs to a server, or None)."""
+"""Topology of a profile -> its machines. The bandwidth between A100 nodes is ours: their profile gives none, and its
+send-receives across nodes level off at 9 GB/s, whatever the NICs of the catalogue do."""
 
 PCIE = "PCIe"
 PROFILED = "profiled"
@@ -43,7 +54,7 @@ class Collective:
     device: str  # canonical name in the catalogue
     family: str  # one of `collective_families.FAMILIES`
     mode: str  # stream, cudagraph, eager; profiled: as a profiler saw it, host delays and all
-    version: str
+    version: str  # of the library or engine; of a profile its topology
     kind: str  # one of `jaxroof.op.COLLECTIVES`
     dtype: str
     participants: float
@@ -150,20 +161,23 @@ def _profile_row(row: Row, where: str) -> Collective:
     name, _, _ = row["topology"].partition(" ")
     if name not in TOPOLOGIES:
         raise Unpredictable(f"topology {name!r} is not known; known: {', '.join(TOPOLOGIES)}")
-    device, server = TOPOLOGIES[name]
-    entry = _device(device)
+    machines = TOPOLOGIES[name]
+    entry = _device(machines.device)
     links, node = entry.hardware.links, values["devices_per_node"]
     _require_links(entry.name, links)
-    domain = min(node, 2.0) if server else node
+    domain = min(node, 2.0) if machines.board else node
     links = dataclasses.replace(links, scale_up=dataclasses.replace(links.scale_up, devices=domain))
-    if server and node > 2.0:
-        board = dataclasses.replace(_device(server).hardware.links.scale_up, devices=node)
+    if machines.board and node > 2.0:
+        board = dataclasses.replace(_device(machines.board).hardware.links.scale_up, devices=node)
         links = dataclasses.replace(links, scale_out=board)
+    elif machines.node_bandwidth is not None:
+        network = dataclasses.replace(links.scale_out, bandwidth=machines.node_bandwidth / node)
+        links = dataclasses.replace(links, scale_out=network)
     return Collective(
         device=entry.name,
         family=NCCL,
         mode=PROFILED,
-        version="",
+        version=name,
         kind=_kind(row["collective"]),
         dtype="half",
         participants=values["num_workers"],

@@ -99,13 +99,52 @@ def breakdown_grid(points: int) -> Sweep:
 
 def sample(points: int) -> Sweep:
     """One axis of points along which every number of every struct varies by up to a quarter."""
-    start = base()
+    return varied(base(), points)
+
+
+def varied(start: Scenario, points: int) -> Sweep:
+    """Every leaf of `start` times a random factor of its own, point by point."""
     random = np.random.default_rng(0)
     columns = {
         path: (float(leaf(start, path)) * random.uniform(0.8, 1.25, points)).astype(np.float32)
         for path in leaf_paths(start)
     }
     return Question(REQUEST, start, TOTALS), (Axis("point", points, columns, ()),)
+
+
+def experts_base() -> Scenario:
+    """DeepSeek-V3 on eight H200 as groups of requests that share experts, a batch of 256."""
+    return case(
+        "request",
+        "H200-SXM",
+        "DeepSeek-V3",
+        workload={"batch": 256, "isl": 2048, "osl": 256},
+        deployment={"tp": 1, "attention_dp": 8, "ep": 8},
+    ).scenario
+
+
+def experts_grid(points: int) -> Sweep:
+    """Every mix of tp, attention_dp and ep, with batch, prompt length and three hardware axes."""
+    size = max(2, round((points / 64 / 6) ** (1 / 4)))
+    last = max(2, round(points / 64 / 6 / size**3))
+    degrees = np.array([1.0, 2.0, 4.0, 8.0])
+    axes = (
+        geometric("hardware.links.scale_up.bandwidth", 5e10, 1.8e12, last),
+        *(
+            Axis(path, 4, {path: degrees}, ())
+            for path in ("deployment.tp", "deployment.attention_dp", "deployment.ep")
+        ),
+        geometric("workload.batch", 8, 1024, 6),
+        geometric("workload.isl", 256, 16384, size),
+        geometric("hardware.matrix.fp8", 5e14, 8e15, size),
+        geometric("hardware.memory.hbm.bandwidth", 1e12, 16e12, size),
+    )
+    return Question(REQUEST, experts_base(), TOTALS), axes
+
+
+def experts_sample(points: int) -> Sweep:
+    """One axis of points along which every number of every struct varies by up to a quarter."""
+    return varied(experts_base(), points)
 
 
 CASES = (
@@ -116,6 +155,8 @@ CASES = (
     BenchCase("grid, all in GEMM", "totals, six axes in every GEMM", full_grid, 10_000_000, 60e6, None),
     BenchCase("sample", "totals, every leaf of every struct varies", sample, 1_000_000, 20e6, 1e9),
     BenchCase("grid, float64", "totals, axes spread over ops", output_grid, 10_000_000, None, None, "float64"),
+    BenchCase("experts, grid", "DeepSeek-V3: tp x attention_dp x ep and five axes", experts_grid, 6_000_000, 5e6, None),
+    BenchCase("experts, sample", "DeepSeek-V3: every leaf of every struct varies", experts_sample, 200_000, 5e6, None),
     BenchCase("grid, breakdown", "time, work and bound of every op", breakdown_grid, 400_000, None, None),
 )
 """Rows of the table, in order."""

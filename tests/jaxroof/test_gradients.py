@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from jaxroof import Deployment, Requests, datasheet, decode, request_cost, smooth, step_time
-from tests.points import STRUCTURES, Points, leaves_as, points
+from tests.points import Points, leaves_as
+from tests.structures import STRUCTURES, points
 
 CHEAP = {"xla_backend_optimization_level": 0}
 """Gradients here are compiled once and run once: LLVM's optimisation would take longer than everything else."""

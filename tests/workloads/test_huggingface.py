@@ -71,14 +71,14 @@ def test_tied_embeddings_default_is_the_familys(read, family, untied):
     assert read(model_type=family, tie_word_embeddings=False).model.untied == 1.0
 
 
-def test_nested_text_config_is_read_and_the_vision_encoder_is_said_not_to_be(tmp_path):
+def test_nested_text_config_is_read_and_a_missing_vision_config_is_said_aloud(tmp_path):
     text = {key: value for key, value in SMALL.items() if key not in ("model_type", "torch_dtype")}
     text |= {"model_type": "qwen3_vl_text", "head_dim": 16, "dtype": "float16"}
-    config = {"model_type": "qwen3_vl", "tie_word_embeddings": True, "text_config": text, "vision_config": {"depth": 2}}
+    config = {"model_type": "qwen3_vl", "tie_word_embeddings": True, "text_config": text}
     (tmp_path / "config.json").write_text(json.dumps(config))
     entry = workloads.model(str(tmp_path))
     assert entry.architecture == "qwen3_vl" and entry.model.untied == 0.0 and entry.precision == "fp16"
-    assert any("vision encoder" in note for note in entry.notes)
+    assert entry.model.encoder is None and any("no vision_config" in note for note in entry.notes)
 
 
 @pytest.mark.parametrize("spelling", ["num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"])
@@ -207,10 +207,12 @@ def test_identical_layers_merge_wherever_they_stand(read):
     assert [b.count for b in read(model_type="gemma2", layer_types=types, sliding_window=8).model.blocks] == [2.0, 2.0]
 
 
-def test_prediction_layers_are_said_not_to_be_counted(read):
+def test_prediction_layers_stand_apart(read):
     plain, more = read(), read(num_nextn_predict_layers=1)
-    assert plain.model == more.model
-    assert any("multi-token-prediction" in note for note in more.notes)
+    assert plain.model.blocks == more.model.blocks and plain.model.prediction is None
+    [block], head = more.model.blocks, more.model.prediction
+    assert (head.count, head.block.count, head.block.attention) == (1.0, 1.0, block.attention)
+    assert parameter_count(plain.model) == parameter_count(more.model)
 
 
 def test_a_config_named_after_its_model_takes_the_quantisation_beside_it(tmp_path):

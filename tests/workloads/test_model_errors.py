@@ -41,7 +41,7 @@ def refusal(tmp_path, **changes) -> str:
         ("num_key_value_heads", ..., "num_key_value_heads is missing"),
         ("vocab_size", ..., "vocab_size is missing"),
         ("intermediate_size", ..., "intermediate_size is missing"),
-        ("num_local_experts", ..., "num_experts is missing (or num_local_experts, n_routed_experts, moe_num_experts)"),
+        ("num_local_experts", ..., "num_experts is missing (or num_local_experts, n_routed_experts, moe_num_experts, "),
         ("num_experts_per_tok", ..., "num_experts_per_tok is missing"),
         ("hidden_size", 0, "hidden_size is 0; it must be a positive integer"),
         ("hidden_size", -64, "hidden_size is -64; it must be a positive integer"),
@@ -76,13 +76,14 @@ def test_keys_that_are_missing_or_wrong(tmp_path, key, value, says):
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"kv_lora_rank": 512}, "needs multi-head latent attention"),
-        ({"index_topk": 2048}, "needs sparse attention with an indexer"),
-        ({"layer_types": ["linear_attention", "full_attention"]}, "needs linear attention"),
-        ({"model_type": "mamba2"}, "needs state-space (Mamba) layers"),
-        ({"model_type": "bert"}, "needs an encoder without a decoder"),
-        ({"model_type": "t5"}, "needs an encoder and a decoder"),
-        ({"model_type": "nemotron-nas"}, "needs layers of sizes of their own"),
+        ({"model_type": "mamba"}, "needs state-space layers with a decay per channel (Mamba-1)"),
+        ({"model_type": "jamba"}, "needs state-space layers with a decay per channel (Mamba-1)"),
+        ({"model_type": "falcon_h1"}, "needs attention and state-space layers side by side"),
+        ({"model_type": "gemma3n"}, "needs layers that share another layer's keys and values"),
+        ({"model_type": "phi3small"}, "needs attention to fixed blocks"),
+        ({"model_type": "siglip"}, "needs an encoder of images alone"),
+        ({"model_type": "rwkv"}, "needs a recurrent network"),
+        ({"num_kv_shared_layers": 2}, "needs layers that share another layer's keys and values"),
     ],
 )
 def test_architectures_that_are_not_covered(tmp_path, changes, says):
@@ -91,9 +92,60 @@ def test_architectures_that_are_not_covered(tmp_path, changes, says):
     assert f"({changes.get('model_type', 'mixtral')})" in message
 
 
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"kv_lora_rank": 512}, "kv_lora_rank is there, which mixtral is read without"),
+        ({"index_topk": 2048}, "index_topk is there, which mixtral is read without"),
+        ({"layer_types": ["linear_attention", "full_attention"]}, "layer_types has 'linear_attention'; covered are"),
+        ({"linear_num_key_heads": 4}, "linear_num_key_heads is there, which mixtral is read without"),
+        ({"mamba_num_heads": 4}, "mamba_num_heads is there, which mixtral is read without"),
+        ({"compress_ratios": [4, 128]}, "compress_ratios is there, which mixtral is read without"),
+        ({"is_encoder_decoder": True}, "is_encoder_decoder is there, which mixtral is read without"),
+    ],
+)
+def test_keys_of_another_family_are_refused(tmp_path, changes, says):
+    assert says in refusal(tmp_path, **changes)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "says"),
+    [
+        ("DeepSeek-V3", {"kv_lora_rank": ...}, "kv_lora_rank is missing"),
+        ("DeepSeek-V3", {"qk_rope_head_dim": 0}, "qk_rope_head_dim is 0; it must be a positive integer"),
+        ("DeepSeek-V3.2", {"index_topk": ...}, "index_topk is missing"),
+        ("GLM-5.2-FP8", {"indexer_types": ["full"] * 77 + ["half"]}, "indexer_types has 'half'; it must be 'full' or"),
+        ("DeepSeek-V4-Pro", {"compress_ratios": [4] * 60}, "compress_ratios must be a list of at least 61 ratios"),
+        ("DeepSeek-V4-Pro", {"compress_ratios": [8] * 61}, "compress_ratios has 8; it must be one of 0, 4, 128"),
+        ("DeepSeek-V4-Pro", {"o_groups": "x"}, "o_groups is 'x'; it must be a positive integer"),
+        ("Nemotron-H-8B", {"hybrid_override_pattern": "M*"}, "must be 52 letters of M * - E, one per layer"),
+        ("Nemotron-H-8B", {"hybrid_override_pattern": "X" * 52}, "must be 52 letters of M * - E, one per layer"),
+        ("Nemotron-H-8B", {"n_groups": 7}, "n_groups is 7; it must divide the 128 heads"),
+        ("Kimi-Linear-48B-A3B", {"linear_attn_config": {}}, "full_attn_layers must be a list of layers from 1 to 27"),
+        ("MiniMax-Text-01", {"attn_type_list": [2] * 80}, "a list of 0 (linear) and 1 (full)"),
+        ("MiniMax-M3", {"sparse_attention_config": {"sparse_topk_blocks": 0}}, "sparse_topk_blocks is 0; it must be"),
+        (
+            "Llama-3.3-Nemotron-Super-49B",
+            {"block_configs": []},
+            "block_configs must be a list of objects, one per layer",
+        ),
+        ("Step-3.7-Flash", {"moe_layers_enum": "3-44"}, "moe_layers_enum is '3-44'; it must be layer indices"),
+        ("Whisper-large-v3", {"decoder_layers": ...}, "decoder_layers is missing"),
+        ("BERT-base", {"is_decoder": True}, "is_decoder is True; bert is read only with False"),
+        ("Falcon-40B", {"num_kv_heads": -8}, "num_kv_heads is -8; it must be a positive integer"),
+    ],
+)
+def test_keys_of_one_family_that_are_missing_or_wrong(tmp_path, name, changes, says):
+    values = {key: value for key, value in (dict(catalogue()[name].config) | changes).items() if value is not ...}
+    (tmp_path / "config.json").write_text(json.dumps(values))
+    with pytest.raises(ValueError) as caught:
+        workloads.model(str(tmp_path))
+    assert says in str(caught.value) and "\n" not in str(caught.value) and str(tmp_path) in str(caught.value)
+
+
 def test_an_unknown_model_type_is_refused_even_if_its_keys_look_familiar(tmp_path):
     message = refusal(tmp_path, model_type="mixtral2")
-    assert "model_type 'mixtral2' is not covered yet; covered are cohere, ernie4_5" in message
+    assert "model_type 'mixtral2' is not covered yet; covered are apertus, arcee" in message
 
 
 @pytest.mark.parametrize(
@@ -153,13 +205,23 @@ def test_a_name_that_is_no_name(nothing):
 
 
 def test_an_unknown_precision():
-    with pytest.raises(
-        ValueError, match=r"weights is 'int3'; it must be one of fp8, int8, w4a16, nvfp4, mxfp4, bf16, fp16"
-    ):
+    with pytest.raises(ValueError, match=r"weights is 'int3'; it must be one of fp8, int8, w8a16, w4a16, w4a8, nvfp4"):
         workloads.model("Llama-2-7B", weights="int3")
 
 
-@pytest.mark.parametrize("name", ["Qwen1.5-MoE-A2.7B", "MiMo-V2-Flash", "Llama-4-Scout-17B-16E"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Qwen1.5-MoE-A2.7B",
+        "MiMo-V2-Flash",
+        "Llama-4-Scout-17B-16E",
+        "DeepSeek-V4-Flash",
+        "Kimi-K3",
+        "Nemotron-3-Super-120B-A12B",
+        "Step-3.7-Flash",
+        "Whisper-large-v3",
+    ],
+)
 def test_junk_under_any_key_is_read_or_refused_in_one_line(tmp_path, name):
     junk = [0, -1, 1.5, float("nan"), "x", True, [], ["a", [1]], {"a": 1}, 10**400]
     source = json.dumps(dict(catalogue()[name].config))

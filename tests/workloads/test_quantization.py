@@ -110,6 +110,29 @@ def test_bytes_per_weight_and_matrix_precision(read, quantization, stored, compu
 
 
 @pytest.mark.parametrize(
+    ("quantization", "compute", "dequantised"),
+    [
+        # Weights of as many bits as the matrix unit's operands go in as they are; of fewer, the kernel converts them.
+        ({"quant_method": "fp8"}, "fp8", False),
+        (compressed(group(8, "float", "tensor")), "bf16", True),
+        (compressed(group(8, "int", "channel", activations=(8, "int"))), "int8", False),
+        (compressed(group(8, "int", "channel")), "bf16", True),
+        ({"quant_method": "gptq", "bits": 4, "group_size": 128}, "bf16", True),
+        ({"quant_method": "awq", "bits": 4, "group_size": 128}, "bf16", True),
+        (compressed(group(4, "int", "group", 128, activations=(8, "int"))), "int8", True),
+        (compressed(group(4, "int", "group", 128, activations=(8, "float"))), "fp8", True),
+        (compressed(group(4, "float", "group", 16, activations=(4, "float"))), "fp4", False),
+        (compressed(group(4, "float", "group", 16)), "bf16", True),
+        (compressed(group(4, "float", "group", 32, activations=(8, "float"))), "fp8", True),
+        (compressed(group(4, "float", "group", 32, activations=(4, "float"))), "fp4", False),
+    ],
+)
+def test_weights_that_the_kernel_converts(read, quantization, compute, dequantised):
+    up = read(quantization=quantization).model.blocks[0].feedforward.up
+    assert (up.compute, up.dequantised) == (compute, dequantised)
+
+
+@pytest.mark.parametrize(
     ("algorithm", "stored", "compute"),
     [
         ("FP8", 1.0, "fp8"),
@@ -213,6 +236,8 @@ def test_kv_precision_of_compressed_tensors(read):
     scheme = {"num_bits": 8, "type": "float"}
     config = compressed(group(8, "float", "tensor", activations=(8, "float")), kv_cache_scheme=scheme)
     assert read(quantization=config).kv_precision == "fp8"
+    config["kv_cache_scheme"] = {"num_bits": 4, "type": "float"}
+    assert read(quantization=config).kv_precision == "fp4"
     assert read(quantization={"quant_method": "fp8"}).kv_precision is None
 
 
@@ -263,11 +288,12 @@ def test_requantised_repositories_with_facts_of_their_own():
     [
         ("fp8", 1.0, "fp8"),
         ("int8", 1.0, "int8"),
+        ("w8a16", 1.0, "bf16"),
         ("w4a16", 0.51953125, "bf16"),
+        ("w4a8", 0.515625, "fp8"),  # 0.5 + 2/128, symmetric
         ("nvfp4", 0.5625, "fp4"),
         ("mxfp4", 0.53125, "bf16"),
-        ("bf16", 2.0, "bf16"),
-        ("fp16", 2.0, "fp16"),
+        ("mxfp8", 1.03125, "fp8"),
     ],
 )
 def test_override(weights, stored, compute):
@@ -278,3 +304,11 @@ def test_override(weights, stored, compute):
     assert block.feedforward.router.bytes == model.embedding.bytes == model.head.bytes == 2.0
     assert entry.precision_source == "weights"
     assert any(f'weights="{weights}" replaces fp8 (block 128x128)' in note for note in entry.notes)
+
+
+@pytest.mark.parametrize(("weights", "stored"), [("bf16", 2.0), ("fp16", 2.0), ("tf32", 4.0), ("fp32", 4.0)])
+def test_override_of_the_whole_model(weights, stored):
+    model = workloads.model("Qwen3-30B-A3B-FP8", weights=weights).model
+    layer = model.blocks[0].feedforward
+    for part in (layer.up, layer.router, model.embedding, model.head):
+        assert (part.bytes, part.compute, part.dequantised) == (stored, weights, False)

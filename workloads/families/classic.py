@@ -51,6 +51,14 @@ _GLM = Family(
 HUNYUAN = dataclasses.replace(LLAMA, architectures=("HunYuanDenseV1ForCausalLM",), ffn_bias=False, qk_norm=True)
 PHI3 = Family(architectures=("Phi3ForCausalLM",), windows="all", modules=FUSED_UP)
 
+_INTERNVL = dataclasses.replace(
+    LLAMA,
+    architectures=("InternVLForConditionalGeneration", "InternVLChatModel"),
+    text_type="qwen2",
+    any_text=True,
+    encoder="internvl",
+)
+
 CLASSIC: dict[str, Family] = {
     "llama": LLAMA,
     "mistral": MISTRAL,
@@ -58,11 +66,21 @@ CLASSIC: dict[str, Family] = {
         MISTRAL, architectures=("Ministral3ForCausalLM",), window_default=None, head_dim_default="hidden/heads"
     ),
     "mistral3": dataclasses.replace(
-        MISTRAL, architectures=("Mistral3ForConditionalGeneration",), text_type="mistral", encoder="pixtral"
+        MISTRAL,
+        architectures=("Mistral3ForConditionalGeneration",),
+        text_type="mistral",
+        any_text=True,
+        encoder="pixtral",
     ),
     "llava": dataclasses.replace(
-        LLAMA, architectures=("LlavaForConditionalGeneration",), text_type="llama", encoder="llava"
+        LLAMA,
+        architectures=("LlavaForConditionalGeneration",),
+        text_type="llama",
+        any_text=True,
+        encoder="llava",
     ),
+    "internvl": _INTERNVL,
+    "internvl_chat": _INTERNVL,
     "internlm2": Family(
         architectures=("InternLM2ForCausalLM",),
         qkv_bias=("bias", False),

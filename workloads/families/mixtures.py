@@ -28,6 +28,7 @@ _STEP = Family(
     qk_norm=True,
     gate="head",
     sizes="sliding",
+    prediction_dense=True,
     windows="period",
     period=4,
     experts=ExpertLayers(layout="enumerated", shared_intermediate="share_expert_dim", score_correction=True),
@@ -125,6 +126,7 @@ MIXTURES: dict[str, Family] = {
         architectures=("HunYuanMoEV1ForCausalLM",),
         experts=dataclasses.replace(_ALL, always_shared=1.0),
         modules=Modules(shared="shared_mlp"),
+        unless=(("use_cla", False),),
     ),
     "dbrx": Family(
         architectures=("DbrxForCausalLM",),

@@ -1,0 +1,96 @@
+"""`jaxroof validate collectives`: predicted times of collectives against measured ones, as tables, JSON or pictures."""
+
+import argparse
+import json
+from collections import Counter
+from typing import Any
+
+VIEWS = (
+    ("device", "family"),
+    ("device", "collective", "devices"),
+    ("collective", "size"),
+    ("device", "size"),
+)
+"""What each table groups rows by, beside the one over everything."""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags."""
+    parser.add_argument("--data", required=True, metavar="PATH", help="CSV file of measured collectives, or a folder")
+    parser.add_argument("--losses", default="1", metavar="SHARE", help="of the links' measured losses; 0: datasheet")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    parser.add_argument("--plots", metavar="DIR", help="also write a picture per device, measured against predicted")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Score the files and print the result."""
+    from hwspaces import quantity
+    from sweeps.validate.collectives import validation
+
+    losses = 0.0 if options.losses == "0" else quantity(options.losses, "1", "--losses")
+    if losses > 1.0:
+        raise ValueError(f"--losses = {options.losses!r} must be at most 1")
+    if options.plots:
+        from sweeps.plots import style
+
+        style.matplotlib()
+    result = validation(options.data, losses)
+    pictures = _pictures(options.plots, result) if options.plots else []
+    if options.json:
+        print(json.dumps(_json(options.data, losses, result, pictures), indent=2, allow_nan=False))
+    else:
+        _print(options.data, losses, result, pictures)
+
+
+def _pictures(folder: str, result: Any) -> list[str]:
+    import pathlib
+
+    from sweeps.plots import style
+    from sweeps.plots.collectives import measured_against_predicted
+
+    pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
+    written = []
+    for device in dict.fromkeys(scored.row.device for scored in result.scored):
+        path = str(pathlib.Path(folder) / f"{device}.png")
+        style.saved(measured_against_predicted(device, [s for s in result.scored if s.row.device == device]), path)
+        written.append(path)
+    return written
+
+
+def _json(path: str, losses: float, result: Any, pictures: list[str]) -> dict[str, Any]:
+    from sweeps.validate.collectives import GROUPS
+
+    return {
+        "path": path,
+        "losses": losses,
+        "rows": len(result.scored),
+        "errors": result.errors()[()],
+        "groups": [
+            {**dict(zip(GROUPS, group, strict=True)), **errors} for group, errors in result.errors(*GROUPS).items()
+        ],
+        "left_out": [{"file": row.file, "row": row.row, "reason": row.reason} for row in result.left_out],
+        "pictures": pictures,
+    }
+
+
+def _print(path: str, losses: float, result: Any, pictures: list[str]) -> None:
+    from sweeps.cli.tables import console, table
+
+    out = console()
+    words = {1.0: "measured losses", 0.0: "links at their datasheet"}.get(losses, f"{losses:g} of the measured losses")
+    out.print(f"Collectives in {path}, {words}; error: predicted / measured - 1\n")
+    numbers = ("rows", "MAPE", "median", "signed median")
+    for view in ((), *VIEWS):
+        shown = table(*(view or ("",)), *numbers, numbers=numbers)
+        for group, error in result.errors(*view).items():
+            shares = (f"{error['mape']:.1%}", f"{error['median_ape']:.1%}", f"{error['signed_median']:+.1%}")
+            shown.add_row(*(group or ("all",)), str(error["rows"]), *shares)
+        out.print(shown)
+        out.print()
+    if result.left_out:
+        out.print(f"{len(result.left_out)} rows left out:")
+        for (file, reason), count in Counter((row.file, row.reason) for row in result.left_out).most_common():
+            first = next(row.row for row in result.left_out if (row.file, row.reason) == (file, reason))
+            out.print(f"  {count}: {reason} ({file}, from row {first})")
+    for picture in pictures:
+        out.print(picture)

@@ -1,0 +1,73 @@
+"""Dense feed-forward layers and mixtures of experts again, with what exchanges tokens between devices."""
+
+import numpy as np
+
+from tests.oracle.kernel import Kernel, gemm, message, rowwise, ways
+
+
+def dense(prefix, layer, hidden, tp, act, tokens, runs) -> dict[str, Kernel]:
+    """Kernels of a dense layer of which every device has 1/tp of the width."""
+    width, up = layer.intermediate / tp, layer.up_projections
+    return {
+        **gemm(f"{prefix}up_proj", runs, tokens, hidden, up * width, layer.up, act),
+        f"{prefix}activation": rowwise(runs, tokens, (up + 1.0) * width * act, 4.0 * width, exps=width),
+        **gemm(f"{prefix}down_proj", runs, tokens, width, hidden, layer.down, act),
+    }
+
+
+def stage(deployment):
+    """Devices that share a layer."""
+    return deployment.tp * ways(deployment.cp) * ways(deployment.attention_dp)
+
+
+def hit(boxes, balls, tokens=1.0):
+    """Boxes of `boxes` that are hit when each of `tokens` throws hits a share `balls` of them at random."""
+    missed = 1.0 - np.minimum(balls / boxes, 1.0 - 1e-6)
+    return boxes * (1.0 - missed**tokens)
+
+
+def mixture(layer, hidden, deployment, tokens, all_tokens, runs) -> dict[str, Kernel]:
+    """Kernels of a mixture of experts; `tokens` are in this device's group, `all_tokens` in all groups."""
+    act, ep = deployment.activation_bytes, ways(deployment.ep)
+    count, chosen, up = layer.experts, layer.top_k, layer.up_projections
+    width, inner = layer.intermediate / (stage(deployment) / ep), hidden if layer.width is None else layer.width
+    received = all_tokens * deployment.imbalance / ep  # tokens times their experts here, over top_k
+    rows, touched = received * chosen, hit(count, chosen, all_tokens) / ep
+    there, back = exchange(layer, inner, deployment, tokens, all_tokens, runs)
+    kernels = gemm("router", runs, tokens, hidden, count, layer.router, act)
+    kernels["route"] = rowwise(runs, tokens, 4.0 * (count + 2.0 * chosen), 3.0 * count, exps=count, kernels=3.0)
+    if layer.width is not None:
+        kernels |= gemm("narrow_proj", runs, tokens, hidden, inner, layer.projection, act)
+    kernels |= there
+    kernels |= gemm("expert_up_proj", runs, rows, inner, up * width, layer.up, act, "experts", touched, received)
+    kernels["expert_activation"] = rowwise(runs, rows, (up + 1.0) * width * act, 4.0 * width, exps=width)
+    kernels |= gemm("expert_down_proj", runs, rows, width, inner, layer.down, act, "experts", touched)
+    kernels |= back
+    kernels["combine"] = rowwise(runs, tokens, (chosen + 1.0) * inner * act, 2.0 * chosen * inner)
+    if layer.width is not None:
+        kernels |= gemm("widen_proj", runs, tokens, inner, hidden, layer.projection, act)
+    if layer.shared is not None:
+        kernels |= dense("shared_", layer.shared, hidden, deployment.tp, act, tokens, runs)
+    return kernels
+
+
+def exchange(layer, width, deployment, tokens, all_tokens, runs) -> tuple[dict, dict]:
+    """What carries tokens to experts elsewhere and their results back; nothing where every device has every token."""
+    if deployment.attention_dp is None and deployment.cp is None:
+        return {}, {}
+    tp, ep = deployment.tp, ways(deployment.ep)
+    if deployment.exchange == "all_gather":
+        groups, elements = stage(deployment) / tp, all_tokens * width
+        gathered = message("all_gather", runs, elements * deployment.dispatch_bytes, groups, tp)
+        scattered = message("reduce_scatter", runs, elements * deployment.communication_bytes, groups, tp)
+        return {"dispatch_all_gather": gathered}, {"combine_reduce_scatter": scattered}
+    per_device = stage(deployment) / ep  # devices that share an expert, each of which needs the token
+    if deployment.exchange == "low_latency":
+        copies, out, home = layer.top_k, "dispatch", "combine"
+    else:
+        # of ep devices those that at least one of a token's choices falls on
+        copies, out, home = hit(ep, 1.0, layer.top_k), "all_to_all", "all_to_all"
+    elements = tokens / tp * copies * per_device * width * deployment.imbalance
+    sent = message(out, runs, elements * deployment.dispatch_bytes, ep, per_device)
+    returned = message(home, runs, elements * deployment.communication_bytes, ep, per_device)
+    return {"dispatch": sent}, {"return": returned}
