@@ -15,6 +15,13 @@ ARCHITECTURE = {
 }
 """Plain keys of an `[architecture.NAME]` table -> unit."""
 
+PLAIN_LINK = {
+    "oversubscription": (1.0, "a full fat tree, or no second switch"),
+    "reduces": (0.0, "no reduction in the switch"),
+    "axes": (1.0, "unused: no torus of several axes"),
+}
+"""Leaf of a link -> its value where nothing is said, and what that means."""
+
 ASSUMPTION = "assumption"
 """What the text of a source begins with when no source gives the figure."""
 
@@ -105,6 +112,7 @@ def linked(figures: Figures, shared: Shared, where: str) -> list[str]:
                     f"{where}.{tier}: technology = {technology!r} is not known; latency_us is missing{near}"
                 )
             assumed.append(f"{tier}: nothing measured about {technology or 'its technology'}: collectives lose nothing")
+            _add_plain(figures, tier)
             continue
         table = link_technology(technology, shared.links, where)
         topology = figures.texts.setdefault(f"{tier}.topology", table.topology)
@@ -115,9 +123,16 @@ def linked(figures: Figures, shared: Shared, where: str) -> list[str]:
         for path, value in table.values.items():
             if path != "reduces" or topology == "switched":
                 figures.add(f"{tier}.{path}", value, shared.source(table.sources[path]))
+        _add_plain(figures, tier)
         if table.assumed is not None:
             assumed.append(f"{tier}: {technology}: {table.assumed}")
     return assumed
+
+
+def _add_plain(figures: Figures, tier: str) -> None:
+    """What a link is unless something says otherwise."""
+    for leaf, (value, source) in PLAIN_LINK.items():
+        figures.add(f"{tier}.{leaf}", value, source)
 
 
 def vectored(figures: Figures, shared: Shared, where: str) -> list[str]:

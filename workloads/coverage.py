@@ -15,14 +15,13 @@ RECURRENT = "a recurrent network"
 TOWER = "an encoder of images alone"
 BLOCK_SPARSE = "attention to fixed blocks (block-sparse, without an indexer)"
 
-KEYS: tuple[tuple[tuple[str, ...], str], ...] = (
-    (("num_kv_shared_layers",), SHARED_LAYERS),
-    (("hidden_size_per_layer_input",), PER_LAYER_INPUTS),
-    (("word_embed_proj_dim",), "embeddings of another width than the hidden size"),
-    (("position_embedding_type",), "positions other than rotary, learned or linear ones"),
-    (("blocksparse_block_size",), BLOCK_SPARSE),
-    (("time_mix_extra_dim",), RECURRENT),
-)
+NEEDS: dict[str, str] = {
+    "num_kv_shared_layers": SHARED_LAYERS,
+    "hidden_size_per_layer_input": PER_LAYER_INPUTS,
+    "word_embed_proj_dim": "embeddings of another width than the hidden size",
+    "position_embedding_type": "positions other than rotary, learned or linear ones",
+    "blocksparse_block_size": BLOCK_SPARSE,
+}
 """Keys that mean something is not covered, and what."""
 
 MARKS: dict[str, tuple[str, ...]] = {
@@ -116,7 +115,7 @@ def _covered() -> str:
 
 def _missing(config: Config) -> list[str]:
     """What a config needs that is not covered, by its keys."""
-    return [what for keys, what in KEYS if any(_needs(config, key) for key in keys)]
+    return [what for key, what in NEEDS.items() if _needs(config, key)]
 
 
 def _needs(config: Config, key: str) -> bool:

@@ -39,7 +39,7 @@ def run(options: argparse.Namespace) -> None:
 def _print_catalogue(covered: list[Any], refused: dict[str, str]) -> None:
     from sweeps.cli.tables import console, size, table
 
-    numbers = ("layers", "hidden", "parameters", "active", "KV B/token")
+    numbers = ("layers", "hidden", "parameters", "active", "KV/token", "state")
     catalogue = table("name", "architecture", *numbers, "weights", numbers=numbers)
     for entry in covered:
         known = _record(entry)
@@ -51,11 +51,14 @@ def _print_catalogue(covered: list[Any], refused: dict[str, str]) -> None:
             _billions(known["parameters"]),
             _billions(known["active_parameters"]),
             size(known["kv_bytes_per_token"]),
+            size(known["state_bytes"]),
             entry.precision,
         )
     out = console()
     out.print(catalogue)
-    out.print(f"\n{len(covered)} models; KV cache at 2 B per element, before any window closes.")
+    out.print(
+        f"\n{len(covered)} models; KV cache at 2 B per element, before any window closes; state of one sequence."
+    )
     if refused:
         out.print(f"\n{len(refused)} models whose configuration is known but not covered:\n")
         reasons = table("name", "reason")
@@ -86,6 +89,11 @@ def _print_entry(entry: Any) -> None:
         "weights": entry.precision,
         "weights are so by": entry.precision_source,
         "KV cache per token at 2 B per element": size(known["kv_bytes_per_token"]),
+        "state per sequence": size(known["state_bytes"]),
+        "encoder's parameters": _billions(known["encoder_parameters"]) if known["encoder_parameters"] else "-",
+        "prediction head's parameters": _billions(known["prediction_parameters"])
+        if known["prediction_parameters"]
+        else "-",
         "positions": "-" if entry.max_position is None else f"{entry.max_position:,}",
     }
     for fact, value in rows.items():
@@ -99,9 +107,9 @@ def _print_entry(entry: Any) -> None:
 
 
 def _record(entry: Any) -> dict[str, Any]:
-    from jaxroof import Deployment, active_parameter_count, kv_bytes_per_token, parameter_count
+    from jaxroof import Deployment, memory
 
-    model = entry.model
+    model, alone = entry.model, Deployment()
     return {
         "name": entry.name,
         "aliases": entry.aliases,
@@ -109,10 +117,13 @@ def _record(entry: Any) -> dict[str, Any]:
         "layers": sum(block.count for block in model.blocks),
         "hidden": model.hidden,
         "vocabulary": model.vocabulary,
-        "parameters": float(parameter_count(model)),
-        "active_parameters": float(active_parameter_count(model)),
+        "parameters": float(memory.parameter_count(model)),
+        "active_parameters": float(memory.active_parameter_count(model)),
+        "encoder_parameters": float(memory.encoder_parameter_count(model)),
+        "prediction_parameters": float(memory.prediction_parameter_count(model)),
         "published_parameters": entry.published_parameters,
-        "kv_bytes_per_token": float(kv_bytes_per_token(model, Deployment())),
+        "kv_bytes_per_token": float(memory.kv_bytes_per_token(model, alone)),
+        "state_bytes": float(memory.state_bytes_of_sequence(model, alone)),
         "max_position": entry.max_position,
         "precision": entry.precision,
         "precision_source": entry.precision_source,

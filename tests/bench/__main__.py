@@ -5,7 +5,9 @@ Every case runs in a process of its own, so that its peak memory is its own. Not
 
 import argparse
 import json
+import os
 import platform
+import statistics
 import subprocess
 import sys
 
@@ -20,16 +22,47 @@ def main() -> None:
     parser.add_argument("--scale", type=float, default=1.0, help="multiply the points of every case")
     parser.add_argument("--repeats", type=int, default=7, help="timed runs of every case after a warm-up")
     parser.add_argument("--json", action="store_true", help="print the rows as JSON")
+    parser.add_argument("--against", metavar="FOLDER", help="another checkout, measured in turns with this one")
+    parser.add_argument("--case", metavar="NAME", action="append", help="only this case; may be given several times")
     options = parser.parse_args()
-    rows = [in_own_process(name, options) for name in ("numpy", *(case.name for case in CASES))]
+    names = options.case or ["numpy", *(case.name for case in CASES)]
+    if options.against is not None:
+        against(names, options)
+        return
+    rows = [in_own_process(name, options) for name in names]
     if options.json:
         print(json.dumps(rows, indent=1))
     else:
         shown(rows)
 
 
-def in_own_process(name: str, options: argparse.Namespace) -> dict:
-    """One row, measured by `tests.bench.measure` in a fresh interpreter."""
+def against(names: list[str], options: argparse.Namespace) -> None:
+    """A table of this checkout beside another, run in turns: other, this, this, other. Cases it lacks are left out."""
+    rows = []
+    for name in names:
+        try:
+            turns = [in_own_process(name, options, folder) for folder in (options.against, None, None, options.against)]
+        except SystemExit:
+            continue
+        other, this = ([turns[i] for i in places] for places in ((0, 3), (1, 2)))
+        rates = [statistics.mean(row["points"] / row["best_s"] for row in pair) for pair in (other, this)]
+        compiles = [min(row["compile_s"] for row in pair) for pair in (other, this)]
+        rows.append({"name": name, "points_per_s": rates, "ratio": rates[1] / rates[0], "compile_s": compiles})
+    if options.json:
+        print(json.dumps(rows, indent=1))
+        return
+    table = Table(title=f"points/s and compile time, {options.against} beside this checkout, in turns")
+    for heading in ("case", "other", "this", "this / other", "compile, other", "compile, this"):
+        table.add_column(heading, justify="left" if heading == "case" else "right")
+    for row in rows:
+        rates = (f"{rate / 1e6:,.1f} M" for rate in row["points_per_s"])
+        compiles = (f"{seconds:.1f} s" for seconds in row["compile_s"])
+        table.add_row(row["name"], *rates, f"{row['ratio']:.2f}", *compiles)
+    Console(width=110).print(table)
+
+
+def in_own_process(name: str, options: argparse.Namespace, folder: str | None = None) -> dict:
+    """One row, measured by `tests.bench.measure` in a fresh interpreter, of the checkout in `folder`."""
     command = [
         sys.executable,
         "-W",
@@ -40,7 +73,9 @@ def in_own_process(name: str, options: argparse.Namespace) -> dict:
         str(options.scale),
         str(options.repeats),
     ]
-    finished = subprocess.run(command, capture_output=True, text=True)
+    # The checkout's own packages come before an installed one's: Python looks in the working folder first.
+    environment = os.environ if folder is None else os.environ | {"PYTHONPATH": folder}
+    finished = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment)
     if finished.returncode:
         raise SystemExit(f"{name}: {finished.stderr.strip().splitlines()[-1]}")
     return json.loads(finished.stdout.strip().splitlines()[-1])

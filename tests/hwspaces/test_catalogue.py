@@ -75,7 +75,8 @@ def test_entry_is_whole(name):
     assert entry.name == name and entry.vendor and entry.product and entry.architecture and entry.date
     assert entry.status in ("GA", "announced")
     for path, value in leaves.items():
-        assert type(value) is float and math.isfinite(value) and value > 0, path
+        zero = path.endswith((".reduces", ".congestion"))  # what a link does not do
+        assert type(value) is float and math.isfinite(value) and (value > 0 or (zero and value == 0)), path
         assert leaf_unit(path)
         assert entry.figures[path] == value
         assert entry.sources[path].strip(), path
@@ -120,7 +121,8 @@ def test_links():
     assert hwspaces.hardware("GB200").hardware.links.scale_up.devices == 72.0
     l40s = hwspaces.hardware("L40S").hardware.links.scale_up
     assert (l40s.bandwidth, l40s.devices) == (32e9, 8.0)  # PCIe 4.0 x16 inside a server
-    assert l40s.latency > 5 * h100.scale_up.latency
+    assert (h100.scale_up.reduces, l40s.reduces) == (1.0, 0.0)  # NVLink switches since the fourth generation
+    assert l40s.transport.peers == 2.0 and l40s.transport.crossing > 1.0 == h100.scale_up.transport.crossing
     assert hwspaces.hardware("GH200-96GB").hardware.links.scale_up is None
 
 
@@ -218,10 +220,34 @@ def test_override_completes_a_level_of_which_half_was_known():
     assert changed.hardware.memory.l2.capacity == 256 * 2**20
 
 
+def test_topologies_and_generations():
+    def link(name):
+        return hwspaces.hardware(name).hardware.links.scale_up
+
+    assert [link(name).topology for name in ("H100", "MI300X", "H100-NVL", "TPU-v5p")] == [
+        *("switched", "mesh", "mesh", "torus"),
+    ]
+    assert [link(name).axes for name in ("TPU-v5e", "TPU-v5p", "Trainium2")] == [2.0, 3.0, 2.0]
+    assert link("H100-NVL").reduces == 0.0  # a bridge is no switch
+    a100, h100, b200 = (link(name).transport for name in ("A100-SXM-80GB", "H100", "B200"))
+    assert a100.bulk.share == h100.bulk.share and a100.bulk.fixed_time > h100.bulk.fixed_time
+    assert b200 == h100
+    assert any("NVLink5: no public data" in sentence for sentence in hwspaces.hardware("B200").assumptions)
+    assert not any("NVLink4" in sentence for sentence in hwspaces.hardware("H100").assumptions)
+
+
+def test_a_third_tier_of_links_can_be_added():
+    tier = {"links.cluster.bandwidth": "25GB/s", "links.cluster.latency": "5us", "links.cluster.devices": 32768.0}
+    changed = hwspaces.overridden(hwspaces.hardware("H100"), tier).hardware.links.cluster
+    assert (changed.bandwidth, changed.devices, changed.transport, changed.topology) == (25e9, 32768, None, "switched")
+
+
 def test_every_leaf_can_be_overridden():
     entry = hwspaces.hardware("H100")
     for pattern in LEAF_UNITS:
         path = pattern.replace("*", "bf16")
+        if path.startswith("links.cluster."):
+            continue  # H100 has none; above
         assert flat(hwspaces.overridden(entry, {path: 7.0}).hardware)[path] == 7.0
 
 

@@ -232,3 +232,23 @@ def test_override_of_half_a_tier_says_what_else_it_needs():
     gh200 = hwspaces.hardware("GH200-96GB")
     with pytest.raises(ValueError, match="links.scale_up also needs links.scale_up.latency and links.scale_up.devices"):
         hwspaces.overridden(gh200, {"links.scale_up.bandwidth": "450GB/s"})
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ('base = "NVLnk"', "base = 'NVLnk' is not known; did you mean NVLink"),
+        ('base = "Glass"', "leads back to itself"),
+        ("latency_us = 1\nbulk = { share = 0.5 }", "missing; give all constants, or base"),
+        ('base = "NVLink"\nbulk = { share = 1.5 }', "share = 1.5 must be in"),
+        ('base = "NVLink"\nbulk = { fixed_time_GB = 1 }', "has the unit GB"),
+        ('base = "NVLink"\nbulk = 3', "is not a table of fixed_time_us and share"),
+        ('base = "NVLink"\nreduces = 1', "must be true or false"),
+        ('base = "NVLink"\ncolour_us = 1', "colour_us = 1 is not known"),
+        ('base = "NVLink"\ntopology = "star"', "topology = 'star' is not known"),
+    ],
+)
+def test_bad_link_technologies(tmp_path, table, message):
+    text = GOOD.replace('"NVLink"', '"Glass"') + f"[link.Glass]\n{table}\n"
+    with pytest.raises(ValueError, match=message.replace("(", r"\(")):
+        hwspaces.hardware(written(tmp_path, text))

@@ -161,7 +161,7 @@ def test_shared_experts_see_every_token(mixture, experts, feedforward, single):
 def test_blocks_are_numbered(dense):
     two = dataclasses.replace(dense, blocks=dense.blocks * 2)
     names = list(step_ops(two, Deployment(), decode(1.0, 9.0)))
-    assert names[:3] == ["embedding", "0.attention_norm", "0.qkv_proj"]
+    assert names[:4] == ["embedding", "embedding_all_reduce", "0.attention_norm", "0.qkv_proj"]
     assert names.index("0.down_proj") < names.index("1.attention_norm") < names.index("final_norm")
 
 

@@ -27,10 +27,11 @@ COLUMNS = ("time", "flops", "bytes", "message_bytes")
 def everything(bounds, collectives, hardware, model, deployment, batch, requests, efficiency):
     """All that is compared; with `bounds` what binds each op too, with `collectives` each collective."""
     cost = request_cost(hardware, model, deployment, requests, efficiency)
+    kinds = {name: op.kind for name, op in overlapped_ops(model, deployment, batch).items()}
     ops = {}
     for name, op in step_cost(hardware, model, deployment, batch, efficiency).items():
         ops[name] = {column: getattr(op, column) for column in COLUMNS}
-        if bounds and (collectives or not isinstance(op.message_bytes, jax.Array)):
+        if bounds and (collectives or kinds.get(name) != "collective"):
             ops[name]["bound"] = op.bound
     return {
         "ops": ops,

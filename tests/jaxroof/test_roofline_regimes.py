@@ -5,8 +5,7 @@ import dataclasses
 import pytest
 
 from jaxroof import BOUNDS, Op, datasheet
-from jaxroof.collectives import all_reduce_time
-from jaxroof.efficiency import KindEfficiency, LinkEfficiency
+from jaxroof.efficiency import KindEfficiency
 from jaxroof.roofline import matrix_peak, matrix_traffic, op_bound, op_time, resource_times
 
 EXACT = 1e-6  # relative: a few float32 roundings
@@ -82,14 +81,17 @@ def test_launch_adds_and_binds_when_it_is_longest(chip):
 
 
 def test_link_binds_a_collective(chip):
-    # 4 devices: 6 hops x 1 us + 2 x 3/4 x 8 MB / 4e11 = 6 us + 30 us; 5 us more for the kernel
+    # 4 devices, in two stages: 2 hops x 1 us + 2 x 3/4 x 8 MB / 4e11 = 2 us + 30 us
     op = Op(kind="collective", count=1.0, kernels=1.0, message_bytes=8e6, participants=4.0)
-    efficiency = dataclasses.replace(datasheet(), collective=LinkEfficiency(bandwidth=1.0, kernel_time=5e-6))
-    assert float(op_time(op, chip, efficiency)) == pytest.approx(41e-6, rel=EXACT)
-    assert bound(op, chip, efficiency) == "link"
-    half = dataclasses.replace(efficiency, collective=LinkEfficiency(bandwidth=0.5, kernel_time=5e-6))
-    assert float(op_time(op, chip, half)) == pytest.approx(71e-6, rel=EXACT)
-    assert float(all_reduce_time(chip.links, 8e6, 4.0, 1.0)) == pytest.approx(36e-6, rel=EXACT)
+    assert float(op_time(op, chip, datasheet())) == pytest.approx(32e-6, rel=EXACT)
+    assert bound(op, chip) == "link"
+    assert ALGORITHMS[int(op_algorithm(op, chip, datasheet()))] == "two_shot"
+    # at once: 1 hop and 3 x 40 kB / 4e11 = 0.3 us, less than the hop that an empty message takes
+    small = dataclasses.replace(op, message_bytes=4e4)
+    assert float(op_time(small, chip, datasheet())) == pytest.approx(1.3e-6, rel=EXACT)
+    assert bound(small, chip) == "launch"
+    assert float(op_time(dataclasses.replace(op, kernels=0.0), chip, datasheet())) == 0.0
+    assert int(op_algorithm(PRODUCT, chip, datasheet())) == -1
 
 
 def test_op_without_work_takes_no_time(chip):

@@ -25,7 +25,7 @@ def examples(chip, dense, mixture, single, experts, feedforward, attention):
         dataclasses.replace(experts, shared=feedforward),
         dataclasses.replace(attention, window=64.0, window_kind="sliding"),
         RequestCost(ttft=1.0, tpot=2.0, e2e=3.0),
-        OpCost(time=1.0, flops=2.0, bytes=3.0, message_bytes=4.0, bound=5),
+        OpCost(time=1.0, flops=2.0, bytes=3.0, message_bytes=4.0, bound=5, algorithm=0),
     ]
     return [found for root in roots for found in parts(root)]
 

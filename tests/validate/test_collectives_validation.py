@@ -43,7 +43,8 @@ def file(tmp_path):
 
 def test_a_row_is_read_with_its_links_and_algorithms(file):
     (row,), left_out = collectives(file(ROW))
-    assert (row.device, row.kind, row.participants, row.seconds) == ("H100-SXM", "all_reduce", 8.0, 25.4e-6)
+    assert (row.device, row.kind, row.participants) == ("H100-SXM", "all_reduce", 8.0)
+    assert row.seconds == pytest.approx(25.4e-6)
     assert "in_switch" in row.algorithms and "one_shot" not in row.algorithms and not left_out
 
 
@@ -84,14 +85,15 @@ def test_unknown_devices_and_collectives_are_named_and_left_out(file):
 
 def test_bad_files_are_refused_in_one_line(file, tmp_path):
     short = {key: value for key, value in ROW.items() if key != "dtype"}
-    for path, message in (
-        (file(short), "the columns are neither"),
-        (file(ROW | {"latency_us": "soon"}), "row 2: latency_us = 'soon' is not a finite number"),
-        (file(ROW | {"num_gpus": ""}), "row 2: num_gpus is empty"),
-        (file(ROW | {"message_bytes": "-1"}), "row 2: message_bytes = '-1' must be positive"),
-        (file(ROW | {"gpu": "q100"}), "none of 1 rows can be predicted; row 2: GPU 'q100'"),
-        (tmp_path / "none.csv", "no such file"),
+    for row, message in (
+        (short, "the columns are neither"),
+        (ROW | {"latency_us": "soon"}, "row 2: latency_us = 'soon' is not a finite number"),
+        (ROW | {"num_gpus": ""}, "row 2: num_gpus is empty"),
+        (ROW | {"message_bytes": "-1"}, "row 2: message_bytes = '-1' must be positive"),
+        (ROW | {"gpu": "q100"}, "none of 1 rows can be predicted; row 2: GPU 'q100'"),
+        (None, "no such file"),
     ):
+        path = tmp_path / "none.csv" if row is None else file(row)
         with pytest.raises(ValueError, match=message) as error:
             validation(path)
         assert "\n" not in str(error.value)

@@ -13,6 +13,7 @@ from jaxroof.memory import (
     kv_bytes_per_token,
     parameter_count,
     prediction_parameter_count,
+    state_bytes_of_sequence,
 )
 from jaxroof.model import Attention, LatentAttention
 from workloads.catalogue import catalogue, matched
@@ -179,7 +180,7 @@ def reference():
 
 
 def test_parameter_table_against_the_reference(reference):
-    """All 56 rows within 1 %. Prints the table (pytest -s): billions read, expected, active, cache or state."""
+    """All 56 rows within 1 %. Prints the table (pytest -s): billions, active, cache per token, state."""
     assert len(reference) == 56
     wrong = []
     for row in reference:
@@ -189,8 +190,10 @@ def test_parameter_table_against_the_reference(reference):
         # Rows without an estimate are held to their publishers' figures.
         rounded = ROUNDED.get(entry.name.removesuffix("-IT-NVFP4"), (None,))[0]
         expected = float(row["params_est_B"] or rounded or entry.published_parameters / 1e9)
-        deviation, cache = billions / expected - 1.0, float(kv_bytes_per_token(model, Deployment()))
-        print(f"{row['model']:28} {billions:10.3f} {expected:10.3f} {deviation:+.3%} {active:9.3f} {cache:11.0f}")
+        deviation, whole = billions / expected - 1.0, Deployment()
+        cache, state = float(kv_bytes_per_token(model, whole)), float(state_bytes_of_sequence(model, whole))
+        counts = f"{billions:10.3f} {expected:10.3f} {deviation:+.3%} {active:9.3f}"
+        print(f"{row['model']:28} {counts} {cache:11.0f} {state:13.0f}")
         if abs(deviation) > (0.02 if not row["params_est_B"] else 0.01):
             wrong.append((row["model"], billions, expected))
         if row["active_est_B"]:
