@@ -29,8 +29,6 @@ def rules(hardware: Hardware, model: Model, deployment: Deployment) -> Iterator[
             lambda name=name, value=value: f"{name} = {value:g} must be a whole number of at least 1",
         )
     blocks = list(model.blocks)
-    if model.encoder is not None:
-        blocks += model.encoder.blocks
     if deployment.drafts is not None and model.prediction is not None:
         blocks.append(model.prediction.block)
     for block in blocks:

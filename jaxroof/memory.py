@@ -128,6 +128,8 @@ def _bytes(matrices: Matrices) -> Scalar:
 
 def kv_bytes_per_token(model: Model, deployment: Deployment) -> Scalar:
     """B of KV cache that one token adds on the fullest device while no window has closed, shape ()."""
+    if not model.generates:
+        return 0.0
     layers = sum(block.count * _token_bytes(block, deployment) for block in model.blocks)
     return layers * _cache_share(model, deployment)
 
@@ -138,8 +140,10 @@ def kv_bytes_of_sequence(
     """B of cache and states of one sequence of `context` tokens on the fullest device, shape ().
 
     Windowed layers hold their window, layers with a state hold it however long the sequence; cross-attention holds the
-    keys and values of `encoded` encoder outputs.
+    keys and values of `encoded` encoder outputs. An encoder-only model caches nothing: its activations are counted.
     """
+    if not model.generates:
+        return context * activation_bytes(model, deployment) / deployment.max_batched_tokens
     held = sum(block.count * _sequence_bytes(block, deployment, context) for block in model.blocks)
     held = held + encoded * sum(
         block.count * attention_kv_bytes(block.cross, deployment) for block in model.blocks if block.cross is not None
@@ -239,12 +243,11 @@ def _free_bytes(hardware: Hardware, model: Model, deployment: Deployment) -> Sca
 def kv_capacity_tokens(hardware: Hardware, model: Model, deployment: Deployment) -> jax.Array:
     """Tokens of KV cache that one attention group fits beside the model, shape (), counting every layer of each token.
 
-    A model that keeps only states has no such limit: one token is then counted as a whole sequence's state.
+    A model that keeps only states, or nothing, counts one token as what a sequence of one token holds.
     """
     per_token = kv_bytes_per_token(model, deployment)
-    states = state_bytes_of_sequence(model, deployment)
-    per_token = jnp.where(per_token > 0.0, per_token, states)
-    return kv_capacity_bytes(hardware, model, deployment) / jnp.where(per_token > 0.0, per_token, 1.0)
+    held = jnp.where(per_token > 0.0, per_token, kv_bytes_of_sequence(model, deployment, 1.0))
+    return kv_capacity_bytes(hardware, model, deployment) / held
 
 
 def sequence_capacity(
@@ -252,8 +255,8 @@ def sequence_capacity(
 ) -> jax.Array:
     """Sequences of `context` tokens and `encoded` encoder outputs whose cache fits a replica at once, shape ().
 
-    Rounded down. Every attention group of a replica has a cache of its own; a model without any is taken to fit one per token.
+    Rounded down. Every attention group of a replica has a cache of its own.
     """
     held = kv_bytes_of_sequence(model, deployment, context, encoded)
-    sequences = kv_capacity_bytes(hardware, model, deployment) / jnp.where(held > 0.0, held, 1.0)
+    sequences = kv_capacity_bytes(hardware, model, deployment) / held
     return jnp.floor(sequences) * degree(deployment.attention_dp)

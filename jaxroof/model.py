@@ -69,7 +69,7 @@ class LatentAttention:
     nope_dim: Scalar  # of queries and keys, without the rotated part
     rope_dim: Scalar  # rotated part of queries and of the one key that heads share, cached beside the latent vector
     value_dim: Scalar
-    gate: Scalar = 0.0  # elements of an output gate per head, projected from the hidden state; 0: none
+    gate: Scalar | None = None  # elements of an output gate per head, projected from the hidden state; None: none
     selection: Selection | None = None
     down: WeightFormat  # hidden to compressed query, latent vector and rotated key
     query: WeightFormat  # to the heads' queries

@@ -26,7 +26,14 @@ def maximum(first: Scalar, *others: Scalar) -> jax.Array:
     """
     if not others:
         return jnp.asarray(first)
+    if _plain(first, *others):
+        return max(first, *others)
     return _maximum((first, *others))
+
+
+def _plain(*terms: Scalar) -> bool:
+    """Whether all terms are Python numbers, which then stay exact ones."""
+    return all(isinstance(term, int | float) for term in terms)
 
 
 @jax.custom_jvp
@@ -65,6 +72,8 @@ def minimum(first: Scalar, *others: Scalar) -> jax.Array:
     """
     if not others:
         return jnp.asarray(first)
+    if _plain(first, *others):
+        return min(first, *others)
     return _minimum((first, *others))
 
 

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from sweeps.api import sweep_to_file as sweep_to_file
     from sweeps.cases import Case as Case
     from sweeps.cases import case as case
+    from sweeps.comparison import Comparison as Comparison
+    from sweeps.comparison import compare as compare
 
 _HOMES = {
     "linear": "sweeps.api",
@@ -18,6 +20,8 @@ _HOMES = {
     "sweep_to_file": "sweeps.api",
     "Case": "sweeps.cases",
     "case": "sweeps.cases",
+    "Comparison": "sweeps.comparison",
+    "compare": "sweeps.comparison",
 }
 
 __all__ = list(_HOMES)

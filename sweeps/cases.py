@@ -162,6 +162,8 @@ def _workload(job: str, numbers: Mapping[str, Any], entry: workloads.ModelEntry)
         name: leaf_number(f"workload.{name}", value) for name, value in numbers.items() if value is not None
     }
     values = DEFAULTS[job] | values
+    if "encoder_tokens" not in values and entry.encoder_positions is not None and entry.model.encoder is not None:
+        values["encoder_tokens"] = float(entry.encoder_positions)  # what it always works on, such as 30 s of sound
     _check_encoder(values, entry)
     if job == "request":
         missing = [name for name in names if name not in values and name not in NOT_NEEDED]

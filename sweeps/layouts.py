@@ -42,8 +42,8 @@ def layouts(devices: int, experts: bool) -> tuple[Layout, ...]:
 
 
 def label(layout: Layout) -> str:
-    """A layout in short, degrees of 1 left out: "tp4 pp2"; "tp1" where nothing is split."""
-    return " ".join(f"{name}{degree}" for name, degree in layout.items() if degree > 1) or "tp1"
+    """A layout in short, other degrees than tp left out where they are 1: "tp4 pp2", "tp1 attention_dp8 ep8"."""
+    return " ".join(f"{name}{degree}" for name, degree in layout.items() if degree > 1 or name == "tp")
 
 
 def has_experts(model: Model) -> bool:

@@ -80,6 +80,13 @@ def excess(arrays: Arrays, slo: Mapping[str, float]) -> np.ndarray:
     return worst
 
 
+def distances(arrays: Arrays, stage: np.ndarray, batches: np.ndarray, slo: Mapping[str, float]) -> np.ndarray:
+    """How far every point is from passing the obstacle that stops it; comparable between points of one stage."""
+    room = np.maximum(arrays["sequence_capacity"], 0.5)
+    far = {WEIGHTS: arrays["weight_bytes"], CACHE: batches / room, SLO: excess(arrays, slo)}
+    return np.select([stage == code for code in far], list(far.values()), 0.0)
+
+
 @dataclasses.dataclass(frozen=True)
 class Point:
     """What the sentence of a point needs to know."""
@@ -92,6 +99,7 @@ class Point:
     capacity: float  # B of one device's memory
     usable: float  # B of it that weights, activations and cache may take
     whole: float  # B of the model's weights on a single device
+    reach: float  # devices that the links connect
 
 
 def sentence(point: Point, slo: Mapping[str, float], metric: str, broken: Callable[[], str | None]) -> str:
@@ -103,13 +111,20 @@ def sentence(point: Point, slo: Mapping[str, float], metric: str, broken: Callab
     if point.stage == WEIGHTS:
         weights = f"weights {formatted(point.metrics['weight_bytes'], 'B')} of {formatted(point.capacity, 'B')} per device"
         least = math.ceil(point.whole / point.usable) if point.usable > 0 else 0
-        return f"does not fit: {weights}" + (f", needs at least {least} devices" if least > point.devices else "")
+        needs = f", needs at least {least} devices" if least > point.devices else ""
+        linked = f"; its links connect {number(point.reach)}" if least > point.reach else ""
+        return f"does not fit: {weights}{needs}{linked}"
     if point.stage == CACHE:
         room = number(point.metrics["sequence_capacity"])
         return f"does not fit: KV cache for {room} such sequences, batch {point.batch}"
     if point.stage == SLO:
-        return " and ".join(_missed(name, point.metrics[name], limit) for name, limit in slo.items()).strip(" and ")
+        return " and ".join(_missed(name, point.metrics[name], slo[name]) for name in slo if _misses(name, point, slo))
     return "no price" if metric == "usd_per_million_tokens" else f"no figure for {metric}"
+
+
+def _misses(name: str, point: Point, slo: Mapping[str, float]) -> bool:
+    value = point.metrics[name]
+    return not (value >= slo[name] if variable(name).higher_is_better else value <= slo[name])
 
 
 def _missed(name: str, value: float, limit: float) -> str:

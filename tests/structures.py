@@ -67,7 +67,9 @@ def selection(draw: Draw, weights: WeightFormat, rank: bool = False, stride: flo
     )
 
 
-def latent(draw: Draw, weights: WeightFormat, rank: bool = True, chosen: Selection | None = None) -> LatentAttention:
+def latent(
+    draw: Draw, weights: WeightFormat, rank: bool = True, chosen: Selection | None = None, gate: bool = False
+) -> LatentAttention:
     return LatentAttention(
         heads=draw.pick(16, 64, 128),
         query_rank=draw.pick(768, 1536) if rank else None,
@@ -75,7 +77,7 @@ def latent(draw: Draw, weights: WeightFormat, rank: bool = True, chosen: Selecti
         nope_dim=draw.pick(64, 128),
         rope_dim=draw.pick(32, 64),
         value_dim=draw.pick(64, 128),
-        gate=draw.pick(0, 1, 128),
+        gate=draw.pick(1, 128) if gate else None,
         selection=chosen,
         down=weights,
         query=weights,
@@ -219,7 +221,7 @@ def latent_sparse(draw: Draw) -> Points:
     bf16, fp8 = _format(draw, 2.0, "bf16"), _format(draw, 1.0, "fp8")
     chosen = selection(draw, fp8, rank=True)
     layers = (
-        block(draw, latent(draw, bf16, rank=False), feedforward(draw, bf16)),
+        block(draw, latent(draw, bf16, rank=False, gate=True), feedforward(draw, bf16)),
         block(draw, latent(draw, fp8, chosen=chosen), experts(draw, fp8, bf16, shared=False)),
     )
     split = {"cp": draw.pick(1, 2, 4), "attention_dp": draw.pick(1, 2), "ep": draw.pick(1, 2, 4)}

@@ -29,7 +29,7 @@ def latent_attention(layer: Layer) -> LatentAttention:
         nope_dim=float(config.count("qk_nope_head_dim")),
         rope_dim=float(config.count("qk_rope_head_dim")),
         value_dim=float(value_dim),
-        gate=float(value_dim) if config.flag("mla_use_output_gate", False) else 0.0,
+        gate=float(value_dim) if config.flag("mla_use_output_gate", False) else None,
         selection=token_selection(layer),
         down=layer.product(down, modules.fused_latent_down),
         query=layer.product(query),

@@ -2,6 +2,9 @@
 
 import dataclasses
 
+import jax
+import jax.numpy as jnp
+
 from jaxroof.batch import Batch, Encode, Prefill
 from jaxroof.deployment import Deployment
 from jaxroof.layers.block import block_matrices, block_ops
@@ -14,8 +17,24 @@ PREFIX = "encoder."
 """What the names of an encoder's ops begin with."""
 
 
+def encoder_deployment(encoder: Encoder, deployment: Deployment) -> tuple[Deployment, jax.Array]:
+    """How an encoder uses the tp devices, and the share of its tokens that each of them works on, shape ().
+
+    Blocks are split like the decoder's where tp divides their heads and widths. Where it does not, every device has
+    the whole encoder and encodes 1 / tp of the images (vLLM's mm_encoder_tp_mode = "data"). Context-parallel devices
+    encode all tokens each.
+    """
+    tp = deployment.tp
+    split = jnp.asarray(True)
+    for block in encoder.blocks:
+        split &= (jnp.mod(block.attention.heads, tp) == 0.0) & (jnp.mod(block.feedforward.intermediate, tp) == 0.0)
+    own = dataclasses.replace(deployment, tp=jnp.where(split, tp, 1.0), cp=None)
+    return own, jnp.where(split, 1.0, 1.0 / tp)
+
+
 def encoder_matrices(encoder: Encoder, deployment: Deployment) -> list[tuple[Matrices, float]]:
     """Weight matrices of the encoder on one device with how many layers have them; words' embedding left out."""
+    deployment, _ = encoder_deployment(encoder, deployment)
     outer = {f"projector_{i}": Matrix(*_sizes(layer)) for i, layer in enumerate(encoder.projector)}
     if encoder.inputs is not None:
         outer["embedding"] = Matrix(encoder.inputs, encoder.hidden, encoder.embedding)
@@ -26,17 +45,16 @@ def encoder_matrices(encoder: Encoder, deployment: Deployment) -> list[tuple[Mat
 def encoder_ops(encoder: Encoder, deployment: Deployment, encode: Encode) -> dict[str, Op]:
     """Ops that turn `encode` into vectors for the decoder, in the order they run.
 
-    Blocks are split over tp like the decoder's; embedding and projector are whole on every device, and every
-    context-parallel device encodes all tokens.
+    Embedding and projector are whole on every device; `encoder_deployment` says how blocks are spread.
     """
-    deployment = dataclasses.replace(deployment, cp=None)
-    activation, tokens = deployment.activation_bytes, encode.tokens
+    deployment, share = encoder_deployment(encoder, deployment)
+    activation, tokens = deployment.activation_bytes, encode.tokens * share
     if encoder.inputs is None:
         ops = {"embedding": elementwise(tokens, encoder.hidden, encoder.hidden, activation, encoder.hidden, 1.0)}
     else:
         matrix = Matrix(encoder.inputs, encoder.hidden, encoder.embedding)
         ops = projection("embedding", tokens, matrix, activation, 1.0)
-    batch = Batch(prefill=Prefill(sequences=encode.sequences, tokens=tokens, past=0.0), decode=None, logits=0.0)
+    batch = Batch(prefill=Prefill(sequences=encode.sequences * share, tokens=tokens, past=0.0), decode=None, logits=0.0)
     for index, block in enumerate(encoder.blocks):
         prefix = f"{index}." if len(encoder.blocks) > 1 else ""
         layer = block_ops(block, encoder.hidden, deployment, batch, tokens, tokens)

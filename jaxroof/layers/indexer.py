@@ -41,8 +41,12 @@ def indexer_ops(
     tokens: Scalar,
     count: Scalar,
 ) -> dict[str, Op]:
-    """Ops of one layer's indexer in the order they run: every query scores every cached key, and keeps the best."""
-    activation = deployment.activation_bytes
+    """Ops of one layer's indexer in the order they run: every query scores every cached key, and keeps the best.
+
+    An indexer without heads launches nothing: its layer attends to what an earlier one chose.
+    """
+    activation, runs = deployment.activation_bytes, launched(selection.heads)
+    tokens = runs * tokens
     matrices = indexer_matrices(selection, hidden, query_inputs)
     ops = {}
     for name, matrix in matrices.items():
@@ -61,14 +65,14 @@ def indexer_ops(
     if batch.prefill is not None:
         part = batch.prefill
         new, past = (mean_length(length, part.sequences) for length in (part.tokens, part.past))
-        pairs = part.sequences * attended_pairs(new, past, Sight(limit=None, kind=None))
+        pairs = runs * part.sequences * attended_pairs(new, past, Sight(limit=None, kind=None))
         keys = part.tokens + part.past
-        ops |= _choice("prefill", selection, part.tokens / cp, pairs / cp, keys, count)
+        ops |= _choice("prefill", selection, runs * part.tokens / cp, pairs / cp, keys, count)
     if batch.decode is not None:
         part = batch.decode
-        queries = part.sequences * tokens_per_sequence(deployment)
+        queries = runs * part.sequences * tokens_per_sequence(deployment)
         ops |= _choice(
-            "decode", selection, queries, part.context * tokens_per_sequence(deployment) / cp, part.context / cp, count
+            "decode", selection, queries, queries * mean_length(part.context, part.sequences) / cp, part.context / cp, count
         )
     return ops
 

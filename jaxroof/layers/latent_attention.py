@@ -12,6 +12,9 @@ from jaxroof.model import LatentAttention, WeightFormat
 from jaxroof.op import Op
 from jaxroof.struct import Scalar
 
+GATE_FLOPS = 3.0
+"""Vector FLOP per gated element beside the sigmoid's exponential: add, divide, multiply."""
+
 
 def latent_attention_matrices(attention: LatentAttention, hidden: Scalar, deployment: Deployment) -> Matrices:
     """Weight matrices of one layer on one device: what makes latent vectors is on every one, heads are split over tp.
@@ -37,6 +40,8 @@ def latent_attention_matrices(attention: LatentAttention, hidden: Scalar, deploy
         "kv_up_proj": Matrix(attention.latent, heads * (attention.nope_dim + attention.value_dim), attention.up),
         "o_proj": Matrix(heads * attention.value_dim, hidden, attention.output),
     }
+    if attention.gate is not None:
+        matrices["gate_proj"] = Matrix(hidden, heads * attention.gate, attention.down)
     if attention.selection is not None:
         matrices |= indexer_matrices(attention.selection, hidden, rank)
     return matrices
@@ -72,6 +77,10 @@ def latent_attention_ops(
             ops |= _absorbed(attention, deployment, batch, "prefill", count)
     if batch.decode is not None:
         ops |= _absorbed(attention, deployment, batch, "decode", count)
+    if attention.gate is not None:
+        gated = matrices["gate_proj"].outputs
+        ops |= projection("gate_proj", tokens, matrices["gate_proj"], activation, count)
+        ops["gate"] = elementwise(tokens, 2.0 * gated, gated, activation, GATE_FLOPS * gated, count, exps=gated)
     return ops | projection("o_proj", tokens, matrices["o_proj"], activation, count)
 
 

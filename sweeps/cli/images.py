@@ -34,6 +34,11 @@ def encoder_workload(options: argparse.Namespace, prompt: str) -> dict[str, str 
     if not (cross and width.isdigit() and height.isdigit() and int(width) and int(height)):
         raise ValueError(f"--image = {options.image!r} must be WIDTHxHEIGHT in pixels, such as 1024x768")
     count = whole_number("--images", options.images or "1")
-    text = whole_number(f"--{prompt}", getattr(options, prompt) or "")
-    encoded, seen = encoder_tokens(model(options.model, weights=options.weights), int(width), int(height))
-    return {"encoder_tokens": f"{count * encoded:g}", prompt: f"{text + count * seen:g}"}
+    if getattr(options, prompt) is None:
+        raise ValueError(f"--image needs --{prompt} TOKENS, the prompt's other tokens")
+    text = whole_number(f"--{prompt}", getattr(options, prompt))
+    entry = model(options.model, weights=options.weights)
+    if entry.images is None:
+        raise ValueError(f"--image = {options.image!r}, but {entry.name} sees no images")
+    image = encoder_tokens(entry.images, int(width), int(height))
+    return {"encoder_tokens": f"{count * image.encoder:.0f}", prompt: f"{text + count * image.language:.0f}"}

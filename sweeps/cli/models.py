@@ -134,4 +134,6 @@ def _record(entry: Any) -> dict[str, Any]:
 
 def _billions(count: float) -> str:
     """A number of parameters as model names write it: 70.6B, 124M."""
+    if count >= 999.5e9:
+        return f"{count / 1e12:.3g}T"
     return f"{count / 1e9:.3g}B" if count >= 999.5e6 else f"{count / 1e6:.3g}M"

@@ -23,6 +23,8 @@ NCCL = "nccl"
 
 FAMILIES = {
     NCCL: Family(()),
+    "rccl": Family(()),
+    "oneccl": Family(()),
     "vllm": Family(
         ("one_shot", "two_shot"), 8 * MIB - 1.0, copy_time=1.8e-6, launch_time={"0.14.0": 43.5e-6, "": 20.5e-6}
     ),
@@ -31,9 +33,10 @@ FAMILIES = {
 }
 """Library or engine -> what it may do.
 
-Limits: vLLM `custom_all_reduce.py` (below 8 MiB; PCIe pairs only), SGLang `custom_all_reduce.py`, TensorRT-LLM's
-one-shot kernel. Copy and launch times are ours: medians of public eager and graph runs (NVIDIA aiconfigurator
-collective tables, Apache-2.0). Launch times are of hosts, not of GPUs, and carry to another host only roughly.
+RCCL and oneCCL are taken to do as NCCL does. Limits: vLLM `custom_all_reduce.py` (below 8 MiB; PCIe pairs only), SGLang
+`custom_all_reduce.py`, TensorRT-LLM's one-shot kernel. Copy and launch times are ours: medians of public eager and
+graph runs (NVIDIA aiconfigurator collective tables, Apache-2.0). Launch times are of hosts, not of GPUs, and carry to
+another host only roughly.
 """
 
 IN_SWITCH_TYPES = ("half", "float16", "bfloat16", "float", "float32")

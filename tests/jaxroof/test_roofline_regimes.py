@@ -5,8 +5,9 @@ import dataclasses
 import pytest
 
 from jaxroof import BOUNDS, Op, datasheet
+from jaxroof.collectives import ALGORITHMS
 from jaxroof.efficiency import KindEfficiency
-from jaxroof.roofline import matrix_peak, matrix_traffic, op_bound, op_time, resource_times
+from jaxroof.roofline import matrix_peak, matrix_traffic, op_algorithm, op_bound, op_time, resource_times
 
 EXACT = 1e-6  # relative: a few float32 roundings
 

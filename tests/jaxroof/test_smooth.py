@@ -82,3 +82,15 @@ def test_minimum_to_one_rounding():
     first, second = np.random.default_rng(0).uniform(1.0, 1e5, (2, 1000)).astype(np.float32)
     found = jax.vmap(minimum)(first, second)
     np.testing.assert_allclose(found, np.minimum(first, second), rtol=1.2e-7)  # one unit in the last place
+
+
+def test_smallest_of_several():
+    """The value is exact; weights mirror the maximum's: of 1 and 1.25, 0.8^16 = 0.02815 over 1.02815 for the larger."""
+    terms = (3.0, 1.25, 1.0)
+    value, slopes = jax.value_and_grad(lambda t: minimum(*t))(terms)
+    assert float(value) == 1.0
+    assert [float(slope * term) for slope, term in zip(slopes, terms, strict=True)] == pytest.approx(
+        [0.0, 0.02738, 0.97262], abs=1e-5
+    )
+    value, slopes = jax.value_and_grad(lambda t: minimum(*t))((0.0, 2.0, 0.0))
+    assert float(value) == 0.0 and [float(slope) for slope in slopes] == [0.5, 0.0, 0.5]

@@ -19,6 +19,10 @@ def latent(layer, runs, hidden, deployment, batch, tokens) -> dict[str, Kernel]:
     kernels["rope_kv_write"] = rowwise(
         runs, tokens, (2.0 * rotated + layer.latent) * act + cached * deployment.kv_bytes, 3.0 * rotated, kernels=2.0
     )
+    if layer.gate is not None:
+        gated = heads * layer.gate
+        kernels |= gemm("gate_proj", runs, tokens, hidden, gated, layer.down, act)
+        kernels["gate"] = rowwise(runs, tokens, 3.0 * gated * act, 3.0 * gated, exps=gated)
     if layer.selection is not None:
         kernels |= indexer(layer.selection, hidden, inputs, runs, deployment, batch, tokens)
     if batch.prefill is not None:

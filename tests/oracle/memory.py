@@ -54,7 +54,8 @@ def _latent(a, hidden, tp):
     query = (hidden if rank is None else rank) * a.heads / tp * key * a.query.bytes
     up = a.latent * a.heads / tp * (a.nope_dim + a.value_dim) * a.up.bytes
     output = a.heads / tp * a.value_dim * hidden * a.output.bytes
-    return down + query + up + output + _indexer(a.selection, hidden, rank)
+    gate = 0.0 if a.gate is None else hidden * a.heads / tp * a.gate * a.down.bytes
+    return down + query + up + output + gate + _indexer(a.selection, hidden, rank)
 
 
 def _compressed(a, hidden, tp):

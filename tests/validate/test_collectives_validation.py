@@ -53,9 +53,11 @@ def test_what_a_family_may_use():
     assert {"one_shot", "two_shot", "ring"} <= set(algorithms("vllm", "bfloat16", True))
     assert "one_shot" in algorithms("trtllm", "bfloat16", False)
     assert "one_shot" not in algorithms("trtllm", "bfloat16", True)
-    with pytest.raises(ValueError, match="library 'gloo' is not known; known: nccl, vllm, sglang, trtllm"):
+    with pytest.raises(
+        ValueError, match="library 'gloo' is not known; known: nccl, rccl, oneccl, vllm, sglang, trtllm"
+    ):
         algorithms("gloo", "half", False)
-    assert set(FAMILIES) == {"nccl", "vllm", "sglang", "trtllm"}
+    assert set(FAMILIES) == {"nccl", "rccl", "oneccl", "vllm", "sglang", "trtllm"}
 
 
 def test_a_profile_is_laid_out_as_its_topology_says(file):

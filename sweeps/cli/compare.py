@@ -1,0 +1,284 @@
+"""`jaxroof compare`: which accelerators, how many of them and which parallelism serve a model best."""
+
+import argparse
+import json
+import math
+import pathlib
+from typing import Any
+
+from sweeps.cli.common import compilation_cache, json_argument, overrides, whole_number
+
+FORMATS = (".nc", ".csv", ".png", ".svg")
+"""What `-o` can write: all points, the rows, or a picture of the best."""
+
+TOP = 20
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags of the verb."""
+    parser.add_argument("--model", metavar="NAME", help="model: a name (jaxroof models), a config.json or its folder")
+    parser.add_argument("--isl", metavar="TOKENS", help="prompt tokens of each request")
+    parser.add_argument("--osl", metavar="TOKENS", help="output tokens of each request")
+    parser.add_argument("--hardware", metavar="NAME,..", help="accelerators (default: the whole catalogue)")
+    parser.add_argument("--devices", metavar="N,..", help="how many are tried (default: powers of two up to 16)")
+    parser.add_argument("--max-devices", metavar="N", help="in place of --devices: powers of two up to N")
+    parser.add_argument(
+        "--batch", metavar="N,..", help="requests at once; every row takes the best (default: powers of two up to 512)"
+    )
+    parser.add_argument("--slo", metavar="METRIC=LIMIT,..", help="what must be met: ttft=500ms,tpot=40ms,e2e=20s")
+    parser.add_argument(
+        "--sort",
+        metavar="METRIC",
+        help="usd_per_million_tokens (default where there are prices), tokens_per_second_per_device (default "
+        "elsewhere), tokens_per_second, tokens_per_joule_at_tdp, ttft, tpot, e2e, devices ...",
+    )
+    parser.add_argument("--weights", metavar="PRECISION", help="in place of the checkpoint's: fp8, int8, nvfp4 ...")
+    parser.add_argument("--kv", metavar="PRECISION", help="of the KV cache: bf16, fp16, fp8, int8 or fp4")
+    parser.add_argument("--efficiency", metavar="NAME", help="derated (default), datasheet, or a TOML file")
+    parser.add_argument(
+        "--set",
+        metavar="PATH=VALUE",
+        action="append",
+        default=[],
+        help="any number of every accelerator or the deployment: hardware.price=2USD/h; may be given several times",
+    )
+    parser.add_argument("--top", metavar="N", help=f"rows that are printed (default {TOP})")
+    parser.add_argument("--all", action="store_true", help="every layout, feasible or not, with its reason")
+    parser.add_argument("-o", "--output", metavar="FILE", help=".nc all points, .csv rows, .png or .svg a picture")
+    json_argument(parser)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Compare, write the file that is wanted, and print the ranking."""
+    for flag in ("model", "isl", "osl"):
+        if getattr(options, flag) is None:
+            raise ValueError(f"--{flag} is missing")
+    if options.devices is not None and options.max_devices is not None:
+        raise ValueError("--devices and --max-devices say the same in two ways: give one")
+    top = TOP if options.top is None else int(whole_number("--top", options.top))
+    ending = _checked_output(options.output)
+    numbers = {name: whole_number(f"--{name}", getattr(options, name)) for name in ("isl", "osl")}
+    lists = {name: _whole_numbers(f"--{name}", getattr(options, name)) for name in ("devices", "batch")}
+    limit = {} if options.max_devices is None else {"max_devices": int(whole_number("--max-devices", options.max_devices))}
+    names = None if options.hardware is None else [name.strip() for name in options.hardware.split(",")]
+    settings = overrides(options.set)
+    compilation_cache()
+    from sweeps.cli.sweep import Progress
+    from sweeps.comparison import compare
+
+    bars: list[Progress] = []
+
+    def begun(points: int) -> Any:
+        bars.append(Progress(points))
+        return bars[0].add
+
+    chosen = {name: getattr(options, name) for name in ("slo", "sort", "weights", "kv", "efficiency")}
+    try:
+        found = compare(
+            options.model, **numbers, hardware=names, **lists, **limit, **chosen, settings=settings, begun=begun
+        )
+    finally:
+        for bar in bars:
+            bar.stop()
+    if ending:
+        _write(options.output, ending, found, options.all, top)
+    if options.json:
+        print(json.dumps(_record(found, options, top), indent=2, allow_nan=False))
+        return
+    _print(found, options, top)
+    if ending:
+        print(f"{options.output}: {_WRITTEN[ending]}")
+
+
+_WRITTEN = {".nc": "every point", ".csv": "every row", ".png": "the best rows", ".svg": "the best rows"}
+
+
+def _whole_numbers(flag: str, text: str | None) -> list[int] | None:
+    """A list of counts, each of them once."""
+    if text is None:
+        return None
+    return list(dict.fromkeys(int(whole_number(flag, part.strip())) for part in text.split(",")))
+
+
+def _checked_output(path: str | None) -> str | None:
+    """The ending of the file to write, or None; ValueError before anything is computed."""
+    if path is None:
+        return None
+    ending = pathlib.Path(path).suffix.lower()
+    if ending not in FORMATS:
+        raise ValueError(f"{path} must end in {', '.join(FORMATS[:-1])} or {FORMATS[-1]}")
+    if not pathlib.Path(path).parent.is_dir():
+        raise ValueError(f"{path}: there is no folder {pathlib.Path(path).parent}")
+    if ending in (".png", ".svg"):
+        from sweeps.plots import style
+
+        style.matplotlib()
+    return ending
+
+
+def _write(path: str, ending: str, found: Any, every: bool, top: int) -> None:
+    from sweeps.cli.comparison_files import write_dataset, write_rows
+
+    if ending == ".nc":
+        write_dataset(path, found)
+    elif ending == ".csv":
+        write_rows(path, _shown(found, every), _explained(found, every))
+    else:
+        from sweeps.plots.compare import ranking
+        from sweeps.plots.style import saved
+
+        saved(ranking(found, _shown(found, every)[:top]), path)
+
+
+def _shown(found: Any, every: bool) -> tuple:
+    return found.rows if every else found.best_layouts
+
+
+def _explained(found: Any, every: bool) -> tuple:
+    return found.infeasible if every else found.nearest_misses
+
+
+def _record(found: Any, options: argparse.Namespace, top: int) -> dict[str, Any]:
+    """Everything for machines: SI numbers; a figure that an accelerator does not have is null."""
+    from sweeps.cli.comparison_files import row_record
+    from sweeps.dataset import UDUNITS, variable
+
+    shown, explained = _shown(found, options.all), _explained(found, options.all)
+    metrics = sorted({name for row in (*shown, *explained) for name in row.metrics})
+    rows = shown if options.all or options.top is None else shown[:top]
+    return {
+        "model": found.model.name,
+        "precision": found.model.precision,
+        "sorted_by": found.metric,
+        "sorted_because": found.chosen,
+        "higher_is_better": bool(variable(found.metric).higher_is_better),
+        "tried": {"accelerators": found.accelerators, "points": found.points, "seconds": round(found.seconds, 3)},
+        "rows": [{"rank": rank, **row_record(row)} for rank, row in enumerate(rows, 1)],
+        "infeasible": [row_record(row) for row in explained],
+        "lacking": dict(found.lacking),
+        "refused_layouts": dict(found.refused),
+        "notes": list(found.notes),
+        "units": {name: UDUNITS.get(variable(name).unit, variable(name).unit) for name in metrics},
+    }
+
+
+COLUMNS = {
+    "ttft": "TTFT",
+    "tpot": "TPOT",
+    "tokens_per_second": "tokens/s",
+    "tokens_per_second_per_device": "tokens/s\n/device",
+    "usd_per_million_tokens": "USD/M\ntokens",
+}
+"""Metrics of the table; another one that rows are sorted by comes to them."""
+
+
+def _print(found: Any, options: argparse.Namespace, top: int) -> None:
+    from sweeps.cli.tables import console, table
+    from sweeps.dataset import variable
+    from sweeps.labels import number
+
+    out = console()
+    model, slo = found.model, f", {options.slo.replace(',', ', ')}" if options.slo else ""
+    kv = options.kv or model.kv_precision or "bf16"
+    out.print(f"{model.name}: requests of {number(float(options.isl))} + {number(float(options.osl))} tokens{slo}")
+    out.print(f"weights {model.precision} ({model.precision_source}), KV cache {kv}", end="")
+    out.print(f", efficiency {options.efficiency or 'derated'}")
+    direction = "highest" if variable(found.metric).higher_is_better else "lowest"
+    out.print(f"sorted by {found.metric}, {direction} first ({found.chosen})", end="\n\n")
+    shown = _shown(found, options.all)
+    if shown:
+        columns = dict(COLUMNS)
+        columns.setdefault(found.metric, found.metric)
+        columns.pop("devices", None)
+        heads = {name: f"{head}\n({direction})" if name == found.metric else head for name, head in columns.items()}
+        ranked = table(
+            *("#", "accelerator", "devices", "layout", "batch"),
+            *(*heads.values(), "weights\nof capacity"),
+            numbers=("#", "devices", "batch", *heads.values(), "weights\nof capacity"),
+        )
+        for rank, row in enumerate(shown[:top], 1):
+            cells = [_cell(name, row.metrics[name]) for name in columns]
+            ranked.add_row(
+                str(rank), row.hardware, str(row.devices), row.layout, f"{row.batch:,}", *cells, _weights(row)
+            )
+        out.print(ranked)
+        if len(shown) > top:
+            out.print(f"... and {len(shown) - top} more; --top {len(shown)} shows them")
+    else:
+        out.print("nothing is feasible")
+    _print_reasons(out, found, options)
+    out.print()
+    _print_tried(out, found, options)
+    if shown:
+        out.print(f"best    {_best_text(found, shown[0])}")
+    for note in found.notes[1:]:
+        out.print(f"note    {note}")
+
+
+def _print_reasons(out: Any, found: Any, options: argparse.Namespace) -> None:
+    """Why accelerators have no row above: those of one reason together where it is the same for all."""
+    from sweeps.cli.tables import table
+
+    explained = _explained(found, options.all)
+    same: dict[str, list[str]] = {}
+    own = []
+    for row in explained:
+        if row.reason.startswith("no "):
+            same.setdefault(row.reason, []).append(row.hardware)
+        else:
+            own.append(row)
+    for name, reason in found.lacking.items():
+        same.setdefault(reason, []).append(name)
+    if own:
+        out.print()
+        misses = table("not feasible", "devices", "layout", "batch", "because", numbers=("devices", "batch"))
+        for row in own:
+            misses.add_row(row.hardware, str(row.devices), row.layout, f"{row.batch:,}", row.reason)
+        out.print(misses)
+    if same:
+        out.print()
+    for reason, names in same.items():
+        out.print(f"{reason}: {', '.join(dict.fromkeys(names))}")
+    if found.refused and not options.all:
+        (layout, rule), *others = found.refused.items()
+        out.print(f"\nnot possible for the model: {layout} ({rule})", end="")
+        out.print(f" and {len(others)} more layouts; --all shows them" if others else "")
+    for layout, rule in found.refused.items() if options.all else ():
+        out.print(f"not possible for the model: {layout} ({rule})")
+
+
+def _print_tried(out: Any, found: Any, options: argparse.Namespace) -> None:
+    sizes = found.dataset.sizes
+    counts = " x ".join(
+        f"{sizes.get(dim, 0):,} {word}"
+        for dim, word in (("hardware", "accelerators"), ("deployment", "layouts"), ("batch", "batches"))
+    )
+    rate = found.points / max(found.seconds, 1e-9)
+    out.print(f"tried   {counts} = {found.points:,} points in {found.seconds:.1f} s, {rate:,.0f} points/s")
+    left = len(found.infeasible) - len(_explained(found, options.all))
+    if left:
+        out.print(f"        {left:,} more rows (accelerator, devices, layout) are not feasible; --all shows them")
+    if not options.slo and found.rows:
+        out.print("        no --slo was given: prompts of a whole batch are prefilled at once, so TTFT grows with it")
+
+
+def _best_text(found: Any, row: Any) -> str:
+    """The best row in words."""
+    metrics = row.metrics
+    latency = f"TTFT {_cell('ttft', metrics['ttft'])}, TPOT {_cell('tpot', metrics['tpot'])}"
+    rate = f"{_cell('tokens_per_second', metrics['tokens_per_second'])} tokens/s"
+    cost = metrics["usd_per_million_tokens"]
+    price = f", {cost:.3g} USD per million output tokens" if math.isfinite(cost) else ""
+    return f"{row.devices} x {row.hardware} as {row.layout} at batch {row.batch:,}: {latency}, {rate}{price}"
+
+
+def _cell(name: str, value: float) -> str:
+    from sweeps.cli.tables import metric_text
+
+    return metric_text(name, value) if math.isfinite(value) else "-"
+
+
+def _weights(row: Any) -> str:
+    from sweeps.cli.tables import size
+
+    return f"{size(row.metrics['weight_bytes'])} of {size(row.capacity)}"

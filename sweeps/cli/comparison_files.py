@@ -1,0 +1,49 @@
+"""What `jaxroof compare` writes: rows as records and as CSV, and every point as netCDF."""
+
+import csv
+import math
+from collections.abc import Iterable
+from typing import Any
+
+from sweeps.comparison import Comparison, Row
+from sweeps.store import replacing
+
+FLAGS = ("fits", "legal", "feasible")
+
+
+def row_record(row: Row) -> dict[str, Any]:
+    """One row for machines: SI numbers, null where the accelerator has no figure."""
+    metrics: dict[str, Any] = {
+        name: bool(value) if name in FLAGS else value if math.isfinite(value) else None
+        for name, value in row.metrics.items()
+        if name != "devices"
+    }
+    return {
+        "hardware": row.hardware,
+        "devices": row.devices,
+        "layout": row.layout,
+        "batch": row.batch,
+        **metrics,
+        "memory_capacity": row.capacity,
+        "reason": row.reason,
+    }
+
+
+def write_rows(path: str, ranked: Iterable[Row], others: Iterable[Row]) -> None:
+    """Ranked rows, then those without a rank and their reasons, as a CSV file that appears when it is whole."""
+    records = [{"rank": rank, **row_record(row)} for rank, row in enumerate(ranked, 1)]
+    records += [{"rank": None, **row_record(row)} for row in others]
+    if not records:
+        raise ValueError(f"{path}: there are no rows to write")
+    with replacing(path) as name, open(name, "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(records[0]))
+        writer.writeheader()
+        writer.writerows(records)
+
+
+def write_dataset(path: str, found: Comparison) -> None:
+    """Every point over hardware, deployment and batch, as a netCDF file that appears when it is whole."""
+    if not found.points:
+        raise ValueError(f"{path}: there are no points to write")
+    with replacing(path) as name:
+        found.dataset.to_netcdf(name, engine="netcdf4")
