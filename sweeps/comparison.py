@@ -18,11 +18,11 @@ from sweeps.alike import alike
 from sweeps.api import precision
 from sweeps.axes import Axis, Choice
 from sweeps.cases import compute_precisions, model_deployment
-from sweeps.dataset import dataset, fill, variable
+from sweeps.dataset import variable
 from sweeps.deployments import PREFIX, with_settings
-from sweeps.engine import Plan
 from sweeps.labels import known
 from sweeps.layouts import Layout, has_experts, label, layouts, possible, reach
+from sweeps.pointwise import pointwise
 from sweeps.program import Question
 from sweeps.question import Asked, asked
 from sweeps.reasons import FEASIBLE, UNTRIED
@@ -68,6 +68,7 @@ class Comparison:
     rows: tuple[Row, ...]  # every feasible (hardware, devices, layout), best first
     infeasible: tuple[Row, ...]  # every other one that was tried, in the order of the hardware
     lacking: Mapping[str, str]  # accelerators that lack a matrix precision -> which, and what they have
+    announced: frozenset[str]  # accelerators that cannot be bought yet
     refused: Mapping[str, str]  # layouts that the model does not allow -> the broken rule
     model: workloads.ModelEntry
     points: int
@@ -152,10 +153,23 @@ def compare(
     candidates = [layout for count in counts for layout in layouts(count, has_experts(entry.model))]
     base = runnable[0][1].hardware if runnable else hwspaces.hardware("H100-SXM").hardware
     tried, refused = possible(candidates, base, entry.model, plain)
+    notes = (f"weights {entry.precision} (from {entry.precision_source})", *entry.notes)
+    nothing = Comparison(
+        dataset=xr.Dataset(),
+        metric=metric,
+        chosen=chosen,
+        rows=(),
+        infeasible=(),
+        lacking=lacking,
+        announced=frozenset(device.name for _, device in runnable if device.status == "announced"),
+        refused=refused,
+        model=entry,
+        points=0,
+        seconds=time.perf_counter() - start,
+        notes=notes,
+    )
     if not runnable or not tried:
-        return Comparison(
-            xr.Dataset(), metric, chosen, (), (), lacking, refused, entry, 0, time.perf_counter() - start, ()
-        )
+        return nothing
     source = {
         "hardware": [name for name, _ in runnable],
         "model": model,
@@ -167,9 +181,9 @@ def compare(
     }
     with precision("float32"):
         question = _alike(asked(spec(source)), needed, tuple(dict.fromkeys((*METRICS, metric, *wanted))))
-        progress = begun(len(runnable) * len(tried) * len(source["workload"]["batch"]))
-        plan = Plan(question.question, question.axes)
-        swept = fill(dataset(plan.axes, plan.outputs, question.attributes), plan.pieces(progress))
+        points = len(runnable) * len(tried) * len(source["workload"]["batch"])
+        progress = begun(points)
+        swept = pointwise(question.question, question.axes, question.attributes, progress)
     grid = _labelled(swept, [device.name for _, device in runnable], tried)
     deployment = question.question.base.deployment
     setting = _Setting(
@@ -182,10 +196,8 @@ def compare(
         lambda h, d: broken_rule(runnable[h][1].hardware, entry.model, with_settings(plain, tried[d])),
     )
     rows, infeasible = _rows(grid, setting, wanted, metric)
-    notes = (f"weights {entry.precision} (from {entry.precision_source})", *entry.notes)
-    return Comparison(
-        grid, metric, chosen, rows, infeasible, lacking, refused, entry, plan.points, time.perf_counter() - start, notes
-    )
+    seconds = time.perf_counter() - start
+    return dataclasses.replace(nothing, dataset=grid, rows=rows, infeasible=infeasible, points=points, seconds=seconds)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -221,7 +233,9 @@ def _sorted_out(
     for name, device in entries:
         missing = sorted(needed - set(device.hardware.matrix))
         if missing:
-            lacking[device.name] = f"no matrix peak for {' and '.join(missing)}; it has {', '.join(device.hardware.matrix)}"
+            lacking[device.name] = (
+                f"no matrix peak for {' and '.join(missing)}; it has {', '.join(device.hardware.matrix)}"
+            )
         else:
             runnable.append((name, device))
     return runnable, lacking
@@ -325,7 +339,9 @@ def _whole_array(array: xr.DataArray, shape: tuple[int, ...]) -> np.ndarray:
     """A variable over all three axes, whichever it depends on."""
     present = [dim for dim in AXES if dim in array.dims]
     values = array.transpose(*present).values
-    return np.broadcast_to(values.reshape([size if dim in present else 1 for dim, size in zip(AXES, shape, strict=True)]), shape)
+    return np.broadcast_to(
+        values.reshape([size if dim in present else 1 for dim, size in zip(AXES, shape, strict=True)]), shape
+    )
 
 
 def _ascending(arrays: Mapping[str, np.ndarray], metric: str) -> np.ndarray:

@@ -109,7 +109,9 @@ def sentence(point: Point, slo: Mapping[str, float], metric: str, broken: Callab
     if point.stage == UNEVEN:
         return f"{point.groups} attention groups cannot share a batch of {point.batch} evenly"
     if point.stage == WEIGHTS:
-        weights = f"weights {formatted(point.metrics['weight_bytes'], 'B')} of {formatted(point.capacity, 'B')} per device"
+        weights = (
+            f"weights {formatted(point.metrics['weight_bytes'], 'B')} of {formatted(point.capacity, 'B')} per device"
+        )
         least = math.ceil(point.whole / point.usable) if point.usable > 0 else 0
         needs = f", needs at least {least} devices" if least > point.devices else ""
         linked = f"; its links connect {number(point.reach)}" if least > point.reach else ""

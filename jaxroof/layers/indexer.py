@@ -66,14 +66,13 @@ def indexer_ops(
         part = batch.prefill
         new, past = (mean_length(length, part.sequences) for length in (part.tokens, part.past))
         pairs = runs * part.sequences * attended_pairs(new, past, Sight(limit=None, kind=None))
-        keys = part.tokens + part.past
+        keys = runs * (part.tokens + part.past)
         ops |= _choice("prefill", selection, runs * part.tokens / cp, pairs / cp, keys, count)
     if batch.decode is not None:
         part = batch.decode
         queries = runs * part.sequences * tokens_per_sequence(deployment)
-        ops |= _choice(
-            "decode", selection, queries, queries * mean_length(part.context, part.sequences) / cp, part.context / cp, count
-        )
+        pairs = queries * mean_length(part.context, part.sequences) / cp
+        ops |= _choice("decode", selection, queries, pairs, runs * part.context / cp, count)
     return ops
 
 

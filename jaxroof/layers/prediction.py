@@ -3,7 +3,7 @@
 import dataclasses
 
 from jaxroof.batch import Batch, Decode
-from jaxroof.deployment import Deployment
+from jaxroof.deployment import Deployment, degree
 from jaxroof.layers.block import block_matrices, block_ops
 from jaxroof.layers.elementwise import norm
 from jaxroof.layers.embedding import head_ops
@@ -39,7 +39,7 @@ def prediction_ops(
         context = context + batch.prefill.tokens + batch.prefill.past
     newest = Batch(prefill=None, decode=Decode(sequences=batch.logits, context=context), logits=batch.logits)
     single = dataclasses.replace(deployment, drafts=None)
-    groups = group_tokens / tokens
+    groups = degree(deployment.attention_dp)
     return {
         **_run(PREFIX, model, deployment, batch, tokens, group_tokens, launched(deployment.drafts)),
         **_run(

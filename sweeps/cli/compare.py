@@ -59,7 +59,9 @@ def run(options: argparse.Namespace) -> None:
     ending = _checked_output(options.output)
     numbers = {name: whole_number(f"--{name}", getattr(options, name)) for name in ("isl", "osl")}
     lists = {name: _whole_numbers(f"--{name}", getattr(options, name)) for name in ("devices", "batch")}
-    limit = {} if options.max_devices is None else {"max_devices": int(whole_number("--max-devices", options.max_devices))}
+    limit = (
+        {} if options.max_devices is None else {"max_devices": int(whole_number("--max-devices", options.max_devices))}
+    )
     names = None if options.hardware is None else [name.strip() for name in options.hardware.split(",")]
     settings = overrides(options.set)
     compilation_cache()
@@ -199,11 +201,13 @@ def _print(found: Any, options: argparse.Namespace, top: int) -> None:
         for rank, row in enumerate(shown[:top], 1):
             cells = [_cell(name, row.metrics[name]) for name in columns]
             ranked.add_row(
-                str(rank), row.hardware, str(row.devices), row.layout, f"{row.batch:,}", *cells, _weights(row)
+                str(rank), _name(found, row), str(row.devices), row.layout, f"{row.batch:,}", *cells, _weights(row)
             )
         out.print(ranked)
         if len(shown) > top:
             out.print(f"... and {len(shown) - top} more; --top {len(shown)} shows them")
+        if any(row.hardware in found.announced for row in shown[:top]):
+            out.print("* announced")
     else:
         out.print("nothing is feasible")
     _print_reasons(out, found, options)
@@ -251,7 +255,11 @@ def _print_tried(out: Any, found: Any, options: argparse.Namespace) -> None:
     sizes = found.dataset.sizes
     counts = " x ".join(
         f"{sizes.get(dim, 0):,} {word}"
-        for dim, word in (("hardware", "accelerators"), ("deployment", "layouts"), ("batch", "batches"))
+        for dim, word in (
+            ("hardware", f"of {found.accelerators} accelerators"),
+            ("deployment", "layouts"),
+            ("batch", "batches"),
+        )
     )
     rate = found.points / max(found.seconds, 1e-9)
     out.print(f"tried   {counts} = {found.points:,} points in {found.seconds:.1f} s, {rate:,.0f} points/s")
@@ -276,6 +284,10 @@ def _cell(name: str, value: float) -> str:
     from sweeps.cli.tables import metric_text
 
     return metric_text(name, value) if math.isfinite(value) else "-"
+
+
+def _name(found: Any, row: Any) -> str:
+    return f"{row.hardware} *" if row.hardware in found.announced else row.hardware
 
 
 def _weights(row: Any) -> str:

@@ -28,19 +28,18 @@ OTHERS = {
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags."""
-    group = parser.add_argument_group("deployment")
     for name, text in DEGREES.items():
-        group.add_argument(flag(name), metavar="N", help=text)
-    group.add_argument(
+        parser.add_argument(flag(name), metavar="N", help=text)
+    parser.add_argument(
         "--sequence-parallel", action="store_const", const=True, help="norms work on 1/tp of the tokens each"
     )
     for name, text in CHOICES.items():
-        group.add_argument(flag(name), metavar="WAY", help=text)
+        parser.add_argument(flag(name), metavar="WAY", help=text)
     for name, (metavar, text) in OTHERS.items():
-        group.add_argument(flag(name), metavar=metavar, help=text)
-    group.add_argument("--attention", metavar="PRECISION", help="of the attention products (default: the model's, bf16)")
-    group.add_argument("--kv", metavar="PRECISION", help="of the KV cache: bf16, fp16, fp8, int8 or fp4")
-    group.add_argument("--communication", metavar="PRECISION", help="of what collectives send: bf16 (default), fp8 ...")
+        parser.add_argument(flag(name), metavar=metavar, help=text)
+    parser.add_argument("--attention", metavar="PRECISION", help="of the attention products (default: the model's, bf16)")
+    parser.add_argument("--kv", metavar="PRECISION", help="of the KV cache: bf16, fp16, fp8, int8 or fp4")
+    parser.add_argument("--communication", metavar="PRECISION", help="of what collectives send: bf16 (default), fp8 ...")
 
 
 def flag(name: str) -> str:

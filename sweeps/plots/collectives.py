@@ -83,7 +83,7 @@ def _panel(axes: Any, name: str, scored: Sequence[Scored]) -> None:
         for seconds in (s.row.seconds, s.predicted)
     ]
     _log_axes(axes, size, np.array(speeds), "B/s", "bus bandwidth")
-    axes.legend(loc="upper left", fontsize=7.5)
+    axes.legend(loc="lower right", fontsize=7.5)
 
 
 @style.styled

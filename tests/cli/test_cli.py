@@ -82,6 +82,7 @@ def test_step_json_holds_finite_numbers_that_agree(capsys):
     assert metrics["fits"] is True and metrics["bound"] in ("hbm", "launch")
     assert set(ops[0]) == {
         *("name", "count", "time_s", "share", "flops", "bytes", "message_bytes", "intensity", "bound"),
+        "algorithm",
     }
     assert sum(op["time_s"] for op in ops) == pytest.approx(metrics["step_time"], rel=1e-12)
     assert sum(op["share"] for op in ops) == pytest.approx(1.0, rel=1e-12)
@@ -116,7 +117,7 @@ def test_a_naming_convention_and_a_wide_replica_are_said_aloud(capsys):
     words = ("step", "--hardware", "H100-SXM", "--model", "acme/Llama-3.1-70B-FP8", "--tp", "16")
     out = printed(capsys, *words, "--decode", "8", "--context", "1024")
     assert "naming convention" in out
-    assert "tp exceeds the scale-up domain" in out
+    assert "the replica exceeds its scale-up domain" in out
 
 
 @pytest.mark.parametrize("verb", ["hardware", "models"])

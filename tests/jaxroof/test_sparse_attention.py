@@ -142,3 +142,17 @@ def test_blocks_of_tokens(dense, attention, selection):
     # 1000 x 8192 + 1000 x (128 + 64) weights of 1 B in each of four layers
     more = float(weight_bytes(model, Deployment())) - float(weight_bytes(dense, Deployment()))
     assert more == pytest.approx(4 * 8_384_000, rel=EXACT)
+
+
+def test_an_indexer_without_heads_launches_nothing(sparse, selection):
+    """A layer that attends to what an earlier one chose still sees no more than that."""
+    block = sparse.blocks[0]
+    reusing = dataclasses.replace(block.attention, selection=dataclasses.replace(selection, heads=0.0))
+    model = dataclasses.replace(sparse, blocks=(dataclasses.replace(block, attention=reusing),))
+    for batch, part in ((prefill(1.0, 3000.0), "prefill"), (decode(2.0, 10_000.0), "decode")):
+        ops = step_ops(model, Deployment(), batch)
+        for name, op in ops.items():
+            if "index" in name:
+                check(op, kernels=0, bytes=0)
+        own = step_ops(sparse, Deployment(), batch)[f"{part}_attention"]
+        check(ops[f"{part}_attention"], matrix_flops=float(own.matrix_flops))

@@ -136,7 +136,7 @@ def test_a_breakdown_adds_up_to_the_totals():
         output={"breakdown": True},
     )
     assert data.prefill_op_time.sel(model="Llama-3.1-8B").dims == ("batch", "prefill_op")
-    assert list(data.decode_op.values[:3]) == ["embedding", "attention_norm", "qkv_proj"]
+    assert list(data.decode_op.values[:3]) == ["embedding", "embedding_all_reduce", "attention_norm"]
     np.testing.assert_allclose(data.decode_op_time.sum("decode_op"), data.tpot, rtol=1e-5)  # NaN where a model lacks it
     bound = data.decode_op_bound.sel(model="Llama-3.1-8B", decode_op="router")
     assert (bound == -1).all(), "an op that a model does not have is bound by nothing"

@@ -1,0 +1,130 @@
+"""`jaxroof compare`: what it prints and writes, and the one line with which it refuses."""
+
+import csv
+import json
+import subprocess
+import sys
+
+import jax
+import pytest
+import xarray as xr
+
+from sweeps.cli import main
+
+WORDS = ("compare", "--model", "Llama-3.1-8B", "--isl", "512", "--osl", "64")
+SMALL = (*WORDS, "--hardware", "H100-SXM,L20", "--devices", "1,2", "--batch", "1,64")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def cache(tmp_path_factory):
+    """A folder of compiled programs for these tests alone; JAX's settings as they were afterwards."""
+    before = jax.config.jax_compilation_cache_dir, jax.config.jax_persistent_cache_min_compile_time_secs
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+    jax.config.update("jax_compilation_cache_dir", before[0])
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", before[1])
+
+
+def printed(capsys, *words) -> str:
+    status = main([str(word) for word in words])
+    out, err = capsys.readouterr()
+    assert (status, err) == (0, "")
+    return out
+
+
+def refused(capsys, *words) -> str:
+    status = main([str(word) for word in words])
+    out, err = capsys.readouterr()
+    assert (status, out) == (2, "")
+    assert err.count("\n") == 1 and err.startswith("jaxroof compare: ")
+    return err
+
+
+def test_a_ranking_says_what_was_tried_what_is_best_and_why_others_are_not(capsys):
+    out = printed(capsys, *SMALL)
+    lines = out.splitlines()
+    assert lines[0] == "Llama-3.1-8B: requests of 512 + 64 tokens"
+    assert lines[2].startswith("sorted by usd_per_million_tokens, lowest first (default: 1 of 2")
+    assert "no price: L20" in lines
+    ranks = [line.split()[:4] for line in lines if line.split()[1:2] == ["H100-SXM"]]
+    assert [(rank, devices) for rank, _, devices, _ in ranks][0][0] == "1" and len(ranks) == 2
+    assert any(line.startswith("tried   2 of 2 accelerators x 3 layouts x 2 batches = 12 points in ") for line in lines)
+    assert any(line.startswith(f"best    {ranks[0][2]} x H100-SXM as tp") for line in lines)
+
+
+def test_all_shows_every_layout_and_top_the_first_rows(capsys):
+    out = printed(capsys, *SMALL, "--all", "--sort", "tpot", "--top", "4")
+    assert "... and 2 more; --top 6 shows them" in out
+    assert "sorted by tpot, lowest first (asked for)" in out
+
+
+def test_json_is_one_object_that_agrees_with_the_files(capsys, tmp_path):
+    table, points = tmp_path / "rows.csv", tmp_path / "points.nc"
+    found = json.loads(printed(capsys, *SMALL, "--json", "-o", table), parse_constant=pytest.fail)
+    assert found["sorted_by"] == "usd_per_million_tokens" and found["higher_is_better"] is False
+    assert found["tried"]["points"] == 12 and found["tried"]["accelerators"] == 2
+    assert [row["rank"] for row in found["rows"]] == [1, 2]
+    assert [(row["hardware"], row["reason"]) for row in found["infeasible"]] == [("L20", "no price")]
+    assert found["infeasible"][0]["usd_per_million_tokens"] is None
+    with open(table, newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["rank"] for row in rows] == ["1", "2", ""]
+    assert float(rows[0]["ttft"]) == found["rows"][0]["ttft"]
+    printed(capsys, *SMALL, "-o", points)
+    with xr.open_dataset(points) as dataset:
+        first = found["rows"][0]
+        place = {"hardware": first["hardware"], "deployment": first["layout"], "batch": first["batch"]}
+        assert float(dataset["ttft"].sel(place)) == first["ttft"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["points.nc", "rows.csv"]
+
+
+def test_a_picture_is_drawn(capsys, tmp_path):
+    pytest.importorskip("matplotlib")
+    path = tmp_path / "best.png"
+    assert f"{path}: the best rows" in printed(capsys, *SMALL, "--sort", "tokens_per_second", "-o", path)
+    assert path.read_bytes()[:4] == b"\x89PNG" and path.stat().st_size > 10_000
+
+
+def test_nothing_feasible_is_an_answer_with_reasons(capsys):
+    out = printed(capsys, *SMALL, "--slo", "ttft=1us", "--sort", "tpot")
+    assert "nothing is feasible" in out and out.count("misses 1 us") == 2
+    out = printed(capsys, *WORDS, "--hardware", "A100-SXM-80GB", "--weights", "fp8")
+    assert "no matrix peak for fp8; it has bf16, fp16, int8, tf32: A100-SXM-80GB" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("--sort", "usd_per_million_token"), "there is no metric usd_per_million_token; did you mean usd_per_million"),
+        (("--hardware", "H100-SXM,H20O-SXM"), "did you mean H200-SXM"),
+        (("--slo", "tfft=1s"), "did you mean ttft"),
+        (("--batch", "1,x"), "--batch = 'x'"),
+        (("--devices", "1.5"), "--devices = '1.5' must be a whole number"),
+        (("--devices", "1", "--max-devices", "2"), "give one"),
+        (("-o", "rows.txt"), "rows.txt must end in .nc, .csv, .png or .svg"),
+        (("-o", "nowhere/rows.csv"), "there is no folder nowhere"),
+        (("--weights", "fp9"), "fp9"),
+        (("--set", "hardware.memory.hbm.bandwith=8TB/s"), "did you mean"),
+    ],
+)
+def test_mistakes_are_refused_in_one_line(capsys, words, expected):
+    assert expected in refused(capsys, *WORDS, *words)
+
+
+def test_a_missing_flag_is_named(capsys):
+    assert "--osl is missing" in refused(capsys, *WORDS[:-2])
+
+
+def test_help_does_not_wait_for_jax():
+    code = (
+        "import sys\n"
+        "from sweeps.cli import main\n"
+        "try:\n"
+        "    main(['compare', '--help'])\n"
+        "except SystemExit:\n"
+        "    pass\n"
+        "sys.exit('jax' in sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and "--slo" in done.stdout

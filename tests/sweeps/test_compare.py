@@ -1,0 +1,224 @@
+"""Comparisons: the best row is the best of a loop, every reason is the right one, layouts are those of the rule."""
+
+import math
+
+import jax
+import numpy as np
+import pytest
+
+import hwspaces
+import sweeps
+from jaxroof import Links
+from sweeps.alike import alike
+from sweeps.answer import answer
+from sweeps.layouts import label, layouts, reach
+from sweeps.reasons import limits
+
+MODEL = "Llama-3.1-8B"
+WORK = {"isl": 512.0, "osl": 64.0}
+PAIR = ("H100-SXM", "A100-SXM-80GB")
+
+
+def compared(**keys):
+    return sweeps.compare(MODEL, 512, 64, **{"hardware": PAIR, "devices": (1, 2), "batch": (1, 64), **keys})
+
+
+@pytest.fixture(scope="module")
+def pair() -> sweeps.Comparison:
+    return compared()
+
+
+@pytest.fixture(scope="module")
+def loop() -> list[tuple[str, str, int, dict]]:
+    """(accelerator, layout, batch, metrics) of every point, one case after the other in float64."""
+    found = []
+    for name in PAIR:
+        for settings in ({"tp": 1}, {"tp": 2}, {"tp": 1, "pp": 2}):
+            for batch in (1, 64):
+                case = sweeps.case("request", name, MODEL, workload={**WORK, "batch": batch}, deployment=settings)
+                found.append((name, label(settings), batch, answer(case).metrics))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("metric", "sign"), [("usd_per_million_tokens", 1), ("tpot", 1), ("tokens_per_second", -1), ("devices", 1)]
+)
+def test_rows_are_those_of_a_loop_in_the_right_order(pair, loop, metric, sign):
+    found = pair if metric == pair.metric else compared(sort=metric)
+    best = {}
+    for name, layout, batch, metrics in loop:
+        key = (sign * metrics[metric], -metrics["tokens_per_second_per_device"])
+        if metrics["feasible"] and key < best.get((name, layout), ((math.inf, 0),))[0]:
+            best[name, layout] = (key, batch, metrics)
+    order = sorted(best, key=lambda place: best[place][0])
+    assert [(row.hardware, row.layout) for row in found.rows] == order
+    for row in found.rows:
+        _, batch, metrics = best[row.hardware, row.layout]
+        assert row.batch == batch
+        for name in ("ttft", "tpot", "e2e", "tokens_per_second", "usd_per_million_tokens", "weight_bytes"):
+            # float32 of sums of some dozen terms against float64
+            assert row.metrics[name] == pytest.approx(metrics[name], rel=1e-5), name
+
+
+def test_the_default_is_the_price_where_there_are_prices_and_the_rate_elsewhere(pair):
+    assert (pair.metric, pair.chosen) == ("usd_per_million_tokens", "default: 2 of 2 accelerators have a price")
+    assert hwspaces.hardware("L20").hardware.price is None
+    unpriced = compared(hardware=["L20"], devices=[1])
+    assert (unpriced.metric, unpriced.chosen) == (
+        "tokens_per_second_per_device",
+        "default: no accelerator has a price",
+    )
+    assert math.isnan(unpriced.rows[0].metrics["usd_per_million_tokens"])
+
+
+def test_only_the_best_layout_of_every_number_of_devices_comes_first(pair):
+    assert {(row.hardware, row.devices) for row in pair.best_layouts} == {(name, n) for name in PAIR for n in (1, 2)}
+    assert len(pair.rows) == 6 and len(pair.best_layouts) == 4
+    for row in pair.best_layouts:
+        rivals = [other for other in pair.rows if (other.hardware, other.devices) == (row.hardware, row.devices)]
+        assert row.metrics[pair.metric] == min(other.metrics[pair.metric] for other in rivals)
+
+
+def test_a_precision_that_an_accelerator_lacks_is_named(pair):
+    found = compared(weights="fp8", devices=[1])
+    assert found.lacking == {"A100-SXM-80GB": "no matrix peak for fp8; it has bf16, fp16, int8, tf32"}
+    assert {row.hardware for row in found.rows} == {"H100-SXM"}
+    assert found.rows[0].metrics["weight_bytes"] < 0.7 * pair.rows[0].metrics["weight_bytes"]
+    nobody = compared(weights="fp8", hardware=["A100-SXM-80GB"])
+    assert (nobody.rows, nobody.points, nobody.accelerators) == ((), 0, 1)
+
+
+def test_weights_that_do_not_fit_say_how_many_devices_they_need():
+    # Llama-3.1-70B in bf16 is 141 GB. An A30 has 25.8 GB, of which 0.9 less 3 GB are usable: 20.2 GB; 141 / 20.2 = 6.99
+    found = sweeps.compare("Llama-3.1-70B", 512, 64, hardware=["A30"], batch=[1])
+    (row,) = found.nearest_misses
+    assert row.devices == 2 and not found.rows
+    assert row.reason.startswith("does not fit: weights 70.6 GB of 25.8 GB per device, needs at least 7 devices")
+    assert row.reason.endswith("its links connect 2")
+
+
+def test_a_cache_that_does_not_fit_says_how_many_sequences_do():
+    found = compared(hardware=["L20"], devices=[1], batch=[4096])
+    (row,) = found.nearest_misses
+    room = row.metrics["sequence_capacity"]
+    assert 0 < room < 4096
+    assert row.reason == f"does not fit: KV cache for {room:,.0f} such sequences, batch 4096"
+
+
+def test_a_missed_limit_says_which_and_by_how_much(pair):
+    worst = max(row.metrics["ttft"] for row in pair.rows)
+    found = compared(slo={"ttft": worst * 0.999, "tpot": "10s"})
+    assert all(row.metrics["ttft"] < worst for row in found.rows)
+    none = compared(slo="ttft=1us, tpot=1us, tokens_per_second=1")
+    assert not none.rows and {row.hardware for row in none.nearest_misses} == set(PAIR)
+    for row in none.infeasible:
+        assert row.batch == 1  # the nearest miss is that of the smallest batch
+        assert row.reason.startswith("TTFT ") and " misses 1 us and TPOT " in row.reason
+        assert "tokens_per_second" not in row.reason
+
+
+def test_no_price_is_a_reason_only_when_sorting_by_it():
+    by_price = compared(hardware=["H100-SXM", "L20"], devices=[1])
+    assert [row.reason for row in by_price.infeasible] == ["no price"]
+    by_rate = compared(hardware=["H100-SXM", "L20"], devices=[1], sort="tokens_per_second_per_device")
+    assert {row.hardware for row in by_rate.rows} == {"H100-SXM", "L20"} and not by_rate.infeasible
+    priced = compared(hardware=["L20"], devices=[1], settings={"hardware.price": "2USD/h"})
+    assert priced.metric == "usd_per_million_tokens" and len(priced.rows) == 1
+
+
+def test_a_split_that_the_model_does_not_allow_is_refused_with_its_rule():
+    found = compared(hardware=["H100-SXM"], devices=[3])
+    assert found.refused == {"tp3": "tp = 3 does not divide the 32 attention heads"}
+    assert [row.layout for row in found.rows] == ["tp1 pp3"]
+
+
+def test_links_limit_the_devices_only_where_these_were_asked_for():
+    assert reach(hwspaces.hardware("A30").hardware) == 2
+    free = compared(hardware=["A30"], max_devices=4)
+    assert {row.devices for row in (*free.rows, *free.infeasible)} == {1, 2}
+    asked = compared(hardware=["A30"], devices=[4])
+    assert not asked.rows
+    assert "exceeds the 2 devices that the hardware's links connect" in asked.nearest_misses[0].reason
+
+
+def test_layouts_follow_the_rule():
+    assert [label(layout) for layout in layouts(4, experts=False)] == ["tp4", "tp2 pp2", "tp1 pp4"]
+    assert [label(layout) for layout in layouts(4, experts=True)] == [
+        *("tp4", "tp4 ep4", "tp2 attention_dp2 ep2", "tp2 attention_dp2 ep4", "tp1 attention_dp4 ep4"),
+        *("tp2 pp2", "tp2 pp2 ep2", "tp1 pp2 attention_dp2 ep2", "tp1 pp4"),
+    ]
+    for experts in (False, True):
+        for devices in (1, 6, 16):
+            for layout in layouts(devices, experts):
+                assert layout["tp"] * layout["pp"] * layout.get("attention_dp", 1) == devices
+                assert layout["tp"] * layout.get("attention_dp", 1) % layout.get("ep", 1) == 0
+    assert len([layout for n in (1, 2, 4, 8, 16) for layout in layouts(n, experts=True)]) == 55
+
+
+def test_attention_groups_share_a_batch_evenly():
+    found = sweeps.compare("Qwen3-30B-A3B", 256, 32, hardware=["H200-SXM"], devices=[2], batch=[1, 3])
+    reasons = {row.layout: row.reason for row in found.infeasible}
+    assert reasons == {"tp1 attention_dp2 ep2": "2 attention groups cannot share a batch of 1 evenly"}
+
+
+@pytest.mark.parametrize("name", ["MI308X", "MI350X", "L20", "GH200-96GB", "TPU-v5e", "Gaudi2"])
+def test_unknown_figures_do_not_change_times(name):
+    """Accelerators of one structure cost what the engine says of them as they are."""
+    whole = hwspaces.hardware(name).hardware
+    same = alike(whole, {"bf16"})
+    assert same.memory.l2 is not None and same.price == pytest.approx(whole.price or math.nan, nan_ok=True)
+    most = int(min(reach(whole), 2))
+    found = compared(hardware=[name], devices=[most], sort="tokens_per_second_per_device")
+    swept = sweeps.sweep(
+        hardware=name,
+        model=MODEL,
+        workload={**WORK, "batch": [1, 64]},
+        deployments=[{"tp": tp, "pp": most // tp} for tp in (most, 1)[:most]],
+        output={"illegal": "mask"},
+    )
+    for metric in ("ttft", "tpot", "e2e", "sequence_capacity", "kv_capacity_tokens", "feasible"):
+        ours, theirs = (np.squeeze(data[metric].astype(float).values) for data in (found.dataset, swept))
+        if theirs.ndim < ours.ndim:
+            ours = ours[..., 0]
+        np.testing.assert_allclose(ours, theirs, rtol=2e-6, err_msg=metric)
+
+
+def test_accelerators_become_of_one_structure():
+    kinds = {
+        jax.tree.structure(alike(entry.hardware, {"bf16"}))
+        for entry in hwspaces.catalogue().values()
+        if "bf16" in entry.hardware.matrix
+    }
+    assert len(kinds) <= 4  # switched, mesh, torus, and one without a scale-up link
+    bare = alike(hwspaces.hardware("H100-SXM").hardware, {"fp8"})
+    assert list(bare.matrix) == ["fp8"] and isinstance(bare.links, Links)
+
+
+def test_the_dataset_has_every_point_and_says_how_it_was_made(pair):
+    assert dict(pair.dataset.sizes) == {"hardware": 2, "deployment": 3, "batch": 2} and pair.points == 12
+    assert list(pair.dataset["deployment"].values) == ["tp1", "tp2", "tp1 pp2"]
+    assert pair.dataset.attrs["job"] == "request" and "spec" in pair.dataset.attrs
+    assert pair.dataset["ttft"].attrs["units"] == "s"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("tfft=1s", "did you mean ttft"),
+        ("ttft", "must be METRIC=VALUE"),
+        ("ttft=1s,ttft=2s", "given twice"),
+        ("ttft=8GB", "has the unit 'GB'"),
+    ],
+)
+def test_wrong_limits_are_refused(text, words):
+    with pytest.raises(ValueError, match=words):
+        limits(text)
+
+
+def test_limits_are_in_si_units():
+    assert limits("ttft=500ms, tpot=40ms,tokens_per_second=100") == {
+        "ttft": 0.5,
+        "tpot": pytest.approx(0.04),
+        "tokens_per_second": 100.0,
+    }
+    assert limits(None) == {}
