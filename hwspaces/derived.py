@@ -136,7 +136,9 @@ def _add_plain(figures: Figures, tier: str) -> None:
 
 
 def vectored(figures: Figures, shared: Shared, where: str) -> list[str]:
-    """Add the vector rate of one core; returns what had to be assumed: one core, or a share of the matrix peak.
+    """Add the vector rate of one core, which is the rate of float32 products too where matrix units have none.
+
+    Returns what had to be assumed: one core, or a share of the matrix peak.
 
     Raises:
       ValueError: one line, when the file gives neither a vector rate nor such a share.
@@ -150,6 +152,8 @@ def vectored(figures: Figures, shared: Shared, where: str) -> list[str]:
     if total is None and share is None:
         raise ValueError(f"{where}.vector: fp32_TFLOPs, of the whole device, is missing; else give fraction_of_matrix")
     source = figures.sources["vector.fp32" if total is not None else "vector.fraction_of_matrix"]
+    if total is not None and any(path.startswith("matrix.") for path in figures.values):
+        figures.add("matrix.fp32", total, f"{source}; products in float32 run on the vector units")
     if total is None:
         wide = [figures.values[f"matrix.{p}"] for p in ("bf16", "fp16") if f"matrix.{p}" in figures.values]
         if not wide:

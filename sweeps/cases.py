@@ -47,6 +47,8 @@ class Case:
         notes += self.hardware.assumptions
         if bool(crosses_domain(self.scenario.hardware, self.scenario.deployment)):
             notes.append("the replica exceeds its scale-up domain: some collectives run over the scale-out link")
+        if not self.model.model.generates:
+            notes.append("an encoder: TTFT is the time of the batch, and tokens per second count one output per request")
         work, longest = self.scenario.workload, self.model.max_position
         if isinstance(work, Requests) and longest is not None and work.isl + work.osl > longest:
             notes.append(f"isl + osl = {work.isl + work.osl:g} exceeds the model's {longest:g} positions")

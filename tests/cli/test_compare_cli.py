@@ -97,7 +97,7 @@ def test_nothing_feasible_is_an_answer_with_reasons(capsys):
     ("words", "expected"),
     [
         (("--sort", "usd_per_million_token"), "there is no metric usd_per_million_token; did you mean usd_per_million"),
-        (("--hardware", "H100-SXM,H20O-SXM"), "did you mean H200-SXM"),
+        (("--hardware", "H100-SXM,H20O-SXM"), "or H200-SXM"),
         (("--slo", "tfft=1s"), "did you mean ttft"),
         (("--batch", "1,x"), "--batch = 'x'"),
         (("--devices", "1.5"), "--devices = '1.5' must be a whole number"),
