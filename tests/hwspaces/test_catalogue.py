@@ -197,7 +197,7 @@ def test_every_alias_finds_its_entry():
 def test_precision_without_figure_raises():
     a100 = hwspaces.hardware("A100-SXM-80GB")
     assert hwspaces.require_precision(a100, "bf16") == 312e12
-    with pytest.raises(ValueError, match=r"^A100-SXM-80GB has no fp4 figure; it has bf16, fp16, fp32, int8, tf32$"):
+    with pytest.raises(ValueError, match=r"^A100-SXM-80GB has no fp4 figure; it has bf16, fp16, int8, tf32, fp32$"):
         hwspaces.require_precision(a100, "fp4")
 
 
