@@ -170,9 +170,7 @@ def efficiency(draw: Draw) -> Efficiency:
     )
 
 
-def attention(
-    draw: Draw, weights: WeightFormat, window: str | None = None, grouped: bool = True, **given
-) -> Attention:
+def attention(draw: Draw, weights: WeightFormat, window: str | None = None, grouped: bool = True, **given) -> Attention:
     heads = draw.pick(16, 32, 64)
     return Attention(
         heads=heads,

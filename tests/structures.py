@@ -273,9 +273,7 @@ def block_sparse(draw: Draw) -> Points:
     """Attention to selected blocks whose values are its keys, beside a feed-forward that reads the same norm; prompts
     split and gathered; a mixed step."""
     bf16 = _format(draw, 2.0, "bf16")
-    sparse = attention(
-        draw, bf16, selection=selection(draw, bf16, stride=64.0), value_projection=np.zeros(draw.n)
-    )
+    sparse = attention(draw, bf16, selection=selection(draw, bf16, stride=64.0), value_projection=np.zeros(draw.n))
     layer = block(draw, sparse, feedforward(draw, bf16), parallel=True)
     return _points(
         draw, model(draw, layer, outer=bf16), "mixed", cp=draw.pick(1, 2, 4), context_kind="all_gather", overlap="gemm"
@@ -286,9 +284,7 @@ def speech(draw: Draw) -> Points:
     """An encoder that sees in both directions and a decoder with cross-attention to it; a mixed step."""
     bf16 = _format(draw, 2.0, "bf16")
     hearing = block(draw, attention(draw, bf16, grouped=False, causal=False), feedforward(draw, bf16))
-    layer = block(
-        draw, attention(draw, bf16), feedforward(draw, bf16), cross=attention(draw, bf16, grouped=False)
-    )
+    layer = block(draw, attention(draw, bf16), feedforward(draw, bf16), cross=attention(draw, bf16, grouped=False))
     built = model(draw, layer, outer=bf16, encoder=encoder(draw, bf16, hearing))
     return _points(draw, built, "mixed", ("scale_up",), cp=draw.pick(1, 2))
 

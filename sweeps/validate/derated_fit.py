@@ -32,8 +32,8 @@ KERNEL_FACT = "vLLM 0.24's kernels alone on H100 and H200 (aiconfigurator tables
 NOTES = (
     "Rows of synchronous requests (set sync_guidellm) were not fitted and decided nothing here: "
     "`jaxroof validate requests --data FILE` scores them.",
-    "Host times are those of vLLM 0.15.1. Older vLLM and TensorRT-LLM rows were fitted with host times of their own "
-    "(and fp8 rows with a time per activation-quantising kernel), which are not part of this file.",
+    "Host times are those of vLLM 0.15.1. Older vLLM and TensorRT-LLM rows were fitted with host times of their own, "
+    "which are not part of this file.",
     "Constants of experts are of kernels alone: no mixture of experts was fitted end to end.",
     "Kernel times and shares are of Hopper GPUs; other GPUs are an extrapolation.",
 )

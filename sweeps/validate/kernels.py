@@ -15,7 +15,7 @@ from jaxroof.efficiency import Efficiency
 from jaxroof.hardware import Hardware
 from jaxroof.layers.attention import decode_attention, prefill_attention
 from jaxroof.layers.experts import expert_ops
-from jaxroof.layers.linear import linear
+from jaxroof.layers.linear import Matrix, projection
 from jaxroof.model import Attention, Experts, WeightFormat
 from jaxroof.op import Op
 from jaxroof.roofline import op_time
@@ -68,7 +68,7 @@ def gemms(folder: Path, dtype: str) -> list[Kernel]:
         table = table[table.m >= LARGE]
     weights = {"bfloat16": BF16, "fp8": FP8}[dtype]
     return [
-        Kernel(_device(row), (linear(float(row.m), float(row.k), float(row.n), weights, 2.0, 1.0),), _seconds(row))
+        Kernel(_device(row), _gemm(row, weights), _seconds(row))
         for row in _sample(table, ["gpu", "m", "n", "k"])
     ]
 
@@ -82,13 +82,13 @@ def decode_attentions(folder: Path) -> list[Kernel]:
     return [
         Kernel(
             _device(row),
-            (
+            tuple(
                 decode_attention(
                     _attention(row),
                     Deployment(),
                     Decode(sequences=float(row.batch), context=float(row.batch) * float(row.kv_len)),
                     1.0,
-                ),
+                ).values()
             ),
             _seconds(row),
         )
@@ -104,13 +104,13 @@ def prefill_attentions(folder: Path) -> list[Kernel]:
     return [
         Kernel(
             _device(row),
-            (
+            tuple(
                 prefill_attention(
                     _attention(row),
                     Deployment(),
                     Prefill(sequences=float(row.batch), tokens=float(row.batch) * float(row.seq_q), past=0.0),
                     1.0,
-                ),
+                ).values()
             ),
             _seconds(row),
         )
@@ -135,6 +135,11 @@ def expert_layers(folder: Path, dtype: str) -> list[Kernel]:
     return [Kernel(_device(row), _expert_layer(row, weights), _seconds(row)) for row in rows]
 
 
+def _gemm(row: Any, weights: WeightFormat) -> tuple[Op, ...]:
+    matrix = Matrix(float(row.k), float(row.n), weights)
+    return tuple(projection("gemm", float(row.m), matrix, 2.0, 1.0).values())
+
+
 def _expert_layer(row: Any, weights: WeightFormat) -> tuple[Op, ...]:
     experts = Experts(
         experts=float(row.num_experts),
@@ -147,7 +152,8 @@ def _expert_layer(row: Any, weights: WeightFormat) -> tuple[Op, ...]:
         shared=None,
     )
     deployment = Deployment(tp=float(row.moe_tp_size))
-    ops = expert_ops(experts, float(row.hidden_size), deployment, float(row.num_tokens), 1.0)
+    tokens = float(row.num_tokens)
+    ops = expert_ops(experts, float(row.hidden_size), deployment, tokens, tokens, 1.0)
     return tuple(op for name, op in ops.items() if name != "router")
 
 

@@ -12,7 +12,6 @@ from jaxroof.batch import Batch
 from jaxroof.deployment import Deployment
 from jaxroof.efficiency import Efficiency
 from jaxroof.hardware import Hardware
-from jaxroof.layers.linear import OPERAND_BYTES
 from jaxroof.model import Model
 from jaxroof.step import step_time
 from jaxroof.struct import Scalar, struct
@@ -28,7 +27,6 @@ class Step:
     decode: Batch
     mixed: Batch  # the same decode part with prompts in it
     mixed_share: Scalar  # mixed steps per decode step; 0: never, 1: this very step
-    quantisers: Scalar  # kernels per step that quantise activations; the step model does not launch them
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,25 +40,25 @@ class Observation:
     engine: str
 
 
-def mean_step_time(step: Step, efficiency: Efficiency, quantiser_time: Scalar) -> jax.Array:
+def mean_step_time(step: Step, efficiency: Efficiency) -> jax.Array:
     """Time in s of the decode step, plus what the prompts of mixed steps add, spread over all steps; shape ().
 
-    time = T(decode) + mixed_share * (T(mixed) - T(decode)) + quantisers * quantiser_time
+    time = T(decode) + mixed_share * (T(mixed) - T(decode))
     """
     decode = step_time(step.hardware, step.model, step.deployment, step.decode, efficiency)
     mixed = step_time(step.hardware, step.model, step.deployment, step.mixed, efficiency)
-    return decode + step.mixed_share * (mixed - decode) + step.quantisers * quantiser_time
+    return decode + step.mixed_share * (mixed - decode)
 
 
-def step_times(steps: Sequence[Step]) -> Callable[[Efficiency, Scalar], jax.Array]:
-    """A function from efficiency and quantiser time in s to the times in s of all `steps`, shape [steps].
+def step_times(steps: Sequence[Step]) -> Callable[[Efficiency], jax.Array]:
+    """A function from efficiency to the times in s of all `steps`, shape [steps].
 
     Steps of one structure are stacked and evaluated together.
     """
     order, stacks = stacked(steps)
 
-    def times(efficiency: Efficiency, quantiser_time: Scalar) -> jax.Array:
-        each = [jax.vmap(lambda step: mean_step_time(step, efficiency, quantiser_time))(stack) for stack in stacks]
+    def times(efficiency: Efficiency) -> jax.Array:
+        each = [jax.vmap(lambda step: mean_step_time(step, efficiency))(stack) for stack in stacks]
         return jnp.concatenate(each)[order]
 
     return times
@@ -78,11 +76,3 @@ def stacked(trees: Sequence[Any]) -> tuple[np.ndarray, list[Any]]:
     positions = np.concatenate([np.asarray(positions) for positions in kinds.values()])
     return np.argsort(positions), stacks
 
-
-def quantiser_kernels(model: Model) -> float:
-    """Activation-quantising kernels of one step: one before each GEMM whose weights are multiplied below 16 bits."""
-    total = 0.0
-    for block in model.blocks:
-        formats = (block.attention.qkv, block.attention.output, block.feedforward.up, block.feedforward.down)
-        total += float(block.count) * sum(OPERAND_BYTES[weights.compute] < 2.0 for weights in formats)
-    return total

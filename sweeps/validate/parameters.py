@@ -60,9 +60,6 @@ EXPERTS = (
 )
 """Constants of the experts, fitted to kernels alone."""
 
-QUANTISER = Parameter("fp8.quantiser_time", 3e-6, 0.5, 0.1e-6, 12e-6, "quantise kernels: 3 us above a bf16 GEMM")
-"""s per activation-quantising kernel: the step model has none, and fp8 rows must not push it into other constants."""
-
 OTHER_ENGINES = {
     "older_vllm": (
         Parameter("older_vllm.kernel_times", 1.0, 0.1, 0.2, 3.0, "kernels of one engine"),

@@ -9,7 +9,7 @@ import workloads
 from jaxroof import batch
 from sweeps.cases import model_deployment
 from sweeps.paths import replaced
-from sweeps.validate.observation import Observation, Step, quantiser_kernels
+from sweeps.validate.observation import Observation, Step
 from sweeps.validate.table import numbers, rows
 
 SET = "saturated_inference_perf"
@@ -73,7 +73,6 @@ def loaded(path: str | Path) -> list[Loaded]:
             decode=decode,
             mixed=batch.mixed(batch.prefill(1.0, NEW_TOKENS, isl - NEW_TOKENS), decode),
             mixed_share=max(sequences - 1.0, 0.0) / osl,
-            quantisers=quantiser_kernels(entry.model),
         )
         observation = Observation(
             step=step,

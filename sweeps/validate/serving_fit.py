@@ -13,7 +13,7 @@ from jaxroof.efficiency import Efficiency
 from sweeps.paths import leaf
 from sweeps.validate.least_squares import Errors, errors, fitted
 from sweeps.validate.observation import Observation, step_times
-from sweeps.validate.parameters import OTHER_ENGINES, QUANTISER, Parameter, with_scaled_kernel_times, with_values
+from sweeps.validate.parameters import OTHER_ENGINES, Parameter, with_scaled_kernel_times, with_values
 
 ENGINE = "vllm"
 """The engine whose host times the constants are. Its kernels are also in `older_vllm`."""
@@ -38,7 +38,7 @@ class ServingFit:
 
 
 def serving_fit(observations: Sequence[Observation], start: Efficiency, shared: Sequence[Parameter]) -> ServingFit:
-    """The shared constants, the quantiser's time and what the other engine does otherwise, fitted together.
+    """The shared constants and what the other engine does otherwise, fitted together.
 
     Args:
       observations: of both engines.
@@ -49,7 +49,7 @@ def serving_fit(observations: Sequence[Observation], start: Efficiency, shared: 
     spreads = [SPREAD * np.sqrt(max(1.0, sizes[o.group] / INDEPENDENT)) for o in observations]
     times = _times(observations, start)
     nuisances = [parameter for engine in OTHER_ENGINES.values() for parameter in engine]
-    values = fitted(times, [o.seconds for o in observations], spreads, (*shared, QUANTISER, *nuisances))
+    values = fitted(times, [o.seconds for o in observations], spreads, (*shared, *nuisances))
     paths = [parameter.path for parameter in shared]
     return ServingFit(
         efficiency=with_values(start, {path: values[path] for path in paths}),
@@ -93,7 +93,7 @@ def _times(observations: Sequence[Observation], start: Efficiency) -> Callable[[
     def times(values: dict[str, Any]) -> jax.Array:
         efficiency = with_values(start, {path: value for path, value in values.items() if _is_constant(start, path)})
         each = [
-            function(_of_engine(engine, efficiency, values), values[QUANTISER.path])
+            function(_of_engine(engine, efficiency, values))
             for engine, function in zip(engines, functions, strict=True)
         ]
         return jnp.concatenate(each)[order]

@@ -8,7 +8,7 @@ import workloads
 from jaxroof import batch
 from sweeps.cases import model_deployment
 from sweeps.paths import replaced
-from sweeps.validate.observation import Observation, Step, quantiser_kernels
+from sweeps.validate.observation import Observation, Step
 from sweeps.validate.table import Row, number, rows
 
 NUMBERS = ("isl_tokens", "osl_tokens", "concurrency", "tp_size", "gt_ttft_ms", "gt_tpot_ms")
@@ -87,7 +87,6 @@ def _observation(row: Row, values: dict[str, float], entry: workloads.ModelEntry
             decode=decode,
             mixed=batch.mixed(batch.prefill(1.0, isl), decode),
             mixed_share=(sequences - 1.0) / osl,
-            quantisers=quantiser_kernels(entry.model),
         ),
         seconds=values["gt_tpot_ms"] * 1e-3,
         group=f"{entry.name} {entry.precision} {row['gpu']} {engine} tp{values['tp_size']:g}",

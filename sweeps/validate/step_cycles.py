@@ -8,7 +8,7 @@ import workloads
 from jaxroof.batch import Batch, Decode, Prefill
 from sweeps.cases import model_deployment
 from sweeps.paths import replaced
-from sweeps.validate.observation import Observation, Step, quantiser_kernels
+from sweeps.validate.observation import Observation, Step
 from sweeps.validate.table import numbers, rows
 
 HARDWARE = "H100-SXM"
@@ -58,7 +58,6 @@ def observations(path: str | Path) -> list[Observation]:
                 prefill=Prefill(sequences=prefills, tokens=tokens, past=past), decode=decode, logits=decodes + prefills
             ),
             mixed_share=1.0,
-            quantisers=quantiser_kernels(entry.model),
         )
         found.append(
             Observation(

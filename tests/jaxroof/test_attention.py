@@ -62,7 +62,9 @@ def test_attention_against_counting(attention, single, window, kind):
     for past in range(10):
         for new in range(1, 14):
             reached = [seen(position, window, kind) for position in range(past, past + new)]
-            op = prefill_attention(layer, single, prefill(1.0, float(new), float(past)).prefill, 1.0)["prefill_attention"]
+            op = prefill_attention(layer, single, prefill(1.0, float(new), float(past)).prefill, 1.0)[
+                "prefill_attention"
+            ]
             assert float(op.exps) == pytest.approx(10 * sum(map(len, reached)), rel=EXACT), (past, new)
             cached = len(set().union(*reached) | set(range(past, past + new)))  # new ones are read whole
             assert float(op.bytes) == pytest.approx(2 * (cached * 400 + new * 2000), rel=EXACT), (past, new)
@@ -77,7 +79,9 @@ def test_few_new_tokens_on_a_long_past_in_float32(attention, single, window, kin
     new = np.arange(1, 65)
     pairs = np.cumsum([len(seen(131_000 + i, window, kind)) for i in range(64)])
     part = Prefill(sequences=np.float32(1), tokens=new.astype(np.float32), past=np.full(64, 131_000, np.float32))
-    np.testing.assert_allclose(prefill_attention(layer, single, part, 1.0)["prefill_attention"].exps, 10 * pairs, rtol=EXACT)
+    np.testing.assert_allclose(
+        prefill_attention(layer, single, part, 1.0)["prefill_attention"].exps, 10 * pairs, rtol=EXACT
+    )
 
 
 def test_sequences_of_a_batch_add(dense, single):

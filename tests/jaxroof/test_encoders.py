@@ -52,9 +52,7 @@ def seeing(dense, encoder):
 def listening(dense, attention, encoder):
     """`dense` with cross-attention to an encoder whose every output is a vector of its own."""
     block = dataclasses.replace(dense.blocks[0], cross=attention)
-    return dataclasses.replace(
-        dense, blocks=(block,), encoder=dataclasses.replace(encoder, merged=1.0, projector=())
-    )
+    return dataclasses.replace(dense, blocks=(block,), encoder=dataclasses.replace(encoder, merged=1.0, projector=()))
 
 
 def encoding(model, split=None, images=EIGHT_IMAGES, encoded=10.0):
@@ -157,9 +155,7 @@ def test_steps_of_a_request(seeing, chip):
     assert (float(step.encode.tokens), float(step.encode.sequences), float(step.encoded)) == (320, 8, 10)
     assert decode_batch(work, seeing, Deployment()).encode is None
     words = dataclasses.replace(work, encoder_tokens=None)
-    with_images, without = (
-        request_cost(chip, seeing, Deployment(), asked, datasheet()) for asked in (work, words)
-    )
+    with_images, without = (request_cost(chip, seeing, Deployment(), asked, datasheet()) for asked in (work, words))
     assert float(with_images.ttft) > float(without.ttft)
     assert float(with_images.tpot) == pytest.approx(float(without.tpot), rel=EXACT)
 

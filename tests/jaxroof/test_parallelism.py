@@ -65,7 +65,6 @@ def test_devices():
     assert devices(Deployment()) == 1
 
 
-
 def test_stages():
     # 61 layers: 16, 16, 16 and 13; given, the largest counts
     assert float(largest_stage(Deployment(), 61.0)) == 1.0
@@ -114,7 +113,6 @@ def test_latencies_of_micro_batches(chip, dense, split, batch, first, later):
     assert float(found.tpot) == pytest.approx(later * token, rel=EXACT)
 
 
-
 def test_a_ring_passes_what_a_gather_does(dense):
     """4 devices with 25 tokens of 100 each: 3 sends of a quarter to the neighbour, as much as each receives at once."""
     ring = step_ops(dense, Deployment(tp=2.0, cp=4.0), prefill(1.0, 100.0))["context_exchange"]
@@ -148,7 +146,6 @@ def test_cache_under_context_parallelism(dense, chip):
     assert 4 * one <= four < 4 * (one + 1)
 
 
-
 def test_halves_of_an_all_reduce(dense, chip):
     ops = step_ops(dense, Deployment(tp=4.0, sequence_parallel=True), prefill(1.0, 100.0))
     plain = step_ops(dense, Deployment(tp=4.0), prefill(1.0, 100.0))
@@ -161,7 +158,6 @@ def test_halves_of_an_all_reduce(dense, chip):
         check(ops[name], bytes=25 * 4000 * 2)
         check(plain[name], bytes=100 * 4000 * 2)
     check(ops["qkv_proj"], matrix_flops=float(plain["qkv_proj"].matrix_flops))
-
 
 
 @pytest.mark.parametrize(("ep", "top_k"), [(8, 8), (64, 8), (4, 1), (1, 6)])
@@ -234,11 +230,8 @@ def test_imbalance(mixture):
 def test_an_exchange_costs_something_wherever_groups_share_experts(mixture, chip):
     """Experts split by width over four groups: their tokens have to get there whatever the kind of exchange."""
     for kind in ("all_gather", "all_to_all", "low_latency"):
-        costs = step_cost(
-            chip, mixture, Deployment(attention_dp=4.0, exchange=kind), decode(40.0, 50.0), datasheet()
-        )
+        costs = step_cost(chip, mixture, Deployment(attention_dp=4.0, exchange=kind), decode(40.0, 50.0), datasheet())
         assert sum(float(cost.time) for name, cost in costs.items() if "dispatch" in name) > 0.0, kind
-
 
 
 @pytest.mark.parametrize(

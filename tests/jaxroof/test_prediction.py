@@ -102,4 +102,6 @@ def test_tpot_falls_by_the_tokens_that_are_kept(drafting, chip):
 
 def test_an_empty_step_drafts_nothing(drafting, chip):
     nothing = Batch(prefill=None, decode=Decode(sequences=0.0, context=0.0), logits=0.0)
-    assert float(step_time(chip, drafting, Deployment(drafts=2.0), nothing, datasheet())) == pytest.approx(0.0, abs=EXACT)
+    assert float(step_time(chip, drafting, Deployment(drafts=2.0), nothing, datasheet())) == pytest.approx(
+        0.0, abs=EXACT
+    )

@@ -100,9 +100,7 @@ def indexer(selection, hidden, query_inputs, runs, deployment, batch, tokens) ->
     keys = selection.key_outputs + selection.heads  # and one weight per head
     kernels |= gemm("index_k_proj", runs, tokens, hidden, keys, selection.weights, act)
     written = (selection.heads + 1.0) * selection.head_dim
-    kernels["index_write"] = rowwise(
-        runs, tokens, written * (act + selection.key_bytes), 4.0 * written, kernels=2.0
-    )
+    kernels["index_write"] = rowwise(runs, tokens, written * (act + selection.key_bytes), 4.0 * written, kernels=2.0)
 
     def choice(part, queries, pairs, cached):
         scores = pairs / selection.stride

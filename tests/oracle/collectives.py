@@ -103,9 +103,7 @@ def _ways(kind, used, size) -> list:
     if kind in ("dispatch", "combine"):
         hop = _largest([np.where(t.used, t.link.latency, 0.0) for t in used])
         leaving = [(t.n - 1.0) / t.n / t.above * size * t.per_byte for t in used]
-        moved = [
-            np.where(t.used, _protocol(t, "dispatch", ideal), 0.0) for t, ideal in zip(used, leaving, strict=True)
-        ]
+        moved = [np.where(t.used, _protocol(t, "dispatch", ideal), 0.0) for t, ideal in zip(used, leaving, strict=True)]
         return [hop + _largest(moved)]
     if kind == "send_recv":
         return [_largest([np.where(t.used, 2.0 * t.link.latency, 0.0) + _sent(t, size, size, "peer") for t in used])]

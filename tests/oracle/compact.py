@@ -19,10 +19,6 @@ def latent(layer, runs, hidden, deployment, batch, tokens) -> dict[str, Kernel]:
     kernels["rope_kv_write"] = rowwise(
         runs, tokens, (2.0 * rotated + layer.latent) * act + cached * deployment.kv_bytes, 3.0 * rotated, kernels=2.0
     )
-    if layer.gate is not None:
-        gated = heads * layer.gate
-        kernels |= gemm("gate_proj", runs, tokens, hidden, gated, layer.down, act)
-        kernels["gate"] = rowwise(runs, tokens, 3.0 * gated * act, 3.0 * gated, exps=gated)
     if layer.selection is not None:
         kernels |= indexer(layer.selection, hidden, inputs, runs, deployment, batch, tokens)
     if batch.prefill is not None:
@@ -36,6 +32,10 @@ def latent(layer, runs, hidden, deployment, batch, tokens) -> dict[str, Kernel]:
         kernels |= _absorbed(
             "decode", layer, runs, deployment, heads, queries, context * each, context, {}, sums, kernels=2.0
         )
+    if layer.gate is not None:
+        gated = heads * layer.gate
+        kernels |= gemm("gate_proj", runs, tokens, hidden, gated, layer.down, act)
+        kernels["gate"] = rowwise(runs, tokens, 3.0 * gated * act, 3.0 * gated, exps=gated)
     return kernels | gemm("o_proj", runs, tokens, heads * layer.value_dim, hidden, layer.output, act)
 
 
@@ -72,9 +72,7 @@ def _absorbed_prompt(layer, runs, deployment, part, heads) -> dict[str, Kernel]:
     return _absorbed("prefill", layer, runs, deployment, heads, part.tokens / cp, pairs, reach, passed, {}, kernels=1.0)
 
 
-def _absorbed(
-    part, layer, runs, deployment, heads, queries, pairs, reach, before, after, kernels
-) -> dict[str, Kernel]:
+def _absorbed(part, layer, runs, deployment, heads, queries, pairs, reach, before, after, kernels) -> dict[str, Kernel]:
     """Queries in the latent space, attention to latent vectors as keys and values, outputs back to the heads."""
     act, kept = deployment.activation_bytes, unquantised(deployment.attention_compute)
     rows, cached = queries * heads, layer.latent + layer.rope_dim
@@ -115,9 +113,7 @@ def compressed(layer, runs, hidden, deployment, batch, tokens) -> dict[str, Kern
     if layer.ratio is not None:
         values = layer.overlap * dim  # and as many gates
         kernels |= gemm("compressor", runs, tokens, hidden, 2.0 * values, layer.compressor, act)
-        kernels["pool"] = rowwise(
-            runs, tokens, (2.0 * values + dim / layer.ratio) * act, 12.0 * values, exps=values
-        )
+        kernels["pool"] = rowwise(runs, tokens, (2.0 * values + dim / layer.ratio) * act, 12.0 * values, exps=values)
     if layer.selection is not None:
         kernels |= indexer(layer.selection, hidden, layer.query_rank, runs, deployment, batch, tokens)
     if batch.prefill is not None:
@@ -162,7 +158,5 @@ def compressed(layer, runs, hidden, deployment, batch, tokens) -> dict[str, Kern
         )
         kernels |= combined(queries * heads * dim * deployment.communication_bytes, deployment, runs)
     groups, together = layer.output_groups / tp, layer.heads / layer.output_groups * dim
-    kernels |= gemm(
-        "group_proj", runs, tokens * groups, together, layer.output_rank, layer.group, act, copies=groups
-    )
+    kernels |= gemm("group_proj", runs, tokens * groups, together, layer.output_rank, layer.group, act, copies=groups)
     return kernels | gemm("o_proj", runs, tokens, groups * layer.output_rank, hidden, layer.output, act)

@@ -48,13 +48,9 @@ def linear_attention(layer, runs, hidden, deployment, batch, tokens) -> dict[str
     kernels = gemm("in_proj", runs, tokens, hidden, mixed + heads * layer.gates, layer.input, act)
     if layer.gate_rank is not None:
         kernels |= gemm("gate_down_proj", runs, tokens, hidden, 2.0 * layer.gate_rank, layer.input, act)
-        kernels |= gemm(
-            "gate_up_proj", runs, 2.0 * tokens, layer.gate_rank, values, layer.input, act, copies=2.0
-        )
+        kernels |= gemm("gate_up_proj", runs, 2.0 * tokens, layer.gate_rank, values, layer.input, act, copies=2.0)
     if layer.convolution is not None:
-        kernels["convolution"] = rowwise(
-            runs, tokens, 2.0 * mixed * act, 2.0 * layer.convolution * mixed, exps=mixed
-        )
+        kernels["convolution"] = rowwise(runs, tokens, 2.0 * mixed * act, 2.0 * layer.convolution * mixed, exps=mixed)
     moved_rows = mixed + values  # queries, keys and values in, outputs out
     if batch.prefill is not None:
         part = batch.prefill
@@ -68,8 +64,7 @@ def linear_attention(layer, runs, hidden, deployment, batch, tokens) -> dict[str
             precision=deployment.attention_compute,
             vector=chunks * heads * 3.0 * CHUNK**2,
             exps=chunks * heads * CHUNK**2,
-            moved=2.0 * part.sequences * state * deployment.state_bytes
-            + part.tokens * moved_rows * act,
+            moved=2.0 * part.sequences * state * deployment.state_bytes + part.tokens * moved_rows * act,
         )
     if batch.decode is not None:
         part = batch.decode

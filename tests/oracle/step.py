@@ -7,9 +7,9 @@ import numpy as np
 
 from tests.oracle.attention import tokens_decoded
 from tests.oracle.collectives import seconds as collective_seconds
-from tests.oracle.layer import Part, Step, encoder, layer, layers
 from tests.oracle.feedforward import stage
 from tests.oracle.kernel import LOW, SIZE, Kernel, gemm, launched, message, norm, rowwise, summed, ways
+from tests.oracle.layer import Part, Step, encoder, layer, layers
 
 RESOURCES = ("matrix", "vector", "exp", "hbm", "l2", "scratchpad", "link")
 LAUNCH = len(RESOURCES)
@@ -35,9 +35,7 @@ def share(batch, part) -> Step:
         values = {name: getattr(piece, name) for name in names}
         return piece and Part(**{name: None if value is None else value * part for name, value in values.items()})
 
-    return Step(
-        scaled(batch.prefill), scaled(batch.decode), batch.logits * part, scaled(batch.encode), batch.encoded
-    )
+    return Step(scaled(batch.prefill), scaled(batch.decode), batch.logits * part, scaled(batch.encode), batch.encoded)
 
 
 def step_kernels(model, deployment, batch) -> dict[str, Kernel]:

@@ -35,7 +35,7 @@ def test_a_step_holds_its_sequences_and_their_context(tmp_path):
     # Row 2: 1 sequence decodes, 1 prompt of 100 new tokens; 1200 tokens in the cache are 600 each.
     assert first.step.mixed.prefill.past == 500.0
     assert first.step.mixed.decode.context == 600.0
-    assert (first.step.mixed.logits, first.seconds, first.step.quantisers) == (2.0, 5e-3, 0.0)
+    assert (first.step.mixed.logits, first.seconds) == (2.0, 5e-3)
     # Row 3: 5 sequences decode, no prompt.
     assert (second.step.mixed.prefill.tokens, second.step.mixed.decode.context) == (0.0, 3600.0)
 
@@ -55,9 +55,9 @@ def test_known_constants_are_found_again(tmp_path):
     with precision("float64"):
         start = starting_point()
         times = step_times([row.step for row in step_cycles.observations(step_file(tmp_path))])
-        measured = np.asarray(jax.jit(times)(with_values(start, true), 0.0))
-        found = fitted(lambda values: times(with_values(start, values), 0.0), measured, np.full(12, 0.01), moved)
-        again = np.asarray(jax.jit(times)(with_values(start, found), 0.0))
+        measured = np.asarray(jax.jit(times)(with_values(start, true)))
+        found = fitted(lambda values: times(with_values(start, values)), measured, np.full(12, 0.01), moved)
+        again = np.asarray(jax.jit(times)(with_values(start, found)))
     # The gradient of `jaxroof.smooth.maximum` is smoothed near ridges, so the search stops a little short of the truth.
     np.testing.assert_allclose(again, measured, rtol=0.005)
     for path, value in true.items():
