@@ -1,5 +1,7 @@
 """What one engine step works on, in the sums that its cost depends on: O(1) in the number of requests."""
 
+import dataclasses
+
 from jaxroof.struct import Scalar, struct
 
 
@@ -58,4 +60,4 @@ def decode(sequences: Scalar, context: Scalar) -> Batch:
 
 def mixed(prefill: Batch, decode: Batch) -> Batch:
     """One step with the prefill part of one batch and the decode part of another."""
-    return Batch(prefill=prefill.prefill, decode=decode.decode, logits=prefill.logits + decode.logits)
+    return dataclasses.replace(prefill, decode=decode.decode, logits=prefill.logits + decode.logits)

@@ -12,10 +12,10 @@ from jaxroof.layers.block import block_matrices
 from jaxroof.layers.compressed_attention import compressed_kv_bytes, window_bytes
 from jaxroof.layers.encoder import encoder_matrices
 from jaxroof.layers.indexer import index_key_bytes
-from jaxroof.layers.latent_attention import latent_kv_bytes
+from jaxroof.layers.latent_attention import absorbed_matrices, latent_kv_bytes
 from jaxroof.layers.linear import Matrices
 from jaxroof.layers.linear_attention import state_bytes
-from jaxroof.layers.prediction import prediction_matrices
+from jaxroof.layers.prediction import join_matrix, prediction_matrices
 from jaxroof.layers.sight import kept_tokens, sight
 from jaxroof.model import Attention, Block, CompressedAttention, Experts, LatentAttention, LinearAttention, Model
 from jaxroof.smooth import maximum, positive_part
@@ -89,7 +89,8 @@ def weight_bytes(model: Model, deployment: Deployment) -> Scalar:
     """B of weights that the fullest device stores, shape ().
 
     Projections, embedding and head are split over tp; KV projections are replicated when tp > kv_heads; what makes
-    latent vectors, router, norms and biases are on every device. A pipeline stage has its layers, and the first or
+    latent vectors, router, norms and biases are on every device; latent attention keeps its absorbed matrices beside
+    the stored one. A pipeline stage has its layers, and the first or
     last one the embedding or the head.
     """
     embedding = model.vocabulary * model.hidden * model.embedding.bytes / deployment.tp
@@ -107,9 +108,8 @@ def weight_bytes(model: Model, deployment: Deployment) -> Scalar:
         total = total + (model.encoder.other_parameters + others) * OTHER_PARAMETER_BYTES
     if model.prediction is not None and deployment.drafts is not None:
         head = model.prediction
-        module = _bytes(prediction_matrices(head, model.hidden, deployment))
-        others = (head.block.other_parameters + head.other_parameters) * OTHER_PARAMETER_BYTES
-        total = total + head.count * (module + others)
+        module = _stored(head.block, model.hidden, deployment) + head.other_parameters * OTHER_PARAMETER_BYTES
+        total = total + head.count * (module + _bytes({"join_proj": join_matrix(head, model.hidden)}))
     return total
 
 
@@ -119,7 +119,10 @@ def layer_count(model: Model) -> Scalar:
 
 
 def _stored(block: Block, hidden: Scalar, deployment: Deployment) -> Scalar:
-    return _bytes(block_matrices(block, hidden, deployment)) + block.other_parameters * OTHER_PARAMETER_BYTES
+    stored = _bytes(block_matrices(block, hidden, deployment)) + block.other_parameters * OTHER_PARAMETER_BYTES
+    if isinstance(block.attention, LatentAttention):
+        stored = stored + sum(m.elements * m.weights.bytes for m in absorbed_matrices(block.attention, deployment))
+    return stored
 
 
 def _bytes(matrices: Matrices) -> Scalar:

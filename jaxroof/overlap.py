@@ -22,7 +22,8 @@ PIECES = 4.0
 Source: Chang et al., arXiv:2406.06858 (Flux), section 3, where tiles are communicated as they finish.
 """
 
-_BESIDE_A_GEMM = ("all_reduce", "reduce_scatter", "all_gather")
+_LAYER_COLLECTIVES = ("attention_", "cross_", "feedforward_")
+"""What the names of collectives between the tensor-parallel devices of a layer begin with."""
 
 
 def overlapped_ops(model: Model, deployment: Deployment, batch: Batch) -> dict[str, Op]:
@@ -69,15 +70,23 @@ def hidden_time(ops: dict[str, Op], times: dict[str, Scalar], deployment: Deploy
 
 
 def _partners(ops: dict[str, Op]) -> dict[str, str]:
-    """The product that each collective hides behind: the one before it, or after it for what is gathered."""
-    names = list(ops)
+    """The product of the same layer that each tensor-parallel collective hides behind.
+
+    It is the one before; of what is gathered the one after, which after the last is the next layer's first.
+    """
+    layers: dict[str, list[str]] = {}
+    for name in ops:
+        layers.setdefault(name.rpartition(".")[0], []).append(name)
     partners = {}
-    for position, name in enumerate(names):
-        if ops[name].collective not in _BESIDE_A_GEMM:
-            continue
-        gathered = ops[name].collective == "all_gather"
-        order = names[position + 1 :] if gathered else reversed(names[:position])
-        partner = next((other for other in order if ops[other].kind in ("linear", "experts")), None)
-        if partner is not None and partner not in partners.values():
-            partners[name] = partner
+    for prefix, names in layers.items():
+        products = [name for name in names if ops[name].kind in ("linear", "experts") and name != "head"]
+        for position, name in enumerate(names):
+            if not name.removeprefix(f"{prefix}.").startswith(_LAYER_COLLECTIVES) or ops[name].kind != "collective":
+                continue
+            before = [product for product in products if names.index(product) < position]
+            after = [product for product in products if names.index(product) > position]
+            if ops[name].collective == "all_gather":
+                partners[name] = (after or products)[0]
+            elif before:
+                partners[name] = before[-1]
     return partners

@@ -7,7 +7,7 @@ from jaxroof.deployment import Deployment, degree, expert_tp, stage_devices
 from jaxroof.layers.collective import collective
 from jaxroof.layers.elementwise import elementwise
 from jaxroof.layers.feedforward import ACTIVATION_FLOPS, feedforward_matrices, feedforward_ops
-from jaxroof.layers.linear import Matrices, Matrix, projection
+from jaxroof.layers.linear import Matrices, Matrix, launched, projection
 from jaxroof.model import Experts
 from jaxroof.op import Op
 from jaxroof.struct import Scalar
@@ -42,11 +42,11 @@ def expert_ops(
     activation = deployment.activation_bytes
     matrices = expert_matrices(experts, hidden, deployment)
     up, down = matrices["expert_up_proj"], matrices["expert_down_proj"]
-    rows = group_tokens * experts.top_k * deployment.imbalance
+    rows = group_tokens * experts.top_k
     touched = distinct_experts(experts.experts, experts.top_k, group_tokens)
     if deployment.ep is not None:
-        rows, touched = rows / deployment.ep, touched / deployment.ep
-    sent, returned = exchange_ops(experts, up.inputs, deployment, tokens, group_tokens, count)
+        rows, touched = rows * deployment.imbalance / deployment.ep, touched / deployment.ep
+    sent, returned = exchange_ops(experts, up.inputs, deployment, group_tokens, count)
     ops = projection("router", tokens, matrices["router"], activation, count)
     ops["route"] = elementwise(
         tokens,
@@ -78,14 +78,14 @@ def expert_ops(
 
 
 def exchange_ops(
-    experts: Experts, width: Scalar, deployment: Deployment, tokens: Scalar, group_tokens: Scalar, count: Scalar
+    experts: Experts, width: Scalar, deployment: Deployment, group_tokens: Scalar, count: Scalar
 ) -> tuple[dict[str, Op], dict[str, Op]]:
     """What brings tokens to their experts and results back; nothing while all devices have all tokens.
 
-    "all_gather": every group gets all tokens, and results are summed back. "all_to_all": a device sends its share of
-    the group's tokens, once to every expert-parallel device that has one of a token's experts: of k choices over ep
-    devices that is ep (1 - (1 - 1/ep)^k). "low_latency": once per chosen expert. The busiest device receives
-    `imbalance` times the mean.
+    "all_gather": every group gets all tokens, and results are summed back. Otherwise each of the stage's devices sends
+    its share of all tokens to those that hold a token's experts, every one of them split over `expert_tp` devices.
+    "all_to_all": once to every holder: of k choices over ep holders that is ep (1 - (1 - 1/ep)^k). "low_latency": once
+    per chosen expert. The busiest device sends `imbalance` times the mean.
 
     Args:
       width: elements of a token that experts read and write.
@@ -94,23 +94,19 @@ def exchange_ops(
     """
     if deployment.attention_dp is None and deployment.cp is None:
         return {}, {}
-    groups = degree(deployment.attention_dp) * degree(deployment.cp)
+    devices, groups = stage_devices(deployment), degree(deployment.attention_dp) * degree(deployment.cp)
     if deployment.exchange == "all_gather":
-        there, back = group_tokens * width * deployment.dispatch_bytes, group_tokens * width
+        there, back = (group_tokens * width * size for size in (deployment.dispatch_bytes, deployment.communication_bytes))
         gathered = collective("all_gather", there, groups, count, deployment.tp)
-        summed = collective(
-            "reduce_scatter", back * deployment.communication_bytes, groups, count, deployment.tp
-        )
+        summed = collective("reduce_scatter", back, groups, count, deployment.tp)
         return {"dispatch_all_gather": gathered}, {"combine_reduce_scatter": summed}
-    ep = degree(deployment.ep)
     if deployment.exchange == "low_latency":
         copies, kinds = experts.top_k, ("dispatch", "combine")
     else:
-        copies, kinds = distinct_devices(ep, experts.top_k), ("all_to_all", "all_to_all")
-    elements = tokens / deployment.tp * copies * width * expert_tp(deployment) * deployment.imbalance
-    stride = stage_devices(deployment) / ep
-    there = collective(kinds[0], elements * deployment.dispatch_bytes, ep, count, stride)
-    back = collective(kinds[1], elements * deployment.communication_bytes, ep, count, stride)
+        copies, kinds = distinct_devices(degree(deployment.ep), experts.top_k), ("all_to_all", "all_to_all")
+    sent = launched(groups - 1.0) * group_tokens / devices * copies * expert_tp(deployment) * deployment.imbalance
+    there = collective(kinds[0], sent * width * deployment.dispatch_bytes, devices, count)
+    back = collective(kinds[1], sent * width * deployment.communication_bytes, devices, count)
     return {"dispatch": there}, {"return": back}
 
 

@@ -6,7 +6,7 @@ from jaxroof.layers.attention import NORM_FLOPS, ROPE_FLOPS, fused_attention
 from jaxroof.layers.collective import context_combine, context_exchange
 from jaxroof.layers.elementwise import elementwise
 from jaxroof.layers.indexer import indexer_matrices, indexer_ops
-from jaxroof.layers.linear import OPERAND_BYTES, Matrices, Matrix, projection
+from jaxroof.layers.linear import LOW_PRECISIONS, OPERAND_BYTES, Matrices, Matrix, projection
 from jaxroof.layers.sight import attended_pairs, decoded_context, mean_length, sight
 from jaxroof.model import LatentAttention, WeightFormat
 from jaxroof.op import Op
@@ -114,8 +114,7 @@ def _absorbed(
 ) -> dict[str, Op]:
     """Attention of the heads' queries to the cached latent vectors, which are keys and values at once.
 
-    Queries are projected to the latent space before and outputs from it after, head by head, at the precision of the
-    attention itself: engines keep these two matrices unquantised beside the stored one (vLLM, mla/common.py).
+    Queries are projected to the latent space before and outputs from it after, head by head, by `absorbed_matrices`.
     FLOP of the attention itself = 2 pairs heads (2 latent + rope_dim); the cache in reach is read once.
     """
     heads, cp, seen = attention.heads / deployment.tp, degree(deployment.cp), sight(attention)
@@ -137,10 +136,7 @@ def _absorbed(
         exchange = {}
         output_bytes = queries * heads * attention.latent * deployment.communication_bytes
         combine = context_combine(output_bytes, deployment, count)
-    compute = deployment.attention_compute
-    absorbed = WeightFormat(bytes=OPERAND_BYTES[compute], compute=compute)
-    to_latent = Matrix(attention.nope_dim, attention.latent, absorbed, heads)
-    from_latent = Matrix(attention.latent, attention.value_dim, absorbed, heads)
+    to_latent, from_latent = absorbed_matrices(attention, deployment)
     kernel = fused_attention(
         f"{part}_attention",
         deployment,
@@ -159,6 +155,20 @@ def _absorbed(
         **combine,
         **projection(f"{part}_absorb_value", queries * heads, from_latent, activation, count),
     }
+
+
+def absorbed_matrices(attention: LatentAttention, deployment: Deployment) -> tuple[Matrix, Matrix]:
+    """The two halves of the projection to keys and values, head by head, which engines keep at 16 bits beside it.
+
+    Source: vLLM, v1/attention/backends/mla/common.py (W_UK_T and W_UV).
+    """
+    compute = "bf16" if deployment.attention_compute in LOW_PRECISIONS else deployment.attention_compute
+    weights = WeightFormat(bytes=OPERAND_BYTES[compute], compute=compute)
+    heads = attention.heads / deployment.tp
+    return (
+        Matrix(attention.nope_dim, attention.latent, weights, heads),
+        Matrix(attention.latent, attention.value_dim, weights, heads),
+    )
 
 
 def latent_kv_bytes(attention: LatentAttention, deployment: Deployment) -> Scalar:

@@ -22,8 +22,12 @@ FURTHER = "drafts."
 
 def prediction_matrices(prediction: Prediction, hidden: Scalar, deployment: Deployment) -> Matrices:
     """Weight matrices of one module on one device."""
-    joined = Matrix(2.0 * hidden, hidden, prediction.projection)
-    return {"join_proj": joined} | block_matrices(prediction.block, hidden, deployment)
+    return {"join_proj": join_matrix(prediction, hidden)} | block_matrices(prediction.block, hidden, deployment)
+
+
+def join_matrix(prediction: Prediction, hidden: Scalar) -> Matrix:
+    """The projection of a hidden state and the next token's embedding to one; on every device."""
+    return Matrix(2.0 * hidden, hidden, prediction.projection)
 
 
 def prediction_ops(
@@ -59,7 +63,7 @@ def _run(
 ) -> dict[str, Op]:
     block = dataclasses.replace(model.prediction.block, count=runs)
     activation = deployment.activation_bytes
-    matrix = prediction_matrices(model.prediction, model.hidden, deployment)["join_proj"]
+    matrix = join_matrix(model.prediction, model.hidden)
     ops = {
         "norms": norm(2.0 * tokens, model.hidden, activation, runs),
         **projection("join_proj", tokens, matrix, activation, runs),

@@ -31,9 +31,10 @@ def mixture(layer, hidden, deployment, tokens, all_tokens, runs) -> dict[str, Ke
     act, ep = deployment.activation_bytes, ways(deployment.ep)
     count, chosen, up = layer.experts, layer.top_k, layer.up_projections
     width, inner = layer.intermediate / (stage(deployment) / ep), hidden if layer.width is None else layer.width
-    received = all_tokens * deployment.imbalance / ep  # tokens times their experts here, over top_k
+    uneven = 1.0 if deployment.ep is None else deployment.imbalance
+    received = all_tokens * uneven / ep  # tokens times their experts here, over top_k
     rows, touched = received * chosen, hit(count, chosen, all_tokens) / ep
-    there, back = exchange(layer, inner, deployment, tokens, all_tokens, runs)
+    there, back = exchange(layer, inner, deployment, all_tokens, runs)
     kernels = gemm("router", runs, tokens, hidden, count, layer.router, act)
     kernels["route"] = rowwise(runs, tokens, 4.0 * (count + 2.0 * chosen), 3.0 * count, exps=count, kernels=3.0)
     if layer.width is not None:
@@ -51,7 +52,7 @@ def mixture(layer, hidden, deployment, tokens, all_tokens, runs) -> dict[str, Ke
     return kernels
 
 
-def exchange(layer, width, deployment, tokens, all_tokens, runs) -> tuple[dict, dict]:
+def exchange(layer, width, deployment, all_tokens, runs) -> tuple[dict, dict]:
     """What carries tokens to experts elsewhere and their results back; nothing where every device has every token."""
     if deployment.attention_dp is None and deployment.cp is None:
         return {}, {}
@@ -67,7 +68,9 @@ def exchange(layer, width, deployment, tokens, all_tokens, runs) -> tuple[dict, 
     else:
         # of ep devices those that at least one of a token's choices falls on
         copies, out, home = hit(ep, 1.0, layer.top_k), "all_to_all", "all_to_all"
-    elements = tokens / tp * copies * per_device * width * deployment.imbalance
-    sent = message(out, runs, elements * deployment.dispatch_bytes, ep, per_device)
-    returned = message(home, runs, elements * deployment.communication_bytes, ep, per_device)
+    devices = stage(deployment)
+    apart = np.where(devices > tp, 1.0, 0.0)  # with one group alone, every device has every token
+    elements = apart * all_tokens / devices * copies * per_device * width * deployment.imbalance
+    sent = message(out, runs, elements * deployment.dispatch_bytes, devices)
+    returned = message(home, runs, elements * deployment.communication_bytes, devices)
     return {"dispatch": sent}, {"return": returned}

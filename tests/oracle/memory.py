@@ -4,7 +4,7 @@ import numpy as np
 
 from tests.oracle.attention import kv_heads_held
 from tests.oracle.feedforward import stage
-from tests.oracle.kernel import ways
+from tests.oracle.kernel import SIZE, ways
 from tests.oracle.recurrent import key_heads_held, sequence_state
 
 
@@ -58,6 +58,13 @@ def _latent(a, hidden, tp):
     return down + query + up + output + gate + _indexer(a.selection, hidden, rank)
 
 
+def _absorbed(a, deployment):
+    """Both halves of the projection to keys and values once more, unquantised, as decode multiplies with them."""
+    size = SIZE[deployment.attention_compute]
+    wide = np.maximum(size, 2.0)
+    return a.latent * a.heads / deployment.tp * (a.nope_dim + a.value_dim) * wide
+
+
 def _compressed(a, hidden, tp):
     total = hidden * (a.query_rank + a.head_dim) * a.down.bytes
     total = total + a.query_rank * a.heads / tp * a.head_dim * a.query.bytes
@@ -89,6 +96,8 @@ def _layer(block, hidden, deployment):
     total = 2.0 * block.other_parameters
     if block.attention is not None:
         total = total + MIXERS[type(block.attention).__name__](block.attention, hidden, tp)
+        if type(block.attention).__name__ == "LatentAttention":
+            total = total + _absorbed(block.attention, deployment)
     if x is not None:
         outputs = x.heads / tp * x.head_dim + kv_heads_held(x, tp) * (x.head_dim + x.value_dim)
         total = total + hidden * (outputs * x.qkv.bytes + x.heads / tp * x.value_dim * x.output.bytes)

@@ -174,18 +174,18 @@ def hidden(overlap, kernels, costs):
         for name, kernel in kernels.items():
             sums[kernel.kind == "collective"] = sums[kernel.kind == "collective"] + costs[name].time
         return np.minimum(sums[True], sums[False])
-    products = [name for name, kernel in kernels.items() if kernel.kind in ("linear", "experts")]
-    order, taken, saved = list(kernels), set(), 0.0
-    for name, kernel in kernels.items():
-        if kernel.collective not in ("all_reduce", "reduce_scatter", "all_gather"):
-            continue
-        place = order.index(name)
-        before = [product for product in products if order.index(product) < place]
-        after = [product for product in products if order.index(product) > place]
-        beside = after[:1] if kernel.collective == "all_gather" else before[-1:]
-        if beside and beside[0] not in taken:
-            taken.add(beside[0])
-            saved = saved + 0.75 * np.minimum(costs[name].time, costs[beside[0]].time)
+    saved = 0.0
+    for prefix in dict.fromkeys(name.rpartition(".")[0] for name in kernels):
+        layer = [name for name in kernels if name.rpartition(".")[0] == prefix]
+        products = [name for name in layer if kernels[name].kind in ("linear", "experts")]
+        for name in layer:
+            place, plain = layer.index(name), name.rpartition(".")[2]
+            if kernels[name].kind != "collective" or plain.split("_")[0] not in ("attention", "cross", "feedforward"):
+                continue
+            before = [product for product in products if layer.index(product) < place]
+            after = [product for product in products if layer.index(product) > place and product != "head"]
+            beside = (after + products)[0] if kernels[name].collective == "all_gather" else before[-1]
+            saved = saved + 0.75 * np.minimum(costs[name].time, costs[beside].time)
     return saved
 
 
