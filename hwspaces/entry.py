@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Mapping
 
-from hwspaces.units import LINK_UNITS, PROTOCOLS, TRANSPORT_UNITS, leaf_unit, nearest, quantity
+from hwspaces.units import LINK_UNITS, PROTOCOLS, TRANSPORT_UNITS, leaf_quantity, leaf_unit, nearest
 from jaxroof.hardware import Cores, Hardware, Link, Links, Memory, MemoryLevel, Power, Protocol, Transport
 
 PRECISIONS = ("bf16", "fp16", "fp8", "fp6", "fp4", "int8", "int4", "tf32", "fp32")
@@ -100,19 +100,20 @@ def overridden(entry: HardwareEntry, settings: Mapping[str, str | float], where:
       where: what the message of an error begins with, and the source that is recorded.
 
     Raises:
-      ValueError: one line, for an unknown path, a wrong unit, a value that is not positive and finite, or a tier
-        that is still incomplete (a cache's capacity without its bandwidth).
+      ValueError: one line, for an unknown path, a wrong unit, a value that is not positive and finite (some leaves
+        of a link may be zero: `units.MAY_BE_ZERO`), or a tier that is still incomplete (a cache's capacity without
+        its bandwidth).
     """
     figures, sources, tiers = dict(entry.figures), dict(entry.sources), []
     for path, value in settings.items():
         plain = path.removeprefix("hardware.")
         try:
-            unit = leaf_unit(plain)
+            leaf_unit(plain)
         except ValueError as error:
             raise ValueError(f"{where} {path}={value}: {error}") from None
         if plain.startswith("matrix."):
             known_precision(plain.removeprefix("matrix."), f"{where} {path}")
-        figures[plain] = quantity(value, unit, f"{where} {path}")
+        figures[plain] = leaf_quantity(value, plain, f"{where} {path}")
         sources[plain] = f"{where} {path}={value}"
         tier = plain.rpartition(".")[0]
         if tier in TIERS and tier not in tiers:

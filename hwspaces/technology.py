@@ -5,8 +5,8 @@ from collections.abc import Mapping
 
 from hwspaces.units import PROTOCOLS, TRANSPORT_UNITS, from_key, nearest, positive
 
-NOT_MEASURED = "no public data"
-"""What the source of a technology begins with when it takes another's constants."""
+NOT_MEASURED = ("no public data", "assumption")
+"""What the source of a technology begins with when nothing was measured on it, so that its devices say so."""
 
 UNITS = {"latency": "s", "axes": "1"} | {key: unit for key, unit in TRANSPORT_UNITS.items() if "." not in key}
 """Plain keys of a `[link.NAME]` table -> unit. Each of `PROTOCOLS` is a table of `fixed_time` and `share`."""
@@ -57,8 +57,14 @@ def link_technology(name: str, tables: Mapping[str, Mapping], where: str) -> Tec
     if given and len(given) < len(TRANSPORT_UNITS):
         missing = [leaf for leaf in TRANSPORT_UNITS if leaf not in given]
         raise ValueError(f"{where}: link.{name}: {', '.join(missing)} missing; give all constants, or base")
-    source = tables[name].get("source", "")
-    return Technology(topology or "switched", values, sources, source if source.startswith(NOT_MEASURED) else None)
+    return Technology(topology or "switched", values, sources, _assumed(tables[name].get("source", ""), sources))
+
+
+def _assumed(source: str, sources: Mapping[str, str]) -> str | None:
+    """What was not measured: the whole technology, or else those constants whose own source says so."""
+    if source.startswith(NOT_MEASURED):
+        return source
+    return "; ".join(dict.fromkeys(text for text in sources.values() if text.startswith(NOT_MEASURED))) or None
 
 
 def _values(table: Mapping, place: str) -> dict[str, float]:
@@ -85,10 +91,10 @@ def _values(table: Mapping, place: str) -> dict[str, float]:
 
 
 def _number(key: str, value: object, place: str, units: Mapping[str, str]) -> tuple[str, float]:
-    """Plain key and SI value; a time and `congestion` may be 0, a share is at most 1."""
+    """Plain key and SI value; a time and `own_part` may be 0, a share is at most 1."""
     zero = isinstance(value, int | float) and not isinstance(value, bool) and value == 0
     if units.get(key) == "1":
-        number = 0.0 if zero and key == "congestion" else positive(value, f"{place}: {key}")
+        number = 0.0 if zero and key == "own_part" else positive(value, f"{place}: {key}")
         if key == "share" and number > 1.0:
             raise ValueError(f"{place}: share = {value!r} must be in (0, 1]: it is a share of the link's bandwidth")
         return key, number

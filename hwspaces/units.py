@@ -72,7 +72,8 @@ TRANSPORT_UNITS |= {
     "shot_limit": "B",
     "peers": "1",
     "crossing": "1",
-    "congestion": "1",
+    "spread": "1",
+    "own_part": "1",
 }
 """SI unit of every leaf of `jaxroof.hardware.Transport`, by dotted path."""
 
@@ -95,6 +96,13 @@ for _tier in ("scale_up", "scale_out", "cluster"):
     LEAF_UNITS |= {f"links.{_tier}.{_leaf}": _unit for _leaf, _unit in LINK_UNITS.items()}
     LEAF_UNITS |= {f"links.{_tier}.transport.{_leaf}": _unit for _leaf, _unit in TRANSPORT_UNITS.items()}
 """SI unit of every leaf of `jaxroof.hardware.Hardware`, by dotted path; `*` stands for a precision."""
+
+_NOTHING = ("latency", "reduces", "transport.signal_time", "transport.shot_limit", "transport.own_part")
+_NOTHING += tuple(f"transport.{protocol}.fixed_time" for protocol in PROTOCOLS)
+MAY_BE_ZERO = frozenset(
+    f"links.{_tier}.{_leaf}" for _tier in ("scale_up", "scale_out", "cluster") for _leaf in _NOTHING
+)
+"""Leaves of `LEAF_UNITS` for which zero is a sensible figure: what a link does not do, or does at once."""
 
 _NUMBER = re.compile(r"\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?(?:nan|inf|infinity))\s*(.*?)\s*", re.I)
 _SHOWN_UNITS = 6
@@ -127,6 +135,26 @@ def quantity(text_or_number: str | int | float, unit: str, where: str) -> float:
     if symbol not in units and symbol:
         raise ValueError(f"{where} = {text_or_number!r} has the unit {symbol!r}; allowed: {_allowed(unit, symbol)}")
     return positive(float(number.replace("_", "")) * units.get(symbol, 1.0), where, shown=text_or_number)
+
+
+def leaf_quantity(text_or_number: str | int | float, path: str, where: str) -> float:
+    """The figure of a leaf of `Hardware` in its SI unit, positive and finite; zero where `MAY_BE_ZERO` has the leaf.
+
+    Raises:
+      ValueError: one line, as `leaf_unit` and `quantity`.
+    """
+    unit = leaf_unit(path)
+    if path.removeprefix("hardware.") in MAY_BE_ZERO and _is_zero(text_or_number, unit):
+        return 0.0
+    return quantity(text_or_number, unit, where)
+
+
+def _is_zero(text_or_number: object, unit: str) -> bool:
+    """Whether it is zero, as a number or as text with a unit of the dimension of `unit`."""
+    if isinstance(text_or_number, str):
+        match = _NUMBER.fullmatch(text_or_number)
+        return match is not None and match[2] in ("", *TEXT_UNITS[unit]) and float(match[1].replace("_", "")) == 0.0
+    return not isinstance(text_or_number, bool) and text_or_number == 0
 
 
 def positive(value: object, where: str, scale: float = 1.0, shown: object = None) -> float:

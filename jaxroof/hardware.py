@@ -58,8 +58,9 @@ class Transport:
     signal_time: Scalar  # s per peer that an engine's kernel waits for
     shot_limit: Scalar  # B, largest message of engines' own kernels
     peers: Scalar  # devices that reach each other at full speed: 2 below a PCIe switch, all of a switched domain
-    crossing: Scalar  # slowdown of four devices when that is more than `peers`
-    congestion: Scalar  # growth of the slowdown per device after the fourth
+    crossing: Scalar  # slowdown by each way that a larger group shares: out of `peers`, and out of twice as many
+    own_part: Scalar  # of a device's own part, what a gather or scatter moves as if over the link
+    spread: Scalar  # bytes that a shared way carries for all its devices at once, against those for one of them
 
 
 @struct

@@ -116,7 +116,8 @@ def tokens_per_step(deployment: Deployment, requests: Requests) -> Scalar:
     """
     if deployment.drafts is None:
         return 1.0
-    right = jnp.asarray(requests.acceptance * (1.0 - 1e-6) + 1e-9)  # inside (0, 1), where the quotient has a value and a gradient
+    # Inside (0, 1) the quotient has a value and a gradient.
+    right = jnp.asarray(requests.acceptance * (1.0 - 1e-6) + 1e-9)
     return -jnp.expm1((deployment.drafts + 1.0) * jnp.log(right)) / (1.0 - right)
 
 

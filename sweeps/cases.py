@@ -48,7 +48,7 @@ class Case:
         if bool(crosses_domain(self.scenario.hardware, self.scenario.deployment)):
             notes.append("the replica exceeds its scale-up domain: some collectives run over the scale-out link")
         if not self.model.model.generates:
-            notes.append("an encoder: TTFT is the time of the batch, and tokens per second count one output per request")
+            notes.append("an encoder: TTFT is the time of the batch; tokens per second count one output per request")
         work, longest = self.scenario.workload, self.model.max_position
         if isinstance(work, Requests) and longest is not None and work.isl + work.osl > longest:
             notes.append(f"isl + osl = {work.isl + work.osl:g} exceeds the model's {longest:g} positions")
@@ -191,7 +191,7 @@ def _workload(job: str, numbers: Mapping[str, Any], entry: workloads.ModelEntry)
 
 
 def _check_encoder(values: Mapping[str, float | None], entry: workloads.ModelEntry) -> None:
-    """ValueError when encoder tokens are given for a model without an encoder, or missing where a decoder needs them."""
+    """ValueError when encoder tokens are given for a model without encoder, or missing where a decoder needs them."""
     given, model = values.get("encoder_tokens"), entry.model
     if given is not None and model.encoder is None:
         raise ValueError(f"workload.encoder_tokens = {given:g}, but {entry.name} has no encoder")

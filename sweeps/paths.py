@@ -7,7 +7,7 @@ from typing import Any
 
 
 def leaf_paths(tree: Any, prefix: str = "") -> Iterator[str]:
-    """Dotted paths of every number in `tree`, in order; what is unknown (None) or structure (text, switches) is left out."""
+    """Dotted paths of every number in `tree`, in order; without unknowns (None) and structure (text, switches)."""
     for name, value in _children(tree):
         path = f"{prefix}.{name}" if prefix else name
         if _children(value):

@@ -91,7 +91,8 @@ def transport(draw: Draw) -> Transport:
         shot_limit=draw.log(1e5, 1e8),
         peers=draw.pick(2, 72),
         crossing=draw.log(1, 4),
-        congestion=draw.log(0.01, 0.5),
+        spread=draw.log(1, 2),
+        own_part=draw.log(0.01, 0.5),
     )
 
 

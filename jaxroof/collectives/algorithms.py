@@ -7,8 +7,7 @@ hop_i its latency and stream_i(b) the time of b bytes per device in a pipeline (
 import jax
 import jax.numpy as jnp
 
-from jaxroof.collectives.topology import Tier, protocol_time, stream_time
-from jaxroof.hardware import Protocol
+from jaxroof.collectives.topology import Tier, byte_time, stream_time
 from jaxroof.smooth import maximum, minimum
 from jaxroof.struct import Scalar
 
@@ -23,12 +22,13 @@ def ring(tiers: Tiers, size: Scalar, passes: float) -> jax.Array:
 
     time = passes * sum_i (n_i - 1) n_(i+1) ... hop_i + max_i stream_i(passes (n_i - 1) / n_i S_i)
 
+    A gather or scatter alone moves own_part of S_i / n_i more in tier i, where losses apply: the device's own part.
     All tiers carry their part of the stream at once, so the slowest counts; each hop counts.
 
     Source: Thakur, Rabenseifner & Gropp, IJHPCA 19(1), 2005, section 4.5; the hops over several nodes as in NCCL's
     tuning model (src/graph/tuning.cc).
     """
-    hops = sum(passes * tier.hops * tier.outer * tier.hop_time for tier in tiers)
+    hops = passes * sum(tier.hops * tier.hop_time * tier.outer for tier in tiers)
     return hops + maximum(*_streams(tiers, size, passes))
 
 
@@ -39,7 +39,7 @@ def chain(tiers: Tiers, size: Scalar) -> jax.Array:
 
     Source: Thakur, Rabenseifner & Gropp, section 4.2, with a pipelined chain in place of scatter and ring.
     """
-    hops = sum(tier.hops * tier.outer * tier.hop_time for tier in tiers)
+    hops = sum(tier.hops * tier.hop_time * tier.outer for tier in tiers)
     return hops + maximum(*(stream_time(tier, size / tier.inner) for tier in tiers))
 
 
@@ -50,7 +50,7 @@ def hierarchical(tiers: Tiers, size: Scalar, passes: float) -> jax.Array:
 
     Source: Jia et al., arXiv:1807.11205, section 3.3 (hierarchical all-reduce).
     """
-    hops = sum(passes * tier.hops * tier.hop_time for tier in tiers)
+    hops = passes * sum(tier.hops * tier.hop_time for tier in tiers)
     return hops + sum(_streams(tiers, size, passes))
 
 
@@ -63,7 +63,7 @@ def tree(tiers: Tiers, size: Scalar, passes: float) -> jax.Array:
     a node as NCCL builds them.
     """
     inner, *outer = tiers
-    hops = passes * inner.hops * inner.hop_time + sum(passes * _depth(tier) * tier.hop_time for tier in outer)
+    hops = passes * (inner.hops * inner.hop_time + sum(_depth(tier) * tier.hop_time for tier in outer))
     streams = [stream_time(tier, passes * size / tier.inner) for tier in tiers]
     return hops + maximum(*streams)
 
@@ -75,7 +75,7 @@ def halving_doubling(tiers: Tiers, size: Scalar, passes: float) -> jax.Array:
 
     Source: Thakur, Rabenseifner & Gropp, IJHPCA 19(1), 2005, sections 4.1 and 4.5 (Rabenseifner's algorithm).
     """
-    return sum(passes * _depth(tier) * tier.hop_time for tier in tiers) + sum(_streams(tiers, size, passes))
+    return passes * sum(_depth(tier) * tier.hop_time for tier in tiers) + sum(_streams(tiers, size, passes))
 
 
 def one_shot(tiers: Tiers, size: Scalar) -> jax.Array:
@@ -83,10 +83,10 @@ def one_shot(tiers: Tiers, size: Scalar) -> jax.Array:
 
     time = hop + fixed + (n - 1) signal + (n - 1) S / bandwidth
 
-    Source: vLLM csrc/custom_all_reduce.cuh (cross_device_reduce_1stage).
+    Source: vllm-project/vllm, csrc/custom_all_reduce.cuh (cross_device_reduce_1stage).
     """
     inner, *_ = tiers
-    return _shot(tiers, size, _stage(inner) + _shot_bytes(inner, (inner.devices - 1.0) * size))
+    return _shot(tiers, size, _stage(inner) + (inner.devices - 1.0) * size * byte_time(inner, "shot"))
 
 
 def two_shot(tiers: Tiers, size: Scalar) -> jax.Array:
@@ -94,11 +94,10 @@ def two_shot(tiers: Tiers, size: Scalar) -> jax.Array:
 
     time = 2 (hop + fixed + (n - 1) signal) + 2 (n - 1) / n S / bandwidth
 
-    Source: vLLM csrc/custom_all_reduce.cuh (cross_device_reduce_2stage).
+    Source: vllm-project/vllm, csrc/custom_all_reduce.cuh (cross_device_reduce_2stage).
     """
     inner, *_ = tiers
-    sent = 2.0 * (inner.devices - 1.0) / inner.devices * size
-    return _shot(tiers, size, 2.0 * _stage(inner) + _shot_bytes(inner, sent))
+    return _shot(tiers, size, 2.0 * _stage(inner) + _ring_bytes(inner, 2.0 * size) * byte_time(inner, "shot"))
 
 
 def in_switch(tiers: Tiers, size: Scalar, passes: float) -> jax.Array:
@@ -111,11 +110,12 @@ def in_switch(tiers: Tiers, size: Scalar, passes: float) -> jax.Array:
     Source: NVLS and NVLS tree of NCCL; Graham et al., COMHPC 2016 (SHARP).
     """
     inner, *outer = tiers
-    sent = (1.0 + 1.0 / inner.devices) * size * inner.byte_time
     hops = passes * (inner.hop_time + sum(_depth(tier) * tier.hop_time for tier in outer))
     across = [stream_time(tier, passes * size / tier.inner) for tier in outer]
     possible = (inner.reduces > 0.5) & (inner.devices > 1.0)
-    return jnp.where(possible, hops + maximum(_with(inner, "switch", sent), *across), UNAVAILABLE)
+    return jnp.where(
+        possible, hops + maximum(_with(inner, "switch", size + size / inner.devices), *across), UNAVAILABLE
+    )
 
 
 def pairwise(tiers: Tiers, size: Scalar) -> jax.Array:
@@ -123,13 +123,14 @@ def pairwise(tiers: Tiers, size: Scalar) -> jax.Array:
 
     time = sum_i (1 + log2 n_i) hop_i + max_i send_i(bytes that leave over tier i),  (n_i - 1) / n_i S of S there
 
-    `send` is the cheaper of small buffers, whose rate is per peer, and chunks.
+    `send` is the cheaper of small buffers, whose rate is per peer, and chunks; both are slower where devices share
+    ways (`_exchange_time`).
 
     Source: Thakur, Rabenseifner & Gropp, section 4.3 (pairwise exchange); that hops overlap but for a logarithm is
     ours.
     """
     hops = sum(_overlapped(tier) * tier.hop_time for tier in tiers)
-    return hops + maximum(*(_send_time(tier, _leaving(tier, size), size / _all(tiers)) for tier in tiers))
+    return hops + maximum(*(_exchange_time(tier, _leaving(tier, size), size / tiers[-1].reached) for tier in tiers))
 
 
 def gathered_exchange(tiers: Tiers, size: Scalar) -> jax.Array:
@@ -141,7 +142,7 @@ def gathered_exchange(tiers: Tiers, size: Scalar) -> jax.Array:
     """
     hops = sum(_overlapped(tier) * tier.hop_time for tier in tiers)
     exchanges = ((tier.devices - 1.0) / tier.devices * size for tier in tiers)
-    return hops + sum(_send_time(t, sent, size / t.devices) for t, sent in zip(tiers, exchanges, strict=True))
+    return hops + sum(_exchange_time(t, sent, size / t.devices) for t, sent in zip(tiers, exchanges, strict=True))
 
 
 def expert_exchange(tiers: Tiers, size: Scalar) -> jax.Array:
@@ -149,11 +150,10 @@ def expert_exchange(tiers: Tiers, size: Scalar) -> jax.Array:
 
     time = hop + fixed + max_i bytes that leave over tier i / bandwidth_i
 
-    Source: DeepEP, README (low-latency kernels), whose figures the constants are fitted to.
+    Source: deepseek-ai/DeepEP, docs/legacy.md (low-latency kernels), whose 12 latencies the constants are fitted to.
     """
     hops = maximum(*(jnp.where(tier.devices > 1.0, tier.hop_time, 0.0) for tier in tiers))
-    sent = (_with(tier, "dispatch", _leaving(tier, size) * tier.byte_time) for tier in tiers)
-    return hops + maximum(*(jnp.where(t.devices > 1.0, time, 0.0) for t, time in zip(tiers, sent, strict=True)))
+    return hops + maximum(*(_with(tier, "dispatch", _leaving(tier, size)) for tier in tiers))
 
 
 def point_to_point(tiers: Tiers, size: Scalar) -> jax.Array:
@@ -162,12 +162,26 @@ def point_to_point(tiers: Tiers, size: Scalar) -> jax.Array:
     time = 2 hop + send(S); one hop for the receiver's credit, one for the data
     """
     hops = (jnp.where(tier.devices > 1.0, 2.0 * tier.hop_time, 0.0) for tier in tiers)
-    sends = (_send_time(tier, size, size, "peer") for tier in tiers)
+    to_one = (tier._replace(byte_time=tier.peer_byte_time) for tier in tiers)
+    sends = (_send_time(tier, "peer", size, size) for tier in to_one)
     return maximum(*(hop + send for hop, send in zip(hops, sends, strict=True)))
 
 
 def _streams(tiers: Tiers, size: Scalar, passes: float) -> list[jax.Array]:
-    return [stream_time(tier, passes * (tier.devices - 1.0) / (tier.devices * tier.inner) * size) for tier in tiers]
+    """Time in each tier of what a ring sends there; one that only gathers or scatters moves devices' own parts too."""
+    if passes == 1.0:
+        return [stream_time(tier, _ring_bytes(tier, size) + _own_bytes(tier, size)) for tier in tiers]
+    return [stream_time(tier, _ring_bytes(tier, passes * size)) for tier in tiers]
+
+
+def _ring_bytes(tier: Tier, size: Scalar) -> jax.Array:
+    """B that a device passes on in one round of the tier's ring: (n - 1) / n of what it holds there."""
+    return size / tier.inner - size / tier.reached
+
+
+def _own_bytes(tier: Tier, size: Scalar) -> Scalar:
+    """B of its own part that a device copies from input to output meanwhile, as bytes on the link."""
+    return 0.0 if tier.transport is None else tier.losses * tier.transport.own_part * (size / tier.reached)
 
 
 def _depth(tier: Tier) -> jax.Array:
@@ -180,31 +194,40 @@ def _overlapped(tier: Tier) -> jax.Array:
     return jnp.where(tier.devices > 1.0, 1.0 + _depth(tier), 0.0)
 
 
-def _all(tiers: Tiers) -> Scalar:
-    return tiers[-1].devices * tiers[-1].inner
-
-
 def _leaving(tier: Tier, size: Scalar) -> Scalar:
     """B of an all-to-all that one device sends over this very tier: to devices outside its part, inside the tier."""
     return (tier.devices - 1.0) / (tier.devices * tier.outer) * size
 
 
-def _send_time(tier: Tier, sent: Scalar, to_one: Scalar, chunks: str = "direct") -> jax.Array:
-    """Time of `sent` B per device to its peers, of which `to_one` B to each; 0 in an unused tier."""
-    datasheet = sent * (tier.peer_byte_time if chunks == "peer" else tier.byte_time)
+def _exchange_time(tier: Tier, sent: Scalar, to_one: Scalar) -> jax.Array:
+    """Time of `sent` B per device to all its peers in the tier, of which `to_one` B to each; 0 in an unused tier.
+
+    Where p of n devices share a way, all of them send over it at once: p (n - p) parts against the n - 1 of a ring,
+    and every one of the small buffers takes it in turn.
+    """
     transport = tier.transport
     if transport is None:
-        return datasheet * jnp.where(tier.devices > 1.0, 1.0, 0.0)
-    small = datasheet + tier.losses * (transport.low_latency.fixed_time + to_one / transport.peer_rate)
-    large = protocol_time(getattr(transport, chunks), tier.losses, datasheet)
-    return jnp.where(tier.devices > 1.0, minimum(small, large), 0.0)
+        return sent * tier.byte_time
+    shared = tier.crowded & (tier.reached > transport.peers)
+    flows = transport.peers * (tier.reached - transport.peers) / maximum(tier.reached - 1.0, 1.0) / transport.spread
+    spread = 1.0 + tier.losses * (jnp.where(shared, flows, 1.0) - 1.0)
+    turns = jnp.where(shared, (tier.devices - 1.0) * tier.crowding, 1.0)
+    return _send_time(tier._replace(byte_time=tier.byte_time * spread), "direct", sent, to_one * turns)
 
 
-def _with(tier: Tier, protocol: str, datasheet_time: Scalar) -> Scalar:
+def _send_time(tier: Tier, chunks: str, sent: Scalar, buffered: Scalar) -> jax.Array:
+    """The cheaper of chunks and of small buffers, through which `buffered` B pass one after another."""
     if tier.transport is None:
-        return datasheet_time
-    kind: Protocol = getattr(tier.transport, protocol)
-    return protocol_time(kind, tier.losses, datasheet_time)
+        return sent * tier.byte_time
+    small = tier.transport.low_latency.fixed_time + buffered / tier.transport.peer_rate
+    return minimum(sent * tier.byte_time + tier.losses * small, _with(tier, chunks, sent))
+
+
+def _with(tier: Tier, protocol: str, sent: Scalar) -> Scalar:
+    """Time of `sent` B by a protocol, hops left out; 0 in an unused tier."""
+    if tier.transport is None:
+        return sent * tier.byte_time
+    return tier.losses * getattr(tier.transport, protocol).fixed_time + sent * byte_time(tier, protocol)
 
 
 def _stage(tier: Tier) -> Scalar:
@@ -214,13 +237,6 @@ def _stage(tier: Tier) -> Scalar:
     return tier.hop_time + tier.losses * (
         tier.transport.shot.fixed_time + (tier.devices - 1.0) * tier.transport.signal_time
     )
-
-
-def _shot_bytes(tier: Tier, sent: Scalar) -> Scalar:
-    datasheet = sent * tier.byte_time
-    if tier.transport is None:
-        return datasheet
-    return datasheet * (1.0 + tier.losses * (1.0 / tier.transport.shot.share - 1.0))
 
 
 def _shot(tiers: Tiers, size: Scalar, time: Scalar) -> jax.Array:

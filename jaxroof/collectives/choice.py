@@ -45,9 +45,6 @@ LIBRARIES = {
 }
 """Who implements which algorithm: collective libraries, and the kernels that serving engines bring along."""
 
-IN_USE = (*LIBRARIES["nccl"], *LIBRARIES["engine"])
-"""Algorithms that an engine on today's libraries can run. No GPU library all-reduces by halving and doubling."""
-
 
 def collective_times(
     links: Links, op: Op, efficiency: LinkEfficiency, algorithms: Sequence[str] = ALGORITHMS
@@ -72,43 +69,65 @@ def collective_times(
 
     Source: Thakur, Rabenseifner & Gropp, IJHPCA 19(1), 2005, for the alpha-beta model; each algorithm names its own.
     """
-    kind = op.collective or "all_reduce"
-    if kind not in WAYS:
-        raise ValueError(f"{kind!r} is not a collective; known: {', '.join(WAYS)}")
-    used = tiers(links, op, efficiency.losses)
-    if not used:
-        return {}
-    several = op.participants > 1.0
-    return {
-        name: jnp.where(several, way(used, op.message_bytes), 0.0)
-        for name, way in WAYS[kind].items()
-        if name in algorithms and _legal(name, links, used)
-    }
+    times = _times(links, op, efficiency, algorithms)
+    return {name: jnp.where(op.participants > 1.0, time, 0.0) for name, time in times.items()}
 
 
-def collective_time(links: Links, op: Op, efficiency: LinkEfficiency, algorithms: Sequence[str] = IN_USE) -> jax.Array:
+def collective_time(
+    links: Links, op: Op, efficiency: LinkEfficiency, algorithms: Sequence[str] | None = None
+) -> jax.Array:
     """Time in s of `op`'s collective by the cheapest of `algorithms`, shape (); 0 on one device and without links.
 
+    None stands for those that an engine on today's libraries can run: `in_use(collective)`.
     Differentiable; where two algorithms take about as long, the gradient is shared by both.
     """
-    times = collective_times(links, op, efficiency, algorithms)
-    return minimum(*times.values()) if times else jnp.zeros(())
+    names = in_use(op.collective or "all_reduce") if algorithms is None else algorithms
+    times = _times(links, op, efficiency, names)
+    return jnp.where(op.participants > 1.0, minimum(*times.values()), 0.0) if times else jnp.zeros(())
 
 
 def collective_algorithm(
-    links: Links, op: Op, efficiency: LinkEfficiency, algorithms: Sequence[str] = IN_USE
+    links: Links, op: Op, efficiency: LinkEfficiency, algorithms: Sequence[str] | None = None
 ) -> jax.Array:
     """The cheapest of `algorithms` for `op`'s collective, shape (): an int8 index into `ALGORITHMS`.
 
-    A group of one device, and a device without links, report the first.
+    None stands for those of `in_use(collective)`. A group of one device, and a device without links, report the first.
     """
-    times = iter(collective_times(links, op, efficiency, algorithms).items())
+    names = in_use(op.collective or "all_reduce") if algorithms is None else algorithms
+    times = iter(collective_times(links, op, efficiency, names).items())
     first, shortest = next(times, (ALGORITHMS[0], jnp.zeros(())))
     chosen = jnp.int8(ALGORITHMS.index(first))
     for name, time in times:
         chosen = jnp.where(time < shortest, jnp.int8(ALGORITHMS.index(name)), chosen)
         shortest = jnp.minimum(shortest, time)
     return chosen
+
+
+def in_use(collective: str) -> tuple[str, ...]:
+    """Algorithms that an engine on today's libraries can run.
+
+    NCCL all-reduces by ring, tree and in the switch, not in rings inside rings, and no GPU library by halving and
+    doubling.
+
+    Source: NVIDIA/nccl, src/graph/tuning.cc (ring, tree, CollNet, NVLS, NVLS tree, PAT).
+    """
+    library = (name for name in LIBRARIES["nccl"] if (collective, name) != ("all_reduce", "hierarchical"))
+    return (*library, *LIBRARIES["engine"])
+
+
+def _times(links: Links, op: Op, efficiency: LinkEfficiency, algorithms: Sequence[str]) -> dict[str, jax.Array]:
+    """The times of `collective_times`, for groups of more than one device."""
+    kind = op.collective or "all_reduce"
+    if kind not in WAYS:
+        raise ValueError(f"{kind!r} is not a collective; known: {', '.join(WAYS)}")
+    used = tiers(links, op, efficiency.losses)
+    if not used:
+        return {}
+    return {
+        name: way(used, op.message_bytes)
+        for name, way in WAYS[kind].items()
+        if name in algorithms and _legal(name, links, used)
+    }
 
 
 def _legal(name: str, links: Links, used: Tiers) -> bool:

@@ -5,13 +5,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxroof.hardware import Link, Links, Protocol, Transport
+from jaxroof.hardware import Link, Links, Transport
 from jaxroof.op import Op
 from jaxroof.smooth import maximum, minimum
 from jaxroof.struct import Scalar
-
-CROSSING_DEVICES = 4.0
-"""Group size that `Transport.crossing` is measured at."""
 
 
 class Tier(NamedTuple):
@@ -19,12 +16,15 @@ class Tier(NamedTuple):
 
     devices: Scalar  # parts of the group that the tier joins; 1 where it is not used
     inner: Scalar  # devices in one such part
+    reached: Scalar  # devices in all of them
     outer: Scalar  # such tiers side by side in the group
     hops: Scalar  # from a device all the way around a ring, or along it, to the last
     hop_time: Scalar  # s
-    byte_time: Scalar  # s per B that one device sends, at the datasheet and without losses
-    peer_byte_time: Scalar  # s per B to one peer alone
-    losses: Scalar  # 0 to 1, of the transport's
+    byte_time: Scalar  # s per B that one device sends, without the protocols' losses; 0 in an unused tier
+    peer_byte_time: Scalar  # s per B to one peer alone; 0 in an unused tier
+    crowded: bool  # whether devices may share ways; static
+    crowding: Scalar  # slowdown, in both of them, because devices share the way; 1 or more
+    losses: Scalar  # 0 to 1, of the transport's; 0 in an unused tier
     transport: Transport | None
     reduces: Scalar
 
@@ -34,6 +34,8 @@ def tiers(links: Links, op: Op, losses: Scalar) -> tuple[Tier, ...]:
 
     A tier reaches d / stride of the group's devices, at least one and at most all of them; the last one reaches
     all that are left. The parts need not be even: a group of 12 on domains of 8 is 8 x 1.5.
+
+    Arithmetic is kept down to what an all-reduce needs: it is evaluated for millions of points.
 
     Args:
       links: tiers of links.
@@ -47,53 +49,58 @@ def tiers(links: Links, op: Op, losses: Scalar) -> tuple[Tier, ...]:
         return ()
     group = op.participants
     stride = 1.0 if op.stride is None else op.stride
-    reached = [jnp.clip(link.devices / stride, 1.0, group) for link in present[:-1]] + [group]
     inner, found = 1.0, []
-    for link, reach in zip(present, reached, strict=True):
-        outermost = maximum(reach, inner)
-        found.append(_tier(link, outermost / inner, inner, group / outermost, losses))
-        inner = outermost
-    return tuple(found)
+    for link in present[:-1]:
+        reached = jnp.minimum(jnp.maximum(link.devices / stride, inner), group)
+        found.append(_tier(link, inner, reached, group / reached, losses, crowded=not found))
+        inner = reached
+    return (*found, _tier(present[-1], inner, group, 1.0, losses, crowded=not found))
 
 
-def protocol_time(protocol: Protocol, losses: Scalar, datasheet_time: Scalar) -> Scalar:
-    """Time in s, shape (), of a message that takes `datasheet_time` at the link's bandwidth, hops left out.
-
-    time = losses * fixed_time + datasheet_time * (1 + losses * (1 / share - 1))
-    """
-    return losses * protocol.fixed_time + datasheet_time * (1.0 + losses * (1.0 / protocol.share - 1.0))
+def byte_time(tier: Tier, protocol: str) -> Scalar:
+    """s per B, shape (), by a protocol of the tier's transport: byte_time * (1 - losses + losses / share)."""
+    if tier.transport is None:
+        return tier.byte_time
+    share = getattr(tier.transport, protocol).share
+    return (1.0 - tier.losses) * tier.byte_time + tier.losses * tier.byte_time / share
 
 
 def stream_time(tier: Tier, sent: Scalar) -> jax.Array:
     """Time in s, shape (), of `sent` B per device in a pipeline of neighbours, hops left out; 0 in an unused tier.
 
-    The cheapest protocol for the size: low latency, medium or bulk. The result is concave in `sent`.
+    The cheapest protocol for the size, each losses * fixed_time + sent * `byte_time`: low latency, medium or bulk.
+    The result is concave in `sent`.
 
     Source: the three protocols LL, LL128 and Simple of NCCL (src/graph/tuning.cc), as straight lines.
     """
-    datasheet = sent * tier.byte_time
     if tier.transport is None:
-        return datasheet
-    kinds = (tier.transport.low_latency, tier.transport.medium, tier.transport.bulk)
-    fastest = minimum(*(protocol_time(kind, tier.losses, datasheet) for kind in kinds))
-    return jnp.where(tier.devices > 1.0, fastest, 0.0)
+        return sent * tier.byte_time
+    times = [
+        tier.losses * getattr(tier.transport, name).fixed_time + sent * byte_time(tier, name)
+        for name in ("low_latency", "medium", "bulk")
+    ]
+    return minimum(*times)
 
 
-def _tier(link: Link, devices: Scalar, inner: Scalar, outer: Scalar, losses: Scalar) -> Tier:
+def _tier(link: Link, inner: Scalar, reached: Scalar, outer: Scalar, losses: Scalar, crowded: bool) -> Tier:
+    """The tier; its devices share ways where it is `crowded`, which only the inside of a server is."""
+    devices = reached / inner
+    used = devices > 1.0
     hops, slowdown, peer_slowdown = LAYOUTS[link.topology](link, devices)
-    byte_time = link.oversubscription / link.bandwidth
-    if link.transport is not None:
-        lost = _crossing(link.transport, devices * inner)
-        byte_time = byte_time * (1.0 + losses * (lost - 1.0))
+    crowding = _crowding(link.transport, reached, losses) if crowded and link.transport is not None else 1.0
+    byte_time = jnp.where(used, link.oversubscription / link.bandwidth * crowding, 0.0)
     return Tier(
         devices=devices,
         inner=inner,
+        reached=reached,
         outer=outer,
         hops=hops,
         hop_time=link.latency,
         byte_time=byte_time * slowdown,
         peer_byte_time=byte_time * peer_slowdown,
-        losses=losses,
+        crowded=crowded,
+        crowding=crowding,
+        losses=jnp.where(used, losses, 0.0),
         transport=link.transport,
         reduces=link.reduces,
     )
@@ -129,7 +136,11 @@ LAYOUTS = {"switched": _switched, "mesh": _mesh, "torus": _torus}
 """Topology -> hops, and slowdown against the device's full bandwidth of a whole group and of one peer."""
 
 
-def _crossing(transport: Transport, group: Scalar) -> jax.Array:
-    """Slowdown of a group that is larger than what reaches each other at full speed; 1 or more."""
-    growth = 1.0 + transport.congestion * (group - CROSSING_DEVICES)
-    return jnp.where(group > transport.peers, maximum(transport.crossing * maximum(growth, 0.0), 1.0), 1.0)
+def _crowding(transport: Transport, group: Scalar, losses: Scalar) -> jax.Array:
+    """Slowdown of a group that is larger than what reaches each other at full speed; 1 or more.
+
+    PCIe servers have two levels of ways that devices share: out of a pair, and out of a socket's two pairs.
+    """
+    shared = 1.0 + losses * (transport.crossing - 1.0)
+    out_of_pair = jnp.where(group > transport.peers, shared, 1.0)
+    return jnp.where(group > 2.0 * transport.peers, shared, 1.0) * out_of_pair

@@ -96,9 +96,9 @@ def exchange_ops(
         return {}, {}
     devices, groups = stage_devices(deployment), degree(deployment.attention_dp) * degree(deployment.cp)
     if deployment.exchange == "all_gather":
-        there, back = (group_tokens * width * size for size in (deployment.dispatch_bytes, deployment.communication_bytes))
-        gathered = collective("all_gather", there, groups, count, deployment.tp)
-        summed = collective("reduce_scatter", back, groups, count, deployment.tp)
+        elements = group_tokens * width
+        gathered = collective("all_gather", elements * deployment.dispatch_bytes, groups, count, deployment.tp)
+        summed = collective("reduce_scatter", elements * deployment.communication_bytes, groups, count, deployment.tp)
         return {"dispatch_all_gather": gathered}, {"combine_reduce_scatter": summed}
     if deployment.exchange == "low_latency":
         copies, kinds = experts.top_k, ("dispatch", "combine")

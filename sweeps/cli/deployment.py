@@ -37,9 +37,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(flag(name), metavar="WAY", help=text)
     for name, (metavar, text) in OTHERS.items():
         parser.add_argument(flag(name), metavar=metavar, help=text)
-    parser.add_argument("--attention", metavar="PRECISION", help="of the attention products (default: the model's, bf16)")
+    parser.add_argument("--attention", metavar="PRECISION", help="of attention products (default: the model's 16 bits)")
     parser.add_argument("--kv", metavar="PRECISION", help="of the KV cache: bf16, fp16, fp8, int8 or fp4")
-    parser.add_argument("--communication", metavar="PRECISION", help="of what collectives send: bf16 (default), fp8 ...")
+    parser.add_argument("--communication", metavar="PRECISION", help="of what collectives send (default bf16)")
 
 
 def flag(name: str) -> str:

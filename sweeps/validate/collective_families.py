@@ -33,8 +33,10 @@ FAMILIES = {
 }
 """Library or engine -> what it may do.
 
-RCCL and oneCCL are taken to do as NCCL does. Limits: vLLM `custom_all_reduce.py` (below 8 MiB; PCIe pairs only), SGLang
-`custom_all_reduce.py`, TensorRT-LLM's one-shot kernel. Copy and launch times are ours: medians of public eager and
+RCCL and oneCCL are taken to do as NCCL does. Limits: vLLM's custom_all_reduce.py (`inp_size < max_size` of 8 MiB) and
+SGLang's custom_all_reduce_v2.py (`inp_size <= max_size` of 16 MiB); both run NCCL on more than two PCIe-only GPUs. That
+TensorRT-LLM's one-shot kernel ends at 8 MiB and does not run over PCIe is an assumption, from where its public rows
+meet NCCL's. Copy and launch times are ours: medians of public eager and
 graph runs (NVIDIA aiconfigurator collective tables, Apache-2.0). Launch times are of hosts, not of GPUs, and carry to
 another host only roughly.
 """

@@ -168,7 +168,8 @@ def _profile_row(row: Row, where: str) -> Collective:
     domain = min(node, 2.0) if machines.board else node
     links = dataclasses.replace(links, scale_up=dataclasses.replace(links.scale_up, devices=domain))
     if machines.board and node > 2.0:
-        board = dataclasses.replace(_device(machines.board).hardware.links.scale_up, devices=node)
+        board = _device(machines.board).hardware.links.scale_up
+        board = dataclasses.replace(board, devices=node, oversubscription=board.transport.crossing)
         links = dataclasses.replace(links, scale_out=board)
     elif machines.node_bandwidth is not None:
         network = dataclasses.replace(links.scale_out, bandwidth=machines.node_bandwidth / node)

@@ -45,14 +45,15 @@ START = {
     "switch.fixed_time": 60e-6,
     "switch.share": 0.65,
     "crossing": 2.0,
-    "congestion": 0.1,
+    "spread": 1.0,
+    "own_part": 0.1,
 }
 """Leaf of a link or its transport -> where the search starts, SI units."""
 
 TIMES = ("latency", "low_latency.fixed_time", "medium.fixed_time", "bulk.fixed_time", "direct.fixed_time")
 TIMES += ("peer.fixed_time", "shot.fixed_time")
 NO_SWITCH = tuple(leaf for leaf in START if not leaf.startswith(("switch.", "peer.")))
-NVLINK = tuple(leaf for leaf in START if leaf not in ("crossing", "congestion"))
+NVLINK = tuple(leaf for leaf in START if leaf not in ("crossing", "spread"))
 
 TABLES: Mapping[str, tuple[str, ...]] = {
     "NVLink": NVLINK,

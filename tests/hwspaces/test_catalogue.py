@@ -75,7 +75,7 @@ def test_entry_is_whole(name):
     assert entry.name == name and entry.vendor and entry.product and entry.architecture and entry.date
     assert entry.status in ("GA", "announced")
     for path, value in leaves.items():
-        zero = path.endswith((".reduces", ".congestion"))  # what a link does not do
+        zero = path.endswith((".reduces", ".own_part"))  # what a link does not do
         assert type(value) is float and math.isfinite(value) and (value > 0 or (zero and value == 0)), path
         assert leaf_unit(path)
         assert entry.figures[path] == value
@@ -145,7 +145,9 @@ def test_assumed_figures_are_listed():
             if source.startswith("assumption"):
                 assert entry.assumptions, (name, path)
     assert any("cores.clock" in text for text in hwspaces.hardware("B300").assumptions)
-    assert not hwspaces.hardware("H100").assumptions
+    (network,) = hwspaces.hardware("H100").assumptions
+    assert network.startswith("links.scale_out: network: assumption: ")
+    assert any("assumption: send-receive" in text for text in hwspaces.hardware("L40S").assumptions)
 
 
 @pytest.mark.parametrize(

@@ -218,6 +218,11 @@ def test_blis_json_of_another_shape(tmp_path):
         ({"hardware.memory.hbm.bandwith": "8TB/s"}, "did you mean memory.hbm.bandwidth"),
         ({"memory.hbm.bandwidth": "8TB"}, "--set memory.hbm.bandwidth = '8TB' has the unit 'TB'; allowed"),
         ({"memory.hbm.bandwidth": "-8TB/s"}, "must be a positive finite number"),
+        ({"memory.hbm.bandwidth": 0}, "must be a positive finite number"),
+        ({"links.scale_up.bandwidth": "0GB/s"}, "must be a positive finite number"),
+        ({"links.scale_up.transport.bulk.share": 0}, "must be a positive finite number"),
+        ({"links.scale_up.latency": "0GB"}, "has the unit 'GB'"),
+        ({"links.scale_up.reduces": False}, "is not a number"),
         ({"matrix.fp5": "1PFLOP/s"}, "'fp5' is not a precision; did you mean"),
         ({"cores.count": True}, "is not a number"),
     ],
@@ -227,6 +232,14 @@ def test_bad_override(settings, said):
         hwspaces.overridden(hwspaces.hardware("H100"), settings)
     assert said in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_what_a_link_does_not_do_may_be_zero():
+    zeros = {"hardware.links.scale_up.reduces": "0", "links.scale_up.latency": "0us", "links.scale_out.latency": 0}
+    zeros |= {"links.scale_up.transport.bulk.fixed_time": "0", "links.scale_up.transport.shot_limit": "0 MiB"}
+    links = hwspaces.overridden(hwspaces.hardware("H100"), zeros).hardware.links
+    assert links.scale_up.reduces == links.scale_up.latency == links.scale_out.latency == 0.0
+    assert links.scale_up.transport.bulk.fixed_time == links.scale_up.transport.shot_limit == 0.0
 
 
 def test_override_of_half_a_tier_says_what_else_it_needs():

@@ -36,7 +36,8 @@ TRANSPORT = Transport(
     shot_limit=8e6,
     peers=64.0,
     crossing=1.0,
-    congestion=0.0,
+    spread=1.0,
+    own_part=0.0,
 )
 """Round numbers; on 100 GB/s a share of 0.1 is 10 GB/s."""
 
@@ -201,14 +202,28 @@ def test_a_third_tier_carries_what_the_second_does_not_reach():
 
 
 def test_pcie_devices_beyond_a_pair_share_the_way():
-    crowded = dataclasses.replace(TRANSPORT, peers=2.0, crossing=3.0, congestion=0.25)
+    crowded = dataclasses.replace(TRANSPORT, peers=2.0, crossing=3.0, spread=1.25)
     links = changed(ONE_TIER, transport=crowded)
-    for devices, slowdown in ((2.0, 1), (4.0, 3), (8.0, 3 * 2)):
+    for devices, slowdown in ((2.0, 1), (4.0, 3), (8.0, 3 * 3)):
         share = 2 * (devices - 1) / devices
         bulk = 2 * (devices - 1) + 20 + share * 400 * slowdown / 0.8
         assert microseconds(links, "all_reduce", 4e7, devices, "ring") == pytest.approx(bulk, rel=EXACT)
     assert microseconds(links, "all_reduce", 4e4, 4.0, "one_shot") == 1e6 * UNAVAILABLE
     assert name(links, "all_reduce", 4e4, 2.0) == "one_shot"
+
+
+def test_all_to_alls_send_over_a_shared_way_from_all_its_devices():
+    crowded = dataclasses.replace(TRANSPORT, peers=2.0, crossing=3.0, spread=1.25)
+    links = changed(ONE_TIER, transport=crowded)
+    # 4 devices, 40 MB: 3 hops; 30 MB: 300 us, 3 times slower; 2 x 2 of 4 parts leave a pair where a ring sends 3, and
+    # the way carries 1.25 as much: 900 x 4/3 / 1.25 = 960, in chunks 10 + 960 / 0.5
+    assert microseconds(links, "all_to_all", 4e7, 4.0, "direct") == pytest.approx(3 + 10 + 1920, rel=EXACT)
+    # 40 kB: 0.96 us, and 3 small buffers of 10 kB in turn, 1 us each and 3 times slower: 4 + 9
+    assert microseconds(links, "all_to_all", 4e4, 4.0, "direct") == pytest.approx(3 + 10 + 1.92, rel=EXACT)
+    # 16 kB: 0.384 us; chunks 10 + 0.768, small buffers 4 + 0.384 + 3.6
+    assert microseconds(links, "all_to_all", 1.6e4, 4.0, "direct") == pytest.approx(3 + 4 + 0.384 + 3.6, rel=EXACT)
+    # a pair shares nothing: 2 hops; 20 kB: 0.2 us; 4 + 0.2 + 20 kB at 10 GB/s
+    assert microseconds(links, "all_to_all", 4e4, 2.0, "direct") == pytest.approx(2 + 4 + 0.2 + 2, rel=EXACT)
 
 
 def test_a_mesh_uses_the_links_between_its_own_devices():

@@ -18,6 +18,8 @@ class Tier:
     per_byte: Any  # s for a B that a device sends to all its peers
     per_byte_to_one: Any
     losses: Any
+    crowding: Any  # slowdown in both, because devices share the way
+    first: bool  # the innermost, where they may
 
     @property
     def used(self):
@@ -33,10 +35,23 @@ def tiers(links, devices, stride, losses) -> list[Tier]:
         held = devices if last else np.maximum(np.minimum(np.maximum(link.devices / stride, 1.0), devices), below)
         n = held / below
         hops, slow, slow_to_one = _layout(link, n)
-        per_byte = link.oversubscription / link.bandwidth
+        per_byte, crowding = link.oversubscription / link.bandwidth, 1.0
         if link.transport is not None:
-            per_byte = per_byte * (1.0 + losses * (_crossing(link.transport, held) - 1.0))
-        found.append(Tier(link, n, below, devices / held, hops, per_byte * slow, per_byte * slow_to_one, losses))
+            crowding = _crowding(link.transport, held, losses) if i == 0 else 1.0
+        found.append(
+            Tier(
+                link,
+                n,
+                below,
+                devices / held,
+                hops,
+                per_byte * slow * crowding,
+                per_byte * slow_to_one * crowding,
+                losses,
+                crowding,
+                i == 0,
+            )
+        )
         below = held
     return found
 
@@ -53,9 +68,9 @@ def _layout(link, n):
     return axes * (side - 1.0) * np.where(whole, 0.5, 1.0), link.axes / axes * np.where(whole, 1.0, 2.0), 2 * link.axes
 
 
-def _crossing(transport, group):
-    slow = transport.crossing * np.maximum(1.0 + transport.congestion * (group - 4.0), 0.0)
-    return np.where(group > transport.peers, np.maximum(slow, 1.0), 1.0)
+def _crowding(transport, group, losses):
+    levels = (group > transport.peers) * 1 + (group > 2.0 * transport.peers)
+    return (1.0 + losses * (transport.crossing - 1.0)) ** levels
 
 
 def _protocol(tier, name, ideal):
@@ -80,6 +95,11 @@ def _sent(tier, size, to_one, chunks):
     transport, ideal = tier.link.transport, size * per_byte
     if transport is None:
         return np.where(tier.used, ideal, 0.0)
+    if chunks == "direct" and tier.first:
+        group, p = tier.n * tier.below, transport.peers
+        flows = p * (group - p) / np.maximum(group - 1.0, 1.0) / transport.spread
+        ideal = np.where(group > p, ideal + tier.losses * (flows * ideal - ideal), ideal)
+        to_one = np.where(group > p, to_one * (tier.n - 1.0) * tier.crowding, to_one)
     small = ideal + tier.losses * (transport.low_latency.fixed_time + to_one / transport.peer_rate)
     return np.where(tier.used, np.minimum(small, _protocol(tier, chunks, ideal)), 0.0)
 
@@ -114,12 +134,12 @@ def _ways(kind, used, size) -> list:
         staged = sum(_sent(t, (t.n - 1.0) / t.n * size, size / t.n, "direct") for t in used)
         return [hop + _largest(leaving), hop + staged if several else None]
     rounds = 2.0 if kind == "all_reduce" else 1.0
-    streams = [_stream(t, rounds * (t.n - 1.0) / t.n / t.below * size) for t in used]
+    streams = [_stream(t, (rounds * (t.n - 1.0) + _own(t, kind)) / t.n / t.below * size) for t in used]
     around = sum(rounds * t.hops * t.above * t.link.latency for t in used)
     inward = sum(rounds * t.hops * t.link.latency for t in used)
-    ways = [around + _largest(streams), inward + sum(streams) if several else None]
     if kind != "all_reduce":
-        return ways
+        return [around + _largest(streams), inward + sum(streams) if several else None]
+    ways = [around + _largest(streams)]
     depth = sum(2.0 * np.log2(t.n) * t.link.latency for t in outer)
     branches = [_stream(t, 2.0 * size / t.below) for t in used]
     if several:
@@ -131,6 +151,13 @@ def _ways(kind, used, size) -> list:
     if inner.link.topology != "torus":
         ways += _engine(inner, size)
     return ways
+
+
+def _own(tier, kind):
+    """Of a device's own part, what it moves as if over the link."""
+    if kind not in ("all_gather", "reduce_scatter") or tier.link.transport is None:
+        return 0.0
+    return tier.losses * tier.link.transport.own_part
 
 
 def _engine(inner, size) -> list:
