@@ -109,9 +109,7 @@ def _group_rules(model: Model, deployment: Deployment) -> Iterator[Rule]:
     if deployment.attention_dp is not None and not has_experts:
         yield (
             deployment.attention_dp <= 1.0,
-            lambda: (
-                f"attention_dp = {deployment.attention_dp:g}, but the model has no experts to share: use dp"
-            ),
+            lambda: f"attention_dp = {deployment.attention_dp:g}, but the model has no experts to share: use dp",
         )
     if deployment.drafts is not None and model.prediction is None:
         yield (

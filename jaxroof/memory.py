@@ -137,9 +137,7 @@ def kv_bytes_per_token(model: Model, deployment: Deployment) -> Scalar:
     return layers * _cache_share(model, deployment)
 
 
-def kv_bytes_of_sequence(
-    model: Model, deployment: Deployment, context: Scalar, encoded: Scalar = 0.0
-) -> Scalar:
+def kv_bytes_of_sequence(model: Model, deployment: Deployment, context: Scalar, encoded: Scalar = 0.0) -> Scalar:
     """B of cache and states of one sequence of `context` tokens on the fullest device, shape ().
 
     Windowed layers hold their window, layers with a state hold it however long the sequence; cross-attention holds the

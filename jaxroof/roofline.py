@@ -18,6 +18,8 @@ LOW_PRECISIONS = ("fp8", "int8", "fp4")
 ACCUMULATOR_BYTES = 4.0
 """B of one float32 accumulator in registers."""
 
+# Functions of one op are jitted so that a step, which has many ops of few kinds, is traced once per kind.
+
 
 def resource_times(op: Op, hardware: Hardware, efficiency: Efficiency) -> dict[str, Scalar]:
     """Time in s that each resource needs for one run of `op`, by its name in `BOUNDS`.
@@ -65,6 +67,7 @@ def resource_times(op: Op, hardware: Hardware, efficiency: Efficiency) -> dict[s
     return times
 
 
+@jax.jit
 def op_time(op: Op, hardware: Hardware, efficiency: Efficiency) -> jax.Array:
     """Time in s of one run of `op`, shape (): its kernels' fixed time plus the slowest of its resources.
 
@@ -75,6 +78,7 @@ def op_time(op: Op, hardware: Hardware, efficiency: Efficiency) -> jax.Array:
     return launch + maximum(*times.values())
 
 
+@jax.jit
 def op_algorithm(op: Op, hardware: Hardware, efficiency: Efficiency) -> jax.Array:
     """The algorithm that a collective runs, shape (): an int8 index into `jaxroof.collectives.ALGORITHMS`; else -1."""
     if op.kind != "collective":
@@ -82,6 +86,7 @@ def op_algorithm(op: Op, hardware: Hardware, efficiency: Efficiency) -> jax.Arra
     return collective_algorithm(hardware.links, op, efficiency.collective)
 
 
+@jax.jit
 def op_bound(op: Op, hardware: Hardware, efficiency: Efficiency) -> jax.Array:
     """What takes longest in one run of `op`, shape (): an int8 index into `BOUNDS`.
 
@@ -91,6 +96,7 @@ def op_bound(op: Op, hardware: Hardware, efficiency: Efficiency) -> jax.Array:
     return _longest(_rivals(op, hardware, efficiency, resource_times(op, hardware, efficiency)))
 
 
+@jax.jit
 def op_time_by_bound(op: Op, hardware: Hardware, efficiency: Efficiency) -> jax.Array:
     """`op_time` in s at the place of what binds it and 0 elsewhere, shape (len(BOUNDS),)."""
     times = resource_times(op, hardware, efficiency)

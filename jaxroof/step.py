@@ -122,9 +122,7 @@ def memory_floors(ops: Ops, hardware: Hardware) -> dict[str, Scalar]:
 
 def _time_alone(time: Scalar) -> OpCost:
     """The cost of something that takes time and nothing else."""
-    return OpCost(
-        time=time, flops=0.0, bytes=0.0, message_bytes=0.0, bound=BOUNDS.index("launch"), algorithm=-1
-    )
+    return OpCost(time=time, flops=0.0, bytes=0.0, message_bytes=0.0, bound=BOUNDS.index("launch"), algorithm=-1)
 
 
 def op_cost(op: Op, hardware: Hardware, efficiency: Efficiency) -> OpCost:

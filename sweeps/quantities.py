@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hwspaces.units import quantity
+from hwspaces.units import leaf_quantity, quantity
 
 MAY_BE_ZERO = (
     "workload.cached",
@@ -19,4 +19,6 @@ def quantity_or_zero(value: Any, unit: str, path: str) -> float:
     """`value` of the leaf at `path` in the SI unit `unit`; ValueError names the path, the value and what is allowed."""
     if path in MAY_BE_ZERO and value in (0, "0") and not isinstance(value, bool):
         return 0.0
+    if path.startswith("hardware."):
+        return leaf_quantity(value, path, path)
     return quantity(value, unit, path)

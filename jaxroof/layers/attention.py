@@ -66,9 +66,7 @@ def attention_ops(
     return ops | projection("o_proj", tokens, matrices["o_proj"], activation, count)
 
 
-def prefill_attention(
-    attention: Attention, deployment: Deployment, prefill: Prefill, count: Scalar
-) -> dict[str, Op]:
+def prefill_attention(attention: Attention, deployment: Deployment, prefill: Prefill, count: Scalar) -> dict[str, Op]:
     """Attention of new prompt tokens to themselves and their cached past, as one fused kernel.
 
     FLOP = 2 pairs heads (head_dim + value_dim); one exponential per pair and head; queries, outputs and the

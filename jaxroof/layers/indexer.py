@@ -92,9 +92,7 @@ def _choice(
         vector_flops=SCORE_FLOPS * scores * selection.heads,
         bytes=cached / selection.stride * selection.head_dim * selection.key_bytes + scores * SCORE_BYTES,
     )
-    top_k = elementwise(
-        scores, TOP_K_PASSES, 0.0, SCORE_BYTES, TOP_K_PASSES, count
-    )
+    top_k = elementwise(scores, TOP_K_PASSES, 0.0, SCORE_BYTES, TOP_K_PASSES, count)
     return {f"{part}_index_scores": scoring, f"{part}_index_top_k": top_k}
 
 

@@ -56,9 +56,7 @@ def _print_catalogue(covered: list[Any], refused: dict[str, str]) -> None:
         )
     out = console()
     out.print(catalogue)
-    out.print(
-        f"\n{len(covered)} models; KV cache at 2 B per element, before any window closes; state of one sequence."
-    )
+    out.print(f"\n{len(covered)} models; KV cache at 2 B per element, before any window closes; state of one sequence.")
     if refused:
         out.print(f"\n{len(refused)} models whose configuration is known but not covered:\n")
         reasons = table("name", "reason")

@@ -67,10 +67,7 @@ def gemms(folder: Path, dtype: str) -> list[Kernel]:
     if dtype == "fp8":
         table = table[table.m >= LARGE]
     weights = {"bfloat16": BF16, "fp8": FP8}[dtype]
-    return [
-        Kernel(_device(row), _gemm(row, weights), _seconds(row))
-        for row in _sample(table, ["gpu", "m", "n", "k"])
-    ]
+    return [Kernel(_device(row), _gemm(row, weights), _seconds(row)) for row in _sample(table, ["gpu", "m", "n", "k"])]
 
 
 def decode_attentions(folder: Path) -> list[Kernel]:

@@ -75,4 +75,3 @@ def stacked(trees: Sequence[Any]) -> tuple[np.ndarray, list[Any]]:
     ]
     positions = np.concatenate([np.asarray(positions) for positions in kinds.values()])
     return np.argsort(positions), stacks
-

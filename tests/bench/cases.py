@@ -130,10 +130,7 @@ def experts_grid(points: int) -> Sweep:
     degrees = np.array([1.0, 2.0, 4.0, 8.0])
     axes = (
         geometric("hardware.links.scale_up.bandwidth", 5e10, 1.8e12, last),
-        *(
-            Axis(path, 4, {path: degrees}, ())
-            for path in ("deployment.tp", "deployment.attention_dp", "deployment.ep")
-        ),
+        *(Axis(path, 4, {path: degrees}, ()) for path in ("deployment.tp", "deployment.attention_dp", "deployment.ep")),
         geometric("workload.batch", 8, 1024, 6),
         geometric("workload.isl", 256, 16384, size),
         geometric("hardware.matrix.fp8", 5e14, 8e15, size),

@@ -53,7 +53,7 @@ def off_the_kinks(drawn: Points) -> Points:
         if link is None or link.transport is None:
             return link
         return dataclasses.replace(
-            link, transport=dataclasses.replace(link.transport, peers=link.transport.peers + 0.5)
+            link, transport=dataclasses.replace(link.transport, peers=link.transport.peers + 0.6)
         )
 
     links = drawn.hardware.links

@@ -142,7 +142,7 @@ def test_the_public_tables_are_predicted_to_a_few_percent():
     assert len(result.scored) == 4245 and not result.left_out
     assert TABLE_COLUMNS[0] == "gpu"
     for group, error in result.errors("device", "collective", "devices").items():
-        device, _, devices = group
-        if device == "L40S" and (devices != "2" or group[1] == "all_to_all"):
+        device, collective, devices = group
+        if device == "L40S" and (devices == "8" or (collective, devices) == ("custom all_reduce", "4")):
             continue
-        assert error["median_ape"] < 0.11 and error["mape"] < 0.15, (group, error)
+        assert error["median_ape"] < 0.10 and error["mape"] < 0.15, (group, error)
