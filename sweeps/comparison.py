@@ -245,9 +245,8 @@ def _metric(sort: str | None, devices: list[hwspaces.HardwareEntry]) -> tuple[st
     if sort is not None:
         return sort, "asked for"
     priced = sum(device.hardware.price is not None for device in devices)
-    if priced:
-        return PRICE, f"default: {priced} of {len(devices)} accelerators have a price"
-    return RATE, "default: no accelerator has a price"
+    said = f"default: {priced or 'none'} of {len(devices)} accelerators {'has' if priced < 2 else 'have'} a price"
+    return (PRICE if 2 * priced >= len(devices) > 0 else RATE), said
 
 
 def _powers_of_two(most: int) -> list[int]:

@@ -29,7 +29,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--sort",
         metavar="METRIC",
-        help="usd_per_million_tokens (default where there are prices), tokens_per_second_per_device (default "
+        help="usd_per_million_tokens (default where half have prices), tokens_per_second_per_device (default "
         "elsewhere), tokens_per_second, tokens_per_joule_at_tdp, ttft, tpot, e2e, devices ...",
     )
     parser.add_argument("--weights", metavar="PRECISION", help="in place of the checkpoint's: fp8, int8, nvfp4 ...")

@@ -78,7 +78,7 @@ def test_the_default_is_the_price_where_there_are_prices_and_the_rate_elsewhere(
     unpriced = compared(hardware=["L20"], devices=[1])
     assert (unpriced.metric, unpriced.chosen) == (
         "tokens_per_second_per_device",
-        "default: no accelerator has a price",
+        "default: none of 1 accelerators has a price",
     )
     assert math.isnan(unpriced.rows[0].metrics["usd_per_million_tokens"])
 
