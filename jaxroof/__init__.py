@@ -1,9 +1,10 @@
 """Time, memory and cost of LLM inference on any hardware, as pure JAX functions of pytrees."""
 
-from jaxroof.batch import Batch, Decode, Prefill, decode, mixed, prefill
+from jaxroof.batch import Batch, Decode, Encode, Prefill, decode, mixed, prefill
+from jaxroof.collectives import ALGORITHMS, collective_algorithm, collective_time, collective_times
 from jaxroof.deployment import Deployment
 from jaxroof.efficiency import Efficiency, datasheet
-from jaxroof.hardware import Cores, Hardware, Link, Links, Memory, MemoryLevel, Power
+from jaxroof.hardware import Cores, Hardware, Link, Links, Memory, MemoryLevel, Power, Protocol, Transport
 from jaxroof.memory import (
     active_parameter_count,
     kv_bytes_per_token,
@@ -12,23 +13,43 @@ from jaxroof.memory import (
     sequence_capacity,
     weight_bytes,
 )
-from jaxroof.model import Attention, Block, Experts, FeedForward, Model, WeightFormat
+from jaxroof.model import (
+    Attention,
+    Block,
+    CompressedAttention,
+    Encoder,
+    Experts,
+    FeedForward,
+    LatentAttention,
+    LinearAttention,
+    Model,
+    Prediction,
+    Projection,
+    Selection,
+    WeightFormat,
+)
 from jaxroof.op import BOUNDS, Op
 from jaxroof.request import RequestCost, Requests, request_cost
 from jaxroof.step import OpCost, step_cost, step_time, step_times
 
 __all__ = [
+    "ALGORITHMS",
     "BOUNDS",
     "Attention",
     "Batch",
     "Block",
+    "CompressedAttention",
     "Cores",
     "Decode",
     "Deployment",
     "Efficiency",
+    "Encode",
+    "Encoder",
     "Experts",
     "FeedForward",
     "Hardware",
+    "LatentAttention",
+    "LinearAttention",
     "Link",
     "Links",
     "Memory",
@@ -37,11 +58,19 @@ __all__ = [
     "Op",
     "OpCost",
     "Power",
+    "Prediction",
     "Prefill",
+    "Projection",
+    "Protocol",
     "RequestCost",
     "Requests",
+    "Selection",
+    "Transport",
     "WeightFormat",
     "active_parameter_count",
+    "collective_algorithm",
+    "collective_time",
+    "collective_times",
     "datasheet",
     "decode",
     "kv_bytes_per_token",

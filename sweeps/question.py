@@ -253,14 +253,18 @@ def _draws(dimensions: int, spec: Spec) -> np.ndarray:
 
 
 def _check_variables(spec: Spec, scenario: Scenario) -> None:
-    """Refuse a wanted variable that the job does not have, or that this hardware has no figures for."""
+    """Refuse a wanted variable that the job does not have, or that none of the accelerators has figures for."""
     if spec.variables is None:
         return
     job = JOBS[spec.job]
     number = jax.ShapeDtypeStruct((), np.float32)
     sums = {name: number for name in job.sums(scenario)}
     tables = {name: {"some op": number} for name in job.tables(scenario)}
-    known = list(jax.eval_shape(job.metrics, scenario, sums, tables))
+    known: dict[str, Any] = {}
+    for name in spec.objects["hardware"]:
+        if not set(spec.variables) <= known.keys():
+            place = dataclasses.replace(scenario, hardware=_device(name, spec).hardware)
+            known |= jax.eval_shape(job.metrics, place, sums, tables)
     for name in spec.variables:
         if name not in known:
             raise ValueError(f"output.variables: a {spec.job} has no {name} here{hwspaces.units.nearest(name, known)}")

@@ -80,6 +80,17 @@ def test_a_file_has_blanks_where_memory_has_them(tmp_path):
         xr.testing.assert_identical(opened.load(), memory)
 
 
+def test_a_variable_that_only_the_second_device_has_figures_for():
+    spec = {
+        "hardware": ["B200-SXM", "H100-SXM"],
+        "model": "Llama-3.1-8B",
+        "workload": {"isl": 512, "osl": 64},
+        "output": {"variables": ["usd_per_million_tokens"]},
+    }
+    dollars = sweeps.sweep(spec).usd_per_million_tokens
+    assert np.isnan(dollars.sel(hardware="B200-SXM")) and dollars.sel(hardware="H100-SXM") > 0
+
+
 @pytest.mark.skipif(shutil.which("ncdump") is None, reason="ncdump is not installed")
 def test_ncdump_reads_the_header(tmp_path):
     sweeps.sweep_to_file(tmp_path / "out.nc", SPEC)
