@@ -8,12 +8,10 @@ import jax.numpy as jnp
 from jaxroof.collectives import collective_algorithm, collective_time
 from jaxroof.efficiency import Efficiency
 from jaxroof.hardware import Hardware
+from jaxroof.layers.linear import LOW_PRECISIONS
 from jaxroof.op import BOUNDS, Op
 from jaxroof.smooth import maximum
 from jaxroof.struct import Scalar
-
-LOW_PRECISIONS = ("fp8", "int8", "fp4")
-"""Precisions of 8 bits and less, whose kernels have a matrix efficiency of their own."""
 
 ACCUMULATOR_BYTES = 4.0
 """B of one float32 accumulator in registers."""

@@ -14,7 +14,8 @@ OPERAND_BYTES = {"fp32": 4.0, "tf32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0,
 """B per operand element as the matrix units read it, by precision."""
 
 LOW_PRECISIONS = ("fp8", "int8", "fp4")
-"""Precisions of 8 bits and less: a kernel of its own quantises their activations."""
+"""Precisions of 8 bits and less: a kernel of its own quantises activations, and products have an efficiency of their
+own."""
 
 QUANTIZE_FLOPS = 4.0
 """Vector FLOP per element that is quantised: absolute value, running maximum, scale, round."""
