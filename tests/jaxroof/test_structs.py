@@ -12,6 +12,7 @@ import jaxroof
 from jaxroof import Op, Requests, datasheet, decode, prefill, step_time
 from jaxroof.request import RequestCost
 from jaxroof.step import OpCost
+from tests.structures import STRUCTURES, points
 
 
 @pytest.fixture(scope="session")
@@ -27,7 +28,8 @@ def examples(chip, dense, mixture, single, experts, feedforward, attention):
         RequestCost(ttft=1.0, tpot=2.0, e2e=3.0),
         OpCost(time=1.0, flops=2.0, bytes=3.0, message_bytes=4.0, bound=5, algorithm=0),
     ]
-    return [found for root in roots for found in parts(root)]
+    drawn = [jax.tree.map(lambda leaf: float(np.ravel(leaf)[0]), points(name, 1).step) for name in STRUCTURES]
+    return [found for root in (*roots, *drawn) for found in parts(root)]
 
 
 def parts(value):
