@@ -2,6 +2,8 @@
 
 import dataclasses
 
+import jax
+
 from jaxroof.struct import Scalar, struct
 
 
@@ -61,3 +63,8 @@ def decode(sequences: Scalar, context: Scalar) -> Batch:
 def mixed(prefill: Batch, decode: Batch) -> Batch:
     """One step with the prefill part of one batch and the decode part of another."""
     return dataclasses.replace(prefill, decode=decode.decode, logits=prefill.logits + decode.logits)
+
+
+def divided(batch: Batch, ways: Scalar) -> Batch:
+    """An even share of the sequences of a step: every sum over `ways`; `encoded` is per sequence and stays."""
+    return dataclasses.replace(jax.tree.map(lambda total: total / ways, batch), encoded=batch.encoded)

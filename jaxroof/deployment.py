@@ -9,6 +9,9 @@ EXCHANGES = ("all_to_all", "low_latency", "all_gather")
 CONTEXT_KINDS = ("ring", "all_gather")
 """How context-parallel devices pass prompt keys and values on: from neighbour to neighbour, or all at once."""
 
+DEGREES = ("tp", "pp", "cp", "attention_dp", "ep", "dp")
+"""Parallel degrees of a deployment: whole numbers."""
+
 OVERLAPS = ("none", "gemm", "two_batch")
 """What communication hides behind: nothing; the matrix product beside it; the other half of the batch."""
 

@@ -1,10 +1,6 @@
 """What one engine step launches on one device: the ops of every layer, in order, by name."""
 
-import dataclasses
-
-import jax
-
-from jaxroof.batch import Batch
+from jaxroof.batch import Batch, divided
 from jaxroof.deployment import Deployment, degree, stage_devices, tokens_per_sequence
 from jaxroof.layers.block import block_ops
 from jaxroof.layers.collective import collective
@@ -49,8 +45,7 @@ def group_batch(batch: Batch, deployment: Deployment) -> Batch:
     """The part of a step that one attention group works on: an even share of its sequences."""
     if deployment.attention_dp is None:
         return batch
-    share = jax.tree.map(lambda total: total / deployment.attention_dp, batch)
-    return dataclasses.replace(share, encoded=batch.encoded)
+    return divided(batch, deployment.attention_dp)
 
 
 def device_tokens(local: Batch, deployment: Deployment) -> Scalar:

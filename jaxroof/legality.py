@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import jax
 import jax.numpy as jnp
 
-from jaxroof.deployment import Deployment, degree, expert_tp, replica_devices, stage_devices
+from jaxroof.deployment import DEGREES, Deployment, degree, expert_tp, replica_devices, stage_devices
 from jaxroof.hardware import Hardware
 from jaxroof.memory import layer_count
 from jaxroof.model import Attention, Block, CompressedAttention, Experts, LinearAttention, Model
@@ -13,8 +13,6 @@ from jaxroof.struct import Scalar
 
 Rule = tuple[jax.Array, Callable[[], str]]
 """Whether a rule holds, shape (), and the sentence for when it does not."""
-
-DEGREES = ("tp", "pp", "cp", "attention_dp", "ep", "dp")
 
 
 def rules(hardware: Hardware, model: Model, deployment: Deployment) -> Iterator[Rule]:

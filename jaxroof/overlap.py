@@ -2,9 +2,7 @@
 
 import dataclasses
 
-import jax
-
-from jaxroof.batch import Batch
+from jaxroof.batch import Batch, divided
 from jaxroof.deployment import Deployment
 from jaxroof.forward import step_ops
 from jaxroof.hardware import Hardware
@@ -30,8 +28,7 @@ def overlapped_ops(model: Model, deployment: Deployment, batch: Batch) -> dict[s
     """Ops of one step as they are launched: of two halves of the batch, each with kernels of its own, or of it all."""
     if deployment.overlap != "two_batch":
         return step_ops(model, deployment, batch)
-    half = dataclasses.replace(jax.tree.map(lambda total: 0.5 * total, batch), encoded=batch.encoded)
-    ops = step_ops(model, deployment, half)
+    ops = step_ops(model, deployment, divided(batch, 2.0))
     return {name: dataclasses.replace(op, count=2.0 * op.count) for name, op in ops.items()}
 
 
@@ -78,10 +75,10 @@ def _partners(ops: dict[str, Op]) -> dict[str, str]:
     for name in ops:
         layers.setdefault(name.rpartition(".")[0], []).append(name)
     partners = {}
-    for prefix, names in layers.items():
+    for names in layers.values():
         products = [name for name in names if ops[name].kind in ("linear", "experts") and name != "head"]
         for position, name in enumerate(names):
-            if not name.removeprefix(f"{prefix}.").startswith(_LAYER_COLLECTIVES) or ops[name].kind != "collective":
+            if not name.rpartition(".")[2].startswith(_LAYER_COLLECTIVES) or ops[name].kind != "collective":
                 continue
             before = [product for product in products if names.index(product) < position]
             after = [product for product in products if names.index(product) > position]

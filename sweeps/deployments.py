@@ -5,18 +5,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from hwspaces.units import nearest
-from jaxroof.deployment import CONTEXT_KINDS, EXCHANGES, OVERLAPS, Deployment
+from jaxroof.deployment import CONTEXT_KINDS, DEGREES, EXCHANGES, OVERLAPS, Deployment
 from jaxroof.layers.linear import OPERAND_BYTES
 from sweeps.dataset import leaf_unit
 from sweeps.quantities import quantity_or_zero
 
 PREFIX = "deployment."
-
-DEGREES = ("tp", "pp", "cp", "attention_dp", "ep", "dp")
-"""Parallel degrees: whole numbers."""
-
-OPTIONAL = ("pp", "cp", "attention_dp", "ep", "drafts")
-"""Numbers that a deployment has only once they are set."""
 
 CHOICES: dict[str, tuple[str, ...]] = {
     "context_kind": CONTEXT_KINDS,

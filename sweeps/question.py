@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import itertools
 from typing import Any
 
 import jax
@@ -112,9 +113,7 @@ def _object_axis(key: str, names: tuple[str, ...], spec: Spec, base: Case) -> tu
                 require_precisions(_device(name, spec), entry, deployments[-1])
             notes.append(f"{entry.name}: weights {entry.precision} (from {entry.precision_source})")
             notes += [f"{entry.name}: {note}" for note in entry.notes]
-        spread = {p.removeprefix(PREFIX): v for p, v in spec.fixed.items() if p.startswith(PREFIX)}
-        spread |= {p.removeprefix(PREFIX): _one(v) for p, v in spec.axes.items() if p.startswith(PREFIX)}
-        deployments = [with_settings(deployment, spread) for deployment in deployments]
+        deployments = [with_settings(deployment, _spread(spec)) for deployment in deployments]
         models = _with_settings("model", [entry.model for entry in entries], spec)
         columns["model"] = Choice(tuple(models), index)
         if any(deployment != deployments[0] for deployment in deployments):
@@ -139,18 +138,21 @@ def _deployment_axis(spec: Spec, base: Case, axes: list[Axis]) -> Axis:
     for axis in axes:
         if "deployment" in axis.columns or "deployment.kv_bytes" in axis.columns:
             raise ValueError(f"{axis.name} and deployments both set the precision of the KV cache: list one of them")
-    shared = {path.removeprefix(PREFIX): v for path, v in spec.fixed.items() if path.startswith(PREFIX)}
-    swept = {path.removeprefix(PREFIX): _one(v) for path, v in spec.axes.items() if path.startswith(PREFIX)}
     kv, sent = (spec.objects.get(key, (None,))[0] for key in ("kv", "communication"))
     plain = model_deployment(base.model, kv, sent)
-    structs = tuple(with_settings(plain, shared | swept | dict(settings)) for settings in spec.deployments)
-    for struct in structs:
-        require_precisions(base.hardware, base.model, struct)
+    structs = tuple(with_settings(plain, _spread(spec) | dict(settings)) for settings in spec.deployments)
+    for struct, name in itertools.product(structs, spec.objects["hardware"]):
+        require_precisions(_device(name, spec), base.model, struct)
     names = [deployment_label(settings) for settings in spec.deployments]
     if len(set(names)) < len(names):
         raise ValueError(f"deployments: two are the same: {', '.join(names)}")
     label = Coordinate("deployment", np.array(names, object), "", "deployment")
     return Axis("deployment", len(names), {"deployment": Choice(structs, np.arange(len(names)))}, (label,))
+
+
+def _spread(spec: Spec) -> dict[str, Any]:
+    """Settings of the deployment that the specification fixes, and where its axes over them start, by name."""
+    return _under(spec.fixed | {path: _one(values) for path, values in spec.axes.items()}, "deployment")
 
 
 def _device(name: str, spec: Spec) -> hwspaces.HardwareEntry:

@@ -9,11 +9,10 @@ from rich.console import Console
 from rich.table import Table
 
 from hwspaces import formatted
-from jaxroof.deployment import Deployment, devices
+from jaxroof.deployment import DEGREES, Deployment, devices
 from sweeps.answer import OpAnswer
 from sweeps.cases import Case
 from sweeps.dataset import variable
-from sweeps.deployments import DEGREES
 from sweeps.labels import amount, number
 
 PIPE_WIDTH = 1000
