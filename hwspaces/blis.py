@@ -79,7 +79,6 @@ def blis_entry(name: str, table: Mapping, file: str) -> HardwareEntry:
         architecture=None,
         status=None,
         date=None,
-        clock=None,
         hardware=assembled(figures, where),
         figures=figures,
         sources=sources,

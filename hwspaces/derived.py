@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from hwspaces.technology import link_technology
-from hwspaces.units import formatted, from_key, nearest
+from hwspaces.units import formatted, from_key, nearest, positive
 from jaxroof.hardware import TOPOLOGIES
 
 ARCHITECTURE = {
@@ -73,11 +73,14 @@ def clocked(figures: Figures, shared: Shared, where: str) -> list[str]:
     if name not in shared.architectures:
         return [f"no figures per clock for the architecture {name!r}: rates that are not given are unknown"]
     table = shared.architectures[name]
-    own = {k: v for k, v in table.items() if k not in ("source", "sources", "notes")}
+    own = {k: v for k, v in table.items() if k not in ("source", "sources", "notes", "asynchronous")}
     known = dict(from_key(k, v, f"{where}: architecture.{name}", ARCHITECTURE) for k, v in own.items())
     sources = {key: shared.source(table.get("sources", {}).get(key, table.get("source", ""))) for key in known}
     if "registers" in known:
         figures.add("memory.register_capacity", known["registers"], sources["registers"])
+    if "asynchronous" in table:
+        source = shared.source(table.get("sources", {}).get("asynchronous", table.get("source", "")))
+        figures.add("cores.asynchronous", positive(table["asynchronous"], f"{where}: asynchronous"), source)
     clock, assumed = figures.values.get("cores.clock"), []
     for key, (path, per) in _PER_CLOCK.items():
         if key not in known or clock is None or path in figures.values:

@@ -33,10 +33,9 @@ class HardwareEntry:
     architecture: str | None
     status: str | None  # "GA" or "announced"
     date: str | None  # when the figures were collected, ISO 8601
-    clock: float | None  # Hz, boost; the clock that rates per clock were taken at
     hardware: Hardware  # leaves are Python floats in SI units
     figures: dict[str, float]  # leaf path -> SI value; also the known leaves of a level that is None in `hardware`
-    sources: dict[str, str]  # leaf path -> where its value comes from; also of inputs such as `cores.clock`
+    sources: dict[str, str]  # leaf path -> where its value comes from; also of inputs such as `vector.fp32`
     assumptions: tuple[str, ...]  # what no source gives and was assumed, one sentence each
     notes: tuple[str, ...]  # where sources disagree and what was chosen
     file: str
@@ -77,6 +76,8 @@ def assembled(
             count=figures["cores.count"],
             vector_flops=figures["cores.vector_flops"],
             exp_rate=figures.get("cores.exp_rate"),
+            clock=figures.get("cores.clock"),
+            asynchronous=figures.get("cores.asynchronous", 0.0),
         ),
         memory=Memory(
             hbm=_tier(MemoryLevel, figures, "memory.hbm", ("bandwidth", "capacity")),

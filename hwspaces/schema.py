@@ -11,7 +11,7 @@ TABLES = {
     "": {"price": "USD/s"},
     "matrix": {p: "FLOP/s" for p in PRECISIONS},
     "vector": {"fp32": "FLOP/s", "fraction_of_matrix": "1"},
-    "cores": {"count": "1", "clock": "Hz", "exp_rate": "1/s"},
+    "cores": {"count": "1", "clock": "Hz", "exp_rate": "1/s", "asynchronous": "1"},
     "memory": {"register_capacity": "B"},
     "memory.hbm": {"bandwidth": "B/s", "capacity": "B"},
     "memory.l2": {"bandwidth": "B/s", "capacity": "B"},
@@ -32,7 +32,7 @@ TEXTS = {
 STATUSES = ("GA", "announced", "hypothetical")
 
 _OTHERS = ("aliases", "date", "notes", "sources")
-_INPUTS = ("cores.clock", "vector.fp32", "vector.fraction_of_matrix")  # figures that are no leaf of `Hardware`
+_INPUTS = ("vector.fp32", "vector.fraction_of_matrix")  # figures that are no leaf of `Hardware`
 
 
 def entry(name: str, table: Mapping, shared: Shared, file: str) -> HardwareEntry:
@@ -57,6 +57,7 @@ def entry(name: str, table: Mapping, shared: Shared, file: str) -> HardwareEntry
     guessed = [p for p, s in figures.sources.items() if s.startswith(ASSUMPTION) and p != "vector.fraction_of_matrix"]
     assumed = [f"{path}: {figures.sources[path]}" for path in guessed]
     assumed += [a for rule in (clocked, linked, vectored) for a in rule(figures, shared, where)]
+    figures.add("cores.asynchronous", 0.0, "threads feed the matrix units unless a source says otherwise")
     leaves = {path: value for path, value in figures.values.items() if path not in _INPUTS}
     topologies = {tier: figures.texts[f"{tier}.topology"] for tier in LINKS if f"{tier}.topology" in figures.texts}
     assumed += [_unknown(tier, leaves) for tier in TIERS if _unknown(tier, leaves)]
@@ -68,7 +69,6 @@ def entry(name: str, table: Mapping, shared: Shared, file: str) -> HardwareEntry
         architecture=figures.texts.get("architecture"),
         status=_status(figures.texts.get("status"), where),
         date=_date(table.get("date"), where),
-        clock=figures.values.get("cores.clock"),
         hardware=assembled(leaves, where, topologies=topologies),
         figures=leaves,
         sources=figures.sources,

@@ -82,6 +82,8 @@ LEAF_UNITS = {
     "cores.count": "1",
     "cores.vector_flops": "FLOP/s",
     "cores.exp_rate": "1/s",
+    "cores.clock": "Hz",
+    "cores.asynchronous": "1",
     "memory.hbm.bandwidth": "B/s",
     "memory.hbm.capacity": "B",
     "memory.l2.bandwidth": "B/s",
@@ -99,7 +101,7 @@ for _tier in ("scale_up", "scale_out", "cluster"):
 
 _NOTHING = ("latency", "reduces", "transport.signal_time", "transport.shot_limit", "transport.own_part")
 _NOTHING += tuple(f"transport.{protocol}.fixed_time" for protocol in PROTOCOLS)
-MAY_BE_ZERO = frozenset(
+MAY_BE_ZERO = frozenset({"cores.asynchronous"}) | frozenset(
     f"links.{_tier}.{_leaf}" for _tier in ("scale_up", "scale_out", "cluster") for _leaf in _NOTHING
 )
 """Leaves of `LEAF_UNITS` for which zero is a sensible figure: what a link does not do, or does at once."""

@@ -28,6 +28,8 @@ class Cores:
     count: Scalar  # 1
     vector_flops: Scalar  # FLOP/s of one core, float32
     exp_rate: Scalar | None  # exponentials/s of one core, special-function units
+    clock: Scalar | None = None  # Hz, boost; what a kernel's fixed costs in cycles take
+    asynchronous: Scalar = 0.0  # 1: matrix units fetch operands from the scratchpad by themselves; 0: threads feed them
 
 
 TOPOLOGIES = ("switched", "mesh", "torus")
@@ -108,3 +110,21 @@ class Hardware:
     links: Links
     power: Power
     price: Scalar | None  # USD per device and second
+
+
+USUAL_CLOCK = 1.8e9
+"""Hz; taken for a device whose clock is unknown. Data-centre GPUs of 2020 to 2025 boost to 1.4 to 2.5 GHz."""
+
+
+def clock(hardware: Hardware) -> Scalar:
+    """Clock of the cores in Hz, the usual one where it is unknown."""
+    return USUAL_CLOCK if hardware.cores.clock is None else hardware.cores.clock
+
+
+def matrix_peak(hardware: Hardware, precision: str) -> Scalar:
+    """Peak of the matrix units in FLOP/s at `precision`; ValueError names what there is when it has none."""
+    if precision not in hardware.matrix:
+        raise ValueError(
+            f"the hardware has no matrix peak for {precision}; it has {', '.join(sorted(hardware.matrix)) or 'none'}"
+        )
+    return hardware.matrix[precision]

@@ -14,6 +14,7 @@ class WeightFormat:
     bytes: Scalar  # B per weight as stored, group scales and zeros included
     compute: str = static()  # precision of the matrix unit that multiplies it: a key of `Hardware.matrix`
     dequantised: bool = static(default=False)  # the kernel converts weights to `compute` as it reads them
+    scaled: bool = static(default=False)  # the kernel multiplies by a scale per block of weights between products
 
 
 @struct

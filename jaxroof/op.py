@@ -1,5 +1,6 @@
 """What one kernel of a step does: operations, bytes and messages, before any hardware is known."""
 
+from jaxroof.shape import AttentionShape, ProductShape
 from jaxroof.struct import Scalar, static, struct
 
 KINDS = ("linear", "experts", "prefill_attention", "decode_attention", "elementwise", "collective")
@@ -29,7 +30,8 @@ class Op:
     """
 
     kind: str = static()  # one of KINDS
-    precision: str | None = static(default=None)  # of the matrix products: a key of `Hardware.matrix`
+    precision: str | None = static(default=None)  # of the products, or converted to: a key of `Hardware.matrix`
+    scaled: bool = static(default=False)  # a scale per block of operands is applied between matrix products
     count: Scalar  # how often the step runs it: layers
     kernels: Scalar  # kernels per run; 0 when the step has no work for it
     matrix_flops: Scalar | None = None  # FLOP per run on matrix units
@@ -37,6 +39,8 @@ class Op:
     vector_flops: Scalar | None = None  # FLOP per run on vector units
     exps: Scalar | None = None  # exponentials per run
     bytes: Scalar | None = None  # B per run read and written, each operand once
+    shape: ProductShape | AttentionShape | None = None  # what decides its tiles; None: a few bytes per operation
+    reuse_bytes: Scalar | None = None  # B touched between two readings of its weights or cache; None: beyond any cache
     collective: str | None = static(default=None)  # one of COLLECTIVES
     message_bytes: Scalar | None = None  # B per run of a collective's whole buffer, as nccl-tests counts its size
     participants: Scalar | None = None  # devices of the collective

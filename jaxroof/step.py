@@ -7,11 +7,11 @@ from jaxroof.batch import Batch
 from jaxroof.deployment import Deployment
 from jaxroof.efficiency import Efficiency
 from jaxroof.forward import group_batch
-from jaxroof.hardware import Hardware
+from jaxroof.hardware import Hardware, matrix_peak
 from jaxroof.model import Model
 from jaxroof.op import BOUNDS, Op
+from jaxroof.op_time import op_algorithm, op_bound, op_time, op_time_by_bound
 from jaxroof.overlap import computing_hardware, hidden_time, overlapped_ops
-from jaxroof.roofline import matrix_peak, op_algorithm, op_bound, op_time, op_time_by_bound
 from jaxroof.struct import Scalar, struct
 
 Ops = dict[str, Op]

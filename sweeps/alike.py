@@ -4,7 +4,7 @@ import dataclasses
 import math
 from collections.abc import Iterable
 
-from jaxroof.hardware import Hardware, Links, Memory, MemoryLevel, Power
+from jaxroof.hardware import USUAL_CLOCK, Hardware, Links, Memory, MemoryLevel, Power
 
 
 def alike(hardware: Hardware, precisions: Iterable[str]) -> Hardware:
@@ -25,7 +25,9 @@ def alike(hardware: Hardware, precisions: Iterable[str]) -> Hardware:
     return dataclasses.replace(
         hardware,
         matrix={precision: hardware.matrix[precision] for precision in sorted(precisions)},
-        cores=dataclasses.replace(cores, exp_rate=_known(cores.exp_rate, math.inf)),
+        cores=dataclasses.replace(
+            cores, exp_rate=_known(cores.exp_rate, math.inf), clock=_known(cores.clock, USUAL_CLOCK)
+        ),
         memory=Memory(
             hbm=memory.hbm,
             l2=memory.l2 or MemoryLevel(bandwidth=math.inf, capacity=scratchpad.capacity),

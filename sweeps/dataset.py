@@ -88,6 +88,8 @@ COORDINATES = {
     "hardware.cores.count": "cores",
     "hardware.cores.vector_flops": "vector FLOP/s per core",
     "hardware.cores.exp_rate": "exponentials per second per core",
+    "hardware.cores.clock": "clock of the cores",
+    "hardware.cores.asynchronous": "1 where matrix units fetch their operands by themselves",
     "hardware.links.scale_up.bandwidth": "scale-up link bandwidth per direction and device",
     "hardware.links.scale_up.latency": "scale-up link latency per hop",
     "hardware.links.scale_up.devices": "devices in a scale-up domain",

@@ -105,7 +105,11 @@ def hardware(draw: Draw, without: tuple[str, ...] = ()) -> Hardware:
     return Hardware(
         matrix={precision: draw.log(5e13, 1e16) for precision in ("bf16", "fp16", "fp8", "fp4")},
         cores=Cores(
-            count=draw.log(1, 300), vector_flops=draw.log(1e11, 2e12), exp_rate=known("exp", draw.log(1e9, 1e11))
+            count=draw.log(1, 300),
+            vector_flops=draw.log(1e11, 2e12),
+            exp_rate=known("exp", draw.log(1e9, 1e11)),
+            clock=known("clock", draw.log(8e8, 3e9)),
+            asynchronous=draw.pick(0.0, 1.0),
         ),
         memory=Memory(
             hbm=MemoryLevel(bandwidth=draw.log(3e11, 2e13), capacity=draw.log(2e10, 5e11)),

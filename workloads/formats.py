@@ -24,6 +24,7 @@ class Scheme:
     compute: str | None  # precision of the matrix product; None: that of the 16-bit activations
     label: str
     bits: int  # of a weight, without scales
+    scaled: bool = False  # scales per block of weights and activations, which the kernel applies between products
 
     @property
     def dequantised(self) -> bool:
@@ -32,7 +33,9 @@ class Scheme:
 
     def weight_format(self, base: WeightFormat) -> WeightFormat:
         """The format of a weight whose checkpoint keeps activations in `base`."""
-        return WeightFormat(bytes=self.bytes, compute=self.compute or base.compute, dequantised=self.dequantised)
+        return WeightFormat(
+            bytes=self.bytes, compute=self.compute or base.compute, dequantised=self.dequantised, scaled=self.scaled
+        )
 
 
 UNQUANTISED = {
@@ -50,7 +53,7 @@ def fp8(block: tuple[int, int] | None = None, activations: str | None = "fp8") -
         return Scheme(1.0, activations, "fp8" if activations else "fp8 (weights only)", 8)
     rows, columns = block
     note = f"block {rows}x{columns}" + ("" if activations else ", weights only")
-    return Scheme(1.0 + FP32_SCALE / (rows * columns), activations, f"fp8 ({note})", 8)
+    return Scheme(1.0 + FP32_SCALE / (rows * columns), activations, f"fp8 ({note})", 8, scaled=activations is not None)
 
 
 def integer(bits: int, group: int | None, zeros: bool, activations: str | None, method: str) -> Scheme:

@@ -9,6 +9,7 @@ from jaxroof.layers.linear import OPERAND_BYTES, Matrices, Matrix, launched, pro
 from jaxroof.layers.sight import attended_pairs, decoded_context, mean_length, reachable_past, sight
 from jaxroof.model import Attention
 from jaxroof.op import Op
+from jaxroof.shape import AttentionShape
 from jaxroof.smooth import maximum
 from jaxroof.struct import Scalar
 
@@ -69,27 +70,27 @@ def attention_ops(
 def prefill_attention(attention: Attention, deployment: Deployment, prefill: Prefill, count: Scalar) -> dict[str, Op]:
     """Attention of new prompt tokens to themselves and their cached past, as one fused kernel.
 
-    FLOP = 2 pairs heads (head_dim + value_dim); one exponential per pair and head; queries, outputs and the
-    keys and values of every token in reach are moved once. Context-parallel devices share the pairs evenly.
+    Context-parallel devices share the queries and the pairs evenly.
 
     Source: Dao, arXiv:2307.08691 (FlashAttention-2), section 2; pairs: `attended_pairs`.
     """
-    heads, cp, seen = attention.heads / deployment.tp, degree(deployment.cp), sight(attention)
+    cp, seen = degree(deployment.cp), sight(attention)
     new, past = (mean_length(tokens, prefill.sequences) for tokens in (prefill.tokens, prefill.past))
-    pairs = prefill.sequences * attended_pairs(new, past, seen)
-    cached = prefill.sequences * (reachable_past(past, seen) + new)
-    width = kv_heads_per_device(attention, deployment) * (attention.head_dim + attention.value_dim)
-    kernel = fused_attention(
-        "prefill_attention",
-        deployment,
-        heads=heads,
-        widths=(attention.head_dim, attention.value_dim),
-        queries=prefill.tokens / cp,
-        pairs=pairs / cp,
-        cache_bytes=cached * width * deployment.kv_bytes,
-        kernels=1.0,
-        count=count,
+    kv_heads, keys = kv_heads_per_device(attention, deployment), reachable_past(past, seen) + new
+    shape = AttentionShape(
+        sequences=prefill.sequences,
+        queries=new / cp,
+        keys=keys,
+        pairs=attended_pairs(new, past, seen) / cp,
+        heads=attention.heads / deployment.tp,
+        kv_heads=kv_heads,
+        key_width=attention.head_dim,
+        value_width=attention.value_dim,
+        kv_bytes=deployment.kv_bytes,
+        causal=seen.causal,
     )
+    kernel = fused_attention("prefill_attention", deployment, shape, count)
+    cached, width = prefill.sequences * keys, kv_heads * (attention.head_dim + attention.value_dim)
     exchange = context_exchange(cached * width * deployment.activation_bytes, deployment, count)
     return exchange | {"prefill_attention": kernel}
 
@@ -102,57 +103,51 @@ def decode_attention(attention: Attention, deployment: Deployment, decode: Decod
     """
     heads, cp = attention.heads / deployment.tp, degree(deployment.cp)
     context = decoded_context(decode.context, decode.sequences, sight(attention)) / cp
-    width = kv_heads_per_device(attention, deployment) * (attention.head_dim + attention.value_dim)
-    queries = decode.sequences * tokens_per_sequence(deployment)
-    kernel = fused_attention(
-        "decode_attention",
-        deployment,
+    keys, new = mean_length(context, decode.sequences), tokens_per_sequence(deployment)
+    shape = AttentionShape(
+        sequences=decode.sequences,
+        queries=new,
+        keys=keys,
+        pairs=keys * new,
         heads=heads,
-        widths=(attention.head_dim, attention.value_dim),
-        queries=queries,
-        pairs=context * tokens_per_sequence(deployment),
-        cache_bytes=context * width * deployment.kv_bytes,
-        kernels=2.0,
-        count=count,
+        kv_heads=kv_heads_per_device(attention, deployment),
+        key_width=attention.head_dim,
+        value_width=attention.value_dim,
+        kv_bytes=deployment.kv_bytes,
     )
+    kernel = fused_attention("decode_attention", deployment, shape, count)
+    queries = decode.sequences * new
     output_bytes = queries * heads * attention.value_dim * deployment.communication_bytes
     return {"decode_attention": kernel} | context_combine(output_bytes, deployment, count)
 
 
-def fused_attention(
-    kind: str,
-    deployment: Deployment,
-    heads: Scalar,
-    widths: tuple[Scalar, Scalar],
-    queries: Scalar,
-    pairs: Scalar,
-    cache_bytes: Scalar,
-    kernels: float,
-    count: Scalar,
-) -> Op:
+def fused_attention(kind: str, deployment: Deployment, shape: AttentionShape, count: Scalar) -> Op:
     """One attention kernel: scores, softmax and the weighted sum of values, without anything written in between.
 
+    FLOP = 2 pairs heads (key_width + value_width); one exponential per pair and head; queries, outputs and the keys
+    and values in reach are moved once.
+
     Args:
-      kind: prefill_attention or decode_attention.
-      heads: query heads on this device.
-      widths: of keys and of values.
-      queries: tokens that attend.
-      pairs: query-key pairs.
-      cache_bytes: B of keys and values read.
-      kernels: that the work is spread over.
+      kind: prefill_attention: one kernel; decode_attention: a second one adds up the splits of the cache.
+      shape: of the sequences on this device; without sequences nothing is launched.
       count: how often the step runs it.
     """
-    width = widths[0] + widths[1]
+    pairs = shape.sequences * shape.pairs * shape.heads
+    queries = shape.sequences * shape.queries
+    widths = shape.key_width + shape.value_width
+    cache_width = shape.key_width if shape.latent else widths
+    cached = shape.sequences * shape.keys * shape.kv_heads * cache_width * shape.kv_bytes
     return Op(
         kind=kind,
         precision=deployment.attention_compute,
         count=count,
-        kernels=kernels * launched(queries),
-        matrix_flops=2.0 * pairs * heads * width,
+        kernels=(1.0 if kind == "prefill_attention" else 2.0) * launched(queries),
+        matrix_flops=2.0 * pairs * widths,
         operand_bytes=OPERAND_BYTES[deployment.attention_compute],
-        vector_flops=SOFTMAX_FLOPS * pairs * heads,
-        exps=pairs * heads,
-        bytes=cache_bytes + queries * heads * width * deployment.activation_bytes,
+        vector_flops=SOFTMAX_FLOPS * pairs,
+        exps=pairs,
+        bytes=cached + queries * shape.heads * widths * deployment.activation_bytes,
+        shape=shape,
     )
 
 

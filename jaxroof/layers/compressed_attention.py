@@ -10,6 +10,7 @@ from jaxroof.layers.linear import Matrices, Matrix, projection
 from jaxroof.layers.sight import Sight, attended_pairs, decoded_context, mean_length, reachable_past
 from jaxroof.model import CompressedAttention
 from jaxroof.op import Op
+from jaxroof.shape import AttentionShape
 from jaxroof.struct import Scalar
 
 POOL_FLOPS = 6.0
@@ -99,18 +100,9 @@ def _prefill(attention: CompressedAttention, deployment: Deployment, batch: Batc
     if attention.ratio is not None:
         pairs = pairs + attention.ratio * attended_pairs(new / attention.ratio, past / attention.ratio, far)
         cached = cached + (new + past) / attention.ratio
+    shape = _shape(attention, deployment, prefill.sequences, new / cp, cached, pairs / cp)
+    kernel = fused_attention("prefill_attention", deployment, shape, count)
     cached = prefill.sequences * cached
-    kernel = fused_attention(
-        "prefill_attention",
-        deployment,
-        heads=attention.heads / deployment.tp,
-        widths=(attention.head_dim, attention.head_dim),
-        queries=prefill.tokens / cp,
-        pairs=prefill.sequences * pairs / cp,
-        cache_bytes=cached * attention.head_dim * deployment.kv_bytes,
-        kernels=1.0,
-        count=count,
-    )
     exchange = context_exchange(cached * attention.head_dim * deployment.activation_bytes, deployment, count)
     return exchange | {"prefill_attention": kernel}
 
@@ -122,21 +114,35 @@ def _decode(attention: CompressedAttention, deployment: Deployment, batch: Batch
     context = decoded_context(decode.context, decode.sequences, near)
     if attention.ratio is not None:
         context = context + decoded_context(decode.context / attention.ratio, decode.sequences, far)
-    context = context / cp
-    queries = decode.sequences * tokens_per_sequence(deployment)
-    kernel = fused_attention(
-        "decode_attention",
-        deployment,
-        heads=heads,
-        widths=(attention.head_dim, attention.head_dim),
-        queries=queries,
-        pairs=context * tokens_per_sequence(deployment),
-        cache_bytes=context * attention.head_dim * deployment.kv_bytes,
-        kernels=2.0,
-        count=count,
-    )
+    keys, new = mean_length(context / cp, decode.sequences), tokens_per_sequence(deployment)
+    shape = _shape(attention, deployment, decode.sequences, new, keys, keys * new)
+    kernel = fused_attention("decode_attention", deployment, shape, count)
+    queries = decode.sequences * new
     output_bytes = queries * heads * attention.head_dim * deployment.communication_bytes
     return {"decode_attention": kernel} | context_combine(output_bytes, deployment, count)
+
+
+def _shape(
+    attention: CompressedAttention,
+    deployment: Deployment,
+    sequences: Scalar,
+    queries: Scalar,
+    keys: Scalar,
+    pairs: Scalar,
+) -> AttentionShape:
+    """Attention to vectors that are keys and values at once, for all heads."""
+    return AttentionShape(
+        sequences=sequences,
+        queries=queries,
+        keys=keys,
+        pairs=pairs,
+        heads=attention.heads / deployment.tp,
+        kv_heads=1.0,
+        key_width=attention.head_dim,
+        value_width=attention.head_dim,
+        kv_bytes=deployment.kv_bytes,
+        latent=True,
+    )
 
 
 def compressed_kv_bytes(attention: CompressedAttention, deployment: Deployment) -> Scalar:

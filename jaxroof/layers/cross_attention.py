@@ -4,8 +4,10 @@ from jaxroof.batch import Batch
 from jaxroof.deployment import Deployment, degree, tokens_per_sequence
 from jaxroof.layers.attention import attention_matrices, fused_attention, kv_heads_per_device
 from jaxroof.layers.linear import Matrices, Matrix, projection
+from jaxroof.layers.sight import mean_length
 from jaxroof.model import Attention
 from jaxroof.op import Op
+from jaxroof.shape import AttentionShape
 from jaxroof.struct import Scalar
 
 
@@ -28,8 +30,7 @@ def cross_attention_ops(
 
     Keys and values are projected in the step that encodes, and read from the cache in every step.
     """
-    heads, activation = cross.heads / deployment.tp, deployment.activation_bytes
-    width = kv_heads_per_device(cross, deployment) * (cross.head_dim + cross.value_dim)
+    activation = deployment.activation_bytes
     matrices = cross_attention_matrices(cross, hidden, deployment)
     ops = projection("cross_q_proj", tokens, matrices["cross_q_proj"], activation, count)
     if batch.encode is not None:
@@ -39,18 +40,20 @@ def cross_attention_ops(
         if part is None:
             continue
         if name == "prefill":
-            queries = part.tokens / degree(deployment.cp)
+            queries = mean_length(part.tokens, part.sequences) / degree(deployment.cp)
         else:
-            queries = part.sequences * tokens_per_sequence(deployment)
-        ops[f"cross_{name}_attention"] = fused_attention(
-            f"{name}_attention",
-            deployment,
-            heads=heads,
-            widths=(cross.head_dim, cross.value_dim),
+            queries = tokens_per_sequence(deployment)
+        shape = AttentionShape(
+            sequences=part.sequences,
             queries=queries,
+            keys=batch.encoded,
             pairs=queries * batch.encoded,
-            cache_bytes=part.sequences * batch.encoded * width * deployment.kv_bytes,
-            kernels=1.0 if name == "prefill" else 2.0,
-            count=count,
+            heads=cross.heads / deployment.tp,
+            kv_heads=kv_heads_per_device(cross, deployment),
+            key_width=cross.head_dim,
+            value_width=cross.value_dim,
+            kv_bytes=deployment.kv_bytes,
+            causal=False,
         )
+        ops[f"cross_{name}_attention"] = fused_attention(f"{name}_attention", deployment, shape, count)
     return ops | projection("cross_o_proj", tokens, matrices["cross_o_proj"], activation, count)

@@ -10,6 +10,7 @@ from jaxroof.layers.linear import LOW_PRECISIONS, OPERAND_BYTES, Matrices, Matri
 from jaxroof.layers.sight import attended_pairs, decoded_context, mean_length, sight
 from jaxroof.model import LatentAttention, WeightFormat
 from jaxroof.op import Op
+from jaxroof.shape import AttentionShape
 from jaxroof.struct import Scalar
 
 GATE_FLOPS = 3.0
@@ -95,17 +96,18 @@ def _expanded_prefill(
     ops = projection("kv_up_proj", cached, up, deployment.activation_bytes, count)
     latent_bytes = cached * (attention.latent + attention.rope_dim) * deployment.activation_bytes
     ops |= context_exchange(latent_bytes, deployment, count)
-    ops["prefill_attention"] = fused_attention(
-        "prefill_attention",
-        deployment,
+    shape = AttentionShape(
+        sequences=prefill.sequences,
+        queries=new / cp,
+        keys=new + past,
+        pairs=attended_pairs(new, past, sight(attention)) / cp,
         heads=heads,
-        widths=(key_dim, attention.value_dim),
-        queries=prefill.tokens / cp,
-        pairs=prefill.sequences * attended_pairs(new, past, sight(attention)) / cp,
-        cache_bytes=cached * heads * (key_dim + attention.value_dim) * deployment.activation_bytes,
-        kernels=1.0,
-        count=count,
+        kv_heads=heads,
+        key_width=key_dim,
+        value_width=attention.value_dim,
+        kv_bytes=deployment.activation_bytes,
     )
+    ops["prefill_attention"] = fused_attention("prefill_attention", deployment, shape, count)
     return ops
 
 
@@ -121,39 +123,39 @@ def _absorbed(
     activation = deployment.activation_bytes
     width = attention.latent + attention.rope_dim
     if part == "prefill":
-        prefill = batch.prefill
-        new, past = (mean_length(tokens, prefill.sequences) for tokens in (prefill.tokens, prefill.past))
-        queries = prefill.tokens / cp
-        pairs = prefill.sequences * attended_pairs(new, past, seen) / cp
-        cached = prefill.tokens + prefill.past
-        exchange = context_exchange(cached * width * activation, deployment, count)
+        sequences = batch.prefill.sequences
+        new, past = (mean_length(tokens, sequences) for tokens in (batch.prefill.tokens, batch.prefill.past))
+        keys, queries, pairs = new + past, new / cp, attended_pairs(new, past, seen) / cp
+        exchange = context_exchange(sequences * keys * width * activation, deployment, count)
         combine: dict[str, Op] = {}
     else:
-        decode = batch.decode
-        queries = decode.sequences * tokens_per_sequence(deployment)
-        cached = decoded_context(decode.context, decode.sequences, seen) / cp
-        pairs = cached * tokens_per_sequence(deployment)
+        sequences, queries = batch.decode.sequences, tokens_per_sequence(deployment)
+        keys = mean_length(decoded_context(batch.decode.context, sequences, seen) / cp, sequences)
+        pairs = keys * queries
         exchange = {}
-        output_bytes = queries * heads * attention.latent * deployment.communication_bytes
+        output_bytes = sequences * queries * heads * attention.latent * deployment.communication_bytes
         combine = context_combine(output_bytes, deployment, count)
     to_latent, from_latent = absorbed_matrices(attention, deployment)
-    kernel = fused_attention(
-        f"{part}_attention",
-        deployment,
-        heads=heads,
-        widths=(width, attention.latent),
+    shape = AttentionShape(
+        sequences=sequences,
         queries=queries,
+        keys=keys,
         pairs=pairs,
-        cache_bytes=cached * width * deployment.kv_bytes,
-        kernels=1.0 if part == "prefill" else 2.0,
-        count=count,
+        heads=heads,
+        kv_heads=1.0,
+        key_width=width,
+        value_width=attention.latent,
+        kv_bytes=deployment.kv_bytes,
+        latent=True,
     )
+    kernel = fused_attention(f"{part}_attention", deployment, shape, count)
+    rows = sequences * queries * heads
     return {
-        **projection(f"{part}_absorb_query", queries * heads, to_latent, activation, count),
+        **projection(f"{part}_absorb_query", rows, to_latent, activation, count),
         **exchange,
         f"{part}_attention": kernel,
         **combine,
-        **projection(f"{part}_absorb_value", queries * heads, from_latent, activation, count),
+        **projection(f"{part}_absorb_value", rows, from_latent, activation, count),
     }
 
 

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 
 from jaxroof.model import WeightFormat
 from jaxroof.op import Op
+from jaxroof.shape import ProductShape
 from jaxroof.smooth import maximum
 from jaxroof.struct import Scalar
 
@@ -81,6 +82,8 @@ def quantize(rows: Scalar, matrix: Matrix, activation_bytes: Scalar, count: Scal
     size = activation_bytes + OPERAND_BYTES[matrix.weights.compute]
     return Op(
         kind="elementwise",
+        precision=matrix.weights.compute,
+        scaled=matrix.weights.scaled,
         count=count,
         kernels=launched(rows),
         vector_flops=rows * QUANTIZE_FLOPS * matrix.inputs,
@@ -114,12 +117,21 @@ def linear(
     return Op(
         kind=kind,
         precision=weights.compute,
+        scaled=weights.scaled,
         count=count,
         kernels=kernels,
         matrix_flops=2.0 * rows * inputs * outputs,
         operand_bytes=operand_bytes,
         vector_flops=dequantize_flops(inputs * outputs, rows, kernels * matrices) if weights.dequantised else None,
         bytes=elements * weights.bytes + rows * (inputs * operand_bytes + outputs * activation_bytes),
+        shape=ProductShape(
+            rows=rows,
+            outputs=outputs,
+            inputs=inputs,
+            matrices=kernels * matrices,
+            weight_bytes=weights.bytes,
+            output_bytes=activation_bytes,
+        ),
     )
 
 

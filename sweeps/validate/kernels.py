@@ -18,7 +18,7 @@ from jaxroof.layers.experts import expert_ops
 from jaxroof.layers.linear import Matrix, projection
 from jaxroof.model import Attention, Experts, WeightFormat
 from jaxroof.op import Op
-from jaxroof.roofline import op_time
+from jaxroof.op_time import op_time
 from sweeps.validate.observation import stacked
 
 DEVICES = ("h100_sxm", "h200_sxm")

@@ -7,7 +7,9 @@ import pytest
 from jaxroof import BOUNDS, Op, datasheet
 from jaxroof.collectives import ALGORITHMS
 from jaxroof.efficiency import KindEfficiency
-from jaxroof.roofline import matrix_peak, matrix_traffic, op_algorithm, op_bound, op_time, resource_times
+from jaxroof.hardware import matrix_peak
+from jaxroof.op_time import op_algorithm, op_bound, op_time, op_timing
+from jaxroof.roofline import matrix_traffic
 
 EXACT = 1e-6  # relative: a few float32 roundings
 
@@ -46,7 +48,7 @@ def with_kernel_time(seconds: float):
 
 
 def test_time_of_every_resource(chip):
-    times = resource_times(PRODUCT, chip, datasheet())
+    times = op_timing(PRODUCT, chip, datasheet()).resources
     assert {name: float(time) for name, time in times.items()} == pytest.approx(TIMES, rel=EXACT)
 
 
@@ -123,13 +125,13 @@ def test_traffic_without_matrix_work_or_capacity():
 def test_unknown_levels_never_bind(chip):
     """An unknown level is left out, and the level outside it is filtered by the next one known."""
     memory = dataclasses.replace(chip.memory, l2=None)
-    times = resource_times(PRODUCT, dataclasses.replace(chip, memory=memory), datasheet())
+    times = op_timing(PRODUCT, dataclasses.replace(chip, memory=memory), datasheet()).resources
     assert "l2" not in times
     assert float(times["hbm"]) == pytest.approx(2e12 / 300 / 2e12, rel=EXACT)  # 6.667e9 B, tiles of a scratchpad
 
     memory = dataclasses.replace(chip.memory, l2=None, scratchpad=None, register_capacity=None)
     bare = dataclasses.replace(chip, memory=memory, cores=dataclasses.replace(chip.cores, exp_rate=None))
-    times = resource_times(PRODUCT, bare, datasheet())
+    times = op_timing(PRODUCT, bare, datasheet()).resources
     assert set(times) == {"matrix", "vector", "hbm", "launch"}
     assert float(times["hbm"]) == pytest.approx(1e8 / 2e12, rel=EXACT)  # nothing known to re-read for
 
@@ -138,12 +140,12 @@ def test_every_share_derates_its_resource(chip):
     kind = KindEfficiency(matrix=0.5, matrix_low=0.25, vector=0.8, bandwidth=0.4, cache_bandwidth=0.1, kernel_time=7e-6)
     efficiency = dataclasses.replace(datasheet(), linear=kind)
     shares = {"matrix": 0.5, "vector": 0.8, "exp": 0.8, "hbm": 0.4, "l2": 0.1, "scratchpad": 0.1}
-    times = resource_times(PRODUCT, chip, efficiency)
+    times = op_timing(PRODUCT, chip, efficiency).resources
     expected = {name: TIMES[name] / share for name, share in shares.items()} | {"launch": 7e-6}
     assert {name: float(time) for name, time in times.items()} == pytest.approx(expected, rel=EXACT)
     # at 8 bits: twice the peak and the share of low precisions, 1e12 / (2e15 x 0.25) = 2 ms
     low = dataclasses.replace(PRODUCT, precision="fp8", operand_bytes=1.0)
-    assert float(resource_times(low, chip, efficiency)["matrix"]) == pytest.approx(2e-3, rel=EXACT)
+    assert float(op_timing(low, chip, efficiency).resources["matrix"]) == pytest.approx(2e-3, rel=EXACT)
 
 
 def test_missing_precision_is_refused(chip):

@@ -16,7 +16,7 @@ from jaxroof import Deployment, datasheet, decode, kv_bytes_per_token, kv_capaci
 from jaxroof.collectives import collective_times
 from jaxroof.efficiency import LinkEfficiency
 from jaxroof.forward import step_ops
-from jaxroof.roofline import op_time
+from jaxroof.op_time import op_time
 from jaxroof.step import matrix_floors
 
 HAND = 0.01

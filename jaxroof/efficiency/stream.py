@@ -1,0 +1,37 @@
+"""Kernels that stream: element-wise work, norms, copies and conversions. Bytes, a few operations, and a launch."""
+
+from jaxroof.efficiency.timing import Spread, Timing
+from jaxroof.hardware import Hardware, clock, matrix_peak
+from jaxroof.op import Op
+from jaxroof.smooth import maximum
+from jaxroof.struct import Scalar, struct
+
+
+@struct
+class StreamKernel:
+    """Constants of one class of streaming kernels."""
+
+    launch_cycles: Scalar  # clock cycles per kernel: launch inside a graph, fill and drain
+    launch_time: Scalar  # s per kernel that no clock shortens
+    bandwidth: Scalar  # share of HBM bandwidth
+    vector: Scalar  # share of the vector and special-function peaks
+    matrix: Scalar  # share of the matrix peak
+    spread: Spread | None = None
+
+
+def stream_timing(kernel: StreamKernel, op: Op, hardware: Hardware) -> Timing:
+    """Time of one run: its launches, and the slowest of its resources.
+
+    time = kernels (launch_cycles / clock + launch_time) + max(bytes / bandwidth, vector, exp, matrix)
+    """
+    cores, times = hardware.cores, {}
+    if op.bytes is not None:
+        times["hbm"] = op.bytes / (hardware.memory.hbm.bandwidth * kernel.bandwidth)
+    if op.vector_flops is not None:
+        times["vector"] = op.vector_flops / (cores.count * cores.vector_flops * kernel.vector)
+    if op.exps is not None and cores.exp_rate is not None:
+        times["exp"] = op.exps / (cores.count * cores.exp_rate * kernel.vector)
+    if op.matrix_flops is not None:
+        times["matrix"] = op.matrix_flops / (matrix_peak(hardware, op.precision) * kernel.matrix)
+    launch = op.kernels * (kernel.launch_cycles / clock(hardware) + kernel.launch_time)
+    return Timing(launch + maximum(*times.values()), {**times, "launch": launch})

@@ -1,0 +1,91 @@
+"""Time of one op on one device by whichever model the efficiency has for its kind, and what binds it."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+
+from jaxroof.collectives import collective_algorithm, collective_time
+from jaxroof.efficiency import Efficiency, KindEfficiency, Timing
+from jaxroof.efficiency.kernels import kernel_timing
+from jaxroof.hardware import Hardware
+from jaxroof.op import BOUNDS, Op
+from jaxroof.roofline import roofline_timing
+from jaxroof.struct import Scalar
+
+# Functions of one op are jitted so that a step, which has many ops of few kinds, is traced once per kind.
+
+
+def op_timing(op: Op, hardware: Hardware, efficiency: Efficiency) -> Timing:
+    """Time in s of one run of `op`, and of each resource that it uses.
+
+    A collective has no `launch`: its fixed time depends on the algorithm that is chosen, and is part of `link`.
+
+    Args:
+      op: what runs, quantities of shape ().
+      hardware: where it runs.
+      efficiency: how far it falls short of the datasheet.
+
+    Raises:
+      ValueError: while tracing, when the hardware has no matrix figure for the op's precision.
+    """
+    if op.kind == "collective":
+        time = op.kernels * collective_time(hardware.links, op, efficiency.collective)
+        return Timing(time, {"link": time})
+    entry = getattr(efficiency, op.kind)
+    if isinstance(entry, KindEfficiency):
+        return roofline_timing(op, hardware, entry)
+    return kernel_timing(entry, op, hardware)
+
+
+@jax.jit
+def op_time(op: Op, hardware: Hardware, efficiency: Efficiency) -> jax.Array:
+    """Time in s of one run of `op`, shape ().
+
+    Differentiable; near a ridge the gradient is shared by the resources that meet there.
+    """
+    return op_timing(op, hardware, efficiency).total
+
+
+@jax.jit
+def op_algorithm(op: Op, hardware: Hardware, efficiency: Efficiency) -> jax.Array:
+    """The algorithm that a collective runs, shape (): an int8 index into `jaxroof.collectives.ALGORITHMS`; else -1."""
+    if op.kind != "collective":
+        return jnp.int8(-1)
+    return collective_algorithm(hardware.links, op, efficiency.collective)
+
+
+@jax.jit
+def op_bound(op: Op, hardware: Hardware, efficiency: Efficiency) -> jax.Array:
+    """What takes longest in one run of `op`, shape (): an int8 index into `BOUNDS`.
+
+    `launch` binds where the fixed time exceeds every resource's; in a collective, where the same collective of
+    0 B takes more than half as long. An op without work reports `launch`.
+    """
+    return _longest(_rivals(op, hardware, efficiency, op_timing(op, hardware, efficiency)))
+
+
+@jax.jit
+def op_time_by_bound(op: Op, hardware: Hardware, efficiency: Efficiency) -> jax.Array:
+    """`op_time` in s at the place of what binds it and 0 elsewhere, shape (len(BOUNDS),)."""
+    timing = op_timing(op, hardware, efficiency)
+    bound = _longest(_rivals(op, hardware, efficiency, timing))
+    return jnp.where(jnp.arange(len(BOUNDS), dtype=jnp.int8) == bound, timing.total, 0.0)
+
+
+def _rivals(op: Op, hardware: Hardware, efficiency: Efficiency, timing: Timing) -> dict[str, Scalar]:
+    """The times that compete for binding `op`: its resources', and the fixed time, which a collective has inside."""
+    if op.kind != "collective":
+        return timing.resources
+    empty = dataclasses.replace(op, message_bytes=0.0)
+    fixed = op_timing(empty, hardware, efficiency).total
+    return {"launch": fixed, "link": timing.total - fixed}
+
+
+def _longest(times: dict[str, Scalar]) -> jax.Array:
+    """Index into `BOUNDS` of the longest of `times`; the fixed time where none is longer."""
+    longest, bound = times["launch"], jnp.int8(BOUNDS.index("launch"))
+    for resource, time in times.items():
+        bound = jnp.where(time > longest, jnp.int8(BOUNDS.index(resource)), bound)
+        longest = jnp.maximum(longest, time)
+    return bound

@@ -1,0 +1,32 @@
+"""The dimensions of a kernel, which decide its tiles and waves: a matrix product's, and a fused attention's."""
+
+from jaxroof.struct import Scalar, static, struct
+
+
+@struct
+class ProductShape:
+    """`(m, k) @ (k, n)`, or the same with several weight matrices, as in a grouped GEMM."""
+
+    rows: Scalar  # m, over all matrices
+    outputs: Scalar  # n
+    inputs: Scalar  # k
+    matrices: Scalar  # weight matrices that have rows
+    weight_bytes: Scalar  # B per weight
+    output_bytes: Scalar  # B per output element
+
+
+@struct
+class AttentionShape:
+    """Softmax attention of the new tokens of alike sequences to their context, on one device."""
+
+    sequences: Scalar
+    queries: Scalar  # new tokens of one sequence
+    keys: Scalar  # cached and new tokens of one sequence that its queries reach, each counted once
+    pairs: Scalar  # query-key pairs of one sequence and head
+    heads: Scalar  # query heads
+    kv_heads: Scalar  # heads of keys and values
+    key_width: Scalar  # elements of a key
+    value_width: Scalar  # elements of a value
+    kv_bytes: Scalar  # B per cached element
+    causal: bool = static(default=True)  # a query sees the new tokens up to itself
+    latent: bool = static(default=False)  # values are the first elements of the keys, one head for all queries

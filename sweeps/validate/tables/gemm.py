@@ -1,0 +1,51 @@
+"""Dense matrix products: `aic_gemm.parquet`. Low precisions include the kernel that quantises activations."""
+
+import dataclasses
+import functools
+from pathlib import Path
+
+from jaxroof.layers.linear import Matrix, projection
+from jaxroof.model import WeightFormat
+from jaxroof.op import Op
+from sweeps.validate.tables.group import Call, Columns, Group, groups, table
+
+FILE = "aic_gemm.parquet"
+
+FORMATS = {
+    "bfloat16": WeightFormat(bytes=2.0, compute="bf16"),
+    "fp8": WeightFormat(bytes=1.0, compute="fp8"),
+    "fp8_block": WeightFormat(bytes=1.0 + 4.0 / 128**2, compute="fp8", scaled=True),
+    "nvfp4": WeightFormat(bytes=0.5 + 1.0 / 16, compute="fp4"),
+    "sq": WeightFormat(bytes=1.0, compute="int8"),
+    "int8_wo": WeightFormat(bytes=1.0, compute="bf16", dequantised=True),
+    "int4_wo": WeightFormat(bytes=0.5 + 2.0 / 128, compute="bf16", dequantised=True),
+}
+"""dtype of the table -> how weights are stored and multiplied."""
+
+COPIES = 6.0
+"""Weights that the benchmark reads in turn, so that they are cold: the pack's README says 5 to 6."""
+
+ACTIVATION_BYTES = 2.0
+
+
+def gemm_groups(folder: Path) -> list[Group]:
+    """Rows that a CUDA graph replayed; eager ones measure the host's launches."""
+    frame = table(folder / FILE, ("gpu", "backend", "version", "kernel_source", "dtype", "n", "k", "m", "latency_us"))
+    if "timing" in frame.columns:
+        frame = frame[frame.timing != "eager"]
+    return groups(frame, "GEMM", {"dtype": "{}"}, ("m", "n", "k"), gemm_call)
+
+
+@functools.cache
+def gemm_call(dtype: str) -> Call | None:
+    """The ops of one product at `dtype`; None where the dtype is not modelled."""
+    weights = FORMATS.get(dtype)
+    if weights is None:
+        return None
+
+    def call(row: Columns) -> tuple[Op, ...]:
+        ops = projection("gemm", row["m"], Matrix(row["k"], row["n"], weights), ACTIVATION_BYTES, 1.0)
+        rotated = COPIES * row["k"] * row["n"] * weights.bytes
+        return tuple(dataclasses.replace(op, reuse_bytes=rotated if op.shape else None) for op in ops.values())
+
+    return call

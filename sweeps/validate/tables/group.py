@@ -1,0 +1,135 @@
+"""Measured calls of one kind on one device, and what an efficiency says they take."""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxroof.efficiency import Efficiency
+from jaxroof.hardware import Hardware
+from jaxroof.op import Op
+from jaxroof.op_time import op_time
+from jaxroof.struct import Scalar
+
+Columns = Mapping[str, Any]
+"""Numbers of one call by the name of their column: scalars of one row, or arrays of shape [rows]."""
+
+Call = Callable[[Columns], tuple[Op, ...]]
+"""The ops that one call runs, from its numbers. One function per structure, so that it is compiled once."""
+
+CHUNK = 1 << 15
+"""Rows per compiled call; the last one is padded."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """Rows that one compiled function prices: one kind, precision, engine, version, kernel and device."""
+
+    family: str  # "GEMM", "prefill attention", ...
+    precision: str  # as the table says it
+    engine: str
+    version: str  # of the engine
+    kernel: str  # what the engine calls the kernel
+    device: str  # a name of the catalogue
+    call: Call
+    columns: dict[str, np.ndarray]  # shape [rows] each
+    seconds: np.ndarray  # measured, shape [rows]
+
+    def __len__(self) -> int:
+        return len(self.seconds)
+
+    def chosen(self, rows: np.ndarray) -> "Group":
+        """Some of the rows: positions or a mask."""
+        columns = {name: column[rows] for name, column in self.columns.items()}
+        return dataclasses.replace(self, columns=columns, seconds=self.seconds[rows])
+
+
+def call_times(group: Group, hardware: Hardware, efficiency: Efficiency) -> jax.Array:
+    """Time in s of every row, shape [rows]: traceable, for fits."""
+    return _times(group.call, group.columns, hardware, efficiency)
+
+
+def predicted(group: Group, hardware: Hardware, efficiency: Efficiency) -> np.ndarray:
+    """The same as numbers, chunk by chunk, so that tables of any length fit into memory."""
+    rows, parts = len(group), []
+    size = CHUNK if rows > CHUNK else 1 << max(rows - 1, 1).bit_length()
+    for start in range(0, rows, size):
+        columns = {name: _padded(column[start : start + size], size) for name, column in group.columns.items()}
+        parts.append(np.asarray(_times(group.call, columns, hardware, efficiency))[: rows - start])
+    return np.concatenate(parts)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _times(call: Call, columns: Columns, hardware: Hardware, efficiency: Efficiency) -> jax.Array:
+    def seconds(row: Columns) -> Scalar:
+        return sum(op.count * op_time(op, hardware, efficiency) for op in call(row))
+
+    return jax.vmap(seconds)(columns)
+
+
+def _padded(column: np.ndarray, size: int) -> np.ndarray:
+    return np.concatenate([column, np.repeat(column[-1:], size - len(column))])
+
+
+def table(path: Path, columns: tuple[str, ...]) -> Any:
+    """A parquet or csv file as a pandas table.
+
+    Raises:
+      ValueError: one line: the file is missing or unreadable, a column is missing, or pandas and pyarrow are.
+    """
+    try:
+        import pandas
+    except ImportError:
+        raise ValueError(f"{path}: reading it needs pandas and pyarrow: pip install 'jaxroof[validate]'") from None
+    try:
+        frame = pandas.read_csv(path) if path.suffix == ".csv" else pandas.read_parquet(path)
+    except FileNotFoundError:
+        raise ValueError(f"{path}: no such file") from None
+    except Exception as error:
+        raise ValueError(f"{path}: cannot be read: {' '.join(str(error).split())}") from None
+    missing = [name for name in columns if name not in frame.columns]
+    if missing:
+        raise ValueError(f"{path}: column {missing[0]} is missing; it has {', '.join(map(str, frame.columns))}")
+    return frame
+
+
+def groups(
+    frame: Any, family: str, labels: Mapping[str, str], numbers: tuple[str, ...], call: Callable[..., Call | None]
+) -> list[Group]:
+    """The rows of `frame` by device, engine, version, kernel and the columns that decide structure.
+
+    Args:
+      frame: a pandas table with gpu, backend, version, kernel_source and latency_us.
+      family: its name.
+      labels: columns that decide structure -> how a precision's label names their values ("{}" where they stand).
+      numbers: columns that become numbers of a call.
+      call: the ops of a row, from the values of `labels` by keyword; None where the kind is not modelled.
+        It returns the same function for the same values.
+    """
+    keys = ["gpu", "backend", "version", "kernel_source", *labels]
+    found = []
+    for values, rows in frame.groupby(keys, sort=True, observed=True):
+        named = dict(zip(keys, values, strict=True))
+        kinds = {name: named[name] for name in labels}
+        function = call(**kinds)
+        if function is None:
+            continue
+        precision = " ".join(text.format(kinds[name]) for name, text in labels.items() if text).strip()
+        found.append(
+            Group(
+                family=family,
+                precision=precision,
+                engine=str(named["backend"]),
+                version=str(named["version"]),
+                kernel=str(named["kernel_source"]),
+                device=str(named["gpu"]),
+                call=function,
+                columns={name: rows[name].to_numpy(float) for name in numbers},
+                seconds=rows["latency_us"].to_numpy(float) * 1e-6,
+            )
+        )
+    return found
