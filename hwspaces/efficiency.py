@@ -6,9 +6,11 @@ import functools
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import jax
 
+from hwspaces import kernel_tables
 from hwspaces.schema import strings, texts
 from hwspaces.units import from_key, nearest, positive
 from jaxroof.efficiency import Efficiency, Host, KindEfficiency, LinkEfficiency, datasheet
@@ -95,7 +97,7 @@ def _datasheet() -> EfficiencyEntry:
 
 
 def _entry(name: str, tables: Mapping, file: str) -> EfficiencyEntry:
-    allowed = (*TABLES, *_TEXTS, "date", "notes", "source")
+    allowed = (*TABLES, *_TEXTS, "format", "date", "notes", "source")
     for key in tables:
         if key not in allowed:
             raise ValueError(f"{file}: {key} is not known{nearest(key, allowed)}")
@@ -112,6 +114,11 @@ def _entry(name: str, tables: Mapping, file: str) -> EfficiencyEntry:
     for table, kind in TABLES.items():
         if not isinstance(tables.get(table), Mapping):
             raise ValueError(f"{file}: table {table} is missing; needed are {', '.join(TABLES)}")
+        if any(isinstance(tables[table].get(name), Mapping) for name in kernel_tables.CLASSES):
+            kernel_tables.required_format(tables, file)
+            parts[table], own = kernel_tables.kernel_table(tables[table], f"{file}: {table}")
+            sources |= {f"{table}.{path}": cited.get(source, source) for path, source in own.items()}
+            continue
         parts[table] = kind(**_constants(tables[table], kind, f"{file}: {table}"))
         own = texts(tables[table].get("sources", {}), f"{file}: {table}.sources")
         fields = [field.name for field in dataclasses.fields(kind)]
@@ -135,12 +142,16 @@ def _entry(name: str, tables: Mapping, file: str) -> EfficiencyEntry:
     )
 
 
-def _constants(table: Mapping, kind: type, where: str) -> dict[str, float]:
+def _constants(table: Mapping, kind: type, where: str) -> dict[str, Any]:
     """Every field of `kind` from `table`, times in s."""
-    units = {field.name: "s" if field.name.endswith("_time") else "1" for field in dataclasses.fields(kind)}
-    values: dict[str, float] = {}
+    names = [field.name for field in dataclasses.fields(kind) if field.name != "spread"]
+    units = {name: "s" if name.endswith("_time") else "1" for name in names}
+    values: dict[str, Any] = {}
     for key, value in table.items():
         if key == "sources":
+            continue
+        if key == "spread" and kind is LinkEfficiency:
+            values[key] = kernel_tables.spread(value, f"{where}.spread")
             continue
         plain, number = _share(key, value, where) if units.get(key) == "1" else _time(key, value, where, units)
         if plain in values:

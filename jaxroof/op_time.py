@@ -6,8 +6,9 @@ import jax
 import jax.numpy as jnp
 
 from jaxroof.collectives import collective_algorithm, collective_time
-from jaxroof.efficiency import Efficiency, KindEfficiency, Timing
-from jaxroof.efficiency.kernels import kernel_timing
+from jaxroof.efficiency import Efficiency, Kernels, KindEfficiency, Timing
+from jaxroof.efficiency.kernels import kernel_spread, kernel_timing
+from jaxroof.efficiency.timing import SHORT, Spread
 from jaxroof.hardware import Hardware
 from jaxroof.op import BOUNDS, Op
 from jaxroof.roofline import roofline_timing
@@ -45,6 +46,25 @@ def op_time(op: Op, hardware: Hardware, efficiency: Efficiency) -> jax.Array:
     Differentiable; near a ridge the gradient is shared by the resources that meet there.
     """
     return op_timing(op, hardware, efficiency).total
+
+
+def op_spread(op: Op, efficiency: Efficiency) -> Spread | None:
+    """What is known of the errors of `op_time`; None where nothing is."""
+    entry = getattr(efficiency, op.kind)
+    return kernel_spread(entry, op) if isinstance(entry, Kernels) else getattr(entry, "spread", None)
+
+
+@jax.jit
+def op_deviation(op: Op, hardware: Hardware, efficiency: Efficiency) -> jax.Array:
+    """Standard deviation in s of one run of `op`, shape (): its time times the spread of its kind and length.
+
+    0 where nothing is known of the errors.
+    """
+    spread = op_spread(op, efficiency)
+    if spread is None:
+        return jnp.zeros(())
+    time = op_time(op, hardware, efficiency)
+    return time * jnp.where(time < SHORT, spread.short, spread.long)
 
 
 @jax.jit

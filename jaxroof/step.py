@@ -1,16 +1,18 @@
 """Cost of one engine step: time, work and what binds it, in total and op by op."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 
 from jaxroof.batch import Batch
 from jaxroof.deployment import Deployment
-from jaxroof.efficiency import Efficiency
+from jaxroof.efficiency import Efficiency, Spread
 from jaxroof.forward import group_batch
 from jaxroof.hardware import Hardware, matrix_peak
 from jaxroof.model import Model
 from jaxroof.op import BOUNDS, Op
-from jaxroof.op_time import op_algorithm, op_bound, op_time, op_time_by_bound
+from jaxroof.op_time import op_algorithm, op_bound, op_deviation, op_time, op_time_by_bound
 from jaxroof.overlap import computing_hardware, hidden_time, overlapped_ops
 from jaxroof.struct import Scalar, struct
 
@@ -93,6 +95,26 @@ def times_by_bound(
     times = {name: op.count * op_time_by_bound(op, device, efficiency) for name, op in ops.items()}
     launch = jnp.arange(len(BOUNDS)) == BOUNDS.index("launch")
     return times | {HOST: jnp.where(launch, host_time(batch, deployment, efficiency), 0.0)}
+
+
+def deviations_of(ops: Ops, hardware: Hardware, deployment: Deployment, efficiency: Efficiency) -> dict[str, Scalar]:
+    """Standard deviation in s of every op of one step over all its runs, by name: runs of one op err alike.
+
+    Their sum is the step's deviation if the errors of all ops are one; the root of the sum of their squares if they
+    are independent. The host's time and what overlap hides count as certain.
+    """
+    device = computing_hardware(hardware, deployment)
+    return {name: op.count * op_deviation(op, device, efficiency) for name, op in ops.items()}
+
+
+def spread_known(efficiency: Efficiency) -> bool:
+    """Whether the efficiency says anything about its errors: structure, not data."""
+    entries = (getattr(efficiency, field.name) for field in dataclasses.fields(efficiency))
+    return any(isinstance(leaf, Spread) for entry in entries for leaf in jax.tree.leaves(entry, is_leaf=_is_spread))
+
+
+def _is_spread(tree: object) -> bool:
+    return isinstance(tree, Spread)
 
 
 def dominant_bound(times: Scalar) -> jax.Array:

@@ -29,6 +29,11 @@ VARIABLES = {
     "tpot": Variable("s", "time per output token after the first: (e2e - ttft) / (output tokens - 1)", (), False),
     "e2e": Variable("s", "end-to-end latency, arrival to last token", (), False),
     "step_time": Variable("s", "time of one engine step", (), False),
+    **{
+        f"{name}_spread{kind}": Variable("1", f"standard deviation of the logarithm of {name}, {how}", (), False)
+        for name in ("ttft", "tpot", "e2e", "step_time")
+        for kind, how in (("", "errors of all kernels alike"), ("_independent", "kernels err independently"))
+    },
     "devices": Variable("1", "devices of the deployment", (), False),
     "tokens_per_second": Variable("1/s", "output tokens per second of all replicas", (), True),
     "tokens_per_second_per_request": Variable("1/s", "output tokens per second of one request: 1 / tpot", (), True),

@@ -23,7 +23,17 @@ from jaxroof.request import (
     prefill_batch,
     tokens_per_second,
 )
-from jaxroof.step import dominant_bound, matrix_floors, memory_floors, step_cost, times_by_bound, times_of
+from jaxroof.smooth import positive_part
+from jaxroof.step import (
+    deviations_of,
+    dominant_bound,
+    matrix_floors,
+    memory_floors,
+    spread_known,
+    step_cost,
+    times_by_bound,
+    times_of,
+)
 from jaxroof.struct import Scalar, struct
 
 Terms = dict[str, Scalar]
@@ -144,7 +154,27 @@ def _step_terms(prefix: str, scenario: Scenario, batch: Batch) -> Lazy:
         f"{prefix}_by_bound": lambda: times_by_bound(ops(), hardware, deployment, batch, efficiency),
         f"{prefix}_matrix_floor": lambda: matrix_floors(ops(), hardware),
         f"{prefix}_memory_floor": lambda: memory_floors(ops(), hardware),
+        f"{prefix}_deviation": lambda: deviations_of(ops(), hardware, deployment, efficiency),
+        f"{prefix}_variance": lambda: {
+            name: deviation * deviation
+            for name, deviation in deviations_of(ops(), hardware, deployment, efficiency).items()
+        },
     }
+
+
+def _spreads(
+    name: str, time: Scalar, parts: tuple[tuple[Scalar, Scalar, Scalar], ...], efficiency: Efficiency
+) -> dict[str, Scalar]:
+    """Standard deviation of the logarithm of `time`, if all kernels err alike and if they err on their own.
+
+    `parts` are the steps that it consists of: how often, and the sums of deviations in s and of their squares. Nothing
+    where the efficiency does not know its errors.
+    """
+    if not spread_known(efficiency):
+        return {}
+    alike = sum(runs * deviation for runs, deviation, _ in parts)
+    squares = sum(runs * runs * variance for runs, _, variance in parts)
+    return {f"{name}_spread": alike / time, f"{name}_spread_independent": jnp.sqrt(squares) / time}
 
 
 def _request_sums(scenario: Scenario) -> Lazy:
@@ -166,11 +196,17 @@ def _request_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: dict[s
     busy = micro_batches(requests, deployment) / degree(deployment.pp)  # floors are of one micro-batch in all stages
     prefill_time, step_time = pipelined_times(sums["prefill"], sums["decode"], model, deployment, requests)
     encoded = decode_batch(requests, model, deployment).encoded
+    prefill = prefill_time / sums["prefill"], sums["prefill_deviation"], sums["prefill_variance"]
+    decode = sums["decode_deviation"], sums["decode_variance"]
+    per_token, tokens = cost.tpot / sums["decode"], positive_part(requests.osl - 1.0)
     return {
         "ttft": cost.ttft,
         "tpot": cost.tpot,
         "e2e": cost.e2e,
         "tokens_per_second_per_request": 1.0 / cost.tpot,
+        **_spreads("ttft", cost.ttft, (prefill,), scenario.efficiency),
+        **_spreads("tpot", cost.tpot, ((per_token, *decode),), scenario.efficiency),
+        **_spreads("e2e", cost.e2e, (prefill, (tokens * per_token, *decode)), scenario.efficiency),
         **_economics(scenario, tokens_per_second(cost, requests)),
         "prefill_mfu": sums["prefill_matrix_floor"] * busy / prefill_time,
         "decode_mbu": sums["decode_memory_floor"] * busy / step_time,
@@ -196,6 +232,7 @@ def _step_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: dict[str,
     decode = jnp.zeros(()) if work.decode is None else work.decode * work.context
     return {
         "step_time": time,
+        **_spreads("step_time", time, ((1.0, sums["step_deviation"], sums["step_variance"]),), scenario.efficiency),
         **_economics(scenario, batch.logits / time),
         "mfu": sums["step_matrix_floor"] / (time * degree(scenario.deployment.pp)),
         "mbu": sums["step_memory_floor"] / (time * degree(scenario.deployment.pp)),

@@ -1,5 +1,7 @@
 """Constant shares of every peak by kind of op, and fixed times per kernel, step, sequence and request."""
 
+from jaxroof.efficiency.kernels import Kernels
+from jaxroof.efficiency.timing import Spread
 from jaxroof.struct import Scalar, struct
 
 
@@ -20,6 +22,7 @@ class LinkEfficiency:
     """Of collectives."""
 
     losses: Scalar  # 1: what the links' transports lose as measured; 0: links at their datasheet; linear between
+    spread: Spread | None = None
 
 
 @struct
@@ -33,13 +36,16 @@ class Host:
 
 @struct
 class Efficiency:
-    """Constants that turn a roofline into an estimate. Each belongs to an engine and its kernels, not to a GPU."""
+    """Constants that turn a roofline into an estimate. Each belongs to an engine and its kernels, not to a GPU.
 
-    linear: KindEfficiency
-    experts: KindEfficiency
-    prefill_attention: KindEfficiency
-    decode_attention: KindEfficiency
-    elementwise: KindEfficiency
+    The entry of a kind is a few shares of every peak, or models of its kernels.
+    """
+
+    linear: KindEfficiency | Kernels
+    experts: KindEfficiency | Kernels
+    prefill_attention: KindEfficiency | Kernels
+    decode_attention: KindEfficiency | Kernels
+    elementwise: KindEfficiency | Kernels
     collective: LinkEfficiency
     host: Host
 

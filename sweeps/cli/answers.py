@@ -1,6 +1,7 @@
 """What `step` and `request` both say of an answer: whether it fits, in words, and all of it as one JSON object."""
 
 import dataclasses
+import math
 from typing import Any
 
 from hwspaces import formatted
@@ -8,6 +9,9 @@ from sweeps.answer import Answer, OpAnswer
 from sweeps.cases import Case
 from sweeps.dataset import UDUNITS, variable
 from sweeps.labels import number
+
+NINETY_PERCENT = 1.645
+"""Standard deviations on either side of the median of a normal distribution that hold 90 % of it."""
 
 
 def fit_text(case: Case, metrics: dict[str, Any]) -> str:
@@ -19,6 +23,24 @@ def fit_text(case: Case, metrics: dict[str, Any]) -> str:
         return f"does not fit: {weights}, which leaves no KV cache beside activations and the engine's reserve"
     room = f"KV cache for {number(tokens)} tokens or {number(sequences)} such sequences"
     return f"{'fits' if metrics['fits'] else 'does not fit'}: {weights}, {room}"
+
+
+def intervals(metrics: dict[str, Any]) -> list[str]:
+    """Where each time lies in 90 % of cases, in words, if errors of all kernels are alike and if they are independent.
+
+    Empty where the efficiency does not know its errors.
+    """
+    lines = []
+    for name in ("step_time", "ttft", "tpot", "e2e"):
+        if f"{name}_spread" not in metrics:
+            continue
+        ranges = []
+        for suffix in ("_spread", "_spread_independent"):
+            factor = math.exp(NINETY_PERCENT * metrics[name + suffix])
+            low, high = (formatted(metrics[name] * by, "s") for by in (1.0 / factor, factor))
+            ranges.append(f"{low} to {high}")
+        lines.append(f"{name} {ranges[0]} if all kernels err alike, {ranges[1]} if they err independently (90 %)")
+    return lines
 
 
 def record(case: Case, answer: Answer, kv: str | None) -> dict[str, Any]:

@@ -26,7 +26,7 @@ def run(options: argparse.Namespace) -> None:
             raise ValueError(f"--{flag} TOKENS is missing")
     from sweeps.answer import answer
     from sweeps.cli import tables
-    from sweeps.cli.answers import fit_text, record
+    from sweeps.cli.answers import fit_text, intervals, record
     from sweeps.dataset import variable
 
     names = ("batch", "isl", "osl", "cached", "acceptance")
@@ -44,6 +44,8 @@ def run(options: argparse.Namespace) -> None:
     out.print(tables.heading(case, what, options.kv, overrides(options.set)), end="\n\n")
     metrics = tables.table("metric", "value", "meaning", numbers=("value",))
     for name, value in found.metrics.items():
+        if "_spread" in name:
+            continue
         metrics.add_row(name, tables.metric_text(name, value), variable(name).long_name)
     out.print(metrics)
     out.print()
@@ -52,6 +54,8 @@ def run(options: argparse.Namespace) -> None:
     for step in found.steps:
         shares = ", ".join(f"{bound} {tables.percent(share)}" for bound, share in found.bound_shares(step).items())
         out.print(f"{step:8}bound by {shares} of its time")
+    for line in intervals(found.metrics):
+        out.print(f"error   {line}")
     out.print(f"memory  {fit_text(case, found.metrics)}")
     for note in tables.notes(case):
         out.print(f"note    {note}")

@@ -5,7 +5,7 @@ import json
 from collections import Counter
 from typing import Any
 
-from sweeps.cli import collective_errors
+from sweeps.cli import collective_errors, kernel_errors
 
 METRIC_NAMES = {"ttft": "TTFT", "tpot": "TPOT", "e2e": "E2E"}
 
@@ -117,6 +117,11 @@ KINDS = {
         "times of all-reduces and other collectives, by device, library, group and message size",
         collective_errors.arguments,
         collective_errors.run,
+    ),
+    "kernels": (
+        "times of single kernels, by kind, precision, engine and device",
+        kernel_errors.arguments,
+        kernel_errors.run,
     ),
 }
 """Kind of measured data -> (what is compared, its arguments, what runs)."""

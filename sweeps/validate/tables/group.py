@@ -12,7 +12,7 @@ import numpy as np
 from jaxroof.efficiency import Efficiency
 from jaxroof.hardware import Hardware
 from jaxroof.op import Op
-from jaxroof.op_time import op_time
+from jaxroof.op_time import op_deviation, op_time
 from jaxroof.struct import Scalar
 
 Columns = Mapping[str, Any]
@@ -50,25 +50,32 @@ class Group:
 
 def call_times(group: Group, hardware: Hardware, efficiency: Efficiency) -> jax.Array:
     """Time in s of every row, shape [rows]: traceable, for fits."""
-    return _times(group.call, group.columns, hardware, efficiency)
+    return _times(group.call, group.columns, hardware, efficiency)[0]
 
 
-def predicted(group: Group, hardware: Hardware, efficiency: Efficiency) -> np.ndarray:
-    """The same as numbers, chunk by chunk, so that tables of any length fit into memory."""
+def predicted(group: Group, hardware: Hardware, efficiency: Efficiency) -> tuple[np.ndarray, np.ndarray]:
+    """Time and standard deviation in s of every row as numbers, chunk by chunk, so that any table fits into memory."""
     rows, parts = len(group), []
     size = CHUNK if rows > CHUNK else 1 << max(rows - 1, 1).bit_length()
     for start in range(0, rows, size):
         columns = {name: _padded(column[start : start + size], size) for name, column in group.columns.items()}
-        parts.append(np.asarray(_times(group.call, columns, hardware, efficiency))[: rows - start])
-    return np.concatenate(parts)
+        times, deviations = _times(group.call, columns, hardware, efficiency)
+        parts.append(np.stack([times, deviations])[:, : rows - start])
+    found = np.concatenate(parts, axis=1)
+    return found[0], found[1]
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _times(call: Call, columns: Columns, hardware: Hardware, efficiency: Efficiency) -> jax.Array:
-    def seconds(row: Columns) -> Scalar:
-        return sum(op.count * op_time(op, hardware, efficiency) for op in call(row))
+def _times(call: Call, columns: Columns, hardware: Hardware, efficiency: Efficiency) -> tuple[jax.Array, jax.Array]:
+    """Times and deviations; the ops of one call err alike."""
 
-    return jax.vmap(seconds)(columns)
+    def priced(row: Columns) -> tuple[Scalar, Scalar]:
+        ops = call(row)
+        times = (op.count * op_time(op, hardware, efficiency) for op in ops)
+        deviations = (op.count * op_deviation(op, hardware, efficiency) for op in ops)
+        return sum(times), sum(deviations)
+
+    return jax.vmap(priced)(columns)
 
 
 def _padded(column: np.ndarray, size: int) -> np.ndarray:
