@@ -5,7 +5,7 @@ import json
 from collections import Counter
 from typing import Any
 
-from sweeps.cli import collective_errors, kernel_errors
+from sweeps.cli import collective_errors, kernel_errors, plausibility
 
 METRIC_NAMES = {"ttft": "TTFT", "tpot": "TPOT", "e2e": "E2E"}
 
@@ -122,6 +122,11 @@ KINDS = {
         "times of single kernels, by kind, precision, engine and device",
         kernel_errors.arguments,
         kernel_errors.run,
+    ),
+    "plausibility": (
+        "shares of peak and bandwidth that every accelerator is predicted to reach on large kernels",
+        plausibility.arguments,
+        plausibility.run,
     ),
 }
 """Kind of measured data -> (what is compared, its arguments, what runs)."""

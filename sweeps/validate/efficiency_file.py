@@ -5,8 +5,9 @@ import json
 from collections.abc import Mapping, Sequence
 
 from hwspaces.efficiency import TABLES
+from hwspaces.kernel_tables import CLASSES, FORMAT, STRUCTS
 from hwspaces.units import formatted
-from jaxroof.efficiency import Efficiency
+from jaxroof.efficiency import Efficiency, Kernels, Spread
 
 UNITS = {
     "kernel_time": ("us", 1e6),
@@ -24,25 +25,57 @@ def efficiency_text(
 
     Args:
       efficiency: constants, times in s.
-      sources: of every constant, by dotted path.
+      sources: of every constant, by dotted path; of kernels of a class, one for all of it: "linear.wide".
       heading: engine, version, date (ISO 8601), refit, errors.
       notes: sentences about all of it.
       comment: first line.
     """
-    lines = [f"# {comment}", ""]
+    lines = [f"# {comment}", "", f"format = {FORMAT}"]
     lines += [f"{key} = {text if key == 'date' else json.dumps(text)}" for key, text in heading.items()]
     lines += ["notes = [", *(f"    {json.dumps(note)}," for note in notes), "]"]
     for table, kind in TABLES.items():
-        fields = [field.name for field in dataclasses.fields(kind)]
+        fields = [field.name for field in dataclasses.fields(kind) if field.name != "spread"]
+        entry = getattr(efficiency, table)
+        if isinstance(entry, Kernels):
+            lines += _kernel_lines(table, entry, sources)
+            continue
         lines += ["", f"[{table}]"]
         lines += [_constant(field, getattr(getattr(efficiency, table), field)) for field in fields]
         lines += [f"sources.{field} = {json.dumps(sources[f'{table}.{field}'])}" for field in fields]
+        if getattr(entry, "spread", None) is not None:
+            lines.append(_spread(entry.spread))
     return "\n".join(lines) + "\n"
 
 
 def shown(path: str, value: float) -> str:
     """A constant as people read it: its share, or its time with its unit."""
     return formatted(value, "s" if path.rpartition(".")[2] in UNITS else "1")
+
+
+def _kernel_lines(table: str, kernels: Kernels, sources: Mapping[str, str]) -> list[str]:
+    lines = []
+    for name in CLASSES:
+        model = getattr(kernels, name)
+        if model is None:
+            continue
+        word = next(word for word, struct in STRUCTS.items() if struct is type(model))
+        lines += ["", f"[{table}.{name}]", f"model = {json.dumps(word)}"]
+        for field in dataclasses.fields(model):
+            value = getattr(model, field.name)
+            if isinstance(value, Spread):
+                lines.append(_spread(value))
+            elif value is not None:
+                time = field.name.endswith("_time")
+                lines.append(f"{field.name}{'_us' if time else ''} = {float(value) * (1e6 if time else 1.0):.4g}")
+        path = f"{table}.{name}"
+        lines += [f"source = {json.dumps(sources[path])}"]
+        own = {key.removeprefix(f"{path}."): text for key, text in sources.items() if key.startswith(f"{path}.")}
+        lines += [f"sources.{key} = {json.dumps(text)}" for key, text in own.items()]
+    return lines
+
+
+def _spread(spread: Spread) -> str:
+    return f"spread = {{ short = {spread.short:.3g}, long = {spread.long:.3g} }}"
 
 
 def _constant(field: str, value: float) -> str:

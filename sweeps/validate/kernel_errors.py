@@ -82,6 +82,7 @@ def kernel_errors(
     for name in only:
         if name not in FAMILIES:
             raise ValueError(f"{name!r} is not a family of kernels; known: {', '.join(FAMILIES)}")
+    chosen = None if efficiency in (None, LEARNED) else hwspaces.efficiency(efficiency).efficiency
     scored, left_out, seen = [], {}, False
     for group in _groups(folder, only):
         seen = True
@@ -89,7 +90,9 @@ def kernel_errors(
             entry = hwspaces.hardware(group.device)
             if wanted is not None and entry.name != wanted:
                 continue
-            scored.append(score(group, entry.hardware, _constants(efficiency, group.engine)))
+            scored.append(
+                score(group, entry.hardware, chosen or hwspaces.efficiency(learned_name(group.engine)).efficiency)
+            )
         except ValueError as error:
             left_out[str(error)] = left_out.get(str(error), 0) + len(group)
     if not seen:
@@ -107,10 +110,6 @@ def learned_name(engine: str) -> str:
     """The learned constants of an engine's kernels, or of the default engine where it has none of its own."""
     name = f"{LEARNED}-{engine}"
     return name if name in hwspaces.efficiencies() else LEARNED
-
-
-def _constants(name: str | None, engine: str) -> Efficiency:
-    return hwspaces.efficiency(learned_name(engine) if name in (None, LEARNED) else name).efficiency
 
 
 def _groups(folder: Path, only: tuple[str, ...]) -> Iterator[Group]:

@@ -7,7 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from jaxroof.efficiency import Efficiency, Host, KindEfficiency, LinkEfficiency
-from sweeps.paths import leaf, replaced
+from sweeps.paths import leaf, leaf_paths, replaced
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,8 +129,8 @@ def with_values(efficiency: Efficiency, values: Mapping[str, Any]) -> Efficiency
 
 def with_scaled_kernel_times(efficiency: Efficiency, factor: Any) -> Efficiency:
     """`efficiency` with the fixed time of every kernel that computes times `factor`."""
-    kinds = ("linear", "experts", "prefill_attention", "decode_attention", "elementwise")
-    paths = [f"{kind}.kernel_time" for kind in kinds]
+    fixed = ("kernel_time", "launch_cycles", "launch_time")
+    paths = [path for path in leaf_paths(efficiency) if path.endswith(fixed)]
     return with_values(efficiency, {path: factor * leaf(efficiency, path) for path in paths})
 
 

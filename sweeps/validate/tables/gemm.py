@@ -3,7 +3,11 @@
 import dataclasses
 import functools
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+
+import hwspaces
 from jaxroof.layers.linear import Matrix, projection
 from jaxroof.model import WeightFormat
 from jaxroof.op import Op
@@ -23,7 +27,10 @@ FORMATS = {
 """dtype of the table -> how weights are stored and multiplied."""
 
 COPIES = 6.0
-"""Weights that the benchmark reads in turn, so that they are cold: the pack's README says 5 to 6."""
+"""Weights that the benchmark of most engines reads in turn, so that they are cold: the pack's README says 5 to 6."""
+
+TRTLLM_COPIES = 5.0
+"""The same of TensorRT-LLM's at most: it takes no more copies than exceed L2."""
 
 ACTIVATION_BYTES = 2.0
 
@@ -33,7 +40,8 @@ def gemm_groups(folder: Path) -> list[Group]:
     frame = table(folder / FILE, ("gpu", "backend", "version", "kernel_source", "dtype", "n", "k", "m", "latency_us"))
     if "timing" in frame.columns:
         frame = frame[frame.timing != "eager"]
-    return groups(frame, "GEMM", {"dtype": "{}"}, ("m", "n", "k"), gemm_call)
+    frame = frame[frame.dtype.isin(list(FORMATS))]
+    return groups(frame.assign(copies=_copies(frame)), "GEMM", {"dtype": "{}"}, ("m", "n", "k", "copies"), gemm_call)
 
 
 @functools.cache
@@ -45,7 +53,22 @@ def gemm_call(dtype: str) -> Call | None:
 
     def call(row: Columns) -> tuple[Op, ...]:
         ops = projection("gemm", row["m"], Matrix(row["k"], row["n"], weights), ACTIVATION_BYTES, 1.0)
-        rotated = COPIES * row["k"] * row["n"] * weights.bytes
+        rotated = row["copies"] * row["k"] * row["n"] * weights.bytes
         return tuple(dataclasses.replace(op, reuse_bytes=rotated if op.shape else None) for op in ops.values())
 
     return call
+
+
+def _copies(frame: Any) -> np.ndarray:
+    """Copies of its weights that the benchmark of each row reads in turn, shape [rows]."""
+    caches = {device: _cache_bytes(device) for device in frame.gpu.unique()}
+    sizes = {dtype: float(weights.bytes) for dtype, weights in FORMATS.items()}
+    bytes_ = frame.n.to_numpy(float) * frame.k.to_numpy(float) * frame.dtype.astype(str).map(sizes).to_numpy(float)
+    needed = np.ceil(frame.gpu.astype(str).map(caches).to_numpy(float) / bytes_)
+    return np.where(frame.backend == "trtllm", np.minimum(TRTLLM_COPIES, needed), COPIES)
+
+
+def _cache_bytes(device: str) -> float:
+    """L2 of a device of the table in B; 0 where it is unknown."""
+    l2 = hwspaces.hardware(device).hardware.memory.l2
+    return 0.0 if l2 is None else float(l2.capacity)

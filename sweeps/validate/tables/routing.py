@@ -68,9 +68,9 @@ def power_law_rows(exponent: float, tokens: int, experts: int, top_k: int, devic
     counts = np.minimum(np.rint(loads / np.sum(loads, axis=1, keepdims=True) * choices), tokens).astype(int)
     for row in counts:
         _fill(row, choices, tokens)
-    by_device = counts.reshape(DRAWS, devices, experts // devices)
-    busiest = np.argmax(np.sum(by_device, axis=2), axis=1)
-    return by_device[np.arange(DRAWS), busiest]
+    by_device = counts.reshape(DRAWS, experts // devices, devices)  # neighbours apart, so that `_fill` is even
+    busiest = np.argmax(np.sum(by_device, axis=1), axis=1)
+    return by_device[np.arange(DRAWS), :, busiest]
 
 
 def _fill(counts: np.ndarray, total: int, limit: int) -> None:
