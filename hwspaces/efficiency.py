@@ -12,13 +12,30 @@ import jax
 
 from hwspaces import kernel_tables
 from hwspaces.schema import strings, texts
+from hwspaces.surface_efficiency import PREFIX, surface_entry
 from hwspaces.units import from_key, nearest, positive
-from jaxroof.efficiency import Efficiency, Host, KindEfficiency, LinkEfficiency, datasheet
+from jaxroof.efficiency import Efficiency, Host, KindEfficiency, LinkEfficiency, datasheet, kernel
 
 FILES = Path(__file__).parent / "efficiencies"
 
-DATASHEET = "datasheet"
-"""Name of the constants under which nothing falls short."""
+BUILT_IN = {
+    "datasheet": (
+        datasheet,
+        "the bound that no kernel beats: every peak reached, no fixed time",
+        (),
+        "jaxroof/efficiency/derated.py",
+    ),
+    "kernel": (
+        kernel,
+        "published micro-architecture and microbenchmarks, cited beside each constant; no kernel was fitted",
+        ("The host takes no time: engines' step times are fitted ones.",),
+        "jaxroof/efficiency/published.py",
+    ),
+}
+"""Name of constants that are code -> their function, where they are from, notes, the file."""
+
+ALIASES = {"learned": "learned-vllm"}
+"""Other name of constants -> their file's."""
 
 TABLES = {
     "linear": KindEfficiency,
@@ -54,24 +71,30 @@ def efficiency(name_or_path: str | Path = "derated") -> EfficiencyEntry:
     """The efficiency constants of that name, or the ones in that file.
 
     Args:
-      name_or_path: "derated" (fitted constants), "datasheet" (every peak reached, no fixed time), or the path of
-        a `.toml` of the same schema as `hwspaces/efficiencies/derated.toml`.
+      name_or_path: "learned" (models of kernels, fitted across GPUs; "learned-ENGINE" names whose), "kernel" (the
+        same with published constants), "derated" (constant shares), "datasheet" (every peak reached, no fixed time);
+        the path of a `.toml` of the same schema as `hwspaces/efficiencies/derated.toml`; or `surface:FILE.nc`, a user's measured
+        kernels (`hwspaces.surface`), with `:NAME` after it for what the other kernels run on.
 
     Raises:
       ValueError: one line that names file, key, value and what is allowed: an unknown name or key with the nearest
         known ones, a constant that is missing, a share outside (0, 1], a negative time, a unit of another dimension.
     """
     text = str(name_or_path)
+    if text.startswith(PREFIX):
+        return surface_entry(text, efficiency)
     if text.lower().endswith(".toml"):
         return _entry(Path(text).stem, _tables(Path(text)), text)
     if text not in efficiencies():
         raise ValueError(f"{text!r} is neither a known efficiency nor a .toml file{nearest(text, efficiencies())}")
-    return _datasheet() if text == DATASHEET else _shipped(text)
+    if text in BUILT_IN:
+        return _built_in(text)
+    return dataclasses.replace(_shipped(ALIASES.get(text, text)), name=text)
 
 
 def efficiencies() -> tuple[str, ...]:
     """Names of the efficiency constants that the project ships."""
-    return (*sorted(path.stem for path in FILES.glob("*.toml")), DATASHEET)
+    return (*sorted(path.stem for path in FILES.glob("*.toml")), *ALIASES, *BUILT_IN)
 
 
 @functools.cache
@@ -80,19 +103,20 @@ def _shipped(name: str) -> EfficiencyEntry:
 
 
 @functools.cache
-def _datasheet() -> EfficiencyEntry:
-    constants = jax.tree.map(float, datasheet())
-    paths = [f"{table}.{field.name}" for table, kind in TABLES.items() for field in dataclasses.fields(kind)]
+def _built_in(name: str) -> EfficiencyEntry:
+    constants, source, notes, file = BUILT_IN[name]
+    efficiency = jax.tree.map(float, constants())
+    paths = [".".join(key.name for key in path) for path, _ in jax.tree_util.tree_flatten_with_path(efficiency)[0]]
     return EfficiencyEntry(
-        name=DATASHEET,
-        efficiency=constants,
-        sources=dict.fromkeys(paths, "the bound that no kernel beats: every peak reached, no fixed time"),
+        name=name,
+        efficiency=efficiency,
+        sources=dict.fromkeys(paths, source),
         engine=None,
         date=None,
         refit=None,
         errors=None,
-        notes=(),
-        file="jaxroof/efficiency/derated.py",
+        notes=notes,
+        file=file,
     )
 
 

@@ -64,29 +64,38 @@ def _model(table: Any, where: str) -> tuple[Any, dict[str, str]]:
     name = table.get("model")
     if name not in STRUCTS:
         raise ValueError(f"{where}: model = {name!r} is not known{nearest(str(name), STRUCTS)}")
-    struct = STRUCTS[name]
+    struct, cited = STRUCTS[name], ("model", "source", "sources")
+    model = _struct(struct, {key: value for key, value in table.items() if key not in cited}, where)
+    fields = [field.name for field in dataclasses.fields(struct)]
+    own = texts(table.get("sources", {}), f"{where}.sources")
+    for key in own:
+        if key not in fields:
+            raise ValueError(f"{where}.sources: {key}: no such constant{nearest(key, fields)}")
+    default = table.get("source", f"given in {where}")
+    return model, {key: own.get(key, default) for key in fields}
+
+
+def _struct(struct: type, table: Any, where: str) -> Any:
+    """A struct of constants from its table; structs inside it from tables inside."""
+    if not isinstance(table, Mapping):
+        raise ValueError(f"{where} = {table!r} is not a table")
     fields = {field.name: field for field in dataclasses.fields(struct)}
     values: dict[str, Any] = {}
     for key, value in table.items():
-        if key in ("model", "source", "sources"):
-            continue
         plain = key.removesuffix("_us") if key.endswith("_time_us") else key
         if plain not in fields or (plain.endswith("_time") and plain == key and value != 0):
             known = [f"{field}_us" if field.endswith("_time") else field for field in fields]
             raise ValueError(f"{where}: {key} is not known{nearest(key, known)}")
         if plain == "spread":
             values[plain] = spread(value, f"{where}.spread")
+        elif isinstance(fields[plain].type, type) and dataclasses.is_dataclass(fields[plain].type):
+            values[plain] = _struct(fields[plain].type, value, f"{where}.{plain}")
         else:
             values[plain] = _number(value, f"{where}: {key}") * (1e-6 if plain != key else 1.0)
     for field in fields.values():
         if field.name not in values and field.default is dataclasses.MISSING:
             raise ValueError(f"{where}: {field.name}{'_us' * field.name.endswith('_time')} is missing")
-    own = texts(table.get("sources", {}), f"{where}.sources")
-    for key in own:
-        if key not in fields:
-            raise ValueError(f"{where}.sources: {key}: no such constant{nearest(key, fields)}")
-    default = table.get("source", f"given in {where}")
-    return struct(**values), {key: own.get(key, default) for key in values}
+    return struct(**values)
 
 
 def _number(value: Any, where: str) -> float:

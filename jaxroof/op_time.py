@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jaxroof.collectives import collective_algorithm, collective_time
 from jaxroof.efficiency import Efficiency, Kernels, KindEfficiency, Timing
 from jaxroof.efficiency.kernels import kernel_spread, kernel_timing
+from jaxroof.efficiency.surface import Surfaces, surface_timing
 from jaxroof.efficiency.timing import SHORT, Spread
 from jaxroof.hardware import Hardware
 from jaxroof.op import BOUNDS, Op
@@ -33,7 +34,12 @@ def op_timing(op: Op, hardware: Hardware, efficiency: Efficiency) -> Timing:
     if op.kind == "collective":
         time = op.kernels * collective_time(hardware.links, op, efficiency.collective)
         return Timing(time, {"link": time})
-    entry = getattr(efficiency, op.kind)
+    return _entry_timing(getattr(efficiency, op.kind), op, hardware)
+
+
+def _entry_timing(entry: KindEfficiency | Kernels | Surfaces, op: Op, hardware: Hardware) -> Timing:
+    if isinstance(entry, Surfaces):
+        return surface_timing(entry, op, _entry_timing(entry.base, op, hardware))
     if isinstance(entry, KindEfficiency):
         return roofline_timing(op, hardware, entry)
     return kernel_timing(entry, op, hardware)
@@ -49,8 +55,9 @@ def op_time(op: Op, hardware: Hardware, efficiency: Efficiency) -> jax.Array:
 
 
 def op_spread(op: Op, efficiency: Efficiency) -> Spread | None:
-    """What is known of the errors of `op_time`; None where nothing is."""
+    """What is known of the errors of `op_time`; None where nothing is. Of measured kernels, the model's below them."""
     entry = getattr(efficiency, op.kind)
+    entry = entry.base if isinstance(entry, Surfaces) else entry
     return kernel_spread(entry, op) if isinstance(entry, Kernels) else getattr(entry, "spread", None)
 
 

@@ -13,6 +13,7 @@ class ProductShape:
     matrices: Scalar  # weight matrices that have rows
     weight_bytes: Scalar  # B per weight
     output_bytes: Scalar  # B per output element
+    largest: Scalar | None = None  # rows of the busiest matrix; None: all have the same
 
 
 @struct

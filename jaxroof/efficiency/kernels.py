@@ -1,5 +1,9 @@
 """Models of the kernels of one kind: which of them prices an op."""
 
+from jaxroof.efficiency.decode import DecodeKernel, decode_timing
+from jaxroof.efficiency.gemm import GemmKernel, gemm_timing
+from jaxroof.efficiency.grouped import GroupedKernel, grouped_timing
+from jaxroof.efficiency.prefill import PrefillKernel, prefill_timing
 from jaxroof.efficiency.stream import StreamKernel, stream_timing
 from jaxroof.efficiency.timing import Timing
 from jaxroof.hardware import Hardware
@@ -8,9 +12,15 @@ from jaxroof.op import Op
 from jaxroof.shape import AttentionShape
 from jaxroof.struct import Scalar, struct
 
-KernelModel = StreamKernel
+KernelModel = StreamKernel | GemmKernel | PrefillKernel | GroupedKernel | DecodeKernel
 
-MODELS = {StreamKernel: stream_timing}
+MODELS = {
+    StreamKernel: stream_timing,
+    GemmKernel: gemm_timing,
+    PrefillKernel: prefill_timing,
+    GroupedKernel: grouped_timing,
+    DecodeKernel: decode_timing,
+}
 """Struct of constants -> the function that prices an op by them."""
 
 

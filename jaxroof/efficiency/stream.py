@@ -16,22 +16,38 @@ class StreamKernel:
     bandwidth: Scalar  # share of HBM bandwidth
     vector: Scalar  # share of the vector and special-function peaks
     matrix: Scalar  # share of the matrix peak
+    core_bytes: Scalar | None = None  # B that one core reads and writes per clock cycle; None: never binds
+    residency: Scalar | None = None  # share of L2 that holds what the kernels around it share with it; None: nothing
     spread: Spread | None = None
 
 
 def stream_timing(kernel: StreamKernel, op: Op, hardware: Hardware) -> Timing:
     """Time of one run: its launches, and the slowest of its resources.
 
-    time = kernels (launch_cycles / clock + launch_time) + max(bytes / bandwidth, vector, exp, matrix)
+    time = kernels (launch_cycles / clock + launch_time) + max(cold bytes / bandwidth, vector, exp, matrix)
+
+    `vector` is the longer of the operations and of the bytes that cores issue at `core_bytes` per cycle.
     """
     cores, times = hardware.cores, {}
     if op.bytes is not None:
-        times["hbm"] = op.bytes / (hardware.memory.hbm.bandwidth * kernel.bandwidth)
+        times["hbm"] = _cold_bytes(kernel, op, hardware) / (hardware.memory.hbm.bandwidth * kernel.bandwidth)
     if op.vector_flops is not None:
         times["vector"] = op.vector_flops / (cores.count * cores.vector_flops * kernel.vector)
+    if op.bytes is not None and kernel.core_bytes is not None:
+        issued = op.bytes / (cores.count * clock(hardware) * kernel.core_bytes)
+        times["vector"] = maximum(times["vector"], issued) if "vector" in times else issued
     if op.exps is not None and cores.exp_rate is not None:
         times["exp"] = op.exps / (cores.count * cores.exp_rate * kernel.vector)
     if op.matrix_flops is not None:
         times["matrix"] = op.matrix_flops / (matrix_peak(hardware, op.precision) * kernel.matrix)
     launch = op.kernels * (kernel.launch_cycles / clock(hardware) + kernel.launch_time)
     return Timing(launch + maximum(*times.values()), {**times, "launch": launch})
+
+
+def _cold_bytes(kernel: StreamKernel, op: Op, hardware: Hardware) -> Scalar:
+    """B that HBM moves: all of a large op, few of one that L2 holds. bytes^3 / (bytes^2 + kept^2)"""
+    l2 = hardware.memory.l2
+    if kernel.residency is None or l2 is None:
+        return op.bytes
+    ratio = op.bytes / (kernel.residency * l2.capacity)
+    return op.bytes * (ratio * ratio / (1.0 + ratio * ratio))

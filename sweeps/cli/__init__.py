@@ -13,8 +13,10 @@ VERBS = {
     "compare": "which accelerators, how many and which parallelism serve a model best: a ranking",
     "sweep": "a grid or sample of points from a TOML spec, into a netCDF file",
     "plot": "a picture of a sweep's netCDF file, or of one step's roofline",
+    "bench": "measured kernels of the device that JAX sees, as surfaces that predict others",
     "hardware": "the accelerators of the catalogue",
     "models": "the models of the catalogue",
+    "surface": "kernels as a user measured them: tables from a benchmark's files, or what a file holds",
     "validate": "predictions against measured data",
 }
 """Every verb and what it answers. Verb `x` lives in `sweeps.cli.x` as `arguments(parser)` and `run(options)`."""

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from hwspaces.efficiency import TABLES
 from hwspaces.kernel_tables import CLASSES, FORMAT, STRUCTS
@@ -59,18 +60,27 @@ def _kernel_lines(table: str, kernels: Kernels, sources: Mapping[str, str]) -> l
         if model is None:
             continue
         word = next(word for word, struct in STRUCTS.items() if struct is type(model))
-        lines += ["", f"[{table}.{name}]", f"model = {json.dumps(word)}"]
-        for field in dataclasses.fields(model):
-            value = getattr(model, field.name)
-            if isinstance(value, Spread):
-                lines.append(_spread(value))
-            elif value is not None:
-                time = field.name.endswith("_time")
-                lines.append(f"{field.name}{'_us' if time else ''} = {float(value) * (1e6 if time else 1.0):.4g}")
+        lines += ["", f"[{table}.{name}]", f"model = {json.dumps(word)}", *_field_lines(model)]
         path = f"{table}.{name}"
         lines += [f"source = {json.dumps(sources[path])}"]
         own = {key.removeprefix(f"{path}."): text for key, text in sources.items() if key.startswith(f"{path}.")}
         lines += [f"sources.{key} = {json.dumps(text)}" for key, text in own.items()]
+    return lines
+
+
+def _field_lines(struct: Any, prefix: str = "") -> list[str]:
+    """One line per constant; those of a struct inside have its name and a dot before theirs."""
+    lines = []
+    for field in dataclasses.fields(struct):
+        value = getattr(struct, field.name)
+        if isinstance(value, Spread):
+            lines.append(_spread(value))
+        elif dataclasses.is_dataclass(value):
+            lines += _field_lines(value, f"{prefix}{field.name}.")
+        elif value is not None:
+            time = field.name.endswith("_time")
+            number = float(value) * (1e6 if time else 1.0)
+            lines.append(f"{prefix}{field.name}{'_us' if time else ''} = {number:.4g}")
     return lines
 
 

@@ -12,8 +12,11 @@ from jaxroof.efficiency import Efficiency
 from jaxroof.efficiency.timing import SHORT
 from jaxroof.hardware import Hardware
 from sweeps.validate.tables.attention import decode_groups, prefill_groups
+from sweeps.validate.tables.experts import expert_groups
 from sweeps.validate.tables.gemm import gemm_groups
 from sweeps.validate.tables.group import Group, predicted
+from sweeps.validate.tables.latent_context import latent_context_groups
+from sweeps.validate.tables.latent_generation import latent_decode_groups
 
 LABELS = ("family", "precision", "engine", "version", "kernel", "device")
 """What rows are told apart by: fields of `Group`."""
@@ -25,6 +28,9 @@ FAMILIES: dict[str, Callable[[Path], list[Group]]] = {
     "gemm": gemm_groups,
     "prefill": prefill_groups,
     "decode": decode_groups,
+    "mla_prefill": latent_context_groups,
+    "mla_decode": latent_decode_groups,
+    "experts": expert_groups,
 }
 """Kind of table -> its rows."""
 

@@ -29,7 +29,7 @@ class BenchCase:
     dtype: str = "float32"
 
 
-def base() -> Scenario:
+def base(efficiency: str = "derated") -> Scenario:
     """Llama-3.1-70B on eight H100, a batch of 16 with 2048 prompt and 256 output tokens."""
     return case(
         "request",
@@ -37,6 +37,7 @@ def base() -> Scenario:
         "Llama-3.1-70B",
         workload={"batch": 16, "isl": 2048, "osl": 256},
         deployment={"tp": 8},
+        efficiency=efficiency,
     ).scenario
 
 
@@ -97,6 +98,16 @@ def breakdown_grid(points: int) -> Sweep:
     return dataclasses.replace(question, breakdown=True), axes
 
 
+def tiered(grid: Callable[[int], Sweep], efficiency: str) -> Callable[[int], Sweep]:
+    """The same grid under another efficiency."""
+
+    def question(points: int) -> Sweep:
+        asked, axes = grid(points)
+        return dataclasses.replace(asked, base=base(efficiency)), axes
+
+    return question
+
+
 def sample(points: int) -> Sweep:
     """One axis of points along which every number of every struct varies by up to a quarter."""
     return varied(base(), points)
@@ -150,6 +161,10 @@ CASES = (
     BenchCase("grid, 4 million", "totals, axes spread over ops", output_grid, 4_000_000, None, None),
     BenchCase("grid, capacity axis", "totals, one axis only for memory", spread_grid, 4_000_000, None, None),
     BenchCase("grid, all in GEMM", "totals, six axes in every GEMM", full_grid, 10_000_000, 60e6, None),
+    BenchCase("kernel", "six axes spread over ops, kernel models", tiered(output_grid, "kernel"), 4_000_000, 5e6, None),
+    BenchCase("kernel, all in GEMM", "six axes in every GEMM", tiered(full_grid, "kernel"), 400_000, None, None),
+    BenchCase("learned", "six axes spread over ops", tiered(output_grid, "learned"), 4_000_000, 2e6, None),
+    BenchCase("learned, all in GEMM", "six axes in every GEMM", tiered(full_grid, "learned"), 400_000, None, None),
     BenchCase("sample", "totals, every leaf of every struct varies", sample, 1_000_000, 20e6, 1e9),
     BenchCase("grid, float64", "totals, axes spread over ops", output_grid, 10_000_000, None, None, "float64"),
     BenchCase("experts, grid", "DeepSeek-V3: tp x attention_dp x ep and five axes", experts_grid, 6_000_000, 5e6, None),

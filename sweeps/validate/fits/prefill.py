@@ -1,4 +1,4 @@
-"""Constants of prefill attention kernels per engine, fitted to every GPU of the tables, and how they carry to others."""
+"""Constants of prefill attention kernels, fitted per engine to all GPUs, and how they carry to others."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ from sweeps.validate.tables.attention import prefill_groups
 from sweeps.validate.tables.group import Group
 from sweeps.validate.tables.latent_context import latent_context_groups
 
-ROWS = 700
+ROWS = 400
 """Rows per device that are fitted: enough for constants to move by less than their priors' spread between samples."""
 
 LATENT_SHARE = 0.2
@@ -48,7 +48,11 @@ FA2 = "FlashAttention-2, arXiv:2307.08691: 50 to 73 % of A100's peak, softmax in
 FA3 = "FlashAttention-3, arXiv:2407.08608: 75 % of H100's peak, softmax included"
 OURS = "ours: order of magnitude"
 
+QUALITY = "matrix"
+"""Path of a factor on both shares of the matrix peak: an engine that is slow on one architecture is so on others."""
+
 PARAMETERS = (
+    Parameter(QUALITY, 1.0, 0.07, 0.5, 1.3, "ours: half of an engine's deviation carries to the other loop"),
     Parameter("synchronous.matrix", 0.75, 0.07, 0.3, 0.97, FA2),
     Parameter("asynchronous.matrix", 0.85, 0.04, 0.4, 0.97, FA3),
     Parameter("synchronous.serial", 0.5, 0.2, 0.01, 1.0, OURS),
@@ -56,7 +60,7 @@ PARAMETERS = (
     Parameter("synchronous.packing", 0.3, 0.3, 0.001, 1.0, OURS),
     Parameter("asynchronous.packing", 0.9, 0.1, 0.001, 1.0, OURS),
     Parameter("synchronous.padding", 64.0, 0.15, 8.0, 256.0, "half a tile of 128 rows"),
-    Parameter("asynchronous.padding", 64.0, 0.15, 8.0, 256.0, "half a tile of 128 rows"),
+    Parameter("asynchronous.padding", 64.0, 0.15, 8.0, 400.0, "half a tile of 128 rows"),
     Parameter("synchronous.tile_cycles", 4000.0, 0.2, 200.0, 30000.0, OURS),
     Parameter("asynchronous.tile_cycles", 6000.0, 0.2, 200.0, 30000.0, OURS),
     Parameter("synchronous.low_cache", 1.05, 0.1, 0.4, 3.0, OURS),
@@ -88,8 +92,8 @@ PRIORS = {
 }
 """Priors that follow from what an engine runs, by path."""
 
-NARROW = ("synchronous.matrix", "asynchronous.matrix", "synchronous.tile_cycles", "asynchronous.tile_cycles")
-NARROW += ("wide", "vector", "launch_cycles", "cache_write", "query_copy")
+NARROW = (QUALITY, "synchronous.matrix", "asynchronous.matrix", "synchronous.tile_cycles", "asynchronous.tile_cycles")
+NARROW += ("launch_cycles", "cache_write", "query_copy")
 """What moves again for kernels of 8 bits, from the values for 16 bits."""
 
 LATENT = ("asynchronous.matrix", "asynchronous.tile_cycles", "asynchronous.low_cache", "launch_cycles", "wide")
@@ -116,18 +120,14 @@ def fit_prefill(folder: Path, engine: str) -> list[KernelFit]:
     wide, narrow, latent = _classes(folder, engine)
     priors = PRIORS.get(engine, {})
     moved = tuple(p.moved(priors.get(p.path, p.prior), p.fact) for p in PARAMETERS)
-    fits = [_fit("prefill_attention.wide", engine, wide, published(), moved)]
-    kernel = dataclasses.replace(fits[0].kernel, spread=None)
+    kernels = dict.fromkeys((None, *ARCHITECTURES.values()), published())
+    first, kernels = _fit("prefill_attention.wide", engine, wide, kernels, moved)
+    fits = [first]
     for path, groups, paths in (("narrow", narrow, NARROW), ("latent", latent, LATENT)):
         if groups:
-            again = tuple(_again(p, kernel) for p in moved if p.path in paths)
-            fits.append(_fit(f"prefill_attention.{path}", engine, groups, kernel, again))
+            again = tuple(dataclasses.replace(p, spread=max(p.spread, 0.1)) for p in moved if p.path in paths)
+            fits.append(_fit(f"prefill_attention.{path}", engine, groups, kernels, again)[0])
     return fits
-
-
-def _again(parameter: Parameter, kernel: PrefillKernel) -> Parameter:
-    moved = parameter.moved(float(leaf(kernel, parameter.path)), "as fitted to kernels of 16 bits")
-    return dataclasses.replace(moved, spread=max(moved.spread, 0.1))
 
 
 def _classes(folder: Path, engine: str) -> tuple[list[Group], list[Group], list[Group]]:
@@ -161,36 +161,45 @@ def _first(group: Group) -> dict[str, Any]:
 
 
 def _fit(
-    path: str, engine: str, groups: Sequence[Group], start: PrefillKernel, parameters: Sequence[Parameter]
-) -> KernelFit:
+    path: str,
+    engine: str,
+    groups: Sequence[Group],
+    starts: Mapping[str | None, PrefillKernel],
+    parameters: Sequence[Parameter],
+) -> tuple[KernelFit, dict[str | None, PrefillKernel]]:
+    """Constants and their errors, and the kernels by the architecture that they have not seen (None: all seen).
+
+    `starts` are such kernels too: priors are their values.
+    """
     rows = sampled(groups, ROWS)
-    values = _values(rows, start, parameters)
-    kernel = with_constants(start, values)
-    held_out, ratios, seconds = {}, [], []
     architectures = {ARCHITECTURES[each.device] for each in rows}
-    for architecture in sorted(architectures) if len(architectures) > 1 else ():
+    kernels = {None: _fitted(rows, starts[None], parameters)}
+    for architecture in ARCHITECTURES.values():
         others = [each for each in rows if ARCHITECTURES[each.device] != architecture]
-        blind = with_constants(start, _values(others, start, parameters))
-        for device in sorted({each.device for each in rows if ARCHITECTURES[each.device] == architecture}):
-            own = [each for each in rows if each.device == device]
-            held_out[device] = _both_errors(blind, own)
-            ratios.append(np.log(predictions(blind, own) / _seconds(own)))
-            seconds.append(_seconds(own))
-    if not held_out:
-        ratios, seconds = [np.log(predictions(kernel, rows) / _seconds(rows))], [_seconds(rows)]
-    ratio, second = np.abs(np.concatenate(ratios)), np.concatenate(seconds)
-    spread = Spread(short=_deviation(ratio[second < SHORT]), long=_deviation(ratio[second >= SHORT]))
-    return KernelFit(
+        if architecture not in kernels:
+            kernels[architecture] = (
+                _fitted(others, starts[architecture], parameters) if others else starts[architecture]
+            )
+    blind = {each.device: kernels[ARCHITECTURES[each.device]] for each in rows} if len(architectures) > 1 else {}
+    by_device = {device: [each for each in rows if each.device == device] for device in sorted(blind)}
+    held_out = {device: _both_errors(blind[device], own) for device, own in by_device.items()}
+    unseen = [(blind[device], own) for device, own in by_device.items()] or [(kernels[None], rows)]
+    measured = np.concatenate([_seconds(own) for _, own in unseen])
+    predicted = np.concatenate([predictions(kernel, own) for kernel, own in unseen])
+    ratios, long = np.abs(np.log(predicted / measured)), measured >= SHORT
+    spread = Spread(short=_deviation(ratios[~long]), long=_deviation(ratios[long]))
+    fit = KernelFit(
         path=path,
-        kernel=dataclasses.replace(kernel, spread=spread),
+        kernel=dataclasses.replace(kernels[None], spread=spread),
         engine=engine,
         versions=tuple(sorted({group.version for group in groups})),
         kernels=tuple(sorted({group.kernel for group in groups})),
         devices=tuple(sorted({group.device for group in groups})),
         rows=sum(len(each.seconds) for each in rows),
-        errors=errors(predictions(kernel, rows), _seconds(rows)),
+        errors=errors(predictions(kernels[None], rows), _seconds(rows)),
         held_out=held_out,
     )
+    return fit, kernels
 
 
 def sampled(groups: Sequence[Group], per_device: int, seed: int = 0) -> list[Rows]:
@@ -215,19 +224,28 @@ def sampled(groups: Sequence[Group], per_device: int, seed: int = 0) -> list[Row
 
 
 def with_constants(kernel: PrefillKernel, values: Mapping[str, Any]) -> PrefillKernel:
-    """`kernel` with the constants at the given paths replaced."""
+    """`kernel` with the constants at the given paths replaced; `QUALITY` multiplies both shares of the matrix peak."""
+    values = dict(values)
+    quality = values.pop(QUALITY, 1.0)
     for path, value in values.items():
-        kernel = replaced(kernel, path, value)
+        kernel = replaced(kernel, path, value * quality if path.endswith(".matrix") else value)
     return kernel
 
 
-def _values(rows: Sequence[Rows], start: PrefillKernel, parameters: Sequence[Parameter]) -> dict[str, float]:
+def _fitted(rows: Sequence[Rows], start: PrefillKernel, parameters: Sequence[Parameter]) -> PrefillKernel:
+    """`start` with the constants that fit `rows`; priors are its own values where another fit has moved them."""
+    measured = _seconds(rows)
+    moved = [p if start == published() or p.path == QUALITY else _from(start, p) for p in parameters]
+
     def times(values: dict[str, Any]) -> jax.Array:
         kernel = with_constants(start, values)
         return jnp.concatenate([_times(kernel, each.op, _hardware(each.device)) for each in rows])
 
-    measured = _seconds(rows)
-    return fitted(times, measured, np.full(len(measured), ROW_SPREAD), parameters)
+    return with_constants(start, fitted(times, measured, np.full(len(measured), ROW_SPREAD), moved))
+
+
+def _from(start: PrefillKernel, parameter: Parameter) -> Parameter:
+    return parameter.moved(float(leaf(start, parameter.path)), "as fitted to kernels of 16 bits")
 
 
 def predictions(kernel: PrefillKernel, rows: Sequence[Rows]) -> np.ndarray:

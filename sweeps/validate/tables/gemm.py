@@ -69,6 +69,9 @@ def _copies(frame: Any) -> np.ndarray:
 
 
 def _cache_bytes(device: str) -> float:
-    """L2 of a device of the table in B; 0 where it is unknown."""
-    l2 = hwspaces.hardware(device).hardware.memory.l2
+    """L2 of a device of the table in B; 0 where it, or the device, is unknown."""
+    try:
+        l2 = hwspaces.hardware(device).hardware.memory.l2
+    except ValueError:  # whoever prices the rows says so
+        return 0.0
     return 0.0 if l2 is None else float(l2.capacity)

@@ -20,7 +20,7 @@ ROTATED = 64.0
 """Elements of the rotated part that every head's keys share. Both of DeepSeek-V2 and later: arXiv:2405.04434, 2.1."""
 
 NOISY = ("vllm", "0.14.0")
-"""Engine and version whose rows measure the host's launches: none is faster than 100 us, and repeats differ threefold."""
+"""Engine and version whose rows measure the host's launches: none takes less than 100 us, repeats differ threefold."""
 
 
 def latent_decode_groups(folder: Path) -> list[Group]:

@@ -1,0 +1,74 @@
+"""The op that a position in a table of measured kernels stands for."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from hwspaces.surface import SurfaceTable
+from jaxroof.batch import Decode, Prefill
+from jaxroof.deployment import Deployment
+from jaxroof.layers.attention import decode_attention, prefill_attention
+from jaxroof.layers.linear import OPERAND_BYTES, Matrix, projection
+from jaxroof.model import Attention, WeightFormat
+from jaxroof.op import Op
+
+ACTIVATION_BYTES = 2.0
+"""B per activation element between kernels."""
+
+
+def node_ops(table: SurfaceTable, row: Mapping[str, Any]) -> tuple[Op, ...]:
+    """The op at one position of `table`, after the one that quantises its activations where the time includes it.
+
+    Args:
+      table: only its kind, precision and which labels it has are looked at.
+      row: position along every axis, and the table's labels, float scalars.
+
+    Raises:
+      ValueError: the precision of a product is not known.
+    """
+    if table.kind == "linear":
+        return _product(table, row)
+    if table.kind == "elementwise":
+        return (Op(kind="elementwise", count=1.0, kernels=1.0, bytes=row["bytes"]),)
+    op = _attention(table, row)
+    reuse = row["copies"] * op.bytes if "copies" in table.labels else None
+    return (dataclasses.replace(op, reuse_bytes=reuse),)
+
+
+def _product(table: SurfaceTable, row: Mapping[str, Any]) -> tuple[Op, ...]:
+    flags = {name: bool(table.labels.get(name)) for name in ("scaled", "dequantised", "quantised")}
+    quantised = flags.pop("quantised")
+    size = row["weight_bytes"] if "weight_bytes" in table.labels else OPERAND_BYTES[require_known(table.precision)]
+    weights = WeightFormat(bytes=size, compute=require_known(table.precision), **flags)
+    ops = projection("product", row["m"], Matrix(row["k"], row["n"], weights), ACTIVATION_BYTES, 1.0)
+    product = ops.pop("product")
+    if "copies" in table.labels:
+        product = dataclasses.replace(product, reuse_bytes=row["copies"] * row["k"] * row["n"] * size)
+    return (*(ops.values() if quantised else ()), product)
+
+
+def _attention(table: SurfaceTable, row: Mapping[str, Any]) -> Op:
+    weights = WeightFormat(bytes=2.0, compute="bf16")
+    attention = Attention(
+        heads=row["heads"],
+        kv_heads=row["kv_heads"],
+        head_dim=row["head_dim"],
+        value_dim=row["head_dim"],
+        window=None,
+        qkv=weights,
+        output=weights,
+    )
+    deployment = Deployment(kv_bytes=row["kv_bytes"], attention_compute=require_known(table.precision))
+    sequences = row["sequences"]
+    if table.kind == "decode_attention":
+        decode = Decode(sequences=sequences, context=sequences * row["keys"])
+        return decode_attention(attention, deployment, decode, 1.0)["decode_attention"]
+    prefill = Prefill(sequences=sequences, tokens=sequences * row["queries"], past=0.0)
+    return prefill_attention(attention, deployment, prefill, 1.0)["prefill_attention"]
+
+
+def require_known(precision: str) -> str:
+    """The same precision; ValueError names those that products have when it is none of them."""
+    if precision not in OPERAND_BYTES:
+        raise ValueError(f"precision = {precision!r} must be one of {', '.join(OPERAND_BYTES)}")
+    return precision

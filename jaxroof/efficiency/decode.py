@@ -1,0 +1,186 @@
+"""Attention of few new tokens to a cache: how long the cache streams, and what its many short pieces cost."""
+
+import dataclasses
+
+import jax.numpy as jnp
+
+from jaxroof.efficiency.timing import Spread, Timing
+from jaxroof.hardware import Hardware, clock, matrix_peak
+from jaxroof.op import Op
+from jaxroof.smooth import ceiling, maximum, minimum, positive_part
+from jaxroof.struct import Scalar, struct
+
+PARTIAL_BYTES = 8.0
+"""B that one element of a split's result moves through the L2: written and read again as float32."""
+
+WIDE_BYTES = 2.0
+"""B of a cached element that the matrix units take as it is; a smaller one is converted first."""
+
+LAUNCHED_TOGETHER = 0.5
+"""Runs per kernel: attention over splits and the sum over them are priced as one, `launch_cycles`."""
+
+FULLY_KEPT = 64.0
+"""Times that a cache fits into the L2 beyond which nothing of it is read from HBM, to float32's precision."""
+
+
+@struct
+class DecodeKernel:
+    """Constants of one class of kernels that split a cache over the cores, in blocks of threads.
+
+    A unit is one KV head of one sequence; the rows of its queries share one reading of its cache.
+    """
+
+    launch_cycles: Scalar  # clock cycles of both kernels without work: launch, and the chain of first loads
+    launch_time: Scalar  # s of both that no clock shortens
+    split_cycles: Scalar  # clock cycles more where caches are split in very many parts: partial results and their sum
+    conversion_cycles: Scalar  # clock cycles more per B that cached elements are short of 16 bits: queries follow
+    fill: Scalar  # blocks per core up to which the caches of few units are split
+    blocks: Scalar  # blocks per core that stream as fast as the device can
+    split_keys: Scalar  # keys of the shortest part worth a block
+    block_bytes: Scalar  # B per clock cycle that a block streams while others are missing
+    block_ramp: Scalar  # B of a block's part that is read at that pace before it reaches its share of the device's
+    row_tile: Scalar  # query rows of a unit that share one reading of its cache; more read it again from the L2
+    least_rows: Scalar  # query rows that a matrix instruction takes at least
+    unit_cycles: Scalar  # clock cycles of a core per unit: scheduling, page table, fill and drain
+    width_cycles: Scalar  # the same per element of a key and a value: a whole tile is fetched, however few keys it has
+    row_cycles: Scalar  # the same per such element and query row: load, end of the softmax, store
+    first_share: Scalar  # of a unit's cycles that pass until its core streams, however few units there are
+    single_share: Scalar  # of a unit's cycles with one query row, which needs no matrix units
+    narrow_share: Scalar  # of unit and launch cycles where asynchronous cores read a cache of 8 bits
+    bandwidth: Scalar  # share of HBM bandwidth
+    cache_bandwidth: Scalar  # share of L2 bandwidth
+    resident: Scalar  # share of L2 capacity that keeps a cache which is read again
+    matrix: Scalar  # share of the matrix peak
+    vector: Scalar  # share of the vector and special-function peaks
+    conversions: Scalar  # vector FLOP per cached element and B that it is short of 16 bits
+    core_flops: Scalar  # vector FLOP per cycle of a core that works on one unit at a time; a wider one takes several
+    spread: Spread | None = None
+
+
+def decode_timing(kernel: DecodeKernel, op: Op, hardware: Hardware) -> Timing:
+    """Time of one run in s: launches, and three things that hide behind each other only in part.
+
+    time = launch + sqrt(work^2 + start^2 + wait^2)
+
+    work: the slowest of cache and queries from HBM and L2, products, exponentials and conversions; rows are padded to
+    a matrix instruction.
+    start: max(units / cores, first_share) times the cycles that a unit costs however short its cache is.
+    wait: what blocks lose that are too few to saturate the device,
+    part / (1 + part / block_ramp) (1 - blocks / slots) / (clock block_bytes), part = cache / blocks,
+    blocks = min(units max(min(fill cores / units, keys / split_keys), 1), slots), slots = blocks per core times cores.
+    It grows no further with long parts, so that a cache of GB streams at `bandwidth` wherever cores are many or few.
+
+    Args:
+      kernel: constants.
+      op: with an `AttentionShape`. Where its `reuse_bytes` are None, all of its bytes come from HBM; else the share
+        1 / (1 + (L2 capacity resident / reuse_bytes)^8), and L2 has the rest.
+      hardware: levels that are None do not bind.
+
+    Returns:
+      `total` and `resources` of shape (). Zero without `kernels`. Differentiable; no better rate makes it longer.
+
+    Raises:
+      ValueError: while tracing, when the hardware has no matrix figure for the op's precision.
+
+    Source: splits of the cache: Dao, Haziza, Massa & Sizov, Flash-Decoding, 2023; rows of one KV head in one tile:
+    Shah et al., arXiv:2407.08608, and Ye et al., arXiv:2501.01005; the form and its constants are ours.
+    """
+    shape, cores, memory = op.shape, hardware.cores, hardware.memory
+    cycle = 1.0 / clock(hardware)
+    rows = shape.queries * shape.heads / shape.kv_heads
+    tiles = ceiling(rows / kernel.row_tile)
+    readings = shape.sequences * shape.kv_heads
+    units = readings * tiles
+    widths = shape.key_width + shape.value_width
+    elements = readings * shape.keys * (shape.key_width if shape.latent else widths)
+    cache = elements * shape.kv_bytes
+    short = positive_part(WIDE_BYTES - shape.kv_bytes)
+    single = rows <= 1.0
+
+    some = jnp.where(units > 0.0, units, 1.0)
+    slots = cores.count * kernel.blocks
+    splits = maximum(minimum(cores.count * kernel.fill / some, shape.keys / kernel.split_keys), 1.0)
+    split = 1.0 - 1.0 / splits
+    blocks = minimum(some * splits, slots)
+
+    cold = _cold_share(kernel, op, hardware)
+    times = {"hbm": op.bytes * cold / (memory.hbm.bandwidth * kernel.bandwidth)}
+    moving = times["hbm"]
+    if memory.l2 is not None:
+        partial = PARTIAL_BYTES * split * splits * some * (rows / tiles) * shape.value_width
+        cached = op.bytes * (1.0 - cold) + cache * (tiles - 1.0) + partial
+        times["l2"] = cached / (memory.l2.bandwidth * kernel.cache_bandwidth)
+        moving = moving + times["l2"]
+    padding = maximum(kernel.least_rows / rows, 1.0)
+    times["matrix"] = op.matrix_flops * padding / (matrix_peak(hardware, op.precision) * kernel.matrix)
+    times["vector"] = kernel.conversions * elements * short / (cores.count * cores.vector_flops * kernel.vector)
+    if cores.exp_rate is not None:
+        times["exp"] = op.exps * padding / (cores.count * cores.exp_rate * kernel.vector)
+    work = maximum(moving, *(times[name] for name in ("matrix", "vector", "exp") if name in times))
+
+    narrow = 1.0 - (1.0 - kernel.narrow_share) * minimum(short, 1.0) * cores.asynchronous
+    unit_cycles = kernel.unit_cycles + widths * (kernel.width_cycles + kernel.row_cycles * rows / tiles)
+    unit_cycles = unit_cycles * jnp.where(single, kernel.single_share, narrow)
+    pace = maximum(clock(hardware), cores.vector_flops / kernel.core_flops)
+    start = jnp.where(units > 0.0, maximum(units / cores.count, kernel.first_share), 0.0) * unit_cycles / pace
+
+    part = cache / blocks
+    part = part / (1.0 + part / kernel.block_ramp)
+    wait = part * positive_part(1.0 - blocks / slots) * cycle / kernel.block_bytes
+
+    square = work * work + start * start + wait * wait
+    overlapped = jnp.where(square > 0.0, jnp.sqrt(jnp.where(square > 0.0, square, 1.0)), 0.0)
+    cycles = kernel.launch_cycles * jnp.where(single, 1.0, narrow) + kernel.split_cycles * split
+    cycles = cycles + kernel.conversion_cycles * short
+    launch = LAUNCHED_TOGETHER * op.kernels * (kernel.launch_time + cycles * cycle)
+    return Timing(launch + overlapped, {**times, "launch": launch})
+
+
+def _cold_share(kernel: DecodeKernel, op: Op, hardware: Hardware) -> Scalar:
+    """Share of the bytes that come from HBM."""
+    if op.reuse_bytes is None or hardware.memory.l2 is None:
+        return 1.0
+    fits = hardware.memory.l2.capacity * kernel.resident / jnp.where(op.reuse_bytes > 0.0, op.reuse_bytes, 1.0)
+    fourth = minimum(fits, FULLY_KEPT) ** 4
+    return 1.0 / (1.0 + fourth * fourth)
+
+
+def published() -> DecodeKernel:
+    """Constants of no fit: published figures where there are any, micro-architecture, and round numbers of ours."""
+    return DecodeKernel(
+        launch_cycles=8000.0,  # ours: two kernels of six dependent loads each, about 650 cycles of DRAM latency
+        launch_time=3e-6,  # ours: two nodes of a CUDA graph
+        split_cycles=4000.0,  # ours: six more such loads: partial results out, and in again
+        conversion_cycles=3000.0,  # ours: a small kernel that converts the queries, less its launch's overlap
+        fill=1.0,  # FlashAttention's heuristic: as many parts as fill the cores once
+        blocks=2.0,  # FlashAttention-2: blocks of 128 threads with 100 KB, two to a core
+        split_keys=128.0,  # FlashAttention: the tile of keys is the shortest part
+        block_bytes=16.0,  # 16 KB in flight (a stage of 64 keys of 128) over a loaded latency of 1000 cycles
+        block_ramp=1e6,  # ours
+        row_tile=64.0,  # rows of a warpgroup's matrix instruction: CUDA PTX ISA, wgmma
+        least_rows=16.0,  # CUDA PTX ISA, mma.m16n8k16
+        unit_cycles=4000.0,  # ours: six dependent loads: page table, query, key, value, output, next unit
+        width_cycles=8.0,  # a tile of 128 keys at 2 B over 32 B per cycle of a core's L2 port
+        row_cycles=0.2,  # a query of 2 B and an output of 4 B over the same port
+        first_share=1.0,  # no published figure
+        single_share=1.0,  # no published figure
+        narrow_share=1.0,  # no published figure
+        bandwidth=0.88,  # FlashMLA, README, April 2025: 3000 of 3350 GB/s; less on GDDR
+        cache_bandwidth=0.5,  # ours: half of what the ports could take
+        resident=1.0,  # ours: the datasheet's capacity
+        matrix=0.65,  # FlashMLA, README, April 2025: 660 of 989 TFLOP/s
+        vector=0.8,  # ours
+        conversions=1.0,  # packed conversions of two elements: CUDA PTX ISA, cvt.rn.f16x2.e4m3x2
+        core_flops=512.0,  # twice an SM of 128 lanes of fused multiply-add
+    )
+
+
+def published_latent() -> DecodeKernel:
+    """The same for latent attention: `published` with its wider tile; rows fill instructions of 64."""
+    return dataclasses.replace(
+        published(),
+        blocks=1.5,  # ours: a tile of 64 latent vectors takes 72 KB, and two to three stages fill a core
+        least_rows=64.0,  # CUDA PTX ISA, wgmma
+        width_cycles=4.0,  # a tile of 64 keys
+        row_cycles=0.1,  # its query and output pass once, and widths count keys that values are part of
+    )

@@ -1,0 +1,109 @@
+"""Time of one dense matrix product: the best of a few tiles and splits, weights from device memory or from L2."""
+
+import jax
+import jax.numpy as jnp
+
+from jaxroof.efficiency.tiles import TileCosts, matrix_time, sustained_rate
+from jaxroof.efficiency.timing import Spread, Timing
+from jaxroof.hardware import Hardware, clock
+from jaxroof.op import Op
+from jaxroof.smooth import ceiling, minimum
+from jaxroof.struct import Scalar, struct
+
+SPLITS = (1.0, 3.0, 8.0)
+"""Parts that a kernel may cut the inputs into, so that few tiles still fill all cores."""
+
+PARTIAL_BYTES = 4.0
+"""B of a partial sum, float32."""
+
+
+@struct
+class GemmKernel(TileCosts):
+    """Constants of one class of matrix products."""
+
+    launch_cycles: Scalar  # clock cycles per kernel: launch inside a graph, fill and drain
+    bandwidth: Scalar  # share of HBM bandwidth
+    cache_bandwidth: Scalar  # share of L2 bandwidth
+    contention: Scalar  # 0: matrix units and memory add as a hypotenuse; 1: they take turns
+    weight_residency: Scalar  # share of L2 that holds weights from one reading to the next
+    activation_residency: Scalar  # share of L2 that holds activations between the kernels around the product
+    split_cycles: Scalar  # clock cycles of adding up partial sums
+    split_traffic: Scalar  # times that a partial sum's bytes pass device memory
+    spread: Spread | None = None
+
+
+def gemm_timing(kernel: GemmKernel, op: Op, hardware: Hardware) -> Timing:
+    """Time of one run of `op`, which has a `ProductShape`.
+
+    time = launch_cycles / clock + min over splits s: sqrt(c^2 + h^2 + 2 contention c h) + [s > 1] partial sums
+    c = matrix_time at s,  h = bytes from HBM and L2 at their shares
+    """
+    shape, memory = op.shape, hardware.memory
+    flops = op.matrix_flops
+    rate = sustained_rate(kernel, flops, hardware, op.precision, op.operand_bytes, op.reuse_bytes is None)
+    rows = shape.rows / jnp.maximum(shape.matrices, 1.0)
+
+    def row_tiles(tile: float) -> jax.Array:
+        return shape.matrices * ceiling(rows * (1.0 / tile))
+
+    hbm, l2 = _memory_times(kernel, op, hardware)
+    moved = hbm + l2
+    fixed_split = kernel.split_cycles / clock(hardware)
+    partial = shape.rows * shape.outputs * (PARTIAL_BYTES * kernel.split_traffic / memory.hbm.bandwidth)
+    cores, totals = [], []
+    for splits in SPLITS:
+        core = matrix_time(kernel, hardware, rate, op.operand_bytes, row_tiles, shape.outputs, shape.inputs, splits)
+        total = jnp.sqrt(core * core + moved * moved + 2.0 * kernel.contention * core * moved)
+        cores.append(core)
+        totals.append(total if splits == 1.0 else total + fixed_split + splits * partial)
+    best = minimum(*totals)
+    matrix = cores[0]
+    for core, total in zip(cores[1:], totals[1:], strict=True):
+        matrix = jnp.where(total == best, core, matrix)
+    launch = op.kernels * kernel.launch_cycles / clock(hardware)
+    return Timing(
+        launch + op.kernels * best,
+        {"matrix": op.kernels * matrix, "hbm": op.kernels * hbm, "l2": op.kernels * l2, "launch": launch},
+    )
+
+
+def _memory_times(kernel: GemmKernel, op: Op, hardware: Hardware) -> tuple[Scalar, Scalar]:
+    """Time in s of bytes from HBM, and of those that L2 still holds from an earlier kernel or reading."""
+    shape, memory = op.shape, hardware.memory
+    weights = shape.matrices * shape.inputs * shape.outputs * shape.weight_bytes
+    activations = op.bytes - weights
+    hbm_rate = memory.hbm.bandwidth * kernel.bandwidth
+    if memory.l2 is None:
+        return op.bytes / hbm_rate, 0.0
+    kept = kernel.activation_residency * memory.l2.capacity
+    warm = activations * (kept * kept / (kept * kept + op.bytes * op.bytes))
+    if op.reuse_bytes is not None:
+        fit = kernel.weight_residency * memory.l2.capacity / jnp.maximum(op.reuse_bytes, 1.0)
+        fit = (fit * fit) * (fit * fit)
+        warm = warm + weights * (fit / (1.0 + fit))
+    cache_rate = memory.l2.bandwidth * kernel.cache_bandwidth
+    cache_rate = jnp.sqrt(hbm_rate * hbm_rate + cache_rate * cache_rate)
+    return (op.bytes - warm) / hbm_rate, warm / cache_rate
+
+
+def published() -> GemmKernel:
+    """Constants that are not fitted to tables of kernels: micro-architecture and published microbenchmarks."""
+    return GemmKernel(
+        matrix=0.95,  # NVIDIA, CUTLASS 3.x README, peak figures: 90 to 95 % of the clock-limited peak for large tiles
+        tile_cycles=1500.0,  # two HBM latencies of 480 to 660 cycles, Luo et al., arXiv:2402.13499, and the stores
+        overlap=0.6,  # warp-specialised persistent kernels hide the epilogue and most of the fill
+        small=0.3,  # both operands of a 128 x 128 tile at 128 B per clock of shared memory beside the main loop
+        softness=0.7,  # between 1, a wave that is always full length, and 0.5, an even mix of lengths
+        energy=1.05e-12,  # 350 W over 0.9 x 362 TFLOP/s of L40S's datasheet
+        energy_rate=2.55e12,  # 16-bit FLOP/s of one core of L40S, datasheet
+        power=0.85,  # of the limit; memory, L2 and leakage take the rest
+        onset_time=3e-4,  # tens of repetitions of a kernel fill the window over which boards average power
+        launch_cycles=4400.0,  # 2.2 to 2.5 us in a CUDA graph near 1.8 GHz, NVIDIA's figures of graph launches
+        bandwidth=0.82,  # STREAM-like readings reach 80 to 92 % of HBM's datasheet
+        cache_bandwidth=0.4,  # L2 read rates of one kernel pass: half of the slices are far, Luo et al.
+        contention=0.02,
+        weight_residency=0.8,  # set-associative caches keep most of a working set that nearly fits
+        activation_residency=0.6,
+        split_cycles=2800.0,  # one more kernel, or a grid-wide wait, of two HBM round trips and a launch
+        split_traffic=0.67,  # partial sums are written and read once, most of them in L2
+    )

@@ -1,0 +1,123 @@
+"""Time of one grouped matrix product: rows spread over the experts of a layer, one weight matrix each."""
+
+import jax
+import jax.numpy as jnp
+
+from jaxroof.efficiency.tiles import STEP_BYTES, TileCosts, matrix_time, sustained_rate
+from jaxroof.efficiency.timing import Spread, Timing
+from jaxroof.hardware import Hardware, clock
+from jaxroof.op import Op
+from jaxroof.shape import ProductShape
+from jaxroof.smooth import ceiling, maximum
+from jaxroof.struct import Scalar, struct
+
+EVEN = 0.05
+"""Least logarithm of the busiest matrix's rows over the idlest's that is told from none."""
+
+
+@struct
+class GroupedKernel(TileCosts):
+    """Constants of one class of grouped matrix products, the sorting and copying of rows by expert included."""
+
+    launch_cycles: Scalar  # clock cycles per product: launch of it and of the kernels that sort rows by expert
+    launch_time: Scalar  # s per product that no clock shortens
+    matrix_cycles: Scalar  # clock cycles per weight matrix that has rows: descriptors, prefix sums
+    step_time: Scalar  # s per `STEP_BYTES` of inputs that the first tile waits for, one step after the other
+    bandwidth: Scalar  # share of HBM bandwidth
+    cache_bandwidth: Scalar  # share of L2 bandwidth
+    contention: Scalar  # 0: matrix units and memory add as a hypotenuse; 1: they take turns
+    weight_residency: Scalar  # share of L2 that holds weights from one reading to the next
+    activation_residency: Scalar  # share of L2 that holds activations between the kernels around the product
+    copy_cycles: Scalar  # clock cycles of a core per B of inputs and outputs that kernels around the product copy
+    spread: Spread | None = None
+
+
+def grouped_timing(kernel: GroupedKernel, op: Op, hardware: Hardware) -> Timing:
+    """Time of one run of `op`, which has a `ProductShape`: 0 where it has no rows.
+
+    time = launch + sqrt(c^2 + h^2 + 2 contention c h + d^2) + copy_cycles activations / (cores clock)
+    launch = (launch_cycles + matrix_cycles matrices) / clock + launch_time
+    c = matrix_time over the tiles of all matrices,  h = bytes from HBM and L2 at their shares
+    d = step_time steps: a tile cannot be done before all of its inputs have arrived, one step after the other
+    """
+    shape = op.shape
+    rate = sustained_rate(kernel, op.matrix_flops, hardware, op.precision, op.operand_bytes, op.reuse_bytes is None)
+    core = matrix_time(
+        kernel, hardware, rate, op.operand_bytes, lambda tile: row_tiles(shape, tile), shape.outputs, shape.inputs
+    )
+    weights = shape.matrices * shape.inputs * shape.outputs * shape.weight_bytes
+    activations = jnp.maximum(op.bytes - weights, 0.0)
+    hbm, l2 = _memory_times(kernel, weights, activations, op.reuse_bytes, hardware)
+    moved = hbm + l2
+    delay = kernel.step_time * ceiling(shape.inputs * op.operand_bytes * (1.0 / STEP_BYTES))
+    body = jnp.sqrt(core * core + moved * moved + 2.0 * kernel.contention * core * moved + delay * delay)
+    copied = kernel.copy_cycles * activations / (hardware.cores.count * clock(hardware))
+    cycles = kernel.launch_cycles + kernel.matrix_cycles * shape.matrices
+    launch = op.kernels * (cycles / clock(hardware) + kernel.launch_time)
+    times = {"matrix": op.kernels * core, "hbm": op.kernels * hbm, "l2": op.kernels * (l2 + copied)}
+    return Timing(launch + op.kernels * (body + copied), {**times, "launch": launch + op.kernels * delay})
+
+
+def row_tiles(shape: ProductShape, tile: float) -> jax.Array:
+    """Tiles of `tile` rows that the matrices' rows need, shape (): each matrix's number is rounded up.
+
+    Where `largest` is known, logarithms of rows are spread evenly from it down to the least that gives the mean, as a
+    power law's near exponent 1 are: with a span s, the mean is (largest - least) / s, and of a matrix's tiles
+
+    mean = 1 + (largest / tile - 1) / s - ln(largest / tile) / (2 s)    while the least is below a tile
+    mean = rows / tile + 1 / 2                                          where it is not
+    """
+    scale = 1.0 / tile
+    rows = shape.rows / jnp.maximum(shape.matrices, 1e-6)
+    if shape.largest is None:
+        return shape.matrices * maximum(ceiling(rows * scale), 1.0)
+    ratio = jnp.maximum(shape.largest / jnp.maximum(rows, 1e-6), 1.0)
+    span = jnp.maximum(ratio - jnp.exp(0.9 - 0.9 * ratio), EVEN)
+    over = jnp.maximum(shape.largest * scale, 1.0)
+    partly = 1.0 + (over - 1.0 - 0.5 * jnp.log(over)) / span
+    least = shape.largest * scale * jnp.exp(-span)
+    return shape.matrices * jnp.where(least < 1.0, partly, rows * scale + 0.5)
+
+
+def _memory_times(
+    kernel: GroupedKernel, weights: Scalar, activations: Scalar, reuse: Scalar | None, hardware: Hardware
+) -> tuple[Scalar, Scalar]:
+    """Time in s of bytes from HBM, and of those that L2 still holds from an earlier kernel or reading."""
+    memory, total = hardware.memory, weights + activations
+    hbm_rate = memory.hbm.bandwidth * kernel.bandwidth
+    if memory.l2 is None:
+        return total / hbm_rate, 0.0
+    kept = kernel.activation_residency * memory.l2.capacity
+    warm = activations * (kept * kept / (kept * kept + total * total))
+    if reuse is not None:
+        fit = kernel.weight_residency * memory.l2.capacity / jnp.maximum(reuse, 1.0)
+        fit = jnp.minimum((fit * fit) * (fit * fit), 50.0)
+        warm = warm + weights * (fit / (1.0 + fit))
+    cache_rate = memory.l2.bandwidth * kernel.cache_bandwidth
+    cache_rate = jnp.sqrt(hbm_rate * hbm_rate + cache_rate * cache_rate)
+    return (total - warm) / hbm_rate, warm / cache_rate
+
+
+def published() -> GroupedKernel:
+    """Constants from published figures alone; no table of kernels was fitted. Fields without a source are ours."""
+    return GroupedKernel(
+        matrix=0.8,  # cuBLAS and CUTLASS reach 75 to 80 % in large products: NVIDIA/cutlass, README, performance
+        tile_cycles=1500.0,  # first load, 500 to 800 cycles to HBM, and stores: Luo et al., arXiv:2402.13499
+        small=0.3,  # a 128 x 128 tile loses 15 % of a large one's rate
+        softness=0.7,
+        energy=1.0e-12,  # J per FLOP: A100's 400 W over 312 TFLOP/s, less what memory takes
+        energy_rate=2.9e12,  # its 16-bit FLOP/s of one core
+        power=0.85,
+        onset_time=1e-3,  # power management acts within milliseconds
+        overlap=0.0,  # ours: sorted rows leave no time of tiles to hide
+        launch_cycles=9000.0,  # two or three kernels of 2 us: NVIDIA, Getting Started with CUDA Graphs
+        launch_time=0.5e-6,
+        matrix_cycles=10.0,
+        step_time=0.25e-6,  # HBM latency of 0.5 to 0.8 us with three stages in flight: arXiv:2402.13499
+        bandwidth=0.88,  # STREAM on GPUs: 85 to 92 %, BabelStream
+        cache_bandwidth=0.7,
+        contention=0.1,
+        weight_residency=0.8,
+        activation_residency=0.5,
+        copy_cycles=1.0 / 16.0,  # two passes of 32 B per clock and core, half of what L2 gives: arXiv:2402.13499
+    )

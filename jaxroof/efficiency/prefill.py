@@ -1,0 +1,220 @@
+"""Fused attention of prompts: tiles of queries over cores, products beside exponentials, and what moves around them."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jaxroof.efficiency.timing import Spread, Timing
+from jaxroof.hardware import Hardware, clock, matrix_peak
+from jaxroof.layers.linear import LOW_PRECISIONS
+from jaxroof.op import Op
+from jaxroof.shape import AttentionShape
+from jaxroof.smooth import ceiling, maximum, minimum, positive_part
+from jaxroof.struct import Scalar, struct
+
+WIDTH = 256.0
+"""Elements of a key and a value together up to which a kernel keeps its full tiles: heads of 128."""
+
+ACTIVATION_BYTES = 2.0
+"""B per element of queries, outputs, and keys and values before they are cached."""
+
+
+@struct
+class TileLoop:
+    """Constants that depend on whether matrix units fetch operands by themselves (`Cores.asynchronous`)."""
+
+    matrix: Scalar  # share of the matrix peak
+    serial: Scalar  # share of softmax and products that take turns rather than overlap
+    packing: Scalar  # share of kernels that pack the query heads of one key head into the rows of a tile
+    padding: Scalar  # keys at each masked edge that a tile multiplies for nothing, per query
+    tile_cycles: Scalar  # clock cycles to start and end one tile: first loads, last stores
+    low_cache: Scalar  # time of the products with a cache of 8 bits against one of 16, in a kernel of 16 bits
+
+
+@struct
+class PrefillKernel:
+    """Constants of one class of prefill attention kernels."""
+
+    synchronous: TileLoop  # threads feed the matrix units
+    asynchronous: TileLoop  # matrix units feed themselves
+    tile_rows: Scalar  # query rows of one tile
+    row_step: Scalar  # rows that a partial tile is rounded up to
+    wide: Scalar  # how much longer products take per `WIDTH` elements of keys and values beyond `WIDTH`
+    exp: Scalar  # share of the special-function peak
+    vector: Scalar  # vector FLOP per query-key pair, at the vector peak: scale, maximum, sum, conversion, rescale
+    tail: Scalar  # of the longest tile's time, which no number of cores shortens
+    bandwidth: Scalar  # share of HBM bandwidth
+    l2: Scalar  # share of L2 bandwidth at which tiles read keys and values
+    resident: Scalar  # share of L2 that data stays in from one run to the next
+    warm: Scalar  # share of L2 bandwidth at which such data is read
+    memory_serial: Scalar  # share of tiles and memory that take turns rather than overlap
+    cache_write: Scalar  # times that new keys and values move beside attention, as engines append them to the cache
+    query_copy: Scalar  # times that queries move beside attention, as engines rotate or convert them
+    launch_cycles: Scalar  # clock cycles per run: launches inside a graph, fill and drain
+    low_launch: Scalar  # how much longer that is with a cache of 8 bits
+    spread: Spread | None = None
+
+
+class Tiles(NamedTuple):
+    """The work of one run in tiles of queries, shapes ()."""
+
+    count: Scalar  # tiles
+    pairs: Scalar  # query-key pairs that are multiplied, masked ones of partial tiles included
+    longest: Scalar  # pairs of the longest tile
+
+
+def prefill_timing(kernel: PrefillKernel, op: Op, hardware: Hardware) -> Timing:
+    """Time of one run: launch, tiles beside memory, and what the engine moves before.
+
+    pair = matrix (+) hypot(exp, vector),                        s per multiplied pair on one core
+    compute = ((pairs pair / cores)^4 + (tail longest pair)^4)^(1/4)
+    time = launch + tile_cycles max(tiles / cores, 1) / clock + max(compute, l2) (+) hbm + appended
+    a (+) b = sqrt(a^2 + b^2 + 2 serial a b): max and sum are its limits
+
+    Args:
+      kernel: constants.
+      op: an op with an `AttentionShape`; with `reuse_bytes` what fits into L2 is read from there.
+      hardware: where it runs. Without an exponential rate or an L2 they do not bind.
+
+    Returns:
+      Total and the seconds that each resource alone would take. 0 where nothing is launched.
+      Differentiable; the number of tiles has the gradient of the smooth count.
+
+    Source: form ours. Tiles, masks and packing: Dao, arXiv:2307.08691 (FlashAttention-2); overlap of softmax with
+    asynchronous products: Shah et al., arXiv:2407.08608 (FlashAttention-3).
+    """
+    shape, cores, memory = op.shape, hardware.cores, hardware.memory
+    loop = _loop(kernel, cores.asynchronous)
+    tiles = attention_tiles(kernel, loop, shape)
+    widths = shape.key_width + shape.value_width
+    low = 0.0 if op.precision in LOW_PRECISIONS else positive_part(ACTIVATION_BYTES - shape.kv_bytes)
+
+    wide = 1.0 + kernel.wide * positive_part(widths / WIDTH - 1.0)
+    flops = 2.0 * widths * wide * (1.0 + low * (loop.low_cache - 1.0))
+    matrix = flops * (cores.count / (matrix_peak(hardware, op.precision) * loop.matrix))
+    vector = kernel.vector / cores.vector_flops
+    exp = None if cores.exp_rate is None else 1.0 / (cores.exp_rate * kernel.exp)
+    softmax = vector if exp is None else _both(vector, exp, 0.0)
+    pair = _both(matrix, softmax, loop.serial)
+    share = tiles.pairs / cores.count
+    compute = pair * _joined(share, kernel.tail * tiles.longest)
+
+    cache_width = shape.key_width if shape.latent else widths
+    cached = shape.sequences * shape.keys * shape.kv_heads * cache_width * shape.kv_bytes
+    new = ACTIVATION_BYTES * shape.sequences * minimum(shape.keys, shape.queries)
+    written = shape.kv_heads * cache_width * kernel.cache_write
+    appended = new * (written + shape.heads * widths * kernel.query_copy)
+    byte = 1.0 / (memory.hbm.bandwidth * kernel.bandwidth)
+    times = {"matrix": share * matrix, "vector": share * vector}
+    if exp is not None:
+        times["exp"] = share * exp
+    if memory.l2 is not None:
+        reads = tiles.pairs / kernel.tile_rows * cache_width * shape.kv_bytes
+        times["l2"] = (reads + cached) / (memory.l2.bandwidth * kernel.l2)
+        compute = maximum(compute, times["l2"])
+        if op.reuse_bytes is not None:
+            inside = _resident(op.reuse_bytes, kernel.resident * memory.l2.capacity)
+            byte = byte + inside * (1.0 / (memory.l2.bandwidth * kernel.warm) - byte)
+    moved = op.bytes * byte
+    times["hbm"] = moved + appended * byte
+
+    cycles = op.kernels * kernel.launch_cycles * (1.0 + low * kernel.low_launch)
+    filled = loop.tile_cycles * _both(tiles.count / cores.count, minimum(tiles.count, 1.0), 0.0)
+    times["launch"] = (cycles + filled) / clock(hardware)
+    total = times["launch"] + _both(compute, moved, kernel.memory_serial) + appended * byte
+    return Timing(total, times)
+
+
+def attention_tiles(kernel: PrefillKernel, loop: TileLoop, shape: AttentionShape) -> Tiles:
+    """How `shape` is cut into tiles of queries, and the pairs that they multiply.
+
+    A tile has `tile_rows` rows, queries of one head or of all that share a key head; the last one is rounded up to
+    `row_step`. Each row multiplies `padding` keys beyond either edge of its sight, or all there are. The keys that
+    the last query sees: of q queries that see a mean of m of k keys, the window hides (q - w)^2 / 2 pairs before it.
+    """
+    queries = shape.queries
+    group = shape.heads / shape.kv_heads
+
+    def cut(rows: Scalar) -> Scalar:
+        alone = shape.heads * ceiling(queries / rows)
+        packed = minimum(alone, shape.kv_heads * ceiling(queries * group / rows))
+        return shape.sequences * (alone + loop.packing * (packed - alone))
+
+    count = cut(kernel.tile_rows)
+    rows = kernel.row_step * cut(kernel.row_step)
+    mean = shape.pairs / jnp.where(queries > 0.0, queries, 1.0)
+    ahead = 0.5 * positive_part(queries - 1.0) if shape.causal else 0.0
+    behind = positive_part(shape.keys - mean - ahead)
+    keys = mean + minimum(behind, loop.padding)
+    if shape.causal:
+        keys = keys + minimum(ahead, loop.padding)
+    hidden = 2.0 * queries * behind
+    hidden = jnp.where(hidden > 0.0, jnp.sqrt(jnp.where(hidden > 0.0, hidden, 1.0)), 0.0)
+    longest = minimum(positive_part(shape.keys - hidden) + loop.padding, shape.keys)
+    height = rows / jnp.where(count > 0.0, count, 1.0)
+    return Tiles(count, rows * keys, height * longest)
+
+
+def _loop(kernel: PrefillKernel, asynchronous: Scalar) -> TileLoop:
+    """Between the constants of the two ways to feed matrix units."""
+    return jax.tree.map(lambda s, a: s + asynchronous * (a - s), kernel.synchronous, kernel.asynchronous)
+
+
+def _both(first: Scalar, second: Scalar, serial: Scalar) -> Scalar:
+    """Time of two that overlap: sqrt(a^2 + b^2 + 2 serial a b), without squares that leave the range of floats."""
+    longer = jnp.maximum(first, second)
+    ratio = jnp.minimum(first, second) / jnp.where(longer > 0.0, longer, 1.0)
+    return longer * jnp.sqrt(1.0 + ratio * (ratio + 2.0 * serial))
+
+
+def _joined(first: Scalar, second: Scalar) -> Scalar:
+    """Fourth-power norm of two numbers."""
+    longer = jnp.maximum(first, second)
+    square = jnp.square(jnp.minimum(first, second) / jnp.where(longer > 0.0, longer, 1.0))
+    return longer * jnp.sqrt(jnp.sqrt(1.0 + square * square))
+
+
+def _resident(touched: Scalar, capacity: Scalar) -> Scalar:
+    """Share of data that is still in a cache of `capacity` B after `touched` B: 1 / (1 + (touched / capacity)^4)."""
+    square = jnp.square(touched / capacity)
+    return 1.0 / (1.0 + square * square)
+
+
+def published() -> PrefillKernel:
+    """Constants that no table was fitted for: published kernels and microbenchmarks."""
+    synchronous = TileLoop(
+        matrix=0.73,  # FlashAttention-2, arXiv:2307.08691, abstract: 50 to 73 % of A100's peak
+        serial=0.5,  # ours: half of softmax hidden behind the other warps of a core
+        packing=0.5,  # ours: FlashInfer packs query heads, FlashAttention-2 does not
+        padding=64.0,  # half a tile of 128 rows; FlashAttention-2, section 3.3
+        tile_cycles=4000.0,  # ours: a few loads of DRAM latency each (400 to 800 cycles) before and after products
+        low_cache=1.0,  # no published figure
+    )
+    asynchronous = TileLoop(
+        matrix=0.85,  # FlashAttention-3, arXiv:2407.08608, abstract: 75 % of H100's peak, softmax included
+        serial=0.15,  # ours: FlashAttention-3 overlaps softmax of one tile with products of another
+        packing=1.0,  # FlashAttention-3 and trtllm-gen pack query heads
+        padding=64.0,
+        tile_cycles=6000.0,  # ours: as above, with the descriptors and barriers of asynchronous copies
+        low_cache=1.0,
+    )
+    return PrefillKernel(
+        synchronous=synchronous,
+        asynchronous=asynchronous,
+        tile_rows=128.0,  # FlashAttention-2, section 3.3, and FlashAttention-3: blocks of 128 queries
+        row_step=64.0,  # PTX ISA: m of wgmma
+        wide=0.1,  # ours: FlashAttention-2 and 3 halve their blocks of keys at heads of 256
+        exp=1.0,
+        vector=6.0,  # scale and subtract (2), maximum, sum, two conversions
+        tail=0.8,  # ours: the longest tile starts first
+        bandwidth=0.85,  # large copies reach 85 to 92 % of HBM
+        l2=0.9,  # ours: tiles in flight hide the rest
+        resident=0.7,  # ours
+        warm=0.3,  # ours: small copies are bound by latency
+        memory_serial=0.1,  # ours
+        cache_write=2.0,  # each new key and value is read and written once
+        query_copy=0.0,
+        launch_cycles=18000.0,  # ours: attention and the cache's append, 5 us each
+        low_launch=0.1,  # ours
+    )

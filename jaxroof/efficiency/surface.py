@@ -1,0 +1,215 @@
+"""Times of kernels from a user's own measurements: how far they are from the model below, interpolated between shapes.
+
+A table holds log(measured / base) at every measured shape, computed once for the device that it was measured on, and
+the time of an op is base(op, hardware) exp(table(shape)). So the time is the measured one at every measured shape,
+continuous everywhere, and beyond the table it is the model's, scaled as at the nearest edge. The ratio depends on the
+shape alone: more bandwidth is never slower, and hypothetical hardware runs as far from the model as the measured one.
+"""
+
+import dataclasses
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from jaxroof.efficiency.derated import KindEfficiency
+from jaxroof.efficiency.kernels import Kernels
+from jaxroof.efficiency.timing import Timing
+from jaxroof.op import Op
+from jaxroof.shape import AttentionShape, ProductShape
+from jaxroof.smooth import maximum
+from jaxroof.struct import Scalar, static, struct
+
+INTERPOLATIONS = ("linear", "nearest")
+"""Between measured shapes, on logarithmic axes. Nearest jumps half-way between two of them: only for comparison."""
+
+LABELS = {
+    "linear": {"weight_bytes": 3.0, "n": 1.0, "k": 1.0},
+    "prefill_attention": {"head_dim": 3.0, "heads": 1.0, "kv_heads": 1.0, "kv_bytes": 3.0},
+    "decode_attention": {"head_dim": 3.0, "heads": 1.0, "kv_heads": 1.0, "kv_bytes": 3.0},
+    "elementwise": {},
+}
+"""Numbers that a whole table has -> how much a factor of two in them counts when the nearest table is chosen. Ours:
+the width of a head and the bytes per element select another kernel, the number of heads only how much it has to do."""
+
+SAME_SPEED = {"bf16": "fp16", "fp16": "bf16"}
+"""Precisions whose kernels differ in nothing but the format of an element."""
+
+BORDERS = 2
+"""Borders of cells in one bucket. Benchmarks measure pairs such as 256 and 257 rows: a bucket each would be many."""
+
+_SMALLEST = 2.0**-20
+"""Of a label, so that its logarithm exists where a step has no work."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Axis:
+    """Positions of a table along one dimension. Structure: its arrays are constants of a program.
+
+    A position is found without a search: buckets of equal width hold `BORDERS` borders of cells at most.
+    """
+
+    name: str  # a key of `coordinates`
+    low: float  # first position
+    high: float  # last one
+    buckets_per_octave: float
+    cells: Any  # int array [buckets]: a cell that begins below all of the bucket or at its beginning
+    lower: Any  # float array [cells]: where a cell begins
+    upper: Any  # float array [cells]: where it ends
+    octaves: Any  # float array [cells]: log2(upper / lower)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Surface:
+    """Measured tables of one kind of kernel that differ only in their labels, over common axes.
+
+    Structure: two that were made apart are different, and their numbers are not differentiated.
+    """
+
+    kind: str  # of the ops
+    precision: str | None  # of the ops; None: any
+    scaled: bool  # operands have a scale per block
+    dequantised: bool  # weights are converted inside the product
+    axes: tuple[Axis, ...]  # that have more than one position
+    names: tuple[str, ...]  # of the labels
+    labels: Any  # float array [tables, len(names)], log2
+    values: Any  # float array [tables, positions of every axis]: log(measured / base)
+    interpolation: str = "linear"  # one of `INTERPOLATIONS`
+
+
+@struct
+class Surfaces:
+    """Measured kernels of one kind, and the model that everything else runs on."""
+
+    base: KindEfficiency | Kernels
+    tables: tuple[Surface, ...] = static()
+
+
+def surface_of(surfaces: Surfaces, op: Op) -> Surface | None:
+    """The tables that price `op`; None where its kind of kernel was not measured."""
+    return next((table for table in surfaces.tables if _measured(table, op)), None)
+
+
+def surface_timing(surfaces: Surfaces, op: Op, base: Timing) -> Timing:
+    """Time in s of one run of `op`: what the model below says, times how far the measured kernel is from it.
+
+    time = base exp(interpolated log(measured / base))
+
+    Args:
+      surfaces: of the op's kind.
+      op: what runs, quantities of shape ().
+      base: of `op`, by `surfaces.base`.
+
+    Returns:
+      The time, and the times of resources scaled alike, so that what binds is what binds in the model below.
+      Differentiable with respect to op and hardware; inside a cell the ratio's gradient is that of the multilinear
+      interpolation, outside of the table it is zero.
+    """
+    table = surface_of(surfaces, op)
+    if table is None:
+        return base
+    ratio = jnp.exp(log_ratio(table, op))
+    return Timing(base.total * ratio, {name: time * ratio for name, time in base.resources.items()})
+
+
+def surface_extrapolated(surfaces: Surfaces, op: Op) -> jax.Array:
+    """Whether `op` is outside of what was measured, shape (): it has no table, is beyond the positions of an axis, is
+    half or twice of every table's labels or more, or has what no table has (several matrices, drafts in decode)."""
+    table = surface_of(surfaces, op)
+    if table is None:
+        return jnp.asarray(True)
+    shape, outside = coordinates(op), jnp.asarray(False)
+    for axis in table.axes:
+        outside |= (shape[axis.name] < axis.low) | (shape[axis.name] > axis.high)
+    if table.names:
+        outside |= jnp.any(jnp.abs(_apart(table, shape)[_nearest(table, shape)]) >= 1.0)
+    if isinstance(op.shape, ProductShape):
+        outside |= jnp.asarray(op.shape.matrices) > 1.0
+    elif isinstance(op.shape, AttentionShape):
+        drafts = op.shape.queries > 1.0 if op.kind == "decode_attention" else op.shape.keys > op.shape.queries
+        outside |= jnp.asarray(drafts)
+    return outside
+
+
+def log_ratio(table: Surface, op: Op) -> jax.Array:
+    """Log of measured time over the model's at the shape of `op`, shape (): multilinear in the logarithm of the shape.
+
+    `jax.scipy.interpolate.RegularGridInterpolator` gives the same, but takes five times as long in a sweep.
+    """
+    shape = coordinates(op)
+    strides = [math.prod(table.values.shape[i + 2 :]) for i in range(len(table.axes))]
+    index, fractions = _nearest(table, shape) * math.prod(table.values.shape[1:]), []
+    for axis, stride in zip(table.axes, strides, strict=True):
+        cell, fraction = _place(axis, shape[axis.name])
+        index = index + cell * stride
+        fractions.append(jnp.round(fraction) if table.interpolation == "nearest" else fraction)
+
+    def between(start: jax.Array, dimension: int) -> jax.Array:
+        if dimension == len(fractions):
+            return _taken(table.values.reshape(-1), start, fractions[0].dtype)
+        low, high = (between(start + step, dimension + 1) for step in (0, strides[dimension]))
+        return low + fractions[dimension] * (high - low)
+
+    return between(index, 0)
+
+
+def coordinates(op: Op) -> dict[str, Scalar]:
+    """Where `op` is in a table of its kind: positions along its axes, and labels."""
+    shape = op.shape
+    if isinstance(shape, ProductShape):
+        rows = shape.rows / maximum(shape.matrices, 1.0)
+        return {"m": rows, "n": shape.outputs, "k": shape.inputs, "weight_bytes": shape.weight_bytes}
+    if isinstance(shape, AttentionShape):
+        return {
+            "sequences": shape.sequences,
+            "queries": shape.queries,
+            "keys": shape.keys,
+            "head_dim": shape.key_width,
+            "heads": shape.heads,
+            "kv_heads": shape.kv_heads,
+            "kv_bytes": shape.kv_bytes,
+        }
+    return {"bytes": op.bytes / maximum(op.kernels, 1.0)}
+
+
+def _measured(table: Surface, op: Op) -> bool:
+    if op.kind != table.kind or table.precision not in (None, op.precision, SAME_SPEED.get(op.precision)):
+        return False
+    if op.kind == "elementwise":
+        return op.bytes is not None
+    if isinstance(op.shape, ProductShape):
+        return (op.scaled, op.vector_flops is not None) == (table.scaled, table.dequantised)
+    return isinstance(op.shape, AttentionShape) and op.shape.causal and not op.shape.latent
+
+
+def _place(axis: Axis, position: Scalar) -> tuple[jax.Array, jax.Array]:
+    """The cell that `position`, clamped to the axis, is in, and where in it from 0 to 1."""
+    position = jnp.clip(jnp.asarray(position), axis.low, axis.high)
+    bucket = (jnp.log2(position * (1.0 / axis.low)) * axis.buckets_per_octave).astype(jnp.int32)
+    cell = _taken(axis.cells, jnp.clip(bucket, 0, len(axis.cells) - 1), jnp.int32)
+    for _ in range(BORDERS):
+        passed = position >= _taken(axis.upper, cell, position.dtype)
+        cell = jnp.minimum(cell + passed.astype(jnp.int32), len(axis.lower) - 1)
+    octaves = jnp.log2(position / _taken(axis.lower, cell, position.dtype))
+    return cell, jnp.clip(octaves / _taken(axis.octaves, cell, position.dtype), 0.0, 1.0)
+
+
+def _taken(numbers: Any, index: jax.Array, dtype: Any) -> jax.Array:
+    """`numbers[index]`, which is known to exist."""
+    return jnp.asarray(numbers, dtype).at[index].get(mode="promise_in_bounds")
+
+
+def _nearest(table: Surface, shape: dict[str, Scalar]) -> jax.Array:
+    """Which of the tables is nearest in its labels, shape (), int32."""
+    if len(table.labels) <= 1:
+        return jnp.int32(0)
+    apart = _apart(table, shape)
+    weights = jnp.asarray([LABELS[table.kind][name] for name in table.names], apart.dtype)[None, :]
+    return jnp.argmin(jnp.sum(weights * apart**2, axis=-1)).astype(jnp.int32)
+
+
+def _apart(table: Surface, shape: dict[str, Scalar]) -> jax.Array:
+    """Octaves between every table's labels and the op's, shape [tables, labels]."""
+    own = [jnp.log2(jnp.maximum(jnp.asarray(shape[name], float), _SMALLEST)) for name in table.names]
+    return jnp.stack(own)[None, :] - jnp.asarray(table.labels, float)

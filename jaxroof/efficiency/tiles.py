@@ -1,0 +1,150 @@
+"""Time of matrix products on the cores: which tiles fit, how many waves they make, what each of them costs."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+
+from jaxroof.hardware import Hardware, clock, matrix_peak
+from jaxroof.smooth import ceiling, maximum, minimum
+from jaxroof.struct import Scalar, struct
+
+TILES = (
+    (16.0, 64.0),
+    (16.0, 128.0),
+    (32.0, 64.0),
+    (64.0, 32.0),
+    (64.0, 64.0),
+    (64.0, 128.0),
+    (128.0, 64.0),
+    (128.0, 128.0),
+    (64.0, 256.0),
+    (128.0, 192.0),
+    (128.0, 256.0),
+    (256.0, 128.0),
+)
+"""Rows and outputs of the tiles that a kernel chooses from: those that cuBLAS and CUTLASS instantiate."""
+
+STEP_BYTES = 128.0
+"""B of one operand's row that one step along the inputs loads: the widest swizzle of shared memory, CUTLASS."""
+
+STAGES = 2.0
+"""Steps whose operands are in the scratchpad at least: one that is used and one that arrives."""
+
+ACCUMULATOR_BYTES = 4.0
+"""B of one float32 accumulator."""
+
+NEGLIGIBLE = 1e-3
+"""Share of the electrical limit that is not worth telling from nothing."""
+
+UNIT = 32.0
+"""Edge of a tile, elements, at which `TileCosts.small` counts twice its value: sets its scale only."""
+
+
+@struct
+class TileCosts:
+    """Constants of how a class of kernels works through tiles: what structs of such kernels inherit."""
+
+    matrix: Scalar  # share of the matrix peak that a large tile reaches in its main loop
+    tile_cycles: Scalar  # clock cycles of a tile outside its main loop: first operands in, results out
+    overlap: Scalar  # share of `tile_cycles` that asynchronous matrix units hide behind the next tile's main loop
+    small: Scalar  # extra time of the main loop of a tile of m x n: small * 32 (1 / m + 1 / n)
+    softness: Scalar  # of an idle core's time in the last wave that is lost; 1: waves end together
+    energy: Scalar  # J per 16-bit matrix FLOP, of a core of `energy_rate`
+    energy_rate: Scalar  # 16-bit FLOP/s of one core; wider matrix units take less energy per FLOP
+    power: Scalar  # share of the electrical limit that matrix units may take
+    onset_time: Scalar  # s of a kernel after which half of the electrical limit is felt
+
+
+def sustained_rate(
+    costs: TileCosts, flops: Scalar, hardware: Hardware, precision: str, operand_bytes: Scalar, sustained: bool
+) -> Scalar:
+    """FLOP/s of all cores in the main loop of a large tile: a share of the peak, less what electrical power denies.
+
+    rate = peak matrix (1 - u (1 - (1 + (peak matrix / limit)^4)^(-1/4)))
+    limit = power tdp / energy per FLOP,  u = t / (t + onset_time),  t = flops / (peak matrix)
+    energy per FLOP = energy (operand_bytes / 2) sqrt(energy_rate / 16-bit peak of one core)
+
+    Args:
+      flops: of the product.
+      sustained: the device has run at full load before, as in serving: u = 1.
+
+    Raises:
+      ValueError: while tracing, when the hardware has no matrix figure for the precision.
+    """
+    rate = matrix_peak(hardware, precision) * costs.matrix
+    if hardware.power.tdp is None:
+        return rate
+    width = 0.5 * operand_bytes
+    core_rate = matrix_peak(hardware, precision) * width / hardware.cores.count
+    energy = costs.energy * width * jax.lax.rsqrt(core_rate / costs.energy_rate)
+    # The bound keeps compilers from taking constants such as energy to the fourth power, which float32 does not hold.
+    excess = jnp.maximum(rate * energy / (costs.power * hardware.power.tdp), NEGLIGIBLE)
+    capped = jax.lax.rsqrt(jnp.sqrt(1.0 + (excess * excess) * (excess * excess)))
+    if sustained:
+        return rate * capped
+    onset = flops / (flops + rate * costs.onset_time)
+    return rate * (1.0 - onset * (1.0 - capped))
+
+
+def matrix_time(
+    costs: TileCosts,
+    hardware: Hardware,
+    rate: Scalar,
+    operand_bytes: Scalar,
+    row_tiles: Callable[[float], Scalar],
+    outputs: Scalar,
+    inputs: Scalar,
+    splits: float = 1.0,
+    tiles: tuple[tuple[float, float], ...] = TILES,
+) -> jax.Array:
+    """Time in s of a product on the cores, by the best of `tiles`, shape ().
+
+    time = min over tiles: waves(x) * (2 m n inputs (1 + small 32 (1/m + 1/n)) cores / rate + fixed)
+    x = row_tiles(m) ceil(outputs / n) splits / cores,  inputs: of one split, a whole number of steps
+    fixed = tile_cycles (1 - overlap asynchronous) / clock
+
+    Args:
+      rate: FLOP/s of all cores, `sustained_rate`.
+      row_tiles: tiles of that many rows that the product has along its rows, over all matrices.
+      outputs, inputs: n and k of one matrix.
+      splits: kernels' parts of the inputs, each a tile of its own.
+    """
+    step = STEP_BYTES / operand_bytes
+    depth = step * ceiling(inputs / (splits * step))
+    core_time = 2.0 * depth * hardware.cores.count / rate
+    fixed_time = costs.tile_cycles * (1.0 - costs.overlap * hardware.cores.asynchronous) / clock(hardware)
+    per_core = splits / hardware.cores.count
+    rows = {m: row_tiles(m) * per_core for m, _ in tiles}
+    columns = {n: ceiling(outputs * (1.0 / n)) for _, n in tiles}
+    times = []
+    for m, n in tiles:
+        main = m * n + (costs.small * UNIT) * (m + n)
+        tile_time = main * core_time * misfit(m, n, hardware) + fixed_time
+        times.append(waves(rows[m] * columns[n], costs.softness) * tile_time)
+    return minimum(*times)
+
+
+def waves(tiles_per_core: Scalar, softness: Scalar) -> jax.Array:
+    """Times that a core works through a tile, shape (): at least 1, and a last wave that is partly empty.
+
+    Cores that are done early leave power and bandwidth to the others: a wave costs `softness` of its idle part.
+    """
+    idle = ceiling(tiles_per_core) - tiles_per_core
+    return maximum(1.0, tiles_per_core + softness * idle)
+
+
+def misfit(m: float, n: float, hardware: Hardware) -> Scalar:
+    """Slowdown of a tile that registers or scratchpad do not hold: 1 where it fits, then (needed / there)^4.
+
+    Steep enough that such a tile is not chosen, and smooth, so that gradients say what a larger capacity would do.
+    Accumulators may take half of the registers.
+    """
+    registers, scratchpad = hardware.memory.register_capacity, hardware.memory.scratchpad
+    need = [1.0]
+    if registers is not None:
+        need.append(2.0 * ACCUMULATOR_BYTES * m * n / registers)
+    if scratchpad is not None:
+        need.append(STAGES * STEP_BYTES * (m + n) / scratchpad.capacity)
+    over = maximum(*need)
+    return (over * over) * (over * over)

@@ -1,0 +1,99 @@
+"""`jaxroof surface`: files of measured kernels: import them from a benchmark's, or show what one holds."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags of the verb."""
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    about = "Read a benchmark's files and write their kernels as tables: --efficiency surface:OUT.nc then uses them."
+    importing = actions.add_parser("import", help="tables from the files of a benchmark", description=about)
+    importing.add_argument("files", nargs="+", metavar="FILE", help="csv or parquet")
+    importing.add_argument("-o", "--output", required=True, metavar="OUT.nc", help="netCDF file to write")
+    importing.add_argument(
+        "--format", default="auto", metavar="NAME", help="auto (default), infersim, aic or llmcompass"
+    )
+    importing.add_argument("--gpu", metavar="NAME", help="device, where a file holds several")
+    importing.add_argument("--engine", metavar="NAME", help="engine, where a file holds several: trtllm, vllm, sglang")
+    importing.add_argument("--version", metavar="TEXT", help="version of the engine, where a file holds several")
+    importing.add_argument(
+        "--drop", action="store_true", help="leave out, and count, rows that are impossible, twice or beside a grid"
+    )
+    importing.add_argument(
+        "--keep-holes", action="store_true", help="shapes that were not measured stay missing and follow neighbours"
+    )
+    showing = actions.add_parser("show", help="what a file holds", description="Tables, device and bandwidths of FILE.")
+    showing.add_argument("file", metavar="FILE.nc", help="netCDF file of measured kernels")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Import files, or show one."""
+    if options.action == "import":
+        _import(options)
+    else:
+        _show(options.file)
+
+
+def _import(options: argparse.Namespace) -> None:
+    import datetime
+
+    from hwspaces.surface import write_surfaces
+    from sweeps.surface_import import Wanted, imported
+
+    wanted = Wanted(options.gpu, options.engine, options.version)
+    holes = "keep" if options.keep_holes else "refuse"
+    found = imported([Path(file) for file in options.files], options.format, wanted, options.drop, holes)
+    words = [*options.files, f"--format {options.format}"]
+    words += [f"--{flag} {value}" for flag in ("gpu", "engine", "version") if (value := getattr(options, flag))]
+    words += [flag for flag, given in (("--drop", options.drop), ("--keep-holes", options.keep_holes)) if given]
+    provenance = {
+        "device": found.device,
+        **found.provenance,
+        "date": datetime.date.today().isoformat(),
+        "command": f"jaxroof surface import {' '.join(words)}",
+    }
+    write_surfaces(options.output, found.tables, provenance, {})
+    count = sum(int((table.seconds > 0).sum()) for table in found.tables)
+    print(f"{options.output}: {len(found.tables)} tables with {count} times, measured on {found.device}")
+    dropped = found.dropped
+    if options.drop:
+        print(
+            f"dropped: {dropped.impossible} impossible, {dropped.duplicates} duplicate, "
+            f"{dropped.holes} beside a complete grid"
+        )
+    for sentence in found.left_out:
+        print(f"left out  {sentence}")
+
+
+def _show(file: str) -> None:
+    from hwspaces import formatted
+    from hwspaces.surface import read_surfaces
+    from sweeps.cli.tables import console, table
+
+    found = read_surfaces(file)
+    out = console()
+    for key, value in found.provenance.items():
+        out.print(f"{key}  {value}")
+    for name, value in found.bandwidths.items():
+        out.print(f"{name.replace('_', ' ')}  {formatted(value, 'B/s')}")
+    out.print()
+    made = table("table", "kind", "precision", "axes", "times", "shortest", "longest", "labels", numbers=("times",))
+    for entry in found.tables:
+        made.add_row(*_cells(entry))
+    out.print(made)
+
+
+def _cells(entry: Any) -> list[str]:
+    """A table as a row: every axis with its ends and how many positions it has."""
+    import numpy as np
+
+    from hwspaces import formatted
+
+    axes = [f"{name} {values[0]:g}-{values[-1]:g} ({len(values)})" for name, values in entry.axes.items()]
+    measured = entry.seconds[~np.isnan(entry.seconds)]
+    times = f"{measured.size}" if measured.size == entry.seconds.size else f"{measured.size} of {entry.seconds.size}"
+    labels = ", ".join(f"{name} {value:g}" for name, value in entry.labels.items())
+    ends = [formatted(float(time), "s", 3) for time in (measured.min(), measured.max())]
+    return [entry.name, entry.kind, entry.precision, ", ".join(axes), times, *ends, labels or "-"]

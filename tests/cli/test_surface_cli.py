@@ -1,0 +1,54 @@
+"""`jaxroof surface`: from a benchmark's file to a prediction, and one line where that is impossible."""
+
+import pytest
+
+from sweeps.cli import main
+
+
+@pytest.fixture
+def measured(tmp_path):
+    folder = tmp_path / "gemm" / "h100"
+    folder.mkdir(parents=True)
+    file = folder / "data.csv"
+    rows = [f"{m},{k},{n},{50 + m},0.1" for m in (16, 64) for k in (1024, 8192) for n in (512, 8192)]
+    file.write_text("\n".join(["m,k,n,latency_us,mfu", *rows]) + "\n")
+    return file
+
+
+def test_import_show_and_predict(measured, tmp_path, capsys):
+    out = tmp_path / "own.nc"
+    assert main(["surface", "import", str(measured), "-o", str(out)]) == 0
+    assert "1 tables with 8 times, measured on H100-SXM" in capsys.readouterr().out
+    assert main(["surface", "show", str(out)]) == 0
+    shown = capsys.readouterr().out
+    assert "linear_fp8_scaled" in shown and "m 16-64 (2)" in shown and "H100-SXM" in shown
+    words = ["step", "--hardware", "H100", "--model", "llama-3.1-8b", "--decode", "16", "--context", "1000"]
+    assert main([*words, "--efficiency", f"surface:{out}"]) == 0
+    assert "surface:own" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda text: text.replace("16,1024,512,66", "16,1024,512,-66"), "row 1 (m 16, n 512, k 1024): -66 us"),
+        (lambda text: text.replace("mfu", "share"), "not recognised"),
+        (lambda text: "\n".join(text.splitlines()[:-1]) + "\n", "holes"),
+    ],
+)
+def test_bad_files_are_one_line_and_exit_2(measured, tmp_path, capsys, change, words):
+    measured.write_text(change(measured.read_text()))
+    assert main(["surface", "import", str(measured), "-o", str(tmp_path / "own.nc")]) == 2
+    error = capsys.readouterr().err
+    assert words in error and error.count("\n") == 1
+    assert not (tmp_path / "own.nc").exists()
+
+
+def test_what_is_dropped_is_counted(measured, tmp_path, capsys):
+    measured.write_text(measured.read_text() + "16,1024,512,66,0.1\n")
+    assert main(["surface", "import", str(measured), "-o", str(tmp_path / "own.nc"), "--drop"]) == 0
+    assert "0 impossible, 1 duplicate, 0 beside a complete grid" in capsys.readouterr().out
+
+
+def test_without_an_action_it_says_so(capsys):
+    assert main(["surface"]) == 2
+    assert "ACTION" in capsys.readouterr().err

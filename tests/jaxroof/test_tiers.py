@@ -1,0 +1,123 @@
+"""What every efficiency tier owes: finite values and gradients, Euler's sum, and faster hardware is never slower."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import hwspaces
+import workloads
+from jaxroof import Deployment, Hardware, decode, mixed, prefill, step_time
+from jaxroof.efficiency import Efficiency
+from tests.jaxroof.test_gradients import CHEAP, dotted
+from tests.points import Points, leaves_as
+from tests.structures import points
+
+TIERS = [name for name in hwspaces.efficiencies() if name not in ("derated", "datasheet")]
+
+STRUCTURES = ("dense_multi_head", "sliding_fp8", "chunked_experts", "hybrid_decay")
+
+RATES = ("clock", "vector_flops", "exp_rate", "bandwidth", "peer_rate")
+
+
+def priced(drawn: Points, efficiency: Efficiency) -> tuple:
+    """Arguments of `step_time` for random points under one efficiency, in float32."""
+    return leaves_as(drawn, np.float32).step[:-1]
+
+
+def log_time(drawn: tuple, efficiency: Efficiency) -> jax.Array:
+    return jnp.log(step_time(*drawn, efficiency))
+
+
+@pytest.mark.parametrize("name", TIERS)
+@pytest.mark.parametrize("structure", STRUCTURES)
+def test_finite_and_homogeneous(name, structure):
+    """Random points, zeros and kinks included, in float32: elasticities over rates minus those over times are -1.
+
+    Power counts as a rate: a limit in watts is energy per time. 1e-3: hundreds of float32 elasticities are summed.
+    """
+    efficiency = jax.tree.map(np.float32, hwspaces.efficiency(name).efficiency)
+    drawn = priced(points(structure, 60, seed=5), efficiency)
+    function = jax.jit(
+        jax.vmap(jax.value_and_grad(log_time, argnums=(0, 1)), in_axes=(0, None)), compiler_options=CHEAP
+    )
+    value, (slopes, constants) = function(drawn, efficiency)
+    assert np.isfinite(value).all()
+    rates, times = 0.0, 0.0
+    for path, slope, leaf in zip(
+        *zip(*jax.tree_util.tree_flatten_with_path(slopes)[0], strict=True), jax.tree.leaves(drawn), strict=True
+    ):
+        assert np.isfinite(slope).all(), dotted(path)
+        name = dotted(path)
+        if name.startswith("0.") and (name.startswith("0.matrix.") or name.endswith((*RATES, "tdp"))):
+            rates = rates + np.asarray(slope) * leaf
+        if name.startswith("0.") and name.endswith(("latency", "_time")):
+            times = times + np.asarray(slope) * leaf
+    for path, slope in jax.tree_util.tree_flatten_with_path(constants)[0]:
+        assert np.isfinite(slope).all(), dotted(path)
+        if dotted(path).endswith("_time"):
+            leaf = dict(zip(*_paths(efficiency), strict=True))[dotted(path)]
+            times = times + np.asarray(slope) * leaf
+    np.testing.assert_allclose(rates - times, -1.0, rtol=2e-3)
+
+
+@pytest.mark.parametrize("name", TIERS)
+def test_faster_hardware_is_never_slower(name):
+    """Any rate 1 % to 30 times up, at 4,000 random accelerators around a dense model's mixed step."""
+    efficiency = hwspaces.efficiency(name).efficiency
+    model = workloads.model("Llama-3.1-8B").model
+    work = mixed(prefill(1.0, 700.0), decode(48.0, 3000.0))
+    random = np.random.default_rng(0)
+    base = hwspaces.hardware("H100").hardware
+
+    def factors(low: float, high: float) -> dict[str, np.ndarray]:
+        return {path: random.uniform(np.log(low), np.log(high), 4000) for path in RATE_PATHS}
+
+    start = factors(0.05, 20.0)
+    faster = {path: start[path] + random.choice([0.0, 0.01, 1.0, 3.4], 4000) for path in RATE_PATHS}
+    time = jax.jit(jax.vmap(lambda scale: step_time(scaled(base, scale), model, Deployment(), work, efficiency)))
+    slow, fast = (np.asarray(time({p: np.exp(v) for p, v in by.items()})) for by in (start, faster))
+    assert np.isfinite(slow).all() and (fast <= slow * (1.0 + 1e-5)).all()
+
+
+RATE_PATHS = ("matrix", "hbm", "l2", "scratchpad", "vector", "exp", "clock")
+
+
+def scaled(base: Hardware, by: dict) -> Hardware:
+    """`base` with its rates multiplied."""
+    memory, cores = base.memory, base.cores
+
+    def level(name: str):
+        own = getattr(memory, name)
+        return dataclasses.replace(own, bandwidth=own.bandwidth * by[name])
+
+    return dataclasses.replace(
+        base,
+        matrix={precision: peak * by["matrix"] for precision, peak in base.matrix.items()},
+        memory=dataclasses.replace(memory, **{name: level(name) for name in ("hbm", "l2", "scratchpad")}),
+        cores=dataclasses.replace(
+            cores,
+            vector_flops=cores.vector_flops * by["vector"],
+            exp_rate=cores.exp_rate * by["exp"],
+            clock=cores.clock * by["clock"],
+        ),
+    )
+
+
+@pytest.mark.parametrize("name", TIERS)
+def test_a_hundred_thousand_points(name):
+    """Values and slopes over all numbers of hardware, model, deployment and batch are finite at 10^5 random points."""
+    efficiency = jax.tree.map(np.float32, hwspaces.efficiency(name).efficiency)
+    drawn = priced(points("dense_multi_head", 100_000, seed=7), efficiency)
+    value, slopes = jax.jit(jax.vmap(jax.value_and_grad(log_time), in_axes=(0, None)))(drawn, efficiency)
+    assert np.isfinite(value).all()
+    assert [
+        dotted(path) for path, s in jax.tree_util.tree_flatten_with_path(slopes)[0] if not np.isfinite(s).all()
+    ] == []
+
+
+def _paths(tree) -> tuple[list[str], list]:
+    paths, leaves = zip(*jax.tree_util.tree_flatten_with_path(tree)[0], strict=True)
+    return [dotted(path) for path in paths], list(leaves)
