@@ -73,7 +73,7 @@ def efficiency(name_or_path: str | Path = "derated") -> EfficiencyEntry:
     Args:
       name_or_path: "learned" (models of kernels, fitted across GPUs; "learned-ENGINE" names whose), "kernel" (the
         same with published constants), "derated" (constant shares), "datasheet" (every peak reached, no fixed time);
-        the path of a `.toml` of the same schema as `hwspaces/efficiencies/derated.toml`; or `surface:FILE.nc`, a user's measured
+        the path of a `.toml` like `hwspaces/efficiencies/derated.toml`; or `surface:FILE.nc`, a user's measured
         kernels (`hwspaces.surface`), with `:NAME` after it for what the other kernels run on.
 
     Raises:

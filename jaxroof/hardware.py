@@ -1,5 +1,8 @@
 """What an accelerator can do at most: rates, capacities and latencies of one device and its links."""
 
+import jax
+
+from jaxroof.smooth import maximum
 from jaxroof.struct import Scalar, static, struct
 
 
@@ -115,10 +118,27 @@ class Hardware:
 USUAL_CLOCK = 1.8e9
 """Hz; taken for a device whose clock is unknown. Data-centre GPUs of 2020 to 2025 boost to 1.4 to 2.5 GHz."""
 
+LARGEST_CORE = 16384.0
+"""16-bit FLOP per cycle of a core that still works through tiles of the usual size one by one; ours: twice that of an
+SM of data-centre Blackwell, the largest that is like the measured ones. A TPU's has 30 times as much."""
+
 
 def clock(hardware: Hardware) -> Scalar:
     """Clock of the cores in Hz, the usual one where it is unknown."""
     return USUAL_CLOCK if hardware.cores.clock is None else hardware.cores.clock
+
+
+def tile_clock(hardware: Hardware, precision: str, operand_bytes: Scalar) -> jax.Array:
+    """Clock in Hz at which cores begin and end tiles of a product, shape (): their own, or more for huge cores.
+
+    A core with more than `LARGEST_CORE` works on several tiles of the usual size at once, or on one that is larger:
+    clock max(1, FLOP per cycle of one core / LARGEST_CORE), 16-bit.
+
+    Raises:
+      ValueError: while tracing, when the hardware has no matrix figure for the precision.
+    """
+    core_peak = matrix_peak(hardware, precision) * (0.5 * operand_bytes) / hardware.cores.count
+    return maximum(clock(hardware), core_peak / LARGEST_CORE)
 
 
 def matrix_peak(hardware: Hardware, precision: str) -> Scalar:

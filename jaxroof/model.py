@@ -8,13 +8,15 @@ class WeightFormat:
     """How one weight matrix is stored and multiplied.
 
     Inputs are converted to `compute` before they are multiplied: a format of 8 bits or less (fp8, int8, fp4) takes a
-    kernel that quantises activations; with `dequantised` it is the weights that the kernel converts instead (W4A16).
+    kernel that quantises activations, unless it is `calibrated`; with `dequantised` it is the weights that the kernel
+    converts instead (W4A16).
     """
 
     bytes: Scalar  # B per weight as stored, group scales and zeros included
     compute: str = static()  # precision of the matrix unit that multiplies it: a key of `Hardware.matrix`
     dequantised: bool = static(default=False)  # the kernel converts weights to `compute` as it reads them
     scaled: bool = static(default=False)  # the kernel multiplies by a scale per block of weights between products
+    calibrated: bool = static(default=False)  # the checkpoint has the activations' scales: who writes them quantises
 
 
 @struct

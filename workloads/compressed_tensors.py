@@ -43,7 +43,7 @@ def _scheme(group: Config) -> Scheme:
     strategy = weights.text("strategy", default="tensor")
     activations = _activations(group.table("input_activations"))
     if kind == "float" and bits == 8:
-        return _float8(weights, strategy, activations)
+        return _float8(weights, strategy, group, activations)
     if kind == "float" and bits == 4:
         return _float4(weights, group, activations)
     if kind == "int" and bits in (4, 8):
@@ -58,7 +58,7 @@ def _scheme(group: Config) -> Scheme:
     raise weights.error(f"{bits}-bit {kind} weights are not covered; 4 and 8-bit int and float are")
 
 
-def _float8(weights: Config, strategy: str, activations: str | None) -> Scheme:
+def _float8(weights: Config, strategy: str, group: Config, activations: str | None) -> Scheme:
     if strategy == "block":
         block = weights.block("block_structure")
         if block is None:
@@ -67,7 +67,7 @@ def _float8(weights: Config, strategy: str, activations: str | None) -> Scheme:
     if strategy == "group" and weights.count("group_size") == formats.MX_GROUP:
         return formats.mxfp8(activations)
     if strategy in ("tensor", "channel"):
-        return formats.fp8(None, activations)
+        return formats.fp8(None, activations, _calibrated(group))
     raise weights.error(f"strategy is {strategy!r}; of 8-bit float weights it must be tensor, channel or block")
 
 
@@ -78,6 +78,12 @@ def _float4(weights: Config, group: Config, activations: str | None) -> Scheme:
     if size == formats.MX_GROUP:
         return formats.mxfp4(activations)
     raise weights.error(f"group_size is {size}; of 4-bit float weights it must be 16 (NVFP4) or 32 (MXFP4)")
+
+
+def _calibrated(group: Config) -> bool:
+    """True where the checkpoint has the scales of activations, so that none is taken as the model runs."""
+    table = group.table("input_activations")
+    return table is not None and table.value("dynamic", default=False) is False
 
 
 def _activations(table: Config | None) -> str | None:

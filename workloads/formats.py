@@ -25,6 +25,7 @@ class Scheme:
     label: str
     bits: int  # of a weight, without scales
     scaled: bool = False  # scales per block of weights and activations, which the kernel applies between products
+    calibrated: bool = False  # scales of activations are in the checkpoint, none is taken as the model runs
 
     @property
     def dequantised(self) -> bool:
@@ -34,7 +35,11 @@ class Scheme:
     def weight_format(self, base: WeightFormat) -> WeightFormat:
         """The format of a weight whose checkpoint keeps activations in `base`."""
         return WeightFormat(
-            bytes=self.bytes, compute=self.compute or base.compute, dequantised=self.dequantised, scaled=self.scaled
+            bytes=self.bytes,
+            compute=self.compute or base.compute,
+            dequantised=self.dequantised,
+            scaled=self.scaled,
+            calibrated=self.calibrated,
         )
 
 
@@ -47,8 +52,13 @@ UNQUANTISED = {
 """`torch_dtype` -> matrix precision and B per weight."""
 
 
-def fp8(block: tuple[int, int] | None = None, activations: str | None = "fp8") -> Scheme:
-    """FP8 weights: one float32 scale per `block` of rows and columns, or per tensor or channel without a block."""
+def fp8(block: tuple[int, int] | None = None, activations: str | None = "fp8", calibrated: bool = False) -> Scheme:
+    """FP8 weights: one float32 scale per `block` of rows and columns, or per tensor or channel without a block.
+
+    `calibrated`: the checkpoint has one scale per tensor of activations too.
+    """
+    if block is None and calibrated and activations:
+        return Scheme(1.0, activations, "fp8 (static scales)", 8, calibrated=True)
     if block is None:
         return Scheme(1.0, activations, "fp8" if activations else "fp8 (weights only)", 8)
     rows, columns = block
@@ -89,6 +99,7 @@ def _float4_label(name: str, activations: str | None) -> str:
 
 OVERRIDES = {
     "fp8": fp8(),
+    "fp8-static": fp8(calibrated=True),
     "int8": integer(8, None, False, "int8", ""),
     "w8a16": integer(8, None, False, None, ""),
     "w4a16": integer(4, 128, True, None, ""),

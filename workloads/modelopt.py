@@ -10,7 +10,7 @@ from workloads.modules import Patterns, patterns
 AWQ_GROUP = 128  # weights per scale where a config does not say, ModelOpt's default for INT4 AWQ
 
 ALGORITHMS: dict[str, Callable[[int | None], Scheme]] = {
-    "FP8": lambda group: formats.fp8(),
+    "FP8": lambda group: formats.fp8(calibrated=True),
     "FP8_PER_CHANNEL_PER_TOKEN": lambda group: formats.fp8(),
     "FP8_PB_WO": lambda group: formats.fp8((group or 128, group or 128), None),
     "FP8_PB_REAL": lambda group: formats.fp8((group or 128, group or 128)),

@@ -93,7 +93,9 @@ def _fp8(config: Config) -> Quantization:
     if activations not in ("dynamic", "static"):
         raise config.error(f"activation_scheme is {activations!r}; it must be 'dynamic' or 'static'")
     excluded = _excluded(config, "modules_to_not_convert", "ignored_layers")
-    return Quantization(assignments=((None, formats.fp8(block)),), excluded=excluded)
+    return Quantization(
+        assignments=((None, formats.fp8(block, calibrated=activations == "static")),), excluded=excluded
+    )
 
 
 def _fbgemm_fp8(config: Config) -> Quantization:

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxroof.efficiency.timing import Spread, Timing
-from jaxroof.hardware import Hardware, clock, matrix_peak
+from jaxroof.hardware import Hardware, clock, matrix_peak, tile_clock
 from jaxroof.layers.linear import LOW_PRECISIONS
 from jaxroof.op import Op
 from jaxroof.shape import AttentionShape
@@ -69,7 +69,7 @@ def prefill_timing(kernel: PrefillKernel, op: Op, hardware: Hardware) -> Timing:
 
     pair = matrix (+) hypot(exp, vector),                        s per multiplied pair on one core
     compute = ((pairs pair / cores)^4 + (tail longest pair)^4)^(1/4)
-    time = launch + tile_cycles max(tiles / cores, 1) / clock + max(compute, l2) (+) hbm + appended
+    time = launch + tile_cycles max(tiles / cores, 1) / tile_clock + max(compute, l2) (+) hbm + appended
     a (+) b = sqrt(a^2 + b^2 + 2 serial a b): max and sum are its limits
 
     Args:
@@ -121,7 +121,7 @@ def prefill_timing(kernel: PrefillKernel, op: Op, hardware: Hardware) -> Timing:
 
     cycles = op.kernels * kernel.launch_cycles * (1.0 + low * kernel.low_launch)
     filled = loop.tile_cycles * _both(tiles.count / cores.count, minimum(tiles.count, 1.0), 0.0)
-    times["launch"] = (cycles + filled) / clock(hardware)
+    times["launch"] = cycles / clock(hardware) + filled / tile_clock(hardware, op.precision, op.operand_bytes)
     total = times["launch"] + _both(compute, moved, kernel.memory_serial) + appended * byte
     return Timing(total, times)
 

@@ -59,6 +59,8 @@ def projection(
 ) -> dict[str, Op]:
     """The GEMM `name`, after the kernel that quantises its inputs where it multiplies at 8 bits or less.
 
+    Scales that the checkpoint has (`calibrated`) let the kernel before write quantised activations: none of its own.
+
     Args:
       name: of the op; the quantising kernel's ends in `_quantize`.
       rows: m on one device.
@@ -70,7 +72,7 @@ def projection(
       quantized_rows: rows that are quantised, where a row is multiplied several times; None: all.
     """
     ops = {}
-    if matrix.weights.compute in LOW_PRECISIONS:
+    if matrix.weights.compute in LOW_PRECISIONS and not matrix.weights.calibrated:
         quantized = rows if quantized_rows is None else quantized_rows
         ops[f"{name}_quantize"] = quantize(quantized, matrix, activation_bytes, count)
     touched = matrix.copies if copies is None else copies

@@ -45,7 +45,7 @@ attention 78 to 87 % of HBM (51 to 74 % in older engines), prefill attention 30 
 
 
 def shares(hardware: Hardware, efficiency: Efficiency) -> Shares | None:
-    """Shares that the kernels of a dense 16-bit model reach when nothing is small; None without a 16-bit matrix peak."""
+    """Shares that large kernels of a dense 16-bit model reach; None without a 16-bit matrix peak."""
     compute = next((name for name in ("bf16", "fp16") if name in hardware.matrix), None)
     if compute is None:
         return None

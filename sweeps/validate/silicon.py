@@ -14,8 +14,9 @@ from sweeps.validate.table import Row, number, rows
 NUMBERS = ("isl_tokens", "osl_tokens", "concurrency", "tp_size", "gt_ttft_ms", "gt_tpot_ms")
 TEXTS = ("model_path", "gpu", "backend", "gemm_quant_mode", "mode", "source_tag", "flag_ttft_queueing")
 
-WEIGHTS = {"": None, "bfloat16": "bf16", "fp8": "fp8", "fp8_block": "fp8"}
-"""Precision of the weights by the file's `gemm_quant_mode`; empty means the checkpoint's own."""
+WEIGHTS = {"": None, "bfloat16": "bf16", "fp8": "fp8-static", "fp8_block": "fp8"}
+"""Precision of the weights by the file's `gemm_quant_mode`; empty means the checkpoint's own. The scales of `fp8` are
+ModelOpt's, in the checkpoint."""
 
 DENSE = ("meta-llama/Llama-3.1-70B", "meta-llama/Llama-3.1-8B-Instruct", "Qwen/Qwen3-32B")
 """The file's dense models. Its others are mixtures of experts, whose labels miscode tp and ep in 86 rows."""

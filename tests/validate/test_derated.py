@@ -19,7 +19,7 @@ DERATED = hwspaces.efficiency("derated")
 
 def test_every_constant_is_a_float_with_a_source():
     paths = list(leaf_paths(DERATED.efficiency))
-    assert len(paths) == sum(len(dataclasses.fields(kind)) for kind in TABLES.values())
+    assert len(paths) == sum(len(dataclasses.fields(kind)) for kind in TABLES.values()) - 1  # no spread
     for path in paths:
         assert type(leaf(DERATED.efficiency, path)) is float, path
         source = DERATED.sources[path]
@@ -47,7 +47,7 @@ def test_datasheet_derates_nothing():
         matrix=1.0, matrix_low=1.0, vector=1.0, bandwidth=1.0, cache_bandwidth=1.0, kernel_time=0.0
     )
     assert set(entry.sources) == set(leaf_paths(entry.efficiency))
-    assert efficiencies() == ("derated", "datasheet")
+    assert efficiencies()[0] == "derated" and set(efficiencies()) > {"datasheet", "kernel", "learned"}
 
 
 def test_big_dense_decode_reaches_most_of_the_bandwidth():

@@ -219,4 +219,4 @@ def test_a_config_named_after_its_model_takes_the_quantisation_beside_it(tmp_pat
     (tmp_path / "x--small_config.json").write_text(json.dumps(SMALL))
     (tmp_path / "x--small_hf_quant_config.json").write_text(json.dumps({"quantization": {"quant_algo": "FP8"}}))
     entry = workloads.model(str(tmp_path / "x--small_config.json"))
-    assert (entry.precision, entry.precision_source) == ("fp8", "hf_quant_config.json")
+    assert (entry.precision, entry.precision_source) == ("fp8 (static scales)", "hf_quant_config.json")

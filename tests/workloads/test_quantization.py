@@ -5,6 +5,8 @@ import json
 import pytest
 
 import workloads
+from jaxroof import Deployment, decode
+from jaxroof.forward import step_ops
 
 DENSE = {
     "model_type": "qwen3",
@@ -157,7 +159,7 @@ def test_modelopt_mixed_precision_per_layer(read):
     entry = read(hf_quant={"quant_algo": "MIXED_PRECISION", "quantized_layers": layers})
     found = {(b.attention.qkv.compute, b.feedforward.up.compute): b.count for b in entry.model.blocks}
     assert found == {("fp8", "fp4"): 1.0, ("fp8", "bf16"): 3.0}
-    assert entry.precision == "fp8 + nvfp4"
+    assert entry.precision == "fp8 (static scales) + nvfp4"
 
 
 def test_gpt_oss_quantises_the_experts_alone():
@@ -312,3 +314,20 @@ def test_override_of_the_whole_model(weights, stored):
     layer = model.blocks[0].feedforward
     for part in (layer.up, layer.router, model.embedding, model.head):
         assert (part.bytes, part.compute, part.dequantised) == (stored, weights, False)
+
+
+@pytest.mark.parametrize(
+    ("table", "calibrated"),
+    [
+        ({"quant_method": "fp8", "activation_scheme": "static"}, True),
+        ({"quant_method": "fp8", "activation_scheme": "dynamic"}, False),
+        ({"quant_method": "modelopt", "quant_algo": "FP8"}, True),
+        ({"quant_method": "modelopt", "quant_algo": "FP8_PER_CHANNEL_PER_TOKEN"}, False),
+    ],
+)
+def test_scales_of_activations_in_the_checkpoint(read, table, calibrated):
+    """Without scales in the checkpoint a kernel of its own takes them before each product."""
+    model = read(quantization_config=table).model
+    ops = step_ops(model, Deployment(), decode(4.0, 100.0))
+    assert model.blocks[0].feedforward.up.calibrated is calibrated
+    assert ("up_proj_quantize" in ops) is not calibrated
