@@ -18,12 +18,15 @@ from jaxroof.efficiency import Efficiency, Host, KindEfficiency, LinkEfficiency,
 
 FILES = Path(__file__).parent / "efficiencies"
 
+DEFAULT = "learned"
+"""What predicts where nobody says otherwise."""
+
 BUILT_IN = {
     "datasheet": (
         datasheet,
         "the bound that no kernel beats: every peak reached, no fixed time",
         (),
-        "jaxroof/efficiency/derated.py",
+        "jaxroof/efficiency/efficiency.py",
     ),
     "kernel": (
         kernel,
@@ -67,20 +70,20 @@ class EfficiencyEntry:
     file: str
 
 
-def efficiency(name_or_path: str | Path = "derated") -> EfficiencyEntry:
+def efficiency(name_or_path: str | Path | None = None) -> EfficiencyEntry:
     """The efficiency constants of that name, or the ones in that file.
 
     Args:
       name_or_path: "learned" (models of kernels, fitted across GPUs; "learned-ENGINE" names whose), "kernel" (the
         same with published constants), "derated" (constant shares), "datasheet" (every peak reached, no fixed time);
-        the path of a `.toml` like `hwspaces/efficiencies/derated.toml`; or `surface:FILE.nc`, a user's measured
-        kernels (`hwspaces.surface`), with `:NAME` after it for what the other kernels run on.
+        the path of a `.toml` like `hwspaces/efficiencies/derated.toml`; `surface:FILE.nc`, a user's measured kernels
+        (`hwspaces.surface`), with `:NAME` after it for what the other kernels run on. None: `DEFAULT`.
 
     Raises:
       ValueError: one line that names file, key, value and what is allowed: an unknown name or key with the nearest
         known ones, a constant that is missing, a share outside (0, 1], a negative time, a unit of another dimension.
     """
-    text = str(name_or_path)
+    text = DEFAULT if name_or_path is None else str(name_or_path)
     if text.startswith(PREFIX):
         return surface_entry(text, efficiency)
     if text.lower().endswith(".toml"):

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxroof.collectives import collective_algorithm, collective_time
 from jaxroof.efficiency import Efficiency, Kernels, KindEfficiency, Timing
 from jaxroof.efficiency.kernels import kernel_spread, kernel_timing
-from jaxroof.efficiency.surface import Surfaces, surface_timing
+from jaxroof.efficiency.surface import Surfaces, surface_extrapolated, surface_timing
 from jaxroof.efficiency.timing import SHORT, Spread
 from jaxroof.hardware import Hardware
 from jaxroof.op import BOUNDS, Op
@@ -72,6 +72,13 @@ def op_deviation(op: Op, hardware: Hardware, efficiency: Efficiency) -> jax.Arra
         return jnp.zeros(())
     time = op_time(op, hardware, efficiency)
     return time * jnp.where(time < SHORT, spread.short, spread.long)
+
+
+@jax.jit
+def op_extrapolated(op: Op, efficiency: Efficiency) -> jax.Array:
+    """Whether `op` is beyond what its kind's tables measured, shape (); False where the kind has no tables."""
+    entry = getattr(efficiency, op.kind)
+    return surface_extrapolated(entry, op) if isinstance(entry, Surfaces) else jnp.asarray(False)
 
 
 @jax.jit

@@ -7,12 +7,12 @@ import jax.numpy as jnp
 
 from jaxroof.batch import Batch
 from jaxroof.deployment import Deployment
-from jaxroof.efficiency import Efficiency, Spread
+from jaxroof.efficiency import Efficiency, Spread, Surfaces
 from jaxroof.forward import group_batch
 from jaxroof.hardware import Hardware, matrix_peak
 from jaxroof.model import Model
 from jaxroof.op import BOUNDS, Op
-from jaxroof.op_time import op_algorithm, op_bound, op_deviation, op_time, op_time_by_bound
+from jaxroof.op_time import op_algorithm, op_bound, op_deviation, op_extrapolated, op_time, op_time_by_bound
 from jaxroof.overlap import computing_hardware, hidden_time, overlapped_ops
 from jaxroof.struct import Scalar, struct
 
@@ -105,6 +105,24 @@ def deviations_of(ops: Ops, hardware: Hardware, deployment: Deployment, efficien
     """
     device = computing_hardware(hardware, deployment)
     return {name: op.count * op_deviation(op, device, efficiency) for name, op in ops.items()}
+
+
+def extrapolated_times(ops: Ops, hardware: Hardware, deployment: Deployment, efficiency: Efficiency) -> Ops:
+    """Time in s of every op of one step that is beyond what was measured, by name, and 0 of the others.
+
+    Only where the efficiency has tables of measured kernels (`tables_known`).
+    """
+    times = {}
+    device = computing_hardware(hardware, deployment)
+    for name, op in ops.items():
+        time = op.count * op_time(op, device, efficiency)
+        times[name] = jnp.where(op_extrapolated(op, efficiency), time, 0.0)
+    return times
+
+
+def tables_known(efficiency: Efficiency) -> bool:
+    """Whether any kind of kernel is priced by measured tables: structure, not data."""
+    return any(isinstance(getattr(efficiency, field.name), Surfaces) for field in dataclasses.fields(efficiency))
 
 
 def spread_known(efficiency: Efficiency) -> bool:

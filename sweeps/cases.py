@@ -65,7 +65,7 @@ def case(
     weights: str | None = None,
     kv: str | None = None,
     communication: str | None = None,
-    efficiency: str = "derated",
+    efficiency: str | None = None,
     overrides: Mapping[str, Any] | None = None,
     check: bool = True,
 ) -> Case:

@@ -34,6 +34,10 @@ VARIABLES = {
         for name in ("ttft", "tpot", "e2e", "step_time")
         for kind, how in (("", "errors of all kernels alike"), ("_independent", "kernels err independently"))
     },
+    **{
+        f"{step}_extrapolated": Variable("1", f"share of {words} time in kernels beyond measured tables", (), False)
+        for step, words in (("step", "the step's"), ("prefill", "the prefill's"), ("decode", "the decode step's"))
+    },
     "devices": Variable("1", "devices of the deployment", (), False),
     "tokens_per_second": Variable("1/s", "output tokens per second of all replicas", (), True),
     "tokens_per_second_per_request": Variable("1/s", "output tokens per second of one request: 1 / tpot", (), True),

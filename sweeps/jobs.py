@@ -27,10 +27,12 @@ from jaxroof.smooth import positive_part
 from jaxroof.step import (
     deviations_of,
     dominant_bound,
+    extrapolated_times,
     matrix_floors,
     memory_floors,
     spread_known,
     step_cost,
+    tables_known,
     times_by_bound,
     times_of,
 )
@@ -149,7 +151,10 @@ def _step_terms(prefix: str, scenario: Scenario, batch: Batch) -> Lazy:
     """What is added up over the ops of one step: time, time by what binds it, and floors of matrix and memory time."""
     hardware, deployment, efficiency = scenario.hardware, scenario.deployment, scenario.efficiency
     ops = functools.cache(lambda: overlapped_ops(scenario.model, deployment, batch))
-    return {
+    beyond = {}
+    if tables_known(efficiency):
+        beyond[f"{prefix}_extrapolated"] = lambda: extrapolated_times(ops(), hardware, deployment, efficiency)
+    return beyond | {
         prefix: lambda: times_of(ops(), hardware, deployment, batch, efficiency),
         f"{prefix}_by_bound": lambda: times_by_bound(ops(), hardware, deployment, batch, efficiency),
         f"{prefix}_matrix_floor": lambda: matrix_floors(ops(), hardware),
@@ -160,6 +165,12 @@ def _step_terms(prefix: str, scenario: Scenario, batch: Batch) -> Lazy:
             for name, deviation in deviations_of(ops(), hardware, deployment, efficiency).items()
         },
     }
+
+
+def _extrapolated(sums: dict[str, Scalar], *steps: str) -> dict[str, Scalar]:
+    """Shares of the time of steps in kernels beyond the measured tables; nothing where there are no tables."""
+    names = [f"{step}_extrapolated" for step in steps]
+    return {name: sums[name] / sums[step] for name, step in zip(names, steps, strict=True) if name in sums}
 
 
 def _spreads(
@@ -207,6 +218,7 @@ def _request_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: dict[s
         **_spreads("ttft", cost.ttft, (prefill,), scenario.efficiency),
         **_spreads("tpot", cost.tpot, ((per_token, *decode),), scenario.efficiency),
         **_spreads("e2e", cost.e2e, (prefill, (tokens * per_token, *decode)), scenario.efficiency),
+        **_extrapolated(sums, "prefill", "decode"),
         **_economics(scenario, tokens_per_second(cost, requests)),
         "prefill_mfu": sums["prefill_matrix_floor"] * busy / prefill_time,
         "decode_mbu": sums["decode_memory_floor"] * busy / step_time,
@@ -233,6 +245,7 @@ def _step_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: dict[str,
     return {
         "step_time": time,
         **_spreads("step_time", time, ((1.0, sums["step_deviation"], sums["step_variance"]),), scenario.efficiency),
+        **_extrapolated(sums, "step"),
         **_economics(scenario, batch.logits / time),
         "mfu": sums["step_matrix_floor"] / (time * degree(scenario.deployment.pp)),
         "mbu": sums["step_memory_floor"] / (time * degree(scenario.deployment.pp)),

@@ -1,8 +1,10 @@
 """How far silicon and software fall short of the datasheet: interchangeable pytrees of named constants."""
 
-from jaxroof.efficiency.derated import Efficiency, Host, KindEfficiency, LinkEfficiency, datasheet
+from jaxroof.efficiency.derated import Host, KindEfficiency, LinkEfficiency
+from jaxroof.efficiency.efficiency import Efficiency, datasheet
 from jaxroof.efficiency.kernels import Kernels
 from jaxroof.efficiency.published import kernel
+from jaxroof.efficiency.surface import Surfaces
 from jaxroof.efficiency.timing import Spread, Timing
 
 __all__ = [
@@ -12,6 +14,7 @@ __all__ = [
     "KindEfficiency",
     "LinkEfficiency",
     "Spread",
+    "Surfaces",
     "Timing",
     "datasheet",
     "kernel",

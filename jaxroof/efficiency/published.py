@@ -3,7 +3,8 @@
 import dataclasses
 
 from jaxroof.efficiency import decode, gemm, grouped, prefill
-from jaxroof.efficiency.derated import Efficiency, Host, LinkEfficiency
+from jaxroof.efficiency.derated import Host, LinkEfficiency
+from jaxroof.efficiency.efficiency import Efficiency
 from jaxroof.efficiency.kernels import Kernels
 from jaxroof.efficiency.stream import StreamKernel
 

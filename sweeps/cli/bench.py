@@ -28,7 +28,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--check", metavar="FILE.nc", help="instead: time shapes that FILE.nc lacks, and compare")
     parser.add_argument("--points", metavar="N", help="with --check: fresh shapes of every table (default 12)")
     parser.add_argument("--hardware", metavar="NAME", help="with --check: the device that the file was measured on")
-    parser.add_argument("--efficiency", metavar="NAME", help="with --check: constants below the file (default derated)")
+    parser.add_argument("--efficiency", metavar="NAME", help="with --check: constants below the file (default learned)")
     parser.add_argument("--json", action="store_true", help="one JSON object with SI numbers instead of tables")
 
 
@@ -159,7 +159,7 @@ def _check(options: argparse.Namespace, seed: int) -> None:
     )
     if not tables:
         raise ValueError(f"{options.check}: no table of `jaxroof bench` among those asked for")
-    base = hwspaces.efficiency(options.efficiency or "derated")
+    base = hwspaces.efficiency(options.efficiency)
     try:
         entry = hwspaces.hardware(options.hardware or file.provenance.get("device", ""))
     except ValueError as error:

@@ -19,7 +19,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--size", default="1KiB..1GiB", metavar="A..B", help="one size or a range, in steps of 4 (default 1KiB..1GiB)"
     )
     parser.add_argument("--step", default="4", metavar="FACTOR", help="from one size of a range to the next")
-    parser.add_argument("--efficiency", default="derated", metavar="NAME", help="derated (default), datasheet, a TOML")
+    parser.add_argument("--efficiency", metavar="NAME", help="learned (default), datasheet, a TOML file")
     parser.add_argument("--set", metavar="PATH=VALUE", action="append", default=[], help="a figure of the hardware")
     parser.add_argument("-o", "--output", metavar="FILE", help="also a picture: a .png or .svg")
     parser.add_argument("--json", action="store_true", help="one JSON object with SI numbers instead of a table")
@@ -61,7 +61,11 @@ def run(options: argparse.Namespace) -> None:
     about = f"{options.kind.replace('_', '-').capitalize()} of {devices:g} x {entry.name}"
     about += "" if stride is None else f", every {stride:g}th device"
     if options.json:
-        print(json.dumps(_json(options, entry, devices, stride, sizes, times, chosen), indent=2, allow_nan=False))
+        print(
+            json.dumps(
+                _json(options, entry, devices, stride, sizes, times, chosen, efficiency.name), indent=2, allow_nan=False
+            )
+        )
     else:
         _print(about, options.kind, devices, sizes, times, chosen, efficiency.name)
     if options.output:
@@ -140,7 +144,16 @@ def _times(links: Any, kind: str, devices: float, stride: float | None, sizes: A
     return found, [ALGORITHMS[int(code)] for code in codes]
 
 
-def _json(options: Any, entry: Any, devices: float, stride: float | None, sizes: Any, times: Any, chosen: list) -> dict:
+def _json(
+    options: Any,
+    entry: Any,
+    devices: float,
+    stride: float | None,
+    sizes: Any,
+    times: Any,
+    chosen: list,
+    efficiency: str,
+) -> dict:
     from jaxroof.collectives import UNAVAILABLE
     from sweeps.plots.collectives import bus_bandwidth
 
@@ -158,7 +171,7 @@ def _json(options: Any, entry: Any, devices: float, stride: float | None, sizes:
             }
         )
     asked = {"hardware": entry.name, "kind": options.kind, "devices": devices, "stride": stride}
-    return {**asked, "efficiency": options.efficiency, "sizes": rows}
+    return {**asked, "efficiency": efficiency, "sizes": rows}
 
 
 def _print(about: str, kind: str, devices: float, sizes: Any, times: Any, chosen: list, efficiency: str) -> None:

@@ -8,6 +8,11 @@ from typing import Any
 
 from sweeps.cli import deployment
 
+EFFICIENCY_HELP = (
+    "how far kernels are from the datasheet: learned (default), kernel, derated, datasheet, learned-trtllm, "
+    "learned-sglang, a TOML file, or surface:FILE.nc of measurements (jaxroof bench, jaxroof surface)"
+)
+
 CACHE = "jaxroof"
 """Folder of compiled programs, inside the user's cache folder."""
 
@@ -19,7 +24,7 @@ def case_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--weights", metavar="PRECISION", help="in place of the checkpoint's: fp8, int8, w4a16, nvfp4 ..."
     )
-    parser.add_argument("--efficiency", metavar="NAME", help="derated (default), datasheet, or a TOML file")
+    parser.add_argument("--efficiency", metavar="NAME", help=EFFICIENCY_HELP)
     parser.add_argument(
         "--set",
         metavar="PATH=VALUE",
@@ -63,7 +68,7 @@ def asked_case(job: str, options: argparse.Namespace, workload: dict[str, str | 
         weights=options.weights,
         kv=options.kv,
         communication=options.communication,
-        efficiency=options.efficiency or "derated",
+        efficiency=options.efficiency,
         overrides=settings,
     )
 

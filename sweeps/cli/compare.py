@@ -6,7 +6,7 @@ import math
 import pathlib
 from typing import Any
 
-from sweeps.cli.common import compilation_cache, json_argument, overrides, whole_number
+from sweeps.cli.common import EFFICIENCY_HELP, compilation_cache, json_argument, overrides, whole_number
 
 FORMATS = (".nc", ".csv", ".png", ".svg")
 """What `-o` can write: all points, the rows, or a picture of the best."""
@@ -34,7 +34,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--weights", metavar="PRECISION", help="in place of the checkpoint's: fp8, int8, nvfp4 ...")
     parser.add_argument("--kv", metavar="PRECISION", help="of the KV cache: bf16, fp16, fp8, int8 or fp4")
-    parser.add_argument("--efficiency", metavar="NAME", help="derated (default), datasheet, or a TOML file")
+    parser.add_argument("--efficiency", metavar="NAME", help=EFFICIENCY_HELP)
     parser.add_argument(
         "--set",
         metavar="PATH=VALUE",

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any
 
 from sweeps.cli import collective_errors, kernel_errors, plausibility
+from sweeps.cli.common import EFFICIENCY_HELP
 
 METRIC_NAMES = {"ttft": "TTFT", "tpot": "TPOT", "e2e": "E2E"}
 
@@ -24,9 +25,7 @@ def run(options: argparse.Namespace) -> None:
 
 def _request_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", required=True, metavar="FILE", help="CSV file of measured requests")
-    parser.add_argument(
-        "--efficiency", default="derated", metavar="NAME_OR_FILE", help="efficiency constants; default derated"
-    )
+    parser.add_argument("--efficiency", metavar="NAME_OR_FILE", help=EFFICIENCY_HELP)
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
 
 

@@ -1,0 +1,38 @@
+"""What predicts the time of every kind of op, of collectives and of the host: one argument, whatever its tier."""
+
+from jaxroof.efficiency.derated import Host, KindEfficiency, LinkEfficiency
+from jaxroof.efficiency.kernels import Kernels
+from jaxroof.efficiency.surface import Surfaces
+from jaxroof.struct import struct
+
+
+@struct
+class Efficiency:
+    """Constants that turn a roofline into an estimate. Each belongs to an engine and its kernels, not to a GPU.
+
+    The entry of a kind is a few shares of every peak, models of its kernels, or a user's measurements of them.
+    """
+
+    linear: KindEfficiency | Kernels | Surfaces
+    experts: KindEfficiency | Kernels
+    prefill_attention: KindEfficiency | Kernels | Surfaces
+    decode_attention: KindEfficiency | Kernels | Surfaces
+    elementwise: KindEfficiency | Kernels | Surfaces
+    collective: LinkEfficiency
+    host: Host
+
+
+def datasheet() -> Efficiency:
+    """Every unit at its peak and no fixed time: the bound that no kernel beats."""
+    kernels = KindEfficiency(
+        matrix=1.0, matrix_low=1.0, vector=1.0, bandwidth=1.0, cache_bandwidth=1.0, kernel_time=0.0
+    )
+    return Efficiency(
+        linear=kernels,
+        experts=kernels,
+        prefill_attention=kernels,
+        decode_attention=kernels,
+        elementwise=kernels,
+        collective=LinkEfficiency(losses=0.0),
+        host=Host(step_time=0.0, sequence_time=0.0, request_time=0.0),
+    )
