@@ -10,7 +10,7 @@ from jaxroof.op import Op
 from jaxroof.smooth import ceiling, minimum
 from jaxroof.struct import Scalar, struct
 
-SPLITS = (1.0, 3.0, 8.0)
+SPLITS = (1.0, 2.0, 4.0, 8.0)
 """Parts that a kernel may cut the inputs into, so that few tiles still fill all cores."""
 
 PARTIAL_BYTES = 4.0
@@ -29,6 +29,7 @@ class GemmKernel(TileCosts):
     activation_residency: Scalar  # share of L2 that holds activations between the kernels around the product
     split_cycles: Scalar  # clock cycles of adding up partial sums
     split_traffic: Scalar  # times that a partial sum's bytes pass device memory
+    ramp_cycles: Scalar
     spread: Spread | None = None
 
 
@@ -47,13 +48,15 @@ def gemm_timing(kernel: GemmKernel, op: Op, hardware: Hardware) -> Timing:
         return shape.matrices * ceiling(rows * (1.0 / tile))
 
     hbm, l2 = _memory_times(kernel, op, hardware)
+    ramp = kernel.ramp_cycles / clock(hardware)
     moved = hbm + l2
+    moved = moved + moved * (ramp / (moved + ramp))
     fixed_split = kernel.split_cycles / clock(hardware)
     partial = shape.rows * shape.outputs * (PARTIAL_BYTES * kernel.split_traffic / memory.hbm.bandwidth)
     cores, totals = [], []
     for splits in SPLITS:
         core = matrix_time(kernel, hardware, rate, op.operand_bytes, row_tiles, shape.outputs, shape.inputs, splits)
-        total = jnp.sqrt(core * core + moved * moved + 2.0 * kernel.contention * core * moved)
+        total = _both(core, moved, kernel.contention, 1e4 / clock(hardware))
         cores.append(core)
         totals.append(total if splits == 1.0 else total + fixed_split + splits * partial)
     best = minimum(*totals)
@@ -65,6 +68,12 @@ def gemm_timing(kernel: GemmKernel, op: Op, hardware: Hardware) -> Timing:
         launch + op.kernels * best,
         {"matrix": op.kernels * matrix, "hbm": op.kernels * hbm, "l2": op.kernels * l2, "launch": launch},
     )
+
+
+def _both(core, moved, contention, ramp):
+    contention = contention * ramp / (ramp + core + moved)
+    core, moved = core * core, moved * moved
+    return jnp.sqrt(jnp.sqrt(core * core + moved * moved + 2.0 * contention * core * moved))
 
 
 def _memory_times(kernel: GemmKernel, op: Op, hardware: Hardware) -> tuple[Scalar, Scalar]:
@@ -96,14 +105,16 @@ def published() -> GemmKernel:
         softness=0.7,  # between 1, a wave that is always full length, and 0.5, an even mix of lengths
         energy=1.05e-12,  # 350 W over 0.9 x 362 TFLOP/s of L40S's datasheet
         energy_rate=2.55e12,  # 16-bit FLOP/s of one core of L40S, datasheet
-        power=0.85,  # of the limit; memory, L2 and leakage take the rest
+        power=1.0,  # of the limit; memory, L2 and leakage take the rest
         onset_time=3e-4,  # tens of repetitions of a kernel fill the window over which boards average power
         launch_cycles=4400.0,  # 2.2 to 2.5 us in a CUDA graph near 1.8 GHz, NVIDIA's figures of graph launches
         bandwidth=0.82,  # STREAM-like readings reach 80 to 92 % of HBM's datasheet
         cache_bandwidth=0.4,  # L2 read rates of one kernel pass: half of the slices are far, Luo et al.
-        contention=0.02,
+        contention=3.0,
         weight_residency=0.8,  # set-associative caches keep most of a working set that nearly fits
         activation_residency=0.6,
+        ramp_cycles=2000.0,
+        idle_power=0.7,
         split_cycles=2800.0,  # one more kernel, or a grid-wide wait, of two HBM round trips and a launch
         split_traffic=0.67,  # partial sums are written and read once, most of them in L2
     )

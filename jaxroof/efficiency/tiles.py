@@ -53,6 +53,7 @@ class TileCosts:
     energy: Scalar  # J per 16-bit matrix FLOP, of a core of `energy_rate`
     energy_rate: Scalar  # 16-bit FLOP/s of one core; wider matrix units take less energy per FLOP
     power: Scalar  # share of the electrical limit that matrix units may take
+    idle_power: Scalar | None = None
     onset_time: Scalar  # s of a kernel after which half of the electrical limit is felt
 
 
@@ -79,7 +80,10 @@ def sustained_rate(
     core_rate = matrix_peak(hardware, precision) * width / hardware.cores.count
     energy = costs.energy * width * jax.lax.rsqrt(core_rate / costs.energy_rate)
     # The bound keeps compilers from taking constants such as energy to the fourth power, which float32 does not hold.
-    excess = jnp.maximum(rate * energy / (costs.power * hardware.power.tdp), NEGLIGIBLE)
+    limit = costs.power * hardware.power.tdp
+    if costs.idle_power is not None:
+        limit = maximum(limit - costs.idle_power * hardware.cores.count, 0.1 * limit)
+    excess = jnp.maximum(rate * energy / limit, NEGLIGIBLE)
     capped = jax.lax.rsqrt(jnp.sqrt(1.0 + (excess * excess) * (excess * excess)))
     if sustained:
         return rate * capped

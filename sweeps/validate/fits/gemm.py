@@ -38,17 +38,20 @@ TRUST = {
     "matrix": 0.08,
     "tile_cycles": 0.3,
     "small": 0.4,
-    "energy": 0.1,
+    "energy": 0.2,
     "launch_cycles": 0.2,
     "bandwidth": 0.06,
     "cache_bandwidth": 0.2,
     "contention": 0.5,
     "activation_residency": 0.25,
+    "weight_residency": 0.2,
+    "ramp_cycles": 0.5,
+    "idle_power": 0.6,
     "split_cycles": 0.3,
 }
 """Constant of a product that is fitted -> standard deviation of its logarithm around the published value."""
 
-LOW_PRIORS = {"matrix": 0.87, "contention": 0.08, "tile_cycles": 2500.0, "split_cycles": 8000.0}
+LOW_PRIORS = {"matrix": 0.87, "contention": 3.0, "tile_cycles": 2500.0, "split_cycles": 8000.0}
 """Priors of low precisions that are not the published ones: scaling and type conversion share the cores."""
 
 QUANTISER = StreamKernel(
