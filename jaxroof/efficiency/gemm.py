@@ -114,6 +114,7 @@ def published() -> GemmKernel:
         weight_residency=0.8,  # set-associative caches keep most of a working set that nearly fits
         activation_residency=0.6,
         ramp_cycles=2000.0,
+        store_cycles=500.0,
         idle_power=0.7,
         split_cycles=2800.0,  # one more kernel, or a grid-wide wait, of two HBM round trips and a launch
         split_traffic=0.67,  # partial sums are written and read once, most of them in L2

@@ -54,6 +54,7 @@ class TileCosts:
     energy_rate: Scalar  # 16-bit FLOP/s of one core; wider matrix units take less energy per FLOP
     power: Scalar  # share of the electrical limit that matrix units may take
     idle_power: Scalar | None = None
+    store_cycles: Scalar | None = None
     onset_time: Scalar  # s of a kernel after which half of the electrical limit is felt
 
 
@@ -117,14 +118,16 @@ def matrix_time(
     step = STEP_BYTES / operand_bytes
     depth = step * ceiling(inputs / (splits * step))
     core_time = 2.0 * depth * hardware.cores.count / rate
-    fixed_time = costs.tile_cycles * (1.0 - costs.overlap * hardware.cores.asynchronous) / clock(hardware)
+    cycle = (1.0 - costs.overlap * hardware.cores.asynchronous) / clock(hardware)
+    fixed_time = costs.tile_cycles * cycle
+    store_time = 0.0 if costs.store_cycles is None else costs.store_cycles * cycle
     per_core = splits / hardware.cores.count
     rows = {m: row_tiles(m) * per_core for m, _ in tiles}
     columns = {n: ceiling(outputs * (1.0 / n)) for _, n in tiles}
     times = []
     for m, n in tiles:
         main = m * n + (costs.small * UNIT) * (m + n)
-        tile_time = main * core_time * misfit(m, n, hardware) + fixed_time
+        tile_time = main * core_time * misfit(m, n, hardware) + fixed_time + store_time * (m * n / 16384.0)
         times.append(waves(rows[m] * columns[n], costs.softness) * tile_time)
     return minimum(*times)
 

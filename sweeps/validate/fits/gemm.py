@@ -46,6 +46,8 @@ TRUST = {
     "activation_residency": 0.25,
     "weight_residency": 0.2,
     "ramp_cycles": 0.5,
+    "store_cycles": 0.6,
+    "overlap": 0.2,
     "idle_power": 0.6,
     "split_cycles": 0.3,
 }
