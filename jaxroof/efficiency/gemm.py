@@ -88,6 +88,7 @@ def _memory_times(kernel: GemmKernel, op: Op, hardware: Hardware) -> tuple[Scala
     warm = activations * (kept * kept / (kept * kept + op.bytes * op.bytes))
     if op.reuse_bytes is not None:
         fit = kernel.weight_residency * memory.l2.capacity / jnp.maximum(op.reuse_bytes, 1.0)
+        fit = jnp.minimum(fit * fit, 50.0)
         fit = (fit * fit) * (fit * fit)
         warm = warm + weights * (fit / (1.0 + fit))
     cache_rate = memory.l2.bandwidth * kernel.cache_bandwidth
@@ -111,10 +112,10 @@ def published() -> GemmKernel:
         bandwidth=0.82,  # STREAM-like readings reach 80 to 92 % of HBM's datasheet
         cache_bandwidth=0.4,  # L2 read rates of one kernel pass: half of the slices are far, Luo et al.
         contention=3.0,
-        weight_residency=0.8,  # set-associative caches keep most of a working set that nearly fits
+        weight_residency=0.95,  # set-associative caches keep most of a working set that nearly fits
         activation_residency=0.6,
         ramp_cycles=2000.0,
-        store_cycles=500.0,
+        store_cycles=1500.0,
         idle_power=0.7,
         split_cycles=2800.0,  # one more kernel, or a grid-wide wait, of two HBM round trips and a launch
         split_traffic=0.67,  # partial sums are written and read once, most of them in L2

@@ -44,7 +44,7 @@ TRUST = {
     "cache_bandwidth": 0.2,
     "contention": 0.5,
     "activation_residency": 0.25,
-    "weight_residency": 0.2,
+    "weight_residency": 0.1,
     "ramp_cycles": 0.5,
     "store_cycles": 0.6,
     "overlap": 0.2,
