@@ -109,12 +109,12 @@ def published() -> GemmKernel:
     return GemmKernel(
         matrix=0.95,  # NVIDIA, CUTLASS 3.x README, peak figures: 90 to 95 % of the clock-limited peak for large tiles
         tile_cycles=1500.0,  # two HBM latencies of 480 to 660 cycles, Luo et al., arXiv:2402.13499, and the stores
-        store_cycles=1500.0,  # 32 KiB of results: shared memory twice at 128 B per clock, to L2 once at 32 B
+        store_cycles=1500.0,  # ours: 32 KiB of results, shared memory twice at 128 B per clock, to L2 at 32 B
         overlap=0.6,  # warp-specialised persistent kernels hide the epilogue and most of the fill
         small=0.3,  # both operands of a 128 x 128 tile at 128 B per clock of shared memory beside the main loop
         softness=0.7,  # between 1, a wave that is always full length, and 0.5, an even mix of lengths
-        energy=0.75e-12,  # (0.85 x 350 - 142 x 0.7) W over 0.73 x 362 TFLOP/s of L40S's datasheet
-        idle_power=0.7,  # 90 to 100 W that H100 and A100 draw with clocks up and no work, spread over their cores
+        energy=0.75e-12,  # (0.85 x 350 - 142 x 0.7) W over 0.73 x 362 TFLOP/s of L40S, the latter share ours
+        idle_power=0.7,  # ours: about 100 W of a large GPU with its clocks up, spread over its cores
         energy_rate=2.55e12,  # 16-bit FLOP/s of one core of L40S, datasheet
         power=0.85,  # of the limit; memory, L2 and leakage take the rest
         onset_time=3e-4,  # tens of repetitions of a kernel fill the window over which boards average power
@@ -122,7 +122,7 @@ def published() -> GemmKernel:
         bandwidth=0.82,  # STREAM-like readings reach 80 to 92 % of HBM's datasheet
         cache_bandwidth=0.4,  # L2 read rates of one kernel pass: half of the slices are far, Luo et al.
         contention=3.0,  # ours: between a hypotenuse and a sum while pipelines fill
-        ramp_cycles=2000.0,  # three to four HBM latencies until all cores have their loads in flight
+        ramp_cycles=2000.0,  # ours: three to four HBM latencies until all loads are in flight
         weight_residency=0.95,  # set-associative caches keep most of a working set that nearly fits
         activation_residency=0.6,
         split_cycles=2800.0,  # one more kernel, or a grid-wide wait, of two HBM round trips and a launch
