@@ -137,7 +137,7 @@ def matrix_time(
     times = []
     for m, n in tiles:
         main = m * n + small * (m + n)
-        tile_time = main * core_time * misfit(m, n, hardware) + fixed_time + store_time * (m * n / STORED)
+        tile_time = (main * misfit(m, n, hardware)) * core_time + (fixed_time + store_time * (m * n / STORED))
         times.append(waves(rows[m] * columns[n], costs.softness) * tile_time)
     return minimum(*times)
 
