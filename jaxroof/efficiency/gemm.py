@@ -10,7 +10,7 @@ from jaxroof.op import Op
 from jaxroof.smooth import ceiling, minimum
 from jaxroof.struct import Scalar, struct
 
-SPLITS = (1.0, 3.0, 8.0)
+SPLITS = (1.0, 2.0, 4.0, 8.0)
 """Parts that a kernel may cut the inputs into, so that few tiles still fill all cores."""
 
 PARTIAL_BYTES = 4.0
@@ -24,19 +24,24 @@ class GemmKernel(TileCosts):
     launch_cycles: Scalar  # clock cycles per kernel: launch inside a graph, fill and drain
     bandwidth: Scalar  # share of HBM bandwidth
     cache_bandwidth: Scalar  # share of L2 bandwidth
-    contention: Scalar  # 0: matrix units and memory add as a hypotenuse; 1: they take turns
+    contention: Scalar  # of matrix units and memory in short kernels; 0: a norm of order 4, 1: of order 2, 7: a sum
+    ramp_cycles: Scalar  # clock cycles in which memory and its overlap with the matrix units get going
     weight_residency: Scalar  # share of L2 that holds weights from one reading to the next
     activation_residency: Scalar  # share of L2 that holds activations between the kernels around the product
     split_cycles: Scalar  # clock cycles of adding up partial sums
     split_traffic: Scalar  # times that a partial sum's bytes pass device memory
+    row_cycles: Scalar | None = None  # cycles of one core per row: a block of its own that prepares it; None: none
+    software_row_cycles: Scalar | None = None  # the same, more, where matrix units are not asynchronous
     spread: Spread | None = None
 
 
 def gemm_timing(kernel: GemmKernel, op: Op, hardware: Hardware) -> Timing:
     """Time of one run of `op`, which has a `ProductShape`.
 
-    time = launch_cycles / clock + min over splits s: sqrt(c^2 + h^2 + 2 contention c h) + [s > 1] partial sums
-    c = matrix_time at s,  h = bytes from HBM and L2 at their shares
+    time = launch_cycles / clock + (c^4 + h^4 + 2 q c^2 h^2)^(1/4) + row_cycles rows / (cores clock)
+    c = min over splits s: matrix_time at s + [s > 1] partial sums
+    h = t + t r / (t + r),  t = bytes from HBM and L2 at their shares,  r = ramp_cycles / clock
+    q = contention r / (r + c + h)
     """
     shape, memory = op.shape, hardware.memory
     flops = op.matrix_flops
@@ -47,24 +52,36 @@ def gemm_timing(kernel: GemmKernel, op: Op, hardware: Hardware) -> Timing:
         return shape.matrices * ceiling(rows * (1.0 / tile))
 
     hbm, l2 = _memory_times(kernel, op, hardware)
+    ramp = kernel.ramp_cycles / clock(hardware)
     moved = hbm + l2
+    moved = moved + moved * (ramp / (moved + ramp))
     fixed_split = kernel.split_cycles / clock(hardware)
     partial = shape.rows * shape.outputs * (PARTIAL_BYTES * kernel.split_traffic / memory.hbm.bandwidth)
-    cores, totals = [], []
+    cores = []
     for splits in SPLITS:
         core = matrix_time(kernel, hardware, rate, op.operand_bytes, row_tiles, shape.outputs, shape.inputs, splits)
-        total = jnp.sqrt(core * core + moved * moved + 2.0 * kernel.contention * core * moved)
-        cores.append(core)
-        totals.append(total if splits == 1.0 else total + fixed_split + splits * partial)
-    best = minimum(*totals)
-    matrix = cores[0]
-    for core, total in zip(cores[1:], totals[1:], strict=True):
-        matrix = jnp.where(total == best, core, matrix)
+        cores.append(core if splits == 1.0 else core + (fixed_split + splits * partial))
+    matrix = minimum(*cores)
+    best = _together(matrix, moved, kernel.contention * ramp / (ramp + matrix + moved))
     launch = op.kernels * kernel.launch_cycles / clock(hardware)
+    if kernel.row_cycles is not None:
+        best = best + shape.rows * (_row_cycles(kernel, hardware) / (hardware.cores.count * clock(hardware)))
     return Timing(
         launch + op.kernels * best,
         {"matrix": op.kernels * matrix, "hbm": op.kernels * hbm, "l2": op.kernels * l2, "launch": launch},
     )
+
+
+def _together(matrix: Scalar, moved: Scalar, contention: Scalar) -> jax.Array:
+    """Time of two that run at once, shape (): a norm of order 4 of the two, 2 at contention 1, about a sum at 7."""
+    matrix, moved = matrix * matrix, moved * moved
+    return jnp.sqrt(jnp.sqrt(matrix * matrix + moved * moved + 2.0 * contention * matrix * moved))
+
+
+def _row_cycles(kernel: GemmKernel, hardware: Hardware) -> Scalar:
+    if kernel.software_row_cycles is None:
+        return kernel.row_cycles
+    return kernel.row_cycles + kernel.software_row_cycles * (1.0 - hardware.cores.asynchronous)
 
 
 def _memory_times(kernel: GemmKernel, op: Op, hardware: Hardware) -> tuple[Scalar, Scalar]:
@@ -79,6 +96,7 @@ def _memory_times(kernel: GemmKernel, op: Op, hardware: Hardware) -> tuple[Scala
     warm = activations * (kept * kept / (kept * kept + op.bytes * op.bytes))
     if op.reuse_bytes is not None:
         fit = kernel.weight_residency * memory.l2.capacity / jnp.maximum(op.reuse_bytes, 1.0)
+        fit = jnp.minimum(fit * fit, 50.0)
         fit = (fit * fit) * (fit * fit)
         warm = warm + weights * (fit / (1.0 + fit))
     cache_rate = memory.l2.bandwidth * kernel.cache_bandwidth
@@ -91,18 +109,21 @@ def published() -> GemmKernel:
     return GemmKernel(
         matrix=0.95,  # NVIDIA, CUTLASS 3.x README, peak figures: 90 to 95 % of the clock-limited peak for large tiles
         tile_cycles=1500.0,  # two HBM latencies of 480 to 660 cycles, Luo et al., arXiv:2402.13499, and the stores
+        store_cycles=1500.0,  # ours: 32 KiB of results, shared memory twice at 128 B per clock, to L2 at 32 B
         overlap=0.6,  # warp-specialised persistent kernels hide the epilogue and most of the fill
         small=0.3,  # both operands of a 128 x 128 tile at 128 B per clock of shared memory beside the main loop
         softness=0.7,  # between 1, a wave that is always full length, and 0.5, an even mix of lengths
-        energy=1.05e-12,  # 350 W over 0.9 x 362 TFLOP/s of L40S's datasheet
+        energy=0.75e-12,  # (0.85 x 350 - 142 x 0.7) W over 0.73 x 362 TFLOP/s of L40S, the latter share ours
+        idle_power=0.7,  # ours: about 100 W of a large GPU with its clocks up, spread over its cores
         energy_rate=2.55e12,  # 16-bit FLOP/s of one core of L40S, datasheet
         power=0.85,  # of the limit; memory, L2 and leakage take the rest
         onset_time=3e-4,  # tens of repetitions of a kernel fill the window over which boards average power
         launch_cycles=4400.0,  # 2.2 to 2.5 us in a CUDA graph near 1.8 GHz, NVIDIA's figures of graph launches
         bandwidth=0.82,  # STREAM-like readings reach 80 to 92 % of HBM's datasheet
         cache_bandwidth=0.4,  # L2 read rates of one kernel pass: half of the slices are far, Luo et al.
-        contention=0.02,
-        weight_residency=0.8,  # set-associative caches keep most of a working set that nearly fits
+        contention=3.0,  # ours: between a hypotenuse and a sum while pipelines fill
+        ramp_cycles=2000.0,  # ours: three to four HBM latencies until all loads are in flight
+        weight_residency=0.95,  # set-associative caches keep most of a working set that nearly fits
         activation_residency=0.6,
         split_cycles=2800.0,  # one more kernel, or a grid-wide wait, of two HBM round trips and a launch
         split_traffic=0.67,  # partial sums are written and read once, most of them in L2

@@ -37,6 +37,12 @@ ACCUMULATOR_BYTES = 4.0
 NEGLIGIBLE = 1e-3
 """Share of the electrical limit that is not worth telling from nothing."""
 
+STORED = 128.0 * 128.0
+"""Results of a tile whose storing takes `TileCosts.store_cycles`: sets its scale only."""
+
+FLOOR = 0.1
+"""Share of the electrical limit that idle cores leave at least."""
+
 UNIT = 32.0
 """Edge of a tile, elements, at which `TileCosts.small` counts twice its value: sets its scale only."""
 
@@ -54,6 +60,9 @@ class TileCosts:
     energy_rate: Scalar  # 16-bit FLOP/s of one core; wider matrix units take less energy per FLOP
     power: Scalar  # share of the electrical limit that matrix units may take
     onset_time: Scalar  # s of a kernel after which half of the electrical limit is felt
+    idle_power: Scalar | None = None  # W of one core whatever it does, of the limit; None: none
+    store_cycles: Scalar | None = None  # clock cycles that `STORED` results of a tile take beside `tile_cycles`
+    software: Scalar | None = None  # extra share of the main loop where matrix units are not asynchronous
 
 
 def sustained_rate(
@@ -62,7 +71,7 @@ def sustained_rate(
     """FLOP/s of all cores in the main loop of a large tile: a share of the peak, less what electrical power denies.
 
     rate = peak matrix (1 - u (1 - (1 + (peak matrix / limit)^4)^(-1/4)))
-    limit = power tdp / energy per FLOP,  u = t / (t + onset_time),  t = flops / (peak matrix)
+    limit = (power tdp - idle_power cores) / energy per FLOP,  u = t / (t + onset_time),  t = flops / (peak matrix)
     energy per FLOP = energy (operand_bytes / 2) sqrt(energy_rate / 16-bit peak of one core)
 
     Args:
@@ -79,7 +88,10 @@ def sustained_rate(
     core_rate = matrix_peak(hardware, precision) * width / hardware.cores.count
     energy = costs.energy * width * jax.lax.rsqrt(core_rate / costs.energy_rate)
     # The bound keeps compilers from taking constants such as energy to the fourth power, which float32 does not hold.
-    excess = jnp.maximum(rate * energy / (costs.power * hardware.power.tdp), NEGLIGIBLE)
+    limit = costs.power * hardware.power.tdp
+    if costs.idle_power is not None:
+        limit = maximum(limit - costs.idle_power * hardware.cores.count, FLOOR * limit)
+    excess = jnp.maximum(rate * energy / limit, NEGLIGIBLE)
     capped = jax.lax.rsqrt(jnp.sqrt(1.0 + (excess * excess) * (excess * excess)))
     if sustained:
         return rate * capped
@@ -102,7 +114,8 @@ def matrix_time(
 
     time = min over tiles: waves(x) * (2 m n inputs (1 + small 32 (1/m + 1/n)) cores / rate + fixed)
     x = row_tiles(m) ceil(outputs / n) splits / cores,  inputs: of one split, a whole number of steps
-    fixed = tile_cycles (1 - overlap asynchronous) / clock
+    fixed = (tile_cycles + store_cycles m n / STORED) (1 - overlap asynchronous) / clock
+    A main loop in software is 1 + software (1 - asynchronous) times as long.
 
     Args:
       rate: FLOP/s of all cores, `sustained_rate`.
@@ -112,15 +125,19 @@ def matrix_time(
     """
     step = STEP_BYTES / operand_bytes
     depth = step * ceiling(inputs / (splits * step))
-    core_time = 2.0 * depth * hardware.cores.count / rate
-    fixed_time = costs.tile_cycles * (1.0 - costs.overlap * hardware.cores.asynchronous) / clock(hardware)
+    core_time, small = 2.0 * depth * hardware.cores.count / rate, costs.small * UNIT
+    if costs.software is not None:
+        core_time = core_time * (1.0 + costs.software * (1.0 - hardware.cores.asynchronous))
+    cycle = (1.0 - costs.overlap * hardware.cores.asynchronous) / clock(hardware)
+    fixed_time = costs.tile_cycles * cycle
+    store_time = 0.0 if costs.store_cycles is None else costs.store_cycles * cycle
     per_core = splits / hardware.cores.count
     rows = {m: row_tiles(m) * per_core for m, _ in tiles}
     columns = {n: ceiling(outputs * (1.0 / n)) for _, n in tiles}
     times = []
     for m, n in tiles:
-        main = m * n + (costs.small * UNIT) * (m + n)
-        tile_time = main * core_time * misfit(m, n, hardware) + fixed_time
+        main = m * n + small * (m + n)
+        tile_time = (main * misfit(m, n, hardware)) * core_time + (fixed_time + store_time * (m * n / STORED))
         times.append(waves(rows[m] * columns[n], costs.softness) * tile_time)
     return minimum(*times)
 

@@ -44,11 +44,26 @@ TRUST = {
     "cache_bandwidth": 0.2,
     "contention": 0.5,
     "activation_residency": 0.25,
+    "weight_residency": 0.1,
+    "ramp_cycles": 0.5,
+    "row_cycles": 1.5,
+    "software": 1.0,
+    "software_row_cycles": 2.0,
+    "store_cycles": 0.35,
+    "overlap": 0.2,
+    "idle_power": 0.3,
     "split_cycles": 0.3,
 }
 """Constant of a product that is fitted -> standard deviation of its logarithm around the published value."""
 
-LOW_PRIORS = {"matrix": 0.87, "contention": 0.08, "tile_cycles": 2500.0, "split_cycles": 8000.0}
+LOW_PRIORS = {
+    "matrix": 0.87,
+    "tile_cycles": 2500.0,
+    "split_cycles": 8000.0,
+    "row_cycles": 300.0,
+    "software": 0.5,
+    "software_row_cycles": 1000.0,
+}
 """Priors of low precisions that are not the published ones: scaling and type conversion share the cores."""
 
 QUANTISER = StreamKernel(
@@ -179,26 +194,33 @@ def _folds(devices: Sequence[str]) -> list[list[str]]:
 def _priors(dtype: str) -> tuple[np.ndarray, np.ndarray]:
     """Logarithms of the medians of all priors of a class, and their standard deviations."""
     kernel = published() if dtype == "bfloat16" else dataclasses.replace(published(), **LOW_PRIORS)
-    medians = [getattr(kernel, name) for name in TRUST]
-    trust = list(TRUST.values())
+    names = _names(dtype)
+    medians = [getattr(kernel, name) for name in names]
+    trust = [TRUST[name] for name in names]
     if dtype != "bfloat16":
         medians += [getattr(QUANTISER, name) for name in QUANTISER_TRUST]
         trust += QUANTISER_TRUST.values()
     return np.log(medians), np.asarray(trust)
 
 
+def _names(dtype: str) -> list[str]:
+    """Constants of a product that are fitted: rows cost what quantises them, software what scales blocks."""
+    names = [name for name in TRUST if dtype != "bfloat16" or name != "row_cycles"]
+    return [name for name in names if dtype == "fp8_block" or not name.startswith("software")]
+
+
 def _ceilings(dtype: str) -> np.ndarray:
     """Logarithms that shares of a peak stay below: nothing is faster than the datasheet."""
-    names = [*TRUST, *(QUANTISER_TRUST if dtype != "bfloat16" else ())]
+    names = [*_names(dtype), *(QUANTISER_TRUST if dtype != "bfloat16" else ())]
     return np.array([0.0 if name in ("matrix", "bandwidth", "cache_bandwidth") else np.inf for name in names])
 
 
 def _models(dtype: str, values: Any) -> Models:
     """The structs of a class from its fitted values, in the order of `_priors`."""
-    product = dataclasses.replace(published(), **{name: values[i] for i, name in enumerate(TRUST)})
+    product = dataclasses.replace(published(), **{name: values[i] for i, name in enumerate(_names(dtype))})
     if dtype == "bfloat16":
         return Models(product, None)
-    moved = {name: values[len(TRUST) + i] for i, name in enumerate(QUANTISER_TRUST)}
+    moved = {name: values[len(_names(dtype)) + i] for i, name in enumerate(QUANTISER_TRUST)}
     return Models(product, dataclasses.replace(QUANTISER, **moved))
 
 
