@@ -85,7 +85,6 @@ def routed(frame: Any) -> Any:
         num_tokens=np.where(again, frame.visitors, frame.num_tokens),
         rows=frame.rows * scale,
         largest=frame.largest * scale,
-        touched=np.minimum(frame.touched * scale, frame.num_experts / frame.moe_ep_size),
         gated=~(sources.str.contains(UNGATED) | (np.asarray(ungated) & ~frame.adjoining)),
         balanced=frame.distribution == "balanced",
         masked=sources.str.contains(MASKED),
