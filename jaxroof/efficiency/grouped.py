@@ -41,6 +41,10 @@ def grouped_timing(kernel: GroupedKernel, op: Op, hardware: Hardware) -> Timing:
     launch = (launch_cycles + matrix_cycles matrices) / clock + launch_time
     c = matrix_time over the tiles of all matrices,  h = bytes from HBM and L2 at their shares
     d = step_time steps: a tile cannot be done before all of its inputs have arrived, one step after the other
+
+    Kernels that choose tiles by the mean rows of a matrix, as Triton's do, take coarse ones of half as long steps from
+    about `coarse_rows` on: with x = (mean rows / coarse_rows)^2, steps count 1 + x / (1 + x) times, and weights are
+    read as if they had 1 + coarse_lines x / (1 + x) times their bytes.
     """
     shape = op.shape
     rate = sustained_rate(kernel, op.matrix_flops, hardware, op.precision, op.operand_bytes, op.reuse_bytes is None)

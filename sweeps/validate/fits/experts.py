@@ -52,8 +52,8 @@ ROW_SPREAD = 0.2
 OLDER = 0.3
 """Weight of a residual of a version that is not the engine's newest."""
 
-STREAM = StreamKernel(launch_cycles=3600.0, launch_time=0.0, bandwidth=0.8, vector=0.5, matrix=0.5)
-"""Prices activation, conversion and combination inside a call: 2 us each at 1.8 GHz, 80 % of HBM."""
+STREAM = StreamKernel(launch_cycles=3600.0, launch_time=0.0, bandwidth=0.8, vector=0.5, matrix=0.5, residency=0.15)
+"""Prices activation, conversion and combination inside a call: 2 us each at 1.8 GHz, 80 % of HBM, a little in L2."""
 
 HALF_NORMAL = 1.645
 """90 % quantile of an absolute error over its standard deviation."""
@@ -76,6 +76,17 @@ MOVING = (
     Parameter("copy_cycles", 0.0625, 0.6, 1e-3, 1.0, TRUST),
 )
 """Fields of `GroupedKernel` that are fitted; the others are `published()`'s."""
+
+COARSE = (
+    Parameter("coarse_rows", 4.0, 0.7, 0.5, 64.0, "sgl-project/sglang and vllm-project/vllm, default tiles"),
+    Parameter("coarse_lines", 0.5, 0.5, 0.01, 3.0, "lines of 128 B that are read by 64 B; its spread is ours"),
+)
+"""Fields of the two engines whose kernels choose between fine and coarse tiles by the mean rows of an expert."""
+
+TILED_BY_MEAN = ("vllm", "sglang")
+
+FEW = 0.1
+"""Share of rows that says too little of a spread by itself."""
 
 
 class Stack(NamedTuple):
@@ -103,7 +114,7 @@ def _class_fit(frame: Any, engine: str, path: str, dtype: str, kernels: str) -> 
     fitted_groups = class_groups(frame, engine, dtype, kernels, ROWS, seed=0)
     scored_groups = class_groups(frame, engine, dtype, kernels, SCORED, seed=1)
     stacks, scored = stacked(fitted_groups), stacked(scored_groups)
-    fit = _fitter(stacks)
+    fit = _fitter(stacks, MOVING + COARSE if engine in TILED_BY_MEAN else MOVING)
     everything = fit([np.ones(len(stack.seconds)) for stack in stacks])
     held_out, ratios, times = {}, [], []
     architectures = sorted({ARCHITECTURES[group.device] for group in fitted_groups})
@@ -199,14 +210,14 @@ def predictions(kernel: GroupedKernel, stacks: list[Stack]) -> tuple[np.ndarray,
     )
 
 
-def _fitter(stacks: list[Stack]) -> Any:
+def _fitter(stacks: list[Stack], moving: tuple[Parameter, ...] = MOVING) -> Any:
     """A function from the weights of all rows to the constants that fit them; compiled once."""
-    priors = np.log([parameter.prior for parameter in MOVING])
-    trust = np.asarray([parameter.spread for parameter in MOVING])
-    bounds = np.log([[parameter.low for parameter in MOVING], [parameter.high for parameter in MOVING]])
+    priors = np.log([parameter.prior for parameter in moving])
+    trust = np.asarray([parameter.spread for parameter in moving])
+    bounds = np.log([[parameter.low for parameter in moving], [parameter.high for parameter in moving]])
 
     def kernel(logarithms: Any) -> GroupedKernel:
-        return dataclasses.replace(published(), **{p.path: jnp.exp(logarithms[i]) for i, p in enumerate(MOVING)})
+        return dataclasses.replace(published(), **{p.path: jnp.exp(logarithms[i]) for i, p in enumerate(moving)})
 
     @jax.jit
     def residuals(logarithms: jax.Array, weights: list[jax.Array]) -> jax.Array:
@@ -250,7 +261,7 @@ def _spread(ratios: np.ndarray, times: np.ndarray) -> Spread:
     """Of kernels shorter than `SHORT` and of the others; of all where either are too few to say."""
 
     def width(chosen: np.ndarray) -> float:
-        few = np.sum(chosen) < 30
+        few = np.sum(chosen) < FEW * len(chosen)
         return float(np.quantile(np.abs(ratios if few else ratios[chosen]), 0.9) / HALF_NORMAL)
 
     return Spread(short=width(times < SHORT), long=width(times >= SHORT))

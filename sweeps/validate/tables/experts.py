@@ -44,8 +44,11 @@ CHOSEN_AGAIN = (("sglang", "0.5.10"),)
 """Those that choose `topk` of the device's own experts for every token that has one there."""
 
 ROUTING = ("distribution", "num_tokens", "num_experts", "topk", "moe_ep_size")
-NUMBERS = ("num_tokens", "topk", "hidden_size", "inter_size", "moe_tp_size", "rows", "touched", "largest")
-LABELS = {"dtype": "{}", "gated": "", "balanced": "", "masked": ""}
+NUMBERS = (
+    *("num_tokens", "hidden_size", "inter_size", "moe_tp_size", "rows", "stored", "up_projections"),
+    *("touched", "largest"),
+)
+LABELS = {"dtype": "{}", "balanced": ""}
 
 
 def expert_groups(folder: Path, **chosen: str) -> list[Group]:
@@ -69,7 +72,10 @@ def expert_table(folder: Path) -> Any:
 
 
 def routed(frame: Any) -> Any:
-    """The table with what the measured device gets: its rows, experts touched, and rows of the busiest."""
+    """The table with what the measured device gets: its rows, experts touched, and rows of the busiest.
+
+    `stored` are its rows and those that it masks.
+    """
     releases = list(zip(frame.backend, frame.version, strict=True))
     frame = frame.assign(adjoining=[release in ADJOINING for release in releases])
     names = [*ROUTING, "adjoining"]
@@ -81,40 +87,40 @@ def routed(frame: Any) -> Any:
     scale = np.where(again, frame.visitors * frame.topk / np.maximum(frame.rows, 1e-9), 1.0)
     sources = frame.kernel_source.astype(str)
     ungated = [size in UNGATED_SIZES for size in zip(frame.hidden_size, frame.inter_size, strict=True)]
+    ungated = sources.str.contains(UNGATED) | (np.asarray(ungated) & ~frame.adjoining)
+    tokens, rows = np.where(again, frame.visitors, frame.num_tokens), frame.rows * scale
     return frame.assign(
-        num_tokens=np.where(again, frame.visitors, frame.num_tokens),
-        rows=frame.rows * scale,
+        num_tokens=tokens,
+        rows=rows,
+        stored=np.where(sources.str.contains(MASKED), np.maximum(tokens * frame.topk, rows), rows),
         largest=frame.largest * scale,
-        gated=~(sources.str.contains(UNGATED) | (np.asarray(ungated) & ~frame.adjoining)),
+        up_projections=np.where(ungated, 1.0, 2.0),
         balanced=frame.distribution == "balanced",
-        masked=sources.str.contains(MASKED),
     )
 
 
 @functools.cache
-def expert_call(dtype: str, gated: bool, balanced: bool, masked: bool) -> Call | None:
+def expert_call(dtype: str, balanced: bool) -> Call | None:
     """The ops of one call at `dtype`; None where the dtype is not modelled."""
     weights = FORMATS.get(dtype)
     if weights is None:
         return None
-    up_projections = 2.0 if gated else 1.0
 
     def call(row: Columns) -> tuple[Op, ...]:
-        rows, hidden = row["rows"], row["hidden_size"]
+        rows, stored, hidden = row["rows"], row["stored"], row["hidden_size"]
         width, touched = row["inter_size"] / row["moe_tp_size"], row["touched"]
-        up = Matrix(hidden, up_projections * width, weights)
+        up = Matrix(hidden, row["up_projections"] * width, weights)
         down = Matrix(width, hidden, weights)
         ops = projection("up", rows, up, ACTIVATION_BYTES, 1.0, "experts", touched, row["num_tokens"])
-        stored = row["num_tokens"] * row["topk"] if masked else rows
         ops["activation"] = elementwise(
             stored, up.outputs, width, ACTIVATION_BYTES, ACTIVATION_FLOPS * width, 1.0, exps=width
         )
         ops |= projection("down", rows, down, ACTIVATION_BYTES, 1.0, "experts", touched)
         moved = stored + row["num_tokens"]
         ops["combine"] = elementwise(moved, hidden, 0.0, ACTIVATION_BYTES, 2.0 * hidden, 1.0)
-        if masked:  # zeros that the two products store: part of their kernels
-            zeros = elementwise(stored - rows, 0.0, up.outputs + hidden, ACTIVATION_BYTES, 0.0, 1.0)
-            ops["zeros"] = dataclasses.replace(zeros, kernels=0.0)
+        # Zeros that the two products store for masked rows: part of their kernels.
+        zeros = elementwise(stored - rows, 0.0, up.outputs + hidden, ACTIVATION_BYTES, 0.0, 1.0)
+        ops["zeros"] = dataclasses.replace(zeros, kernels=0.0)
         # The benchmark runs one layer again and again, so its weights are what L2 may still hold.
         reuse = touched * (up.inputs * up.outputs + down.inputs * down.outputs) * weights.bytes
         return tuple(_measured(op, reuse, None if balanced else row["largest"]) for op in ops.values())

@@ -24,9 +24,7 @@ class Routing(NamedTuple):
 
 
 @functools.cache
-def routing(
-    distribution: str, tokens: int, experts: int, top_k: int, devices: int, adjoining: bool = False
-) -> Routing:
+def routing(distribution: str, tokens: int, experts: int, top_k: int, devices: int, adjoining: bool = False) -> Routing:
     """What `tokens` tokens of the whole group send to the measured one of `devices` devices.
 
     Args:
