@@ -52,8 +52,11 @@ ROW_SPREAD = 0.2
 OLDER = 0.3
 """Weight of a residual of a version that is not the engine's newest."""
 
-STREAM = StreamKernel(launch_cycles=3600.0, launch_time=0.0, bandwidth=0.8, vector=0.5, matrix=0.5, residency=0.15)
-"""Prices activation, conversion and combination inside a call: 2 us each at 1.8 GHz, 80 % of HBM, a little in L2."""
+STREAM = StreamKernel(launch_cycles=3600.0, launch_time=0.0, bandwidth=0.8, vector=0.5, matrix=0.5)
+"""Prices activation, conversion and combination inside a call: 2 us each at 1.8 GHz, 80 % of HBM."""
+
+RESIDENT = dataclasses.replace(STREAM, residency=0.3)
+"""The same of kernels that mask rows, whose zeros and activations stay in a part of L2."""
 
 HALF_NORMAL = 1.645
 """90 % quantile of an absolute error over its standard deviation."""
@@ -98,6 +101,7 @@ class Stack(NamedTuple):
     seconds: np.ndarray
     devices: np.ndarray
     newest: np.ndarray  # whether the engine's version is
+    stream: StreamKernel  # prices what is no product
 
 
 def fit_experts(folder: Path, engine: str) -> list[KernelFit]:
@@ -184,6 +188,7 @@ def _stack(call: Call, members: list[Group], newest: str) -> Stack:
         seconds=np.concatenate([group.seconds for group in members]),
         devices=np.repeat([group.device for group in members], sizes),
         newest=np.repeat([group.version == newest for group in members], sizes),
+        stream=RESIDENT if members[0].engine in TILED_BY_MEAN else STREAM,
     )
 
 
@@ -192,7 +197,7 @@ def call_seconds(kernel: GroupedKernel, stack: Stack) -> jax.Array:
 
     def seconds(row: Any, hardware: Hardware) -> Any:
         timings = [
-            stream_timing(STREAM, op, hardware) if op.shape is None else grouped_timing(kernel, op, hardware)
+            stream_timing(stack.stream, op, hardware) if op.shape is None else grouped_timing(kernel, op, hardware)
             for op in stack.call(row)
         ]
         return sum(timing.total for timing in timings)
