@@ -36,7 +36,7 @@ UNGATED_SIZES = ((2688, 1856), (4096, 2688), (1024, 2688), (2048, 5120), (8192, 
 """Hidden and inner sizes of models whose experts have one up projection, whatever the kernel's name: the config.json of
 NVIDIA's Nemotron-3 models, mlp_hidden_act relu2."""
 
-ADJOINING = (("trtllm", "1.0.0"), ("vllm", "0.14.0"), ("sglang", "0.5.10"))
+ADJOINING = (("vllm", "0.14.0"), ("sglang", "0.5.10"))
 """Engines and versions that were measured with an older routing: a device holds adjoining experts, as loads are laid
 out, and experts are gated in all models."""
 
