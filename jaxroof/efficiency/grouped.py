@@ -29,6 +29,8 @@ class GroupedKernel(TileCosts):
     weight_residency: Scalar  # share of L2 that holds weights from one reading to the next
     activation_residency: Scalar  # share of L2 that holds activations between the kernels around the product
     copy_cycles: Scalar  # clock cycles of a core per B of inputs and outputs that kernels around the product copy
+    coarse_rows: Scalar | None = None  # rows per matrix from which tiles are coarse and weights' lines half used
+    coarse_lines: Scalar | None = None  # extra time of weights that coarse tiles read by half lines
     spread: Spread | None = None
 
 
@@ -39,6 +41,10 @@ def grouped_timing(kernel: GroupedKernel, op: Op, hardware: Hardware) -> Timing:
     launch = (launch_cycles + matrix_cycles matrices) / clock + launch_time
     c = matrix_time over the tiles of all matrices,  h = bytes from HBM and L2 at their shares
     d = step_time steps: a tile cannot be done before all of its inputs have arrived, one step after the other
+
+    Kernels that choose tiles by the mean rows of a matrix, as Triton's do, take coarse ones of half as long steps from
+    about `coarse_rows` on: with x = (mean rows / coarse_rows)^2, steps count 1 + x / (1 + x) times, and weights are
+    read as if they had 1 + coarse_lines x / (1 + x) times their bytes.
     """
     shape = op.shape
     rate = sustained_rate(kernel, op.matrix_flops, hardware, op.precision, op.operand_bytes, op.reuse_bytes is None)
@@ -47,9 +53,13 @@ def grouped_timing(kernel: GroupedKernel, op: Op, hardware: Hardware) -> Timing:
     )
     weights = shape.matrices * shape.inputs * shape.outputs * shape.weight_bytes
     activations = jnp.maximum(op.bytes - weights, 0.0)
-    hbm, l2 = _memory_times(kernel, weights, activations, op.reuse_bytes, hardware)
+    coarse = _coarse(kernel, shape)
+    read = weights if coarse is None else weights * (1.0 + kernel.coarse_lines * coarse)
+    hbm, l2 = _memory_times(kernel, read, activations, op.reuse_bytes, hardware)
     moved = hbm + l2
     delay = kernel.step_time * ceiling(shape.inputs * op.operand_bytes * (1.0 / STEP_BYTES))
+    if coarse is not None:
+        delay = delay * (1.0 + coarse)
     body = jnp.sqrt(core * core + moved * moved + 2.0 * kernel.contention * core * moved + delay * delay)
     copied = kernel.copy_cycles * activations / (hardware.cores.count * clock(hardware))
     cycles = kernel.launch_cycles + kernel.matrix_cycles * shape.matrices
@@ -77,6 +87,14 @@ def row_tiles(shape: ProductShape, tile: float) -> jax.Array:
     partly = 1.0 + (over - 1.0 - 0.5 * jnp.log(over)) / span
     least = shape.largest * scale * jnp.exp(-span)
     return shape.matrices * jnp.where(least < 1.0, partly, rows * scale + 0.5)
+
+
+def _coarse(kernel: GroupedKernel, shape: ProductShape) -> jax.Array | None:
+    """How far tiles are coarse, shape (): 0 where matrices have few rows, 1 where many; None where they never are."""
+    if kernel.coarse_rows is None:
+        return None
+    ratio = shape.rows / (jnp.maximum(shape.matrices, 1e-6) * kernel.coarse_rows)
+    return ratio * ratio / (1.0 + ratio * ratio)
 
 
 def _memory_times(

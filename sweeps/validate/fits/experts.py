@@ -55,6 +55,9 @@ OLDER = 0.3
 STREAM = StreamKernel(launch_cycles=3600.0, launch_time=0.0, bandwidth=0.8, vector=0.5, matrix=0.5)
 """Prices activation, conversion and combination inside a call: 2 us each at 1.8 GHz, 80 % of HBM."""
 
+RESIDENT = dataclasses.replace(STREAM, residency=0.3)
+"""The same of kernels that mask rows, whose zeros and activations stay in a part of L2."""
+
 HALF_NORMAL = 1.645
 """90 % quantile of an absolute error over its standard deviation."""
 
@@ -77,6 +80,17 @@ MOVING = (
 )
 """Fields of `GroupedKernel` that are fitted; the others are `published()`'s."""
 
+COARSE = (
+    Parameter("coarse_rows", 4.0, 0.7, 0.5, 64.0, "sgl-project/sglang and vllm-project/vllm, default tiles"),
+    Parameter("coarse_lines", 0.5, 0.5, 0.01, 3.0, "lines of 128 B that are read by 64 B; its spread is ours"),
+)
+"""Fields of the two engines whose kernels choose between fine and coarse tiles by the mean rows of an expert."""
+
+TILED_BY_MEAN = ("vllm", "sglang")
+
+FEW = 0.1
+"""Share of rows that says too little of a spread by itself."""
+
 
 class Stack(NamedTuple):
     """Rows of one call's structure, over all devices."""
@@ -87,6 +101,7 @@ class Stack(NamedTuple):
     seconds: np.ndarray
     devices: np.ndarray
     newest: np.ndarray  # whether the engine's version is
+    stream: StreamKernel  # prices what is no product
 
 
 def fit_experts(folder: Path, engine: str) -> list[KernelFit]:
@@ -103,7 +118,7 @@ def _class_fit(frame: Any, engine: str, path: str, dtype: str, kernels: str) -> 
     fitted_groups = class_groups(frame, engine, dtype, kernels, ROWS, seed=0)
     scored_groups = class_groups(frame, engine, dtype, kernels, SCORED, seed=1)
     stacks, scored = stacked(fitted_groups), stacked(scored_groups)
-    fit = _fitter(stacks)
+    fit = _fitter(stacks, MOVING + COARSE if engine in TILED_BY_MEAN else MOVING)
     everything = fit([np.ones(len(stack.seconds)) for stack in stacks])
     held_out, ratios, times = {}, [], []
     architectures = sorted({ARCHITECTURES[group.device] for group in fitted_groups})
@@ -173,6 +188,7 @@ def _stack(call: Call, members: list[Group], newest: str) -> Stack:
         seconds=np.concatenate([group.seconds for group in members]),
         devices=np.repeat([group.device for group in members], sizes),
         newest=np.repeat([group.version == newest for group in members], sizes),
+        stream=RESIDENT if members[0].engine in TILED_BY_MEAN else STREAM,
     )
 
 
@@ -181,7 +197,7 @@ def call_seconds(kernel: GroupedKernel, stack: Stack) -> jax.Array:
 
     def seconds(row: Any, hardware: Hardware) -> Any:
         timings = [
-            stream_timing(STREAM, op, hardware) if op.shape is None else grouped_timing(kernel, op, hardware)
+            stream_timing(stack.stream, op, hardware) if op.shape is None else grouped_timing(kernel, op, hardware)
             for op in stack.call(row)
         ]
         return sum(timing.total for timing in timings)
@@ -199,14 +215,14 @@ def predictions(kernel: GroupedKernel, stacks: list[Stack]) -> tuple[np.ndarray,
     )
 
 
-def _fitter(stacks: list[Stack]) -> Any:
+def _fitter(stacks: list[Stack], moving: tuple[Parameter, ...] = MOVING) -> Any:
     """A function from the weights of all rows to the constants that fit them; compiled once."""
-    priors = np.log([parameter.prior for parameter in MOVING])
-    trust = np.asarray([parameter.spread for parameter in MOVING])
-    bounds = np.log([[parameter.low for parameter in MOVING], [parameter.high for parameter in MOVING]])
+    priors = np.log([parameter.prior for parameter in moving])
+    trust = np.asarray([parameter.spread for parameter in moving])
+    bounds = np.log([[parameter.low for parameter in moving], [parameter.high for parameter in moving]])
 
     def kernel(logarithms: Any) -> GroupedKernel:
-        return dataclasses.replace(published(), **{p.path: jnp.exp(logarithms[i]) for i, p in enumerate(MOVING)})
+        return dataclasses.replace(published(), **{p.path: jnp.exp(logarithms[i]) for i, p in enumerate(moving)})
 
     @jax.jit
     def residuals(logarithms: jax.Array, weights: list[jax.Array]) -> jax.Array:
@@ -250,7 +266,7 @@ def _spread(ratios: np.ndarray, times: np.ndarray) -> Spread:
     """Of kernels shorter than `SHORT` and of the others; of all where either are too few to say."""
 
     def width(chosen: np.ndarray) -> float:
-        few = np.sum(chosen) < 30
+        few = np.sum(chosen) < FEW * len(chosen)
         return float(np.quantile(np.abs(ratios if few else ratios[chosen]), 0.9) / HALF_NORMAL)
 
     return Spread(short=width(times < SHORT), long=width(times >= SHORT))

@@ -20,23 +20,30 @@ class Routing(NamedTuple):
     rows: float  # over all its experts
     touched: float  # experts with rows
     largest: float  # rows of the busiest
+    visitors: float  # tokens with one of its experts at least
 
 
 @functools.cache
-def routing(distribution: str, tokens: int, experts: int, top_k: int, devices: int) -> Routing:
+def routing(distribution: str, tokens: int, experts: int, top_k: int, devices: int, adjoining: bool = False) -> Routing:
     """What `tokens` tokens of the whole group send to the measured one of `devices` devices.
 
     Args:
       distribution: "balanced", or "power_law_" and the exponent.
+      adjoining: experts of a power law's device are neighbours, not a number of devices apart.
 
     Source: README of the tables; ai-dynamo/aiconfigurator, collector/helper.py, for the two distributions.
     """
     if distribution == "balanced":
         counts = balanced_rows(tokens, experts, top_k, devices)[None]
     else:
-        counts = power_law_rows(float(distribution.rsplit("_", 1)[1]), tokens, experts, top_k, devices)
+        counts = power_law_rows(float(distribution.rsplit("_", 1)[1]), tokens, experts, top_k, devices, adjoining)
     rows = np.mean(np.sum(counts, axis=1))
-    return Routing(float(rows), float(np.mean(np.sum(counts > 0, axis=1))), float(np.mean(np.max(counts, axis=1))))
+    touched, largest = np.mean(np.sum(counts > 0, axis=1)), np.mean(np.max(counts, axis=1))
+    if distribution == "balanced":  # a token's choices are as far apart as they can be
+        visitors = min(tokens, rows)
+    else:
+        visitors = tokens * (1.0 - max(1.0 - rows / (tokens * top_k), 0.0) ** top_k)
+    return Routing(float(rows), float(touched), float(largest), float(visitors))
 
 
 def balanced_rows(tokens: int, experts: int, top_k: int, devices: int) -> np.ndarray:
@@ -54,7 +61,9 @@ def balanced_rows(tokens: int, experts: int, top_k: int, devices: int) -> np.nda
     return np.sum(np.where(first < tokens, (tokens - 1 - first) // experts + 1, 0), axis=1)
 
 
-def power_law_rows(exponent: float, tokens: int, experts: int, top_k: int, devices: int) -> np.ndarray:
+def power_law_rows(
+    exponent: float, tokens: int, experts: int, top_k: int, devices: int, adjoining: bool = False
+) -> np.ndarray:
     """Rows of every expert of the device with the most, shape [DRAWS, experts / devices].
 
     Loads are drawn from a density x^-exponent between two bounds and scaled to the number of choices; an expert takes
@@ -68,7 +77,10 @@ def power_law_rows(exponent: float, tokens: int, experts: int, top_k: int, devic
     counts = np.minimum(np.rint(loads / np.sum(loads, axis=1, keepdims=True) * choices), tokens).astype(int)
     for row in counts:
         _fill(row, choices, tokens)
-    by_device = counts.reshape(DRAWS, experts // devices, devices)  # neighbours apart, so that `_fill` is even
+    if adjoining:
+        by_device = np.swapaxes(counts.reshape(DRAWS, devices, experts // devices), 1, 2)
+    else:  # `_fill` is even over the devices
+        by_device = counts.reshape(DRAWS, experts // devices, devices)
     busiest = np.argmax(np.sum(by_device, axis=1), axis=1)
     return by_device[np.arange(DRAWS), :, busiest]
 
