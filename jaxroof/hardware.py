@@ -128,17 +128,16 @@ def clock(hardware: Hardware) -> Scalar:
     return USUAL_CLOCK if hardware.cores.clock is None else hardware.cores.clock
 
 
-def tile_clock(hardware: Hardware, precision: str, operand_bytes: Scalar) -> jax.Array:
+def tile_clock(hardware: Hardware, rate: Scalar, operand_bytes: Scalar) -> jax.Array:
     """Clock in Hz at which cores begin and end tiles of a product, shape (): their own, or more for huge cores.
 
     A core with more than `LARGEST_CORE` works on several tiles of the usual size at once, or on one that is larger:
-    clock max(1, FLOP per cycle of one core / LARGEST_CORE), 16-bit.
+    clock max(1, 16-bit FLOP per cycle of one core / LARGEST_CORE).
 
-    Raises:
-      ValueError: while tracing, when the hardware has no matrix figure for the precision.
+    Args:
+      rate: FLOP/s of all cores at operands of `operand_bytes`.
     """
-    core_peak = matrix_peak(hardware, precision) * (0.5 * operand_bytes) / hardware.cores.count
-    return maximum(clock(hardware), core_peak / LARGEST_CORE)
+    return maximum(clock(hardware), rate * (0.5 * operand_bytes / LARGEST_CORE) / hardware.cores.count)
 
 
 def matrix_peak(hardware: Hardware, precision: str) -> Scalar:

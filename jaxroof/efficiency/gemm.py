@@ -123,7 +123,7 @@ def published() -> GemmKernel:
         cache_bandwidth=0.4,  # L2 read rates of one kernel pass: half of the slices are far, Luo et al.
         contention=3.0,  # ours: between a hypotenuse and a sum while pipelines fill
         ramp_cycles=2000.0,  # ours: three to four HBM latencies until all loads are in flight
-        weight_residency=0.95,  # set-associative caches keep most of a working set that nearly fits
+        weight_residency=0.95,  # ours: set-associative caches keep most of a working set that nearly fits
         activation_residency=0.6,
         split_cycles=2800.0,  # one more kernel, or a grid-wide wait, of two HBM round trips and a launch
         split_traffic=0.67,  # partial sums are written and read once, most of them in L2

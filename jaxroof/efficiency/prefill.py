@@ -92,7 +92,8 @@ def prefill_timing(kernel: PrefillKernel, op: Op, hardware: Hardware) -> Timing:
 
     wide = 1.0 + kernel.wide * positive_part(widths / WIDTH - 1.0)
     flops = 2.0 * widths * wide * (1.0 + low * (loop.low_cache - 1.0))
-    matrix = flops * (cores.count / (matrix_peak(hardware, op.precision) * loop.matrix))
+    peak = matrix_peak(hardware, op.precision)
+    matrix = flops * (cores.count / (peak * loop.matrix))
     vector = kernel.vector / cores.vector_flops
     exp = None if cores.exp_rate is None else 1.0 / (cores.exp_rate * kernel.exp)
     softmax = vector if exp is None else _both(vector, exp, 0.0)
@@ -121,7 +122,7 @@ def prefill_timing(kernel: PrefillKernel, op: Op, hardware: Hardware) -> Timing:
 
     cycles = op.kernels * kernel.launch_cycles * (1.0 + low * kernel.low_launch)
     filled = loop.tile_cycles * _both(tiles.count / cores.count, minimum(tiles.count, 1.0), 0.0)
-    times["launch"] = cycles / clock(hardware) + filled / tile_clock(hardware, op.precision, op.operand_bytes)
+    times["launch"] = cycles / clock(hardware) + filled / tile_clock(hardware, peak, op.operand_bytes)
     total = times["launch"] + _both(compute, moved, kernel.memory_serial) + appended * byte
     return Timing(total, times)
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from jaxroof.hardware import Hardware, clock, matrix_peak
+from jaxroof.hardware import Hardware, matrix_peak, tile_clock
 from jaxroof.smooth import ceiling, maximum, minimum
 from jaxroof.struct import Scalar, struct
 
@@ -114,7 +114,7 @@ def matrix_time(
 
     time = min over tiles: waves(x) * (2 m n inputs (1 + small 32 (1/m + 1/n)) cores / rate + fixed)
     x = row_tiles(m) ceil(outputs / n) splits / cores,  inputs: of one split, a whole number of steps
-    fixed = (tile_cycles + store_cycles m n / STORED) (1 - overlap asynchronous) / clock
+    fixed = (tile_cycles + store_cycles m n / STORED) (1 - overlap asynchronous) / tile_clock
     A main loop in software is 1 + software (1 - asynchronous) times as long.
 
     Args:
@@ -128,7 +128,7 @@ def matrix_time(
     core_time, small = 2.0 * depth * hardware.cores.count / rate, costs.small * UNIT
     if costs.software is not None:
         core_time = core_time * (1.0 + costs.software * (1.0 - hardware.cores.asynchronous))
-    cycle = (1.0 - costs.overlap * hardware.cores.asynchronous) / clock(hardware)
+    cycle = (1.0 - costs.overlap * hardware.cores.asynchronous) / tile_clock(hardware, rate, operand_bytes)
     fixed_time = costs.tile_cycles * cycle
     store_time = 0.0 if costs.store_cycles is None else costs.store_cycles * cycle
     per_core = splits / hardware.cores.count

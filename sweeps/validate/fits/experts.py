@@ -202,7 +202,7 @@ def call_seconds(kernel: GroupedKernel, stack: Stack) -> jax.Array:
         ]
         return sum(timing.total for timing in timings)
 
-    return jax.vmap(seconds)(stack.columns, stack.hardware)
+    return jax.vmap(seconds)(stack.columns, jax.tree.map(jnp.asarray, stack.hardware))
 
 
 def predictions(kernel: GroupedKernel, stacks: list[Stack]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
