@@ -24,7 +24,8 @@ def test_import_show_and_predict(measured, tmp_path, capsys):
     assert "linear_fp8_scaled" in shown and "m 16-64 (2)" in shown and "H100-SXM" in shown
     words = ["step", "--hardware", "H100", "--model", "llama-3.1-8b", "--decode", "16", "--context", "1000"]
     assert main([*words, "--efficiency", f"surface:{out}"]) == 0
-    assert "surface:own" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "surface:own" in said and "decode_extrapolated" in said
 
 
 @pytest.mark.parametrize(

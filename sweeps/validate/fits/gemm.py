@@ -41,6 +41,7 @@ TRUST = {
     "energy": 0.1,
     "launch_cycles": 0.2,
     "bandwidth": 0.06,
+    "fetch": 0.5,
     "cache_bandwidth": 0.2,
     "contention": 0.5,
     "activation_residency": 0.25,
