@@ -139,7 +139,9 @@ def _observations(folder: Path, engine: str) -> list[Observation]:
         return [dataclasses.replace(observation, engine=ENGINE) for observation in found]
     found = silicon.observations(folder / "silicon_sample.csv", CONCURRENCY, ("vllm",))
     found += [row.observation for row in saturated.loaded(folder / "tam_ground_truth.csv")]
-    return found + step_cycles.observations(folder / "blis_step_cycles.csv")
+    steps = step_cycles.observations(folder / "blis_step_cycles.csv")
+    # Steps of one deployment err together, however many sequences they hold: one group, not one per size.
+    return found + [dataclasses.replace(step, group=step.group.partition(" steps")[0] + " steps") for step in steps]
 
 
 def _source(fit: KernelFit) -> str:
