@@ -40,9 +40,6 @@ NEGLIGIBLE = 1e-3
 STORED = 128.0 * 128.0
 """Results of a tile whose storing takes `TileCosts.store_cycles`: sets its scale only."""
 
-FLOOR = 0.1
-"""Share of the electrical limit that idle cores leave at least."""
-
 UNIT = 32.0
 """Edge of a tile, elements, at which `TileCosts.small` counts twice its value: sets its scale only."""
 
@@ -60,7 +57,7 @@ class TileCosts:
     energy_rate: Scalar  # 16-bit FLOP/s of one core; wider matrix units take less energy per FLOP
     power: Scalar  # share of the electrical limit that matrix units may take
     onset_time: Scalar  # s of a kernel after which half of the electrical limit is felt
-    idle_power: Scalar | None = None  # W of one core whatever it does, of the limit; None: none
+    idle_power: Scalar | None = None  # W of one core beside its products, at full clock; None: none
     store_cycles: Scalar | None = None  # clock cycles that `STORED` results of a tile take beside `tile_cycles`
     software: Scalar | None = None  # extra share of the main loop where matrix units are not asynchronous
 
@@ -70,8 +67,8 @@ def sustained_rate(
 ) -> Scalar:
     """FLOP/s of all cores in the main loop of a large tile: a share of the peak, less what electrical power denies.
 
-    rate = peak matrix (1 - u (1 - (1 + (peak matrix / limit)^4)^(-1/4)))
-    limit = (power tdp - idle_power cores) / energy per FLOP,  u = t / (t + onset_time),  t = flops / (peak matrix)
+    rate = peak matrix (1 - u (1 - (1 + excess^4)^(-1/4))),  u = t / (t + onset_time),  t = flops / (peak matrix)
+    excess = (peak matrix energy per FLOP + idle_power cores) / (power tdp): what is too much slows all of it
     energy per FLOP = energy (operand_bytes / 2) sqrt(energy_rate / 16-bit peak of one core)
 
     Args:
@@ -88,10 +85,10 @@ def sustained_rate(
     core_rate = matrix_peak(hardware, precision) * width / hardware.cores.count
     energy = costs.energy * width * jax.lax.rsqrt(core_rate / costs.energy_rate)
     # The bound keeps compilers from taking constants such as energy to the fourth power, which float32 does not hold.
-    limit = costs.power * hardware.power.tdp
+    drawn = rate * energy
     if costs.idle_power is not None:
-        limit = maximum(limit - costs.idle_power * hardware.cores.count, FLOOR * limit)
-    excess = jnp.maximum(rate * energy / limit, NEGLIGIBLE)
+        drawn = drawn + costs.idle_power * hardware.cores.count
+    excess = jnp.maximum(drawn / (costs.power * hardware.power.tdp), NEGLIGIBLE)
     capped = jax.lax.rsqrt(jnp.sqrt(1.0 + (excess * excess) * (excess * excess)))
     if sustained:
         return rate * capped

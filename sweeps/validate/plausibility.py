@@ -19,12 +19,12 @@ from jaxroof.op_time import op_time
 EDGE = 8192.0
 """m, n and k of a large product."""
 
-FEW_ROWS = 16.0
-"""m of a product that streams its weights."""
+FEW_ROWS, WIDE = 8.0, 65536.0
+"""m and n of a product that streams its weights, 1 GB of them."""
 
 CONTEXT = 16384.0
-SEQUENCES = 32.0
-"""Decoding sequences and their context: 2 GB of cache at 8 heads of keys of 128 elements and 16 bits."""
+SEQUENCES = 64.0
+"""Decoding sequences and their context: 4 GB of cache at 8 heads of keys of 128 elements and 16 bits."""
 
 PROMPT = 8192.0
 
@@ -39,9 +39,10 @@ class Shares:
     decode: float  # of HBM bandwidth, decode attention over a large cache
 
 
-PLAUSIBLE = {"gemm": (0.45, 0.95), "weights": (0.60, 0.92), "prefill": (0.15, 0.85), "decode": (0.70, 0.92)}
-"""Share -> its range on measured GPUs, with some room: GEMM 52 to 90 % of peak, weight streaming 69 to 83 % and decode
-attention 78 to 87 % of HBM (51 to 74 % in older engines), prefill attention 30 to 65 % of peak."""
+PLAUSIBLE = {"gemm": (0.35, 0.95), "weights": (0.60, 0.92), "prefill": (0.15, 0.85), "decode": (0.78, 0.87)}
+"""Share -> its range on measured GPUs: GEMM 45 to 90 % of peak, a little less on a board of 72 W; weight streaming 69 to
+88 % of HBM, less where a device has little compute per byte; prefill attention 30 to 65 % of peak; decode attention over
+0.5 GB and more 78 to 87 % of HBM."""
 
 
 def shares(hardware: Hardware, efficiency: Efficiency) -> Shares | None:
@@ -55,7 +56,7 @@ def shares(hardware: Hardware, efficiency: Efficiency) -> Shares | None:
         heads=64.0, kv_heads=8.0, head_dim=128.0, value_dim=128.0, window=None, qkv=weights, output=weights
     )
     large = projection("gemm", EDGE, Matrix(EDGE, EDGE, weights), 2.0, 1.0)["gemm"]
-    thin = projection("gemm", FEW_ROWS, Matrix(EDGE, EDGE, weights), 2.0, 1.0)["gemm"]
+    thin = projection("gemm", FEW_ROWS, Matrix(EDGE, WIDE, weights), 2.0, 1.0)["gemm"]
     prompt = Prefill(sequences=1.0, tokens=PROMPT, past=0.0)
     prefill = prefill_attention(attention, deployment, prompt, 1.0)["prefill_attention"]
     decode = Decode(sequences=SEQUENCES, context=SEQUENCES * CONTEXT)
