@@ -165,7 +165,7 @@ def published() -> DecodeKernel:
         first_share=1.0,  # no published figure
         single_share=1.0,  # no published figure
         narrow_share=1.0,  # no published figure
-        bandwidth=0.86,  # large reads reach 85 to 92 % of HBM, BabelStream; FlashMLA, README, April 2025: 3000 of 3350 GB/s
+        bandwidth=0.86,  # large reads reach 85 to 92 % of HBM, BabelStream; 3000 of 3350 GB/s, FlashMLA, README, 2025
         cache_bandwidth=0.5,  # ours: half of what the ports could take
         resident=1.0,  # ours: the datasheet's capacity
         matrix=0.65,  # FlashMLA, README, April 2025: 660 of 989 TFLOP/s

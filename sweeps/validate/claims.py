@@ -127,13 +127,14 @@ def interpolation(folder: Path) -> tuple[str, str, str, str]:
     """Jumps between neighbouring shapes of a table of measured products."""
     found = imported([folder / "kernels" / GEMM_FILE], wanted=Wanted(gpu="h100_sxm", engine="vllm"), holes="keep")
     products = next(own for own in found.tables if own.name == "linear_bf16")
-    jumps = boundary_jumps(products, hwspaces.efficiency("learned").efficiency, hwspaces.hardware(found.device).hardware)
+    device = hwspaces.hardware(found.device).hardware
+    jumps = boundary_jumps(products, hwspaces.efficiency("learned").efficiency, device)
     return (
         "interpolation, not nearest neighbour",
         f"{jumps.counts['linear']} jumps",
         f"{jumps.counts['nearest']} jumps",
-        f"{jumps.fewer:.0%} fewer jumps of 5 % and more in {jumps.steps:,} steps of 1 % through measured products (H100, "
-        f"vLLM); {jumps.measured} more between shapes measured within 3 %",
+        f"{jumps.fewer:.0%} fewer jumps of 5 % and more in {jumps.steps:,} steps of 1 % through measured products "
+        f"(H100, vLLM); {jumps.measured} more between shapes measured within 3 %",
     )
 
 
