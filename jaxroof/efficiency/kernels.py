@@ -35,18 +35,23 @@ class Kernels:
     plain: StreamKernel | None = None  # ops of the kind without a shape: index scores, recurrent states
 
 
+def class_of(kernels: Kernels, op: Op) -> str:
+    """Name of the class that prices `op`: a field of `Kernels`."""
+    candidates = ["wide"]
+    if op.precision in LOW_PRECISIONS:
+        candidates = ["narrow", *candidates]
+        if op.scaled:
+            candidates = ["scaled", *candidates]
+    if isinstance(op.shape, AttentionShape) and op.shape.latent:
+        candidates = ["latent", *candidates]
+    if op.shape is None:
+        candidates = ["plain", *candidates]
+    return next(name for name in candidates if getattr(kernels, name) is not None)
+
+
 def kernel_of(kernels: Kernels, op: Op) -> KernelModel:
     """The model that prices `op`."""
-    candidates = [kernels.wide]
-    if op.precision in LOW_PRECISIONS:
-        candidates = [kernels.narrow, *candidates]
-        if op.scaled:
-            candidates = [kernels.scaled, *candidates]
-    if isinstance(op.shape, AttentionShape) and op.shape.latent:
-        candidates = [kernels.latent, *candidates]
-    if op.shape is None:
-        candidates = [kernels.plain, *candidates]
-    return next(kernel for kernel in candidates if kernel is not None)
+    return getattr(kernels, class_of(kernels, op))
 
 
 def kernel_timing(kernels: Kernels, op: Op, hardware: Hardware) -> Timing:

@@ -90,7 +90,7 @@ def kernel_errors(
             raise ValueError(f"{name!r} is not a family of kernels; known: {', '.join(FAMILIES)}")
     chosen = None if efficiency in (None, LEARNED) else hwspaces.efficiency(efficiency).efficiency
     scored, left_out, seen = [], {}, False
-    for group in _groups(folder, only):
+    for group in measured_groups(folder, only):
         seen = True
         try:
             entry = hwspaces.hardware(group.device)
@@ -118,7 +118,8 @@ def learned_name(engine: str) -> str:
     return name if name in hwspaces.efficiencies() else LEARNED
 
 
-def _groups(folder: Path, only: tuple[str, ...]) -> Iterator[Group]:
+def measured_groups(folder: Path, only: tuple[str, ...] = ()) -> Iterator[Group]:
+    """Rows of every table of a folder, or of some families; tables that it lacks are skipped."""
     for name, load in FAMILIES.items():
         if only and name not in only:
             continue

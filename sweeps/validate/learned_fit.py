@@ -23,9 +23,11 @@ from sweeps.validate.fits.experts import fit_experts
 from sweeps.validate.fits.gemm import fit_gemm
 from sweeps.validate.fits.prefill import fit_prefill
 from sweeps.validate.fits.result import KernelFit
+from sweeps.validate.kernel_errors import measured_groups
 from sweeps.validate.observation import Observation
 from sweeps.validate.parameters import Parameter
 from sweeps.validate.serving_fit import ENGINE, group_errors, serving_fit
+from sweeps.validate.spreads import widened
 
 ENGINES = {"vllm": "vLLM", "trtllm": "TensorRT-LLM", "sglang": "SGLang"}
 """Engine in the tables -> its name."""
@@ -76,7 +78,7 @@ def main(words: list[str] | None = None) -> int:
 def _refit(folder: Path, engine: str, console: Console) -> str:
     fits = [found for fit in FITS for found in fit(folder / "kernels", engine)]
     console.print(_fit_table(fits))
-    efficiency = assembled(fits)
+    efficiency = widened(assembled(fits), measured_groups(folder / "kernels"), engine)
     sources = {fit.path: _source(fit) for fit in fits}
     small = f"ours: streaming kernels reach {LARGE_SHARE:.0%} of HBM; launch"
     for kind in ("prefill_attention", "decode_attention"):
@@ -108,7 +110,8 @@ def _refit(folder: Path, engine: str, console: Console) -> str:
     }
     notes = (
         "Kernels are fitted alone, to public tables of one call each (aiconfigurator), pooled over all their GPUs.",
-        "spread: standard deviation of log errors on GPUs whose architecture was left out of the fit.",
+        "spread: standard deviation of log errors on GPUs whose architecture was left out of the fit, or of all "
+        "measured kernels of the class, fitted or not, if that is larger.",
         "Rows of synchronous requests (set sync_guidellm) were not fitted: `jaxroof validate requests` scores them.",
     )
     text = dataclasses.replace(fit.efficiency, host=host)
