@@ -70,7 +70,7 @@ class Lengths:
     @property
     def text(self) -> str:
         """The words for it, which `parse_lengths` reads."""
-        return shown(self.kind, self.values)
+        return f"{self.values['tokens']:.12g}" if self.kind == "fixed" else shown(self.kind, self.values)
 
     def drawn(self, rng: np.random.Generator, count: int) -> np.ndarray:
         """`count` lengths. float64, shape [count]."""

@@ -32,7 +32,7 @@ FORMATS = {
     "guidellm": (guidellm, "JSON report of GuideLLM"),
     "inference-perf": (inference_perf, "YAML config of inference-perf"),
 }
-"""Every format: its module, with `read(path, options)` and perhaps `measured(path, options)`, and what it looks like."""
+"""Every format: its module, with `read(path, options)` and perhaps `measured(path, options)`, and how it looks."""
 
 _SGLANG = ("sharegpt_output_len", "random_range_ratio", "total_output_tokens_retokenized")
 _BENCH = ("completed", "total_input_tokens", "request_throughput")

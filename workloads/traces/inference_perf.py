@@ -1,6 +1,5 @@
 """Requests that a config of inference-perf describes: stages of rates, shared system prompts or random lengths."""
 
-import dataclasses
 import math
 
 import numpy as np
@@ -13,6 +12,13 @@ from workloads.traces.rows import Options
 LOADS = ("constant", "poisson")
 DATA = ("shared_prefix", "random", "synthetic")
 DISTRIBUTIONS = ("normal", "uniform", "fixed", "lognormal")
+
+LOAD_KEYS = ("type", "stages", "interval", "num_workers", "worker_max_concurrency", "worker_max_tcp_connections")
+LOAD_KEYS += ("base_seed", "request_timeout", "circuit_breakers", "lora_traffic_split")
+DATA_KEYS = ("type", "path", "shared_prefix", "input_distribution", "output_distribution")
+SHARED_KEYS = ("num_unique_system_prompts", "num_groups", "num_users_per_system_prompt", "num_prompts_per_group")
+SHARED_KEYS += ("system_prompt_len", "question_len", "output_len", "enable_multi_turn_chat", "seed")
+"""Keys that are read, or say nothing about requests; with any other, the workload would be another one."""
 
 PAUSE = 1.0
 """s between stages by default."""
@@ -35,6 +41,9 @@ def read(path: str, options: Options) -> Stream:
     config = yaml_object(path)
     load = config.table("load") if "load" in config else config
     data = config.table("data") if "data" in config else config
+    for owner, known, key in ((load, LOAD_KEYS, "load"), (data, DATA_KEYS, "data")):
+        if key in config:
+            _known(owner, known)
     rng = np.random.Generator(np.random.PCG64(options.seed))
     arrival = _arrivals(load, rng)
     name = path.replace("\\", "/").rpartition("/")[2].rpartition(".")[0] or path
@@ -78,6 +87,7 @@ def _arrivals(load: Record, rng: np.random.Generator) -> np.ndarray:
 
 def _shared(shared: Record, rng: np.random.Generator, requests: int) -> tuple[np.ndarray, ...]:
     """isl, osl, group and shared of requests that go through the prompts in turn. Shape [requests] each."""
+    _known(shared, SHARED_KEYS)
     groups, users = (
         _count(shared, *keys)
         for keys in (
@@ -113,6 +123,13 @@ def _shared(shared: Record, rng: np.random.Generator, requests: int) -> tuple[np
     return isl, osl, group, common
 
 
+def _known(record: Record, known: tuple[str, ...]) -> None:
+    """ValueError for a key with a value that is not among `known`."""
+    for name, value in record.values.items():
+        if name not in known and value is not None:
+            raise ValueError(f"{record.place}: {name} is not known here{nearest(str(name), known)}")
+
+
 def _count(record: Record, *spellings: str) -> int:
     """A positive whole number under any of its names."""
     key = next((key for key in spellings if key in record), spellings[0])
@@ -125,9 +142,7 @@ def _lengths(owner: Record, key: str, rng: np.random.Generator, count: int, low:
         return np.full(count, float(owner.count(key, low, LARGEST_TOKENS)))
     table = owner.table(key)
     known = ("min", "max", "mean", "std_dev", "std", "total_count", "type", "distribution")
-    for name in table.values:
-        if name not in known:
-            raise ValueError(f"{table.place}: {name} is not known{nearest(str(name), known)}")
+    _known(table, known)
     kind_key = "distribution" if "distribution" in table else "type"
     kind = table.text(kind_key) if kind_key in table else "normal"
     if kind not in DISTRIBUTIONS:

@@ -142,8 +142,8 @@ def _histogram(window: Record, side: str) -> tuple[np.ndarray, np.ndarray]:
     shares = np.array(shares)
     if max(tokens) > LARGEST_TOKENS or not (shares >= 0).all() or abs(shares.sum() - 1.0) > _SUM_TOLERANCE:
         raise ValueError(
-            f"{window.place}: {side}: shares sum to {shares.sum():g} and tokens go up to {max(tokens):g}; shares must be "
-            f"at least 0 and sum to 1, tokens at most {LARGEST_TOKENS}"
+            f"{window.place}: {side}: shares sum to {shares.sum():g} and tokens go up to {max(tokens):g}; shares must "
+            f"be at least 0 and sum to 1, tokens at most {LARGEST_TOKENS}"
         )
     return np.array(tokens), np.cumsum(shares) / shares.sum()
 
