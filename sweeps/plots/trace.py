@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from sweeps.cli.tables import percent
 from sweeps.labels import number
 from sweeps.plots import style
 from workloads.stream import Stream
@@ -17,6 +16,8 @@ TIME_BINS = 120
 
 LENGTH_BINS = 50
 """Ranges of lengths over all decades at most."""
+
+MOST_TICKS = 6
 
 ROUND = (1.0, 2.0, 5.0)
 
@@ -54,7 +55,7 @@ def _details(found: Summary) -> str:
             f"{number(found.burstiness)} times their mean."
         )
     if found.cacheable > 0.0:
-        parts.append(f"A prefix cache could have {percent(found.cacheable)} of the prompt tokens.")
+        parts.append(f"A prefix cache could have {100.0 * found.cacheable:.1f} % of the prompt tokens.")
     return " ".join(parts)
 
 
@@ -121,7 +122,7 @@ def _length_panel(axes: Any, tokens: np.ndarray, found: LengthSummary, name: str
     below.set_in_layout(False)  # the title's padding makes its room
     axes.set_xlabel(f"{name[:-1]} tokens (logarithmic)")
     axes.set_ylabel("Share of requests (%)")
-    style.scaled_ticks(axes.xaxis, np.array([max(low, 1.0), high]), "1", True)
+    _decades(axes.xaxis, max(low, 1.0), high)
     style.scaled_ticks(axes.yaxis, np.array([0.0, top]), "1", False)
     _grid(axes)
 
@@ -131,6 +132,15 @@ def _length_edges(low: float, high: float) -> np.ndarray:
     low, high = low / 1.5, high * 1.5
     edges = np.floor(np.geomspace(max(low, 0.5), high, LENGTH_BINS + 1)) + 0.5
     return np.unique(np.append(edges, math.ceil(high) + 0.5))
+
+
+def _decades(axis: Any, low: float, high: float) -> None:
+    """Ticks of a logarithmic axis: round numbers, powers of ten alone where those are too many for their labels."""
+    ticks = style.round_numbers(low, high, True)
+    tens = ticks[np.isclose(np.log10(ticks) % 1.0, 0.0)]
+    ticks = tens if len(ticks) > MOST_TICKS and len(tens) > 1 else ticks
+    axis.set_minor_locator(style.matplotlib().ticker.NullLocator())
+    axis.set_ticks(ticks, [style.tick_text(tick) for tick in ticks])
 
 
 def _round_above(value: float) -> float:

@@ -1,6 +1,5 @@
 """Which format a trace has, by its name and what its first line or object says."""
 
-import json
 import re
 from pathlib import Path
 
@@ -97,13 +96,10 @@ def _of_object(record: Record) -> str | None:
 
 def _first_object(file: str) -> Record:
     """The first line's object, or the whole file's."""
-    with open(file, encoding="utf-8-sig", errors="replace") as text:
-        line = text.readline()
     try:
-        alone = isinstance(json.loads(line), dict)
-    except (ValueError, RecursionError):
-        alone = False
-    return next(json_lines(file))[1] if alone else json_object(file)
+        return next(json_lines(file))[1]
+    except (ValueError, StopIteration):
+        return json_object(file)
 
 
 def _listed(names) -> str:

@@ -100,6 +100,8 @@ def json_lines(file: str) -> Iterator[tuple[int, Record]]:
     try:
         with open(file, encoding="utf-8-sig") as text:
             for line, words in enumerate(text, start=1):
+                if len(words) > LARGEST_JSON:
+                    raise ValueError(f"{file}: row {line}: {len(words)} characters; at most {LARGEST_JSON} are read")
                 if words.strip():
                     yield line, _object(words, f"{file}: row {line}")
     except UnicodeDecodeError as error:

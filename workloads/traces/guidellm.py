@@ -10,8 +10,9 @@ from workloads.traces.measured import Measured, mean_gap
 from workloads.traces.rows import Options, Rows, checked
 
 _STATISTICS = {"mean": "mean", "median": "median", "std_dev": "std"}
-_METRICS = {"time_to_first_token_ms": ("ttft", 1e-3), "inter_token_latency_ms": ("itl", 1e-3)}
+_METRICS = {"time_to_first_token_ms": ("ttft", 1e3), "inter_token_latency_ms": ("itl", 1e3)}
 _METRICS |= {"request_latency": ("e2e", 1.0)}
+"""Metric of the report -> its name here, and how many of its unit are a second."""
 
 
 def read(path: str, options: Options) -> Stream:
@@ -45,9 +46,9 @@ def measured(path: str, options: Options) -> Measured:
     rows = Rows(path, lambda row: found[row].place, names, start, 1.0, isl, osl)
     kept = checked(rows, Options(sort=True, drop=options.drop))
     chosen_ones = [found[row] for row in kept.rows]
-    ttft = np.array([_optional(one, "time_to_first_token_ms") for one in chosen_ones]) * 1e-3
+    ttft = np.array([_optional(one, "time_to_first_token_ms") for one in chosen_ones]) / 1e3
     e2e = np.array([_optional(one, "request_latency") for one in chosen_ones])
-    stated = np.array([_optional(one, "inter_token_latency_ms") for one in chosen_ones]) * 1e-3
+    stated = np.array([_optional(one, "inter_token_latency_ms") for one in chosen_ones]) / 1e3
     itl = np.where(np.isnan(stated), mean_gap(ttft, e2e, kept.osl), np.where(kept.osl > 1.0, stated, np.nan))
     stream = kept.stream(path, *alone(len(kept.rows)), notes=_left_out(run, requests, len(found)))
     rate, concurrency = _strategy(run)
@@ -102,10 +103,10 @@ def _summary(run: Record) -> dict[str, float]:
         if key not in metrics or "successful" not in metrics.table(key):
             continue
         part = metrics.table(key).table("successful")
-        found |= {f"{short}_{name}": part.number(word) * unit for word, short in _STATISTICS.items() if word in part}
+        found |= {f"{short}_{name}": part.number(word) / unit for word, short in _STATISTICS.items() if word in part}
         if "percentiles" in part:
             percentiles = part.table("percentiles")
             found |= {
-                f"{word}_{name}": percentiles.number(word) * unit for word in ("p90", "p99") if word in percentiles
+                f"{word}_{name}": percentiles.number(word) / unit for word in ("p90", "p99") if word in percentiles
             }
     return found

@@ -7,6 +7,9 @@ import numpy as np
 
 from workloads.stream import LARGEST_TOKENS, MOST_REQUESTS, Stream
 
+LATEST = 1e11
+"""s; no request arrives 3,000 years from 1970."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Options:
@@ -77,6 +80,12 @@ def checked(found: Rows, options: Options, kept: np.ndarray | None = None) -> Ch
             raise ValueError(
                 f"{found.place(row)}: {name} is {tokens[row]:.12g}; it must be from 1 to {LARGEST_TOKENS}{help_text}"
             )
+    wild = kept & (np.abs(found.arrival.astype(float)) * found.tick > LATEST)
+    if wild.any():
+        row = int(np.argmax(wild))
+        raise ValueError(
+            f"{found.place(row)}: {found.names[0]} is {found.arrival[row]:.12g}; it must be within {LATEST:g} s of 0"
+        )
     rows = np.flatnonzero(kept)
     if not len(rows):
         raise ValueError(f"{found.file}: all of its {len(kept)} rows are left out: {'; '.join(notes) or 'they failed'}")

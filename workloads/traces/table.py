@@ -93,12 +93,17 @@ def table(
 
 
 def header_of(file: str) -> tuple[str, ...]:
-    """The names in the first line of a CSV file, or () for what is none."""
+    """The names in the first line of a CSV file; ValueError in one line for a file that is no text."""
+    size_checked(file, LARGEST_FILE)
     try:
         with open(file, encoding="utf-8-sig", newline="") as text:
             return tuple(name.strip() for name in next(csv.reader([text.readline(1 << 16)]), ()))
-    except (OSError, UnicodeDecodeError, csv.Error):
+    except csv.Error:
         return ()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{file}: not a text file in UTF-8: byte {error.start} is wrong") from None
+    except OSError as error:
+        raise ValueError(f"{file}: cannot be read: {error.strerror}") from None
 
 
 def size_checked(file: str, largest: int) -> None:
