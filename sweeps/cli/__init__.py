@@ -16,6 +16,7 @@ VERBS = {
     "bench": "measured kernels of the device that JAX sees, as surfaces that predict others",
     "hardware": "the accelerators of the catalogue",
     "models": "the models of the catalogue",
+    "trace": "a request stream, from a trace file or distributions: rate, burstiness, lengths, shared prefixes",
     "surface": "kernels as a user measured them: tables from a benchmark's files, or what a file holds",
     "validate": "predictions against measured data",
 }

@@ -1,0 +1,159 @@
+"""`jaxroof trace`: what a request stream is like: of a trace file, or drawn from distributions."""
+
+import argparse
+import math
+import re
+from typing import Any
+
+REQUESTS = 1000
+"""Requests that are drawn where neither their number nor a duration is given."""
+
+OF_FILES = ("format", "sort", "drop", "span")
+OF_DISTRIBUTIONS = ("isl", "osl", "requests", "duration", "prefixes", "sessions")
+"""Flags that go with a file, or without one."""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags of the verb."""
+    parser.add_argument("file", nargs="?", metavar="FILE", help="a trace or a benchmark's results; FILE#2: its run 2")
+    parser.add_argument(
+        "--rate", metavar="TEXT", help="arrivals: 8 (requests/s), gamma:rate=8,cv=3, stages:8x60,16x30; scales a FILE's"
+    )
+    parser.add_argument("--first", metavar="N", help="only the first N requests")
+    parser.add_argument("--seed", metavar="N", default="0", help="of what is drawn (default 0)")
+    parser.add_argument("--json", action="store_true", help="one JSON object with SI numbers instead of text")
+    parser.add_argument("-o", "--output", metavar="PICTURE", help="a .png or .svg to draw")
+    files = parser.add_argument_group("of a file")
+    files.add_argument(
+        "--format",
+        metavar="NAME",
+        help="auto (default), azure, splitwise, mooncake, burstgpt, servegen, blis, vllm, sglang, guidellm or "
+        "inference-perf",
+    )
+    files.add_argument("--sort", action="store_true", help="put rows in order that are not, instead of refusing them")
+    files.add_argument("--drop", action="store_true", help="leave out, and count, rows without tokens")
+    files.add_argument("--span", metavar="A..B", help="seconds A to B of ServeGen's data")
+    drawn = parser.add_argument_group("without a file")
+    drawn.add_argument(
+        "--isl", metavar="TEXT", help="prompt tokens: 1024, uniform:128..2048, lognormal:p50=700,p99=8000"
+    )
+    drawn.add_argument("--osl", metavar="TEXT", help="output tokens")
+    drawn.add_argument("--requests", metavar="N", help=f"how many (default {REQUESTS}, unless --duration or stages)")
+    drawn.add_argument("--duration", metavar="S", help="seconds, as many requests as arrive within them")
+    drawn.add_argument("--prefixes", metavar="TEXT", help="system prompts: groups=10,tokens=1000,zipf=1")
+    drawn.add_argument("--sessions", metavar="TEXT", help="conversations: turns=2..8,think=30")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Describe the stream, and draw it."""
+    from workloads.summary import summary
+
+    if options.output:
+        from sweeps.plots import style
+
+        style.file_format(options.output)
+        style.matplotlib()
+    stream = _stream(options)
+    numbers = summary(stream)
+    if options.output:
+        from sweeps.plots.trace import trace
+
+        style.saved(trace(stream), options.output)
+    if options.json:
+        _print_json(stream, numbers)
+    else:
+        _print(stream, numbers)
+        if options.output:
+            print(f"picture  {options.output}")
+
+
+def _stream(options: argparse.Namespace) -> Any:
+    """The stream that the flags describe."""
+    from workloads.streams import first, generated, with_rate
+    from workloads.traces import read_trace
+
+    foreign = OF_DISTRIBUTIONS if options.file else OF_FILES
+    for flag in foreign:
+        if getattr(options, flag):
+            why = f"{options.file} says what requests are" if options.file else "it needs a FILE"
+            raise ValueError(f"--{flag} cannot be given: {why}")
+    seed = _whole("--seed", options.seed)
+    if options.file:
+        span = _span(options.span)
+        words = {"sort": options.sort, "drop": options.drop, "seed": seed, "span": span}
+        stream = read_trace(options.file, options.format or "auto", **words)
+        if options.rate:
+            stream = with_rate(stream, _number("--rate", options.rate))
+    else:
+        for flag in ("rate", "isl", "osl"):
+            if not getattr(options, flag):
+                raise ValueError(f"--{flag} is missing; or give a FILE")
+        duration = None if options.duration is None else _number("--duration", options.duration)
+        requests = None if options.requests is None else _whole("--requests", options.requests)
+        if requests is None and duration is None and not options.rate.strip().lower().startswith("stages"):
+            requests = REQUESTS
+        words = {"requests": requests, "duration": duration, "seed": seed}
+        shared = {"prefixes": options.prefixes, "sessions": options.sessions}
+        stream = generated(options.rate, options.isl, options.osl, **words, **shared)
+    return stream if options.first is None else first(stream, _whole("--first", options.first))
+
+
+def _number(flag: str, text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0.0 < value < math.inf:
+        raise ValueError(f"{flag} is {text}; it must be a positive number")
+    return value
+
+
+def _whole(flag: str, text: str) -> int:
+    if not re.fullmatch(r"\d{1,18}", text):
+        raise ValueError(f"{flag} is {text}; it must be a whole number of at least 0")
+    return int(text)
+
+
+def _span(text: str | None) -> tuple[float, float] | None:
+    if text is None:
+        return None
+    found = re.fullmatch(r"(\d+\.?\d*)\.\.(\d+\.?\d*)", text)
+    if found is None:
+        raise ValueError(f"--span is {text}; it must be two numbers of seconds such as 0..3600")
+    return float(found[1]), float(found[2])
+
+
+def _print(stream: Any, numbers: Any) -> None:
+    from sweeps.cli.tables import console, percent, table
+    from sweeps.labels import number
+    from workloads.words import span_text
+
+    out = console()
+    out.print(f"{stream.name}: {numbers.requests:,} requests in {span_text(numbers.duration)}")
+    out.print(f"source  {stream.source}")
+    out.print()
+    made = table(
+        "tokens", "mean", "p50", "p90", "p99", "max", "total", numbers=("mean", "p50", "p90", "p99", "max", "total")
+    )
+    for name, lengths in (("prompt", numbers.isl), ("output", numbers.osl)):
+        cells = (lengths.mean, lengths.p50, lengths.p90, lengths.p99, lengths.max, lengths.total)
+        made.add_row(name, *(number(value, 3) for value in cells))
+    out.print(made)
+    rate = "all at once" if math.isinf(numbers.rate) else f"{number(numbers.rate)} requests/s"
+    out.print(f"mean rate     {'-' if math.isnan(numbers.rate) else rate}")
+    burstiness = "-" if math.isnan(numbers.burstiness) else number(numbers.burstiness)
+    out.print(f"burstiness    {burstiness} (standard deviation over mean of the times between arrivals; Poisson: 1)")
+    cached = f"{percent(numbers.cacheable)} of the prompt tokens"
+    groups = f"{numbers.groups:,} groups with {percent(numbers.grouped)} of the requests"
+    out.print(f"prefix cache  could have {cached}, in {groups}")
+    for note in stream.notes:
+        out.print(f"note          {note}")
+
+
+def _print_json(stream: Any, numbers: Any) -> None:
+    import dataclasses
+    import json
+
+    found = {"name": stream.name, "source": stream.source, **dataclasses.asdict(numbers), "notes": list(stream.notes)}
+    finite = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in found.items()}
+    print(json.dumps(finite, indent=2))

@@ -1,0 +1,105 @@
+"""Distributions in words, `kind:name=value,...`: how the words are read, and how what is wrong in them is said."""
+
+import dataclasses
+import difflib
+import math
+import re
+from collections.abc import Iterable, Mapping
+
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """What one kind of distribution takes."""
+
+    parameters: tuple[str, ...]  # names, in the order in which values without a name are taken
+    optional: tuple[str, ...]  # names that may be left out
+    example: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Range:
+    """What a parameter may be."""
+
+    low: float
+    high: float
+    whole: bool = False
+    above: bool = False  # `low` itself is not allowed
+
+    def words(self) -> str:
+        """Such as "a whole number from 1 to 100"."""
+        number = "a whole number" if self.whole else "a number"
+        if self.above:
+            return f"{number} above {self.low:.12g} and at most {self.high:.12g}"
+        return f"{number} from {self.low:.12g} to {self.high:.12g}"
+
+    def holds(self, value: float) -> bool:
+        """True if `value` is in it."""
+        large_enough = value > self.low if self.above else value >= self.low
+        return large_enough and value <= self.high and not (self.whole and value != int(value))
+
+
+def parsed(text: str, kinds: Mapping[str, Kind], default: str, ranges: Mapping[str, Range]) -> tuple[str, dict]:
+    """The kind that `text` names, and its parameters by name.
+
+    A number alone stands for the first parameter of `default`; `a..b` for the first two of a kind. Case and spaces
+    do not matter.
+
+    Raises:
+      ValueError: one line: an unknown kind or parameter with the nearest known, a value with what is allowed.
+    """
+    plain = re.sub(r"\s+", "", text).lower()
+    name, colon, rest = plain.partition(":")
+    if not colon and name not in kinds and (name[:1].isdigit() or name[:1] in "+-."):
+        name, rest = ("uniform" if ".." in plain and "uniform" in kinds else default), plain
+    if name not in kinds:
+        raise ValueError(f"{text!r}: {name!r} is not known{nearest(name, kinds)}")
+    kind = kinds[name]
+    known = (*kind.parameters, *(p for p in kind.optional if p not in kind.parameters))
+    values: dict[str, float] = {}
+    for place, item in enumerate(_items(rest)):
+        key, equals, value = item.partition("=")
+        if not equals:
+            if place >= len(kind.parameters):
+                raise ValueError(f"{text!r}: {item!r} is one value too many for {name}; such as {kind.example}")
+            key, value = kind.parameters[place], item
+        if key not in known:
+            raise ValueError(f"{text!r}: {name} has no {key!r}{nearest(key, known)}")
+        if key in values:
+            raise ValueError(f"{text!r}: {key} is given twice")
+        values[key] = number(value, key, ranges[key], text)
+    missing = [key for key in kind.parameters if key not in values and key not in kind.optional]
+    if missing:
+        raise ValueError(f"{text!r}: {name} needs {missing[0]}; such as {kind.example}")
+    return name, values
+
+
+def number(word: str, key: str, allowed: Range, text: str) -> float:
+    """The number that `word` is; ValueError with what is allowed."""
+    value = float(word) if _NUMBER.fullmatch(word) else math.nan
+    if not math.isfinite(value) or not allowed.holds(value):
+        raise ValueError(f"{text!r}: {key} is {word or 'empty'}; it must be {allowed.words()}")
+    return value
+
+
+def shown(kind: str, values: Mapping[str, float]) -> str:
+    """The words of a kind and its parameters, as `parsed` reads them."""
+    return f"{kind}:{','.join(f'{key}={value:.12g}' for key, value in values.items())}" if values else kind
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The end of an error message: "; did you mean ...?" with the nearest known names, else all of them."""
+    known = list(known)
+    close = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+    return f"; did you mean {' or '.join(close)}?" if close else f"; known: {', '.join(known)}"
+
+
+def _items(rest: str) -> list[str]:
+    if not rest:
+        return []
+    first, comma, others = rest.partition(",")
+    if ".." in first and "=" not in first:
+        low, _, high = first.partition("..")
+        return [low, high, *(others.split(",") if comma else [])]
+    return rest.split(",")

@@ -1,0 +1,63 @@
+"""Traces of requests in other tools' formats: what arrived, and what a benchmark measured of it."""
+
+from workloads.stream import Stream
+from workloads.traces.detection import FORMATS, format_of
+from workloads.traces.measured import Measured
+from workloads.traces.rows import Options
+
+__all__ = ["FORMATS", "Measured", "format_of", "measured_formats", "read_measured", "read_trace"]
+
+
+def read_trace(
+    path: str,
+    format: str = "auto",
+    *,
+    sort: bool = False,
+    drop: bool = False,
+    seed: int = 0,
+    span: tuple[float, float] | None = None,
+) -> Stream:
+    """The requests of a trace file, each row checked; times count from the first request.
+
+    Args:
+      path: a file, or ServeGen's folder; "FILE#2" is the second run of a file of benchmark results.
+      format: a key of `FORMATS`; "auto": as the file looks.
+      sort: put rows in order that are not, instead of refusing them.
+      drop: leave out, and count in the notes, rows with 0 prompt or output tokens, instead of refusing them.
+      seed: of formats that describe a workload: servegen, inference-perf.
+      span: (from, to) in s, the part of a ServeGen workload.
+
+    Raises:
+      ValueError: one line that names file, row (as an editor counts lines), column, value and what is allowed. Files
+        are at most 2 GiB (one JSON value: 512 MiB; YAML: 1 MiB) and 50 million requests.
+    """
+    module, _ = FORMATS[format_of(str(path), format)]
+    return module.read(str(path), _options(path, module, sort, drop, seed, span))
+
+
+def read_measured(path: str, format: str = "auto", *, sort: bool = False, drop: bool = False) -> Measured:
+    """The requests of a benchmark's result file with their measured latencies; arguments as of `read_trace`.
+
+    Raises:
+      ValueError: as `read_trace`, and for a format that holds no measurements.
+    """
+    name = format_of(str(path), format)
+    module, _ = FORMATS[name]
+    if name not in measured_formats():
+        raise ValueError(f"{path}: a {name} file holds no latencies; those of {', '.join(measured_formats())} do")
+    return module.measured(str(path), Options(sort, drop))
+
+
+def measured_formats() -> tuple[str, ...]:
+    """Formats that hold measured latencies."""
+    return tuple(name for name, (module, _) in FORMATS.items() if hasattr(module, "measured"))
+
+
+def _options(path, module, sort: bool, drop: bool, seed: int, span: tuple[float, float] | None) -> Options:
+    if seed != int(seed) or not 0 <= seed < 2**63:
+        raise ValueError(f"seed is {seed}; it must be a whole number of at least 0")
+    if span is not None and module is not FORMATS["servegen"][0]:
+        raise ValueError(f"{path}: span picks a part of a servegen workload only")
+    if span is not None and not 0.0 <= span[0] < span[1]:
+        raise ValueError(f"span is {span[0]:g} to {span[1]:g} s; it must go from 0 or later to a later time")
+    return Options(sort, drop, int(seed), span)

@@ -1,0 +1,117 @@
+"""Results of vLLM's and SGLang's serving benchmarks, which have one form: lists per request, or totals alone."""
+
+import dataclasses
+import math
+import re
+
+import numpy as np
+
+from workloads.stream import LARGEST_TOKENS, MOST_REQUESTS, Stream, alone
+from workloads.traces.documents import Record, shown
+from workloads.traces.measured import Measured, mean_gap
+from workloads.traces.rows import Options, Rows, checked
+
+_SUMMARY = re.compile(r"(mean|median|std|p\d+(?:\.\d+)?)_(ttft|tpot|itl|e2el|e2e_latency)_ms")
+
+
+def measured_result(run: Record, path: str, options: Options) -> Measured:
+    """What one run's object says.
+
+    Requests are in the order in which they were sent, where `start_times` says when; failed ones are left out and
+    counted. Without `start_times` the arrivals are an assumption that `stream.notes` says. Without the lists (saved
+    without details) every request has the mean lengths, and only `summary` is measured.
+    """
+    rate, concurrency = _rate(run), run.number("max_concurrency", 1) if "max_concurrency" in run else None
+    duration = run.number("duration") if "duration" in run else math.nan
+    summary = {}
+    for key in run.values:
+        words = _SUMMARY.fullmatch(key)
+        if words and key in run:
+            summary[f"{words[1]}_{words[2].replace('e2el', 'e2e').removesuffix('_latency')}"] = run.number(key) / 1e3
+    if "input_lens" in run:
+        stream, ttft, e2e = _detailed(run, path, options, rate, concurrency)
+    else:
+        stream = _totals(run, path, rate, concurrency)
+        ttft = e2e = np.full(len(stream), np.nan)
+    return Measured(stream, ttft, e2e, mean_gap(ttft, e2e, stream.osl), concurrency, rate, duration, summary)
+
+
+def _detailed(
+    run: Record, path: str, options: Options, rate: float | None, concurrency: float | None
+) -> tuple[Stream, np.ndarray, np.ndarray]:
+    isl = run.numbers("input_lens")
+    count = len(isl)
+    osl, ttft = run.numbers("output_lens", count), run.numbers("ttfts", count)
+    gaps = _sums(run.items("itls", count), run)
+    errors = run.items("errors", count) if "errors" in run else [""] * count
+    failed = np.array([bool(error) for error in errors], bool) | (osl == 0)
+    if failed.all():
+        raise ValueError(f"{run.place}: none of its {count} requests has output tokens")
+    known = "start_times" in run
+    start = run.numbers("start_times", count, -math.inf) if known else np.zeros(count)
+    kept = checked(
+        Rows(
+            path,
+            lambda row: f"{run.place}: request {row}",
+            ("start_times", "input_lens", "output_lens"),
+            start,
+            1.0,
+            isl,
+            osl,
+        ),
+        Options(sort=True),
+        ~failed,
+    )
+    notes = (f"{failed.sum()} of {count} requests failed and are left out",) if failed.any() else ()
+    stream = kept.stream(path, *alone(len(kept.rows)), notes=notes)
+    if not known:
+        stream = _assumed(stream, run, rate, concurrency)
+    return stream, ttft[kept.rows], (ttft + gaps)[kept.rows]
+
+
+def _totals(run: Record, path: str, rate: float | None, concurrency: float | None) -> Stream:
+    count = run.count("completed", 1, MOST_REQUESTS)
+    lengths = [
+        run.number(f"total_{side}_tokens", count, count * LARGEST_TOKENS) / count for side in ("input", "output")
+    ]
+    one = np.ones(count)
+    name = path.replace("\\", "/").rpartition("/")[2].rpartition(".")[0] or path
+    note = "the file holds totals alone: every request has the mean prompt and output"
+    columns = (one * 0.0, one * lengths[0], one * lengths[1])
+    return _assumed(Stream(name, *columns, *alone(count), path, (note,)), run, rate, concurrency)
+
+
+def _assumed(stream: Stream, run: Record, rate: float | None, concurrency: float | None) -> Stream:
+    """The stream with arrivals that the client's settings suggest."""
+    if rate is None:
+        raise ValueError(f"{run.place}: when requests were sent is not in the file: it has no start_times and no rate")
+    if math.isinf(rate):
+        arrival = np.zeros(len(stream))
+        limit = f", of which {concurrency:g} were sent at a time" if concurrency else ""
+        note = f"when requests were sent is not in the file: all arrive at 0{limit}"
+    else:
+        arrival = np.arange(len(stream)) / rate
+        note = f"when requests were sent is not in the file: they arrive evenly at the client's {rate:g} per s"
+    return dataclasses.replace(stream, arrival=arrival, notes=(*stream.notes, note))
+
+
+def _rate(run: Record) -> float | None:
+    """Requests per s, inf for all at once, None where the client followed a trace or the file does not say."""
+    value = run.values.get("request_rate")
+    if value is None or value == "trace":
+        return None
+    if value == "inf" or value == math.inf:
+        return math.inf
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < 1e9:
+        raise run.error("request_rate", "a positive number of requests per s, or inf")
+    return float(value)
+
+
+def _sums(lists: list, run: Record) -> np.ndarray:
+    """Sum of each request's times between tokens in s, shape [requests]."""
+    sums = np.zeros(len(lists))
+    for request, gaps in enumerate(lists):
+        if not isinstance(gaps, list):
+            raise ValueError(f"{run.place}: itls[{request}] is {shown(gaps)}; it must be a list")
+        sums[request] = Record(f"{run.place}: itls", {str(request): gaps}).numbers(str(request)).sum()
+    return sums

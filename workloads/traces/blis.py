@@ -1,0 +1,132 @@
+"""Requests of BLIS's TraceV2: a CSV of requests with microseconds, beside a YAML header."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+
+from workloads.kinds import nearest
+from workloads.stream import Stream, numbered
+from workloads.traces.documents import Record, yaml_object
+from workloads.traces.measured import Measured, mean_gap
+from workloads.traces.rows import Checked, Options, Rows, checked
+from workloads.traces.table import COUNT, INTEGER, TEXT, Table, table
+
+COLUMNS = ("arrival_time_us", "input_tokens", "output_tokens")
+TIMES = ("send_time_us", "first_chunk_time_us", "last_chunk_time_us")
+WANTED = {
+    **dict(zip(COLUMNS, (INTEGER, COUNT, COUNT), strict=True)),
+    **dict.fromkeys(("prefix_group", "status", "session_id"), TEXT),
+    **dict.fromkeys(("prefix_length", "server_input_tokens"), COUNT),
+    **dict.fromkeys(TIMES, INTEGER),
+}
+STATUSES = ("ok", "error", "timeout", "incomplete")
+VERSIONS = (2, 3)
+UNITS = ("us", "microseconds")
+
+
+def read(path: str, options: Options) -> Stream:
+    """The stream of the requests whose status is ok; times count from the first of them.
+
+    `path` is the CSV or the YAML; the other one has the same name with the other ending. `input_tokens` of a request
+    with a prefix group are those after the prefix, so its prompt is `prefix_length` longer. Without one,
+    `server_input_tokens` goes first where it is not 0.
+
+    Source: inference-sim/inference-sim, sim/workload/tracev2.go (columns, header; "InputTokens records the
+    suffix-only count") and replay.go (`effectiveInputTokenCount`).
+    """
+    return _parts(path, options)[0]
+
+
+def measured(path: str, options: Options) -> Measured:
+    """What a real run (header: mode real) measured: from sending to the first and the last chunk.
+
+    Raises:
+      ValueError: also for a generated or replayed trace, whose times are a simulator's.
+    """
+    stream, kept, found, header = _parts(path, options)
+    mode = header.text("mode")
+    if mode != "real":
+        raise ValueError(f"{header.place}: mode is {mode}; only a real run is measured")
+    sent, begun, ended = (found.columns[name][kept.rows] for name in TIMES)
+    wrong = (begun < sent) | (ended < begun)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise ValueError(
+            f"{found.place(kept.rows[row])}: send, first and last chunk are at {sent[row]}, {begun[row]} and "
+            f"{ended[row]} us; they must not go back"
+        )
+    ttft, e2e = (begun - sent) * 1e-6, (ended - sent) * 1e-6
+    duration = float(ended.max() - sent.min()) * 1e-6
+    return Measured(stream, ttft, e2e, mean_gap(ttft, e2e, stream.osl), None, None, duration, {})
+
+
+def _parts(path: str, options: Options) -> tuple[Stream, Checked, Table, Record]:
+    data, header_file = _pair(path)
+    header = yaml_object(header_file)
+    _check(header)
+    found = table(data, WANTED, optional=("server_input_tokens",))
+    time, own, osl = (found.columns[name] for name in COLUMNS)
+    ok = _ok(found)
+    grouped = found.columns["prefix_group"] != ""
+    server = found.columns.get("server_input_tokens", np.zeros(len(own)))  # older files have none
+    prefix = np.where(grouped, found.columns["prefix_length"], 0.0)
+    isl = np.where(grouped, prefix + own, np.where(server > 0, server, own))
+    kept = checked(Rows(data, found.place, COLUMNS, time, 1e-6, isl, osl), options, ok)
+    names = found.columns["prefix_group"][kept.rows].astype(str)
+    key = np.where(grouped[kept.rows], np.unique(names, return_inverse=True)[1], -1)
+    group = numbered(key)
+    shared = _shared(group, prefix[kept.rows])
+    stream = kept.stream(data, group, shared, _notes(found, header, ok, kept))
+    return stream, kept, found, header
+
+
+def _pair(path: str) -> tuple[str, str]:
+    """The CSV and the YAML file."""
+    ending = Path(path).suffix.lower()
+    if ending in (".yaml", ".yml"):
+        return str(Path(path).with_suffix(".csv")), path
+    found = [str(Path(path).with_suffix(name)) for name in (".yaml", ".yml") if Path(path).with_suffix(name).exists()]
+    if not found:
+        raise ValueError(f"{path}: its header is missing: there is no {Path(path).with_suffix('.yaml')} beside it")
+    return path, found[0]
+
+
+def _check(header: Record) -> None:
+    version = header.count("trace_version")
+    if version not in VERSIONS:
+        raise header.error("trace_version", f"one of {', '.join(map(str, VERSIONS))}")
+    if header.text("time_unit") not in UNITS:
+        raise header.error("time_unit", f"one of {', '.join(UNITS)}")
+
+
+def _ok(found: Table) -> np.ndarray:
+    """True where a request's status is ok, shape [rows]."""
+    status = found.columns["status"]
+    for row in np.flatnonzero(~np.isin(status.astype(str), STATUSES)):
+        raise ValueError(f"{found.place(row)}: status is {status[row]!r}{nearest(status[row], STATUSES)}")
+    if not (status == "ok").any():
+        raise ValueError(f"{found.file}: none of its {len(status)} requests has the status ok")
+    return status == "ok"
+
+
+def _shared(group: np.ndarray, prefix: np.ndarray) -> np.ndarray:
+    """Prefix tokens that an earlier request of the group had: the shorter of its own and the longest before it."""
+    shared, longest = np.zeros(len(group)), {}
+    for row in np.flatnonzero(group >= 0):
+        before = longest.get(group[row], 0.0)
+        shared[row], longest[group[row]] = min(before, prefix[row]), max(before, prefix[row])
+    return shared
+
+
+def _notes(found: Table, header: Record, ok: np.ndarray, kept: Checked) -> tuple[str, ...]:
+    notes = []
+    if not ok.all():
+        notes.append(f"{(~ok).sum()} of {len(ok)} requests left out: their status is not ok")
+    warm = header.number("warm_up_requests", high=math.inf) if "warm_up_requests" in header else 0.0
+    if warm:
+        notes.append(f"the first {warm:.0f} requests are the benchmark's warm-up")
+    sessions = int((found.columns["session_id"][kept.rows] != "").sum())
+    if sessions:
+        notes.append(f"{sessions} requests belong to sessions; what their turns share is not in the file: 0")
+    return tuple(notes)

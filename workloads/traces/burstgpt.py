@@ -1,0 +1,37 @@
+"""Requests of the BurstGPT traces: a CSV of seconds and token counts, with failures and, since v3, sessions."""
+
+import numpy as np
+
+from workloads.stream import Stream, numbered
+from workloads.traces.rows import Options, Rows, checked
+from workloads.traces.table import COUNT, NUMBER, TEXT, table
+
+COLUMNS = ("Timestamp", "Request tokens", "Response tokens")
+SESSION = "Session ID"
+
+
+def read(path: str, options: Options) -> Stream:
+    """The stream of the requests that did not fail; times count from the first of them.
+
+    A request with 0 response tokens failed: it is left out and counted. Sessions of the newer files are groups. What
+    a turn's prompt has in common with the turns before is not in the file, so `shared` is 0.
+
+    Source: HPMLL/BurstGPT, README.md: columns in words, and "some failure that Response tokens are 0s". The files
+    BurstGPT_3 of its release v2.0 add `Session ID` (empty for API logs) and `Elapsed time`.
+    """
+    wanted = dict(zip(COLUMNS, (NUMBER, COUNT, COUNT), strict=True)) | {SESSION: TEXT}
+    found = table(path, wanted, optional=(SESSION,))
+    time, isl, osl = (found.columns[name] for name in COLUMNS)
+    failed = osl == 0
+    notes = (f"{failed.sum()} of {len(osl)} requests failed (Response tokens 0) and are left out",)
+    if failed.all():
+        raise ValueError(f"{path}: all of its {len(osl)} requests failed: Response tokens is 0")
+    kept = checked(Rows(path, found.place, COLUMNS, time, 1.0, isl, osl), options, ~failed)
+    key = np.full(len(kept.rows), -1)
+    if SESSION in found.columns:
+        names, key = np.unique(found.columns[SESSION][kept.rows].astype(str), return_inverse=True)
+        key = np.where(names[key] == "", -1, key)
+        notes += ("sessions are groups; what their turns share is not in the file and counts as 0",)
+    return kept.stream(
+        path, numbered(key), np.zeros(len(key)), (*(notes if failed.any() else notes[1:]), *found.unused())
+    )

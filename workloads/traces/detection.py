@@ -1,0 +1,107 @@
+"""Which format a trace has, by its name and what its first line or object says."""
+
+import re
+from pathlib import Path
+
+from workloads.kinds import nearest
+from workloads.traces import (
+    azure,
+    blis,
+    burstgpt,
+    guidellm,
+    inference_perf,
+    mooncake,
+    servegen,
+    sglang,
+    splitwise,
+    vllm,
+)
+from workloads.traces.documents import Record, json_lines, json_object, run_of, yaml_object
+from workloads.traces.table import header_of
+
+FORMATS = {
+    "azure": (azure, "CSV with TIMESTAMP, ContextTokens, GeneratedTokens"),
+    "splitwise": (splitwise, "CSV of Splitwise or Vidur: arrived_at, num_prefill_tokens, num_decode_tokens"),
+    "mooncake": (mooncake, "JSON lines with timestamp, input_length, output_length, hash_ids"),
+    "burstgpt": (burstgpt, "CSV with Timestamp, Request tokens, Response tokens"),
+    "servegen": (servegen, "chunk-N-trace.csv with chunk-N-dataset.json, or a folder of them"),
+    "blis": (blis, "CSV of a BLIS TraceV2 with its YAML header beside it"),
+    "vllm": (vllm, "JSON of vllm bench serve --save-result"),
+    "sglang": (sglang, "JSON lines of SGLang's bench_serving"),
+    "guidellm": (guidellm, "JSON report of GuideLLM"),
+    "inference-perf": (inference_perf, "YAML config of inference-perf"),
+}
+"""Every format: its module, with `read(path, options)` and perhaps `measured(path, options)`, and how it looks."""
+
+_SGLANG = ("sharegpt_output_len", "random_range_ratio", "total_output_tokens_retokenized")
+_BENCH = ("completed", "total_input_tokens", "request_throughput")
+
+
+def format_of(path: str, name: str = "auto") -> str:
+    """The format that `name` says, or that the file has.
+
+    Raises:
+      ValueError: one line: an unknown name, a file that is missing, or one that looks like none of the formats.
+    """
+    if name != "auto":
+        if name not in FORMATS:
+            raise ValueError(f"format {name} is not known{nearest(name, ['auto', *FORMATS])}")
+        return name
+    file = path if Path(path).exists() else run_of(path)[0]
+    whole = Path(file)
+    if not whole.exists():
+        raise ValueError(f"{file}: no such file")
+    if whole.is_dir() or servegen.TRACE.fullmatch(whole.name):
+        return "servegen"
+    ending = whole.suffix.lower()
+    found, seen = _of_ending(file, ending)
+    if found is None:
+        known = "; ".join(f"{key}: {looks}" for key, (_, looks) in FORMATS.items())
+        raise ValueError(f"{file}: the format is not recognised{seen}; name it as one of: {known}")
+    return found
+
+
+def _of_ending(file: str, ending: str) -> tuple[str | None, str]:
+    """The format, and what the file has instead where it is none."""
+    if ending in (".yaml", ".yml"):
+        config = yaml_object(file)
+        names = {"blis": ("trace_version",), "inference-perf": ("load", "stages", "shared_prefix")}
+        found = next((key for key, keys in names.items() if any(one in config for one in keys)), None)
+        return found, f": it has {_listed(config.values)}"
+    if ending in (".json", ".jsonl", ".ndjson"):
+        record = _first_object(file)
+        return _of_object(record), f": it has {_listed(record.values)}"
+    header = header_of(file)
+    columns = {
+        "azure": azure.COLUMNS[:1],
+        "splitwise": splitwise.VIDUR[1:2],
+        "burstgpt": burstgpt.COLUMNS[1:2],
+        "blis": blis.COLUMNS[:1],
+    }
+    found = next((key for key, names in columns.items() if set(names) <= set(header)), None)
+    if found is None and splitwise.SPLITWISE[0] in header:
+        found = "splitwise"
+    return found, f": its first line is {_listed(header)}"
+
+
+def _of_object(record: Record) -> str | None:
+    if "hash_ids" in record or "input_length" in record:
+        return "mooncake"
+    if "benchmarks" in record:
+        return "guidellm"
+    if any(key in record.values for key in _SGLANG):
+        return "sglang"
+    return "vllm" if any(key in record for key in _BENCH) else None
+
+
+def _first_object(file: str) -> Record:
+    """The first line's object, or the whole file's."""
+    try:
+        return next(json_lines(file))[1]
+    except (ValueError, StopIteration):
+        return json_object(file)
+
+
+def _listed(names) -> str:
+    words = [re.sub(r"\s+", " ", str(name))[:40] for name in names]
+    return ", ".join(words[:8]) + (f" and {len(words) - 8} more" if len(words) > 8 else "") if words else "empty"

@@ -1,0 +1,212 @@
+"""JSON, JSON lines and YAML files of traces: checked access to their values, with errors that say where they stand."""
+
+import dataclasses
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from workloads.traces.table import LARGEST_FILE, size_checked
+
+LARGEST_JSON = 512 * 2**20
+"""B of a file that is one JSON value, which takes ten times as much memory."""
+
+LARGEST_YAML = 2**20
+"""B of a YAML file, which says how and not which requests."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Record:
+    """One object of a file, under the name that errors give it."""
+
+    place: str
+    values: Mapping[str, Any]
+
+    def __contains__(self, key: str) -> bool:
+        return self.values.get(key) is not None
+
+    def error(self, key: str, allowed: str) -> ValueError:
+        """The error that names a key, its value and what is allowed."""
+        if key not in self.values:
+            return ValueError(f"{self.place}: {key} is missing; it must be {allowed}")
+        return ValueError(f"{self.place}: {key} is {shown(self.values[key])}; it must be {allowed}")
+
+    def number(self, key: str, low: float = 0.0, high: float = math.inf) -> float:
+        """A finite number from `low` to `high`."""
+        value = self.values.get(key)
+        if not _is_number(value) or not math.isfinite(value) or not low <= value <= high:
+            upper = "" if math.isinf(high) else f" and at most {high:.12g}"
+            least = "" if math.isinf(low) else f" of at least {low:.12g}"
+            raise self.error(key, f"a number{least}{upper}")
+        return float(value)
+
+    def count(self, key: str, low: int = 0, high: float = 1e12) -> int:
+        """A whole number from `low` to `high`."""
+        value = self.values.get(key)
+        if not _is_number(value) or not math.isfinite(value) or value != int(value) or not low <= value <= high:
+            raise self.error(key, f"a whole number from {low} to {high:.12g}")
+        return int(value)
+
+    def text(self, key: str) -> str:
+        """A text."""
+        if not isinstance(self.values.get(key), str):
+            raise self.error(key, "a text")
+        return self.values[key]
+
+    def items(self, key: str, length: int | None = None) -> list:
+        """A list, of `length` where that is given."""
+        value = self.values.get(key)
+        if not isinstance(value, list):
+            raise self.error(key, "a list")
+        if length is not None and len(value) != length:
+            raise ValueError(f"{self.place}: {key} has {len(value)} values; there are {length} requests")
+        return value
+
+    def numbers(self, key: str, length: int | None = None, low: float = 0.0) -> np.ndarray:
+        """A list of finite numbers of at least `low`. float64, shape [length]."""
+        values = self.items(key, length)
+        found = np.array([value if _is_number(value) else math.nan for value in values], float)
+        wrong = ~(np.isfinite(found) & (found >= low))
+        if wrong.any():
+            place = int(np.argmax(wrong))
+            least = "" if math.isinf(low) else f" of at least {low:g}"
+            raise ValueError(
+                f"{self.place}: {key}[{place}] is {shown(values[place])}; it must be a finite number{least}"
+            )
+        return found
+
+    def table(self, key: str) -> "Record":
+        """A nested object."""
+        value = self.values.get(key)
+        if not isinstance(value, Mapping):
+            raise self.error(key, "an object")
+        return Record(f"{self.place}: {key}", value)
+
+    def tables(self, key: str) -> "list[Record]":
+        """A list of objects, named by their place in it, counted from 0."""
+        values = self.items(key)
+        for place, value in enumerate(values):
+            if not isinstance(value, Mapping):
+                raise ValueError(f"{self.place}: {key}[{place}] is {shown(value)}; it must be an object")
+        return [Record(f"{self.place}: {key}[{place}]", value) for place, value in enumerate(values)]
+
+
+def json_lines(file: str) -> Iterator[tuple[int, Record]]:
+    """Line and object of every line of a file of JSON lines; empty lines are none."""
+    size_checked(file, LARGEST_FILE)
+    try:
+        with open(file, encoding="utf-8-sig") as text:
+            for line, words in enumerate(text, start=1):
+                if len(words) > LARGEST_JSON:
+                    raise ValueError(f"{file}: row {line}: {len(words)} characters; at most {LARGEST_JSON} are read")
+                if words.strip():
+                    yield line, _object(words, f"{file}: row {line}")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{file}: not a text file in UTF-8: byte {error.start} is wrong") from None
+    except OSError as error:
+        raise ValueError(f"{file}: cannot be read: {error.strerror}") from None
+
+
+def json_object(file: str) -> Record:
+    """The object of a JSON file."""
+    return _object(_whole(file, LARGEST_JSON), file)
+
+
+def run_of(path: str) -> tuple[str, int | None]:
+    """File and number of the run in "results.jsonl#2"; None where no run is named."""
+    file, _, run = path.rpartition("#")
+    if file and re.fullmatch(r"[1-9]\d{0,8}", run):
+        return file, int(run)
+    return path, None
+
+
+def chosen(found: list, run: int | None, file: str, what: str) -> int:
+    """Position of the run that is asked for, or of the only one."""
+    if not found:
+        raise ValueError(f"{file}: there is no {what} in it")
+    if run is None and len(found) > 1:
+        raise ValueError(
+            f"{file}: it holds {len(found)} {what}s; write {file}#1 to {file}#{len(found)} for one of them"
+        )
+    if run is not None and run > len(found):
+        raise ValueError(f"{file}#{run}: there is no {what} {run}; the file holds {len(found)}")
+    return 0 if run is None else run - 1
+
+
+def yaml_object(file: str) -> Record:
+    """The mapping of a YAML file, of plain values only: no tags, no aliases, no key twice.
+
+    Raises:
+      ValueError: one line, also where PyYAML is not installed.
+    """
+    try:
+        import yaml
+    except ImportError:
+        raise ValueError(f"{file}: reading YAML needs PyYAML: pip install 'jaxroof[traces]'") from None
+
+    class Plain(yaml.SafeLoader):
+        """Refuses what makes a small file mean something large or two things."""
+
+        def compose_node(self, parent, index):
+            if self.check_event(yaml.AliasEvent):
+                raise yaml.MarkedYAMLError(problem="aliases are not read", problem_mark=self.peek_event().start_mark)
+            return super().compose_node(parent, index)
+
+        def construct_mapping(self, node, deep=False):
+            keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+            twice = next((key for i, key in enumerate(keys) if key in keys[:i]), None)
+            if twice is not None:
+                raise yaml.MarkedYAMLError(problem=f"{twice} is there twice", problem_mark=node.start_mark)
+            return super().construct_mapping(node, deep)
+
+    text = _whole(file, LARGEST_YAML)
+    try:
+        found = yaml.load(text, Plain)  # a SafeLoader: plain values only
+    except yaml.MarkedYAMLError as error:
+        line = f"row {error.problem_mark.line + 1}: " if error.problem_mark else ""
+        raise ValueError(f"{file}: {line}not YAML: {error.problem}") from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise ValueError(f"{file}: not YAML: {' '.join(str(error).split())[:200]}") from None
+    if not isinstance(found, Mapping) or not all(isinstance(key, str) for key in found):
+        raise ValueError(f"{file}: not a YAML file of names and values")
+    return Record(file, found)
+
+
+def shown(value: Any) -> str:
+    """A value in a message, shortened."""
+    if isinstance(value, list | dict) and len(value) > 8:
+        return f"a {'list' if isinstance(value, list) else 'table'} of {len(value)}"
+    if isinstance(value, int) and abs(value) > 10**15:
+        return f"about 2**{value.bit_length()}"
+    text = " ".join(repr(value).split()) if isinstance(value, list | dict | str) else str(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, float) or (isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63)
+
+
+def _whole(file: str, largest: int) -> str:
+    size_checked(file, largest)
+    try:
+        with open(file, encoding="utf-8-sig") as text:
+            return text.read()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{file}: not a text file in UTF-8: byte {error.start} is wrong") from None
+    except OSError as error:
+        raise ValueError(f"{file}: cannot be read: {error.strerror}") from None
+
+
+def _object(text: str, place: str) -> Record:
+    try:
+        found = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{place}: not JSON: {error.msg} at line {error.lineno}, column {error.colno}") from None
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{place}: not JSON: {' '.join(str(error).split())[:200]}") from None
+    if not isinstance(found, dict):
+        raise ValueError(f"{place}: it is {shown(found)}; it must be a JSON object")
+    return Record(place, found)

@@ -1,0 +1,112 @@
+"""Results of GuideLLM: a JSON report of benchmarks, each with its requests."""
+
+import math
+
+import numpy as np
+
+from workloads.stream import LARGEST_TOKENS, Stream, alone
+from workloads.traces.documents import Record, chosen, json_object, run_of
+from workloads.traces.measured import Measured, mean_gap
+from workloads.traces.rows import Options, Rows, checked
+
+_STATISTICS = {"mean": "mean", "median": "median", "std_dev": "std"}
+_METRICS = {"time_to_first_token_ms": ("ttft", 1e3), "inter_token_latency_ms": ("itl", 1e3)}
+_METRICS |= {"request_latency": ("e2e", 1.0)}
+"""Metric of the report -> its name here, and how many of its unit are a second."""
+
+
+def read(path: str, options: Options) -> Stream:
+    """The stream of a benchmark's successful requests."""
+    return measured(path, options).stream
+
+
+def measured(path: str, options: Options) -> Measured:
+    """What a benchmark measured. A report of several needs "FILE#2" for its second.
+
+    Requests that failed or were cut off are left out and counted, and the rest ordered by when they started. `itl` is
+    `inter_token_latency_ms`, or (e2e - ttft) / (osl - 1) where it is null. `time_per_output_token_ms` is not used: it
+    includes the time to the first token.
+
+    Source: vllm-project/guidellm: src/guidellm/schemas/request_stats.py (`GenerativeRequestStats`: request_latency in
+    s) and benchmark/schemas/; up to 0.3 src/guidellm/benchmark/benchmark.py (`start_time`, `args.strategy`).
+    """
+    file, number = run_of(path)
+    benchmarks = json_object(file).tables("benchmarks")
+    run = benchmarks[chosen(benchmarks, number, file, "benchmark")]
+    requests = run.table("requests")
+    found = requests.tables("successful")
+    if not found:
+        raise ValueError(f"{run.place}: no request was successful")
+    isl, osl = (
+        np.array([one.count(key, 0, LARGEST_TOKENS) for one in found], float)
+        for key in ("prompt_tokens", "output_tokens")
+    )
+    start = np.array([_start(one) for one in found])
+    names = ("request_start_time", "prompt_tokens", "output_tokens")
+    rows = Rows(path, lambda row: found[row].place, names, start, 1.0, isl, osl)
+    kept = checked(rows, Options(sort=True, drop=options.drop))
+    chosen_ones = [found[row] for row in kept.rows]
+    ttft = np.array([_optional(one, "time_to_first_token_ms") for one in chosen_ones]) / 1e3
+    e2e = np.array([_optional(one, "request_latency") for one in chosen_ones])
+    stated = np.array([_optional(one, "inter_token_latency_ms") for one in chosen_ones]) / 1e3
+    itl = np.where(np.isnan(stated), mean_gap(ttft, e2e, kept.osl), np.where(kept.osl > 1.0, stated, np.nan))
+    stream = kept.stream(path, *alone(len(kept.rows)), notes=_left_out(run, requests, len(found)))
+    rate, concurrency = _strategy(run)
+    duration = run.number("duration") if "duration" in run else math.nan
+    return Measured(stream, ttft, e2e, itl, concurrency, rate, duration, _summary(run))
+
+
+def _start(one: Record) -> float:
+    """When a request was sent, s since 1970."""
+    for key in ("request_start_time", "start_time"):
+        if key in one:
+            return one.number(key)
+    timings = one.table("info").table("timings") if "info" in one else one
+    return timings.number("request_start")
+
+
+def _optional(one: Record, key: str) -> float:
+    return one.number(key) if key in one else math.nan
+
+
+def _left_out(run: Record, requests: Record, successful: int) -> tuple[str, ...]:
+    counts = [(len(requests.items(key)), key) for key in ("errored", "incomplete") if key in requests]
+    notes = [f"{count} {key} requests left out" for count, key in counts if count]
+    totals = next((run.table(key) for key in ("request_totals",) if key in run), None)
+    if totals is None and "metrics" in run and "request_totals" in run.table("metrics"):
+        totals = run.table("metrics").table("request_totals")
+    if totals is not None and "successful" in totals and totals.count("successful") > successful:
+        notes.append(f"the file holds {successful} of {totals.count('successful')} successful requests")
+    return tuple(notes)
+
+
+def _strategy(run: Record) -> tuple[float | None, float | None]:
+    """Requests per s that the client aimed at, and its limit of requests under way."""
+    owner = next((run.table(key) for key in ("config", "args") if key in run), None)
+    if owner is None or "strategy" not in owner:
+        return None, None
+    strategy = owner.table("strategy")
+    kind = strategy.text("type_") if "type_" in strategy else ""
+    limit = next((strategy.number(key, 1) for key in ("streams", "max_concurrency") if key in strategy), None)
+    if kind == "synchronous":
+        return None, 1.0
+    if kind == "throughput":
+        return math.inf, limit
+    return strategy.number("rate") if "rate" in strategy else None, limit
+
+
+def _summary(run: Record) -> dict[str, float]:
+    """What the report sums up about successful requests, in s."""
+    metrics = run.table("metrics") if "metrics" in run else run
+    found = {}
+    for key, (name, unit) in _METRICS.items():
+        if key not in metrics or "successful" not in metrics.table(key):
+            continue
+        part = metrics.table(key).table("successful")
+        found |= {f"{short}_{name}": part.number(word) / unit for word, short in _STATISTICS.items() if word in part}
+        if "percentiles" in part:
+            percentiles = part.table("percentiles")
+            found |= {
+                f"{word}_{name}": percentiles.number(word) / unit for word in ("p90", "p99") if word in percentiles
+            }
+    return found

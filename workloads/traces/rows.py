@@ -1,0 +1,109 @@
+"""Requests as a trace lists them, checked row by row before they are a stream: lengths, order, and what is left out."""
+
+import dataclasses
+from collections.abc import Callable
+
+import numpy as np
+
+from workloads.stream import LARGEST_TOKENS, MOST_REQUESTS, Stream
+
+LATEST = 1e11
+"""s; no request arrives 3,000 years from 1970."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """What a caller decides about a trace."""
+
+    sort: bool = False  # rows that are out of order are put in order instead of refused
+    drop: bool = False  # rows without prompt or output tokens are left out and counted instead of refused
+    seed: int = 0  # of formats that describe a workload rather than list requests
+    span: tuple[float, float] | None = None  # s, the part of such a workload that is wanted
+
+
+@dataclasses.dataclass(frozen=True)
+class Rows:
+    """One request per row, in the order of the file. Arrays of shape [rows]."""
+
+    file: str
+    place: Callable[[int], str]  # row -> where it stands: "file: row 7"
+    names: tuple[str, str, str]  # what the file calls arrival, prompt tokens and output tokens
+    arrival: np.ndarray  # in units of `tick`, float64 or int64; any origin
+    tick: float  # s
+    isl: np.ndarray  # whole numbers
+    osl: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class Checked:
+    """The rows that are requests of a stream, in the order of arrival."""
+
+    rows: np.ndarray  # position in the file's rows, shape [requests]
+    arrival: np.ndarray  # s from the first request, shape [requests]
+    isl: np.ndarray
+    osl: np.ndarray
+    notes: tuple[str, ...]
+
+    def stream(self, file: str, group: np.ndarray, shared: np.ndarray, notes: tuple[str, ...] = ()) -> Stream:
+        """The stream of these rows, whose name is the file's without folder and ending."""
+        name = file.replace("\\", "/").rpartition("/")[2].rpartition(".")[0] or file
+        columns = (self.arrival, self.isl, self.osl, group, shared)
+        return Stream(name, *columns, source=file, notes=(*notes, *self.notes))
+
+
+def checked(found: Rows, options: Options, kept: np.ndarray | None = None) -> Checked:
+    """The rows in order, or the first row that is wrong.
+
+    Args:
+      found: what the file lists.
+      options: whether to sort, and to leave out rows without tokens.
+      kept: rows that are requests; the others are left out, and counted by the caller. Shape [rows], bool.
+
+    Raises:
+      ValueError: one line that names file, row, column, value and what is allowed.
+    """
+    if not len(found.arrival):
+        raise ValueError(f"{found.file}: there are no requests in it")
+    if len(found.arrival) > MOST_REQUESTS:
+        raise ValueError(f"{found.file}: {len(found.arrival)} requests; at most {MOST_REQUESTS} are allowed")
+    kept = np.ones(len(found.arrival), bool) if kept is None else kept
+    notes = []
+    for name, tokens in zip(found.names[1:], (found.isl, found.osl), strict=True):
+        empty = kept & (tokens == 0)
+        if options.drop and empty.any():
+            notes.append(f"{empty.sum()} of {len(tokens)} rows with {name} 0 left out")
+            kept = kept & ~empty
+        wrong = kept & ~((tokens >= 1) & (tokens <= LARGEST_TOKENS))
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            help_text = "; drop=True or --drop leaves rows with 0 out" if tokens[row] == 0 else ""
+            raise ValueError(
+                f"{found.place(row)}: {name} is {tokens[row]:.12g}; it must be from 1 to {LARGEST_TOKENS}{help_text}"
+            )
+    wild = kept & (np.abs(found.arrival.astype(float)) * found.tick > LATEST)
+    if wild.any():
+        row = int(np.argmax(wild))
+        raise ValueError(
+            f"{found.place(row)}: {found.names[0]} is {found.arrival[row]:.12g}; it must be within {LATEST:g} s of 0"
+        )
+    rows = np.flatnonzero(kept)
+    if not len(rows):
+        raise ValueError(f"{found.file}: all of its {len(kept)} rows are left out: {'; '.join(notes) or 'they failed'}")
+    arrival = found.arrival[rows]
+    late = np.flatnonzero(np.diff(arrival) < 0)
+    if len(late) and not options.sort:
+        before, after = arrival[late[0]], arrival[late[0] + 1]
+        raise ValueError(
+            f"{found.place(int(rows[late[0] + 1]))}: {found.names[0]} is {_plain(after)}, before the row above it, "
+            f"{_plain(before)}; sort=True or --sort puts rows in order"
+        )
+    if len(late):
+        order = np.argsort(arrival, kind="stable")
+        rows, arrival = rows[order], arrival[order]
+        notes.append(f"{len(late)} rows were earlier than the row above them; rows are sorted by {found.names[0]}")
+    seconds = (arrival - arrival[0]).astype(float) * found.tick
+    return Checked(rows, seconds, found.isl[rows].astype(float), found.osl[rows].astype(float), tuple(notes))
+
+
+def _plain(value: float) -> str:
+    return str(int(value)) if float(value).is_integer() else f"{value:.12g}"

@@ -1,0 +1,200 @@
+"""CSV files of traces: columns as checked arrays, read in pieces, with the line of every row for messages."""
+
+import csv
+import dataclasses
+import itertools
+import re
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from workloads.kinds import nearest
+from workloads.stream import MOST_REQUESTS
+
+LARGEST_FILE = 2 * 2**30
+"""B of a file of rows; a week of Azure's requests is 1.2 GB."""
+
+PIECE = 1 << 16
+"""Rows that are text at one time."""
+
+_TIME = re.compile(r"((?:19[7-9]|20\d|21\d)\d-\d\d-\d\d)[ T](\d\d:\d\d:\d\d(?:\.\d{1,9})?)(?:Z|([+-])(\d\d):?(\d\d))?")
+
+
+@dataclasses.dataclass(frozen=True)
+class Column:
+    """How the values of one column are read."""
+
+    convert: Callable[[Sequence[str]], np.ndarray]  # raises ValueError, or gives nan, for values that are wrong
+    allowed: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """The columns of a CSV file that were asked for. Arrays of shape [rows]."""
+
+    file: str
+    header: tuple[str, ...]
+    columns: dict[str, np.ndarray]
+    lines: np.ndarray  # as an editor counts them, from 1
+
+    def place(self, row: int) -> str:
+        """Where a row stands, for messages."""
+        return f"{self.file}: row {self.lines[row]}"
+
+    def unused(self) -> tuple[str, ...]:
+        """A note that names the columns that were not asked for, if there are any."""
+        names = [name for name in self.header if name not in self.columns]
+        return (f"columns not used: {', '.join(names)}",) if names else ()
+
+
+def table(
+    file: str, wanted: dict[str, Column], optional: Iterable[str] = (), header: Sequence[str] | None = None
+) -> Table:
+    """The columns `wanted` of a CSV file.
+
+    Args:
+      file: path.
+      wanted: how to read each column.
+      optional: columns among them that may be missing.
+      header: names of the columns of a file that has no line of names.
+
+    Raises:
+      ValueError: one line: a file that is missing, unreadable or too large, a column that is missing with those there
+        are, a row that is too short or long, or a value with its row, column and what is allowed.
+    """
+    size_checked(file, LARGEST_FILE)
+    try:
+        with open(file, encoding="utf-8-sig", newline="") as text:
+            reader = csv.reader(text, strict=True)
+            names = tuple(name.strip() for name in (header if header is not None else next(reader, ())))
+            places = _places(file, names, wanted, set(optional))
+            parts: dict[str, list[np.ndarray]] = {name: [] for name in places}
+            lines: list[np.ndarray] = []
+            rows = _rows(reader, file, len(names))
+            while piece := list(itertools.islice(rows, PIECE)):
+                numbers = np.array([line for line, _ in piece])
+                for name, place in places.items():
+                    values = [row[place] for _, row in piece]
+                    parts[name].append(_converted(values, wanted[name], file, name, numbers))
+                lines.append(numbers)
+                if sum(map(len, lines)) > MOST_REQUESTS:
+                    raise ValueError(f"{file}: more than {MOST_REQUESTS} rows, the most that are read")
+    except csv.Error as error:
+        raise ValueError(f"{file}: row {reader.line_num}: not CSV: {error}") from None
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{file}: not a text file in UTF-8: byte {error.start} is wrong") from None
+    except OSError as error:
+        raise ValueError(f"{file}: cannot be read: {error.strerror}") from None
+    if not lines:
+        raise ValueError(f"{file}: there are no rows in it")
+    columns = {name: np.concatenate(part) for name, part in parts.items()}
+    return Table(file, names, columns, np.concatenate(lines))
+
+
+def header_of(file: str) -> tuple[str, ...]:
+    """The names in the first line of a CSV file; ValueError in one line for a file that is no text."""
+    size_checked(file, LARGEST_FILE)
+    try:
+        with open(file, encoding="utf-8-sig", newline="") as text:
+            return tuple(name.strip() for name in next(csv.reader([text.readline(1 << 16)]), ()))
+    except csv.Error:
+        return ()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{file}: not a text file in UTF-8: byte {error.start} is wrong") from None
+    except OSError as error:
+        raise ValueError(f"{file}: cannot be read: {error.strerror}") from None
+
+
+def size_checked(file: str, largest: int) -> None:
+    """ValueError for a file that is missing, no file, or too large."""
+    path = Path(file)
+    if not path.exists():
+        raise ValueError(f"{file}: no such file")
+    if not path.is_file():
+        raise ValueError(f"{file}: is no file")
+    if path.stat().st_size > largest:
+        raise ValueError(f"{file}: {path.stat().st_size} B; at most {largest} are read")
+
+
+def _places(file: str, names: tuple[str, ...], wanted: dict[str, Column], optional: set[str]) -> dict[str, int]:
+    """Where each wanted column stands."""
+    twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
+    if twice is not None:
+        raise ValueError(f"{file}: row 1: column {twice} is there twice")
+    for name in wanted:
+        if name not in names and name not in optional:
+            close = nearest(name, names) if names else "; the file is empty"
+            there = close if close.startswith("; known") else f"{close}; it has {', '.join(names)}"
+            raise ValueError(f"{file}: row 1: column {name} is missing{there.replace('; known: ', '; it has ')}")
+    return {name: names.index(name) for name in wanted if name in names}
+
+
+def _rows(reader, file: str, width: int) -> Iterable[tuple[int, list[str]]]:
+    """Line and values of every row; empty lines are none."""
+    line = reader.line_num + 1
+    for row in reader:
+        if row and len(row) != width:
+            raise ValueError(f"{file}: row {line}: it has {len(row)} values; there are {width} columns")
+        if row:
+            yield line, row
+        line = reader.line_num + 1
+
+
+def _converted(values: list[str], column: Column, file: str, name: str, lines: np.ndarray) -> np.ndarray:
+    """The values as an array, or the first that is wrong."""
+    try:
+        found = column.convert(values)
+        if found.dtype.kind != "f" or np.isfinite(found).all():
+            return found
+    except (ValueError, OverflowError):
+        pass
+    for value, line in zip(values, lines, strict=True):
+        try:
+            one = column.convert([value])
+            wrong = one.dtype.kind == "f" and not np.isfinite(one[0])
+        except (ValueError, OverflowError):
+            wrong = True
+        if wrong:
+            text = value if len(value) <= 60 else value[:57] + "..."
+            raise ValueError(f"{file}: row {line}: {name} is {text!r}; it must be {column.allowed}")
+    raise AssertionError(f"{file}: {name}: the values are wrong together, but right one by one")
+
+
+def _numbers(values: Sequence[str]) -> np.ndarray:
+    if "_" in "".join(values):  # Python's float and int take 1_000
+        raise ValueError
+    return np.array([float(value) for value in values])
+
+
+def _counts(values: Sequence[str]) -> np.ndarray:
+    found = _numbers(values)
+    if not ((found >= 0) & (found == np.floor(found)) & np.isfinite(found)).all():
+        raise ValueError
+    return found
+
+
+def _integers(values: Sequence[str]) -> np.ndarray:
+    if "_" in "".join(values):
+        raise ValueError
+    return np.array([int(value) for value in values], np.int64)
+
+
+def _ticks(values: Sequence[str]) -> np.ndarray:
+    """Nanoseconds since 1970 in UTC; a time without a zone counts as UTC."""
+    plain, offsets = [], []
+    for value in values:
+        found = _TIME.fullmatch(value.strip())
+        if found is None:
+            raise ValueError
+        date, time, sign, hours, minutes = found.groups()
+        plain.append(f"{date}T{time}")
+        offsets.append(0 if sign is None else (1 if sign == "+" else -1) * (int(hours) * 60 + int(minutes)))
+    return np.array(plain, "datetime64[ns]").astype(np.int64) - np.array(offsets, np.int64) * 60_000_000_000
+
+
+NUMBER = Column(_numbers, "a finite number")
+COUNT = Column(_counts, "a whole number of at least 0")
+INTEGER = Column(_integers, "a whole number")
+TIMESTAMP = Column(_ticks, "a time such as 2023-11-16 18:15:46.6805900 or 2024-05-10 00:00:00.009930+00:00")
+TEXT = Column(lambda values: np.array(values, object), "a text")
