@@ -15,9 +15,10 @@ from tests.jaxroof.test_gradients import CHEAP, dotted
 from tests.points import Points, leaves_as
 from tests.structures import points
 
-TIERS = [name for name in hwspaces.efficiencies() if name not in ("derated", "datasheet")]
+TIERS = ("kernel", "learned-trtllm")
+"""The two sets of constants of which one or the other has every class of kernels; others differ in numbers only."""
 
-STRUCTURES = ("dense_multi_head", "sliding_fp8", "chunked_experts", "hybrid_decay")
+STRUCTURES = ("chunked_experts",)
 
 RATES = ("clock", "vector_flops", "exp_rate", "bandwidth", "peer_rate")
 
@@ -57,9 +58,11 @@ def test_finite_and_homogeneous(name, structure):
             times = times + np.asarray(slope) * leaf
     for path, slope in jax.tree_util.tree_flatten_with_path(constants)[0]:
         assert np.isfinite(slope).all(), dotted(path)
+        leaf = dict(zip(*_paths(efficiency), strict=True))[dotted(path)]
         if dotted(path).endswith("_time"):
-            leaf = dict(zip(*_paths(efficiency), strict=True))[dotted(path)]
             times = times + np.asarray(slope) * leaf
+        if dotted(path).endswith(("energy_rate", "idle_power")):  # FLOP/s of a core, and W
+            rates = rates + np.asarray(slope) * leaf
     np.testing.assert_allclose(rates - times, -1.0, rtol=2e-3)
 
 
@@ -106,16 +109,16 @@ def scaled(base: Hardware, by: dict) -> Hardware:
     )
 
 
-@pytest.mark.parametrize("name", TIERS)
+@pytest.mark.parametrize("name", TIERS[1:])
 def test_a_hundred_thousand_points(name):
     """Values and slopes over all numbers of hardware, model, deployment and batch are finite at 10^5 random points."""
     efficiency = jax.tree.map(np.float32, hwspaces.efficiency(name).efficiency)
-    drawn = priced(points("dense_multi_head", 100_000, seed=7), efficiency)
-    value, slopes = jax.jit(jax.vmap(jax.value_and_grad(log_time), in_axes=(0, None)))(drawn, efficiency)
-    assert np.isfinite(value).all()
-    assert [
-        dotted(path) for path, s in jax.tree_util.tree_flatten_with_path(slopes)[0] if not np.isfinite(s).all()
-    ] == []
+    function = jax.jit(jax.vmap(jax.value_and_grad(log_time), in_axes=(0, None)), compiler_options=CHEAP)
+    for seed in range(10):  # in parts, so that memory stays small
+        value, slopes = function(priced(points("dense_multi_head", 10_000, seed=seed), efficiency), efficiency)
+        assert np.isfinite(value).all()
+        flat = jax.tree_util.tree_flatten_with_path(slopes)[0]
+        assert [dotted(path) for path, slope in flat if not np.isfinite(slope).all()] == []
 
 
 def _paths(tree) -> tuple[list[str], list]:
