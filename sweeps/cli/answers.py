@@ -43,6 +43,12 @@ def intervals(metrics: dict[str, Any]) -> list[str]:
     return lines
 
 
+def beyond_tables(metrics: dict[str, Any]) -> list[str]:
+    """How much of each step's time is in kernels beyond what was measured; empty where nothing was."""
+    names = [name for name in metrics if name.endswith("_extrapolated")]
+    return [f"{metrics[name]:.0%} of {variable(name).long_name.partition(' of ')[2]}" for name in names]
+
+
 def record(case: Case, answer: Answer, kv: str | None) -> dict[str, Any]:
     """The answer for machines: SI numbers, all finite; a figure that does not exist is null."""
     scenario = case.scenario

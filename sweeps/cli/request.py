@@ -26,7 +26,7 @@ def run(options: argparse.Namespace) -> None:
             raise ValueError(f"--{flag} TOKENS is missing")
     from sweeps.answer import answer
     from sweeps.cli import tables
-    from sweeps.cli.answers import fit_text, intervals, record
+    from sweeps.cli.answers import beyond_tables, fit_text, intervals, record
     from sweeps.dataset import variable
 
     names = ("batch", "isl", "osl", "cached", "acceptance")
@@ -56,6 +56,8 @@ def run(options: argparse.Namespace) -> None:
         out.print(f"{step:8}bound by {shares} of its time")
     for line in intervals(found.metrics):
         out.print(f"error   {line}")
+    for line in beyond_tables(found.metrics):
+        out.print(f"tables  {line}")
     out.print(f"memory  {fit_text(case, found.metrics)}")
     for note in tables.notes(case):
         out.print(f"note    {note}")
