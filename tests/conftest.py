@@ -1,5 +1,6 @@
 """How every test sees JAX (no silent promotion of ranks or types), and small structs with round numbers."""
 
+import importlib
 import sys
 from pathlib import Path
 
@@ -26,6 +27,11 @@ from jaxroof import (  # noqa: E402
     Power,
     WeightFormat,
 )
+
+
+importlib.import_module("hwspaces.efficiency").DEFAULT = "derated"
+"""Tests of everything but kernels run on constant shares, which compile in a fifth of the time; `test_tiers.py`,
+`test_kernel_errors.py` and the README's examples, which run as a user's, are what the usual default is tested by."""
 
 
 @pytest.fixture

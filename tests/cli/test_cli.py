@@ -65,7 +65,7 @@ def refused(capsys, *words) -> str:
 def test_a_step_is_a_table_of_its_ops_with_totals(capsys):
     lines = printed(capsys, *STEP, "--set", "hardware.memory.hbm.bandwidth=8TB/s").splitlines()
     assert lines[0] == "Llama-3.1-8B on 2 x H100-SXM: decode of 64 sequences at 2,048 tokens"
-    assert lines[1] == "weights bf16 (torch_dtype), KV cache bf16, efficiency learned"
+    assert lines[1] == "weights bf16 (torch_dtype), KV cache bf16, efficiency derated"
     assert lines[2] == "with hardware.memory.hbm.bandwidth = 8TB/s"
     assert lines[4].split() == ["op", "runs", "time", "share", "FLOP", "bytes", "FLOP/B", "message", "bound"]
     names = [line.split()[0] for line in lines if line.strip()]
