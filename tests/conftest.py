@@ -28,10 +28,9 @@ from jaxroof import (  # noqa: E402
     WeightFormat,
 )
 
-
 importlib.import_module("hwspaces.efficiency").DEFAULT = "derated"
-"""Tests of everything but kernels run on constant shares, which compile in a fifth of the time; `test_tiers.py`,
-`test_kernel_errors.py` and the README's examples, which run as a user's, are what the usual default is tested by."""
+"""Tests of everything but kernels run on constant shares, which compile in a fifth of the time; those of kernels name
+the constants that they test."""
 
 
 @pytest.fixture
