@@ -22,3 +22,6 @@ class Spread:
 
 SHORT = 30e-6
 """s below which a kernel's time is mostly launch, fill and drain."""
+
+NINETY_PERCENT = 1.645
+"""Standard deviations on either side of the median of a normal distribution that hold 90 % of it."""

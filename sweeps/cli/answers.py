@@ -5,13 +5,11 @@ import math
 from typing import Any
 
 from hwspaces import formatted
+from jaxroof.efficiency.timing import NINETY_PERCENT
 from sweeps.answer import Answer, OpAnswer
 from sweeps.cases import Case
 from sweeps.dataset import UDUNITS, variable
 from sweeps.labels import number
-
-NINETY_PERCENT = 1.645
-"""Standard deviations on either side of the median of a normal distribution that hold 90 % of it."""
 
 
 def fit_text(case: Case, metrics: dict[str, Any]) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 
 import hwspaces
 from jaxroof.efficiency import Efficiency
-from jaxroof.efficiency.timing import SHORT
+from jaxroof.efficiency.timing import NINETY_PERCENT, SHORT
 from jaxroof.hardware import Hardware
 from sweeps.validate.tables.attention import decode_groups, prefill_groups
 from sweeps.validate.tables.experts import expert_groups
@@ -20,9 +20,6 @@ from sweeps.validate.tables.latent_generation import latent_decode_groups
 
 LABELS = ("family", "precision", "engine", "version", "kernel", "device")
 """What rows are told apart by: fields of `Group`."""
-
-NINETY_PERCENT = 1.645
-"""Standard deviations on either side of the median of a normal distribution that hold 90 % of it."""
 
 FAMILIES: dict[str, Callable[[Path], list[Group]]] = {
     "gemm": gemm_groups,

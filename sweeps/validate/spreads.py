@@ -10,15 +10,12 @@ import numpy as np
 import hwspaces
 from jaxroof.efficiency import Efficiency, Kernels, Spread
 from jaxroof.efficiency.kernels import class_of
-from jaxroof.efficiency.timing import SHORT
+from jaxroof.efficiency.timing import NINETY_PERCENT, SHORT
 from jaxroof.op import Op
 from sweeps.validate.tables.group import Group, predicted
 
 ROWS = 400
 """Of each group of rows, drawn with a fixed seed."""
-
-QUANTILE, NORMAL_QUANTILE = 0.9, 1.645
-"""Of absolute log errors, which becomes a standard deviation by the same quantile of a normal distribution."""
 
 FEW = 100
 """Rows below which a class and regime says nothing of its own."""
@@ -78,4 +75,4 @@ def _deviation(parts: list[tuple[np.ndarray, np.ndarray]]) -> float:
     logs, weights = (np.concatenate(own) for own in zip(*parts, strict=True))
     order = np.argsort(logs)
     reached = np.cumsum(weights[order]) / weights.sum()
-    return float(logs[order][np.searchsorted(reached, QUANTILE)] / NORMAL_QUANTILE)
+    return float(logs[order][np.searchsorted(reached, 0.9)] / NINETY_PERCENT)

@@ -56,9 +56,9 @@ def test_finite_and_homogeneous(name, structure):
             rates = rates + np.asarray(slope) * leaf
         if name.startswith("0.") and name.endswith(("latency", "_time")):
             times = times + np.asarray(slope) * leaf
-    for path, slope in jax.tree_util.tree_flatten_with_path(constants)[0]:
+    flat = jax.tree_util.tree_flatten_with_path(constants)[0]
+    for (path, slope), leaf in zip(flat, jax.tree.leaves(efficiency), strict=True):
         assert np.isfinite(slope).all(), dotted(path)
-        leaf = dict(zip(*_paths(efficiency), strict=True))[dotted(path)]
         if dotted(path).endswith("_time"):
             times = times + np.asarray(slope) * leaf
         if dotted(path).endswith(("energy_rate", "idle_power")):  # FLOP/s of a core, and W
@@ -119,8 +119,3 @@ def test_a_hundred_thousand_points(name):
         assert np.isfinite(value).all()
         flat = jax.tree_util.tree_flatten_with_path(slopes)[0]
         assert [dotted(path) for path, slope in flat if not np.isfinite(slope).all()] == []
-
-
-def _paths(tree) -> tuple[list[str], list]:
-    paths, leaves = zip(*jax.tree_util.tree_flatten_with_path(tree)[0], strict=True)
-    return [dotted(path) for path in paths], list(leaves)

@@ -14,7 +14,7 @@ from jaxroof.efficiency.decode import DecodeKernel, decode_timing, published, pu
 from jaxroof.efficiency.timing import SHORT, Spread
 from jaxroof.hardware import Hardware
 from jaxroof.op import Op
-from sweeps.validate.fits.result import ARCHITECTURES, KernelFit
+from sweeps.validate.fits.result import ARCHITECTURES, KernelFit, deviation, errors_by_length
 from sweeps.validate.least_squares import errors, fitted
 from sweeps.validate.parameters import Parameter
 from sweeps.validate.tables.attention import decode_groups
@@ -29,9 +29,6 @@ ROW_SPREAD = 0.15
 
 INDEPENDENT = 150.0
 """Rows of a table of thousands that err independently of each other; priors weigh against these."""
-
-NORMAL_QUANTILE = 1.645
-"""90 % of the absolute values of a normal distribution lie within this many standard deviations."""
 
 PORTABLE = ("triton", "vllm_triton_attn", "vllm_flash_attn_fa4")
 """Kernels that run where the main ones do not: other architectures, and heads of 512."""
@@ -157,12 +154,11 @@ def _fit(
         carried[out] = _predicted(sample, held)[out]
     long = sample.seconds >= SHORT
     off = np.abs(np.log(carried / sample.seconds))
-    spread = Spread(short=_deviation(off[~long]), long=_deviation(off[long]))
+    spread = Spread(short=deviation(off[~long]), long=deviation(off[long]))
     held_out = {}
     for device in np.unique(sample.devices):
         here = sample.devices == device
-        both = (errors(carried[rows], sample.seconds[rows]) for rows in (here, here & long))
-        held_out[str(device)] = tuple(both)
+        held_out[str(device)] = errors_by_length(carried[here], sample.seconds[here])
     used = [group for group in groups if (group.device, group.engine) != COPIED]
     return KernelFit(
         path=path,
@@ -175,10 +171,6 @@ def _fit(
         errors=errors(_predicted(sample, kernel)[sample.fitted], sample.seconds[sample.fitted]),
         held_out=held_out,
     )
-
-
-def _deviation(off: np.ndarray) -> float:
-    return float(np.quantile(off, 0.9) / NORMAL_QUANTILE)
 
 
 def _fitted(sample: Sample, rows: np.ndarray, start: DecodeKernel, moved: Sequence[Parameter]) -> DecodeKernel:

@@ -14,8 +14,8 @@ from jaxroof.efficiency.grouped import GroupedKernel, grouped_timing, published
 from jaxroof.efficiency.stream import StreamKernel, stream_timing
 from jaxroof.efficiency.timing import SHORT, Spread
 from jaxroof.hardware import Hardware
-from sweeps.validate.fits.result import ARCHITECTURES, KernelFit
-from sweeps.validate.least_squares import OUTLIER, Errors, errors
+from sweeps.validate.fits.result import ARCHITECTURES, KernelFit, deviation, errors_by_length
+from sweeps.validate.least_squares import OUTLIER, errors
 from sweeps.validate.parameters import Parameter
 from sweeps.validate.tables.experts import LABELS, NUMBERS, expert_call, expert_table, routed
 from sweeps.validate.tables.group import Call, Group, groups
@@ -57,9 +57,6 @@ STREAM = StreamKernel(launch_cycles=3600.0, launch_time=0.0, bandwidth=0.8, vect
 
 RESIDENT = dataclasses.replace(STREAM, residency=0.3)
 """The same of kernels that mask rows, whose zeros and activations stay in a part of L2."""
-
-HALF_NORMAL = 1.645
-"""90 % quantile of an absolute error over its standard deviation."""
 
 TRUST = "published or usual value; its spread is ours"
 
@@ -130,7 +127,7 @@ def _class_fit(frame: Any, engine: str, path: str, dtype: str, kernels: str) -> 
         for device in np.unique(devices):
             if ARCHITECTURES[device] == architecture:
                 mine = devices == device
-                held_out[str(device)] = _errors(predicted[mine], measured[mine])
+                held_out[str(device)] = errors_by_length(predicted[mine], measured[mine])
                 ratios.append(np.log(predicted[mine] / measured[mine]))
                 times.append(predicted[mine])
     predicted, measured, devices = predictions(everything, scored)
@@ -257,16 +254,11 @@ def _mask(stack: Stack, architecture: str, kept: bool) -> np.ndarray:
     return np.asarray([(ARCHITECTURES[device] == architecture) == kept for device in stack.devices], float)
 
 
-def _errors(predicted: np.ndarray, measured: np.ndarray) -> tuple[Errors, Errors]:
-    long = measured >= SHORT
-    return errors(predicted, measured), errors(predicted[long], measured[long])
-
-
 def _spread(ratios: np.ndarray, times: np.ndarray) -> Spread:
     """Of kernels shorter than `SHORT` and of the others; of all where either are too few to say."""
 
     def width(chosen: np.ndarray) -> float:
         few = np.sum(chosen) < FEW * len(chosen)
-        return float(np.quantile(np.abs(ratios if few else ratios[chosen]), 0.9) / HALF_NORMAL)
+        return deviation(np.abs(ratios if few else ratios[chosen]))
 
     return Spread(short=width(times < SHORT), long=width(times >= SHORT))

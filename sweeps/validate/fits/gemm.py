@@ -16,7 +16,7 @@ from jaxroof.efficiency.stream import StreamKernel, stream_timing
 from jaxroof.efficiency.timing import SHORT, Spread
 from jaxroof.hardware import Hardware, Links
 from jaxroof.struct import Scalar
-from sweeps.validate.fits.result import ARCHITECTURES, KernelFit
+from sweeps.validate.fits.result import ARCHITECTURES, KernelFit, deviation, errors_by_length
 from sweeps.validate.least_squares import OUTLIER, errors
 from sweeps.validate.tables.gemm import FORMATS, gemm_groups
 from sweeps.validate.tables.group import Columns, Group
@@ -158,11 +158,7 @@ def _fits(groups: Sequence[Group], dtype: str) -> list[KernelFit]:
         for device in np.unique(fitted.devices[out]):
             rows = scored.devices == device
             unseen[rows] = prediction[rows]
-            long = rows & (scored.seconds >= SHORT)
-            held[str(device)] = (
-                errors(prediction[rows], scored.seconds[rows]),
-                errors(prediction[long], scored.seconds[long]),
-            )
+            held[str(device)] = errors_by_length(prediction[rows], scored.seconds[rows])
     spread = _spread(unseen, scored.seconds)
     models = _models(dtype, np.exp(point).tolist())
     kernels = {f"linear.{CLASSES[dtype]}": models.product}
@@ -258,5 +254,4 @@ def _spread(predicted: np.ndarray, measured: np.ndarray) -> Spread | None:
     if not known.any():
         return None
     short = measured < SHORT
-    values = [float(np.quantile(logs[known & rows], 0.9) / 1.645) for rows in (short, ~short)]
-    return Spread(short=values[0], long=values[1])
+    return Spread(short=deviation(logs[known & short]), long=deviation(logs[known & ~short]))

@@ -15,7 +15,7 @@ from jaxroof.efficiency.timing import SHORT, Spread
 from jaxroof.hardware import Hardware
 from jaxroof.op import Op
 from sweeps.paths import leaf, replaced
-from sweeps.validate.fits.result import ARCHITECTURES, KernelFit
+from sweeps.validate.fits.result import ARCHITECTURES, KernelFit, deviation, errors_by_length
 from sweeps.validate.least_squares import Errors, errors, fitted
 from sweeps.validate.parameters import Parameter
 from sweeps.validate.tables.attention import prefill_groups
@@ -30,9 +30,6 @@ LATENT_SHARE = 0.2
 
 ROW_SPREAD = 0.2
 """Standard deviation of the log ratio of one row to a right model: repeats and versions of kernels."""
-
-QUANTILE, NORMAL_QUANTILE = 0.9, 1.645
-"""Of the absolute log ratios, which becomes a standard deviation by the same quantile of a normal distribution."""
 
 WIDEST = 256.0
 """Elements of the widest head that is fitted; wider ones run on kernels of their own."""
@@ -267,10 +264,8 @@ def _seconds(rows: Sequence[Rows]) -> np.ndarray:
 
 
 def _both_errors(kernel: PrefillKernel, rows: Sequence[Rows]) -> tuple[Errors, Errors]:
-    predicted, measured = predictions(kernel, rows), _seconds(rows)
-    long = measured >= SHORT
-    return errors(predicted, measured), errors(predicted[long], measured[long])
+    return errors_by_length(predictions(kernel, rows), _seconds(rows))
 
 
 def _deviation(ratios: np.ndarray) -> float:
-    return float(np.quantile(ratios, QUANTILE) / NORMAL_QUANTILE) if len(ratios) else 0.0
+    return deviation(ratios) if len(ratios) else 0.0

@@ -3,7 +3,10 @@
 import dataclasses
 from typing import Any
 
-from sweeps.validate.least_squares import Errors
+import numpy as np
+
+from jaxroof.efficiency.timing import NINETY_PERCENT, SHORT
+from sweeps.validate.least_squares import Errors, errors
 
 ARCHITECTURES = {
     "a100_sxm": "Ampere",
@@ -29,3 +32,14 @@ class KernelFit:
     errors: Errors  # of the rows that were fitted
     held_out: dict[str, tuple[Errors, Errors]]  # device -> errors over all rows and over long ones, without its
     # architecture in the fit
+
+
+def errors_by_length(predicted: np.ndarray, measured: np.ndarray) -> tuple[Errors, Errors]:
+    """Errors over all rows, and over those that take `SHORT` and more; arrays of s, shape [rows]."""
+    long = measured >= SHORT
+    return errors(predicted, measured), errors(predicted[long], measured[long])
+
+
+def deviation(logs: np.ndarray) -> float:
+    """Standard deviation of the normal distribution that has as much as 90 % of these absolute log errors within."""
+    return float(np.quantile(logs, 0.9) / NINETY_PERCENT)
