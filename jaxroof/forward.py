@@ -13,14 +13,20 @@ from jaxroof.op import Op
 from jaxroof.struct import Scalar
 
 
-def step_ops(model: Model, deployment: Deployment, batch: Batch) -> dict[str, Op]:
+def step_ops(model: Model, deployment: Deployment, batch: Batch, rows: Scalar | None = None) -> dict[str, Op]:
     """Ops of one step on one device, in the order they first run; with pipeline stages, on one device after another.
 
     A mixed step is additive: its GEMMs see all tokens at once, then prefill attention, then decode attention.
     Layers of one block run `count` times. With several blocks, names carry the block's number: `1.qkv_proj`.
+
+    Args:
+      rows: tokens that go through every layer, those of padded CUDA graphs included; None: those of the batch.
     """
     local = group_batch(batch, deployment)
-    tokens, group_tokens = device_tokens(local, deployment), stage_tokens(batch, deployment)
+    if rows is None:
+        tokens, group_tokens = device_tokens(local, deployment), stage_tokens(batch, deployment)
+    else:
+        tokens, group_tokens = rows / (degree(deployment.attention_dp) * degree(deployment.cp)), rows
     ops: dict[str, Op] = {}
     if batch.encode is not None and model.encoder is not None:
         ops |= encoder_ops(model.encoder, deployment, local.encode)

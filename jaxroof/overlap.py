@@ -24,11 +24,15 @@ _LAYER_COLLECTIVES = ("attention_", "cross_", "feedforward_")
 """What the names of collectives between the tensor-parallel devices of a layer begin with."""
 
 
-def overlapped_ops(model: Model, deployment: Deployment, batch: Batch) -> dict[str, Op]:
-    """Ops of one step as they are launched: of two halves of the batch, each with kernels of its own, or of it all."""
+def overlapped_ops(model: Model, deployment: Deployment, batch: Batch, rows: Scalar | None = None) -> dict[str, Op]:
+    """Ops of one step as they are launched: of two halves of the batch, each with kernels of its own, or of it all.
+
+    Args:
+      rows: as `step_ops` takes them.
+    """
     if deployment.overlap != "two_batch":
-        return step_ops(model, deployment, batch)
-    ops = step_ops(model, deployment, divided(batch, 2.0))
+        return step_ops(model, deployment, batch, rows)
+    ops = step_ops(model, deployment, divided(batch, 2.0), None if rows is None else rows / 2.0)
     return {name: dataclasses.replace(op, count=2.0 * op.count) for name, op in ops.items()}
 
 

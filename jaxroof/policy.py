@@ -12,9 +12,6 @@ admitted, else decoding (vLLM v0). decode_first: prompts only when nothing decod
 keeps its size until its longest sequence ends.
 """
 
-EVERY, POWERS = 1.0, 4.0
-"""CUDA graphs are captured for 1, 2 and 4 sequences whatever the step between larger ones."""
-
 
 @struct
 class Policy:

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sweeps.dependence import output_dependence
+from jaxroof.dependence import output_dependence
 from sweeps.jobs import Job, Scenario
 from sweeps.paths import replaced
 

@@ -1,0 +1,167 @@
+"""Giving the next prompt its share of the coming step, and its place in the cache."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jaxroof.scheduler.arriving import next_request, others_wait, popped
+from jaxroof.scheduler.blocks import begins_block, counted
+from jaxroof.scheduler.engine import Engine
+from jaxroof.scheduler.state import DROPPED, FREE, NEVER, PARTIAL, RUNNING, SWAPPED, Groups, State, blocks_of
+
+
+class Admission(NamedTuple):
+    """What an iteration admitted; ids are -1 where there was nothing."""
+
+    state: State
+    happened: jax.Array  # bool
+    again: jax.Array  # bool: another one may follow at the same instant
+    admitted: jax.Array  # request that had no work before
+    hit: jax.Array  # tokens of its prompt that are in the cache
+    produced: jax.Array  # request whose prompt is complete or that is back from host memory
+    last: jax.Array  # decode count at which it ends
+
+
+class Place(NamedTuple):
+    """Blocks that an admission takes, and what of them is its group's chain."""
+
+    group: jax.Array
+    hit: jax.Array  # blocks of the prompt that are there
+    chained: jax.Array  # blocks of the prompt that are in the chain afterwards
+    growth: jax.Array  # blocks that the chain grows by
+    chain: jax.Array  # blocks of the chain before
+    idle: jax.Array  # of them, idle ones
+
+
+def admitted(engine: Engine, state: State, shortest: bool, need: jax.Array, allowed: jax.Array) -> Admission:
+    """The state after the next prompt has got its work for this step, if there is one and if it fits.
+
+    Args:
+      shortest: whether the queue is ordered by the length of prompts.
+      need: blocks that decoding sequences begin in the coming step, where they take part in it.
+      allowed: bool, whether anything may be admitted at this point.
+    """
+    slots, step = state.slots, state.step
+    places = jnp.arange(slots.mode.shape[0], dtype=jnp.int32)
+    lost = (slots.mode == DROPPED) | (slots.mode == SWAPPED)
+    rank = jnp.where(slots.mode == PARTIAL, -1, jnp.where(lost, slots.number, NEVER))
+    least = jnp.min(rank)
+    held, begun = least < NEVER, least < 0
+    empty = jnp.min(jnp.where(slots.mode == FREE, places, places.shape[0]))
+    slot = jnp.where(held, jnp.sum(jnp.where(held & (rank == least), places, 0)), empty)
+    queued = next_request(engine, state, shortest)
+    inside = jnp.minimum(slot, places.shape[0] - 1)
+    request = jnp.where(held, slots.request[inside], queued.request)
+    isl = engine.isl[request]
+    total = isl + engine.osl[request]
+    left = jnp.where(held, slots.end[inside], engine.osl[request])
+    target = total - left
+    back = held & (slots.mode[inside] == SWAPPED)
+
+    place = _place(engine, state, request, isl, target)
+    own = blocks_of(jnp.where(engine.reserve, total, target), engine.size) - place.chained
+    starts = back & engine.mixed & ~engine.reserve & begins_block(target + 1, engine.size)
+    demand = own + place.growth + starts
+    available = state.free + state.idle - place.idle - jnp.where(engine.mixed, need, 0)
+    alone = (state.running == 0) & (step.finished == 0) & (state.progress < 0)
+    cut = alone & (demand > available)  # its own group's chain, where that is longer than its prompt
+    fits = begun | cut | (demand <= available - jnp.where(alone, 0.0, engine.spare))
+    room = begun | ((state.running + step.finished < engine.sequences) & (slot < places.shape[0]))
+
+    past = jnp.where(begun, state.progress, place.hit * engine.size)
+    remaining = target - past
+    budget = engine.budget - jnp.where(engine.mixed, state.running, 0) - step.prompt
+    whole = jnp.where((remaining <= budget) | (step.prompt == 0), remaining, 0)
+    chunk = jnp.where(engine.chunked, jnp.minimum(remaining, budget), whole)
+    takes = allowed & (held | queued.there) & fits & room & (back | (chunk >= 1))
+    works, returns = takes & ~back, takes & back
+    chunk = jnp.where(works, chunk, 0)
+    finishes = works & (chunk == remaining)
+    decodes = finishes | returns
+    enters = takes & ~begun
+
+    end = jnp.where(back, state.count + left, state.count + engine.mixed + left - 1)
+    end = jnp.where(decodes, end, left)
+    mine = (places == slot) & takes
+    number = jnp.where(begun, slots.number[inside], state.admissions)
+    offset = total - end
+    cut = cut & enters
+    shortened = jnp.where(cut, jnp.maximum(place.chain - place.chained, 0), 0)
+    after = state._replace(
+        slots=slots._replace(
+            mode=jnp.where(mine, jnp.where(decodes, RUNNING, PARTIAL), slots.mode),
+            end=jnp.where(mine, end, slots.end),
+            total=jnp.where(mine, total, slots.total),
+            number=jnp.where(mine, number, slots.number),
+            request=jnp.where(mine, request, slots.request),
+            group=jnp.where(mine, place.group, slots.group),
+            chained=jnp.where(mine & ~begun, place.chained, slots.chained),
+        ),
+        groups=_joined(state.groups, place, state.event, enters, cut),
+        waiting=popped(state.waiting, request, takes & ~held),
+        step=step._replace(
+            prompt=step.prompt + chunk,
+            squares=step.squares + _product(chunk, chunk),
+            reaches=step.reaches + _product(chunk, past),
+            finished=step.finished + finishes,
+            joining=step.joining + jnp.where(finishes, offset, 0),
+            need=need + (starts & returns),
+        ),
+        running=state.running + returns,
+        offset=state.offset + jnp.where(returns, offset, 0),
+        free=state.free - jnp.where(enters, own + place.growth, 0) + shortened,
+        idle=state.idle - jnp.where(enters, place.idle, 0),
+        phases=counted(state.phases, offset, engine.size, (decodes & ~engine.reserve).astype(jnp.int32)),
+        progress=jnp.where(works, jnp.where(finishes, -1, past + chunk), state.progress),
+        admissions=state.admissions + enters,
+        event=state.event + enters,
+        moved=state.moved + jnp.where(returns, target, 0),
+    )
+    follows = held | others_wait(engine, after)
+    room = (after.running + after.step.finished < engine.sequences) & ((budget - chunk >= 1) | held)
+    return Admission(
+        state=after,
+        happened=takes,
+        again=takes & (after.progress < 0) & follows & room,
+        admitted=jnp.where(takes & ~held, request, -1),
+        hit=jnp.where(begun, 0, place.hit * engine.size),
+        produced=jnp.where(decodes, request, -1),
+        last=end,
+    )
+
+
+def _place(engine: Engine, state: State, request: jax.Array, isl: jax.Array, target: jax.Array) -> Place:
+    none = jnp.int32(0)
+    groups = state.groups
+    if groups is None:
+        return Place(jnp.int32(-1), none, none, none, none, none)
+    group = engine.group[request]
+    inside = jnp.maximum(group, 0)
+    chain = groups.chain[inside]
+    member = (group >= 0) & engine.caching
+    kept = jnp.minimum(engine.keep[request], isl) // engine.size
+    hit = jnp.minimum(jnp.minimum(chain, engine.shared[request] // engine.size), (target - 1) // engine.size)
+    hit = jnp.where(member, hit, 0)
+    chained = jnp.where(member, jnp.maximum(hit, kept), 0)
+    growth = jnp.where(member, jnp.maximum(chained - chain, 0), 0)
+    idle = jnp.where(member & (groups.users[inside] == 0), chain, 0)
+    return Place(jnp.where(member, group, -1), hit, chained, growth, chain, idle)
+
+
+def _joined(groups: Groups | None, place: Place, event: jax.Array, enters: jax.Array, cut: jax.Array) -> Groups | None:
+    """The groups after a sequence has taken hold of its prefix."""
+    if groups is None:
+        return None
+    mine = (jnp.arange(groups.chain.shape[0], dtype=jnp.int32) == place.group) & enters
+    chain = jnp.where(cut, place.chained, jnp.maximum(groups.chain, place.chained))
+    return Groups(
+        chain=jnp.where(mine, chain, groups.chain),
+        users=groups.users + mine,
+        used=jnp.where(mine, event, groups.used),
+    )
+
+
+def _product(first: jax.Array, second: jax.Array) -> jax.Array:
+    """Of two counts, as a float: it may exceed a whole number's range."""
+    return first.astype(float) * second.astype(float)

@@ -1,0 +1,72 @@
+"""The queue: requests that arrive, are turned away, or are next."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jaxroof.scheduler.ending import sent
+from jaxroof.scheduler.engine import Engine
+from jaxroof.scheduler.state import NEVER, Clock, State, Waiting, since
+
+
+class Next(NamedTuple):
+    """The request of the queue that is next."""
+
+    request: jax.Array
+    there: jax.Array  # bool: there is one
+
+
+def until(engine: Engine, waiting: Waiting, clock: Clock, place: jax.Array) -> jax.Array:
+    """s until the request at `place` arrives, negative once it has, infinite where there is none."""
+    inside = jnp.minimum(place, waiting.arrival.high.shape[0] - 1)
+    arrival = Clock(waiting.arrival.high[inside], waiting.arrival.low[inside])
+    known = (place < engine.requests) & (arrival.high < jnp.inf)
+    safe = Clock(jnp.where(known, arrival.high, clock.high), jnp.where(known, arrival.low, clock.low))
+    return jnp.where(known, since(safe, clock), jnp.inf)
+
+
+def received(engine: Engine, state: State, closed: bool, allowed: jax.Array) -> tuple[State, jax.Array, jax.Array]:
+    """The state after one more arrival has joined the queue or found it full; whether others are there; who was
+    rejected, or -1. A queue that is a pointer receives nothing: who has arrived is compared with the clock."""
+    waiting = state.waiting
+    if waiting.waits is None:
+        return state, jnp.asarray(False), jnp.int32(-1)
+    place = waiting.next
+    comes = allowed & (until(engine, waiting, state.clock, place) <= 0.0)
+    room = jnp.sum(waiting.waits) < engine.most_waiting
+    index = jnp.where(comes & room, place, waiting.waits.shape[0])
+    turned = comes & ~room
+    waiting = waiting._replace(waits=waiting.waits.at[index].set(True, mode="drop"), next=place + comes)
+    waiting = sent(engine, waiting, state.clock, closed, turned)
+    more = allowed & (until(engine, waiting, state.clock, waiting.next) <= 0.0)
+    return state._replace(waiting=waiting), more, jnp.where(turned, place, -1).astype(jnp.int32)
+
+
+def next_request(engine: Engine, state: State, shortest: bool) -> Next:
+    """The first of the queue, or of those with the shortest prompt."""
+    waiting = state.waiting
+    if waiting.waits is None:
+        arrived = until(engine, waiting, state.clock, waiting.next) <= 0.0
+        return Next(jnp.minimum(waiting.next, engine.isl.shape[0] - 1), arrived)
+    places = jnp.arange(engine.isl.shape[0], dtype=jnp.int32)
+    key = engine.isl if shortest else places
+    least = jnp.min(jnp.where(waiting.waits, key, NEVER))
+    request = jnp.min(jnp.where(waiting.waits & (key == least), places, places.shape[0] - 1))
+    return Next(request, least < NEVER)
+
+
+def popped(waiting: Waiting, request: jax.Array, leaves: jax.Array) -> Waiting:
+    """The queue without `request`, if it leaves."""
+    if waiting.waits is None:
+        return waiting._replace(next=waiting.next + leaves)
+    place = jnp.where(leaves, request, waiting.waits.shape[0])
+    return waiting._replace(waits=waiting.waits.at[place].set(False, mode="drop"))
+
+
+def others_wait(engine: Engine, state: State) -> jax.Array:
+    """Whether another request has arrived."""
+    waiting = state.waiting
+    if waiting.waits is None:
+        return until(engine, waiting, state.clock, waiting.next) <= 0.0
+    return jnp.any(waiting.waits)

@@ -1,0 +1,76 @@
+"""Blocks of the KV cache: who begins one when, how long the free ones last, and which idle prefix gives way."""
+
+import jax
+import jax.numpy as jnp
+
+from jaxroof.scheduler.engine import Engine
+from jaxroof.scheduler.state import NEVER, Groups, State
+
+
+def begins_block(context: jax.Array, size: jax.Array) -> jax.Array:
+    """Whether a decode step that attends to `context` tokens, the new one included, writes the first of a block."""
+    return jnp.mod(context, size) == jnp.mod(1, size)
+
+
+def begun(state: State, engine: Engine, steps: jax.Array) -> jax.Array:
+    """Blocks that the decoding sequences begin in the next `steps` decode steps."""
+    cycles = steps // engine.size
+    rest = jnp.mod(steps, engine.size)
+    return cycles * jnp.sum(state.phases) + jnp.sum(jnp.where(_order(state, engine) < rest, state.phases, 0))
+
+
+def lasting(state: State, engine: Engine) -> jax.Array:
+    """Decode steps until the free blocks and those of idle prefixes are used up."""
+    left = state.free + state.idle
+    each = jnp.sum(state.phases)
+    cycles = left // jnp.maximum(each, 1)
+    rest = left - cycles * each
+    order, steps = _order(state, engine), jnp.arange(1, state.phases.shape[0] + 1, dtype=jnp.int32)
+    needed = jnp.sum(jnp.where(order[None, :] < steps[:, None], state.phases[None, :], 0), axis=1)
+    more = jnp.sum((needed <= rest) & (steps < engine.size), dtype=jnp.int32)
+    return jnp.where(each > 0, cycles * engine.size + more, NEVER)
+
+
+def _order(state: State, engine: Engine) -> jax.Array:
+    """In how many decode steps from now sequences of each phase begin a block: 0 .. size - 1, shape [phases]."""
+    return jnp.mod(1 - state.count - jnp.arange(state.phases.shape[0], dtype=jnp.int32), engine.size)
+
+
+def counted(phases: jax.Array, offset: jax.Array, size: jax.Array, change: jax.Array) -> jax.Array:
+    """`phases` with `change` more sequences whose total - end is `offset`."""
+    places = jnp.arange(phases.shape[0], dtype=jnp.int32)
+    return phases + jnp.where(places == jnp.mod(offset, size), change, 0)
+
+
+def left_group(
+    groups: Groups | None, group: jax.Array, event: jax.Array, leaves: jax.Array
+) -> tuple[Groups | None, jax.Array | int]:
+    """The groups after one sequence has let go of its prefix, and the blocks that are idle since.
+
+    Args:
+      group: of the sequence; -1: none.
+      event: number of this event.
+      leaves: bool, whether it happens.
+    """
+    if groups is None:
+        return None, 0
+    mine = (jnp.arange(groups.chain.shape[0], dtype=jnp.int32) == group) & leaves
+    users = groups.users - mine
+    idle = jnp.sum(jnp.where(mine & (users == 0), groups.chain, 0))
+    return Groups(groups.chain, users, jnp.where(mine, event, groups.used)), idle
+
+
+def evicted(state: State) -> State:
+    """The state with blocks of the idle prefix that was used longest ago given back, as many as are missing."""
+    if state.groups is None:
+        return state
+    missing = jnp.maximum(-state.free, 0)
+    groups = state.groups
+    candidates = (groups.users == 0) & (groups.chain > 0)
+    oldest = jnp.min(jnp.where(candidates, groups.used, NEVER))
+    mine = candidates & (groups.used == oldest)
+    taken = jnp.minimum(jnp.sum(jnp.where(mine, groups.chain, 0)), missing)
+    chain = groups.chain - jnp.where(mine, taken, 0)
+    return state._replace(
+        groups=Groups(chain, groups.users, groups.used), free=state.free + taken, idle=state.idle - taken
+    )

@@ -1,0 +1,112 @@
+"""What stays the same over a simulation: the policy as whole numbers, the cache, the requests in their order."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jaxroof.policy import ORDERS, Policy
+from jaxroof.scheduler.state import Clock, blocks_of
+from jaxroof.traffic import Traffic
+
+
+class Engine(NamedTuple):
+    """Constants of one simulation, shapes () but for requests'; int32 unless they say otherwise."""
+
+    mixed: jax.Array  # bool: prompts and decoding sequences share steps
+    gated: jax.Array  # bool: prompts only into an engine that decodes nothing
+    static: jax.Array  # bool: a batch keeps its size
+    budget: jax.Array
+    sequences: jax.Array
+    chunked: jax.Array  # bool
+    size: jax.Array  # tokens per block
+    blocks: jax.Array
+    spare: jax.Array  # blocks that an admission leaves free, float
+    reserve: jax.Array  # bool
+    swap: jax.Array  # bool
+    swap_time: jax.Array  # s per token, float
+    caching: jax.Array  # bool
+    most_waiting: jax.Array  # float
+    graph_step: jax.Array
+    graph_limit: jax.Array
+    hidden_host: jax.Array  # bool
+    longest: jax.Array  # decode steps of one iteration
+    requests: jax.Array  # that are not refused: the first ones of the arrays
+    clients: jax.Array  # of a closed loop
+    think: jax.Array  # s, float
+    delay: jax.Array  # s from a request to its place in the queue, float
+    isl: jax.Array  # shape [requests]
+    osl: jax.Array
+    group: jax.Array | None
+    shared: jax.Array | None
+    keep: jax.Array | None
+
+
+def engine(
+    traffic: Traffic, policy: Policy, blocks: jax.Array, delay: jax.Array, longest: jax.Array
+) -> tuple[Engine, Clock, jax.Array]:
+    """The engine, when its requests join the queue, and the order that they are in: refused ones last.
+
+    Args:
+      traffic: requests, shape [requests].
+      policy: of the scheduler.
+      blocks: of KV cache.
+      delay: s from a request to its place in the queue.
+      longest: decode steps that one iteration may take together.
+
+    Returns:
+      The constants; times at which requests join the queue, infinite where one is refused or not yet sent; and the
+      index into `traffic` of every request, shape [requests].
+    """
+
+    def whole(value) -> jax.Array:
+        return jnp.asarray(jnp.minimum(jnp.asarray(value, dtype=float), 2.0**30), dtype=jnp.int32)
+
+    def on(value) -> jax.Array:
+        return jnp.asarray(value) > 0.5
+
+    size = whole(policy.block_size)
+    count = whole(blocks)
+    isl, osl = whole(traffic.isl), whole(traffic.osl)
+    refused = blocks_of(isl + osl, size) > count
+    order = jnp.argsort(refused, stable=True)
+    sent = jnp.asarray(traffic.arrival, dtype=float)[order]
+    place = jnp.arange(isl.shape[0])
+    clients = whole(isl.shape[0] if traffic.clients is None else traffic.clients)
+    kept = jnp.sum(~refused)
+    sent = jnp.where((place < kept) & (place < clients), sent + delay, jnp.inf)
+    kind = jnp.asarray(policy.order)
+
+    def ordered(values: jax.Array | None) -> jax.Array | None:
+        return None if values is None else whole(values)[order]
+
+    constants = Engine(
+        mixed=kind == ORDERS.index("mixed"),
+        gated=kind >= ORDERS.index("decode_first"),
+        static=kind == ORDERS.index("static"),
+        budget=whole(policy.token_budget),
+        sequences=whole(policy.max_sequences),
+        chunked=on(policy.chunked),
+        size=size,
+        blocks=count,
+        spare=jnp.asarray(policy.watermark * count, dtype=float),
+        reserve=on(policy.reserve),
+        swap=on(policy.swap),
+        swap_time=jnp.asarray(policy.swap_time, dtype=float),
+        caching=on(policy.prefix_caching),
+        most_waiting=jnp.asarray(policy.max_waiting, dtype=float),
+        graph_step=whole(policy.graph_step),
+        graph_limit=whole(policy.graph_limit),
+        hidden_host=on(policy.hidden_host),
+        longest=whole(longest),
+        requests=kept.astype(jnp.int32),
+        clients=clients,
+        think=jnp.asarray(traffic.think, dtype=float),
+        delay=jnp.asarray(delay, dtype=float),
+        isl=isl[order],
+        osl=osl[order],
+        group=ordered(traffic.group),
+        shared=ordered(traffic.shared),
+        keep=ordered(traffic.keep),
+    )
+    return constants, Clock(sent, jnp.zeros_like(sent)), order

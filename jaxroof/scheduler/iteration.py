@@ -1,0 +1,63 @@
+"""One iteration of the simulator: end one sequence, admit one prompt, and run the engine if nothing else is due."""
+
+import jax
+import jax.numpy as jnp
+
+from jaxroof.prices import Price
+from jaxroof.scheduler.admission import admitted
+from jaxroof.scheduler.advance import advanced
+from jaxroof.scheduler.arriving import received
+from jaxroof.scheduler.blocks import begun, evicted
+from jaxroof.scheduler.ending import completed
+from jaxroof.scheduler.engine import Engine
+from jaxroof.scheduler.preemption import preempted
+from jaxroof.scheduler.state import Record, State, pick
+
+
+def iterated(engine: Engine, price: Price, closed: bool, shortest: bool, state: State) -> tuple[State, Record]:
+    """The state after one iteration, and what it did.
+
+    At one instant between engine steps, sequences end one by one, then arrivals join the queue, then cache is taken
+    away where the next tokens have no room, then prompts are admitted one by one; then the engine runs. An iteration
+    does the first thing of each kind that is due, in that order, and runs the engine if nothing is left to do. Thus
+    its cost does not depend on how much happens at once, and every decision is the one of a scheduler that does all of
+    it between two steps.
+
+    Args:
+      closed: structure: whether requests are sent when others end.
+      shortest: structure: whether the shortest prompt is next.
+    """
+    owing = state.free < 0
+    state = evicted(state)
+    fresh = (state.step.prompt == 0) & ~owing
+    state, due = completed(engine, state, closed, fresh)
+    state, coming, rejected = received(engine, state, closed, fresh & ~due)
+    settled = ~owing & ~due & ~coming
+    state = state._replace(gate=state.gate | (fresh & (state.running == 0) & (state.progress < 0)))
+
+    need = jnp.where(fresh, begun(state, engine, jnp.int32(1)), state.step.need)
+    short = fresh & settled & (need > state.free + state.idle) & (state.running + (state.progress >= 0) > 1)
+    first = settled & ~state.preempted & ~(short & engine.mixed) & (state.gate | ~engine.gated)
+    admission = admitted(engine, state, shortest, need, first)
+    state = admission.state
+    loses = short & ~admission.happened & (state.running > 0)
+    state, lost = preempted(engine, state, loses)
+    runs = settled & ~admission.again & ~loses & (state.free >= 0)
+    advance = advanced(engine, price, state, runs)
+    state = advance.state
+    return state, Record(
+        end=state.clock,
+        duration=advance.duration,
+        steps=advance.steps,
+        count=state.count,
+        decoding=advance.decoding,
+        prompt=advance.prompt,
+        blocks=engine.blocks - state.free,
+        running=state.running + (state.progress >= 0),
+        admitted=admission.admitted,
+        hit=admission.hit,
+        produced=admission.produced,
+        last=admission.last,
+        preempted=lost,
+        rejected=rejected,
+    )

@@ -1,0 +1,127 @@
+"""What the simulator carries from one iteration to the next, and the arithmetic of its clock and its blocks."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+NEVER = jnp.iinfo(jnp.int32).max
+"""A count that no sequence reaches."""
+
+FREE, RUNNING, DROPPED, SWAPPED, PARTIAL = range(5)
+"""What is in a slot: nothing; a decoding sequence; a preempted one whose cache is lost, or in host memory; the one
+prompt that is being worked on over several steps."""
+
+
+class Clock(NamedTuple):
+    """A time in s as a sum of two floats, so that adding small durations for long does not drift."""
+
+    high: jax.Array
+    low: jax.Array
+
+
+class Slots(NamedTuple):
+    """Admitted sequences, arrays of shape [slots], int32."""
+
+    mode: jax.Array  # FREE .. PARTIAL
+    end: jax.Array  # RUNNING: count of decode steps at which it ends; otherwise tokens that it has yet to produce
+    total: jax.Array  # prompt and output tokens
+    number: jax.Array  # of its admission: later ones have larger numbers
+    request: jax.Array
+    group: jax.Array  # -1: none
+    chained: jax.Array  # its blocks that are in its group's chain
+
+
+class Groups(NamedTuple):
+    """Prefixes in the cache, arrays of shape [groups], int32."""
+
+    chain: jax.Array  # blocks
+    users: jax.Array  # admitted sequences that hold on to them
+    used: jax.Array  # number of the event that used them last
+
+
+class Step(NamedTuple):
+    """What the coming engine step has been given so far."""
+
+    prompt: jax.Array  # tokens, int32
+    squares: jax.Array  # sum of squared chunks, float
+    reaches: jax.Array  # sum of chunk * past, float
+    finished: jax.Array  # prompts that it completes, int32
+    joining: jax.Array  # sum of total - end over these
+    need: jax.Array  # blocks that decoding sequences begin in it
+
+
+class Waiting(NamedTuple):
+    """The queue. `next` is the first request that never was in it; the others are arrays, or None where not needed."""
+
+    next: jax.Array
+    waits: jax.Array | None  # arrived and not admitted, bool, shape [requests]: where order or length matter
+    arrival: Clock  # shape [requests]; of a closed loop filled as it goes
+    ended: jax.Array  # completions and rejections, which release the requests of a closed loop
+
+
+class State(NamedTuple):
+    """Everything that the next iteration depends on."""
+
+    clock: Clock
+    count: jax.Array  # decode steps so far
+    slots: Slots
+    groups: Groups | None
+    waiting: Waiting
+    step: Step
+    running: jax.Array  # sequences that decode
+    offset: jax.Array  # sum of total - end over them
+    free: jax.Array  # blocks; below zero until idle prefixes are evicted
+    idle: jax.Array  # blocks of prefixes that nobody uses
+    phases: jax.Array  # growing sequences by (total - end) mod block size, shape [phases]
+    progress: jax.Array  # tokens in the cache of the partial prompt; -1: there is none
+    admissions: jax.Array
+    event: jax.Array
+    moved: jax.Array  # tokens whose cache goes to or from host memory in the coming step
+    preempted: jax.Array  # bool: at this instant
+    gate: jax.Array  # bool: whether an exclusive order admits
+    padding: jax.Array  # ended sequences that a static batch still computes
+    padded: jax.Array  # their context, tokens
+
+
+class Record(NamedTuple):
+    """What one iteration did; ids are -1 where there was none."""
+
+    end: Clock
+    duration: jax.Array
+    steps: jax.Array
+    count: jax.Array
+    decoding: jax.Array
+    prompt: jax.Array
+    blocks: jax.Array
+    running: jax.Array
+    admitted: jax.Array  # request that got its first work, with `hit` tokens of its prompt in the cache
+    hit: jax.Array
+    produced: jax.Array  # request whose prompt is complete; it ends at count `last`
+    last: jax.Array
+    preempted: jax.Array
+    rejected: jax.Array
+
+
+def plus(clock: Clock, duration: jax.Array) -> Clock:
+    """The clock after `duration` s. The low part keeps what the high part rounds away (Knuth's two-sum)."""
+    small = duration + clock.low
+    high = clock.high + small
+    added = high - clock.high
+    low = (clock.high - (high - added)) + (small - added)
+    return Clock(high, low)
+
+
+def since(later: Clock, earlier: Clock) -> jax.Array:
+    """s from one time to another."""
+    return (later.high - earlier.high) + (later.low - earlier.low)
+
+
+def pick(condition: jax.Array, yes, no):
+    """`yes` where the condition holds, else `no`, of two trees."""
+    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), yes, no)
+
+
+def blocks_of(tokens: jax.Array, size: jax.Array) -> jax.Array:
+    """Blocks that hold `tokens`."""
+    return (tokens + size - 1) // size
