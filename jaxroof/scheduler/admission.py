@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxroof.scheduler.arriving import next_request, others_wait, popped
 from jaxroof.scheduler.blocks import begins_block, counted
 from jaxroof.scheduler.engine import Engine
-from jaxroof.scheduler.state import DROPPED, FREE, NEVER, PARTIAL, RUNNING, SWAPPED, Groups, State, blocks_of
+from jaxroof.scheduler.state import DROPPED, FREE, NEVER, PARTIAL, RUNNING, SWAPPED, Groups, State, blocks_of, total_of
 
 
 class Admission(NamedTuple):
@@ -49,7 +49,7 @@ def admitted(engine: Engine, state: State, shortest: bool, need: jax.Array, allo
     least = jnp.min(rank)
     held, begun = least < NEVER, least < 0
     empty = jnp.min(jnp.where(slots.mode == FREE, places, places.shape[0]))
-    slot = jnp.where(held, jnp.sum(jnp.where(held & (rank == least), places, 0)), empty)
+    slot = jnp.where(held, total_of(jnp.where(held & (rank == least), places, 0)), empty)
     queued = next_request(engine, state, shortest)
     inside = jnp.minimum(slot, places.shape[0] - 1)
     request = jnp.where(held, slots.request[inside], queued.request)

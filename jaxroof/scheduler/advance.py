@@ -1,0 +1,135 @@
+"""Running the engine: one step with prompts in it, as many decode steps as nothing interrupts, or none until someone
+arrives."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jaxroof.batch import Batch, Decode, Prefill
+from jaxroof.prices import Price
+from jaxroof.scheduler.arriving import until
+from jaxroof.scheduler.blocks import begun, lasting
+from jaxroof.scheduler.engine import Engine
+from jaxroof.scheduler.state import DROPPED, NEVER, RUNNING, SWAPPED, Clock, State, Step, pick, plus
+
+STRETCH = 0.25
+"""Growth of the mean context within one iteration: times of decode steps are taken to be linear over it; ours."""
+
+NOTHING = Step(prompt=0, squares=0.0, reaches=0.0, finished=0, joining=0, need=0)
+"""A step that has been given nothing yet."""
+
+
+class Advance(NamedTuple):
+    """What the engine did."""
+
+    state: State
+    duration: jax.Array  # s, idle time included
+    steps: jax.Array
+    decoding: jax.Array
+    prompt: jax.Array
+
+
+def advanced(engine: Engine, price: Price, state: State, happens: jax.Array) -> Advance:
+    """The state after the engine has worked or waited, if it does."""
+    step, running = state.step, state.running
+    prompts = step.prompt > 0
+    decodes = ~prompts & (running > 0)
+    idle = ~prompts & (running == 0)
+    members = jnp.where(prompts & ~engine.mixed, 0, running)
+    sequences = members + jnp.where(decodes, state.padding, 0)
+    context = jnp.where(members > 0, state.offset, 0) + members * state.count + jnp.where(decodes, state.padded, 0)
+
+    wait = until(engine, state.waiting, state.clock, state.waiting.next)
+    most = _most_steps(engine, state)
+    whole = step.prompt.astype(float)
+    chunks = whole * whole / jnp.where(prompts, step.squares, 1.0)
+    prompt = Prefill(sequences=chunks, tokens=whole, past=chunks * step.reaches / jnp.where(prompts, whole, 1.0))
+    rows = jnp.where(decodes, _padded(engine, sequences), sequences) + step.prompt
+    first = _time(engine, price, prompt, sequences, context, step.finished, rows)
+    nothing = Prefill(sequences=0.0, tokens=0.0, past=0.0)
+    last = _time(engine, price, nothing, sequences, context + (most - 1) * members, 0, rows)
+    slope = jnp.where(decodes, (last - first) / jnp.maximum(most - 1, 1), 0.0)
+    steps = jnp.where(decodes, jnp.minimum(most, _steps_until(engine, state, first, slope, wait)), 1)
+    runs = steps.astype(float)
+    worked = runs * first + slope * (0.5 * runs * (runs - 1.0)) + engine.swap_time * state.moved
+    resting = jnp.where(jnp.isfinite(wait), jnp.maximum(wait, 0.0), 0.0)
+
+    blocks = jnp.where(prompts, step.need * engine.mixed, jnp.where(decodes, begun(state, engine, steps), 0))
+    works, rests = happens & ~idle, happens & idle & jnp.isfinite(wait)
+    later = state._replace(
+        clock=plus(state.clock, worked),
+        count=state.count + jnp.where(decodes | engine.mixed, steps, 0),
+        step=jax.tree.map(lambda new, old: jnp.asarray(new, dtype=old.dtype), NOTHING, step),
+        running=running + step.finished,
+        offset=state.offset + step.joining,
+        free=state.free - blocks,
+        moved=jnp.zeros_like(state.moved),
+        preempted=jnp.zeros_like(state.preempted),
+        gate=state.gate & prompts,
+    )
+    waited = state._replace(clock=pick(rests, _arrival(state), state.clock))
+    return Advance(
+        state=pick(works, later, waited),
+        duration=jnp.where(works, worked, jnp.where(rests, resting, 0.0)),
+        steps=jnp.where(works, steps, 0),
+        decoding=jnp.where(works, members, 0),
+        prompt=jnp.where(works, step.prompt, 0),
+    )
+
+
+def _most_steps(engine: Engine, state: State) -> jax.Array:
+    """Decode steps until a sequence ends, the blocks are used up, or the context has grown by `STRETCH`; at least 1."""
+    ends = jnp.min(jnp.where(state.slots.mode == RUNNING, state.slots.end, NEVER)) - state.count
+    context = (state.offset + state.running * state.count).astype(float)
+    stretch = jnp.floor(STRETCH * context / jnp.maximum(state.running, 1)).astype(jnp.int32)
+    most = jnp.minimum(jnp.minimum(ends, lasting(state, engine)), jnp.minimum(stretch, engine.longest))
+    return jnp.maximum(most, 1)
+
+
+def _steps_until(engine: Engine, state: State, first: jax.Array, slope: jax.Array, wait: jax.Array) -> jax.Array:
+    """Decode steps until the next arrival has come, if it could be admitted then.
+
+    The smallest k with k first + slope k (k - 1) / 2 >= wait.
+    """
+    matters = jnp.isfinite(wait) & (wait > 0.0)
+    if state.waiting.waits is None:
+        slots = state.slots
+        blocked = jnp.any((slots.mode == DROPPED) | (slots.mode == SWAPPED))
+        matters = matters & ~engine.gated & ~blocked & (state.running < engine.sequences)
+    first, slope = jax.lax.stop_gradient((first, slope))
+    wait = jax.lax.stop_gradient(jnp.where(matters, wait, 0.0))
+    half = first - 0.5 * slope
+    root = jnp.sqrt(jnp.maximum(half * half + 2.0 * slope * wait, 0.0))
+    steps = jnp.ceil(2.0 * wait / jnp.maximum(half + root, 1e-30))
+    steps = jnp.maximum(jnp.minimum(steps, 2.0**30), 1.0)
+    return jnp.where(matters, steps.astype(jnp.int32), NEVER)
+
+
+def _arrival(state: State) -> Clock:
+    inside = jnp.minimum(state.waiting.next, state.waiting.arrival.high.shape[0] - 1)
+    return Clock(state.waiting.arrival.high[inside], state.waiting.arrival.low[inside])
+
+
+def _padded(engine: Engine, sequences: jax.Array) -> jax.Array:
+    """Rows of the CUDA graph that runs a decoding batch."""
+    step = jnp.maximum(engine.graph_step, 1)
+    small = jnp.where(sequences <= 2, sequences, 4)
+    padded = jnp.where(sequences <= 4, small, -(-sequences // step) * step)
+    return jnp.where((engine.graph_step > 0) & (sequences <= engine.graph_limit), padded, sequences)
+
+
+def _time(
+    engine: Engine,
+    price: Price,
+    prompt: Prefill,
+    sequences: jax.Array,
+    context: jax.Array,
+    finished: jax.Array | int,
+    rows: jax.Array,
+) -> jax.Array:
+    """s of one step on device and host."""
+    decoding = Decode(sequences=sequences.astype(float), context=context.astype(float))
+    batch = Batch(prefill=prompt, decode=decoding, logits=(sequences + finished).astype(float))
+    device, host = price(batch, rows.astype(float))
+    return jnp.where(engine.hidden_host, jnp.maximum(device, host), device + host)

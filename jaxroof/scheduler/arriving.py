@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from jaxroof.scheduler.ending import sent
 from jaxroof.scheduler.engine import Engine
-from jaxroof.scheduler.state import NEVER, Clock, State, Waiting, since
+from jaxroof.scheduler.state import NEVER, Clock, State, Waiting, since, total_of
 
 
 class Next(NamedTuple):
@@ -34,7 +34,7 @@ def received(engine: Engine, state: State, closed: bool, allowed: jax.Array) -> 
         return state, jnp.asarray(False), jnp.int32(-1)
     place = waiting.next
     comes = allowed & (until(engine, waiting, state.clock, place) <= 0.0)
-    room = jnp.sum(waiting.waits) < engine.most_waiting
+    room = total_of(waiting.waits) < engine.most_waiting
     index = jnp.where(comes & room, place, waiting.waits.shape[0])
     turned = comes & ~room
     waiting = waiting._replace(waits=waiting.waits.at[index].set(True, mode="drop"), next=place + comes)

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxroof.scheduler.engine import Engine
-from jaxroof.scheduler.state import NEVER, Groups, State
+from jaxroof.scheduler.state import NEVER, Groups, State, total_of
 
 
 def begins_block(context: jax.Array, size: jax.Array) -> jax.Array:
@@ -16,18 +16,18 @@ def begun(state: State, engine: Engine, steps: jax.Array) -> jax.Array:
     """Blocks that the decoding sequences begin in the next `steps` decode steps."""
     cycles = steps // engine.size
     rest = jnp.mod(steps, engine.size)
-    return cycles * jnp.sum(state.phases) + jnp.sum(jnp.where(_order(state, engine) < rest, state.phases, 0))
+    return cycles * total_of(state.phases) + total_of(jnp.where(_order(state, engine) < rest, state.phases, 0))
 
 
 def lasting(state: State, engine: Engine) -> jax.Array:
     """Decode steps until the free blocks and those of idle prefixes are used up."""
     left = state.free + state.idle
-    each = jnp.sum(state.phases)
+    each = total_of(state.phases)
     cycles = left // jnp.maximum(each, 1)
     rest = left - cycles * each
     order, steps = _order(state, engine), jnp.arange(1, state.phases.shape[0] + 1, dtype=jnp.int32)
-    needed = jnp.sum(jnp.where(order[None, :] < steps[:, None], state.phases[None, :], 0), axis=1)
-    more = jnp.sum((needed <= rest) & (steps < engine.size), dtype=jnp.int32)
+    needed = total_of(jnp.where(order[None, :] < steps[:, None], state.phases[None, :], 0), axis=1)
+    more = total_of((needed <= rest) & (steps < engine.size))
     return jnp.where(each > 0, cycles * engine.size + more, NEVER)
 
 
@@ -56,7 +56,7 @@ def left_group(
         return None, 0
     mine = (jnp.arange(groups.chain.shape[0], dtype=jnp.int32) == group) & leaves
     users = groups.users - mine
-    idle = jnp.sum(jnp.where(mine & (users == 0), groups.chain, 0))
+    idle = total_of(jnp.where(mine & (users == 0), groups.chain, 0))
     return Groups(groups.chain, users, jnp.where(mine, event, groups.used)), idle
 
 
@@ -69,7 +69,7 @@ def evicted(state: State) -> State:
     candidates = (groups.users == 0) & (groups.chain > 0)
     oldest = jnp.min(jnp.where(candidates, groups.used, NEVER))
     mine = candidates & (groups.used == oldest)
-    taken = jnp.minimum(jnp.sum(jnp.where(mine, groups.chain, 0)), missing)
+    taken = jnp.minimum(total_of(jnp.where(mine, groups.chain, 0)), missing)
     chain = groups.chain - jnp.where(mine, taken, 0)
     return state._replace(
         groups=Groups(chain, groups.users, groups.used), free=state.free + taken, idle=state.idle - taken

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 
 from jaxroof.scheduler.blocks import counted, left_group
 from jaxroof.scheduler.engine import Engine
-from jaxroof.scheduler.state import FREE, NEVER, RUNNING, Clock, State, Waiting, blocks_of, plus
+from jaxroof.scheduler.state import FREE, NEVER, RUNNING, Clock, State, Waiting, blocks_of, plus, total_of
 
 
 def completed(engine: Engine, state: State, closed: bool, allowed: jax.Array) -> tuple[State, jax.Array]:
@@ -14,9 +14,9 @@ def completed(engine: Engine, state: State, closed: bool, allowed: jax.Array) ->
     due = (slots.mode == RUNNING) & (slots.end <= state.count) & allowed
     first = jnp.min(jnp.where(due, slots.number, NEVER))
     ends = first < NEVER
-    more = jnp.sum(due, dtype=jnp.int32) > 1
+    more = total_of(due) > 1
     mine = due & (slots.number == first)
-    slot = jnp.sum(jnp.where(mine, jnp.arange(mine.shape[0], dtype=jnp.int32), 0))
+    slot = total_of(jnp.where(mine, jnp.arange(mine.shape[0], dtype=jnp.int32), 0))
     total, offset = slots.total[slot], slots.total[slot] - slots.end[slot]
     freed = blocks_of(jnp.where(engine.reserve, total, total - 1), engine.size) - slots.chained[slot]
 
@@ -26,7 +26,7 @@ def completed(engine: Engine, state: State, closed: bool, allowed: jax.Array) ->
         keep = engine.keep[slots.request[slot]] // engine.size
         chain = jnp.arange(groups.chain.shape[0], dtype=jnp.int32) == group
         grown = jnp.where(chain & ends & engine.caching, jnp.maximum(groups.chain, keep), groups.chain)
-        kept = jnp.sum(grown - groups.chain)
+        kept = total_of(grown - groups.chain)
         groups, idle = left_group(groups._replace(chain=grown), group, state.event, ends)
     gone = ends.astype(jnp.int32)
     running = state.running - gone

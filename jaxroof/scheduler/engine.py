@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxroof.policy import ORDERS, Policy
-from jaxroof.scheduler.state import Clock, blocks_of
+from jaxroof.scheduler.state import Clock, blocks_of, total_of
 from jaxroof.traffic import Traffic
 
 
@@ -73,7 +73,7 @@ def engine(
     sent = jnp.asarray(traffic.arrival, dtype=float)[order]
     place = jnp.arange(isl.shape[0])
     clients = whole(isl.shape[0] if traffic.clients is None else traffic.clients)
-    kept = jnp.sum(~refused)
+    kept = total_of(~refused)
     sent = jnp.where((place < kept) & (place < clients), sent + delay, jnp.inf)
     kind = jnp.asarray(policy.order)
 
@@ -99,7 +99,7 @@ def engine(
         graph_limit=whole(policy.graph_limit),
         hidden_host=on(policy.hidden_host),
         longest=whole(longest),
-        requests=kept.astype(jnp.int32),
+        requests=kept,
         clients=clients,
         think=jnp.asarray(traffic.think, dtype=float),
         delay=jnp.asarray(delay, dtype=float),

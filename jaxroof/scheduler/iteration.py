@@ -1,6 +1,5 @@
 """One iteration of the simulator: end one sequence, admit one prompt, and run the engine if nothing else is due."""
 
-import jax
 import jax.numpy as jnp
 
 from jaxroof.prices import Price
@@ -11,7 +10,7 @@ from jaxroof.scheduler.blocks import begun, evicted
 from jaxroof.scheduler.ending import completed
 from jaxroof.scheduler.engine import Engine
 from jaxroof.scheduler.preemption import preempted
-from jaxroof.scheduler.state import Record, State, pick
+from jaxroof.scheduler.state import Record, State
 
 
 def iterated(engine: Engine, price: Price, closed: bool, shortest: bool, state: State) -> tuple[State, Record]:

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 
 from jaxroof.scheduler.blocks import counted, left_group
 from jaxroof.scheduler.engine import Engine
-from jaxroof.scheduler.state import DROPPED, PARTIAL, RUNNING, SWAPPED, State, blocks_of
+from jaxroof.scheduler.state import DROPPED, PARTIAL, RUNNING, SWAPPED, State, blocks_of, total_of
 
 
 def preempted(engine: Engine, state: State, happens: jax.Array) -> tuple[State, jax.Array]:
@@ -18,7 +18,7 @@ def preempted(engine: Engine, state: State, happens: jax.Array) -> tuple[State, 
     begun = state.progress >= 0
     latest = jnp.max(jnp.where(slots.mode == RUNNING, slots.number, -1))
     mine = jnp.where(begun, slots.mode == PARTIAL, (slots.mode == RUNNING) & (slots.number == latest)) & happens
-    slot = jnp.sum(jnp.where(mine, jnp.arange(mine.shape[0], dtype=jnp.int32), 0))
+    slot = total_of(jnp.where(mine, jnp.arange(mine.shape[0], dtype=jnp.int32), 0))
     total, end = slots.total[slot], slots.end[slot]
     offset = total - end
     held = jnp.where(begun, offset, offset + state.count - 1)  # tokens that have a place in the cache

@@ -1,0 +1,201 @@
+"""A serving engine over time: what becomes of every request, by `lax.scan` over iterations of fixed shape."""
+
+import dataclasses
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jaxroof.deployment import Deployment, degree
+from jaxroof.efficiency import Efficiency
+from jaxroof.hardware import Hardware
+from jaxroof.memory import kv_capacity_tokens
+from jaxroof.model import Model
+from jaxroof.policy import Policy
+from jaxroof.prices import Limits, Price, step_prices
+from jaxroof.scheduler.engine import Engine, engine
+from jaxroof.scheduler.iteration import iterated
+from jaxroof.scheduler.state import FREE, Clock, Groups, Record, Slots, State, Step, Waiting, since
+from jaxroof.struct import Scalar
+from jaxroof.traffic import Served, Timeline, Traffic
+
+LONGEST = 2.0**30
+"""Decode steps that one iteration may take together: no limit."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Size:
+    """Fixed shapes of a simulation: structure, one compiled program each."""
+
+    slots: int  # sequences that are admitted at once, at least the policy's `max_sequences`
+    iterations: int  # two to three per request; what is left when they end is reported
+    block: int = 16  # the largest block size, in tokens
+    rows: int = 8192  # tokens of the largest step
+    context: int = 2**17  # tokens of the longest sequence
+    groups: int = 0  # of requests that begin alike; 0: no prefix cache
+    ranked: bool = False  # whether requests may be turned away, or the shortest goes first
+
+
+class Run(NamedTuple):
+    """A simulation that can go on."""
+
+    engine: Engine
+    state: State
+    order: jax.Array
+
+
+def begin(
+    traffic: Traffic, policy: Policy, blocks: Scalar, size: Size, delay: Scalar = 0.0, longest: Scalar = LONGEST
+) -> Run:
+    """A simulation before its first iteration.
+
+    Args:
+      blocks: of KV cache, all attention groups together.
+      delay: s between a request and its place in the queue.
+      longest: decode steps that an iteration may take together; 1: each on its own.
+    """
+    constants, arrival, order = engine(traffic, policy, jnp.asarray(blocks), jnp.asarray(delay), jnp.asarray(longest))
+    zero, no = jnp.int32(0), jnp.asarray(False)
+    empty = jnp.zeros(size.slots, dtype=jnp.int32)
+    requests = constants.isl.shape[0]
+    some = jnp.zeros(size.groups, dtype=jnp.int32)
+    number = jnp.zeros((), dtype=float)
+    state = State(
+        clock=Clock(number, number),
+        count=zero,
+        slots=Slots(empty + FREE, empty, empty, empty, empty, empty - 1, empty),
+        groups=Groups(some, some, some) if size.groups else None,
+        waiting=Waiting(zero, jnp.zeros(requests, dtype=bool) if size.ranked else None, arrival, zero),
+        step=Step(zero, number, number, zero, zero, zero),
+        running=zero,
+        offset=zero,
+        free=constants.blocks,
+        idle=zero,
+        phases=jnp.zeros(size.block, dtype=jnp.int32),
+        progress=jnp.int32(-1),
+        admissions=zero,
+        event=zero,
+        moved=zero,
+        preempted=no,
+        gate=no,
+        padding=zero,
+        padded=zero,
+    )
+    return Run(constants, state, order)
+
+
+def proceed(price: Price, run: Run, traffic: Traffic, policy: Policy, size: Size) -> tuple[Run, Record]:
+    """The simulation `size.iterations` further, and what each of them did, shapes [iterations]."""
+    closed, shortest = traffic.clients is not None, policy.queue == "shortest_first"
+
+    def one(state: State, _: None) -> tuple[State, Record]:
+        return iterated(run.engine, price, closed, shortest, state)
+
+    state, records = jax.lax.scan(one, run.state, None, length=size.iterations)
+    return run._replace(state=state), records
+
+
+def served(run: Run, records: Record) -> tuple[Served, Timeline]:
+    """What became of every request, in the order that they were given in, from what all iterations did."""
+    requests, iterations = run.engine.isl.shape[0], records.steps.shape[0]
+    places = jnp.arange(iterations, dtype=jnp.int32)
+    steps = jnp.where(records.steps > 0, places, iterations)
+    step = jax.lax.cummin(steps, reverse=True)  # the iteration whose step this one is part of
+
+    def last(events: jax.Array) -> jax.Array:
+        return jnp.full(requests, -1, jnp.int32).at[_index(events, requests)].max(places, mode="drop")
+
+    def earliest(events: jax.Array) -> jax.Array:
+        return jnp.full(requests, iterations, jnp.int32).at[_index(events, requests)].min(places, mode="drop")
+
+    admitted, produced = earliest(records.admitted), earliest(records.produced)
+    latest, lost = last(records.produced), last(records.preempted)
+    target = records.last[jnp.maximum(latest, 0)]
+    reached = jnp.searchsorted(records.count, target).astype(jnp.int32)
+    over = jnp.maximum(reached, _at(step, latest, iterations))
+    over = jnp.where((latest > lost) & (latest >= 0), over, iterations)
+    preemptions = jnp.zeros(requests, jnp.int32).at[_index(records.preempted, requests)].add(1, mode="drop")
+    turned = jnp.zeros(requests, bool).at[_index(records.rejected, requests)].set(True, mode="drop")
+    hits = jnp.where(records.admitted >= 0, records.hit, 0)
+    cached = jnp.zeros(requests, jnp.int32).at[_index(records.admitted, requests)].add(hits, mode="drop")
+
+    start = Clock(*(jnp.concatenate([jnp.zeros(1, end.dtype), end[:-1]]) for end in records.end))
+    zero = Clock(jnp.zeros(()), jnp.zeros(()))
+
+    def time(clock: Clock, index: jax.Array) -> jax.Array:
+        inside = jnp.minimum(index, iterations - 1)
+        return jnp.where(index < iterations, since(Clock(clock.high[inside], clock.low[inside]), zero), jnp.nan)
+
+    refused = jnp.arange(requests) >= run.engine.requests
+    status = jnp.where(over < iterations, 0, jnp.where(refused, 1, jnp.where(turned, 2, 3)))
+    arrival = since(run.state.waiting.arrival, zero) - run.engine.delay
+    found = Served(
+        arrival=jnp.where(jnp.isfinite(arrival), arrival, jnp.nan),
+        admitted=time(start, admitted),
+        first_token=time(records.end, _at(step, produced, iterations)),
+        finish=time(records.end, over),
+        status=status.astype(jnp.int8),
+        preemptions=preemptions,
+        cached=cached,
+    )
+    back = jnp.argsort(run.order)
+    timeline = Timeline(
+        end=since(records.end, zero),
+        duration=records.duration,
+        steps=records.steps,
+        decoding=records.decoding,
+        prompt_tokens=records.prompt,
+        blocks=records.blocks,
+        running=records.running,
+    )
+    return jax.tree.map(lambda values: values[back], found), timeline
+
+
+def cache_blocks(hardware: Hardware, model: Model, deployment: Deployment, policy: Policy) -> jax.Array:
+    """Blocks of KV cache of all attention groups together, shape (): a whole number, as a float."""
+    tokens = kv_capacity_tokens(hardware, model, deployment) * degree(deployment.attention_dp)
+    return jnp.floor(tokens / policy.block_size)
+
+
+def simulate(
+    hardware: Hardware,
+    model: Model,
+    deployment: Deployment,
+    efficiency: Efficiency,
+    traffic: Traffic,
+    policy: Policy,
+    size: Size,
+    longest: Scalar = LONGEST,
+) -> tuple[Served, Timeline]:
+    """What one replica of `deployment` makes of `traffic` under `policy`.
+
+    Pure, of fixed shapes: vmap any leaf, differentiate any time with respect to any leaf of hardware, model, deployment
+    and efficiency. What the scheduler decides is a step function of these, and has no
+    gradient; how long steps take has one.
+
+    Several decode steps in which nothing changes are one iteration: their times are taken to be linear in the context
+    while it grows by a quarter. Where nothing is left to do, iterations do nothing.
+
+    Args:
+      traffic: requests, shape [requests].
+      size: fixed shapes; requests that `size.iterations` do not suffice for are reported as unfinished.
+      longest: decode steps that an iteration may take together; 1: none is approximated.
+
+    Returns:
+      By request, shape [requests], and by iteration, shape [iterations].
+    """
+    limits = Limits(rows=size.rows, sequences=size.slots, context=size.context)
+    _, price = step_prices(hardware, model, deployment, efficiency, limits)
+    blocks = cache_blocks(hardware, model, deployment, policy)
+    run = begin(traffic, policy, blocks, size, efficiency.host.request_time, longest)
+    return served(*proceed(price, run, traffic, policy, size))
+
+
+def _index(events: jax.Array, requests: int) -> jax.Array:
+    """Positions of the requests of events; beyond the end where there was none."""
+    return jnp.where(events >= 0, events, requests)
+
+
+def _at(table: jax.Array, index: jax.Array, beyond: int) -> jax.Array:
+    inside = jnp.clip(index, 0, table.shape[0] - 1)
+    return jnp.where((index >= 0) & (index < table.shape[0]), table[inside], beyond)

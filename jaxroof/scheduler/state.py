@@ -125,3 +125,8 @@ def pick(condition: jax.Array, yes, no):
 def blocks_of(tokens: jax.Array, size: jax.Array) -> jax.Array:
     """Blocks that hold `tokens`."""
     return (tokens + size - 1) // size
+
+
+def total_of(values: jax.Array, axis: int | None = None) -> jax.Array:
+    """Sum of whole numbers or of conditions, int32 in every mode of JAX."""
+    return jnp.sum(values, axis=axis, dtype=jnp.int32)
