@@ -113,3 +113,13 @@ def jobs(requests: Any, prefix_caching: bool) -> list[Job]:
     group = whole("group", -1) if prefix_caching else [-1] * count
     assert arrival == sorted(arrival) and min(isl + osl) >= 1
     return [Job(*row) for row in zip(range(count), arrival, isl, osl, group, shared, keep, osl, strict=True)]
+
+
+def outcome(jobs: list[Job], steps: list[Step], counts: dict[str, int]) -> Outcome:
+    """What became of the sequences; a request that was never sent did not arrive."""
+    for job in jobs:
+        job.arrival = job.arrival if job.arrival < math.inf else math.nan
+    names = ("arrival", "admitted", "first_token", "finish", "status", "preemptions", "cached")
+    columns = {name: [getattr(job, name) for job in jobs] for name in names}
+    became = {name: columns["status"].count(index) for index, name in enumerate(STATUSES)}
+    return Outcome(**columns, steps=steps, counts=counts | became)

@@ -36,13 +36,14 @@ def toy_price(batch, rows=None, xp=PLAIN):
 def case(seed: int) -> tuple[Requests, Policy, int, int, float]:
     """Requests, policy, blocks, clients and think time in s; the same seed gives the same case."""
     rng = np.random.Generator(np.random.PCG64(seed))
-    policy = _policy(rng)
+    split = rng.random() < 0.15  # long prompts in many parts, so that some are preempted before they are complete
+    policy = _policy(rng, split)
     clients = int(rng.integers(1, 13)) if rng.random() < 0.3 else 0
     think = float(rng.choice([0.0, rng.uniform(0.001, 0.2)])) if clients else 0.0
-    requests = _requests(rng, closed=clients > 0)
+    requests = _requests(rng, clients > 0, split)
     size = int(policy.block_size)
     longest = np.sort(-(-(requests.isl + requests.osl) // size))
-    blocks = int(longest[-1] * rng.uniform(1.0, 2.5)) + (int(rng.integers(0, 4)) if size > 1 else 0)
+    blocks = int(longest[-1] * rng.uniform(1.0, 1.6 if split else 2.5)) + (int(rng.integers(0, 4)) if size > 1 else 0)
     if rng.random() < 0.2:
         blocks = int(longest[-int(rng.integers(2, 6))])  # some requests are too long
     return requests, policy, blocks, clients, think
@@ -58,14 +59,14 @@ def keep_of(isl, osl, group, shared) -> np.ndarray:
     return keep
 
 
-def _policy(rng) -> Policy:
-    preempts = rng.random() < 0.85
+def _policy(rng, split: bool) -> Policy:
+    preempts = split or rng.random() < 0.85
     swap = float(preempts and rng.random() < 0.35)
     return Policy(
-        order=float(rng.integers(len(ORDERS))),
-        token_budget=float(rng.integers(32, 513)),
+        order=0.0 if split else float(rng.integers(len(ORDERS))),
+        token_budget=float(rng.integers(32, 49)) if split else float(np.floor(np.exp(rng.uniform(3.46, 6.24)))),
         max_sequences=float(rng.integers(2, 17)),
-        chunked=float(rng.random() < 0.6),
+        chunked=float(split or rng.random() < 0.6),
         block_size=float(rng.choice([1, 4, 16])),
         watermark=float(rng.choice([0.0, rng.uniform(0.01, 0.05)])),
         reserve=float(not preempts),
@@ -80,15 +81,17 @@ def _policy(rng) -> Policy:
     )
 
 
-def _requests(rng, closed: bool) -> Requests:
+def _requests(rng, closed: bool, split: bool) -> Requests:
     """20 to 60 requests, many of them at the same time."""
     count = int(rng.integers(20, 61))
     gap = float(np.exp(rng.uniform(np.log(3e-4), np.log(3e-2))))  # s
     kind = rng.choice(["alone", "prefixes", "turns", "both"], p=[0.4, 0.2, 0.2, 0.2])
     isl, osl = rng.choice(["1..400", "1..40", "20..120"]), rng.choice(["1..60", "1..8", "30..60"])
-    words = {}
     if kind != "alone":
         isl = rng.choice(["1..40", "5..80"])
+    if split:
+        isl, osl = "60..200", "30..60"
+    words = {}
     if kind in ("prefixes", "both"):
         words["prefixes"] = f"groups={rng.integers(1, 6)},tokens={rng.choice(['8..40', '16..120'])},zipf=1"
     if kind in ("turns", "both"):

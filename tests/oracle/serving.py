@@ -10,12 +10,11 @@ from typing import Any
 
 from jaxroof.batch import Batch, Decode, Prefill
 from jaxroof.policy import ORDERS
-from jaxroof.traffic import STATUSES
-from tests.oracle.jobs import FINISHED, REFUSED, REJECTED, Group, Job, Outcome, Place, Requests, Step, jobs
+from tests.oracle.jobs import FINISHED, REFUSED, REJECTED, Group, Job, Outcome, Place, Requests, Step, jobs, outcome
 
 __all__ = ["Outcome", "Requests", "serve"]
 
-MIXED, PREFILL_FIRST, DECODE_FIRST, STATIC = range(len(ORDERS))
+MIXED, _, DECODE_FIRST, STATIC = range(len(ORDERS))
 
 
 def serve(
@@ -52,7 +51,7 @@ class Engine:
         self.gate, self.padded, self.padded_context, self.moved = False, 0, 0, 0
         self.admissions = self.events = self.completions = 0
         self.steps: list[Step] = []
-        self.counts = dict.fromkeys(("preempted", "preempted_partial", "evicted", "grown", "swapped_in", "jumps"), 0)
+        self.counts = dict.fromkeys(("preempted", "preempted_partial", "evicted", "swapped_in", "jumps", "over"), 0)
         for job in self.jobs:
             if self.ceil(job.total) > blocks:
                 job.status, job.arrival = REFUSED, math.nan
@@ -67,19 +66,20 @@ class Engine:
         while True:
             self.complete()
             self.arrive()
-            self.prompts: list[tuple[Job, int, int]] = []  # of the coming step: past tokens and those to work on
-            self.ready: list[Job] = []  # those among them that become complete
+            self.prompts: list[tuple[int, int]] = []  # tokens in the cache, and worked on in the coming step
+            self.prompt_tokens = 0  # the latter together
+            self.ready: list[Job] = []  # whose prompts become complete
             if not (self.mixed and self.make_room()):
                 self.admit()
-            if not self.prompts and not self.running:
-                if self.arrived == len(self.line) or self.line[self.arrived].arrival == math.inf:
-                    return self.outcome()
-                self.clock = self.line[self.arrived].arrival
-                self.counts["jumps"] += 1
+            if self.prompts or self.running:
+                if not self.prompts and not self.mixed:
+                    self.make_room()
+                self.step()
                 continue
-            if not self.prompts and not self.mixed:
-                self.make_room()
-            self.step()
+            if self.arrived == len(self.line) or self.line[self.arrived].arrival == math.inf:
+                return outcome(self.jobs, self.steps, self.counts)
+            self.clock = self.line[self.arrived].arrival
+            self.counts["jumps"] += 1
 
     # 1. Completions and arrivals.
 
@@ -91,11 +91,9 @@ class Engine:
             self.running.remove(job)
             self.free += job.own
             if job.group >= 0:
-                group = self.groups[job.group]
-                grown = max(job.keep // self.size - group.chain, 0)
-                group.chain += grown
-                self.free -= grown
-                self.counts["grown"] += grown
+                growth = max(job.keep // self.size - self.groups[job.group].chain, 0)
+                self.groups[job.group].chain += growth
+                self.free -= growth
             self.released(job)
             self.evict()
             job.status, job.finish = FINISHED, self.clock
@@ -103,10 +101,10 @@ class Engine:
                 self.padded += 1
                 self.padded_context += job.total
             self.completed()
-        if not self.running and self.partial is None:
-            self.padded = self.padded_context = 0
         if not self.running:
             self.gate = True
+            if self.partial is None:
+                self.padded = self.padded_context = 0
 
     def completed(self) -> None:
         """A client of a closed loop thinks about what comes next."""
@@ -146,7 +144,7 @@ class Engine:
         any_preempted = False
         while self.need() > self.free + self.evictable():
             if self.partial is not None and self.partial.holds:
-                self.preempt_partial()
+                self.preempt(self.partial)
             elif len(self.running) > 1:
                 self.preempt(max(self.running, key=lambda job: job.number))
             else:
@@ -154,29 +152,20 @@ class Engine:
             any_preempted = True
         return any_preempted
 
-    def preempt_partial(self) -> None:
-        """Its progress is lost; it stays the head of the queue."""
-        job = self.partial
-        assert job.own == (self.ceil(job.total) if self.policy.reserve else self.ceil(job.target)) - job.chained
-        self.free += job.own
-        self.released(job)
-        job.past = 0
-        job.preemptions += 1
-        self.counts["preempted_partial"] += 1
-
     def preempt(self, job: Job) -> None:
-        cached = self.context(job) - 1
-        assert job.own == self.ceil(cached) - job.chained, "blocks of a running sequence"
-        self.running.remove(job)
-        self.preempted.append(job)
+        """A running sequence goes on later with the tokens it has; a partial prompt starts again, still the head."""
+        cached = job.target if job is self.partial else self.context(job) - 1
+        assert job.own == self.ceil(cached) - job.chained, "blocks of what is in the cache"
+        if job is not self.partial:
+            self.running.remove(job)
+            self.preempted.append(job)
+            job.left = job.end - self.q
+            assert job.left == job.osl - job.produced
+            self.moved += cached if self.policy.swap else 0
         self.free += job.own
         self.released(job)
-        job.left = job.end - self.q
-        assert job.left == job.osl - job.produced
-        if self.policy.swap:
-            self.moved += cached
         job.preemptions += 1
-        self.counts["preempted"] += 1
+        self.counts["preempted_partial" if job is self.partial else "preempted"] += 1
 
     def released(self, job: Job) -> None:
         job.own, job.holds = 0, False
@@ -216,7 +205,7 @@ class Engine:
         if self.order in (DECODE_FIRST, STATIC) and not self.gate:
             return
         while (job := self.head()) is not None:
-            if bool(self.policy.swap) and job in self.preempted:
+            if self.policy.swap and job in self.preempted:
                 place = self.place(job, job.total - job.left - 1)  # the newest token is not in the cache yet
                 now = 1 if self.mixed and self.begins_block(place.target + 1) else 0
                 if not self.fits(place, now):
@@ -236,7 +225,8 @@ class Engine:
                 return
             if place is not None:
                 self.take(job, place)
-            self.prompts.append((job, job.past, chunk))
+            self.prompts.append((job.past, chunk))
+            self.prompt_tokens += chunk
             job.past += chunk
             if job.past < job.target:
                 self.partial = job
@@ -269,14 +259,10 @@ class Engine:
 
     def chunk(self, remaining: int) -> int:
         """Tokens of a prompt that this step works on."""
-        worked_on = self.prompt_tokens()
-        left = self.budget - (len(self.running) if self.mixed else 0) - worked_on
+        left = self.budget - (len(self.running) if self.mixed else 0) - self.prompt_tokens
         if self.policy.chunked:
             return min(remaining, left)
-        return remaining if remaining <= left or worked_on == 0 else 0
-
-    def prompt_tokens(self) -> int:
-        return sum(chunk for _, _, chunk in self.prompts)
+        return remaining if remaining <= left or not self.prompts else 0
 
     def take(self, job: Job, place: Place) -> None:
         """The sequence gets its blocks."""
@@ -300,10 +286,8 @@ class Engine:
     # 4. The step.
 
     def step(self) -> None:
-        prompt_tokens = self.prompt_tokens()
-        if not prompt_tokens:
-            self.gate = False
-        decoding = list(self.running) if self.mixed or not prompt_tokens else []
+        self.gate = self.gate and bool(self.prompts)
+        decoding = list(self.running) if self.mixed or not self.prompts else []
         for job in decoding:
             begun = int(self.begins_block(self.context(job)))
             job.own += begun
@@ -315,9 +299,8 @@ class Engine:
         time = max(device, host) if self.policy.hidden_host else device + host
         start, self.clock = self.clock, self.clock + (time + self.policy.swap_time * self.moved)
         self.moved = 0
-        self.steps.append(
-            Step(start, self.clock, prompt_tokens, len(decoding), int(batch.logits), self.blocks - self.free)
-        )
+        used, logits = self.blocks - self.free, int(batch.logits)
+        self.steps.append(Step(start, self.clock, self.prompt_tokens, len(decoding), logits, used))
         if decoding or self.mixed:
             self.q += 1
         for job in (*decoding, *self.ready):
@@ -330,9 +313,9 @@ class Engine:
         """What the step works on, and the rows to which its matrix multiplies are padded."""
         prefill, decode, rows = None, None, None
         if self.prompts:
-            tokens = self.prompt_tokens()
-            sequences = tokens**2 / sum(chunk**2 for _, _, chunk in self.prompts)
-            past = sequences * (sum(chunk * past for _, past, chunk in self.prompts) / tokens)
+            tokens = self.prompt_tokens
+            sequences = tokens**2 / sum(chunk**2 for _, chunk in self.prompts)
+            past = sequences * (sum(chunk * past for past, chunk in self.prompts) / tokens)
             prefill = Prefill(sequences=sequences, tokens=float(tokens), past=past)
         n = len(decoding) + self.padded
         if n:
@@ -340,9 +323,7 @@ class Engine:
             decode = Decode(sequences=float(n), context=float(context))
         if not self.prompts and self.policy.graph_step > 0 and n <= self.policy.graph_limit:
             multiple = self.policy.graph_step
-            rows = float(
-                next(power for power in (1, 2, 4) if n <= power) if n <= 4 else math.ceil(n / multiple) * multiple
-            )
+            rows = float((0, 1, 2, 4, 4)[n] if n <= 4 else math.ceil(n / multiple) * multiple)
         return Batch(prefill=prefill, decode=decode, logits=float(n + len(self.ready))), rows
 
     def check(self) -> None:
@@ -351,22 +332,19 @@ class Engine:
         assert len(set(holders)) == len(holders) and all(job.holds for job in holders)
         chains = sum(group.chain for group in self.groups.values())
         assert self.free + sum(job.own for job in holders) + chains == self.blocks, "every block is somewhere"
-        assert self.free >= 0, "no more blocks than there are"
+        assert self.free >= 0 or self.over(holders), "no more blocks than there are"
+        self.counts["over"] += self.free < 0
         assert all(job.own >= 0 for job in holders)
         for index, group in self.groups.items():
             members = [job for job in holders if job.group == index]
             assert group.refs == len(members) and all(job.chained <= group.chain for job in members)
-        assert len(self.running) + len(self.ready) <= self.most
-        assert self.prompts or self.running
+        assert len(holders) <= self.most and (self.prompts or self.running)
+
+    def over(self, holders: list[Job]) -> bool:
+        """Whether a sequence that is alone goes on beside a chain of its group that is longer than what it shares."""
+        (job, *others) = holders
+        return not others and job.group >= 0 and job.chained < self.groups[job.group].chain
 
     def ceil(self, tokens: int) -> int:
         """Blocks of so many tokens."""
         return -(-tokens // self.size)
-
-    def outcome(self) -> Outcome:
-        def of(name: str) -> list:
-            return [getattr(job, name) for job in self.jobs]
-
-        names = ("arrival", "admitted", "first_token", "finish", "status", "preemptions", "cached")
-        became = {name: of("status").count(index) for index, name in enumerate(STATUSES)}
-        return Outcome(*(of(name) for name in names), self.steps, self.counts | became)
