@@ -10,9 +10,7 @@ from typing import Any
 
 from jaxroof.batch import Batch, Decode, Prefill
 from jaxroof.policy import ORDERS
-from tests.oracle.jobs import FINISHED, REFUSED, REJECTED, Group, Job, Outcome, Place, Requests, Step, jobs, outcome
-
-__all__ = ["Outcome", "Requests", "serve"]
+from tests.oracle.jobs import FINISHED, REFUSED, REJECTED, Group, Job, Outcome, Place, Step, jobs, outcome
 
 MIXED, _, DECODE_FIRST, STATIC = range(len(ORDERS))
 
@@ -51,7 +49,8 @@ class Engine:
         self.gate, self.padded, self.padded_context, self.moved = False, 0, 0, 0
         self.admissions = self.events = self.completions = 0
         self.steps: list[Step] = []
-        self.counts = dict.fromkeys(("preempted", "preempted_partial", "evicted", "swapped_in", "jumps", "over"), 0)
+        names = ("preempted", "preempted_partial", "evicted", "swapped_in", "jumps", "over", "kept_out")
+        self.counts = dict.fromkeys(names, 0)
         for job in self.jobs:
             if self.ceil(job.total) > blocks:
                 job.status, job.arrival = REFUSED, math.nan
@@ -76,6 +75,9 @@ class Engine:
                     self.make_room()
                 self.step()
                 continue
+            head = self.head()
+            assert head is None or head.group >= 0, "only the idle chain of its own group keeps a request out"
+            self.counts["kept_out"] += head is not None
             if self.arrived == len(self.line) or self.line[self.arrived].arrival == math.inf:
                 return outcome(self.jobs, self.steps, self.counts)
             self.clock = self.line[self.arrived].arrival
@@ -313,10 +315,9 @@ class Engine:
         """What the step works on, and the rows to which its matrix multiplies are padded."""
         prefill, decode, rows = None, None, None
         if self.prompts:
-            tokens = self.prompt_tokens
-            sequences = tokens**2 / sum(chunk**2 for _, chunk in self.prompts)
-            past = sequences * (sum(chunk * past for past, chunk in self.prompts) / tokens)
-            prefill = Prefill(sequences=sequences, tokens=float(tokens), past=past)
+            sequences = self.prompt_tokens**2 / sum(chunk**2 for _, chunk in self.prompts)
+            past = sequences * (sum(chunk * past for past, chunk in self.prompts) / self.prompt_tokens)
+            prefill = Prefill(sequences=sequences, tokens=float(self.prompt_tokens), past=past)
         n = len(decoding) + self.padded
         if n:
             context = sum(self.context(job) for job in decoding) + self.padded_context
@@ -329,12 +330,11 @@ class Engine:
     def check(self) -> None:
         """What holds during every step."""
         holders = [*self.running, *self.ready, *([self.partial] if self.partial and self.partial.holds else [])]
-        assert len(set(holders)) == len(holders) and all(job.holds for job in holders)
+        assert len(set(holders)) == len(holders) and all(job.holds and job.own >= 0 for job in holders)
         chains = sum(group.chain for group in self.groups.values())
         assert self.free + sum(job.own for job in holders) + chains == self.blocks, "every block is somewhere"
         assert self.free >= 0 or self.over(holders), "no more blocks than there are"
         self.counts["over"] += self.free < 0
-        assert all(job.own >= 0 for job in holders)
         for index, group in self.groups.items():
             members = [job for job in holders if job.group == index]
             assert group.refs == len(members) and all(job.chained <= group.chain for job in members)
