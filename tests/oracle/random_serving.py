@@ -1,0 +1,107 @@
+"""Small random workloads, policies and prices on which two simulators of an engine have to agree."""
+
+import math
+from types import SimpleNamespace
+
+import numpy as np
+
+from jaxroof.policy import ORDERS, Policy
+from tests.oracle.jobs import Requests
+from workloads.streams import generated
+
+PLAIN = SimpleNamespace(maximum=max, minimum=min)
+
+
+def toy_price(batch, rows=None, xp=PLAIN):
+    """Device and host s of a step, not linear in anything; `xp` has `maximum` and `minimum`, such as `jax.numpy`.
+
+    Milliseconds: weights 1.1, 0.0125 a row, 0.6 per 1000 tokens of context, 1.3 per 1e6 pairs of prompt attention. A
+    part that is None costs what a part of zeros does.
+    """
+    prompts, past, tokens, sequences, context = 1.0, 0.0, 0.0, 0.0, 0.0
+    if batch.prefill is not None:
+        prompts, past, tokens = batch.prefill.sequences, batch.prefill.past, batch.prefill.tokens
+    if batch.decode is not None:
+        sequences, context = batch.decode.sequences, batch.decode.context
+    if rows is None:
+        rows = tokens + sequences
+    multiplies = xp.maximum(1.1e-3, 1.25e-5 * rows)
+    pairs = tokens * (past + 0.5 * tokens) / xp.maximum(prompts, 1.0)
+    attention = xp.maximum(1.3e-9 * pairs, 1.7e-8 * (tokens + past)) + xp.maximum(6e-7 * context, 2.1e-5 * sequences)
+    device = multiplies + attention + xp.minimum(2e-6 * batch.logits, 3.1e-5)
+    host = 3e-4 + xp.maximum(1.9e-5 * (prompts - 1.0), 1.3e-5 * batch.logits)
+    return device, host
+
+
+def case(seed: int) -> tuple[Requests, Policy, int, int, float]:
+    """Requests, policy, blocks, clients and think time in s; the same seed gives the same case."""
+    rng = np.random.Generator(np.random.PCG64(seed))
+    split = rng.random() < 0.15  # long prompts in many parts, so that some are preempted before they are complete
+    policy = _policy(rng, split)
+    clients = int(rng.integers(1, 13)) if rng.random() < 0.3 else 0
+    think = float(rng.choice([0.0, rng.uniform(0.001, 0.2)])) if clients else 0.0
+    requests = _requests(rng, clients > 0, split)
+    size = int(policy.block_size)
+    longest = np.sort(-(-(requests.isl + requests.osl) // size))
+    blocks = int(longest[-1] * rng.uniform(1.0, 1.6 if split else 2.5)) + (int(rng.integers(0, 4)) if size > 1 else 0)
+    if rng.random() < 0.2:
+        blocks = int(longest[-int(rng.integers(2, 6))])  # some requests are too long
+    return requests, policy, blocks, clients, think
+
+
+def keep_of(isl, osl, group, shared) -> np.ndarray:
+    """Tokens of each request's prompt and output with which a later member of its group begins. Shape [requests]."""
+    keep = np.zeros(len(isl))
+    for i in range(len(isl)):
+        for j in range(i + 1, len(isl)):
+            if group[i] >= 0 and group[i] == group[j]:
+                keep[i] = max(keep[i], min(shared[j], isl[i] + osl[i]))
+    return keep
+
+
+def _policy(rng, split: bool) -> Policy:
+    preempts = split or rng.random() < 0.85
+    swap = float(preempts and rng.random() < 0.35)
+    return Policy(
+        order=0.0 if split else float(rng.integers(len(ORDERS))),
+        token_budget=float(rng.integers(32, 49)) if split else float(np.floor(np.exp(rng.uniform(3.46, 6.24)))),
+        max_sequences=float(rng.integers(2, 17)),
+        chunked=float(split or rng.random() < 0.6),
+        block_size=float(rng.choice([1, 4, 16])),
+        watermark=float(rng.choice([0.0, rng.uniform(0.01, 0.05)])),
+        reserve=float(not preempts),
+        swap=swap,
+        swap_time=swap * float(rng.uniform(1e-7, 3e-6)),
+        prefix_caching=float(rng.random() < 0.8),
+        max_waiting=float(rng.integers(1, 12)) if rng.random() < 0.2 else math.inf,
+        graph_step=float(rng.choice([0, 3, 8])),
+        graph_limit=float(rng.choice([6, 512])),
+        hidden_host=float(rng.random() < 0.4),
+        queue="shortest_first" if rng.random() < 0.25 else "fcfs",
+    )
+
+
+def _requests(rng, closed: bool, split: bool) -> Requests:
+    """20 to 60 requests, many of them at the same time."""
+    count = int(rng.integers(20, 61))
+    gap = float(np.exp(rng.uniform(np.log(3e-4), np.log(3e-2))))  # s
+    kind = rng.choice(["alone", "prefixes", "turns", "both"], p=[0.4, 0.2, 0.2, 0.2])
+    isl, osl = rng.choice(["1..400", "1..40", "20..120"]), rng.choice(["1..60", "1..8", "30..60"])
+    if kind != "alone":
+        isl = rng.choice(["1..40", "5..80"])
+    if split:
+        isl, osl = "60..200", "30..60"
+    words = {}
+    if kind in ("prefixes", "both"):
+        words["prefixes"] = f"groups={rng.integers(1, 6)},tokens={rng.choice(['8..40', '16..120'])},zipf=1"
+    if kind in ("turns", "both"):
+        words["sessions"] = f"turns=1..4,think={rng.choice([gap, 10 * gap]):.6f}"
+    stream = generated(f"poisson:{1 / gap:.6f}", isl, osl, requests=count, seed=int(rng.integers(2**31)), **words)
+    arrival = np.array(stream.arrival)
+    for i in range(1, count):
+        if rng.random() < 0.25:
+            arrival[i] = arrival[i - 1]  # a burst
+    arrival = np.maximum.accumulate(np.zeros(count) if closed else arrival)
+    group = stream.group if kind != "alone" or rng.random() < 0.5 else None
+    keep = keep_of(stream.isl, stream.osl, stream.group, stream.shared)
+    return Requests(arrival, stream.isl, stream.osl, group, group if group is None else stream.shared, keep)
