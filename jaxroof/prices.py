@@ -152,6 +152,13 @@ def octave_position(value: Scalar, per_octave: int) -> jax.Array:
     return per_octave * (exponent - 2.0 + 2.0 * mantissa)
 
 
+def next_node(context: Scalar) -> jax.Array:
+    """The node of the tables' mean context that comes after `context`, shape ()."""
+    position = jnp.floor(octave_position(context, CONTEXT)) + 1.0
+    octave = jnp.floor(position / CONTEXT)
+    return jnp.exp2(octave) * (1.0 + position / CONTEXT - octave)
+
+
 def at(table: jax.Array, position: jax.Array) -> jax.Array:
     """A table's value between two nodes, shape (); beyond the last node what it is there."""
     below = jnp.clip(jnp.floor(position), 0, table.shape[0] - 2)

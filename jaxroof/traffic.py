@@ -15,16 +15,17 @@ class Traffic:
 
     arrival: jax.Array  # s, non-decreasing; of a closed loop those of the first `clients` count
     isl: jax.Array  # prompt tokens, whole numbers of at least 1
-    osl: jax.Array  # output tokens, whole numbers of at least 1
+    osl: jax.Array  # output tokens, whole numbers of at least 1; 0: there is no such request
     group: jax.Array | None = None  # requests that begin alike, 0 .. groups - 1, or -1; None: there are no groups
     shared: jax.Array | None = None  # prompt tokens that an earlier request of the group began with
-    keep: jax.Array | None = None  # tokens of prompt and output that a later request of the group begins with
+    keep: jax.Array | None = None  # tokens of prompt and output, but the last, that a later one of the group begins with
     clients: Scalar | None = None  # of a closed loop
     think: Scalar = 0.0  # s
 
 
-STATUSES = ("finished", "refused", "rejected", "unfinished")
-"""What became of a request: answered; too long for the cache; turned away by a full queue; left when the run ended."""
+STATUSES = ("finished", "refused", "rejected", "unfinished", "absent")
+"""What became of a request: answered; too long for the cache; turned away by a full queue; left when the run ended; padding of the
+arrays."""
 
 
 @struct

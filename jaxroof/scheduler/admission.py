@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxroof.scheduler.arriving import next_request, others_wait, popped
 from jaxroof.scheduler.blocks import begins_block, counted
 from jaxroof.scheduler.engine import Engine
-from jaxroof.scheduler.state import DROPPED, FREE, NEVER, PARTIAL, RUNNING, SWAPPED, Groups, State, blocks_of, total_of
+from jaxroof.scheduler.state import DROPPED, FREE, NEVER, PARTIAL, RUNNING, SWAPPED, Groups, State, blocks_of, total_of, whole
 
 
 class Admission(NamedTuple):
@@ -45,9 +45,9 @@ def admitted(engine: Engine, state: State, shortest: bool, need: jax.Array, allo
     slots, step = state.slots, state.step
     places = jnp.arange(slots.mode.shape[0], dtype=jnp.int32)
     lost = (slots.mode == DROPPED) | (slots.mode == SWAPPED)
-    rank = jnp.where(slots.mode == PARTIAL, -1, jnp.where(lost, slots.number, NEVER))
+    rank = jnp.where(slots.mode == PARTIAL, -2, jnp.where(lost, slots.number, NEVER))
     least = jnp.min(rank)
-    held, begun = least < NEVER, least < 0
+    held, begun = least < NEVER, least < -1
     empty = jnp.min(jnp.where(slots.mode == FREE, places, places.shape[0]))
     slot = jnp.where(held, total_of(jnp.where(held & (rank == least), places, 0)), empty)
     queued = next_request(engine, state, shortest)
@@ -56,24 +56,25 @@ def admitted(engine: Engine, state: State, shortest: bool, need: jax.Array, allo
     isl = engine.isl[request]
     total = isl + engine.osl[request]
     left = jnp.where(held, slots.end[inside], engine.osl[request])
-    target = total - left
     back = held & (slots.mode[inside] == SWAPPED)
+    target = total - left - whole(back)  # of a prompt, or of a cache that lacks the newest token
 
     place = _place(engine, state, request, isl, target)
     own = blocks_of(jnp.where(engine.reserve, total, target), engine.size) - place.chained
     starts = back & engine.mixed & ~engine.reserve & begins_block(target + 1, engine.size)
-    demand = own + place.growth + starts
+    demand = own + place.growth + whole(starts)
     available = state.free + state.idle - place.idle - jnp.where(engine.mixed, need, 0)
     alone = (state.running == 0) & (step.finished == 0) & (state.progress < 0)
     cut = alone & (demand > available)  # its own group's chain, where that is longer than its prompt
-    fits = begun | cut | (demand <= available - jnp.where(alone, 0.0, engine.spare))
+    spare = jnp.where(alone, 0.0, engine.spare)
+    fits = begun | cut | (demand.astype(float) <= available.astype(float) - spare)
     room = begun | ((state.running + step.finished < engine.sequences) & (slot < places.shape[0]))
 
     past = jnp.where(begun, state.progress, place.hit * engine.size)
     remaining = target - past
     budget = engine.budget - jnp.where(engine.mixed, state.running, 0) - step.prompt
-    whole = jnp.where((remaining <= budget) | (step.prompt == 0), remaining, 0)
-    chunk = jnp.where(engine.chunked, jnp.minimum(remaining, budget), whole)
+    all_of_it = jnp.where((remaining <= budget) | (step.prompt == 0), remaining, 0)
+    chunk = jnp.where(engine.chunked, jnp.minimum(remaining, budget), all_of_it)
     takes = allowed & (held | queued.there) & fits & room & (back | (chunk >= 1))
     works, returns = takes & ~back, takes & back
     chunk = jnp.where(works, chunk, 0)
@@ -81,7 +82,7 @@ def admitted(engine: Engine, state: State, shortest: bool, need: jax.Array, allo
     decodes = finishes | returns
     enters = takes & ~begun
 
-    end = jnp.where(back, state.count + left, state.count + engine.mixed + left - 1)
+    end = jnp.where(back, state.count + left, state.count + whole(engine.mixed) + left - 1)
     end = jnp.where(decodes, end, left)
     mine = (places == slot) & takes
     number = jnp.where(begun, slots.number[inside], state.admissions)
@@ -104,18 +105,18 @@ def admitted(engine: Engine, state: State, shortest: bool, need: jax.Array, allo
             prompt=step.prompt + chunk,
             squares=step.squares + _product(chunk, chunk),
             reaches=step.reaches + _product(chunk, past),
-            finished=step.finished + finishes,
+            finished=step.finished + whole(finishes),
             joining=step.joining + jnp.where(finishes, offset, 0),
-            need=need + (starts & returns),
+            need=need + whole(starts & returns),
         ),
-        running=state.running + returns,
+        running=state.running + whole(returns),
         offset=state.offset + jnp.where(returns, offset, 0),
         free=state.free - jnp.where(enters, own + place.growth, 0) + shortened,
         idle=state.idle - jnp.where(enters, place.idle, 0),
-        phases=counted(state.phases, offset, engine.size, (decodes & ~engine.reserve).astype(jnp.int32)),
+        phases=counted(state.phases, offset, engine.size, whole(decodes & ~engine.reserve)),
         progress=jnp.where(works, jnp.where(finishes, -1, past + chunk), state.progress),
-        admissions=state.admissions + enters,
-        event=state.event + enters,
+        admissions=state.admissions + whole(enters),
+        event=state.event + whole(enters),
         moved=state.moved + jnp.where(returns, target, 0),
     )
     follows = held | others_wait(engine, after)
@@ -157,7 +158,7 @@ def _joined(groups: Groups | None, place: Place, event: jax.Array, enters: jax.A
     chain = jnp.where(cut, place.chained, jnp.maximum(groups.chain, place.chained))
     return Groups(
         chain=jnp.where(mine, chain, groups.chain),
-        users=groups.users + mine,
+        users=groups.users + whole(mine),
         used=jnp.where(mine, event, groups.used),
     )
 

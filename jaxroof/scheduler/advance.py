@@ -7,14 +7,11 @@ import jax
 import jax.numpy as jnp
 
 from jaxroof.batch import Batch, Decode, Prefill
-from jaxroof.prices import Price
+from jaxroof.prices import Price, next_node
 from jaxroof.scheduler.arriving import until
 from jaxroof.scheduler.blocks import begun, lasting
 from jaxroof.scheduler.engine import Engine
 from jaxroof.scheduler.state import DROPPED, NEVER, RUNNING, SWAPPED, Clock, State, Step, pick, plus
-
-STRETCH = 0.25
-"""Growth of the mean context within one iteration: times of decode steps are taken to be linear over it; ours."""
 
 NOTHING = Step(prompt=0, squares=0.0, reaches=0.0, finished=0, joining=0, need=0)
 """A step that has been given nothing yet."""
@@ -42,20 +39,20 @@ def advanced(engine: Engine, price: Price, state: State, happens: jax.Array) -> 
 
     wait = until(engine, state.waiting, state.clock, state.waiting.next)
     most = _most_steps(engine, state)
-    whole = step.prompt.astype(float)
-    chunks = whole * whole / jnp.where(prompts, step.squares, 1.0)
-    prompt = Prefill(sequences=chunks, tokens=whole, past=chunks * step.reaches / jnp.where(prompts, whole, 1.0))
+    tokens = step.prompt.astype(float)
+    chunks = tokens * tokens / jnp.where(prompts, step.squares, 1.0)
+    prompt = Prefill(sequences=chunks, tokens=tokens, past=chunks * step.reaches / jnp.where(prompts, tokens, 1.0))
     rows = jnp.where(decodes, _padded(engine, sequences), sequences) + step.prompt
     first = _time(engine, price, prompt, sequences, context, step.finished, rows)
     nothing = Prefill(sequences=0.0, tokens=0.0, past=0.0)
     last = _time(engine, price, nothing, sequences, context + (most - 1) * members, 0, rows)
-    slope = jnp.where(decodes, (last - first) / jnp.maximum(most - 1, 1), 0.0)
+    slope = jnp.where(decodes, (last - first) / jnp.maximum(most - 1, 1).astype(float), 0.0)
     steps = jnp.where(decodes, jnp.minimum(most, _steps_until(engine, state, first, slope, wait)), 1)
     runs = steps.astype(float)
-    worked = runs * first + slope * (0.5 * runs * (runs - 1.0)) + engine.swap_time * state.moved
+    worked = runs * first + slope * (0.5 * runs * (runs - 1.0)) + engine.swap_time * state.moved.astype(float)
     resting = jnp.where(jnp.isfinite(wait), jnp.maximum(wait, 0.0), 0.0)
 
-    blocks = jnp.where(prompts, step.need * engine.mixed, jnp.where(decodes, begun(state, engine, steps), 0))
+    blocks = jnp.where(prompts, jnp.where(engine.mixed, step.need, 0), jnp.where(decodes, begun(state, engine, steps), 0))
     works, rests = happens & ~idle, happens & idle & jnp.isfinite(wait)
     later = state._replace(
         clock=plus(state.clock, worked),
@@ -79,12 +76,16 @@ def advanced(engine: Engine, price: Price, state: State, happens: jax.Array) -> 
 
 
 def _most_steps(engine: Engine, state: State) -> jax.Array:
-    """Decode steps until a sequence ends, the blocks are used up, or the context has grown by `STRETCH`; at least 1."""
+    """Decode steps until a sequence ends, the blocks are used up, someone whose cache was taken may come back, or the
+    mean context passes a node of the price tables, between which times are linear in it; at least 1."""
     ends = jnp.min(jnp.where(state.slots.mode == RUNNING, state.slots.end, NEVER)) - state.count
-    context = (state.offset + state.running * state.count).astype(float)
-    stretch = jnp.floor(STRETCH * context / jnp.maximum(state.running, 1)).astype(jnp.int32)
-    most = jnp.minimum(jnp.minimum(ends, lasting(state, engine)), jnp.minimum(stretch, engine.longest))
-    return jnp.maximum(most, 1)
+    growing = jnp.maximum(state.running, 1).astype(float)
+    context = (state.offset + state.running * state.count + state.padded).astype(float)
+    mean = context / (growing + state.padding.astype(float))
+    steps = (next_node(mean) - mean) * (context / (growing * mean))
+    linear = jnp.floor(jnp.minimum(steps, 2.0**30)).astype(jnp.int32) + 1
+    most = jnp.minimum(jnp.minimum(ends, lasting(state, engine)), jnp.minimum(linear, engine.longest))
+    return jnp.where(state.preempted, 1, jnp.maximum(most, 1))
 
 
 def _steps_until(engine: Engine, state: State, first: jax.Array, slope: jax.Array, wait: jax.Array) -> jax.Array:

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from jaxroof.scheduler.ending import sent
 from jaxroof.scheduler.engine import Engine
-from jaxroof.scheduler.state import NEVER, Clock, State, Waiting, since, total_of
+from jaxroof.scheduler.state import NEVER, Clock, State, Waiting, since, total_of, whole
 
 
 class Next(NamedTuple):
@@ -34,10 +34,10 @@ def received(engine: Engine, state: State, closed: bool, allowed: jax.Array) -> 
         return state, jnp.asarray(False), jnp.int32(-1)
     place = waiting.next
     comes = allowed & (until(engine, waiting, state.clock, place) <= 0.0)
-    room = total_of(waiting.waits) < engine.most_waiting
+    room = total_of(waiting.waits).astype(float) < engine.most_waiting
     index = jnp.where(comes & room, place, waiting.waits.shape[0])
     turned = comes & ~room
-    waiting = waiting._replace(waits=waiting.waits.at[index].set(True, mode="drop"), next=place + comes)
+    waiting = waiting._replace(waits=waiting.waits.at[index].set(True, mode="drop"), next=place + whole(comes))
     waiting = sent(engine, waiting, state.clock, closed, turned)
     more = allowed & (until(engine, waiting, state.clock, waiting.next) <= 0.0)
     return state._replace(waiting=waiting), more, jnp.where(turned, place, -1).astype(jnp.int32)
@@ -59,7 +59,7 @@ def next_request(engine: Engine, state: State, shortest: bool) -> Next:
 def popped(waiting: Waiting, request: jax.Array, leaves: jax.Array) -> Waiting:
     """The queue without `request`, if it leaves."""
     if waiting.waits is None:
-        return waiting._replace(next=waiting.next + leaves)
+        return waiting._replace(next=waiting.next + whole(leaves))
     place = jnp.where(leaves, request, waiting.waits.shape[0])
     return waiting._replace(waits=waiting.waits.at[place].set(False, mode="drop"))
 

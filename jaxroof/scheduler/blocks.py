@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxroof.scheduler.engine import Engine
-from jaxroof.scheduler.state import NEVER, Groups, State, total_of
+from jaxroof.scheduler.state import NEVER, RUNNING, Groups, State, total_of, whole
 
 
 def begins_block(context: jax.Array, size: jax.Array) -> jax.Array:
@@ -55,9 +55,26 @@ def left_group(
     if groups is None:
         return None, 0
     mine = (jnp.arange(groups.chain.shape[0], dtype=jnp.int32) == group) & leaves
-    users = groups.users - mine
+    users = groups.users - whole(mine)
     idle = total_of(jnp.where(mine & (users == 0), groups.chain, 0))
     return Groups(groups.chain, users, jnp.where(mine, event, groups.used)), idle
+
+
+def shortened(state: State, happens: jax.Array) -> State:
+    """The state in which a sequence that is alone no longer shares blocks that only others of its group would use.
+
+    Args:
+      happens: bool; then there is one decoding sequence.
+    """
+    if state.groups is None:
+        return state
+    slots, groups = state.slots, state.groups
+    only = slots.mode == RUNNING
+    group = jnp.max(jnp.where(only, slots.group, -1))
+    chained = jnp.max(jnp.where(only, slots.chained, 0))
+    mine = (jnp.arange(groups.chain.shape[0], dtype=jnp.int32) == group) & happens
+    chain = jnp.where(mine, jnp.minimum(groups.chain, chained), groups.chain)
+    return state._replace(groups=groups._replace(chain=chain), free=state.free + total_of(groups.chain - chain))
 
 
 def evicted(state: State) -> State:

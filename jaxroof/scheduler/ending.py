@@ -5,7 +5,7 @@ import jax.numpy as jnp
 
 from jaxroof.scheduler.blocks import counted, left_group
 from jaxroof.scheduler.engine import Engine
-from jaxroof.scheduler.state import FREE, NEVER, RUNNING, Clock, State, Waiting, blocks_of, plus, total_of
+from jaxroof.scheduler.state import FREE, NEVER, RUNNING, Clock, State, Waiting, blocks_of, plus, total_of, whole
 
 
 def completed(engine: Engine, state: State, closed: bool, allowed: jax.Array) -> tuple[State, jax.Array]:
@@ -39,10 +39,10 @@ def completed(engine: Engine, state: State, closed: bool, allowed: jax.Array) ->
         offset=state.offset - gone * offset,
         free=state.free + gone * freed - kept,
         idle=state.idle + idle,
-        phases=counted(state.phases, offset, engine.size, -gone * ~engine.reserve),
+        phases=counted(state.phases, offset, engine.size, jnp.where(engine.reserve, 0, -gone)),
         event=state.event + gone,
-        padding=jnp.where(none, 0, state.padding + gone * engine.static),
-        padded=jnp.where(none, 0, state.padded + gone * engine.static * total),
+        padding=jnp.where(none, 0, state.padding + jnp.where(engine.static, gone, 0)),
+        padded=jnp.where(none, 0, state.padded + jnp.where(engine.static, gone * total, 0)),
     ), more
 
 
@@ -57,4 +57,4 @@ def sent(engine: Engine, waiting: Waiting, clock: Clock, closed: bool, ends: jax
         waiting.arrival.high.at[place].set(then.high, mode="drop"),
         waiting.arrival.low.at[place].set(then.low, mode="drop"),
     )
-    return waiting._replace(arrival=arrival, ended=waiting.ended + ends)
+    return waiting._replace(arrival=arrival, ended=waiting.ended + whole(ends))

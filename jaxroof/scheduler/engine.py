@@ -68,10 +68,10 @@ def engine(
     size = whole(policy.block_size)
     count = whole(blocks)
     isl, osl = whole(traffic.isl), whole(traffic.osl)
-    refused = blocks_of(isl + osl, size) > count
+    refused = (blocks_of(isl + osl, size) > count) | (osl < 1)
     order = jnp.argsort(refused, stable=True)
     sent = jnp.asarray(traffic.arrival, dtype=float)[order]
-    place = jnp.arange(isl.shape[0])
+    place = jnp.arange(isl.shape[0], dtype=jnp.int32)
     clients = whole(isl.shape[0] if traffic.clients is None else traffic.clients)
     kept = total_of(~refused)
     sent = jnp.where((place < kept) & (place < clients), sent + delay, jnp.inf)
@@ -89,7 +89,7 @@ def engine(
         chunked=on(policy.chunked),
         size=size,
         blocks=count,
-        spare=jnp.asarray(policy.watermark * count, dtype=float),
+        spare=jnp.asarray(policy.watermark * count.astype(float), dtype=float),
         reserve=on(policy.reserve),
         swap=on(policy.swap),
         swap_time=jnp.asarray(policy.swap_time, dtype=float),

@@ -6,11 +6,11 @@ from jaxroof.prices import Price
 from jaxroof.scheduler.admission import admitted
 from jaxroof.scheduler.advance import advanced
 from jaxroof.scheduler.arriving import received
-from jaxroof.scheduler.blocks import begun, evicted
+from jaxroof.scheduler.blocks import begun, evicted, shortened
 from jaxroof.scheduler.ending import completed
 from jaxroof.scheduler.engine import Engine
 from jaxroof.scheduler.preemption import preempted
-from jaxroof.scheduler.state import Record, State
+from jaxroof.scheduler.state import Record, State, whole
 
 
 def iterated(engine: Engine, price: Price, closed: bool, shortest: bool, state: State) -> tuple[State, Record]:
@@ -35,13 +35,15 @@ def iterated(engine: Engine, price: Price, closed: bool, shortest: bool, state: 
     state = state._replace(gate=state.gate | (fresh & (state.running == 0) & (state.progress < 0)))
 
     need = jnp.where(fresh, begun(state, engine, jnp.int32(1)), state.step.need)
-    short = fresh & settled & (need > state.free + state.idle) & (state.running + (state.progress >= 0) > 1)
+    short = fresh & settled & (need > state.free + state.idle)
+    alone = state.running + whole(state.progress >= 0) == 1
     first = settled & ~state.preempted & ~(short & engine.mixed) & (state.gate | ~engine.gated)
     admission = admitted(engine, state, shortest, need, first)
     state = admission.state
-    loses = short & ~admission.happened & (state.running > 0)
-    state, lost = preempted(engine, state, loses)
-    runs = settled & ~admission.again & ~loses & (state.free >= 0)
+    short = short & ~admission.happened & (state.running > 0)
+    state, lost = preempted(engine, state, short & ~alone)
+    state = shortened(state, short & alone)
+    runs = settled & ~admission.again & ~short & (state.free >= 0)
     advance = advanced(engine, price, state, runs)
     state = advance.state
     return state, Record(
@@ -52,7 +54,7 @@ def iterated(engine: Engine, price: Price, closed: bool, shortest: bool, state: 
         decoding=advance.decoding,
         prompt=advance.prompt,
         blocks=engine.blocks - state.free,
-        running=state.running + (state.progress >= 0),
+        running=state.running + whole(state.progress >= 0),
         admitted=admission.admitted,
         hit=admission.hit,
         produced=admission.produced,

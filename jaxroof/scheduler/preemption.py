@@ -5,7 +5,10 @@ import jax.numpy as jnp
 
 from jaxroof.scheduler.blocks import counted, left_group
 from jaxroof.scheduler.engine import Engine
-from jaxroof.scheduler.state import DROPPED, PARTIAL, RUNNING, SWAPPED, State, blocks_of, total_of
+from jaxroof.scheduler.state import DROPPED, PARTIAL, RUNNING, SWAPPED, State, blocks_of, total_of, whole
+
+FIRST = -1
+"""Number of a partial prompt that lost its cache: it is the next to be admitted."""
 
 
 def preempted(engine: Engine, state: State, happens: jax.Array) -> tuple[State, jax.Array]:
@@ -24,10 +27,11 @@ def preempted(engine: Engine, state: State, happens: jax.Array) -> tuple[State, 
     held = jnp.where(begun, offset, offset + state.count - 1)  # tokens that have a place in the cache
     freed = blocks_of(held, engine.size) - slots.chained[slot]
     swaps = engine.swap & ~begun
-    decoded = (happens & ~begun).astype(jnp.int32)
+    decoded = whole(happens & ~begun)
     groups, idle = left_group(state.groups, slots.group[slot], state.event, happens)
     return state._replace(
         slots=slots._replace(
+            number=jnp.where(mine & begun, FIRST, slots.number),
             mode=jnp.where(mine, jnp.where(swaps, SWAPPED, DROPPED), slots.mode),
             end=jnp.where(mine, jnp.where(begun, end, end - state.count), slots.end),
             chained=jnp.where(mine, 0, slots.chained),
@@ -41,5 +45,5 @@ def preempted(engine: Engine, state: State, happens: jax.Array) -> tuple[State, 
         progress=jnp.where(happens, -1, state.progress),
         moved=state.moved + jnp.where(happens & swaps, held, 0),
         preempted=state.preempted | happens,
-        event=state.event + happens,
+        event=state.event + whole(happens),
     ), jnp.where(happens, slots.request[slot], -1)

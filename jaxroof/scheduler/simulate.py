@@ -126,8 +126,8 @@ def served(run: Run, records: Record) -> tuple[Served, Timeline]:
         inside = jnp.minimum(index, iterations - 1)
         return jnp.where(index < iterations, since(Clock(clock.high[inside], clock.low[inside]), zero), jnp.nan)
 
-    refused = jnp.arange(requests) >= run.engine.requests
-    status = jnp.where(over < iterations, 0, jnp.where(refused, 1, jnp.where(turned, 2, 3)))
+    refused = jnp.arange(requests, dtype=jnp.int32) >= run.engine.requests
+    status = jnp.where(over < iterations, 0, jnp.where(refused, jnp.where(run.engine.osl < 1, 4, 1), jnp.where(turned, 2, 3)))
     arrival = since(run.state.waiting.arrival, zero) - run.engine.delay
     found = Served(
         arrival=jnp.where(jnp.isfinite(arrival), arrival, jnp.nan),
@@ -173,13 +173,13 @@ def simulate(
     and efficiency. What the scheduler decides is a step function of these, and has no
     gradient; how long steps take has one.
 
-    Several decode steps in which nothing changes are one iteration: their times are taken to be linear in the context
-    while it grows by a quarter. Where nothing is left to do, iterations do nothing.
+    Several decode steps in which nothing changes are one iteration: between two nodes of the price tables their times
+    are linear in the context. Where nothing is left to do, iterations do nothing.
 
     Args:
       traffic: requests, shape [requests].
       size: fixed shapes; requests that `size.iterations` do not suffice for are reported as unfinished.
-      longest: decode steps that an iteration may take together; 1: none is approximated.
+      longest: decode steps that an iteration may take together; 1: each on its own.
 
     Returns:
       By request, shape [requests], and by iteration, shape [iterations].

@@ -127,6 +127,11 @@ def blocks_of(tokens: jax.Array, size: jax.Array) -> jax.Array:
     return (tokens + size - 1) // size
 
 
+def whole(condition: jax.Array) -> jax.Array:
+    """1 where it holds, else 0, int32."""
+    return condition.astype(jnp.int32)
+
+
 def total_of(values: jax.Array, axis: int | None = None) -> jax.Array:
     """Sum of whole numbers or of conditions, int32 in every mode of JAX."""
     return jnp.sum(values, axis=axis, dtype=jnp.int32)

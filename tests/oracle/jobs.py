@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from jaxroof.traffic import STATUSES
 
-FINISHED, REFUSED, REJECTED, UNFINISHED = range(len(STATUSES))
+FINISHED, REFUSED, REJECTED, UNFINISHED, _ = range(len(STATUSES))
 
 
 @dataclasses.dataclass

@@ -1,5 +1,6 @@
 """Small random workloads, policies and prices on which two simulators of an engine have to agree."""
 
+import dataclasses
 import math
 from types import SimpleNamespace
 
@@ -9,7 +10,7 @@ from jaxroof.policy import ORDERS, Policy
 from tests.oracle.jobs import Requests
 from workloads.streams import generated
 
-PLAIN = SimpleNamespace(maximum=max, minimum=min)
+PLAIN = SimpleNamespace(maximum=max, minimum=min, frexp=math.frexp, exp2=math.exp2, floor=math.floor)
 
 
 def toy_price(batch, rows=None, xp=PLAIN):
@@ -33,6 +34,28 @@ def toy_price(batch, rows=None, xp=PLAIN):
     return device, host
 
 
+def tabulated_price(batch, rows=None, xp=PLAIN):
+    """`toy_price`, but linear in the mean context between four nodes per octave, as prices from tables are.
+
+    `xp` also has `frexp`, `exp2` and `floor`.
+    """
+    decode = batch.decode
+    if decode is None:
+        return toy_price(batch, rows, xp)
+    sequences = xp.maximum(decode.sequences, 1.0)
+    mean = xp.maximum(decode.context / sequences, 1.0)
+    mantissa, exponent = xp.frexp(mean)
+    octave = xp.exp2(exponent - 1.0)
+    low = octave * (1.0 + xp.floor(4.0 * (2.0 * mantissa - 1.0)) / 4.0)
+    share = (mean - low) / (octave / 4.0)
+    ends = []
+    for context in (low, low + octave / 4.0):
+        there = dataclasses.replace(decode, context=decode.sequences * context)
+        ends.append(toy_price(dataclasses.replace(batch, decode=there), rows, xp))
+    (device, host), (device_after, _) = ends
+    return device + share * (device_after - device), host
+
+
 def case(seed: int) -> tuple[Requests, Policy, int, int, float]:
     """Requests, policy, blocks, clients and think time in s; the same seed gives the same case."""
     rng = np.random.Generator(np.random.PCG64(seed))
@@ -50,12 +73,12 @@ def case(seed: int) -> tuple[Requests, Policy, int, int, float]:
 
 
 def keep_of(isl, osl, group, shared) -> np.ndarray:
-    """Tokens of each request's prompt and output with which a later member of its group begins. Shape [requests]."""
+    """Tokens of each request's prompt and output, but for the last, with which a later member of its group begins. Shape [requests]."""
     keep = np.zeros(len(isl))
     for i in range(len(isl)):
         for j in range(i + 1, len(isl)):
             if group[i] >= 0 and group[i] == group[j]:
-                keep[i] = max(keep[i], min(shared[j], isl[i] + osl[i]))
+                keep[i] = max(keep[i], min(shared[j], isl[i] + osl[i] - 1))
     return keep
 
 

@@ -49,7 +49,7 @@ class Engine:
         self.gate, self.padded, self.padded_context, self.moved = False, 0, 0, 0
         self.admissions = self.events = self.completions = 0
         self.steps: list[Step] = []
-        names = ("preempted", "preempted_partial", "evicted", "swapped_in", "jumps", "over", "kept_out")
+        names = ("preempted", "preempted_partial", "evicted", "swapped_in", "jumps", "over", "shortened")
         self.counts = dict.fromkeys(names, 0)
         for job in self.jobs:
             if self.ceil(job.total) > blocks:
@@ -75,9 +75,7 @@ class Engine:
                     self.make_room()
                 self.step()
                 continue
-            head = self.head()
-            assert head is None or head.group >= 0, "only the idle chain of its own group keeps a request out"
-            self.counts["kept_out"] += head is not None
+            assert self.head() is None, "an idle engine admits whoever waits"
             if self.arrived == len(self.line) or self.line[self.arrived].arrival == math.inf:
                 return outcome(self.jobs, self.steps, self.counts)
             self.clock = self.line[self.arrived].arrival
@@ -150,6 +148,7 @@ class Engine:
             elif len(self.running) > 1:
                 self.preempt(max(self.running, key=lambda job: job.number))
             else:
+                self.shorten(self.running[0].group, self.running[0].chained)
                 break
             any_preempted = True
         return any_preempted
@@ -168,6 +167,14 @@ class Engine:
         self.released(job)
         job.preemptions += 1
         self.counts["preempted_partial" if job is self.partial else "preempted"] += 1
+
+    def shorten(self, group: int, chained: int) -> None:
+        """A sequence that is alone does without the blocks that only others of its group would use."""
+        if group >= 0:
+            lost = max(self.groups[group].chain - chained, 0)
+            self.groups[group].chain -= lost
+            self.free += lost
+            self.counts["shortened"] += lost
 
     def released(self, job: Job) -> None:
         job.own, job.holds = 0, False
@@ -257,6 +264,9 @@ class Engine:
             room -= self.groups[place.group].chain
         if self.running or self.prompts:
             room -= self.policy.watermark * self.blocks
+        elif place.own + place.growth + now > room:
+            self.shorten(place.group, place.chained)
+            return True
         return place.own + place.growth + now <= room
 
     def chunk(self, remaining: int) -> int:
@@ -318,9 +328,10 @@ class Engine:
             sequences = self.prompt_tokens**2 / sum(chunk**2 for _, chunk in self.prompts)
             past = sequences * (sum(chunk * past for past, chunk in self.prompts) / self.prompt_tokens)
             prefill = Prefill(sequences=sequences, tokens=float(self.prompt_tokens), past=past)
-        n = len(decoding) + self.padded
+        padded, tokens = (0, 0) if self.prompts else (self.padded, self.padded_context)
+        n = len(decoding) + padded
         if n:
-            context = sum(self.context(job) for job in decoding) + self.padded_context
+            context = sum(self.context(job) for job in decoding) + tokens
             decode = Decode(sequences=float(n), context=float(context))
         if not self.prompts and self.policy.graph_step > 0 and n <= self.policy.graph_limit:
             multiple = self.policy.graph_step

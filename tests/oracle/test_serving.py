@@ -319,7 +319,7 @@ def test_limits_are_kept(served):
 
 def test_the_engine_is_idle_only_where_nobody_is_there(served):
     for *_, out in served:
-        if out.counts["kept_out"]:
+        if out.counts["unfinished"]:
             continue
         ends = [(a, f) for a, f, s in zip(out.arrival, out.finish, out.status, strict=True) if s == FINISHED]
         for step, after in zip(out.steps, out.steps[1:], strict=False):
