@@ -18,14 +18,16 @@ class Traffic:
     osl: jax.Array  # output tokens, whole numbers of at least 1; 0: there is no such request
     group: jax.Array | None = None  # requests that begin alike, 0 .. groups - 1, or -1; None: there are no groups
     shared: jax.Array | None = None  # prompt tokens that an earlier request of the group began with
-    keep: jax.Array | None = None  # tokens of prompt and output, but the last, that a later one of the group begins with
+    keep: jax.Array | None = (
+        None  # tokens of prompt and output, but the last, that a later one of the group begins with
+    )
     clients: Scalar | None = None  # of a closed loop
     think: Scalar = 0.0  # s
 
 
 STATUSES = ("finished", "refused", "rejected", "unfinished", "absent")
-"""What became of a request: answered; too long for the cache; turned away by a full queue; left when the run ended; padding of the
-arrays."""
+"""What became of a request: answered; too long for the cache; turned away by a full queue; left when the run ended; or
+there is none, because arrays are padded."""
 
 
 @struct

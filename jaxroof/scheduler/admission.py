@@ -8,7 +8,19 @@ import jax.numpy as jnp
 from jaxroof.scheduler.arriving import next_request, others_wait, popped
 from jaxroof.scheduler.blocks import begins_block, counted
 from jaxroof.scheduler.engine import Engine
-from jaxroof.scheduler.state import DROPPED, FREE, NEVER, PARTIAL, RUNNING, SWAPPED, Groups, State, blocks_of, total_of, whole
+from jaxroof.scheduler.state import (
+    DROPPED,
+    FREE,
+    NEVER,
+    PARTIAL,
+    RUNNING,
+    SWAPPED,
+    Groups,
+    State,
+    blocks_of,
+    total_of,
+    whole,
+)
 
 
 class Admission(NamedTuple):

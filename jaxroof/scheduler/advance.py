@@ -52,7 +52,9 @@ def advanced(engine: Engine, price: Price, state: State, happens: jax.Array) -> 
     worked = runs * first + slope * (0.5 * runs * (runs - 1.0)) + engine.swap_time * state.moved.astype(float)
     resting = jnp.where(jnp.isfinite(wait), jnp.maximum(wait, 0.0), 0.0)
 
-    blocks = jnp.where(prompts, jnp.where(engine.mixed, step.need, 0), jnp.where(decodes, begun(state, engine, steps), 0))
+    blocks = jnp.where(
+        prompts, jnp.where(engine.mixed, step.need, 0), jnp.where(decodes, begun(state, engine, steps), 0)
+    )
     works, rests = happens & ~idle, happens & idle & jnp.isfinite(wait)
     later = state._replace(
         clock=plus(state.clock, worked),

@@ -127,7 +127,9 @@ def served(run: Run, records: Record) -> tuple[Served, Timeline]:
         return jnp.where(index < iterations, since(Clock(clock.high[inside], clock.low[inside]), zero), jnp.nan)
 
     refused = jnp.arange(requests, dtype=jnp.int32) >= run.engine.requests
-    status = jnp.where(over < iterations, 0, jnp.where(refused, jnp.where(run.engine.osl < 1, 4, 1), jnp.where(turned, 2, 3)))
+    status = jnp.where(
+        over < iterations, 0, jnp.where(refused, jnp.where(run.engine.osl < 1, 4, 1), jnp.where(turned, 2, 3))
+    )
     arrival = since(run.state.waiting.arrival, zero) - run.engine.delay
     found = Served(
         arrival=jnp.where(jnp.isfinite(arrival), arrival, jnp.nan),

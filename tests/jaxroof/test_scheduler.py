@@ -60,7 +60,9 @@ def simulated(longest: float, iterations: int) -> list:
     kinds: dict = {}
     for index, ((requests, policy, blocks, clients, think), _) in enumerate(cases()):
         ranked = policy.queue == "shortest_first" or math.isfinite(policy.max_waiting)
-        kinds.setdefault((clients > 0, policy.queue, ranked), []).append((index, requests, policy, blocks, clients, think))
+        kinds.setdefault((clients > 0, policy.queue, ranked), []).append(
+            (index, requests, policy, blocks, clients, think)
+        )
     found: list = [None] * len(cases())
     for (_, _, ranked), members in kinds.items():
         size = Size(slots=SLOTS, iterations=iterations, groups=GROUPS, ranked=ranked)

@@ -73,7 +73,10 @@ def case(seed: int) -> tuple[Requests, Policy, int, int, float]:
 
 
 def keep_of(isl, osl, group, shared) -> np.ndarray:
-    """Tokens of each request's prompt and output, but for the last, with which a later member of its group begins. Shape [requests]."""
+    """Tokens of each request's prompt and output, but for the last, with which a later one of its group begins.
+
+    Shape [requests].
+    """
     keep = np.zeros(len(isl))
     for i in range(len(isl)):
         for j in range(i + 1, len(isl)):

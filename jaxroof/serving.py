@@ -1,0 +1,137 @@
+"""What users of an engine feel: latencies and their percentiles, throughput, goodput, and how full the engine is."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+
+from jaxroof.struct import Scalar, struct
+from jaxroof.traffic import STATUSES, Served, Timeline, Traffic
+
+PERCENTILES = (50, 90, 95, 99)
+
+LATENCIES = ("ttft", "tpot", "itl", "e2e", "queueing")
+"""Latencies with a mean and percentiles: `ttft_mean`, `ttft_p50` ... `queueing_p99`."""
+
+
+@struct
+class Objective:
+    """Limits in s that a request has to keep to be good: a service-level objective."""
+
+    ttft: Scalar = math.inf
+    tpot: Scalar = math.inf
+    e2e: Scalar = math.inf
+
+
+def serving_metrics(
+    found: Served, timeline: Timeline, traffic: Traffic, blocks: Scalar, objective: Objective
+) -> dict[str, jax.Array]:
+    """Metrics of one simulation, shapes (); s, requests, tokens and shares.
+
+    Latencies are those of finished requests. TPOT is vLLM's, (E2E - TTFT) / (output tokens - 1), of requests with
+    more than one; ITL is the time between two tokens of a sequence, over all tokens. Rates are over the time from the
+    first arrival to the last finish. A request is good if it is finished and keeps every limit of the objective.
+
+    Differentiable in every time: percentiles have the gradient of the requests that they lie between.
+
+    Args:
+      blocks: of KV cache.
+    """
+    done = found.status == STATUSES.index("finished")
+    there = found.status != STATUSES.index("absent")
+    osl = jnp.asarray(traffic.osl, dtype=float)
+    several = done & (osl > 1.5)
+    ttft, e2e = found.first_token - found.arrival, found.finish - found.arrival
+    tpot = (found.finish - found.first_token) / jnp.where(several, osl - 1.0, 1.0)
+    gaps, tokens = token_gaps(timeline)
+    metrics = {}
+    ones = jnp.ones_like(ttft)
+    for name, values, weights in (
+        ("ttft", ttft, ones * done),
+        ("tpot", tpot, ones * several),
+        ("itl", gaps, tokens),
+        ("e2e", e2e, ones * done),
+        ("queueing", found.admitted - found.arrival, ones * done),
+    ):
+        metrics |= _distribution(name, values, weights)
+    begin = jnp.min(jnp.where(there & jnp.isfinite(found.arrival), found.arrival, jnp.inf))
+    over = jnp.max(jnp.where(done, found.finish, -jnp.inf))
+    span = jnp.where(over > begin, over - begin, 1.0)
+    good = done & (ttft <= objective.ttft) & (~several | (tpot <= objective.tpot)) & (e2e <= objective.e2e)
+    sent = _count(there & jnp.isfinite(found.arrival))
+    prompts = jnp.asarray(traffic.isl, dtype=float)
+    busy = jnp.where(timeline.steps > 0, timeline.duration, 0.0)
+    batch = timeline.decoding.astype(float)
+    used = timeline.blocks.astype(float) / blocks
+    return metrics | {
+        "duration": span,
+        "requests_per_second": _count(done) / span,
+        "tokens_per_second": jnp.sum(jnp.where(done, osl, 0.0)) / span,
+        "prompt_tokens_per_second": jnp.sum(jnp.where(done, prompts, 0.0)) / span,
+        "goodput": _count(good) / span,
+        "good_share": _count(good) / jnp.maximum(sent, 1.0),
+        **{name: _count(found.status == code) for code, name in enumerate(STATUSES[:-1])},
+        "preemptions": jnp.sum(found.preemptions.astype(float)),
+        "cached_share": jnp.sum(jnp.where(done, found.cached.astype(float), 0.0))
+        / jnp.maximum(jnp.sum(jnp.where(done, prompts, 0.0)), 1.0),
+        "utilization": jnp.sum(busy) / span,
+        "batch_mean": jnp.sum(busy * batch) / jnp.maximum(jnp.sum(busy), 1e-30),
+        "batch_max": jnp.max(batch),
+        "kv_use_mean": jnp.sum(busy * used) / jnp.maximum(jnp.sum(busy), 1e-30),
+        "kv_use_max": jnp.max(used),
+        "engine_steps": jnp.sum(timeline.steps.astype(float)),
+    }
+
+
+def token_gaps(timeline: Timeline) -> tuple[jax.Array, jax.Array]:
+    """Times in s between two tokens of a sequence, and how many tokens came after each; shapes [2 iterations].
+
+    The first step of several includes what the engine did since the decoding step before: prompts
+    in steps of their own.
+    """
+    decodes = (timeline.decoding > 0) & (timeline.steps > 0)
+    steps = jnp.where(decodes, timeline.steps, 1).astype(float)
+    each = jnp.where(decodes, timeline.duration / steps, 0.0)
+    start = timeline.end - timeline.duration
+    ends = jnp.where(decodes, timeline.end, -jnp.inf)
+    before = jnp.concatenate([jnp.full(1, -jnp.inf, ends.dtype), jax.lax.cummax(ends)[:-1]])
+    held = jnp.where(decodes & jnp.isfinite(before), start - jnp.where(jnp.isfinite(before), before, 0.0), 0.0)
+    tokens = jnp.where(decodes, timeline.decoding, 0).astype(float)
+    return jnp.concatenate([each + held, each]), jnp.concatenate([tokens, tokens * (steps - 1.0)])
+
+
+def weighted_percentile(values: jax.Array, weights: jax.Array, share: float) -> jax.Array:
+    """The value below which `share` of the weight lies, shape (): NaN without any weight.
+
+    Of equal weights, the linear interpolation that NumPy's `percentile` makes.
+
+    Args:
+      values, weights: shape [n]; values without weight may be anything.
+    """
+    known = weights > 0.0
+    order = jnp.argsort(jnp.where(known, values, jnp.inf))
+    ordered, weight = jnp.where(known, values, 0.0)[order], jnp.where(known, weights, 0.0)[order]
+    ends = jnp.cumsum(weight)
+    total = ends[-1]
+    least = jnp.min(jnp.where(known, weights, jnp.inf))
+    place = share * (total - jnp.where(jnp.isfinite(least), least, 0.0))  # NumPy's (n - 1) q, in units of weight
+    upper = jnp.clip(jnp.searchsorted(ends, place, side="right"), 0, values.shape[0] - 1)
+    last = jnp.clip(jnp.sum(known) - 1, 0, values.shape[0] - 1)
+    upper = jnp.minimum(upper, last)
+    # Between the last unit of one value and the first of the next, the value moves from one to the other.
+    inside = jnp.where(jnp.isfinite(least), (ends[upper] - place) / jnp.where(jnp.isfinite(least), least, 1.0), 1.0)
+    after = jnp.minimum(upper + 1, last)
+    share_after = jnp.clip(1.0 - inside, 0.0, 1.0)
+    found = ordered[upper] * (1.0 - share_after) + ordered[after] * share_after
+    return jnp.where(total > 0.0, found, jnp.nan)
+
+
+def _distribution(name: str, values: jax.Array, weights: jax.Array) -> dict[str, jax.Array]:
+    total = jnp.sum(weights)
+    mean = jnp.sum(jnp.where(weights > 0.0, values, 0.0) * weights) / jnp.where(total > 0.0, total, 1.0)
+    found = {f"{name}_mean": jnp.where(total > 0.0, mean, jnp.nan)}
+    return found | {f"{name}_p{p}": weighted_percentile(values, weights, p / 100.0) for p in PERCENTILES}
+
+
+def _count(condition: jax.Array) -> jax.Array:
+    return jnp.sum(condition.astype(float))

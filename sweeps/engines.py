@@ -1,0 +1,39 @@
+"""How three engines schedule when nothing is said: their defaults as policies."""
+
+import dataclasses
+
+from jaxroof.policy import ORDERS, Policy
+
+ENGINES = {
+    # max_num_batched_tokens, max_num_seqs, block_size and prefix caching of its API server on devices of 70 GiB and
+    # more; CUDA graphs for 1, 2, 4 and multiples of 8: vllm/engine/arg_utils.py and vllm/config, v0.11.
+    "vllm": Policy(token_budget=8192.0, max_sequences=1024.0, block_size=16.0, graph_step=8.0, graph_limit=512.0),
+    # Prompts go first, in chunks of chunked_prefill_size; pages of one token: sglang/srt/server_args.py, v0.5.
+    "sglang": Policy(
+        order=float(ORDERS.index("prefill_first")), token_budget=8192.0, max_sequences=1024.0, block_size=1.0
+    ),
+    # GUARANTEED_NO_EVICT takes blocks for the whole output; prompts are not split unless chunked prefill is enabled;
+    # max_num_tokens, max_batch_size, tokens_per_block: tensorrt_llm/llmapi/llm_args.py, v1.0.
+    "trtllm": Policy(token_budget=8192.0, max_sequences=2048.0, chunked=0.0, block_size=32.0, reserve=1.0),
+}
+"""Engine -> its policy. Sources are the engines' own files."""
+
+
+def engine_of(efficiency: str | None) -> str:
+    """The engine that an efficiency's constants belong to, by its name: "vllm" where it names none."""
+    return next((name for name in ENGINES if name in (efficiency or "")), "vllm")
+
+
+def policy(engine: str, **values: float | str) -> Policy:
+    """An engine's policy with some of its numbers replaced.
+
+    Raises:
+      ValueError: one line, for an engine or a number that there is not.
+    """
+    if engine not in ENGINES:
+        raise ValueError(f"engine {engine!r} is not known; known: {', '.join(ENGINES)}")
+    names = [field.name for field in dataclasses.fields(Policy)]
+    for name in values:
+        if name not in names:
+            raise ValueError(f"policy.{name} is not known; known: {', '.join(names)}")
+    return dataclasses.replace(ENGINES[engine], **values)

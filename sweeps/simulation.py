@@ -1,0 +1,149 @@
+"""Simulations to their end: many at once, in pieces of a fixed number of iterations until nothing is left to do."""
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxroof.deployment import Deployment
+from jaxroof.efficiency import Efficiency
+from jaxroof.hardware import Hardware
+from jaxroof.model import Model
+from jaxroof.policy import Policy
+from jaxroof.prices import Limits, step_prices
+from jaxroof.scheduler import Size, begin, cache_blocks, proceed, served
+from jaxroof.struct import struct
+from jaxroof.traffic import STATUSES, Served, Timeline, Traffic
+
+PIECE = 1.25
+"""Iterations per request between two looks at whether all simulations have ended."""
+
+PIECES = 400
+"""Pieces after which a simulation that has not ended is reported as it is."""
+
+
+@struct
+class Serving:
+    """One simulation: everything that its outcome depends on."""
+
+    hardware: Hardware
+    model: Model
+    deployment: Deployment
+    efficiency: Efficiency
+    traffic: Traffic
+    policy: Policy
+
+
+def size_for(traffic: Traffic, policy: Policy, context: float | None = None) -> Size:
+    """Fixed shapes that hold these requests under this policy; rounded up so that like ones share a program.
+
+    Args:
+      traffic, policy: of numbers or of arrays with leading axes, of which the largest counts.
+    """
+
+    def most(value: Any) -> float:
+        return float(np.max(np.asarray(value)))
+
+    requests = np.shape(traffic.isl)[-1]
+    longest = most(np.asarray(traffic.isl) + np.asarray(traffic.osl)) if context is None else context
+    whole = most(traffic.isl) + most(traffic.osl)  # a prompt that is not split, or that is computed again
+    budget = min(most(policy.token_budget), whole * requests)
+    budget = max(budget, whole) if np.min(np.asarray(policy.chunked)) <= 0.0 else budget
+    slots = int(min(most(policy.max_sequences), requests))
+    grouped = traffic.group is not None and most(policy.prefix_caching) > 0.0
+    return Size(
+        slots=_rounded(slots, 16),
+        iterations=max(int(PIECE * requests), 64),
+        block=_rounded(most(policy.block_size), 16),
+        rows=_power(budget + slots),
+        context=_power(longest),
+        groups=_rounded(most(traffic.group) + 1, 16) if grouped else 0,
+        ranked=policy.queue != "fcfs" or math.isfinite(most(policy.max_waiting)),
+    )
+
+
+def simulated(
+    together: Serving,
+    size: Size,
+    axes: Any = 0,
+    progress: Callable[[int, int], None] = lambda done, all_of_them: None,
+) -> tuple[Served, Timeline]:
+    """Many simulations to their end.
+
+    Args:
+      together: simulations of one structure, stacked along the leading axis of the leaves that `axes` names.
+      size: of every simulation; `iterations` is how many are made between two looks at what is left.
+      axes: as `jax.vmap` takes it for one argument: 0, or a tree like `together` with 0 or None.
+      progress: called after every piece with the requests that are over and with all.
+
+    Returns:
+      By request, shape [simulations, requests], and by iteration, shape [simulations, iterations].
+    """
+    start, go, end = _programs(size, jax.tree.structure(together), _frozen(axes, together))
+    run = start(together)
+    pieces = []
+    requests = int(np.prod(np.shape(run.order)))
+    for _ in range(PIECES):
+        run, records = go(together, run)
+        pieces.append(records)
+        left = int(jnp.sum(_unfinished(run)))
+        progress(requests - left, requests)
+        if not left:
+            break
+    records = jax.tree.map(lambda *parts: jnp.concatenate(parts, axis=-1), *pieces)
+    return end(run, records)
+
+
+def _unfinished(run: Any) -> jax.Array:
+    state, engine = run.state, run.engine
+    waiting = engine.requests - state.waiting.next
+    if state.waiting.waits is not None:
+        waiting = waiting + jnp.sum(state.waiting.waits, axis=-1, dtype=jnp.int32)
+    return waiting + jnp.sum((state.slots.mode > 0).astype(jnp.int32), axis=-1)
+
+
+@functools.lru_cache(maxsize=64)
+def _programs(size: Size, structure: Any, axes: tuple) -> tuple[Callable, Callable, Callable]:
+    tree = jax.tree.unflatten(structure, axes)
+
+    def price_of(one: Serving):
+        limits = Limits(rows=size.rows, sequences=size.slots, context=size.context)
+        return step_prices(one.hardware, one.model, one.deployment, one.efficiency, limits)
+
+    def start(one: Serving):
+        blocks = cache_blocks(one.hardware, one.model, one.deployment, one.policy)
+        return begin(one.traffic, one.policy, blocks, size, one.efficiency.host.request_time)
+
+    def go(one: Serving, run):
+        _, price = price_of(one)
+        return proceed(price, run, one.traffic, one.policy, size)
+
+    return (
+        jax.jit(jax.vmap(start, in_axes=(tree,))),
+        jax.jit(jax.vmap(go, in_axes=(tree, 0))),
+        jax.jit(jax.vmap(served)),
+    )
+
+
+def _frozen(axes: Any, together: Serving) -> tuple:
+    leaves, structure = jax.tree.flatten(together)
+    if axes is None or isinstance(axes, int):
+        return (axes,) * len(leaves)
+    return tuple(structure.flatten_up_to(axes))
+
+
+def unfinished(found: Served) -> int:
+    """Requests that were left when a simulation ended."""
+    return int(np.sum(np.asarray(found.status) == STATUSES.index("unfinished")))
+
+
+def _rounded(value: float, multiple: int) -> int:
+    return max(int(math.ceil(value / multiple)) * multiple, multiple)
+
+
+def _power(value: float) -> int:
+    return 2 ** max(math.ceil(math.log2(max(value, 2.0))), 4)
