@@ -11,8 +11,9 @@ from jaxroof.legality import broken_rule
 from jaxroof.memory import weight_bytes
 from jaxroof.model import Model
 from sweeps.cases import model_deployment, require_precisions
-from sweeps.validate.serving.labels import ENGINES, Layout, has_experts, labelled_model, layout, suite
-from sweeps.validate.serving.presets import Preset, preset
+from sweeps.validate.serving.labels import ENGINES, Layout, layout, suite
+from sweeps.validate.serving.precisions import MICROSCALED, bits, has_experts, labelled_model
+from sweeps.validate.serving.presets import Preset, Run, preset, scripted_degrees
 from sweeps.validate.table import Row, number, rows
 
 DEGREES = ("tp_size", "pp_size", "attention_dp_size", "moe_tp_size", "moe_ep_size")
@@ -38,6 +39,9 @@ class Point:
 
     row: int  # line of the file
     id: str
+    label: str  # `model_path`
+    modes: tuple[str, str]  # `gemm_quant_mode`, `moe_quant_mode`
+    tag: str  # `source_tag`
     model_name: str  # of the catalogue
     precision: str  # of the weights
     gpu: str  # of the catalogue
@@ -65,13 +69,6 @@ class Point:
     def requests(self) -> float:
         """Requests of the measurement, at one replica."""
         return ROUNDS * self.concurrency
-
-    @property
-    def place(self) -> tuple:
-        """What ran under which load, without the load's size: rows that share it are one deployment."""
-        d = self.deployment
-        degrees = (d.tp, d.pp, d.attention_dp, d.ep)
-        return (self.model_name, self.precision, self.gpu, self.engine, self.family, degrees)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -159,22 +156,23 @@ def _point(index: int, row: Row, values: dict[str, float | None]) -> Point:
         values = values | {"concurrency": values["batch_size"] * (values["attention_dp_size"] or 1.0)}
     _require(values, ("isl_tokens", "osl_tokens", "concurrency", "tp_size", *MEASURED))
     isl, osl = values["isl_tokens"], values["osl_tokens"]
-    mixture = has_experts(entry.model)
-    spread = layout(values, family, mixture)
+    blackwell = "fp4" in device.hardware.matrix
+    degrees = scripted_degrees(values, row["backend"], family, row["backend_version"], entry.name, blackwell)
+    spread = layout(degrees, family, has_experts(entry.model))
     clients = values["concurrency"] / spread.replicas
-    low_precision = not entry.precision.startswith(("bf16", "fp16", "fp32"))
     settings = preset(
-        engine=row["backend"],
-        version=row["backend_version"],
-        family=family,
-        hardware=device.hardware,
-        model=entry.name,
-        low_precision=low_precision,
-        layout_tp=spread.tp,
-        attention_dp=spread.attention_dp,
-        isl=isl,
-        osl=osl,
-        concurrency=clients,
+        Run(
+            engine=row["backend"],
+            version=row["backend_version"],
+            family=family,
+            hardware=device.hardware,
+            model=entry.name,
+            low_precision=bits(entry.precision) <= 8,
+            layout=spread,
+            isl=isl,
+            osl=osl,
+            clients=clients,
+        )
     )
     deployment = _deployment(device, entry, spread, settings)
     broken = broken_rule(device.hardware, entry.model, deployment)
@@ -183,6 +181,9 @@ def _point(index: int, row: Row, values: dict[str, float | None]) -> Point:
     return Point(
         row=index,
         id=row["id"],
+        label=row["model_path"],
+        modes=(row["gemm_quant_mode"], row["moe_quant_mode"]),
+        tag=row["source_tag"],
         model_name=entry.name,
         precision=entry.precision,
         gpu=device.name,
@@ -203,7 +204,7 @@ def _point(index: int, row: Row, values: dict[str, float | None]) -> Point:
         tpot=values["gt_tpot_ms"] * 1e-3,
         ttft_spread=values["rep_ttft_spread"] or 1.0,
         tpot_spread=values["rep_tpot_spread"] or 1.0,
-        repaired=spread.repaired,
+        repaired=spread.repaired or degrees != values,
         suspect=spread.suspect,
     )
 
@@ -218,9 +219,10 @@ def _deployment(device: hwspaces.HardwareEntry, entry, spread: Layout, settings:
         memory_utilization=settings.memory,
         reserve_bytes=RESERVE_BYTES,
         max_batched_tokens=settings.budget,
+        state_bytes=settings.state_bytes,
     )
     require_precisions(device, entry, deployment)
-    if not settings.memory_of_free:
+    if not settings.of_free:
         return deployment
     # A share of what weights and the reserve leave, as a share of the whole and a larger reserve.
     free = device.hardware.memory.hbm.capacity - float(weight_bytes(entry.model, deployment)) - RESERVE_BYTES
@@ -237,7 +239,11 @@ def _named(row: Row):
     if row["backend"] not in ENGINES:
         raise ValueError(f"backend = {row['backend']!r} is not known; known: {', '.join(ENGINES)}")
     device = hwspaces.hardware(row["gpu"])
-    entry = labelled_model(row["model_path"], row["gemm_quant_mode"], row["moe_quant_mode"])
+    gemm, moe = row["gemm_quant_mode"], row["moe_quant_mode"]
+    entry = labelled_model(row["model_path"], gemm, moe)
+    microscaled = "fp4" in device.hardware.matrix and row["backend"] in ("vllm", "trtllm")
+    if microscaled and entry.precision.startswith("mxfp4"):
+        entry = labelled_model(row["model_path"], gemm, MICROSCALED)
     return device, entry, suite(row["source_tag"])
 
 
