@@ -12,19 +12,18 @@ ENGINES = ("vllm", "trtllm", "sglang")
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """Degrees of one replica, and how many replicas share the clients."""
+    """Degrees of the deployment that answered."""
 
     tp: float
     pp: float
     attention_dp: float
     ep: float
-    replicas: float = 1.0
     repaired: bool = False  # the labels said otherwise
     suspect: str | None = None  # why the labels cannot be right
 
     @property
     def devices(self) -> float:
-        """Devices of one replica."""
+        """Devices of the deployment."""
         return self.tp * self.pp * self.attention_dp
 
 
@@ -42,7 +41,8 @@ def layout(numbers: dict[str, Any], family: str, mixture: bool) -> Layout:
        tp x ep was multiplied where the suite counts the same n devices twice.
     3. An empty attention dp is what the experts' devices leave of tp, where that is a whole number; else 1.
     4. Experts on another number of devices than attention: the labels cannot be right.
-    5. Clients over attention dp x batch size, where it is whole and above 1, is the number of replicas.
+    5. A batch size that is neither the clients nor an attention group's share of them: the labels cannot be right.
+    6. Without a number of clients, the batch size of all attention groups; whether they were always full is not said.
     """
     tp, pp = numbers["tp_size"], numbers["pp_size"] or 1.0
     groups = numbers["attention_dp_size"]
@@ -63,21 +63,16 @@ def layout(numbers: dict[str, Any], family: str, mixture: bool) -> Layout:
             experts = 1.0
         else:
             suspect = f"experts on {width * experts:g} devices, attention on {tp * groups:g}"
+    clients, batch = numbers["concurrency"], numbers["batch_size"]
+    if clients is None:
+        suspect = suspect or "no number of clients"
+    elif batch is not None and not repaired and all(abs(batch * n - clients) > n for n in (1.0, groups)):
+        suspect = suspect or f"{clients:g} clients in batches of {batch:g} on {groups:g} attention groups"
     return Layout(
         tp=tp,
         pp=pp,
         attention_dp=groups,
         ep=experts,
-        replicas=_replicas(numbers, groups, repaired),
         repaired=repaired,
         suspect=suspect,
     )
-
-
-def _replicas(numbers: dict[str, Any], groups: float, repaired: bool) -> float:
-    """Copies of the deployment behind one endpoint."""
-    clients, batch = numbers["concurrency"], numbers["batch_size"]
-    if clients is None or batch is None or repaired:
-        return 1.0
-    copies = clients / (batch * groups)
-    return copies if copies > 1.0 and abs(copies - round(copies)) < 1e-6 else 1.0

@@ -17,7 +17,7 @@ from sweeps.validate.serving.points import Point
 
 @struct
 class Load:
-    """Mean state of a closed loop on one replica."""
+    """Mean state of a closed loop."""
 
     sequences: Scalar  # that decode at once
     isl: Scalar  # mean, tokens

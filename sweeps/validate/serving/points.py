@@ -47,7 +47,7 @@ class Point:
     gpu: str  # of the catalogue
     hardware: Hardware
     model: Model
-    deployment: Deployment  # of one replica
+    deployment: Deployment
     engine: str  # one of ENGINES
     version: str  # of the engine, "" where it is not recorded
     family: str  # labels.INFERENCEX or labels.NVIDIA
@@ -56,8 +56,7 @@ class Point:
     isl: float  # nominal, tokens
     osl: float
     low: float  # shortest length over nominal; the longest is 1
-    concurrency: float  # clients of one replica
-    replicas: float
+    concurrency: float  # clients
     ttft: float  # s, mean
     tpot: float  # s, mean
     ttft_spread: float  # largest over smallest of repeated measurements, 1 where there was one
@@ -67,7 +66,7 @@ class Point:
 
     @property
     def requests(self) -> float:
-        """Requests of the measurement, at one replica."""
+        """Requests of the measurement."""
         return ROUNDS * self.concurrency
 
 
@@ -152,14 +151,16 @@ def _point(index: int, row: Row, values: dict[str, float | None]) -> Point:
     if row["mode"] not in ("agg", ""):
         raise ValueError(f"mode = {row['mode']!r} is not known")
     device, entry, family = _named(row)
-    if values["concurrency"] is None and values["batch_size"] is not None:
-        values = values | {"concurrency": values["batch_size"] * (values["attention_dp_size"] or 1.0)}
-    _require(values, ("isl_tokens", "osl_tokens", "concurrency", "tp_size", *MEASURED))
+    clients = values["concurrency"]
+    if clients is None and values["batch_size"] is not None:
+        clients = values["batch_size"] * (values["attention_dp_size"] or 1.0)
+    _require(values, ("isl_tokens", "osl_tokens", "tp_size", *MEASURED))
+    if clients is None:
+        raise ValueError("concurrency and batch_size are empty")
     isl, osl = values["isl_tokens"], values["osl_tokens"]
     blackwell = "fp4" in device.hardware.matrix
     degrees = scripted_degrees(values, row["backend"], family, row["backend_version"], entry.name, blackwell)
     spread = layout(degrees, family, has_experts(entry.model))
-    clients = values["concurrency"] / spread.replicas
     settings = preset(
         Run(
             engine=row["backend"],
@@ -199,7 +200,6 @@ def _point(index: int, row: Row, values: dict[str, float | None]) -> Point:
         osl=osl,
         low=settings.low,
         concurrency=clients,
-        replicas=spread.replicas,
         ttft=values["gt_ttft_ms"] * 1e-3,
         tpot=values["gt_tpot_ms"] * 1e-3,
         ttft_spread=values["rep_ttft_spread"] or 1.0,

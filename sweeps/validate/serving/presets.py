@@ -20,7 +20,7 @@ class Preset:
     budget: float  # tokens of one step
     chunked: bool  # a prompt may be split over steps
     reserve: bool  # cache for the whole output is taken at admission
-    max_sequences: float  # of one replica
+    max_sequences: float
     block_size: float  # tokens
     graph_step: float  # decoding batches are padded to multiples of it
     graph_limit: float  # largest batch that is padded
@@ -90,7 +90,7 @@ class Run:
     layout: Layout
     isl: float  # nominal, tokens
     osl: float
-    clients: float  # of one replica
+    clients: float
 
     @property
     def blackwell(self) -> bool:

@@ -62,7 +62,7 @@ class Worst:
 
 
 def throughput(point: Point, ttft: float, tpot: float) -> float:
-    """Output tokens per s of one replica: clients * osl / (ttft + (osl - 1) tpot), at nominal osl."""
+    """Output tokens per s: clients * osl / (ttft + (osl - 1) tpot), at nominal osl."""
     return point.concurrency * point.osl / (ttft + (point.osl - 1.0) * tpot)
 
 

@@ -137,7 +137,7 @@ def _series(point: Point) -> tuple:
 
 def _values(point: Point) -> tuple:
     """What was asked for, and both times."""
-    return (point.gpu, point.engine, point.isl, point.osl, point.concurrency * point.replicas, point.ttft, point.tpot)
+    return (point.gpu, point.engine, point.isl, point.osl, point.concurrency, point.ttft, point.tpot)
 
 
 def _layout(point: Point) -> tuple:

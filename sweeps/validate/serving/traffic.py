@@ -9,7 +9,7 @@ from sweeps.validate.serving.points import Point
 
 
 def traffic(point: Point, seed: int) -> Traffic:
-    """The closed loop of the benchmark at one replica: every client at once at 0 s, then a request per answer.
+    """The closed loop of the benchmark: every client at once at 0 s, then a request per answer.
 
     Prompt and output lengths are independent, whole and uniform from `point.low` times nominal to nominal, at least 1.
 
