@@ -35,6 +35,11 @@ def suite(source_tag: str) -> str:
 def layout(numbers: dict[str, Any], family: str, mixture: bool) -> Layout:
     """The devices that ran, from tp, pp, attention dp, expert tp and ep, concurrency and batch size of a row.
 
+    Args:
+      numbers: by column; None or 0 where nothing was recorded.
+      family: INFERENCEX or NVIDIA.
+      mixture: the model has routed experts.
+
     Rules, in this order:
     1. Dense models have no expert degrees, whatever their labels say.
     2. InferenceX rows whose expert tp and ep are both n > 1 and whose tp x attention dp is n squared ran on n devices:
@@ -45,7 +50,7 @@ def layout(numbers: dict[str, Any], family: str, mixture: bool) -> Layout:
     6. Without a number of clients, the batch size of all attention groups; whether they were always full is not said.
     """
     tp, pp = numbers["tp_size"], numbers["pp_size"] or 1.0
-    groups = numbers["attention_dp_size"]
+    groups = numbers["attention_dp_size"] or None
     width, experts = numbers["moe_tp_size"] or 1.0, numbers["moe_ep_size"] or 1.0
     repaired, suspect = False, None
     if not mixture:
@@ -64,9 +69,9 @@ def layout(numbers: dict[str, Any], family: str, mixture: bool) -> Layout:
         else:
             suspect = f"experts on {width * experts:g} devices, attention on {tp * groups:g}"
     clients, batch = numbers["concurrency"], numbers["batch_size"]
-    if clients is None:
+    if not clients:
         suspect = suspect or "no number of clients"
-    elif batch is not None and not repaired and all(abs(batch * n - clients) > n for n in (1.0, groups)):
+    elif batch and not repaired and all(abs(batch * n - clients) > n for n in (1.0, groups)):
         suspect = suspect or f"{clients:g} clients in batches of {batch:g} on {groups:g} attention groups"
     return Layout(
         tp=tp,

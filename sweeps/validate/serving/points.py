@@ -26,6 +26,9 @@ TEXTS = ("id", "model_path", "gpu", "backend", "backend_version", "gemm_quant_mo
 COLUMNS = (*TEXTS, "source_tag", *LOAD, *DEGREES, *MEASURED)
 """Columns that a file must have. The layouts of disaggregated rows, spreads and dates are read where they are."""
 
+PRECISIONS = {"bf16": "bfloat16", "fp16": "float16", "fp8": "fp8", "fp4": "nvfp4", "int4": "int4_wo", "int8": "int8_wo"}
+"""Value of `precision` -> the mode that it stands for where both modes are empty."""
+
 ROUNDS = 10.0
 """Requests per client: InferenceX sends 10 times the concurrency (`--num-prompts`); NVIDIA's sweeps fit it too."""
 
@@ -137,12 +140,8 @@ def _values(row: Row, where: str) -> dict[str, float | None]:
     columns = (*LOAD, *DEGREES, *MEASURED, "rep_ttft_spread", "rep_tpot_spread", *sided)
     values = {column: number(row, column, where) for column in columns}
     for column, value in values.items():
-        if value is None:
-            continue
-        least = 0.0 if "moe_" in column else 1.0 if column in (*LOAD, *DEGREES) else None
-        if value < least if least is not None else value <= 0.0:
-            allowed = "positive" if least is None else f"at least {least:g}"
-            raise ValueError(f"{where}: {column} = {row[column]!r} must be {allowed}")
+        if value is not None and value < 0.0:
+            raise ValueError(f"{where}: {column} = {row[column]!r} must not be negative")
     return values
 
 
@@ -151,12 +150,10 @@ def _point(index: int, row: Row, values: dict[str, float | None]) -> Point:
     if row["mode"] not in ("agg", ""):
         raise ValueError(f"mode = {row['mode']!r} is not known")
     device, entry, family = _named(row)
-    clients = values["concurrency"]
-    if clients is None and values["batch_size"] is not None:
-        clients = values["batch_size"] * (values["attention_dp_size"] or 1.0)
+    clients = values["concurrency"] or (values["batch_size"] or 0.0) * (values["attention_dp_size"] or 1.0)
     _require(values, ("isl_tokens", "osl_tokens", "tp_size", *MEASURED))
-    if clients is None:
-        raise ValueError("concurrency and batch_size are empty")
+    if not clients:
+        raise ValueError("neither concurrency nor batch_size is given")
     isl, osl = values["isl_tokens"], values["osl_tokens"]
     blackwell = "fp4" in device.hardware.matrix
     degrees = scripted_degrees(values, row["backend"], family, row["backend_version"], entry.name, blackwell)
@@ -240,6 +237,8 @@ def _named(row: Row):
         raise ValueError(f"backend = {row['backend']!r} is not known; known: {', '.join(ENGINES)}")
     device = hwspaces.hardware(row["gpu"])
     gemm, moe = row["gemm_quant_mode"], row["moe_quant_mode"]
+    if not gemm and not moe:
+        gemm = moe = PRECISIONS.get(row.get("precision", ""), "")
     entry = labelled_model(row["model_path"], gemm, moe)
     microscaled = "fp4" in device.hardware.matrix and row["backend"] in ("vllm", "trtllm")
     if microscaled and entry.precision.startswith("mxfp4"):
@@ -248,9 +247,10 @@ def _named(row: Row):
 
 
 def _require(values: Mapping[str, float | None], columns: tuple[str, ...]) -> None:
+    """ValueError where a number is missing or 0."""
     for column in columns:
-        if values[column] is None:
-            raise ValueError(f"{column} is empty")
+        if not values[column]:
+            raise ValueError(f"{column} is {'empty' if values[column] is None else '0'}")
 
 
 def _disaggregated(index: int, row: Row, values: dict[str, float | None]) -> DisaggPoint:

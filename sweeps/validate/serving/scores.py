@@ -10,7 +10,7 @@ from sweeps.validate.serving.points import Point
 
 METRICS = ("ttft", "tpot", "throughput")
 
-BANDS = ((4.0, "1-4"), (16.0, "5-16"), (64.0, "17-64"), (256.0, "65-256"), (float("inf"), "257-"))
+BANDS = ((4.0, "to 4"), (16.0, "5-16"), (64.0, "17-64"), (256.0, "65-256"), (float("inf"), "above 256"))
 """Largest concurrency of a band, and its name."""
 
 HIT = 0.2
