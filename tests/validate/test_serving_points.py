@@ -1,45 +1,19 @@
 """Serving measurements as points: what labels are taken to say, which rows are refused, skipped or suspect."""
 
 import collections
-import csv
+import functools
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from jaxroof.deployment import degree
-from jaxroof.policy import ORDERS
-from sweeps.plots import serving as pictures
-from sweeps.validate.serving import scores
-from sweeps.validate.serving.points import COLUMNS, DisaggPoint, Point, points
+from sweeps.validate.serving.points import DisaggPoint, Point, points
 from sweeps.validate.serving.precisions import labelled_model
 from sweeps.validate.serving.suspects import checked, repeats
-from sweeps.validate.serving.traffic import policy, traffic
+from tests.serving_rows import DEEPSEEK, ROW, read_rows
 
 MEASURED = Path(__file__).parents[2].parent / "shared" / "measured" / "e2e" / "silicon_sample.csv"
 
-ROW = dict.fromkeys(COLUMNS, "") | {
-    "id": "one",
-    "model_path": "meta-llama/Llama-3.1-70B",
-    "gpu": "h200_sxm",
-    "backend": "vllm",
-    "gemm_quant_mode": "fp8",
-    "moe_quant_mode": "fp8",
-    "mode": "agg",
-    "source_tag": "2026-04-06.csv",
-    "isl_tokens": "1024",
-    "osl_tokens": "1024",
-    "concurrency": "16.0",
-    "batch_size": "16.0",
-    "tp_size": "4.0",
-    "pp_size": "1.0",
-    "attention_dp_size": "1.0",
-    "moe_tp_size": "4.0",
-    "moe_ep_size": "1.0",
-    "gt_ttft_ms": "200.0",
-    "gt_tpot_ms": "12.0",
-}
-DEEPSEEK = {"model_path": "deepseek-ai/DeepSeek-R1", "backend": "trtllm", "backend_version": "1.1.0"}
 GPT_OSS = {"model_path": "openai/gpt-oss-120b", "gemm_quant_mode": "nvfp4", "moe_quant_mode": "nvfp4"}
 DISAGGREGATED = DEEPSEEK | {
     "mode": "disagg",
@@ -59,18 +33,7 @@ DISAGGREGATED = DEEPSEEK | {
 @pytest.fixture
 def read(tmp_path):
     """Points and skipped rows of a file with one row per mapping of what differs from ROW."""
-
-    def made(*changes, without=()):
-        lines = [ROW | change for change in changes]
-        columns = [column for column in dict.fromkeys(key for line in lines for key in line) if column not in without]
-        path = tmp_path / "measured.csv"
-        with open(path, "w", newline="") as file:
-            writer = csv.DictWriter(file, columns, extrasaction="ignore")
-            writer.writeheader()
-            writer.writerows(lines)
-        return points(path)
-
-    return made
+    return functools.partial(read_rows, tmp_path)
 
 
 def degrees(point):
@@ -273,57 +236,6 @@ def test_slow_expert_kernel_is_suspect(read):
     tag = {"source_tag": "h200_sxm/vllm/0.12.0/some.csv", "model_path": "Qwen/Qwen3-235B-A22B-FP8"}
     found, _ = read(tag | {"gt_tpot_ms": "50"}, tag | {"gt_tpot_ms": "51", "moe_quant_mode": "fp8_block"})
     assert [point.suspect is None for point in checked(found)] == [False, True]
-
-
-def test_traffic_is_the_benchmarks_closed_loop(read):
-    (point,), _ = read({"concurrency": "100", "batch_size": "100"})
-    loop = traffic(point, 7)
-    assert loop.clients == 100.0 and loop.isl.shape == loop.osl.shape == loop.arrival.shape == (1000,)
-    isl, osl = np.asarray(loop.isl), np.asarray(loop.osl)
-    assert isl.min() >= 819 and isl.max() <= 1024 and np.all(isl == np.round(isl))
-    # Mean of 819 ... 1024 is 921.5; its deviation over 1000 draws is 206 / sqrt(12 * 1000) = 1.9.
-    assert abs(isl.mean() - 921.5) < 8.0 and abs(np.corrcoef(isl, osl)[0, 1]) < 0.15
-    assert np.array_equal(isl, np.asarray(traffic(point, 7).isl)) and not np.array_equal(isl, traffic(point, 8).isl)
-
-
-def test_policies_of_the_engines(read):
-    found, _ = read({}, {"backend": "trtllm"}, {"backend": "sglang"})
-    vllm, trtllm, sglang = (policy(point) for point in found)
-    assert [ORDERS[int(each.order)] for each in (vllm, trtllm, sglang)] == ["mixed", "mixed", "prefill_first"]
-    assert [each.token_budget for each in (vllm, trtllm, sglang)] == [8192.0, 2248.0, 32768.0]  # 1024 + 1024 + 200
-    assert [each.chunked for each in (vllm, trtllm, sglang)] == [1.0, 0.0, 1.0]
-    assert [each.reserve for each in (vllm, trtllm, sglang)] == [0.0, 1.0, 0.0]
-    assert found[1].preset.wait_steps == 20.0
-
-
-def test_scores_and_the_worst(read):
-    found, _ = read(*[{"gt_tpot_ms": str(10.0 + i)} for i in range(9)], {"gt_tpot_ms": "19", "batch_size": "4"})
-    made = [scores.Prediction(point, point.ttft, 1.1 * point.tpot) for point in found[:8]]
-    made += [scores.Prediction(found[8], 2.0 * found[8].ttft, 2.0 * found[8].tpot)]
-    made += [scores.Prediction(found[9], found[9].ttft, 10.0 * found[9].tpot)]  # suspect: not among the trusted
-    table = scores.scores(made)
-    trusted = table["points"]["trusted"]["tpot"]
-    assert table["points"]["all"]["tpot"].n == 10 and trusted.n == 9
-    assert trusted.median == pytest.approx(0.1) and trusted.signed == pytest.approx(0.1)
-    assert trusted.mape == pytest.approx((8 * 0.1 + 1.0) / 9) and trusted.hits == pytest.approx(8 / 9)
-    assert table["concurrency"].keys() == {"5-16"}
-    # 16 * 1024 / (0.2 + 1023 * 0.012) = 1313.3 tokens/s
-    assert scores.throughput(found[2], 0.2, 0.012) == pytest.approx(1313.3, rel=1e-4)
-    last = scores.worst(made, "tpot")
-    assert [one.point.row for one in last.predictions] == [10] and last.shares["model"] == {"Llama-3.1-70B": (1, 9)}
-    assert len(scores.table_lines(made)) == 8 and len(scores.worst_lines(last)) == 7
-    with pytest.raises(ValueError, match="no points"):
-        scores.score([], "tpot")
-
-
-def test_pictures_are_drawn(read):
-    pytest.importorskip("matplotlib")
-    found, _ = read({}, {"backend": "sglang", "concurrency": "4", "batch_size": "4"}, {"batch_size": "3"})
-    made = [scores.Prediction(point, 1.2 * point.ttft, 0.9 * point.tpot) for point in found]
-    first, second = pictures.predicted_against_measured(made), pictures.errors_by_concurrency(made)
-    assert len(first.axes) == len(second.axes) == 2
-    with pytest.raises(ValueError, match="no served points"):
-        pictures.predicted_against_measured([])
 
 
 @pytest.mark.skipif(not MEASURED.is_file(), reason=f"{MEASURED} is not here")
