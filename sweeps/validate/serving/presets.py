@@ -1,0 +1,190 @@
+"""How the suites started each engine: budget, admission, cache precision and memory, and how tokens were streamed."""
+
+import dataclasses
+
+from jaxroof.hardware import Hardware
+from sweeps.validate.serving.labels import INFERENCEX, Layout
+
+BATCHED_TOKENS = 8192.0
+"""Tokens of a step: the default of `vllm serve` on devices of 70 GB and more, and of `trtllm-serve`."""
+
+SHORT, LONG = 1024.0, 8192.0
+"""Nominal lengths of InferenceX, tokens."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Preset:
+    """What a scheduler and a memory model need to know of one engine as one suite ran it."""
+
+    order: str  # one of jaxroof.ORDERS
+    budget: float  # tokens of one step
+    chunked: bool  # a prompt may be split over steps
+    reserve: bool  # cache for the whole output is taken at admission
+    max_sequences: float
+    block_size: float  # tokens
+    graph_step: float  # decoding batches are padded to multiples of it
+    graph_limit: float  # largest batch that is padded
+    hidden_host: bool  # the next step is scheduled while one runs
+    memory: float  # share of the device's memory, or of what weights leave of it where `of_free`
+    of_free: bool
+    kv: str | None = None  # precision of the cache; None: the checkpoint's own, else 16 bits
+    state_bytes: float = 4.0  # B per element of a linear-attention state
+    wait_steps: float = 0.0  # steps that a prompt may be held back for others to join it
+    poll_steps: float = 1.0  # steps between two looks for new requests
+    low: float = 0.95  # shortest length over nominal
+
+
+VLLM = Preset(
+    order="mixed",
+    budget=BATCHED_TOKENS,
+    chunked=True,
+    reserve=False,
+    max_sequences=1024.0,
+    block_size=16.0,
+    graph_step=8.0,
+    graph_limit=512.0,
+    hidden_host=False,
+    memory=0.9,
+    of_free=False,
+)
+TRTLLM = Preset(
+    order="mixed",
+    budget=BATCHED_TOKENS,
+    chunked=False,
+    reserve=True,
+    max_sequences=2048.0,
+    block_size=32.0,
+    graph_step=8.0,
+    graph_limit=128.0,
+    hidden_host=True,
+    memory=0.9,
+    of_free=True,
+)
+SGLANG = Preset(
+    order="prefill_first",
+    budget=BATCHED_TOKENS,
+    chunked=True,
+    reserve=False,
+    max_sequences=2048.0,
+    block_size=1.0,
+    graph_step=8.0,
+    graph_limit=256.0,
+    hidden_host=True,
+    memory=0.88,
+    of_free=False,
+)
+DEFAULTS = {"vllm": VLLM, "trtllm": TRTLLM, "sglang": SGLANG}
+"""Engines as they start by themselves. Source: their command-line references, versions of 2025."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """What a preset depends on."""
+
+    engine: str
+    version: str
+    family: str  # labels.INFERENCEX or labels.NVIDIA
+    hardware: Hardware
+    model: str  # name of the catalogue
+    low_precision: bool  # weights are of 8 bits or less
+    layout: Layout
+    isl: float  # nominal, tokens
+    osl: float
+    clients: float
+
+    @property
+    def blackwell(self) -> bool:
+        """True for devices with a matrix unit for 4 bits."""
+        return "fp4" in self.hardware.matrix
+
+
+def preset(run: Run) -> Preset:
+    """The settings of one row.
+
+    Source: scripts of the InferenceX benchmarks (benchmarks/*.sh, October 2025 to March 2026); for NVIDIA's sweeps the
+    engines' defaults, and an 8-bit cache with TensorRT-LLM's 8-bit weights.
+    """
+    base = DEFAULTS[run.engine]
+    if run.engine == "trtllm" and run.low_precision and not _is(run, "gpt-oss"):
+        base = dataclasses.replace(base, kv="fp8")
+    return SCRIPTED[run.engine](run, base) if run.family == INFERENCEX else base
+
+
+def _vllm(run: Run, base: Preset) -> Preset:
+    fp8_cache = run.low_precision and (run.blackwell or _is(run, "Llama-3"))
+    per_prompt = run.blackwell and _is(run, "Kimi", "MiniMax")
+    return dataclasses.replace(
+        base,
+        low=0.8,
+        hidden_host=True,
+        kv="fp8" if fp8_cache else None,
+        budget=2.0 * run.isl if per_prompt else base.budget,
+        max_sequences=run.clients,
+        graph_limit=2048.0 if _is(run, "gpt-oss", "Kimi", "MiniMax") else 512.0,
+        memory=0.95 if _is(run, "MiniMax") and not run.blackwell else 0.9,
+    )
+
+
+def _trtllm(run: Run, base: Preset) -> Preset:
+    base = dataclasses.replace(base, low=0.8)
+    batch = run.clients / run.layout.attention_dp
+    if _is(run, "gpt-oss"):
+        kv = "fp8" if run.blackwell else None
+        return dataclasses.replace(base, kv=kv, budget=20000.0, memory=0.85, graph_limit=run.clients)
+    if _is(run, "Llama-3"):
+        wait = 20.0 if run.isl == run.osl == SHORT and run.layout.tp < 8.0 else 0.0
+        budget = 16384.0 if run.blackwell and "nvfp4" not in run.model else run.isl + run.osl + 200.0
+        return dataclasses.replace(base, budget=budget, wait_steps=wait, graph_limit=1024.0)
+    budget = 64.0 * ((batch + run.isl + 127.0) // 64.0)
+    if run.blackwell:
+        return dataclasses.replace(base, budget=max(budget, BATCHED_TOKENS), memory=0.8, graph_limit=512.0)
+    return dataclasses.replace(base, budget=budget, memory=0.75)
+
+
+def _sglang(run: Run, base: Preset) -> Preset:
+    base = dataclasses.replace(base, low=0.8, kv="fp8" if run.blackwell else None)
+    if _is(run, "Qwen3.5"):
+        base = dataclasses.replace(base, kv="fp8", state_bytes=2.0, max_sequences=128.0, memory=0.8)
+        poll = (30.0 if run.clients > 4.0 else 10.0) if run.blackwell else 1.0
+        return dataclasses.replace(base, budget=BATCHED_TOKENS if run.blackwell else 16384.0, poll_steps=poll)
+    if _is(run, "DeepSeek") and run.blackwell:
+        poll = 30.0 if run.clients >= 16.0 else 10.0
+        return dataclasses.replace(base, budget=16384.0, memory=0.85, max_sequences=256.0, poll_steps=poll)
+    short = run.isl == run.osl == SHORT
+    return dataclasses.replace(
+        base,
+        budget=32768.0,
+        memory=0.85 if run.blackwell else 0.82,
+        max_sequences=512.0 if short else 256.0,
+        graph_limit=512.0 if short else 256.0,
+    )
+
+
+SCRIPTED = {"vllm": _vllm, "trtllm": _trtllm, "sglang": _sglang}
+"""Engine -> what the scripts of InferenceX change in its defaults."""
+
+
+def scripted_degrees(numbers: dict, engine: str, family: str, version: str, model: str, blackwell: bool) -> dict:
+    """Degrees that InferenceX's scripts for DeepSeek on TensorRT-LLM chose by themselves until November 2025.
+
+    Runs of that time carry no version, and their labels say expert tp = tp. On Hopper ep was tp, and attention was
+    data-parallel above 64 clients (32 for long prompts); on Blackwell ep was tp from 16 clients (short outputs), from
+    32 (long outputs), and always for long prompts.
+
+    Source: benchmarks/dsr1_fp8_h200_trt_slurm.sh and dsr1_fp4_b200_trt_slurm.sh of InferenceX, October 2025.
+    """
+    labelled = version or (numbers["moe_ep_size"] or 1.0) != 1.0 or (numbers["attention_dp_size"] or 1.0) != 1.0
+    if engine != "trtllm" or family != INFERENCEX or not model.startswith("DeepSeek") or labelled:
+        return numbers
+    clients, tp = numbers["concurrency"] or 0.0, numbers["tp_size"]
+    long_prompt, long_output = numbers["isl_tokens"] == LONG, numbers["osl_tokens"] == LONG
+    if blackwell and not long_prompt and clients < (32.0 if long_output else 16.0):
+        return numbers
+    spread = numbers | {"moe_ep_size": tp, "moe_tp_size": 1.0}
+    if not blackwell and clients > (32.0 if long_prompt else 64.0):
+        return spread | {"tp_size": 1.0, "attention_dp_size": tp}
+    return spread
+
+
+def _is(run: Run, *families: str) -> bool:
+    return run.model.startswith(families)
