@@ -59,7 +59,7 @@ def iterated(engine: Engine, price: Price, closed: bool, shortest: bool, state: 
         count=state.count,
         decoding=advance.decoding,
         prompt=advance.prompt,
-        blocks=engine.blocks - state.free,
+        blocks=engine.blocks - jnp.maximum(state.free, 0),
         running=state.running + whole(state.progress >= 0),
         admitted=admission.admitted,
         hit=admission.hit,

@@ -158,6 +158,7 @@ def served(run: Run, records: Record) -> tuple[Served, Timeline]:
         decoding=records.decoding,
         prompt_tokens=records.prompt,
         blocks=records.blocks,
+        joined=jnp.zeros(iterations, jnp.int32).at[step].add((records.produced >= 0).astype(jnp.int32), mode="drop"),
         running=records.running,
     )
     return jax.tree.map(lambda values: values[back], found), timeline
