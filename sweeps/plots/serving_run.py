@@ -55,7 +55,9 @@ def _title(data: xr.Dataset) -> str:
 
 
 def _details(data: xr.Dataset) -> str:
-    engine = f"{data.attrs['model']} on {number(float(data.devices))} x {data.attrs['hardware']}, {data.attrs['engine']}"
+    engine = (
+        f"{data.attrs['model']} on {number(float(data.devices))} x {data.attrs['hardware']}, {data.attrs['engine']}"
+    )
     parts = [f"{engine}. {number(float(data.tokens_per_second))} output tokens per second;"]
     parts.append(f"99 % of requests have TTFT below {formatted(float(data.ttft_p99), 's')}.")
     if json.loads(data.attrs["slo"]):

@@ -74,7 +74,9 @@ def test_iterations_account_for_every_token_and_second(found, data):
 def test_every_variable_says_what_it_is_and_the_file_holds_the_same(data, tmp_path):
     for name in data.data_vars:
         attributes = data[name].attrs
-        assert attributes["units"] == ("s" if variable(name).unit == "s" else attributes["units"]) and attributes["units"]
+        assert (
+            attributes["units"] == ("s" if variable(name).unit == "s" else attributes["units"]) and attributes["units"]
+        )
         assert attributes["long_name"] == variable(name).long_name
     assert data.status.attrs["flag_meanings"].split()[:2] == ["finished", "refused"]
     files.written(tmp_path / "run.nc", data)
