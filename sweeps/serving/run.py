@@ -63,7 +63,7 @@ class Simulation:
         notes = [*self.case.notes, *self.load.stream.notes]
         if self.replicas > 1:
             notes.append(
-                f"one of {self.replicas} replicas was simulated, with every {self.replicas}th request: rates are "
+                f"one of {self.replicas} replicas was simulated, with one request in {self.replicas}: rates are "
                 f"{self.replicas} times its own, counts are of it alone"
             )
         longest = self.case.model.max_position
