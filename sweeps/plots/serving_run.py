@@ -35,7 +35,7 @@ def serving_run(data: xr.Dataset) -> Any:
     if data.attrs.get("job") != "serve" or not {"request", "iteration"} <= set(data.dims):
         raise ValueError("the dataset holds no simulation; sweeps.serve makes one")
     if not float(data.finished):
-        raise ValueError("no request finished, so there is nothing to draw")
+        raise ValueError(f"no request finished, so there is nothing to draw: {_left(data)}")
     made = style.figure(10.0, 6.6, _title(data), _details(data), f"{data.attrs['load']}: {data.attrs['stream']}")
     limits = json.loads(data.attrs["slo"])
     panels = made.subplots(2, 2)
@@ -62,9 +62,13 @@ def _details(data: xr.Dataset) -> str:
     if json.loads(data.attrs["slo"]):
         share = float(data.good_share)
         parts.append(f"{f'{100 * share:.1f} %' if share else 'None'} keep every limit (dashed).")
-    left = {name: int(data[name]) for name in ("refused", "rejected", "unfinished") if int(data[name])}
-    parts += [f"{', '.join(f'{count:,} {name}' for name, count in left.items())}."] if left else []
-    return " ".join(parts)
+    return " ".join([*parts, *([f"{_left(data)}."] if _left(data) else [])])
+
+
+def _left(data: xr.Dataset) -> str:
+    """How many requests did not finish, and why: "3 refused, 5 rejected"."""
+    counts = {name: int(data[name]) for name in ("refused", "rejected", "unfinished")}
+    return ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
 
 
 def _latencies(axes: Any, data: xr.Dataset, limits: dict[str, float]) -> None:
