@@ -39,7 +39,7 @@ def engine():
             hwspaces.hardware("H100-SXM").hardware,
             entry.model,
             model_deployment(entry, None),
-            getattr(efficiency, "efficiency", efficiency),
+            efficiency.efficiency,
         )
         return arrays(things)
 
