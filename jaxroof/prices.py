@@ -2,11 +2,11 @@
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from jaxroof.batch import Batch, Decode, Prefill
 from jaxroof.dependence import output_dependence
@@ -90,24 +90,24 @@ def step_prices(
 
     kinds = _kinds(output_dependence(times, *_probe()))
 
-    def table(kind: str, nodes: np.ndarray) -> jax.Array:
+    def table(kind: str, nodes: jax.Array) -> jax.Array:
         def one(n):
             values = {"logits": 1.0, "rows": 1.0} | {kind: n}
             return _sum(times((1.0, 1.0, 0.0), (1.0, 1.0), **values), kinds[kind])
 
-        return jax.vmap(one)(jnp.asarray(nodes, dtype=float))
+        return jax.vmap(one)(nodes)
 
     def decode(n: jax.Array) -> jax.Array:
-        contexts = n * jnp.asarray(octaves(limits.context, CONTEXT), dtype=float)
+        contexts = n * octaves(limits.context, CONTEXT)
         return jax.vmap(lambda c: _sum(times((1.0, 1.0, 0.0), (n, c), 1.0, 1.0), kinds["decode"]))(contexts)
 
     sampled = octaves(limits.sequences, LOGITS)
     host = jax.vmap(lambda n: _sum(times((1.0, 1.0, 0.0), (1.0, 1.0), n, 1.0), {HOST}))(
-        jnp.asarray(sampled, dtype=float)
+        sampled
     )
     tables = StepPrices(
         rows=_intervals(table("rows", octaves(limits.rows, ROWS))),
-        decode=_cells(jax.vmap(decode)(jnp.asarray(octaves(limits.sequences, DECODE), dtype=float))),
+        decode=_cells(jax.vmap(decode)(octaves(limits.sequences, DECODE))),
         logits=jnp.concatenate([_intervals(table("logits", sampled)), _intervals(host)], axis=1),
     )
     return tables, functools.partial(_price, tables, times, kinds["prompt"], kinds["all"])
@@ -143,11 +143,10 @@ def _price(
     return device, _between(sampled[2:], share)
 
 
-def octaves(most: int, per_octave: int) -> np.ndarray:
+def octaves(most: int, per_octave: int) -> jax.Array:
     """1 and up to `most`, evenly spaced between powers of two, shape [nodes]."""
-    position = np.arange(max(int(most) - 1, 1).bit_length() * per_octave + 1)
-    octave, place = np.divmod(position, per_octave)
-    return np.ldexp(1.0 + place / per_octave, octave)
+    places = (divmod(place, per_octave) for place in range(max(int(most) - 1, 1).bit_length() * per_octave + 1))
+    return jnp.asarray([math.ldexp(1.0 + place / per_octave, octave) for octave, place in places], dtype=float)
 
 
 def octave_position(value: Scalar, per_octave: int) -> jax.Array:
