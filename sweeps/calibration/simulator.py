@@ -1,0 +1,107 @@
+"""Latencies of a run's requests under given engine overheads, and their derivatives."""
+
+import dataclasses
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxroof.efficiency import Host
+from jaxroof.scheduler import Size, simulate
+from jaxroof.traffic import STATUSES
+from sweeps.calibration.measured_run import METRICS
+from sweeps.simulation import Serving, size_for
+
+CONSTANTS = tuple(field.name for field in dataclasses.fields(Host))
+"""The overheads, in the order of every vector of them: per step, per sequence, per request."""
+
+ITERATIONS = 2.5
+"""Iterations per request to begin with; doubled while requests are left."""
+
+MOST_DOUBLINGS = 7
+
+
+class Latencies(NamedTuple):
+    """What the simulator says of every request. NaN for requests that it did not finish."""
+
+    values: dict[str, np.ndarray]  # by `METRICS`, s, shape [requests]
+    slopes: dict[str, np.ndarray]  # of the values, per logarithm of every constant, s, shape [requests, constants]
+
+
+class Simulator:
+    """One run on one deployment, simulated again and again as the overheads move.
+
+    What the scheduler decides is a step function of the overheads, so nothing is kept from one set of them to the next.
+    """
+
+    def __init__(self, serving: Serving):
+        """
+        Args:
+          serving: one simulation; its efficiency's host is what moves.
+        """
+        size = size_for(serving.traffic, serving.policy)
+        self.size = dataclasses.replace(size, iterations=_hundreds(ITERATIONS * np.shape(serving.traffic.isl)[-1]))
+        self.serving = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype=float), serving)
+        self.evaluations = 0
+
+    def latencies(self, logarithms: np.ndarray) -> Latencies:
+        """Latencies and slopes at `logarithms` of the constants in s, shape [constants].
+
+        Raises:
+          ValueError: one line, when requests do not end within many times the usual number of iterations.
+        """
+        for _ in range(MOST_DOUBLINGS):
+            slopes, (values, status) = _linearized(jnp.asarray(logarithms, dtype=float), self.serving, self.size)
+            left = int(np.sum(np.asarray(status) == STATUSES.index("unfinished")))
+            if not left:
+                self.evaluations += 1
+                return Latencies(*({name: np.asarray(each[name]) for name in METRICS} for each in (values, slopes)))
+            self.size = dataclasses.replace(self.size, iterations=2 * self.size.iterations)
+        raise ValueError(f"{left} of {len(status)} requests are left after {self.size.iterations // 2} iterations")
+
+
+@functools.partial(jax.jit, static_argnames="size")
+def _linearized(logarithms: jax.Array, serving: Serving, size: Size) -> Any:
+    def found(logs: jax.Array) -> Any:
+        values, status = request_latencies(logs, serving, size)
+        return values, (values, status)
+
+    return jax.jacfwd(found, has_aux=True)(logarithms)
+
+
+def request_latencies(logarithms: jax.Array, serving: Serving, size: Size) -> tuple[dict[str, jax.Array], jax.Array]:
+    """TTFT, TPOT and E2E of every request in s and its status, shapes [requests].
+
+    Gradient: the step that a request arrives in is fixed, and so is the share of it that is over by then; the rest of
+    that step moves with the step's length. Of a fixed arrival time the gradient would be that of a saw tooth: all steps
+    since the engine was last idle move together until the request slips into another step, which a gradient does not
+    see. The mean over requests, which arrive at any part of a step, has the gradient that is taken here.
+
+    Args:
+      logarithms: of the constants in s, shape [constants].
+    """
+    host = Host(**dict(zip(CONSTANTS, jnp.exp(logarithms), strict=True)))
+    efficiency = dataclasses.replace(serving.efficiency, host=host)
+    one = serving
+    found, timeline = simulate(one.hardware, one.model, one.deployment, efficiency, one.traffic, one.policy, size)
+    delay = host.request_time
+    entry = jax.lax.stop_gradient(found.arrival + delay)
+    end = timeline.end
+    begin = jnp.concatenate([jnp.zeros(1, end.dtype), end[:-1]])
+    at = jnp.clip(jnp.searchsorted(jax.lax.stop_gradient(end), entry), 0, end.shape[0] - 1)
+    length = end[at] - begin[at]
+    share = jax.lax.stop_gradient((entry - begin[at]) / jnp.where(length > 0.0, length, 1.0))
+    moving = begin[at] + share * length  # the time of entry, as the step moves
+    moving = jnp.where(jax.lax.stop_gradient(length) > 0.0, moving, entry + begin[at] - jax.lax.stop_gradient(begin[at]))
+    ttft = found.first_token - moving + delay
+    decoding = found.finish - found.first_token
+    tokens = jnp.asarray(one.traffic.osl, dtype=float)
+    several = tokens > 1.5
+    tpot = jnp.where(several, decoding / jnp.where(several, tokens - 1.0, 1.0), jnp.nan)
+    return {"ttft": ttft, "tpot": tpot, "e2e": ttft + decoding}, found.status
+
+
+def _hundreds(value: float) -> int:
+    return int(-(-value // 100) * 100)
