@@ -15,10 +15,10 @@ from sweeps.simulation import Serving
 FITTED = ("ttft", "tpot")
 """Metrics whose log ratios are made small. E2E follows from both, and counting it too would count queues twice."""
 
-PRIOR_SPREAD = math.log(2.0)
+PRIOR_SPREAD = 1.0
 """Standard deviation of the logarithm of an overhead, between servers of one engine; weak on purpose."""
 
-SHARED_SPREAD = 0.03
+SHARED_SPREAD = 0.02
 """Standard deviation of the log error that all requests of a run share because kernels are predicted wrong; ours. It
 decides what a run can tell: however many requests it has, their mean is known no better."""
 
