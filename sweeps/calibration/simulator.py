@@ -94,7 +94,9 @@ def request_latencies(logarithms: jax.Array, serving: Serving, size: Size) -> tu
     length = end[at] - begin[at]
     share = jax.lax.stop_gradient((entry - begin[at]) / jnp.where(length > 0.0, length, 1.0))
     moving = begin[at] + share * length  # the time of entry, as the step moves
-    moving = jnp.where(jax.lax.stop_gradient(length) > 0.0, moving, entry + begin[at] - jax.lax.stop_gradient(begin[at]))
+    moving = jnp.where(
+        jax.lax.stop_gradient(length) > 0.0, moving, entry + begin[at] - jax.lax.stop_gradient(begin[at])
+    )
     ttft = found.first_token - moving + delay
     decoding = found.finish - found.first_token
     tokens = jnp.asarray(one.traffic.osl, dtype=float)
