@@ -5,11 +5,11 @@ import math
 from collections.abc import Callable, Mapping
 
 import numpy as np
-from scipy.optimize import least_squares
 
 from sweeps.calibration.measured_run import Run
 from sweeps.calibration.residual import Residual, positive, scored
 from sweeps.calibration.simulator import CONSTANTS, Latencies, Simulator
+from sweeps.calibration.solver import Rows, least
 from sweeps.simulation import Serving
 
 FITTED = ("ttft", "tpot")
@@ -21,9 +21,6 @@ PRIOR_SPREAD = 1.0
 SHARED_SPREAD = 0.02
 """Standard deviation of the log error that all requests of a run share because kernels are predicted wrong; ours. It
 decides what a run can tell: however many requests it has, their mean is known no better."""
-
-OUTLIER = 1.5
-"""Residuals beyond this many standard deviations count linearly, not squared (Huber)."""
 
 LEAST_SPREAD = 0.01
 """Of one request's log ratio; without it, measurements without noise would outweigh the priors without bound."""
@@ -75,8 +72,8 @@ def calibrated(
     prior = np.log([positive(serving, name) for name in CONSTANTS])
     problem = _Problem(run, Simulator(serving), prior, progress)
     spreads = problem.spreads(prior)
-    values, moved = prior, list(range(len(CONSTANTS)))
-    values = problem.solved(values, moved, spreads)
+    moved = list(range(len(CONSTANTS)))
+    values = problem.solved(prior, moved, spreads)
     spreads = problem.spreads(values)
     values = problem.solved(values, moved, spreads)
     while True:
@@ -154,23 +151,16 @@ class _Problem:
             at[moved] = part
             return at
 
-        def residuals(part: np.ndarray) -> np.ndarray:
+        def rows(part: np.ndarray) -> Rows:
             found = self.ratios(whole(part))
-            rows = [ratio / spreads[name] for name, (ratio, _) in found.items()]
-            return np.concatenate([*rows, (part - self.prior[moved]) / PRIOR_SPREAD])
+            off = [ratio / spreads[name] for name, (ratio, _) in found.items()]
+            slopes = [slope[:, moved] / spreads[name] for name, (_, slope) in found.items()]
+            return Rows(
+                np.concatenate([*off, (part - self.prior[moved]) / PRIOR_SPREAD]),
+                np.concatenate([*slopes, np.eye(len(moved)) / PRIOR_SPREAD]),
+            )
 
-        def jacobian(part: np.ndarray) -> np.ndarray:
-            found = self.ratios(whole(part))
-            rows = [slope[:, moved] / spreads[name] for name, (_, slope) in found.items()]
-            return np.concatenate([*rows, np.eye(len(moved)) / PRIOR_SPREAD])
-
-        limits = self.prior[moved] - FARTHEST, self.prior[moved] + FARTHEST
-        # What a step slips past is noise of the order of these tolerances: requests change batches as constants move.
-        tolerances = {"xtol": 1e-3, "ftol": 1e-4, "gtol": 1e-8, "max_nfev": 25}
-        solution = least_squares(
-            residuals, values[moved], jac=jacobian, bounds=limits, loss="huber", f_scale=OUTLIER, **tolerances
-        )
-        return whole(solution.x)
+        return whole(least(rows, values[moved], self.prior[moved] - FARTHEST, self.prior[moved] + FARTHEST))
 
     def posterior(self, values: np.ndarray, moved: list[int], spreads: Mapping[str, float]) -> np.ndarray:
         """Standard deviations of the logarithms by the Gauss-Newton Hessian; the prior's for what is not moved.

@@ -24,7 +24,7 @@ METRICS = ("ttft", "tpot", "e2e")
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Run:
-    """One measured run. Arrays of shape [requests], in the order of sending; latencies in s, NaN where there is none."""
+    """One measured run. Arrays of shape [requests] in the order of sending; latencies in s, NaN where there is none."""
 
     name: str
     stream: Stream

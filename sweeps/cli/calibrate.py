@@ -256,7 +256,7 @@ def _print(options: argparse.Namespace, case: Any, found: Any, engine: str, seco
 
 
 class Progress:
-    """Simulations and the error so far: a line that is rewritten on a terminal, now and then one elsewhere. On stderr."""
+    """Simulations and the error so far: one line on a terminal, now and then a line elsewhere. On stderr."""
 
     def __init__(self):
         self.said, self.status = time.perf_counter(), None
