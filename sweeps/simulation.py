@@ -103,7 +103,7 @@ def _unfinished(run: Any) -> jax.Array:
     waiting = engine.requests - state.waiting.next
     if state.waiting.waits is not None:
         waiting = waiting + jnp.sum(state.waiting.waits, axis=-1, dtype=jnp.int32)
-    return waiting + jnp.sum((state.slots.mode > 0).astype(jnp.int32), axis=-1)
+    return waiting + state.running + state.lost + (state.progress >= 0).astype(jnp.int32)
 
 
 @functools.lru_cache(maxsize=64)

@@ -10,7 +10,7 @@ from jaxroof.scheduler.blocks import begun, evicted, shortened
 from jaxroof.scheduler.ending import completed
 from jaxroof.scheduler.engine import Engine
 from jaxroof.scheduler.preemption import preempted
-from jaxroof.scheduler.state import Record, State, whole
+from jaxroof.scheduler.state import NEVER, Record, State, whole
 
 
 def iterated(engine: Engine, price: Price, closed: bool, shortest: bool, state: State) -> tuple[State, Record]:
@@ -29,7 +29,8 @@ def iterated(engine: Engine, price: Price, closed: bool, shortest: bool, state: 
     owing = state.free < 0
     state = evicted(state)
     fresh = (state.step.prompt == 0) & ~owing
-    state, due = completed(engine, state, closed, fresh)
+    state, ended = completed(engine, state, closed, fresh)
+    due = ended.more
     state, coming, rejected = received(engine, state, closed, fresh & ~due)
     settled = ~owing & ~due & ~coming
     state = state._replace(gate=state.gate | (fresh & (state.running == 0) & (state.progress < 0)))
@@ -42,9 +43,11 @@ def iterated(engine: Engine, price: Price, closed: bool, shortest: bool, state: 
     state = admission.state
     short = short & ~admission.happened & (state.running > 0)
     state, lost = preempted(engine, state, short & ~alone)
-    state = shortened(state, short & alone)
+    state = shortened(engine, state, short & alone)
     runs = settled & ~admission.again & ~short & (state.free >= 0)
-    advance = advanced(engine, price, state, runs)
+    returned = admission.happened & (state.step.prompt == 0)
+    next_end = jnp.minimum(ended.next_end, jnp.where(returned, admission.last, NEVER))
+    advance = advanced(engine, price, state, next_end, runs)
     state = advance.state
     return state, Record(
         end=state.clock,

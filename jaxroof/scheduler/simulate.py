@@ -15,7 +15,7 @@ from jaxroof.policy import Policy
 from jaxroof.prices import Limits, Price, step_prices
 from jaxroof.scheduler.engine import Engine, engine
 from jaxroof.scheduler.iteration import iterated
-from jaxroof.scheduler.state import FREE, Clock, Groups, Record, Slots, State, Step, Waiting, since
+from jaxroof.scheduler.state import NEVER, Clock, Groups, Record, Slots, State, Step, Waiting, since
 from jaxroof.struct import Scalar
 from jaxroof.traffic import Served, Timeline, Traffic
 
@@ -63,7 +63,7 @@ def begin(
     state = State(
         clock=Clock(number, number),
         count=zero,
-        slots=Slots(empty + FREE, empty, empty, empty, empty, empty - 1, empty),
+        slots=Slots(empty + NEVER, empty, empty, empty if size.groups else None),
         groups=Groups(some, some, some) if size.groups else None,
         waiting=Waiting(zero, jnp.zeros(requests, dtype=bool) if size.ranked else None, arrival, zero),
         step=Step(zero, number, number, zero, zero, zero),
@@ -73,7 +73,9 @@ def begin(
         idle=zero,
         phases=jnp.zeros(size.block, dtype=jnp.int32),
         progress=jnp.int32(-1),
-        admissions=zero,
+        partial=zero,
+        lost=zero,
+        admissions=jnp.int32(1),
         event=zero,
         moved=zero,
         preempted=no,
