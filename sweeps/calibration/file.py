@@ -5,10 +5,13 @@ import hashlib
 import os
 import pathlib
 import shlex
+from collections import Counter
 from collections.abc import Sequence
 
 from hwspaces import EfficiencyEntry, formatted
-from jaxroof.efficiency import Efficiency
+from hwspaces.efficiency import TABLES
+from hwspaces.kernel_tables import CLASSES
+from jaxroof.efficiency import Efficiency, Kernels
 from jaxroof.version import VERSION
 from sweeps.calibration.fit import Calibration
 from sweeps.calibration.residual import Residual
@@ -58,7 +61,9 @@ def calibration_text(
         f"All constants but those of host are those of {base.name}.",
         *found.run.notes,
     ]
-    return efficiency_text(whole, _sources(found, base, name), heading, notes, f"Overheads of one server: {name}.")
+    return efficiency_text(
+        whole, _sources(found, base, efficiency, name), heading, notes, f"Overheads of one server: {name}."
+    )
 
 
 def changes(errors: dict[str, Residual]) -> str:
@@ -96,8 +101,11 @@ def written(path: str | os.PathLike, text: str) -> None:
         pathlib.Path(name).write_text(text, encoding="utf-8")
 
 
-def _sources(found: Calibration, base: EfficiencyEntry, name: str) -> dict[str, str]:
+def _sources(found: Calibration, base: EfficiencyEntry, efficiency: Efficiency, name: str) -> dict[str, str]:
     sources = dict(base.sources)
+    for table in TABLES:
+        if isinstance(getattr(efficiency, table), Kernels):
+            sources = _by_class(sources, table)
     for constant, before in found.before.items():
         path = f"host.{constant}"
         if constant in found.told:
@@ -106,6 +114,18 @@ def _sources(found: Calibration, base: EfficiencyEntry, name: str) -> dict[str, 
         else:
             sources[path] = f"as {base.name}, {name} does not tell it: {base.sources.get(path, 'no source given')}"
     return sources
+
+
+def _by_class(sources: dict[str, str], table: str) -> dict[str, str]:
+    """Sources with one for every class of kernels of a table, the most frequent of its constants, and the others."""
+    kept = {path: source for path, source in sources.items() if not path.startswith(f"{table}.")}
+    for name in CLASSES:
+        prefix = f"{table}.{name}."
+        own = {path: source for path, source in sources.items() if path.startswith(prefix)}
+        if own:
+            common = Counter(own.values()).most_common(1)[0][0]
+            kept |= {prefix[:-1]: common} | {path: source for path, source in own.items() if source != common}
+    return kept
 
 
 def _fields(efficiency: Efficiency) -> dict:
