@@ -17,7 +17,7 @@ from sweeps.simulation import Serving, size_for
 CONSTANTS = tuple(field.name for field in dataclasses.fields(Host))
 """The overheads, in the order of every vector of them: per step, per sequence, per request."""
 
-ITERATIONS = 2.5
+ITERATIONS = 5.0
 """Iterations per request to begin with; doubled while requests are left."""
 
 MOST_DOUBLINGS = 7
