@@ -276,6 +276,8 @@ def _print(found: dict[str, Any], name: str) -> None:
             cells.append("-" if after is None else f"{before:.1%} > {after:.1%}")
         table.add_row(f"{row['kind'][:4]} {row['row']}", *cells)
     console.print(table)
+    before, after = (np.mean(np.abs([row[key] for row in found["rows"]])) for key in ("before", "own"))
+    console.print(f"mean over {len(found['rows'])} calibrations, the row itself: {before:.1%} > {after:.1%}")
     for group in ("others", "same kind", "same server"):
         known = [row for row in found["rows"] if row["mape"][group] is not None]
         if known:
