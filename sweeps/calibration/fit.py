@@ -28,6 +28,10 @@ LEAST_SPREAD = 0.01
 FARTHEST = math.log(30.0)
 """How far the logarithm of an overhead may move."""
 
+CHANGE = 0.3
+"""Change of an overhead's logarithm with which slopes are compared: slopes that simulations do not bear out tell
+nothing. In a closed loop a request is sent when a step ends and waits for the next to end, whatever its own time."""
+
 TOLD = 0.5
 """A run tells an overhead whose posterior is narrower than this share of its prior."""
 
@@ -76,8 +80,9 @@ def calibrated(
     values = problem.solved(prior, moved, spreads)
     spreads = problem.spreads(values)
     values = problem.solved(values, moved, spreads)
+    real = problem.real(values)
     while True:
-        posterior = problem.posterior(values, moved, spreads)
+        posterior = problem.posterior(values, moved, spreads, real)
         worst = max(moved, key=lambda i: posterior[i], default=None)
         if worst is None or posterior[worst] <= TOLD * PRIOR_SPREAD:
             break
@@ -162,7 +167,24 @@ class _Problem:
 
         return whole(least(rows, values[moved], self.prior[moved] - FARTHEST, self.prior[moved] + FARTHEST))
 
-    def posterior(self, values: np.ndarray, moved: list[int], spreads: Mapping[str, float]) -> np.ndarray:
+    def real(self, values: np.ndarray) -> dict[str, np.ndarray]:
+        """Share of each metric's mean slope that simulations at changed overheads bear out, 0 to 1, shape [constants].
+
+        A slope is of requests that arrive at any part of a step.
+        """
+        slopes = {name: slope.mean(axis=0) for name, (_, slope) in self.ratios(values).items()}
+        shares = {name: np.ones(len(CONSTANTS)) for name in slopes}
+        for i in range(len(CONSTANTS)):
+            step = CHANGE * np.eye(len(CONSTANTS))[i]
+            above, below = self.ratios(values + step), self.ratios(values - step)
+            for name, slope in slopes.items():
+                found = (above[name][0].mean() - below[name][0].mean()) / (2.0 * CHANGE)
+                shares[name][i] = np.clip(found / slope[i], 0.0, 1.0) if slope[i] else 1.0
+        return shares
+
+    def posterior(
+        self, values: np.ndarray, moved: list[int], spreads: Mapping[str, float], real: Mapping[str, np.ndarray]
+    ) -> np.ndarray:
         """Standard deviations of the logarithms by the Gauss-Newton Hessian; the prior's for what is not moved.
 
         Log ratios of a metric have independent errors of its spread, and one of `SHARED_SPREAD` that all share.
@@ -172,7 +194,7 @@ class _Problem:
             return found
         hessian = np.eye(len(moved)) / PRIOR_SPREAD**2
         for name, (_, slope) in self.ratios(values).items():
-            part, own = slope[:, moved], spreads[name] ** 2
+            part, own = (slope * real[name])[:, moved], spreads[name] ** 2
             total = part.sum(axis=0)
             shared = SHARED_SPREAD**2 / (own + len(part) * SHARED_SPREAD**2)
             hessian += (part.T @ part - shared * np.outer(total, total)) / own

@@ -33,10 +33,10 @@ def test_what_one_row_tells_holds_for_the_others():
         trace("c", "y", "synchronous", 0.02, 3e-3, 1.0),
     ]
     found = scores(traces, PRIOR)
-    # Row a: 0.05 + 99 x 5 ms + 100 x 1.007 ms + 20 ms measured; 100 x 0.307 ms + 9 ms in their place before.
+    # Row a: TTFT 50 + 1 + 20 ms and 99 tokens of 5 + 1 + 0.007 ms measured; 50 + 0.3 + 9 and 5 + 0.3 + 0.007 before.
     assert found["before"]["synchronous"] > 0.1
     first = found["rows"][0]
-    assert first["before"] == pytest.approx((0.545 + 0.0307 + 0.009) / (0.545 + 0.1007 + 0.02) - 1.0)
+    assert first["before"] == pytest.approx((0.0593 + 99 * 5.307e-3) / (0.071 + 99 * 6.007e-3) - 1.0)
     assert first["overheads_s"]["step_time"] == pytest.approx(1e-3, rel=0.05)
     assert first["overheads_s"]["request_time"] == pytest.approx(20e-3, rel=0.05)
     assert first["mape"]["others"] < 0.01 < first["mape_before"]["others"]
