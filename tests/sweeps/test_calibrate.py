@@ -12,7 +12,7 @@ from sweeps.calibration import calibrated, measured_run, residual
 from sweeps.calibration.file import calibration_text, recorded_words
 from sweeps.calibration.fit import PRIOR_SPREAD
 from sweeps.calibration.measured_run import held_out
-from sweeps.calibration.simulator import CONSTANTS, Simulator
+from sweeps.calibration.simulator import CONSTANTS, Latencies, Simulator
 from sweeps.calibration.solver import Rows, least
 from sweeps.paths import leaf, leaf_paths
 from tests.calibration_runs import TRUE, latencies, report, serving, stream
@@ -193,3 +193,30 @@ def test_stale_constants_have_a_large_residual(found):
         after, _ = residual(found.run, dataclasses.replace(serving(of), efficiency=right))
     assert before.error > 0.3 > 0.07 > after.error
     assert jnp.isfinite(before.tpot)
+
+
+class Staircase:
+    """A closed loop's simulator, in short: TTFT is a whole step whatever a request's own time, but slopes say more."""
+
+    def __init__(self, serving):
+        self.requests, self.evaluations = len(serving.traffic.isl), 0
+
+    def latencies(self, logarithms):
+        self.evaluations += 1
+        step, _, request = np.exp(logarithms)
+        size = 1.0 + 0.5 * np.sin(np.arange(self.requests))
+        values = {"ttft": size * (0.02 + step), "tpot": size * (0.01 + step)}
+        values["e2e"] = values["ttft"] + 100.0 * values["tpot"]
+        slopes = {name: np.outer(size, [step, 0.0, request * (name == "ttft")]) for name in values}
+        return Latencies(values, slopes)
+
+
+def test_slopes_that_simulations_do_not_bear_out_tell_nothing(monkeypatch):
+    monkeypatch.setattr("sweeps.calibration.fit.Simulator", Staircase)
+    of = stream()
+    truth = Staircase(serving(of)).latencies(np.log(list(TRUE.values()))).values
+    run = measured_run(Measured(of, truth["ttft"], truth["e2e"], truth["tpot"], 16.0, None, 1.0, {}))
+    found = calibrated(run, serving(of))
+    assert found.told == ("step_time",)
+    assert found.after["step_time"] == pytest.approx(TRUE["step_time"], rel=0.01)
+    assert found.after["request_time"] == found.before["request_time"]
