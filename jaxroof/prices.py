@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from jaxroof.batch import Batch, Decode, Prefill
 from jaxroof.dependence import output_dependence
@@ -89,22 +90,24 @@ def step_prices(
 
     kinds = _kinds(output_dependence(times, *_probe()))
 
-    def table(kind: str, nodes: jax.Array) -> jax.Array:
+    def table(kind: str, nodes: np.ndarray) -> jax.Array:
         def one(n):
             values = {"logits": 1.0, "rows": 1.0} | {kind: n}
             return _sum(times((1.0, 1.0, 0.0), (1.0, 1.0), **values), kinds[kind])
 
-        return jax.vmap(one)(nodes)
+        return jax.vmap(one)(jnp.asarray(nodes, dtype=float))
 
     def decode(n: jax.Array) -> jax.Array:
-        contexts = n * octaves(limits.context, CONTEXT)
+        contexts = n * jnp.asarray(octaves(limits.context, CONTEXT), dtype=float)
         return jax.vmap(lambda c: _sum(times((1.0, 1.0, 0.0), (n, c), 1.0, 1.0), kinds["decode"]))(contexts)
 
     sampled = octaves(limits.sequences, LOGITS)
-    host = jax.vmap(lambda n: _sum(times((1.0, 1.0, 0.0), (1.0, 1.0), n, 1.0), {HOST}))(sampled)
+    host = jax.vmap(lambda n: _sum(times((1.0, 1.0, 0.0), (1.0, 1.0), n, 1.0), {HOST}))(
+        jnp.asarray(sampled, dtype=float)
+    )
     tables = StepPrices(
         rows=_intervals(table("rows", octaves(limits.rows, ROWS))),
-        decode=_cells(jax.vmap(decode)(octaves(limits.sequences, DECODE))),
+        decode=_cells(jax.vmap(decode)(jnp.asarray(octaves(limits.sequences, DECODE), dtype=float))),
         logits=jnp.concatenate([_intervals(table("logits", sampled)), _intervals(host)], axis=1),
     )
     return tables, functools.partial(_price, tables, times, kinds["prompt"], kinds["all"])
@@ -140,12 +143,11 @@ def _price(
     return device, _between(sampled[2:], share)
 
 
-def octaves(most: int, per_octave: int) -> jax.Array:
+def octaves(most: int, per_octave: int) -> np.ndarray:
     """1 and up to `most`, evenly spaced between powers of two, shape [nodes]."""
-    last = max(int(most) - 1, 1).bit_length()
-    position = jnp.arange(last * per_octave + 1.0)
-    octave = jnp.floor(position / per_octave)
-    return jnp.exp2(octave) * (1.0 + position / per_octave - octave)
+    position = np.arange(max(int(most) - 1, 1).bit_length() * per_octave + 1)
+    octave, place = np.divmod(position, per_octave)
+    return np.ldexp(1.0 + place / per_octave, octave)
 
 
 def octave_position(value: Scalar, per_octave: int) -> jax.Array:
@@ -153,15 +155,17 @@ def octave_position(value: Scalar, per_octave: int) -> jax.Array:
 
     The bits of a float32 are exponent and mantissa, in that order: read as a whole number, they are the position.
     """
-    bits = jax.lax.bitcast_convert_type(jnp.maximum(value, 1.0).astype(jnp.float32), jnp.int32)
-    return (bits - ONE_BITS).astype(float) * (per_octave / MANTISSA)
+    return (_bits(value) - ONE_BITS).astype(float) * (per_octave / MANTISSA)
+
+
+def _bits(value: Scalar) -> jax.Array:
+    return jax.lax.bitcast_convert_type(jnp.maximum(value, 1.0).astype(jnp.float32), jnp.int32)
 
 
 def next_node(context: Scalar) -> jax.Array:
     """The node of the tables' mean context that comes after `context`, shape ()."""
-    position = jnp.floor(octave_position(context, CONTEXT)) + 1.0
-    octave = jnp.floor(position / CONTEXT)
-    return jnp.exp2(octave) * (1.0 + position / CONTEXT - octave)
+    step = int(MANTISSA) // CONTEXT
+    return jax.lax.bitcast_convert_type((_bits(context) // step + 1) * step, jnp.float32).astype(float)
 
 
 def _read(table: jax.Array, position: jax.Array) -> tuple[jax.Array, jax.Array]:

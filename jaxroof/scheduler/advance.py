@@ -67,6 +67,7 @@ def advanced(engine: Engine, price: Price, state: State, next_end: jax.Array, ha
         running=running + step.finished,
         offset=state.offset + step.joining,
         free=state.free - blocks,
+        pace=worked / runs,
         moved=jnp.zeros_like(state.moved),
         preempted=jnp.zeros_like(state.preempted),
         gate=state.gate & prompts,

@@ -5,7 +5,8 @@ import jax.numpy as jnp
 from jaxroof.prices import Price
 from jaxroof.scheduler.admission import admitted
 from jaxroof.scheduler.advance import advanced
-from jaxroof.scheduler.arriving import received
+from jaxroof.scheduler.anchor import tied
+from jaxroof.scheduler.arriving import arrival_of, received
 from jaxroof.scheduler.blocks import begun, evicted, shortened
 from jaxroof.scheduler.ending import completed
 from jaxroof.scheduler.engine import Engine
@@ -40,7 +41,7 @@ def iterated(engine: Engine, price: Price, closed: bool, shortest: bool, state: 
     alone = state.running + whole(state.progress >= 0) == 1
     first = settled & ~state.preempted & ~(short & engine.mixed) & (state.gate | ~engine.gated)
     admission = admitted(engine, state, shortest, need, first)
-    state = admission.state
+    state = tied(admission.state, arrival_of(state.waiting, admission.admitted), fresh & (admission.admitted >= 0))
     short = short & ~admission.happened & (state.running > 0)
     state, lost = preempted(engine, state, short & ~alone)
     state = shortened(engine, state, short & alone)
@@ -50,13 +51,15 @@ def iterated(engine: Engine, price: Price, closed: bool, shortest: bool, state: 
     advance = advanced(engine, price, state, next_end, runs)
     state = advance.state
     return state, Record(
-        end=state.clock,
+        high=state.clock.high,
+        low=state.clock.low,
         duration=advance.duration,
+        ahead=state.ahead,
         steps=advance.steps,
         count=state.count,
         decoding=advance.decoding,
         prompt=advance.prompt,
-        blocks=engine.blocks - state.free,
+        blocks=engine.blocks - jnp.maximum(state.free, 0),
         running=state.running + whole(state.progress >= 0),
         admitted=admission.admitted,
         hit=admission.hit,

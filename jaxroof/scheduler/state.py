@@ -79,6 +79,8 @@ class State(NamedTuple):
     moved: jax.Array  # tokens whose cache goes to or from host memory in the coming step
     preempted: jax.Array  # bool: at this instant
     gate: jax.Array  # bool: whether an exclusive order admits
+    pace: jax.Array  # s of the last engine step
+    ahead: jax.Array  # decode steps: 0, with the gradient of how many more a faster engine would have made
     padding: jax.Array  # ended sequences that a static batch still computes
     padded: jax.Array  # their context, tokens
 
@@ -101,8 +103,10 @@ def is_swapped(end: jax.Array) -> jax.Array:
 class Record(NamedTuple):
     """What one iteration did; ids are -1 where there was none."""
 
-    end: Clock
-    duration: jax.Array
+    high: jax.Array  # the clock after it, s
+    low: jax.Array
+    duration: jax.Array  # s
+    ahead: jax.Array  # as of `State`
     steps: jax.Array
     count: jax.Array
     decoding: jax.Array
@@ -115,6 +119,10 @@ class Record(NamedTuple):
     last: jax.Array
     preempted: jax.Array
     rejected: jax.Array
+
+
+FLOATS = 4
+"""The first fields of `Record` are floats, the others whole numbers."""
 
 
 def plus(clock: Clock, duration: jax.Array) -> Clock:
