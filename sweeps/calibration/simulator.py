@@ -74,10 +74,8 @@ def _linearized(logarithms: jax.Array, serving: Serving, size: Size) -> Any:
 def request_latencies(logarithms: jax.Array, serving: Serving, size: Size) -> tuple[dict[str, jax.Array], jax.Array]:
     """TTFT, TPOT and E2E of every request in s and its status, shapes [requests].
 
-    Gradient: the step that a request arrives in is fixed, and so is the share of it that is over by then; the rest of
-    that step moves with the step's length. Of a fixed arrival time the gradient would be that of a saw tooth: all steps
-    since the engine was last idle move together until the request slips into another step, which a gradient does not
-    see. The mean over requests, which arrive at any part of a step, has the gradient that is taken here.
+    Gradient: that of `jaxroof.scheduler.simulate`, which ties the steps that a request meets to its arrival: not the
+    slope of one request's saw tooth, but about that of the mean over requests, which arrive at any part of a step.
 
     Args:
       logarithms: of the constants in s, shape [constants].
@@ -85,19 +83,8 @@ def request_latencies(logarithms: jax.Array, serving: Serving, size: Size) -> tu
     host = Host(**dict(zip(CONSTANTS, jnp.exp(logarithms), strict=True)))
     efficiency = dataclasses.replace(serving.efficiency, host=host)
     one = serving
-    found, timeline = simulate(one.hardware, one.model, one.deployment, efficiency, one.traffic, one.policy, size)
-    delay = host.request_time
-    entry = jax.lax.stop_gradient(found.arrival + delay)
-    end = timeline.end
-    begin = jnp.concatenate([jnp.zeros(1, end.dtype), end[:-1]])
-    at = jnp.clip(jnp.searchsorted(jax.lax.stop_gradient(end), entry), 0, end.shape[0] - 1)
-    length = end[at] - begin[at]
-    share = jax.lax.stop_gradient((entry - begin[at]) / jnp.where(length > 0.0, length, 1.0))
-    moving = begin[at] + share * length  # the time of entry, as the step moves
-    moving = jnp.where(
-        jax.lax.stop_gradient(length) > 0.0, moving, entry + begin[at] - jax.lax.stop_gradient(begin[at])
-    )
-    ttft = found.first_token - moving + delay
+    found, _ = simulate(one.hardware, one.model, one.deployment, efficiency, one.traffic, one.policy, size)
+    ttft = found.first_token - found.arrival
     decoding = found.finish - found.first_token
     tokens = jnp.asarray(one.traffic.osl, dtype=float)
     several = tokens > 1.5
