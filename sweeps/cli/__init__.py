@@ -18,6 +18,7 @@ VERBS = {
     "hardware": "the accelerators of the catalogue",
     "models": "the models of the catalogue",
     "trace": "a request stream, from a trace file or distributions: rate, burstiness, lengths, shared prefixes",
+    "calibrate": "an engine's overheads from one measured run of a server, or whether calibrated ones still hold",
     "surface": "kernels as a user measured them: tables from a benchmark's files, or what a file holds",
     "validate": "predictions against measured data",
 }

@@ -1,0 +1,80 @@
+"""What a simulator takes of a measured run: traffic, latencies to meet, and which requests are held out."""
+
+import dataclasses
+import math
+
+import numpy as np
+
+from jaxroof.traffic import Traffic
+from workloads.stream import Stream
+from workloads.traces import Measured
+from workloads.traffic import traffic
+
+LEAST_REQUESTS = 100
+"""Requests with measured latencies below which a run says too little."""
+
+BLOCKS = 20
+"""Blocks of consecutive requests that a run is divided into."""
+
+HELD_OUT = 4
+"""Every fourth block is held out: its requests saw batches that no training request was part of, but for its ends."""
+
+METRICS = ("ttft", "tpot", "e2e")
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Run:
+    """One measured run. Arrays of shape [requests] in the order of sending; latencies in s, NaN where there is none."""
+
+    name: str
+    stream: Stream
+    traffic: Traffic
+    latencies: dict[str, np.ndarray]  # by `METRICS`: TTFT, TPOT without the first token, E2E
+    held_out: np.ndarray  # True for requests that only validate
+    notes: tuple[str, ...]
+
+    @property
+    def clients(self) -> int | None:
+        """Of a closed loop; None: an open one."""
+        return None if self.traffic.clients is None else int(self.traffic.clients)
+
+
+def measured_run(measured: Measured) -> Run:
+    """A run from what a benchmark measured.
+
+    The loop is closed where the client held a number of requests under way without aiming at a rate; then the
+    simulated requests are sent when earlier ones end, in the order in which they were sent. Otherwise they arrive
+    when they were sent.
+
+    Raises:
+      ValueError: one line: fewer than `LEAST_REQUESTS` requests have latencies.
+    """
+    stream = measured.stream
+    ttft, e2e = (np.where(times > 0.0, times, np.nan) for times in (measured.ttft, measured.e2e))
+    tpot = np.where((stream.osl > 1.0) & (measured.itl > 0.0), measured.itl, np.nan)
+    known = int(np.sum(np.isfinite(ttft) & np.isfinite(e2e)))
+    if known < LEAST_REQUESTS:
+        has = f"{known} requests with TTFT and E2E latency"
+        raise ValueError(f"{stream.source}: it has {has}; a calibration needs at least {LEAST_REQUESTS}")
+    clients = _clients(measured)
+    return Run(
+        name=stream.name,
+        stream=stream,
+        traffic=traffic(stream, clients=clients),
+        latencies={"ttft": ttft, "tpot": tpot, "e2e": e2e},
+        held_out=held_out(len(stream)),
+        notes=stream.notes,
+    )
+
+
+def held_out(requests: int) -> np.ndarray:
+    """True for every fourth of `BLOCKS` blocks of consecutive requests, shape [requests]."""
+    block = np.arange(requests) * BLOCKS // requests
+    return block % HELD_OUT == HELD_OUT - 1
+
+
+def _clients(measured: Measured) -> int | None:
+    aims = measured.rate is not None and math.isfinite(measured.rate)
+    if measured.concurrency is None or not math.isfinite(measured.concurrency) or aims:
+        return None
+    return int(min(measured.concurrency, len(measured.stream)))

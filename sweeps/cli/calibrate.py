@@ -1,0 +1,281 @@
+"""`jaxroof calibrate`: an engine's overheads from one measured run, or whether calibrated ones still hold."""
+
+import argparse
+import json
+import pathlib
+import sys
+import time
+from typing import Any
+
+from sweeps.cli.common import asked_case, case_arguments, compilation_cache, json_argument
+
+OF_THE_RUN = ("measured", "format", "sort", "drop", "check", "output", "plot", "json", "verb", "version")
+"""What a later check does not take from the command that made a file."""
+
+LINE_SECONDS = 10.0
+"""s between lines of progress where stderr is no terminal."""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags of the verb."""
+    parser.add_argument(
+        "--measured", metavar="FILE", help="one benchmark's results with every request; FILE#2: its run 2"
+    )
+    parser.add_argument("--format", metavar="NAME", help="guidellm, vllm, sglang or blis (default: as it looks)")
+    parser.add_argument("--sort", action="store_true", help="put rows in order that are not, instead of refusing them")
+    parser.add_argument("--drop", action="store_true", help="leave out rows without tokens, instead of refusing them")
+    parser.add_argument("-o", "--output", metavar="SERVER.toml", help="the efficiency to write, for --efficiency")
+    parser.add_argument("--plot", metavar="PICTURE", help="a .png or .svg of measured against simulated latencies")
+    parser.add_argument(
+        "--check", metavar="SERVER.toml", help="in place of a calibration: does this one hold on the measured run?"
+    )
+    parser.add_argument("--engine", metavar="NAME", help="vllm, sglang or trtllm (default: the efficiency's)")
+    parser.add_argument("--engine-version", metavar="TEXT", help="of the engine, such as 0.15.1; for the file")
+    parser.add_argument(
+        "--policy",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="a number of the engine's scheduler as it was started: max_sequences=128; may be given several times",
+    )
+    json_argument(parser)
+    case_arguments(parser)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Calibrate and write, or check; print what was found."""
+    if not options.measured:
+        raise ValueError("--measured FILE is missing")
+    _check_outputs(options)
+    compilation_cache()
+    from sweeps.api import precision
+    from sweeps.calibration import measured_run
+    from workloads.traces import read_measured
+
+    entry = _recorded(options) if options.check else None
+    run = measured_run(read_measured(options.measured, options.format or "auto", sort=options.sort, drop=options.drop))
+    with precision("float64"):
+        case, serving, engine = _serving(options, run)
+        if entry is not None:
+            _check(options, entry, run, serving)
+        else:
+            _calibrate(options, case, run, serving, engine)
+
+
+def _calibrate(options: argparse.Namespace, case: Any, run: Any, serving: Any, engine: str) -> None:
+    from sweeps.calibration import calibrated
+    from sweeps.calibration.file import calibration_text, written
+
+    start, bar = time.perf_counter(), Progress()
+    try:
+        found = calibrated(run, serving, bar.show)
+    finally:
+        bar.stop()
+    seconds = time.perf_counter() - start
+    if options.output:
+        words, version = _words(options), options.engine_version
+        efficiency = case.scenario.efficiency
+        text = calibration_text(found, case.efficiency, efficiency, engine, version, options.measured, words)
+        written(options.output, text)
+    if options.plot:
+        from sweeps.plots import style
+        from sweeps.plots.calibration import calibration
+
+        style.saved(calibration(found), options.plot)
+    if options.json:
+        print(json.dumps(_record(options, found, engine, seconds), indent=2))
+    else:
+        _print(options, case, found, engine, seconds)
+
+
+def _check(options: argparse.Namespace, entry: Any, run: Any, serving: Any) -> None:
+    from sweeps.calibration.residual import STALE, residual
+
+    found, _ = residual(run, serving)
+    stale = found.error > STALE
+    if options.json:
+        numbers = {"ttft": found.ttft, "tpot": found.tpot, "e2e": found.e2e, "error": found.error}
+        about = {"file": options.check, "engine": entry.engine, "date": entry.date, "measured": options.measured}
+        print(json.dumps({**about, "requests": len(run.stream), **numbers, "limit": STALE, "stale": stale}, indent=2))
+        return
+    made = f"{options.check} ({', '.join(word for word in (entry.engine, entry.date) if word)})"
+    print(f"{made} on {len(run.stream):,} requests of {options.measured}")
+    print(f"MAPE    TTFT {found.ttft:.1%}, TPOT {found.tpot:.1%}, E2E {found.e2e:.1%}; TTFT and E2E: {found.error:.1%}")
+    if stale:
+        print(f"stale   the error is over {STALE:.0%}: calibrate again")
+    else:
+        print(f"holds   the error is at most {STALE:.0%}")
+    for note in run.notes:
+        print(f"note    {note}")
+
+
+def _serving(options: argparse.Namespace, run: Any) -> tuple[Any, Any, str]:
+    """The case, the simulation that it is, and its engine."""
+    from sweeps.engines import engine_of
+    from sweeps.serving.policies import chosen_policy
+    from sweeps.simulation import Serving
+
+    if options.dp is not None:
+        raise ValueError(f"--dp {options.dp}: a run is calibrated on one replica; measure one")
+    stream = run.stream
+    lengths = {"isl": f"{max(round(stream.isl.mean()), 1)}", "osl": f"{max(round(stream.osl.mean()), 1)}"}
+    case = asked_case("request", options, lengths)
+    entry, one = case.efficiency, case.scenario
+    name = "trtllm" if (entry.engine or "").startswith("TensorRT-LLM") else f"{entry.name} {entry.engine}".lower()
+    engine = options.engine or engine_of(name)
+    policy = chosen_policy(engine, _policy_values(options.policy))
+    serving = Serving(
+        hardware=one.hardware,
+        model=one.model,
+        deployment=one.deployment,
+        efficiency=one.efficiency,
+        traffic=run.traffic,
+        policy=policy,
+    )
+    return case, serving, engine
+
+
+def _policy_values(settings: list[str]) -> dict[str, str]:
+    values: dict[str, str] = {}
+    for setting in settings:
+        name, equals, value = (part.strip() for part in setting.partition("="))
+        if not (name and equals and value):
+            raise ValueError(f"--policy {setting!r} must be NAME=VALUE, such as max_sequences=128")
+        if name in values:
+            raise ValueError(f"--policy {name} is given twice: {values[name]} and {value}")
+        values[name] = value
+    return values
+
+
+def _check_outputs(options: argparse.Namespace) -> None:
+    """ValueError, before anything is computed, for files that could not be written or do not go together."""
+    for flag, path, endings in (("-o", options.output, (".toml",)), ("--plot", options.plot, (".png", ".svg"))):
+        if path is None:
+            continue
+        if options.check:
+            raise ValueError(f"{flag} {path} cannot be given with --check, which calibrates nothing")
+        if pathlib.Path(path).suffix.lower() not in endings:
+            raise ValueError(f"{flag} {path} must end in {' or '.join(endings)}")
+        if not pathlib.Path(path).parent.is_dir():
+            raise ValueError(f"{flag} {path}: there is no folder {pathlib.Path(path).parent}")
+    if options.check and options.efficiency:
+        raise ValueError(f"--efficiency {options.efficiency} cannot be given with --check, which is of {options.check}")
+    if options.output and (options.efficiency or "").startswith("surface:"):
+        raise ValueError(f"--efficiency {options.efficiency}: measured surfaces do not fit into a TOML file; leave -o")
+    if options.plot:
+        from sweeps.plots import style
+
+        style.matplotlib()
+
+
+def _recorded(options: argparse.Namespace) -> Any:
+    """The checked file's entry; flags that say what was calibrated are filled in from its command."""
+    from hwspaces import efficiency
+    from sweeps.calibration.file import recorded_words
+    from sweeps.cli import Parser
+
+    entry = efficiency(options.check)
+    parser = Parser(allow_abbrev=False)
+    arguments(parser)
+    for name, value in vars(parser.parse_args(recorded_words(entry))).items():
+        if not name.startswith("_") and name not in OF_THE_RUN and not getattr(options, name):
+            setattr(options, name, value)
+    options.efficiency = options.check
+    return entry
+
+
+def _words(options: argparse.Namespace) -> list[str]:
+    """The flags that were given, as words of a command."""
+    words = []
+    for name, value in vars(options).items():
+        if name.startswith("_") or name in ("verb", "version", "output", "plot", "json") or value in (None, False):
+            continue
+        for each in value if isinstance(value, list) else [value]:
+            words += [f"--{name.replace('_', '-')}", *([] if each is True else [each])]
+    return words
+
+
+def _record(options: argparse.Namespace, found: Any, engine: str, seconds: float) -> dict[str, Any]:
+    import dataclasses
+
+    constants = {
+        f"host.{name}": {
+            "before_s": before,
+            "after_s": found.after[name],
+            "spread": found.spread[name],
+            "told": name in found.told,
+        }
+        for name, before in found.before.items()
+    }
+    errors = {
+        part: {when: {**dataclasses.asdict(each), "error": each.error} for when, each in both.items()}
+        for part, both in found.errors.items()
+    }
+    about = {"measured": options.measured, "engine": engine, "version": options.engine_version}
+    about |= {"requests": len(found.run.stream), "held_out": int(found.run.held_out.sum())}
+    about |= {"clients": found.run.clients, "constants": constants, "errors": errors, "output": options.output}
+    return about | {"simulations": found.evaluations, "seconds": seconds, "notes": list(found.run.notes)}
+
+
+def _print(options: argparse.Namespace, case: Any, found: Any, engine: str, seconds: float) -> None:
+    from hwspaces import formatted
+    from sweeps.cli.tables import console, table
+
+    out, stream = console(), found.run.stream
+    loop = "an open loop" if found.run.clients is None else f"a closed loop of {found.run.clients:,} clients"
+    out.print(
+        f"{case.model.name} on {case.hardware.name}, {engine}: {len(stream):,} requests of {options.measured}, {loop}"
+    )
+    out.print(f"{found.evaluations} simulations with derivatives in {seconds:.1f} s", end="\n\n")
+    columns = (case.efficiency.name, "calibrated", "+-")
+    made = table("overhead", *columns, "this run", numbers=columns)
+    for name, before in found.before.items():
+        told = name in found.told
+        spread = f"{100 * found.spread[name]:.0f} %" if told else "-"
+        says = "tells it" if told else "cannot tell it: kept as it was"
+        made.add_row(f"host.{name}", formatted(before, "s"), formatted(found.after[name], "s"), spread, says)
+    out.print(made)
+    out.print()
+    columns = ("TTFT", "TPOT", "E2E", "TTFT and E2E")
+    made = table("MAPE", "", *columns, numbers=columns)
+    for part, both in found.errors.items():
+        requests = int(found.run.held_out.sum()) if part == "validation" else int((~found.run.held_out).sum())
+        for when, each in both.items():
+            cells = (f"{value:.1%}" for value in (each.ttft, each.tpot, each.e2e, each.error))
+            name = f"{'held out' if part == 'validation' else part}, {requests:,}" if when == "before" else ""
+            made.add_row(name, when, *cells)
+    out.print(made)
+    out.print()
+    for note in found.run.notes:
+        out.print(f"note    {note}")
+    for path in (options.output, options.plot):
+        if path:
+            out.print(f"file    {path}")
+    if options.output:
+        out.print(f"`--efficiency {options.output}` predicts with it.")
+
+
+class Progress:
+    """Simulations and the error so far: one line on a terminal, now and then a line elsewhere. On stderr."""
+
+    def __init__(self):
+        self.said, self.status = time.perf_counter(), None
+        if sys.stderr.isatty():
+            from rich.console import Console
+
+            self.status = Console(stderr=True).status("compiling the simulator")
+            self.status.start()
+
+    def show(self, evaluations: int, error: float) -> None:
+        """Say how far the calibration is."""
+        line = f"simulation {evaluations}: training error {error:.1%}"
+        if self.status is not None:
+            self.status.update(line)
+        elif time.perf_counter() - self.said > LINE_SECONDS:
+            self.said = time.perf_counter()
+            print(line, file=sys.stderr, flush=True)
+
+    def stop(self) -> None:
+        """Take the line away."""
+        if self.status is not None:
+            self.status.stop()
