@@ -102,9 +102,7 @@ def step_prices(
         return jax.vmap(lambda c: _sum(times((1.0, 1.0, 0.0), (n, c), 1.0, 1.0), kinds["decode"]))(contexts)
 
     sampled = octaves(limits.sequences, LOGITS)
-    host = jax.vmap(lambda n: _sum(times((1.0, 1.0, 0.0), (1.0, 1.0), n, 1.0), {HOST}))(
-        sampled
-    )
+    host = jax.vmap(lambda n: _sum(times((1.0, 1.0, 0.0), (1.0, 1.0), n, 1.0), {HOST}))(sampled)
     tables = StepPrices(
         rows=_intervals(table("rows", octaves(limits.rows, ROWS))),
         decode=_cells(jax.vmap(decode)(octaves(limits.sequences, DECODE))),
