@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from sweeps.cases import case as case
     from sweeps.comparison import Comparison as Comparison
     from sweeps.comparison import compare as compare
+    from sweeps.serving.run import serve as serve
 
 _HOMES = {
     "linear": "sweeps.api",
@@ -22,6 +23,7 @@ _HOMES = {
     "case": "sweeps.cases",
     "Comparison": "sweeps.comparison",
     "compare": "sweeps.comparison",
+    "serve": "sweeps.serving.run",
 }
 
 __all__ = list(_HOMES)

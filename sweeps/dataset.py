@@ -10,6 +10,8 @@ import xarray as xr
 from hwspaces.units import leaf_unit as hardware_leaf_unit
 from jaxroof.collectives import ALGORITHMS
 from jaxroof.op import BOUNDS
+from jaxroof.serving import PERCENTILES
+from jaxroof.traffic import STATUSES
 from sweeps.axes import Axis
 from sweeps.engine import Output, Piece
 
@@ -23,6 +25,66 @@ class Variable:
     flags: tuple[str, ...] = ()  # meanings of the integer codes 0, 1, ...
     higher_is_better: bool | None = None  # for plots and tables; None where neither
 
+
+LATENCIES = {
+    "ttft": "time to first token",
+    "tpot": "time per output token after the first",
+    "itl": "time between two tokens of a request",
+    "e2e": "end-to-end latency",
+    "queueing": "time from arrival to the first step that works on the prompt",
+}
+"""Latencies of served requests, of which a simulation has means and percentiles."""
+
+SERVED = {
+    **{f"{name}_mean": Variable("s", f"mean of the {words}", (), False) for name, words in LATENCIES.items()},
+    **{
+        f"{name}_p{percent}": Variable("s", f"{percent}th percentile of the {words}", (), False)
+        for name, words in LATENCIES.items()
+        for percent in PERCENTILES
+    },
+    "requests_per_second": Variable("1/s", "finished requests per second of all replicas", (), True),
+    "prompt_tokens_per_second": Variable("1/s", "prompt tokens of finished requests per second, all replicas", (), True),
+    "goodput": Variable("1/s", "requests per second that keep every limit, all replicas", (), True),
+    "good_share": Variable("1", "share of the requests that were sent that keep every limit", (), True),
+    "finished": Variable("1", "requests that were answered"),
+    "refused": Variable("1", "requests that are too long for the KV cache", (), False),
+    "rejected": Variable("1", "requests that a full queue turned away", (), False),
+    "unfinished": Variable("1", "requests that were left when the run ended", (), False),
+    "preemptions": Variable("1", "times that a request's cache was taken away", (), False),
+    "cached_share": Variable("1", "share of the prompt tokens that the prefix cache had", (), True),
+    "duration": Variable("s", "time from the first arrival to the last finish"),
+    "utilization": Variable("1", "share of the time in which the engine works"),
+    "batch_mean": Variable("1", "mean sequences that decode, while the engine works"),
+    "batch_max": Variable("1", "most sequences that decode"),
+    "kv_use_mean": Variable("1", "mean share of the KV cache in use, while the engine works"),
+    "kv_use_max": Variable("1", "largest share of the KV cache in use"),
+    "engine_steps": Variable("1", "steps of the engine"),
+    "kv_blocks": Variable("1", "blocks of KV cache of one replica", (), True),
+}
+"""Metrics of a simulated engine."""
+
+OF_REQUESTS = {
+    "arrival": Variable("s", "when the request was sent"),
+    "queueing": Variable("s", LATENCIES["queueing"], (), False),
+    "isl": Variable("1", "prompt tokens of the request"),
+    "osl": Variable("1", "output tokens of the request"),
+    "status": Variable("1", "what became of the request", STATUSES[:-1]),
+    "preempted": Variable("1", "times that the request's cache was taken away", (), False),
+    "cached": Variable("1", "prompt tokens that the prefix cache had"),
+}
+"""What is known of every request of a simulation, beside its ttft, tpot and e2e."""
+
+OF_ITERATIONS = {
+    "end": Variable("s", "when the iteration ends"),
+    "iteration_time": Variable("s", "time of the iteration, waits included"),
+    "steps": Variable("1", "engine steps of the iteration; 0: the engine waits"),
+    "decoding": Variable("1", "sequences that each add a token per step"),
+    "prompt_tokens": Variable("1", "prompt tokens of the step"),
+    "blocks": Variable("1", "KV blocks in use at the iteration's end, those of idle prefixes included"),
+    "running": Variable("1", "sequences that were admitted and have not ended, during the iteration"),
+    "waiting": Variable("1", "requests that wait in the queue during the iteration"),
+}
+"""What an engine did over time: iterations are steps with prompts, several equal decode steps, or waits."""
 
 VARIABLES = {
     "ttft": Variable("s", "time to first token, arrival to first token", (), False),
@@ -62,6 +124,9 @@ VARIABLES = {
     "op_bytes": Variable("B", "bytes of an op over all its runs in the step, each operand once, per device"),
     "op_bound": Variable("1", "what binds an op", BOUNDS),
     "op_algorithm": Variable("1", "how a collective runs; -1 for other ops", ALGORITHMS),
+    **SERVED,
+    **OF_REQUESTS,
+    **OF_ITERATIONS,
 }
 """Every variable of every job. A breakdown's `prefill_` and `decode_` variables share the meaning of the plain one."""
 

@@ -10,6 +10,7 @@ VERBS = {
     "step": "one engine step: a table of its ops with time, share, work and what binds each",
     "collective": "an all-reduce or another collective: time and bus bandwidth by algorithm and message size",
     "request": "a static batch of requests: TTFT, TPOT, E2E latency, throughput, what fits",
+    "serve": "a request stream on a simulated engine: latency percentiles, goodput, queueing, use of the cache",
     "compare": "which accelerators, how many and which parallelism serve a model best: a ranking",
     "sweep": "a grid or sample of points from a TOML spec, into a netCDF file",
     "plot": "a picture of a sweep's netCDF file, or of one step's roofline",

@@ -1,0 +1,132 @@
+"""How a simulation looks as text: its progress, the tables of its metrics, and all of it as one JSON object."""
+
+import dataclasses
+import math
+import sys
+import time
+from typing import Any
+
+from hwspaces import formatted
+from jaxroof.serving import LATENCIES, PERCENTILES
+from sweeps.cli import tables
+from sweeps.cli.sweep import LINE_SECONDS
+from sweeps.dataset import UDUNITS, variable
+from sweeps.labels import number
+from sweeps.serving.policies import policy_record, policy_text
+from sweeps.serving.report import cache_tokens, limits, nearest, slo_lines, status_text
+from sweeps.serving.run import Simulation
+
+NAMES = {"ttft": "TTFT", "tpot": "TPOT", "itl": "ITL", "e2e": "E2E", "queueing": "queueing"}
+
+METRICS = (
+    *("requests_per_second", "tokens_per_second", "tokens_per_second_per_device", "prompt_tokens_per_second"),
+    *("goodput", "good_share", "usd_per_million_tokens", "tokens_per_joule_at_tdp", "duration"),
+    *("utilization", "engine_steps", "batch_mean", "batch_max", "kv_use_mean", "kv_use_max", "preemptions"),
+    "cached_share",
+)
+"""Metrics of the second table, in its order."""
+
+SHARES = ("good_share", "utilization", "kv_use_mean", "kv_use_max", "cached_share")
+OF_LIMITS = ("goodput", "good_share")
+"""Metrics that are shares; and those that say something only where there are limits."""
+
+
+def show(found: Simulation) -> None:
+    """Print the report."""
+    case, question = found.case, found.question
+    out = tables.console()
+    out.print(tables.heading(case, found.load.text, question.kv, question.overrides))
+    out.print(f"policy of {found.engine}: {policy_text(found.policy)}")
+    out.print(f"source  {found.load.stream.source}", end="\n\n")
+    columns = ("mean", *(f"p{percent}" for percent in PERCENTILES))
+    latencies = tables.table("latency", *columns, "meaning", numbers=columns)
+    for name in LATENCIES:
+        values = [_time(found.metrics[f"{name}_{column}"]) for column in columns]
+        latencies.add_row(NAMES[name], *values, variable(f"{name}_mean").long_name.removeprefix("mean of the "))
+    out.print(latencies)
+    out.print()
+    metrics = tables.table("metric", "value", "meaning", numbers=("value",))
+    for name in METRICS:
+        if name in found.metrics and (name not in OF_LIMITS or limits(found)):
+            metrics.add_row(name, _text(name, found.metrics[name]), variable(name).long_name)
+    out.print(metrics)
+    out.print()
+    for line in slo_lines(found):
+        out.print(f"slo     {line}")
+    out.print(f"status  {status_text(found)}")
+    blocks = f"{found.blocks:,.0f} blocks of {number(float(found.policy.block_size))} tokens"
+    out.print(f"memory  KV cache for {cache_tokens(found):,.0f} tokens in {blocks}{_each(found)}")
+    served = found.metrics["duration"]
+    out.print(f"time    {formatted(served, 's')} of serving simulated in {formatted(found.seconds, 's')}")
+    for note in (*tables.notes(case), *(note for note in found.notes if note not in case.notes)):
+        out.print(f"note    {note}")
+
+
+def record(found: Simulation) -> dict[str, Any]:
+    """The simulation for machines: SI numbers; what does not exist is null."""
+    case, near = found.case, nearest(found) if not found.metrics["good_share"] else None
+    clients = None if found.load.clients is None else {"clients": found.load.clients, "think": found.load.think}
+    metrics = {name: value if math.isfinite(value) else None for name, value in found.metrics.items()}
+    return {
+        "hardware": case.hardware.name,
+        "model": case.model.name,
+        "precision": case.model.precision,
+        "precision_source": case.model.precision_source,
+        "kv_precision": found.question.kv or case.model.kv_precision or "bf16",
+        "efficiency": case.efficiency.name,
+        "deployment": dataclasses.asdict(case.scenario.deployment),
+        "engine": found.engine,
+        "policy": policy_record(found.policy),
+        "load": {"text": found.load.text, "source": found.load.stream.source, "closed_loop": clients},
+        "requests": len(found.load.stream),
+        "replicas": found.replicas,
+        "slo": limits(found),
+        "nearest": None if near is None else {**dataclasses.asdict(near), "missed": list(near.missed)},
+        "kv_blocks": found.blocks,
+        "seconds": found.seconds,
+        "notes": list(found.notes),
+        "metrics": metrics,
+        "units": {name: UDUNITS.get(variable(name).unit, variable(name).unit) for name in metrics},
+    }
+
+
+class Progress:
+    """Requests that are over: a bar on a terminal, now and then a line elsewhere. On stderr."""
+
+    def __init__(self):
+        self.said, self.bar = time.perf_counter(), None
+        if sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+            from rich.progress import Progress as Bar
+
+            text = TextColumn("{task.description}")
+            self.bar = Bar(text, BarColumn(), TimeRemainingColumn(), console=Console(stderr=True), transient=True)
+            self.task = self.bar.add_task("compiling", total=None)
+            self.bar.start()
+
+    def show(self, done: int, requests: int) -> None:
+        """Say that `done` of `requests` are over."""
+        text = f"{done:,} of {requests:,} requests"
+        if self.bar is not None:
+            self.bar.update(self.task, completed=done, total=requests, description=text)
+        elif time.perf_counter() - self.said > LINE_SECONDS and done < requests:
+            self.said = time.perf_counter()
+            print(text, file=sys.stderr, flush=True)
+
+    def stop(self) -> None:
+        """Take the bar away."""
+        if self.bar is not None:
+            self.bar.stop()
+
+
+def _time(seconds: float) -> str:
+    return formatted(seconds, "s") if math.isfinite(seconds) else "-"
+
+
+def _text(name: str, value: float) -> str:
+    return tables.percent(value) if name in SHARES else tables.metric_text(name, value)
+
+
+def _each(found: Simulation) -> str:
+    return " in each replica" if found.replicas > 1 else ""

@@ -1,0 +1,107 @@
+"""A simulation as a labelled dataset, and that dataset in a netCDF file."""
+
+import hashlib
+import json
+import os
+from typing import Any
+
+import jax
+import numpy as np
+import xarray as xr
+
+from jaxroof.traffic import STATUSES
+from jaxroof.version import VERSION
+from sweeps.dataset import variable_attributes
+from sweeps.serving.policies import policy_record
+from sweeps.serving.run import Simulation, waiting
+from sweeps.store import replacing
+
+
+def dataset(found: Simulation) -> xr.Dataset:
+    """Everything about one simulation.
+
+    Returns:
+      Metrics without dimension; along `request` what became of each, NaN where it did not come to that; along
+      `iteration` what the engine did. SI units, float64; attributes hold the question, versions and notes.
+    """
+    values = {name: ((), np.float64(value)) for name, value in found.metrics.items()}
+    values["kv_blocks"] = ((), np.float64(found.blocks))
+    values |= {name: (("request",), column) for name, column in request_columns(found).items()}
+    values |= {name: (("iteration",), column) for name, column in iteration_columns(found).items()}
+    variables = {
+        name: (dims, column, variable_attributes(name, column.dtype)) for name, (dims, column) in values.items()
+    }
+    return xr.Dataset(variables, attrs=attributes(found))
+
+
+def written(path: str | os.PathLike, data: xr.Dataset) -> None:
+    """Write a dataset as netCDF; the file appears when it is whole.
+
+    Raises:
+      ValueError: one line, for a folder that does not exist or cannot be written to.
+    """
+    encoding = {name: {"zlib": True, "complevel": 4} for name in data.data_vars if data[name].ndim}
+    with replacing(path) as name:
+        data.to_netcdf(name, engine="netcdf4", encoding=encoding)
+
+
+def request_columns(found: Simulation) -> dict[str, np.ndarray]:
+    """What became of every request of the replica, in the order in which they were given. Shape [requests] each."""
+    served, stream = found.served, found.replica.stream
+    done = served.status == STATUSES.index("finished")
+    decoded = served.finish - served.first_token
+    arrival = served.arrival
+    if found.load.clients is None:
+        arrival = np.where(np.isfinite(arrival), arrival, stream.arrival)
+    return {
+        "arrival": arrival,
+        "ttft": served.first_token - served.arrival,
+        "tpot": np.where(stream.osl > 1, decoded / np.maximum(stream.osl - 1, 1), np.nan),
+        "e2e": np.where(done, served.finish - served.arrival, np.nan),
+        "queueing": served.admitted - served.arrival,
+        "isl": stream.isl.astype(np.int32),
+        "osl": stream.osl.astype(np.int32),
+        "status": served.status.astype(np.int8),
+        "preempted": served.preemptions.astype(np.int32),
+        "cached": served.cached.astype(np.int32),
+    }
+
+
+def iteration_columns(found: Simulation) -> dict[str, np.ndarray]:
+    """What the engine of the replica did over time. Shape [iterations] each."""
+    timeline = found.timeline
+    counts = {name: getattr(timeline, name) for name in ("steps", "decoding", "prompt_tokens", "blocks", "running")}
+    counts["waiting"] = waiting(found)
+    times = {"end": timeline.end, "iteration_time": timeline.duration}
+    return times | {name: values.astype(np.int32) for name, values in counts.items()}
+
+
+def attributes(found: Simulation) -> dict[str, Any]:
+    """How the dataset was made: `sweeps.serve(**json.loads(data.spec))` makes it again."""
+    text = found.question.text()
+    case = found.case
+    limits = {name: limit for name, limit in vars(found.objective).items() if np.isfinite(limit)}
+    return {
+        "Conventions": "CF-1.11",
+        "title": f"simulation of {case.model.name} on {case.hardware.name}: {found.load.text}",
+        "source": f"jaxroof {VERSION}, jax {jax.__version__}",
+        "jaxroof_version": VERSION,
+        "job": "serve",
+        "spec": text,
+        "spec_sha256": hashlib.sha256(text.encode()).hexdigest(),
+        "base_scenario_sha256": hashlib.sha256(repr(case.scenario).encode()).hexdigest(),
+        "hardware": case.hardware.name,
+        "model": case.model.name,
+        "efficiency": case.efficiency.name,
+        "engine": found.engine,
+        "policy": json.dumps(policy_record(found.policy)),
+        "slo": json.dumps({name: float(limit) for name, limit in limits.items()}),
+        "stream": found.load.stream.source,
+        "load": found.load.text,
+        "clients": 0 if found.load.clients is None else found.load.clients,
+        "think": found.load.think,
+        "replicas": found.replicas,
+        "seed": int(found.question.seed),
+        "seconds": found.seconds,
+        "notes": " | ".join(found.notes),
+    }

@@ -1,0 +1,131 @@
+"""The requests that a simulated deployment is given: of a trace, drawn from distributions, or sent by clients."""
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+
+from hwspaces import quantity
+from jaxroof.traffic import Traffic
+from sweeps.labels import number
+from sweeps.serving.question import Question
+from workloads.stream import ALONE, Stream, numbered
+from workloads.streams import first, generated, mean_rate, with_rate
+from workloads.traces import read_trace
+from workloads.traffic import traffic
+from workloads.words import span_text
+
+REQUESTS = 1000
+"""Requests that are drawn where neither their number nor a duration is given."""
+
+OF_TRACES = ("format", "sort", "drop")
+OF_DISTRIBUTIONS = ("arrivals", "isl", "osl", "duration", "prefixes", "sessions")
+"""Keys that go with a trace, or without one."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Load:
+    """Requests, and who sends them."""
+
+    stream: Stream
+    clients: int | None = None  # of a closed loop; None: an open one
+    think: float = 0.0  # s
+
+    @property
+    def text(self) -> str:
+        """It in words: "1,000 requests at 8 per second of 1,024 + 256 tokens"."""
+        lengths = " + ".join(number(float(np.mean(tokens)), 4) for tokens in (self.stream.isl, self.stream.osl))
+        count = f"{len(self.stream):,} request{'s' * (len(self.stream) > 1)}"
+        even = np.ptp(self.stream.isl) == 0.0 and np.ptp(self.stream.osl) == 0.0
+        of = f"of {lengths} tokens{'' if even else ' on average'}"
+        if self.clients is not None:
+            think = f", {span_text(self.think)} after each answer" if self.think else ""
+            return f"{count} {of} from {self.clients:,} client{'s' * (self.clients > 1)}{think}"
+        rate = mean_rate(self.stream)
+        if not math.isfinite(rate):
+            return f"{count} {of}{', all at once' if len(self.stream) > 1 else ''}"
+        return f"{count} at {number(rate)} per second {of}"
+
+    @property
+    def traffic(self) -> Traffic:
+        """It as arrays for the scheduler."""
+        return traffic(self.stream, clients=self.clients, think=self.think)
+
+    def replica(self, replicas: int) -> "Load":
+        """What one of `replicas` gets: every `replicas`-th request, and an equal part of the clients.
+
+        Raises:
+          ValueError: one line, where the clients cannot be shared evenly.
+        """
+        if replicas == 1:
+            return self
+        clients = self.clients
+        if clients is not None:
+            if clients % replicas:
+                raise ValueError(f"concurrency = {clients} must be a multiple of the {replicas} replicas (dp)")
+            clients //= replicas
+        columns = {
+            name: getattr(self.stream, name)[::replicas] for name in ("arrival", "isl", "osl", "group", "shared")
+        }
+        columns["group"] = numbered(columns["group"])
+        columns["shared"] = np.where(columns["group"] == ALONE, 0.0, columns["shared"])
+        return dataclasses.replace(self, stream=dataclasses.replace(self.stream, **columns), clients=clients)
+
+
+def load(asked: Question) -> Load:
+    """The load that is asked for.
+
+    Raises:
+      ValueError: one line that names the key or the file's row, the value and what is allowed.
+    """
+    _check_together(asked)
+    seed = _whole("seed", asked.seed, least=0)
+    requests = None if asked.requests is None else _whole("requests", asked.requests)
+    clients = None if asked.concurrency is None else _whole("concurrency", asked.concurrency)
+    think = 0.0 if asked.think in (0, "0") else quantity(asked.think, "s", "think")
+    rate = None if asked.rate is None else quantity(asked.rate, "1", "rate")
+    if asked.trace is not None:
+        stream = read_trace(asked.trace, asked.format or "auto", sort=asked.sort, drop=asked.drop, seed=seed)
+        stream = stream if requests is None else first(stream, requests)
+        return Load(stream if rate is None else with_rate(stream, rate), clients, think)
+    duration = None if asked.duration is None else quantity(asked.duration, "s", "duration")
+    arrivals = asked.arrivals if clients is None else "once"
+    arrivals = rate if arrivals is None else arrivals
+    if requests is None and duration is None and not str(arrivals).strip().lower().startswith("stages"):
+        requests = REQUESTS
+    shared = {"prefixes": asked.prefixes, "sessions": asked.sessions}
+    stream = generated(arrivals, asked.isl, asked.osl, requests=requests, duration=duration, seed=seed, **shared)
+    return Load(stream, clients, think)
+
+
+def _check_together(asked: Question) -> None:
+    """ValueError, one line, for keys that contradict one another or that are missing."""
+    for key in OF_TRACES if asked.trace is None else OF_DISTRIBUTIONS:
+        if getattr(asked, key):
+            why = "it needs a trace" if asked.trace is None else f"{asked.trace} says what requests are"
+            raise ValueError(f"{key} cannot be given: {why}")
+    ways = [key for key in ("rate", "arrivals", "concurrency") if getattr(asked, key) is not None]
+    if len(ways) > 1:
+        raise ValueError(f"{ways[0]} and {ways[1]} both say when requests come: give one")
+    if asked.trace is None:
+        if not ways:
+            raise ValueError("the load is missing: give trace, rate, arrivals or concurrency")
+        for key in ("isl", "osl"):
+            if getattr(asked, key) is None:
+                raise ValueError(f"{key} is missing: the tokens of a request; or give a trace")
+    if asked.concurrency is None and asked.think not in (0, "0"):
+        raise ValueError(f"think = {asked.think}: only the clients of a concurrency wait before they ask again")
+    if asked.concurrency is not None and asked.duration is not None:
+        raise ValueError("duration cannot be given with concurrency, whose requests come when others end: give requests")
+
+
+def _whole(key: str, value: Any, least: int = 1) -> int:
+    """A whole number of at least `least`."""
+    try:
+        found = float(value)
+    except (TypeError, ValueError):
+        found = math.nan
+    if not (least <= found < 2**63 and found == int(found)):
+        raise ValueError(f"{key} = {value} must be a whole number of at least {least}")
+    return int(found)
