@@ -34,6 +34,9 @@ MEMORY = 1.5e9
 THREADS = 2
 """Chunks that run at once: XLA gives one core to most of a simulation."""
 
+LANES, PIECES = 8, 4
+"""Simulations, and pieces of them, that metrics are compiled for at least: fewer are filled up to it."""
+
 Metrics = dict[str, np.ndarray]
 """Variable -> its value at every point, shape [points]."""
 
@@ -195,9 +198,9 @@ def _outcome(
     lengths = Traffic(arrival=found.arrival, isl=together.traffic.isl, osl=together.traffic.osl)
     lengths = jax.tree.map(lambda values: np.broadcast_to(values, found.arrival.shape), lengths, is_leaf=_is_array)
     lengths = dataclasses.replace(lengths, think=np.zeros(len(blocks)))
-    iterations = size.iterations * _power(timeline.end.shape[1] / size.iterations)
+    iterations = size.iterations * _power(timeline.end.shape[1] / size.iterations, PIECES)
     timeline = jax.tree.map(lambda values: _filled(values, iterations, 1), timeline)
-    lanes = jax.tree.map(lambda values: _filled(values, _power(len(blocks)), 0), (found, timeline, lengths, blocks))
+    lanes = jax.tree.map(lambda values: _filled(values, _power(len(blocks), LANES), 0), (found, timeline, lengths, blocks))
     with _one_at_a_time:
         scores = jax.device_get(_scores(*lanes, objective))
     return {name: values[: len(blocks)] for name, values in scores.items()}
@@ -214,8 +217,8 @@ def _filled(values: np.ndarray, length: int, axis: int) -> np.ndarray:
     return np.pad(values, more)
 
 
-def _power(value: float) -> int:
-    return 2 ** max(math.ceil(math.log2(value)), 0)
+def _power(value: float, least: int) -> int:
+    return max(2 ** math.ceil(math.log2(value)), least)
 
 
 def _is_array(leaf: Any) -> bool:
