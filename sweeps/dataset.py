@@ -43,7 +43,7 @@ SERVED = {
         for percent in PERCENTILES
     },
     "requests_per_second": Variable("1/s", "finished requests per second of all replicas", (), True),
-    "prompt_tokens_per_second": Variable("1/s", "prompt tokens of finished requests per second, all replicas", (), True),
+    "prompt_tokens_per_second": Variable("1/s", "prompt tokens per second of all replicas", (), True),
     "goodput": Variable("1/s", "requests per second that keep every limit, all replicas", (), True),
     "good_share": Variable("1", "share of the requests that were sent that keep every limit", (), True),
     "finished": Variable("1", "requests that were answered"),

@@ -54,7 +54,8 @@ def show(found: Simulation) -> None:
     for line in slo_lines(found):
         out.print(f"slo     {line}")
     out.print(f"status  {status_text(found)}")
-    blocks = f"{found.blocks:,.0f} blocks of {number(float(found.policy.block_size))} tokens"
+    size = float(found.policy.block_size)
+    blocks = f"{found.blocks:,.0f} blocks of {number(size)} token{'s' * (size > 1.0)}"
     out.print(f"memory  KV cache for {cache_tokens(found):,.0f} tokens in {blocks}{_each(found)}")
     served = found.metrics["duration"]
     out.print(f"time    {formatted(served, 's')} of serving simulated in {formatted(found.seconds, 's')}")

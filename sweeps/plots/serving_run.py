@@ -16,6 +16,9 @@ from workloads.words import TIME_UNITS
 BINS = 120
 """Ranges of time at most, of which each has a mean."""
 
+CURVE = 1000
+"""Points of a distribution at most."""
+
 BLUE, ORANGE, GREEN, PINK = style.SERIES_COLOURS[:4]
 
 
@@ -33,7 +36,7 @@ def serving_run(data: xr.Dataset) -> Any:
         raise ValueError("the dataset holds no simulation; sweeps.serve makes one")
     if not float(data.finished):
         raise ValueError("no request finished, so there is nothing to draw")
-    made = style.figure(10.0, 6.6, _title(data), _details(data), f"{data.attrs['title']}. {data.attrs['stream']}")
+    made = style.figure(10.0, 6.6, _title(data), _details(data), f"{data.attrs['load']}: {data.attrs['stream']}")
     limits = json.loads(data.attrs["slo"])
     panels = made.subplots(2, 2)
     _latencies(panels[0, 0], data, limits)
@@ -52,11 +55,14 @@ def _title(data: xr.Dataset) -> str:
 
 
 def _details(data: xr.Dataset) -> str:
-    engine = f"{data.attrs['model']} on {number(float(data.devices))} x {data.attrs['hardware']}, {data.attrs['engine']}"
+    engine = (
+        f"{data.attrs['model']} on {number(float(data.devices))} x {data.attrs['hardware']}, {data.attrs['engine']}"
+    )
     parts = [f"{engine}. {number(float(data.tokens_per_second))} output tokens per second;"]
     parts.append(f"99 % of requests have TTFT below {formatted(float(data.ttft_p99), 's')}.")
     if json.loads(data.attrs["slo"]):
-        parts.append(f"{100 * float(data.good_share):.1f} % keep every limit (dashed).")
+        share = float(data.good_share)
+        parts.append(f"{f'{100 * share:.1f} %' if share else 'None'} keep every limit (dashed).")
     left = {name: int(data[name]) for name in ("refused", "rejected", "unfinished") if int(data[name])}
     parts += [f"{', '.join(f'{count:,} {name}' for name, count in left.items())}."] if left else []
     return " ".join(parts)
@@ -69,7 +75,7 @@ def _latencies(axes: Any, data: xr.Dataset, limits: dict[str, float]) -> None:
     for name, words, colour in (("ttft", "TTFT", BLUE), ("e2e", "E2E", ORANGE)):
         values = np.sort(data[name].values[np.isfinite(data[name].values)])
         shares = 100.0 * np.arange(1, len(values) + 1) / len(values)
-        kept = np.union1d(picked(len(values)), [len(values) - 1])
+        kept = np.unique(np.linspace(0, len(values) - 1, CURVE).astype(int))
         axes.step(values[kept], shares[kept], where="post", color=colour, lw=1.6, label=words)
         drawn.append(values)
         if name in limits:
@@ -113,7 +119,9 @@ def _steps(axes: Any, data: xr.Dataset) -> None:
     times = edges / scale
     axes.stairs(output + prompt, times, baseline=output, fill=True, color=BLUE, alpha=0.35, lw=0, label="prompt tokens")
     axes.stairs(output, times, fill=True, color=BLUE, alpha=0.8, lw=0, label="output tokens")
-    axes.set_ylim(0.0, 1.25 * max(float((output + prompt).max()), 1.0))
+    top = 1.25 * max(float((output + prompt).max()), 1.0)
+    axes.set_ylim(0.0, top)
+    style.scaled_ticks(axes.yaxis, np.array([0.0, top]), "1", False)
     axes.set_ylabel("Tokens per step (mean)")
     _over_time(axes, edges, unit, scale)
     right = axes.twinx()
@@ -129,7 +137,7 @@ def _steps(axes: Any, data: xr.Dataset) -> None:
 
 def _output(axes: Any, data: xr.Dataset, limits: dict[str, float]) -> None:
     """TPOT of every request, by when it was sent."""
-    axes.set_title("Time per output token, by when a request was sent")
+    axes.set_title("Time per output token")
     edges, unit, scale = _ranges(data)
     values, sent = data.tpot.values, data.arrival.values
     there = np.flatnonzero(np.isfinite(values) & np.isfinite(sent))
@@ -140,9 +148,10 @@ def _output(axes: Any, data: xr.Dataset, limits: dict[str, float]) -> None:
         shown = np.append(shown, limits["tpot"])
         label = f"limit, {formatted(limits['tpot'], 's')}"
         axes.axhline(limits["tpot"], color=BLUE, lw=1.0, ls="--", label=label)
-        axes.legend(loc="best")
+    axes.legend(loc="upper right", ncols=2, handletextpad=0.3)
     _over_time(axes, edges, unit, scale)
-    top = np.array([0.0, 1.15 * float(shown.max(initial=0.0)) or 1.0])
+    axes.set_xlabel(f"When the request was sent ({unit})")
+    top = np.array([0.0, 1.2 * float(shown.max(initial=0.0)) or 1.0])
     axes.set_ylim(top)
     style.scaled_ticks(axes.yaxis, top, "s", False)
     axes.set_ylabel(style.quantity_label("TPOT", "s", top))

@@ -45,9 +45,10 @@ def _engine(found: Simulation) -> Iterator[dict[str, Any]]:
     """Steps as spans, and counters where they change; several equal decode steps are one span."""
     timeline, queue = found.timeline, waiting(found)
     shown: dict[str, dict[str, float]] = {}
+    starts = found.start
     for i, steps in enumerate(timeline.steps.tolist()):
         prompt, decoding = int(timeline.prompt_tokens[i]), int(timeline.decoding[i])
-        start = _us(timeline.end[i] - timeline.duration[i])
+        start = _us(starts[i])
         counters = {
             "requests": {"running": int(timeline.running[i]), "waiting": int(queue[i])},
             "tokens per step": {"prompt": prompt, "output": decoding},

@@ -102,6 +102,5 @@ def attributes(found: Simulation) -> dict[str, Any]:
         "think": found.load.think,
         "replicas": found.replicas,
         "seed": int(found.question.seed),
-        "seconds": found.seconds,
         "notes": " | ".join(found.notes),
     }

@@ -117,7 +117,9 @@ def _check_together(asked: Question) -> None:
     if asked.concurrency is None and asked.think not in (0, "0"):
         raise ValueError(f"think = {asked.think}: only the clients of a concurrency wait before they ask again")
     if asked.concurrency is not None and asked.duration is not None:
-        raise ValueError("duration cannot be given with concurrency, whose requests come when others end: give requests")
+        raise ValueError(
+            "duration cannot be given with concurrency, whose requests come when others end: give requests"
+        )
 
 
 def _whole(key: str, value: Any, least: int = 1) -> int:

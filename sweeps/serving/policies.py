@@ -34,8 +34,8 @@ def chosen_policy(engine: str, values: Mapping[str, Any]) -> Policy:
     found = engine_policy(engine, **{name: policy_value(name, value) for name, value in values.items()})
     if found.swap and not found.swap_time:
         raise ValueError(
-            "policy.swap = 1 needs policy.swap_time: s to move one token's cache to or from host memory, its bytes over "
-            "the bandwidth of the host's link, which no hardware file has"
+            "policy.swap = 1 needs policy.swap_time: s to move one token's cache to or from host memory, which is its "
+            "bytes over the bandwidth of the host's link; no hardware file has that"
         )
     return found
 
@@ -50,7 +50,7 @@ def policy_value(name: str, value: Any) -> float | str:
 
 
 def policy_text(policy: Policy) -> str:
-    """A policy in words, in the order of its fields: "mixed, token_budget 8,192, ..."; what it does not do is left out."""
+    """A policy in words: "mixed, fcfs, token_budget 8,192, ..."; what it does not do is left out."""
     parts = [ORDERS[int(policy.order)], policy.queue]
     for name in FIELDS:
         value = getattr(policy, name)

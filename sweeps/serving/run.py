@@ -53,12 +53,17 @@ class Simulation:
         return int(self.case.scenario.deployment.dp)
 
     @property
+    def start(self) -> np.ndarray:
+        """When every iteration begins, in s, shape [iterations]: where the one before ended."""
+        return np.concatenate([np.zeros(1), self.timeline.end[:-1]])
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What a reader should know of the case, the stream and what the simulation leaves out."""
         notes = [*self.case.notes, *self.load.stream.notes]
         if self.replicas > 1:
             notes.append(
-                f"one of {self.replicas} replicas was simulated, with every {self.replicas}th request: rates are "
+                f"one of {self.replicas} replicas was simulated, with one request in {self.replicas}: rates are "
                 f"{self.replicas} times its own, counts are of it alone"
             )
         longest = self.case.model.max_position
@@ -160,9 +165,8 @@ def waiting(found: Simulation) -> np.ndarray:
     Shape [iterations]; those that were refused or turned away never wait.
     """
     kept = np.isin(found.served.status, [STATUSES.index(name) for name in ("finished", "unfinished")])
-    start = found.timeline.end - found.timeline.duration
     arrived, admitted = (np.sort(times[kept]) for times in (found.served.arrival, found.served.admitted))
-    count = [np.searchsorted(times, start, side="right") for times in (arrived, admitted)]
+    count = [np.searchsorted(times, found.start, side="right") for times in (arrived, admitted)]
     return count[0] - count[1]
 
 
