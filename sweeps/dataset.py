@@ -86,6 +86,19 @@ OF_ITERATIONS = {
 }
 """What an engine did over time: iterations are steps with prompts, several equal decode steps, or waits."""
 
+STATES = ("met", "more", "none")
+"""How a search for a capacity ends: at it; at the highest load that was tried; not even at the lowest."""
+
+CAPACITIES = {
+    "capacity": Variable("1/s", "largest rate of requests that keeps the objective", (), True),
+    "capacity_per_device": Variable("1/s", "largest rate of requests per device that keeps the objective", (), True),
+    "client_capacity": Variable("1", "most clients with whom the objective is kept", (), True),
+    "client_capacity_per_device": Variable("1", "most clients per device with whom the objective is kept", (), True),
+    "requests_per_usd": Variable("1", "requests per US dollar at the capacity", (), True),
+    "state": Variable("1", "whether the capacity is what was found, or more than tried, or nothing", STATES),
+}
+"""What a capacity search finds for every accelerator."""
+
 VARIABLES = {
     "ttft": Variable("s", "time to first token, arrival to first token", (), False),
     "tpot": Variable("s", "time per output token after the first: (e2e - ttft) / (output tokens - 1)", (), False),
@@ -127,6 +140,7 @@ VARIABLES = {
     **SERVED,
     **OF_REQUESTS,
     **OF_ITERATIONS,
+    **CAPACITIES,
 }
 """Every variable of every job. A breakdown's `prefill_` and `decode_` variables share the meaning of the plain one."""
 

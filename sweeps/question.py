@@ -25,7 +25,6 @@ from sweeps.paths import number, replaced
 from sweeps.program import Question
 from sweeps.spec import Range, Spec, range_values
 
-
 Parser = Callable[[str, Any], float | str]
 """From a path and what a user wrote to its value."""
 

@@ -12,6 +12,7 @@ import xarray as xr
 from hwspaces import formatted
 from jaxroof.serving import PERCENTILES, Objective
 from sweeps.api import precision
+from sweeps.dataset import STATES, variable_attributes
 from sweeps.serving.curve import curve_dataset, loads_of
 from sweeps.serving.fleet import Fleet, Place, fleet
 from sweeps.serving.grid import Metrics
@@ -28,8 +29,7 @@ BELOW, ABOVE = 1 / 20, 2.0
 """The curve's ends where none are given: shares of the throughput with all requests there at once, of the slowest engine
 and of the fastest."""
 
-MET, TOO_LOW, NEVER = "met", "more than tried", "none"
-"""How a search ends: between two loads; the highest that was tried still keeps the target; not even the lowest does."""
+MET, MORE, NEVER = STATES
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -37,7 +37,7 @@ class Capacity:
     """What one place can take."""
 
     place: Place
-    state: str  # MET, TOO_LOW or NEVER
+    state: str  # MET, MORE or NEVER
     load: float  # the largest that keeps the target, requests per s or clients; NaN where there is none
     fails: float  # the smallest above it that does not; NaN where none was found
     metrics: Mapping[str, float]  # at `load`; where there is none, at the lowest load
@@ -147,6 +147,24 @@ def capacity(
     )
 
 
+def dataset(found: Search) -> xr.Dataset:
+    """The curve with the capacity of every accelerator, in the order of the capacities per device."""
+    ordered = found.curve.sel(hardware=[one.place.label for one in found.capacities])
+    prefix = "client_" if found.closed else ""
+    columns = {
+        f"{prefix}capacity": [one.load for one in found.capacities],
+        f"{prefix}capacity_per_device": [one.per_device for one in found.capacities],
+        "requests_per_usd": [one.per_dollar for one in found.capacities],
+        "state": np.array([STATES.index(one.state) for one in found.capacities], np.int8),
+    }
+    made = {name: np.asarray(values) for name, values in columns.items()}
+    variables = {name: ("hardware", values, variable_attributes(name, values.dtype)) for name, values in made.items()}
+    limits = {name: getattr(found.target.objective, name) for name in LIMITS} | dict(found.target.limits)
+    attributes = {f"limit_{name}": value for name, value in limits.items() if math.isfinite(value)}
+    attributes |= {"target": found.target.text, "share": found.target.share, "tolerance": found.tolerance}
+    return ordered.assign(variables).assign_attrs(attributes)
+
+
 def kept(metrics: Metrics, target: Target) -> np.ndarray:
     """Whether the target is kept, shape [places]."""
     found = good_share(metrics) >= target.share
@@ -164,7 +182,7 @@ def good_share(metrics: Metrics) -> np.ndarray:
 def missed_text(metrics: Mapping[str, float], target: Target) -> str:
     """What a run misses, by how much; "" where it keeps the target."""
     parts = []
-    share = float(good_share({name: np.asarray(value) for name, value in metrics.items()}))
+    share = good_share_of(metrics)
     if not share >= target.share:
         parts.append(f"{100 * share:.1f} % of the requests are good, of {100 * target.share:g} %")
         percent = next((p for p in PERCENTILES if p >= 100 * target.share - 1e-9), PERCENTILES[-1])
@@ -232,7 +250,7 @@ def _bisected(
         worst = {name: np.where(missed, metrics[name], worst[name]) for name in worst}
     made = []
     for i, where in enumerate(engines.places):
-        state = NEVER if first[i] == 0 else TOO_LOW if first[i] == len(loads) else MET
+        state = NEVER if first[i] == 0 else MORE if first[i] == len(loads) else MET
         figures = {name: float(values[i]) for name, values in best.items()}
         stops = {name: float(values[i]) for name, values in worst.items()}
         made.append(
@@ -240,9 +258,14 @@ def _bisected(
                 place=where,
                 state=state,
                 load=math.nan if state == NEVER else float(low[i]),
-                fails=math.nan if state == TOO_LOW else float(high[i]),
+                fails=math.nan if state == MORE else float(high[i]),
                 metrics=figures,
                 missed=missed_text(figures if state == NEVER else stops, target),
             )
         )
     return made
+
+
+def good_share_of(metrics: Mapping[str, float]) -> float:
+    """Share of all requests of one run that are good."""
+    return float(good_share({name: np.asarray(value) for name, value in metrics.items()}))

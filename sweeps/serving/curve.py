@@ -1,20 +1,18 @@
 """Latency against load: what the users of several engines feel as more requests are sent to each."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 import xarray as xr
 
-from jaxroof.serving import Objective
 from jaxroof.version import VERSION
 from sweeps.api import precision
-from sweeps.dataset import leaf_long_name, leaf_unit, UDUNITS, variable_attributes
+from sweeps.dataset import UDUNITS, leaf_long_name, leaf_unit, variable_attributes
 from sweeps.serving.fleet import Fleet, fleet
 from sweeps.serving.grid import Metrics
-from sweeps.serving.load import load
 from sweeps.serving.objective import parse_slo
 from sweeps.serving.plan import FLAGS, VARIABLES
 from sweeps.serving.question import question
@@ -63,9 +61,7 @@ def latency_curve(
         return curve_dataset(engines, loads, found)
 
 
-def loads_of(
-    rates: Sequence[float] | None, concurrencies: Sequence[float] | None
-) -> tuple[np.ndarray, bool]:
+def loads_of(rates: Sequence[float] | None, concurrencies: Sequence[float] | None) -> tuple[np.ndarray, bool]:
     """Loads in rising order, and whether they are clients of a closed loop.
 
     Raises:

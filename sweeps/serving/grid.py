@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxroof.deployment import degree, devices, replica_devices
+from jaxroof.deployment import devices
 from jaxroof.legality import legal
 from jaxroof.memory import kv_capacity_tokens, weight_bytes, weights_fit
 from jaxroof.scheduler import Size, cache_blocks
@@ -200,7 +200,9 @@ def _outcome(
     lengths = dataclasses.replace(lengths, think=np.zeros(len(blocks)))
     iterations = size.iterations * _power(timeline.end.shape[1] / size.iterations, PIECES)
     timeline = jax.tree.map(lambda values: _filled(values, iterations, 1), timeline)
-    lanes = jax.tree.map(lambda values: _filled(values, _power(len(blocks), LANES), 0), (found, timeline, lengths, blocks))
+    lanes = jax.tree.map(
+        lambda values: _filled(values, _power(len(blocks), LANES), 0), (found, timeline, lengths, blocks)
+    )
     with _one_at_a_time:
         scores = jax.device_get(_scores(*lanes, objective))
     return {name: values[: len(blocks)] for name, values in scores.items()}

@@ -13,7 +13,6 @@ import numpy as np
 from hwspaces.units import nearest
 from jaxroof.legality import broken_rule
 from jaxroof.model import Model
-from jaxroof.policy import ORDERS
 from jaxroof.traffic import Traffic
 from sweeps.axes import Axis, Choice
 from sweeps.cases import Case
@@ -21,8 +20,8 @@ from sweeps.dataset import SERVED, leaf_unit
 from sweeps.engine import Output, Piece
 from sweeps.engines import engine_of
 from sweeps.paths import replaced
-from sweeps.question import Asked, attributes, resolved
 from sweeps.quantities import quantity_or_zero
+from sweeps.question import Asked, attributes, resolved
 from sweeps.serving.grid import bounds, outcomes
 from sweeps.serving.load import load
 from sweeps.serving.objective import parse_slo
@@ -52,7 +51,6 @@ VARIABLES = (
     *("usd_per_million_tokens", *SERVED, "weight_bytes", "kv_capacity_tokens", *FLAGS),
 )
 """What every point has."""
-
 
 
 def planned(spec: Spec) -> tuple[Asked, "ServePlan"]:
@@ -192,7 +190,7 @@ def _values(axis: Axis, i: int) -> Iterator[tuple[str, Any]]:
 def _require_priced(model: Model, deployment: Any) -> None:
     """ValueError, one line, for what the scheduler does not price."""
     if not model.generates:
-        raise ValueError("an encoder generates nothing: job = \"request\" times its batches")
+        raise ValueError('an encoder generates nothing: job = "request" times its batches')
     if any(block.cross is not None for block in model.blocks):
         raise ValueError("the model attends to an encoder's output, which the scheduler does not price")
     for name in ("cp", "drafts"):
