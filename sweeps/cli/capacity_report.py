@@ -43,10 +43,12 @@ def show(found: Search) -> None:
         out.print(f"left out  {name}: {why}")
     out.print()
     served = found.simulations * len(fleet.requests.stream)
+    ends = f"{number(loads[0])} to {number(loads[-1])} {what}"
+    halved = f"{found.rounds} halvings to {100 * found.tolerance:g} %"
+    out.print(f"tried   {len(fleet.places)} accelerators x ({len(loads)} loads from {ends}, then {halved})")
     out.print(
-        f"tried   {len(fleet.places)} accelerators x ({len(loads)} loads from {number(loads[0])} to "
-        f"{number(loads[-1])} {what}, then {found.rounds} halvings, to {100 * found.tolerance:g} %): {found.simulations:,} simulations of "
-        f"{len(fleet.requests.stream):,} requests in {found.seconds:.1f} s, {served / found.seconds:,.0f} requests/s"
+        f"        {found.simulations:,} simulations of {len(fleet.requests.stream):,} requests in {found.seconds:.1f} s: "
+        f"{served / found.seconds:,.0f} requests/s, compilation included"
     )
     for note in dict.fromkeys((*fleet.requests.stream.notes, *fleet.model.notes)):
         out.print(f"note    {note}")

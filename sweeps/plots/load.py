@@ -15,6 +15,8 @@ MOST_CURVES = 8
 
 MOST_BARS = 30
 
+_ON_WHITE = {"facecolor": "white", "edgecolor": "none", "pad": 0.8, "alpha": 0.8}
+
 PANELS = (("ttft", "TTFT"), ("tpot", "TPOT"), ("tokens_per_second_per_device", "output tokens/s per device"))
 
 
@@ -43,6 +45,7 @@ def load(dataset: xr.Dataset) -> Any:
         _curves(panel, dataset, axis, metric, label, shown)
     for i, colour in zip(shown, style.SERIES_COLOURS, strict=False):
         panels[0].plot([], [], color=colour, lw=1.8, label=names[i])
+    panels[0].plot([], [], color=style.QUIET, lw=1.8, label="median")
     panels[0].plot([], [], color=style.QUIET, lw=1.0, ls="--", label="99th percentile")
     panels[0].legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=3, fontsize=8, borderaxespad=0.2)
     loads = dataset[axis].values.astype(float)
@@ -114,4 +117,12 @@ def _curves(axes: Any, dataset: xr.Dataset, axis: str, metric: str, label: str, 
             axes.axhline(value, color=style.INK, lw=1.0, ls=":")
             of = attribute.removeprefix("limit_").partition("_")[2]
             words = f"limit {of + ' ' if of else ''}{formatted(value, 's')}"
-            axes.annotate(words, (loads[0], value), (2, 2), textcoords="offset points", fontsize=7.5, color=style.INK)
+            axes.annotate(
+                words,
+                (loads[0], value),
+                (2, 2),
+                textcoords="offset points",
+                fontsize=7.5,
+                color=style.INK,
+                bbox=_ON_WHITE,
+            )

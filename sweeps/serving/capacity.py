@@ -26,8 +26,8 @@ POINTS = 12
 """Loads of the curve that brackets start from."""
 
 BELOW, ABOVE = 1 / 20, 2.0
-"""The curve's ends where none are given: shares of the throughput with all requests there at once, of the slowest engine
-and of the fastest."""
+"""The curve's ends where none are given: shares of the throughput with all requests there at once, of the slowest
+engine and of the fastest."""
 
 MET, MORE, NEVER = STATES
 
@@ -91,8 +91,8 @@ def capacity(
     """The largest rate, or number of clients, at which every accelerator keeps the objective.
 
     A curve over loads brackets it: between the last load before the first that fails, and that one. Then all brackets
-    are halved together, in the ratio of their ends, so many times that the ends are within `tolerance`. Requests are the
-    same at every load and for every engine, with their times stretched; so a difference is none of chance.
+    are halved together, in the ratio of their ends, so many times that the ends are within `tolerance`. Requests are
+    the same at every load and for every engine, with their times stretched; so a difference is none of chance.
 
     Args:
       model: catalogue name or config file.
