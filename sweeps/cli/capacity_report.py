@@ -46,10 +46,9 @@ def show(found: Search) -> None:
     ends = f"{number(loads[0])} to {number(loads[-1])} {what}"
     halved = f"{found.rounds} halvings to {100 * found.tolerance:g} %"
     out.print(f"tried   {len(fleet.places)} accelerators x ({len(loads)} loads from {ends}, then {halved})")
-    out.print(
-        f"        {found.simulations:,} simulations of {len(fleet.requests.stream):,} requests in {found.seconds:.1f} s: "
-        f"{served / found.seconds:,.0f} requests/s, compilation included"
-    )
+    count = f"{found.simulations:,} simulations of {len(fleet.requests.stream):,} requests"
+    rate = f"{served / found.seconds:,.0f} requests/s"
+    out.print(f"        {count} in {found.seconds:.1f} s: {rate}, compilation included")
     for note in dict.fromkeys((*fleet.requests.stream.notes, *fleet.model.notes)):
         out.print(f"note    {note}")
 
