@@ -100,17 +100,19 @@ def bounds(points: Sequence[Serving]) -> Metrics:
     found: Metrics = {}
     for where in _of_one_structure(points):
         small = [dataclasses.replace(points[i], efficiency=(), traffic=_shortest(points[i].traffic)) for i in where]
-        together, _ = stacked(small)
+        together, _ = stacked(small, once=False)
         for name, values in jax.device_get(_bounds_of_all(together)).items():
             found.setdefault(name, np.zeros(len(points), values.dtype))[where] = values
     return found
 
 
-def stacked(points: Sequence[Serving]) -> tuple[Serving, Serving]:
+def stacked(points: Sequence[Serving], once: bool = True) -> tuple[Serving, Serving]:
     """Points of one structure as one tree of arrays, and the axis of every leaf: 0, or -1 where all points share it.
 
-    Arrays that are the same object at every point are kept once, such as the tables of an efficiency. Requests are
-    filled up to the same number.
+    Requests are filled up to the same number.
+
+    Args:
+      once: keep arrays that are the same object at every point once, such as the tables of an efficiency.
     """
     requests = max(len(point.traffic.isl) for point in points)
     trees = [dataclasses.replace(point, traffic=_padded(point.traffic, requests)) for point in points]
@@ -118,7 +120,7 @@ def stacked(points: Sequence[Serving]) -> tuple[Serving, Serving]:
     columns, axes = [], []
     for column in zip(*map(jax.tree.leaves, trees), strict=True):
         first = column[0]
-        shared = np.ndim(first) > 0 and id(first) not in times and all(leaf is first for leaf in column)
+        shared = once and np.ndim(first) > 0 and id(first) not in times and all(leaf is first for leaf in column)
         columns.append(np.asarray(first if shared else np.stack(column), np.float64))
         axes.append(-1 if shared else 0)
     structure = jax.tree.structure(trees[0])
