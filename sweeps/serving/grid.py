@@ -11,7 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxroof.deployment import devices
+from jaxroof.deployment import devices, replica_devices
+from jaxroof.hardware import Links
 from jaxroof.legality import legal
 from jaxroof.memory import kv_capacity_tokens, weight_bytes, weights_fit
 from jaxroof.scheduler import Size, cache_blocks
@@ -85,9 +86,15 @@ def outcomes(
 
 
 def comparable(point: Serving) -> Serving:
-    """The point with its hardware as `sweeps.alike.alike` has it, so that most accelerators share a program."""
+    """The point with its hardware as `sweeps.alike.alike` has it, so that most accelerators share a program.
+
+    Where one device serves, its links are left out too: nothing is sent over them.
+    """
     needed = {*compute_precisions(point.model), point.deployment.attention_compute}
-    return dataclasses.replace(point, hardware=alike(jax.tree.map(float, point.hardware), needed))
+    hardware = alike(jax.tree.map(float, point.hardware), needed)
+    if float(replica_devices(point.deployment)) == 1.0:
+        hardware = dataclasses.replace(hardware, links=Links(scale_up=None, scale_out=None))
+    return dataclasses.replace(point, hardware=hardware)
 
 
 def bounds(points: Sequence[Serving]) -> Metrics:
