@@ -35,6 +35,9 @@ MEMORY = 1.5e9
 THREADS = 2
 """Chunks that run at once: XLA gives one core to most of a simulation."""
 
+STANDSTILL = 64
+"""Pieces of a simulation in which no request ends, after which none ever will: times are not finite."""
+
 LANES, PIECES = 8, 4
 """Simulations, and pieces of them, that metrics are compiled for at least: fewer are filled up to it."""
 
@@ -88,10 +91,14 @@ def outcomes(
 def comparable(point: Serving) -> Serving:
     """The point with its hardware as `sweeps.alike.alike` has it, so that most accelerators share a program.
 
-    Where one device serves, its links are left out too: nothing is sent over them.
+    Where one device serves, its links are left out too: nothing is sent over them. A memory of which no cache is known
+    stays as it is: infinite caches have no time in kernels' constants.
     """
     needed = {*compute_precisions(point.model), point.deployment.attention_compute}
-    hardware = alike(jax.tree.map(float, point.hardware), needed)
+    own = jax.tree.map(float, point.hardware)
+    hardware = alike(own, needed)
+    if own.memory.scratchpad is None:
+        hardware = dataclasses.replace(hardware, memory=own.memory)
     if float(replica_devices(point.deployment)) == 1.0:
         hardware = dataclasses.replace(hardware, links=Links(scale_up=None, scale_out=None))
     return dataclasses.replace(point, hardware=hardware)
@@ -157,12 +164,19 @@ def _simulated(
     parts = [np.arange(low, min(low + width, len(points))) for low in range(0, len(points), width)]
     begun, stopped = threading.Event(), threading.Event()
 
-    def went_on(done: int, requests: int) -> None:
-        begun.set()
-        if stopped.is_set():
-            raise concurrent.futures.CancelledError
-
     def outcome(number: int) -> tuple[np.ndarray, Metrics]:
+        last, since = -1, 0
+
+        def went_on(done: int, requests: int) -> None:
+            nonlocal last, since
+            begun.set()
+            since = since + 1 if done == last else 0
+            last = done
+            if stopped.is_set():
+                raise concurrent.futures.CancelledError
+            if since >= STANDSTILL:
+                raise ValueError(f"a simulation stands still with {done:,} of {requests:,} requests over: no step ends")
+
         if number:
             begun.wait()  # the first chunk compiles for all
         try:
