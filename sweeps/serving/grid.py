@@ -91,14 +91,14 @@ def outcomes(
 def comparable(point: Serving) -> Serving:
     """The point with its hardware as `sweeps.alike.alike` has it, so that most accelerators share a program.
 
-    Where one device serves, its links are left out too: nothing is sent over them. A memory of which no cache is known
-    stays as it is: infinite caches have no time in kernels' constants.
+    Where one device serves, its links are left out too: nothing is sent over them. Where the figures of cores or caches
+    are unknown they stay so: kernels' constants make no time of infinite ones.
     """
     needed = {*compute_precisions(point.model), point.deployment.attention_compute}
     own = jax.tree.map(float, point.hardware)
     hardware = alike(own, needed)
-    if own.memory.scratchpad is None:
-        hardware = dataclasses.replace(hardware, memory=own.memory)
+    if None in (own.memory.l2, own.memory.scratchpad, own.memory.register_capacity, own.cores.exp_rate):
+        hardware = dataclasses.replace(hardware, memory=own.memory, cores=own.cores)
     if float(replica_devices(point.deployment)) == 1.0:
         hardware = dataclasses.replace(hardware, links=Links(scale_up=None, scale_out=None))
     return dataclasses.replace(point, hardware=hardware)
