@@ -91,14 +91,12 @@ def outcomes(
 def comparable(point: Serving) -> Serving:
     """The point with its hardware as `sweeps.alike.alike` has it, so that most accelerators share a program.
 
-    Where one device serves, its links are left out too: nothing is sent over them. Where the figures of cores or caches
-    are unknown they stay so: kernels' constants make no time of infinite ones.
+    Where one device serves, its links are left out too: nothing is sent over them. An unknown TDP stays unknown: the
+    constants of kernels ask for it.
     """
     needed = {*compute_precisions(point.model), point.deployment.attention_compute}
-    own = jax.tree.map(float, point.hardware)
-    hardware = alike(own, needed)
-    if None in (own.memory.l2, own.memory.scratchpad, own.memory.register_capacity, own.cores.exp_rate):
-        hardware = dataclasses.replace(hardware, memory=own.memory, cores=own.cores)
+    hardware = alike(jax.tree.map(float, point.hardware), needed)
+    hardware = dataclasses.replace(hardware, power=jax.tree.map(float, point.hardware.power))
     if float(replica_devices(point.deployment)) == 1.0:
         hardware = dataclasses.replace(hardware, links=Links(scale_up=None, scale_out=None))
     return dataclasses.replace(point, hardware=hardware)
@@ -291,4 +289,4 @@ def _price(hardware: Any) -> float:
 
 
 def _tdp(hardware: Any) -> float:
-    return float(hardware.power.tdp)
+    return math.nan if hardware.power.tdp is None else float(hardware.power.tdp)
