@@ -29,8 +29,12 @@ from jaxroof.model import (
     WeightFormat,
 )
 from jaxroof.op import BOUNDS, Op
+from jaxroof.policy import Policy
 from jaxroof.request import RequestCost, Requests, request_cost
+from jaxroof.scheduler import Size, simulate
+from jaxroof.serving import Objective, serving_metrics
 from jaxroof.step import OpCost, step_cost, step_time, step_times
+from jaxroof.traffic import Served, Timeline, Traffic
 
 __all__ = [
     "ALGORITHMS",
@@ -55,8 +59,10 @@ __all__ = [
     "Memory",
     "MemoryLevel",
     "Model",
+    "Objective",
     "Op",
     "OpCost",
+    "Policy",
     "Power",
     "Prediction",
     "Prefill",
@@ -65,6 +71,10 @@ __all__ = [
     "RequestCost",
     "Requests",
     "Selection",
+    "Served",
+    "Size",
+    "Timeline",
+    "Traffic",
     "Transport",
     "WeightFormat",
     "active_parameter_count",
@@ -80,6 +90,8 @@ __all__ = [
     "prefill",
     "request_cost",
     "sequence_capacity",
+    "serving_metrics",
+    "simulate",
     "step_cost",
     "step_time",
     "step_times",

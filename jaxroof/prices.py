@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable
 
 import jax
@@ -23,8 +24,8 @@ ROWS, DECODE, CONTEXT, LOGITS = 128, 16, 4, 16
 """Nodes per octave of tables over GEMM rows, decoding sequences, their mean context, and sampled rows. Powers of two:
 every whole number up to twice as many is a node."""
 
-LARGEST = 2.0**24
-"""Tokens that a float32 counts exactly."""
+ONE_BITS, MANTISSA = 127 << 23, 2.0**23
+"""Bits of the float32 1.0, and how many an octave has: IEEE 754."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,12 +39,14 @@ class Limits:
 
 @struct
 class StepPrices:
-    """Times of the parts of a step in s, tabulated over `octaves`; linear between nodes, exact on them."""
+    """Times of the parts of a step in s, tabulated over `octaves`; linear between nodes, exact on them.
 
-    rows: jax.Array  # shape [octaves(rows, ROWS)]
-    decode: jax.Array  # shape [octaves(sequences, DECODE), octaves(context, CONTEXT)]
-    logits: jax.Array  # shape [octaves(sequences, LOGITS)]
-    host: jax.Array  # of the engine, shape [octaves(sequences, LOGITS)]
+    The last axis has the values at both ends of an interval, or at all corners of a cell, so that one read fetches all.
+    """
+
+    rows: jax.Array  # shape [octaves(rows, ROWS) - 1, 2]
+    decode: jax.Array  # shape [octaves(sequences, DECODE) - 1, octaves(context, CONTEXT) - 1, 4]
+    logits: jax.Array  # of the device, then of the host, shape [octaves(sequences, LOGITS) - 1, 4]
 
 
 Price = Callable[[Batch, Scalar], tuple[jax.Array, jax.Array]]
@@ -99,11 +102,13 @@ def step_prices(
         return jax.vmap(lambda c: _sum(times((1.0, 1.0, 0.0), (n, c), 1.0, 1.0), kinds["decode"]))(contexts)
 
     sampled = octaves(limits.sequences, LOGITS)
+    host = jax.vmap(lambda n: _sum(times((1.0, 1.0, 0.0), (1.0, 1.0), n, 1.0), {HOST}))(
+        sampled
+    )
     tables = StepPrices(
-        rows=table("rows", octaves(limits.rows, ROWS)),
-        decode=jax.vmap(decode)(octaves(limits.sequences, DECODE)),
-        logits=table("logits", sampled),
-        host=jax.vmap(lambda n: _sum(times((1.0, 1.0, 0.0), (1.0, 1.0), n, 1.0), {HOST}))(sampled),
+        rows=_intervals(table("rows", octaves(limits.rows, ROWS))),
+        decode=_cells(jax.vmap(decode)(octaves(limits.sequences, DECODE))),
+        logits=jnp.concatenate([_intervals(table("logits", sampled)), _intervals(host)], axis=1),
     )
     return tables, functools.partial(_price, tables, times, kinds["prompt"], kinds["all"])
 
@@ -117,13 +122,13 @@ def _price(
     rows: Scalar,
 ) -> tuple[jax.Array, jax.Array]:
     prompt, decoding = batch.prefill, batch.decode
-    device = at(tables.rows, octave_position(rows, ROWS))
+    device = _between(*_read(tables.rows, octave_position(rows, ROWS)))
     some = decoding.sequences > 0
     sequences = jnp.where(some, decoding.sequences, 1.0)
-    place = octave_position(sequences, DECODE), octave_position(decoding.context / sequences, CONTEXT)
-    device = device + jnp.where(some, at_pair(tables.decode, *place), 0.0)
-    sampled = octave_position(batch.logits, LOGITS)
-    device = device + jnp.where(batch.logits > 0, at(tables.logits, sampled), 0.0)
+    attention = _read_cell(tables.decode, octave_position(sequences, DECODE), decoding.context / sequences)
+    device = device + jnp.where(some, attention, 0.0)
+    sampled, share = _read(tables.logits, octave_position(batch.logits, LOGITS))
+    device = device + jnp.where(batch.logits > 0, _between(sampled[:2], share), 0.0)
     if of_prompts:
         work = prompt.tokens > 0
         lengths = [
@@ -135,48 +140,62 @@ def _price(
         lengths = prompt.sequences, prompt.tokens, prompt.past
         found = times(lengths, (decoding.sequences, decoding.context), batch.logits, rows)
         device = device + _sum(found, of_all)
-    return device, at(tables.host, sampled)
+    return device, _between(sampled[2:], share)
 
 
 def octaves(most: int, per_octave: int) -> jax.Array:
     """1 and up to `most`, evenly spaced between powers of two, shape [nodes]."""
-    last = max(int(most) - 1, 1).bit_length()
-    position = jnp.arange(last * per_octave + 1.0)
-    octave = jnp.floor(position / per_octave)
-    return jnp.exp2(octave) * (1.0 + position / per_octave - octave)
+    places = (divmod(place, per_octave) for place in range(max(int(most) - 1, 1).bit_length() * per_octave + 1))
+    return jnp.asarray([math.ldexp(1.0 + place / per_octave, octave) for octave, place in places], dtype=float)
 
 
 def octave_position(value: Scalar, per_octave: int) -> jax.Array:
-    """Where `value` stands among `octaves`, shape (): whole numbers are nodes; what is below 1 stands at 1."""
-    mantissa, exponent = jnp.frexp(jax.lax.stop_gradient(jnp.maximum(value, 1.0)))
-    return per_octave * (exponent - 2.0 + 2.0 * mantissa)
+    """Where `value` stands among `octaves`, shape (): whole numbers are nodes; what is below 1 stands at 1.
+
+    The bits of a float32 are exponent and mantissa, in that order: read as a whole number, they are the position.
+    """
+    return (_bits(value) - ONE_BITS).astype(float) * (per_octave / MANTISSA)
+
+
+def _bits(value: Scalar) -> jax.Array:
+    return jax.lax.bitcast_convert_type(jnp.maximum(value, 1.0).astype(jnp.float32), jnp.int32)
 
 
 def next_node(context: Scalar) -> jax.Array:
     """The node of the tables' mean context that comes after `context`, shape ()."""
-    position = jnp.floor(octave_position(context, CONTEXT)) + 1.0
-    octave = jnp.floor(position / CONTEXT)
-    return jnp.exp2(octave) * (1.0 + position / CONTEXT - octave)
+    step = int(MANTISSA) // CONTEXT
+    return jax.lax.bitcast_convert_type((_bits(context) // step + 1) * step, jnp.float32).astype(float)
 
 
-def at(table: jax.Array, position: jax.Array) -> jax.Array:
-    """A table's value between two nodes, shape (); beyond the last node what it is there."""
-    below = jnp.clip(jnp.floor(position), 0, table.shape[0] - 2)
-    share = jnp.clip(position - below, 0.0, 1.0)
-    index = below.astype(jnp.int32)
-    return table[index] * (1.0 - share) + table[index + 1] * share
+def _read(table: jax.Array, position: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The interval of a table that has `position`, shape [values], and where in it that stands; beyond the last: 1."""
+    below = jnp.clip(jnp.floor(position), 0.0, table.shape[0] - 1.0)
+    return table[below.astype(jnp.int32)], jnp.clip(position - below, 0.0, 1.0)
 
 
-def at_pair(table: jax.Array, first: jax.Array, second: jax.Array) -> jax.Array:
-    """A table's value between four nodes, shape ()."""
-    flat, width = table.reshape(-1), table.shape[1]
-    low = jnp.clip(jnp.floor(first), 0, table.shape[0] - 2)
-    left = jnp.clip(jnp.floor(second), 0, width - 2)
+def _between(ends: jax.Array, share: jax.Array) -> jax.Array:
+    return ends[0] * (1.0 - share) + ends[1] * share
+
+
+def _read_cell(table: jax.Array, first: jax.Array, context: jax.Array) -> jax.Array:
+    """The value of a table of cells, shape ()."""
+    second = octave_position(context, CONTEXT)
+    low = jnp.clip(jnp.floor(first), 0.0, table.shape[0] - 1.0)
+    left = jnp.clip(jnp.floor(second), 0.0, table.shape[1] - 1.0)
     down, right = jnp.clip(first - low, 0.0, 1.0), jnp.clip(second - left, 0.0, 1.0)
-    corner = (low * width + left).astype(jnp.int32)
-    upper = flat[corner] * (1.0 - right) + flat[corner + 1] * right
-    lower = flat[corner + width] * (1.0 - right) + flat[corner + width + 1] * right
-    return upper * (1.0 - down) + lower * down
+    corners = table[low.astype(jnp.int32), left.astype(jnp.int32)]
+    return _between(corners[:2], right) * (1.0 - down) + _between(corners[2:], right) * down
+
+
+def _intervals(values: jax.Array) -> jax.Array:
+    """Values on nodes as pairs, shape [nodes - 1, 2]."""
+    return jnp.stack([values[:-1], values[1:]], axis=-1)
+
+
+def _cells(values: jax.Array) -> jax.Array:
+    """Values on a grid as corners of cells, shape [rows - 1, columns - 1, 4]."""
+    upper, lower = values[:-1], values[1:]
+    return jnp.stack([upper[:, :-1], upper[:, 1:], lower[:, :-1], lower[:, 1:]], axis=-1)
 
 
 def _check(model: Model, deployment: Deployment) -> None:

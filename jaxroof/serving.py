@@ -45,13 +45,12 @@ def serving_metrics(
     tpot = (found.finish - found.first_token) / jnp.where(several, osl - 1.0, 1.0)
     gaps, tokens = token_gaps(timeline)
     metrics = {}
-    ones = jnp.ones_like(ttft)
     for name, values, weights in (
-        ("ttft", ttft, ones * done),
-        ("tpot", tpot, ones * several),
+        ("ttft", ttft, done.astype(float)),
+        ("tpot", tpot, several.astype(float)),
         ("itl", gaps, tokens),
-        ("e2e", e2e, ones * done),
-        ("queueing", found.admitted - found.arrival, ones * done),
+        ("e2e", e2e, done.astype(float)),
+        ("queueing", found.admitted - found.arrival, done.astype(float)),
     ):
         metrics |= _distribution(name, values, weights)
     begin = jnp.min(jnp.where(there & jnp.isfinite(found.arrival), found.arrival, jnp.inf))
@@ -84,10 +83,10 @@ def serving_metrics(
 
 
 def token_gaps(timeline: Timeline) -> tuple[jax.Array, jax.Array]:
-    """Times in s between two tokens of a sequence, and how many tokens came after each; shapes [2 iterations].
+    """Times in s between two tokens of a sequence, and how many tokens came after each; shapes [3 iterations].
 
-    The first step of several includes what the engine did since the decoding step before: prompts
-    in steps of their own.
+    Of sequences that decoded before, the first of several steps includes what the engine did since: prompts in steps of
+    their own. Those whose prompts were completed since then have waited for nothing.
     """
     decodes = (timeline.decoding > 0) & (timeline.steps > 0)
     steps = jnp.where(decodes, timeline.steps, 1).astype(float)
@@ -97,7 +96,12 @@ def token_gaps(timeline: Timeline) -> tuple[jax.Array, jax.Array]:
     before = jnp.concatenate([jnp.full(1, -jnp.inf, ends.dtype), jax.lax.cummax(ends)[:-1]])
     held = jnp.where(decodes & jnp.isfinite(before), start - jnp.where(jnp.isfinite(before), before, 0.0), 0.0)
     tokens = jnp.where(decodes, timeline.decoding, 0).astype(float)
-    return jnp.concatenate([each + held, each]), jnp.concatenate([tokens, tokens * (steps - 1.0)])
+    places = jnp.arange(decodes.shape[0], dtype=jnp.int32)
+    last = jax.lax.cummax(jnp.where(decodes, places, -1))
+    last = jnp.concatenate([jnp.full(1, -1, jnp.int32), last[:-1]])
+    joined = jnp.concatenate([jnp.zeros(1), jnp.cumsum(timeline.joined.astype(float))])  # before each iteration
+    new = jnp.minimum(joined[:-1] - jnp.where(last >= 0, joined[jnp.maximum(last, 0)], 0.0), tokens)
+    return jnp.concatenate([each + held, each, each]), jnp.concatenate([tokens - new, new, tokens * (steps - 1.0)])
 
 
 def weighted_percentile(values: jax.Array, weights: jax.Array, share: float) -> jax.Array:
@@ -115,8 +119,8 @@ def weighted_percentile(values: jax.Array, weights: jax.Array, share: float) -> 
     total = ends[-1]
     least = jnp.min(jnp.where(known, weights, jnp.inf))
     place = share * (total - jnp.where(jnp.isfinite(least), least, 0.0))  # NumPy's (n - 1) q, in units of weight
-    upper = jnp.clip(jnp.searchsorted(ends, place, side="right"), 0, values.shape[0] - 1)
-    last = jnp.clip(jnp.sum(known) - 1, 0, values.shape[0] - 1)
+    upper = jnp.clip(jnp.searchsorted(ends, place, side="right").astype(jnp.int32), 0, values.shape[0] - 1)
+    last = jnp.clip(jnp.sum(known, dtype=jnp.int32) - 1, 0, values.shape[0] - 1)
     upper = jnp.minimum(upper, last)
     # Between the last unit of one value and the first of the next, the value moves from one to the other.
     inside = jnp.where(jnp.isfinite(least), (ends[upper] - place) / jnp.where(jnp.isfinite(least), least, 1.0), 1.0)

@@ -53,4 +53,5 @@ class Timeline:
     decoding: jax.Array  # sequences that each add a token per step
     prompt_tokens: jax.Array
     blocks: jax.Array  # KV blocks in use after it, those of idle prefixes included
+    joined: jax.Array  # prompts that its step completes
     running: jax.Array  # sequences admitted and not ended, after it

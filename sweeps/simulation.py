@@ -1,5 +1,6 @@
 """Simulations to their end: many at once, in pieces of a fixed number of iterations until nothing is left to do."""
 
+import dataclasses
 import functools
 import math
 from collections.abc import Callable
@@ -77,7 +78,7 @@ def simulated(
     Args:
       together: simulations of one structure, stacked along the leading axis of the leaves that `axes` names.
       size: of every simulation; `iterations` is how many are made between two looks at what is left.
-      axes: as `jax.vmap` takes it for one argument: 0, or a tree like `together` with 0 or None.
+      axes: 0, or a `Serving` whose fields are 0, None, or trees of these.
       progress: called after every piece with the requests that are over and with all.
 
     Returns:
@@ -103,7 +104,7 @@ def _unfinished(run: Any) -> jax.Array:
     waiting = engine.requests - state.waiting.next
     if state.waiting.waits is not None:
         waiting = waiting + jnp.sum(state.waiting.waits, axis=-1, dtype=jnp.int32)
-    return waiting + jnp.sum((state.slots.mode > 0).astype(jnp.int32), axis=-1)
+    return waiting + state.running + state.lost + (state.progress >= 0).astype(jnp.int32)
 
 
 @functools.lru_cache(maxsize=64)
@@ -130,10 +131,14 @@ def _programs(size: Size, structure: Any, axes: tuple) -> tuple[Callable, Callab
 
 
 def _frozen(axes: Any, together: Serving) -> tuple:
-    leaves, structure = jax.tree.flatten(together)
-    if axes is None or isinstance(axes, int):
-        return (axes,) * len(leaves)
-    return tuple(structure.flatten_up_to(axes))
+    found: list[int | None] = []
+    for field in dataclasses.fields(together):
+        part, axis = getattr(together, field.name), axes
+        if isinstance(axes, Serving):
+            axis = getattr(axes, field.name)
+        leaves, structure = jax.tree.flatten(part)
+        found += [axis] * len(leaves) if axis is None or isinstance(axis, int) else structure.flatten_up_to(axis)
+    return tuple(found)
 
 
 def unfinished(found: Served) -> int:

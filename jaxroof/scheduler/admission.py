@@ -9,16 +9,14 @@ from jaxroof.scheduler.arriving import next_request, others_wait, popped
 from jaxroof.scheduler.blocks import begins_block, counted
 from jaxroof.scheduler.engine import Engine
 from jaxroof.scheduler.state import (
-    DROPPED,
-    FREE,
     NEVER,
-    PARTIAL,
-    RUNNING,
-    SWAPPED,
     Groups,
     State,
     blocks_of,
-    total_of,
+    held_back,
+    is_swapped,
+    least_slot,
+    tokens_left,
     whole,
 )
 
@@ -55,20 +53,19 @@ def admitted(engine: Engine, state: State, shortest: bool, need: jax.Array, allo
       allowed: bool, whether anything may be admitted at this point.
     """
     slots, step = state.slots, state.step
-    places = jnp.arange(slots.mode.shape[0], dtype=jnp.int32)
-    lost = (slots.mode == DROPPED) | (slots.mode == SWAPPED)
-    rank = jnp.where(slots.mode == PARTIAL, -2, jnp.where(lost, slots.number, NEVER))
-    least = jnp.min(rank)
-    held, begun = least < NEVER, least < -1
-    empty = jnp.min(jnp.where(slots.mode == FREE, places, places.shape[0]))
-    slot = jnp.where(held, total_of(jnp.where(held & (rank == least), places, 0)), empty)
+    places = jnp.arange(slots.end.shape[0], dtype=jnp.int32)
+    begun = state.progress >= 0
+    returning, some = least_slot(slots.end < 0, slots.number)
+    empty, vacant = least_slot(slots.end == NEVER)
+    held = begun | some
+    slot = jnp.where(begun, state.partial, jnp.where(some, returning, empty))
     queued = next_request(engine, state, shortest)
-    inside = jnp.minimum(slot, places.shape[0] - 1)
-    request = jnp.where(held, slots.request[inside], queued.request)
+    request = jnp.where(held, slots.request[slot], queued.request)
     isl = engine.isl[request]
     total = isl + engine.osl[request]
-    left = jnp.where(held, slots.end[inside], engine.osl[request])
-    back = held & (slots.mode[inside] == SWAPPED)
+    before = slots.end[slot]
+    left = jnp.where(held, tokens_left(before), engine.osl[request])
+    back = held & is_swapped(before)
     target = total - left - whole(back)  # of a prompt, or of a cache that lacks the newest token
 
     place = _place(engine, state, request, isl, target)
@@ -80,7 +77,7 @@ def admitted(engine: Engine, state: State, shortest: bool, need: jax.Array, allo
     cut = alone & (demand > available)  # its own group's chain, where that is longer than its prompt
     spare = jnp.where(alone, 0.0, engine.spare)
     fits = begun | cut | (demand.astype(float) <= available.astype(float) - spare)
-    room = begun | ((state.running + step.finished < engine.sequences) & (slot < places.shape[0]))
+    room = begun | ((state.running + step.finished < engine.sequences) & (some | vacant))
 
     past = jnp.where(begun, state.progress, place.hit * engine.size)
     remaining = target - past
@@ -95,21 +92,17 @@ def admitted(engine: Engine, state: State, shortest: bool, need: jax.Array, allo
     enters = takes & ~begun
 
     end = jnp.where(back, state.count + left, state.count + whole(engine.mixed) + left - 1)
-    end = jnp.where(decodes, end, left)
-    mine = (places == slot) & takes
-    number = jnp.where(begun, slots.number[inside], state.admissions)
     offset = total - end
+    mine = (places == slot) & takes
+    number = jnp.where(begun, slots.number[slot], state.admissions)
     cut = cut & enters
     shortened = jnp.where(cut, jnp.maximum(place.chain - place.chained, 0), 0)
     after = state._replace(
         slots=slots._replace(
-            mode=jnp.where(mine, jnp.where(decodes, RUNNING, PARTIAL), slots.mode),
-            end=jnp.where(mine, end, slots.end),
-            total=jnp.where(mine, total, slots.total),
+            end=jnp.where(mine, jnp.where(decodes, end, held_back(left, jnp.asarray(False))), slots.end),
             number=jnp.where(mine, number, slots.number),
             request=jnp.where(mine, request, slots.request),
-            group=jnp.where(mine, place.group, slots.group),
-            chained=jnp.where(mine & ~begun, place.chained, slots.chained),
+            chained=None if slots.chained is None else jnp.where(mine & ~begun, place.chained, slots.chained),
         ),
         groups=_joined(state.groups, place, state.event, enters, cut),
         waiting=popped(state.waiting, request, takes & ~held),
@@ -127,6 +120,8 @@ def admitted(engine: Engine, state: State, shortest: bool, need: jax.Array, allo
         idle=state.idle - jnp.where(enters, place.idle, 0),
         phases=counted(state.phases, offset, engine.size, whole(decodes & ~engine.reserve)),
         progress=jnp.where(works, jnp.where(finishes, -1, past + chunk), state.progress),
+        partial=jnp.where(works & ~finishes, slot, state.partial),
+        lost=state.lost - whole(enters & some),
         admissions=state.admissions + whole(enters),
         event=state.event + whole(enters),
         moved=state.moved + jnp.where(returns, target, 0),

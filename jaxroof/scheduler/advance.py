@@ -11,7 +11,7 @@ from jaxroof.prices import Price, next_node
 from jaxroof.scheduler.arriving import until
 from jaxroof.scheduler.blocks import begun, lasting
 from jaxroof.scheduler.engine import Engine
-from jaxroof.scheduler.state import DROPPED, NEVER, RUNNING, SWAPPED, Clock, State, Step, pick, plus
+from jaxroof.scheduler.state import NEVER, Clock, State, Step, pick, plus
 
 NOTHING = Step(prompt=0, squares=0.0, reaches=0.0, finished=0, joining=0, need=0)
 """A step that has been given nothing yet."""
@@ -27,8 +27,12 @@ class Advance(NamedTuple):
     prompt: jax.Array
 
 
-def advanced(engine: Engine, price: Price, state: State, happens: jax.Array) -> Advance:
-    """The state after the engine has worked or waited, if it does."""
+def advanced(engine: Engine, price: Price, state: State, next_end: jax.Array, happens: jax.Array) -> Advance:
+    """The state after the engine has worked or waited, if it does.
+
+    Args:
+      next_end: count of decode steps at which the next sequence ends.
+    """
     step, running = state.step, state.running
     prompts = step.prompt > 0
     decodes = ~prompts & (running > 0)
@@ -38,14 +42,14 @@ def advanced(engine: Engine, price: Price, state: State, happens: jax.Array) -> 
     context = jnp.where(members > 0, state.offset, 0) + members * state.count + jnp.where(decodes, state.padded, 0)
 
     wait = until(engine, state.waiting, state.clock, state.waiting.next)
-    most = _most_steps(engine, state)
+    most = _most_steps(engine, state, next_end)
     tokens = step.prompt.astype(float)
     chunks = tokens * tokens / jnp.where(prompts, step.squares, 1.0)
     prompt = Prefill(sequences=chunks, tokens=tokens, past=chunks * step.reaches / jnp.where(prompts, tokens, 1.0))
     rows = jnp.where(decodes, _padded(engine, sequences), sequences) + step.prompt
     first = _time(engine, price, prompt, sequences, context, step.finished, rows)
     nothing = Prefill(sequences=0.0, tokens=0.0, past=0.0)
-    last = _time(engine, price, nothing, sequences, context + (most - 1) * members, 0, rows)
+    last = _time(engine, price, nothing, sequences, context + (most - 1) * members, step.finished, rows)
     slope = jnp.where(decodes, (last - first) / jnp.maximum(most - 1, 1).astype(float), 0.0)
     steps = jnp.where(decodes, jnp.minimum(most, _steps_until(engine, state, first, slope, wait)), 1)
     runs = steps.astype(float)
@@ -63,6 +67,7 @@ def advanced(engine: Engine, price: Price, state: State, happens: jax.Array) -> 
         running=running + step.finished,
         offset=state.offset + step.joining,
         free=state.free - blocks,
+        pace=worked / runs,
         moved=jnp.zeros_like(state.moved),
         preempted=jnp.zeros_like(state.preempted),
         gate=state.gate & prompts,
@@ -77,16 +82,15 @@ def advanced(engine: Engine, price: Price, state: State, happens: jax.Array) -> 
     )
 
 
-def _most_steps(engine: Engine, state: State) -> jax.Array:
+def _most_steps(engine: Engine, state: State, next_end: jax.Array) -> jax.Array:
     """Decode steps until a sequence ends, the blocks are used up, someone whose cache was taken may come back, or the
     mean context passes a node of the price tables, between which times are linear in it; at least 1."""
-    ends = jnp.min(jnp.where(state.slots.mode == RUNNING, state.slots.end, NEVER)) - state.count
     growing = jnp.maximum(state.running, 1).astype(float)
     context = (state.offset + state.running * state.count + state.padded).astype(float)
     mean = context / (growing + state.padding.astype(float))
     steps = (next_node(mean) - mean) * (context / (growing * mean))
     linear = jnp.floor(jnp.minimum(steps, 2.0**30)).astype(jnp.int32) + 1
-    most = jnp.minimum(jnp.minimum(ends, lasting(state, engine)), jnp.minimum(linear, engine.longest))
+    most = jnp.minimum(jnp.minimum(next_end - state.count, lasting(state, engine)), jnp.minimum(linear, engine.longest))
     return jnp.where(state.preempted, 1, jnp.maximum(most, 1))
 
 
@@ -97,9 +101,7 @@ def _steps_until(engine: Engine, state: State, first: jax.Array, slope: jax.Arra
     """
     matters = jnp.isfinite(wait) & (wait > 0.0)
     if state.waiting.waits is None:
-        slots = state.slots
-        blocked = jnp.any((slots.mode == DROPPED) | (slots.mode == SWAPPED))
-        matters = matters & ~engine.gated & ~blocked & (state.running < engine.sequences)
+        matters = matters & ~engine.gated & (state.lost == 0) & (state.running < engine.sequences)
     first, slope = jax.lax.stop_gradient((first, slope))
     wait = jax.lax.stop_gradient(jnp.where(matters, wait, 0.0))
     half = first - 0.5 * slope
@@ -128,7 +130,7 @@ def _time(
     prompt: Prefill,
     sequences: jax.Array,
     context: jax.Array,
-    finished: jax.Array | int,
+    finished: jax.Array,
     rows: jax.Array,
 ) -> jax.Array:
     """s of one step on device and host."""

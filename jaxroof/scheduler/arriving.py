@@ -26,6 +26,13 @@ def until(engine: Engine, waiting: Waiting, clock: Clock, place: jax.Array) -> j
     return jnp.where(known, since(safe, clock), jnp.inf)
 
 
+def arrival_of(waiting: Waiting, request: jax.Array) -> Clock:
+    """When a request joined the queue; of no request (-1), when any did."""
+    inside = jnp.maximum(request, 0)
+    high, low = waiting.arrival.high[inside], waiting.arrival.low[inside]
+    return Clock(jnp.where(jnp.isfinite(high), high, 0.0), low)
+
+
 def received(engine: Engine, state: State, closed: bool, allowed: jax.Array) -> tuple[State, jax.Array, jax.Array]:
     """The state after one more arrival has joined the queue or found it full; whether others are there; who was
     rejected, or -1. A queue that is a pointer receives nothing: who has arrived is compared with the clock."""

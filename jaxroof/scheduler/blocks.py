@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxroof.scheduler.engine import Engine
-from jaxroof.scheduler.state import NEVER, RUNNING, Groups, State, total_of, whole
+from jaxroof.scheduler.state import NEVER, Groups, State, least_slot, total_of, whole
 
 
 def begins_block(context: jax.Array, size: jax.Array) -> jax.Array:
@@ -60,7 +60,7 @@ def left_group(
     return Groups(groups.chain, users, jnp.where(mine, event, groups.used)), idle
 
 
-def shortened(state: State, happens: jax.Array) -> State:
+def shortened(engine: Engine, state: State, happens: jax.Array) -> State:
     """The state in which a sequence that is alone no longer shares blocks that only others of its group would use.
 
     Args:
@@ -69,9 +69,9 @@ def shortened(state: State, happens: jax.Array) -> State:
     if state.groups is None:
         return state
     slots, groups = state.slots, state.groups
-    only = slots.mode == RUNNING
-    group = jnp.max(jnp.where(only, slots.group, -1))
-    chained = jnp.max(jnp.where(only, slots.chained, 0))
+    slot, _ = least_slot((slots.end >= 0) & (slots.end < NEVER))
+    group = jnp.where(engine.caching, engine.group[slots.request[slot]], -1)
+    chained = slots.chained[slot]
     mine = (jnp.arange(groups.chain.shape[0], dtype=jnp.int32) == group) & happens
     chain = jnp.where(mine, jnp.minimum(groups.chain, chained), groups.chain)
     return state._replace(groups=groups._replace(chain=chain), free=state.free + total_of(groups.chain - chain))

@@ -1,29 +1,41 @@
 """Sequences that have produced their last token, and requests that are sent because of it."""
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 
 from jaxroof.scheduler.blocks import counted, left_group
 from jaxroof.scheduler.engine import Engine
-from jaxroof.scheduler.state import FREE, NEVER, RUNNING, Clock, State, Waiting, blocks_of, plus, total_of, whole
+from jaxroof.scheduler.state import NEVER, Clock, State, Waiting, blocks_of, least_slot, plus, total_of, whole
 
 
-def completed(engine: Engine, state: State, closed: bool, allowed: jax.Array) -> tuple[State, jax.Array]:
-    """The state after the longest admitted of the sequences that are due has ended; whether others are due."""
+class Ended(NamedTuple):
+    """What is left after one sequence has ended."""
+
+    more: jax.Array  # bool: others are due
+    next_end: jax.Array  # count of decode steps at which the next one ends
+
+
+def completed(engine: Engine, state: State, closed: bool, allowed: jax.Array) -> tuple[State, Ended]:
+    """The state after one of the sequences that are due has ended: where it matters, the one admitted first."""
     slots = state.slots
-    due = (slots.mode == RUNNING) & (slots.end <= state.count) & allowed
-    first = jnp.min(jnp.where(due, slots.number, NEVER))
-    ends = first < NEVER
-    more = total_of(due) > 1
-    mine = due & (slots.number == first)
-    slot = total_of(jnp.where(mine, jnp.arange(mine.shape[0], dtype=jnp.int32), 0))
-    total, offset = slots.total[slot], slots.total[slot] - slots.end[slot]
-    freed = blocks_of(jnp.where(engine.reserve, total, total - 1), engine.size) - slots.chained[slot]
+    due = (slots.end >= 0) & (slots.end <= state.count) & allowed
+    slot, ends = least_slot(due, None if state.groups is None else slots.number)
+    mine = (jnp.arange(due.shape[0], dtype=jnp.int32) == slot) & ends
+    end = jnp.where(mine, NEVER, slots.end)
+    next_end = jnp.min(jnp.where(end >= 0, end, NEVER))
+    more = allowed & (next_end <= state.count)
+    request = slots.request[slot]
+    total = engine.isl[request] + engine.osl[request]
+    offset = total - slots.end[slot]
+    freed = blocks_of(jnp.where(engine.reserve, total, total - 1), engine.size)
 
     groups, idle, kept = state.groups, 0, 0
     if groups is not None:
-        group = slots.group[slot]
-        keep = engine.keep[slots.request[slot]] // engine.size
+        freed = freed - slots.chained[slot]
+        group = jnp.where(engine.caching, engine.group[request], -1)
+        keep = engine.keep[request] // engine.size
         chain = jnp.arange(groups.chain.shape[0], dtype=jnp.int32) == group
         grown = jnp.where(chain & ends & engine.caching, jnp.maximum(groups.chain, keep), groups.chain)
         kept = total_of(grown - groups.chain)
@@ -32,7 +44,7 @@ def completed(engine: Engine, state: State, closed: bool, allowed: jax.Array) ->
     running = state.running - gone
     none = (running == 0) & (state.progress < 0) & allowed
     return state._replace(
-        slots=slots._replace(mode=jnp.where(mine, FREE, slots.mode)),
+        slots=slots._replace(end=end),
         groups=groups,
         waiting=sent(engine, state.waiting, state.clock, closed, ends),
         running=running,
@@ -43,7 +55,7 @@ def completed(engine: Engine, state: State, closed: bool, allowed: jax.Array) ->
         event=state.event + gone,
         padding=jnp.where(none, 0, state.padding + jnp.where(engine.static, gone, 0)),
         padded=jnp.where(none, 0, state.padded + jnp.where(engine.static, gone * total, 0)),
-    ), more
+    ), Ended(more, next_end)
 
 
 def sent(engine: Engine, waiting: Waiting, clock: Clock, closed: bool, ends: jax.Array) -> Waiting:

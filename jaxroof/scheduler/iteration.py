@@ -5,12 +5,13 @@ import jax.numpy as jnp
 from jaxroof.prices import Price
 from jaxroof.scheduler.admission import admitted
 from jaxroof.scheduler.advance import advanced
-from jaxroof.scheduler.arriving import received
+from jaxroof.scheduler.anchor import tied
+from jaxroof.scheduler.arriving import arrival_of, received
 from jaxroof.scheduler.blocks import begun, evicted, shortened
 from jaxroof.scheduler.ending import completed
 from jaxroof.scheduler.engine import Engine
 from jaxroof.scheduler.preemption import preempted
-from jaxroof.scheduler.state import Record, State, whole
+from jaxroof.scheduler.state import NEVER, Record, State, whole
 
 
 def iterated(engine: Engine, price: Price, closed: bool, shortest: bool, state: State) -> tuple[State, Record]:
@@ -29,7 +30,8 @@ def iterated(engine: Engine, price: Price, closed: bool, shortest: bool, state: 
     owing = state.free < 0
     state = evicted(state)
     fresh = (state.step.prompt == 0) & ~owing
-    state, due = completed(engine, state, closed, fresh)
+    state, ended = completed(engine, state, closed, fresh)
+    due = ended.more
     state, coming, rejected = received(engine, state, closed, fresh & ~due)
     settled = ~owing & ~due & ~coming
     state = state._replace(gate=state.gate | (fresh & (state.running == 0) & (state.progress < 0)))
@@ -39,21 +41,25 @@ def iterated(engine: Engine, price: Price, closed: bool, shortest: bool, state: 
     alone = state.running + whole(state.progress >= 0) == 1
     first = settled & ~state.preempted & ~(short & engine.mixed) & (state.gate | ~engine.gated)
     admission = admitted(engine, state, shortest, need, first)
-    state = admission.state
+    state = tied(admission.state, arrival_of(state.waiting, admission.admitted), fresh & (admission.admitted >= 0))
     short = short & ~admission.happened & (state.running > 0)
     state, lost = preempted(engine, state, short & ~alone)
-    state = shortened(state, short & alone)
+    state = shortened(engine, state, short & alone)
     runs = settled & ~admission.again & ~short & (state.free >= 0)
-    advance = advanced(engine, price, state, runs)
+    returned = admission.happened & (state.step.prompt == 0)
+    next_end = jnp.minimum(ended.next_end, jnp.where(returned, admission.last, NEVER))
+    advance = advanced(engine, price, state, next_end, runs)
     state = advance.state
     return state, Record(
-        end=state.clock,
+        high=state.clock.high,
+        low=state.clock.low,
         duration=advance.duration,
+        ahead=state.ahead,
         steps=advance.steps,
         count=state.count,
         decoding=advance.decoding,
         prompt=advance.prompt,
-        blocks=engine.blocks - state.free,
+        blocks=engine.blocks - jnp.maximum(state.free, 0),
         running=state.running + whole(state.progress >= 0),
         admitted=admission.admitted,
         hit=admission.hit,

@@ -5,9 +5,9 @@ import jax.numpy as jnp
 
 from jaxroof.scheduler.blocks import counted, left_group
 from jaxroof.scheduler.engine import Engine
-from jaxroof.scheduler.state import DROPPED, PARTIAL, RUNNING, SWAPPED, State, blocks_of, total_of, whole
+from jaxroof.scheduler.state import NEVER, State, blocks_of, held_back, least_slot, tokens_left, whole
 
-FIRST = -1
+FIRST = 0
 """Number of a partial prompt that lost its cache: it is the next to be admitted."""
 
 
@@ -19,22 +19,27 @@ def preempted(engine: Engine, state: State, happens: jax.Array) -> tuple[State, 
     """
     slots = state.slots
     begun = state.progress >= 0
-    latest = jnp.max(jnp.where(slots.mode == RUNNING, slots.number, -1))
-    mine = jnp.where(begun, slots.mode == PARTIAL, (slots.mode == RUNNING) & (slots.number == latest)) & happens
-    slot = total_of(jnp.where(mine, jnp.arange(mine.shape[0], dtype=jnp.int32), 0))
-    total, end = slots.total[slot], slots.end[slot]
+    decoding = (slots.end >= 0) & (slots.end < NEVER)
+    latest, _ = least_slot(decoding, state.admissions - slots.number)
+    slot = jnp.where(begun, state.partial, latest)
+    mine = (jnp.arange(decoding.shape[0], dtype=jnp.int32) == slot) & happens
+    request, end = slots.request[slot], slots.end[slot]
+    total = engine.isl[request] + engine.osl[request]
+    left = jnp.where(begun, tokens_left(end), end - state.count)
     offset = total - end
-    held = jnp.where(begun, offset, offset + state.count - 1)  # tokens that have a place in the cache
-    freed = blocks_of(held, engine.size) - slots.chained[slot]
+    held = total - left - whole(~begun)  # tokens that have a place in the cache
+    freed = blocks_of(held, engine.size)
+    groups, idle = state.groups, 0
+    if groups is not None:
+        freed = freed - slots.chained[slot]
+        group = jnp.where(engine.caching, engine.group[request], -1)
+        groups, idle = left_group(groups, group, state.event, happens)
     swaps = engine.swap & ~begun
     decoded = whole(happens & ~begun)
-    groups, idle = left_group(state.groups, slots.group[slot], state.event, happens)
     return state._replace(
         slots=slots._replace(
             number=jnp.where(mine & begun, FIRST, slots.number),
-            mode=jnp.where(mine, jnp.where(swaps, SWAPPED, DROPPED), slots.mode),
-            end=jnp.where(mine, jnp.where(begun, end, end - state.count), slots.end),
-            chained=jnp.where(mine, 0, slots.chained),
+            end=jnp.where(mine, held_back(left, swaps), slots.end),
         ),
         groups=groups,
         running=state.running - decoded,
@@ -43,6 +48,7 @@ def preempted(engine: Engine, state: State, happens: jax.Array) -> tuple[State, 
         idle=state.idle + idle,
         phases=counted(state.phases, offset, engine.size, -decoded),
         progress=jnp.where(happens, -1, state.progress),
+        lost=state.lost + whole(happens),
         moved=state.moved + jnp.where(happens & swaps, held, 0),
         preempted=state.preempted | happens,
         event=state.event + whole(happens),

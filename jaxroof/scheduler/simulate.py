@@ -15,7 +15,7 @@ from jaxroof.policy import Policy
 from jaxroof.prices import Limits, Price, step_prices
 from jaxroof.scheduler.engine import Engine, engine
 from jaxroof.scheduler.iteration import iterated
-from jaxroof.scheduler.state import FREE, Clock, Groups, Record, Slots, State, Step, Waiting, since
+from jaxroof.scheduler.state import FLOATS, NEVER, Clock, Groups, Record, Slots, State, Step, Waiting, since
 from jaxroof.struct import Scalar
 from jaxroof.traffic import Served, Timeline, Traffic
 
@@ -63,7 +63,7 @@ def begin(
     state = State(
         clock=Clock(number, number),
         count=zero,
-        slots=Slots(empty + FREE, empty, empty, empty, empty, empty - 1, empty),
+        slots=Slots(empty + NEVER, empty, empty, empty if size.groups else None),
         groups=Groups(some, some, some) if size.groups else None,
         waiting=Waiting(zero, jnp.zeros(requests, dtype=bool) if size.ranked else None, arrival, zero),
         step=Step(zero, number, number, zero, zero, zero),
@@ -73,11 +73,15 @@ def begin(
         idle=zero,
         phases=jnp.zeros(size.block, dtype=jnp.int32),
         progress=jnp.int32(-1),
-        admissions=zero,
+        partial=zero,
+        lost=zero,
+        admissions=jnp.int32(1),
         event=zero,
         moved=zero,
         preempted=no,
         gate=no,
+        pace=number,
+        ahead=number,
         padding=zero,
         padded=zero,
     )
@@ -88,11 +92,13 @@ def proceed(price: Price, run: Run, traffic: Traffic, policy: Policy, size: Size
     """The simulation `size.iterations` further, and what each of them did, shapes [iterations]."""
     closed, shortest = traffic.clients is not None, policy.queue == "shortest_first"
 
-    def one(state: State, _: None) -> tuple[State, Record]:
-        return iterated(run.engine, price, closed, shortest, state)
+    def one(state: State, _: None) -> tuple[State, tuple[jax.Array, jax.Array]]:
+        state, record = iterated(run.engine, price, closed, shortest, state)
+        return state, (jnp.stack(record[:FLOATS]), jnp.stack(record[FLOATS:]))
 
-    state, records = jax.lax.scan(one, run.state, None, length=size.iterations)
-    return run._replace(state=state), records
+    state, (times, counts) = jax.lax.scan(one, run.state, None, length=size.iterations)
+    columns = [array[:, column] for array in (times, counts) for column in range(array.shape[1])]
+    return run._replace(state=state), Record(*columns)
 
 
 def served(run: Run, records: Record) -> tuple[Served, Timeline]:
@@ -119,13 +125,17 @@ def served(run: Run, records: Record) -> tuple[Served, Timeline]:
     hits = jnp.where(records.admitted >= 0, records.hit, 0)
     cached = jnp.zeros(requests, jnp.int32).at[_index(records.admitted, requests)].add(hits, mode="drop")
 
-    start = Clock(*(jnp.concatenate([jnp.zeros(1, end.dtype), end[:-1]]) for end in records.end))
-    zero = Clock(jnp.zeros(()), jnp.zeros(()))
+    start = Clock(*(jnp.concatenate([jnp.zeros(1, end.dtype), end[:-1]]) for end in (records.high, records.low)))
+    each = jax.lax.stop_gradient(records.duration / jnp.maximum(records.steps, 1).astype(records.duration.dtype))
+    zero, end = Clock(jnp.zeros(()), jnp.zeros(())), Clock(records.high, records.low)
 
     def time(clock: Clock, index: jax.Array) -> jax.Array:
         inside = jnp.minimum(index, iterations - 1)
         return jnp.where(index < iterations, since(Clock(clock.high[inside], clock.low[inside]), zero), jnp.nan)
 
+    # Steps that a faster engine has gained since the prompt was complete: 0, with a gradient.
+    last_step, first_step = jnp.minimum(over, iterations - 1), jnp.maximum(latest, 0)
+    gained = each[last_step] * (records.ahead[last_step] - records.ahead[first_step])
     refused = jnp.arange(requests, dtype=jnp.int32) >= run.engine.requests
     status = jnp.where(
         over < iterations, 0, jnp.where(refused, jnp.where(run.engine.osl < 1, 4, 1), jnp.where(turned, 2, 3))
@@ -134,20 +144,21 @@ def served(run: Run, records: Record) -> tuple[Served, Timeline]:
     found = Served(
         arrival=jnp.where(jnp.isfinite(arrival), arrival, jnp.nan),
         admitted=time(start, admitted),
-        first_token=time(records.end, _at(step, produced, iterations)),
-        finish=time(records.end, over),
+        first_token=time(end, _at(step, produced, iterations)),
+        finish=time(end, over) - gained,
         status=status.astype(jnp.int8),
         preemptions=preemptions,
         cached=cached,
     )
     back = jnp.argsort(run.order)
     timeline = Timeline(
-        end=since(records.end, zero),
+        end=since(end, zero),
         duration=records.duration,
         steps=records.steps,
         decoding=records.decoding,
         prompt_tokens=records.prompt,
         blocks=records.blocks,
+        joined=jnp.zeros(iterations, jnp.int32).at[step].add((records.produced >= 0).astype(jnp.int32), mode="drop"),
         running=records.running,
     )
     return jax.tree.map(lambda values: values[back], found), timeline

@@ -8,10 +8,6 @@ import jax.numpy as jnp
 NEVER = jnp.iinfo(jnp.int32).max
 """A count that no sequence reaches."""
 
-FREE, RUNNING, DROPPED, SWAPPED, PARTIAL = range(5)
-"""What is in a slot: nothing; a decoding sequence; a preempted one whose cache is lost, or in host memory; the one
-prompt that is being worked on over several steps."""
-
 
 class Clock(NamedTuple):
     """A time in s as a sum of two floats, so that adding small durations for long does not drift."""
@@ -21,15 +17,16 @@ class Clock(NamedTuple):
 
 
 class Slots(NamedTuple):
-    """Admitted sequences, arrays of shape [slots], int32."""
+    """Admitted sequences, arrays of shape [slots], int32.
 
-    mode: jax.Array  # FREE .. PARTIAL
-    end: jax.Array  # RUNNING: count of decode steps at which it ends; otherwise tokens that it has yet to produce
-    total: jax.Array  # prompt and output tokens
+    `end` says what is in a slot. Decoding: the count of decode steps at which it ends, 0 or more. Nothing: NEVER. A
+    prompt that is not complete, or a sequence whose cache was taken: `held_back` of the tokens that it has to produce.
+    """
+
+    end: jax.Array
     number: jax.Array  # of its admission: later ones have larger numbers
     request: jax.Array
-    group: jax.Array  # -1: none
-    chained: jax.Array  # its blocks that are in its group's chain
+    chained: jax.Array | None  # its blocks that are in its group's chain; None: there are no groups
 
 
 class Groups(NamedTuple):
@@ -74,21 +71,42 @@ class State(NamedTuple):
     free: jax.Array  # blocks; below zero until idle prefixes are evicted
     idle: jax.Array  # blocks of prefixes that nobody uses
     phases: jax.Array  # growing sequences by (total - end) mod block size, shape [phases]
-    progress: jax.Array  # tokens in the cache of the partial prompt; -1: there is none
+    progress: jax.Array  # tokens in the cache of the prompt that takes several steps; -1: there is none
+    partial: jax.Array  # its slot
+    lost: jax.Array  # sequences whose cache was taken
     admissions: jax.Array
     event: jax.Array
     moved: jax.Array  # tokens whose cache goes to or from host memory in the coming step
     preempted: jax.Array  # bool: at this instant
     gate: jax.Array  # bool: whether an exclusive order admits
+    pace: jax.Array  # s of the last engine step
+    ahead: jax.Array  # decode steps: 0, with the gradient of how many more a faster engine would have made
     padding: jax.Array  # ended sequences that a static batch still computes
     padded: jax.Array  # their context, tokens
+
+
+def held_back(left: jax.Array, swapped: jax.Array) -> jax.Array:
+    """What `Slots.end` is for a sequence that has `left` tokens to produce and does not decode."""
+    return -1 - (2 * left + whole(swapped))
+
+
+def tokens_left(end: jax.Array) -> jax.Array:
+    """The tokens of `held_back`."""
+    return (-1 - end) // 2
+
+
+def is_swapped(end: jax.Array) -> jax.Array:
+    """Whether the cache of a sequence that was held back is in host memory."""
+    return (end < 0) & (jnp.mod(-1 - end, 2) == 1)
 
 
 class Record(NamedTuple):
     """What one iteration did; ids are -1 where there was none."""
 
-    end: Clock
-    duration: jax.Array
+    high: jax.Array  # the clock after it, s
+    low: jax.Array
+    duration: jax.Array  # s
+    ahead: jax.Array  # as of `State`
     steps: jax.Array
     count: jax.Array
     decoding: jax.Array
@@ -101,6 +119,10 @@ class Record(NamedTuple):
     last: jax.Array
     preempted: jax.Array
     rejected: jax.Array
+
+
+FLOATS = 4
+"""The first fields of `Record` are floats, the others whole numbers."""
 
 
 def plus(clock: Clock, duration: jax.Array) -> Clock:
@@ -130,6 +152,21 @@ def blocks_of(tokens: jax.Array, size: jax.Array) -> jax.Array:
 def whole(condition: jax.Array) -> jax.Array:
     """1 where it holds, else 0, int32."""
     return condition.astype(jnp.int32)
+
+
+def least_slot(chosen: jax.Array, key: jax.Array | None = None) -> tuple[jax.Array, jax.Array]:
+    """The slot with the smallest key among the chosen ones, or the first of them; whether there is one.
+
+    Args:
+      chosen: bool, shape [slots].
+      key: less than 2^31 / slots, shape [slots].
+    """
+    slots = chosen.shape[0]
+    places = jnp.arange(slots, dtype=jnp.int32)
+    ranked = places if key is None else key * slots + places
+    least = jnp.min(jnp.where(chosen, ranked, NEVER))
+    there = least < NEVER
+    return jnp.where(there, jnp.mod(least, slots), 0), there
 
 
 def total_of(values: jax.Array, axis: int | None = None) -> jax.Array:

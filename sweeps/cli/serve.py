@@ -80,7 +80,8 @@ def run(options: argparse.Namespace) -> None:
         found = simulation(asked, bar.show)
     finally:
         bar.stop()
-    _write(options, found)
+    if any(getattr(options, name) for name in OUTPUTS):
+        _write(options, found)
     if options.json:
         print(json.dumps(serve_report.record(found), indent=2, allow_nan=False))
         return
@@ -123,14 +124,13 @@ def policy_settings(settings: list[str]) -> dict[str, str]:
 def _write(options: argparse.Namespace, found: Any) -> None:
     from sweeps.serving import chrome, files
 
-    if options.output or options.plot:
-        data = files.dataset(found)
-    if options.output:
-        files.written(options.output, data)
-    if options.chrome_trace:
-        chrome.written(options.chrome_trace, found)
-    if options.plot:
+    data = files.dataset(found)
+    if options.plot:  # what cannot be drawn is said before any file is written
         from sweeps.plots import style
         from sweeps.plots.serving_run import serving_run
 
         style.saved(serving_run(data), options.plot)
+    if options.output:
+        files.written(options.output, data)
+    if options.chrome_trace:
+        chrome.written(options.chrome_trace, found)

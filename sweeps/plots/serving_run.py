@@ -27,7 +27,7 @@ def serving_run(data: xr.Dataset) -> Any:
     """A figure of four panels of a dataset that `sweeps.serve` returned.
 
     Distributions of TTFT and E2E latency, requests that run and wait, tokens per step beside the share of the KV cache
-    in use, and TPOT of every request by its arrival; limits of the objective as dashed lines.
+    in use, and TPOT of every request over time; limits of the objective as dashed lines.
 
     Raises:
       ValueError: for a dataset that holds no simulation, or one in which no request finished.
@@ -35,7 +35,7 @@ def serving_run(data: xr.Dataset) -> Any:
     if data.attrs.get("job") != "serve" or not {"request", "iteration"} <= set(data.dims):
         raise ValueError("the dataset holds no simulation; sweeps.serve makes one")
     if not float(data.finished):
-        raise ValueError("no request finished, so there is nothing to draw")
+        raise ValueError(f"no request finished, so there is nothing to draw: {_left(data)}")
     made = style.figure(10.0, 6.6, _title(data), _details(data), f"{data.attrs['load']}: {data.attrs['stream']}")
     limits = json.loads(data.attrs["slo"])
     panels = made.subplots(2, 2)
@@ -55,17 +55,20 @@ def _title(data: xr.Dataset) -> str:
 
 
 def _details(data: xr.Dataset) -> str:
-    engine = (
-        f"{data.attrs['model']} on {number(float(data.devices))} x {data.attrs['hardware']}, {data.attrs['engine']}"
-    )
-    parts = [f"{engine}. {number(float(data.tokens_per_second))} output tokens per second;"]
-    parts.append(f"99 % of requests have TTFT below {formatted(float(data.ttft_p99), 's')}.")
+    model, hardware, engine = (data.attrs[name] for name in ("model", "hardware", "engine"))
+    parts = [f"{model} on {number(float(data.devices))} x {hardware}, {engine}."]
+    parts.append(f"{number(float(data.tokens_per_second))} output tokens per second;")
+    parts.append(f"TTFT at p99 {formatted(float(data.ttft_p99), 's')}.")
     if json.loads(data.attrs["slo"]):
         share = float(data.good_share)
         parts.append(f"{f'{100 * share:.1f} %' if share else 'None'} keep every limit (dashed).")
-    left = {name: int(data[name]) for name in ("refused", "rejected", "unfinished") if int(data[name])}
-    parts += [f"{', '.join(f'{count:,} {name}' for name, count in left.items())}."] if left else []
-    return " ".join(parts)
+    return " ".join([*parts, *([f"{_left(data)}."] if _left(data) else [])])
+
+
+def _left(data: xr.Dataset) -> str:
+    """How many requests did not finish, and why: "3 refused, 5 rejected"."""
+    counts = {name: int(data[name]) for name in ("refused", "rejected", "unfinished")}
+    return ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
 
 
 def _latencies(axes: Any, data: xr.Dataset, limits: dict[str, float]) -> None:
@@ -136,21 +139,21 @@ def _steps(axes: Any, data: xr.Dataset) -> None:
 
 
 def _output(axes: Any, data: xr.Dataset, limits: dict[str, float]) -> None:
-    """TPOT of every request, by when it was sent."""
+    """TPOT of every request, by when its first token came."""
     axes.set_title("Time per output token")
     edges, unit, scale = _ranges(data)
-    values, sent = data.tpot.values, data.arrival.values
-    there = np.flatnonzero(np.isfinite(values) & np.isfinite(sent))
+    values, begun = data.tpot.values, (data.arrival + data.ttft).values
+    there = np.flatnonzero(np.isfinite(values))
     there = there[picked(there.size)]
     shown = values[there]
-    axes.scatter(sent[there] / scale, shown, s=9, lw=0, alpha=0.5, color=BLUE, label="a request")
+    axes.scatter(begun[there] / scale, shown, s=9, lw=0, alpha=0.5, color=BLUE, label="a request")
     if "tpot" in limits:
         shown = np.append(shown, limits["tpot"])
         label = f"limit, {formatted(limits['tpot'], 's')}"
         axes.axhline(limits["tpot"], color=BLUE, lw=1.0, ls="--", label=label)
     axes.legend(loc="upper right", ncols=2, handletextpad=0.3)
     _over_time(axes, edges, unit, scale)
-    axes.set_xlabel(f"When the request was sent ({unit})")
+    axes.set_xlabel(f"When the first token came ({unit})")
     top = np.array([0.0, 1.2 * float(shown.max(initial=0.0)) or 1.0])
     axes.set_ylim(top)
     style.scaled_ticks(axes.yaxis, top, "s", False)

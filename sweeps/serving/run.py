@@ -55,7 +55,7 @@ class Simulation:
     @property
     def start(self) -> np.ndarray:
         """When every iteration begins, in s, shape [iterations]: where the one before ended."""
-        return np.concatenate([np.zeros(1), self.timeline.end[:-1]])
+        return np.concatenate([np.zeros(1), self.timeline.end])[:-1]
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from jaxroof.scheduler import Size, begin, proceed, served
+from jaxroof.scheduler.simulate import LONGEST
 from jaxroof.traffic import STATUSES, Traffic
 from sweeps.api import precision
 from tests.oracle.random_serving import case, tabulated_price
@@ -16,6 +17,7 @@ from tests.oracle.serving import serve
 
 SEEDS = range(200)
 REQUESTS, GROUPS, SLOTS = 64, 64, 16
+ITERATIONS = 3600  # of 2,776 steps at most
 
 COLUMNS = ("arrival", "admitted", "first_token", "finish")
 
@@ -43,6 +45,7 @@ def padded(values, fill: float) -> np.ndarray:
 
 
 def traffic(requests, clients: int, think: float) -> Traffic:
+    """An open loop is a closed one with a client for every request, so that both share a program."""
     return Traffic(
         arrival=padded(requests.arrival, math.inf),
         isl=padded(requests.isl, 1.0),
@@ -50,43 +53,44 @@ def traffic(requests, clients: int, think: float) -> Traffic:
         group=padded(requests.group, -1.0),
         shared=padded(requests.shared, 0.0),
         keep=padded(requests.keep if requests.group is not None else None, 0.0),
-        clients=float(clients) if clients else None,
+        clients=float(clients or REQUESTS),
         think=think,
     )
 
 
-def simulated(longest: float, iterations: int) -> list:
-    """What the compiled simulator makes of every case: those of one structure together."""
+def simulated() -> dict[float, list]:
+    """What the compiled simulator makes of every case, step by step (1) and with several steps at once (LONGEST)."""
     kinds: dict = {}
-    for index, ((requests, policy, blocks, clients, think), _) in enumerate(cases()):
+    for index, ((_, policy, *_), _) in enumerate(cases()):
         ranked = policy.queue == "shortest_first" or math.isfinite(policy.max_waiting)
-        kinds.setdefault((clients > 0, policy.queue, ranked), []).append(
-            (index, requests, policy, blocks, clients, think)
-        )
-    found: list = [None] * len(cases())
-    for (_, _, ranked), members in kinds.items():
-        size = Size(slots=SLOTS, iterations=iterations, groups=GROUPS, ranked=ranked)
-        streams = [traffic(requests, clients, think) for _, requests, _, _, clients, think in members]
-        together = [
-            jax.tree.map(lambda *leaves: jnp.asarray(leaves, dtype=float), *trees)
-            for trees in (streams, [member[2] for member in members], [float(member[3]) for member in members])
-        ]
+        kinds.setdefault((policy.queue, ranked), []).append(index)
+    found: dict[float, list] = {longest: [None] * len(cases()) for longest in (1.0, LONGEST)}
+    for (_, ranked), members in kinds.items():
+        size = Size(slots=SLOTS, iterations=ITERATIONS, groups=GROUPS, ranked=ranked)
 
         @jax.jit
-        def run(stream, policy, blocks, size=size):
+        @jax.vmap
+        def run(stream, policy, blocks, longest, size=size):
             start = begin(stream, policy, blocks, size, longest=longest)
             return served(*proceed(price, start, stream, policy, size))
 
-        outcomes, timeline = jax.device_get(jax.vmap(run)(*together))
-        for place, member in enumerate(members):
-            found[member[0]] = jax.tree.map(lambda leaf, place=place: leaf[place], (outcomes, timeline))
+        chosen = [cases()[index][0] for index in members]
+        trees = [
+            (traffic(requests, clients, think), policy, float(blocks), longest)
+            for longest in found
+            for requests, policy, blocks, clients, think in chosen
+        ]
+        together = jax.tree.map(lambda *leaves: jnp.asarray(np.asarray(leaves, float)), *trees)
+        outcomes = jax.device_get(run(*together))
+        for place, (longest, index) in enumerate((longest, index) for longest in found for index in members):
+            found[longest][index] = jax.tree.map(lambda leaf, place=place: leaf[place], outcomes)
     return found
 
 
 @pytest.fixture(scope="module")
-def exact():
+def both():
     with precision("float64"):
-        return simulated(1.0, 9000)
+        return simulated()
 
 
 def compared(outcome, found, tolerance: float, label: str) -> None:
@@ -102,7 +106,49 @@ def compared(outcome, found, tolerance: float, label: str) -> None:
     np.testing.assert_array_equal(found.cached[:count], outcome.cached, err_msg=label)
 
 
-def test_every_request_of_random_workloads_is_served_as_by_the_plain_simulator(exact):
-    """Step by step: the same decisions, and the same times but for the order of sums."""
-    for seed, ((_, outcome), (found, _)) in enumerate(zip(cases(), exact, strict=True)):
+def test_the_cases_have_something_of_everything():
+    totals: dict[str, int] = {}
+    for _, outcome in cases():
+        for name, count in outcome.counts.items():
+            totals[name] = totals.get(name, 0) + (count > 0)
+    assert all(totals[name] >= 3 for name in ("preempted", "preempted_partial", "evicted", "swapped_in"))
+    assert totals["shortened"] >= 2
+    assert all(totals[name] >= 20 for name in ("refused", "rejected", "jumps"))
+
+
+def test_step_by_step_every_request_is_served_as_by_the_plain_simulator(both):
+    """The same decisions, and the same times but for the order of sums."""
+    for seed, ((_, outcome), (found, _)) in enumerate(zip(cases(), both[1.0], strict=True)):
         compared(outcome, found, 1e-11, f"seed {seed}")
+
+
+def test_several_steps_at_once_change_nothing(both):
+    """Times are linear between nodes of the price tables, so that sums over steps are closed forms."""
+    for seed, ((_, outcome), (found, _)) in enumerate(zip(cases(), both[LONGEST], strict=True)):
+        compared(outcome, found, 1e-9, f"seed {seed}")
+
+
+def test_iterations_are_far_fewer_than_steps(both):
+    iterations = sum(int(np.sum(timeline.steps > 0)) for _, timeline in both[LONGEST])
+    steps = sum(len(outcome.steps) for _, outcome in cases())
+    assert iterations < 0.25 * steps
+
+
+def test_nothing_is_lost(both):
+    """Tokens that come out are those that were asked for; time goes forward; the cache holds what there is."""
+    for ((requests, policy, blocks, *_), _), (found, timeline) in zip(cases(), both[LONGEST], strict=True):
+        count = len(requests.isl)
+        done = found.status[:count] == STATUSES.index("finished")
+        assert not np.any(found.status == STATUSES.index("unfinished"))
+        asked = np.sum(np.asarray(requests.osl)[done])
+        decoded = np.sum(timeline.decoding * timeline.steps)
+        # A prompt that is completed gives one token, and one that is computed again gives at most one more.
+        again = 0.0 if policy.swap else np.sum(found.preemptions[:count])
+        assert asked - np.sum(done) - again <= decoded <= asked - np.sum(done)
+        assert np.all(np.diff(timeline.end) >= 0.0)
+        assert np.all(timeline.blocks <= blocks)
+        assert np.all(found.arrival[:count][done] <= found.admitted[:count][done])
+        assert np.all(found.admitted[:count][done] < found.first_token[:count][done])
+        assert np.all(found.first_token[:count][done] <= found.finish[:count][done])
+        working = timeline.steps > 0
+        assert np.all((timeline.decoding + timeline.prompt_tokens)[working] > 0)

@@ -9,7 +9,20 @@ import numpy as np
 import pytest
 
 import jaxroof
-from jaxroof import Op, Requests, datasheet, decode, prefill, step_time
+from jaxroof import (
+    Objective,
+    Op,
+    Policy,
+    Requests,
+    Served,
+    Size,
+    Timeline,
+    Traffic,
+    datasheet,
+    decode,
+    prefill,
+    step_time,
+)
 from jaxroof.request import RequestCost
 from jaxroof.step import OpCost
 from tests.structures import STRUCTURES, points
@@ -26,6 +39,14 @@ def examples(chip, dense, mixture, single, experts, feedforward, attention):
         dataclasses.replace(experts, shared=feedforward),
         dataclasses.replace(attention, window=64.0, window_kind="sliding"),
         RequestCost(ttft=1.0, tpot=2.0, e2e=3.0),
+        *(
+            Policy(),
+            Objective(),
+            Traffic(arrival=0.0, isl=1.0, osl=2.0),
+            Traffic(arrival=0.0, isl=1.0, osl=2.0, clients=1.0),
+        ),
+        Served(arrival=0.0, admitted=1.0, first_token=2.0, finish=3.0, status=0, preemptions=0, cached=0),
+        Timeline(end=1.0, duration=1.0, steps=1, decoding=2, prompt_tokens=3, blocks=4, joined=0, running=2),
         OpCost(time=1.0, flops=2.0, bytes=3.0, message_bytes=4.0, bound=5, algorithm=0),
     ]
     drawn = [jax.tree.map(lambda leaf: float(np.ravel(leaf)[0]), points(name, 1).step) for name in STRUCTURES]
@@ -45,6 +66,7 @@ def parts(value):
 
 def test_every_public_struct_has_an_example(examples):
     public = {cls for cls in vars(jaxroof).values() if inspect.isclass(cls) and dataclasses.is_dataclass(cls)}
+    public.remove(Size)  # shapes: not a pytree
     assert public - {type(example) for example in examples} == set()
 
 

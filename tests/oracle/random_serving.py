@@ -10,7 +10,7 @@ from jaxroof.policy import ORDERS, Policy
 from tests.oracle.jobs import Requests
 from workloads.streams import generated
 
-PLAIN = SimpleNamespace(maximum=max, minimum=min, frexp=math.frexp, exp2=math.exp2, floor=math.floor)
+PLAIN = SimpleNamespace(maximum=max, minimum=min, frexp=math.frexp, floor=math.floor)
 
 
 def toy_price(batch, rows=None, xp=PLAIN):
@@ -37,15 +37,15 @@ def toy_price(batch, rows=None, xp=PLAIN):
 def tabulated_price(batch, rows=None, xp=PLAIN):
     """`toy_price`, but linear in the mean context between four nodes per octave, as prices from tables are.
 
-    `xp` also has `frexp`, `exp2` and `floor`.
+    `xp` also has `frexp` and `floor`.
     """
     decode = batch.decode
     if decode is None:
         return toy_price(batch, rows, xp)
     sequences = xp.maximum(decode.sequences, 1.0)
     mean = xp.maximum(decode.context / sequences, 1.0)
-    mantissa, exponent = xp.frexp(mean)
-    octave = xp.exp2(exponent - 1.0)
+    mantissa, _ = xp.frexp(mean)
+    octave = mean / mantissa / 2.0
     low = octave * (1.0 + xp.floor(4.0 * (2.0 * mantissa - 1.0)) / 4.0)
     share = (mean - low) / (octave / 4.0)
     ends = []

@@ -11,6 +11,7 @@ import sweeps
 from jaxroof.policy import ORDERS
 from sweeps.dataset import variable
 from sweeps.engines import ENGINES
+from sweeps.plots.serving_run import serving_run
 from sweeps.serving import chrome, files
 from sweeps.serving.load import load
 from sweeps.serving.policies import chosen_policy, policy_record, policy_text
@@ -142,6 +143,24 @@ def test_requests_longer_than_the_cache_are_refused_and_counted():
     )
     with pytest.raises(ValueError, match=r"Llama-3.1-8B does not fit on 1 x H100-SXM: weights of 16.1 GB"):
         simulation(question(**OPEN, overrides={"deployment.reserve_bytes": "70GB"}))
+
+
+def test_a_cache_that_no_request_fits_into_and_a_run_that_ends_early(monkeypatch):
+    # as above: 60 tokens are left, 3 blocks, and the shortest prompt has 100
+    found = simulation(question(**OPEN, slo="ttft=1s", overrides={"deployment.reserve_bytes": "60.40216GB"}))
+    assert found.blocks == 3 and found.metrics["refused"] == 48 and status_text(found).startswith("48 refused: ")
+    assert slo_lines(found) == ["TTFT <= 1 s: no request keeps it, because none finished"]
+    assert list(chrome.events(found))
+    with pytest.raises(ValueError, match="no request finished, so there is nothing to draw: 48 refused"):
+        serving_run(files.dataset(found))
+
+    monkeypatch.setattr("sweeps.simulation.PIECES", 1)
+    found = simulation(question(**OPEN))
+    left = int(found.metrics["unfinished"])
+    assert 0 < left < 48 and found.metrics["finished"] == 48 - left
+    assert status_text(found).endswith(f"{left} unfinished when the run was ended")
+    assert any(f"{left} requests unfinished" in note for note in found.notes)
+    assert np.isnan(files.dataset(found).e2e.values).sum() == left
 
 
 def test_replicas_share_the_stream():

@@ -1,0 +1,252 @@
+"""Simulated requests per second, alone and vmapped, beside the plain simulator: `python -m tests.bench.serving`.
+
+Every case runs in a process of its own, so that its peak memory is its own. Nothing is asserted.
+"""
+
+import argparse
+import dataclasses
+import functools
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+from rich.console import Console
+from rich.table import Table
+
+
+class Case(NamedTuple):
+    """One row of the table."""
+
+    title: str
+    simulations: int  # hardware points
+    requests: int
+    slots: int
+    threads: int = 1
+    what: str = "metrics"  # "metrics", "gradient" of mean and p99 TTFT, or "plain": the simulator of the tests
+    efficiency: str = "derated"
+
+
+CASES = {
+    "plain": Case("plain Python, step by step (the tests' reference)", 1, 200, 64, what="plain"),
+    "single": Case("one simulation, 64 slots", 1, 1000, 64),
+    "single-256": Case("one simulation, 256 slots", 1, 1000, 256),
+    "many": Case("64 accelerators, 64 slots", 64, 1000, 64),
+    "many-256": Case("64 accelerators, 256 slots", 64, 1000, 256),
+    "many-threads": Case("64 accelerators, 64 slots, on two threads", 64, 1000, 64, threads=2),
+    "many-256-threads": Case("64 accelerators, 256 slots, on two threads", 64, 1000, 256, threads=2),
+    "learned": Case("64 accelerators, 64 slots, `learned`", 64, 1000, 64, efficiency="learned"),
+    "long": Case("one simulation of 10,000 requests, 64 slots", 1, 10_000, 64),
+    "memory": Case("64 accelerators, 10,000 requests, 256 slots", 64, 10_000, 256),
+    "gradient": Case("one simulation, gradient of mean and p99 TTFT", 1, 1000, 64, what="gradient"),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.serving", description=__doc__)
+    parser.add_argument("--repeats", type=int, default=5, help="timed runs of every case after a warm-up")
+    parser.add_argument("--json", action="store_true", help="print the rows as JSON")
+    parser.add_argument("--case", metavar="NAME", action="append", choices=list(CASES), help="only this case")
+    parser.add_argument("--in-process", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.in_process:
+        print(json.dumps(measured(options.case[0], options.repeats)))
+        return
+    rows = [in_own_process(name, options.repeats) for name in options.case or CASES]
+    if options.json:
+        print(json.dumps(rows, indent=1))
+        return
+    table = Table(title=f"simulated requests/s, {os.cpu_count()} cores, median of {options.repeats}")
+    for heading in ("case", "requests/s", "best", "us/iteration", "iterations/request", "compile", "peak memory"):
+        table.add_column(heading, justify="left" if heading == "case" else "right")
+    for row in rows:
+        table.add_row(
+            CASES[row["name"]].title,
+            f"{row['requests'] / row['median_s']:,.0f}",
+            f"{row['requests'] / row['best_s']:,.0f}",
+            f"{1e6 * row['median_s'] / row['iterations']:,.1f}",
+            f"{row['iterations_per_request']:.2f}",
+            f"{row['compile_s']:.1f} s",
+            f"{row['memory_bytes'] / 1e9:.2f} GB",
+        )
+    Console(width=150).print(table)
+
+
+def in_own_process(name: str, repeats: int) -> dict:
+    words = [sys.executable, "-m", "tests.bench.serving", "--in-process", "--case", name, "--repeats", str(repeats)]
+    found = subprocess.run(words, capture_output=True, text=True, check=False)
+    if found.returncode:
+        raise SystemExit(found.stderr)
+    return json.loads(found.stdout.splitlines()[-1])
+
+
+def measured(name: str, repeats: int) -> dict:
+    import jax
+
+    jax.config.update("jax_enable_x64", True)
+    case = CASES[name]
+    run, iterations, per_request = plain(case) if case.what == "plain" else compiled(case)
+    begun = time.perf_counter()
+    run()
+    first = time.perf_counter() - begun
+    seconds = []
+    for _ in range(repeats):
+        begun = time.perf_counter()
+        run()
+        seconds.append(time.perf_counter() - begun)
+    return {
+        "name": name,
+        "requests": case.requests * case.simulations,
+        "median_s": statistics.median(seconds),
+        "best_s": min(seconds),
+        "compile_s": max(first - statistics.median(seconds), 0.0),
+        "iterations": iterations(),
+        "iterations_per_request": per_request(),
+        "memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+    }
+
+
+def streams(case: Case):
+    from workloads.streams import generated
+
+    return generated(
+        "poisson:8", "lognormal:mean=1024,sigma=0.6", "lognormal:mean=256,sigma=0.6", requests=case.requests, seed=1
+    )
+
+
+def compiled(case: Case):
+    """The run, and functions that say how many iterations it made."""
+    import jax
+    import jax.numpy as jnp
+
+    import hwspaces
+    import workloads
+    from jaxroof.policy import Policy
+    from jaxroof.scheduler import simulate
+    from jaxroof.serving import Objective, serving_metrics
+    from sweeps.cases import model_deployment
+    from sweeps.simulation import Serving, simulated, size_for
+    from workloads.traffic import traffic
+
+    entry = workloads.model("Llama-3.1-70B")
+    requests, policy = traffic(streams(case)), Policy(max_sequences=float(case.slots))
+    deployment = dataclasses.replace(model_deployment(entry, None), tp=8.0)
+    one = Serving(
+        hardware=hwspaces.hardware("H100-SXM").hardware,
+        model=entry.model,
+        deployment=deployment,
+        efficiency=hwspaces.efficiency(case.efficiency).efficiency,
+        traffic=requests,
+        policy=policy,
+    )
+    one = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype=float), one)
+    size = size_for(requests, policy)
+
+    def bandwidth(serving: Serving, scale) -> Serving:
+        memory = serving.hardware.memory
+        hbm = dataclasses.replace(memory.hbm, bandwidth=memory.hbm.bandwidth * scale)
+        hardware = dataclasses.replace(serving.hardware, memory=dataclasses.replace(memory, hbm=hbm))
+        return dataclasses.replace(serving, hardware=hardware)
+
+    if case.what == "gradient":
+        size = dataclasses.replace(size, iterations=3 * case.requests)
+
+        @jax.jit
+        @jax.grad
+        def slope(serving: Serving):
+            found, timeline = simulate(*_parts(serving), size)
+            metrics = serving_metrics(found, timeline, serving.traffic, 1e5, Objective())
+            return metrics["ttft_mean"] + metrics["ttft_p99"]
+
+        return lambda: jax.block_until_ready(slope(one)), lambda: size.iterations, lambda: 3.0
+
+    axes = Serving(hardware=0, model=None, deployment=None, efficiency=None, traffic=None, policy=None)
+    scales = jnp.linspace(0.9, 2.0, case.simulations)
+    hardware = jax.vmap(lambda scale: bandwidth(one, scale).hardware)(scales)
+    parts = [
+        dataclasses.replace(one, hardware=jax.tree.map(lambda leaf, part=part: leaf[part :: case.threads], hardware))
+        for part in range(case.threads)
+    ]
+    made = {}
+
+    def part(index: int) -> None:
+        _, timeline = jax.block_until_ready(simulated(parts[index], size, axes))
+        made[index] = timeline.steps.shape[1]
+
+    def run() -> None:
+        if case.threads == 1:
+            part(0)
+            return
+        with ThreadPoolExecutor(case.threads) as pool:
+            list(pool.map(part, range(case.threads)))
+
+    return run, lambda: made[0], lambda: made[0] / case.requests
+
+
+def plain(case: Case):
+    """The tests' simulator with the same prices."""
+    import jax
+    import jax.numpy as jnp
+
+    import hwspaces
+    import workloads
+    from jaxroof.batch import Batch, Decode, Prefill
+    from jaxroof.policy import Policy
+    from jaxroof.prices import Limits, step_prices
+    from sweeps.cases import model_deployment
+    from tests.oracle.serving import serve
+    from workloads.traffic import traffic
+
+    entry = workloads.model("Llama-3.1-70B")
+    deployment = dataclasses.replace(model_deployment(entry, None), tp=8.0)
+    _, price = step_prices(
+        hwspaces.hardware("H100-SXM").hardware,
+        entry.model,
+        deployment,
+        hwspaces.efficiency(case.efficiency).efficiency,
+        Limits(rows=8192 + case.slots, sequences=case.slots, context=16384),
+    )
+    compiled_price = jax.jit(price)
+
+    @functools.cache
+    def priced(prompts, tokens, past, sequences, context, logits, rows):
+        batch = Batch(
+            prefill=Prefill(sequences=jnp.asarray(prompts), tokens=jnp.asarray(tokens), past=jnp.asarray(past)),
+            decode=Decode(sequences=jnp.asarray(sequences), context=jnp.asarray(context)),
+            logits=jnp.asarray(logits),
+        )
+        device, host = compiled_price(batch, jnp.asarray(rows))
+        return float(device), float(host)
+
+    def of(batch, rows=None):
+        prefill, decode = batch.prefill, batch.decode
+        prompt = (prefill.sequences, prefill.tokens, prefill.past) if prefill else (0.0, 0.0, 0.0)
+        decoding = (decode.sequences, decode.context) if decode else (0.0, 0.0)
+        return priced(*prompt, *decoding, batch.logits, rows or prompt[1] + decoding[0])
+
+    made = {}
+
+    def run() -> None:
+        made["steps"] = len(serve(of, traffic(streams(case)), Policy(max_sequences=float(case.slots)), 10**6).steps)
+
+    return run, lambda: made["steps"], lambda: made["steps"] / case.requests
+
+
+def _parts(serving) -> tuple:
+    return (
+        serving.hardware,
+        serving.model,
+        serving.deployment,
+        serving.efficiency,
+        serving.traffic,
+        serving.policy,
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,242 @@
+"""Simulated engines with real prices: what queueing theory and the request job say, metrics, gradients, bounds."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import hwspaces
+import workloads
+from jaxroof.batch import Batch, Decode, Prefill
+from jaxroof.policy import Policy
+from jaxroof.prices import Limits, octave_position, octaves, step_prices
+from jaxroof.request import Requests, request_cost
+from jaxroof.scheduler import Size, begin, proceed, served, simulate
+from jaxroof.serving import LATENCIES, PERCENTILES, Objective, serving_metrics, weighted_percentile
+from jaxroof.step import step_time
+from jaxroof.traffic import STATUSES, Served, Timeline, Traffic
+from sweeps.api import precision
+from sweeps.cases import model_deployment
+from workloads.stream import Stream
+from workloads.streams import generated
+from workloads.traffic import kept, traffic
+
+pytestmark = pytest.mark.usefixtures("float64")
+
+SIZE = Size(slots=16, iterations=1200, context=8192)
+REQUESTS = 300
+
+
+@pytest.fixture(scope="module")
+def engine():
+    """A device, a model, a deployment, an efficiency, as arrays."""
+    with precision("float64"):
+        entry = workloads.model("Llama-3.1-8B")
+        efficiency = hwspaces.efficiency("derated")
+        things = (
+            hwspaces.hardware("H100-SXM").hardware,
+            entry.model,
+            model_deployment(entry, None),
+            efficiency.efficiency,
+        )
+        return arrays(things)
+
+
+@pytest.fixture(scope="module")
+def stream():
+    return generated("poisson:6", "lognormal:mean=700,sigma=0.5", "lognormal:mean=100,sigma=0.5", requests=REQUESTS)
+
+
+@jax.jit
+def run(engine, requests, policy):
+    found, timeline = simulate(*engine, requests, policy, SIZE)
+    return found, timeline, serving_metrics(found, timeline, requests, 4096.0, Objective(ttft=0.2, tpot=0.01))
+
+
+def arrays(tree):
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype=float), tree)
+
+
+def test_one_server_waits_as_queueing_theory_says():
+    """Poisson arrivals, equal service times, one slot: Lindley's recursion; rho / 2 (1 - rho) services on average."""
+    service, requests = 0.05, 1500
+    arrival = np.cumsum(np.random.Generator(np.random.PCG64(3)).exponential(service / 0.7, requests))
+    queue = Traffic(arrival=jnp.asarray(arrival), isl=jnp.full(requests, 9.0), osl=jnp.full(requests, 1.0))
+    policy = arrays(Policy(max_sequences=1.0))
+    size = Size(slots=1, iterations=3 * requests)
+
+    def price(batch, rows):
+        return jnp.asarray(service), jnp.zeros(())
+
+    found, _ = served(*proceed(price, begin(queue, policy, 1e4, size), queue, policy, size))
+    start = np.zeros(requests)
+    for i in range(requests):
+        start[i] = max(arrival[i], start[i - 1] + service) if i else arrival[i]
+    np.testing.assert_allclose(found.admitted, start, rtol=1e-12)
+    np.testing.assert_allclose(found.finish, start + service, rtol=1e-12)
+    wait = np.mean(found.admitted - found.arrival)
+    assert wait == pytest.approx(0.7 / (2 * 0.3) * service, rel=0.25)
+
+
+def test_one_request_at_a_time_is_the_request_job(engine):
+    hardware, model, deployment, efficiency = engine
+    isl, osl = np.ones(REQUESTS), np.zeros(REQUESTS)
+    isl[:8], osl[:8] = [64, 100, 512, 700, 1024, 2000, 3000, 4000], [1, 2, 16, 100, 128, 200, 256, 300]
+    arrival = np.where(osl > 0, np.arange(REQUESTS) * 100.0, np.inf)
+    found, _, _ = run(engine, arrays(Traffic(arrival=arrival, isl=isl, osl=osl)), arrays(Policy()))
+    requests = arrays(Requests(batch=np.ones(8), isl=isl[:8], osl=osl[:8], cached=np.zeros(8), acceptance=np.zeros(8)))
+    cost = jax.vmap(lambda one: request_cost(hardware, model, deployment, one, efficiency))(requests)
+    np.testing.assert_allclose((found.first_token - found.arrival)[:8], cost.ttft, rtol=2e-3)
+    np.testing.assert_allclose((found.finish - found.arrival)[:8], cost.e2e, rtol=1e-3)
+
+
+def test_prices_are_those_of_steps(engine):
+    """On nodes exactly, between them within what tiles make."""
+
+    @jax.jit
+    def both(prompt, sequences, context):
+        _, price = step_prices(*engine, Limits(rows=4096, sequences=64, context=8192))
+        batch = Batch(
+            prefill=Prefill(sequences=2.0 * (prompt > 0).astype(float), tokens=prompt, past=jnp.zeros(())),
+            decode=Decode(sequences=sequences, context=context),
+            logits=sequences + 2.0 * (prompt > 0).astype(float),
+        )
+        device, host = price(batch, prompt + sequences)
+        return device + host, step_time(*engine[:3], batch, engine[3])
+
+    for values in ((0.0, 1.0, 100.0), (0.0, 64.0, 64 * 1024.0), (777.0, 13.0, 9000.0), (2048.0, 1.0, 33.0)):
+        table, exact = both(*(jnp.asarray(value) for value in values))
+        assert table == pytest.approx(float(exact), rel=1e-3)
+
+
+@pytest.mark.parametrize("per_octave", [4, 16, 128])
+def test_whole_numbers_are_nodes(per_octave):
+    nodes = np.asarray(octaves(4096, per_octave))
+    positions = np.asarray(octave_position(jnp.asarray(nodes), per_octave))
+    np.testing.assert_allclose(positions, np.arange(len(nodes)), atol=1e-4)
+    assert set(range(1, per_octave)) <= set(nodes) and nodes[-1] == 4096
+
+
+def test_metrics_are_numpys(engine, stream):
+    requests = arrays(traffic(stream))
+    found, timeline, metrics = run(engine, requests, arrays(Policy()))
+    assert np.all(found.status == STATUSES.index("finished"))
+    ttft, e2e = np.asarray(found.first_token - found.arrival), np.asarray(found.finish - found.arrival)
+    several = stream.osl > 1
+    tpot = (e2e - ttft) / np.maximum(stream.osl - 1, 1)
+    for name, values in (("ttft", ttft), ("e2e", e2e), ("tpot", tpot[several])):
+        assert metrics[f"{name}_mean"] == pytest.approx(values.mean())
+        for percent in PERCENTILES:
+            assert metrics[f"{name}_p{percent}"] == pytest.approx(np.percentile(values, percent))
+    span = float(np.max(found.finish) - stream.arrival[0])
+    good = (ttft <= 0.2) & ((tpot <= 0.01) | ~several)
+    assert metrics["goodput"] == pytest.approx(good.sum() / span)
+    assert metrics["tokens_per_second"] == pytest.approx(stream.osl.sum() / span)
+    assert 0.0 < metrics["utilization"] <= 1.0
+    # The mean over tokens of the time between tokens is the tokens' mean of TPOT.
+    assert metrics["itl_mean"] == pytest.approx((e2e - ttft)[several].sum() / (stream.osl[several] - 1).sum(), rel=1e-6)
+    assert {f"{name}_mean" for name in LATENCIES} <= set(metrics)
+
+
+def test_percentiles_of_weights_are_those_of_copies():
+    rng = np.random.Generator(np.random.PCG64(0))
+    values, weights = rng.normal(size=40), rng.integers(0, 5, 40)
+    for share in (0.5, 0.9, 0.99):
+        right = np.quantile(np.repeat(values, weights), share)
+        assert weighted_percentile(jnp.asarray(values), jnp.asarray(weights * 1.0), share) == pytest.approx(right)
+    assert np.isnan(weighted_percentile(jnp.asarray(values), jnp.zeros(40), 0.5))
+
+
+def test_what_iterations_do_not_suffice_for_is_reported(stream):
+    requests, policy = arrays(traffic(stream)), arrays(Policy())
+    size = Size(slots=16, iterations=200)
+
+    def price(batch, rows):
+        return 1e-2 + 1e-5 * rows, jnp.zeros(())
+
+    found, _ = served(*proceed(price, begin(requests, policy, 1e4, size), requests, policy, size))
+    left = np.asarray(found.status) == STATUSES.index("unfinished")
+    assert 0 < left.sum() < REQUESTS
+    assert np.all(np.isnan(found.finish[left])) and np.all(np.isfinite(found.finish[~left]))
+
+
+def test_too_long_requests_are_refused_and_the_others_served(engine, stream):
+    isl = np.array(stream.isl)
+    isl[5] = 5e6
+    long = dataclasses.replace(stream, isl=isl)
+    found, _, metrics = run(engine, arrays(traffic(long)), arrays(Policy()))
+    assert STATUSES[int(found.status[5])] == "refused" and metrics["refused"] == 1.0
+    assert np.sum(np.asarray(found.status) == 0) == REQUESTS - 1
+
+
+def test_gradients_are_elasticities_of_means(engine, stream):
+    """A gradient says what speed changes in the mean, not what it changes in the order of events."""
+    requests, policy = arrays(traffic(stream)), arrays(Policy())
+
+    def mean(scale, name):
+        hardware = engine[0]
+        hbm = dataclasses.replace(hardware.memory.hbm, bandwidth=hardware.memory.hbm.bandwidth * scale)
+        matrix = {key: peak * scale for key, peak in hardware.matrix.items()}
+        faster = dataclasses.replace(hardware, matrix=matrix, memory=dataclasses.replace(hardware.memory, hbm=hbm))
+        return jnp.log(run((faster, *engine[1:]), requests, policy)[2][name])
+
+    both = jax.jit(
+        jax.jacrev(
+            lambda scale: jnp.stack([mean(scale, "e2e_mean"), mean(scale, "ttft_mean"), mean(scale, "ttft_p99")])
+        )
+    )
+    e2e, ttft, tail = both(jnp.asarray(1.0))
+    differences = [float(mean(1.05, name) - mean(0.95, name)) / 0.1 for name in ("e2e_mean", "ttft_mean", "ttft_p99")]
+    assert e2e == pytest.approx(differences[0], abs=0.25) and -1.3 < e2e < -0.4
+    assert ttft == pytest.approx(differences[1], abs=0.35)
+    assert np.isfinite(tail) and -3.0 < tail < 0.0
+
+
+def test_other_numbers_do_not_compile_again(engine, stream):
+    requests = arrays(traffic(stream))
+    run(engine, requests, arrays(Policy()))
+    before = run._cache_size()
+    run(engine, requests, arrays(Policy(order=1.0, token_budget=512.0, chunked=0.0, reserve=1.0, block_size=8.0)))
+    run(engine, arrays(traffic(dataclasses.replace(stream, arrival=stream.arrival * 0.5))), arrays(Policy()))
+    assert run._cache_size() == before
+
+
+def test_keep_is_what_a_later_one_shares():
+    rng = np.random.Generator(np.random.PCG64(1))
+    n = 200
+    group = rng.integers(-1, 12, n).astype(np.int32)
+    isl, osl = rng.integers(1, 500, n) * 1.0, rng.integers(1, 90, n) * 1.0
+    shared = np.where(group < 0, 0.0, np.floor(isl * rng.random(n)))
+    found = kept(Stream("x", np.arange(n) * 1.0, isl, osl, group, shared, "test"))
+    for i in range(n):
+        later = [shared[j] for j in range(i + 1, n) if group[j] == group[i] >= 0]
+        assert found[i] == min(max(later, default=0.0), isl[i] + osl[i] - 1.0)
+
+
+def test_token_gaps_of_nothing():
+    empty = jnp.zeros(3)
+    whole = jnp.zeros(3, dtype=jnp.int32)
+    timeline = Timeline(
+        end=empty,
+        duration=empty,
+        steps=whole,
+        decoding=whole,
+        prompt_tokens=whole,
+        blocks=whole,
+        joined=whole,
+        running=whole,
+    )
+    absent = Served(
+        arrival=empty,
+        admitted=empty,
+        first_token=empty,
+        finish=empty,
+        status=jnp.full(3, STATUSES.index("absent")),
+        preemptions=whole,
+        cached=whole,
+    )
+    queue = Traffic(arrival=empty, isl=empty, osl=empty)
+    metrics = serving_metrics(absent, timeline, queue, 10.0, Objective())
+    assert np.isnan(metrics["ttft_mean"]) and metrics["requests_per_second"] == 0.0
