@@ -67,6 +67,7 @@ def test_a_point_is_the_simulation_of_one_deployment(data):
     workload = {"rate": 40, "isl": 300, "osl": 20, "requests": 30, "seed": 1}
     policy = {"order": "prefill_first", "token_budget": 512}
     keys = {"efficiency": "derated", "slo": SPEC["slo"], "policy": policy}
+    keys["overrides"] = {"hardware.memory.hbm.capacity": "80 GB"}
     one = sweeps.serve("H100-SXM", "Llama-3.1-8B", **workload, **keys)
     point = data.sel(rate=40, seed=1, order="prefill_first", hbm_capacity=80e9)
     names = ("ttft_mean", "ttft_p99", "tpot_p50", "e2e_p95", "goodput", "tokens_per_second", "utilization")
