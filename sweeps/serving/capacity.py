@@ -241,7 +241,7 @@ def _bisected(
     worst = {name: np.stack([metrics[name] for metrics in found])[above, place] for name in found[0]}
     for _ in range(rounds):
         middle = np.sqrt(low * high)
-        middle = np.floor(middle) if engines.rate is None else middle
+        middle = np.clip(np.floor(middle), low + 1, np.maximum(high - 1, low)) if engines.rate is None else middle
         metrics = engines.outcomes(middle, target.objective, progress)
         met = kept(metrics, target) & (first > 0) & (first < len(loads))
         missed = ~met & (middle > low) & (first > 0) & (first < len(loads))

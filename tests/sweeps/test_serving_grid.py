@@ -104,7 +104,7 @@ def test_samples_draw_loads_and_words():
 BAD = [
     ({"workload": {"rate": 0, "isl": 8, "osl": 8}}, "rate = 0"),
     ({"workload": {"rate": [1, 0], "isl": 8, "osl": 8}}, "workload.rate = 0"),
-    ({"workload": {"rte": 1, "isl": 8, "osl": 8}}, "did you mean workload.rate or rate"),
+    ({"workload": {"rte": 1, "isl": 8, "osl": 8}}, "did you mean rate"),
     ({"workload": {"isl": 8, "osl": 8}}, "the load is missing"),
     ({"workload": {"rate": 1, "osl": 8}}, "isl is missing"),
     ({"workload": {"rate": 1, "concurrency": 4, "isl": 8, "osl": 8}}, "rate and concurrency"),
