@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from sweeps.cases import case as case
     from sweeps.comparison import Comparison as Comparison
     from sweeps.comparison import compare as compare
+    from sweeps.serving.capacity import capacity as capacity
+    from sweeps.serving.curve import latency_curve as latency_curve
     from sweeps.serving.run import serve as serve
 
 _HOMES = {
@@ -23,6 +25,8 @@ _HOMES = {
     "case": "sweeps.cases",
     "Comparison": "sweeps.comparison",
     "compare": "sweeps.comparison",
+    "capacity": "sweeps.serving.capacity",
+    "latency_curve": "sweeps.serving.curve",
     "serve": "sweeps.serving.run",
 }
 

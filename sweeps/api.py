@@ -12,7 +12,7 @@ from sweeps import store
 from sweeps.dataset import dataset, fill
 from sweeps.engine import Plan
 from sweeps.question import Asked, asked
-from sweeps.spec import Range, Spec, read, spec
+from sweeps.spec import SERVE, Range, Spec, read, spec
 
 
 def sweep(
@@ -38,9 +38,8 @@ def sweep(
       sweep(hardware="H100-SXM", model="Llama-3.1-8B", workload={"batch": [1, 8, 64], "isl": 1024, "osl": 256})
     """
     checked = _spec(source, keys)
-    with precision(checked.dtype):
-        question = asked(checked)
-        plan = Plan(question.question, question.axes, checked.dtype)
+    with precision(_working(checked)):
+        question, plan = _planned(checked)
         return fill(dataset(plan.axes, plan.outputs, question.attributes), plan.pieces(progress))
 
 
@@ -57,9 +56,8 @@ def sweep_to_file(
       begun: called before the first chunk with what will be computed; returns the progress callback.
     """
     checked = _spec(source, {})
-    with precision(checked.dtype), store.replacing(path) as name:
-        question = asked(checked)
-        plan = Plan(question.question, question.axes, checked.dtype)
+    with precision(_working(checked)), store.replacing(path) as name:
+        question, plan = _planned(checked)
         progress = begun(question, plan)
         store.written(name, plan.axes, plan.outputs, question.attributes, plan.pieces(progress))
 
@@ -83,6 +81,21 @@ def precision(dtype: str) -> Iterator[None]:
         yield
     finally:
         jax.config.update("jax_enable_x64", before)
+
+
+def _working(checked: Spec) -> str:
+    """The precision to compute in: clocks of simulations need more than the 7 digits that may be stored of them."""
+    return "float64" if checked.job == SERVE else checked.dtype
+
+
+def _planned(checked: Spec) -> tuple[Asked, Plan]:
+    """What is asked, with every name looked up, and how it is computed."""
+    if checked.job == SERVE:
+        from sweeps.serving.plan import planned
+
+        return planned(checked)
+    question = asked(checked)
+    return question, Plan(question.question, question.axes, checked.dtype)
 
 
 def _spec(source: str | os.PathLike | Mapping[str, Any] | None, keys: Mapping[str, Any]) -> Spec:

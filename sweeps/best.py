@@ -11,6 +11,7 @@ from sweeps.dataset import VARIABLES, variable
 
 KEY_METRICS = {
     "request": ("tokens_per_second_per_device", "tpot", "ttft", "usd_per_million_tokens"),
+    "serve": ("tokens_per_second_per_device", "goodput", "ttft_p99", "tpot_p50", "usd_per_million_tokens"),
     "step": ("tokens_per_second_per_device", "step_time", "usd_per_million_tokens"),
 }
 """Metrics that a reader asks for first, by job."""

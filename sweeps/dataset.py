@@ -86,6 +86,19 @@ OF_ITERATIONS = {
 }
 """What an engine did over time: iterations are steps with prompts, several equal decode steps, or waits."""
 
+STATES = ("met", "more", "none")
+"""How a search for a capacity ends: at it; at the highest load that was tried; not even at the lowest."""
+
+CAPACITIES = {
+    "capacity": Variable("1/s", "largest rate of requests that keeps the objective", (), True),
+    "capacity_per_device": Variable("1/s", "largest rate of requests per device that keeps the objective", (), True),
+    "client_capacity": Variable("1", "most clients with whom the objective is kept", (), True),
+    "client_capacity_per_device": Variable("1", "most clients per device with whom the objective is kept", (), True),
+    "requests_per_usd": Variable("1", "requests per US dollar at the capacity", (), True),
+    "state": Variable("1", "whether the capacity is what was found, or more than tried, or nothing", STATES),
+}
+"""What a capacity search finds for every accelerator."""
+
 VARIABLES = {
     "ttft": Variable("s", "time to first token, arrival to first token", (), False),
     "tpot": Variable("s", "time per output token after the first: (e2e - ttft) / (output tokens - 1)", (), False),
@@ -127,6 +140,7 @@ VARIABLES = {
     **SERVED,
     **OF_REQUESTS,
     **OF_ITERATIONS,
+    **CAPACITIES,
 }
 """Every variable of every job. A breakdown's `prefill_` and `decode_` variables share the meaning of the plain one."""
 
@@ -152,6 +166,31 @@ COORDINATES = {
     "workload.prefill": "new prompt tokens per prefilling sequence",
     "workload.decode": "decoding sequences",
     "workload.context": "tokens per decoding sequence that are attended to",
+    "workload.trace": "file of requests",
+    "workload.rate": "requests sent per second",
+    "workload.arrivals": "arrivals of requests",
+    "workload.concurrency": "clients with a request under way",
+    "workload.think": "time between an answer and its client's next request",
+    "workload.requests": "requests of the simulation",
+    "workload.duration": "time in which requests arrive",
+    "workload.prefixes": "system prompts that requests share",
+    "workload.sessions": "conversations that requests are turns of",
+    "workload.seed": "seed of the requests that are drawn",
+    "policy.order": "which work goes first",
+    "policy.queue": "which waiting request is next",
+    "policy.token_budget": "tokens of one step",
+    "policy.max_sequences": "sequences that run at once",
+    "policy.chunked": "1 where prompts are split over steps",
+    "policy.block_size": "tokens of one block of the KV cache",
+    "policy.watermark": "share of the KV blocks that an admission leaves free",
+    "policy.reserve": "1 where blocks for the whole output are taken at admission",
+    "policy.swap": "1 where a preempted sequence's cache is kept in host memory",
+    "policy.swap_time": "time to move one token's cache to or from host memory",
+    "policy.prefix_caching": "1 where prompts find their beginning in the cache",
+    "policy.max_waiting": "requests that wait at most",
+    "policy.graph_step": "multiples that decoding batches are padded to",
+    "policy.graph_limit": "largest batch that is padded",
+    "policy.hidden_host": "1 where the host works while the device does",
     "hardware.memory.hbm.bandwidth": "HBM bandwidth",
     "hardware.memory.hbm.capacity": "HBM capacity",
     "hardware.memory.l2.bandwidth": "L2 bandwidth",
@@ -197,7 +236,9 @@ def leaf_unit(path: str) -> str:
     name = path.rpartition(".")[2]
     if name.endswith("bytes"):
         return "B"
-    return "s" if name.endswith("_time") else "1"
+    if path == "workload.rate":
+        return "1/s"
+    return "s" if name.endswith("_time") or name in ("think", "duration") else "1"
 
 
 def leaf_long_name(path: str) -> str:

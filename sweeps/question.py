@@ -3,6 +3,8 @@
 import dataclasses
 import hashlib
 import itertools
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -23,6 +25,9 @@ from sweeps.paths import number, replaced
 from sweeps.program import Question
 from sweeps.spec import Range, Spec, range_values
 
+Parser = Callable[[str, Any], float | str]
+"""From a path and what a user wrote to its value."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Asked:
@@ -40,8 +45,24 @@ def asked(spec: Spec) -> Asked:
     Raises:
       ValueError: one line: an unknown name, a wrong unit or value, two axes on one leaf, a combination that cannot be.
     """
+    base, axes, notes = resolved(spec)
+    _check_variables(spec, base.scenario)
+    question = Question(JOBS[spec.job], base.scenario, spec.variables, spec.breakdown)
+    if spec.illegal == "refuse":
+        _refuse_illegal(base, axes)
+    return Asked(question, axes, attributes(spec, base), notes)
+
+
+def resolved(
+    spec: Spec, parsers: Mapping[str, Parser] = MappingProxyType({})
+) -> tuple[Case, tuple[Axis, ...], tuple[str, ...]]:
+    """The case that the axes of `spec` start from, the axes, and notes on what was looked up.
+
+    Args:
+      parsers: of values along axes that the scenario has no leaf for, by path; text makes an axis of words.
+    """
     first = {key: names[0] for key, names in spec.objects.items()}
-    start = {path: _one(values) for path, values in spec.axes.items()}
+    start = {path: _one(values) for path, values in spec.axes.items() if path not in parsers}
     given = spec.fixed | start
     for path in spec.axes:
         if is_structure(path):
@@ -65,16 +86,13 @@ def asked(spec: Spec) -> Asked:
     if len(spec.deployments) > 1:
         axes.append(_deployment_axis(spec, base, axes))
     for path, values in spec.axes.items():
-        number(base.scenario, path)
-        axes.append(_leaf_axis(path, values, spec))
+        if path not in parsers:
+            number(base.scenario, path)
+        axes.append(_leaf_axis(path, values, spec, parsers.get(path, leaf_number)))
     axes = _named_apart(axes)
     if spec.mode == "sample":
         axes = [_sampled(axes, spec)]
-    _check_variables(spec, base.scenario)
-    question = Question(JOBS[spec.job], base.scenario, spec.variables, spec.breakdown)
-    if spec.illegal == "refuse":
-        _refuse_illegal(base, tuple(axes))
-    return Asked(question, tuple(axes), _attributes(spec, base), tuple(dict.fromkeys(notes)))
+    return base, tuple(axes), tuple(dict.fromkeys(notes))
 
 
 def _under(paths: dict[str, Any], root: str) -> dict[str, Any]:
@@ -181,10 +199,12 @@ _OBJECT_MEANINGS = {
 }
 
 
-def _leaf_axis(path: str, values: tuple | Range, spec: Spec) -> Axis:
-    """An axis over one number. In sample mode a range has no positions yet: `_sampled` draws them."""
+def _leaf_axis(path: str, values: tuple | Range, spec: Spec, parsed: Parser) -> Axis:
+    """An axis over one number, or words. In sample mode a range has no positions yet: `_sampled` draws them."""
     if isinstance(values, Range):
-        low, high = leaf_number(path, values.low), leaf_number(path, values.high)
+        low, high = parsed(path, values.low), parsed(path, values.high)
+        if isinstance(low, str) or isinstance(high, str):
+            raise ValueError(f"{path}: from = {values.low!r}, to = {values.high!r} must be numbers; list words instead")
         if not low < high and values.n != 1:
             raise ValueError(f"{path}: from = {values.low!r} must be below to = {values.high!r}")
         if values.log and low == 0:
@@ -192,11 +212,21 @@ def _leaf_axis(path: str, values: tuple | Range, spec: Spec) -> Axis:
         shares = np.linspace(0.0, 1.0, 2 if spec.mode == "sample" else values.n)
         numbers = range_values(values, low, high, shares)
     else:
-        numbers = np.array([leaf_number(path, value) for value in values])
+        found = [parsed(path, value) for value in values]
+        if any(isinstance(value, str) for value in found):
+            return _words_axis(path, found)
+        numbers = np.array(found)
         if len(set(numbers.tolist())) < len(numbers):
             raise ValueError(f"{path} = {list(values)!r} has a value twice")
     label = Coordinate(short_name(path), numbers, leaf_unit(path), leaf_long_name(path))
     return Axis(label.name, len(numbers), {path: numbers}, (label,))
+
+
+def _words_axis(path: str, found: list[str | float]) -> Axis:
+    """An axis over words, and numbers among them, labelled by themselves."""
+    words = np.array([value if isinstance(value, str) else f"{value:g}" for value in found], object)
+    label = Coordinate(short_name(path), words, "", leaf_long_name(path))
+    return Axis(label.name, len(words), {path: Choice(tuple(found), np.arange(len(words)))}, (label,))
 
 
 def short_name(path: str) -> str:
@@ -296,7 +326,7 @@ def _refuse_illegal(base: Case, axes: tuple[Axis, ...]) -> None:
     )
 
 
-def _attributes(spec: Spec, base: Case) -> dict[str, Any]:
+def attributes(spec: Spec, base: Case) -> dict[str, Any]:
     """How the dataset was made: enough to make it again."""
     names = {key: list(values) for key, values in spec.objects.items()}
     records = {"efficiency": [base.efficiency.name]} | names

@@ -14,7 +14,7 @@ import numpy as np
 from sweeps.jobs import JOBS
 
 KEYS = {
-    "job": "request or step",
+    "job": "request, step or serve",
     "mode": "grid or sample",
     "hardware": "a name or file, or a list of them",
     "model": "a name or file, or a list of them",
@@ -25,6 +25,9 @@ KEYS = {
     "communication": "precision of what collectives send",
     "deployment": "table: degrees and other settings of the deployment",
     "deployments": "a list of such tables: whole deployments along an axis",
+    "engine": "of a serve: vllm, sglang or trtllm",
+    "policy": "table: how the engine of a serve schedules",
+    "slo": "of a serve: limits such as ttft=500ms,tpot=40ms, or a table of them",
     "axes": "table: any leaf by dotted path",
     "set": "table: any leaf by dotted path, one value",
     "sample": "table: points, method, seed",
@@ -34,6 +37,10 @@ TABLE_KEYS = {
     "sample": ("points", "method", "seed"),
     "output": ("variables", "breakdown", "illegal", "dtype"),
 }
+SERVE = "serve"
+SERVE_KEYS = ("engine", "policy", "slo")
+"""The job that simulates an engine, and keys that it alone reads."""
+
 RANGE_KEYS = ("from", "to", "n", "scale")
 METHODS = ("sobol", "latin_hypercube", "random")
 
@@ -96,9 +103,12 @@ def spec(source: Mapping[str, Any]) -> Spec:
       ValueError: one line that names the key, its value and what is allowed.
     """
     _known(source, KEYS, "")
-    job = _one_of(source.get("job", "request"), "job", tuple(JOBS))
+    job = _one_of(source.get("job", "request"), "job", (*JOBS, SERVE))
     mode = _one_of(source.get("mode", "grid"), "mode", ("grid", "sample"))
     objects = {}
+    for key in SERVE_KEYS if job != SERVE else ():
+        if key in source:
+            raise ValueError(f'{key} = {source[key]!r} is only read with job = "{SERVE}"')
     for key in ("hardware", "model"):
         if key not in source:
             raise ValueError(f"{key} is missing: give {KEYS[key]}")
@@ -149,8 +159,8 @@ def _numbers(source: Mapping[str, Any], mode: str) -> tuple[dict[str, Any], dict
     """Every number of the tables workload, deployment, set and axes, by full dotted path."""
     fixed: dict[str, Any] = {}
     axes: dict[str, tuple | Range] = {}
-    for table in ("workload", "deployment", "axes", "set"):
-        prefix = f"{table}." if table in ("workload", "deployment") else ""
+    for table in ("workload", "deployment", "policy", "axes", "set"):
+        prefix = f"{table}." if table not in ("axes", "set") else ""
         for key, value in _table(source, table).items():
             path, where = prefix + key, f"{table}.{key}" if prefix else f'{table}."{key}"'
             if path in fixed or path in axes:

@@ -61,8 +61,8 @@ def run(options: argparse.Namespace) -> None:
     for flag in ("hardware", "model"):
         if not getattr(options, flag):
             raise ValueError(f"--{flag} is missing; `jaxroof {flag}{'s' * (flag == 'model')}` lists the known names")
-    _check_outputs(options)
-    policy, settings = _policy(options.policy), overrides(options.set)
+    check_outputs(options, OUTPUTS)
+    policy, settings = policy_settings(options.policy), overrides(options.set)
     compilation_cache()
     from sweeps.cli import serve_report
     from sweeps.serving.question import Question
@@ -91,9 +91,9 @@ def run(options: argparse.Namespace) -> None:
             print(f"file    {getattr(options, name)}")
 
 
-def _check_outputs(options: argparse.Namespace) -> None:
+def check_outputs(options: argparse.Namespace, outputs: dict[str, tuple[str, ...]]) -> None:
     """ValueError, before anything is computed, for a file that could not be written."""
-    for name, endings in OUTPUTS.items():
+    for name, endings in outputs.items():
         text = getattr(options, name)
         if text is None:
             continue
@@ -108,7 +108,7 @@ def _check_outputs(options: argparse.Namespace) -> None:
         style.matplotlib()
 
 
-def _policy(settings: list[str]) -> dict[str, str]:
+def policy_settings(settings: list[str]) -> dict[str, str]:
     """Field -> value of every `--policy NAME=VALUE`."""
     values: dict[str, str] = {}
     for setting in settings:

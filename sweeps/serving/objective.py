@@ -6,10 +6,16 @@ from typing import Any
 
 from hwspaces import formatted, quantity
 from hwspaces.units import nearest
-from jaxroof.serving import Objective
+from jaxroof.serving import LATENCIES, PERCENTILES, Objective
 
 LIMITS = tuple(field.name for field in dataclasses.fields(Objective))
 """Latencies of a request that can be limited."""
+
+METRICS = tuple(f"{name}_{of}" for name in LATENCIES for of in ("mean", *(f"p{p}" for p in PERCENTILES)))
+"""Figures of a whole run that can be limited beside: ttft_p99, tpot_mean, ..."""
+
+SHARE = 0.95
+"""Share of the requests that have to be good where nothing is said."""
 
 WORDS = {"ttft": "TTFT", "tpot": "TPOT", "e2e": "E2E"}
 
@@ -23,17 +29,65 @@ def parse_slo(text: str | Mapping[str, Any] | None) -> Objective:
     Raises:
       ValueError: one line, for a name that is no latency, one given twice, or a value that is no positive time.
     """
+    return Objective(**_limits(text, LIMITS))
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """What a run has to keep: a share of good requests, and limits on its percentiles and means."""
+
+    objective: Objective = Objective()
+    share: float = SHARE  # of all requests, refused and rejected ones too
+    limits: Mapping[str, float] = dataclasses.field(default_factory=dict)  # figure of the run -> s
+
+    @property
+    def text(self) -> str:
+        """It in words: "TTFT <= 500 ms, TPOT <= 40 ms for 95 % of the requests; TTFT p99 <= 1 s"."""
+        parts = [f"{slo_text(self.objective)} for {100 * self.share:g} % of the requests"]
+        if self.objective == Objective():
+            parts = [f"{100 * self.share:g} % of the requests answered"]
+        parts += [f"{figure_text(name)} <= {formatted(value, 's')}" for name, value in self.limits.items()]
+        return "; ".join(parts)
+
+
+def parse_target(text: str | Mapping[str, Any] | None, share: Any = SHARE) -> Target:
+    """The target that "ttft=500ms,tpot=40ms,ttft_p99=1s" describes: limits of requests, and of figures of the run.
+
+    Args:
+      text: as `parse_slo` takes it, with names such as ttft_p99 and tpot_mean beside.
+      share: of the requests that have to keep the limits of requests, above 0 and at most 1; "95%" too.
+
+    Raises:
+      ValueError: one line that names what is wrong, its value and what is allowed.
+    """
+    found = _limits(text, (*LIMITS, *METRICS))
+    if not found:
+        raise ValueError("slo is missing: what has to be kept, such as ttft=500ms,tpot=40ms or ttft_p99=1s")
+    part = quantity(share, "1", "share")
+    if part > 1.0:
+        raise ValueError(f"share = {share!r} must be above 0 and at most 1")
+    objective = Objective(**{name: value for name, value in found.items() if name in LIMITS})
+    return Target(objective, part, {name: value for name, value in found.items() if name not in LIMITS})
+
+
+def figure_text(name: str) -> str:
+    """A figure of a run for people: "TTFT p99"."""
+    latency, _, of = name.rpartition("_")
+    return f"{WORDS.get(latency, latency.upper() if latency == 'itl' else latency)} {of}"
+
+
+def _limits(text: str | Mapping[str, Any] | None, known: tuple[str, ...]) -> dict[str, float]:
     if text is None:
-        return Objective()
+        return {}
     pairs = list(text.items()) if isinstance(text, Mapping) else [_pair(part) for part in text.split(",") if text]
     found: dict[str, float] = {}
     for name, value in pairs:
-        if name not in LIMITS:
-            raise ValueError(f"slo: there is no limit {name}{nearest(name, LIMITS)}; known: {', '.join(LIMITS)}")
+        if name not in known:
+            raise ValueError(f"slo: there is no limit {name}{nearest(name, known)}")
         if name in found:
             raise ValueError(f"slo: {name} is given twice")
         found[name] = quantity(value, "s", f"slo {name}")
-    return Objective(**found)
+    return found
 
 
 def slo_text(objective: Objective) -> str:

@@ -1,0 +1,134 @@
+"""How a capacity search looks: the table of accelerators, what was left out, and all of it as one JSON object."""
+
+import math
+from typing import Any
+
+from hwspaces import formatted
+from sweeps.cli import tables
+from sweeps.labels import number
+from sweeps.serving.capacity import MET, MORE, NEVER, Capacity, Search, good_share_of
+from sweeps.serving.load import Load
+from sweeps.serving.policies import policy_record, policy_text
+
+FIGURES = ("ttft_p50", "ttft_p99", "tpot_p50", "tpot_p99", "tokens_per_second_per_device", "batch_mean", "kv_use_max")
+"""Metrics at the capacity, beside the load, in the JSON."""
+
+
+def show(found: Search) -> None:
+    """Print the report."""
+    out = tables.console()
+    fleet, loads = found.fleet, found.curve["concurrency" if found.closed else "rate"].values
+    what = "clients" if found.closed else "requests/s"
+    out.print(f"{fleet.model.name}: {what} at which {found.target.text}")
+    out.print(f"{_requests(fleet.requests)}; {fleet.requests.stream.source}")
+    out.print(f"policy of {fleet.engine}: {policy_text(fleet.policy)}", end="\n\n")
+    able = [one for one in found.capacities if one.state != NEVER]
+    if able:
+        out.print(_ranking(found, able, what))
+    else:
+        nearest = max(found.capacities, key=lambda one: good_share_of(one.metrics))
+        out.print(f"nothing keeps it at {number(loads[0])} {what}; nearest is {nearest.place.label}: {nearest.missed}")
+    if any(one.state == MORE for one in able):
+        out.print(f"> the highest load that was tried, {number(loads[-1])} {what}, still keeps it")
+    failed = [one for one in found.capacities if one.state == NEVER]
+    if failed:
+        out.print()
+        misses = tables.table(f"not at {number(loads[0])} {what}", "devices", "because", numbers=("devices",))
+        for one in failed:
+            misses.add_row(one.place.label, str(one.place.devices), one.missed)
+        out.print(misses)
+    if fleet.left_out:
+        out.print()
+    for name, why in fleet.left_out.items():
+        out.print(f"left out  {name}: {why}")
+    out.print()
+    served = found.simulations * len(fleet.requests.stream)
+    ends = f"{number(loads[0])} to {number(loads[-1])} {what}"
+    halved = f"{found.rounds} halvings to {100 * found.tolerance:g} %"
+    out.print(f"tried   {len(fleet.places)} accelerators x ({len(loads)} loads from {ends}, then {halved})")
+    count = f"{found.simulations:,} simulations of {len(fleet.requests.stream):,} requests"
+    rate = f"{served / found.seconds:,.0f} requests/s"
+    out.print(f"        {count} in {found.seconds:.1f} s: {rate}, compilation included")
+    for note in dict.fromkeys((*fleet.requests.stream.notes, *fleet.model.notes)):
+        out.print(f"note    {note}")
+
+
+def record(found: Search) -> dict[str, Any]:
+    """The search for machines: SI numbers; what does not exist is null."""
+    fleet, axis = found.fleet, "concurrency" if found.closed else "rate"
+    return {
+        "model": fleet.model.name,
+        "precision": fleet.model.precision,
+        "load": axis,
+        "target": found.target.text,
+        "share": found.target.share,
+        "tolerance": found.tolerance,
+        "engine": fleet.engine,
+        "policy": policy_record(fleet.policy),
+        "requests": len(fleet.requests.stream),
+        "source": fleet.requests.stream.source,
+        "rows": [{"rank": rank, **_row(one)} for rank, one in enumerate(found.capacities, 1)],
+        "left_out": dict(fleet.left_out),
+        "curve": {
+            axis: found.curve[axis].values.tolist(),
+            **{
+                name: {str(row.hardware.values): _plain(row.values) for row in found.curve[name]}
+                for name in ("ttft_p50", "ttft_p99", "tpot_p50", "tpot_p99", "tokens_per_second", "good_share")
+            },
+        },
+        "tried": {"simulations": found.simulations, "rounds": found.rounds, "seconds": round(found.seconds, 3)},
+        "notes": list(fleet.requests.stream.notes),
+    }
+
+
+def _ranking(found: Search, able: list[Capacity], what: str) -> Any:
+    priced = any(math.isfinite(one.per_dollar) for one in able)
+    heads = ["devices", what, f"{what}\n/device", *(["requests\n/USD"] if priced else [])]
+    heads += ["TTFT p50", "p99", "TPOT p50", "p99 ", "tokens/s\n/device"]
+    made = tables.table("#", "accelerator", *heads, "beyond it", numbers=("#", *heads))
+    for rank, one in enumerate(able, 1):
+        more = "> " if one.state == MORE else ""
+        cells = [str(one.place.devices), f"{more}{number(one.load)}", f"{more}{number(one.per_device)}"]
+        cells += [_number(one.per_dollar)] if priced else []
+        cells += [_time(one.metrics[name]) for name in ("ttft_p50", "ttft_p99", "tpot_p50", "tpot_p99")]
+        made.add_row(
+            str(rank), one.place.label, *cells, _number(one.metrics["tokens_per_second_per_device"]), one.missed
+        )
+    return made
+
+
+def _row(one: Capacity) -> dict[str, Any]:
+    figures = {name: one.metrics[name] for name in FIGURES} | {"good_share": good_share_of(one.metrics)}
+    numbers = {
+        "capacity": one.load,
+        "fails_at": one.fails,
+        "capacity_per_device": one.per_device,
+        "requests_per_usd": one.per_dollar,
+        **({name: value for name, value in figures.items()}),
+    }
+    return {
+        "hardware": one.place.device.name,
+        "label": one.place.label,
+        "devices": one.place.devices,
+        "state": one.state,
+        **{name: value if math.isfinite(value) else None for name, value in numbers.items()},
+        "missed": one.missed or None,
+        "feasible": one.state in (MET, MORE),
+    }
+
+
+def _requests(load: Load) -> str:
+    count = f"{len(load.stream):,} requests"
+    return count if load.clients is None else f"{count} from clients"
+
+
+def _plain(values: Any) -> list[float | None]:
+    return [float(value) if math.isfinite(value) else None for value in values]
+
+
+def _time(value: float) -> str:
+    return formatted(value, "s") if math.isfinite(value) and value > 0.0 else "-"
+
+
+def _number(value: float) -> str:
+    return number(value) if math.isfinite(value) else "-"

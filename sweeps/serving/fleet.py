@@ -1,0 +1,188 @@
+"""Engines that are compared under one stream of requests: each accelerator with the devices that the model needs."""
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+import hwspaces
+import workloads
+from hwspaces import formatted
+from jaxroof.deployment import Deployment, replica_devices
+from jaxroof.efficiency import Efficiency
+from jaxroof.legality import broken_rule
+from jaxroof.memory import kv_capacity_tokens, weight_bytes, weights_fit
+from jaxroof.policy import Policy
+from jaxroof.serving import Objective
+from jaxroof.traffic import Traffic
+from sweeps.cases import case, require_precisions
+from sweeps.engines import engine_of
+from sweeps.layouts import reach
+from sweeps.serving.grid import Metrics, outcomes
+from sweeps.serving.load import Load, load
+from sweeps.serving.policies import chosen_policy
+from sweeps.serving.question import Question
+from sweeps.simulation import Serving
+from workloads.streams import mean_rate
+
+MOST_DEVICES = 16
+"""Tensor-parallel degree that is tried at most where none is given."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Place:
+    """One deployment on one accelerator."""
+
+    label: str  # the accelerator's name, and its deployment where there are several
+    device: hwspaces.HardwareEntry
+    model: workloads.ModelEntry
+    deployment: Deployment
+    efficiency: Efficiency
+    devices: int
+
+    @property
+    def price(self) -> float:
+        """US dollars per s of all devices; NaN where the accelerator has no price."""
+        price = self.device.hardware.price
+        return math.nan if price is None else float(price) * self.devices
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Fleet:
+    """Places, the policy of their engines, and the requests that each of them is sent."""
+
+    places: tuple[Place, ...]
+    left_out: Mapping[str, str]  # accelerator -> why it cannot serve the model
+    policy: Policy
+    engine: str
+    requests: Load
+    traffic: Traffic  # of the requests: at their mean rate, or of one client
+    rate: float | None  # requests per s of `traffic`; None: a closed loop
+    question: Question  # what was asked; its hardware is the first place's
+
+    @property
+    def model(self) -> workloads.ModelEntry:
+        """The model that is served."""
+        return self.places[0].model
+
+    def traffic_at(self, amount: float) -> Traffic:
+        """The same requests at `amount` requests per s, their times stretched; or from `amount` clients."""
+        if self.rate is None:
+            return dataclasses.replace(self.traffic, clients=float(amount))
+        return dataclasses.replace(self.traffic, arrival=self.traffic.arrival * (self.rate / amount))
+
+    def outcomes(
+        self, amounts: Sequence[float], objective: Objective, progress: Callable[[int], None] = lambda points: None
+    ) -> Metrics:
+        """Metrics of every place at a load of its own, shape [places]: `sweeps.serving.grid.outcomes`."""
+        points = [
+            Serving(
+                hardware=place.device.hardware,
+                model=place.model.model,
+                deployment=place.deployment,
+                efficiency=place.efficiency,
+                traffic=self.traffic_at(float(amount)),
+                policy=self.policy,
+            )
+            for place, amount in zip(self.places, amounts, strict=True)
+        ]
+        return outcomes(points, objective, progress)
+
+
+def fleet(asked: Question, hardware: Iterable[str], tp: Iterable[int] | None = None) -> Fleet:
+    """Everything that is compared.
+
+    Args:
+      asked: model, deployment and load; its hardware is not read. `concurrency` makes a closed loop, whatever its
+        number; `rate` is not read.
+      hardware: accelerators; those that lack a precision or on which the model does not fit are left out.
+      tp: tensor-parallel degrees, each of them a place of every accelerator; None: the smallest power of two at which
+        weights and a KV cache for the longest request fit.
+
+    Raises:
+      ValueError: one line that names what is wrong, its value and what is allowed; also where nothing can serve.
+    """
+    if float(asked.deployment.get("dp", 1)) != 1.0:
+        raise ValueError("deployment.dp: a load is that of one replica; n replicas take n times as much")
+    closed, plain = asked.concurrency is not None, asked.trace is None and asked.arrivals is None
+    words = dataclasses.replace(asked, concurrency=1 if closed else None, rate=1.0 if plain and not closed else None)
+    requests = load(words)
+    rate = None if closed else 1.0 if plain else mean_rate(requests.stream)
+    if rate is not None and not math.isfinite(rate):
+        raise ValueError(f"{requests.stream.name}: its requests arrive at one time, so they have no rate to change")
+    longest = float(np.max(requests.stream.isl + requests.stream.osl))
+    degrees = None if tp is None else list(dict.fromkeys(tp))
+    found, left_out = [], {}
+    for name in dict.fromkeys(hardware):
+        try:
+            found += _places(name, asked, degrees, longest)
+        except Unable as error:
+            left_out[hwspaces.hardware(name).name] = str(error)
+    if not found:
+        first = next(iter(left_out), None)
+        raise ValueError("hardware is empty" if first is None else f"{first}: {left_out[first]}")
+    efficiency = hwspaces.efficiency(asked.efficiency).name
+    engine = asked.engine or engine_of(efficiency)
+    policy = chosen_policy(engine, asked.policy)
+    return Fleet(tuple(found), left_out, policy, engine, requests, requests.traffic, rate, asked)
+
+
+class Unable(Exception):
+    """Why an accelerator cannot serve a model."""
+
+
+def _places(name: str, asked: Question, degrees: list[int] | None, longest: float) -> list[Place]:
+    device = hwspaces.hardware(name)
+    entry = workloads.model(asked.model, weights=asked.weights)
+    settings = {"tp": 1} | dict(asked.deployment)
+    given = [int(settings["tp"])] if "tp" in asked.deployment else degrees
+    try:
+        require_precisions(device, entry, _case(name, asked, settings, check=False).scenario.deployment)
+    except ValueError as error:
+        if "figure" not in str(error):
+            raise
+        raise Unable(str(error)) from None
+    most = min(MOST_DEVICES, reach(device.hardware))
+    tried = given or [2**i for i in range(int(most).bit_length()) if 2**i <= most]
+    found, why = [], ""
+    for degree in tried:
+        made = _case(name, asked, settings | {"tp": degree}, check=False)
+        scenario = made.scenario
+        place = scenario.hardware, scenario.model, scenario.deployment
+        rule = broken_rule(*place)
+        if rule is not None:
+            why = rule
+            continue
+        room = float(kv_capacity_tokens(*place))
+        if not bool(weights_fit(*place)) or room < longest:
+            weights = formatted(float(weight_bytes(scenario.model, scenario.deployment)), "B")
+            of = formatted(float(scenario.hardware.memory.hbm.capacity), "B")
+            why = f"tp {degree}: weights of {weights} in {of} per device leave KV cache for {room:,.0f} tokens, of "
+            why += f"{longest:,.0f} that the longest request needs"
+            continue
+        label = made.hardware.name if given is None or len(given) == 1 else f"{made.hardware.name} tp{degree}"
+        count = int(replica_devices(scenario.deployment))
+        found.append(Place(label, made.hardware, made.model, scenario.deployment, scenario.efficiency, count))
+        if given is None:
+            break
+    if not found:
+        raise Unable(why)
+    return found
+
+
+def _case(name: str, asked: Question, settings: Mapping[str, Any], check: bool) -> Any:
+    return case(
+        "request",
+        name,
+        asked.model,
+        workload={"isl": 1.0, "osl": 1.0},
+        deployment=settings,
+        weights=asked.weights,
+        kv=asked.kv,
+        communication=asked.communication,
+        efficiency=asked.efficiency,
+        overrides=asked.overrides,
+        check=check,
+    )

@@ -1,0 +1,295 @@
+"""Many simulations at once: points that share a program run in chunks on all cores, and every point has its metrics."""
+
+import concurrent.futures
+import dataclasses
+import math
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxroof.deployment import devices, replica_devices
+from jaxroof.hardware import Links
+from jaxroof.legality import legal
+from jaxroof.memory import kv_capacity_tokens, weight_bytes, weights_fit
+from jaxroof.scheduler import Size, cache_blocks
+from jaxroof.serving import Objective, serving_metrics
+from jaxroof.traffic import Traffic
+from sweeps.alike import alike
+from sweeps.cases import compute_precisions
+from sweeps.serving.run import RATES
+from sweeps.simulation import Serving, simulated, size_for
+
+WIDTH = 32
+"""Simulations of one call: more of them at once are no faster on a CPU."""
+
+RECORD_BYTES = 600.0
+"""B per request and simulation while it runs: two to three iterations of 100 B, twice when they are joined."""
+
+MEMORY = 1.5e9
+"""B of all records that are in memory at once."""
+
+THREADS = 2
+"""Chunks that run at once: XLA gives one core to most of a simulation."""
+
+STANDSTILL = 64
+"""Pieces of a simulation in which no request ends, after which none ever will: times are not finite."""
+
+LANES, PIECES = 8, 4
+"""Simulations, and pieces of them, that metrics are compiled for at least: fewer are filled up to it."""
+
+Metrics = dict[str, np.ndarray]
+"""Variable -> its value at every point, shape [points]."""
+
+
+def outcomes(
+    points: Sequence[Serving],
+    objective: Objective,
+    progress: Callable[[int], None] = lambda points: None,
+    width: int | None = None,
+) -> Metrics:
+    """What becomes of its traffic at every point: `jaxroof.serving_metrics`, and figures per device and dollar.
+
+    Points that differ in numbers only share a compiled program, which is called for `width` simulations at a time.
+    These chunks are the same whatever the number of threads, and so are the results. Needs JAX's 64-bit mode.
+
+    Args:
+      points: each with the traffic of one replica; leaves are numbers, or NumPy arrays.
+      objective: of goodput.
+      progress: called with the number of points that are done, from this thread.
+      width: simulations per call; None: as many as pay and fit in memory.
+
+    Returns:
+      What `bounds` returns, and every metric, shape [points]: NaN where a deployment is not feasible. Rates are of all
+      replicas, counts of one.
+    """
+    points = [comparable(point) for point in points]
+    found = bounds(points)
+    able = np.flatnonzero(found["feasible"])
+    progress(len(points) - len(able))
+    for group in _of_one_structure([points[i] for i in able]):
+        where = able[group]
+        chosen = [points[i] for i in where]
+        for part, values in _simulated(chosen, found["kv_blocks"][where], objective, progress, width):
+            for name, numbers in values.items():
+                found.setdefault(name, np.full(len(points), np.nan))[where[part]] = numbers
+    replicas = np.array([float(point.deployment.dp) for point in points])
+    for name in RATES:
+        found[name] = found.get(name, np.full(len(points), np.nan)) * replicas
+    per_device = found["tokens_per_second"] / found["devices"]
+    price, tdp = (np.array([figure(point.hardware) for point in points]) for figure in (_price, _tdp))
+    return found | {
+        "tokens_per_second_per_device": per_device,
+        "tokens_per_joule_at_tdp": per_device / tdp,
+        "usd_per_million_tokens": 1e6 * price / np.where(per_device > 0.0, per_device, np.nan),
+    }
+
+
+def comparable(point: Serving) -> Serving:
+    """The point with its hardware as `sweeps.alike.alike` has it, so that most accelerators share a program.
+
+    Where one device serves, its links are left out too: nothing is sent over them. Figures of cores, caches and power
+    that are unknown stay so: the constants of kernels make no time of infinite ones.
+    """
+    needed = {*compute_precisions(point.model), point.deployment.attention_compute}
+    own = jax.tree.map(float, point.hardware)
+    hardware = alike(own, needed)
+    caches = own.memory.l2, own.memory.scratchpad, own.memory.register_capacity
+    if None in (*caches, own.cores.exp_rate, own.power.tdp):
+        hardware = dataclasses.replace(hardware, memory=own.memory, cores=own.cores, power=own.power)
+    if float(replica_devices(point.deployment)) == 1.0:
+        hardware = dataclasses.replace(hardware, links=Links(scale_up=None, scale_out=None))
+    return dataclasses.replace(point, hardware=hardware)
+
+
+def bounds(points: Sequence[Serving]) -> Metrics:
+    """What is known of every point before it is simulated, shape [points].
+
+    `devices`, `weight_bytes`, `kv_capacity_tokens` and `kv_blocks`; `fits`: the weights, and a KV cache for its
+    shortest request; `legal` and `feasible`, as of every other job.
+    """
+    points = [comparable(point) for point in points]
+    found: Metrics = {}
+    for where in _of_one_structure(points):
+        small = [dataclasses.replace(points[i], efficiency=(), traffic=_shortest(points[i].traffic)) for i in where]
+        together, _ = stacked(small, once=False)
+        for name, values in jax.device_get(_bounds_of_all(together)).items():
+            found.setdefault(name, np.zeros(len(points), values.dtype))[where] = values
+    return found
+
+
+def stacked(points: Sequence[Serving], once: bool = True) -> tuple[Serving, Serving]:
+    """Points of one structure as one tree of arrays, and the axis of every leaf: 0, or -1 where all points share it.
+
+    Requests are filled up to the same number.
+
+    Args:
+      once: keep arrays that are the same object at every point once, such as the tables of an efficiency.
+    """
+    requests = max(len(point.traffic.isl) for point in points)
+    trees = [dataclasses.replace(point, traffic=_padded(point.traffic, requests)) for point in points]
+    times = {id(tree.traffic.arrival) for tree in trees}  # those differ next time
+    columns, axes = [], []
+    for column in zip(*map(jax.tree.leaves, trees), strict=True):
+        first = column[0]
+        shared = once and np.ndim(first) > 0 and id(first) not in times and all(leaf is first for leaf in column)
+        columns.append(np.asarray(first if shared else np.stack(column), np.float64))
+        axes.append(-1 if shared else 0)
+    structure = jax.tree.structure(trees[0])
+    return jax.tree.unflatten(structure, columns), jax.tree.unflatten(structure, axes)
+
+
+def _of_one_structure(points: Sequence[Serving]) -> list[np.ndarray]:
+    """Positions of the points of every structure, in the order of their first."""
+    kinds: dict[Any, list[int]] = {}
+    for i, point in enumerate(points):
+        kinds.setdefault(jax.tree.structure(point), []).append(i)
+    return [np.array(where) for where in kinds.values()]
+
+
+def _simulated(
+    points: list[Serving],
+    blocks: np.ndarray,
+    objective: Objective,
+    progress: Callable[[int], None],
+    width: int | None,
+) -> Iterator[tuple[np.ndarray, Metrics]]:
+    """Positions and metrics of every chunk of points of one structure, as chunks end."""
+    together, axes = stacked(points)
+    width = min(width or _width(len(points), together.traffic.isl.shape[-1]), len(points))
+    size = size_for(together.traffic, together.policy)
+    limits = jax.tree.map(np.float64, objective)
+    parts = [np.arange(low, min(low + width, len(points))) for low in range(0, len(points), width)]
+    begun, stopped = threading.Event(), threading.Event()
+
+    def outcome(number: int) -> tuple[np.ndarray, Metrics]:
+        last, since = -1, 0
+
+        def went_on(done: int, requests: int) -> None:
+            nonlocal last, since
+            begun.set()
+            since = since + 1 if done == last else 0
+            last = done
+            if stopped.is_set():
+                raise concurrent.futures.CancelledError
+            if since >= STANDSTILL:
+                raise ValueError(f"a simulation stands still with {done:,} of {requests:,} requests over: no step ends")
+
+        if number:
+            begun.wait()  # the first chunk compiles for all
+        try:
+            part = parts[number]
+            chosen = np.concatenate([part, np.full(width - len(part), part[-1])])
+            one = jax.tree.map(lambda leaf, axis: leaf if axis < 0 else leaf[chosen], together, axes)
+            values = _outcome(one, axes, size, blocks[chosen], limits, went_on)
+            return part, {name: column[: len(part)] for name, column in values.items()}
+        finally:
+            begun.set()
+
+    with concurrent.futures.ThreadPoolExecutor(THREADS) as pool:
+        running = [pool.submit(outcome, number) for number in range(len(parts))]
+        try:
+            for done in concurrent.futures.as_completed(running):
+                part, values = done.result()
+                progress(len(part))
+                yield part, values
+        finally:
+            stopped.set()
+            for waiting in running:
+                waiting.cancel()
+
+
+def _width(points: int, requests: int) -> int:
+    """Simulations per call: chunks of one size, as many as there are threads at least."""
+    most = min(max(int(MEMORY / (THREADS * RECORD_BYTES * requests)), 1), WIDTH)
+    return math.ceil(points / max(math.ceil(points / most), min(THREADS, points)))
+
+
+def _outcome(
+    together: Serving,
+    axes: Serving,
+    size: Size,
+    blocks: np.ndarray,
+    objective: Objective,
+    progress: Callable[[int, int], None],
+) -> Metrics:
+    """Metrics of every simulation of a chunk, shape [simulations]."""
+    mapped = jax.tree.map(lambda axis: None if axis < 0 else axis, axes)
+    found, timeline = jax.device_get(simulated(together, size, mapped, progress))
+    lengths = Traffic(arrival=found.arrival, isl=together.traffic.isl, osl=together.traffic.osl)
+    lengths = jax.tree.map(lambda values: np.broadcast_to(values, found.arrival.shape), lengths, is_leaf=_is_array)
+    lengths = dataclasses.replace(lengths, think=np.zeros(len(blocks)))
+    iterations = size.iterations * _power(timeline.end.shape[1] / size.iterations, PIECES)
+    timeline = jax.tree.map(lambda values: _filled(values, iterations, 1), timeline)
+    lanes = jax.tree.map(
+        lambda values: _filled(values, _power(len(blocks), LANES), 0), (found, timeline, lengths, blocks)
+    )
+    with _one_at_a_time:
+        scores = jax.device_get(_scores(*lanes, objective))
+    return {name: values[: len(blocks)] for name, values in scores.items()}
+
+
+_scores = jax.jit(jax.vmap(serving_metrics, in_axes=(0, 0, 0, 0, None)))
+_one_at_a_time = threading.Lock()
+"""So that two threads do not both compile the scores."""
+
+
+def _filled(values: np.ndarray, length: int, axis: int) -> np.ndarray:
+    """An array that ends in zeros, up to a length of which there are few: each is compiled for."""
+    more = [(0, length - size if i == axis else 0) for i, size in enumerate(np.shape(values))]
+    return np.pad(values, more)
+
+
+def _power(value: float, least: int) -> int:
+    return max(2 ** math.ceil(math.log2(value)), least)
+
+
+def _is_array(leaf: Any) -> bool:
+    return isinstance(leaf, np.ndarray)
+
+
+def _padded(traffic: Traffic, requests: int) -> Traffic:
+    """The traffic with absent requests up to `requests`."""
+    more = requests - len(traffic.isl)
+    if not more:
+        return traffic
+    fills = {"arrival": math.inf, "isl": 1.0, "osl": 0.0, "group": -1.0, "shared": 0.0, "keep": 0.0}
+    columns = {name: getattr(traffic, name) for name in fills if getattr(traffic, name) is not None}
+    made = {name: np.concatenate([column, np.full(more, fills[name])]) for name, column in columns.items()}
+    return dataclasses.replace(traffic, **made)
+
+
+def _shortest(traffic: Traffic) -> Traffic:
+    """The one request that has to fit."""
+    there = np.asarray(traffic.osl) > 0.0
+    least = int(np.argmin(np.where(there, traffic.isl + traffic.osl, np.inf)))
+    return Traffic(arrival=np.zeros(1), isl=traffic.isl[least : least + 1], osl=traffic.osl[least : least + 1])
+
+
+def _bounds_at_a_point(point: Serving) -> dict[str, jax.Array]:
+    place = point.hardware, point.model, point.deployment
+    blocks = cache_blocks(*place, point.policy)
+    room = blocks * point.policy.block_size >= point.traffic.isl[0] + point.traffic.osl[0]
+    fits, split = weights_fit(*place) & room, legal(*place)
+    numbers = {
+        "devices": devices(point.deployment),
+        "weight_bytes": weight_bytes(point.model, point.deployment),
+        "kv_capacity_tokens": kv_capacity_tokens(*place),
+        "kv_blocks": blocks,
+    }
+    made = {name: jnp.asarray(value, dtype=float) for name, value in numbers.items()}
+    return made | {"fits": fits, "legal": split, "feasible": fits & split}
+
+
+_bounds_of_all = jax.jit(jax.vmap(_bounds_at_a_point))
+
+
+def _price(hardware: Any) -> float:
+    return float(hardware.price)
+
+
+def _tdp(hardware: Any) -> float:
+    return math.nan if hardware.power.tdp is None else float(hardware.power.tdp)

@@ -1,0 +1,198 @@
+"""A sweep of simulations: from a specification with job = "serve" to its axes, its variables and the points' values."""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import jax
+import numpy as np
+
+from hwspaces.units import nearest
+from jaxroof.legality import broken_rule
+from jaxroof.model import Model
+from jaxroof.traffic import Traffic
+from sweeps.axes import Axis, Choice
+from sweeps.cases import Case
+from sweeps.dataset import SERVED, leaf_unit
+from sweeps.engine import Output, Piece
+from sweeps.engines import engine_of
+from sweeps.paths import replaced
+from sweeps.quantities import quantity_or_zero
+from sweeps.question import Asked, attributes, resolved
+from sweeps.serving.grid import bounds, outcomes
+from sweeps.serving.load import load
+from sweeps.serving.objective import parse_slo
+from sweeps.serving.policies import FIELDS, chosen_policy, policy_value
+from sweeps.serving.question import Question
+from sweeps.simulation import Serving
+from sweeps.spec import SERVE, Spec
+
+LOAD = (
+    *("trace", "format", "rate", "arrivals", "concurrency", "think", "isl", "osl", "requests", "duration"),
+    *("prefixes", "sessions", "seed"),
+)
+"""Keys of `[workload]`, as `sweeps.serving.question.Question` has them."""
+
+WHOLE = (
+    *("workload.concurrency", "workload.requests", "workload.seed", "policy.token_budget", "policy.max_sequences"),
+    *("policy.block_size", "policy.max_waiting", "policy.graph_step", "policy.graph_limit"),
+)
+"""Counts: a range of them is rounded."""
+
+TIMES = ("workload.think", "workload.duration")
+
+FLAGS = ("fits", "legal", "feasible")
+
+VARIABLES = (
+    *("devices", "tokens_per_second", "tokens_per_second_per_device", "tokens_per_joule_at_tdp"),
+    *("usd_per_million_tokens", *SERVED, "weight_bytes", "kv_capacity_tokens", *FLAGS),
+)
+"""What every point has."""
+
+
+def planned(spec: Spec) -> tuple[Asked, "ServePlan"]:
+    """Resolve every name and number of `spec`, and what its sweep will compute.
+
+    Raises:
+      ValueError: one line: an unknown name or key, a value that cannot be, a split that is not possible.
+    """
+    if spec.breakdown:
+        raise ValueError("output.breakdown = true: a simulation has no table of ops; ask for a step or a request")
+    for name in spec.variables or ():
+        if name not in VARIABLES:
+            raise ValueError(f"output.variables: a {SERVE} has no {name}{nearest(name, VARIABLES)}")
+    for path in (*spec.fixed, *spec.axes):
+        _require_known(path)
+    own = {path: _parsed for path in spec.axes if _is_own(path)}
+    fixed = {path: value for path, value in spec.fixed.items() if not _is_own(path)}
+    placeholder = {"workload.isl": 1.0, "workload.osl": 1.0}
+    base, axes, notes = resolved(dataclasses.replace(spec, job="request", fixed=fixed | placeholder), own)
+    engine = spec.source.get("engine") or engine_of(base.efficiency.name)
+    given = {path: value for path, value in spec.fixed.items() if _is_own(path)}
+    computed = ServePlan(base, axes, given, engine, spec)
+    record = attributes(dataclasses.replace(spec, job=SERVE), base) | {"engine": engine}
+    return Asked(None, axes, record, tuple(dict.fromkeys((*notes, *computed.notes)))), computed
+
+
+class ServePlan:
+    """A sweep of simulations. `outputs` is known at once; `pieces` computes, as those of `sweeps.engine.Plan` do.
+
+    Every variable has every dimension. Results are stored as the specification's dtype and computed in float64.
+    """
+
+    def __init__(self, base: Case, axes: tuple[Axis, ...], given: Mapping[str, Any], engine: str, spec: Spec):
+        self.axes, self._engine, self._base = axes, engine, base
+        self._given, self._spec = MappingProxyType(dict(given)), spec
+        self._objective = parse_slo(spec.source.get("slo"))
+        self._shape = tuple(axis.size for axis in axes)
+        self.points = math.prod(self._shape)
+        self.notes: list[str] = []
+        names = [name for name in VARIABLES if spec.variables is None or name in spec.variables]
+        dims = tuple(axis.name for axis in axes)
+        types = {name: np.dtype(bool if name in FLAGS else spec.dtype) for name in names}
+        self.outputs = {name: Output(name, dims, self._shape, types[name], (), False) for name in names}
+        self._traffic = functools.cache(self._sent)
+        self._simulations = [self._point(number) for number in range(self.points)]
+        self._require_legal()
+
+    def pieces(self, progress: Callable[[int], None] = lambda points: None) -> Iterator[Piece]:
+        """Simulate every point; values are handed over in parts of the grid, in its order.
+
+        Args:
+          progress: called with the number of points that each chunk adds.
+        """
+        values = outcomes(self._simulations, self._objective, progress)
+        for name, output in self.outputs.items():
+            found = values.get(name, np.full(self.points, np.nan)).astype(output.dtype)
+            yield Piece(name, tuple(slice(0, size) for size in self._shape), found.reshape(self._shape))
+
+    def _point(self, number: int) -> Serving:
+        """The simulation at one point of the grid."""
+        place = np.unravel_index(number, self._shape) if self._shape else ()
+        scenario, own = self._base.scenario, dict(self._given)
+        columns = [item for axis, i in zip(self.axes, place, strict=True) for item in _values(axis, int(i))]
+        for path, value in sorted(columns, key=lambda item: item[0].count(".")):  # whole structs before their leaves
+            if _is_own(path):
+                own[path] = value
+            else:
+                scenario = replaced(scenario, path, value)
+        _require_priced(scenario.model, scenario.deployment)
+        policy = {path.partition(".")[2]: value for path, value in own.items() if path.startswith("policy.")}
+        words = tuple((path.partition(".")[2], value) for path, value in own.items() if path.startswith("workload."))
+        return Serving(
+            hardware=scenario.hardware,
+            model=scenario.model,
+            deployment=jax.tree.map(float, scenario.deployment),
+            efficiency=scenario.efficiency,
+            traffic=self._traffic(words, int(scenario.deployment.dp)),
+            policy=chosen_policy(self._engine, policy),
+        )
+
+    def _sent(self, words: tuple[tuple[str, Any], ...], replicas: int) -> Traffic:
+        """Requests of one replica; the same object for the same words."""
+        found = load(Question(hardware="", model="", **dict(words)))
+        self.notes += found.stream.notes
+        return found.replica(replicas).traffic
+
+    def _require_legal(self) -> None:
+        if self._spec.illegal != "refuse":
+            return
+        legal = bounds(self._simulations)["legal"]
+        if legal.all():
+            return
+        point = self._simulations[int(np.argmin(legal))]
+        place = np.unravel_index(int(np.argmin(legal)), self._shape) if self._shape else ()
+        names = {"model": self._base.model.name, "hardware": self._base.hardware.name}
+        for axis, i in zip(self.axes, place, strict=True):
+            names |= {label.name: label.values[i] for label in axis.coordinates if label.name in names}
+        raise ValueError(
+            f"{names['model']} on {names['hardware']}: {broken_rule(point.hardware, point.model, point.deployment)} "
+            '(output.illegal = "mask" keeps such points as infeasible)'
+        )
+
+
+def _is_own(path: str) -> bool:
+    return path.startswith(("workload.", "policy."))
+
+
+def _require_known(path: str) -> None:
+    for root, names in (("workload", LOAD), ("policy", FIELDS)):
+        name = path.removeprefix(f"{root}.")
+        if path.startswith(f"{root}.") and name not in names:
+            raise ValueError(f"there is no {path} of a {SERVE}{nearest(name, names)}")
+
+
+def _parsed(path: str, value: Any) -> float | str:
+    """One value along an axis: a number, or words that are read where the point is made."""
+    root, _, name = path.partition(".")
+    if root == "policy":
+        found = policy_value(name, value)
+        return value if name in ("order", "queue") else found
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise ValueError(f"{path} = {value!r} must be a number or text")
+    if isinstance(value, str) and path not in TIMES:
+        return value
+    if path in ("workload.think", "workload.seed") and value in (0, "0"):
+        return 0.0
+    return quantity_or_zero(value, leaf_unit(path), path)
+
+
+def _values(axis: Axis, i: int) -> Iterator[tuple[str, Any]]:
+    """What the axis sets at a position, by path."""
+    for path, column in axis.columns.items():
+        value = column.items[column.index[i]] if isinstance(column, Choice) else float(column[i])
+        yield path, float(round(value)) if path in WHOLE and isinstance(value, float) else value
+
+
+def _require_priced(model: Model, deployment: Any) -> None:
+    """ValueError, one line, for what the scheduler does not price."""
+    if not model.generates:
+        raise ValueError('an encoder generates nothing: job = "request" times its batches')
+    if any(block.cross is not None for block in model.blocks):
+        raise ValueError("the model attends to an encoder's output, which the scheduler does not price")
+    for name in ("cp", "drafts"):
+        if getattr(deployment, name) is not None:
+            raise ValueError(f"deployment.{name} is set; the scheduler does not price it: leave it out")
