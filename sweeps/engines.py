@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from hwspaces import EfficiencyEntry
 from jaxroof.policy import ORDERS, Policy
 
 ENGINES = {
@@ -19,9 +20,10 @@ ENGINES = {
 """Engine -> its policy. Sources are the engines' own files."""
 
 
-def engine_of(efficiency: str | None) -> str:
-    """The engine that an efficiency's constants belong to, by its name: "vllm" where it names none."""
-    return next((name for name in ENGINES if name in (efficiency or "")), "vllm")
+def engine_of(efficiency: EfficiencyEntry) -> str:
+    """The engine that an efficiency's constants belong to, by its file or its name; "vllm" where neither says."""
+    words = f"{efficiency.engine or ''} {efficiency.name}".lower().replace("tensorrt-llm", "trtllm")
+    return next((name for name in ENGINES if name in words), "vllm")
 
 
 def policy(engine: str, **values: float | str) -> Policy:

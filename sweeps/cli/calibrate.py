@@ -8,6 +8,7 @@ import time
 from typing import Any
 
 from sweeps.cli.common import asked_case, case_arguments, compilation_cache, json_argument
+from sweeps.cli.serve import policy_settings
 
 OF_THE_RUN = ("measured", "format", "sort", "drop", "check", "output", "plot", "json", "verb", "version")
 """What a later check does not take from the command that made a file."""
@@ -121,9 +122,8 @@ def _serving(options: argparse.Namespace, run: Any) -> tuple[Any, Any, str]:
     lengths = {"isl": f"{max(round(stream.isl.mean()), 1)}", "osl": f"{max(round(stream.osl.mean()), 1)}"}
     case = asked_case("request", options, lengths)
     entry, one = case.efficiency, case.scenario
-    name = "trtllm" if (entry.engine or "").startswith("TensorRT-LLM") else f"{entry.name} {entry.engine}".lower()
-    engine = options.engine or engine_of(name)
-    policy = chosen_policy(engine, _policy_values(options.policy))
+    engine = options.engine or engine_of(entry)
+    policy = chosen_policy(engine, policy_settings(options.policy))
     serving = Serving(
         hardware=one.hardware,
         model=one.model,
@@ -133,18 +133,6 @@ def _serving(options: argparse.Namespace, run: Any) -> tuple[Any, Any, str]:
         policy=policy,
     )
     return case, serving, engine
-
-
-def _policy_values(settings: list[str]) -> dict[str, str]:
-    values: dict[str, str] = {}
-    for setting in settings:
-        name, equals, value = (part.strip() for part in setting.partition("="))
-        if not (name and equals and value):
-            raise ValueError(f"--policy {setting!r} must be NAME=VALUE, such as max_sequences=128")
-        if name in values:
-            raise ValueError(f"--policy {name} is given twice: {values[name]} and {value}")
-        values[name] = value
-    return values
 
 
 def _check_outputs(options: argparse.Namespace) -> None:

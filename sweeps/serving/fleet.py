@@ -123,7 +123,7 @@ def fleet(asked: Question, hardware: Iterable[str], tp: Iterable[int] | None = N
     if not found:
         first = next(iter(left_out), None)
         raise ValueError("hardware is empty" if first is None else f"{first}: {left_out[first]}")
-    efficiency = hwspaces.efficiency(asked.efficiency).name
+    efficiency = hwspaces.efficiency(asked.efficiency)
     engine = asked.engine or engine_of(efficiency)
     policy = chosen_policy(engine, asked.policy)
     return Fleet(tuple(found), left_out, policy, engine, requests, requests.traffic, rate, asked)
