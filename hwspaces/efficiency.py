@@ -184,8 +184,9 @@ def _constants(table: Mapping, kind: type, where: str) -> dict[str, Any]:
         if plain in values:
             raise ValueError(f"{where}: {key} = {value!r} gives {plain} a second time")
         values[plain] = number
+    needed = {field.name for field in dataclasses.fields(kind) if field.default is dataclasses.MISSING}
     for field, unit in units.items():
-        if field not in values:
+        if field not in values and field in needed:
             raise ValueError(f"{where}: {field}{'_us' if unit == 's' else ''} is missing")
     return values
 
