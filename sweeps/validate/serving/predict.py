@@ -49,9 +49,9 @@ class Lane:
     delay: Scalar  # s between a request and its place in the queue
 
 
-def engine_efficiencies() -> dict[str, Efficiency]:
-    """Engine -> the learned constants of its kernels and its host."""
-    return {engine: hwspaces.efficiency(f"learned-{engine}").efficiency for engine in ENGINES}
+def engine_efficiencies(name: str | None = None) -> dict[str, Efficiency]:
+    """Engine -> the constants of its kernels and its host: those called `name`, else the learned ones of each."""
+    return {engine: hwspaces.efficiency(name or f"learned-{engine}").efficiency for engine in ENGINES}
 
 
 def units(points: Sequence[Point], efficiencies: Mapping[str, Efficiency]) -> tuple[list[Unit], list[int]]:
