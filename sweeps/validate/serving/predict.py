@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import hwspaces
+from jaxroof.batch import Batch, Decode, Prefill
 from jaxroof.efficiency import Efficiency
 from jaxroof.memory import kv_capacity_tokens
 from jaxroof.policy import Policy
@@ -141,7 +142,18 @@ def _lane(point: Point, tables: Tables, efficiency: Efficiency, requests: int) -
 
 def front_time(point: Point, tables: Tables, efficiency: Efficiency) -> float:
     """s between a request and its place in the queue: the engine's front end, and steps that it is held back for."""
-    return float(efficiency.host.request_time)
+    mean = 0.5 * (1.0 + point.low)
+    context = mean * (point.isl + 0.5 * point.osl)
+    clients = min(point.concurrency, point.preset.max_sequences * _groups(point))
+    decode = Batch(
+        prefill=Prefill(sequences=0.0, tokens=0.0, past=0.0),
+        decode=Decode(sequences=clients, context=clients * context),
+        logits=clients,
+    )
+    step = float(sum(price(tables, decode, jnp.asarray(clients))))
+    # A request comes at any time between two looks for new ones.
+    steps = point.preset.wait_steps + 0.5 * (point.preset.poll_steps - 1.0)
+    return float(efficiency.host.request_time) + point.preset.client_time + steps * step
 
 
 def _padded(requests: Traffic, count: int) -> Traffic:
