@@ -52,6 +52,7 @@ TABLES = {
 """Table of a file -> the struct that it fills. Keys are the fields of the struct; a key of a time ends in its unit."""
 
 _SHARE = "(0, 1]: it is a share of the datasheet's figure"
+_MAY_BE_ZERO = ("losses", "two_shot")
 _TEXTS = ("engine", "version", "refit", "errors")
 
 
@@ -192,7 +193,7 @@ def _constants(table: Mapping, kind: type, where: str) -> dict[str, Any]:
 
 
 def _share(key: str, value: object, where: str) -> tuple[str, float]:
-    if key == "losses" and not isinstance(value, bool) and value == 0:
+    if key in _MAY_BE_ZERO and not isinstance(value, bool) and value == 0:
         return key, 0.0
     share = positive(value, f"{where}: {key}")
     if share > 1.0:

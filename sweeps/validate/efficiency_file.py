@@ -13,6 +13,7 @@ from jaxroof.efficiency import Efficiency, Kernels, Spread
 UNITS = {
     "kernel_time": ("us", 1e6),
     "step_time": ("us", 1e6),
+    "wait_time": ("us", 1e6),
     "sequence_time": ("us", 1e6),
     "request_time": ("ms", 1e3),
 }
@@ -35,8 +36,12 @@ def efficiency_text(
     lines += [f"{key} = {text if key == 'date' else json.dumps(text)}" for key, text in heading.items()]
     lines += ["notes = [", *(f"    {json.dumps(note)}," for note in notes), "]"]
     for table, kind in TABLES.items():
-        fields = [field.name for field in dataclasses.fields(kind) if field.name != "spread"]
         entry = getattr(efficiency, table)
+        fields = [
+            field.name
+            for field in dataclasses.fields(kind)
+            if field.name != "spread" and getattr(entry, field.name, None) != field.default
+        ]
         if isinstance(entry, Kernels):
             lines += _kernel_lines(table, entry, sources)
             continue

@@ -69,16 +69,41 @@ OpTimes = dict[str, dict[str, np.ndarray]]
 """Kind of table -> name of an op -> its time in s over all its runs at every node."""
 
 
+@dataclasses.dataclass(frozen=True)
+class Alike:
+    """Ops of one structure that belong to tables of one kind."""
+
+    kind: str
+    ops: Any  # an op with leaves of shape [ops, nodes]
+    hardware: Hardware  # of each, leaves of shape [ops]
+    places: tuple[tuple[int, str], ...]  # unit and name of each
+
+
 def op_times(units: Sequence[Unit], extent: Extent) -> list[OpTimes]:
     """Times of every op of every unit at the nodes of the table that it belongs to.
-
-    Ops of one structure, whatever model they are of, are evaluated together: a program is compiled for every kind of
-    kernel rather than for every model.
 
     Raises:
       ValueError: where an op depends on more than its tables have axes for.
     """
+    return timed(units, alike_ops(units, extent), extent)
+
+
+def timed(units: Sequence[Unit], groups: Sequence[Alike], extent: Extent) -> list[OpTimes]:
+    """The times of ops that are there already, under the units' efficiencies: nothing is compiled a second time."""
     found: list[OpTimes] = [{kind: {} for kind in KINDS} for _ in units]
+    for group in groups:
+        times = np.asarray(_timed(group.ops, group.hardware, units[group.places[0][0]].efficiency))
+        for row, (i, name) in zip(times, group.places, strict=True):
+            found[i][group.kind][name] = _laps(units[i]) * row.reshape(_shape(group.kind, extent))
+    return found
+
+
+def alike_ops(units: Sequence[Unit], extent: Extent) -> list[Alike]:
+    """Every op of every unit at the nodes of the table that it belongs to.
+
+    Ops of one structure, whatever model they are of, are evaluated together: a program is compiled for every kind of
+    kernel rather than for every model.
+    """
     waiting: dict[Any, list] = {}
     for members in _alike([(unit.model, unit.deployment) for unit in units]):
         models = _stack([(units[i].model, units[i].deployment) for i in members])
@@ -96,13 +121,15 @@ def op_times(units: Sequence[Unit], extent: Extent) -> list[OpTimes]:
                     key = (kind, jax.tree.structure(op), id(unit.efficiency))
                     one = jax.tree.map(lambda leaf, place=place: np.asarray(leaf[place]), op)
                     waiting.setdefault(key, []).append((i, name, one))
-    for (kind, _, _), entries in waiting.items():
-        hardware = _stack([computing_hardware(units[i].hardware, units[i].deployment) for i, _, _ in entries])
-        ops = jax.tree.map(lambda *leaves: np.stack(leaves), *(op for _, _, op in entries))
-        times = np.asarray(_timed(ops, hardware, units[entries[0][0]].efficiency))
-        for row, (i, name, _) in zip(times, entries, strict=True):
-            found[i][kind][name] = _laps(units[i]) * row.reshape(_shape(kind, extent))
-    return found
+    return [
+        Alike(
+            kind=kind,
+            ops=jax.tree.map(lambda *leaves: np.stack(leaves), *(op for _, _, op in entries)),
+            hardware=_stack([computing_hardware(units[i].hardware, units[i].deployment) for i, _, _ in entries]),
+            places=tuple((i, name) for i, name, _ in entries),
+        )
+        for (kind, _, _), entries in waiting.items()
+    ]
 
 
 def tables(units: Sequence[Unit], extent: Extent) -> list[Tables]:
