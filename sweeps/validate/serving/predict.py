@@ -20,6 +20,7 @@ from jaxroof.traffic import STATUSES, Traffic
 from sweeps.api import precision
 from sweeps.validate.serving.labels import ENGINES
 from sweeps.validate.serving.points import Point
+from sweeps.validate.serving.precisions import has_experts
 from sweeps.validate.serving.scores import Prediction
 from sweeps.validate.serving.tables import Extent, Tables, Unit, price, tables
 from sweeps.validate.serving.traffic import policy, traffic
@@ -153,7 +154,8 @@ def front_time(point: Point, tables: Tables, efficiency: Efficiency) -> float:
     step = float(sum(price(tables, decode, jnp.asarray(clients))))
     # A request comes at any time between two looks for new ones.
     steps = point.preset.wait_steps + 0.5 * (point.preset.poll_steps - 1.0)
-    return float(efficiency.host.request_time) + point.preset.client_time + steps * step
+    more = point.preset.mixture_time if has_experts(point.model) else 0.0
+    return float(efficiency.host.request_time) + point.preset.client_time + more + steps * step
 
 
 def _padded(requests: Traffic, count: int) -> Traffic:

@@ -116,10 +116,11 @@ def alike_ops(units: Sequence[Unit], extent: Extent) -> list[Alike]:
             for name, op in ops.items():
                 if kinds.get(name) != kind:
                     continue
+                op = jax.tree.map(np.asarray, op)
                 for place, i in enumerate(members):
                     unit = units[i]
                     key = (kind, jax.tree.structure(op), id(unit.efficiency))
-                    one = jax.tree.map(lambda leaf, place=place: np.asarray(leaf[place]), op)
+                    one = jax.tree.map(lambda leaf, place=place: leaf[place], op)
                     waiting.setdefault(key, []).append((i, name, one))
     return [
         Alike(
