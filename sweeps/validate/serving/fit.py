@@ -15,7 +15,7 @@ import hwspaces
 from jaxroof.efficiency import Efficiency
 from sweeps.api import precision
 from sweeps.paths import leaf, replaced
-from sweeps.validate.efficiency_file import efficiency_text
+from sweeps.validate.efficiency_file import with_constant
 from sweeps.validate.serving.closed import Steady, steady, tpot
 from sweeps.validate.serving.labels import ENGINES
 from sweeps.validate.serving.points import DisaggPoint, Point, points
@@ -246,13 +246,12 @@ def _refit(options: argparse.Namespace, console: Console) -> None:
         error = np.abs(np.expm1(result.logs if labels is None else held_out(result, labels)))
         console.print(f"TPOT, closed form, {name}: median {np.median(error):.1%}, MAPE {np.mean(error):.1%}")
     if options.output is not None:
-        source = f"fitted to {len(rows)} public served points of {options.engine} under load"
-        moved = {path: source for constant in constants for path in constant.paths}
-        heading = {"engine": entry.engine or options.engine, "date": entry.date, "refit": entry.refit}
-        heading = {key: text for key, text in heading.items() if text}
-        text = efficiency_text(
-            result.efficiency, {**entry.sources, **moved}, heading, entry.notes, f"{options.engine} under load."
-        )
+        source = f"fitted to {len(rows)} public points of {options.engine} under load: sweeps.validate.serving.fit"
+        text = (Path(hwspaces.__file__).parents[1] / entry.file).read_text(encoding="utf-8")
+        for constant in constants:
+            for path in constant.paths:
+                if f"\n[{path.rpartition('.')[0]}]\n" in text:
+                    text = with_constant(text, path, leaf(result.efficiency, path), source)
         options.output.write_text(text, encoding="utf-8")
 
 
