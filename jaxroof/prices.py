@@ -149,7 +149,7 @@ def octaves(most: int, per_octave: int) -> jax.Array:
 def octave_position(value: Scalar, per_octave: int) -> jax.Array:
     """Where `value` stands among `octaves`, shape (): whole numbers are nodes; what is below 1 stands at 1."""
     mantissa, exponent = jnp.frexp(jax.lax.stop_gradient(jnp.maximum(value, 1.0)))
-    return per_octave * (exponent - 2.0 + 2.0 * mantissa)
+    return per_octave * (exponent.astype(mantissa.dtype) - 2.0 + 2.0 * mantissa)
 
 
 def next_node(context: Scalar) -> jax.Array:

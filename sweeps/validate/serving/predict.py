@@ -194,12 +194,12 @@ def _programs(clients: int, structure: Any) -> tuple[Callable, Callable, Callabl
     def go(lane: Lane, run: Any) -> Any:
         run, records = proceed(functools.partial(price, lane.tables), run, lane.traffic, lane.policy, size)
         state = run.state
-        left = run.engine.requests - state.waiting.next + jnp.sum((state.slots.mode > 0).astype(jnp.int32))
+        left = run.engine.requests - state.waiting.next + jnp.sum(state.slots.mode > 0, dtype=jnp.int32)
         return run, records, left
 
     def together(lanes: Any, runs: Any) -> Any:
         runs, records, left = jax.vmap(go)(lanes, runs)
-        return runs, records, jnp.sum(left)
+        return runs, records, jnp.sum(left, dtype=jnp.int32)
 
     def one(run: Any, records: Any, osl: jax.Array) -> tuple[jax.Array, jax.Array]:
         found, _ = served(run, records)
