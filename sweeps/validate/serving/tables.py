@@ -110,12 +110,8 @@ def alike_ops(units: Sequence[Unit], extent: Extent) -> list[Alike]:
         first = units[members[0]]
         kinds = _kinds(first.model, first.deployment)
         for kind in KINDS:
-            if not any(kinds[name] == kind for name in kinds):
-                continue
-            ops = _ops(models, kind, extent)
-            for name, op in ops.items():
-                if kinds.get(name) != kind:
-                    continue
+            names = tuple(name for name in kinds if kinds[name] == kind)
+            for name, op in _ops(models, kind, names, extent).items():
                 op = jax.tree.map(np.asarray, op)
                 for place, i in enumerate(members):
                     unit = units[i]
@@ -195,10 +191,15 @@ def _laps(unit: Unit) -> float:
     return float(maximum(parts * largest_stage(d, layer_count(unit.model)), 1.0))
 
 
-def _ops(models: Any, kind: str, extent: Extent) -> dict[str, Any]:
-    """Ops of models of one structure at the nodes of a table; leaves of shape [models, nodes]."""
+def _ops(models: Any, kind: str, names: tuple[str, ...], extent: Extent) -> dict[str, Any]:
+    """The named ops of models of one structure at the nodes of a table; leaves of shape [models, nodes]."""
     nodes = _nodes(kind, extent)
-    return jax.vmap(lambda pair: jax.vmap(lambda node: _function(*pair)(*_arguments(kind, node)))(nodes))(models)
+
+    def one(pair: tuple[Model, Deployment], node: tuple) -> dict[str, Any]:
+        ops = _function(*pair)(*_arguments(kind, node))
+        return {name: ops[name] for name in names}
+
+    return jax.jit(jax.vmap(jax.vmap(one, in_axes=(None, 0)), in_axes=(0, None)))(models, nodes)
 
 
 def _function(model: Model, deployment: Deployment) -> Callable:
