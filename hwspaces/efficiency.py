@@ -52,6 +52,7 @@ TABLES = {
 """Table of a file -> the struct that it fills. Keys are the fields of the struct; a key of a time ends in its unit."""
 
 _SHARE = "(0, 1]: it is a share of the datasheet's figure"
+_MAY_BE_ZERO = ("losses", "two_shot")
 _TEXTS = ("engine", "version", "refit", "errors")
 
 
@@ -184,14 +185,15 @@ def _constants(table: Mapping, kind: type, where: str) -> dict[str, Any]:
         if plain in values:
             raise ValueError(f"{where}: {key} = {value!r} gives {plain} a second time")
         values[plain] = number
+    needed = {field.name for field in dataclasses.fields(kind) if field.default is dataclasses.MISSING}
     for field, unit in units.items():
-        if field not in values:
+        if field not in values and field in needed:
             raise ValueError(f"{where}: {field}{'_us' if unit == 's' else ''} is missing")
     return values
 
 
 def _share(key: str, value: object, where: str) -> tuple[str, float]:
-    if key == "losses" and not isinstance(value, bool) and value == 0:
+    if key in _MAY_BE_ZERO and not isinstance(value, bool) and value == 0:
         return key, 0.0
     share = positive(value, f"{where}: {key}")
     if share > 1.0:

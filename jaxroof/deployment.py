@@ -35,6 +35,7 @@ class Deployment:
     dp: Scalar = 1.0  # replicas; a workload's batch is that of one
     stages: tuple[Scalar, ...] | None = None  # layers of every pipeline stage; None: as even as they go
     imbalance: Scalar = 1.0  # rows of the busiest expert-parallel device over the mean; ours: routing is even
+    alike: Scalar = 1.0  # exponent of tokens that choose experts on their own, n^alike of n; ours: 1, all of them do
     drafts: Scalar | None = None  # tokens that a prediction head drafts per sequence and step; None: it is not loaded
     sequence_parallel: bool = static(default=False)  # norms work on 1/tp of the tokens
     context_kind: str = static(default="ring")  # one of CONTEXT_KINDS

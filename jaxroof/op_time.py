@@ -32,7 +32,9 @@ def op_timing(op: Op, hardware: Hardware, efficiency: Efficiency) -> Timing:
       ValueError: while tracing, when the hardware has no matrix figure for the op's precision.
     """
     if op.kind == "collective":
-        time = op.kernels * collective_time(hardware.links, op, efficiency.collective)
+        constants = efficiency.collective
+        time = collective_time(hardware.links, op, constants) / constants.share
+        time = op.kernels * (time + constants.wait_time)
         return Timing(time, {"link": time})
     return _entry_timing(getattr(efficiency, op.kind), op, hardware)
 

@@ -156,6 +156,7 @@ COORDINATES = {
     "deployment.dp": "replicas",
     "deployment.drafts": "tokens drafted per sequence and step",
     "deployment.imbalance": "rows of the busiest expert-parallel device over the mean",
+    "deployment.alike": "exponent of tokens that choose experts on their own",
     "deployment.reserved_cores": "share of the cores that overlapped communication takes",
     "workload.encoder_tokens": "patches, frames or words per request that the encoder works on",
     "workload.acceptance": "probability that a drafted token is right",

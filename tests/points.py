@@ -168,7 +168,9 @@ def efficiency(draw: Draw) -> Efficiency:
         prefill_attention=kind(),
         decode_attention=kind(),
         elementwise=kind(),
-        collective=LinkEfficiency(losses=share()),
+        collective=LinkEfficiency(
+            losses=share(), share=np.ones(draw.n), two_shot=np.ones(draw.n), wait_time=np.zeros(draw.n)
+        ),
         host=Host(
             step_time=draw.log(1e-5, 1e-2), sequence_time=draw.log(1e-7, 1e-4), request_time=draw.log(1e-4, 1e-2)
         ),
@@ -248,6 +250,7 @@ def deployment(draw: Draw, compute: str = "bf16", **given) -> Deployment:
         dispatch_bytes=draw.pick(1, 2),
         dp=draw.pick(1, 4),
         imbalance=draw.log(1.0, 2.0),
+        alike=np.ones(draw.n),
         reserved_cores=draw.log(0.05, 0.3),
         attention_compute=compute,
         memory_utilization=draw.log(0.5, 1.0),

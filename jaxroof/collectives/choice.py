@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxroof.collectives.algorithms import (
+    UNAVAILABLE,
     Tiers,
     chain,
     expert_exchange,
@@ -123,11 +124,14 @@ def _times(links: Links, op: Op, efficiency: LinkEfficiency, algorithms: Sequenc
     used = tiers(links, op, efficiency.losses)
     if not used:
         return {}
-    return {
+    times = {
         name: way(used, op.message_bytes)
         for name, way in WAYS[kind].items()
         if name in algorithms and _legal(name, links, used)
     }
+    if "two_shot" in times:
+        times["two_shot"] = jnp.where(jnp.asarray(efficiency.two_shot) > 0.5, times["two_shot"], UNAVAILABLE)
+    return times
 
 
 def _legal(name: str, links: Links, used: Tiers) -> bool:

@@ -54,6 +54,7 @@ class DecodeKernel:
     vector: Scalar  # share of the vector and special-function peaks
     conversions: Scalar  # vector FLOP per cached element and B that it is short of 16 bits
     core_flops: Scalar  # vector FLOP per cycle of a core that works on one unit at a time; a wider one takes several
+    slow_bytes: Scalar | None = None  # times longer that a cached byte of an 8-bit element takes; None: it does not
     spread: Spread | None = None
 
 
@@ -69,6 +70,7 @@ def decode_timing(kernel: DecodeKernel, op: Op, hardware: Hardware) -> Timing:
     part / (1 + part / block_ramp) (1 - blocks / slots) / (clock block_bytes), part = cache / blocks,
     blocks = min(units max(min(fill cores / units, keys / split_keys), 1), slots), slots = blocks per core times cores.
     It grows no further with long parts, so that a cache of GB streams at `bandwidth` wherever cores are many or few.
+    Engines whose attention converts 8-bit caches on the way take `slow_bytes` times the root for them.
 
     Args:
       kernel: constants.
@@ -133,6 +135,9 @@ def decode_timing(kernel: DecodeKernel, op: Op, hardware: Hardware) -> Timing:
     cycles = kernel.launch_cycles * jnp.where(single, 1.0, narrow) + kernel.split_cycles * split
     cycles = cycles + kernel.conversion_cycles * short
     launch = LAUNCHED_TOGETHER * op.kernels * (kernel.launch_time + cycles * cycle)
+    if kernel.slow_bytes is not None:
+        slow = 1.0 + (kernel.slow_bytes - 1.0) * minimum(short, 1.0)
+        overlapped, times = overlapped * slow, {name: time * slow for name, time in times.items()}
     return Timing(launch + overlapped, {**times, "launch": launch})
 
 

@@ -43,7 +43,7 @@ def expert_ops(
     matrices = expert_matrices(experts, hidden, deployment)
     up, down = matrices["expert_up_proj"], matrices["expert_down_proj"]
     rows = group_tokens * experts.top_k
-    touched = distinct_experts(experts.experts, experts.top_k, group_tokens)
+    touched = distinct_experts(experts.experts, experts.top_k, own_choices(group_tokens, deployment.alike))
     if deployment.ep is not None:
         rows, touched = rows * deployment.imbalance / deployment.ep, touched / deployment.ep
     sent, returned = exchange_ops(experts, up.inputs, deployment, group_tokens, count)
@@ -114,6 +114,18 @@ def distinct_devices(devices: Scalar, top_k: Scalar) -> jax.Array:
     """Expected number of `devices` that hold at least one of a token's `top_k` experts: p (1 - (1 - 1/p)^k)."""
     missed = jnp.log1p(-jnp.minimum(1.0 / devices, 1.0 - 1e-6))
     return -devices * jnp.expm1(top_k * missed)
+
+
+def own_choices(tokens: Scalar, alike: Scalar) -> jax.Array:
+    """Tokens that would touch as many experts if each chose on its own as `tokens` alike ones do: n^alike, shape ().
+
+    Tokens of like texts prefer the same experts, so that distinct ones grow with a power of the tokens. Below one
+    token nothing is shared.
+
+    Source: Heaps, Information Retrieval, 1978, section 7.5 (distinct words of a text); popularity of experts is as
+    uneven as of words: Jiang et al., arXiv:2401.04088, section 5.
+    """
+    return tokens * jnp.maximum(tokens, 1.0) ** (alike - 1.0)
 
 
 def distinct_experts(experts: Scalar, top_k: Scalar, tokens: Scalar) -> jax.Array:

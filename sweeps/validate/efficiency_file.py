@@ -13,6 +13,7 @@ from jaxroof.efficiency import Efficiency, Kernels, Spread
 UNITS = {
     "kernel_time": ("us", 1e6),
     "step_time": ("us", 1e6),
+    "wait_time": ("us", 1e6),
     "sequence_time": ("us", 1e6),
     "request_time": ("ms", 1e3),
 }
@@ -35,8 +36,12 @@ def efficiency_text(
     lines += [f"{key} = {text if key == 'date' else json.dumps(text)}" for key, text in heading.items()]
     lines += ["notes = [", *(f"    {json.dumps(note)}," for note in notes), "]"]
     for table, kind in TABLES.items():
-        fields = [field.name for field in dataclasses.fields(kind) if field.name != "spread"]
         entry = getattr(efficiency, table)
+        fields = [
+            field.name
+            for field in dataclasses.fields(kind)
+            if field.name != "spread" and getattr(entry, field.name, None) != field.default
+        ]
         if isinstance(entry, Kernels):
             lines += _kernel_lines(table, entry, sources)
             continue
@@ -46,6 +51,37 @@ def efficiency_text(
         if getattr(entry, "spread", None) is not None:
             lines.append(_spread(entry.spread))
     return "\n".join(lines) + "\n"
+
+
+def with_constant(text: str, path: str, value: float, source: str) -> str:
+    """The text of an efficiency file with one constant and its source replaced, or added where there was none.
+
+    Args:
+      text: a file that `efficiency_text` wrote.
+      path: of the constant, by dots; its table must be there.
+      value: times in s.
+
+    Raises:
+      ValueError: one line, where the table is missing.
+    """
+    table, _, field = path.rpartition(".")
+    start = text.find(f"\n[{table}]\n")
+    if start < 0:
+        raise ValueError(f"{path}: the file has no table {table}")
+    start += 1
+    end = text.find("\n[", start)
+    block = text[start : len(text) if end < 0 else end + 1].rstrip("\n").split("\n")
+    rest = "" if end < 0 else text[end + 1 :]
+    suffix, scale = UNITS.get(field, ("us", 1e6) if field.endswith("_time") else ("", 1.0))
+    key = f"{field}_{suffix}" if suffix else field
+    lines = {key: f"{key} = {value * scale:.4g}", f"sources.{field}": f"sources.{field} = {json.dumps(source)}"}
+    for name, line in lines.items():
+        places = [place for place, old in enumerate(block) if old.startswith(f"{name} = ")]
+        if places:
+            block[places[0]] = line
+        else:
+            block.append(line)
+    return text[:start] + "\n".join(block) + ("\n\n" + rest if rest else "\n")
 
 
 def shown(path: str, value: float) -> str:

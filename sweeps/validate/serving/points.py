@@ -35,6 +35,12 @@ ROUNDS = 10.0
 RESERVE_BYTES = 3e9
 """B per device for context, graphs and communication buffers, where the engine's share does not include them."""
 
+ALIKE = 0.8
+"""Exponent of tokens that choose experts on their own: prompts of random tokens are answered with texts of a kind.
+
+Source: ours, fitted with the engines' other constants to public points of 6 mixtures.
+"""
+
 
 @dataclasses.dataclass(frozen=True)
 class Point:
@@ -217,6 +223,7 @@ def _deployment(device: hwspaces.HardwareEntry, entry, spread: Layout, settings:
         reserve_bytes=RESERVE_BYTES,
         max_batched_tokens=settings.budget,
         state_bytes=settings.state_bytes,
+        alike=ALIKE,
     )
     require_precisions(device, entry, deployment)
     if not settings.of_free:

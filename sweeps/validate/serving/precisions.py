@@ -57,6 +57,10 @@ BLOCKED = "-FP8-block"
 UNBLOCKED = ("Llama",)
 """Families without checkpoints of block scales: `fp8_block` means that the engine quantised them as it started."""
 
+OWN_BLOCKS = ("Qwen3",)
+"""Families whose publisher's 8-bit checkpoints have a scale per 128 x 128: what `fp8` stands for where the name is the
+16-bit one's. Source: `weight_block_size` in config.json of Qwen/Qwen3-32B-FP8 and its siblings."""
+
 
 @functools.cache
 def labelled_model(name: str, gemm: str, moe: str) -> workloads.ModelEntry:
@@ -66,7 +70,8 @@ def labelled_model(name: str, gemm: str, moe: str) -> workloads.ModelEntry:
     1. An empty label stands for the checkpoint's own precision.
     2. A checkpoint is itself where both labels agree with it, or ask for more bits than it has: nobody expands weights.
     3. Checkpoints of 4 bits keep what is no expert as it is, whatever `gemm` says: they quantise experts alone.
-    4. `fp8_block` for either part is a checkpoint with block scales in all of its layers.
+    4. `fp8_block` for either part, and `fp8` of a family of `OWN_BLOCKS`, is a checkpoint with block scales in all of
+       its layers.
     5. NVFP4 checkpoints of latent attention keep its projections at 16 bits, all but the output's.
 
     Raises:
@@ -136,6 +141,7 @@ def _mode_bits(mode: str) -> int:
 def _whole(name: str, own: workloads.ModelEntry, gemm: str, moe: str) -> workloads.ModelEntry:
     """The model with `gemm` in all linear layers."""
     blocked = gemm == "fp8_block" or (moe == "fp8_block" and _mode_bits(gemm) == 8)
+    blocked = blocked or (gemm == "fp8" and own.name.startswith(OWN_BLOCKS))
     if blocked and not own.name.startswith(UNBLOCKED):
         return workloads.model(f"{name}{BLOCKED}")
     return workloads.model(name, weights="fp8" if blocked else WHOLE[gemm])

@@ -48,5 +48,4 @@ def policy(point: Point) -> Policy:
         prefix_caching=0.0,
         graph_step=preset.graph_step,
         graph_limit=preset.graph_limit,
-        hidden_host=float(preset.hidden_host),
     )
