@@ -177,7 +177,10 @@ def _parsed(path: str, value: Any) -> float | str:
         return value
     if path in ("workload.think", "workload.seed") and value in (0, "0"):
         return 0.0
-    return quantity_or_zero(value, leaf_unit(path), path)
+    found = quantity_or_zero(value, leaf_unit(path), path)
+    if path in WHOLE and found != math.floor(found):
+        raise ValueError(f"{path} = {value!r} must be a whole number")
+    return found
 
 
 def _values(axis: Axis, i: int) -> Iterator[tuple[str, Any]]:

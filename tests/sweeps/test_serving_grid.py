@@ -194,17 +194,31 @@ def test_bisection_finds_the_limits_of_all_at_once(closed):
     fleet, target = curved(limits, closed), Target(Objective(), 0.95, {"ttft_p99": 1.0})
     nothing = lambda points: None  # noqa: E731
     found = [fleet.outcomes([load] * len(limits), target.objective, nothing) for load in loads]
-    rounds = search._rounds(3.0, 0.02)
-    assert rounds == 6  # log2(ln 3 / ln 1.02) = 5.8
+    rounds = search._rounds(loads, 0.02, closed)
+    assert closed or rounds == 6  # log2(ln 3 / ln 1.02) = 5.8
     ends = search._bisected(fleet, target, loads, found, rounds, nothing)
     assert [end.state for end in ends] == ["none", "met", "met", "met", "met", "more"]
     assert np.isnan(ends[0].load) and ends[0].missed == "TTFT p99 2 s of 1 s"
     assert ends[5].load == 243.0 and np.isnan(ends[5].fails) and ends[5].missed == ""
     for end, limit in zip(ends[1:5], limits[1:5], strict=True):
         assert end.load <= limit < end.fails
-        assert end.fails <= (end.load + 1.0 if closed else end.load * 1.02)
+        assert end.fails <= max(end.load * 1.02, end.load + 1.0 if closed else 0.0)
         assert end.metrics["ttft_p99"] == pytest.approx(end.load / limit)
         assert end.per_device == end.load / 2 and end.per_dollar == pytest.approx(end.load / 1e-3)
+
+
+def test_clients_are_bisected_to_whole_numbers():
+    """Every limit of a bracket is found in the rounds that are allowed for the worst: exactly, or within 10 %."""
+    loads, nothing = np.array([2.0, 30.0]), lambda points: None
+    for tolerance in (1e-3, 0.1):
+        rounds = search._rounds(loads, tolerance, True)
+        limits = list(np.arange(2.0, 30.0))
+        fleet, target = curved(limits, True), Target(Objective(), 0.95, {"ttft_p99": 1.0})
+        found = [fleet.outcomes([load] * len(limits), target.objective, nothing) for load in loads]
+        ends = search._bisected(fleet, target, loads, found, rounds, nothing)
+        for end, limit in zip(ends, limits, strict=True):
+            assert end.load == int(end.load) and end.load <= limit < end.fails
+            assert end.fails <= max(end.load + 1.0, end.load * (1.0 + tolerance))
 
 
 @pytest.fixture(scope="module")
