@@ -36,7 +36,7 @@ THREADS = 2
 """Chunks that run at once: XLA gives one core to most of a simulation."""
 
 STANDSTILL = 64
-"""Pieces of a simulation in which no request ends, after which none ever will: times are not finite."""
+"""Pieces of a simulation in which no request ends, after which none ever will."""
 
 LANES, PIECES = 8, 4
 """Simulations, and pieces of them, that metrics are compiled for at least: fewer are filled up to it."""

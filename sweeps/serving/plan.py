@@ -21,7 +21,7 @@ from sweeps.engine import Output, Piece
 from sweeps.engines import engine_of
 from sweeps.paths import replaced
 from sweeps.quantities import quantity_or_zero
-from sweeps.question import Asked, attributes, resolved
+from sweeps.question import Asked, attributes, resolved, short_name
 from sweeps.serving.grid import bounds, outcomes
 from sweeps.serving.load import load
 from sweeps.serving.objective import parse_slo
@@ -70,6 +70,7 @@ def planned(spec: Spec) -> tuple[Asked, "ServePlan"]:
     fixed = {path: value for path, value in spec.fixed.items() if not _is_own(path)}
     placeholder = {"workload.isl": 1.0, "workload.osl": 1.0}
     base, axes, notes = resolved(dataclasses.replace(spec, job="request", fixed=fixed | placeholder), own)
+    axes = tuple(_whole(axis) for axis in axes)
     engine = spec.source.get("engine") or engine_of(base.efficiency.name)
     given = {path: value for path, value in spec.fixed.items() if _is_own(path)}
     computed = ServePlan(base, axes, given, engine, spec)
@@ -183,11 +184,29 @@ def _parsed(path: str, value: Any) -> float | str:
     return found
 
 
+def _whole(axis: Axis) -> Axis:
+    """The axis with its counts, and their labels, rounded."""
+    counts = {path for path, column in axis.columns.items() if path in WHOLE and not isinstance(column, Choice)}
+    columns = {path: np.round(column) if path in counts else column for path, column in axis.columns.items()}
+    for path in counts:
+        if axis.name != "point" and len(np.unique(columns[path])) < axis.size:
+            raise ValueError(
+                f"{path}: {axis.size} steps between {columns[path][0]:g} and {columns[path][-1]:g} repeat "
+                "whole numbers; ask for fewer"
+            )
+    names = {short_name(path) for path in counts} | {path.replace(".", "_") for path in counts}
+    labels = tuple(
+        dataclasses.replace(label, values=np.round(label.values)) if label.name in names else label
+        for label in axis.coordinates
+    )
+    return dataclasses.replace(axis, columns=columns, coordinates=labels)
+
+
 def _values(axis: Axis, i: int) -> Iterator[tuple[str, Any]]:
     """What the axis sets at a position, by path."""
     for path, column in axis.columns.items():
         value = column.items[column.index[i]] if isinstance(column, Choice) else float(column[i])
-        yield path, float(round(value)) if path in WHOLE and isinstance(value, float) else value
+        yield path, value
 
 
 def _require_priced(model: Model, deployment: Any) -> None:
