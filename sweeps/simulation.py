@@ -110,7 +110,9 @@ _served = jax.jit(jax.vmap(served))
 def _require_finite(clocks: jax.Array) -> None:
     last = np.asarray(clocks[:, -1])
     if not np.isfinite(last).all():
-        raise ValueError(f"the clock of a simulation is at {last[~np.isfinite(last)][0]} s: a step takes no finite time")
+        raise ValueError(
+            f"the clock of a simulation is at {last[~np.isfinite(last)][0]} s: a step takes no finite time"
+        )
 
 
 def _unfinished(run: Any) -> jax.Array:
