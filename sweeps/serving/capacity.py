@@ -92,7 +92,7 @@ def capacity(
     """The largest rate, or number of clients, at which every accelerator keeps the objective.
 
     A curve over loads brackets it: between the last load before the first that fails, and that one. Then all brackets
-    are halved together, in the ratio of their ends, so many times that the ends are within `tolerance`. Requests are
+    are halved together, rates in the ratio of their ends, so many times that the ends are within `tolerance`. Requests are
     the same at every load and for every engine, with their times stretched; so a difference is none of chance.
 
     Args:
@@ -237,9 +237,8 @@ def _whole_rounds(low: float, high: float, tolerance: float) -> int:
 
 
 def _middle(low: Any, high: Any, closed: bool) -> np.ndarray:
-    """Loads between the ends of brackets; of clients a whole number, `low` where there is none in between."""
-    middle = np.sqrt(low * high)
-    return np.clip(np.floor(middle), np.minimum(low + 1.0, high - 1.0), high - 1.0) if closed else middle
+    """Loads that halve brackets: rates in their ratio; clients in their number, `low` where none is in between."""
+    return np.floor((low + high) / 2.0) if closed else np.sqrt(low * high)
 
 
 def _bisected(
