@@ -104,26 +104,26 @@ def token_gaps(timeline: Timeline) -> tuple[jax.Array, jax.Array]:
     return jnp.concatenate([each + held, each, each]), jnp.concatenate([tokens - new, new, tokens * (steps - 1.0)])
 
 
-def weighted_percentile(values: jax.Array, weights: jax.Array, share: float) -> jax.Array:
-    """The value below which `share` of the weight lies, shape (): NaN without any weight.
+def weighted_percentile(values: jax.Array, weights: jax.Array, shares: jax.Array) -> jax.Array:
+    """The values below which `shares` of the weight lie, shape [shares]: NaN without any weight.
 
     Of equal weights, the linear interpolation that NumPy's `percentile` makes.
 
     Args:
       values, weights: shape [n]; values without weight may be anything.
+      shares: from 0 to 1, shape [shares].
     """
     known = weights > 0.0
     order = jnp.argsort(jnp.where(known, values, jnp.inf))
     ordered, weight = jnp.where(known, values, 0.0)[order], jnp.where(known, weights, 0.0)[order]
     ends = jnp.cumsum(weight)
-    total = ends[-1]
-    least = jnp.min(jnp.where(known, weights, jnp.inf))
-    place = share * (total - jnp.where(jnp.isfinite(least), least, 0.0))  # NumPy's (n - 1) q, in units of weight
-    upper = jnp.clip(jnp.searchsorted(ends, place, side="right").astype(jnp.int32), 0, values.shape[0] - 1)
-    last = jnp.clip(jnp.sum(known, dtype=jnp.int32) - 1, 0, values.shape[0] - 1)
-    upper = jnp.minimum(upper, last)
+    total, least = ends[-1], jnp.min(jnp.where(known, weights, jnp.inf))
+    unit = jnp.where(jnp.isfinite(least), least, 1.0)
+    places = shares * (total - jnp.where(jnp.isfinite(least), least, 0.0))  # NumPy's (n - 1) q, in units of weight
+    last = jnp.maximum(jnp.sum(known, dtype=jnp.int32) - 1, 0)
+    upper = jnp.minimum(jnp.searchsorted(ends, places, side="right").astype(jnp.int32), last)
     # Between the last unit of one value and the first of the next, the value moves from one to the other.
-    inside = jnp.where(jnp.isfinite(least), (ends[upper] - place) / jnp.where(jnp.isfinite(least), least, 1.0), 1.0)
+    inside = jnp.where(jnp.isfinite(least), (ends[upper] - places) / unit, 1.0)
     after = jnp.minimum(upper + 1, last)
     share_after = jnp.clip(1.0 - inside, 0.0, 1.0)
     found = ordered[upper] * (1.0 - share_after) + ordered[after] * share_after
@@ -134,7 +134,8 @@ def _distribution(name: str, values: jax.Array, weights: jax.Array) -> dict[str,
     total = jnp.sum(weights)
     mean = jnp.sum(jnp.where(weights > 0.0, values, 0.0) * weights) / jnp.where(total > 0.0, total, 1.0)
     found = {f"{name}_mean": jnp.where(total > 0.0, mean, jnp.nan)}
-    return found | {f"{name}_p{p}": weighted_percentile(values, weights, p / 100.0) for p in PERCENTILES}
+    percentiles = weighted_percentile(values, weights, jnp.asarray(PERCENTILES, values.dtype) / 100.0)
+    return found | {f"{name}_p{p}": percentiles[i] for i, p in enumerate(PERCENTILES)}
 
 
 def _count(condition: jax.Array) -> jax.Array:

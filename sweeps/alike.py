@@ -1,41 +1,30 @@
-"""Accelerators of one structure, so that one compiled program prices all of them: what is unknown never binds."""
+"""Accelerators of one structure, so that few compiled programs price all of them: what is unknown never binds."""
 
 import dataclasses
 import math
 from collections.abc import Iterable
 
-from jaxroof.hardware import USUAL_CLOCK, Hardware, Links, Memory, MemoryLevel, Power
+from jaxroof.hardware import USUAL_CLOCK, Hardware, Links
 
 
 def alike(hardware: Hardware, precisions: Iterable[str]) -> Hardware:
-    """`hardware` with the matrix peaks of `precisions` alone, and a neutral number for each figure that is unknown.
+    """`hardware` with the matrix peaks of `precisions` alone, and with neutral numbers for figures that are unknown.
 
-    A rate or a capacity that is unknown becomes infinite: it never binds, as where it is None. A cache that is
-    unknown outside one that is known has the inner one's capacity, which is what the device memory then feeds.
-    An unknown TDP or price is NaN, and so is what is computed from it. A scale-out tier that does not exist is a copy
-    of the scale-up tier, as large, which no deployment that is legal leaves. Times are the same as those of `hardware`
-    (a test compares them); its structure is then told apart by the topology of its links only.
+    An unknown clock is the usual one, an unknown price NaN, and so is what is computed from it. A scale-out tier that
+    does not exist is a copy of the scale-up tier, as large, which no deployment that is legal leaves. Figures of
+    caches, exponentials and power that are unknown stay so: no number of them is neutral to every kernel's constants,
+    such as those for what stays in a cache. Times are the same as those of `hardware` (a test compares them).
+    Accelerators of which all is known then differ in structure by the topology of their links only.
 
     Args:
       hardware: leaves are Python floats.
       precisions: those that the model's matrices are multiplied in, all of which `hardware` has.
     """
-    memory, cores = hardware.memory, hardware.cores
-    scratchpad = memory.scratchpad or MemoryLevel(bandwidth=math.inf, capacity=math.inf)
     return dataclasses.replace(
         hardware,
         matrix={precision: hardware.matrix[precision] for precision in sorted(precisions)},
-        cores=dataclasses.replace(
-            cores, exp_rate=_known(cores.exp_rate, math.inf), clock=_known(cores.clock, USUAL_CLOCK)
-        ),
-        memory=Memory(
-            hbm=memory.hbm,
-            l2=memory.l2 or MemoryLevel(bandwidth=math.inf, capacity=scratchpad.capacity),
-            scratchpad=scratchpad,
-            register_capacity=_known(memory.register_capacity, math.inf),
-        ),
+        cores=dataclasses.replace(hardware.cores, clock=_known(hardware.cores.clock, USUAL_CLOCK)),
         links=_two_tiers(hardware.links),
-        power=Power(tdp=_known(hardware.power.tdp, math.nan)),
         price=_known(hardware.price, math.nan),
     )
 

@@ -18,7 +18,7 @@ from sweeps.alike import alike
 from sweeps.api import precision
 from sweeps.axes import Axis, Choice
 from sweeps.cases import compute_precisions, model_deployment
-from sweeps.dataset import variable
+from sweeps.dataset import variable, variable_attributes
 from sweeps.deployments import PREFIX, with_settings
 from sweeps.labels import known
 from sweeps.layouts import Layout, has_experts, label, layouts, possible, reach
@@ -180,11 +180,12 @@ def compare(
         **{k: v for k, v in (("weights", weights), ("kv", kv), ("efficiency", efficiency)) if v is not None},
     }
     with precision("float32"):
-        question = _alike(asked(spec(source)), needed, tuple(dict.fromkeys((*METRICS, metric, *wanted))))
+        figures = tuple(dict.fromkeys((*METRICS, metric, *wanted)))
+        question = _alike(asked(spec(source)), needed, figures)
         points = len(runnable) * len(tried) * len(source["workload"]["batch"])
         progress = begun(points)
         swept = pointwise(question.question, question.axes, question.attributes, progress)
-    grid = _labelled(swept, [device.name for _, device in runnable], tried)
+    grid = _with_blanks(_labelled(swept, [device.name for _, device in runnable], tried), figures)
     deployment = question.question.base.deployment
     setting = _Setting(
         [device for _, device in runnable],
@@ -278,6 +279,14 @@ def _labelled(swept: xr.Dataset, names: list[str], tried: list[Layout]) -> xr.Da
         swept = swept if dim in swept.dims else swept.expand_dims(dim)
         swept = swept.assign_coords({dim: (dim, np.array(values, object), attributes)})
     return swept
+
+
+def _with_blanks(grid: xr.Dataset, figures: Iterable[str]) -> xr.Dataset:
+    """The grid with NaN for figures that no accelerator has, such as those per joule without a TDP."""
+    shape = tuple(grid.sizes[dim] for dim in AXES)
+    blank = np.full(shape, np.nan, np.float32)
+    lacking = [name for name in figures if name not in grid]
+    return grid.assign({name: (AXES, blank, variable_attributes(name, blank.dtype)) for name in lacking})
 
 
 def _rows(

@@ -83,20 +83,36 @@ def simulated(
 
     Returns:
       By request, shape [simulations, requests], and by iteration, shape [simulations, iterations].
+
+    Raises:
+      ValueError: one line, where the clock of a simulation is not finite: a step has taken NaN or endless time.
     """
-    start, go, end = _programs(size, jax.tree.structure(together), _frozen(axes, together))
+    start, go = _programs(size, jax.tree.structure(together), _frozen(axes, together))
     run = start(together)
     pieces = []
     requests = int(np.prod(np.shape(run.order)))
     for _ in range(PIECES):
         run, records = go(together, run)
         pieces.append(records)
+        _require_finite(records.high)
         left = int(jnp.sum(_unfinished(run)))
         progress(requests - left, requests)
         if not left:
             break
     records = jax.tree.map(lambda *parts: jnp.concatenate(parts, axis=-1), *pieces)
-    return end(run, records)
+    return _served(run, records)
+
+
+_served = jax.jit(jax.vmap(served))
+"""Compiled once for all simulations of one size, whatever they price."""
+
+
+def _require_finite(clocks: jax.Array) -> None:
+    last = np.asarray(clocks[:, -1])
+    if not np.isfinite(last).all():
+        raise ValueError(
+            f"the clock of a simulation is at {last[~np.isfinite(last)][0]} s: a step takes no finite time"
+        )
 
 
 def _unfinished(run: Any) -> jax.Array:
@@ -108,7 +124,7 @@ def _unfinished(run: Any) -> jax.Array:
 
 
 @functools.lru_cache(maxsize=64)
-def _programs(size: Size, structure: Any, axes: tuple) -> tuple[Callable, Callable, Callable]:
+def _programs(size: Size, structure: Any, axes: tuple) -> tuple[Callable, Callable]:
     tree = jax.tree.unflatten(structure, axes)
 
     def price_of(one: Serving):
@@ -126,7 +142,6 @@ def _programs(size: Size, structure: Any, axes: tuple) -> tuple[Callable, Callab
     return (
         jax.jit(jax.vmap(start, in_axes=(tree,))),
         jax.jit(jax.vmap(go, in_axes=(tree, 0))),
-        jax.jit(jax.vmap(served)),
     )
 
 

@@ -1,6 +1,7 @@
 """The largest load that engines can take: bisection of all of them together, with the same requests at every load."""
 
 import dataclasses
+import itertools
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -91,7 +92,7 @@ def capacity(
     """The largest rate, or number of clients, at which every accelerator keeps the objective.
 
     A curve over loads brackets it: between the last load before the first that fails, and that one. Then all brackets
-    are halved together, in the ratio of their ends, so many times that the ends are within `tolerance`. Requests are
+    are halved together, rates in the ratio of their ends, so many times that the ends are within `tolerance`. Requests are
     the same at every load and for every engine, with their times stretched; so a difference is none of chance.
 
     Args:
@@ -106,7 +107,7 @@ def capacity(
       concurrencies: in its place, clients of a closed loop.
       closed: with neither of them: clients, from 1 to as many as run at once.
       tp: tensor-parallel degree, or several; None: the smallest power of two at which the model fits on each.
-      tolerance: of the capacity, relative; clients are whole.
+      tolerance: of the capacity, relative; of fewer than 1 / `tolerance` clients, one client.
       begun: called with the number of simulations to come; returns what is called with those that are done.
       **keys: of `sweeps.serving.question.Question`, as of `latency_curve`.
 
@@ -125,16 +126,17 @@ def capacity(
     with precision("float64"):
         engines = fleet(asked, names, [tp] if isinstance(tp, int) else tp)
         count = len(engines.places)
-        points, ratio = (POINTS, None) if given is None else (len(given), _widest(given))
-        total = count * (points + _rounds(ratio or 2.0, tolerance) + (given is None and not closed))
-        progress = begun(total)
-        loads = given if given is not None else _usual_loads(engines, target.objective, progress)
-        rounds = _rounds(_widest(loads), tolerance)
+        if given is None and closed:
+            given = _usual_clients(engines)
+        supposed = np.geomspace(1.0, 2.0**POINTS, POINTS) if given is None else given
+        progress = begun(count * (len(supposed) + _rounds(supposed, tolerance, closed) + (given is None)))
+        loads = _usual_rates(engines, target.objective, progress) if given is None else given
+        rounds = _rounds(loads, tolerance, closed)
         found = [engines.outcomes([load] * count, target.objective, progress) for load in loads]
         ends = _bisected(engines, target, loads, found, rounds, progress)
         curve = curve_dataset(engines, loads, found)
     made = sorted(ends, key=lambda one: (-np.nan_to_num(one.per_device, nan=-1.0), one.place.label))
-    simulations = count * (len(loads) + rounds + (given is None and not closed))
+    simulations = count * (len(loads) + rounds + (given is None))
     return Search(
         capacities=tuple(made),
         fleet=engines,
@@ -199,11 +201,14 @@ def missed_text(metrics: Mapping[str, float], target: Target) -> str:
     return ", ".join(parts)
 
 
-def _usual_loads(engines: Fleet, objective: Objective, progress: Callable[[int], None]) -> np.ndarray:
-    """Loads of the curve where none are given."""
-    if engines.rate is None:
-        most = min(float(engines.policy.max_sequences), len(engines.requests.stream))
-        return np.unique(np.geomspace(1.0, max(most, 1.0), POINTS).round())
+def _usual_clients(engines: Fleet) -> np.ndarray:
+    """Clients of the curve where none are given."""
+    most = min(float(engines.policy.max_sequences), len(engines.requests.stream))
+    return np.unique(np.geomspace(1.0, max(most, 1.0), POINTS).round())
+
+
+def _usual_rates(engines: Fleet, objective: Objective, progress: Callable[[int], None]) -> np.ndarray:
+    """Rates of the curve where none are given."""
     at_once = engines.outcomes([1e6 * engines.rate] * len(engines.places), objective, progress)
     rates = at_once["requests_per_second"]
     return _readable(np.geomspace(BELOW * np.nanmin(rates), ABOVE * np.nanmax(rates), POINTS))
@@ -214,13 +219,26 @@ def _readable(loads: np.ndarray) -> np.ndarray:
     return np.array([float(f"{load:.3g}") for load in loads])
 
 
-def _widest(loads: np.ndarray) -> float:
-    return float(np.max(loads[1:] / loads[:-1])) if len(loads) > 1 else 1.0
-
-
-def _rounds(ratio: float, tolerance: float) -> int:
-    """Halvings after which two loads of this ratio are within the tolerance."""
+def _rounds(loads: np.ndarray, tolerance: float, closed: bool) -> int:
+    """Halvings after which the ends of every bracket between two of the loads are within the tolerance."""
+    pairs = list(itertools.pairwise(loads.tolist()))
+    if closed:
+        return max((_whole_rounds(low, high, tolerance) for low, high in pairs), default=0)
+    ratio = max((high / low for low, high in pairs), default=1.0)
     return max(math.ceil(math.log2(math.log(ratio) / math.log1p(tolerance))), 0) if ratio > 1.0 else 0
+
+
+def _whole_rounds(low: float, high: float, tolerance: float) -> int:
+    """Halvings of a bracket of clients at most: those of whole numbers leave one part larger than the other."""
+    if high <= max(low + 1.0, low * (1.0 + tolerance)):
+        return 0
+    middle = float(_middle(low, high, True))
+    return 1 + max(_whole_rounds(low, middle, tolerance), _whole_rounds(middle, high, tolerance))
+
+
+def _middle(low: Any, high: Any, closed: bool) -> np.ndarray:
+    """Loads that halve brackets: rates in their ratio; clients in their number, `low` where none is in between."""
+    return np.floor((low + high) / 2.0) if closed else np.sqrt(low * high)
 
 
 def _bisected(
@@ -237,14 +255,14 @@ def _bisected(
     place = np.arange(fine.shape[1])
     below, above = np.maximum(first - 1, 0), np.minimum(first, len(loads) - 1)
     low, high = loads[below].copy(), loads[above].copy()
+    inside = (first > 0) & (first < len(loads))
     best = {name: np.stack([metrics[name] for metrics in found])[below, place] for name in found[0]}
     worst = {name: np.stack([metrics[name] for metrics in found])[above, place] for name in found[0]}
     for _ in range(rounds):
-        middle = np.sqrt(low * high)
-        middle = np.clip(np.floor(middle), low + 1, np.maximum(high - 1, low)) if engines.rate is None else middle
+        middle = np.where(inside, _middle(low, high, engines.rate is None), low)
         metrics = engines.outcomes(middle, target.objective, progress)
-        met = kept(metrics, target) & (first > 0) & (first < len(loads))
-        missed = ~met & (middle > low) & (first > 0) & (first < len(loads))
+        keeps = kept(metrics, target)
+        met, missed = inside & keeps, inside & ~keeps & (middle > low)
         low, high = np.where(met, middle, low), np.where(missed, middle, high)
         best = {name: np.where(met, metrics[name], best[name]) for name in best}
         worst = {name: np.where(missed, metrics[name], worst[name]) for name in worst}

@@ -36,7 +36,7 @@ THREADS = 2
 """Chunks that run at once: XLA gives one core to most of a simulation."""
 
 STANDSTILL = 64
-"""Pieces of a simulation in which no request ends, after which none ever will: times are not finite."""
+"""Pieces of a simulation in which no request ends, after which none ever will."""
 
 LANES, PIECES = 8, 4
 """Simulations, and pieces of them, that metrics are compiled for at least: fewer are filled up to it."""
@@ -91,15 +91,10 @@ def outcomes(
 def comparable(point: Serving) -> Serving:
     """The point with its hardware as `sweeps.alike.alike` has it, so that most accelerators share a program.
 
-    Where one device serves, its links are left out too: nothing is sent over them. Figures of cores, caches and power
-    that are unknown stay so: the constants of kernels make no time of infinite ones.
+    Where one device serves, its links are left out too: nothing is sent over them.
     """
     needed = {*compute_precisions(point.model), point.deployment.attention_compute}
-    own = jax.tree.map(float, point.hardware)
-    hardware = alike(own, needed)
-    caches = own.memory.l2, own.memory.scratchpad, own.memory.register_capacity
-    if None in (*caches, own.cores.exp_rate, own.power.tdp):
-        hardware = dataclasses.replace(hardware, memory=own.memory, cores=own.cores, power=own.power)
+    hardware = alike(jax.tree.map(float, point.hardware), needed)
     if float(replica_devices(point.deployment)) == 1.0:
         hardware = dataclasses.replace(hardware, links=Links(scale_up=None, scale_out=None))
     return dataclasses.replace(point, hardware=hardware)

@@ -21,7 +21,7 @@ from sweeps.engine import Output, Piece
 from sweeps.engines import engine_of
 from sweeps.paths import replaced
 from sweeps.quantities import quantity_or_zero
-from sweeps.question import Asked, attributes, resolved
+from sweeps.question import Asked, attributes, resolved, short_name
 from sweeps.serving.grid import bounds, outcomes
 from sweeps.serving.load import load
 from sweeps.serving.objective import parse_slo
@@ -70,7 +70,12 @@ def planned(spec: Spec) -> tuple[Asked, "ServePlan"]:
     fixed = {path: value for path, value in spec.fixed.items() if not _is_own(path)}
     placeholder = {"workload.isl": 1.0, "workload.osl": 1.0}
     base, axes, notes = resolved(dataclasses.replace(spec, job="request", fixed=fixed | placeholder), own)
+<<<<<<< HEAD
     engine = spec.source.get("engine") or engine_of(base.efficiency)
+=======
+    axes = tuple(_whole(axis) for axis in axes)
+    engine = spec.source.get("engine") or engine_of(base.efficiency.name)
+>>>>>>> wt_grid2
     given = {path: value for path, value in spec.fixed.items() if _is_own(path)}
     computed = ServePlan(base, axes, given, engine, spec)
     record = attributes(dataclasses.replace(spec, job=SERVE), base) | {"engine": engine}
@@ -177,14 +182,35 @@ def _parsed(path: str, value: Any) -> float | str:
         return value
     if path in ("workload.think", "workload.seed") and value in (0, "0"):
         return 0.0
-    return quantity_or_zero(value, leaf_unit(path), path)
+    found = quantity_or_zero(value, leaf_unit(path), path)
+    if path in WHOLE and found != math.floor(found):
+        raise ValueError(f"{path} = {value!r} must be a whole number")
+    return found
+
+
+def _whole(axis: Axis) -> Axis:
+    """The axis with its counts, and their labels, rounded."""
+    counts = {path for path, column in axis.columns.items() if path in WHOLE and not isinstance(column, Choice)}
+    columns = {path: np.round(column) if path in counts else column for path, column in axis.columns.items()}
+    for path in counts:
+        if axis.name != "point" and len(np.unique(columns[path])) < axis.size:
+            raise ValueError(
+                f"{path}: {axis.size} steps between {columns[path][0]:g} and {columns[path][-1]:g} repeat "
+                "whole numbers; ask for fewer"
+            )
+    names = {short_name(path) for path in counts} | {path.replace(".", "_") for path in counts}
+    labels = tuple(
+        dataclasses.replace(label, values=np.round(label.values)) if label.name in names else label
+        for label in axis.coordinates
+    )
+    return dataclasses.replace(axis, columns=columns, coordinates=labels)
 
 
 def _values(axis: Axis, i: int) -> Iterator[tuple[str, Any]]:
     """What the axis sets at a position, by path."""
     for path, column in axis.columns.items():
         value = column.items[column.index[i]] if isinstance(column, Choice) else float(column[i])
-        yield path, float(round(value)) if path in WHOLE and isinstance(value, float) else value
+        yield path, value
 
 
 def _require_priced(model: Model, deployment: Any) -> None:

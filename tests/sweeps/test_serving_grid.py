@@ -1,6 +1,8 @@
 """Many simulations at once: sweeps with job = "serve", curves over load, and the search for a capacity."""
 
+import dataclasses
 import json
+import math
 import types
 
 import numpy as np
@@ -9,11 +11,13 @@ import xarray as xr
 
 import sweeps
 from jaxroof.serving import Objective
+from sweeps.api import precision
 from sweeps.serving import capacity as search
 from sweeps.serving import grid
 from sweeps.serving.curve import latency_curve, loads_of
 from sweeps.serving.objective import Target, parse_slo, parse_target, slo_text
-from sweeps.serving.plan import VARIABLES
+from sweeps.serving.plan import VARIABLES, planned
+from sweeps.spec import spec
 
 SPEC = {
     "job": "serve",
@@ -82,6 +86,16 @@ def test_threads_change_nothing(data, monkeypatch):
     xr.testing.assert_identical(sweeps.sweep(SPEC), data)
 
 
+def test_a_clock_that_is_not_finite_is_an_error(data):
+    points = planned(spec(SPEC))[1]._simulations
+    memory = points[-1].hardware.memory
+    hbm = dataclasses.replace(memory.hbm, bandwidth=math.nan)
+    hardware = dataclasses.replace(points[-1].hardware, memory=dataclasses.replace(memory, hbm=hbm))
+    broken = [*points[:-1], dataclasses.replace(points[-1], hardware=hardware)]
+    with precision("float64"), pytest.raises(ValueError, match="the clock of a simulation is at nan s"):
+        grid.outcomes(broken, Objective())
+
+
 def test_a_file_is_the_same(data, tmp_path):
     sweeps.sweep_to_file(tmp_path / "out.nc", SPEC)
     with xr.open_dataset(tmp_path / "out.nc") as opened:
@@ -98,6 +112,7 @@ def test_samples_draw_loads_and_words():
     }
     found = sweeps.sweep(spec)
     assert found.ttft_p50.dims == ("point",) and np.isfinite(found.ttft_p50).all()
+    assert (found.seed == found.seed.round()).all()  # what was simulated
     assert ((found.rate >= 4) & (found.rate <= 40)).all() and set(found.order.values) == {"mixed", "prefill_first"}
 
 
@@ -109,6 +124,7 @@ BAD = [
     ({"workload": {"rate": 1, "osl": 8}}, "isl is missing"),
     ({"workload": {"rate": 1, "concurrency": 4, "isl": 8, "osl": 8}}, "rate and concurrency"),
     ({"workload": {"concurrency": [1.5], "isl": 8, "osl": 8}}, "concurrency = 1.5"),
+    ({"workload": {"concurrency": {"from": 1, "to": 3, "n": 9}, "isl": 8, "osl": 8}}, "repeat whole numbers"),
     ({"workload": {"rate": 1, "isl": ["lognrmal:8"], "osl": 8}}, "did you mean lognormal"),
     ({"workload": {"trace": "no-such-file.csv"}}, "no-such-file.csv: no such file"),
     ({"policy": {"order": ["mixed", "last"]}}, "policy.order = 'last'"),
@@ -194,17 +210,31 @@ def test_bisection_finds_the_limits_of_all_at_once(closed):
     fleet, target = curved(limits, closed), Target(Objective(), 0.95, {"ttft_p99": 1.0})
     nothing = lambda points: None  # noqa: E731
     found = [fleet.outcomes([load] * len(limits), target.objective, nothing) for load in loads]
-    rounds = search._rounds(3.0, 0.02)
-    assert rounds == 6  # log2(ln 3 / ln 1.02) = 5.8
+    rounds = search._rounds(loads, 0.02, closed)
+    assert closed or rounds == 6  # log2(ln 3 / ln 1.02) = 5.8
     ends = search._bisected(fleet, target, loads, found, rounds, nothing)
     assert [end.state for end in ends] == ["none", "met", "met", "met", "met", "more"]
     assert np.isnan(ends[0].load) and ends[0].missed == "TTFT p99 2 s of 1 s"
     assert ends[5].load == 243.0 and np.isnan(ends[5].fails) and ends[5].missed == ""
     for end, limit in zip(ends[1:5], limits[1:5], strict=True):
         assert end.load <= limit < end.fails
-        assert end.fails <= (end.load + 1.0 if closed else end.load * 1.02)
+        assert end.fails <= max(end.load * 1.02, end.load + 1.0 if closed else 0.0)
         assert end.metrics["ttft_p99"] == pytest.approx(end.load / limit)
         assert end.per_device == end.load / 2 and end.per_dollar == pytest.approx(end.load / 1e-3)
+
+
+def test_clients_are_bisected_to_whole_numbers():
+    """Every limit of a bracket is found in the rounds that are allowed for the worst: exactly, or within 10 %."""
+    loads, nothing = np.array([2.0, 30.0]), lambda points: None
+    for tolerance in (1e-3, 0.1):
+        rounds = search._rounds(loads, tolerance, True)
+        limits = list(np.arange(2.0, 30.0))
+        fleet, target = curved(limits, True), Target(Objective(), 0.95, {"ttft_p99": 1.0})
+        found = [fleet.outcomes([load] * len(limits), target.objective, nothing) for load in loads]
+        ends = search._bisected(fleet, target, loads, found, rounds, nothing)
+        for end, limit in zip(ends, limits, strict=True):
+            assert end.load == int(end.load) and end.load <= limit < end.fails
+            assert end.fails <= max(end.load + 1.0, end.load * (1.0 + tolerance))
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from jaxroof.memory import layer_count
 from jaxroof.model import Model
 from jaxroof.op_time import op_time
 from jaxroof.overlap import computing_hardware, overlapped_ops
-from jaxroof.prices import CONTEXT, LOGITS, at, at_pair, octave_position, octaves
+from jaxroof.prices import CONTEXT, LOGITS, octave_position, octaves
 from jaxroof.smooth import maximum
 from jaxroof.struct import Scalar, struct
 
@@ -145,12 +145,12 @@ def summed(unit: Unit, times: OpTimes, extent: Extent) -> Tables:
 def price(tables: Tables, batch: Batch, rows: Scalar) -> tuple[jax.Array, jax.Array]:
     """Time in s of a step on the device and on its host: a `jaxroof.prices.Price` once its tables are given."""
     prompt, decoding = batch.prefill, batch.decode
-    device = at(tables.rows, octave_position(rows, ROWS))
+    device = _at(tables.rows, octave_position(rows, ROWS))
     some = decoding.sequences > 0
     sequences = jnp.where(some, decoding.sequences, 1.0)
     place = octave_position(sequences, DECODE), octave_position(decoding.context / sequences, CONTEXT)
-    device = device + jnp.where(some, at_pair(tables.decode, *place), 0.0)
-    device = device + jnp.where(batch.logits > 0, at(tables.logits, octave_position(batch.logits, LOGITS)), 0.0)
+    device = device + jnp.where(some, _at_pair(tables.decode, *place), 0.0)
+    device = device + jnp.where(batch.logits > 0, _at(tables.logits, octave_position(batch.logits, LOGITS)), 0.0)
     device = device + jnp.where(prompt.tokens > 0, _prompt_time(tables.prompt, prompt), 0.0)
     return device, tables.step_time + tables.sequence_time * batch.logits
 
@@ -167,7 +167,7 @@ def _prompt_time(table: jax.Array, prompt: Prefill) -> jax.Array:
     later = (before - past[near]) / (past[near + 1] - past[near])
 
     def along(line: jax.Array) -> jax.Array:
-        return at(line, tokens)
+        return _at(line, tokens)
 
     def across(plane: jax.Array) -> jax.Array:
         return along(plane[few]) * (1.0 - share) + along(plane[few + 1]) * share
@@ -273,3 +273,18 @@ def _alike(trees: Sequence[Any]) -> list[list[int]]:
 
 def _stack(trees: Sequence[Any]) -> Any:
     return jax.tree.map(lambda *leaves: np.asarray(leaves, dtype=float), *trees)
+
+
+def _at(table: jax.Array, position: jax.Array) -> jax.Array:
+    """A table's value between two nodes, shape (); beyond the last node what it is there."""
+    below = jnp.clip(jnp.floor(position), 0.0, table.shape[0] - 2.0)
+    share = jnp.clip(position - below, 0.0, 1.0)
+    index = below.astype(jnp.int32)
+    return table[index] * (1.0 - share) + table[index + 1] * share
+
+
+def _at_pair(table: jax.Array, first: jax.Array, second: jax.Array) -> jax.Array:
+    """A table's value between four nodes, shape ()."""
+    low = jnp.clip(jnp.floor(first), 0.0, table.shape[0] - 2.0)
+    down, index = jnp.clip(first - low, 0.0, 1.0), low.astype(jnp.int32)
+    return _at(table[index], second) * (1.0 - down) + _at(table[index + 1], second) * down
