@@ -16,7 +16,7 @@ from jaxroof.hardware import Hardware
 from jaxroof.model import Model
 from jaxroof.policy import Policy
 from jaxroof.prices import Limits, step_prices
-from jaxroof.scheduler import Size, begin, cache_blocks, proceed, served
+from jaxroof.scheduler import Size, begin, cache_blocks, proceed, remaining, served
 from jaxroof.struct import struct
 from jaxroof.traffic import STATUSES, Served, Timeline, Traffic
 
@@ -95,7 +95,7 @@ def simulated(
         run, records = go(together, run)
         pieces.append(records)
         _require_finite(records.high)
-        left = int(jnp.sum(_unfinished(run)))
+        left = int(np.sum(_remaining(run)))
         progress(requests - left, requests)
         if not left:
             break
@@ -103,7 +103,7 @@ def simulated(
     return _served(run, records)
 
 
-_served = jax.jit(jax.vmap(served))
+_served, _remaining = jax.jit(jax.vmap(served)), jax.jit(jax.vmap(remaining))
 """Compiled once for all simulations of one size, whatever they price."""
 
 
@@ -113,14 +113,6 @@ def _require_finite(clocks: jax.Array) -> None:
         raise ValueError(
             f"the clock of a simulation is at {last[~np.isfinite(last)][0]} s: a step takes no finite time"
         )
-
-
-def _unfinished(run: Any) -> jax.Array:
-    state, engine = run.state, run.engine
-    waiting = engine.requests - state.waiting.next
-    if state.waiting.waits is not None:
-        waiting = waiting + jnp.sum(state.waiting.waits, axis=-1, dtype=jnp.int32)
-    return waiting + state.running + state.lost + (state.progress >= 0).astype(jnp.int32)
 
 
 @functools.lru_cache(maxsize=64)

@@ -15,7 +15,20 @@ from jaxroof.policy import Policy
 from jaxroof.prices import Limits, Price, step_prices
 from jaxroof.scheduler.engine import Engine, engine
 from jaxroof.scheduler.iteration import iterated
-from jaxroof.scheduler.state import FLOATS, NEVER, Clock, Groups, Record, Slots, State, Step, Waiting, since
+from jaxroof.scheduler.state import (
+    FLOATS,
+    NEVER,
+    Clock,
+    Groups,
+    Record,
+    Slots,
+    State,
+    Step,
+    Waiting,
+    since,
+    total_of,
+    whole,
+)
 from jaxroof.struct import Scalar
 from jaxroof.traffic import Served, Timeline, Traffic
 
@@ -99,6 +112,15 @@ def proceed(price: Price, run: Run, traffic: Traffic, policy: Policy, size: Size
     state, (times, counts) = jax.lax.scan(one, run.state, None, length=size.iterations)
     columns = [array[:, column] for array in (times, counts) for column in range(array.shape[1])]
     return run._replace(state=state), Record(*columns)
+
+
+def remaining(run: Run) -> jax.Array:
+    """Requests that have no answer yet, and may get one, shape ()."""
+    state = run.state
+    waiting = run.engine.requests - state.waiting.next
+    if state.waiting.waits is not None:
+        waiting = waiting + total_of(state.waiting.waits)
+    return waiting + state.running + state.lost + whole(state.progress >= 0)
 
 
 def served(run: Run, records: Record) -> tuple[Served, Timeline]:

@@ -70,12 +70,8 @@ def planned(spec: Spec) -> tuple[Asked, "ServePlan"]:
     fixed = {path: value for path, value in spec.fixed.items() if not _is_own(path)}
     placeholder = {"workload.isl": 1.0, "workload.osl": 1.0}
     base, axes, notes = resolved(dataclasses.replace(spec, job="request", fixed=fixed | placeholder), own)
-<<<<<<< HEAD
-    engine = spec.source.get("engine") or engine_of(base.efficiency)
-=======
     axes = tuple(_whole(axis) for axis in axes)
-    engine = spec.source.get("engine") or engine_of(base.efficiency.name)
->>>>>>> wt_grid2
+    engine = spec.source.get("engine") or engine_of(base.efficiency)
     given = {path: value for path, value in spec.fixed.items() if _is_own(path)}
     computed = ServePlan(base, axes, given, engine, spec)
     record = attributes(dataclasses.replace(spec, job=SERVE), base) | {"engine": engine}

@@ -14,7 +14,7 @@ from jaxroof.batch import Batch, Decode, Prefill
 from jaxroof.efficiency import Efficiency
 from jaxroof.memory import kv_capacity_tokens
 from jaxroof.policy import Policy
-from jaxroof.scheduler import Size, begin, proceed, served
+from jaxroof.scheduler import Size, begin, proceed, remaining, served
 from jaxroof.struct import Scalar, struct
 from jaxroof.traffic import STATUSES, Traffic
 from sweeps.api import precision
@@ -193,9 +193,7 @@ def _programs(clients: int, structure: Any) -> tuple[Callable, Callable, Callabl
 
     def go(lane: Lane, run: Any) -> Any:
         run, records = proceed(functools.partial(price, lane.tables), run, lane.traffic, lane.policy, size)
-        state = run.state
-        left = run.engine.requests - state.waiting.next + jnp.sum(state.slots.mode > 0, dtype=jnp.int32)
-        return run, records, left
+        return run, records, remaining(run)
 
     def together(lanes: Any, runs: Any) -> Any:
         runs, records, left = jax.vmap(go)(lanes, runs)
