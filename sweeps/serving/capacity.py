@@ -92,8 +92,9 @@ def capacity(
     """The largest rate, or number of clients, at which every accelerator keeps the objective.
 
     A curve over loads brackets it: between the last load before the first that fails, and that one. Then all brackets
-    are halved together, rates in the ratio of their ends, so many times that the ends are within `tolerance`. Requests are
-    the same at every load and for every engine, with their times stretched; so a difference is none of chance.
+    are halved together, those of rates in the ratio of their ends, so many times that the ends are within `tolerance`.
+    Requests are the same at every load and for every engine, with their times stretched; so a difference is none of
+    chance.
 
     Args:
       model: catalogue name or config file.
