@@ -156,8 +156,8 @@ def test_the_last_prompt_token_is_never_cached():
 
 
 def test_a_conversation_keeps_its_output():
-    # 3 + 5 tokens were said before the second turn, whose prompt is 10 tokens: blocks of 4 hold all 8 of them.
-    two = requests([3, 10], [5, 1], arrival=[0.0, 100.0], group=[0, 0], shared=[0, 8])
+    # 3 + 6 tokens were said before the second turn; all but the last are in the cache, and blocks of 4 hold these 8.
+    two = requests([3, 10], [6, 1], arrival=[0.0, 100.0], group=[0, 0], shared=[0, 8])
     out = serve(linear, two, policy(block_size=4.0), 100)
     assert out.cached == [0, 8] and work(out)[-1] == (2, 0, 2.0)
 
