@@ -12,6 +12,8 @@ from sweeps.calibration.measured_run import held_out
 from sweeps.cli import main
 from tests.calibration_runs import FLAGS, TRUE, latencies, report, stream
 
+pytestmark = pytest.mark.xdist_group("calibrate")
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):

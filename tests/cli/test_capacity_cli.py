@@ -8,6 +8,8 @@ import xarray as xr
 from sweeps.cli import capacity as verb
 from sweeps.cli import main
 
+pytestmark = pytest.mark.xdist_group("capacity")
+
 ASKED = ("capacity", "--hardware", "H100-SXM, L4,T4", "--model", "Llama-3.1-8B")
 LOAD = ("--isl", "300", "--osl", "20", "--requests", "40", "--slo", "ttft=100ms,tpot=20ms")
 

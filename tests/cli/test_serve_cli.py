@@ -9,6 +9,8 @@ import xarray as xr
 from sweeps.cli import main
 from sweeps.plots.serving_run import serving_run
 
+pytestmark = pytest.mark.xdist_group("serve")
+
 PLACE = ("serve", "--hardware", "H100-SXM", "--model", "Llama-3.1-8B", "--policy", "token_budget=1024")
 PLACE += ("--policy", "max_sequences=16")
 OPEN = (*PLACE, "--rate", "300", "--isl", "uniform:100..900", "--osl", "uniform:1..60", "--requests", "48")

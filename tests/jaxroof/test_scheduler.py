@@ -15,6 +15,8 @@ from sweeps.api import precision
 from tests.oracle.random_serving import case, tabulated_price
 from tests.oracle.serving import serve
 
+pytestmark = pytest.mark.xdist_group("scheduler")
+
 SEEDS = range(200)
 REQUESTS, GROUPS, SLOTS = 64, 64, 16
 ITERATIONS = 3600  # of 2,776 steps at most

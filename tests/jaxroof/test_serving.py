@@ -23,7 +23,7 @@ from workloads.stream import Stream
 from workloads.streams import generated
 from workloads.traffic import kept, traffic
 
-pytestmark = pytest.mark.usefixtures("float64")
+pytestmark = [pytest.mark.usefixtures("float64"), pytest.mark.xdist_group("serving")]
 
 SIZE = Size(slots=16, iterations=1200, context=8192)
 REQUESTS = 300

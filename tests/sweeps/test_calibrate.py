@@ -20,6 +20,8 @@ from workloads.stream import Stream
 from workloads.traces import read_measured
 from workloads.traces.measured import Measured
 
+pytestmark = pytest.mark.xdist_group("calibrate")
+
 
 def run_of(folder, of, found, **words):
     return measured_run(read_measured(report(folder / "run.json", of, found, **words)))

@@ -19,6 +19,8 @@ from sweeps.serving.question import question
 from sweeps.serving.report import nearest, slo_lines, status_text
 from sweeps.serving.run import simulation, waiting
 
+pytestmark = pytest.mark.xdist_group("files")
+
 PLACE = {"hardware": "H100-SXM", "model": "Llama-3.1-8B", "policy": {"token_budget": 1024, "max_sequences": 16}}
 LENGTHS = {"isl": "uniform:100..900", "osl": "uniform:1..60", "requests": 48}
 OPEN = {**PLACE, **LENGTHS, "rate": 300, "seed": 3}

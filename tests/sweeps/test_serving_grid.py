@@ -19,6 +19,8 @@ from sweeps.serving.objective import Target, parse_slo, parse_target, slo_text
 from sweeps.serving.plan import VARIABLES, planned
 from sweeps.spec import spec
 
+pytestmark = pytest.mark.xdist_group("grid")
+
 SPEC = {
     "job": "serve",
     "hardware": "H100-SXM",

@@ -6,6 +6,8 @@ import pytest
 from jaxroof.efficiency import Host
 from sweeps.validate.one_trace import METRICS, Means, Trace, main, saturated, scores
 
+pytestmark = pytest.mark.xdist_group("one_trace")
+
 PRIOR = Host(step_time=3e-4, sequence_time=7e-6, request_time=9e-3)
 TRUE = np.log([1e-3, 7e-6, 20e-3])
 

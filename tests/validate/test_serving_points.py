@@ -12,6 +12,8 @@ from sweeps.validate.serving.precisions import labelled_model
 from sweeps.validate.serving.suspects import checked, repeats
 from tests.serving_rows import DEEPSEEK, ROW, read_rows
 
+pytestmark = pytest.mark.xdist_group("points")
+
 MEASURED = Path(__file__).parents[2].parent / "shared" / "measured" / "e2e" / "silicon_sample.csv"
 
 GPT_OSS = {"model_path": "openai/gpt-oss-120b", "gemm_quant_mode": "nvfp4", "moe_quant_mode": "nvfp4"}
@@ -245,8 +247,9 @@ def test_the_measured_file():
     assert (len(whole), len(found) - len(whole), len(skipped)) == (959, 27, 50)
     reasons = collections.Counter(one.reason for one in skipped)
     assert reasons == {"prefill_num_workers is empty": 45, "concurrency is empty": 5}
-    marked = checked(whole)
-    assert sum(point.suspect is not None for point in marked) == 96
+    # Of one model on one engine, so that the test is quick: its prompts came from the prefix cache.
+    marked = checked([point for point in whole if point.model_name == "Llama-3.1-8B" and point.engine == "vllm"])
+    assert [point.suspect is not None for point in marked] == [True] * 16
     assert sum(repeats(whole)) == 36
     # Labels that were repaired name the devices of one node, on which experts and attention agree.
     for point in whole:

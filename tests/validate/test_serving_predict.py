@@ -24,6 +24,8 @@ from sweeps.validate.serving.tables import tables
 from sweeps.validate.serving.traffic import policy, traffic
 from tests.serving_rows import read_rows
 
+pytestmark = pytest.mark.xdist_group("predict")
+
 ROWS = ({}, {"concurrency": "4", "batch_size": "4", "isl_tokens": "512", "osl_tokens": "128"})
 REAL = Path(__file__).parents[3] / "shared" / "measured" / "e2e" / "silicon_sample.csv"
 
