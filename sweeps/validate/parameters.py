@@ -80,6 +80,15 @@ FIXED = {
         "the links' measured losses apply in full: fixed times and shares stand with each link technology in "
         "hwspaces/catalogue/links.toml",
     ),
+    "collective.share": (
+        1.0,
+        "ours: collectives between an engine's kernels run as alone; what they lose is in the host's time per step",
+    ),
+    "collective.two_shot": (1.0, "vLLM's own all-reduce has a two-stage form: csrc/custom_all_reduce.cuh"),
+    "collective.wait_time": (
+        0.0,
+        "ours: no wait of its own; what devices wait for each other is in the host's time per step",
+    ),
     "linear.vector": (0.5, "ours: GEMMs have no vector work in the model"),
     "linear.cache_bandwidth": (0.8, "ours: caches and scratchpads as HBM reaches; binds no GEMM on the GPUs fitted"),
     "experts.vector": (0.5, "ours: GEMMs have no vector work in the model"),

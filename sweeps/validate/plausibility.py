@@ -39,10 +39,10 @@ class Shares:
     decode: float  # of HBM bandwidth, decode attention over a large cache
 
 
-PLAUSIBLE = {"gemm": (0.35, 0.95), "weights": (0.60, 0.92), "prefill": (0.15, 0.85), "decode": (0.78, 0.87)}
+PLAUSIBLE = {"gemm": (0.35, 0.95), "weights": (0.60, 0.95), "prefill": (0.15, 0.85), "decode": (0.78, 0.87)}
 """Share -> its range on measured GPUs: GEMM 45 to 90 % of peak, a little less on a board of 72 W; weight streaming 69
-to 88 % of HBM, less where a device has little compute per byte; prefill attention 30 to 65 % of peak; decode attention
-over 0.5 GB and more 78 to 87 % of HBM."""
+to 88 % of HBM alone and to 94 % between the kernels of an engine, less where a device has little compute per byte;
+prefill attention 30 to 65 % of peak; decode attention over 0.5 GB and more 78 to 87 % of HBM."""
 
 
 def shares(hardware: Hardware, efficiency: Efficiency) -> Shares | None:
