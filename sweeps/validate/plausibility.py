@@ -72,8 +72,12 @@ def shares(hardware: Hardware, efficiency: Efficiency) -> Shares | None:
 
 
 def catalogue_shares(efficiency: Efficiency) -> dict[str, Shares]:
-    """Shares of every accelerator of the catalogue that has a 16-bit matrix peak, by name."""
-    found = {name: shares(entry.hardware, efficiency) for name, entry in hwspaces.catalogue().items()}
+    """Shares of every accelerator of the catalogue that has a 16-bit matrix peak, by name.
+
+    Every op is priced once per accelerator, so that compiling it would take longer than computing it step by step.
+    """
+    with jax.disable_jit():
+        found = {name: shares(entry.hardware, efficiency) for name, entry in hwspaces.catalogue().items()}
     return {name: share for name, share in found.items() if share is not None}
 
 

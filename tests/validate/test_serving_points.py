@@ -248,7 +248,7 @@ def test_the_measured_file():
     reasons = collections.Counter(one.reason for one in skipped)
     assert reasons == {"prefill_num_workers is empty": 45, "concurrency is empty": 5}
     # Of one model on one engine, so that the test is quick: its prompts came from the prefix cache.
-    marked = checked([point for point in whole if point.model_name == "Llama-3.1-8B" and point.engine == "vllm"])
+    marked = checked([point for point in whole if point.model_name == "Llama-3.1-8B-Instruct-FP8"])
     assert [point.suspect is not None for point in marked] == [True] * 16
     assert sum(repeats(whole)) == 36
     # Labels that were repaired name the devices of one node, on which experts and attention agree.

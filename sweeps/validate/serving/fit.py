@@ -73,7 +73,7 @@ CONSTANTS = {
         STEP_TIME,
         SEQUENCE_TIME,
         WAIT,
-        Constant("GEMM bandwidth", GEMMS, 0.79, 0.08, 0.95, "weights stream in graphs without gaps"),
+        Constant("GEMM bandwidth", GEMMS, 0.79, 0.08, 0.868, "weights stream in graphs without gaps"),
         _launch("experts.wide.launch_time", 8e-6),
         Constant(
             "experts of 8 bits", ("experts.narrow.launch_time", "experts.scaled.launch_time"), 4e-6, 1.0, 1e-4, SMALL
@@ -84,7 +84,7 @@ CONSTANTS = {
         STEP_TIME,
         SEQUENCE_TIME,
         WAIT,
-        Constant("GEMM bandwidth", GEMMS, 0.79, 0.08, 0.95, "weights stream in graphs without gaps"),
+        Constant("GEMM bandwidth", GEMMS, 0.79, 0.08, 0.868, "weights stream in graphs without gaps"),
         Constant("experts", ("experts.wide.launch_time", "experts.scaled.launch_time"), 8e-6, 1.0, 1e-4, SMALL),
         _launch("decode_attention.plain.launch_time", 2e-5),
     ),
