@@ -21,6 +21,7 @@ test: $(VENV)/installed  ## the whole suite
 
 bench: $(VENV)/installed  ## points per second, compile time and memory
 	$(BIN)/python -m tests.bench
+	$(BIN)/python -m tests.bench.serving
 
 clean:
 	rm -rf $(VENV) build *.egg-info sweep.nc sweep.png
