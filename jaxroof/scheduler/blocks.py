@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 
-from jaxroof.scheduler.engine import Engine
+from jaxroof.scheduler.engine import Engine, group_of
 from jaxroof.scheduler.state import NEVER, Groups, State, least_slot, total_of, whole
 
 
@@ -70,7 +70,7 @@ def shortened(engine: Engine, state: State, happens: jax.Array) -> State:
         return state
     slots, groups = state.slots, state.groups
     slot, _ = least_slot((slots.end >= 0) & (slots.end < NEVER))
-    group = jnp.where(engine.caching, engine.group[slots.request[slot]], -1)
+    group = group_of(engine, slots.request[slot])
     chained = slots.chained[slot]
     mine = (jnp.arange(groups.chain.shape[0], dtype=jnp.int32) == group) & happens
     chain = jnp.where(mine, jnp.minimum(groups.chain, chained), groups.chain)

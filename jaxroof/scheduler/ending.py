@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxroof.scheduler.blocks import counted, left_group
-from jaxroof.scheduler.engine import Engine
+from jaxroof.scheduler.engine import Engine, group_of
 from jaxroof.scheduler.state import NEVER, Clock, State, Waiting, blocks_of, least_slot, plus, total_of, whole
 
 
@@ -34,7 +34,7 @@ def completed(engine: Engine, state: State, closed: bool, allowed: jax.Array) ->
     groups, idle, kept = state.groups, 0, 0
     if groups is not None:
         freed = freed - slots.chained[slot]
-        group = jnp.where(engine.caching, engine.group[request], -1)
+        group = group_of(engine, request)
         keep = engine.keep[request] // engine.size
         chain = jnp.arange(groups.chain.shape[0], dtype=jnp.int32) == group
         grown = jnp.where(chain & ends & engine.caching, jnp.maximum(groups.chain, keep), groups.chain)

@@ -110,3 +110,8 @@ def engine(
         keep=ordered(traffic.keep),
     )
     return constants, Clock(sent, jnp.zeros_like(sent)), order
+
+
+def group_of(engine: Engine, request: jax.Array) -> jax.Array:
+    """The group whose prefix a request shares; -1: none, or nothing is cached."""
+    return jnp.where(engine.caching, engine.group[request], -1)

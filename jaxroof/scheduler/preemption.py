@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxroof.scheduler.blocks import counted, left_group
-from jaxroof.scheduler.engine import Engine
+from jaxroof.scheduler.engine import Engine, group_of
 from jaxroof.scheduler.state import NEVER, State, blocks_of, held_back, least_slot, tokens_left, whole
 
 FIRST = 0
@@ -32,7 +32,7 @@ def preempted(engine: Engine, state: State, happens: jax.Array) -> tuple[State, 
     groups, idle = state.groups, 0
     if groups is not None:
         freed = freed - slots.chained[slot]
-        group = jnp.where(engine.caching, engine.group[request], -1)
+        group = group_of(engine, request)
         groups, idle = left_group(groups, group, state.event, happens)
     swaps = engine.swap & ~begun
     decoded = whole(happens & ~begun)

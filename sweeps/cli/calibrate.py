@@ -7,8 +7,7 @@ import sys
 import time
 from typing import Any
 
-from sweeps.cli.common import asked_case, case_arguments, compilation_cache, json_argument
-from sweeps.cli.serve import policy_settings
+from sweeps.cli.common import asked_case, case_arguments, compilation_cache, json_argument, policy_settings
 
 OF_THE_RUN = ("measured", "format", "sort", "drop", "check", "output", "plot", "json", "verb", "version")
 """What a later check does not take from the command that made a file."""

@@ -6,8 +6,8 @@ import math
 from typing import Any
 
 from sweeps.cli import deployment
-from sweeps.cli.common import case_arguments, compilation_cache, json_argument, overrides, whole_number
-from sweeps.cli.serve import check_outputs, policy_settings
+from sweeps.cli.common import case_arguments, compilation_cache, json_argument, overrides, policy_settings, whole_number
+from sweeps.cli.serve import check_outputs
 
 OUTPUTS = {"output": (".nc",), "plot": (".png", ".svg")}
 """Files that are written, and how their names end."""

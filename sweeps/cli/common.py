@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import os
 import pathlib
+from collections.abc import Iterator
 from typing import Any
 
 from sweeps.cli import deployment
@@ -97,17 +98,34 @@ def overrides(settings: list[str]) -> dict[str, str]:
       ValueError: one line, for one that is malformed, given twice, or that a flag of its own sets.
     """
     values: dict[str, str] = {}
-    for setting in settings:
-        path, equals, value = (part.strip() for part in setting.partition("="))
-        if not (path and equals and value):
-            raise ValueError(f"--set {setting!r} must be PATH=VALUE, such as hardware.memory.hbm.bandwidth=8TB/s")
-        if path in values:
-            raise ValueError(f"--set {path} is given twice: {values[path]} and {value}")
+    for path, value, setting in _pairs("--set", settings, "PATH=VALUE", "hardware.memory.hbm.bandwidth=8TB/s"):
         name = path.partition(".")[2]
         if path.startswith("workload.") or (path.startswith("deployment.") and name in deployment.DEGREES):
             raise ValueError(f"--set {setting}: use {deployment.flag(name)}")
         values[path] = value
     return values
+
+
+def policy_settings(settings: list[str]) -> dict[str, str]:
+    """Field -> value of every `--policy NAME=VALUE`.
+
+    Raises:
+      ValueError: one line, for one that is malformed or given twice.
+    """
+    return {name: value for name, value, _ in _pairs("--policy", settings, "NAME=VALUE", "token_budget=2048")}
+
+
+def _pairs(flag: str, settings: list[str], form: str, example: str) -> Iterator[tuple[str, str, str]]:
+    """Name and value of every setting of a flag that may be given several times, and the setting as it was given."""
+    values: dict[str, str] = {}
+    for setting in settings:
+        name, equals, value = (part.strip() for part in setting.partition("="))
+        if not (name and equals and value):
+            raise ValueError(f"{flag} {setting!r} must be {form}, such as {example}")
+        if name in values:
+            raise ValueError(f"{flag} {name} is given twice: {values[name]} and {value}")
+        values[name] = value
+        yield name, value, setting
 
 
 def compilation_cache() -> None:

@@ -6,7 +6,7 @@ import pathlib
 from typing import Any
 
 from sweeps.cli import deployment
-from sweeps.cli.common import case_arguments, compilation_cache, json_argument, overrides
+from sweeps.cli.common import case_arguments, compilation_cache, json_argument, overrides, policy_settings
 
 LOAD = ("trace", "format", "sort", "drop", "rate", "arrivals", "concurrency", "think", "isl", "osl")
 LOAD += ("requests", "duration", "prefixes", "sessions", "seed")
@@ -106,19 +106,6 @@ def check_outputs(options: argparse.Namespace, outputs: dict[str, tuple[str, ...
         from sweeps.plots import style
 
         style.matplotlib()
-
-
-def policy_settings(settings: list[str]) -> dict[str, str]:
-    """Field -> value of every `--policy NAME=VALUE`."""
-    values: dict[str, str] = {}
-    for setting in settings:
-        name, equals, value = (part.strip() for part in setting.partition("="))
-        if not (name and equals and value):
-            raise ValueError(f"--policy {setting!r} must be NAME=VALUE, such as token_budget=2048")
-        if name in values:
-            raise ValueError(f"--policy {name} is given twice: {values[name]} and {value}")
-        values[name] = value
-    return values
 
 
 def _write(options: argparse.Namespace, found: Any) -> None:

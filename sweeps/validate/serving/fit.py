@@ -197,14 +197,10 @@ def held_out(found: Fit, labels: Sequence[object]) -> np.ndarray:
 
 
 def folds(found: Sequence[Point]) -> list[int]:
-    """Fold of every point: points that share a deployment or a pair of measured times share it."""
-    names: dict[object, int] = {}
-    for point in found:
-        names.setdefault((point.model_name.partition("-")[0], point.gpu, point.engine, point.deployment.tp), len(names))
-    return [
-        names[(point.model_name.partition("-")[0], point.gpu, point.engine, point.deployment.tp)] % FOLDS
-        for point in found
-    ]
+    """Fold of every point: those of one architecture, GPU, engine and tp share it, as R1 and V3 of DeepSeek do."""
+    keys = [(point.model_name.partition("-")[0], point.gpu, point.engine, point.deployment.tp) for point in found]
+    numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+    return [numbers[key] % FOLDS for key in keys]
 
 
 def main(words: list[str] | None = None) -> int:
