@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 
@@ -16,7 +15,7 @@ from sweeps.axes import Axis, Segment, blocks
 from sweeps.dataset import dataset, fill
 from sweeps.engine import Output, Piece
 from sweeps.jobs import Scenario
-from sweeps.paths import replaced
+from sweeps.point import answers_at, scenario_at
 from sweeps.program import Question
 
 DTYPE = np.dtype("float32")
@@ -63,25 +62,12 @@ def _block(question: Question, combination: tuple[Segment, ...]) -> dict[str, np
     base = jax.tree.map(DTYPE.type, question.base)
 
     def at_a_point(base: Scenario, settings: list[dict[str, Any]]) -> dict[str, jax.Array]:
-        return _answers(question, _scenario(base, settings))
+        found = answers_at(question.job, scenario_at(base, settings))
+        names = tuple(found) if question.names is None else question.names
+        return {name: found[name] for name in names if name in found}
 
     size = int(np.prod(shape))
     if not jax.tree.leaves(varies):
         found = jax.device_get(jax.jit(at_a_point)(base, settings))
         return {name: np.broadcast_to(values, size) for name, values in found.items()}
     return jax.device_get(jax.jit(jax.vmap(at_a_point, in_axes=(None, varies)))(base, settings))
-
-
-def _scenario(base: Scenario, settings: list[dict[str, Any]]) -> Scenario:
-    paths = [(path, tree) for setting in settings for path, tree in setting.items()]
-    for path, tree in sorted(paths, key=lambda item: item[0].count(".")):  # whole structs before their leaves
-        base = replaced(base, path, tree)
-    return base
-
-
-def _answers(question: Question, scenario: Scenario) -> dict[str, jax.Array]:
-    sums = {name: sum(terms().values()) for name, terms in question.job.sums(scenario).items()}
-    tables = {name: {"": jnp.zeros(())} for name in question.job.tables(scenario)}
-    found = question.job.metrics(scenario, sums, tables)
-    names = tuple(found) if question.names is None else question.names
-    return {name: jnp.asarray(found[name]) for name in names if name in found}

@@ -13,7 +13,7 @@ import numpy as np
 
 from jaxroof.dependence import output_dependence
 from sweeps.jobs import Job, Scenario
-from sweeps.paths import replaced
+from sweeps.point import scenario_at
 
 Settings = list[dict[str, Any]]
 """For every axis, the trees that it sets, by path; leaves that vary along it have one leading dimension."""
@@ -77,12 +77,6 @@ class Program:
         """Every output over `settings`; dimensions are its axes in order, then ops."""
         return self._second(self.base, settings, self._first(self.base, settings))
 
-    def _scenario(self, base: Scenario, settings: Settings) -> Scenario:
-        paths = [(path, tree) for setting in settings for path, tree in setting.items()]
-        for path, tree in sorted(paths, key=lambda item: item[0].count(".")):  # whole structs before their leaves
-            base = replaced(base, path, tree)
-        return base
-
     def _answers(self, scenario: Scenario, sums: dict[str, Any], tables: dict[str, dict[str, Any]]) -> dict[str, Any]:
         question = self.question
         answers = question.job.metrics(scenario, sums, tables)
@@ -101,7 +95,7 @@ class Program:
         tables = {name: {"some op": number} for name in job.tables(self.question.base)}
         marks = {name: frozenset({name}) for name in sums}, {n: {"some op": frozenset({n})} for n in tables}
         uses = output_dependence(
-            lambda base, settings, *terms: self._answers(self._scenario(base, settings), *terms),
+            lambda base, settings, *terms: self._answers(scenario_at(base, settings), *terms),
             (self.base, point, sums, tables),
             (_unmarked(self.base), _unmarked(point), *marks),
         )
@@ -109,7 +103,7 @@ class Program:
 
     def _terms(self, base: Scenario, settings: Settings) -> dict[str, dict[str, dict[str, Any]]]:
         """Every term that is used, at a point."""
-        scenario, job = self._scenario(base, settings), self.question.job
+        scenario, job = scenario_at(base, settings), self.question.job
         sums = {name: terms() for name, terms in job.sums(scenario).items() if name in self._used}
         tables = {name: terms() for name, terms in job.tables(scenario).items() if name in self._used}
         self.ops = {name: tuple(terms) for name, terms in tables.items()}
@@ -140,7 +134,7 @@ class Program:
             name: {op: first["tables"][name][op] for op in self.ops[name]} if name in self.ops else {"": unused}
             for name in job.tables(self.question.base)
         }
-        return self._answers(self._scenario(base, settings), sums, tables)
+        return self._answers(scenario_at(base, settings), sums, tables)
 
     def _over_axes(self, settings: Settings, first_dims: Any) -> tuple:
         """Both functions, one `vmap` per axis, innermost last axis first."""
