@@ -147,3 +147,8 @@ def matrix_peak(hardware: Hardware, precision: str) -> Scalar:
             f"the hardware has no matrix peak for {precision}; it has {', '.join(sorted(hardware.matrix)) or 'none'}"
         )
     return hardware.matrix[precision]
+
+
+def ridge(hardware: Hardware, precision: str) -> Scalar:
+    """FLOP per B of HBM traffic from which on the matrix units bind at `precision`: the ridge of the roofline."""
+    return matrix_peak(hardware, precision) / hardware.memory.hbm.bandwidth

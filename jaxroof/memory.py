@@ -241,6 +241,23 @@ def _free_bytes(hardware: Hardware, model: Model, deployment: Deployment) -> Sca
     return usable - weight_bytes(model, deployment) - activation_bytes(model, deployment)
 
 
+def memory_use(
+    hardware: Hardware,
+    model: Model,
+    deployment: Deployment,
+    context: Scalar,
+    sequences: Scalar,
+    encoded: Scalar = 0.0,
+) -> jax.Array:
+    """Share of the usable device memory that `sequences` of `context` tokens and the model need, shape ().
+
+    More than 1 where they do not fit. Differentiable everywhere, which `weights_fit` and `sequence_capacity` are not.
+    """
+    held = kv_bytes_of_sequence(model, deployment, context, encoded) * sequences / degree(deployment.attention_dp)
+    needed = weight_bytes(model, deployment) + activation_bytes(model, deployment) + deployment.reserve_bytes + held
+    return jnp.asarray(needed / (deployment.memory_utilization * hardware.memory.hbm.capacity))
+
+
 def kv_capacity_tokens(hardware: Hardware, model: Model, deployment: Deployment) -> jax.Array:
     """Tokens of KV cache that one attention group fits beside the model, shape (), counting every layer of each token.
 

@@ -129,6 +129,8 @@ VARIABLES = {
     "weight_bytes": Variable("B", "weights stored per device"),
     "kv_capacity_tokens": Variable("1", "tokens of KV cache that fit beside the weights", (), True),
     "sequence_capacity": Variable("1", "sequences of the workload's length whose KV cache fits", (), True),
+    "memory_use": Variable("1", "share of the usable device memory that model and workload need", (), False),
+    "ridge": Variable("1", "FLOP per byte of HBM traffic from which on the matrix units bind, attention precision"),
     "fits": Variable("1", "weights, activations and the workload's KV cache fit in device memory"),
     "legal": Variable("1", "the deployment's split is possible for this model on these links"),
     "feasible": Variable("1", "the deployment is legal and fits"),

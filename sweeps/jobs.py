@@ -10,7 +10,7 @@ from jaxroof import memory
 from jaxroof.batch import Batch, Decode, Encode, Prefill
 from jaxroof.deployment import Deployment, degree, devices, replica_devices
 from jaxroof.efficiency import Efficiency
-from jaxroof.hardware import Hardware
+from jaxroof.hardware import Hardware, ridge
 from jaxroof.legality import legal
 from jaxroof.model import Model
 from jaxroof.overlap import overlapped_ops
@@ -122,6 +122,7 @@ def _fit(scenario: Scenario, context: Scalar, sequences: Scalar, encoded: Scalar
         "weight_bytes": memory.weight_bytes(scenario.model, scenario.deployment),
         "kv_capacity_tokens": memory.kv_capacity_tokens(*place),
         "sequence_capacity": capacity,
+        "memory_use": memory.memory_use(*place, context, sequences, encoded),
         "fits": fits,
         "legal": split,
         "feasible": fits & split,
@@ -136,6 +137,7 @@ def _economics(scenario: Scenario, rate: Scalar) -> dict[str, Scalar]:
     hardware, deployment = scenario.hardware, scenario.deployment
     per_device = rate / replica_devices(deployment)
     metrics = {
+        "ridge": ridge(hardware, deployment.attention_compute),
         "devices": jnp.asarray(devices(deployment)),
         "tokens_per_second": rate * deployment.dp,
         "tokens_per_second_per_device": per_device,

@@ -58,8 +58,21 @@ def resolved(
 ) -> tuple[Case, tuple[Axis, ...], tuple[str, ...]]:
     """The case that the axes of `spec` start from, the axes, and notes on what was looked up.
 
+    In sample mode there is one axis, of the points that are drawn from the others.
+
     Args:
       parsers: of values along axes that the scenario has no leaf for, by path; text makes an axis of words.
+    """
+    base, axes, notes = unsampled(spec, parsers)
+    return base, (_sampled(axes, spec),) if spec.mode == "sample" else axes, notes
+
+
+def unsampled(
+    spec: Spec, parsers: Mapping[str, Parser] = MappingProxyType({})
+) -> tuple[Case, tuple[Axis, ...], tuple[str, ...]]:
+    """As `resolved`, with an axis of its own for everything that varies.
+
+    In sample mode the axis of a range has its two ends alone.
     """
     first = {key: names[0] for key, names in spec.objects.items()}
     start = {path: _one(values) for path, values in spec.axes.items() if path not in parsers}
@@ -89,10 +102,7 @@ def resolved(
         if path not in parsers:
             number(base.scenario, path)
         axes.append(_leaf_axis(path, values, spec, parsers.get(path, leaf_number)))
-    axes = _named_apart(axes)
-    if spec.mode == "sample":
-        axes = [_sampled(axes, spec)]
-    return base, tuple(axes), tuple(dict.fromkeys(notes))
+    return base, tuple(_named_apart(axes)), tuple(dict.fromkeys(notes))
 
 
 def _under(paths: dict[str, Any], root: str) -> dict[str, Any]:
@@ -250,7 +260,7 @@ def _named_apart(axes: list[Axis]) -> list[Axis]:
     return renamed
 
 
-def _sampled(axes: list[Axis], spec: Spec) -> Axis:
+def _sampled(axes: tuple[Axis, ...], spec: Spec) -> Axis:
     """One axis of `points` draws from all the given ones: ranges by their scale, lists and names with equal chance."""
     shares = _draws(len(axes), spec)
     columns: dict[str, Any] = {}
