@@ -62,9 +62,7 @@ def _block(question: Question, combination: tuple[Segment, ...]) -> dict[str, np
     base = jax.tree.map(DTYPE.type, question.base)
 
     def at_a_point(base: Scenario, settings: list[dict[str, Any]]) -> dict[str, jax.Array]:
-        found = answers_at(question.job, scenario_at(base, settings))
-        names = tuple(found) if question.names is None else question.names
-        return {name: found[name] for name in names if name in found}
+        return answers_at(question.job, scenario_at(base, settings), question.names)
 
     size = int(np.prod(shape))
     if not jax.tree.leaves(varies):

@@ -13,7 +13,7 @@ import numpy as np
 
 from jaxroof.dependence import output_dependence
 from sweeps.jobs import Job, Scenario
-from sweeps.point import scenario_at
+from sweeps.point import scenario_at, used_terms
 
 Settings = list[dict[str, Any]]
 """For every axis, the trees that it sets, by path; leaves that vary along it have one leading dimension."""
@@ -57,7 +57,7 @@ class Program:
             jax.tree.map(lambda leaf, i=i: frozenset({i} if leaf.ndim else ()), setting)
             for i, setting in enumerate(settings)
         ]
-        self._used = self._used_terms(point)
+        self._used = used_terms(question.job, scenario_at(self.base, point), self._answers)
         term_dims = self._term_dims(point, axis_of)
         self._groups = {
             name: sorted(set(dims.values()), key=lambda d: (len(d), sorted(d)))
@@ -86,20 +86,6 @@ class Program:
             answers |= {name: jnp.stack([*map(jnp.asarray, terms.values())]) for name, terms in tables.items()}
         self.names = tuple(answers)
         return {name: jnp.asarray(value) for name, value in answers.items()}
-
-    def _used_terms(self, point: Settings) -> frozenset[str]:
-        """Names of the sums and tables that the wanted outputs depend on."""
-        job = self.question.job
-        number = jax.ShapeDtypeStruct((), self.dtype)
-        sums = {name: number for name in job.sums(self.question.base)}
-        tables = {name: {"some op": number} for name in job.tables(self.question.base)}
-        marks = {name: frozenset({name}) for name in sums}, {n: {"some op": frozenset({n})} for n in tables}
-        uses = output_dependence(
-            lambda base, settings, *terms: self._answers(scenario_at(base, settings), *terms),
-            (self.base, point, sums, tables),
-            (_unmarked(self.base), _unmarked(point), *marks),
-        )
-        return frozenset().union(*uses.values())
 
     def _terms(self, base: Scenario, settings: Settings) -> dict[str, dict[str, dict[str, Any]]]:
         """Every term that is used, at a point."""

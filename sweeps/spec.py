@@ -82,18 +82,23 @@ class Spec:
 def read(path: str | pathlib.Path) -> Spec:
     """The specification in a TOML file; ValueError in one line names file, key, value and what is allowed."""
     path = pathlib.Path(path)
+    source = content(path)
     try:
-        source = tomllib.loads(path.read_text(encoding="utf-8"))
+        return spec(source)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def content(path: pathlib.Path) -> dict[str, Any]:
+    """What a TOML file says, unchecked; ValueError of one line where there is none to read."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ValueError(f"{path}: no such file") from None
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} cannot be read: {error}") from None
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{path} is not TOML: {error}") from None
-    try:
-        return spec(source)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
 
 
 def spec(source: Mapping[str, Any]) -> Spec:
@@ -102,7 +107,7 @@ def spec(source: Mapping[str, Any]) -> Spec:
     Raises:
       ValueError: one line that names the key, its value and what is allowed.
     """
-    _known(source, KEYS, "")
+    require_known(source, KEYS, "")
     job = _one_of(source.get("job", "request"), "job", (*JOBS, SERVE))
     mode = _one_of(source.get("mode", "grid"), "mode", ("grid", "sample"))
     objects = {}
@@ -137,9 +142,9 @@ def spec(source: Mapping[str, Any]) -> Spec:
         fixed=fixed,
         axes=axes,
         deployments=_deployments(source, [*fixed, *axes]),
-        points=_integer(sample.get("points", 1024), "sample.points", 1),
+        points=integer(sample.get("points", 1024), "sample.points", 1),
         method=_one_of(sample.get("method", "sobol"), "sample.method", METHODS),
-        seed=_integer(sample.get("seed", 0), "sample.seed", 0),
+        seed=integer(sample.get("seed", 0), "sample.seed", 0),
         variables=variables,
         breakdown=_boolean(output.get("breakdown", False), "output.breakdown"),
         illegal=_one_of(output.get("illegal", "refuse"), "output.illegal", ("refuse", "mask")),
@@ -201,13 +206,13 @@ def _axis_values(value: Any, where: str, mode: str) -> Any:
     if isinstance(value, Range):
         return value
     if isinstance(value, Mapping):
-        _known(value, RANGE_KEYS, f"{where}.")
+        require_known(value, RANGE_KEYS, f"{where}.")
         for key in ("from", "to"):
             if key not in value:
                 raise ValueError(f"{where}.{key} is missing: a range is {{from = .., to = .., n = .., scale = ..}}")
         if "n" not in value and mode == "grid":
             raise ValueError(f"{where}.n is missing: how many points the grid has along it")
-        n = _integer(value["n"], f"{where}.n", 1) if "n" in value else None
+        n = integer(value["n"], f"{where}.n", 1) if "n" in value else None
         scale = _one_of(value.get("scale", "linear"), f"{where}.scale", ("linear", "log"))
         return Range(value["from"], value["to"], n, scale == "log")
     return value
@@ -218,7 +223,7 @@ def _table(source: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     if not isinstance(table, Mapping):
         raise ValueError(f"{key} = {table!r} must be a table: {KEYS[key]}")
     if key in TABLE_KEYS:
-        _known(table, TABLE_KEYS[key], f"{key}.")
+        require_known(table, TABLE_KEYS[key], f"{key}.")
     return table
 
 
@@ -234,7 +239,7 @@ def _names(value: Any, key: str) -> tuple[str, ...]:
     return names
 
 
-def _known(table: Mapping[str, Any], known, prefix: str) -> None:
+def require_known(table: Mapping[str, Any], known, prefix: str) -> None:
     for key in table:
         if key not in known:
             near = difflib.get_close_matches(key, list(known), n=1, cutoff=0.5)
@@ -248,7 +253,7 @@ def _one_of(value: Any, key: str, allowed: tuple[str, ...]) -> str:
     return value
 
 
-def _integer(value: Any, key: str, least: int) -> int:
+def integer(value: Any, key: str, least: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value != int(value):
         raise ValueError(f"{key} = {value!r} must be a whole number")
     if value < least:

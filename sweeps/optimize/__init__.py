@@ -1,0 +1,1 @@
+"""Inverse design: which hardware, deployment and workload are best under constraints, by gradients."""
