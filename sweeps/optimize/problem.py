@@ -18,7 +18,7 @@ from sweeps.optimize.variables import Variable
 from sweeps.paths import leaf
 from sweeps.point import answers_at, scenario_at
 
-CALL, GRADIENT_CALL = 4096, 256
+CALL, GRADIENT_CALL = 4096, 64
 """Designs of every call, without and with gradients: fewer are filled up, so that one program is compiled of each."""
 
 QUICKLY = {"xla_cpu_use_fusion_emitters": False}
