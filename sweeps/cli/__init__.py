@@ -14,6 +14,7 @@ VERBS = {
     "compare": "which accelerators, how many and which parallelism serve a model best: a ranking",
     "capacity": "the largest load at which each of many accelerators keeps an objective, and latency against load",
     "sweep": "a grid or sample of points from a TOML spec, into a netCDF file",
+    "optimize": "the best hardware, deployment and workload numbers under constraints, by gradients",
     "plot": "a picture of a sweep's netCDF file, or of one step's roofline",
     "bench": "measured kernels of the device that JAX sees, as surfaces that predict others",
     "hardware": "the accelerators of the catalogue",

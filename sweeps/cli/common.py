@@ -112,7 +112,12 @@ def policy_settings(settings: list[str]) -> dict[str, str]:
     Raises:
       ValueError: one line, for one that is malformed or given twice.
     """
-    return {name: value for name, value, _ in _pairs("--policy", settings, "NAME=VALUE", "token_budget=2048")}
+    return named_settings("--policy", settings, "token_budget=2048")
+
+
+def named_settings(flag: str, settings: list[str], example: str) -> dict[str, str]:
+    """Name -> value of every `FLAG NAME=VALUE`; ValueError of one line for one that is malformed or given twice."""
+    return {name: value for name, value, _ in _pairs(flag, settings, "NAME=VALUE", example)}
 
 
 def _pairs(flag: str, settings: list[str], form: str, example: str) -> Iterator[tuple[str, str, str]]:
