@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from sweeps.cases import case as case
     from sweeps.comparison import Comparison as Comparison
     from sweeps.comparison import compare as compare
-    from sweeps.optimize.search import optimized as optimize
-    from sweeps.optimize.spec import problem as problem
+    from sweeps.optimization.search import optimize as optimize
+    from sweeps.optimization.spec import problem as problem
     from sweeps.serving.capacity import capacity as capacity
     from sweeps.serving.curve import latency_curve as latency_curve
     from sweeps.serving.run import serve as serve
@@ -29,6 +29,8 @@ _HOMES = {
     "compare": "sweeps.comparison",
     "capacity": "sweeps.serving.capacity",
     "latency_curve": "sweeps.serving.curve",
+    "optimize": "sweeps.optimization.search",
+    "problem": "sweeps.optimization.spec",
     "serve": "sweeps.serving.run",
 }
 

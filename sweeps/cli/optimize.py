@@ -43,8 +43,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Search, write what is wanted, and print the best designs and what holds them there."""
     _check_files(options)
-    from sweeps.optimize import spec as specs
-    from sweeps.optimize.search import searched
+    from sweeps.optimization import spec as specs
+    from sweeps.optimization.search import searched
     from sweeps.spec import content
 
     source = _with_flags(content(pathlib.Path(options.spec)), options)
@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> None:
         bar.stop()
     seconds = time.perf_counter() - begin
     if options.output:
-        from sweeps.optimize.result import dataset
+        from sweeps.optimization.result import dataset
         from sweeps.serving.files import written
 
         written(options.output, dataset(found))
@@ -72,7 +72,7 @@ def run(options: argparse.Namespace) -> None:
 
         saved(optimum(found), options.plot)
     if options.json:
-        from sweeps.optimize.result import record
+        from sweeps.optimization.result import record
 
         print(json.dumps(record(found), indent=2, allow_nan=False))
         return

@@ -7,10 +7,10 @@ import numpy as np
 
 from hwspaces import formatted
 from sweeps.dataset import variable as meaning
-from sweeps.optimize.descent import KEPT, worst
-from sweeps.optimize.goals import ROOTS, unit_of
-from sweeps.optimize.result import Slice, slices
-from sweeps.optimize.search import Found
+from sweeps.optimization.descent import KEPT, worst
+from sweeps.optimization.goals import ROOTS, unit_of
+from sweeps.optimization.result import Slice, slices
+from sweeps.optimization.search import Found
 from sweeps.plots import style
 
 COLUMNS = 3

@@ -9,11 +9,11 @@ import numpy as np
 import xarray as xr
 
 from sweeps.dataset import UDUNITS, variable_attributes
-from sweeps.optimize.descent import worst
-from sweeps.optimize.goals import unit_of
-from sweeps.optimize.problem import Problem
-from sweeps.optimize.search import Found
-from sweeps.optimize.variables import Variable
+from sweeps.optimization.descent import worst
+from sweeps.optimization.goals import unit_of
+from sweeps.optimization.problem import Problem
+from sweeps.optimization.search import Found
+from sweeps.optimization.variables import Variable
 
 STEPS = 41
 """Designs of one slice."""

@@ -13,8 +13,8 @@ from jaxroof.legality import legal
 from sweeps.api import precision
 from sweeps.axes import Segment, segments
 from sweeps.jobs import JOBS, Scenario
-from sweeps.optimize.goals import Constraint, Objective, require_answered
-from sweeps.optimize.variables import Variable
+from sweeps.optimization.goals import Constraint, Objective, require_answered
+from sweeps.optimization.variables import Variable
 from sweeps.paths import leaf
 from sweeps.point import answers_at, scenario_at
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from sweeps import spec as sweep_spec
-from sweeps.optimize.goals import FITS, Constraint, Objective, constraints, objectives
-from sweeps.optimize.problem import Problem
-from sweeps.optimize.variables import variables_of
+from sweeps.optimization.goals import FITS, Constraint, Objective, constraints, objectives
+from sweeps.optimization.problem import Problem
+from sweeps.optimization.variables import variables_of
 from sweeps.question import attributes, unsampled
 
 TABLES = {

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from sweeps.optimize.descent import KEPT, descended, worst
-from sweeps.optimize.multipliers import Active, active
-from sweeps.optimize.pareto import nondominated, spread_weights
-from sweeps.optimize.polish import polished
-from sweeps.optimize.problem import Problem
-from sweeps.optimize.spec import Design, Search, made, read
-from sweeps.optimize.variables import combinations
+from sweeps.optimization.descent import KEPT, descended, worst
+from sweeps.optimization.multipliers import Active, active
+from sweeps.optimization.pareto import nondominated, spread_weights
+from sweeps.optimization.polish import polished
+from sweeps.optimization.problem import Problem
+from sweeps.optimization.spec import Design, Search, made, read
+from sweeps.optimization.variables import combinations
 
 FEW_LEVELS = 3
 """A grid with fewer levels per variable says little: as many points are drawn instead."""
@@ -54,7 +54,7 @@ class Found:
         return worst(self.constraints) <= KEPT
 
 
-def optimized(
+def optimize(
     source: str | os.PathLike | Mapping[str, Any] | Design,
     progress: Callable[[str, int, int], None] = lambda stage, done, all_of_it: None,
 ) -> Found:
@@ -72,7 +72,7 @@ def optimized(
 
 
 def searched(problem: Problem, search: Search, progress: Callable[[str, int, int], None] = lambda *_: None) -> Found:
-    """Search a problem: see `optimized`."""
+    """Search a problem: see `optimize`."""
     clock = _Clock()
     chosen = _legal_combinations(problem)
     designs, sampled = _grid(problem, chosen, search)

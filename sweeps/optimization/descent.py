@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from sweeps.api import precision
-from sweeps.optimize.problem import Problem
+from sweeps.optimization.problem import Problem
 
 RATE = 0.05
 """First step of the descent, as a share of every variable's range; it falls to a twentieth. Ours."""

@@ -5,8 +5,8 @@ import warnings
 
 import numpy as np
 
-from sweeps.optimize.descent import KEPT, worst
-from sweeps.optimize.problem import Problem
+from sweeps.optimization.descent import KEPT, worst
+from sweeps.optimization.problem import Problem
 
 ITERATIONS = 40
 """Of one polishing."""

@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from sweeps.optimize.problem import Problem
+from sweeps.optimization.problem import Problem
 
 ACTIVE = 1e-3
 """A constraint or bound is active where it is met up to this much, in logarithms or shares of the range."""
