@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Mapping
 
+from hwspaces.energy import Technologies
 from hwspaces.technology import link_technology
 from hwspaces.units import formatted, from_key, nearest, positive
 from jaxroof.hardware import TOPOLOGIES
@@ -39,6 +40,7 @@ class Shared:
     sources: Mapping[str, str]
     architectures: Mapping[str, Mapping]
     links: Mapping[str, Mapping]
+    energy: Technologies | None = None
 
     def source(self, text: str) -> str:
         """The source that a reference stands for; text that is no reference stands for itself."""

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from hwspaces.units import LINK_UNITS, PROTOCOLS, TRANSPORT_UNITS, leaf_quantity, leaf_unit, nearest
-from jaxroof.hardware import Cores, Hardware, Link, Links, Memory, MemoryLevel, Power, Protocol, Transport
+from jaxroof.hardware import Cores, Energy, Hardware, Link, Links, Memory, MemoryLevel, Power, Protocol, Transport
 
 PRECISIONS = ("bf16", "fp16", "fp8", "fp6", "fp4", "int8", "int4", "tf32", "fp32")
 """Precisions that a matrix unit may have a peak for."""
@@ -66,7 +66,7 @@ def assembled(
     matrix = {p: figures[f"matrix.{p}"] for p in PRECISIONS if f"matrix.{p}" in figures}
     if not matrix:
         raise ValueError(f"{where}: matrix is missing; give at least one of {', '.join(PRECISIONS)}")
-    for tier in complete:
+    for tier in (tier for tier in complete if tier in TIERS):
         missing = [f"{tier}.{leaf}" for leaf in TIERS[tier] if f"{tier}.{leaf}" not in figures]
         if missing:
             raise ValueError(f"{where}: {tier} also needs {' and '.join(missing)}, which is unknown")
@@ -86,8 +86,9 @@ def assembled(
             register_capacity=figures.get("memory.register_capacity"),
         ),
         links=Links(**{tier.removeprefix("links."): _link(figures, tier, topologies or {}) for tier in LINKS}),
-        power=Power(tdp=figures.get("power.tdp")),
+        power=Power(tdp=figures.get("power.tdp"), static=figures.get("power.static")),
         price=figures.get("price"),
+        energy=_energy(figures, matrix, where, "energy" in complete),
     )
 
 
@@ -112,12 +113,12 @@ def overridden(entry: HardwareEntry, settings: Mapping[str, str | float], where:
             leaf_unit(plain)
         except ValueError as error:
             raise ValueError(f"{where} {path}={value}: {error}") from None
-        if plain.startswith("matrix."):
-            known_precision(plain.removeprefix("matrix."), f"{where} {path}")
+        if plain.startswith(("matrix.", "energy.matrix.")):
+            known_precision(plain.rpartition(".")[2], f"{where} {path}")
         figures[plain] = leaf_quantity(value, plain, f"{where} {path}")
         sources[plain] = f"{where} {path}={value}"
-        tier = plain.rpartition(".")[0]
-        if tier in TIERS and tier not in tiers:
+        tier = "energy" if plain.startswith("energy.") else plain.rpartition(".")[0]
+        if (tier in TIERS or tier == "energy") and tier not in tiers:
             tiers.append(tier)
     topologies = {tier: link.topology for tier, link in _links(entry.hardware).items() if link is not None}
     hardware = assembled(figures, f"{where} on {entry.name}", tuple(tiers), topologies)
@@ -147,6 +148,21 @@ def _tier(cls, figures: Mapping[str, float], path: str, leaves: tuple[str, ...] 
     leaves = TIERS[path] if leaves is None else leaves
     values = {leaf: figures.get(f"{path}.{leaf}") for leaf in leaves}
     return None if None in values.values() else cls(**values)
+
+
+def _energy(figures: Mapping[str, float], matrix: Mapping[str, float], where: str, complete: bool) -> Energy | None:
+    """What operations and bytes cost; None unless all of it is known that the device needs, or ValueError then."""
+    tiers = [tier for tier in LINKS if all(f"{tier}.{leaf}" in figures for leaf in TIERS[tier])]
+    needed = ["vector", "exp", "hbm", "l2", "scratchpad", *(f"matrix.{precision}" for precision in matrix)]
+    needed += [tier.removeprefix("links.") for tier in tiers]
+    missing = [f"energy.{leaf}" for leaf in needed if f"energy.{leaf}" not in figures]
+    if missing and complete:
+        raise ValueError(f"{where}: energy also needs {' and '.join(missing)}, which is unknown")
+    if missing:
+        return None
+    known = {leaf: figures[f"energy.{leaf}"] for leaf in needed if not leaf.startswith("matrix.")}
+    known |= {tier: known.get(tier) for tier in ("scale_up", "scale_out", "cluster")}
+    return Energy(matrix={precision: figures[f"energy.matrix.{precision}"] for precision in matrix}, **known)
 
 
 def _links(hardware: Hardware) -> dict[str, Link | None]:

@@ -9,12 +9,13 @@ from pathlib import Path
 
 from hwspaces.blis import blis_entry
 from hwspaces.derived import Shared
+from hwspaces.energy import technologies
 from hwspaces.entry import HardwareEntry
 from hwspaces.schema import entry, texts
 from hwspaces.units import nearest
 
 CATALOGUE = Path(__file__).parent / "catalogue"
-_TABLES = ("source", "architecture", "link", "accelerator")
+_TABLES = ("source", "architecture", "link", "accelerator", "energy")
 
 
 def hardware(name_or_path: str | Path) -> HardwareEntry:
@@ -79,14 +80,14 @@ def _shared() -> Shared:
     for file, tables in _files().items():
         architectures |= _resolved(tables, "architecture", file)
         links |= _resolved(tables, "link", file)
-    return Shared({}, architectures, links)
+    return Shared({}, architectures, links, technologies(_files()["energy.toml"], "energy.toml"))
 
 
 @functools.cache
 def _catalogue_entry(name: str) -> HardwareEntry:
     file = _accelerators()[name]
     tables, shared = _files()[file], _shared()
-    own = Shared(tables.get("source", {}), shared.architectures, shared.links)
+    own = Shared(tables.get("source", {}), shared.architectures, shared.links, shared.energy)
     return entry(name, tables["accelerator"][name], own, f"hwspaces/catalogue/{file}")
 
 
@@ -96,6 +97,7 @@ def _of_toml(path: str, name: str) -> HardwareEntry:
         tables.get("source", {}),
         shared.architectures | _resolved(tables, "architecture", path),
         shared.links | _resolved(tables, "link", path),
+        shared.energy,
     )
     accelerators = tables.get("accelerator", {})
     chosen = _chosen(accelerators, name, path)

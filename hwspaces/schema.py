@@ -4,8 +4,9 @@ import datetime
 from collections.abc import Mapping
 
 from hwspaces.derived import ASSUMPTION, Figures, Shared, clocked, linked, vectored
+from hwspaces.energy import energized
 from hwspaces.entry import LINKS, PRECISIONS, TIERS, HardwareEntry, assembled
-from hwspaces.units import LINK_UNITS, from_key, nearest, positive
+from hwspaces.units import ENERGY_UNITS, LINK_UNITS, from_key, nearest, positive
 
 TABLES = {
     "": {"price": "USD/s"},
@@ -18,7 +19,9 @@ TABLES = {
     "memory.scratchpad": {"bandwidth": "B/s", "capacity": "B"},
     "links": {},
     **{tier: {leaf: unit for leaf, unit in LINK_UNITS.items() if leaf != "reduces"} for tier in LINKS},
-    "power": {"tdp": "W"},
+    "power": {"tdp": "W", "static": "W"},
+    "energy": {leaf: unit for leaf, unit in ENERGY_UNITS.items() if "." not in leaf},
+    "energy.matrix": dict.fromkeys(PRECISIONS, ENERGY_UNITS["matrix.*"]),
 }
 """Table of an accelerator -> plain key -> SI unit. In a file a key ends in its unit unless it is dimensionless."""
 
@@ -57,6 +60,7 @@ def entry(name: str, table: Mapping, shared: Shared, file: str) -> HardwareEntry
     guessed = [p for p, s in figures.sources.items() if s.startswith(ASSUMPTION) and p != "vector.fraction_of_matrix"]
     assumed = [f"{path}: {figures.sources[path]}" for path in guessed]
     assumed += [a for rule in (clocked, linked, vectored) for a in rule(figures, shared, where)]
+    assumed += energized(figures, shared.energy, where)
     figures.add("cores.asynchronous", 0.0, "threads feed the matrix units unless a source says otherwise")
     leaves = {path: value for path, value in figures.values.items() if path not in _INPUTS}
     topologies = {tier: figures.texts[f"{tier}.topology"] for tier in LINKS if f"{tier}.topology" in figures.texts}

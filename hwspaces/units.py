@@ -92,8 +92,14 @@ LEAF_UNITS = {
     "memory.scratchpad.capacity": "B",
     "memory.register_capacity": "B",
     "power.tdp": "W",
+    "power.static": "W",
     "price": "USD/s",
 }
+ENERGY_UNITS = {"matrix.*": "J/FLOP", "vector": "J/FLOP", "exp": "J"}
+ENERGY_UNITS |= dict.fromkeys(("hbm", "l2", "scratchpad", "scale_up", "scale_out", "cluster"), "J/B")
+"""SI unit of every leaf of `jaxroof.hardware.Energy`, by dotted path; `*` stands for a precision."""
+
+LEAF_UNITS |= {f"energy.{_leaf}": _unit for _leaf, _unit in ENERGY_UNITS.items()}
 for _tier in ("scale_up", "scale_out", "cluster"):
     LEAF_UNITS |= {f"links.{_tier}.{_leaf}": _unit for _leaf, _unit in LINK_UNITS.items()}
     LEAF_UNITS |= {f"links.{_tier}.transport.{_leaf}": _unit for _leaf, _unit in TRANSPORT_UNITS.items()}

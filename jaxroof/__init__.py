@@ -4,7 +4,8 @@ from jaxroof.batch import Batch, Decode, Encode, Prefill, decode, mixed, prefill
 from jaxroof.collectives import ALGORITHMS, collective_algorithm, collective_time, collective_times
 from jaxroof.deployment import Deployment
 from jaxroof.efficiency import Efficiency, datasheet
-from jaxroof.hardware import Cores, Hardware, Link, Links, Memory, MemoryLevel, Power, Protocol, Transport
+from jaxroof.energy import limited_time, op_energy, power_known
+from jaxroof.hardware import Cores, Energy, Hardware, Link, Links, Memory, MemoryLevel, Power, Protocol, Transport
 from jaxroof.memory import (
     active_parameter_count,
     kv_bytes_per_token,
@@ -49,6 +50,7 @@ __all__ = [
     "Efficiency",
     "Encode",
     "Encoder",
+    "Energy",
     "Experts",
     "FeedForward",
     "Hardware",
@@ -85,8 +87,11 @@ __all__ = [
     "decode",
     "kv_bytes_per_token",
     "kv_capacity_tokens",
+    "limited_time",
     "mixed",
+    "op_energy",
     "parameter_count",
+    "power_known",
     "prefill",
     "request_cost",
     "sequence_capacity",

@@ -91,11 +91,31 @@ class Links:
     cluster: Link | None = None  # beyond the scale-out tier
 
 
+TIERS = ("scale_up", "scale_out", "cluster")
+"""Fields of `Links`, innermost first."""
+
+
 @struct
 class Power:
     """Electrical limits. Unknown figures are None."""
 
     tdp: Scalar | None  # W
+    static: Scalar | None = None  # W that a device draws while kernels run, whatever they do
+
+
+@struct
+class Energy:
+    """What operations and bytes cost one device beside its static power. A tier of links that is absent is None."""
+
+    matrix: dict[str, Scalar]  # J/FLOP of the matrix units by precision, with the keys of `Hardware.matrix`
+    vector: Scalar  # J/FLOP of the vector units, float32
+    exp: Scalar  # J per exponential
+    hbm: Scalar  # J/B that device memory moves, both ends and the way between them
+    l2: Scalar  # J/B that L2 hands to the cores
+    scratchpad: Scalar  # J/B that the scratchpad hands to the registers
+    scale_up: Scalar | None  # J/B that the device sends
+    scale_out: Scalar | None  # J/B that the device sends
+    cluster: Scalar | None = None  # J/B that the device sends
 
 
 @struct
@@ -113,6 +133,7 @@ class Hardware:
     links: Links
     power: Power
     price: Scalar | None  # USD per device and second
+    energy: Energy | None = None
 
 
 USUAL_CLOCK = 1.8e9

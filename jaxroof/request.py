@@ -6,11 +6,13 @@ import jax
 import jax.numpy as jnp
 
 from jaxroof import batch as batches
-from jaxroof.deployment import Deployment, largest_stage
+from jaxroof.deployment import Deployment, degree, largest_stage
 from jaxroof.efficiency import Efficiency
+from jaxroof.energy import energies_of, limited_time, power_known
 from jaxroof.hardware import Hardware
 from jaxroof.memory import layer_count
 from jaxroof.model import Model
+from jaxroof.overlap import overlapped_ops
 from jaxroof.smooth import maximum, minimum, positive_part
 from jaxroof.step import step_time
 from jaxroof.struct import Scalar, struct
@@ -75,9 +77,38 @@ def request_cost(
     is while one resource binds it over the whole output. With osl = 1 there is no decode step and tpot says what one
     would take. Differentiable in every leaf.
     """
-    prefill = step_time(hardware, model, deployment, prefill_batch(requests, model, deployment), efficiency)
-    decode = step_time(hardware, model, deployment, decode_batch(requests, model, deployment), efficiency)
+    steps = prefill_batch(requests, model, deployment), decode_batch(requests, model, deployment)
+    prefill, decode = (step_time(hardware, model, deployment, step, efficiency) for step in steps)
+    if power_known(hardware):
+        energies = (sum(energies_of(overlapped_ops(model, deployment, step), hardware).values()) for step in steps)
+        slower = slowdowns((prefill, decode), tuple(energies), hardware, model, deployment, requests)
+        prefill, decode = prefill * slower[0], decode * slower[1]
     return latency(prefill, decode, model, deployment, requests, efficiency)
+
+
+def slowdowns(
+    times: tuple[Scalar, Scalar],
+    energies: tuple[Scalar, Scalar],
+    hardware: Hardware,
+    model: Model,
+    deployment: Deployment,
+    requests: Requests,
+) -> tuple[Scalar, Scalar]:
+    """How many times as long prefill and decode take under the limit of electrical power, `limited_time`; 1 or more.
+
+    Args:
+      times: s of one micro-batch's prefill and decode step in all stages.
+      energies: J of the same steps on one device per stage, beside static power, as `device_energy` takes them.
+    """
+    limited = []
+    for time, energy in zip(pipelined_times(*times, model, deployment, requests), energies, strict=True):
+        limited.append(limited_time(time, device_energy(energy, deployment, requests), hardware) / time)
+    return limited[0], limited[1]
+
+
+def device_energy(energy: Scalar, deployment: Deployment, requests: Requests) -> Scalar:
+    """J that one device spends while all micro-batches pass, from those of one micro-batch in all stages."""
+    return energy * (micro_batches(requests, deployment) / degree(deployment.pp))
 
 
 def latency(

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jaxroof.batch import Batch
 from jaxroof.deployment import Deployment
 from jaxroof.efficiency import Efficiency, Spread, Surfaces
+from jaxroof.energy import op_energy, power_known
 from jaxroof.forward import group_batch
 from jaxroof.hardware import Hardware, matrix_peak
 from jaxroof.model import Model
@@ -32,6 +33,7 @@ class OpCost:
     message_bytes: Scalar  # B, buffers of collectives
     bound: Scalar  # index into `jaxroof.op.BOUNDS`
     algorithm: Scalar  # of a collective: index into `jaxroof.collectives.ALGORITHMS`
+    energy: Scalar | None = None  # J beside static power; None where the hardware's is unknown
 
 
 def step_times(
@@ -72,7 +74,7 @@ def step_cost(
     costs = {name: op_cost(op, device, efficiency) for name, op in ops.items()}
     saved = hidden_time(ops, {name: cost.time for name, cost in costs.items()}, deployment)
     others = saved | {HOST: host_time(batch, deployment, efficiency)}
-    return costs | {name: _time_alone(time) for name, time in others.items()}
+    return costs | {name: _time_alone(time, hardware) for name, time in others.items()}
 
 
 def times_of(
@@ -160,9 +162,10 @@ def memory_floors(ops: Ops, hardware: Hardware) -> dict[str, Scalar]:
     }
 
 
-def _time_alone(time: Scalar) -> OpCost:
+def _time_alone(time: Scalar, hardware: Hardware) -> OpCost:
     """The cost of something that takes time and nothing else."""
-    return OpCost(time=time, flops=0.0, bytes=0.0, message_bytes=0.0, bound=BOUNDS.index("launch"), algorithm=-1)
+    bound, energy = BOUNDS.index("launch"), 0.0 if power_known(hardware) else None
+    return OpCost(time=time, flops=0.0, bytes=0.0, message_bytes=0.0, bound=bound, algorithm=-1, energy=energy)
 
 
 def op_cost(op: Op, hardware: Hardware, efficiency: Efficiency) -> OpCost:
@@ -174,6 +177,7 @@ def op_cost(op: Op, hardware: Hardware, efficiency: Efficiency) -> OpCost:
         message_bytes=op.count * (0.0 if op.message_bytes is None else op.message_bytes),
         bound=op_bound(op, hardware, efficiency),
         algorithm=op_algorithm(op, hardware, efficiency),
+        energy=op.count * op_energy(op, hardware) if power_known(hardware) else None,
     )
 
 

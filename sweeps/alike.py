@@ -4,7 +4,7 @@ import dataclasses
 import math
 from collections.abc import Iterable
 
-from jaxroof.hardware import USUAL_CLOCK, Hardware, Links
+from jaxroof.hardware import USUAL_CLOCK, Energy, Hardware, Links
 
 
 def alike(hardware: Hardware, precisions: Iterable[str]) -> Hardware:
@@ -25,6 +25,7 @@ def alike(hardware: Hardware, precisions: Iterable[str]) -> Hardware:
         matrix={precision: hardware.matrix[precision] for precision in sorted(precisions)},
         cores=dataclasses.replace(hardware.cores, clock=_known(hardware.cores.clock, USUAL_CLOCK)),
         links=_two_tiers(hardware.links),
+        energy=_energy(hardware, sorted(precisions)),
         price=_known(hardware.price, math.nan),
     )
 
@@ -33,6 +34,16 @@ def _two_tiers(links: Links) -> Links:
     if links.scale_up is None or links.scale_out is not None or links.cluster is not None:
         return links
     return dataclasses.replace(links, scale_out=dataclasses.replace(links.scale_up, topology="switched"))
+
+
+def _energy(hardware: Hardware, precisions: list[str]) -> Energy | None:
+    """Its energy for those precisions, of the tiers that `_two_tiers` makes."""
+    energy = hardware.energy
+    if energy is None:
+        return None
+    if hardware.links.scale_up is not None and hardware.links.scale_out is None and hardware.links.cluster is None:
+        energy = dataclasses.replace(energy, scale_out=energy.scale_up)
+    return dataclasses.replace(energy, matrix={precision: energy.matrix[precision] for precision in precisions})
 
 
 def _known(figure: float | None, otherwise: float) -> float:

@@ -31,6 +31,7 @@ class OpAnswer:
     message_bytes: float  # B, buffers of collectives
     bound: str  # one of `jaxroof.op.BOUNDS`
     algorithm: str | None  # of a collective, the one that was chosen
+    energy: float | None = None  # J beside static power; None where the hardware's is unknown
 
     @property
     def intensity(self) -> float | None:
@@ -66,7 +67,8 @@ def answer(case: Case) -> Answer:
         for step, batch in step_batches(scenario).items():
             ops = step_ops(scenario.model, scenario.deployment, batch)
             prefix = "" if step == "step" else f"{step}_"
-            columns = [tables[f"{prefix}op_{field}"] for field in ("time", "flops", "bytes", "bound", "algorithm")]
+            fields = ("time", "flops", "bytes", "bound", "algorithm", "energy")
+            columns = [tables[f"{prefix}op_{field}"] for field in fields if f"{prefix}op_{field}" in tables]
             steps[step] = {name: (ops.get(name), *(column[name] for column in columns)) for name in columns[0]}
         order["metrics"] = tuple(metrics)  # JAX keeps the order of lists, not of keys
         order["steps"] = {step: tuple(rows) for step, rows in steps.items()}
@@ -93,7 +95,9 @@ def step_batches(scenario: Scenario) -> dict[str, Batch]:
     return {"step": step_batch(work, scenario.model)}
 
 
-def _op(name: str, op: Op | None, time: Any, flops: Any, moved: Any, bound: Any, algorithm: Any) -> OpAnswer:
+def _op(
+    name: str, op: Op | None, time: Any, flops: Any, moved: Any, bound: Any, algorithm: Any, energy: Any = None
+) -> OpAnswer:
     """One op as plain numbers; the host is none of the model's ops and runs once."""
     count = 1.0 if op is None else float(op.count)
     return OpAnswer(
@@ -106,6 +110,7 @@ def _op(name: str, op: Op | None, time: Any, flops: Any, moved: Any, bound: Any,
         message_bytes=0.0 if op is None or op.message_bytes is None else count * float(op.message_bytes),
         bound=BOUNDS[int(bound)],
         algorithm=ALGORITHMS[int(algorithm)] if op is not None and op.kind == "collective" else None,
+        energy=None if energy is None else float(energy),
     )
 
 

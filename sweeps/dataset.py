@@ -117,6 +117,15 @@ VARIABLES = {
     "tokens_per_second": Variable("1/s", "output tokens per second of all replicas", (), True),
     "tokens_per_second_per_request": Variable("1/s", "output tokens per second of one request: 1 / tpot", (), True),
     "tokens_per_second_per_device": Variable("1/s", "output tokens per second and device", (), True),
+    "power": Variable("W", "mean electrical power of one device", (), False),
+    "prefill_power": Variable("W", "mean electrical power of one device during prefill", (), False),
+    "decode_power": Variable("W", "mean electrical power of one device during decode", (), False),
+    "slowdown": Variable("1", "time of the step over its time without a limit of electrical power", (), False),
+    "prefill_slowdown": Variable("1", "prefill time over that without a limit of electrical power", (), False),
+    "decode_slowdown": Variable("1", "decode time over that without a limit of electrical power", (), False),
+    "joules_per_token": Variable("J", "energy of a replica's devices per output token", (), False),
+    "tokens_per_joule": Variable("1/J", "output tokens per joule, or per second and watt, of a replica", (), True),
+    "energy_delay_product": Variable("J s", "energy per output token times time per output token", (), False),
     "tokens_per_joule_at_tdp": Variable("1/J", "output tokens per second, device and watt of TDP", (), True),
     "usd_per_million_tokens": Variable("1", "US dollars per million output tokens at the device's price", (), False),
     "mfu": Variable("1", "model FLOP utilisation: matrix work at peak over time", (), True),
@@ -137,6 +146,7 @@ VARIABLES = {
     "op_time": Variable("s", "time of an op over all its runs in the step", (), False),
     "op_flops": Variable("1", "FLOP of an op over all its runs in the step, per device"),
     "op_bytes": Variable("B", "bytes of an op over all its runs in the step, each operand once, per device"),
+    "op_energy": Variable("J", "energy of an op over all its runs in the step, per device, beside static power"),
     "op_bound": Variable("1", "what binds an op", BOUNDS),
     "op_algorithm": Variable("1", "how a collective runs; -1 for other ops", ALGORITHMS),
     **SERVED,
@@ -146,7 +156,17 @@ VARIABLES = {
 }
 """Every variable of every job. A breakdown's `prefill_` and `decode_` variables share the meaning of the plain one."""
 
-UDUNITS = {"B": "byte", "B/s": "byte s-1", "FLOP/s": "s-1", "1/s": "s-1", "1/J": "J-1", "USD/s": "s-1", "": "1"}
+UDUNITS = {
+    "B": "byte",
+    "B/s": "byte s-1",
+    "FLOP/s": "s-1",
+    "1/s": "s-1",
+    "1/J": "J-1",
+    "J/B": "J byte-1",
+    "J/FLOP": "J",
+    "USD/s": "s-1",
+    "": "1",
+}
 """How UDUNITS writes our SI units, where it differs: there `B` means bel, and operations and dollars are numbers."""
 
 COORDINATES = {
@@ -212,6 +232,15 @@ COORDINATES = {
     "hardware.links.scale_out.bandwidth": "scale-out link bandwidth per direction and device",
     "hardware.links.scale_out.latency": "scale-out link latency per hop",
     "hardware.power.tdp": "thermal design power",
+    "hardware.power.static": "power of a device while kernels run, whatever they do",
+    "hardware.energy.vector": "energy per vector FLOP",
+    "hardware.energy.exp": "energy per exponential",
+    "hardware.energy.hbm": "energy per byte of device memory",
+    "hardware.energy.l2": "energy per byte of L2",
+    "hardware.energy.scratchpad": "energy per byte of scratchpad",
+    "hardware.energy.scale_up": "energy per byte sent over scale-up links",
+    "hardware.energy.scale_out": "energy per byte sent over scale-out links",
+    "hardware.energy.cluster": "energy per byte sent beyond the scale-out tier",
     "hardware.price": "price per device and second, in US dollars",
 }
 """What a leaf is, for axes and plots; other leaves are described by their path."""
@@ -250,6 +279,8 @@ def leaf_long_name(path: str) -> str:
         return COORDINATES[path]
     if path.startswith("hardware.matrix."):
         return f"dense matrix peak, {path.rpartition('.')[2]}"
+    if path.startswith("hardware.energy.matrix."):
+        return f"energy per matrix FLOP, {path.rpartition('.')[2]}"
     return path.replace("_", " ").replace(".", ", ")
 
 

@@ -10,18 +10,23 @@ from jaxroof import memory
 from jaxroof.batch import Batch, Decode, Encode, Prefill
 from jaxroof.deployment import Deployment, degree, devices, replica_devices
 from jaxroof.efficiency import Efficiency
+from jaxroof.energy import energies_of, limited_time, power_known
 from jaxroof.hardware import Hardware, ridge
 from jaxroof.legality import legal
 from jaxroof.model import Model
 from jaxroof.overlap import overlapped_ops
 from jaxroof.request import (
+    RequestCost,
     Requests,
     decode_batch,
+    device_energy,
     latency,
     micro_batches,
     pipelined_times,
     prefill_batch,
+    slowdowns,
     tokens_per_second,
+    tokens_per_step,
 )
 from jaxroof.smooth import positive_part
 from jaxroof.step import (
@@ -106,9 +111,10 @@ def _setting(scenario: Scenario, batch: Batch) -> tuple:
 
 def _op_tables(prefix: str, scenario: Scenario, batch: Batch) -> Lazy:
     costs = functools.cache(lambda: step_cost(*_setting(scenario, batch)))
+    fields = ("time", "flops", "bytes", "bound", "algorithm", *(("energy",) if power_known(scenario.hardware) else ()))
     return {
         f"{prefix}op_{field}": lambda field=field: {name: getattr(cost, field) for name, cost in costs().items()}
-        for field in ("time", "flops", "bytes", "bound", "algorithm")
+        for field in fields
     }
 
 
@@ -156,6 +162,8 @@ def _step_terms(prefix: str, scenario: Scenario, batch: Batch) -> Lazy:
     beyond = {}
     if tables_known(efficiency):
         beyond[f"{prefix}_extrapolated"] = lambda: extrapolated_times(ops(), hardware, deployment, efficiency)
+    if power_known(hardware):
+        beyond[f"{prefix}_energy"] = lambda: energies_of(ops(), hardware)
     return beyond | {
         prefix: lambda: times_of(ops(), hardware, deployment, batch, efficiency),
         f"{prefix}_by_bound": lambda: times_by_bound(ops(), hardware, deployment, batch, efficiency),
@@ -205,9 +213,15 @@ def _request_tables(scenario: Scenario) -> Lazy:
 def _request_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: dict[str, Terms]) -> dict[str, Scalar]:
     requests = scenario.workload
     model, deployment = scenario.model, scenario.deployment
-    cost = latency(sums["prefill"], sums["decode"], model, deployment, requests, scenario.efficiency)
+    slower, energies = (1.0, 1.0), None
+    if power_known(scenario.hardware):
+        energies = sums["prefill_energy"], sums["decode_energy"]
+        place = scenario.hardware, model, deployment, requests
+        slower = slowdowns((sums["prefill"], sums["decode"]), energies, *place)
+    times = sums["prefill"] * slower[0], sums["decode"] * slower[1]
+    cost = latency(*times, model, deployment, requests, scenario.efficiency)
     busy = micro_batches(requests, deployment) / degree(deployment.pp)  # floors are of one micro-batch in all stages
-    prefill_time, step_time = pipelined_times(sums["prefill"], sums["decode"], model, deployment, requests)
+    prefill_time, step_time = pipelined_times(*times, model, deployment, requests)
     encoded = decode_batch(requests, model, deployment).encoded
     prefill = prefill_time / sums["prefill"], sums["prefill_deviation"], sums["prefill_variance"]
     decode = sums["decode_deviation"], sums["decode_variance"]
@@ -222,11 +236,46 @@ def _request_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: dict[s
         **_spreads("e2e", cost.e2e, (prefill, (tokens * per_token, *decode)), scenario.efficiency),
         **_extrapolated(sums, "prefill", "decode"),
         **_economics(scenario, tokens_per_second(cost, requests)),
+        **_request_power(scenario, cost, (prefill_time, step_time), energies, slower),
         "prefill_mfu": sums["prefill_matrix_floor"] * busy / prefill_time,
         "decode_mbu": sums["decode_memory_floor"] * busy / step_time,
         "prefill_bound": dominant_bound(sums["prefill_by_bound"]),
         "decode_bound": dominant_bound(sums["decode_by_bound"]),
         **_fit(scenario, requests.isl + requests.osl, requests.batch, encoded),
+    }
+
+
+def _request_power(
+    scenario: Scenario,
+    cost: RequestCost,
+    times: tuple[Scalar, Scalar],
+    energies: tuple[Scalar, Scalar] | None,
+    slower: tuple[Scalar, Scalar],
+) -> dict[str, Scalar]:
+    """Power of one device in both phases and over the whole batch, and energy per token of a replica's devices.
+
+    Nothing where energy, static power or the limit are unknown. Static power is drawn from arrival to the last token.
+
+    Args:
+      times: s of the prefill and of one decode step of all micro-batches, as the limit stretches them.
+      energies: J of one micro-batch's steps on one device per stage, beside static power.
+    """
+    if energies is None:
+        return {}
+    requests, deployment, static = scenario.workload, scenario.deployment, scenario.hardware.power.static
+    prefill, decode = (device_energy(energy, deployment, requests) for energy in energies)
+    steps = positive_part(requests.osl - 1.0) / tokens_per_step(deployment, requests)
+    total = prefill + steps * decode + static * cost.e2e
+    per_token = total * replica_devices(deployment) / (requests.batch * requests.osl)
+    return {
+        "power": total / cost.e2e,
+        "prefill_power": prefill / times[0] + static,
+        "decode_power": decode / times[1] + static,
+        "prefill_slowdown": slower[0],
+        "decode_slowdown": slower[1],
+        "joules_per_token": per_token,
+        "tokens_per_joule": 1.0 / per_token,
+        "energy_delay_product": per_token * cost.tpot,
     }
 
 
@@ -241,18 +290,40 @@ def _step_tables(scenario: Scenario) -> Lazy:
 def _step_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: dict[str, Terms]) -> dict[str, Scalar]:
     work = scenario.workload
     batch = step_batch(work, scenario.model)
-    time = sums["step"]
+    time, drawn = _limited_step(scenario, sums, batch.logits)
     prefill = jnp.zeros(()) if work.prefill is None else work.prefills * (work.prefill + work.past)
     decode = jnp.zeros(()) if work.decode is None else work.decode * work.context
+    errors = sums["step_deviation"], sums["step_variance"]
     return {
         "step_time": time,
-        **_spreads("step_time", time, ((1.0, sums["step_deviation"], sums["step_variance"]),), scenario.efficiency),
+        **_spreads("step_time", time, ((time / sums["step"], *errors),), scenario.efficiency),
         **_extrapolated(sums, "step"),
         **_economics(scenario, batch.logits / time),
+        **drawn,
         "mfu": sums["step_matrix_floor"] / (time * degree(scenario.deployment.pp)),
         "mbu": sums["step_memory_floor"] / (time * degree(scenario.deployment.pp)),
         "bound": dominant_bound(sums["step_by_bound"]),
         **_fit(scenario, (prefill + decode) / batch.logits, batch.logits, batch.encoded),
+    }
+
+
+def _limited_step(scenario: Scenario, sums: dict[str, Scalar], tokens: Scalar) -> tuple[Scalar, dict[str, Scalar]]:
+    """Time in s of a step under the limit of electrical power, and power of a device and energy per token in it.
+
+    No limit and no metrics where energy, static power or the limit are unknown.
+    """
+    hardware, deployment, time = scenario.hardware, scenario.deployment, sums["step"]
+    if not power_known(hardware):
+        return time, {}
+    energy = sums["step_energy"] / degree(deployment.pp)
+    limited = limited_time(time, energy, hardware)
+    power = energy / limited + hardware.power.static
+    per_token = power * limited * replica_devices(deployment) / tokens
+    return limited, {
+        "power": power,
+        "slowdown": limited / time,
+        "joules_per_token": per_token,
+        "tokens_per_joule": 1.0 / per_token,
     }
 
 

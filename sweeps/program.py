@@ -57,6 +57,7 @@ class Program:
             jax.tree.map(lambda leaf, i=i: frozenset({i} if leaf.ndim else ()), setting)
             for i, setting in enumerate(settings)
         ]
+        self._names = self._term_names(point)
         self._used = used_terms(question.job, scenario_at(self.base, point), self._answers)
         term_dims = self._term_dims(point, axis_of)
         self._groups = {
@@ -87,6 +88,11 @@ class Program:
         self.names = tuple(answers)
         return {name: jnp.asarray(value) for name, value in answers.items()}
 
+    def _term_names(self, point: Settings) -> dict[str, tuple[str, ...]]:
+        """Names of all sums and tables of scenarios of this structure."""
+        scenario, job = scenario_at(self.question.base, point), self.question.job
+        return {"sums": tuple(job.sums(scenario)), "tables": tuple(job.tables(scenario))}
+
     def _terms(self, base: Scenario, settings: Settings) -> dict[str, dict[str, dict[str, Any]]]:
         """Every term that is used, at a point."""
         scenario, job = scenario_at(base, settings), self.question.job
@@ -114,11 +120,11 @@ class Program:
         self, base: Scenario, settings: Settings, first: dict[str, dict[str, Any]]
     ) -> dict[str, Any]:
         """Outputs from what the first function left."""
-        job, unused = self.question.job, jnp.zeros((), self.dtype)
-        sums = {name: sum(first["sums"].get(name, [unused])) for name in job.sums(self.question.base)}
+        unused = jnp.zeros((), self.dtype)
+        sums = {name: sum(first["sums"].get(name, [unused])) for name in self._names["sums"]}
         tables = {
             name: {op: first["tables"][name][op] for op in self.ops[name]} if name in self.ops else {"": unused}
-            for name in job.tables(self.question.base)
+            for name in self._names["tables"]
         }
         return self._answers(scenario_at(base, settings), sums, tables)
 

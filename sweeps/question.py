@@ -300,12 +300,12 @@ def _check_variables(spec: Spec, scenario: Scenario) -> None:
         return
     job = JOBS[spec.job]
     number = jax.ShapeDtypeStruct((), np.float32)
-    sums = {name: number for name in job.sums(scenario)}
-    tables = {name: {"some op": number} for name in job.tables(scenario)}
     known: dict[str, Any] = {}
     for name in spec.objects["hardware"]:
         if not set(spec.variables) <= known.keys():
             place = dataclasses.replace(scenario, hardware=_device(name, spec).hardware)
+            sums = {name: number for name in job.sums(place)}
+            tables = {name: {"some op": number} for name in job.tables(place)}
             known |= jax.eval_shape(job.metrics, place, sums, tables)
     for name in spec.variables:
         if name not in known:

@@ -10,6 +10,7 @@ import pytest
 
 import jaxroof
 from jaxroof import (
+    Energy,
     Objective,
     Op,
     Policy,
@@ -48,6 +49,9 @@ def examples(chip, dense, mixture, single, experts, feedforward, attention):
         Served(arrival=0.0, admitted=1.0, first_token=2.0, finish=3.0, status=0, preemptions=0, cached=0),
         Timeline(end=1.0, duration=1.0, steps=1, decoding=2, prompt_tokens=3, blocks=4, joined=0, running=2),
         OpCost(time=1.0, flops=2.0, bytes=3.0, message_bytes=4.0, bound=5, algorithm=0),
+        Energy(
+            matrix={"bf16": 1.0}, vector=2.0, exp=3.0, hbm=4.0, l2=5.0, scratchpad=6.0, scale_up=7.0, scale_out=None
+        ),
     ]
     drawn = [jax.tree.map(lambda leaf: float(np.ravel(leaf)[0]), points(name, 1).step) for name in STRUCTURES]
     return [found for root in (*roots, *drawn) for found in parts(root)]

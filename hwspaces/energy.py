@@ -1,0 +1,146 @@
+"""What operations and bytes of an accelerator cost in joules, by its process and the technology of memory and links."""
+
+import dataclasses
+from collections.abc import Mapping
+
+from hwspaces.units import from_key, nearest, positive
+
+ASSUMPTION = "assumption"
+"""What the text of a source begins with when no source gives the figure."""
+
+WIDEST = 16384.0
+"""16-bit FLOP per clock of the widest core that still saves energy by being wide: `jaxroof.hardware.LARGEST_CORE`."""
+
+_TIERS = ("scale_up", "scale_out", "cluster")
+_PROCESS = {
+    "vector": "J/FLOP",
+    "exp": "J",
+    "l2": "J/B",
+    "scratchpad": "J/B",
+    "static_share": "1",
+    "width": "1",
+}
+_WIDE = ("matrix.bf16", "matrix.fp16", "matrix.fp8", "matrix.int8")
+
+
+@dataclasses.dataclass(frozen=True)
+class Technologies:
+    """Tables of `energy.toml` with their sources written out, by name."""
+
+    process: Mapping[str, Mapping]
+    memory: Mapping[str, Mapping]
+    link: Mapping[str, Mapping]
+
+
+def technologies(tables: Mapping, where: str) -> Technologies:
+    """The tables `[energy.process.NAME]`, `[energy.memory.NAME]` and `[energy.link.NAME]` of a file.
+
+    Raises:
+      ValueError: one line, when `energy` holds another table.
+    """
+    kinds = [field.name for field in dataclasses.fields(Technologies)]
+    for kind in tables.get("energy", {}):
+        if kind not in kinds:
+            raise ValueError(f"{where}: table energy.{kind} is not known{nearest(kind, kinds)}")
+    named = tables.get("source", {})
+    resolved = {}
+    for kind in kinds:
+        found = tables.get("energy", {}).get(kind, {})
+        resolved[kind] = {name: {**table, "source": _cited(table, named, where)} for name, table in found.items()}
+    return Technologies(**resolved)
+
+
+def energized(figures, known: Technologies | None, where: str) -> list[str]:
+    """Add joules per operation and byte and static power to `figures`; returns what had to be assumed.
+
+    Products: those of the process at its reference width, times sqrt(width / FLOP per clock of one core), as wide
+    matrix units spend less on fetching operands. What a file gives stays. Nothing where the process, the memory's
+    technology or that of a link is unknown.
+
+    Args:
+      figures: a `hwspaces.derived.Figures`, to which rates and links have been added.
+      known: None: no tables.
+
+    Raises:
+      ValueError: one line, for an unknown key or base, or a value that is not positive, in the tables.
+    """
+    process, memory = figures.texts.get("process"), figures.texts.get("memory.hbm.technology")
+    if known is None or process not in known.process or memory not in known.memory:
+        return []
+    assumed = []
+
+    def add(path: str, value: float, source: str) -> None:
+        if path not in figures.values and source.startswith(ASSUMPTION):
+            assumed.append(f"{path}: {source}")
+        figures.add(path, value, source)
+
+    values, source = _process(process, known.process, f"{where}: energy.process")
+    width, share = values.pop("width"), values.pop("static_share")
+    narrower, said = _narrower(figures, width)
+    for leaf, value in values.items():
+        wide = leaf.startswith("matrix.") and leaf != "matrix.fp32"
+        add(f"energy.{leaf}", value * (narrower if wide else 1.0), source + said * wide)
+    tables = {"hbm": (known.memory, memory)}
+    for tier in _TIERS:
+        if f"links.{tier}.bandwidth" in figures.values:
+            tables[tier] = (known.link, figures.texts.get(f"links.{tier}.technology"))
+    for leaf, (table, name) in tables.items():
+        if name in table:
+            own = {key: value for key, value in table[name].items() if key != "source"}
+            read = dict(from_key(k, v, f"{where}: energy.{name}", {"moved": "J/B"}) for k, v in own.items())
+            add(f"energy.{leaf}", read["moved"], table[name]["source"])
+    if "power.tdp" in figures.values:
+        tdp = figures.values["power.tdp"]
+        add("power.static", share * tdp, f"{ASSUMPTION}: {share:g} of TDP, as fitted to H200 ({source})")
+    return [_merged(assumed)] if assumed else []
+
+
+def _cited(table: Mapping, named: Mapping[str, str], where: str) -> str:
+    text = table.get("source", f"given in {where}")
+    return named.get(text, text)
+
+
+def _merged(assumed: list[str]) -> str:
+    """One sentence of many, those with the same source together."""
+    paths: dict[str, list[str]] = {}
+    for text in assumed:
+        path, _, source = text.partition(": ")
+        paths.setdefault(source, []).append(path)
+    return "; ".join(f"{', '.join(names)}: {source}" for source, names in paths.items())
+
+
+def _narrower(figures, width: float) -> tuple[float, str]:
+    """How much more a matrix FLOP costs than at the reference width, and how to say so."""
+    rates = [figures.values[leaf] for leaf in _WIDE[:2] if leaf in figures.values]
+    clock, count = figures.values.get("cores.clock"), figures.values["cores.count"]
+    if not rates or clock is None or count == 1.0:
+        return 1.0, ""
+    own = min(rates[0] / (clock * count), WIDEST)
+    return (width / own) ** 0.5, f"; times sqrt({width:g} / {own:.0f} FLOP per clock and core)"
+
+
+def _process(name: str, tables: Mapping[str, Mapping], where: str) -> tuple[dict[str, float], str]:
+    """Figures of a process, those of its base times its scale, and their source."""
+    table = tables[name]
+    place = f"{where}.{name}"
+    if "base" not in table:
+        matrix = table.get("matrix", {})
+        flat = {key: value for key, value in table.items() if key not in ("source", "matrix")}
+        values = dict(_number(key, value, place) for key, value in flat.items())
+        for key, value in matrix.items():
+            plain, number = from_key(key, value, f"{place}.matrix")
+            values[f"matrix.{plain}"] = number
+        return values, table["source"]
+    if table["base"] not in tables:
+        raise ValueError(f"{place}: base = {table['base']!r} is not known{nearest(table['base'], tables)}")
+    values, source = _process(table["base"], tables, where)
+    scale = positive(table.get("scale", 1.0), f"{place}: scale")
+    kept = ("width", "static_share")
+    scaled = {leaf: value if leaf in kept else value * scale for leaf, value in values.items()}
+    return scaled, f"{table['source']}; {scale:g} times {table['base']}'s ({source})"
+
+
+def _number(key: str, value: object, place: str) -> tuple[str, float]:
+    if _PROCESS.get(key) == "1":
+        return key, positive(value, f"{place}: {key}")
+    return from_key(key, value, place, _PROCESS)
