@@ -14,6 +14,7 @@ from jaxroof.serving import PERCENTILES
 from jaxroof.traffic import STATUSES
 from sweeps.axes import Axis
 from sweeps.engine import Output, Piece
+from sweeps.silicon_names import COSTS, SILICON
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,6 +120,16 @@ VARIABLES = {
     "tokens_per_second_per_device": Variable("1/s", "output tokens per second and device", (), True),
     "tokens_per_joule_at_tdp": Variable("1/J", "output tokens per second, device and watt of TDP", (), True),
     "usd_per_million_tokens": Variable("1", "US dollars per million output tokens at the device's price", (), False),
+    "die_area": Variable("m2", "area of all dies of a device, without memory stacks", (), False),
+    "device_cost": Variable("1", "US dollars to make a device", (), False),
+    "device_price": Variable("1", "US dollars that a device is bought for: cost to make times margin", (), False),
+    "capital_usd_per_million_tokens": Variable(
+        "1", "US dollars per million output tokens for owning devices, servers and their place", (), False
+    ),
+    "energy_usd_per_million_tokens": Variable("1", "US dollars per million output tokens for electricity", (), False),
+    "owning_usd_per_million_tokens": Variable(
+        "1", "US dollars per million output tokens for owning and running the devices", (), False
+    ),
     "mfu": Variable("1", "model FLOP utilisation: matrix work at peak over time", (), True),
     "mbu": Variable("1", "memory bandwidth utilisation: bytes at peak HBM bandwidth over time", (), True),
     "prefill_mfu": Variable("1", "model FLOP utilisation of the prefill step", (), True),
@@ -144,7 +155,15 @@ VARIABLES = {
 }
 """Every variable of every job. A breakdown's `prefill_` and `decode_` variables share the meaning of the plain one."""
 
-UDUNITS = {"B": "byte", "B/s": "byte s-1", "FLOP/s": "s-1", "1/s": "s-1", "1/J": "J-1", "USD/s": "s-1", "": "1"}
+UDUNITS = {"B": "byte", "B/s": "byte s-1", "FLOP/s": "s-1", "1/s": "s-1", "1/J": "J-1", "USD/s": "s-1", "": "1"} | {
+    "m2/B": "m2 byte-1",
+    "m2 s/B": "m2 s byte-1",
+    "USD": "1",
+    "USD/B": "byte-1",
+    "USD/J": "J-1",
+    "USD/m2": "m-2",
+    "1/m2": "m-2",
+}
 """How UDUNITS writes our SI units, where it differs: there `B` means bel, and operations and dollars are numbers."""
 
 COORDINATES = {
@@ -211,6 +230,8 @@ COORDINATES = {
     "hardware.links.scale_out.latency": "scale-out link latency per hop",
     "hardware.power.tdp": "thermal design power",
     "hardware.price": "price per device and second, in US dollars",
+    **SILICON,
+    **COSTS,
 }
 """What a leaf is, for axes and plots; other leaves are described by their path."""
 

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import jax.numpy as jnp
 
-from jaxroof import memory
+from jaxroof import cost, memory
+from jaxroof.area import die_area
 from jaxroof.batch import Batch, Decode, Encode, Prefill
 from jaxroof.deployment import Deployment, degree, devices, replica_devices
 from jaxroof.efficiency import Efficiency
@@ -128,10 +129,10 @@ def _fit(scenario: Scenario, context: Scalar, sequences: Scalar, encoded: Scalar
     }
 
 
-def _economics(scenario: Scenario, rate: Scalar) -> dict[str, Scalar]:
+def _economics(scenario: Scenario, rate: Scalar, joules_per_token: Scalar | None = None) -> dict[str, Scalar]:
     """Throughput of all replicas and per device, and per watt and dollar where the hardware has figures for them.
 
-    `rate` is that of one replica.
+    `rate` is that of one replica. `joules_per_token` is of all its devices, per output token; None: unknown.
     """
     hardware, deployment = scenario.hardware, scenario.deployment
     per_device = rate / replica_devices(deployment)
@@ -144,6 +145,23 @@ def _economics(scenario: Scenario, rate: Scalar) -> dict[str, Scalar]:
         metrics["tokens_per_joule_at_tdp"] = per_device / hardware.power.tdp
     if hardware.price is not None:
         metrics["usd_per_million_tokens"] = 1e6 * hardware.price / per_device
+    return metrics | _owning(hardware, per_device, joules_per_token)
+
+
+def _owning(hardware: Hardware, per_device: Scalar, joules_per_token: Scalar | None) -> dict[str, Scalar]:
+    """Die area, what a device costs, and what tokens cost its owner: capital, and energy where the joules are known."""
+    if hardware.silicon is None:
+        return {}
+    metrics = {"die_area": die_area(hardware)}
+    if hardware.costs is None:
+        return metrics
+    metrics |= {"device_cost": cost.device_cost(hardware), "device_price": cost.device_price(hardware)}
+    if hardware.power.tdp is not None:
+        capital = 1e6 * cost.capital_rate(hardware) / per_device
+        metrics["capital_usd_per_million_tokens"] = capital
+        if joules_per_token is not None:
+            energy = 1e6 * joules_per_token * cost.energy_price(hardware)
+            metrics |= {"energy_usd_per_million_tokens": energy, "owning_usd_per_million_tokens": capital + energy}
     return metrics
 
 

@@ -25,6 +25,7 @@ from jaxroof import (
 )
 from jaxroof.request import RequestCost
 from jaxroof.step import OpCost
+from tests.silicon_examples import COSTS, SILICON
 from tests.structures import STRUCTURES, points
 
 
@@ -49,6 +50,7 @@ def examples(chip, dense, mixture, single, experts, feedforward, attention):
         Timeline(end=1.0, duration=1.0, steps=1, decoding=2, prompt_tokens=3, blocks=4, joined=0, running=2),
         OpCost(time=1.0, flops=2.0, bytes=3.0, message_bytes=4.0, bound=5, algorithm=0),
     ]
+    roots += [SILICON, COSTS]
     drawn = [jax.tree.map(lambda leaf: float(np.ravel(leaf)[0]), points(name, 1).step) for name in STRUCTURES]
     return [found for root in (*roots, *drawn) for found in parts(root)]
 
