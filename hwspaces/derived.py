@@ -39,6 +39,7 @@ class Shared:
     sources: Mapping[str, str]
     architectures: Mapping[str, Mapping]
     links: Mapping[str, Mapping]
+    silicon: Mapping[str, Mapping[str, Mapping]] = dataclasses.field(default_factory=dict)  # kind -> name -> table
 
     def source(self, text: str) -> str:
         """The source that a reference stands for; text that is no reference stands for itself."""

@@ -11,10 +11,11 @@ from hwspaces.blis import blis_entry
 from hwspaces.derived import Shared
 from hwspaces.entry import HardwareEntry
 from hwspaces.schema import entry, texts
+from hwspaces.silicon import KINDS
 from hwspaces.units import nearest
 
 CATALOGUE = Path(__file__).parent / "catalogue"
-_TABLES = ("source", "architecture", "link", "accelerator")
+_TABLES = ("source", "architecture", "link", "accelerator", *KINDS)
 
 
 def hardware(name_or_path: str | Path) -> HardwareEntry:
@@ -75,18 +76,20 @@ def _index() -> dict[str, str]:
 @functools.cache
 def _shared() -> Shared:
     """Architectures and links of the whole catalogue. Sources are each file's own."""
-    architectures, links = {}, {}
+    architectures, links, silicon = {}, {}, {kind: {} for kind in KINDS}
     for file, tables in _files().items():
         architectures |= _resolved(tables, "architecture", file)
         links |= _resolved(tables, "link", file)
-    return Shared({}, architectures, links)
+        for kind, known in silicon.items():
+            known |= _resolved(tables, kind, file)
+    return Shared({}, architectures, links, silicon)
 
 
 @functools.cache
 def _catalogue_entry(name: str) -> HardwareEntry:
     file = _accelerators()[name]
     tables, shared = _files()[file], _shared()
-    own = Shared(tables.get("source", {}), shared.architectures, shared.links)
+    own = Shared(tables.get("source", {}), shared.architectures, shared.links, shared.silicon)
     return entry(name, tables["accelerator"][name], own, f"hwspaces/catalogue/{file}")
 
 
@@ -96,6 +99,7 @@ def _of_toml(path: str, name: str) -> HardwareEntry:
         tables.get("source", {}),
         shared.architectures | _resolved(tables, "architecture", path),
         shared.links | _resolved(tables, "link", path),
+        {kind: known | _resolved(tables, kind, path) for kind, known in shared.silicon.items()},
     )
     accelerators = tables.get("accelerator", {})
     chosen = _chosen(accelerators, name, path)

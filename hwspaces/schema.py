@@ -5,7 +5,8 @@ from collections.abc import Mapping
 
 from hwspaces.derived import ASSUMPTION, Figures, Shared, clocked, linked, vectored
 from hwspaces.entry import LINKS, PRECISIONS, TIERS, HardwareEntry, assembled
-from hwspaces.units import LINK_UNITS, from_key, nearest, positive
+from hwspaces.silicon import siliconed
+from hwspaces.units import COST_UNITS, LINK_UNITS, SILICON_UNITS, from_key, nearest, positive
 
 TABLES = {
     "": {"price": "USD/s"},
@@ -13,17 +14,23 @@ TABLES = {
     "vector": {"fp32": "FLOP/s", "fraction_of_matrix": "1"},
     "cores": {"count": "1", "clock": "Hz", "exp_rate": "1/s", "asynchronous": "1"},
     "memory": {"register_capacity": "B"},
-    "memory.hbm": {"bandwidth": "B/s", "capacity": "B"},
+    "memory.hbm": {"bandwidth": "B/s", "capacity": "B", "stacks": "1"},
     "memory.l2": {"bandwidth": "B/s", "capacity": "B"},
     "memory.scratchpad": {"bandwidth": "B/s", "capacity": "B"},
     "links": {},
     **{tier: {leaf: unit for leaf, unit in LINK_UNITS.items() if leaf != "reduces"} for tier in LINKS},
     "power": {"tdp": "W"},
+    "silicon": {leaf: unit for leaf, unit in SILICON_UNITS.items() if "." not in leaf},
+    **{
+        f"silicon.{group[:-1]}": {leaf.partition(".")[2]: u for leaf, u in SILICON_UNITS.items() if leaf.startswith(group)}
+        for group in ("areas.", "core_process.", "shared_process.")
+    },
+    "costs": COST_UNITS,
 }
 """Table of an accelerator -> plain key -> SI unit. In a file a key ends in its unit unless it is dimensionless."""
 
 TEXTS = {
-    "": ("vendor", "product", "architecture", "status", "process", "source"),
+    "": ("vendor", "product", "architecture", "status", "process", "die", "source"),
     "memory.hbm": ("technology",),
     **dict.fromkeys(LINKS, ("technology", "topology")),
 }
@@ -32,7 +39,7 @@ TEXTS = {
 STATUSES = ("GA", "announced", "hypothetical")
 
 _OTHERS = ("aliases", "date", "notes", "sources")
-_INPUTS = ("vector.fp32", "vector.fraction_of_matrix")  # figures that are no leaf of `Hardware`
+_INPUTS = ("vector.fp32", "vector.fraction_of_matrix", "memory.hbm.stacks")  # figures that are no leaf of `Hardware`
 
 
 def entry(name: str, table: Mapping, shared: Shared, file: str) -> HardwareEntry:
@@ -56,7 +63,7 @@ def entry(name: str, table: Mapping, shared: Shared, file: str) -> HardwareEntry
     figures.sources = _sources(table, figures, shared, where, file)
     guessed = [p for p, s in figures.sources.items() if s.startswith(ASSUMPTION) and p != "vector.fraction_of_matrix"]
     assumed = [f"{path}: {figures.sources[path]}" for path in guessed]
-    assumed += [a for rule in (clocked, linked, vectored) for a in rule(figures, shared, where)]
+    assumed += [a for rule in (clocked, linked, vectored, siliconed) for a in rule(figures, shared, where)]
     figures.add("cores.asynchronous", 0.0, "threads feed the matrix units unless a source says otherwise")
     leaves = {path: value for path, value in figures.values.items() if path not in _INPUTS}
     topologies = {tier: figures.texts[f"{tier}.topology"] for tier in LINKS if f"{tier}.topology" in figures.texts}
@@ -80,6 +87,7 @@ def entry(name: str, table: Mapping, shared: Shared, file: str) -> HardwareEntry
             for tier in LINKS
             if f"{tier}.technology" in figures.texts
         },
+        die=figures.texts.get("die"),
     )
 
 

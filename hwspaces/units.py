@@ -45,7 +45,7 @@ _SPELLINGS = {
         ("um2/B", "um2_per_B", _ONLY, 1e-12),
     ],
     "m2 s/B": [("mm2/GBps", "mm2_per_GBps", _ONLY, 1e-15), ("m2 s/B", "m2_s_per_B", _ONLY, 1.0)],
-    "1/m2": [("1/cm2", "per_cm2", _ONLY, 1e4), ("1/m2", "per_m2", _ONLY, 1.0)],
+    "1/m2": [("1/cm2", "per_cm2", _ONLY, 1e4), ("1/m2", "per_m2", _ONLY, 1.0), ("1/um2", "per_um2", _ONLY, 1e12)],
     "W": [("W", "W", _SI, 1.0)],
     "J": [("J", "J", _SI, 1.0)],
     "J/B": [("J/B", "J_per_B", _SI, 1.0)],
@@ -121,7 +121,7 @@ SILICON_UNITS |= {"areas.core_memory": "m2/B", "areas.l2": "m2/B", "areas.link":
 SILICON_UNITS |= {
     f"{process}_process.{part}": "1" for process in ("core", "shared") for part in ("logic", "sram", "analog")
 }
-SILICON_UNITS |= dict.fromkeys(("layout", "graphics", "cores_used", "l2_used", "stacks_used"), "1")
+SILICON_UNITS |= dict.fromkeys(("layout", "graphics", "cores_used", "matrix_used", "l2_used", "stacks_used"), "1")
 SILICON_UNITS |= dict.fromkeys(("separate", "dies", "shared_dies"), "1")
 SILICON_UNITS |= {"double_flops": "FLOP/s", "other_memory": "B", "largest_die": "m2"}
 SILICON_UNITS |= {"stack_bandwidth": "B/s", "stack_capacity": "B"}

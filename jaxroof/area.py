@@ -78,7 +78,7 @@ def area_parts(hardware: Hardware) -> dict[str, jax.Array]:
     l2 = _or_nothing(None if memory.l2 is None else memory.l2.capacity) / silicon.l2_used + silicon.other_memory
     scale_up = hardware.links.scale_up
     return {
-        "matrix": areas.matrix * matrix_width(hardware) * logic,
+        "matrix": areas.matrix * matrix_width(hardware) * logic / silicon.matrix_used,
         "vector": areas.vector * vector * logic,
         "double": areas.double * silicon.double_flops / cycle * logic,
         "graphics": areas.graphics * silicon.graphics * vector * logic,

@@ -40,6 +40,7 @@ class Silicon:
     graphics: Scalar = 0.0  # 1 where the die also draws pictures
     other_memory: Scalar = 0.0  # B of shared on-die memory that is no level of `Memory`
     cores_used: Scalar = 1.0  # share of the cores on the dies that work
+    matrix_used: Scalar = 1.0  # share of the rate of those cores' matrix units that the device may use
     l2_used: Scalar = 1.0  # share of the L2 on the dies
     stacks_used: Scalar = 1.0  # share of the memory PHYs on the dies
     stack_bandwidth: Scalar  # B/s of one stack or chip of memory

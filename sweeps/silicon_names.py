@@ -16,6 +16,7 @@ SILICON = {
     "hardware.silicon.graphics": "1 where the die also draws pictures",
     "hardware.silicon.other_memory": "shared on-die memory that is no modelled level",
     "hardware.silicon.cores_used": "share of the cores on the dies that work",
+    "hardware.silicon.matrix_used": "share of the matrix units' rate that the device may use",
     "hardware.silicon.l2_used": "share of the L2 on the dies that is in use",
     "hardware.silicon.stacks_used": "share of the memory PHYs on the dies in use",
     "hardware.silicon.stack_bandwidth": "bandwidth of one memory stack",
