@@ -1,5 +1,6 @@
 """Which accelerator a name or a file stands for."""
 
+import dataclasses
 import functools
 import json
 import re
@@ -12,6 +13,7 @@ from hwspaces.derived import Shared
 from hwspaces.entry import HardwareEntry
 from hwspaces.schema import entry, texts
 from hwspaces.silicon import KINDS
+from hwspaces.silicon import table as shared_table
 from hwspaces.units import nearest
 
 CATALOGUE = Path(__file__).parent / "catalogue"
@@ -49,6 +51,28 @@ def names() -> tuple[str, ...]:
 def catalogue() -> dict[str, HardwareEntry]:
     """Every entry of the catalogue, by canonical name."""
     return {name: _catalogue_entry(name) for name in _accelerators()}
+
+
+@dataclasses.dataclass(frozen=True)
+class KnownDie:
+    """The published size of a die, or of all dies of a package."""
+
+    area: float  # m2
+    limit: bool  # whether it is only known to be smaller
+    fitted: bool  # whether the areas per unit are fitted to it
+    transistors: float | None
+
+
+def known_dies() -> dict[str, KnownDie]:
+    """Every die of the catalogue whose size is published, by name."""
+    found, shared = {}, _shared()
+    for name, own in shared.silicon["die"].items():
+        values, _ = shared_table("die", name, shared, "hwspaces/catalogue")
+        area = values.get("area", values.get("limit"))
+        if area is not None:
+            limit = "area" not in values
+            found[name] = KnownDie(area, limit, not (limit or own.get("alone", False)), values.get("transistors"))
+    return found
 
 
 @functools.cache

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from hwspaces.derived import ASSUMPTION, Figures, Shared, clocked, linked, vectored
 from hwspaces.entry import LINKS, PRECISIONS, TIERS, HardwareEntry, assembled
-from hwspaces.silicon import siliconed
+from hwspaces.silicon import scaled, siliconed
 from hwspaces.units import COST_UNITS, LINK_UNITS, SILICON_UNITS, from_key, nearest, positive
 
 TABLES = {
@@ -22,7 +22,9 @@ TABLES = {
     "power": {"tdp": "W"},
     "silicon": {leaf: unit for leaf, unit in SILICON_UNITS.items() if "." not in leaf},
     **{
-        f"silicon.{group[:-1]}": {leaf.partition(".")[2]: u for leaf, u in SILICON_UNITS.items() if leaf.startswith(group)}
+        f"silicon.{group[:-1]}": {
+            leaf.partition(".")[2]: u for leaf, u in SILICON_UNITS.items() if leaf.startswith(group)
+        }
         for group in ("areas.", "core_process.", "shared_process.")
     },
     "costs": COST_UNITS,
@@ -67,6 +69,7 @@ def entry(name: str, table: Mapping, shared: Shared, file: str) -> HardwareEntry
     figures.add("cores.asynchronous", 0.0, "threads feed the matrix units unless a source says otherwise")
     leaves = {path: value for path, value in figures.values.items() if path not in _INPUTS}
     topologies = {tier: figures.texts[f"{tier}.topology"] for tier in LINKS if f"{tier}.topology" in figures.texts}
+    leaves |= scaled(assembled(leaves, where, topologies=topologies), figures, shared, where)
     assumed += [_unknown(tier, leaves) for tier in TIERS if _unknown(tier, leaves)]
     return HardwareEntry(
         name=name,

@@ -3,7 +3,9 @@
 from collections.abc import Callable, Mapping
 
 from hwspaces.derived import ASSUMPTION, Figures, Shared
-from hwspaces.units import COST_UNITS, SILICON_UNITS, from_key, nearest, positive
+from hwspaces.units import COST_UNITS, SILICON_UNITS, formatted, from_key, nearest, positive
+from jaxroof.area import PRECISION_BYTES, die_area
+from jaxroof.hardware import Hardware
 from jaxroof.money import Costs
 from jaxroof.silicon import Areas, Process, Silicon
 
@@ -28,7 +30,7 @@ REFERENCE = "N5"
 """The process that areas per unit are of."""
 
 _WORDS = ("source", "sources", "names", "alone")
-_DEFAULTS = {leaf: 1.0 for leaf in ("layout", "cores_used", "matrix_used", "l2_used", "stacks_used", "dies")}
+_DEFAULTS = {leaf: 1.0 for leaf in ("scale", "layout", "cores_used", "matrix_used", "l2_used", "stacks_used", "dies")}
 _DEFAULTS |= dict.fromkeys(("double_flops", "graphics", "other_memory", "separate", "shared_dies"), 0.0)
 
 
@@ -51,6 +53,21 @@ def costs_of(figures: Mapping[str, float], where: str) -> Costs | None:
     """The `Costs` that figures by leaf path describe; None where there is none of them. Raises as `silicon_of`."""
     found = _whole("costs", COST_UNITS, figures, {}, where)
     return None if found is None else Costs(**found)
+
+
+def scaled(hardware: Hardware, figures: Figures, shared: Shared, where: str) -> dict[str, float]:
+    """`silicon.scale` by path for a device whose die is of known size, so that its area is that; else nothing.
+
+    Its source is added to `figures`.
+    """
+    name = figures.texts.get("die")
+    known, sources = table("die", name, shared, where) if name else ({}, {})
+    if "area" not in known or hardware.silicon is None or "silicon.scale" in figures.values:
+        return {}
+    predicted = float(die_area(hardware))
+    source = f"{formatted(known['area'], 'm2')} over {formatted(predicted, 'm2')} that is predicted; {sources['area']}"
+    figures.add("silicon.scale", known["area"] / predicted, source)
+    return {"silicon.scale": known["area"] / predicted}
 
 
 def table(kind: str, name: str, shared: Shared, where: str) -> tuple[dict[str, float], dict[str, str]]:
@@ -154,10 +171,10 @@ def _prices(figures: Figures, shared: Shared, where: str, processes: tuple[str, 
     outer, of_outer = table("wafer", processes[1], shared, where)
     memory, of_memory = table("memory_price", technology, shared, where)
     rest, of_rest = table("cost", "usual", shared, where)
-    vendor = figures.texts.get("vendor")
-    if vendor in shared.silicon.get("cost", {}):
-        own, of_own = table("cost", vendor, shared, where)
-        rest, of_rest = rest | own, of_rest | of_own
+    for name in (figures.texts.get("vendor"), figures.texts.get("architecture")):
+        if name in shared.silicon.get("cost", {}):
+            own, of_own = table("cost", name, shared, where)
+            rest, of_rest = rest | own, of_rest | of_own
     stack, _ = table("stack", technology, shared, where)
     prices = {
         "wafer": (core["price"], of_core["price"]),
@@ -184,8 +201,6 @@ def _processes(text: str | None, shared: Shared) -> tuple[str, str] | None:
 
 def _width(values: Mapping[str, float]) -> float:
     """16-bit FLOP/s that the matrix units are built for, as `jaxroof.area.matrix_width`."""
-    from jaxroof.area import PRECISION_BYTES
-
     return max(values.get(f"matrix.{name}", 0.0) * size / 2.0 for name, size in PRECISION_BYTES.items())
 
 

@@ -1,7 +1,8 @@
 """How much silicon a device takes: area of each part of its dies, and how many dies there are."""
 
+import math
+
 import jax
-import jax.numpy as jnp
 
 from jaxroof.hardware import Hardware, clock
 from jaxroof.silicon import Silicon
@@ -50,14 +51,14 @@ def memory_stacks(hardware: Hardware) -> jax.Array:
     """
     silicon, hbm = _silicon(hardware), hardware.memory.hbm
     needed = maximum(hbm.bandwidth / silicon.stack_bandwidth, hbm.capacity / silicon.stack_capacity)
-    return ceiling(needed - SLACK)
+    return _whole(needed)
 
 
 def area_parts(hardware: Hardware) -> dict[str, jax.Array]:
     """Area in m2 of each part of the device's dies, by name, shapes ().
 
     Each is (units) x (area per unit) x (scale of the process), over the share of the units that is in use. Logic is
-    also scaled by the layout. `core_parts` are on the dies with cores.
+    also scaled by the layout, and all by `Silicon.scale`. `CORE_PARTS` are on the dies with cores.
 
     Returns:
       matrix, vector, double, graphics, core, core_memory, l2, stacks, links, fixed. Differentiable in every leaf;
@@ -77,7 +78,7 @@ def area_parts(hardware: Hardware) -> dict[str, jax.Array]:
     held = held + _or_nothing(memory.register_capacity)
     l2 = _or_nothing(None if memory.l2 is None else memory.l2.capacity) / silicon.l2_used + silicon.other_memory
     scale_up = hardware.links.scale_up
-    return {
+    parts = {
         "matrix": areas.matrix * matrix_width(hardware) * logic / silicon.matrix_used,
         "vector": areas.vector * vector * logic,
         "double": areas.double * silicon.double_flops / cycle * logic,
@@ -89,6 +90,7 @@ def area_parts(hardware: Hardware) -> dict[str, jax.Array]:
         "links": areas.link * _or_nothing(None if scale_up is None else scale_up.bandwidth) * outside.analog,
         "fixed": areas.fixed * outside.logic * silicon.layout,
     }
+    return {name: silicon.scale * area for name, area in parts.items()}
 
 
 CORE_PARTS = ("matrix", "vector", "double", "graphics", "core", "core_memory")
@@ -116,11 +118,18 @@ def dies(hardware: Hardware) -> tuple[Dies, Dies]:
 
 
 def _count(area: Scalar, least: Scalar, largest: Scalar) -> jax.Array:
-    return maximum(least, ceiling(area / largest - SLACK))
+    return maximum(least, _whole(area / largest))
+
+
+def _whole(number: Scalar) -> jax.Array:
+    """The ceiling, a little below it included; a Python number for a Python number, which loaders need."""
+    if isinstance(number, float):
+        return float(math.ceil(number - SLACK))
+    return ceiling(number - SLACK)
 
 
 def _or_nothing(figure: Scalar | None) -> Scalar:
-    return jnp.zeros(()) if figure is None else figure
+    return 0.0 if figure is None else figure
 
 
 def _silicon(hardware: Hardware) -> Silicon:

@@ -152,7 +152,7 @@ def _owning(hardware: Hardware, per_device: Scalar, joules_per_token: Scalar | N
     """Die area, what a device costs, and what tokens cost its owner: capital, and energy where the joules are known."""
     if hardware.silicon is None:
         return {}
-    metrics = {"die_area": die_area(hardware)}
+    metrics = {"die_area": jnp.asarray(die_area(hardware))}
     if hardware.costs is None:
         return metrics
     metrics |= {"device_cost": cost.device_cost(hardware), "device_price": cost.device_price(hardware)}

@@ -11,6 +11,7 @@ SILICON = {
     "hardware.silicon.areas.stack": "area of PHY and controller per memory stack",
     "hardware.silicon.areas.link": "area of links per bandwidth",
     "hardware.silicon.areas.fixed": "area that every device has",
+    "hardware.silicon.scale": "area of the dies over what the areas per unit give",
     "hardware.silicon.layout": "area of logic over that of the usual layout",
     "hardware.silicon.double_flops": "vector FLOP/s in float64",
     "hardware.silicon.graphics": "1 where the die also draws pictures",
