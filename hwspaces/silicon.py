@@ -62,8 +62,11 @@ def scaled(hardware: Hardware, figures: Figures, shared: Shared, where: str) -> 
     """
     name = figures.texts.get("die")
     known, sources = table("die", name, shared, where) if name else ({}, {})
-    if "area" not in known or hardware.silicon is None or "silicon.scale" in figures.values:
+    if hardware.silicon is None or "silicon.scale" in figures.values:
         return {}
+    if "area" not in known:
+        figures.add("silicon.scale", 1.0, "its size is unknown: the area is what the areas per unit give")
+        return {"silicon.scale": 1.0}
     predicted = float(die_area(hardware))
     source = f"{formatted(known['area'], 'm2')} over {formatted(predicted, 'm2')} that is predicted; {sources['area']}"
     figures.add("silicon.scale", known["area"] / predicted, source)
@@ -160,6 +163,9 @@ def _dies(figures: Figures, shared: Shared, where: str, processes: tuple[str, st
     if "shared_count" in die:
         add("shared_dies", die["shared_count"], of_die["shared_count"])
         add("separate", 1.0, of_die["shared_count"])
+    for leaf, usual in _DEFAULTS.items():
+        if leaf != "scale":
+            add(leaf, usual, "the usual: nothing says otherwise")
     if not name:
         return ["silicon: no die named: spare parts, float64 units and layout unknown, taken as none and the usual"]
     return [f"silicon: die {name}: {text}" for text in dict.fromkeys(of_die.values()) if ASSUMPTION in text]
