@@ -123,7 +123,7 @@ def _count(area: Scalar, least: Scalar, largest: Scalar) -> jax.Array:
 
 def _whole(number: Scalar) -> jax.Array:
     """The ceiling, a little below it included; a Python number for a Python number, which loaders need."""
-    if isinstance(number, float):
+    if isinstance(number, float) and math.isfinite(number):
         return float(math.ceil(number - SLACK))
     return ceiling(number - SLACK)
 
