@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 from hwspaces.derived import ASSUMPTION, Figures, Shared
 from hwspaces.units import COST_UNITS, SILICON_UNITS, formatted, from_key, nearest, positive
-from jaxroof.area import PRECISION_BYTES, die_area
+from jaxroof.area import PRECISION_BYTES, dies
 from jaxroof.hardware import Hardware
 from jaxroof.money import Costs
 from jaxroof.silicon import Areas, Process, Silicon
@@ -17,7 +17,16 @@ KINDS = {
     },
     "stack": {"bandwidth": "B/s", "capacity": "B", "stacked": "1"},
     "die": {
-        **{"area": "m2", "limit": "m2", "transistors": "1", "count": "1", "shared_count": "1", "cores": "1", "l2": "B"},
+        **{
+            "area": "m2",
+            "shared_area": "m2",
+            "limit": "m2",
+            "transistors": "1",
+            "count": "1",
+            "shared_count": "1",
+            "cores": "1",
+            "l2": "B",
+        },
         **{"stacks": "1", "matrix_per_core": "1", "double_per_core": "1", "graphics": "1", "other_memory": "B"},
     },
     "wafer": {"price": "USD", "defects": "1/m2"},
@@ -30,7 +39,10 @@ REFERENCE = "N5"
 """The process that areas per unit are of."""
 
 _WORDS = ("source", "sources", "names", "alone")
-_DEFAULTS = {leaf: 1.0 for leaf in ("scale", "layout", "cores_used", "matrix_used", "l2_used", "stacks_used", "dies")}
+_DEFAULTS = {
+    leaf: 1.0
+    for leaf in ("scale", "shared_scale", "layout", "cores_used", "matrix_used", "l2_used", "stacks_used", "dies")
+}
 _DEFAULTS |= dict.fromkeys(("double_flops", "graphics", "other_memory", "separate", "shared_dies"), 0.0)
 
 
@@ -56,21 +68,30 @@ def costs_of(figures: Mapping[str, float], where: str) -> Costs | None:
 
 
 def scaled(hardware: Hardware, figures: Figures, shared: Shared, where: str) -> dict[str, float]:
-    """`silicon.scale` by path for a device whose die is of known size, so that its area is that; else nothing.
+    """`silicon.scale` and `shared_scale` by path, so that dies of known size have it; 1 where it is unknown.
 
-    Its source is added to `figures`.
+    Dies with cores and without are scaled apart where both sizes are known. Sources are added to `figures`.
     """
+    if hardware.silicon is None:
+        return {}
     name = figures.texts.get("die")
     known, sources = table("die", name, shared, where) if name else ({}, {})
-    if hardware.silicon is None or "silicon.scale" in figures.values:
-        return {}
-    if "area" not in known:
-        figures.add("silicon.scale", 1.0, "its size is unknown: the area is what the areas per unit give")
-        return {"silicon.scale": 1.0}
-    predicted = float(die_area(hardware))
-    source = f"{formatted(known['area'], 'm2')} over {formatted(predicted, 'm2')} that is predicted; {sources['area']}"
-    figures.add("silicon.scale", known["area"] / predicted, source)
-    return {"silicon.scale": known["area"] / predicted}
+    cores, others = (float(kind.area) for kind in dies(hardware))
+    found = {}
+    for leaf in ("scale", "shared_scale"):
+        path = f"silicon.{leaf}"
+        value, source = 1.0, "its size is unknown: the area is what the areas per unit give"
+        if "area" in known:
+            size, predicted = known["area"], cores + others
+            if "shared_area" in known:
+                rest = known["shared_area"]
+                size, predicted = (size - rest, cores) if leaf == "scale" else (rest, others)
+            value = size / predicted
+            source = f"{formatted(size, 'm2')} over {formatted(predicted, 'm2')} predicted; {sources['area']}"
+        if path not in figures.values:
+            figures.add(path, value, source)
+            found[path] = value
+    return found
 
 
 def table(kind: str, name: str, shared: Shared, where: str) -> tuple[dict[str, float], dict[str, str]]:
@@ -164,7 +185,7 @@ def _dies(figures: Figures, shared: Shared, where: str, processes: tuple[str, st
         add("shared_dies", die["shared_count"], of_die["shared_count"])
         add("separate", 1.0, of_die["shared_count"])
     for leaf, usual in _DEFAULTS.items():
-        if leaf != "scale":
+        if leaf not in ("scale", "shared_scale"):
             add(leaf, usual, "the usual: nothing says otherwise")
     if not name:
         return ["silicon: no die named: spare parts, float64 units and layout unknown, taken as none and the usual"]
@@ -194,7 +215,7 @@ def _prices(figures: Figures, shared: Shared, where: str, processes: tuple[str, 
     for leaf in COST_UNITS:
         figures.add(f"costs.{leaf}", *(prices[leaf] if leaf in prices else (rest[leaf], of_rest[leaf])))
     guessed = [leaf for leaf in COST_UNITS if figures.sources[f"costs.{leaf}"].startswith(ASSUMPTION)]
-    return [f"costs: {', '.join(guessed)} are assumptions; their sources say which"] if guessed else []
+    return [f"costs: {len(guessed)} of {len(COST_UNITS)} constants, margin and life among them"] if guessed else []
 
 
 def _processes(text: str | None, shared: Shared) -> tuple[str, str] | None:

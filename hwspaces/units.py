@@ -122,7 +122,7 @@ SILICON_UNITS |= {
     f"{process}_process.{part}": "1" for process in ("core", "shared") for part in ("logic", "sram", "analog")
 }
 SILICON_UNITS |= dict.fromkeys(
-    ("scale", "layout", "graphics", "cores_used", "matrix_used", "l2_used", "stacks_used"), "1"
+    ("scale", "shared_scale", "layout", "graphics", "cores_used", "matrix_used", "l2_used", "stacks_used"), "1"
 )
 SILICON_UNITS |= dict.fromkeys(("separate", "dies", "shared_dies"), "1")
 SILICON_UNITS |= {"double_flops": "FLOP/s", "other_memory": "B", "largest_die": "m2"}

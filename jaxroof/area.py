@@ -26,6 +26,10 @@ PRECISION_BYTES = {
 """Bytes of an operand by precision of the matrix units; one that is not in it counts as 16 bit."""
 
 
+CORE_PARTS = ("matrix", "vector", "double", "graphics", "core", "core_memory")
+"""Parts of `area_parts` that are on the dies with cores; the rest may be on dies of their own."""
+
+
 @struct
 class Dies:
     """Dies of one kind."""
@@ -58,7 +62,7 @@ def area_parts(hardware: Hardware) -> dict[str, jax.Array]:
     """Area in m2 of each part of the device's dies, by name, shapes ().
 
     Each is (units) x (area per unit) x (scale of the process), over the share of the units that is in use. Logic is
-    also scaled by the layout, and all by `Silicon.scale`. `CORE_PARTS` are on the dies with cores.
+    also scaled by the layout, and all by `Silicon.scale` or `shared_scale`. `CORE_PARTS` are on the dies with cores.
 
     Returns:
       matrix, vector, double, graphics, core, core_memory, l2, stacks, links, fixed. Differentiable in every leaf;
@@ -90,11 +94,8 @@ def area_parts(hardware: Hardware) -> dict[str, jax.Array]:
         "links": areas.link * _or_nothing(None if scale_up is None else scale_up.bandwidth) * outside.analog,
         "fixed": areas.fixed * outside.logic * silicon.layout,
     }
-    return {name: silicon.scale * area for name, area in parts.items()}
-
-
-CORE_PARTS = ("matrix", "vector", "double", "graphics", "core", "core_memory")
-"""Parts of `area_parts` that are on the dies with cores; the rest may be on dies of their own."""
+    scale = dict.fromkeys(CORE_PARTS, silicon.scale)
+    return {name: scale.get(name, silicon.shared_scale) * area for name, area in parts.items()}
 
 
 def die_area(hardware: Hardware) -> jax.Array:

@@ -35,7 +35,8 @@ class Silicon:
     areas: Areas
     core_process: Process  # of matrix and vector units, scratchpads, registers
     shared_process: Process  # of caches, PHYs and the rest; the same unless they are on dies of their own
-    scale: Scalar = 1.0  # area of the dies over what `areas` say; 1 but for a die of known size
+    scale: Scalar = 1.0  # area of cores over what `areas` say; 1 but for dies of known size
+    shared_scale: Scalar = 1.0  # the same of everything else
     layout: Scalar = 1.0  # area of logic over that of the usual layout in the process
     double_flops: Scalar = 0.0  # FLOP/s in float64 of all cores, vector units
     graphics: Scalar = 0.0  # 1 where the die also draws pictures

@@ -17,7 +17,8 @@ def alike(hardware: Hardware, precisions: Collection[str]) -> Hardware:
     An unknown clock is the usual one, an unknown price NaN, and so is what is computed from it; so are silicon and
     costs. A scale-out tier that does not exist is a copy of the scale-up tier, as large, which no deployment that is
     legal leaves. Figures of caches, exponentials and power that are unknown stay so: no number of them is neutral to
-    every kernel's constants, such as those for what stays in a cache. Times are the same as those of `hardware` (a test compares them).
+    every kernel's constants, such as those for what stays in a cache. Times are the same as those of `hardware` (a
+    test compares them), and so are area and cost.
     Accelerators of which all is known then differ in structure by the topology of their links only.
 
     Args:

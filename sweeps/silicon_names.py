@@ -1,5 +1,28 @@
 """What the leaves of `hardware.silicon` and `hardware.costs` are, in words, for axes and plots."""
 
+PARTS = {
+    "matrix": "matrix units",
+    "vector": "vector units",
+    "double": "float64 units",
+    "graphics": "graphics",
+    "core": "rest of the cores",
+    "core_memory": "scratchpads, registers",
+    "l2": "shared caches",
+    "stacks": "memory PHYs",
+    "links": "links",
+    "fixed": "fixed",
+}
+"""Part of `jaxroof.area_parts` -> what it is called."""
+
+COST_PARTS = {
+    "dies": "dies",
+    "memory": "device memory",
+    "package": "package",
+    "test": "test and assembly",
+    "board": "board",
+}
+"""Part of `jaxroof.cost_parts` -> what it is called."""
+
 SILICON = {
     "hardware.silicon.areas.matrix": "area of the matrix units per 16-bit FLOP per cycle",
     "hardware.silicon.areas.vector": "area of the vector units per float32 FLOP per cycle",
@@ -11,7 +34,8 @@ SILICON = {
     "hardware.silicon.areas.stack": "area of PHY and controller per memory stack",
     "hardware.silicon.areas.link": "area of links per bandwidth",
     "hardware.silicon.areas.fixed": "area that every device has",
-    "hardware.silicon.scale": "area of the dies over what the areas per unit give",
+    "hardware.silicon.scale": "area of cores over what the areas per unit give",
+    "hardware.silicon.shared_scale": "area beside the cores over what the areas per unit give",
     "hardware.silicon.layout": "area of logic over that of the usual layout",
     "hardware.silicon.double_flops": "vector FLOP/s in float64",
     "hardware.silicon.graphics": "1 where the die also draws pictures",

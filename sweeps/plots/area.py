@@ -6,38 +6,25 @@ from typing import Any
 import numpy as np
 
 from sweeps.plots import style
+from sweeps.silicon_names import PARTS
 from sweeps.validate.area import Row
-
-WORDS = {
-    "matrix": "matrix units",
-    "vector": "vector units",
-    "double": "float64 units",
-    "graphics": "graphics",
-    "core": "rest of the cores",
-    "core_memory": "scratchpads, registers",
-    "l2": "shared caches",
-    "stacks": "memory PHYs",
-    "links": "links",
-    "fixed": "fixed",
-}
-"""Part -> what it is called."""
 
 
 @style.styled
 def area_by_part(rows: Sequence[Row]) -> Any:
-    """A bar per die, of its accelerator that uses most of it: predicted parts stacked; a mark where the die is."""
+    """A bar per die, of the accelerator that it is worst for: predicted parts stacked; a mark where the die is."""
     shown: dict[str, Row] = {}
     for row in rows:
-        if row.die not in shown or row.error < shown[row.die].error:
+        if row.die not in shown or row.error > shown[row.die].error:
             shown[row.die] = row
     kept = sorted(shown.values(), key=lambda row: row.known)
     worst = max((row.error for row in kept if row.fitted), default=0.0)
-    title = f"Predicted die areas are within {worst:.0%} of the published sizes of dies that were fitted to"
+    title = f"Predicted die areas are within {worst:.0%} of published sizes where fitted to"
     details = "Bars: predicted, by part. Marks: published; hollow ones were not fitted to, or are upper limits."
     made = style.figure(8.4, 0.5 + 0.32 * len(kept), title, details, "jaxroof validate area")
     axes, places, left = made.subplots(), np.arange(len(kept)), np.zeros(len(kept))
     shades = style.matplotlib().colormaps["tab10"].colors
-    for (part, words), colour in zip(WORDS.items(), shades, strict=True):
+    for (part, words), colour in zip(PARTS.items(), shades, strict=True):
         width = np.array([row.parts[part] for row in kept]) * 1e6
         axes.barh(places, width, 0.7, left, color=colour, label=words)
         left += width

@@ -43,7 +43,7 @@ def area_rows() -> list[Row]:
         die = dies.get(entry.die)
         if die is None or entry.hardware.silicon is None:
             continue
-        plain = dataclasses.replace(entry.hardware.silicon, scale=1.0)
+        plain = dataclasses.replace(entry.hardware.silicon, scale=1.0, shared_scale=1.0)
         parts = {
             part: float(area) for part, area in area_parts(dataclasses.replace(entry.hardware, silicon=plain)).items()
         }

@@ -61,7 +61,7 @@ def dies() -> list[Die]:
     for die, (_, _, entry) in best.items():
         silicon = entry.hardware.silicon
         areas = dataclasses.replace(silicon.areas, **dict.fromkeys(_fields(silicon.areas), 1e-6))
-        plain = dataclasses.replace(silicon, areas=areas, scale=1.0, layout=1.0)
+        plain = dataclasses.replace(silicon, areas=areas, scale=1.0, shared_scale=1.0, layout=1.0)
         parts = {k: 1e6 * float(v) for k, v in area_parts(dataclasses.replace(entry.hardware, silicon=plain)).items()}
         phy = "stack" if entry.hardware.costs.stack_footprint > 0.0 else "chip"
         parts[phy], parts["link"] = parts.pop("stacks"), parts.pop("links")
