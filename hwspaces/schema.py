@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from hwspaces.derived import ASSUMPTION, Figures, Shared, clocked, linked, vectored
 from hwspaces.entry import LINKS, PRECISIONS, TIERS, HardwareEntry, assembled
 from hwspaces.silicon import scaled, siliconed
-from hwspaces.units import COST_UNITS, LINK_UNITS, SILICON_UNITS, from_key, nearest, positive
+from hwspaces.units import COST_UNITS, LINK_UNITS, MAY_BE_ZERO, SILICON_UNITS, from_key, is_zero, nearest, positive
 
 TABLES = {
     "": {"price": "USD/s"},
@@ -131,10 +131,14 @@ def _read(table: Mapping, path: str, where: str, figures: Figures) -> None:
                 raise ValueError(f"{place}: {key} = {value!r} is not text")
             figures.texts[inner] = value
         elif units.get(key) == "1":
-            figures.values[inner] = positive(value, f"{place}: {key}")
+            zero = inner in MAY_BE_ZERO and is_zero(value)
+            figures.values[inner] = 0.0 if zero else positive(value, f"{place}: {key}")
         else:
-            plain, number = from_key(key, value, place, units | dict.fromkeys(words, "1"))
+            zero = is_zero(value)
+            plain, number = from_key(key, 1.0 if zero else value, place, units | dict.fromkeys(words, "1"))
             inner = f"{path}.{plain}" if path else plain
+            if zero:
+                number = 0.0 if inner in MAY_BE_ZERO else positive(value, f"{place}: {key}")
             if inner in figures.values:
                 raise ValueError(f"{place}: {key} = {value!r} gives {plain} a second time")
             figures.values[inner] = number

@@ -35,6 +35,14 @@ KINDS = {
 }
 """Kinds of shared tables -> plain key -> SI unit. `[process.N7]` is a table of the kind `process`."""
 
+REQUIRED = {
+    "process": tuple(KINDS["process"]),
+    "stack": ("bandwidth", "capacity"),
+    "wafer": tuple(KINDS["wafer"]),
+    "memory_price": ("price",),
+}
+"""Kind -> keys that each of its tables has."""
+
 REFERENCE = "N5"
 """The process that areas per unit are of."""
 
@@ -111,6 +119,9 @@ def table(kind: str, name: str, shared: Shared, where: str) -> tuple[dict[str, f
         if plain is None:
             plain, number = from_key(key, value, place, units)
         values[plain] = number
+    missing = [key for key in REQUIRED.get(kind, ()) if key not in values]
+    if missing:
+        raise ValueError(f"{place}: {missing[0]} is missing")
     cited = tables[name].get("sources", {})
     source = tables[name].get("source", "")
     return values, {key: shared.source(cited.get(key, source)) for key in values}

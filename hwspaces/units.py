@@ -200,17 +200,17 @@ def leaf_quantity(text_or_number: str | int | float, path: str, where: str) -> f
       ValueError: one line, as `leaf_unit` and `quantity`.
     """
     unit = leaf_unit(path)
-    if path.removeprefix("hardware.") in MAY_BE_ZERO and _is_zero(text_or_number, unit):
+    if path.removeprefix("hardware.") in MAY_BE_ZERO and is_zero(text_or_number, unit):
         return 0.0
     return quantity(text_or_number, unit, where)
 
 
-def _is_zero(text_or_number: object, unit: str) -> bool:
+def is_zero(value: object, unit: str = "1") -> bool:
     """Whether it is zero, as a number or as text with a unit of the dimension of `unit`."""
-    if isinstance(text_or_number, str):
-        match = _NUMBER.fullmatch(text_or_number)
+    if isinstance(value, str):
+        match = _NUMBER.fullmatch(value)
         return match is not None and match[2] in ("", *TEXT_UNITS[unit]) and float(match[1].replace("_", "")) == 0.0
-    return not isinstance(text_or_number, bool) and text_or_number == 0
+    return isinstance(value, int | float) and not isinstance(value, bool) and value == 0
 
 
 def positive(value: object, where: str, scale: float = 1.0, shown: object = None) -> float:
