@@ -26,7 +26,7 @@ def run(options: argparse.Namespace) -> None:
             raise ValueError(f"--{flag} TOKENS is missing")
     from sweeps.answer import answer
     from sweeps.cli import tables
-    from sweeps.cli.answers import beyond_tables, fit_text, intervals, record
+    from sweeps.cli.answers import beyond_tables, fit_text, intervals, money_text, record
     from sweeps.dataset import variable
 
     names = ("batch", "isl", "osl", "cached", "acceptance")
@@ -59,5 +59,8 @@ def run(options: argparse.Namespace) -> None:
     for line in beyond_tables(found.metrics):
         out.print(f"tables  {line}")
     out.print(f"memory  {fit_text(case, found.metrics)}")
+    money = money_text(found.metrics)
+    if money is not None:
+        out.print(f"money   {money}")
     for note in tables.notes(case):
         out.print(f"note    {note}")
