@@ -11,7 +11,6 @@ import sweeps
 from jaxroof import Process, device_price, die_area
 from sweeps.alike import alike
 from sweeps.jobs import _economics
-from sweeps.point import answers_at
 
 WORK = {"isl": 512, "osl": 64, "batch": 8}
 MONEY = ("die_area", "device_cost", "device_price", "capital_usd_per_million_tokens")
@@ -65,8 +64,8 @@ def test_elasticities_of_cost_per_token(scenario):
     """Margin 1 less hosting's part; utilisation -1; a denser process makes tokens cheaper."""
 
     def log_cost(hardware):
-        answer = answers_at(sweeps.jobs.REQUEST, dataclasses.replace(scenario, hardware=hardware))
-        return jax.numpy.log(answer["capital_usd_per_million_tokens"])
+        found = _economics(dataclasses.replace(scenario, hardware=hardware), 1000.0)
+        return jax.numpy.log(found["capital_usd_per_million_tokens"])
 
     slopes = jax.jit(jax.grad(log_cost))(jax.tree.map(jax.numpy.asarray, scenario.hardware))
     hardware = scenario.hardware
