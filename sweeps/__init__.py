@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from sweeps.cases import case as case
     from sweeps.comparison import Comparison as Comparison
     from sweeps.comparison import compare as compare
+    from sweeps.elasticity.api import sensitivity as sensitivity
     from sweeps.serving.capacity import capacity as capacity
     from sweeps.serving.curve import latency_curve as latency_curve
     from sweeps.serving.run import serve as serve
@@ -27,6 +28,7 @@ _HOMES = {
     "compare": "sweeps.comparison",
     "capacity": "sweeps.serving.capacity",
     "latency_curve": "sweeps.serving.curve",
+    "sensitivity": "sweeps.elasticity.api",
     "serve": "sweeps.serving.run",
 }
 
