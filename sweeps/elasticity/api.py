@@ -11,7 +11,7 @@ import xarray as xr
 from sweeps.api import precision
 from sweeps.elasticity.knobs import knobs as knobs_of
 from sweeps.elasticity.labelled import labelled
-from sweeps.elasticity.maps import at_first_point, maps
+from sweeps.elasticity.maps import at_the_middle, maps
 from sweeps.elasticity.point import chosen, sensitivity_at, wanted_metrics
 from sweeps.jobs import JOBS
 from sweeps.question import asked
@@ -19,7 +19,7 @@ from sweeps.spec import SERVE, Spec, read, spec
 from sweeps.store import opened
 
 MAPPED = 8
-"""Knobs of a map where nobody says which: those with the largest elasticities at the first point."""
+"""Knobs of a map where nobody says which: those with the largest elasticities at its middle."""
 
 
 def sensitivity(
@@ -38,7 +38,7 @@ def sensitivity(
         whose specification is taken.
       metrics: real-valued ones of the job; None: the most asked for.
       knobs: dotted paths, or parts before them ("hardware.links", "model"). None: every number of hardware,
-        deployment and workload, or with axes the 8 with the largest elasticities at their first point.
+        deployment and workload, or with axes the 8 with the largest elasticities at their middle.
       smoothing: as `jaxroof.smooth.smoothing`; None: its usual exponent.
       progress: called with the number of points that every piece of a map adds.
 
@@ -60,14 +60,14 @@ def sensitivity(
     record = question.attributes | {"title": f"sensitivities, {question.attributes['title']}", "dtype": "float64"}
     if not axes:
         return labelled(sensitivity_at(checked.job, base, wanted, knobs, smoothing), record)
-    first = at_first_point(base, axes)
+    middle = at_the_middle(base, axes)
     if knobs is None:
-        point = sensitivity_at(checked.job, first, wanted, None, smoothing)
+        point = sensitivity_at(checked.job, middle, wanted, None, smoothing)
         turned, names = point.top(MAPPED), tuple(point.metrics)
         if not turned:
-            raise ValueError("the metrics are flat in every knob at the first point; name knobs")
+            raise ValueError("the metrics are flat in every knob at the middle point; name knobs")
     else:
-        turned, names = knobs_of(first, knobs), wanted_metrics(JOBS[checked.job], first, wanted)
+        turned, names = knobs_of(middle, knobs), wanted_metrics(JOBS[checked.job], middle, wanted)
     with precision("float64"), chosen(smoothing):
         return maps(JOBS[checked.job], base, axes, turned, names, record, progress)
 

@@ -12,7 +12,7 @@ Factors = dict[str, jax.Array]
 """By path, what the number there is multiplied by."""
 
 QUICK = {"xla_backend_optimization_level": 0}
-"""Compiler options of programs that run for milliseconds: LLVM's optimisation would take longer than everything else."""
+"""Compiler options of programs that run for milliseconds: LLVM's optimisation would take longer than all the rest."""
 
 
 def at_factors(job: Job, scenario: Scenario, factors: Factors) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:

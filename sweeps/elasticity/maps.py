@@ -95,7 +95,7 @@ def _block(
     found = {name: [np.full(points, np.nan) for _ in paths] for name in wanted}
     for low in range(0, points, size):
         low = min(low, points - size)  # the last chunk is as long as the others
-        part = jax.tree.map(lambda column: column[low : low + size] if np.ndim(column) else column, settings)
+        part = _part(settings, slice(low, low + size))
         for name, column in jax.device_get(forward(part)).items():
             metrics[name][low : low + size] = column
         for path in here:
@@ -109,8 +109,12 @@ def _block(
     return metrics, found
 
 
-def at_first_point(base: Scenario, axes: tuple[Axis, ...]) -> Scenario:
-    """The scenario at the first position of every axis, of Python numbers."""
+def _part(settings: Any, where: slice) -> Any:
+    return jax.tree.map(lambda column: column[where] if np.ndim(column) else column, settings)
+
+
+def at_the_middle(base: Scenario, axes: tuple[Axis, ...]) -> Scenario:
+    """The scenario at the middle position of every axis, of those of the first structure; of Python numbers."""
     first = next(iter(blocks(axes)), ())
-    settings = [jax.tree.map(lambda column: float(np.ravel(column)[0]), segment.settings) for segment in first]
+    settings = [jax.tree.map(lambda column: float(np.ravel(column)[np.size(column) // 2]), s.settings) for s in first]
     return scenario_at(base, settings)
