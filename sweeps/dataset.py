@@ -272,10 +272,32 @@ OP_DIMENSIONS = {
 }
 
 
+DERIVED = {
+    "elasticity_of_": "elasticity of {}: d ln y / d ln x in the knob",
+    "predicted_change_of_": "relative change of {} that its elasticity predicts",
+    "change_of_": "relative change of {}",
+    "curvature_of_": "second derivative of ln y in ln x of two knobs, y: {}",
+}
+"""Variables that say how a metric depends on knobs, by what their names begin with; the metric's name follows."""
+
+KNOB_COORDINATES = {
+    "knob": "number that is changed",
+    "other_knob": "number that is changed as well",
+    "factor": "what the knob is multiplied by",
+    "knob_value": "the knob's value, in its SI unit",
+    "knob_unit": "SI unit of the knob",
+    "knob_is_count": "1 where the knob is a count, which is taken as a real number",
+}
+"""Labels along the dimensions of derived variables."""
+
+
 def variable(name: str) -> Variable:
     """What the variable `name` is; of a step's ops, with the step said."""
     if name in VARIABLES:
         return VARIABLES[name]
+    for prefix, words in DERIVED.items():
+        if name.startswith(prefix):
+            return Variable("1", words.format(variable(name.removeprefix(prefix)).long_name.partition(":")[0]))
     step, _, plain = name.partition("_")
     meaning = VARIABLES[plain]
     return dataclasses.replace(meaning, long_name=f"{meaning.long_name}, {step} step")
