@@ -1,4 +1,8 @@
-"""The last digits of a design: sequential quadratic programming from a good start, then whole numbers one by one."""
+"""The last digits of a design: sequential quadratic programming, whole numbers one by one, and a cloud of neighbours.
+
+Slopes are smoothed, so that they lead across steps such as the number of memory stacks; they do not say on which side of
+a step to stay. Neighbours drawn around the best design, ever closer, do.
+"""
 
 import dataclasses
 import warnings
@@ -10,6 +14,12 @@ from sweeps.optimization.problem import Problem
 
 ITERATIONS = 40
 """Of one polishing."""
+
+NEIGHBOURS, ROUNDS = 4096, 24
+"""Designs that are drawn around the best one, and how often."""
+
+SPREAD, NARROWER = 0.1, 0.75
+"""Standard deviation of the first cloud, in shares of the ranges, and what each round without success leaves of it."""
 
 TOLERANCE = 1e-8
 """Change of the logarithm of the objective at which polishing ends."""
@@ -55,6 +65,31 @@ def polished(problem: Problem, design: np.ndarray, weights: np.ndarray) -> Point
             found = point if found is None or point.better(found) else found
         best = found
     return best
+
+
+def settled(problem: Problem, point: Point, weights: np.ndarray, seed: int) -> Point:
+    """The best of clouds of neighbours around a design, each drawn around the best so far; choices stay."""
+    draws = np.random.default_rng(seed)
+    moves = [i for i, v in enumerate(problem.variables) if not v.choice and v.high > v.low]
+    spread = SPREAD
+    for _ in range(ROUNDS if moves else 0):
+        designs = np.tile(point.design, (NEIGHBOURS, 1))
+        for i in moves:
+            variable = problem.variables[i]
+            steps = spread * draws.normal(size=NEIGHBOURS) * (draws.random(NEIGHBOURS) < 0.5)
+            shares = variable.shares(point.design[i : i + 1]) + steps
+            designs[:, i] = variable.rounded(variable.unit_values(np.clip(shares, 0.0, 1.0)))
+        objectives, constraints = problem.evaluate(designs)
+        scores = np.sum(weights * np.sign(objectives) * np.log(np.abs(objectives)), axis=1)
+        violations = worst(constraints)
+        infeasible = violations > KEPT
+        best = int(np.lexsort((np.where(infeasible, violations, scores), infeasible))[0])
+        found = Point(designs[best], float(scores[best]), float(violations[best]))
+        if found.better(point):
+            point = found
+        else:
+            spread *= NARROWER
+    return point
 
 
 def _refined(problem: Problem, design: np.ndarray, weights: np.ndarray, free: np.ndarray) -> Point:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import jax
@@ -108,10 +108,13 @@ class Problem:
         """Every metric of the job at every design, shapes [n]; NaN, False or -1 where a design's parts have none."""
         designs = self._checked(designs)
         parts = []
-        for rows, scenario_of, settings in self._groups(designs):
-            at = jax.vmap(lambda s, of=scenario_of: answers_at(JOBS[self.job], of(s)))
+        for rows, key, arguments in self._groups(designs):
+
+            def answers(numbers: jax.Array, settings: list[dict[str, Any]]) -> dict[str, jax.Array]:
+                return answers_at(JOBS[self.job], self._scenario(numbers, settings))
+
             with precision("float64"):
-                parts.append((rows, jax.device_get(jax.jit(at)(settings))))
+                parts.append((rows, jax.device_get(jax.jit(self._mapped(key, answers))(*arguments))))
         found: dict[str, np.ndarray] = {}
         for rows, answers in parts:
             for name, values in answers.items():
@@ -123,14 +126,14 @@ class Problem:
         """Whether the deployments of the designs can be, shape [n]."""
         designs = self._checked(designs)
         found = np.zeros(len(designs), bool)
-        for rows, scenario_of, settings in self._groups(designs):
+        for rows, key, arguments in self._groups(designs):
 
-            def split(s: Any, of: Callable = scenario_of) -> jax.Array:
-                scenario = of(s)
+            def split(numbers: jax.Array, settings: list[dict[str, Any]]) -> jax.Array:
+                scenario = self._scenario(numbers, settings)
                 return legal(scenario.hardware, scenario.model, scenario.deployment)
 
             with precision("float64"):
-                found[rows] = jax.jit(jax.vmap(split))(settings)
+                found[rows] = jax.jit(self._mapped(key, split))(*arguments)
         return found
 
     def label(self, variable: Variable, value: float) -> Any:
@@ -188,31 +191,26 @@ class Problem:
         settings = []
         for i, segment in self._chosen(key).items():
             places = np.searchsorted(segment.positions, np.round(designs[:, i]).astype(int))
-            settings.append(
-                jax.tree.map(
-                    lambda leaf, places=places: (
-                        np.broadcast_to(np.asarray(leaf, float), len(places))
-                        if np.ndim(leaf) == 0
-                        else np.asarray(leaf, float)[places]
-                    ),
-                    segment.settings,
-                )
-            )
+            settings.append(jax.tree.map(lambda leaf, places=places: _at(leaf, places), segment.settings))
         return designs[:, ~self._choice], settings
 
-    def _groups(self, designs: np.ndarray):
-        for rows, key in self._structures(designs):
-            yield rows, self._scenario, self._arguments(key, designs[rows])
+    def _mapped(self, key: tuple[int, ...], function: Callable) -> Callable:
+        """`function` of one design over many, which share the leaves that are the same in all of a segment."""
+        settings = [segment.settings for segment in self._chosen(key).values()]
+        return jax.vmap(function, in_axes=(0, jax.tree.map(lambda leaf: 0 if np.ndim(leaf) else None, settings)))
 
-    def _scenario(self, arguments: tuple[jax.Array, list[dict[str, Any]]]) -> Scenario:
-        numbers, settings = arguments
+    def _groups(self, designs: np.ndarray) -> Iterator[tuple[np.ndarray, tuple[int, ...], tuple]]:
+        for rows, key in self._structures(designs):
+            yield rows, key, self._arguments(key, designs[rows])
+
+    def _scenario(self, numbers: jax.Array, settings: list[dict[str, Any]]) -> Scenario:
         paths = [next(iter(v.axis.columns)) for v in self.variables if not v.choice]
         own = {path: numbers[i] for i, path in enumerate(paths)}
         return scenario_at(jax.tree.map(np.float64, self.base), [*settings, own])
 
     def _goals(self, numbers: jax.Array, settings: list[dict[str, Any]]) -> jax.Array:
         """Objectives, then constraints, of one design."""
-        scenario = self._scenario((numbers, settings))
+        scenario = self._scenario(numbers, settings)
         answers = answers_at(JOBS[self.job], scenario, [goal.name for goal in (*self.objectives, *self.constraints)])
 
         def value(name: str) -> jax.Array:
@@ -226,7 +224,7 @@ class Problem:
 
     @functools.cache  # noqa: B019 - a problem lives as long as its programs
     def _values(self, key: tuple[int, ...]) -> Callable:
-        return _jitted(jax.vmap(self._goals))
+        return _jitted(self._mapped(key, self._goals))
 
     @functools.cache  # noqa: B019
     def _slopes(self, key: tuple[int, ...]) -> Callable:
@@ -238,7 +236,13 @@ class Problem:
             spread = jnp.zeros((len(values), len(self.variables))).at[:, columns].set(rows)
             return jnp.concatenate([values[:, jnp.newaxis], spread], axis=1)
 
-        return _jitted(jax.vmap(slopes))
+        return _jitted(self._mapped(key, slopes))
+
+
+def _at(leaf: Any, places: np.ndarray) -> np.ndarray:
+    """A leaf of every design; the number itself where all share it."""
+    values = np.asarray(leaf, float)
+    return values[places] if values.ndim else values
 
 
 def _jitted(function: Callable) -> Callable:

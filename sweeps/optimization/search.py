@@ -12,7 +12,7 @@ import numpy as np
 from sweeps.optimization.descent import KEPT, descended, worst
 from sweeps.optimization.multipliers import Active, active
 from sweeps.optimization.pareto import nondominated, spread_weights
-from sweeps.optimization.polish import polished
+from sweeps.optimization.polish import polished, settled
 from sweeps.optimization.problem import Problem
 from sweeps.optimization.spec import Design, Search, made, read
 from sweeps.optimization.variables import combinations
@@ -102,7 +102,8 @@ def searched(problem: Problem, search: Search, progress: Callable[[str, int, int
     points = []
     for i, pick in enumerate(picks):
         progress("polish", i, len(picks))
-        points.append(polished(problem, ends[pick], weights[pick]))
+        point = polished(problem, ends[pick], weights[pick])
+        points.append(point if several else settled(problem, point, weights[pick], search.seed))
     progress("polish", len(picks), len(picks))
     best = np.array([point.design for point in points]).reshape(-1, len(problem.variables))
     clock.lap("polish")
@@ -172,10 +173,10 @@ def _grid(problem: Problem, chosen: np.ndarray, search: Search) -> tuple[np.ndar
         power = max(int(math.log2(per)), 2)
         shares = qmc.Sobol(len(ranges), rng=np.random.default_rng(search.seed)).random_base2(power)
         columns = [v.unit_values(shares[:, i]) for i, v in enumerate(ranges)]
-        columns = [_allowed(v, column) for v, column in zip(ranges, columns, strict=True)]
+        columns = [v.rounded(column) for v, column in zip(ranges, columns, strict=True)]
         numbers = np.stack(columns, axis=1)
     else:
-        sides = [np.unique(_allowed(v, v.unit_values(np.linspace(0.0, 1.0, levels)))) for v in ranges]
+        sides = [np.unique(v.rounded(v.unit_values(np.linspace(0.0, 1.0, levels)))) for v in ranges]
         numbers = (
             np.stack([side.ravel() for side in np.meshgrid(*sides, indexing="ij")], axis=1)
             if sides
@@ -186,13 +187,6 @@ def _grid(problem: Problem, chosen: np.ndarray, search: Search) -> tuple[np.ndar
     designs[:, choice] = np.repeat(chosen, len(numbers), axis=0)
     designs[:, ~choice] = np.tile(numbers, (len(chosen), 1))
     return designs, sampled
-
-
-def _allowed(variable: Any, values: np.ndarray) -> np.ndarray:
-    """The nearest values that a result may have."""
-    if variable.allowed is not None:
-        return variable.allowed[np.argmin(np.abs(np.log(values[:, None] / variable.allowed)), axis=1)]
-    return np.clip(np.round(values), variable.low, variable.high) if variable.whole else values
 
 
 def _starts(

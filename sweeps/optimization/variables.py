@@ -64,6 +64,12 @@ class Variable:
         """Change of the value per change of its share."""
         return values * math.log(self.high / self.low) if self.log else np.full_like(values, self.high - self.low)
 
+    def rounded(self, values: np.ndarray) -> np.ndarray:
+        """The nearest values that a result may have, shape [n]."""
+        if self.allowed is not None:
+            return self.allowed[np.argmin(np.abs(np.log(values[:, np.newaxis] / self.allowed)), axis=1)]
+        return np.clip(np.round(values), self.low, self.high) if self.whole else values
+
     def neighbours(self, value: float) -> tuple[float, ...]:
         """The one or two allowed values next to `value`."""
         if self.allowed is not None:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from hwspaces import formatted
+from sweeps.dataset import leaf_long_name
 from sweeps.dataset import variable as meaning
 from sweeps.optimization.descent import KEPT, worst
 from sweeps.optimization.goals import ROOTS, unit_of
@@ -31,7 +32,9 @@ def goal_words(found: Found) -> str:
 
 def words(name: str) -> str:
     """A metric's or leaf's meaning in a few words."""
-    return name if name.startswith(ROOTS) else meaning(name).long_name.partition(":")[0].partition(",")[0]
+    return (
+        leaf_long_name(name) if name.startswith(ROOTS) else meaning(name).long_name.partition(":")[0].partition(",")[0]
+    )
 
 
 def _slices(found: Found) -> Any:
@@ -59,8 +62,7 @@ def _slices(found: Found) -> Any:
             panel.plot(found.grid_design[i], best, "D", ms=5, mfc="none", mec=style.QUIET, zorder=4)
     for panel in panels.flat[len(cut) :]:
         panel.set_axis_off()
-    for panel in panels[:, 0]:
-        panel.set_ylabel(style.quantity_label(words(objective.name), unit, everything), fontsize=8)
+    made.supylabel(style.quantity_label(words(objective.name), unit, everything), fontsize=9, color=style.INK)
     handles = [
         style.matplotlib().lines.Line2D([], [], marker="o", ls="", color=style.SERIES_COLOURS[1], label="best design")
     ]
