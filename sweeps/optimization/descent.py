@@ -7,8 +7,8 @@ import numpy as np
 from sweeps.api import precision
 from sweeps.optimization.problem import Problem
 
-RATE = 0.05
-"""First step of the descent, as a share of every variable's range; it falls to a twentieth. Ours."""
+RATE, END = 0.05, 0.05
+"""First step of the descent as a share of every variable's range, and the last over the first. Ours."""
 
 PENALTY = 20.0
 """Weight of the squared violation, in logarithms, against the logarithm of the objective. Ours."""
@@ -53,17 +53,14 @@ def descended(
     package = optax()
     moves = ~np.array([variable.choice for variable in problem.variables])
     shares = _shares(problem, designs)
-    chain = package.chain(
-        package.scale_by_adam(b1=0.8, b2=0.95),
-        package.scale_by_schedule(package.exponential_decay(-RATE, steps, 0.05)),
-    )
+    adam = package.scale_by_adam(b1=0.8, b2=0.95)
     multipliers = np.zeros((len(designs), len(problem.constraints)))
     best = _Best(problem, designs, weights)
     with precision("float64"):
         import jax
 
-        state = chain.init(shares)
-        update = jax.jit(chain.update)
+        state = adam.init(shares)
+        update = jax.jit(adam.update)
         for step in range(steps):
             designs = _values(problem, shares, designs)
             found = problem.value_and_grad(designs)
@@ -73,8 +70,10 @@ def descended(
             slopes = np.einsum("nm,nmd->nd", scale, found.objective_slopes)
             slopes += np.einsum("nk,nkd->nd", pull, found.constraint_slopes)
             slopes *= _slopes(problem, designs)
-            change, state = update(slopes, state)
-            shares = np.clip(shares + np.where(moves, np.asarray(change), 0.0), 0.0, 1.0)
+            with jax.numpy_dtype_promotion("standard"):  # optax counts steps in integers
+                change, state = update(slopes, state)
+            rate = RATE * END ** (step / steps)
+            shares = np.clip(shares - rate * np.where(moves, np.asarray(change), 0.0), 0.0, 1.0)
             if step % MULTIPLIER_STEPS == MULTIPLIER_STEPS - 1:
                 multipliers = pull
             progress(1)

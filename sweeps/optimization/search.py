@@ -152,7 +152,8 @@ class _Clock:
 
 def _legal_combinations(problem: Problem) -> np.ndarray:
     """Positions of the choices of every combination whose deployment can be, shape [combinations, choices]."""
-    found = np.array(list(combinations(problem.variables)), float).reshape(-1, sum(v.choice for v in problem.variables))
+    tried = list(combinations(problem.variables))
+    found = np.array(tried, float).reshape(len(tried), sum(v.choice for v in problem.variables))
     designs = np.tile(problem.lower, (len(found), 1))
     designs[:, [v.choice for v in problem.variables]] = found
     legal = problem.legal(designs)

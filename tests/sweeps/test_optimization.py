@@ -1,0 +1,280 @@
+"""Inverse design: problems as arrays, the search, what holds an optimum, and the verb."""
+
+import json
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import sweeps
+from sweeps.cli import main
+from sweeps.optimization.descent import descended, worst
+from sweeps.optimization.multipliers import active
+from sweeps.optimization.pareto import nondominated, spread_weights
+from sweeps.optimization.problem import Problem
+from sweeps.optimization.search import searched
+from sweeps.optimization.spec import Search, design, problem
+
+pytestmark = pytest.mark.xdist_group("optimization")
+
+SPEC = {
+    "hardware": "H100-SXM",
+    "model": "Llama-3.1-8B",
+    "efficiency": "derated",
+    "workload": {"batch": 16, "isl": 1024, "osl": 256},
+    "deployment": {"tp": [1, 2, 3]},
+    "axes": {
+        "hardware.memory.hbm.bandwidth": {"from": "1TB/s", "to": "8TB/s"},
+        "hardware.matrix.bf16": {"from": "200TFLOP/s", "to": "4PFLOP/s"},
+        "hardware.cores.count": {"from": 40, "to": 200},
+    },
+    "optimize": {"minimize": "owning_usd_per_million_tokens"},
+    "constraints": {"ttft": {"max": "1s"}, "tpot": {"max": "8ms"}},
+}
+"""Three ranges, one of them a count, and a list of which one member (tp 3) cannot be."""
+
+
+@pytest.fixture(scope="module")
+def small() -> Problem:
+    return problem(SPEC)
+
+
+@pytest.fixture(scope="module")
+def found(small):
+    return searched(small, Search(starts=24, steps=60, grid=2000))
+
+
+def _draws(asked: Problem, n: int, seed: int = 0) -> np.ndarray:
+    shares = np.random.default_rng(seed).random((n, len(asked.variables)))
+    columns = [
+        np.floor(shares[:, i] * 2.0) if v.choice else v.unit_values(shares[:, i]) for i, v in enumerate(asked.variables)
+    ]
+    return np.stack(columns, axis=1)
+
+
+def test_problem_is_the_sweep(small):
+    """Objectives and constraints are those of a sweep at the same point."""
+    assert small.names == ("tp", "hbm_bandwidth", "matrix_bf16", "cores_count")
+    assert small.constraint_names == ("ttft <= 1 s", "tpot <= 8 ms", "memory_use <= 1")
+    at = np.array([[1.0, 3e12, 1e15, 100.0]])
+    objectives, constraints = small.evaluate(at)
+    point = sweeps.sweep(
+        {key: value for key, value in SPEC.items() if key not in ("optimize", "constraints", "axes")}
+        | {
+            "deployment": {"tp": 2},
+            "set": {
+                "hardware.memory.hbm.bandwidth": "3TB/s",
+                "hardware.matrix.bf16": "1PFLOP/s",
+                "hardware.cores.count": 100,
+            },
+            "output": {"dtype": "float64"},
+        }
+    )
+    assert objectives[0, 0] == pytest.approx(float(point["owning_usd_per_million_tokens"]), rel=1e-12)
+    assert np.exp(constraints[0, 1]) * 8e-3 == pytest.approx(float(point["tpot"]), rel=1e-12)
+    assert np.exp(constraints[0, 2]) == pytest.approx(float(point["memory_use"]), rel=1e-12)
+
+
+def test_memory_use_says_what_fits():
+    """Model and cache fit exactly where the use is at most 1, up to the whole sequence that capacity is rounded to."""
+    points = sweeps.sweep(
+        hardware="H100-SXM",
+        model="Llama-3.1-8B",
+        efficiency="derated",
+        workload={"batch": [1, 100, 200, 300, 350, 360, 370, 400, 800], "isl": 1024, "osl": 256},
+        output={"variables": ["memory_use", "fits"]},
+    )
+    assert (points["fits"].values == (points["memory_use"].values <= 1.0)).all()
+    assert points["fits"].values.any() and not points["fits"].values.all()
+
+
+def test_slopes_against_differences(small):
+    """Away from ridges and steps; 2 % of the largest slope allows for what is smoothed."""
+    at = _draws(small, 16)
+    found = small.value_and_grad(at)
+    values, constraints = small.evaluate(at)
+    assert np.array_equal(values, found.objectives) or np.allclose(values, found.objectives, rtol=1e-12)
+    assert np.allclose(constraints, found.constraints, atol=1e-12)
+    assert not found.objective_slopes[:, :, 0].any()  # a choice has none
+    i = small.names.index("hbm_bandwidth")
+    step = np.zeros(at.shape[1])
+    step[i] = 1e6
+    inside = at[np.abs(at[:, i] - 4.5e12) < 3.4e12]
+    rows = np.abs(at[:, i] - 4.5e12) < 3.4e12
+    change = (small.evaluate(inside + step)[1] - small.evaluate(inside - step)[1])[:, 1] / 2e6
+    slopes = found.constraint_slopes[rows, 1, i]
+    assert np.median(np.abs(change / slopes - 1.0)) < 0.02
+
+
+def test_designs_are_checked(small):
+    with pytest.raises(ValueError, match=r"designs have shape \(4,\); it must be \(n, 4\)"):
+        small.evaluate(np.ones(4))
+    with pytest.raises(ValueError, match="design 1: hbm_bandwidth = 9e\\+12 must be from 1e\\+12 to 8e\\+12"):
+        small.evaluate(np.array([[0.0, 2e12, 1e15, 100.0], [0.0, 9e12, 1e15, 100.0]]))
+    with pytest.raises(ValueError, match="cores_count = nan must be"):
+        small.value_and_grad(np.array([[0.0, 2e12, 1e15, np.nan]]))
+
+
+def test_search_beats_its_grid(small, found):
+    """At least as good as the best grid point; constraints kept, counts whole, nothing illegal."""
+    assert found.feasible[0] and worst(found.constraints)[0] <= 1e-6
+    assert found.objectives[0, 0] <= found.grid_objectives[0] * (1.0 + 1e-12)
+    assert found.designs[0, 3] == round(found.designs[0, 3])
+    assert small.legal(found.designs[:1]).all()
+    assert not small.legal(np.array([[2.0, 2e12, 1e15, 100.0]])).any()  # tp 3 of 32 heads
+    assert (found.grid[0][:, 0] < 2).all()
+    everything = np.random.default_rng(1)
+    near = np.clip(
+        found.designs[0] * np.exp(0.05 * everything.normal(size=(4000, 4))), small.lower, np.minimum(small.upper, 1e99)
+    )
+    near[:, 0], near[:, 3] = found.designs[0, 0], np.round(near[:, 3])
+    objectives, constraints = small.evaluate(near)
+    kept = worst(constraints) <= 1e-6
+    assert kept.any() and objectives[kept, 0].min() >= found.objectives[0, 0] * (1.0 - 2e-3)
+
+
+def test_descent_is_reproducible(small):
+    starts, weights = _draws(small, 8), np.ones((8, 1))
+    first, second = (descended(small, starts, weights, 20) for _ in range(2))
+    assert all(np.array_equal(one, other) for one, other in zip(first, second, strict=True))
+    assert (first[0][:, 0] == starts[:, 0]).all()
+
+
+def test_multiplier_is_what_the_limit_buys():
+    """Smallest HBM bandwidth at a limit of the TPOT: 1 % more time saves what the multiplier says."""
+    question = {
+        **{key: value for key, value in SPEC.items() if key not in ("axes", "deployment")},
+        "axes": {"hardware.memory.hbm.bandwidth": {"from": "1TB/s", "to": "8TB/s"}},
+        "optimize": {"minimize": "hardware.memory.hbm.bandwidth"},
+    }
+    best = []
+    for limit in (8.0, 8.08):
+        asked = problem(question | {"constraints": {"tpot": {"max": f"{limit}ms"}}})
+        best.append((asked, searched(asked, Search(starts=4, steps=40, grid=64))))
+    held, residual = active(best[0][0], best[0][1].designs[0], np.ones(1))
+    assert [one.name for one in held] == ["tpot <= 8 ms"] and residual < 1e-6
+    gained = np.log(best[1][1].objectives[0, 0] / best[0][1].objectives[0, 0]) / np.log(1.01)
+    assert held[0].elasticity == pytest.approx(gained, rel=0.02)
+    assert held[0].bought(best[0][1].objectives[0, 0]) < 0
+
+
+def test_pareto_front():
+    """Fast against cheap: what is found is a front, and no point of the grid beats it."""
+    asked = problem(SPEC | {"optimize": {"minimize": ["tpot", "die_area"]}, "constraints": {"ttft": {"max": "1s"}}})
+    front = searched(asked, Search(starts=32, steps=40, grid=500))
+    assert len(front.designs) > 3 and front.feasible.all()
+    assert (np.diff(front.objectives[:, 0]) > 0).all() and (np.diff(front.objectives[:, 1]) < 0).all()
+    designs, objectives, constraints = front.grid
+    kept = objectives[worst(constraints) <= 1e-6]
+    beaten = (kept[:, np.newaxis] < front.objectives[np.newaxis] * (1 - 1e-2)).all(axis=2)
+    assert beaten.any(axis=1).mean() < 0.02
+
+
+def test_nondominated():
+    assert nondominated(np.array([[2.0, 1.0], [1.0, 2.0], [2.0, 2.0], [np.inf, 0.0], [1.0, 3.0]])).tolist() == [1, 0]
+    for objectives in (1, 2, 3):
+        weights = spread_weights(objectives, 20)
+        assert weights.shape == (20, objectives) and np.allclose(weights.sum(axis=1), 1.0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"optimize": {}}, r"optimize.minimize is missing: name the metric"),
+        ({"optimize": {"minimize": "tpott"}}, r"a request has no tpott here; did you mean tpot"),
+        ({"optimize": {"minimize": "decode_bound"}}, r"decode_bound is no number that varies smoothly"),
+        (
+            {"optimize": {"minimize": "tpot", "start": 3}},
+            r"there is no key optimize.start; did you mean optimize.starts",
+        ),
+        ({"optimize": {"minimize": "tpot", "steps": 0}}, r"optimize.steps = 0 must be at least 1"),
+        ({"optimize": {"minimize": ["tpot", "tpot"]}}, r"optimize.minimize: tpot is given twice"),
+        ({"constraints": {"tpot": "8ms"}}, r'constraints."tpot" = .8ms. must be \{max = ..\}'),
+        ({"constraints": {"tpot": {"max": "8W"}}}, r'constraints."tpot".max = .8W. has the unit .W.'),
+        ({"constraints": {"tpo": {"max": 1}}}, r'constraints."tpo".max: there is no tpo'),
+        ({"constraints": {"die_area": {"max": -3}}}, r'constraints."die_area".max = -3'),
+        ({"constraints": {"hardware.memory.hbm.bandwith": {"max": 3}}}, r"bandwith"),
+        ({"mode": "grid"}, r"mode = .grid. is not read by an optimisation"),
+        ({"job": "serve"}, r'job = "serve": simulations cannot be optimised'),
+        ({"job": "train"}, r"job = .train. must be request"),
+        ({"axes": {}, "deployment": {"tp": 1}}, r"axis|nothing varies"),
+        (
+            {"axes": {"hardware.cores.count": {"from": 40.2, "to": 40.8}}},
+            r"hardware.cores.count: there is no whole number from 40.2 to 40.8",
+        ),
+    ],
+)
+def test_bad_specifications(changes, message):
+    with pytest.raises(ValueError, match=message):
+        problem(SPEC | changes)
+
+
+def test_long_lists_are_relaxed():
+    """More combinations than are tried one by one: lists of numbers become ranges whose results are in the list."""
+    batches = [float(2**i) for i in range(9)]
+    asked = design(SPEC | {"workload": {"batch": batches, "isl": [256 * i for i in range(1, 17)], "osl": 256}})
+    made = problem(asked.spec.source)
+    relaxed = {v.name: v for v in made.variables if v.allowed is not None}
+    assert set(relaxed) == {"isl"} and not relaxed["isl"].choice
+    assert relaxed["isl"].neighbours(300.0) == (256.0, 512.0)
+    assert relaxed["isl"].rounded(np.array([300.0, 500.0])).tolist() == [256.0, 512.0]
+
+
+TOML = """
+hardware = "H100-SXM"
+model = "Llama-3.1-8B"
+efficiency = "derated"
+workload = { batch = 16, isl = 1024, osl = 256 }
+[axes]
+"hardware.memory.hbm.bandwidth" = { from = "1TB/s", to = "8TB/s" }
+[optimize]
+minimize = "hardware.memory.hbm.bandwidth"
+[constraints]
+tpot = { max = "8ms" }
+"""
+
+
+@pytest.fixture
+def written(tmp_path):
+    path = tmp_path / "spec.toml"
+    path.write_text(TOML)
+    return path
+
+
+def test_verb(written, tmp_path, capsys):
+    out, picture = tmp_path / "out.nc", tmp_path / "out.svg"
+    words = ["optimize", str(written), "--starts", "4", "--steps", "40", "--grid", "64", "-o", str(out)]
+    assert main([*words, "--plot", str(picture)]) == 0
+    text = capsys.readouterr().out
+    assert "tpot <= 8 ms" in text and "held by" in text and "best of 64" in text
+    assert "keeps constraints" in text and picture.stat().st_size > 1000
+    with xr.open_dataset(out) as data:
+        assert data["tpot"].values[0] == pytest.approx(8e-3, rel=1e-4)
+        assert bool(data["keeps_constraints"][0]) and data["hbm_bandwidth"].attrs["units"] == "byte s-1"
+        assert json.loads(data.attrs["active"])[0]["name"] == "tpot <= 8 ms"
+        assert data.attrs["spec_sha256"]
+
+
+def test_verb_for_machines(written, capsys):
+    assert main(["optimize", str(written), "--starts", "4", "--steps", "40", "--grid", "64", "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert record["designs"][0]["keeps_constraints"]
+    assert record["designs"][0]["variables"]["hbm_bandwidth"] <= record["best_grid_point"]["objective"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--starts", "two"], "--starts = 'two'"),
+        (["--max", "tpot"], "--max 'tpot' must be NAME=VALUE"),
+        (["--minimize", "tpo"], "a request has no tpo here; did you mean tpot"),
+        (["-o", "out.csv"], "out.csv must end in .nc"),
+        (["--plot", "nowhere/x.png"], "there is no folder nowhere"),
+        (["--max", "tpot=1us"], "no design keeps the constraints"),
+    ],
+)
+def test_verb_errors(words, message, written, capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert main(["optimize", str(written), "--steps", "5", "--grid", "64", *words]) == 2
+    said = capsys.readouterr().err
+    assert message in said and said.count("\n") == 1
