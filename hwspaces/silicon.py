@@ -46,6 +46,10 @@ REQUIRED = {
 REFERENCE = "N5"
 """The process that areas per unit are of."""
 
+SHARES = ("cores_used", "matrix_used", "l2_used", "stacks_used", "separate", "graphics")
+SHARES += ("repairable", "package_yield", "utilisation")
+"""Leaves that are at most 1."""
+
 _WORDS = ("source", "sources", "names", "alone")
 _DEFAULTS = {
     leaf: 1.0
@@ -257,6 +261,9 @@ def _whole(
     given = {leaf: figures[f"{group}.{leaf}"] for leaf in units if f"{group}.{leaf}" in figures}
     if not given:
         return None
+    for leaf, value in given.items():
+        if leaf in SHARES and value > 1.0:
+            raise ValueError(f"{where}: {group}.{leaf} = {value:g} must be at most 1: it is a share")
     found = {**defaults, **given}
     missing = [leaf for leaf in units if leaf not in found]
     if missing:
