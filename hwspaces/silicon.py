@@ -19,7 +19,7 @@ KINDS = {
     "die": {
         **{
             "area": "m2",
-            "shared_area": "m2",
+            "core_area": "m2",
             "limit": "m2",
             "transistors": "1",
             "count": "1",
@@ -45,6 +45,10 @@ REQUIRED = {
 
 REFERENCE = "N5"
 """The process that areas per unit are of."""
+
+SHARES = ("cores_used", "matrix_used", "l2_used", "stacks_used", "separate", "graphics")
+SHARES += ("repairable", "package_yield", "utilisation")
+"""Leaves that are at most 1."""
 
 _WORDS = ("source", "sources", "names", "alone")
 _DEFAULTS = {
@@ -85,17 +89,22 @@ def scaled(hardware: Hardware, figures: Figures, shared: Shared, where: str) -> 
     name = figures.texts.get("die")
     known, sources = table("die", name, shared, where) if name else ({}, {})
     cores, others = (float(kind.area) for kind in dies(hardware))
+    sizes = {}  # leaf -> (known, predicted, source)
+    if "area" in known and "core_area" not in known:
+        sizes = dict.fromkeys(("scale", "shared_scale"), (known["area"], cores + others, sources["area"]))
+    elif "core_area" in known:
+        sizes["scale"] = known["core_area"], cores, sources["core_area"]
+        if "area" in known:
+            sizes["shared_scale"] = known["area"] - known["core_area"], others, sources["area"]
     found = {}
     for leaf in ("scale", "shared_scale"):
-        path = f"silicon.{leaf}"
-        value, source = 1.0, "its size is unknown: the area is what the areas per unit give"
-        if "area" in known:
-            size, predicted = known["area"], cores + others
-            if "shared_area" in known:
-                rest = known["shared_area"]
-                size, predicted = (size - rest, cores) if leaf == "scale" else (rest, others)
-            value = size / predicted
-            source = f"{formatted(size, 'm2')} over {formatted(predicted, 'm2')} predicted; {sources['area']}"
+        path, value, source = f"silicon.{leaf}", 1.0, "its size is unknown: the area is what the areas per unit give"
+        if leaf in sizes:
+            size, predicted, cited = sizes[leaf]
+            value, source = (
+                size / predicted,
+                f"{formatted(size, 'm2')} over {formatted(predicted, 'm2')} predicted; {cited}",
+            )
         if path not in figures.values:
             figures.add(path, value, source)
             found[path] = value
@@ -189,6 +198,10 @@ def _dies(figures: Figures, shared: Shared, where: str, processes: tuple[str, st
         add("matrix_used", min(1.0, width), of_die["matrix_per_core"])
     if "double_per_core" in die and clock is not None:
         add("double_flops", die["double_per_core"] * count * clock, of_die["double_per_core"])
+    held = die.get("other_memory", 0.0)
+    if "memory.l2.capacity" in values and "memory.l2.bandwidth" not in values:
+        source = f"the L2, whose bandwidth is unknown: {figures.sources['memory.l2.capacity']}"
+        add("other_memory", held + values["memory.l2.capacity"], source)
     for leaf, key in (("graphics", "graphics"), ("other_memory", "other_memory"), ("dies", "count")):
         if key in die:
             add(leaf, die[key], of_die[key])
@@ -248,6 +261,9 @@ def _whole(
     given = {leaf: figures[f"{group}.{leaf}"] for leaf in units if f"{group}.{leaf}" in figures}
     if not given:
         return None
+    for leaf, value in given.items():
+        if leaf in SHARES and value > 1.0:
+            raise ValueError(f"{where}: {group}.{leaf} = {value:g} must be at most 1: it is a share")
     found = {**defaults, **given}
     missing = [leaf for leaf in units if leaf not in found]
     if missing:

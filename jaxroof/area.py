@@ -6,7 +6,7 @@ import jax
 
 from jaxroof.hardware import Hardware, clock
 from jaxroof.silicon import Silicon
-from jaxroof.smooth import ceiling, maximum
+from jaxroof.smooth import ceiling, maximum, minimum
 from jaxroof.struct import Scalar, struct
 
 SLACK = 1e-3
@@ -112,7 +112,7 @@ def dies(hardware: Hardware) -> tuple[Dies, Dies]:
     silicon, parts = _silicon(hardware), area_parts(hardware)
     cores = sum(parts[name] for name in CORE_PARTS)
     shared = sum(area for name, area in parts.items() if name not in CORE_PARTS)
-    moved = silicon.separate * shared
+    moved = minimum(silicon.separate, 1.0) * shared
     kinds = ((cores + shared - moved, silicon.dies), (moved, silicon.shared_dies))
     first, second = (Dies(area=area, count=_count(area, least, silicon.largest_die)) for area, least in kinds)
     return first, second

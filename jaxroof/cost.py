@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jaxroof.area import Dies, dies, memory_stacks
 from jaxroof.hardware import Hardware
 from jaxroof.money import Costs
+from jaxroof.smooth import positive_part
 from jaxroof.struct import Scalar
 
 SMALL = 1e-6
@@ -39,11 +40,11 @@ def die_yield(area: Scalar, defects: Scalar, clustering: Scalar, repairable: Sca
       area: m2 of one die.
       defects: 1/m2.
       clustering: alpha; large values give Poisson's exp(-area defects).
-      repairable: share of the area where a defect only switches a spare part off.
+      repairable: share of the area where a defect only switches a spare part off; above 1 all can be sold.
 
     Source: negative binomial model: Stapper, Armstrong & Saji, Proc. IEEE 71(4), 1983.
     """
-    return (1.0 + (1.0 - repairable) * area * defects / clustering) ** -clustering
+    return (1.0 + positive_part(1.0 - repairable) * area * defects / clustering) ** -clustering
 
 
 def die_cost(area: Scalar, wafer: Scalar, costs: Costs) -> jax.Array:

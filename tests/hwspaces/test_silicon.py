@@ -54,6 +54,7 @@ def test_own_tables_come_first(tmp_path):
     ("line", "said"),
     [
         ("silicon.layout = -1", ("silicon: layout = -1", "positive")),
+        ("costs.utilisation = 1.2", ("costs.utilisation = 1.2", "at most 1")),
         ("silicon.layout = 0", ("silicon: layout = 0", "positive")),
         ("silicon.largest_die_mm = 858", ("largest_die_mm", "largest_die_mm2")),
         ("silicon.areas.matrix = 3", ("silicon.areas: matrix = 3", "no unit")),
