@@ -1,4 +1,4 @@
-"""Elasticities and curvatures of a job's metrics at a scenario, as pure functions for JAX to transform."""
+"""Elasticities of a job's metrics at a scenario, as pure functions for JAX to transform."""
 
 from collections.abc import Callable, Sequence
 
@@ -60,21 +60,6 @@ def elasticities(
         (slope,) = pullback(jnp.zeros_like(values).at[i].set(1.0 / jnp.where(positive, values[i], 1.0)))
         found[name] = jax.tree.map(lambda s, positive=positive: jnp.where(positive, s, jnp.nan), slope)
     return {name: values[i] for i, name in enumerate(names)}, found, times
-
-
-def curvature(job: Job, scenario: Scenario, paths: Sequence[str], name: str) -> jax.Array:
-    """Second derivatives of ln y in ln x, shape (paths, paths), forward over reverse mode; symmetric.
-
-    Where `jaxroof.smooth` blurs a ridge the gradient is not that of any one function, so that the two orders of
-    differentiation differ a little; the mean of both is returned.
-    """
-
-    def log_metric(logs: jax.Array) -> jax.Array:
-        real, _ = at_factors(job, scenario, {path: jnp.exp(logs[i]) for i, path in enumerate(paths)})
-        return jnp.log(real[name])
-
-    found = jax.jacfwd(jax.grad(log_metric))(jnp.zeros(len(paths)))
-    return 0.5 * (found + found.T)
 
 
 def slopes(job: Job, names: Sequence[str]) -> Callable[[Scenario, Factors], dict[str, jax.Array]]:

@@ -7,14 +7,17 @@ import numpy as np
 import pytest
 
 import sweeps
-from jaxroof.smooth import smoothing
 from sweeps.api import precision
 from sweeps.cases import case
-from sweeps.elasticity.gradient import QUICK, at_factors, curvature
+from sweeps.elasticity.api import specification
+from sweeps.elasticity.gradient import QUICK, at_factors, batched
 from sweeps.elasticity.knobs import knobs, without_elasticity
 from sweeps.elasticity.point import FACTORS, checks, curvatures, sensitivity_at
 from sweeps.elasticity.second_order import pairs
 from sweeps.jobs import JOBS
+
+METRICS = ("ttft", "tpot", "usd_per_million_tokens")
+"""The same ones in every test, which then share compiled programs."""
 
 STEP = 1e-6
 """Of the logarithm in a central difference: its error, STEP^2, and rounding, 1e-16 / STEP, are below 1e-9."""
@@ -38,7 +41,7 @@ def step_case():
 def exact_request(request_case):
     """Every knob of every part, exact piecewise gradients."""
     roots = ("hardware", "deployment", "workload", "model", "efficiency")
-    return sensitivity_at("request", request_case.scenario, None, roots, 0.0)
+    return sensitivity_at("request", request_case.scenario, METRICS, roots, 0.0)
 
 
 def central(job, scenario, point) -> dict[str, np.ndarray]:
@@ -85,13 +88,13 @@ def test_request_against_differences(request_case, exact_request):
 
 
 def test_step_against_differences(step_case):
-    point = sensitivity_at("step", step_case.scenario, None, ("hardware", "deployment", "workload"), 0.0)
+    point = sensitivity_at("step", step_case.scenario, ("step_time",), ("hardware", "deployment", "workload"), 0.0)
     assert compared("step", step_case.scenario, point) > 15
 
 
 def test_smoothing_only_blurs_ridges(request_case, exact_request):
     """The same values; elasticities of time over rates minus those over times stay -1, whatever the exponent."""
-    usual = sensitivity_at("request", request_case.scenario, ("tpot",), ("hardware", "efficiency"))
+    usual = sensitivity_at("request", request_case.scenario, METRICS, ("hardware", "efficiency"))
     assert usual.smoothing == 16.0 and exact_request.smoothing == 0.0
     assert usual.metrics["tpot"] == pytest.approx(exact_request.metrics["tpot"], rel=1e-12)
     for point in (usual, exact_request):
@@ -103,7 +106,7 @@ def test_smoothing_only_blurs_ridges(request_case, exact_request):
 
 def test_flat_knobs_and_what_binds(request_case):
     """TPOT of a small model at a batch of 29 is bound by HBM and launches: flat in the matrix peak."""
-    point = sensitivity_at("request", request_case.scenario, ("tpot",), ("hardware.matrix.bf16", "hardware.memory"))
+    point = sensitivity_at("request", request_case.scenario, METRICS, ("hardware.matrix.bf16", "hardware.memory"))
     slopes = dict(zip((knob.path for knob in point.knobs), point.elasticities["tpot"], strict=True))
     assert abs(slopes["hardware.matrix.bf16"]) < 1e-4
     assert slopes["hardware.memory.hbm.bandwidth"] < -0.3
@@ -114,7 +117,7 @@ def test_flat_knobs_and_what_binds(request_case):
 def test_first_order_beside_the_model(request_case):
     """By hand: elasticity e predicts factor^e - 1; dollars are proportional to the price, so that it is exact there."""
     paths = ("hardware.price", "hardware.memory.hbm.bandwidth", "deployment.tp")
-    point = sensitivity_at("request", request_case.scenario, ("usd_per_million_tokens",), paths)
+    point = sensitivity_at("request", request_case.scenario, METRICS, paths)
     found = {c.knob.path: c for c in checks(request_case.scenario, point, point.knobs)["usd_per_million_tokens"]}
     assert set(found) == set(paths[:2])  # tp comes in whole pieces
     assert found["hardware.price"].predicted == pytest.approx((-0.1, 0.1))
@@ -126,15 +129,21 @@ def test_first_order_beside_the_model(request_case):
 
 
 def test_curvature(request_case):
-    """Differences of gradients against forward over reverse mode, where it compiles fast."""
-    paths = ("hardware.memory.hbm.bandwidth", "workload.batch", "deployment.kv_bytes")
-    point = sensitivity_at("request", request_case.scenario, ("tpot",), paths)
+    """Differences of exact gradients against second differences of the metric itself."""
+    paths, step = ("hardware.memory.hbm.bandwidth", "workload.batch", "workload.osl"), 1e-3
+    point = sensitivity_at("request", request_case.scenario, METRICS, paths, 0.0)
     found = curvatures(request_case.scenario, point, point.knobs, "tpot")
-    with precision("float64"), smoothing(16.0):
+    corners = [(i, j, a, b) for i in range(3) for j in range(3) for a in (1, -1) for b in (1, -1)]
+    moves = np.zeros((3, len(corners)))
+    for place, (i, j, a, b) in enumerate(corners):
+        moves[i, place] += a * step
+        moves[j, place] += b * step
+    with precision("float64"):
         names = [knob.path for knob in point.knobs]
-        exact = jax.jit(lambda s: curvature(JOBS["request"], s, names, "tpot"), compiler_options=QUICK)
-        expected = np.asarray(exact(request_case.scenario))
-    np.testing.assert_allclose(found, expected, atol=1e-5)  # STEP^2 of the differences, times fourth derivatives
+        variants = batched(JOBS["request"], request_case.scenario, ("tpot",))
+        logs = np.log(variants({path: np.exp(moves[i]) for i, path in enumerate(names)})["tpot"])
+    expected = (logs.reshape(3, 3, 4) @ np.array([1, -1, -1, 1])) / (4 * step**2)
+    np.testing.assert_allclose(found, expected, atol=1e-5)  # step^2 times fourth derivatives
     np.testing.assert_array_equal(found, found.T)
     first = pairs("tpot", point.knobs, point.elasticities["tpot"], found)[0]
     assert abs(first.gain) == pytest.approx(np.abs(found[~np.eye(3, dtype=bool)]).max())
@@ -169,22 +178,22 @@ def test_maps_equal_points(tmp_path):
         "hardware": ["H100-SXM", "A100-SXM-80GB"],
         "model": "Llama-3.1-8B",
         "workload": {"batch": [3, 40], "isl": 900, "osl": 90},
+        "deployment": {"tp": 4},
     }
     paths = ["hardware.memory.hbm.bandwidth", "workload.batch"]
     found = sweeps.sensitivity(spec, ["tpot"], paths)
     assert found["elasticity_of_tpot"].dims == ("knob", "hardware", "batch")
-    for name in found["hardware"].values:
-        for batch in (3, 40):
-            place = case("request", name, "Llama-3.1-8B", workload={"batch": batch, "isl": 900, "osl": 90})
-            point = sensitivity_at("request", place.scenario, ("tpot",), paths)
-            here = found.sel(hardware=name, batch=batch)
-            np.testing.assert_allclose(here["elasticity_of_tpot"], point.elasticities["tpot"], rtol=1e-9)
-            assert float(here["tpot"]) == pytest.approx(point.metrics["tpot"])
+    for name, batch in (("H100-SXM", 3), ("A100-SXM-80GB", 40)):
+        place = case(
+            "request", name, "Llama-3.1-8B", workload={"batch": batch, "isl": 900, "osl": 90}, deployment={"tp": 4}
+        )
+        point = sensitivity_at("request", place.scenario, METRICS, paths)
+        here = found.sel(hardware=name, batch=batch)
+        np.testing.assert_allclose(here["elasticity_of_tpot"], point.elasticities["tpot"], rtol=1e-9)
+        assert float(here["tpot"]) == pytest.approx(point.metrics["tpot"])
     file = tmp_path / "sweep.nc"
-    sweeps.sweep_to_file(file, spec)
-    np.testing.assert_allclose(
-        sweeps.sensitivity(file, ["tpot"], paths)["elasticity_of_tpot"], found["elasticity_of_tpot"]
-    )
+    found.to_netcdf(file)
+    assert specification(file).axes == specification(spec).axes  # a sweep's file says what it was made from
     assert json.loads(found.attrs["spec"])["model"] == "Llama-3.1-8B"
 
 
