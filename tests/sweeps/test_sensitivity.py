@@ -175,7 +175,7 @@ def test_what_has_no_elasticity(request_case):
 def test_maps_equal_points(tmp_path):
     """A map over two axes, one of them whole accelerators, is the points that it is made of."""
     spec = {
-        "hardware": ["H100-SXM", "A100-SXM-80GB"],
+        "hardware": ["H100-SXM", "H200-SXM"],
         "model": "Llama-3.1-8B",
         "workload": {"batch": [3, 40], "isl": 900, "osl": 90},
         "deployment": {"tp": 4},
@@ -183,7 +183,7 @@ def test_maps_equal_points(tmp_path):
     paths = ["hardware.memory.hbm.bandwidth", "workload.batch"]
     found = sweeps.sensitivity(spec, ["tpot"], paths)
     assert found["elasticity_of_tpot"].dims == ("knob", "hardware", "batch")
-    for name, batch in (("H100-SXM", 3), ("A100-SXM-80GB", 40)):
+    for name, batch in (("H100-SXM", 3), ("H200-SXM", 40)):
         place = case(
             "request", name, "Llama-3.1-8B", workload={"batch": batch, "isl": 900, "osl": 90}, deployment={"tp": 4}
         )
