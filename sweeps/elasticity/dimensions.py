@@ -8,7 +8,7 @@ BASES = ("s", "J", "USD")
 _BASE_OF = {"s": {"s": 1}, "min": {"s": 1}, "Hz": {"s": -1}, "W": {"J": 1, "s": -1}, "J": {"J": 1}, "USD": {"USD": 1}}
 
 EFFICIENCY_UNITS = {"energy": "J/FLOP", "energy_rate": "FLOP/s", "idle_power": "W"}
-"""SI units of constants of kernels that are neither times, shares, counts nor cycles, by the last part of their path."""
+"""SI units of constants of kernels that are no times, shares, counts or cycles, by the last part of their path."""
 
 
 def powers(unit: str) -> dict[str, int]:

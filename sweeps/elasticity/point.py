@@ -16,7 +16,7 @@ from sweeps.api import precision
 from sweeps.elasticity.gradient import QUICK, at_factors, batched, metric_names, slopes
 from sweeps.elasticity.knobs import Knob, knobs, without_elasticity
 from sweeps.jobs import JOBS, Job, Scenario
-from sweeps.paths import replaced
+from sweeps.paths import leaf, leaf_paths, replaced
 
 FACTORS = (0.9, 1.1)
 """What a knob is multiplied by to see how far first order carries."""
@@ -97,7 +97,7 @@ def sensitivity_at(
     with precision("float64"), chosen(exponent):
         names = wanted_metrics(JOBS[job], scenario, metrics)
         values, times = jax.device_get(_metrics(JOBS[job])(scenario, {}))
-        found = _elasticities(JOBS[job], names, values, scenario, turned, turned)
+        found = _elasticities(JOBS[job], names, values, scenario, turned)
     return Point(
         job=job,
         knobs=turned,
@@ -157,7 +157,7 @@ def curvatures(scenario: Scenario, point: Point, turned: Sequence[Knob], metric:
             for step in (STEP, -STEP):
                 moved = replaced(scenario, knob.path, knob.value * math.exp(step))
                 values, _ = jax.device_get(_metrics(job)(moved, {}))
-                ends.append(_elasticities(job, names, values, moved, point.knobs, turned)[metric])
+                ends.append(_elasticities(job, names, values, moved, turned)[metric])
             right, left = (ends[0] - here) / STEP, (here - ends[1]) / STEP
             jumps = np.abs(right - left) > JUMP * (1.0 + np.abs(right) + np.abs(left))
             rows.append(np.where(jumps, np.nan, 0.5 * (right + left)))
@@ -191,13 +191,13 @@ def _elasticities(
     names: tuple[str, ...],
     values: dict[str, Any],
     scenario: Scenario,
-    directions: Sequence[Knob],
     turned: Sequence[Knob],
 ) -> dict[str, np.ndarray]:
-    """Elasticities of every metric in `turned` knobs, shapes (turned,), by a program of all `directions`."""
+    """Elasticities of every metric in `turned` knobs, shapes (turned,). One program serves for whichever knobs."""
     along, rows = _slopes(job, names), []
+    numbers = [path for path in leaf_paths(scenario) if not getattr(leaf(scenario, path), "ndim", 0)]
     for knob in turned:
-        direction = {other.path: np.float64(other.path == knob.path) for other in directions}
+        direction = {path: np.float64(path == knob.path) for path in numbers}
         rows.append(along(scenario, direction))
     rows = jax.device_get(rows)
     return {

@@ -45,7 +45,7 @@ def tornado(point: Point, checks: Mapping[str, Sequence[Check]], heading: str, t
         rows * (1.1 + 0.22 * longest),
         f"{words[:1].upper()}{words[1:]} depends most on {first}",
         f"{title}\n{details.splitlines()[0] if details else ''}",
-        "bars: the model at 10 % less and 10 % more of a knob; ticks: what the elasticity predicts; * taken as continuous",
+        "bars: the model at 10 % less and more of a knob; ticks: what the elasticity predicts; * taken as continuous",
     )
     grid = made.subplots(rows, columns, squeeze=False)
     for axes, name in zip(grid.ravel(), names, strict=False):

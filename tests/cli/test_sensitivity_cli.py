@@ -1,0 +1,66 @@
+"""`jaxroof sensitivity`: its table, files and pictures, and wrong flags."""
+
+import json
+
+import pytest
+import xarray as xr
+
+from sweeps.cli import main
+
+CASE = ["--hardware", "H100-SXM", "--model", "Llama-3.1-8B", "--isl", "1000", "--osl", "100", "--batch", "9"]
+CASE += ["--efficiency", "derated"]
+
+
+def test_table_and_files(capsys, tmp_path):
+    file, picture = tmp_path / "out.nc", tmp_path / "out.png"
+    words = ["--metric", "tpot,ttft", "--knob", "hardware.memory,workload", "--second-order"]
+    assert main(["sensitivity", *CASE, *words, "-o", str(file), "--plot", str(picture)]) == 0
+    said = capsys.readouterr().out
+    assert "hardware.memory.hbm.bandwidth" in said and "first order against the model" in said
+    assert "bound   decode: hbm" in said and "pairs of knobs" in said
+    with xr.open_dataset(file) as dataset:
+        assert dataset["elasticity_of_tpot"].dims == ("knob",)
+        assert dataset["change_of_ttft"].sizes["factor"] == 2
+        assert dataset["curvature_of_tpot"].dims == ("knob", "other_knob")
+        assert dataset["elasticity_of_tpot"].attrs["units"] == "1"
+    assert picture.stat().st_size > 10_000
+
+
+def test_step_as_json(capsys):
+    words = ["--hardware", "H100-SXM", "--model", "Llama-3.1-8B", "--decode", "8", "--context", "500"]
+    assert main(["sensitivity", "--job", "step", *words, "--efficiency", "derated", "--smoothing", "0", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["smoothing"] == 0.0 and "step_time" in found["metrics"]
+    assert abs(found["knobs"][0]["elasticities"]["usd_per_million_tokens"]) == pytest.approx(1.0)
+
+
+def test_maps(capsys, tmp_path):
+    spec, file, picture = tmp_path / "spec.toml", tmp_path / "out.nc", tmp_path / "out.svg"
+    spec.write_text(
+        'hardware = "H100-SXM"\nmodel = "Llama-3.1-8B"\nefficiency = "derated"\n[workload]\nisl = 500\nosl = 50\n'
+        'batch = [1, 8, 64]\n[axes]\n"hardware.memory.hbm.bandwidth" = ["2TB/s", "8TB/s"]\n'
+    )
+    words = ["sensitivity", "--over", str(spec), "-o", str(file), "--plot", str(picture)]
+    assert main([*words, "--metric", "tpot", "--knob", "workload.batch,hardware.memory.hbm.bandwidth"]) == 0
+    assert "3 batch x 2 hbm_bandwidth points, 2 knobs" in capsys.readouterr().out
+    with xr.open_dataset(file) as dataset:
+        assert dataset["elasticity_of_tpot"].dims == ("knob", "batch", "hbm_bandwidth")
+    assert picture.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--job", "train"], "--job train has no sensitivities; known: request, step, serve"),
+        (["--smoothing", "0.5"], "--smoothing 0.5 must be 0"),
+        (["--decode", "3"], "--decode is of --job step, and this is --job request"),
+        (["--metric", "tpto"], "no real-valued metric tpto here; did you mean"),
+        (["--knob", "hardware.memory.hbn"], "hardware.memory.hbn is no number of this case"),
+        (["--over", "nowhere.toml"], "--hardware is said by --over nowhere.toml"),
+        (["-o", "out.txt"], "-o out.txt must end in .nc"),
+    ],
+)
+def test_wrong_flags(capsys, words, said):
+    assert main(["sensitivity", *CASE, *words]) == 2
+    error = capsys.readouterr().err
+    assert said in error and error.count("\n") == 1

@@ -1,0 +1,209 @@
+"""Sensitivities: elasticities against central differences for every job and knob, maps, second order, smoothing."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+
+import sweeps
+from sweeps.api import precision
+from sweeps.cases import case
+from sweeps.elasticity.api import specification
+from sweeps.elasticity.gradient import QUICK, at_factors, batched
+from sweeps.elasticity.knobs import knobs, without_elasticity
+from sweeps.elasticity.point import FACTORS, checks, curvatures, sensitivity_at
+from sweeps.elasticity.second_order import pairs
+from sweeps.jobs import JOBS
+
+METRICS = ("ttft", "tpot", "usd_per_million_tokens")
+"""The same ones in every test, which then share compiled programs."""
+
+STEP = 1e-6
+"""Of the logarithm in a central difference: its error, STEP^2, and rounding, 1e-16 / STEP, are below 1e-9."""
+
+
+@pytest.fixture(scope="module")
+def request_case():
+    """Llama-3.1-8B on four H100 at lengths and a batch where no count meets a limit of its formula."""
+    work = {"batch": 29, "isl": 1100, "osl": 200, "cached": 100}
+    return case("request", "H100-SXM", "Llama-3.1-8B", workload=work, deployment={"tp": 4})
+
+
+@pytest.fixture(scope="module")
+def step_case():
+    """A mixed step of a mixture of experts with latent attention."""
+    work = {"prefill": 700, "prefills": 3, "past": 130, "decode": 70, "context": 900}
+    return case("step", "H200-SXM", "DeepSeek-V2-Lite", workload=work, deployment={"attention_dp": 2, "ep": 2})
+
+
+@pytest.fixture(scope="module")
+def exact_request(request_case):
+    """Every knob of every part, exact piecewise gradients."""
+    roots = ("hardware", "deployment", "workload", "model", "efficiency")
+    return sensitivity_at("request", request_case.scenario, METRICS, roots, 0.0)
+
+
+def central(job, scenario, point) -> dict[str, np.ndarray]:
+    """d ln y / d ln x of every metric in every knob by central differences, shapes (knobs,), in one compiled call."""
+    paths, n = [knob.path for knob in point.knobs], len(point.knobs)
+    factors = {path: np.ones((n, 2)) for path in paths}
+    for i, path in enumerate(paths):
+        factors[path][i] = np.exp(STEP), np.exp(-STEP)
+    with precision("float64"):
+        names = tuple(point.metrics)
+
+        def metrics(scenario, factors):
+            real, _ = at_factors(JOBS[job], scenario, factors)
+            return {name: real[name] for name in names}
+
+        many = jax.jit(jax.vmap(metrics, in_axes=(None, 0)), compiler_options=QUICK)
+        found = jax.device_get(many(scenario, {path: column.ravel() for path, column in factors.items()}))
+    logs = {name: np.log(column).reshape(n, 2) for name, column in found.items()}
+    return {name: (column[:, 0] - column[:, 1]) / (2 * STEP) for name, column in logs.items()}
+
+
+KINKS = ("deployment.tp", "kv_heads", "devices", "ep", "attention_dp", "experts")
+"""Counts that meet a limit at a legal point (tp = the devices of a ring, ep = all devices): one slope to the left,
+another to the right, and a central difference is the mean of both."""
+
+
+def compared(job, scenario, point) -> int:
+    """Knobs that matter to some metric; every one that is off its central difference fails."""
+    numeric = central(job, scenario, point)
+    off = {}
+    for name, slopes in point.elasticities.items():
+        for knob, slope, difference in zip(point.knobs, slopes, numeric[name], strict=True):
+            # 1e-6: rounding of differences of metrics
+            if abs(slope - difference) > 1e-6 and not knob.path.endswith(KINKS):
+                off[name, knob.path] = (float(slope), float(difference))
+    assert off == {}
+    return int(np.any([np.abs(slopes) > 1e-6 for slopes in point.elasticities.values()], axis=0).sum())
+
+
+def test_request_against_differences(request_case, exact_request):
+    """Without smoothing gradients are exact, so that only rounding tells them from differences."""
+    assert len(exact_request.knobs) > 100
+    assert compared("request", request_case.scenario, exact_request) > 40
+
+
+def test_step_against_differences(step_case):
+    point = sensitivity_at("step", step_case.scenario, ("step_time",), ("hardware", "deployment", "workload"), 0.0)
+    assert compared("step", step_case.scenario, point) > 15
+
+
+def test_smoothing_only_blurs_ridges(request_case, exact_request):
+    """The same values; elasticities of time over rates minus those over times stay -1, whatever the exponent."""
+    usual = sensitivity_at("request", request_case.scenario, METRICS, ("hardware", "efficiency"))
+    assert usual.smoothing == 16.0 and exact_request.smoothing == 0.0
+    assert usual.metrics["tpot"] == pytest.approx(exact_request.metrics["tpot"], rel=1e-12)
+    for point in (usual, exact_request):
+        powers = {"s": 1.0, "Hz": -1.0, "B/s": -1.0, "FLOP/s": -1.0, "1/s": -1.0}
+        slopes = zip(point.knobs, point.elasticities["tpot"], strict=True)
+        total = sum(powers.get(knob.unit, 0.0) * slope for knob, slope in slopes)
+        assert total == pytest.approx(1.0, abs=1e-9)  # times +1, rates -1: a time
+
+
+def test_flat_knobs_and_what_binds(request_case):
+    """TPOT of a small model at a batch of 29 is bound by HBM and launches: flat in the matrix peak."""
+    point = sensitivity_at("request", request_case.scenario, METRICS, ("hardware.matrix.bf16", "hardware.memory"))
+    slopes = dict(zip((knob.path for knob in point.knobs), point.elasticities["tpot"], strict=True))
+    assert abs(slopes["hardware.matrix.bf16"]) < 1e-4
+    assert slopes["hardware.memory.hbm.bandwidth"] < -0.3
+    assert sum(point.bounds["decode"].values()) == pytest.approx(1.0)
+    assert "hbm" in list(point.bounds["decode"])[:2]
+
+
+def test_first_order_beside_the_model(request_case):
+    """By hand: elasticity e predicts factor^e - 1; dollars are proportional to the price, so that it is exact there."""
+    paths = ("hardware.price", "hardware.memory.hbm.bandwidth", "deployment.tp")
+    point = sensitivity_at("request", request_case.scenario, METRICS, paths)
+    found = {c.knob.path: c for c in checks(request_case.scenario, point, point.knobs)["usd_per_million_tokens"]}
+    assert set(found) == set(paths[:2])  # tp comes in whole pieces
+    assert found["hardware.price"].predicted == pytest.approx((-0.1, 0.1))
+    assert found["hardware.price"].actual == pytest.approx((-0.1, 0.1))
+    bandwidth = found["hardware.memory.hbm.bandwidth"]
+    slope = float(point.elasticities["usd_per_million_tokens"][[k.path for k in point.knobs].index(paths[1])])
+    assert bandwidth.predicted == pytest.approx([factor**slope - 1 for factor in FACTORS])
+    assert bandwidth.actual == pytest.approx(bandwidth.predicted, abs=0.005)  # second order of a tenth
+
+
+def test_curvature(request_case):
+    """Differences of exact gradients against second differences of the metric itself."""
+    paths, step = ("hardware.memory.hbm.bandwidth", "workload.batch", "workload.osl"), 1e-3
+    point = sensitivity_at("request", request_case.scenario, METRICS, paths, 0.0)
+    found = curvatures(request_case.scenario, point, point.knobs, "tpot")
+    corners = [(i, j, a, b) for i in range(3) for j in range(3) for a in (1, -1) for b in (1, -1)]
+    moves = np.zeros((3, len(corners)))
+    for place, (i, j, a, b) in enumerate(corners):
+        moves[i, place] += a * step
+        moves[j, place] += b * step
+    with precision("float64"):
+        names = [knob.path for knob in point.knobs]
+        variants = batched(JOBS["request"], request_case.scenario, ("tpot",))
+        logs = np.log(variants({path: np.exp(moves[i]) for i, path in enumerate(names)})["tpot"])
+    expected = (logs.reshape(3, 3, 4) @ np.array([1, -1, -1, 1])) / (4 * step**2)
+    np.testing.assert_allclose(found, expected, atol=1e-5)  # step^2 times fourth derivatives
+    np.testing.assert_array_equal(found, found.T)
+    first = pairs("tpot", point.knobs, point.elasticities["tpot"], found)[0]
+    assert abs(first.gain) == pytest.approx(np.abs(found[~np.eye(3, dtype=bool)]).max())
+
+
+def test_signs_of_pairs():
+    """By hand, times of two resources in a row: y = a / x1 + b / x2, shares 0.7 and 0.3. d2 ln y / d ln x1 d ln x2 =
+    -0.7 * 0.3, and whoever makes one faster makes the other weigh more: complements. In a product x1 x2 of 0.7 beside
+    a constant 0.3 it is +0.7 * 0.3: what one saves the other cannot: substitutes."""
+    scenario = case("step", "H100-SXM", "Llama-3.1-8B", workload={"decode": 8, "context": 100}).scenario
+    two = knobs(scenario, ("hardware.memory.hbm.bandwidth", "hardware.cores.vector_flops"))
+    in_a_row, product = np.full((2, 2), -0.21), np.full((2, 2), 0.21)
+    assert pairs("tpot", two, np.array([-0.7, -0.3]), in_a_row)[0].kind == "complements"
+    assert pairs("tpot", two, np.array([-0.7, -0.7]), product)[0].kind == "substitutes"
+    assert pairs("tokens_per_second", two, np.array([0.7, 0.7]), -product)[0].kind == "substitutes"
+    assert pairs("tpot", two, np.array([-0.7, -0.3]), np.full((2, 2), np.nan)) == []
+
+
+def test_what_has_no_elasticity(request_case):
+    left = without_elasticity(request_case.scenario)
+    assert left["workload.acceptance"] == "0" and left["deployment.pp"] == "unknown"
+    assert left["hardware.links.scale_up.reduces"] == "switch"
+    assert not {knob.path for knob in knobs(request_case.scenario)} & set(left)
+    by_path = {knob.path: knob for knob in knobs(request_case.scenario)}
+    assert by_path["deployment.tp"].whole and by_path["hardware.cores.count"].count
+    assert not by_path["hardware.memory.hbm.bandwidth"].count
+
+
+def test_maps_equal_points(tmp_path):
+    """A map over two axes, one of them whole accelerators, is the points that it is made of."""
+    spec = {
+        "hardware": ["H100-SXM", "H200-SXM"],
+        "model": "Llama-3.1-8B",
+        "workload": {"batch": [3, 40], "isl": 900, "osl": 90},
+        "deployment": {"tp": 4},
+    }
+    paths = ["hardware.memory.hbm.bandwidth", "workload.batch"]
+    found = sweeps.sensitivity(spec, ["tpot"], paths)
+    assert found["elasticity_of_tpot"].dims == ("knob", "hardware", "batch")
+    for name, batch in (("H100-SXM", 3), ("H200-SXM", 40)):
+        place = case(
+            "request", name, "Llama-3.1-8B", workload={"batch": batch, "isl": 900, "osl": 90}, deployment={"tp": 4}
+        )
+        point = sensitivity_at("request", place.scenario, METRICS, paths)
+        here = found.sel(hardware=name, batch=batch)
+        np.testing.assert_allclose(here["elasticity_of_tpot"], point.elasticities["tpot"], rtol=1e-9)
+        assert float(here["tpot"]) == pytest.approx(point.metrics["tpot"])
+    file = tmp_path / "sweep.nc"
+    found.to_netcdf(file)
+    assert specification(file).axes == specification(spec).axes  # a sweep's file says what it was made from
+    assert json.loads(found.attrs["spec"])["model"] == "Llama-3.1-8B"
+
+
+def test_wrong_questions(request_case):
+    scenario = request_case.scenario
+    with pytest.raises(ValueError, match="no real-valued metric tpott here; did you mean tpot"):
+        sensitivity_at("request", scenario, ["tpott"])
+    with pytest.raises(ValueError, match="hardware.memory.hbn is no number of this case; did you mean"):
+        sensitivity_at("request", scenario, None, ["hardware.memory.hbn"])
+    with pytest.raises(ValueError, match="workload.acceptance is 0"):
+        sensitivity_at("request", scenario, None, ["workload.acceptance"])
+    with pytest.raises(ValueError, match="job = 'serve' has no maps"):
+        sweeps.sensitivity({"job": "serve", "hardware": "H100-SXM", "model": "Llama-3.1-8B", "workload": {"rate": 1}})
