@@ -20,6 +20,7 @@ _PROCESS = {
     "static_share": "1",
     "width": "1",
 }
+_TEXTS = ("source", "precisions")
 _WIDE = ("matrix.bf16", "matrix.fp16", "matrix.fp8", "matrix.int8")
 
 
@@ -46,7 +47,7 @@ def technologies(tables: Mapping, where: str) -> Technologies:
     resolved = {}
     for kind in kinds:
         found = tables.get("energy", {}).get(kind, {})
-        resolved[kind] = {name: {**table, "source": _cited(table, named, where)} for name, table in found.items()}
+        resolved[kind] = {name: table | _cited(table, named, where) for name, table in found.items()}
     return Technologies(**resolved)
 
 
@@ -95,9 +96,9 @@ def energized(figures, known: Technologies | None, where: str) -> list[str]:
     return [_merged(assumed)] if assumed else []
 
 
-def _cited(table: Mapping, named: Mapping[str, str], where: str) -> str:
-    text = table.get("source", f"given in {where}")
-    return named.get(text, text)
+def _cited(table: Mapping, named: Mapping[str, str], where: str) -> dict[str, str]:
+    texts = {"source": f"given in {where}"} | {key: table[key] for key in _TEXTS if key in table}
+    return {key: named.get(text, text) for key, text in texts.items()}
 
 
 def _merged(assumed: list[str]) -> str:
@@ -125,7 +126,7 @@ def _process(name: str, tables: Mapping[str, Mapping], where: str) -> tuple[dict
     place = f"{where}.{name}"
     if "base" not in table:
         matrix = table.get("matrix", {})
-        flat = {key: value for key, value in table.items() if key not in ("source", "matrix")}
+        flat = {key: value for key, value in table.items() if key not in (*_TEXTS, "matrix")}
         values = dict(_number(key, value, place) for key, value in flat.items())
         for key, value in matrix.items():
             plain, number = from_key(key, value, f"{place}.matrix")
@@ -143,4 +144,6 @@ def _process(name: str, tables: Mapping[str, Mapping], where: str) -> tuple[dict
 def _number(key: str, value: object, place: str) -> tuple[str, float]:
     if _PROCESS.get(key) == "1":
         return key, positive(value, f"{place}: {key}")
+    if value == 0 and not isinstance(value, bool):
+        return from_key(key, 1.0, place, _PROCESS)[0], 0.0
     return from_key(key, value, place, _PROCESS)

@@ -107,9 +107,9 @@ for _tier in ("scale_up", "scale_out", "cluster"):
 
 _NOTHING = ("latency", "reduces", "transport.signal_time", "transport.shot_limit", "transport.own_part")
 _NOTHING += tuple(f"transport.{protocol}.fixed_time" for protocol in PROTOCOLS)
-MAY_BE_ZERO = frozenset({"cores.asynchronous"}) | frozenset(
-    f"links.{_tier}.{_leaf}" for _tier in ("scale_up", "scale_out", "cluster") for _leaf in _NOTHING
-)
+MAY_BE_ZERO = frozenset(
+    {"cores.asynchronous", *(f"energy.{_leaf}" for _leaf in ENERGY_UNITS if _leaf != "matrix.*")}
+) | frozenset(f"links.{_tier}.{_leaf}" for _tier in ("scale_up", "scale_out", "cluster") for _leaf in _NOTHING)
 """Leaves of `LEAF_UNITS` for which zero is a sensible figure: what a link does not do, or does at once."""
 
 _NUMBER = re.compile(r"\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?(?:nan|inf|infinity))\s*(.*?)\s*", re.I)
