@@ -20,7 +20,8 @@ _PROCESS = {
     "static_share": "1",
     "width": "1",
 }
-_TEXTS = ("source", "precisions")
+_TEXTS = ("source", "precisions", "scratchpads")
+_FITTED = ("bf16", "fp16", "fp8", "fp32")
 _WIDE = ("matrix.bf16", "matrix.fp16", "matrix.fp8", "matrix.int8")
 
 
@@ -31,6 +32,11 @@ class Technologies:
     process: Mapping[str, Mapping]
     memory: Mapping[str, Mapping]
     link: Mapping[str, Mapping]
+
+    def __or__(self, other: "Technologies") -> "Technologies":
+        """Both, those of `other` where they have the same name."""
+        names = [field.name for field in dataclasses.fields(self)]
+        return Technologies(**{name: {**getattr(self, name), **getattr(other, name)} for name in names})
 
 
 def technologies(tables: Mapping, where: str) -> Technologies:
@@ -76,11 +82,13 @@ def energized(figures, known: Technologies | None, where: str) -> list[str]:
         figures.add(path, value, source)
 
     values, source = _process(process, known.process, f"{where}: energy.process")
+    sources = _unfitted(process, known.process)
     width, share = values.pop("width"), values.pop("static_share")
     narrower, said = _narrower(figures, width)
     for leaf, value in values.items():
         wide = leaf.startswith("matrix.") and leaf != "matrix.fp32"
-        add(f"energy.{leaf}", value * (narrower if wide else 1.0), source + said * wide)
+        told = sources.get(leaf, source)
+        add(f"energy.{leaf}", value * (narrower if wide else 1.0), told + said * wide)
     tables = {"hbm": (known.memory, memory)}
     for tier in _TIERS:
         if f"links.{tier}.bandwidth" in figures.values:
@@ -108,6 +116,18 @@ def _merged(assumed: list[str]) -> str:
         path, _, source = text.partition(": ")
         paths.setdefault(source, []).append(path)
     return "; ".join(f"{', '.join(names)}: {source}" for source, names in paths.items())
+
+
+def _unfitted(process: str, tables: Mapping[str, Mapping]) -> dict[str, str]:
+    """Figures of a process, or of its base, that have another source than its own -> that source."""
+    table = tables[process]
+    own = tables[table["base"]] if "base" in table else table
+    scaled = f"; {table.get('scale', 1.0):g} times {table['base']}'s: {table['source']}" if "base" in table else ""
+    found = {"scratchpad": own[_TEXTS[2]]} if _TEXTS[2] in own else {}
+    if _TEXTS[1] in own:
+        others = (key.partition("_")[0] for key in own.get("matrix", {}))
+        found |= {f"matrix.{p}": own[_TEXTS[1]] for p in others if p not in _FITTED}
+    return {leaf: text + scaled for leaf, text in found.items()}
 
 
 def _narrower(figures, width: float) -> tuple[float, str]:
@@ -144,6 +164,4 @@ def _process(name: str, tables: Mapping[str, Mapping], where: str) -> tuple[dict
 def _number(key: str, value: object, place: str) -> tuple[str, float]:
     if _PROCESS.get(key) == "1":
         return key, positive(value, f"{place}: {key}")
-    if value == 0 and not isinstance(value, bool):
-        return from_key(key, 1.0, place, _PROCESS)[0], 0.0
     return from_key(key, value, place, _PROCESS)

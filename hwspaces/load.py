@@ -97,7 +97,7 @@ def _of_toml(path: str, name: str) -> HardwareEntry:
         tables.get("source", {}),
         shared.architectures | _resolved(tables, "architecture", path),
         shared.links | _resolved(tables, "link", path),
-        shared.energy,
+        shared.energy | technologies(tables, path),
     )
     accelerators = tables.get("accelerator", {})
     chosen = _chosen(accelerators, name, path)

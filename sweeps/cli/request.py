@@ -26,7 +26,7 @@ def run(options: argparse.Namespace) -> None:
             raise ValueError(f"--{flag} TOKENS is missing")
     from sweeps.answer import answer
     from sweeps.cli import tables
-    from sweeps.cli.answers import beyond_tables, fit_text, intervals, record
+    from sweeps.cli.answers import beyond_tables, fit_text, intervals, power_lines, record
     from sweeps.dataset import variable
 
     names = ("batch", "isl", "osl", "cached", "acceptance")
@@ -58,6 +58,8 @@ def run(options: argparse.Namespace) -> None:
         out.print(f"error   {line}")
     for line in beyond_tables(found.metrics):
         out.print(f"tables  {line}")
+    for line in power_lines(found.metrics):
+        out.print(f"power   {line}")
     out.print(f"memory  {fit_text(case, found.metrics)}")
     for note in tables.notes(case):
         out.print(f"note    {note}")

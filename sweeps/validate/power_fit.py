@@ -20,9 +20,9 @@ PRIORS = {
 }
 """What is fitted -> where it starts, W or J, and the standard deviation of its logarithm that is believed.
 
-Scratchpad traffic of products is in proportion to their FLOP, so no table tells the two apart: it is not fitted. Static power is believed to be 250 W: left free, rows at the limit, where
-the device lowers its voltage and so takes less per operation, pull it up to 297 W and all else down, and short kernels,
-whose cores wait, are missed by more.
+Scratchpad traffic of products is in proportion to their FLOP, so no table tells the two apart: it is not fitted.
+Static power is believed to be 250 W. Left free, rows at the limit, where the device lowers its voltage and so takes
+less per operation, pull it up to 297 W and all else down, and short kernels, whose cores wait, are missed by more.
 """
 
 OVERSHOOT = 0.5
