@@ -20,6 +20,8 @@ _PROCESS = {
     "static_share": "1",
     "width": "1",
 }
+_TEXTS = ("source", "precisions", "scratchpads")
+_FITTED = ("bf16", "fp16", "fp8", "fp32")
 _WIDE = ("matrix.bf16", "matrix.fp16", "matrix.fp8", "matrix.int8")
 
 
@@ -30,6 +32,11 @@ class Technologies:
     process: Mapping[str, Mapping]
     memory: Mapping[str, Mapping]
     link: Mapping[str, Mapping]
+
+    def __or__(self, other: "Technologies") -> "Technologies":
+        """Both, those of `other` where they have the same name."""
+        names = [field.name for field in dataclasses.fields(self)]
+        return Technologies(**{name: {**getattr(self, name), **getattr(other, name)} for name in names})
 
 
 def technologies(tables: Mapping, where: str) -> Technologies:
@@ -46,7 +53,7 @@ def technologies(tables: Mapping, where: str) -> Technologies:
     resolved = {}
     for kind in kinds:
         found = tables.get("energy", {}).get(kind, {})
-        resolved[kind] = {name: {**table, "source": _cited(table, named, where)} for name, table in found.items()}
+        resolved[kind] = {name: table | _cited(table, named, where) for name, table in found.items()}
     return Technologies(**resolved)
 
 
@@ -75,11 +82,13 @@ def energized(figures, known: Technologies | None, where: str) -> list[str]:
         figures.add(path, value, source)
 
     values, source = _process(process, known.process, f"{where}: energy.process")
+    sources = _unfitted(process, known.process)
     width, share = values.pop("width"), values.pop("static_share")
     narrower, said = _narrower(figures, width)
     for leaf, value in values.items():
         wide = leaf.startswith("matrix.") and leaf != "matrix.fp32"
-        add(f"energy.{leaf}", value * (narrower if wide else 1.0), source + said * wide)
+        told = sources.get(leaf, source)
+        add(f"energy.{leaf}", value * (narrower if wide else 1.0), told + said * wide)
     tables = {"hbm": (known.memory, memory)}
     for tier in _TIERS:
         if f"links.{tier}.bandwidth" in figures.values:
@@ -95,9 +104,9 @@ def energized(figures, known: Technologies | None, where: str) -> list[str]:
     return [_merged(assumed)] if assumed else []
 
 
-def _cited(table: Mapping, named: Mapping[str, str], where: str) -> str:
-    text = table.get("source", f"given in {where}")
-    return named.get(text, text)
+def _cited(table: Mapping, named: Mapping[str, str], where: str) -> dict[str, str]:
+    texts = {"source": f"given in {where}"} | {key: table[key] for key in _TEXTS if key in table}
+    return {key: named.get(text, text) for key, text in texts.items()}
 
 
 def _merged(assumed: list[str]) -> str:
@@ -107,6 +116,18 @@ def _merged(assumed: list[str]) -> str:
         path, _, source = text.partition(": ")
         paths.setdefault(source, []).append(path)
     return "; ".join(f"{', '.join(names)}: {source}" for source, names in paths.items())
+
+
+def _unfitted(process: str, tables: Mapping[str, Mapping]) -> dict[str, str]:
+    """Figures of a process, or of its base, that have another source than its own -> that source."""
+    table = tables[process]
+    own = tables[table["base"]] if "base" in table else table
+    scaled = f"; {table.get('scale', 1.0):g} times {table['base']}'s: {table['source']}" if "base" in table else ""
+    found = {"scratchpad": own[_TEXTS[2]]} if _TEXTS[2] in own else {}
+    if _TEXTS[1] in own:
+        others = (key.partition("_")[0] for key in own.get("matrix", {}))
+        found |= {f"matrix.{p}": own[_TEXTS[1]] for p in others if p not in _FITTED}
+    return {leaf: text + scaled for leaf, text in found.items()}
 
 
 def _narrower(figures, width: float) -> tuple[float, str]:
@@ -125,7 +146,7 @@ def _process(name: str, tables: Mapping[str, Mapping], where: str) -> tuple[dict
     place = f"{where}.{name}"
     if "base" not in table:
         matrix = table.get("matrix", {})
-        flat = {key: value for key, value in table.items() if key not in ("source", "matrix")}
+        flat = {key: value for key, value in table.items() if key not in (*_TEXTS, "matrix")}
         values = dict(_number(key, value, place) for key, value in flat.items())
         for key, value in matrix.items():
             plain, number = from_key(key, value, f"{place}.matrix")

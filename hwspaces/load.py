@@ -125,7 +125,7 @@ def _of_toml(path: str, name: str) -> HardwareEntry:
         tables.get("source", {}),
         shared.architectures | _resolved(tables, "architecture", path),
         shared.links | _resolved(tables, "link", path),
-        shared.energy,
+        shared.energy | technologies(tables, path),
         {kind: known | _resolved(tables, kind, path) for kind, known in shared.silicon.items()},
     )
     accelerators = tables.get("accelerator", {})

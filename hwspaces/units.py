@@ -153,17 +153,12 @@ for _tier in ("scale_up", "scale_out", "cluster"):
 _NOTHING = ("latency", "reduces", "transport.signal_time", "transport.shot_limit", "transport.own_part")
 _NOTHING += tuple(f"transport.{protocol}.fixed_time" for protocol in PROTOCOLS)
 _NONE_OF = ("double_flops", "graphics", "other_memory", "separate", "shared_dies")
-MAY_BE_ZERO = (
-    frozenset({"cores.asynchronous", *(f"silicon.{_leaf}" for _leaf in _NONE_OF)})
-    | frozenset(
-        {
-            f"costs.{_leaf}"
-            for _leaf in COST_UNITS
-            if _leaf not in ("clustering", "life", "utilisation", "package_yield")
-        }
-    )
-    | frozenset(f"links.{_tier}.{_leaf}" for _tier in ("scale_up", "scale_out", "cluster") for _leaf in _NOTHING)
-)
+_FREE = frozenset(COST_UNITS) - {"clustering", "life", "utilisation", "package_yield"}
+MAY_BE_ZERO = frozenset({"cores.asynchronous"})
+MAY_BE_ZERO |= {f"silicon.{_leaf}" for _leaf in _NONE_OF}
+MAY_BE_ZERO |= {f"costs.{_leaf}" for _leaf in _FREE}
+MAY_BE_ZERO |= {f"energy.{_leaf}" for _leaf in ENERGY_UNITS if _leaf != "matrix.*"}
+MAY_BE_ZERO |= {f"links.{_tier}.{_leaf}" for _tier in ("scale_up", "scale_out", "cluster") for _leaf in _NOTHING}
 """Leaves of `LEAF_UNITS` for which zero is a sensible figure: what a link does not do, or does at once."""
 
 _NUMBER = re.compile(r"\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?(?:nan|inf|infinity))\s*(.*?)\s*", re.I)

@@ -11,6 +11,9 @@ from sweeps.cases import Case
 from sweeps.dataset import UDUNITS, variable
 from sweeps.labels import number
 
+THROTTLED = 1.001
+"""Slowdown above which the limit of electrical power is worth a line."""
+
 
 def fit_text(case: Case, metrics: dict[str, Any]) -> str:
     """Whether the case fits in memory, in words: weights of capacity, and what KV cache is left."""
@@ -67,6 +70,23 @@ def beyond_tables(metrics: dict[str, Any]) -> list[str]:
     return [f"{metrics[name]:.0%} of {variable(name).long_name.partition(' of ')[2]}" for name in names]
 
 
+def power_lines(metrics: dict[str, Any]) -> list[str]:
+    """Power of a device and energy per token in words, and what the limit costs where it binds; empty if unknown."""
+    if "power" not in metrics:
+        return []
+    phases = [name for name in ("prefill", "decode") if f"{name}_power" in metrics]
+    parts = [f"{phase} {formatted(metrics[f'{phase}_power'], 'W')}" for phase in phases]
+    detail = f" ({', '.join(parts)})" if parts else ""
+    lines = [
+        f"{formatted(metrics['power'], 'W')} per device{detail}, {formatted(metrics['joules_per_token'], 'J')}/token"
+    ]
+    for name in ("slowdown", "prefill_slowdown", "decode_slowdown"):
+        if metrics.get(name, 1.0) > THROTTLED:
+            phase = name.partition("_slowdown")[0] if "_" in name else "step"
+            lines.append(f"the limit binds: {phase} takes {metrics[name] - 1.0:.1%} longer (throttled)")
+    return lines
+
+
 def record(case: Case, answer: Answer, kv: str | None) -> dict[str, Any]:
     """The answer for machines: SI numbers, all finite; a figure that does not exist is null."""
     scenario = case.scenario
@@ -99,4 +119,5 @@ def _op_record(op: OpAnswer, step: tuple[OpAnswer, ...]) -> dict[str, Any]:
         "intensity": op.intensity,
         "bound": op.bound,
         "algorithm": op.algorithm,
+        "energy_J": op.energy,
     }

@@ -53,7 +53,7 @@ def run(options: argparse.Namespace) -> None:
     """Print the step's table, or its JSON."""
     from sweeps.answer import answer
     from sweeps.cli import tables
-    from sweeps.cli.answers import beyond_tables, fit_text, intervals, money_text, record
+    from sweeps.cli.answers import beyond_tables, fit_text, intervals, money_text, power_lines, record
     from sweeps.labels import number
 
     case = step_case(options)
@@ -79,6 +79,8 @@ def run(options: argparse.Namespace) -> None:
         out.print(f"error   {line}")
     for line in beyond_tables(found.metrics):
         out.print(f"tables  {line}")
+    for line in power_lines(found.metrics):
+        out.print(f"power   {line}")
     out.print(f"memory  {fit_text(case, metrics)}")
     money = money_text(found.metrics)
     if money is not None:

@@ -5,7 +5,7 @@ import json
 from collections import Counter
 from typing import Any
 
-from sweeps.cli import area_errors, collective_errors, kernel_errors, plausibility, serving_errors
+from sweeps.cli import area_errors, collective_errors, kernel_errors, plausibility, power_errors, serving_errors
 from sweeps.cli.common import EFFICIENCY_HELP
 
 METRIC_NAMES = {"ttft": "TTFT", "tpot": "TPOT", "e2e": "E2E"}
@@ -121,6 +121,11 @@ KINDS = {
         "times of single kernels, by kind, precision, engine and device",
         kernel_errors.arguments,
         kernel_errors.run,
+    ),
+    "power": (
+        "electrical power of single kernels, by kind and precision",
+        power_errors.arguments,
+        power_errors.run,
     ),
     "serving": (
         "TTFT, TPOT and throughput of models that were served under load",
