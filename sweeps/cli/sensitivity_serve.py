@@ -1,0 +1,34 @@
+"""What `jaxroof sensitivity --job serve` asks: a simulation of the flags of `jaxroof serve`."""
+
+import argparse
+from typing import Any
+
+from sweeps.cli import deployment
+from sweeps.cli.common import compilation_cache, overrides, policy_settings
+from sweeps.cli.serve import LOAD
+
+
+def found_of_serve(options: argparse.Namespace, names: Any, wanted: Any, exponent: float | None) -> Any:
+    """The simulation's sensitivities, for the report; ValueError in one line for flags that describe none."""
+    for flag in ("hardware", "model"):
+        if not getattr(options, flag):
+            raise ValueError(f"--{flag} is missing; `jaxroof {flag}{'s' * (flag == 'model')}` lists the known names")
+    if options.second_order:
+        raise ValueError("--second-order is of a step or a request: a simulation's decisions have no gradient")
+    policy, settings = policy_settings(options.policy), overrides(options.set)
+    compilation_cache()
+    from sweeps.cli.sensitivity_report import Found
+    from sweeps.cli.tables import heading
+    from sweeps.elasticity.serve import sensitivity_of_serve
+    from sweeps.serving.question import Question
+
+    asked = Question(
+        **{name: getattr(options, name) for name in ("hardware", "model", "weights", "kv", "communication")},
+        **{name: getattr(options, name) for name in ("efficiency", "engine", *LOAD)},
+        deployment=deployment.settings(options),
+        overrides=settings,
+        policy=policy,
+    )
+    found, point, checked = sensitivity_of_serve(asked, names, wanted, exponent)
+    notes = [*found.notes, "when steps end has a gradient, what the scheduler decides has none: docs/scheduler.md"]
+    return Found(heading(found.case, found.load.text, options.kv, settings), notes, point, checked, {})
