@@ -82,7 +82,7 @@ def test_step_json_holds_finite_numbers_that_agree(capsys):
     assert metrics["fits"] is True and metrics["bound"] in ("hbm", "launch")
     assert set(ops[0]) == {
         *("name", "count", "time_s", "share", "flops", "bytes", "message_bytes", "intensity", "bound"),
-        "algorithm",
+        *("algorithm", "energy_J"),
     }
     assert sum(op["time_s"] for op in ops) == pytest.approx(metrics["step_time"], rel=1e-12)
     assert sum(op["share"] for op in ops) == pytest.approx(1.0, rel=1e-12)
