@@ -41,6 +41,7 @@ class Shared:
     architectures: Mapping[str, Mapping]
     links: Mapping[str, Mapping]
     energy: Technologies | None = None
+    silicon: Mapping[str, Mapping[str, Mapping]] = dataclasses.field(default_factory=dict)  # kind -> name -> table
 
     def source(self, text: str) -> str:
         """The source that a reference stands for; text that is no reference stands for itself."""

@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Mapping
 
+from hwspaces.silicon import costs_of, silicon_of
 from hwspaces.units import LINK_UNITS, PROTOCOLS, TRANSPORT_UNITS, leaf_quantity, leaf_unit, nearest
 from jaxroof.hardware import Cores, Energy, Hardware, Link, Links, Memory, MemoryLevel, Power, Protocol, Transport
 
@@ -40,6 +41,7 @@ class HardwareEntry:
     notes: tuple[str, ...]  # where sources disagree and what was chosen
     file: str
     technologies: Mapping[str, str] = dataclasses.field(default_factory=dict)  # tier of links -> its technology
+    die: str | None = None  # name of its die in the catalogue
 
 
 def assembled(
@@ -89,6 +91,8 @@ def assembled(
         power=Power(tdp=figures.get("power.tdp"), static=figures.get("power.static")),
         price=figures.get("price"),
         energy=_energy(figures, matrix, where, "energy" in complete),
+        silicon=silicon_of(figures, where),
+        costs=costs_of(figures, where),
     )
 
 

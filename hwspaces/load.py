@@ -1,5 +1,6 @@
 """Which accelerator a name or a file stands for."""
 
+import dataclasses
 import functools
 import json
 import re
@@ -12,10 +13,12 @@ from hwspaces.derived import Shared
 from hwspaces.energy import technologies
 from hwspaces.entry import HardwareEntry
 from hwspaces.schema import entry, texts
+from hwspaces.silicon import KINDS
+from hwspaces.silicon import table as shared_table
 from hwspaces.units import nearest
 
 CATALOGUE = Path(__file__).parent / "catalogue"
-_TABLES = ("source", "architecture", "link", "accelerator", "energy")
+_TABLES = ("source", "architecture", "link", "accelerator", "energy", *KINDS)
 
 
 def hardware(name_or_path: str | Path) -> HardwareEntry:
@@ -51,6 +54,28 @@ def catalogue() -> dict[str, HardwareEntry]:
     return {name: _catalogue_entry(name) for name in _accelerators()}
 
 
+@dataclasses.dataclass(frozen=True)
+class KnownDie:
+    """The published size of a die, or of all dies of a package."""
+
+    area: float  # m2
+    limit: bool  # whether it is only known to be smaller
+    fitted: bool  # whether the areas per unit are fitted to it
+    transistors: float | None
+
+
+def known_dies() -> dict[str, KnownDie]:
+    """Every die of the catalogue whose size is published, by name."""
+    found, shared = {}, _shared()
+    for name, own in shared.silicon["die"].items():
+        values, _ = shared_table("die", name, shared, "hwspaces/catalogue")
+        area = values.get("area", values.get("limit"))
+        if area is not None:
+            limit = "area" not in values
+            found[name] = KnownDie(area, limit, not (limit or own.get("alone", False)), values.get("transistors"))
+    return found
+
+
 @functools.cache
 def _files() -> dict[str, Mapping]:
     return {path.name: _toml(path) for path in sorted(CATALOGUE.glob("*.toml"))}
@@ -76,18 +101,21 @@ def _index() -> dict[str, str]:
 @functools.cache
 def _shared() -> Shared:
     """Architectures and links of the whole catalogue. Sources are each file's own."""
-    architectures, links = {}, {}
+    architectures, links, silicon = {}, {}, {kind: {} for kind in KINDS}
     for file, tables in _files().items():
         architectures |= _resolved(tables, "architecture", file)
         links |= _resolved(tables, "link", file)
-    return Shared({}, architectures, links, technologies(_files()["energy.toml"], "energy.toml"))
+        for kind, known in silicon.items():
+            known |= _resolved(tables, kind, file)
+    energy = technologies(_files()["energy.toml"], "energy.toml")
+    return Shared({}, architectures, links, energy, silicon)
 
 
 @functools.cache
 def _catalogue_entry(name: str) -> HardwareEntry:
     file = _accelerators()[name]
     tables, shared = _files()[file], _shared()
-    own = Shared(tables.get("source", {}), shared.architectures, shared.links, shared.energy)
+    own = Shared(tables.get("source", {}), shared.architectures, shared.links, shared.energy, shared.silicon)
     return entry(name, tables["accelerator"][name], own, f"hwspaces/catalogue/{file}")
 
 
@@ -98,6 +126,7 @@ def _of_toml(path: str, name: str) -> HardwareEntry:
         shared.architectures | _resolved(tables, "architecture", path),
         shared.links | _resolved(tables, "link", path),
         shared.energy,
+        {kind: known | _resolved(tables, kind, path) for kind, known in shared.silicon.items()},
     )
     accelerators = tables.get("accelerator", {})
     chosen = _chosen(accelerators, name, path)

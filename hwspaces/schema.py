@@ -6,7 +6,18 @@ from collections.abc import Mapping
 from hwspaces.derived import ASSUMPTION, Figures, Shared, clocked, linked, vectored
 from hwspaces.energy import energized
 from hwspaces.entry import LINKS, PRECISIONS, TIERS, HardwareEntry, assembled
-from hwspaces.units import ENERGY_UNITS, LINK_UNITS, from_key, nearest, positive
+from hwspaces.silicon import scaled, siliconed
+from hwspaces.units import (
+    COST_UNITS,
+    ENERGY_UNITS,
+    LINK_UNITS,
+    MAY_BE_ZERO,
+    SILICON_UNITS,
+    from_key,
+    is_zero,
+    nearest,
+    positive,
+)
 
 TABLES = {
     "": {"price": "USD/s"},
@@ -14,7 +25,7 @@ TABLES = {
     "vector": {"fp32": "FLOP/s", "fraction_of_matrix": "1"},
     "cores": {"count": "1", "clock": "Hz", "exp_rate": "1/s", "asynchronous": "1"},
     "memory": {"register_capacity": "B"},
-    "memory.hbm": {"bandwidth": "B/s", "capacity": "B"},
+    "memory.hbm": {"bandwidth": "B/s", "capacity": "B", "stacks": "1"},
     "memory.l2": {"bandwidth": "B/s", "capacity": "B"},
     "memory.scratchpad": {"bandwidth": "B/s", "capacity": "B"},
     "links": {},
@@ -22,11 +33,19 @@ TABLES = {
     "power": {"tdp": "W", "static": "W"},
     "energy": {leaf: unit for leaf, unit in ENERGY_UNITS.items() if "." not in leaf},
     "energy.matrix": dict.fromkeys(PRECISIONS, ENERGY_UNITS["matrix.*"]),
+    "silicon": {leaf: unit for leaf, unit in SILICON_UNITS.items() if "." not in leaf},
+    **{
+        f"silicon.{group[:-1]}": {
+            leaf.partition(".")[2]: u for leaf, u in SILICON_UNITS.items() if leaf.startswith(group)
+        }
+        for group in ("areas.", "core_process.", "shared_process.")
+    },
+    "costs": COST_UNITS,
 }
 """Table of an accelerator -> plain key -> SI unit. In a file a key ends in its unit unless it is dimensionless."""
 
 TEXTS = {
-    "": ("vendor", "product", "architecture", "status", "process", "source"),
+    "": ("vendor", "product", "architecture", "status", "process", "die", "source"),
     "memory.hbm": ("technology",),
     **dict.fromkeys(LINKS, ("technology", "topology")),
 }
@@ -35,7 +54,7 @@ TEXTS = {
 STATUSES = ("GA", "announced", "hypothetical")
 
 _OTHERS = ("aliases", "date", "notes", "sources")
-_INPUTS = ("vector.fp32", "vector.fraction_of_matrix")  # figures that are no leaf of `Hardware`
+_INPUTS = ("vector.fp32", "vector.fraction_of_matrix", "memory.hbm.stacks")  # figures that are no leaf of `Hardware`
 
 
 def entry(name: str, table: Mapping, shared: Shared, file: str) -> HardwareEntry:
@@ -59,11 +78,12 @@ def entry(name: str, table: Mapping, shared: Shared, file: str) -> HardwareEntry
     figures.sources = _sources(table, figures, shared, where, file)
     guessed = [p for p, s in figures.sources.items() if s.startswith(ASSUMPTION) and p != "vector.fraction_of_matrix"]
     assumed = [f"{path}: {figures.sources[path]}" for path in guessed]
-    assumed += [a for rule in (clocked, linked, vectored) for a in rule(figures, shared, where)]
+    assumed += [a for rule in (clocked, linked, vectored, siliconed) for a in rule(figures, shared, where)]
     assumed += energized(figures, shared.energy, where)
     figures.add("cores.asynchronous", 0.0, "threads feed the matrix units unless a source says otherwise")
     leaves = {path: value for path, value in figures.values.items() if path not in _INPUTS}
     topologies = {tier: figures.texts[f"{tier}.topology"] for tier in LINKS if f"{tier}.topology" in figures.texts}
+    leaves |= scaled(assembled(leaves, where, topologies=topologies), figures, shared, where)
     assumed += [_unknown(tier, leaves) for tier in TIERS if _unknown(tier, leaves)]
     return HardwareEntry(
         name=name,
@@ -84,6 +104,7 @@ def entry(name: str, table: Mapping, shared: Shared, file: str) -> HardwareEntry
             for tier in LINKS
             if f"{tier}.technology" in figures.texts
         },
+        die=figures.texts.get("die"),
     )
 
 
@@ -124,10 +145,14 @@ def _read(table: Mapping, path: str, where: str, figures: Figures) -> None:
                 raise ValueError(f"{place}: {key} = {value!r} is not text")
             figures.texts[inner] = value
         elif units.get(key) == "1":
-            figures.values[inner] = positive(value, f"{place}: {key}")
+            zero = inner in MAY_BE_ZERO and is_zero(value)
+            figures.values[inner] = 0.0 if zero else positive(value, f"{place}: {key}")
         else:
-            plain, number = from_key(key, value, place, units | dict.fromkeys(words, "1"))
+            zero = is_zero(value)
+            plain, number = from_key(key, 1.0 if zero else value, place, units | dict.fromkeys(words, "1"))
             inner = f"{path}.{plain}" if path else plain
+            if zero:
+                number = 0.0 if inner in MAY_BE_ZERO else positive(value, f"{place}: {key}")
             if inner in figures.values:
                 raise ValueError(f"{place}: {key} = {value!r} gives {plain} a second time")
             figures.values[inner] = number

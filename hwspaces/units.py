@@ -31,7 +31,21 @@ _SPELLINGS = {
         ("OPs", "OPs", _LARGE, 1.0),
         ("OPS", "OPS", _LARGE, 1.0),
     ],
-    "s": [("s", "s", _SMALL, 1.0), ("min", "min", _ONLY, 60.0), ("h", "h", _ONLY, 3600.0)],
+    "s": [
+        ("s", "s", _SMALL, 1.0),
+        ("min", "min", _ONLY, 60.0),
+        ("h", "h", _ONLY, 3600.0),
+        ("year", "year", _ONLY, 31557600.0),
+    ],
+    "m": [("m", "m", _SMALL, 1.0)],
+    "m2": [("mm2", "mm2", _ONLY, 1e-6), ("m2", "m2", _ONLY, 1.0), ("um2", "um2", _ONLY, 1e-12)],
+    "m2/B": [
+        ("mm2/MiB", "mm2_per_MiB", _ONLY, 1e-6 / 2.0**20),
+        ("m2/B", "m2_per_B", _ONLY, 1.0),
+        ("um2/B", "um2_per_B", _ONLY, 1e-12),
+    ],
+    "m2 s/B": [("mm2/GBps", "mm2_per_GBps", _ONLY, 1e-15), ("m2 s/B", "m2_s_per_B", _ONLY, 1.0)],
+    "1/m2": [("1/cm2", "per_cm2", _ONLY, 1e4), ("1/m2", "per_m2", _ONLY, 1.0), ("1/um2", "per_um2", _ONLY, 1e12)],
     "W": [("W", "W", _SI, 1.0)],
     "J": [("J", "J", _SI, 1.0)],
     "J/B": [("J/B", "J_per_B", _SI, 1.0)],
@@ -39,6 +53,14 @@ _SPELLINGS = {
     "Hz": [("Hz", "Hz", _LARGE, 1.0)],
     "1/s": [("1/s", "per_s", _ONLY, 1.0), ("/s", "per_s", _ONLY, 1.0), ("Hz", "Hz", _LARGE, 1.0)],
     "USD/s": [("USD/h", "USD_per_h", _ONLY, 1 / 3600.0), ("USD/s", "USD_per_s", _ONLY, 1.0)],
+    "USD": [("USD", "USD", _ONLY, 1.0)],
+    "USD/B": [("USD/GB", "USD_per_GB", _ONLY, 1e-9), ("USD/B", "USD_per_B", _ONLY, 1.0)],
+    "USD/m2": [("USD/mm2", "USD_per_mm2", _ONLY, 1e6), ("USD/m2", "USD_per_m2", _ONLY, 1.0)],
+    "USD/J": [
+        ("USD/kWh", "USD_per_kWh", _ONLY, 1.0 / 3.6e6),
+        ("USD/J", "USD_per_J", _ONLY, 1.0),
+        ("USD/W/year", "USD_per_W_year", _ONLY, 1.0 / 31557600.0),
+    ],
     "B/clock": [("B/clock", "bytes_per_clock", _ONLY, 1.0)],
     "B/clock/core": [("B/clock/core", "bytes_per_clock_per_core", _ONLY, 1.0)],
     "1/clock/core": [("1/clock/core", "per_clock_per_core", _ONLY, 1.0)],
@@ -100,6 +122,29 @@ ENERGY_UNITS |= dict.fromkeys(("hbm", "l2", "scratchpad", "scale_up", "scale_out
 """SI unit of every leaf of `jaxroof.hardware.Energy`, by dotted path; `*` stands for a precision."""
 
 LEAF_UNITS |= {f"energy.{_leaf}": _unit for _leaf, _unit in ENERGY_UNITS.items()}
+SILICON_UNITS = {f"areas.{part}": "m2" for part in ("matrix", "vector", "double", "graphics", "core", "stack", "fixed")}
+SILICON_UNITS |= {"areas.core_memory": "m2/B", "areas.l2": "m2/B", "areas.link": "m2 s/B"}
+SILICON_UNITS |= {
+    f"{process}_process.{part}": "1" for process in ("core", "shared") for part in ("logic", "sram", "analog")
+}
+SILICON_UNITS |= dict.fromkeys(
+    ("scale", "shared_scale", "layout", "graphics", "cores_used", "matrix_used", "l2_used", "stacks_used"), "1"
+)
+SILICON_UNITS |= dict.fromkeys(("separate", "dies", "shared_dies"), "1")
+SILICON_UNITS |= {"double_flops": "FLOP/s", "other_memory": "B", "largest_die": "m2"}
+SILICON_UNITS |= {"stack_bandwidth": "B/s", "stack_capacity": "B"}
+"""SI unit of every leaf of `jaxroof.silicon.Silicon`, by dotted path."""
+
+COST_UNITS = dict.fromkeys(("wafer", "shared_wafer", "test", "board"), "USD")
+COST_UNITS |= {"wafer_diameter": "m", "scribe": "m", "defects": "1/m2", "memory": "USD/B", "package": "USD/m2"}
+COST_UNITS |= {"stack_footprint": "m2", "life": "s", "hosting": "USD/J", "electricity": "USD/J"}
+COST_UNITS |= dict.fromkeys(
+    ("clustering", "repairable", "package_yield", "margin", "server", "utilisation", "pue"), "1"
+)
+"""SI unit of every leaf of `jaxroof.money.Costs`."""
+
+LEAF_UNITS |= {f"silicon.{leaf}": unit for leaf, unit in SILICON_UNITS.items()}
+LEAF_UNITS |= {f"costs.{leaf}": unit for leaf, unit in COST_UNITS.items()}
 for _tier in ("scale_up", "scale_out", "cluster"):
     LEAF_UNITS |= {f"links.{_tier}.{_leaf}": _unit for _leaf, _unit in LINK_UNITS.items()}
     LEAF_UNITS |= {f"links.{_tier}.transport.{_leaf}": _unit for _leaf, _unit in TRANSPORT_UNITS.items()}
@@ -107,8 +152,17 @@ for _tier in ("scale_up", "scale_out", "cluster"):
 
 _NOTHING = ("latency", "reduces", "transport.signal_time", "transport.shot_limit", "transport.own_part")
 _NOTHING += tuple(f"transport.{protocol}.fixed_time" for protocol in PROTOCOLS)
-MAY_BE_ZERO = frozenset({"cores.asynchronous"}) | frozenset(
-    f"links.{_tier}.{_leaf}" for _tier in ("scale_up", "scale_out", "cluster") for _leaf in _NOTHING
+_NONE_OF = ("double_flops", "graphics", "other_memory", "separate", "shared_dies")
+MAY_BE_ZERO = (
+    frozenset({"cores.asynchronous", *(f"silicon.{_leaf}" for _leaf in _NONE_OF)})
+    | frozenset(
+        {
+            f"costs.{_leaf}"
+            for _leaf in COST_UNITS
+            if _leaf not in ("clustering", "life", "utilisation", "package_yield")
+        }
+    )
+    | frozenset(f"links.{_tier}.{_leaf}" for _tier in ("scale_up", "scale_out", "cluster") for _leaf in _NOTHING)
 )
 """Leaves of `LEAF_UNITS` for which zero is a sensible figure: what a link does not do, or does at once."""
 
@@ -152,17 +206,17 @@ def leaf_quantity(text_or_number: str | int | float, path: str, where: str) -> f
       ValueError: one line, as `leaf_unit` and `quantity`.
     """
     unit = leaf_unit(path)
-    if path.removeprefix("hardware.") in MAY_BE_ZERO and _is_zero(text_or_number, unit):
+    if path.removeprefix("hardware.") in MAY_BE_ZERO and is_zero(text_or_number, unit):
         return 0.0
     return quantity(text_or_number, unit, where)
 
 
-def _is_zero(text_or_number: object, unit: str) -> bool:
+def is_zero(value: object, unit: str = "1") -> bool:
     """Whether it is zero, as a number or as text with a unit of the dimension of `unit`."""
-    if isinstance(text_or_number, str):
-        match = _NUMBER.fullmatch(text_or_number)
+    if isinstance(value, str):
+        match = _NUMBER.fullmatch(value)
         return match is not None and match[2] in ("", *TEXT_UNITS[unit]) and float(match[1].replace("_", "")) == 0.0
-    return not isinstance(text_or_number, bool) and text_or_number == 0
+    return isinstance(value, int | float) and not isinstance(value, bool) and value == 0
 
 
 def positive(value: object, where: str, scale: float = 1.0, shown: object = None) -> float:
@@ -238,6 +292,9 @@ def formatted(value: float, unit: str, digits: int = 3) -> str:
     """
     if unit == "USD/s":
         return f"{_significant(value * 3600.0, digits)} USD/h"
+    if unit in _SPELLINGS and _SPELLINGS[unit][0][2] is _ONLY and unit not in ("1", ""):
+        text, _, _, size = _SPELLINGS[unit][0]
+        return f"{_significant(value / size, digits)} {text}"
     if unit in ("1", ""):
         return _significant(value, digits)
     if unit not in _SPELLINGS or not math.isfinite(value) or value == 0.0:

@@ -1,7 +1,9 @@
 """Time, memory and cost of LLM inference on any hardware, as pure JAX functions of pytrees."""
 
+from jaxroof.area import area_parts, die_area
 from jaxroof.batch import Batch, Decode, Encode, Prefill, decode, mixed, prefill
 from jaxroof.collectives import ALGORITHMS, collective_algorithm, collective_time, collective_times
+from jaxroof.cost import cost_parts, device_cost, device_price, die_cost, owning_rate
 from jaxroof.deployment import Deployment
 from jaxroof.efficiency import Efficiency, datasheet
 from jaxroof.energy import limited_time, op_energy, power_known
@@ -29,22 +31,26 @@ from jaxroof.model import (
     Selection,
     WeightFormat,
 )
+from jaxroof.money import Costs
 from jaxroof.op import BOUNDS, Op
 from jaxroof.policy import Policy
 from jaxroof.request import RequestCost, Requests, request_cost
 from jaxroof.scheduler import Size, simulate
 from jaxroof.serving import Objective, serving_metrics
+from jaxroof.silicon import Areas, Process, Silicon
 from jaxroof.step import OpCost, step_cost, step_time, step_times
 from jaxroof.traffic import Served, Timeline, Traffic
 
 __all__ = [
     "ALGORITHMS",
     "BOUNDS",
+    "Areas",
     "Attention",
     "Batch",
     "Block",
     "CompressedAttention",
     "Cores",
+    "Costs",
     "Decode",
     "Deployment",
     "Efficiency",
@@ -68,28 +74,37 @@ __all__ = [
     "Power",
     "Prediction",
     "Prefill",
+    "Process",
     "Projection",
     "Protocol",
     "RequestCost",
     "Requests",
     "Selection",
     "Served",
+    "Silicon",
     "Size",
     "Timeline",
     "Traffic",
     "Transport",
     "WeightFormat",
     "active_parameter_count",
+    "area_parts",
     "collective_algorithm",
     "collective_time",
     "collective_times",
+    "cost_parts",
     "datasheet",
     "decode",
+    "device_cost",
+    "device_price",
+    "die_area",
+    "die_cost",
     "kv_bytes_per_token",
     "kv_capacity_tokens",
     "limited_time",
     "mixed",
     "op_energy",
+    "owning_rate",
     "parameter_count",
     "power_known",
     "prefill",

@@ -2,6 +2,8 @@
 
 import jax
 
+from jaxroof.money import Costs
+from jaxroof.silicon import Silicon
 from jaxroof.smooth import maximum
 from jaxroof.struct import Scalar, static, struct
 
@@ -134,6 +136,8 @@ class Hardware:
     power: Power
     price: Scalar | None  # USD per device and second
     energy: Energy | None = None
+    silicon: Silicon | None = None  # None: area unknown
+    costs: Costs | None = None  # None: what it costs to make and own is unknown
 
 
 USUAL_CLOCK = 1.8e9

@@ -1,5 +1,9 @@
 """Exact maximum and minimum with a gradient that says something on both sides of a ridge."""
 
+import contextlib
+import functools
+import math
+
 import jax
 import jax.numpy as jnp
 
@@ -8,11 +12,57 @@ from jaxroof.struct import Scalar
 SHARPNESS = 16.0
 """Exponent of the gradient's weights; ours. Terms 20 % below the largest still get 5 % of its weight."""
 
+_chosen = jax.make_user_context(default_value=None)
+"""The exponent while `smoothing` chooses one. It is part of the key of JAX's caches: no program outlives its choice."""
+
+
+def smoothing(exponent: float) -> contextlib.AbstractContextManager:
+    """A context in which gradients are taken with another exponent than `SHARPNESS`; values never change.
+
+    Functions are traced and compiled anew for it, those that JAX keeps compiled too.
+
+    Args:
+      exponent: 1 or more, the larger the narrower is the blur around a ridge; or 0 for the exact gradient of the
+        piecewise function: all weight on the largest term, shared where several are exactly equal, and 0 of a
+        `ceiling`.
+
+    Raises:
+      ValueError: one line, for any other number.
+    """
+    if not (exponent == 0.0 or 1.0 <= exponent < math.inf):
+        raise ValueError(f"smoothing = {exponent:g} must be 0, the exact gradient, or a finite exponent of at least 1")
+    return _chosen(float(exponent))
+
+
+def _exponent() -> float:
+    return SHARPNESS if _chosen.value is None else _chosen.value
+
+
+def _power(share: jax.Array, exponent: float) -> jax.Array:
+    """`share` to a constant power; by repeated squaring where that is a whole number."""
+    return share ** int(exponent) if exponent == int(exponent) else share**exponent
+
+
+def _weighted(shares: list[jax.Array], tangents: tuple, exponent: float, beside: float) -> jax.Array:
+    """Sum of weight * tangent, weights share^(p + beside) / sum of share^p; one-hot ones at p = 0, shared by ties."""
+    if exponent == 0.0:
+        powers = slopes = [jnp.where(share == 1.0, jnp.ones_like(share), 0.0) for share in shares]
+    elif beside > 0.0:
+        powers = [_power(share, exponent) for share in shares]
+        slopes = [power * share for power, share in zip(powers, shares, strict=True)]
+    else:
+        slopes = [_power(share, exponent - 1.0) for share in shares]
+        powers = [slope * share for slope, share in zip(slopes, shares, strict=True)]
+    norm = sum(powers)
+    norm = jnp.where(norm > 0, norm, 1.0)
+    return sum(slope * tangent for slope, tangent in zip(slopes, tangents, strict=True)) / norm
+
 
 def maximum(first: Scalar, *others: Scalar) -> jax.Array:
     """Largest of several non-negative numbers of one unit.
 
-    The value is exact. The gradient is that of the p-norm of the terms, p = `SHARPNESS`, rescaled so that
+    The value is exact. The gradient is that of the p-norm of the terms, p = `SHARPNESS` or
+    what `smoothing` chooses, rescaled so that
     the elasticities with respect to the terms sum to exactly 1:
 
     d ln y = sum_i w_i d ln x_i,  w_i = x_i^p / sum_j x_j^p
@@ -28,7 +78,7 @@ def maximum(first: Scalar, *others: Scalar) -> jax.Array:
         return jnp.asarray(first)
     if _plain(first, *others):
         return max(first, *others)
-    return _maximum((first, *others))
+    return _maximum(_exponent(), (first, *others))
 
 
 def _plain(*terms: Scalar) -> bool:
@@ -36,8 +86,8 @@ def _plain(*terms: Scalar) -> bool:
     return all(isinstance(term, int | float) for term in terms)
 
 
-@jax.custom_jvp
-def _maximum(terms: tuple[Scalar, ...]) -> jax.Array:
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _maximum(exponent: float, terms: tuple[Scalar, ...]) -> jax.Array:
     largest = terms[0]
     for term in terms[1:]:
         largest = jnp.maximum(largest, term)
@@ -45,21 +95,17 @@ def _maximum(terms: tuple[Scalar, ...]) -> jax.Array:
 
 
 @_maximum.defjvp
-def _maximum_jvp(primals, tangents):
+def _maximum_jvp(exponent, primals, tangents):
     (terms,), (term_tangents,) = primals, tangents
-    largest = _maximum(terms)
+    largest = _maximum(exponent, terms)
     scale = jnp.where(largest > 0, largest, 1.0)
-    shares = [term / scale for term in terms]
-    norm = sum(share**SHARPNESS for share in shares)
-    norm = jnp.where(norm > 0, norm, 1.0)
-    slope = sum(share ** (SHARPNESS - 1.0) * tangent for share, tangent in zip(shares, term_tangents, strict=True))
-    return largest, slope / norm
+    return largest, _weighted([term / scale for term in terms], term_tangents, exponent, -1.0)
 
 
 def minimum(first: Scalar, *others: Scalar) -> jax.Array:
     """Smallest of several non-negative numbers of one unit.
 
-    The value is exact. The gradient is the mirror image of `maximum`'s, of the p-norm with exponent -`SHARPNESS`:
+    The value is exact. The gradient is the mirror image of `maximum`'s, of the p-norm with exponent -p:
 
     d ln y = sum_i w_i d ln x_i,  w_i = x_i^-p / sum_j x_j^-p
 
@@ -74,11 +120,11 @@ def minimum(first: Scalar, *others: Scalar) -> jax.Array:
         return jnp.asarray(first)
     if _plain(first, *others):
         return min(first, *others)
-    return _minimum((first, *others))
+    return _minimum(_exponent(), (first, *others))
 
 
-@jax.custom_jvp
-def _minimum(terms: tuple[Scalar, ...]) -> jax.Array:
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _minimum(exponent: float, terms: tuple[Scalar, ...]) -> jax.Array:
     smallest = terms[0]
     for term in terms[1:]:
         smallest = jnp.minimum(smallest, term)
@@ -86,13 +132,11 @@ def _minimum(terms: tuple[Scalar, ...]) -> jax.Array:
 
 
 @_minimum.defjvp
-def _minimum_jvp(primals, tangents):
+def _minimum_jvp(exponent, primals, tangents):
     (terms,), (term_tangents,) = primals, tangents
-    smallest = _minimum(terms)
+    smallest = _minimum(exponent, terms)
     shares = [jnp.where(term > 0, smallest / jnp.where(term > 0, term, 1.0), 1.0) for term in terms]
-    norm = sum(share**SHARPNESS for share in shares)
-    slope = sum(share ** (SHARPNESS + 1.0) * tangent for share, tangent in zip(shares, term_tangents, strict=True))
-    return smallest, slope / norm
+    return smallest, _weighted(shares, term_tangents, exponent, 1.0)
 
 
 def positive_part(number: Scalar) -> jax.Array:
@@ -100,12 +144,20 @@ def positive_part(number: Scalar) -> jax.Array:
     return jnp.maximum(number, 0.0)
 
 
-@jax.custom_jvp
 def ceiling(number: Scalar) -> jax.Array:
-    """The smallest whole number that is not below `number`, shape (); its gradient is that of `number` itself."""
+    """The smallest whole number that is not below `number`, shape (); its gradient is that of `number` itself.
+
+    Without smoothing (`smoothing(0)`) the gradient is 0.
+    """
+    return _ceiling(_exponent(), number)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _ceiling(exponent: float, number: Scalar) -> jax.Array:
     return jnp.ceil(number)
 
 
-@ceiling.defjvp
-def _ceiling_jvp(primals, tangents):
-    return ceiling(*primals), tangents[0]
+@_ceiling.defjvp
+def _ceiling_jvp(exponent, primals, tangents):
+    (tangent,) = tangents
+    return _ceiling(exponent, *primals), tangent if exponent else jnp.zeros_like(tangent)

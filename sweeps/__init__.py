@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from sweeps.cases import case as case
     from sweeps.comparison import Comparison as Comparison
     from sweeps.comparison import compare as compare
+    from sweeps.elasticity.api import sensitivity as sensitivity
     from sweeps.optimization.search import optimize as optimize
     from sweeps.optimization.spec import problem as problem
     from sweeps.serving.capacity import capacity as capacity
@@ -31,6 +32,7 @@ _HOMES = {
     "latency_curve": "sweeps.serving.curve",
     "optimize": "sweeps.optimization.search",
     "problem": "sweeps.optimization.spec",
+    "sensitivity": "sweeps.elasticity.api",
     "serve": "sweeps.serving.run",
 }
 

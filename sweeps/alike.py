@@ -2,18 +2,23 @@
 
 import dataclasses
 import math
-from collections.abc import Iterable
+from collections.abc import Collection
+from typing import Any
 
+from jaxroof.area import matrix_width
 from jaxroof.hardware import USUAL_CLOCK, Energy, Hardware, Links
+from jaxroof.money import Costs
+from jaxroof.silicon import Areas, Process, Silicon
 
 
-def alike(hardware: Hardware, precisions: Iterable[str]) -> Hardware:
+def alike(hardware: Hardware, precisions: Collection[str]) -> Hardware:
     """`hardware` with the matrix peaks of `precisions` alone, and with neutral numbers for figures that are unknown.
 
-    An unknown clock is the usual one, an unknown price NaN, and so is what is computed from it. A scale-out tier that
-    does not exist is a copy of the scale-up tier, as large, which no deployment that is legal leaves. Figures of
-    caches, exponentials and power that are unknown stay so: no number of them is neutral to every kernel's constants,
-    such as those for what stays in a cache. Times are the same as those of `hardware` (a test compares them).
+    An unknown clock is the usual one, an unknown price NaN, and so is what is computed from it; so are silicon and
+    costs. A scale-out tier that does not exist is a copy of the scale-up tier, as large, which no deployment that is
+    legal leaves. Figures of caches, exponentials and power that are unknown stay so: no number of them is neutral to
+    every kernel's constants, such as those for what stays in a cache. Times are the same as those of `hardware` (a
+    test compares them), and so are area and cost.
     Accelerators of which all is known then differ in structure by the topology of their links only.
 
     Args:
@@ -27,7 +32,32 @@ def alike(hardware: Hardware, precisions: Iterable[str]) -> Hardware:
         links=_two_tiers(hardware.links),
         energy=_energy(hardware, sorted(precisions)),
         price=_known(hardware.price, math.nan),
+        silicon=_silicon(hardware, precisions),
+        costs=UNKNOWN_COSTS if hardware.costs is None else hardware.costs,
     )
+
+
+def _silicon(hardware: Hardware, precisions: Collection[str]) -> Silicon:
+    """Its silicon with as much area of matrix units as before, though some of their precisions are left out."""
+    if hardware.silicon is None:
+        return UNKNOWN_SILICON
+    left = dataclasses.replace(hardware, matrix={name: hardware.matrix[name] for name in precisions})
+    share = matrix_width(left) / matrix_width(hardware)
+    return dataclasses.replace(hardware.silicon, matrix_used=hardware.silicon.matrix_used * share)
+
+
+def _unknown(kind: type, **inside: Any) -> Any:
+    """A struct of which no figure is known: NaN, but for the structs in it."""
+    names = (field.name for field in dataclasses.fields(kind))
+    return kind(**{name: inside.get(name, math.nan) for name in names})
+
+
+_PROCESS = _unknown(Process)
+UNKNOWN_SILICON = _unknown(Silicon, areas=_unknown(Areas), core_process=_PROCESS, shared_process=_PROCESS)
+"""Silicon of a device of unknown process: area and costs are NaN."""
+
+UNKNOWN_COSTS = _unknown(Costs)
+"""Prices of a device for which there are none."""
 
 
 def _two_tiers(links: Links) -> Links:

@@ -14,6 +14,7 @@ from jaxroof.serving import PERCENTILES
 from jaxroof.traffic import STATUSES
 from sweeps.axes import Axis
 from sweeps.engine import Output, Piece
+from sweeps.silicon_names import COSTS, SILICON
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,6 +129,16 @@ VARIABLES = {
     "energy_delay_product": Variable("J s", "energy per output token times time per output token", (), False),
     "tokens_per_joule_at_tdp": Variable("1/J", "output tokens per second, device and watt of TDP", (), True),
     "usd_per_million_tokens": Variable("1", "US dollars per million output tokens at the device's price", (), False),
+    "die_area": Variable("m2", "area of all dies of a device, without memory stacks", (), False),
+    "device_cost": Variable("1", "US dollars to make a device", (), False),
+    "device_price": Variable("1", "US dollars that a device is bought for: cost to make times margin", (), False),
+    "capital_usd_per_million_tokens": Variable(
+        "1", "US dollars per million output tokens for owning devices, servers and their place", (), False
+    ),
+    "energy_usd_per_million_tokens": Variable("1", "US dollars per million output tokens for electricity", (), False),
+    "owning_usd_per_million_tokens": Variable(
+        "1", "US dollars per million output tokens for owning and running the devices", (), False
+    ),
     "mfu": Variable("1", "model FLOP utilisation: matrix work at peak over time", (), True),
     "mbu": Variable("1", "memory bandwidth utilisation: bytes at peak HBM bandwidth over time", (), True),
     "prefill_mfu": Variable("1", "model FLOP utilisation of the prefill step", (), True),
@@ -166,6 +177,13 @@ UDUNITS = {
     "J/FLOP": "J",
     "USD/s": "s-1",
     "": "1",
+    "m2/B": "m2 byte-1",
+    "m2 s/B": "m2 s byte-1",
+    "USD": "1",
+    "USD/B": "byte-1",
+    "USD/J": "J-1",
+    "USD/m2": "m-2",
+    "1/m2": "m-2",
 }
 """How UDUNITS writes our SI units, where it differs: there `B` means bel, and operations and dollars are numbers."""
 
@@ -242,6 +260,8 @@ COORDINATES = {
     "hardware.energy.scale_out": "energy per byte sent over scale-out links",
     "hardware.energy.cluster": "energy per byte sent beyond the scale-out tier",
     "hardware.price": "price per device and second, in US dollars",
+    **SILICON,
+    **COSTS,
 }
 """What a leaf is, for axes and plots; other leaves are described by their path."""
 
@@ -252,10 +272,32 @@ OP_DIMENSIONS = {
 }
 
 
+DERIVED = {
+    "elasticity_of_": "elasticity of {}: d ln y / d ln x in the knob",
+    "predicted_change_of_": "relative change of {} that its elasticity predicts",
+    "change_of_": "relative change of {}",
+    "curvature_of_": "second derivative of ln y in ln x of two knobs, y: {}",
+}
+"""Variables that say how a metric depends on knobs, by what their names begin with; the metric's name follows."""
+
+KNOB_COORDINATES = {
+    "knob": "number that is changed",
+    "other_knob": "number that is changed as well",
+    "factor": "what the knob is multiplied by",
+    "knob_value": "the knob's value, in its SI unit",
+    "knob_unit": "SI unit of the knob",
+    "knob_is_count": "1 where the knob is a count, which is taken as a real number",
+}
+"""Labels along the dimensions of derived variables."""
+
+
 def variable(name: str) -> Variable:
     """What the variable `name` is; of a step's ops, with the step said."""
     if name in VARIABLES:
         return VARIABLES[name]
+    for prefix, words in DERIVED.items():
+        if name.startswith(prefix):
+            return Variable("1", words.format(variable(name.removeprefix(prefix)).long_name.partition(":")[0]))
     step, _, plain = name.partition("_")
     meaning = VARIABLES[plain]
     return dataclasses.replace(meaning, long_name=f"{meaning.long_name}, {step} step")

@@ -7,7 +7,9 @@ from collections.abc import Callable
 import jax.numpy as jnp
 
 from jaxroof import memory
+from jaxroof.area import die_area
 from jaxroof.batch import Batch, Decode, Encode, Prefill
+from jaxroof.cost import capital_rate, device_cost, device_price, energy_price
 from jaxroof.deployment import Deployment, degree, devices, replica_devices
 from jaxroof.efficiency import Efficiency
 from jaxroof.energy import energies_of, limited_time, power_known
@@ -135,10 +137,10 @@ def _fit(scenario: Scenario, context: Scalar, sequences: Scalar, encoded: Scalar
     }
 
 
-def _economics(scenario: Scenario, rate: Scalar) -> dict[str, Scalar]:
+def _economics(scenario: Scenario, rate: Scalar, joules_per_token: Scalar | None = None) -> dict[str, Scalar]:
     """Throughput of all replicas and per device, and per watt and dollar where the hardware has figures for them.
 
-    `rate` is that of one replica.
+    `rate` is that of one replica. `joules_per_token` is of all its devices, per output token; None: unknown.
     """
     hardware, deployment = scenario.hardware, scenario.deployment
     per_device = rate / replica_devices(deployment)
@@ -152,6 +154,23 @@ def _economics(scenario: Scenario, rate: Scalar) -> dict[str, Scalar]:
         metrics["tokens_per_joule_at_tdp"] = per_device / hardware.power.tdp
     if hardware.price is not None:
         metrics["usd_per_million_tokens"] = 1e6 * hardware.price / per_device
+    return metrics | _owning(hardware, per_device, joules_per_token)
+
+
+def _owning(hardware: Hardware, per_device: Scalar, joules_per_token: Scalar | None) -> dict[str, Scalar]:
+    """Die area, what a device costs, and what tokens cost its owner: capital, and energy where the joules are known."""
+    if hardware.silicon is None:
+        return {}
+    metrics = {"die_area": jnp.asarray(die_area(hardware))}
+    if hardware.costs is None:
+        return metrics
+    metrics |= {"device_cost": device_cost(hardware), "device_price": device_price(hardware)}
+    if hardware.power.tdp is not None:
+        capital = 1e6 * capital_rate(hardware) / per_device
+        metrics["capital_usd_per_million_tokens"] = capital
+        if joules_per_token is not None:
+            energy = 1e6 * joules_per_token * energy_price(hardware)
+            metrics |= {"energy_usd_per_million_tokens": energy, "owning_usd_per_million_tokens": capital + energy}
     return metrics
 
 
@@ -226,6 +245,7 @@ def _request_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: dict[s
     prefill = prefill_time / sums["prefill"], sums["prefill_deviation"], sums["prefill_variance"]
     decode = sums["decode_deviation"], sums["decode_variance"]
     per_token, tokens = cost.tpot / sums["decode"], positive_part(requests.osl - 1.0)
+    power = _request_power(scenario, cost, (prefill_time, step_time), energies, slower)
     return {
         "ttft": cost.ttft,
         "tpot": cost.tpot,
@@ -235,8 +255,8 @@ def _request_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: dict[s
         **_spreads("tpot", cost.tpot, ((per_token, *decode),), scenario.efficiency),
         **_spreads("e2e", cost.e2e, (prefill, (tokens * per_token, *decode)), scenario.efficiency),
         **_extrapolated(sums, "prefill", "decode"),
-        **_economics(scenario, tokens_per_second(cost, requests)),
-        **_request_power(scenario, cost, (prefill_time, step_time), energies, slower),
+        **_economics(scenario, tokens_per_second(cost, requests), power.get("joules_per_token")),
+        **power,
         "prefill_mfu": sums["prefill_matrix_floor"] * busy / prefill_time,
         "decode_mbu": sums["decode_memory_floor"] * busy / step_time,
         "prefill_bound": dominant_bound(sums["prefill_by_bound"]),
@@ -298,7 +318,7 @@ def _step_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: dict[str,
         "step_time": time,
         **_spreads("step_time", time, ((time / sums["step"], *errors),), scenario.efficiency),
         **_extrapolated(sums, "step"),
-        **_economics(scenario, batch.logits / time),
+        **_economics(scenario, batch.logits / time, drawn.get("joules_per_token")),
         **drawn,
         "mfu": sums["step_matrix_floor"] / (time * degree(scenario.deployment.pp)),
         "mbu": sums["step_memory_floor"] / (time * degree(scenario.deployment.pp)),

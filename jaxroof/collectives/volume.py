@@ -3,6 +3,7 @@
 from jaxroof.collectives.topology import tiers
 from jaxroof.hardware import TIERS, Links
 from jaxroof.op import Op
+from jaxroof.smooth import maximum
 from jaxroof.struct import Scalar
 
 PASSES = {"all_reduce": 2.0, "all_gather": 1.0, "reduce_scatter": 1.0, "broadcast": 1.0}
@@ -36,6 +37,6 @@ def sent_bytes(links: Links, op: Op) -> dict[str, Scalar]:
         sent = [(tier.devices - 1.0) / (tier.devices * tier.outer) * size for tier in used]
     else:
         # Shares of the way that each tier is: of the devices that a tier adds, as many peers are over it.
-        apart = op.participants - 1.0 + (op.participants <= 1.0)
+        apart = maximum(op.participants - 1.0, 1.0)
         sent = [(tier.reached - tier.inner) / apart * size for tier in used]
     return dict(zip(names, sent, strict=True))

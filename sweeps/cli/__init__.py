@@ -13,6 +13,7 @@ VERBS = {
     "serve": "a request stream on a simulated engine: latency percentiles, goodput, queueing, use of the cache",
     "compare": "which accelerators, how many and which parallelism serve a model best: a ranking",
     "capacity": "the largest load at which each of many accelerators keeps an objective, and latency against load",
+    "sensitivity": "which numbers matter and by how much: elasticities of every metric, at a point or over a sweep",
     "sweep": "a grid or sample of points from a TOML spec, into a netCDF file",
     "optimize": "the best hardware, deployment and workload numbers under constraints, by gradients",
     "plot": "a picture of a sweep's netCDF file, or of one step's roofline",

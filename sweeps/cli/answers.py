@@ -23,6 +23,26 @@ def fit_text(case: Case, metrics: dict[str, Any]) -> str:
     return f"{'fits' if metrics['fits'] else 'does not fit'}: {weights}, {room}"
 
 
+def money_text(metrics: dict[str, Any]) -> str | None:
+    """What a device costs and what a million tokens cost its owner and its tenant; None where nothing is known."""
+    parts = []
+    if "device_cost" in metrics:
+        parts.append(f"device {metrics['device_cost']:,.0f} USD to make, {metrics['device_price']:,.0f} to buy")
+    known = {
+        name: metrics[f"{name}_usd_per_million_tokens"]
+        for name in ("owning", "capital", "energy")
+        if f"{name}_usd_per_million_tokens" in metrics
+    }
+    if "owning" in known:
+        words = f"{number(known['capital'])} capital, {number(known['energy'])} energy"
+        parts.append(f"owning {number(known['owning'])} USD per million tokens ({words})")
+    elif "capital" in known:
+        parts.append(f"owning {number(known['capital'])} USD per million tokens, capital alone")
+    if "usd_per_million_tokens" in metrics:
+        parts.append(f"renting {number(metrics['usd_per_million_tokens'])}")
+    return "; ".join(parts) or None
+
+
 def intervals(metrics: dict[str, Any]) -> list[str]:
     """Where each time lies in 90 % of cases, in words, if errors of all kernels are alike and if they are independent.
 

@@ -59,6 +59,7 @@ def _print_catalogue(entries: list[Any]) -> None:
 
 def _print_entry(entry: Any) -> None:
     from hwspaces import formatted, leaf_unit
+    from sweeps.cli.die_report import print_die
     from sweeps.cli.tables import console, table
 
     out = console()
@@ -71,6 +72,8 @@ def _print_entry(entry: Any) -> None:
     for path, value in entry.figures.items():
         figures.add_row(path, formatted(value, leaf_unit(path), 4), entry.sources.get(path, "-"))
     out.print(figures)
+    out.print()
+    print_die(entry, out)
     for kind, sentences in (("assumed", entry.assumptions), ("note", entry.notes)):
         if sentences:
             out.print()
@@ -79,6 +82,8 @@ def _print_entry(entry: Any) -> None:
 
 
 def _record(entry: Any) -> dict[str, Any]:
+    from sweeps.cli.die_report import die_record
+
     return {
         "name": entry.name,
         "aliases": entry.aliases,
@@ -91,4 +96,5 @@ def _record(entry: Any) -> dict[str, Any]:
         "sources": entry.sources,
         "assumptions": entry.assumptions,
         "notes": entry.notes,
+        **die_record(entry),
     }

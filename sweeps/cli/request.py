@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from typing import Any
 
 from sweeps.cli.common import asked_case, case_arguments, json_argument, overrides
 from sweeps.cli.images import encoder_arguments, encoder_workload
@@ -12,36 +13,50 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     case_arguments(parser)
     parser.add_argument("--isl", metavar="TOKENS", help="prompt tokens of each request")
     parser.add_argument("--osl", metavar="TOKENS", help="output tokens of each request")
-    parser.add_argument("--batch", metavar="N", help="requests that start and run together (default 1)")
-    parser.add_argument("--cached", metavar="TOKENS", help="prompt tokens of each that are cached already (default 0)")
-    parser.add_argument("--acceptance", metavar="SHARE", help="probability that a drafted token is right (default 0)")
+    batch_arguments(parser)
     encoder_arguments(parser)
     json_argument(parser)
 
 
-def run(options: argparse.Namespace) -> None:
-    """Print the table of metrics, or its JSON."""
+def batch_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that describe a static batch beside its lengths."""
+    parser.add_argument("--batch", metavar="N", help="requests that start and run together (default 1)")
+    parser.add_argument("--cached", metavar="TOKENS", help="prompt tokens of each that are cached already (default 0)")
+    parser.add_argument("--acceptance", metavar="SHARE", help="probability that a drafted token is right (default 0)")
+
+
+def request_case(options: argparse.Namespace) -> Any:
+    """The `sweeps.Case` of the batch that the flags describe; ValueError in one line when they do not."""
     for flag in ("isl", "osl"):
         if getattr(options, flag) is None:
             raise ValueError(f"--{flag} TOKENS is missing")
-    from sweeps.answer import answer
-    from sweeps.cli import tables
-    from sweeps.cli.answers import beyond_tables, fit_text, intervals, record
-    from sweeps.dataset import variable
-
     names = ("batch", "isl", "osl", "cached", "acceptance")
     workload = {name: getattr(options, name) for name in names}
-    case = asked_case("request", options, workload | encoder_workload(options, "isl"))
+    return asked_case("request", options, workload | encoder_workload(options, "isl"))
+
+
+def request_text(case: Any) -> str:
+    """The batch in words: "32 requests of 1,024 + 256 tokens"."""
+    work = case.scenario.workload
+    cached = f" ({work.cached:,.0f} cached)" if work.cached else ""
+    what = f"{work.batch:,.0f} requests of {work.isl:,.0f}{cached} + {work.osl:,.0f} tokens"
+    return what + (f", each with {work.encoder_tokens:,.0f} for the encoder" if work.encoder_tokens else "")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Print the table of metrics, or its JSON."""
+    from sweeps.answer import answer
+    from sweeps.cli import tables
+    from sweeps.cli.answers import beyond_tables, fit_text, intervals, money_text, record
+    from sweeps.dataset import variable
+
+    case = request_case(options)
     found = answer(case)
     if options.json:
         print(json.dumps(record(case, found, options.kv), indent=2, allow_nan=False))
         return
-    work = case.scenario.workload
-    cached = f" ({work.cached:,.0f} cached)" if work.cached else ""
-    what = f"{work.batch:,.0f} requests of {work.isl:,.0f}{cached} + {work.osl:,.0f} tokens"
-    what += f", each with {work.encoder_tokens:,.0f} for the encoder" if work.encoder_tokens else ""
     out = tables.console()
-    out.print(tables.heading(case, what, options.kv, overrides(options.set)), end="\n\n")
+    out.print(tables.heading(case, request_text(case), options.kv, overrides(options.set)), end="\n\n")
     metrics = tables.table("metric", "value", "meaning", numbers=("value",))
     for name, value in found.metrics.items():
         if "_spread" in name:
@@ -59,5 +74,8 @@ def run(options: argparse.Namespace) -> None:
     for line in beyond_tables(found.metrics):
         out.print(f"tables  {line}")
     out.print(f"memory  {fit_text(case, found.metrics)}")
+    money = money_text(found.metrics)
+    if money is not None:
+        out.print(f"money   {money}")
     for note in tables.notes(case):
         out.print(f"note    {note}")

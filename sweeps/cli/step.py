@@ -53,7 +53,7 @@ def run(options: argparse.Namespace) -> None:
     """Print the step's table, or its JSON."""
     from sweeps.answer import answer
     from sweeps.cli import tables
-    from sweeps.cli.answers import beyond_tables, fit_text, intervals, record
+    from sweeps.cli.answers import beyond_tables, fit_text, intervals, money_text, record
     from sweeps.labels import number
 
     case = step_case(options)
@@ -80,5 +80,8 @@ def run(options: argparse.Namespace) -> None:
     for line in beyond_tables(found.metrics):
         out.print(f"tables  {line}")
     out.print(f"memory  {fit_text(case, metrics)}")
+    money = money_text(found.metrics)
+    if money is not None:
+        out.print(f"money   {money}")
     for note in tables.notes(case):
         out.print(f"note    {note}")

@@ -5,7 +5,7 @@ import json
 from collections import Counter
 from typing import Any
 
-from sweeps.cli import collective_errors, kernel_errors, plausibility, serving_errors
+from sweeps.cli import area_errors, collective_errors, kernel_errors, plausibility, serving_errors
 from sweeps.cli.common import EFFICIENCY_HELP
 
 METRIC_NAMES = {"ttft": "TTFT", "tpot": "TPOT", "e2e": "E2E"}
@@ -131,6 +131,11 @@ KINDS = {
         "shares of peak and bandwidth that every accelerator is predicted to reach on large kernels",
         plausibility.arguments,
         plausibility.run,
+    ),
+    "area": (
+        "die areas of accelerators against published sizes; needs no data",
+        area_errors.arguments,
+        area_errors.run,
     ),
 }
 """Kind of measured data -> (what is compared, its arguments, what runs)."""

@@ -12,7 +12,7 @@ import jax
 import pytest
 
 import hwspaces
-from hwspaces.units import LEAF_UNITS, leaf_unit
+from hwspaces.units import LEAF_UNITS, MAY_BE_ZERO, leaf_unit
 
 REFERENCE = Path(__file__).parents[2].parent / "shared" / "reference" / "accelerators.csv"
 
@@ -75,7 +75,7 @@ def test_entry_is_whole(name):
     assert entry.name == name and entry.vendor and entry.product and entry.architecture and entry.date
     assert entry.status in ("GA", "announced")
     for path, value in leaves.items():
-        zero = path.endswith((".reduces", ".own_part", ".asynchronous"))  # what a link does not do
+        zero = path.endswith((".reduces", ".own_part", ".asynchronous")) or path in MAY_BE_ZERO
         assert type(value) is float and math.isfinite(value) and (value > 0 or (zero and value == 0)), path
         assert leaf_unit(path)
         assert entry.figures[path] == value
@@ -145,8 +145,9 @@ def test_assumed_figures_are_listed():
             if source.startswith("assumption"):
                 assert entry.assumptions, (name, path)
     assert any("cores.clock" in text for text in hwspaces.hardware("B300").assumptions)
-    network, _ = hwspaces.hardware("H100").assumptions
+    network, costs, *_ = hwspaces.hardware("H100").assumptions
     assert network.startswith("links.scale_out: network: assumption: ")
+    assert costs.startswith("costs: ") and "margin" in costs
     assert any("assumption: send-receive" in text for text in hwspaces.hardware("L40S").assumptions)
 
 

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxroof.smooth import SHARPNESS, maximum, minimum
+from jaxroof.smooth import SHARPNESS, ceiling, maximum, minimum, smoothing
 
 
 def weights(*terms):
@@ -94,3 +94,39 @@ def test_smallest_of_several():
     )
     value, slopes = jax.value_and_grad(lambda t: minimum(*t))((0.0, 2.0, 0.0))
     assert float(value) == 0.0 and [float(slope) for slope in slopes] == [0.5, 0.0, 0.5]
+
+
+@jax.jit
+def compiled(a, b):
+    """A function that JAX keeps compiled, as op times are."""
+    return maximum(a, b) + 0.0 * minimum(a, b) + ceiling(a)
+
+
+def test_smoothing_is_a_choice_that_no_cache_outlives():
+    """Weights of 1 and 0.8 at exponent 16 (above), 4 (0.8^4 = 0.4096) and 0, through a function that stays compiled."""
+
+    def slopes():
+        return [float(slope) for slope in jax.grad(compiled, argnums=(0, 1))(1.0, 0.8)]
+
+    usual = slopes()
+    assert usual == pytest.approx([1.97262, 0.02738 / 0.8], abs=1e-5)  # the ceiling adds 1 to the first
+    with smoothing(4.0):
+        assert slopes() == pytest.approx([1.0 + 1.0 / 1.4096, 0.4096 / 1.4096 / 0.8], abs=1e-5)
+        with smoothing(0):
+            assert slopes() == [1.0, 0.0]
+            assert float(compiled(1.0, 0.8)) == 2.0
+        assert slopes() == pytest.approx([1.0 + 1.0 / 1.4096, 0.4096 / 1.4096 / 0.8], abs=1e-5)
+    assert slopes() == usual
+
+
+def test_without_smoothing_ties_are_shared():
+    with smoothing(0):
+        assert weights(2.0, 2.0, 1.0) == [0.5, 0.5, 0.0]
+        assert weights(0.0, 3.0) == [0.0, 1.0]
+        assert [float(slope) for slope in jax.grad(lambda t: minimum(*t))((1.0, 0.999, 2.0))] == [0.0, 1.0, 0.0]
+
+
+@pytest.mark.parametrize("exponent", [-1.0, 0.5, float("inf"), float("nan")])
+def test_other_exponents_are_refused(exponent):
+    with pytest.raises(ValueError, match="smoothing = .* must be 0"):
+        smoothing(exponent)

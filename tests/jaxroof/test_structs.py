@@ -26,6 +26,7 @@ from jaxroof import (
 )
 from jaxroof.request import RequestCost
 from jaxroof.step import OpCost
+from tests.silicon_examples import COSTS, SILICON
 from tests.structures import STRUCTURES, points
 
 
@@ -53,6 +54,7 @@ def examples(chip, dense, mixture, single, experts, feedforward, attention):
             matrix={"bf16": 1.0}, vector=2.0, exp=3.0, hbm=4.0, l2=5.0, scratchpad=6.0, scale_up=7.0, scale_out=None
         ),
     ]
+    roots += [SILICON, COSTS]
     drawn = [jax.tree.map(lambda leaf: float(np.ravel(leaf)[0]), points(name, 1).step) for name in STRUCTURES]
     return [found for root in (*roots, *drawn) for found in parts(root)]
 

@@ -1,0 +1,259 @@
+"""What is known of an accelerator's dies and prices: from its process, die, memory technology and vendor."""
+
+from collections.abc import Callable, Mapping
+
+from hwspaces.derived import ASSUMPTION, Figures, Shared
+from hwspaces.units import COST_UNITS, SILICON_UNITS, formatted, from_key, nearest, positive
+from jaxroof.area import PRECISION_BYTES, dies
+from jaxroof.hardware import Hardware
+from jaxroof.money import Costs
+from jaxroof.silicon import Areas, Process, Silicon
+
+KINDS = {
+    "process": {"density": "1/m2", "sram_cell": "m2", "analog": "1"},
+    "area": {
+        **{leaf.removeprefix("areas."): unit for leaf, unit in SILICON_UNITS.items() if leaf.startswith("areas.")},
+        **{"chip": "m2", "largest_die": "m2", "layout_exponent": "1"},
+    },
+    "stack": {"bandwidth": "B/s", "capacity": "B", "stacked": "1"},
+    "die": {
+        **{
+            "area": "m2",
+            "shared_area": "m2",
+            "limit": "m2",
+            "transistors": "1",
+            "count": "1",
+            "shared_count": "1",
+            "cores": "1",
+            "l2": "B",
+        },
+        **{"stacks": "1", "matrix_per_core": "1", "double_per_core": "1", "graphics": "1", "other_memory": "B"},
+    },
+    "wafer": {"price": "USD", "defects": "1/m2"},
+    "memory_price": {"price": "USD/B"},
+    "cost": {**{leaf: unit for leaf, unit in COST_UNITS.items()}, "chip_package": "USD/m2"},
+}
+"""Kinds of shared tables -> plain key -> SI unit. `[process.N7]` is a table of the kind `process`."""
+
+REQUIRED = {
+    "process": tuple(KINDS["process"]),
+    "stack": ("bandwidth", "capacity"),
+    "wafer": tuple(KINDS["wafer"]),
+    "memory_price": ("price",),
+}
+"""Kind -> keys that each of its tables has."""
+
+REFERENCE = "N5"
+"""The process that areas per unit are of."""
+
+_WORDS = ("source", "sources", "names", "alone")
+_DEFAULTS = {
+    leaf: 1.0
+    for leaf in ("scale", "shared_scale", "layout", "cores_used", "matrix_used", "l2_used", "stacks_used", "dies")
+}
+_DEFAULTS |= dict.fromkeys(("double_flops", "graphics", "other_memory", "separate", "shared_dies"), 0.0)
+
+
+def silicon_of(figures: Mapping[str, float], where: str) -> Silicon | None:
+    """The `Silicon` that figures by leaf path describe; None where there is none of them.
+
+    Raises:
+      ValueError: one line that names what is missing when only a part is there.
+    """
+    found = _whole("silicon", SILICON_UNITS, figures, _DEFAULTS, where)
+    if found is None:
+        return None
+    nested = {name: _inside(found, name) for name in ("areas", "core_process", "shared_process")}
+    kinds: dict[str, Callable] = {"areas": Areas, "core_process": Process, "shared_process": Process}
+    plain = {leaf: value for leaf, value in found.items() if "." not in leaf}
+    return Silicon(**plain, **{name: kinds[name](**leaves) for name, leaves in nested.items()})
+
+
+def costs_of(figures: Mapping[str, float], where: str) -> Costs | None:
+    """The `Costs` that figures by leaf path describe; None where there is none of them. Raises as `silicon_of`."""
+    found = _whole("costs", COST_UNITS, figures, {}, where)
+    return None if found is None else Costs(**found)
+
+
+def scaled(hardware: Hardware, figures: Figures, shared: Shared, where: str) -> dict[str, float]:
+    """`silicon.scale` and `shared_scale` by path, so that dies of known size have it; 1 where it is unknown.
+
+    Dies with cores and without are scaled apart where both sizes are known. Sources are added to `figures`.
+    """
+    if hardware.silicon is None:
+        return {}
+    name = figures.texts.get("die")
+    known, sources = table("die", name, shared, where) if name else ({}, {})
+    cores, others = (float(kind.area) for kind in dies(hardware))
+    found = {}
+    for leaf in ("scale", "shared_scale"):
+        path = f"silicon.{leaf}"
+        value, source = 1.0, "its size is unknown: the area is what the areas per unit give"
+        if "area" in known:
+            size, predicted = known["area"], cores + others
+            if "shared_area" in known:
+                rest = known["shared_area"]
+                size, predicted = (size - rest, cores) if leaf == "scale" else (rest, others)
+            value = size / predicted
+            source = f"{formatted(size, 'm2')} over {formatted(predicted, 'm2')} predicted; {sources['area']}"
+        if path not in figures.values:
+            figures.add(path, value, source)
+            found[path] = value
+    return found
+
+
+def table(kind: str, name: str, shared: Shared, where: str) -> tuple[dict[str, float], dict[str, str]]:
+    """SI values of a shared table and their sources, by plain key.
+
+    Raises:
+      ValueError: one line, for an unknown name or key, a wrong unit or value.
+    """
+    tables = shared.silicon.get(kind, {})
+    if name not in tables:
+        raise ValueError(f"{where}: {kind} = {name!r} is not known{nearest(name, tables)}")
+    place, units, values = f"{where}: {kind}.{name}", KINDS[kind], {}
+    for key, value in tables[name].items():
+        if key in _WORDS:
+            continue
+        plain, number = (key, positive(value, f"{place}: {key}")) if units.get(key) == "1" else (None, None)
+        if plain is None:
+            plain, number = from_key(key, value, place, units)
+        values[plain] = number
+    missing = [key for key in REQUIRED.get(kind, ()) if key not in values]
+    if missing:
+        raise ValueError(f"{place}: {missing[0]} is missing")
+    cited = tables[name].get("sources", {})
+    source = tables[name].get("source", "")
+    return values, {key: shared.source(cited.get(key, source)) for key in values}
+
+
+def siliconed(figures: Figures, shared: Shared, where: str) -> list[str]:
+    """Add silicon and costs of a device whose process and memory technology are known; returns what was assumed.
+
+    Nothing is added where the process, the memory's technology or the number of cores is unknown.
+
+    Raises:
+      ValueError: one line, for an unknown die, or as `table`.
+    """
+    text, technology = figures.texts.get("process"), figures.texts.get("memory.hbm.technology")
+    processes = _processes(text, shared)
+    known = figures.sources.get("cores.count", ASSUMPTION).startswith(ASSUMPTION)
+    if not processes or technology not in shared.silicon.get("stack", {}) or known:
+        return []
+    assumed = _dies(figures, shared, where, processes, technology)
+    return assumed + _prices(figures, shared, where, processes, technology)
+
+
+def _dies(figures: Figures, shared: Shared, where: str, processes: tuple[str, str], technology: str) -> list[str]:
+    """Add what `Silicon` needs."""
+    values, name = figures.values, figures.texts.get("die")
+    area, cited = table("area", "usual", shared, where)
+    die, of_die = table("die", name, shared, where) if name else ({}, {})
+    stack, of_stack = table("stack", technology, shared, where)
+    count, clock = values["cores.count"], values.get("cores.clock")
+
+    def add(leaf: str, value: float, source: str) -> None:
+        figures.add(f"silicon.{leaf}", value, source)
+
+    phy = "stack" if "stacked" in stack else "chip"
+    for part in Areas.__dataclass_fields__:
+        add(f"areas.{part}", area[phy if part == "stack" else part], cited[phy if part == "stack" else part])
+    add("largest_die", area["largest_die"], cited["largest_die"])
+    reference, _ = table("process", REFERENCE, shared, where)
+    densities = []
+    for side, process in zip(("core", "shared"), processes, strict=True):
+        own, sources = table("process", process, shared, where)
+        densities.append(own["density"])
+        add(f"{side}_process.logic", reference["density"] / own["density"], sources["density"])
+        add(f"{side}_process.sram", own["sram_cell"] / reference["sram_cell"], sources["sram_cell"])
+        add(f"{side}_process.analog", own["analog"], sources["analog"])
+    stacks = values.get("memory.hbm.stacks")
+    for leaf in ("bandwidth", "capacity"):
+        if stacks is None:
+            add(f"stack_{leaf}", stack[leaf], of_stack[leaf])
+        else:
+            source = f"memory.hbm.{leaf} over {stacks:g} ({figures.sources['memory.hbm.stacks']})"
+            add(f"stack_{leaf}", values[f"memory.hbm.{leaf}"] / stacks, source)
+    if "area" in die and "transistors" in die:
+        own = die["transistors"] / die["area"]
+        usual = sum(densities) / 2.0
+        source = f"({usual * 1e-12:.4g} / {own * 1e-12:.4g} transistors per um2) ^ {area['layout_exponent']:g}"
+        add("layout", (usual / own) ** area["layout_exponent"], f"{source}; {of_die['transistors']}")
+    for leaf, key, used in (("cores_used", "cores", count), ("l2_used", "l2", values.get("memory.l2.capacity"))):
+        if key in die and used is not None:
+            add(leaf, min(1.0, used / die[key]), of_die[key])
+    if "stacks" in die and stacks is not None:
+        add("stacks_used", min(1.0, stacks / die["stacks"]), of_die["stacks"])
+    if "matrix_per_core" in die and clock is not None:
+        width = _width(values) / (clock * count * die["matrix_per_core"])
+        add("matrix_used", min(1.0, width), of_die["matrix_per_core"])
+    if "double_per_core" in die and clock is not None:
+        add("double_flops", die["double_per_core"] * count * clock, of_die["double_per_core"])
+    for leaf, key in (("graphics", "graphics"), ("other_memory", "other_memory"), ("dies", "count")):
+        if key in die:
+            add(leaf, die[key], of_die[key])
+    if "shared_count" in die:
+        add("shared_dies", die["shared_count"], of_die["shared_count"])
+        add("separate", 1.0, of_die["shared_count"])
+    for leaf, usual in _DEFAULTS.items():
+        if leaf not in ("scale", "shared_scale"):
+            add(leaf, usual, "the usual: nothing says otherwise")
+    if not name:
+        return ["silicon: no die named: spare parts, float64 units and layout unknown, taken as none and the usual"]
+    return [f"silicon: die {name}: {text}" for text in dict.fromkeys(of_die.values()) if ASSUMPTION in text]
+
+
+def _prices(figures: Figures, shared: Shared, where: str, processes: tuple[str, str], technology: str) -> list[str]:
+    """Add what `Costs` needs."""
+    core, of_core = table("wafer", processes[0], shared, where)
+    outer, of_outer = table("wafer", processes[1], shared, where)
+    memory, of_memory = table("memory_price", technology, shared, where)
+    rest, of_rest = table("cost", "usual", shared, where)
+    for name in (figures.texts.get("vendor"), figures.texts.get("architecture")):
+        if name in shared.silicon.get("cost", {}):
+            own, of_own = table("cost", name, shared, where)
+            rest, of_rest = rest | own, of_rest | of_own
+    stack, _ = table("stack", technology, shared, where)
+    prices = {
+        "wafer": (core["price"], of_core["price"]),
+        "shared_wafer": (outer["price"], of_outer["price"]),
+        "defects": (core["defects"], of_core["defects"]),
+        "memory": (memory["price"], of_memory["price"]),
+    }
+    if "stacked" not in stack:
+        prices["package"] = (rest["chip_package"], of_rest["chip_package"])
+        prices["stack_footprint"] = (0.0, "memory chips lie on the board")
+    for leaf in COST_UNITS:
+        figures.add(f"costs.{leaf}", *(prices[leaf] if leaf in prices else (rest[leaf], of_rest[leaf])))
+    guessed = [leaf for leaf in COST_UNITS if figures.sources[f"costs.{leaf}"].startswith(ASSUMPTION)]
+    return [f"costs: {len(guessed)} of {len(COST_UNITS)} constants, margin and life among them"] if guessed else []
+
+
+def _processes(text: str | None, shared: Shared) -> tuple[str, str] | None:
+    """Processes of the dies with cores and of the rest; None where one is unknown."""
+    tables = shared.silicon.get("process", {})
+    names = {alias: name for name, own in tables.items() for alias in (name, *own.get("names", []))}
+    parts = [names.get(part) for part in (text.split("+") if text else [])]
+    return None if not parts or None in parts or len(parts) > 2 else (parts[0], parts[-1])
+
+
+def _width(values: Mapping[str, float]) -> float:
+    """16-bit FLOP/s that the matrix units are built for, as `jaxroof.area.matrix_width`."""
+    return max(values.get(f"matrix.{name}", 0.0) * size / 2.0 for name, size in PRECISION_BYTES.items())
+
+
+def _whole(
+    group: str, units: Mapping[str, str], figures: Mapping[str, float], defaults: Mapping[str, float], where: str
+) -> dict[str, float] | None:
+    given = {leaf: figures[f"{group}.{leaf}"] for leaf in units if f"{group}.{leaf}" in figures}
+    if not given:
+        return None
+    found = {**defaults, **given}
+    missing = [leaf for leaf in units if leaf not in found]
+    if missing:
+        raise ValueError(f"{where}: {group} also needs {', '.join(missing)}, which is unknown")
+    return found
+
+
+def _inside(found: Mapping[str, float], name: str) -> dict[str, float]:
+    return {leaf.removeprefix(f"{name}."): value for leaf, value in found.items() if leaf.startswith(f"{name}.")}

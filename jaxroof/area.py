@@ -1,0 +1,139 @@
+"""How much silicon a device takes: area of each part of its dies, and how many dies there are."""
+
+import math
+
+import jax
+
+from jaxroof.hardware import Hardware, clock
+from jaxroof.silicon import Silicon
+from jaxroof.smooth import ceiling, maximum
+from jaxroof.struct import Scalar, struct
+
+SLACK = 1e-3
+"""Of a unit, by which a count may exceed a whole number and still be that number: far above rounding."""
+
+PRECISION_BYTES = {
+    "fp32": 4.0,
+    "tf32": 2.0,  # of operands, 10 bits of mantissa: multipliers as for 16 bit
+    "bf16": 2.0,
+    "fp16": 2.0,
+    "fp8": 1.0,
+    "int8": 1.0,
+    "fp6": 0.75,
+    "fp4": 0.5,
+    "int4": 0.5,
+}
+"""Bytes of an operand by precision of the matrix units; one that is not in it counts as 16 bit."""
+
+
+CORE_PARTS = ("matrix", "vector", "double", "graphics", "core", "core_memory")
+"""Parts of `area_parts` that are on the dies with cores; the rest may be on dies of their own."""
+
+
+@struct
+class Dies:
+    """Dies of one kind."""
+
+    area: Scalar  # m2, of all of them together
+    count: Scalar  # 1
+
+
+def matrix_width(hardware: Hardware) -> jax.Array:
+    """16-bit FLOP per cycle that the matrix units are built for, shape ().
+
+    The largest over precisions of FLOP per cycle x operand bytes / 2: a unit that does twice the 8-bit work of its
+    16-bit work is one unit. The maximum's gradient is shared between precisions that tie.
+    """
+    widths = [rate * (PRECISION_BYTES.get(name, 2.0) / 2.0) for name, rate in sorted(hardware.matrix.items())]
+    return maximum(*widths) / clock(hardware)
+
+
+def memory_stacks(hardware: Hardware) -> jax.Array:
+    """Stacks or chips of device memory in use, a whole number, shape ().
+
+    ceil(max(bandwidth / stack_bandwidth, capacity / stack_capacity)); the gradient is that of the ratio itself.
+    """
+    silicon, hbm = _silicon(hardware), hardware.memory.hbm
+    needed = maximum(hbm.bandwidth / silicon.stack_bandwidth, hbm.capacity / silicon.stack_capacity)
+    return _whole(needed)
+
+
+def area_parts(hardware: Hardware) -> dict[str, jax.Array]:
+    """Area in m2 of each part of the device's dies, by name, shapes ().
+
+    Each is (units) x (area per unit) x (scale of the process), over the share of the units that is in use. Logic is
+    also scaled by the layout, and all by `Silicon.scale` or `shared_scale`. `CORE_PARTS` are on the dies with cores.
+
+    Returns:
+      matrix, vector, double, graphics, core, core_memory, l2, stacks, links, fixed. Differentiable in every leaf;
+      linear in every area per unit.
+
+    Raises:
+      ValueError: when the hardware's silicon is unknown.
+
+    Source: ours; the areas per unit are fitted to dies of known size, see docs/area_and_cost.md.
+    """
+    silicon = _silicon(hardware)
+    areas, cores, memory = silicon.areas, hardware.cores, hardware.memory
+    inside, outside, cycle = silicon.core_process, silicon.shared_process, clock(hardware)
+    logic = inside.logic * silicon.layout / silicon.cores_used
+    vector = cores.count * cores.vector_flops / cycle
+    held = _or_nothing(None if memory.scratchpad is None else memory.scratchpad.capacity)
+    held = held + _or_nothing(memory.register_capacity)
+    l2 = _or_nothing(None if memory.l2 is None else memory.l2.capacity) / silicon.l2_used + silicon.other_memory
+    scale_up = hardware.links.scale_up
+    parts = {
+        "matrix": areas.matrix * matrix_width(hardware) * logic / silicon.matrix_used,
+        "vector": areas.vector * vector * logic,
+        "double": areas.double * silicon.double_flops / cycle * logic,
+        "graphics": areas.graphics * silicon.graphics * vector * logic,
+        "core": areas.core * cores.count * logic,
+        "core_memory": areas.core_memory * cores.count * held * inside.sram / silicon.cores_used,
+        "l2": areas.l2 * l2 * outside.sram,
+        "stacks": areas.stack * memory_stacks(hardware) * outside.analog / silicon.stacks_used,
+        "links": areas.link * _or_nothing(None if scale_up is None else scale_up.bandwidth) * outside.analog,
+        "fixed": areas.fixed * outside.logic * silicon.layout,
+    }
+    scale = dict.fromkeys(CORE_PARTS, silicon.scale)
+    return {name: scale.get(name, silicon.shared_scale) * area for name, area in parts.items()}
+
+
+def die_area(hardware: Hardware) -> jax.Array:
+    """Area in m2 of all dies of the device, without its memory stacks, shape (); as `area_parts`."""
+    return sum(area_parts(hardware).values())
+
+
+def dies(hardware: Hardware) -> tuple[Dies, Dies]:
+    """Dies with cores, and dies without (of area 0 where there are none); shapes ().
+
+    There are as many as the design has, or as its area needs at `largest_die` each: count = max(least, ceil(area /
+    largest_die)). The gradient of the ceiling is that of the ratio itself.
+    """
+    silicon, parts = _silicon(hardware), area_parts(hardware)
+    cores = sum(parts[name] for name in CORE_PARTS)
+    shared = sum(area for name, area in parts.items() if name not in CORE_PARTS)
+    moved = silicon.separate * shared
+    kinds = ((cores + shared - moved, silicon.dies), (moved, silicon.shared_dies))
+    first, second = (Dies(area=area, count=_count(area, least, silicon.largest_die)) for area, least in kinds)
+    return first, second
+
+
+def _count(area: Scalar, least: Scalar, largest: Scalar) -> jax.Array:
+    return maximum(least, _whole(area / largest))
+
+
+def _whole(number: Scalar) -> jax.Array:
+    """The ceiling, a little below it included; a Python number for a Python number, which loaders need."""
+    if isinstance(number, float) and math.isfinite(number):
+        return float(math.ceil(number - SLACK))
+    return ceiling(number - SLACK)
+
+
+def _or_nothing(figure: Scalar | None) -> Scalar:
+    return 0.0 if figure is None else figure
+
+
+def _silicon(hardware: Hardware) -> Silicon:
+    if hardware.silicon is None:
+        raise ValueError("the hardware has no silicon, so its area is unknown; give the tables [silicon] and [die]")
+    return hardware.silicon

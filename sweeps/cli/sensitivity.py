@@ -1,0 +1,172 @@
+"""`jaxroof sensitivity`: which numbers of hardware, deployment and workload matter to a metric, and by how much."""
+
+import argparse
+import json
+import pathlib
+from typing import Any
+
+from sweeps.cli import request, serve, step
+from sweeps.cli.common import case_arguments, compilation_cache, json_argument, whole_number
+
+JOBS = ("request", "step", "serve")
+
+OUTPUTS = {"output": (".nc",), "plot": (".png", ".svg")}
+"""Files that are written, and how their names end."""
+
+TOP = 20
+
+OWN = {
+    "step": ("prefill", "prefills", "past", "decode", "context"),
+    "request": ("batch", "cached", "acceptance"),
+    "serve": tuple(name for name in serve.LOAD if name not in ("isl", "osl", "think", "seed")) + ("engine", "policy"),
+}
+"""Flags that only one job reads."""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags of the verb."""
+    parser.add_argument("--job", metavar="JOB", default="request", help="request (default), step or serve")
+    case_arguments(parser)
+    step.workload_arguments(parser)
+    request.batch_arguments(parser)
+    serve.load_arguments(parser)
+    parser.add_argument("--engine", metavar="NAME", help="of a serve: vllm, sglang or trtllm")
+    parser.add_argument("--policy", metavar="NAME=VALUE", action="append", default=[], help="of a serve's scheduler")
+    asked = parser.add_argument_group("what is asked")
+    asked.add_argument("--metric", metavar="NAME,..", help="metrics of the job (default: the most asked for)")
+    asked.add_argument("--knob", metavar="PATH,..", help="numbers, or parts: hardware.links, model, efficiency")
+    asked.add_argument("--all", action="store_true", help=f"every knob (default: the {TOP} that matter most)")
+    asked.add_argument("--top", metavar="N", help=f"rows of the table (default {TOP})")
+    asked.add_argument("--second-order", action="store_true", help="which knobs replace or need each other")
+    asked.add_argument("--smoothing", metavar="P", help="exponent of gradients at ridges (default 16); 0: exact ones")
+    asked.add_argument("--over", metavar="FILE", help="maps over a SPEC.toml, or over the points of a sweep's OUT.nc")
+    asked.add_argument("-o", "--output", metavar="OUT.nc", help="all of it as netCDF")
+    asked.add_argument("--plot", metavar="PICTURE", help="a .png or .svg: a tornado, or maps with --over")
+    json_argument(parser)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Differentiate, write the files that are wanted, and print the tables or their JSON."""
+    if options.job not in JOBS:
+        raise ValueError(f"--job {options.job} has no sensitivities; known: {', '.join(JOBS)}")
+    serve.check_outputs(options, OUTPUTS)
+    names, wanted = (_names(getattr(options, flag)) for flag in ("metric", "knob"))
+    exponent = _smoothing(options.smoothing)
+    top = int(whole_number("--top", options.top)) if options.top is not None else TOP
+    if options.over is not None:
+        _maps(options, names, wanted, exponent)
+        return
+    for job, flags in OWN.items():
+        given = [flag for flag in flags if job != options.job and getattr(options, flag)]
+        if given:
+            raise ValueError(f"--{given[0]} is of --job {job}, and this is --job {options.job}")
+    if options.job == "serve":
+        from sweeps.cli.sensitivity_serve import found_of_serve
+
+        found = found_of_serve(options, names, wanted, exponent)
+    else:
+        found = _found(options, names, wanted, exponent, top)
+    from sweeps.cli import sensitivity_report as report
+
+    if options.output or options.plot:
+        _write(options, found, top)
+    if options.json:
+        print(json.dumps(report.record(found), indent=2, allow_nan=False))
+        return
+    report.show(found, top, options.all)
+    for name in OUTPUTS:
+        if getattr(options, name):
+            print(f"file    {getattr(options, name)}")
+
+
+def _found(options: argparse.Namespace, names: Any, wanted: Any, exponent: float | None, top: int) -> Any:
+    """The sensitivities of one step or one static batch."""
+    if options.job == "step":
+        case = step.step_case(options)
+        what = step.step_text(case)
+    else:
+        case = request.request_case(options)
+        what = request.request_text(case)
+    from sweeps.cli.common import overrides
+    from sweeps.cli.sensitivity_report import Found
+    from sweeps.cli.tables import heading, notes
+    from sweeps.elasticity.point import checks, curvatures, sensitivity_at
+
+    point = sensitivity_at(options.job, case.scenario, names, wanted, exponent)
+    checked = checks(case.scenario, point, point.knobs if options.all else point.top(top))
+    second = {}
+    if options.second_order:
+        for name in point.metrics:
+            turned = [knob for knob in point.top(top, [name]) if not knob.whole][:8]
+            second[name] = turned, curvatures(case.scenario, point, turned, name)
+    said = heading(case, what, options.kv, overrides(options.set))
+    return Found(said, notes(case), point, checked, second)
+
+
+def _write(options: argparse.Namespace, found: Any, top: int) -> None:
+    from jaxroof.version import VERSION
+    from sweeps.elasticity.labelled import labelled
+    from sweeps.store import replacing
+
+    if options.plot:  # what cannot be drawn is said before any file is written
+        from sweeps.plots import style
+        from sweeps.plots.tornado import tornado
+
+        style.saved(tornado(found.point, found.checks, found.heading, top=min(top, 15)), options.plot)
+    if options.output:
+        record = {"Conventions": "CF-1.11", "title": found.heading.replace("\n", "; "), "source": f"jaxroof {VERSION}"}
+        record |= {"job": found.point.job}
+        with replacing(options.output) as name:
+            labelled(found.point, record, found.checks, found.curvatures).to_netcdf(name, engine="netcdf4")
+
+
+def _maps(options: argparse.Namespace, names: Any, wanted: Any, exponent: float | None) -> None:
+    """Elasticities over a specification's points, into a file or a picture."""
+    given = [
+        flag
+        for flag in ("hardware", "model", "isl", "osl", "rate", "trace", *OWN["step"], *OWN["request"])
+        if getattr(options, flag)
+    ]
+    if given or options.set:
+        raise ValueError(f"--{(given or ['set'])[0]} is said by --over {options.over}: leave it out")
+    if not (options.output or options.plot):
+        raise ValueError("--over makes maps: give -o OUT.nc, --plot PICTURE, or both")
+    if options.json or options.second_order:
+        raise ValueError(f"--{'json' if options.json else 'second-order'} is of one point, and --over makes maps")
+    if not pathlib.Path(options.over).is_file():
+        raise ValueError(f"--over {options.over}: no such file")
+    compilation_cache()
+    from sweeps.cli import sensitivity_report as report
+    from sweeps.elasticity.api import sensitivity
+    from sweeps.store import replacing
+
+    found = sensitivity(options.over, names, wanted, smoothing=exponent)
+    if options.plot:
+        from sweeps.plots import style
+        from sweeps.plots.elasticity_maps import elasticity_maps
+
+        style.saved(elasticity_maps(found), options.plot)
+    if options.output:
+        with replacing(options.output) as name:
+            found.to_netcdf(name, engine="netcdf4")
+    report.show_maps(found)
+    for name in OUTPUTS:
+        if getattr(options, name):
+            print(f"file    {getattr(options, name)}")
+
+
+def _names(text: str | None) -> list[str] | None:
+    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _smoothing(text: str | None) -> float | None:
+    """The exponent; None where the flag was not given."""
+    if text is None:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not (value == 0.0 or 1.0 <= value < float("inf")):
+        raise ValueError(f"--smoothing {text} must be 0, the exact gradient, or a finite exponent of at least 1")
+    return value
