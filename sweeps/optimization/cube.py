@@ -1,5 +1,7 @@
 """A design problem as points of the unit cube, for optimisers that only ask for values: every point is a design."""
 
+from typing import Any
+
 import numpy as np
 
 from sweeps.optimization.problem import Problem
@@ -45,20 +47,43 @@ class Cube:
         return objectives, np.concatenate([constraints, possible], axis=1)
 
 
-def _values(variable: Variable, points: np.ndarray) -> np.ndarray:
-    """A column of designs."""
-    if variable.choice:
-        return np.minimum(np.floor(points * len(variable.labels)), len(variable.labels) - 1.0)
-    values = variable.unit_values(points)
+def allowed_values(variable: Variable, values: np.ndarray) -> np.ndarray:
+    """The nearest numbers that a result may have: whole ones, or those of a list."""
     if variable.allowed is not None:
         return variable.allowed[np.argmin(np.abs(np.log(values[:, np.newaxis] / variable.allowed)), axis=1)]
     return np.clip(np.round(values), variable.low, variable.high) if variable.whole else values
 
 
+def _values(variable: Variable, points: np.ndarray) -> np.ndarray:
+    """A column of designs."""
+    if variable.choice:
+        return np.minimum(np.floor(points * len(variable.labels)), len(variable.labels) - 1.0)
+    return allowed_values(variable, variable.unit_values(points))
+
+
 def _illegal(problem: Problem) -> np.ndarray:
     """Positions of the choices of every combination that is no deployment, shape [combinations, choices]."""
+    found, legal = _combinations(problem)
+    return found[~legal]
+
+
+def legal_choices(problem: Problem) -> list[dict[str, Any]]:
+    """Every combination of choices whose deployment can be, as labels by name.
+
+    Raises:
+      ValueError: one line: there is none.
+    """
+    found, legal = _combinations(problem)
+    if not legal.any():
+        raise ValueError("no combination of the choices is a deployment that can be")
+    chosen = [variable for variable in problem.variables if variable.choice]
+    return [{v.name: v.labels[int(i)] for v, i in zip(chosen, row, strict=True)} for row in found[legal]]
+
+
+def _combinations(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
+    """Positions of the choices of every combination, shape [combinations, choices], and whether it can be."""
     choice = np.array([variable.choice for variable in problem.variables])
     found = np.array(list(combinations(problem.variables)), float).reshape(-1, int(choice.sum()))
     designs = np.tile(problem.lower, (len(found), 1))
     designs[:, choice] = found
-    return found[~problem.legal(designs)]
+    return found, problem.legal(designs)

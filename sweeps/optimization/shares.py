@@ -14,7 +14,8 @@ from sweeps.optimization.problem import Problem
 class Goals:
     """What a solver sees of one design, in logarithms, with the derivatives by every share."""
 
-    score: float  # logarithm of the objective, to be made small
+    objective: float  # to be made small
+    score: float  # its logarithm
     constraints: np.ndarray  # [constraints], kept where <= 0
     slopes: np.ndarray  # [k]
     constraint_slopes: np.ndarray  # [constraints, k]
@@ -72,6 +73,7 @@ class Shares:
         moved = [self.problem.variables[i].slope(design[i : i + 1])[0] for i in self.columns]
         value = found.objectives[0, 0]
         return Goals(
+            float(value),
             float(np.sign(value) * np.log(np.abs(value))),
             found.constraints[0],
             found.objective_slopes[0, 0, self.columns] * moved / np.abs(value),
