@@ -16,7 +16,7 @@ STARTS = 0.25, 0.75
 CUTS = 40
 """Designs, the latest ones, whose tangents make the model of a combination. Ours."""
 
-RADIUS = 0.3
+RADIUS = 0.5
 """How far the first step may go in every share. Ours."""
 
 SMALLEST = 2e-3
