@@ -104,6 +104,17 @@ class Problem:
         values, slopes, count = found[:, :, 0], found[:, :, 1:], len(self.objectives)
         return Gradients(values[:, :count], values[:, count:], slopes[:, :count], slopes[:, count:])
 
+    def function(self, design: np.ndarray) -> Callable[[jax.Array], jax.Array]:
+        """Objectives, then constraints, at the choices of `design`, shape [d], as a pure JAX function of the numbers.
+
+        The function takes the columns that are no choices, shape [numbers], and returns shape [objectives +
+        constraints]; for `jit`, `grad` and `vmap`, in the precision that JAX is set to. Bounds are not checked.
+        """
+        row = self._checked(np.asarray(design, float)[np.newaxis])
+        ((_, key),) = self._structures(row)
+        settings = jax.tree.map(lambda leaf: leaf[0], self._arguments(key, row)[1])
+        return lambda numbers: self._goals(numbers, settings)
+
     def metrics(self, designs: np.ndarray) -> dict[str, np.ndarray]:
         """Every metric of the job at every design, shapes [n]; NaN, False or -1 where a design's parts have none."""
         designs = self._checked(designs)

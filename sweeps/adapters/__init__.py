@@ -1,0 +1,1 @@
+"""Design problems in the form that other optimisers take: SciPy, optax, pymoo, Optuna and BoTorch."""

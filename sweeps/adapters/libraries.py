@@ -1,0 +1,22 @@
+"""An optimiser's library, or one line that says how to install it."""
+
+import importlib
+from types import ModuleType
+
+
+def library(name: str, extra: str) -> ModuleType:
+    """The module `name`.
+
+    Args:
+      extra: of jaxroof, which installs it.
+
+    Raises:
+      ValueError: one line with the command that installs it, where it is missing.
+    """
+    package = name.partition(".")[0]
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name != package:
+            raise
+        raise ValueError(f"{package} is not installed: pip install 'jaxroof[{extra}]'") from None
