@@ -93,4 +93,5 @@ def limited_time(time: Scalar, energy: Scalar, hardware: Hardware) -> jax.Array:
         return jnp.asarray(time)
     power = hardware.power
     headroom = maximum(positive_part(power.tdp - power.static), LEAST_HEADROOM * power.tdp)
-    return maximum(time, energy / headroom)
+    # The reciprocal is the same for all points of a grid that share a device.
+    return maximum(time, energy * (1.0 / headroom))

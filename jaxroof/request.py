@@ -81,29 +81,30 @@ def request_cost(
     prefill, decode = (step_time(hardware, model, deployment, step, efficiency) for step in steps)
     if power_known(hardware):
         energies = (sum(energies_of(overlapped_ops(model, deployment, step), hardware).values()) for step in steps)
-        slower = slowdowns((prefill, decode), tuple(energies), hardware, model, deployment, requests)
-        prefill, decode = prefill * slower[0], decode * slower[1]
+        times = pipelined_times(prefill, decode, model, deployment, requests)
+        times = limited_times(times, tuple(energies), hardware, deployment, requests)
+        return pipelined_latency(*times, deployment, requests, efficiency)
     return latency(prefill, decode, model, deployment, requests, efficiency)
 
 
-def slowdowns(
+def limited_times(
     times: tuple[Scalar, Scalar],
     energies: tuple[Scalar, Scalar],
     hardware: Hardware,
-    model: Model,
     deployment: Deployment,
     requests: Requests,
 ) -> tuple[Scalar, Scalar]:
-    """How many times as long prefill and decode take under the limit of electrical power, `limited_time`; 1 or more.
+    """Times in s of prefill and of a decode step under the limit of electrical power, `limited_time`.
 
     Args:
-      times: s of one micro-batch's prefill and decode step in all stages.
-      energies: J of the same steps on one device per stage, beside static power, as `device_energy` takes them.
+      times: s of all micro-batches, `pipelined_times`.
+      energies: J of one micro-batch in all stages, as `device_energy` takes them.
     """
-    limited = []
-    for time, energy in zip(pipelined_times(*times, model, deployment, requests), energies, strict=True):
-        limited.append(limited_time(time, device_energy(energy, deployment, requests), hardware) / time)
-    return limited[0], limited[1]
+    prefill, decode = (
+        limited_time(time, device_energy(energy, deployment, requests), hardware)
+        for time, energy in zip(times, energies, strict=True)
+    )
+    return prefill, decode
 
 
 def device_energy(energy: Scalar, deployment: Deployment, requests: Requests) -> Scalar:
@@ -120,7 +121,14 @@ def latency(
     efficiency: Efficiency,
 ) -> RequestCost:
     """The latencies that a prefill step and a mean decode step in s of one micro-batch make up."""
-    prefill, step = pipelined_times(prefill_time, decode_time, model, deployment, requests)
+    times = pipelined_times(prefill_time, decode_time, model, deployment, requests)
+    return pipelined_latency(*times, deployment, requests, efficiency)
+
+
+def pipelined_latency(
+    prefill: Scalar, step: Scalar, deployment: Deployment, requests: Requests, efficiency: Efficiency
+) -> RequestCost:
+    """The latencies that `pipelined_times` in s make up."""
     ttft = efficiency.host.request_time + prefill
     tpot = step / tokens_per_step(deployment, requests)
     return RequestCost(ttft=ttft, tpot=tpot, e2e=ttft + positive_part(requests.osl - 1.0) * tpot)

@@ -22,11 +22,11 @@ from jaxroof.request import (
     Requests,
     decode_batch,
     device_energy,
-    latency,
+    limited_times,
     micro_batches,
+    pipelined_latency,
     pipelined_times,
     prefill_batch,
-    slowdowns,
     tokens_per_second,
     tokens_per_step,
 )
@@ -182,7 +182,8 @@ def _step_terms(prefix: str, scenario: Scenario, batch: Batch) -> Lazy:
     if tables_known(efficiency):
         beyond[f"{prefix}_extrapolated"] = lambda: extrapolated_times(ops(), hardware, deployment, efficiency)
     if power_known(hardware):
-        beyond[f"{prefix}_energy"] = lambda: energies_of(ops(), hardware)
+        # Cheap to compute and of few axes: one term, so that a grid adds one number per point and not one per kind.
+        beyond[f"{prefix}_energy"] = lambda: {"all": sum(energies_of(ops(), hardware).values())}
     return beyond | {
         prefix: lambda: times_of(ops(), hardware, deployment, batch, efficiency),
         f"{prefix}_by_bound": lambda: times_by_bound(ops(), hardware, deployment, batch, efficiency),
@@ -232,20 +233,19 @@ def _request_tables(scenario: Scenario) -> Lazy:
 def _request_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: dict[str, Terms]) -> dict[str, Scalar]:
     requests = scenario.workload
     model, deployment = scenario.model, scenario.deployment
-    slower, energies = (1.0, 1.0), None
+    unlimited = pipelined_times(sums["prefill"], sums["decode"], model, deployment, requests)
+    times, energies = unlimited, None
     if power_known(scenario.hardware):
         energies = sums["prefill_energy"], sums["decode_energy"]
-        place = scenario.hardware, model, deployment, requests
-        slower = slowdowns((sums["prefill"], sums["decode"]), energies, *place)
-    times = sums["prefill"] * slower[0], sums["decode"] * slower[1]
-    cost = latency(*times, model, deployment, requests, scenario.efficiency)
+        times = limited_times(unlimited, energies, scenario.hardware, deployment, requests)
+    prefill_time, step_time = times
+    cost = pipelined_latency(*times, deployment, requests, scenario.efficiency)
     busy = micro_batches(requests, deployment) / degree(deployment.pp)  # floors are of one micro-batch in all stages
-    prefill_time, step_time = pipelined_times(*times, model, deployment, requests)
     encoded = decode_batch(requests, model, deployment).encoded
     prefill = prefill_time / sums["prefill"], sums["prefill_deviation"], sums["prefill_variance"]
     decode = sums["decode_deviation"], sums["decode_variance"]
     per_token, tokens = cost.tpot / sums["decode"], positive_part(requests.osl - 1.0)
-    power = _request_power(scenario, cost, (prefill_time, step_time), energies, slower)
+    power = _request_power(scenario, cost, times, unlimited, energies)
     return {
         "ttft": cost.ttft,
         "tpot": cost.tpot,
@@ -269,8 +269,8 @@ def _request_power(
     scenario: Scenario,
     cost: RequestCost,
     times: tuple[Scalar, Scalar],
+    unlimited: tuple[Scalar, Scalar],
     energies: tuple[Scalar, Scalar] | None,
-    slower: tuple[Scalar, Scalar],
 ) -> dict[str, Scalar]:
     """Power of one device in both phases and over the whole batch, and energy per token of a replica's devices.
 
@@ -278,6 +278,7 @@ def _request_power(
 
     Args:
       times: s of the prefill and of one decode step of all micro-batches, as the limit stretches them.
+      unlimited: the same without a limit.
       energies: J of one micro-batch's steps on one device per stage, beside static power.
     """
     if energies is None:
@@ -291,8 +292,8 @@ def _request_power(
         "power": total / cost.e2e,
         "prefill_power": prefill / times[0] + static,
         "decode_power": decode / times[1] + static,
-        "prefill_slowdown": slower[0],
-        "decode_slowdown": slower[1],
+        "prefill_slowdown": times[0] / unlimited[0],
+        "decode_slowdown": times[1] / unlimited[1],
         "joules_per_token": per_token,
         "tokens_per_joule": 1.0 / per_token,
         "energy_delay_product": per_token * cost.tpot,

@@ -40,7 +40,8 @@ def measured_against_predicted(scores: Sequence[PowerScore]) -> Any:
         )
         error = np.abs(power[filled] / measured[filled] - 1.0)
         note = f": {np.median(error):.0%}, {np.mean(error):.0%}" if filled.any() else ""
-        axes.set_title(f"{name}{note}", fontsize=9)
+        short = name.replace("_attention bfloat16", "").replace("context", "prefill").replace("generation", "decode")
+        axes.set_title(f"{short}{note}", fontsize=9)
         axes.set_xlim(0.0, top)
         axes.set_ylim(0.0, top)
         axes.set_xlabel("Measured, W")
