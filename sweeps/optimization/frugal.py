@@ -131,19 +131,25 @@ class _Walk:
 
     def _tried(self, place: np.ndarray) -> tuple[np.ndarray, Goals]:
         goals = self.shares.goals(place)
-        self._recorder.keep(self.shares.designs(place), goals)
+        self._recorder.keep(self._allowed(self.shares.designs(place)), goals)
         self._seen.append((place, goals))
         return place, goals
 
     def _rounded(self, shares: np.ndarray) -> np.ndarray:
         """Shares of the nearest design that a result may have."""
-        design = self.shares.designs(shares)
+        design = self._allowed(self.shares.designs(shares))
         found = np.clip(shares, 0.0, 1.0)
         for j, i in enumerate(self.shares.columns):
             variable = self.shares.problem.variables[i]
             if variable.whole or variable.allowed is not None:
-                found[j] = variable.shares(allowed_values(variable, design[i : i + 1]))[0]
+                found[j] = variable.shares(design[i : i + 1])[0]
         return found
+
+    def _allowed(self, design: np.ndarray) -> np.ndarray:
+        """The nearest design that a result may have, shape [d]."""
+        for i in self.shares.columns:
+            design[i] = allowed_values(self.shares.problem.variables[i], design[i : i + 1])[0]
+        return design
 
     def _best_of_model(self) -> tuple[np.ndarray, float]:
         """Where, within the radius, the model's merit is smallest, and how small; a linear program.
