@@ -16,8 +16,14 @@ STARTS = 0.25, 0.75
 CUTS = 40
 """Designs, the latest ones, whose tangents make the model of a combination. Ours."""
 
-RADIUS = 0.5
-"""How far the first step may go in every share. Ours."""
+FIRST, RADIUS = 0.25, 0.5
+"""How far the first step of a walk may go in every share, and any. Ours."""
+
+GROWTH, SHRINK = 1.5, 0.5
+"""Factors of the radius after steps that kept what the model promised, and after those that did not. Ours."""
+
+LITTLE = 2e-4
+"""A walk has ended where the model promises less, in logarithms. Ours."""
 
 SMALLEST = 2e-3
 """A walk whose steps may only be shorter than this has ended. Ours."""
@@ -25,11 +31,16 @@ SMALLEST = 2e-3
 PENALTY = 10.0
 """Weight of the largest violation against the objective, both in logarithms: more than a multiplier is worth. Ours."""
 
-MARGIN = 1e-3
-"""By how much, in logarithms, a model keeps a constraint: about what the model is wrong by near the end. Ours."""
+MARGIN, LARGEST = 1e-3, 0.05
+"""By how much, in logarithms, a model keeps a constraint at least and at most. It is raised by what a step misses the
+constraint by, if that is no more than the largest, and falls again by FADE when all are kept: a whole number of memory
+stacks is more than its tangent says. Ours."""
+
+FADE = 0.5
+"""Share of a margin that stays after a step that kept every constraint. Ours."""
 
 ENOUGH, POOR = 0.5, 0.1
-"""Share of the promised gain above which steps may grow by half, and below which they are halved. Ours."""
+"""Shares of the promised gain above which the radius grows, and below which it shrinks. Ours."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,7 +111,7 @@ class _Walk:
 
     def begin(self, shares: np.ndarray) -> None:
         """Start anew at `shares`, shape [k]; what was seen is kept."""
-        self._radius = RADIUS
+        self._radius, self._margins = FIRST, np.full(len(self.shares.problem.constraints), MARGIN)
         self._stand(*self._tried(self._rounded(shares)))
         self._aim()
 
@@ -109,12 +120,21 @@ class _Walk:
         place, goals = self._tried(self._target)
         promised, gained = self._merit - self.promise, self._merit - _merit(goals)
         if gained > ENOUGH * promised:
-            self._radius = min(1.5 * self._radius, RADIUS)
+            self._radius = min(GROWTH * self._radius, RADIUS)
         elif gained < POOR * promised:
-            self._radius *= 0.5
+            self._radius *= SHRINK
+        self._correct(goals)
         if gained > 0.0:
             self._stand(place, goals)
         self._aim()
+
+    def _correct(self, goals: Goals) -> None:
+        """Raise the margins of constraints that were missed by little; lower all where none was."""
+        missed = np.maximum(goals.constraints, 0.0)
+        if not missed.any():
+            self._margins = np.maximum(FADE * self._margins, MARGIN)
+        elif missed.max() <= LARGEST:
+            self._margins = np.minimum(self._margins + missed, LARGEST)
 
     def _stand(self, place: np.ndarray, goals: Goals) -> None:
         self._place, self._goals, self._merit = place, goals, _merit(goals)
@@ -124,10 +144,12 @@ class _Walk:
         while not self.ended:
             target, self.promise = self._best_of_model()
             self._target = self._rounded(target)
+            if self._merit - self.promise < LITTLE:
+                break
             if not any(np.array_equal(self._target, place) for place, _ in self._seen):
                 return
-            self._radius *= 0.5
-        self.promise = self._merit
+            self._radius *= SHRINK
+        self._radius, self.promise = 0.0, self._merit
 
     def _tried(self, place: np.ndarray) -> tuple[np.ndarray, Goals]:
         goals = self.shares.goals(place)
@@ -168,7 +190,7 @@ class _Walk:
             bound = np.zeros((len(values), 2))
             bound[0, 0], bound[1:, 1] = -1.0, -1.0
             rows.append(np.concatenate([slopes, bound], axis=1))
-            limits.append(slopes @ place - values - np.where(np.arange(len(values)) > 0, MARGIN, 0.0))
+            limits.append(slopes @ place - values - np.concatenate([[0.0], self._margins]))
         low, high = np.maximum(self._place - self._radius, 0.0), np.minimum(self._place + self._radius, 1.0)
         found = linprog(
             np.concatenate([np.zeros(len(low)), [1.0, PENALTY]]),
@@ -177,7 +199,13 @@ class _Walk:
             bounds=[*zip(low, high, strict=True), (None, None), (0.0, None)],
             method="highs",
         )
-        return (found.x[:-2], float(found.fun)) if found.status == 0 else (self._place, self._merit)
+        if found.status != 0:
+            return self._place, self._merit
+        values = (
+            (np.concatenate(rows)[:, :-2] @ found.x[:-2] - np.concatenate(limits)).reshape(len(rows), -1).max(axis=0)
+        )
+        missed = max(float(np.max(values[1:] - self._margins, initial=0.0)), 0.0)
+        return found.x[:-2], float(values[0]) + PENALTY * missed
 
 
 def _merit(goals: Goals) -> float:
