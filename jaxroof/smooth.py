@@ -62,13 +62,14 @@ def _shared(shares: list[jax.Array], tangents: tuple, exponent: float, beside: f
     """Sum of slope * tangent, slopes share^(p + beside) / sum of share^p."""
     pairs = [_powers(share, exponent, beside) for share in shares]
     # One of the shares is 1 unless all are 0.
-    scale = 1.0 / jnp.maximum(sum(power for power, _ in pairs), 0.5)
-    return sum((aside * scale) * tangent for (_, aside), tangent in zip(pairs, tangents, strict=True))
+    norm = jnp.maximum(sum(power for power, _ in pairs), 0.5)
+    return sum(aside / norm * tangent for (_, aside), tangent in zip(pairs, tangents, strict=True))
 
 
-def _paired(ahead: jax.Array, slope: jax.Array, aside: jax.Array, tangents: tuple) -> jax.Array:
-    """Of two terms, the one that decides has the slope `slope` and the other `aside`."""
-    return jnp.where(ahead, slope, aside) * tangents[0] + jnp.where(ahead, aside, slope) * tangents[1]
+def _paired(ahead: jax.Array, one: jax.Array, aside: jax.Array, norm: jax.Array, tangents: tuple) -> jax.Array:
+    """Of two terms, the one that decides has the slope `one` / `norm` and the other `aside` / `norm`."""
+    first, second = jnp.where(ahead, one, aside) / norm, jnp.where(ahead, aside, one) / norm
+    return first * tangents[0] + second * tangents[1]
 
 
 def maximum(first: Scalar, *others: Scalar) -> jax.Array:
@@ -118,8 +119,8 @@ def _maximum_jvp(exponent, primals, tangents):
     first, second = terms
     ratio = jnp.minimum(first, second) / scale
     power, aside = _powers(ratio, exponent, -1.0)
-    slope = jnp.where(some, 1.0 / (1.0 + power), 0.0)
-    return largest, _paired(first >= second, slope, aside * slope, term_tangents)
+    alike = jnp.where(some, 1.0, 0.0)
+    return largest, _paired(first >= second, alike, aside, 1.0 + power, term_tangents)
 
 
 def minimum(first: Scalar, *others: Scalar) -> jax.Array:
@@ -162,8 +163,7 @@ def _minimum_jvp(exponent, primals, tangents):
     largest = jnp.maximum(first, second)
     ratio = jnp.where(largest > 0, smallest / jnp.where(largest > 0, largest, 1.0), 1.0)
     power, aside = _powers(ratio, exponent, 1.0)
-    slope = 1.0 / (1.0 + power)
-    return smallest, _paired(first <= second, slope, aside * slope, term_tangents)
+    return smallest, _paired(first <= second, jnp.ones_like(power), aside, 1.0 + power, term_tangents)
 
 
 def positive_part(number: Scalar) -> jax.Array:
