@@ -58,12 +58,12 @@ def _powers(share: jax.Array, exponent: float, beside: float) -> tuple[jax.Array
 # The rules below end in sums of slope * tangent: reverse mode then keeps one number per term.
 
 
-def _shared(shares: list[jax.Array], tangents: tuple, exponent: float, beside: float) -> jax.Array:
-    """Sum of slope * tangent, slopes share^(p + beside) / sum of share^p."""
+def _shared(shares: list[jax.Array], unit: jax.Array, tangents: tuple, exponent: float, beside: float) -> jax.Array:
+    """Sum of slope * tangent, slopes share^(p + beside) / sum of share^p; `unit` is any positive number."""
     pairs = [_powers(share, exponent, beside) for share in shares]
-    # One of the shares is 1 unless all are 0.
-    norm = jnp.maximum(sum(power for power, _ in pairs), 0.5)
-    return sum(aside / norm * tangent for (_, aside), tangent in zip(pairs, tangents, strict=True))
+    # One of the shares is 1 unless all are 0. XLA repeats products in every loop that takes them, but no division.
+    scale = unit * (1.0 / jnp.maximum(sum(power for power, _ in pairs), 0.5))
+    return sum(aside * scale / unit * tangent for (_, aside), tangent in zip(pairs, tangents, strict=True))
 
 
 def _paired(ahead: jax.Array, one: jax.Array, aside: jax.Array, norm: jax.Array, tangents: tuple) -> jax.Array:
@@ -115,7 +115,7 @@ def _maximum_jvp(exponent, primals, tangents):
     some = largest > 0
     scale = jnp.where(some, largest, 1.0)
     if len(terms) > 2:
-        return largest, _shared([term / scale for term in terms], term_tangents, exponent, -1.0)
+        return largest, _shared([term / scale for term in terms], scale, term_tangents, exponent, -1.0)
     first, second = terms
     ratio = jnp.minimum(first, second) / scale
     power, aside = _powers(ratio, exponent, -1.0)
@@ -158,7 +158,7 @@ def _minimum_jvp(exponent, primals, tangents):
     smallest = _minimum(exponent, terms)
     if len(terms) > 2:
         shares = [jnp.where(term > 0, smallest / jnp.where(term > 0, term, 1.0), 1.0) for term in terms]
-        return smallest, _shared(shares, term_tangents, exponent, 1.0)
+        return smallest, _shared(shares, jnp.where(smallest > 0, smallest, 1.0), term_tangents, exponent, 1.0)
     first, second = terms
     largest = jnp.maximum(first, second)
     ratio = jnp.where(largest > 0, smallest / jnp.where(largest > 0, largest, 1.0), 1.0)
