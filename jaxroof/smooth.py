@@ -43,19 +43,33 @@ def _power(share: jax.Array, exponent: float) -> jax.Array:
     return share ** int(exponent) if exponent == int(exponent) else share**exponent
 
 
-def _weighted(shares: list[jax.Array], tangents: tuple, exponent: float, beside: float) -> jax.Array:
-    """Sum of weight * tangent, weights share^(p + beside) / sum of share^p; one-hot ones at p = 0, shared by ties."""
+def _powers(share: jax.Array, exponent: float, beside: float) -> tuple[jax.Array, jax.Array]:
+    """share^p and share^(p + beside), `beside` 1 or -1; at p = 0 both are 1 where the share is, and 0 elsewhere."""
     if exponent == 0.0:
-        powers = slopes = [jnp.where(share == 1.0, jnp.ones_like(share), 0.0) for share in shares]
-    elif beside > 0.0:
-        powers = [_power(share, exponent) for share in shares]
-        slopes = [power * share for power, share in zip(powers, shares, strict=True)]
-    else:
-        slopes = [_power(share, exponent - 1.0) for share in shares]
-        powers = [slope * share for slope, share in zip(slopes, shares, strict=True)]
-    norm = sum(powers)
-    norm = jnp.where(norm > 0, norm, 1.0)
-    return sum(slope * tangent for slope, tangent in zip(slopes, tangents, strict=True)) / norm
+        power = jnp.where(share == 1.0, jnp.ones_like(share), 0.0)
+        return power, power
+    if beside > 0.0:
+        power = _power(share, exponent)
+        return power, power * share
+    aside = _power(share, exponent - 1.0)
+    return aside * share, aside
+
+
+# The rules below end in sums of slope * tangent: reverse mode then keeps one number per term.
+
+
+def _shared(shares: list[jax.Array], unit: jax.Array, tangents: tuple, exponent: float, beside: float) -> jax.Array:
+    """Sum of slope * tangent, slopes share^(p + beside) / sum of share^p; `unit` is any positive number."""
+    pairs = [_powers(share, exponent, beside) for share in shares]
+    # One of the shares is 1 unless all are 0. XLA repeats products in every loop that takes them, but no division.
+    scale = unit * (1.0 / jnp.maximum(sum(power for power, _ in pairs), 0.5))
+    return sum(aside * scale / unit * tangent for (_, aside), tangent in zip(pairs, tangents, strict=True))
+
+
+def _paired(ahead: jax.Array, one: jax.Array, aside: jax.Array, norm: jax.Array, tangents: tuple) -> jax.Array:
+    """Of two terms, the one that decides has the slope `one` / `norm` and the other `aside` / `norm`."""
+    first, second = jnp.where(ahead, one, aside) / norm, jnp.where(ahead, aside, one) / norm
+    return first * tangents[0] + second * tangents[1]
 
 
 def maximum(first: Scalar, *others: Scalar) -> jax.Array:
@@ -98,8 +112,15 @@ def _maximum(exponent: float, terms: tuple[Scalar, ...]) -> jax.Array:
 def _maximum_jvp(exponent, primals, tangents):
     (terms,), (term_tangents,) = primals, tangents
     largest = _maximum(exponent, terms)
-    scale = jnp.where(largest > 0, largest, 1.0)
-    return largest, _weighted([term / scale for term in terms], term_tangents, exponent, -1.0)
+    some = largest > 0
+    scale = jnp.where(some, largest, 1.0)
+    if len(terms) > 2:
+        return largest, _shared([term / scale for term in terms], scale, term_tangents, exponent, -1.0)
+    first, second = terms
+    ratio = jnp.minimum(first, second) / scale
+    power, aside = _powers(ratio, exponent, -1.0)
+    alike = jnp.where(some, 1.0, 0.0)
+    return largest, _paired(first >= second, alike, aside, 1.0 + power, term_tangents)
 
 
 def minimum(first: Scalar, *others: Scalar) -> jax.Array:
@@ -135,8 +156,14 @@ def _minimum(exponent: float, terms: tuple[Scalar, ...]) -> jax.Array:
 def _minimum_jvp(exponent, primals, tangents):
     (terms,), (term_tangents,) = primals, tangents
     smallest = _minimum(exponent, terms)
-    shares = [jnp.where(term > 0, smallest / jnp.where(term > 0, term, 1.0), 1.0) for term in terms]
-    return smallest, _weighted(shares, term_tangents, exponent, 1.0)
+    if len(terms) > 2:
+        shares = [jnp.where(term > 0, smallest / jnp.where(term > 0, term, 1.0), 1.0) for term in terms]
+        return smallest, _shared(shares, jnp.where(smallest > 0, smallest, 1.0), term_tangents, exponent, 1.0)
+    first, second = terms
+    largest = jnp.maximum(first, second)
+    ratio = jnp.where(largest > 0, smallest / jnp.where(largest > 0, largest, 1.0), 1.0)
+    power, aside = _powers(ratio, exponent, 1.0)
+    return smallest, _paired(first <= second, jnp.ones_like(power), aside, 1.0 + power, term_tangents)
 
 
 def positive_part(number: Scalar) -> jax.Array:
