@@ -11,75 +11,82 @@ import numpy as np
 from sweeps.api import precision
 from sweeps.cases import case
 from sweeps.elasticity.dimensions import BASES, leaf_powers, metric_powers
-from sweeps.elasticity.gradient import QUICK, elasticities, metric_names
+from sweeps.elasticity.gradient import QUICK, log_sum, metric_names
 from sweeps.elasticity.knobs import SWITCHES
 from sweeps.jobs import JOBS, Job, Scenario
 from sweeps.paths import leaf, leaf_paths, replaced
 
-CASES = {
-    "dense": ("request", "H100-SXM", "Llama-3.1-70B", {"tp": 8}),
-    "latent experts": ("request", "H200-SXM", "DeepSeek-V3", {"attention_dp": 8, "ep": 8}),
-    "pipeline": ("request", "A100-SXM-80GB", "Qwen3-30B-A3B", {"tp": 2, "pp": 2}),
-}
-"""Structures whose every number is drawn anew at every point."""
+REQUEST = {"batch": 64, "isl": 2048, "osl": 256, "cached": 512}
+STEP = {"prefill": 700, "prefills": 3, "past": 130, "decode": 70, "context": 900}
 
-METRICS = {
-    "request": ("e2e", "usd_per_million_tokens", "joules_per_token"),
-    "step": ("step_time", "usd_per_million_tokens", "joules_per_token"),
+CASES = {
+    "dense": ("request", "H100-SXM", "Llama-3.1-70B", REQUEST, {"tp": 8}),
+    "latent experts": ("request", "H200-SXM", "DeepSeek-V3", REQUEST, {"attention_dp": 8, "ep": 8}),
+    "pipeline": ("request", "A100-SXM-80GB", "Qwen3-30B-A3B", REQUEST, {"tp": 2, "pp": 2}),
+    "mixed step": ("step", "H200-SXM", "DeepSeek-V2-Lite", STEP, {"attention_dp": 2, "ep": 2}),
 }
-"""Metrics that are checked, of those that there are; e2e is of a prompt's step and of decode steps."""
+"""Structures whose every number is drawn anew at every point. Their catalogue entries know energy, area and money."""
 
 LOW, HIGH = 0.25, 4.0
 """Every number is its own times a log-uniform factor between these; degrees are drawn from powers of two."""
 
 CHUNK = 4096
 
-TOLERANCE = 1e-5
-"""Of sums of elasticities: float64, some of 16th powers."""
+MANY = 100_000
+"""Points from which on a program that runs faster is worth LLVM's optimisation."""
+
+TOLERANCE = {"float64": 1e-5, "float32": 1e-2}
+"""Of sums of elasticities, some of 16th powers."""
 
 
 @dataclasses.dataclass
 class Report:
     """What was found over many points."""
 
+    metrics: tuple[str, ...] = ()
     points: int = 0
     leaves: int = 0
-    not_finite: set[str] = dataclasses.field(default_factory=set)  # metrics, and "metric: path" of gradients
-    worst: dict[tuple[str, str], float] = dataclasses.field(
-        default_factory=dict
-    )  # (metric, base unit) -> largest error
+    throttled: int = 0  # points where the limit of electrical power stretches a step
+    not_finite: set[str] = dataclasses.field(default_factory=set)  # metrics, and paths of gradients
+    worst: dict[str, float] = dataclasses.field(default_factory=dict)  # base unit -> largest error
 
 
-def checked(job: Job, scenario: Scenario, name: str, points: int, seed: int = 0, chunk: int = CHUNK) -> Report:
-    """Values and gradients of a metric in every number of `scenario` at random points, by reverse mode.
+def checked(job: Job, scenario: Scenario, points: int, seed: int = 0, chunk: int = CHUNK) -> Report:
+    """Values of all real-valued metrics and their gradients in every number of `scenario` at random points.
 
-    For every base unit, the sum over all numbers of (its power in the number's unit) x elasticity must be its power in
-    the metric's unit: Euler's theorem, for a cost that does not depend on which second or dollar is the unit. In the
-    precision that JAX is in.
+    One reverse sweep of sum_i w_i ln y_i over the metrics y, with weights of either sign drawn anew at every point, so
+    that no two metrics' errors cancel everywhere. For every base unit, the sum over all numbers of (its power in the
+    number's unit) x elasticity must be sum_i w_i x (its power in the unit of y_i): Euler's theorem, for a cost that
+    does not depend on which second, joule, dollar or metre is the unit. In the precision that JAX is in.
 
     Args:
-      name: of a metric that is positive everywhere.
       points: rounded up to whole chunks.
     """
+    names = metric_names(job, scenario)
     paths = [path for path in leaf_paths(scenario) if not getattr(leaf(scenario, path), "ndim", 0)]
-    exponents = {base: np.array([leaf_powers(path).get(base, 0) for path in paths]) for base in BASES}
-    report, random = Report(leaves=len(paths)), np.random.default_rng(seed)
+    leaf_exponents = np.array([[leaf_powers(path).get(base, 0) for path in paths] for base in BASES])
+    exponents = np.array([[metric_powers(name).get(base, 0) for name in names] for base in BASES])
+    report, random = Report(metrics=names, leaves=len(paths)), np.random.default_rng(seed)
 
-    def gradient(scenario: Scenario):
-        values, slopes, _ = elasticities(job, scenario, paths, (name,))
-        return values[name], slopes[name]
+    def gradient(scenario: Scenario, weights: jax.Array):
+        ones = {path: jax.numpy.ones_like(leaf(scenario, path)) for path in paths}
+        slopes, values = jax.grad(lambda factors: log_sum(job, scenario, factors, weights), has_aux=True)(ones)
+        return jax.numpy.stack([values[name] for name in names]), jax.numpy.stack([slopes[path] for path in paths])
 
-    compiled = jax.jit(jax.vmap(gradient), compiler_options=QUICK)
+    many = jax.vmap(gradient, out_axes=1)
+    compiled = jax.jit(many) if points > MANY else jax.jit(many, compiler_options=QUICK)
     while report.points < points:
-        values, slopes = jax.device_get(compiled(drawn(scenario, chunk, random)))
+        place = drawn(scenario, chunk, random)
+        weights = random.uniform(-1.0, 1.0, (chunk, len(names))).astype(place.hardware.memory.hbm.bandwidth.dtype)
+        values, table = jax.device_get(compiled(place, weights))
         report.points += chunk
-        table = np.array([slopes[path] for path in paths])
-        if not np.isfinite(values).all():
-            report.not_finite.add("value")
-        report.not_finite |= {path for path, row in zip(paths, table, strict=True) if not np.isfinite(row).all()}
-        for base in BASES:
-            error = np.abs(exponents[base] @ table - metric_powers(name).get(base, 0)).max()
-            report.worst[base] = max(report.worst.get(base, 0.0), float(np.nan_to_num(error, nan=np.inf)))
+        report.not_finite |= {names[i] for i in np.flatnonzero(~np.isfinite(values).all(axis=1))}
+        report.not_finite |= {paths[i] for i in np.flatnonzero(~np.isfinite(table).all(axis=1))}
+        slower = [values[i] for i, name in enumerate(names) if name.endswith("slowdown")]
+        report.throttled += int(np.any([column > 1.0 for column in slower], axis=0).sum()) if slower else 0
+        errors = leaf_exponents @ table - exponents @ (weights.T * (values > 0.0))
+        for base, error in zip(BASES, np.abs(np.nan_to_num(errors, nan=np.inf)).max(axis=1), strict=True):
+            report.worst[base] = max(report.worst.get(base, 0.0), float(error))
     return report
 
 
@@ -112,36 +119,33 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--points", type=int, default=1_000_000, help="of every structure (default a million)")
     parser.add_argument("--structure", choices=tuple(CASES), help="only this one")
     parser.add_argument("--efficiency", default="derated", help="whose constants start the draw (default derated)")
+    parser.add_argument("--dtype", choices=tuple(TOLERANCE), default="float64", help="precision (default float64)")
+    parser.add_argument("--seed", type=int, default=0, help="of the draw (default 0)")
     options, wrong = parser.parse_args(words), 0
-    for name, (job, hardware, model, deployment) in CASES.items():
+    for name in CASES:
         if options.structure in (None, name):
-            wrong += _shown(name, job, hardware, model, deployment, options)
+            wrong += _shown(name, options)
     return min(wrong, 1)
 
 
-def _shown(name: str, job: str, hardware: str, model: str, deployment: dict, options: argparse.Namespace) -> int:
-    work = {"batch": 64, "isl": 2048, "osl": 256, "cached": 512}
+def _shown(name: str, options: argparse.Namespace) -> int:
+    job, hardware, model, work, deployment = CASES[name]
     place = case(job, hardware, model, workload=work, deployment=deployment, efficiency=options.efficiency)
-    wrong = 0
-    with precision("float64"):
-        known = metric_names(JOBS[job], place.scenario)
-        for metric in METRICS[job]:
-            if metric not in known:
-                continue
-            begun = time.perf_counter()
-            found = checked(JOBS[job], place.scenario, metric, options.points)
-            seconds = time.perf_counter() - begun
-            sums = ", ".join(f"{base} {error:.1e}" for base, error in found.worst.items())
-            bad = len(found.not_finite) + sum(error >= TOLERANCE for error in found.worst.values())
-            print(
-                f"{name}, {metric} of {model} on {hardware}: {found.points:,} points, {found.leaves} numbers, "
-                f"{seconds:.0f} s; powers add up within {sums}{'; WRONG' if bad else ''}",
-                flush=True,
-            )
-            for what in sorted(found.not_finite):
-                print(f"  not finite: {what}")
-            wrong += bad
-    return wrong
+    begun = time.perf_counter()
+    with precision(options.dtype):
+        found = checked(JOBS[job], place.scenario, options.points, options.seed)
+    seconds = time.perf_counter() - begun
+    sums = ", ".join(f"{base} {error:.1e}" for base, error in found.worst.items())
+    bad = len(found.not_finite) + sum(not error < TOLERANCE[options.dtype] for error in found.worst.values())
+    print(
+        f"{name}, a {job} of {model} on {hardware}: {found.points:,} points, {len(found.metrics)} metrics by "
+        f"{found.leaves} numbers, {found.throttled / found.points:.0%} throttled, {seconds:.0f} s; "
+        f"powers add up within {sums}{'; WRONG' if bad else ''}",
+        flush=True,
+    )
+    for what in sorted(found.not_finite):
+        print(f"  not finite: {what}")
+    return bad
 
 
 if __name__ == "__main__":

@@ -1,22 +1,26 @@
-"""Powers of second, joule and dollar in every number of a scenario: what Euler's theorem is checked with."""
+"""Powers of second, joule, dollar and metre in every number of a scenario: what Euler's theorem is checked with."""
 
 from sweeps.dataset import leaf_unit, variable
 
-BASES = ("s", "J", "USD")
+BASES = ("s", "J", "USD", "m")
 """Units that elasticities have to add up in. Bytes and operations are counted by constants of kernels as well."""
 
-_BASE_OF = {"s": {"s": 1}, "min": {"s": 1}, "Hz": {"s": -1}, "W": {"J": 1, "s": -1}, "J": {"J": 1}, "USD": {"USD": 1}}
+_BASE_OF = {
+    **{"s": {"s": 1}, "min": {"s": 1}, "Hz": {"s": -1}, "W": {"J": 1, "s": -1}, "J": {"J": 1}, "USD": {"USD": 1}},
+    **{"m": {"m": 1}, "m2": {"m": 2}},
+}
 
 EFFICIENCY_UNITS = {"energy": "J/FLOP", "energy_rate": "FLOP/s", "idle_power": "W"}
 """SI units of constants of kernels that are no times, shares, counts or cycles, by the last part of their path."""
 
 
 def powers(unit: str) -> dict[str, int]:
-    """Powers of `BASES` in a unit as `hwspaces.units` writes it: "B/s" -> {"s": -1}; those of 0 left out."""
+    """Powers of `BASES` in a unit as `hwspaces.units` writes it: "m2 s/B" -> {"m": 2, "s": 1}; those of 0 left out."""
     found: dict[str, int] = {}
     for place, part in enumerate(unit.split("/")):
-        for base, power in _BASE_OF.get(part.strip(), {}).items():
-            found[base] = found.get(base, 0) + (power if place == 0 else -power)
+        for factor in part.split():
+            for base, power in _BASE_OF.get(factor, {}).items():
+                found[base] = found.get(base, 0) + (power if place == 0 else -power)
     return {base: power for base, power in found.items() if power}
 
 
@@ -30,7 +34,7 @@ def leaf_powers(path: str) -> dict[str, int]:
 
 def metric_powers(name: str) -> dict[str, int]:
     """Powers of `BASES` in a metric. Dollars, which a dataset counts as numbers, are said by its name."""
-    if "usd_per_" in name:
+    if "usd_per_" in name or name in ("device_cost", "device_price"):
         return {"USD": 1}
     if name.endswith("_per_usd"):
         return {"USD": -1}

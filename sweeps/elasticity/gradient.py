@@ -11,8 +11,9 @@ from sweeps.paths import leaf, replaced
 Factors = dict[str, jax.Array]
 """By path, what the number there is multiplied by."""
 
-QUICK = {"xla_backend_optimization_level": 0}
-"""Compiler options of programs that run for milliseconds: LLVM's optimisation would take longer than all the rest."""
+QUICK = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}
+"""Compiler options of programs that run for milliseconds: LLVM's optimisation would take longer than all the rest, and
+the newer emitters of fused loops twice as long as the older ones."""
 
 
 def at_factors(job: Job, scenario: Scenario, factors: Factors) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
@@ -77,6 +78,22 @@ def slopes(job: Job, names: Sequence[str]) -> Callable[[Scenario, Factors], dict
         return jax.jvp(metrics, (jax.tree.map(jnp.ones_like, direction),), (direction,))[1]
 
     return along
+
+
+def log_sum(
+    job: Job, scenario: Scenario, factors: Factors, weights: jax.Array
+) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """Sum of weight x ln y over all real-valued metrics, shape (), and the metrics: one number for one reverse sweep.
+
+    A metric that is not positive, which has no logarithm, adds 0.
+
+    Args:
+      weights: shape (metrics,), in the order of `metric_names`.
+    """
+    real, _ = at_factors(job, scenario, factors)
+    values = jnp.stack(list(real.values()))
+    positive = values > 0.0
+    return jnp.sum(jnp.where(positive, weights * jnp.log(jnp.where(positive, values, 1.0)), 0.0)), real
 
 
 def metric_names(job: Job, scenario: Scenario) -> tuple[str, ...]:
