@@ -32,9 +32,6 @@ LOW, HIGH = 0.25, 4.0
 
 CHUNK = 4096
 
-MANY = 100_000
-"""Points from which on a program that runs faster is worth LLVM's optimisation."""
-
 TOLERANCE = {"float64": 1e-5, "float32": 1e-2}
 """Of sums of elasticities, some of 16th powers."""
 
@@ -73,8 +70,7 @@ def checked(job: Job, scenario: Scenario, points: int, seed: int = 0, chunk: int
         slopes, values = jax.grad(lambda factors: log_sum(job, scenario, factors, weights), has_aux=True)(ones)
         return jax.numpy.stack([values[name] for name in names]), jax.numpy.stack([slopes[path] for path in paths])
 
-    many = jax.vmap(gradient, out_axes=1)
-    compiled = jax.jit(many) if points > MANY else jax.jit(many, compiler_options=QUICK)
+    compiled = jax.jit(jax.vmap(gradient, out_axes=1), compiler_options=QUICK)
     while report.points < points:
         place = drawn(scenario, chunk, random)
         weights = random.uniform(-1.0, 1.0, (chunk, len(names))).astype(place.hardware.memory.hbm.bandwidth.dtype)

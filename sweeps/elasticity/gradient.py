@@ -32,50 +32,22 @@ def at_factors(job: Job, scenario: Scenario, factors: Factors) -> tuple[dict[str
     return real, {name.removesuffix(suffix): times for name, times in sums.items() if name.endswith(suffix)}
 
 
-def elasticities(
-    job: Job, scenario: Scenario, paths: Sequence[str], names: Sequence[str]
-) -> tuple[dict[str, jax.Array], dict[str, Factors], dict[str, jax.Array]]:
-    """d ln y / d ln x of metrics in numbers of a scenario, by reverse mode: one sweep backwards for every metric.
-
-    Args:
-      job: its metrics are what is differentiated.
-      scenario: of scalars, which may be traced.
-      paths: of the numbers, none of them None.
-      names: of the metrics.
-
-    Returns:
-      Metrics by name, shapes (); for every metric the elasticities by path, shapes (): NaN where the metric is not
-      positive, which has no logarithm; and time by what binds, of every step.
-    """
-
-    def chosen(factors: Factors):
-        real, times = at_factors(job, scenario, factors)
-        return jnp.stack([real[name] for name in names]), times
-
-    ones = {path: jnp.ones_like(jnp.asarray(leaf(scenario, path))) for path in paths}
-    values, pullback, times = jax.vjp(chosen, ones, has_aux=True)
-    found = {}
-    for i, name in enumerate(names):
-        positive = values[i] > 0.0
-        # One cotangent after the other: vmapped ones would share constants, but take XLA several times longer.
-        (slope,) = pullback(jnp.zeros_like(values).at[i].set(1.0 / jnp.where(positive, values[i], 1.0)))
-        found[name] = jax.tree.map(lambda s, positive=positive: jnp.where(positive, s, jnp.nan), slope)
-    return {name: values[i] for i, name in enumerate(names)}, found, times
-
-
-def slopes(job: Job, names: Sequence[str]) -> Callable[[Scenario, Factors], dict[str, jax.Array]]:
-    """A function of a scenario and a direction: dy of every metric for d ln x of every number, shapes ().
+def slopes(
+    job: Job, names: Sequence[str]
+) -> Callable[[Scenario, Factors], tuple[dict[str, jax.Array], dict[str, jax.Array], dict[str, jax.Array]]]:
+    """A function of a scenario and a direction: metrics y, dy for d ln x of the direction's numbers, time by bound.
 
     Forward mode. At one point it takes as many calls as there are knobs, each of a few milliseconds; a reverse-mode
-    program of the same metrics takes several times longer to compile than all of these calls together.
+    program of the same metrics takes several times longer to compile than all of these calls together. Every number in
+    the direction adds to what is compiled, whether its entry is 0 or not.
     """
 
-    def along(scenario: Scenario, direction: Factors) -> dict[str, jax.Array]:
-        def metrics(factors: Factors) -> dict[str, jax.Array]:
-            real, _ = at_factors(job, scenario, factors)
-            return {name: real[name] for name in names}
+    def along(scenario: Scenario, direction: Factors):
+        def metrics(factors: Factors):
+            real, times = at_factors(job, scenario, factors)
+            return {name: real[name] for name in names}, times
 
-        return jax.jvp(metrics, (jax.tree.map(jnp.ones_like, direction),), (direction,))[1]
+        return jax.jvp(metrics, (jax.tree.map(jnp.ones_like, direction),), (direction,), has_aux=True)
 
     return along
 

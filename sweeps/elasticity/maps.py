@@ -80,15 +80,11 @@ def _block(
     there = set(jax.eval_shape(lambda scenario: at_factors(job, scenario, {})[0], jax.tree.map(jnp.asarray, one)))
     wanted = tuple(name for name in names if name in there)
 
-    def metrics_at(settings):
-        real, _ = at_factors(job, scenario_at(base, settings), {})
-        return {name: real[name] for name in wanted}
-
     def slopes_at(settings, direction):
-        return slopes(job, wanted)(scenario_at(base, settings), direction)
+        values, found, _ = slopes(job, wanted)(scenario_at(base, settings), direction)
+        return values, found
 
     lanes = bool(jax.tree.leaves(varies))
-    forward = jax.jit(jax.vmap(metrics_at, in_axes=(varies,)) if lanes else metrics_at, compiler_options=QUICK)
     along = jax.jit(jax.vmap(slopes_at, in_axes=(varies, None)) if lanes else slopes_at, compiler_options=QUICK)
     size = min(CHUNK, points)
     metrics = {name: np.empty(points) for name in wanted}
@@ -96,15 +92,14 @@ def _block(
     for low in range(0, points, size):
         low = min(low, points - size)  # the last chunk is as long as the others
         part = _part(settings, slice(low, low + size))
-        for name, column in jax.device_get(forward(part)).items():
-            metrics[name][low : low + size] = column
-        for path in here:
+        for path in here or [""]:  # values come with any direction
             direction = {other: np.float64(other == path) for other in here}
-            for name, column in jax.device_get(along(part, direction)).items():
-                value = metrics[name][low : low + size]
-                found[name][paths.index(path)][low : low + size] = np.where(value > 0.0, column, np.nan) / np.where(
-                    value > 0.0, value, 1.0
-                )
+            values, along_path = jax.device_get(along(part, direction))
+            for name, column in values.items():
+                metrics[name][low : low + size] = column
+                if here:
+                    slope = np.where(column > 0.0, along_path[name], np.nan) / np.where(column > 0.0, column, 1.0)
+                    found[name][paths.index(path)][low : low + size] = slope
         progress(size)
     return metrics, found
 

@@ -13,8 +13,8 @@ from hwspaces.units import nearest
 from jaxroof.op import BOUNDS
 from jaxroof.smooth import SHARPNESS, smoothing
 from sweeps.api import precision
-from sweeps.elasticity.gradient import QUICK, at_factors, batched, metric_names, slopes
-from sweeps.elasticity.knobs import Knob, knobs, without_elasticity
+from sweeps.elasticity.gradient import QUICK, metric_names, slopes
+from sweeps.elasticity.knobs import ROOTS, Knob, knobs, without_elasticity
 from sweeps.jobs import JOBS, Job, Scenario
 from sweeps.paths import leaf, leaf_paths, replaced
 
@@ -79,7 +79,7 @@ def sensitivity_at(
     wanted: Sequence[str] | None = None,
     exponent: float | None = None,
 ) -> Point:
-    """Elasticities d ln y / d ln x at one scenario, in float64, from one compiled call.
+    """Elasticities d ln y / d ln x at one scenario, in float64, from one compiled program.
 
     Args:
       job: "step" or "request".
@@ -96,13 +96,12 @@ def sensitivity_at(
         raise ValueError("none of the knobs has an elasticity here: they are 0, unknown or switches")
     with precision("float64"), chosen(exponent):
         names = wanted_metrics(JOBS[job], scenario, metrics)
-        values, times = jax.device_get(_metrics(JOBS[job])(scenario, {}))
-        found = _elasticities(JOBS[job], names, values, scenario, turned)
+        values, found, times = _elasticities(JOBS[job], names, scenario, turned, turned)
     return Point(
         job=job,
         knobs=turned,
         left_out=without_elasticity(scenario, wanted),
-        metrics={name: float(values[name]) for name in names},
+        metrics=values,
         elasticities=found,
         bounds={step: _shares(by_bound) for step, by_bound in times.items()},
         smoothing=SHARPNESS if exponent is None else exponent,
@@ -122,16 +121,16 @@ def checks(scenario: Scenario, point: Point, turned: Sequence[Knob]) -> dict[str
     turned = [knob for knob in turned if not knob.whole]
     if not turned:
         return {name: () for name in point.metrics}
-    factors = {knob.path: np.ones((len(turned), len(FACTORS))) for knob in turned}
-    for i, knob in enumerate(turned):
-        factors[knob.path][i] = FACTORS
-    with precision("float64"):
-        variants = batched(JOBS[point.job], scenario, tuple(point.metrics))
-        found = jax.device_get(variants({path: column.ravel() for path, column in factors.items()}))
+    job, names = JOBS[point.job], tuple(point.metrics)
+    with precision("float64"), chosen(point.smoothing):  # the gradient's own program: its values need no other
+        moved = [
+            [_values(job, names, replaced(scenario, knob.path, knob.value * factor), point.knobs) for factor in FACTORS]
+            for knob in turned
+        ]
     places = {knob.path: i for i, knob in enumerate(point.knobs)}
     result = {}
     for name, value in point.metrics.items():
-        actual = np.asarray(found[name]).reshape(len(turned), len(FACTORS)) / value - 1.0
+        actual = np.array([[there[name] for there in row] for row in moved]) / value - 1.0
         slopes = [float(point.elasticities[name][places[knob.path]]) for knob in turned]
         predicted = [tuple(factor**slope - 1.0 for factor in FACTORS) for slope in slopes]
         result[name] = tuple(map(Check, turned, predicted, map(tuple, actual.tolist())))
@@ -156,8 +155,7 @@ def curvatures(scenario: Scenario, point: Point, turned: Sequence[Knob], metric:
             ends = []
             for step in (STEP, -STEP):
                 moved = replaced(scenario, knob.path, knob.value * math.exp(step))
-                values, _ = jax.device_get(_metrics(job)(moved, {}))
-                ends.append(_elasticities(job, names, values, moved, turned)[metric])
+                ends.append(_elasticities(job, names, moved, turned, point.knobs)[1][metric])
             right, left = (ends[0] - here) / STEP, (here - ends[1]) / STEP
             jumps = np.abs(right - left) > JUMP * (1.0 + np.abs(right) + np.abs(left))
             rows.append(np.where(jumps, np.nan, 0.5 * (right + left)))
@@ -177,33 +175,45 @@ def wanted_metrics(job: Job, scenario: Scenario, metrics: Sequence[str] | None) 
 
 
 @functools.cache
-def _metrics(job: Job) -> Any:
-    return jax.jit(functools.partial(at_factors, job), compiler_options=QUICK)
-
-
-@functools.cache
 def _slopes(job: Job, names: tuple[str, ...]) -> Any:
     return jax.jit(slopes(job, names), compiler_options=QUICK)
 
 
-def _elasticities(
-    job: Job,
-    names: tuple[str, ...],
-    values: dict[str, Any],
-    scenario: Scenario,
-    turned: Sequence[Knob],
-) -> dict[str, np.ndarray]:
-    """Elasticities of every metric in `turned` knobs, shapes (turned,). One program serves for whichever knobs."""
-    along, rows = _slopes(job, names), []
-    numbers = [path for path in leaf_paths(scenario) if not getattr(leaf(scenario, path), "ndim", 0)]
-    for knob in turned:
-        direction = {path: np.float64(path == knob.path) for path in numbers}
-        rows.append(along(scenario, direction))
-    rows = jax.device_get(rows)
+def _direction(scenario: Scenario, known: Sequence[Knob], path: str | None) -> dict[str, np.float64]:
+    """1 for the number at `path` and 0 for all others: those of `ROOTS`, or of every part where a knob is beyond them.
+
+    Few sets of numbers, so that one program serves for whichever knobs.
+    """
+    usual = all(knob.path.partition(".")[0] in ROOTS for knob in known)
     return {
-        name: np.array([float(row[name]) for row in rows]) / (value if (value := float(values[name])) > 0.0 else np.nan)
+        other: np.float64(other == path)
+        for other in leaf_paths(scenario)
+        if not getattr(leaf(scenario, other), "ndim", 0) and (not usual or other.partition(".")[0] in ROOTS)
+    }
+
+
+def _values(job: Job, names: tuple[str, ...], scenario: Scenario, known: Sequence[Knob]) -> dict[str, float]:
+    """Metrics at a scenario, by the program of `_elasticities` in `known` knobs."""
+    values, _, _ = jax.device_get(_slopes(job, names)(scenario, _direction(scenario, known, None)))
+    return {name: float(values[name]) for name in names}
+
+
+def _elasticities(
+    job: Job, names: tuple[str, ...], scenario: Scenario, turned: Sequence[Knob], known: Sequence[Knob]
+) -> tuple[dict[str, float], dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Metrics, their elasticities in `turned` knobs, shapes (turned,), and every step's time by bound.
+
+    `known` knobs, of which `turned` are some, choose the program.
+    """
+    along = _slopes(job, names)
+    rows = jax.device_get([along(scenario, _direction(scenario, known, knob.path)) for knob in turned])
+    values, _, times = rows[0]
+    found = {
+        name: np.array([float(row[name]) for _, row, _ in rows])
+        / (value if (value := float(values[name])) > 0.0 else np.nan)
         for name in names
     }
+    return {name: float(values[name]) for name in names}, found, times
 
 
 def _shares(times: np.ndarray) -> dict[str, float]:

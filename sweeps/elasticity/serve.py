@@ -85,7 +85,8 @@ def sensitivity_of_serve(
         names = _names(values, metrics)
         along = jax.jit(functools.partial(_slopes, one, size, names), compiler_options=QUICK)
         numbers = [path for path in leaf_paths(scenario) if not getattr(leaf(scenario, path), "ndim", 0)]
-        numbers = [path for path in numbers if not path.startswith("model.")] if wanted is None else numbers
+        parts = {knob.path.partition(".")[0] for knob in turned}  # every other number would add to what is compiled
+        numbers = [path for path in numbers if path.partition(".")[0] in parts]
         rows = [along(scenario, {path: np.float64(path == knob.path) for path in numbers}) for knob in turned]
         rows = jax.device_get(rows)
         point = Point(
