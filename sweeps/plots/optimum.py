@@ -1,6 +1,7 @@
 """Pictures of an optimum: slices through the best design along every variable, or a Pareto front."""
 
 import math
+import textwrap
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,8 @@ from sweeps.optimization.result import Slice, slices
 from sweeps.optimization.search import Found
 from sweeps.plots import style
 
-COLUMNS = 3
-"""Slices side by side."""
+COLUMNS, LABEL = 3, 44
+"""Slices side by side, and letters of a line below them."""
 
 
 @style.styled
@@ -100,7 +101,7 @@ def _slice(panel: Any, one: Slice, value: float) -> None:
         if variable.choice
         else style.quantity_label(label.long_name, label.unit, limits)
     )
-    panel.set_xlabel(text, fontsize=8)
+    panel.set_xlabel(textwrap.fill(text, LABEL), fontsize=8)
     panel.grid(axis="y", color=style.INFEASIBLE, lw=0.8)
     panel.set_axisbelow(True)
 
