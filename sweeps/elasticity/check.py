@@ -67,7 +67,7 @@ def checked(job: Job, scenario: Scenario, points: int, seed: int = 0, chunk: int
 
     def gradient(scenario: Scenario, weights: jax.Array):
         ones = {path: jax.numpy.ones_like(leaf(scenario, path)) for path in paths}
-        slopes, values = jax.grad(lambda factors: log_sum(job, scenario, factors, weights), has_aux=True)(ones)
+        slopes, values = jax.grad(lambda factors: log_sum(job, scenario, factors, names, weights), has_aux=True)(ones)
         return jax.numpy.stack([values[name] for name in names]), jax.numpy.stack([slopes[path] for path in paths])
 
     compiled = jax.jit(jax.vmap(gradient, out_axes=1), compiler_options=QUICK)

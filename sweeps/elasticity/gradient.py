@@ -7,6 +7,7 @@ import jax.numpy as jnp
 
 from sweeps.jobs import Job, Scenario
 from sweeps.paths import leaf, replaced
+from sweeps.point import answers_at
 
 Factors = dict[str, jax.Array]
 """By path, what the number there is multiplied by."""
@@ -16,20 +17,31 @@ QUICK = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": Fal
 the newer emitters of fused loops twice as long as the older ones."""
 
 
-def at_factors(job: Job, scenario: Scenario, factors: Factors) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
-    """Metrics of `job` that are real numbers, where `scenario` has its numbers times `factors`; and time by bound.
+def at_factors(job: Job, scenario: Scenario, factors: Factors, names: Sequence[str] | None = None) -> Factors:
+    """Metrics of `job` that are real numbers where `scenario` has its numbers times `factors`, shapes ().
 
-    Returns:
-      Metrics by name, shapes (); and for every step the time in s by what binds it, shapes (len(BOUNDS),).
+    Args:
+      names: of the metrics that are wanted: what only others depend on is neither computed nor traced. None: all.
     """
+    found = answers_at(job, moved(scenario, factors), names)
+    return {name: value for name, value in found.items() if jnp.issubdtype(value.dtype, jnp.floating)}
+
+
+def moved(scenario: Scenario, factors: Factors) -> Scenario:
+    """`scenario` with its numbers times `factors`."""
     for path, factor in factors.items():
         scenario = replaced(scenario, path, leaf(scenario, path) * factor)
-    sums = {name: sum(terms().values()) for name, terms in job.sums(scenario).items()}
-    tables = {name: {"": jnp.zeros(())} for name in job.tables(scenario)}
-    metrics = {name: jnp.asarray(value) for name, value in job.metrics(scenario, sums, tables).items()}
-    real = {name: value for name, value in metrics.items() if jnp.issubdtype(value.dtype, jnp.floating)}
+    return scenario
+
+
+def times_by_bound(job: Job, scenario: Scenario) -> dict[str, jax.Array]:
+    """For every step of `job`, its time in s by what binds it, shapes (len(BOUNDS),)."""
     suffix = "_by_bound"
-    return real, {name.removesuffix(suffix): times for name, times in sums.items() if name.endswith(suffix)}
+    return {
+        name.removesuffix(suffix): sum(terms().values())
+        for name, terms in job.sums(scenario).items()
+        if name.endswith(suffix)
+    }
 
 
 def slopes(
@@ -44,26 +56,27 @@ def slopes(
 
     def along(scenario: Scenario, direction: Factors):
         def metrics(factors: Factors):
-            real, times = at_factors(job, scenario, factors)
-            return {name: real[name] for name in names}, times
+            return at_factors(job, scenario, factors, names)
 
-        return jax.jvp(metrics, (jax.tree.map(jnp.ones_like, direction),), (direction,), has_aux=True)
+        values, changes = jax.jvp(metrics, (jax.tree.map(jnp.ones_like, direction),), (direction,))
+        return values, changes, times_by_bound(job, scenario)
 
     return along
 
 
 def log_sum(
-    job: Job, scenario: Scenario, factors: Factors, weights: jax.Array
+    job: Job, scenario: Scenario, factors: Factors, names: Sequence[str], weights: jax.Array
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
-    """Sum of weight x ln y over all real-valued metrics, shape (), and the metrics: one number for one reverse sweep.
+    """Sum of weight x ln y over metrics, shape (), and the metrics: one number for one reverse sweep.
 
     A metric that is not positive, which has no logarithm, adds 0.
 
     Args:
-      weights: shape (metrics,), in the order of `metric_names`.
+      names: of the metrics, real-valued ones.
+      weights: shape (metrics,).
     """
-    real, _ = at_factors(job, scenario, factors)
-    values = jnp.stack(list(real.values()))
+    real = at_factors(job, scenario, factors, names)
+    values = jnp.stack([real[name] for name in names])
     positive = values > 0.0
     return jnp.sum(jnp.where(positive, weights * jnp.log(jnp.where(positive, values, 1.0)), 0.0)), real
 
@@ -73,7 +86,10 @@ def metric_names(job: Job, scenario: Scenario) -> tuple[str, ...]:
     order: list[str] = []
 
     def listed(scenario: Scenario) -> None:
-        order.extend(at_factors(job, scenario, {})[0])
+        sums = {name: jnp.zeros(()) for name in job.sums(scenario)}  # names and types need no ops
+        tables = {name: {"": jnp.zeros(())} for name in job.tables(scenario)}
+        found = job.metrics(scenario, sums, tables)
+        order.extend(name for name, value in found.items() if jnp.issubdtype(jnp.asarray(value).dtype, jnp.floating))
 
     jax.eval_shape(listed, scenario)
     return tuple(order)
@@ -83,7 +99,6 @@ def batched(job: Job, scenario: Scenario, names: Sequence[str]) -> Callable[[Fac
     """Metrics of many variants of one scenario: a compiled function of factors of shape (variants,)."""
 
     def one(factors: Factors) -> dict[str, jax.Array]:
-        real, _ = at_factors(job, scenario, factors)
-        return {name: real[name] for name in names}
+        return at_factors(job, scenario, factors, names)
 
     return jax.jit(jax.vmap(one), compiler_options=QUICK)

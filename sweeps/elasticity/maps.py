@@ -4,13 +4,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 
 from sweeps.axes import Axis, Segment, blocks
 from sweeps.dataset import coordinates, variable_attributes
-from sweeps.elasticity.gradient import QUICK, at_factors, slopes
+from sweeps.elasticity.gradient import QUICK, metric_names, slopes
 from sweeps.elasticity.knobs import Knob
 from sweeps.elasticity.labelled import knob_coordinates
 from sweeps.jobs import Job, Scenario
@@ -77,7 +76,7 @@ def _block(
     one = scenario_at(base, jax.tree.map(lambda column: column[0] if np.ndim(column) else column, settings))
     known = set(leaf_paths(one))
     here = [path for path in paths if path in known]
-    there = set(jax.eval_shape(lambda scenario: at_factors(job, scenario, {})[0], jax.tree.map(jnp.asarray, one)))
+    there = set(metric_names(job, one))
     wanted = tuple(name for name in names if name in there)
 
     def slopes_at(settings, direction):

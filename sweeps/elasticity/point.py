@@ -123,14 +123,13 @@ def checks(scenario: Scenario, point: Point, turned: Sequence[Knob]) -> dict[str
         return {name: () for name in point.metrics}
     job, names = JOBS[point.job], tuple(point.metrics)
     with precision("float64"), chosen(point.smoothing):  # the gradient's own program: its values need no other
-        moved = [
-            [_values(job, names, replaced(scenario, knob.path, knob.value * factor), point.knobs) for factor in FACTORS]
-            for knob in turned
-        ]
+        along, still = _slopes(job, names), _still(scenario, point.knobs)
+        moved = [[replaced(scenario, knob.path, knob.value * factor) for factor in FACTORS] for knob in turned]
+        moved = jax.device_get([[along(there, still)[0] for there in row] for row in moved])
     places = {knob.path: i for i, knob in enumerate(point.knobs)}
     result = {}
     for name, value in point.metrics.items():
-        actual = np.array([[there[name] for there in row] for row in moved]) / value - 1.0
+        actual = np.array([[float(there[name]) for there in row] for row in moved]) / value - 1.0
         slopes = [float(point.elasticities[name][places[knob.path]]) for knob in turned]
         predicted = [tuple(factor**slope - 1.0 for factor in FACTORS) for slope in slopes]
         result[name] = tuple(map(Check, turned, predicted, map(tuple, actual.tolist())))
@@ -179,23 +178,17 @@ def _slopes(job: Job, names: tuple[str, ...]) -> Any:
     return jax.jit(slopes(job, names), compiler_options=QUICK)
 
 
-def _direction(scenario: Scenario, known: Sequence[Knob], path: str | None) -> dict[str, np.float64]:
-    """1 for the number at `path` and 0 for all others: those of `ROOTS`, or of every part where a knob is beyond them.
+def _still(scenario: Scenario, known: Sequence[Knob]) -> dict[str, np.float64]:
+    """No direction: 0 for every number of `ROOTS`, or of every part where a knob is beyond them.
 
     Few sets of numbers, so that one program serves for whichever knobs.
     """
     usual = all(knob.path.partition(".")[0] in ROOTS for knob in known)
     return {
-        other: np.float64(other == path)
-        for other in leaf_paths(scenario)
-        if not getattr(leaf(scenario, other), "ndim", 0) and (not usual or other.partition(".")[0] in ROOTS)
+        path: np.float64(0.0)
+        for path in leaf_paths(scenario)
+        if (not usual or path.partition(".")[0] in ROOTS) and not getattr(leaf(scenario, path), "ndim", 0)
     }
-
-
-def _values(job: Job, names: tuple[str, ...], scenario: Scenario, known: Sequence[Knob]) -> dict[str, float]:
-    """Metrics at a scenario, by the program of `_elasticities` in `known` knobs."""
-    values, _, _ = jax.device_get(_slopes(job, names)(scenario, _direction(scenario, known, None)))
-    return {name: float(values[name]) for name in names}
 
 
 def _elasticities(
@@ -205,8 +198,8 @@ def _elasticities(
 
     `known` knobs, of which `turned` are some, choose the program.
     """
-    along = _slopes(job, names)
-    rows = jax.device_get([along(scenario, _direction(scenario, known, knob.path)) for knob in turned])
+    along, still = _slopes(job, names), _still(scenario, known)
+    rows = jax.device_get([along(scenario, still | {knob.path: np.float64(1.0)}) for knob in turned])
     values, _, times = rows[0]
     found = {
         name: np.array([float(row[name]) for _, row, _ in rows])

@@ -35,7 +35,7 @@ KNOBS = (
 
 def metric(scenario: Scenario, names: tuple[str, ...], settings: dict[str, jax.Array]) -> jax.Array:
     """Sum of the logarithms of metrics, shape (): one number to differentiate."""
-    real, _ = at_factors(REQUEST, scenario_at(scenario, [settings]), {})
+    real = at_factors(REQUEST, scenario_at(scenario, [settings]), {}, names)
     return sum(jnp.log(real[name]) for name in names)
 
 

@@ -1,4 +1,4 @@
-"""Units of every formula: elasticities over all numbers add up to the powers of second, joule and dollar."""
+"""Units of every formula: elasticities over all numbers add up to the powers of second, joule, dollar and metre."""
 
 import pytest
 
@@ -12,24 +12,25 @@ POINTS = 10_000
 
 
 @pytest.mark.parametrize(
-    ("job", "hardware", "model", "work", "deployment", "metric"),
+    ("job", "hardware", "model", "work", "deployment"),
     [
-        ("request", "H100-SXM", "Llama-3.1-70B", {"batch": 64, "isl": 2048, "osl": 256}, {"tp": 8}, "e2e"),
-        (
-            *("step", "H200-SXM", "DeepSeek-V2-Lite", {"decode": 64, "context": 2048}),
-            *({"attention_dp": 2, "ep": 2}, "usd_per_million_tokens"),
-        ),
+        ("request", "H100-SXM", "Llama-3.1-8B", {"batch": 64, "isl": 2048, "osl": 256}, {"tp": 4}),
+        ("step", "H200-SXM", "DeepSeek-V2-Lite", {"decode": 64, "context": 2048}, {"attention_dp": 2, "ep": 2}),
     ],
 )
-def test_elasticities_add_up(job, hardware, model, work, deployment, metric):
+def test_elasticities_add_up(job, hardware, model, work, deployment):
     """A grouped-query model, and one with latent attention and experts; every number of every struct is drawn anew.
 
-    Seconds, joules and dollars each; values and gradients are finite. 1e-5: 16th powers in float64.
+    All real-valued metrics, of time, energy, area and money, and seconds, joules, dollars and metres each; values and
+    gradients are finite. The limit of electrical power stretches steps at a good part of the points. 1e-5: 16th powers
+    in float64.
     """
     scenario = case(job, hardware, model, workload=work, deployment=deployment).scenario
     with precision("float64"):
-        found = checked(JOBS[job], scenario, metric, POINTS)
-    assert found.points >= POINTS and found.leaves > 120
+        found = checked(JOBS[job], scenario, POINTS)
+    assert found.points >= POINTS and found.leaves > 200
+    assert {"joules_per_token", "power", "die_area", "owning_usd_per_million_tokens"} < set(found.metrics)
+    assert 0.1 * found.points < found.throttled < 0.9 * found.points
     assert found.not_finite == set()
     assert {base: error for base, error in found.worst.items() if not error < 1e-5} == {}
 
@@ -37,7 +38,11 @@ def test_elasticities_add_up(job, hardware, model, work, deployment, metric):
 def test_powers_of_units():
     assert powers("B/s") == {"s": -1} and powers("W") == {"J": 1, "s": -1} and powers("Hz") == {"s": -1}
     assert powers("USD/s") == {"USD": 1, "s": -1} and powers("J/FLOP") == {"J": 1} and powers("1") == {}
+    assert powers("m2 s/B") == {"m": 2, "s": 1} and powers("1/m2") == {"m": -2} and powers("J s") == {"J": 1, "s": 1}
     assert leaf_powers("efficiency.linear.wide.energy_rate") == {"s": -1}
     assert leaf_powers("efficiency.host.step_time") == {"s": 1}
+    assert leaf_powers("hardware.costs.electricity") == {"USD": 1, "J": -1}
+    assert leaf_powers("hardware.silicon.areas.link") == {"m": 2, "s": 1}
     assert metric_powers("usd_per_million_tokens") == {"USD": 1} and metric_powers("tpot") == {"s": 1}
-    assert metric_powers("tokens_per_joule_at_tdp") == {"J": -1}
+    assert metric_powers("tokens_per_joule_at_tdp") == {"J": -1} and metric_powers("device_price") == {"USD": 1}
+    assert metric_powers("energy_delay_product") == {"J": 1, "s": 1}

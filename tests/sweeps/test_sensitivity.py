@@ -54,8 +54,7 @@ def central(job, scenario, point) -> dict[str, np.ndarray]:
         names = tuple(point.metrics)
 
         def metrics(scenario, factors):
-            real, _ = at_factors(JOBS[job], scenario, factors)
-            return {name: real[name] for name in names}
+            return at_factors(JOBS[job], scenario, factors, names)
 
         many = jax.jit(jax.vmap(metrics, in_axes=(None, 0)), compiler_options=QUICK)
         found = jax.device_get(many(scenario, {path: column.ravel() for path, column in factors.items()}))
