@@ -29,6 +29,6 @@ def found_of_serve(options: argparse.Namespace, names: Any, wanted: Any, exponen
         overrides=settings,
         policy=policy,
     )
-    found, point, checked = sensitivity_of_serve(asked, names, wanted, exponent)
-    notes = [*found.notes, "when steps end has a gradient, what the scheduler decides has none: docs/scheduler.md"]
+    found, said, point, checked = sensitivity_of_serve(asked, names, wanted, exponent)
+    notes = [*said, "when steps end has a gradient, what the scheduler decides has none: docs/scheduler.md"]
     return Found(heading(found.case, found.load.text, options.kv, settings), notes, point, checked, {})

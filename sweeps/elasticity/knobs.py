@@ -14,7 +14,10 @@ ROOTS = ("hardware", "deployment", "workload")
 
 OTHER_ROOTS = ("model", "efficiency")
 
-SWITCHES = ("asynchronous", "reduces", "untied", "value_projection", "qk_norm", "output_norm")
+SWITCHES = (
+    *("asynchronous", "reduces", "untied", "value_projection", "qk_norm", "output_norm"),
+    *("graphics", "separate"),
+)
 """Numbers that are 0 or 1: on or off, with nothing in between."""
 
 WHOLE = (*(f"deployment.{name}" for name in (*DEGREES, "drafts")), "links.*.devices", "links.*.axes")

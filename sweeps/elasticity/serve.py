@@ -17,13 +17,13 @@ from jaxroof.smooth import SHARPNESS
 from jaxroof.struct import Scalar, struct
 from jaxroof.traffic import STATUSES
 from sweeps.api import precision
-from sweeps.elasticity.gradient import QUICK
+from sweeps.elasticity.gradient import QUICK, moved
 from sweeps.elasticity.knobs import knobs, without_elasticity
 from sweeps.elasticity.point import FACTORS, HEADLINES, Check, Point, chosen
 from sweeps.jobs import Scenario
 from sweeps.paths import leaf, leaf_paths, replaced
 from sweeps.serving.question import Question
-from sweeps.serving.run import Simulation, simulation
+from sweeps.serving.run import Setup, setup, unfinished_note
 from sweeps.simulation import size_for
 
 REQUESTS = 64
@@ -46,8 +46,8 @@ def sensitivity_of_serve(
     wanted: Sequence[str] | None = None,
     exponent: float | None = None,
     top: int = 8,
-) -> tuple[Simulation, Point, dict[str, tuple[Check, ...]]]:
-    """The simulation that is asked for, elasticities of its metrics, and the largest ones beside new simulations.
+) -> tuple[Setup, tuple[str, ...], Point, dict[str, tuple[Check, ...]]]:
+    """What is asked for, notes on it, elasticities of its metrics, and the largest ones beside new simulations.
 
     Forward mode, one compiled program of the whole simulation and one call per knob. What the scheduler decides
     (admissions, batches, preemptions, counts of requests) has no gradient; when steps end has one. A rate scales the
@@ -61,11 +61,11 @@ def sensitivity_of_serve(
       top: knobs that are turned by a tenth.
 
     Raises:
-      ValueError: one line, for a metric or knob that there is not, and for what `simulation` refuses.
+      ValueError: one line, for a metric or knob that there is not, and for what `sweeps.serving.run.setup` refuses.
     """
     if asked.requests is None and asked.duration is None and asked.trace is None:
         asked = dataclasses.replace(asked, requests=REQUESTS)
-    found = simulation(asked)
+    found = setup(asked)
     traffic, policy = found.replica.traffic, found.policy
     arrivals = np.asarray(traffic.arrival)
     span = float(arrivals[-1] - arrivals[0]) if traffic.clients is None else 0.0
@@ -76,18 +76,17 @@ def sensitivity_of_serve(
     size = dataclasses.replace(size, iterations=ITERATIONS * len(arrivals) + 64)
     with precision("float64"), chosen(exponent):
         one = functools.partial(_metrics, traffic=traffic, policy=policy, objective=found.objective)
-        while True:
-            forward = jax.jit(functools.partial(one, size=size), compiler_options=QUICK)
-            values, left = jax.device_get(forward(scenario))
+        numbers = [path for path in leaf_paths(scenario) if not getattr(leaf(scenario, path), "ndim", 0)]
+        parts = {knob.path.partition(".")[0] for knob in turned}  # every other number would add to what is compiled
+        still = {path: np.float64(0.0) for path in numbers if path.partition(".")[0] in parts}
+        while True:  # the gradient's own program, along no direction: values need no other
+            along = jax.jit(functools.partial(_slopes, one, size), compiler_options=QUICK)
+            values, _, left = jax.device_get(along(scenario, still))
             if not left or size.iterations > 64 * len(arrivals):
                 break
             size = dataclasses.replace(size, iterations=2 * size.iterations)
         names = _names(values, metrics)
-        along = jax.jit(functools.partial(_slopes, one, size, names), compiler_options=QUICK)
-        numbers = [path for path in leaf_paths(scenario) if not getattr(leaf(scenario, path), "ndim", 0)]
-        parts = {knob.path.partition(".")[0] for knob in turned}  # every other number would add to what is compiled
-        numbers = [path for path in numbers if path.partition(".")[0] in parts]
-        rows = [along(scenario, {path: np.float64(path == knob.path) for path in numbers}) for knob in turned]
+        rows = [along(scenario, still | {knob.path: np.float64(1.0)})[1] for knob in turned]
         rows = jax.device_get(rows)
         point = Point(
             job="serve",
@@ -104,12 +103,13 @@ def sensitivity_of_serve(
         for knob in point.top(top):
             if knob.whole:
                 continue
-            moved = [jax.device_get(forward(replaced(scenario, knob.path, knob.value * f))[0]) for f in FACTORS]
+            ends = [jax.device_get(along(replaced(scenario, knob.path, knob.value * f), still)[0]) for f in FACTORS]
             for name in names:
                 slope = float(point.elasticities[name][point.knobs.index(knob)])
-                actual = tuple(float(other[name]) / point.metrics[name] - 1.0 for other in moved)
+                actual = tuple(float(other[name]) / point.metrics[name] - 1.0 for other in ends)
                 checked[name].append(Check(knob, tuple(f**slope - 1.0 for f in FACTORS), actual))
-    return found, point, {name: tuple(rows) for name, rows in checked.items()}
+    notes = (*found.notes, *([unfinished_note(int(left))] if left else []))
+    return found, notes, point, {name: tuple(rows) for name, rows in checked.items()}
 
 
 def _metrics(scenario: Scenario, size: Size, traffic: Any, policy: Any, objective: Any) -> tuple[dict, jax.Array]:
@@ -135,17 +135,13 @@ def _known(rate: Scalar, traffic: Any, scenario: Scenario) -> jax.Array:
     return jnp.asarray((len(arrival) - 1) / (arrival[-1] - arrival[0])) * scenario.deployment.dp
 
 
-def _slopes(one: Any, size: Size, names: tuple[str, ...], scenario: Scenario, direction: dict) -> dict[str, jax.Array]:
-    """dy of every metric for d ln x of every number along `direction`."""
+def _slopes(one: Any, size: Size, scenario: Scenario, direction: dict) -> tuple[dict, dict, jax.Array]:
+    """Metrics y, dy for d ln x of every number along `direction`, and how many requests were left."""
 
-    def metrics(factors: dict) -> dict[str, jax.Array]:
-        moved = scenario
-        for path, factor in factors.items():
-            moved = replaced(moved, path, leaf(moved, path) * factor)
-        found, _ = one(moved, size=size)
-        return {name: found[name] for name in names}
+    def metrics(factors: dict) -> tuple[dict[str, jax.Array], jax.Array]:
+        return one(moved(scenario, factors), size=size)
 
-    return jax.jvp(metrics, (jax.tree.map(jnp.ones_like, direction),), (direction,))[1]
+    return jax.jvp(metrics, (jax.tree.map(jnp.ones_like, direction),), (direction,), has_aux=True)
 
 
 def _names(values: dict[str, Any], metrics: Sequence[str] | None) -> tuple[str, ...]:

@@ -31,8 +31,8 @@ RATES = ("requests_per_second", "tokens_per_second", "prompt_tokens_per_second",
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Simulation:
-    """One deployment under one load: what was asked, and what came of it."""
+class Setup:
+    """One deployment under one load: what is asked, and all that a simulation of it takes."""
 
     question: Question
     case: Case  # its workload is a placeholder: requests are the load's
@@ -40,22 +40,13 @@ class Simulation:
     policy: Policy
     objective: Objective
     load: Load  # of all replicas
-    replica: Load  # of the one that was simulated
-    served: Served  # what became of its requests, NumPy arrays of shape [requests]
-    timeline: Timeline  # what it did, NumPy arrays of shape [iterations], those of no duration left out
-    metrics: dict[str, float]  # rates are of all replicas, counts of the one
+    replica: Load  # of the one that is simulated
     blocks: float  # of KV cache of one replica
-    seconds: float  # s that the simulation took, compilation included
 
     @property
     def replicas(self) -> int:
         """How many the deployment has; one of them is simulated."""
         return int(self.case.scenario.deployment.dp)
-
-    @property
-    def start(self) -> np.ndarray:
-        """When every iteration begins, in s, shape [iterations]: where the one before ended."""
-        return np.concatenate([np.zeros(1), self.timeline.end])[:-1]
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -74,10 +65,59 @@ class Simulation:
             notes.append("prompts are text: the model's encoder has no work")
         if self.load.clients is not None and self.question.sessions:
             notes.append("clients send turns in the order in which they were drawn, not after the turn before")
-        left = unfinished(self.served)
-        if left:
-            notes.append(f"the run ended with {left:,} requests unfinished; metrics are of those that finished")
         return tuple(dict.fromkeys(notes))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Simulation(Setup):
+    """One deployment under one load: what was asked, and what came of it."""
+
+    served: Served  # what became of its requests, NumPy arrays of shape [requests]
+    timeline: Timeline  # what it did, NumPy arrays of shape [iterations], those of no duration left out
+    metrics: dict[str, float]  # rates are of all replicas, counts of the one
+    seconds: float  # s that the simulation took, compilation included
+
+    @property
+    def start(self) -> np.ndarray:
+        """When every iteration begins, in s, shape [iterations]: where the one before ended."""
+        return np.concatenate([np.zeros(1), self.timeline.end])[:-1]
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Those of the setup, and how many requests were left."""
+        left = unfinished(self.served)
+        return (*super().notes, *([unfinished_note(left)] if left else []))
+
+
+def unfinished_note(left: int) -> str:
+    """What a reader should know of a run that ended with `left` requests."""
+    return f"the run ended with {left:,} requests unfinished; metrics are of those that finished"
+
+
+def setup(asked: Question) -> Setup:
+    """What a simulation takes, checked; nothing is simulated.
+
+    Raises:
+      ValueError: one line that names what is wrong, its value and what is allowed.
+    """
+    objective = parse_slo(asked.slo)
+    given = load(asked)
+    found = _case(asked)
+    engine = asked.engine or engine_of(found.efficiency)
+    policy = chosen_policy(engine, asked.policy)
+    part = given.replica(int(found.scenario.deployment.dp))
+    with precision("float64"):
+        blocks = _cache(found, policy)
+    return Setup(
+        question=asked,
+        case=found,
+        engine=engine,
+        policy=policy,
+        objective=objective,
+        load=given,
+        replica=part,
+        blocks=blocks,
+    )
 
 
 def simulation(asked: Question, progress: Callable[[int, int], None] = lambda done, requests: None) -> Simulation:
@@ -89,41 +129,27 @@ def simulation(asked: Question, progress: Callable[[int, int], None] = lambda do
     Raises:
       ValueError: one line that names what is wrong, its value and what is allowed.
     """
-    objective = parse_slo(asked.slo)
-    given = load(asked)
-    found = _case(asked)
-    engine = asked.engine or engine_of(found.efficiency)
-    policy = chosen_policy(engine, asked.policy)
-    scenario = found.scenario
-    part = given.replica(int(scenario.deployment.dp))
+    given = setup(asked)
     start = time.perf_counter()
+    scenario, policy, traffic = given.case.scenario, given.policy, given.replica.traffic
     with precision("float64"):
-        blocks = _cache(found, policy)
         place = {name: getattr(scenario, name) for name in ("hardware", "model", "deployment", "efficiency")}
-        traffic = part.traffic
         one = Serving(**place, traffic=traffic, policy=policy)
         together = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype=float)[None], one)
         served, timeline = simulated(together, size_for(traffic, policy), progress=progress)
         served, timeline = jax.tree.map(lambda values: values[0], (served, timeline))
-        limits = jax.tree.map(lambda limit: jnp.asarray(limit, dtype=float), objective)
-        metrics = jax.jit(serving_metrics)(served, timeline, _floats(traffic), jnp.asarray(blocks), limits)
+        limits = jax.tree.map(lambda limit: jnp.asarray(limit, dtype=float), given.objective)
+        metrics = jax.jit(serving_metrics)(served, timeline, _floats(traffic), jnp.asarray(given.blocks), limits)
         metrics = {name: float(value) for name, value in metrics.items()}
-        metrics |= _deployed(found, metrics)
+        metrics |= _deployed(given.case, metrics)
     seconds = time.perf_counter() - start
     served, timeline = jax.tree.map(np.asarray, (served, timeline))
     worked = timeline.duration > 0.0
     return Simulation(
-        question=asked,
-        case=found,
-        engine=engine,
-        policy=policy,
-        objective=objective,
-        load=given,
-        replica=part,
+        **{field.name: getattr(given, field.name) for field in dataclasses.fields(given)},
         served=served,
         timeline=jax.tree.map(lambda values: values[worked], timeline),
         metrics=metrics,
-        blocks=blocks,
         seconds=seconds,
     )
 

@@ -1,6 +1,9 @@
 """Sensitivities: elasticities against central differences for every job and knob, maps, second order, smoothing."""
 
+import functools
+import itertools
 import json
+from typing import Any
 
 import jax
 import numpy as np
@@ -10,11 +13,17 @@ import sweeps
 from sweeps.api import precision
 from sweeps.cases import case
 from sweeps.elasticity.api import specification
-from sweeps.elasticity.gradient import QUICK, at_factors, batched
+from sweeps.elasticity.gradient import QUICK, slopes
 from sweeps.elasticity.knobs import knobs, without_elasticity
 from sweeps.elasticity.point import FACTORS, checks, curvatures, sensitivity_at
 from sweeps.elasticity.second_order import pairs
 from sweeps.jobs import JOBS
+from sweeps.paths import replaced
+
+pytestmark = pytest.mark.xdist_group("sensitivity")
+
+ROOTS = ("hardware", "deployment", "workload", "model", "efficiency")
+"""Every part of a scenario: points in all knobs share a program."""
 
 METRICS = ("ttft", "tpot", "usd_per_million_tokens")
 """The same ones in every test, which then share compiled programs."""
@@ -40,25 +49,34 @@ def step_case():
 @pytest.fixture(scope="module")
 def exact_request(request_case):
     """Every knob of every part, exact piecewise gradients."""
-    roots = ("hardware", "deployment", "workload", "model", "efficiency")
-    return sensitivity_at("request", request_case.scenario, METRICS, roots, 0.0)
+    return sensitivity_at("request", request_case.scenario, METRICS, ROOTS, 0.0)
+
+
+@pytest.fixture(scope="module")
+def usual_request(request_case):
+    """Every knob of every part, with the usual smoothing."""
+    return sensitivity_at("request", request_case.scenario, METRICS, ROOTS)
+
+
+@functools.cache
+def values_of(job: str, names: tuple[str, ...]) -> Any:
+    """A compiled function of many scenarios."""
+    metrics = slopes(JOBS[job], names)
+    return jax.jit(jax.vmap(lambda scenario: metrics(scenario, {})[0]), compiler_options=QUICK)
+
+
+def logs_at(job, names, scenarios) -> dict[str, np.ndarray]:
+    """ln of metrics at many scenarios of one structure."""
+    with precision("float64"):
+        together = jax.tree.map(lambda *leaves: np.array(leaves, float), *scenarios)
+        found = jax.device_get(values_of(job, tuple(names))(together))
+    return {name: np.log(column) for name, column in found.items()}
 
 
 def central(job, scenario, point) -> dict[str, np.ndarray]:
     """d ln y / d ln x of every metric in every knob by central differences, shapes (knobs,), in one compiled call."""
-    paths, n = [knob.path for knob in point.knobs], len(point.knobs)
-    factors = {path: np.ones((n, 2)) for path in paths}
-    for i, path in enumerate(paths):
-        factors[path][i] = np.exp(STEP), np.exp(-STEP)
-    with precision("float64"):
-        names = tuple(point.metrics)
-
-        def metrics(scenario, factors):
-            return at_factors(JOBS[job], scenario, factors, names)
-
-        many = jax.jit(jax.vmap(metrics, in_axes=(None, 0)), compiler_options=QUICK)
-        found = jax.device_get(many(scenario, {path: column.ravel() for path, column in factors.items()}))
-    logs = {name: np.log(column).reshape(n, 2) for name, column in found.items()}
+    ends = [replaced(scenario, knob.path, knob.value * np.exp(step)) for knob in point.knobs for step in (STEP, -STEP)]
+    logs = {name: column.reshape(-1, 2) for name, column in logs_at(job, point.metrics, ends).items()}
     return {name: (column[:, 0] - column[:, 1]) / (2 * STEP) for name, column in logs.items()}
 
 
@@ -91,9 +109,9 @@ def test_step_against_differences(step_case):
     assert compared("step", step_case.scenario, point) > 15
 
 
-def test_smoothing_only_blurs_ridges(request_case, exact_request):
+def test_smoothing_only_blurs_ridges(usual_request, exact_request):
     """The same values; elasticities of time over rates minus those over times stay -1, whatever the exponent."""
-    usual = sensitivity_at("request", request_case.scenario, METRICS, ("hardware", "efficiency"))
+    usual = usual_request
     assert usual.smoothing == 16.0 and exact_request.smoothing == 0.0
     assert usual.metrics["tpot"] == pytest.approx(exact_request.metrics["tpot"], rel=1e-12)
     for point in (usual, exact_request):
@@ -103,21 +121,22 @@ def test_smoothing_only_blurs_ridges(request_case, exact_request):
         assert total == pytest.approx(1.0, abs=1e-9)  # times +1, rates -1: a time
 
 
-def test_flat_knobs_and_what_binds(request_case):
+def test_flat_knobs_and_what_binds(usual_request):
     """TPOT of a small model at a batch of 29 is bound by HBM and launches: flat in the matrix peak."""
-    point = sensitivity_at("request", request_case.scenario, METRICS, ("hardware.matrix.bf16", "hardware.memory"))
-    slopes = dict(zip((knob.path for knob in point.knobs), point.elasticities["tpot"], strict=True))
-    assert abs(slopes["hardware.matrix.bf16"]) < 1e-4
-    assert slopes["hardware.memory.hbm.bandwidth"] < -0.3
+    point = usual_request
+    found = dict(zip((knob.path for knob in point.knobs), point.elasticities["tpot"], strict=True))
+    assert abs(found["hardware.matrix.bf16"]) < 1e-4
+    assert found["hardware.memory.hbm.bandwidth"] < -0.3
     assert sum(point.bounds["decode"].values()) == pytest.approx(1.0)
     assert "hbm" in list(point.bounds["decode"])[:2]
 
 
-def test_first_order_beside_the_model(request_case):
+def test_first_order_beside_the_model(request_case, usual_request):
     """By hand: elasticity e predicts factor^e - 1; dollars are proportional to the price, so that it is exact there."""
     paths = ("hardware.price", "hardware.memory.hbm.bandwidth", "deployment.tp")
-    point = sensitivity_at("request", request_case.scenario, METRICS, paths)
-    found = {c.knob.path: c for c in checks(request_case.scenario, point, point.knobs)["usd_per_million_tokens"]}
+    point = usual_request
+    turned = [knob for knob in point.knobs if knob.path in paths]
+    found = {c.knob.path: c for c in checks(request_case.scenario, point, turned)["usd_per_million_tokens"]}
     assert set(found) == set(paths[:2])  # tp comes in whole pieces
     assert found["hardware.price"].predicted == pytest.approx((-0.1, 0.1))
     assert found["hardware.price"].actual == pytest.approx((-0.1, 0.1))
@@ -127,24 +146,27 @@ def test_first_order_beside_the_model(request_case):
     assert bandwidth.actual == pytest.approx(bandwidth.predicted, abs=0.005)  # second order of a tenth
 
 
-def test_curvature(request_case):
+def test_curvature(request_case, exact_request):
     """Differences of exact gradients against second differences of the metric itself."""
     paths, step = ("hardware.memory.hbm.bandwidth", "workload.batch", "workload.osl"), 1e-3
-    point = sensitivity_at("request", request_case.scenario, METRICS, paths, 0.0)
-    found = curvatures(request_case.scenario, point, point.knobs, "tpot")
-    corners = [(i, j, a, b) for i in range(3) for j in range(3) for a in (1, -1) for b in (1, -1)]
-    moves = np.zeros((3, len(corners)))
-    for place, (i, j, a, b) in enumerate(corners):
-        moves[i, place] += a * step
-        moves[j, place] += b * step
-    with precision("float64"):
-        names = [knob.path for knob in point.knobs]
-        variants = batched(JOBS["request"], request_case.scenario, ("tpot",))
-        logs = np.log(variants({path: np.exp(moves[i]) for i, path in enumerate(names)})["tpot"])
+    turned = [next(knob for knob in exact_request.knobs if knob.path == path) for path in paths]
+    found = curvatures(request_case.scenario, exact_request, turned, "tpot")
+    corners = []
+    for i, j, a, b in itertools.product(range(3), range(3), (1, -1), (1, -1)):
+        moves = np.zeros(3)
+        moves[i] += a * step
+        moves[j] += b * step
+        corner = request_case.scenario
+        for knob, move in zip(turned, moves, strict=True):
+            corner = replaced(corner, knob.path, knob.value * np.exp(move))
+        corners.append(corner)
+    padded = corners + [corners[0]] * (2 * len(exact_request.knobs) - len(corners))  # the program of `central`
+    logs = logs_at("request", METRICS, padded)["tpot"][: len(corners)]
     expected = (logs.reshape(3, 3, 4) @ np.array([1, -1, -1, 1])) / (4 * step**2)
     np.testing.assert_allclose(found, expected, atol=1e-5)  # step^2 times fourth derivatives
     np.testing.assert_array_equal(found, found.T)
-    first = pairs("tpot", point.knobs, point.elasticities["tpot"], found)[0]
+    slopes_here = np.array([exact_request.elasticities["tpot"][exact_request.knobs.index(knob)] for knob in turned])
+    first = pairs("tpot", turned, slopes_here, found)[0]
     assert abs(first.gain) == pytest.approx(np.abs(found[~np.eye(3, dtype=bool)]).max())
 
 
@@ -171,24 +193,24 @@ def test_what_has_no_elasticity(request_case):
     assert not by_path["hardware.memory.hbm.bandwidth"].count
 
 
-def test_maps_equal_points(tmp_path):
+def test_maps_equal_points(tmp_path, usual_request):
     """A map over two axes, one of them whole accelerators, is the points that it is made of."""
+    work = {"isl": 1100, "osl": 200, "cached": 100}
     spec = {
         "hardware": ["H100-SXM", "H200-SXM"],
         "model": "Llama-3.1-8B",
-        "workload": {"batch": [3, 40], "isl": 900, "osl": 90},
+        "workload": {"batch": [3, 29], **work},
         "deployment": {"tp": 4},
     }
     paths = ["hardware.memory.hbm.bandwidth", "workload.batch"]
     found = sweeps.sensitivity(spec, ["tpot"], paths)
     assert found["elasticity_of_tpot"].dims == ("knob", "hardware", "batch")
-    for name, batch in (("H100-SXM", 3), ("H200-SXM", 40)):
-        place = case(
-            "request", name, "Llama-3.1-8B", workload={"batch": batch, "isl": 900, "osl": 90}, deployment={"tp": 4}
-        )
-        point = sensitivity_at("request", place.scenario, METRICS, paths)
+    place = case("request", "H200-SXM", "Llama-3.1-8B", workload={"batch": 3, **work}, deployment={"tp": 4})
+    other = sensitivity_at("request", place.scenario, METRICS, ROOTS)
+    for name, batch, point in (("H100-SXM", 29, usual_request), ("H200-SXM", 3, other)):
+        where = [[knob.path for knob in point.knobs].index(path) for path in paths]
         here = found.sel(hardware=name, batch=batch)
-        np.testing.assert_allclose(here["elasticity_of_tpot"], point.elasticities["tpot"], rtol=1e-9)
+        np.testing.assert_allclose(here["elasticity_of_tpot"], point.elasticities["tpot"][where], rtol=1e-9)
         assert float(here["tpot"]) == pytest.approx(point.metrics["tpot"])
     file = tmp_path / "sweep.nc"
     found.to_netcdf(file)

@@ -8,6 +8,15 @@ from sweeps.serving.question import question
 
 METRICS = ("e2e_mean", "ttft_mean", "tpot_mean")
 
+PARTS = (
+    *("hardware.matrix", "hardware.cores", "hardware.memory", "hardware.links", "hardware.power"),
+    *("efficiency", "workload"),
+)
+"""All that has seconds in its unit and that a simulation reads."""
+
+
+pytestmark = pytest.mark.xdist_group("sensitivity_serve")
+
 
 @pytest.fixture(scope="module")
 def found():
@@ -15,12 +24,12 @@ def found():
     asked = question(
         hardware="H100-SXM", model="Llama-3.1-8B", rate=1, isl=700, osl=40, requests=16, efficiency="derated"
     )
-    return sensitivity_of_serve(asked, METRICS, ("hardware", "efficiency", "workload"))
+    return sensitivity_of_serve(asked, METRICS, PARTS)
 
 
 def test_against_new_simulations(found):
     """1 % of the metric at a tenth of a knob: second order is half of that, and batches that change are the rest."""
-    _, point, checked = found
+    *_, point, checked = found
     paths = {row.knob.path for row in checked["e2e_mean"]}
     assert {"hardware.memory.hbm.bandwidth", "hardware.matrix.bf16"} <= paths
     for name in ("e2e_mean", "tpot_mean"):
@@ -32,6 +41,6 @@ def test_against_new_simulations(found):
 def test_seconds_add_up(found, name):
     """A clock that runs twice as fast, arrivals included, halves every latency: elasticities over times minus those
     over rates are 1. 1e-6: prices are read from tables."""
-    _, point, _ = found
+    _, _, point, _ = found
     slopes = zip(point.knobs, point.elasticities[name], strict=True)
     assert sum(leaf_powers(k.path).get("s", 0) * slope for k, slope in slopes) == pytest.approx(1.0, abs=1e-6)
