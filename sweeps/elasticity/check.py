@@ -67,14 +67,14 @@ def checked(job: Job, scenario: Scenario, points: int, seed: int = 0, chunk: int
 
     def gradient(scenario: Scenario, weights: jax.Array):
         ones = {path: jax.numpy.ones_like(leaf(scenario, path)) for path in paths}
-        slopes, values = jax.grad(lambda factors: log_sum(job, scenario, factors, names, weights), has_aux=True)(ones)
-        return jax.numpy.stack([values[name] for name in names]), jax.numpy.stack([slopes[path] for path in paths])
+        return jax.grad(lambda factors: log_sum(job, scenario, factors, names, weights), has_aux=True)(ones)
 
-    compiled = jax.jit(jax.vmap(gradient, out_axes=1), compiler_options=QUICK)
+    compiled = jax.jit(jax.vmap(gradient), compiler_options=QUICK)
     while report.points < points:
         place = drawn(scenario, chunk, random)
         weights = random.uniform(-1.0, 1.0, (chunk, len(names))).astype(place.hardware.memory.hbm.bandwidth.dtype)
-        values, table = jax.device_get(compiled(place, weights))
+        slopes, values = jax.device_get(compiled(place, weights))
+        values, table = np.stack([values[name] for name in names]), np.stack([slopes[path] for path in paths])
         report.points += chunk
         report.not_finite |= {names[i] for i in np.flatnonzero(~np.isfinite(values).all(axis=1))}
         report.not_finite |= {paths[i] for i in np.flatnonzero(~np.isfinite(table).all(axis=1))}
