@@ -1,0 +1,47 @@
+"""Elasticities of energy and money in what they are made of, against central differences; throttled and not."""
+
+import math
+
+import numpy as np
+import pytest
+
+from sweeps.cases import case
+from sweeps.elasticity.point import checks, sensitivity_at
+from sweeps.paths import replaced
+
+METRICS = ("joules_per_token", "owning_usd_per_million_tokens")
+
+PARTS = ("hardware.energy", "hardware.power", "hardware.silicon", "hardware.costs")
+
+MOVE = 1e-6
+"""Of the logarithm in a central difference: its error, MOVE^2, and rounding, 1e-16 / MOVE, are below 1e-9."""
+
+KINKS = ("hardware.silicon.shared_dies", "hardware.silicon.dies", "hardware.silicon.largest_die")
+"""Fewest dies and the largest that one exposure covers: the number of dies is a maximum and rounded up."""
+
+
+@pytest.mark.parametrize("tdp", [2000.0, 500.0])
+def test_against_differences(tdp):
+    """Caches and PHYs on dies of their own; under the lower limit kernels throttle, and energy is time at the limit."""
+    work = {"prefill": 900, "past": 100}
+    scenario = case("step", "MI300X", "Llama-3.1-8B", workload=work).scenario
+    scenario = replaced(scenario, "hardware.power.tdp", tdp)
+    point = sensitivity_at("step", scenario, METRICS, PARTS, 0.0)
+    assert len(point.knobs) > 50
+    where = {knob.path: i for i, knob in enumerate(point.knobs)}
+    binds = abs(point.elasticities["owning_usd_per_million_tokens"][where["hardware.energy.hbm"]])
+    power = point.elasticities["joules_per_token"][where["hardware.power.tdp"]]
+    assert (abs(power) > 0.1) == (tdp < 1000.0) and binds > 1e-4
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sweeps.elasticity.point.FACTORS", (math.exp(MOVE), math.exp(-MOVE)))
+        found = checks(scenario, point, point.knobs)
+    matter = 0
+    for name, rows in found.items():
+        for row in rows:
+            if row.knob.path in KINKS:
+                continue
+            difference = (np.log1p(row.actual[0]) - np.log1p(row.actual[1])) / (2 * MOVE)
+            slope = point.elasticities[name][where[row.knob.path]]
+            assert slope == pytest.approx(difference, abs=1e-6), (name, row.knob.path)
+            matter += abs(slope) > 1e-6
+    assert matter > 40
