@@ -41,7 +41,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     asked.add_argument("--smoothing", metavar="P", help="exponent of gradients at ridges (default 16); 0: exact ones")
     asked.add_argument("--over", metavar="FILE", help="maps over a SPEC.toml, or over the points of a sweep's OUT.nc")
     asked.add_argument("-o", "--output", metavar="OUT.nc", help="all of it as netCDF")
-    asked.add_argument("--plot", metavar="PICTURE", help="a .png or .svg: a tornado, or maps with --over")
+    asked.add_argument(
+        "--plot", metavar="PICTURE", help="a .png or .svg: a tornado; pairs with --second-order, maps with --over"
+    )
     json_argument(parser)
 
 
@@ -110,9 +112,14 @@ def _write(options: argparse.Namespace, found: Any, top: int) -> None:
 
     if options.plot:  # what cannot be drawn is said before any file is written
         from sweeps.plots import style
+        from sweeps.plots.pairs import pair_maps
         from sweeps.plots.tornado import tornado
 
-        style.saved(tornado(found.point, found.checks, found.heading, top=min(top, 15)), options.plot)
+        if options.second_order:
+            made = pair_maps(found.point, found.curvatures, found.heading)
+        else:
+            made = tornado(found.point, found.checks, found.heading, top=min(top, 15))
+        style.saved(made, options.plot)
     if options.output:
         record = {"Conventions": "CF-1.11", "title": found.heading.replace("\n", "; "), "source": f"jaxroof {VERSION}"}
         record |= {"job": found.point.job}

@@ -33,16 +33,23 @@ def pairs(metric: str, knobs: Sequence[Knob], elasticities: np.ndarray, curvatur
     Args:
       elasticities: of the metric in the knobs, shape (knobs,).
       curvatures: shape (knobs, knobs).
+    """
+    table = gains(metric, elasticities, curvatures)
+    found = []
+    for i, j in itertools.combinations(range(len(knobs)), 2):
+        gain = float(table[i, j])
+        if np.isfinite(gain) and gain != 0.0:
+            found.append(Pair(knobs[i], knobs[j], float(curvatures[i, j]), gain))
+    return sorted(found, key=lambda pair: -abs(pair.gain))
+
+
+def gains(metric: str, elasticities: np.ndarray, curvatures: np.ndarray) -> np.ndarray:
+    """How much of its elasticity every knob gains per unit of ln of every other one, shape (knobs, knobs), symmetric.
 
     A knob is turned to the better where it raises a metric that is better high, or lowers one that is better low. With
-    u = +-ln x in that direction and g = +-ln y, the gain of a pair is d^2 g / du1 du2.
+    u = +-ln x in that direction and g = +-ln y, the gain of a pair is d^2 g / du1 du2: above 0 for complements, below
+    for substitutes, 0 where the metric is flat in a knob, NaN where a gradient jumps.
     """
     better = -1.0 if variable(metric).higher_is_better is False else 1.0
     directions = np.sign(better * np.asarray(elasticities))
-    found = []
-    for i, j in itertools.combinations(range(len(knobs)), 2):
-        curvature = float(curvatures[i, j])
-        gain = better * float(directions[i] * directions[j]) * curvature
-        if np.isfinite(curvature) and gain != 0.0:
-            found.append(Pair(knobs[i], knobs[j], curvature, gain))
-    return sorted(found, key=lambda pair: -abs(pair.gain))
+    return better * np.outer(directions, directions) * curvatures

@@ -7,6 +7,8 @@ import xarray as xr
 
 from sweeps.cli import main
 
+pytestmark = pytest.mark.xdist_group("sensitivity_cli")
+
 CASE = ["--hardware", "H100-SXM", "--model", "Llama-3.1-8B", "--isl", "1000", "--osl", "100", "--batch", "9"]
 CASE += ["--efficiency", "derated"]
 
@@ -23,12 +25,31 @@ def test_table_and_files(capsys, tmp_path):
         assert dataset["change_of_ttft"].sizes["factor"] == 2
         assert dataset["curvature_of_tpot"].dims == ("knob", "other_knob")
         assert dataset["elasticity_of_tpot"].attrs["units"] == "1"
-    assert picture.stat().st_size > 10_000
+    assert picture.stat().st_size > 10_000  # pairs
 
 
-def test_step_as_json(capsys):
+def test_step_as_json(capsys, tmp_path):
+    picture = tmp_path / "out.png"
     words = ["--hardware", "H100-SXM", "--model", "Llama-3.1-8B", "--decode", "8", "--context", "500"]
-    assert main(["sensitivity", "--job", "step", *words, "--efficiency", "derated", "--smoothing", "0", "--json"]) == 0
+    assert (
+        main(
+            [
+                "sensitivity",
+                "--job",
+                "step",
+                *words,
+                "--efficiency",
+                "derated",
+                "--smoothing",
+                "0",
+                "--json",
+                "--plot",
+                str(picture),
+            ]
+        )
+        == 0
+    )
+    assert picture.stat().st_size > 10_000  # a tornado
     found = json.loads(capsys.readouterr().out)
     assert found["smoothing"] == 0.0 and "step_time" in found["metrics"]
     assert abs(found["knobs"][0]["elasticities"]["usd_per_million_tokens"]) == pytest.approx(1.0)
