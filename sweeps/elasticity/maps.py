@@ -1,23 +1,33 @@
 """Elasticities at every point of a grid or sample: where a knob matters, and where something else takes over."""
 
+import concurrent.futures
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 
 from sweeps.axes import Axis, Segment, blocks
 from sweeps.dataset import coordinates, variable_attributes
-from sweeps.elasticity.gradient import QUICK, metric_names, slopes
+from sweeps.elasticity.gradient import QUICK, at_factors, metric_names, slopes
 from sweeps.elasticity.knobs import Knob
 from sweeps.elasticity.labelled import knob_coordinates
 from sweeps.jobs import Job, Scenario
 from sweeps.paths import leaf_paths
 from sweeps.point import scenario_at
+from sweeps.tiles import tiled
 
 CHUNK = 16384
 """Points of one call: their buffers stay in a cache of some MB per op."""
+
+MANY = 4 * CHUNK
+"""Points from which all knobs at once are worth their compilation, which takes longer than one direction's."""
+
+DIRECTIONS = 4
+"""Knobs per metric from which all at once cost less than one after the other."""
 
 
 def maps(
@@ -72,35 +82,88 @@ def _block(
         jax.tree.map(lambda column, i=i: np.asarray(column, float)[places[i]] if np.ndim(column) else column, s)
         for i, s in enumerate(segment.settings for segment in combination)
     ]
-    varies = jax.tree.map(lambda column: 0 if np.ndim(column) else None, settings)
     one = scenario_at(base, jax.tree.map(lambda column: column[0] if np.ndim(column) else column, settings))
     known = set(leaf_paths(one))
     here = [path for path in paths if path in known]
     there = set(metric_names(job, one))
     wanted = tuple(name for name in names if name in there)
 
+    many = points >= MANY and len(here) > DIRECTIONS * len(wanted) and jax.default_backend() == "cpu"
+    computed = (_backward if many else _along)(job, base, settings, here, wanted)
+    size = min(CHUNK, points)
+    metrics = {name: np.empty(points) for name in wanted}
+    found = {name: [np.full(points, np.nan) for _ in paths] for name in wanted}
+
+    def chunk(low: int) -> int:
+        start, high = min(low, points - size), min(low + size, points)  # the last chunk is as long as the others
+        own = slice(low - start, high - start)
+        for name, (column, changes) in computed(_part(settings, slice(start, start + size))).items():
+            metrics[name][low:high] = column[own]
+            for path, change in changes.items():
+                slope = np.where(column > 0.0, change, np.nan) / np.where(column > 0.0, column, 1.0)
+                found[name][paths.index(path)][low:high] = slope[own]
+        return high - low
+
+    starts = range(0, points, size)
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count() if many else 1) as pool:
+        for done in pool.map(chunk, starts):
+            progress(done)
+    return metrics, found
+
+
+Columns = Callable[[Any], dict[str, tuple[np.ndarray, dict[str, np.ndarray]]]]
+"""From a chunk's settings to every metric y and dy / d ln x by the path of x."""
+
+
+def _along(job: Job, base: Scenario, settings: Any, here: list[str], wanted: tuple[str, ...]) -> Columns:
+    """One direction after the other: what compiles fast."""
+
     def slopes_at(settings, direction):
         values, found, _ = slopes(job, wanted)(scenario_at(base, settings), direction)
         return values, found
 
+    varies = jax.tree.map(lambda column: 0 if np.ndim(column) else None, settings)
     lanes = bool(jax.tree.leaves(varies))
-    along = jax.jit(jax.vmap(slopes_at, in_axes=(varies, None)) if lanes else slopes_at, compiler_options=QUICK)
-    size = min(CHUNK, points)
-    metrics = {name: np.empty(points) for name in wanted}
-    found = {name: [np.full(points, np.nan) for _ in paths] for name in wanted}
-    for low in range(0, points, size):
-        low = min(low, points - size)  # the last chunk is as long as the others
-        part = _part(settings, slice(low, low + size))
+    program = jax.jit(jax.vmap(slopes_at, in_axes=(varies, None)) if lanes else slopes_at, compiler_options=QUICK)
+
+    def computed(part: Any) -> dict[str, tuple[np.ndarray, dict[str, np.ndarray]]]:
+        found: dict[str, tuple[np.ndarray, dict[str, np.ndarray]]] = {}
         for path in here or [""]:  # values come with any direction
             direction = {other: np.float64(other == path) for other in here}
-            values, along_path = jax.device_get(along(part, direction))
+            values, changes = jax.device_get(program(part, direction))
             for name, column in values.items():
-                metrics[name][low : low + size] = column
+                found.setdefault(name, (column, {}))
                 if here:
-                    slope = np.where(column > 0.0, along_path[name], np.nan) / np.where(column > 0.0, column, 1.0)
-                    found[name][paths.index(path)][low : low + size] = slope
-        progress(size)
-    return metrics, found
+                    found[name][1][path] = changes[name]
+        return found
+
+    return computed
+
+
+def _backward(job: Job, base: Scenario, settings: Any, here: list[str], wanted: tuple[str, ...]) -> Columns:
+    """All directions at once, a metric after the other, in tiles that stay in the cache: what runs fast."""
+    leaves, structure = jax.tree.flatten(settings)
+    varies = [bool(np.ndim(leaf)) for leaf in leaves]
+
+    def slopes_at(own: list[jax.Array]):
+        ours = iter(own)
+        filled = [next(ours) if known else leaf for known, leaf in zip(varies, leaves, strict=True)]
+        scenario = scenario_at(base, jax.tree.unflatten(structure, filled))
+
+        def metrics(factors):
+            return at_factors(job, scenario, factors, wanted)
+
+        values, backwards = jax.vjp(metrics, dict.fromkeys(here, jnp.ones(())))
+        units = {name: {other: jnp.full((), float(other == name)) for other in values} for name in values}
+        return {name: (values[name], backwards(units[name])[0]) for name in values}
+
+    program = jax.jit(tiled(slopes_at))
+
+    def computed(part: Any) -> dict[str, tuple[np.ndarray, dict[str, np.ndarray]]]:
+        columns = [leaf for known, leaf in zip(varies, jax.tree.leaves(part), strict=True) if known]
+        return jax.device_get(program(columns))
+
+    return computed
 
 
 def _part(settings: Any, where: slice) -> Any:

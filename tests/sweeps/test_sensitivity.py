@@ -8,10 +8,12 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+import xarray as xr
 
 import sweeps
 from sweeps.api import precision
 from sweeps.cases import case
+from sweeps.elasticity import maps
 from sweeps.elasticity.api import specification
 from sweeps.elasticity.gradient import QUICK, slopes
 from sweeps.elasticity.knobs import knobs, without_elasticity
@@ -216,3 +218,21 @@ def test_wrong_questions(request_case):
         sensitivity_at("request", scenario, None, ["workload.acceptance"])
     with pytest.raises(ValueError, match="job = 'serve' has no maps"):
         sweeps.sensitivity({"job": "serve", "hardware": "H100-SXM", "model": "Llama-3.1-8B", "workload": {"rate": 1}})
+
+
+def test_maps_of_many_points_are_those_of_few(monkeypatch):
+    """All knobs at once, in tiles on several threads, or one after the other: the same elasticities."""
+    spec = {
+        "hardware": "H100-SXM",
+        "model": "Llama-3.1-8B",
+        "mode": "sample",
+        "sample": {"points": 100},
+        "workload": {"batch": sweeps.log(1, 128), "isl": 512, "osl": 64},
+        "deployment": {"tp": [1, 2]},
+    }
+    knobs = ["hardware.memory", "hardware.cores.count", "hardware.matrix.bf16", "workload.batch"]
+    one = sweeps.sensitivity(spec, ["tpot"], knobs)
+    monkeypatch.setattr(maps, "MANY", 1)
+    monkeypatch.setattr(maps, "CHUNK", 64)
+    all_ = sweeps.sensitivity(spec, ["tpot"], knobs)
+    xr.testing.assert_allclose(one, all_, rtol=1e-12, atol=1e-12)
