@@ -15,9 +15,13 @@ if TYPE_CHECKING:
     from sweeps.elasticity.api import sensitivity as sensitivity
     from sweeps.optimization.search import optimize as optimize
     from sweeps.optimization.spec import problem as problem
+    from sweeps.querying.run import query as query
     from sweeps.serving.capacity import capacity as capacity
     from sweeps.serving.curve import latency_curve as latency_curve
     from sweeps.serving.run import serve as serve
+    from sweeps.shards.api import sweep_to_folder as sweep_to_folder
+    from sweeps.shards.merge import merge as merge
+    from sweeps.shards.read import open as open
 
 _HOMES = {
     "linear": "sweeps.api",
@@ -32,8 +36,12 @@ _HOMES = {
     "latency_curve": "sweeps.serving.curve",
     "optimize": "sweeps.optimization.search",
     "problem": "sweeps.optimization.spec",
+    "query": "sweeps.querying.run",
     "sensitivity": "sweeps.elasticity.api",
     "serve": "sweeps.serving.run",
+    "sweep_to_folder": "sweeps.shards.api",
+    "merge": "sweeps.shards.merge",
+    "open": "sweeps.shards.read",
 }
 
 __all__ = list(_HOMES)

@@ -9,7 +9,7 @@ import jax
 import xarray as xr
 
 from sweeps import store
-from sweeps.dataset import dataset, fill
+from sweeps.dataset import coordinates, dataset, fill
 from sweeps.engine import Plan
 from sweeps.question import Asked, asked
 from sweeps.spec import SERVE, Range, Spec, read, spec
@@ -37,9 +37,9 @@ def sweep(
     Example:
       sweep(hardware="H100-SXM", model="Llama-3.1-8B", workload={"batch": [1, 8, 64], "isl": 1024, "osl": 256})
     """
-    checked = _spec(source, keys)
-    with precision(_working(checked)):
-        question, plan = _planned(checked)
+    checked = _whole(_spec(source, keys))
+    with precision(working(checked)):
+        question, plan = planned(checked)
         return fill(dataset(plan.axes, plan.outputs, question.attributes), plan.pieces(progress))
 
 
@@ -55,11 +55,12 @@ def sweep_to_file(
       source: as `sweep` takes it.
       begun: called before the first chunk with what will be computed; returns the progress callback.
     """
-    checked = _spec(source, {})
-    with precision(_working(checked)), store.replacing(path) as name:
-        question, plan = _planned(checked)
+    checked = _whole(_spec(source, {}))
+    with precision(working(checked)), store.replacing(path) as name:
+        question, plan = planned(checked)
         progress = begun(question, plan)
-        store.written(name, plan.axes, plan.outputs, question.attributes, plan.pieces(progress))
+        labels = xr.Dataset(coords=coordinates(plan.axes, plan.outputs), attrs=question.attributes)
+        store.written(name, labels, plan.outputs, plan.pieces(progress))
 
 
 def linear(low: Any, high: Any, n: int | None = None) -> Range:
@@ -83,19 +84,29 @@ def precision(dtype: str) -> Iterator[None]:
         jax.config.update("jax_enable_x64", before)
 
 
-def _working(checked: Spec) -> str:
+def working(checked: Spec) -> str:
     """The precision to compute in: clocks of simulations need more than the 7 digits that may be stored of them."""
     return "float64" if checked.job == SERVE else checked.dtype
 
 
-def _planned(checked: Spec) -> tuple[Asked, Plan]:
-    """What is asked, with every name looked up, and how it is computed."""
+def planned(checked: Spec) -> tuple[Asked, Plan]:
+    """What is asked, with every name looked up, and how it is computed; to be called in its working precision."""
     if checked.job == SERVE:
         from sweeps.serving.plan import planned
 
         return planned(checked)
     question = asked(checked)
     return question, Plan(question.question, question.axes, checked.dtype)
+
+
+def _whole(checked: Spec) -> Spec:
+    """The specification of a sweep that keeps every number as it is; ValueError of one line for another."""
+    for key in ("keep", "compression", "digits"):
+        if key in checked.output:
+            raise ValueError(
+                f"output.{key} = {checked.output[key]!r} is for folders: sweeps.sweep_to_folder, or -o DIR/"
+            )
+    return checked
 
 
 def _spec(source: str | os.PathLike | Mapping[str, Any] | None, keys: Mapping[str, Any]) -> Spec:

@@ -1,16 +1,16 @@
 """Evaluates a question over axes: one program per structure of the structs, called chunk after chunk."""
 
+import collections
 import dataclasses
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from sweeps.axes import Axis, Segment, blocks
-from sweeps.program import Program, Question, Settings
+from sweeps.program import Program, Question
 
 CHUNK_BYTES = {"cpu": 64e6, "gpu": 16e9, "tpu": 4e9}
 """B of one compiled call's buffers by platform. On a CPU larger ones are paged in anew at every call; a GPU needs
@@ -46,8 +46,27 @@ class Piece:
     values: np.ndarray
 
 
+@dataclasses.dataclass(frozen=True)
+class Box:
+    """A part of a sweep that is computed by itself: chunks of one block, side by side."""
+
+    block: int
+    corner: tuple[int, ...]  # its first chunk along every axis
+    chunks: tuple[int, ...]  # chunks along every axis
+    positions: tuple[np.ndarray, ...]  # along every axis, the positions that are its own
+    names: frozenset[str]  # variables that it has values of: those that do not vary beyond it are the first box's
+
+    @property
+    def points(self) -> int:
+        """Points that no other box has."""
+        return math.prod(len(positions) for positions in self.positions)
+
+
 class Plan:
-    """A question compiled block by block. `outputs` is known at once; `pieces` computes.
+    """A question compiled block by block. `outputs` is known at once; `pieces` and `values` compute.
+
+    What is computed in one call, a chunk, depends on the question and the platform alone. So does every bit of a
+    result: not on which boxes the chunks are gathered in, nor on the number of devices, nor on what else is computed.
 
     Args:
       question: what to compute at every point.
@@ -68,27 +87,70 @@ class Plan:
         self.outputs = _merged_outputs(self._blocks, axes)
         self.points = math.prod(axis.size for axis in axes)
 
-    def pieces(self, progress: Callable[[int], None] = lambda points: None) -> Iterator[Piece]:
+    def boxes(self, points: int = 1) -> Iterator[Box]:
+        """The sweep in boxes of about `points` points, at least a chunk each, in an order of their own."""
+        for number, block in enumerate(self._blocks):
+            per_box = max(1, points // block.chunk_points)
+            lengths = _chunk_lengths(list(block.counts), per_box, equal=False)
+            for place in np.ndindex(*(math.ceil(n / length) for n, length in zip(block.counts, lengths, strict=True))):
+                corner = tuple(i * length for i, length in zip(place, lengths, strict=True))
+                ends = [min(low + length, n) for low, length, n in zip(corner, lengths, block.counts, strict=True)]
+                yield self._box(number, corner, tuple(end - low for low, end in zip(corner, ends, strict=True)))
+
+    def pieces(
+        self, progress: Callable[[int], None] = lambda points: None, boxes: Iterable[Box] | None = None
+    ) -> Iterator[Piece]:
         """Compute every variable, chunk after chunk, in an order that does not depend on timing.
 
         Args:
           progress: called with the number of points that each chunk adds.
+          boxes: what to compute; by default all.
         """
-        for block in self._blocks:
-            yield from block.pieces(self.outputs, progress)
+        for chunk, results in self._computed(self.boxes() if boxes is None else boxes):
+            block = self._blocks[chunk.block]
+            for name in self.outputs:  # the order of the job, whatever a compiled function's is
+                if name in chunk.names:
+                    yield block.piece(self.outputs[name], np.asarray(results[name]), chunk)
+            progress(chunk.points)
 
+    def values(
+        self, progress: Callable[[int], None] = lambda points: None, boxes: Iterable[Box] | None = None
+    ) -> Iterator[tuple[Box, dict[str, jax.Array]]]:
+        """Every chunk with all of its variables on the device, for whoever keeps less than everything.
 
-@dataclasses.dataclass(frozen=True)
-class _Chunk:
-    """A chunk that is being computed: outputs that no earlier chunk has written, and the points it adds."""
+        An array has one dimension per axis, of size 1 where the variable does not depend on it. Breakdowns stay out.
+        """
+        for chunk, results in self._computed(self.boxes() if boxes is None else boxes, everything=True):
+            block = self._blocks[chunk.block]
+            yield chunk, {name: block.own(name, results[name], chunk) for name in results if not self.outputs[name].ops}
+            progress(chunk.points)
 
-    starts: list[int]  # position along every axis
-    results: dict[str, jax.Array]
-    points: int
+    def _box(self, number: int, corner: tuple[int, ...], chunks: tuple[int, ...]) -> Box:
+        block = self._blocks[number]
+        repeated = {axis.name for axis, low in zip(self.axes, corner, strict=True) if low}
+        names = frozenset(name for name in block.program.names if repeated <= set(self.outputs[name].dims))
+        return Box(number, corner, chunks, block.owned(corner, chunks), names)
+
+    def _computed(self, boxes: Iterable[Box], everything: bool = False) -> Iterator[tuple[Box, dict[str, jax.Array]]]:
+        """Every chunk of the boxes with its results, while the next ones are computed, one on each device."""
+        devices = jax.local_devices()
+        begun: collections.deque[tuple[Box, dict[str, jax.Array]]] = collections.deque()
+        chunks = (self._box(box.block, corner, (1,) * len(corner)) for box in boxes for corner in _corners(box))
+        for number, chunk in enumerate(chunks):
+            device = devices[number % len(devices)] if len(devices) > 1 else None
+            wanted = everything or chunk.names
+            begun.append((chunk, self._blocks[chunk.block].begin(chunk.corner, device) if wanted else {}))
+            if len(begun) > len(devices):
+                yield begun.popleft()
+        yield from begun
 
 
 class _Block:
-    """The part of a grid in which structs differ in numbers only: one program, called chunk after chunk."""
+    """The part of a grid in which structs differ in numbers only: one program, called chunk after chunk.
+
+    A chunk has `lengths` positions along every axis. The last one ends at the axis' end, so that it computes some
+    positions of the one before again; they stay those of the one before.
+    """
 
     def __init__(
         self,
@@ -105,58 +167,68 @@ class _Block:
         fitting = CHUNK_BYTES.get(jax.default_backend(), CHUNK_BYTES["cpu"]) / (
             dtype.itemsize * (columns + POINT_VALUES)
         )
-        self.lengths = _chunk_lengths([len(positions) for positions in self.positions], chunk_points or int(fitting))
+        self._sizes = [len(positions) for positions in self.positions]
+        self._lengths = _chunk_lengths(self._sizes, chunk_points or int(fitting))
+        self.chunk_points = math.prod(self._lengths)
+        self.counts = tuple(math.ceil(n / length) for n, length in zip(self._sizes, self._lengths, strict=True))
         self.program = Program(question, settings, dtype)
-        self.chunks = self._chunks(settings)
+        self._settings = settings
+        self._parts: dict[tuple[int, int, jax.Device | None], dict[str, Any]] = {}
 
-    def _chunks(self, settings: Settings) -> list[list[tuple[int, dict[str, Any]]]]:
-        """Along every axis, the start and the device-resident settings of each of its chunks.
+    def owned(self, corner: tuple[int, ...], chunks: tuple[int, ...]) -> tuple[np.ndarray, ...]:
+        """Positions along every axis of a box of chunks."""
+        sides = zip(self.positions, corner, chunks, self._lengths, strict=True)
+        return tuple(positions[low * length : (low + n) * length] for positions, low, n, length in sides)
 
-        The last chunk ends at the axis' end, so that it computes some positions of the one before again.
-        """
-        chunks = []
-        for setting, positions, length in zip(settings, self.positions, self.lengths, strict=True):
-            starts = [min(low, len(positions) - length) for low in range(0, len(positions), length)]
-            chunks.append([(start, _part(setting, start, length)) for start in starts])
-        return chunks
+    def begin(self, corner: tuple[int, ...], device: jax.Device | None) -> dict[str, jax.Array]:
+        """Start computing one chunk on `device`, or JAX's default one, without waiting for it."""
+        return self.program([self._part(axis, number, device) for axis, number in enumerate(corner)])
 
-    def pieces(self, outputs: dict[str, Output], progress: Callable[[int], None]) -> Iterator[Piece]:
-        """Every chunk's pieces. The next chunk is computed while the caller stores the one before."""
-        begun = None
-        for corner in np.ndindex(*map(len, self.chunks)):
-            ahead, begun = begun, self._begin(corner, outputs)
-            if ahead is not None:
-                yield from self._finish(ahead, outputs, progress)
-        yield from self._finish(begun, outputs, progress)
+    def own(self, name: str, values: jax.Array, chunk: Box) -> jax.Array:
+        """One variable of a chunk over its own positions, with a dimension for every axis."""
+        over = [i in self.program.dims[name] for i in range(len(self.axes))]
+        return values[self._inside(chunk, over)][tuple(slice(None) if known else None for known in over)]
 
-    def _begin(self, corner: tuple[int, ...], outputs: dict[str, Output]) -> _Chunk:
-        """Start computing one chunk, without waiting for it."""
-        chosen = [chunks[part] for chunks, part in zip(self.chunks, corner, strict=True)]
-        repeated = {axis.name for axis, part in zip(self.axes, corner, strict=True) if part}
-        fresh = [name for name in self.program.names if repeated <= set(outputs[name].dims)]
-        results = self.program([settings for _, settings in chosen]) if fresh else {}
-        sizes = [len(positions) for positions in self.positions]
-        sides = zip(corner, sizes, self.lengths, strict=True)
-        points = math.prod(min((part + 1) * length, size) - part * length for part, size, length in sides)
-        return _Chunk([start for start, _ in chosen], {name: results[name] for name in fresh}, points)
-
-    def _finish(self, chunk: _Chunk, outputs: dict[str, Output], progress: Callable[[int], None]) -> Iterator[Piece]:
-        for name, values in chunk.results.items():
-            yield self._piece(outputs[name], np.asarray(values), chunk.starts)
-        progress(chunk.points)
-
-    def _piece(self, output: Output, values: np.ndarray, starts: list[int]) -> Piece:
+    def piece(self, output: Output, values: np.ndarray, chunk: Box) -> Piece:
         """One output of one chunk, spread over the dimensions that other blocks add to it."""
+        over = [i in self.program.dims[output.name] for i in range(len(self.axes))]
+        values = values[self._inside(chunk, over)]
         index, spread = [], []
         for i, axis in enumerate(self.axes):
             if axis.name in output.dims:
-                index.append(_as_slice(self.positions[i][starts[i] : starts[i] + self.lengths[i]]))
-                spread.append(slice(None) if i in self.program.dims[output.name] else np.newaxis)
+                index.append(_as_slice(chunk.positions[i]))
+                spread.append(slice(None) if over[i] else np.newaxis)
         values = values[tuple(spread)]
         if output.ops:
             index.append(_as_slice(np.array([output.ops.index(op) for op in self.program.ops[output.name]])))
         shape = [len(i) if isinstance(i, np.ndarray) else i.stop - i.start for i in index]
         return Piece(output.name, tuple(index), np.broadcast_to(values, shape))
+
+    def _inside(self, chunk: Box, over: list[bool]) -> tuple[slice, ...]:
+        """Where a chunk's own positions are in what is computed for it, along the axes that a variable is over."""
+        starts = [part * length - self._start(i, part) for i, (part, length) in enumerate(self._corner(chunk))]
+        places = [slice(low, low + len(own)) for low, own in zip(starts, chunk.positions, strict=True)]
+        return tuple(place for place, known in zip(places, over, strict=True) if known)
+
+    def _corner(self, chunk: Box) -> Iterator[tuple[int, int]]:
+        return zip(chunk.corner, self._lengths, strict=True)
+
+    def _start(self, axis: int, number: int) -> int:
+        return min(number * self._lengths[axis], self._sizes[axis] - self._lengths[axis])
+
+    def _part(self, axis: int, number: int, device: jax.Device | None) -> dict[str, Any]:
+        """The settings of an axis that one of its chunks reads, kept on the device."""
+        if (axis, number, device) not in self._parts:
+            start, length = self._start(axis, number), self._lengths[axis]
+            part = jax.tree.map(lambda leaf: leaf[start : start + length] if leaf.ndim else leaf, self._settings[axis])
+            self._parts[axis, number, device] = jax.device_put(part, device)
+        return self._parts[axis, number, device]
+
+
+def _corners(box: Box) -> Iterator[tuple[int, ...]]:
+    """The places of a box's chunks, in order."""
+    for place in np.ndindex(*box.chunks):
+        yield tuple(low + i for low, i in zip(box.corner, place, strict=True))
 
 
 def _merged_outputs(parts: list[_Block], axes: tuple[Axis, ...]) -> dict[str, Output]:
@@ -176,20 +248,16 @@ def _merged_outputs(parts: list[_Block], axes: tuple[Axis, ...]) -> dict[str, Ou
     return outputs
 
 
-def _chunk_lengths(sizes: list[int], points: int) -> list[int]:
-    """Positions per chunk along every axis: the inner axes whole, one axis in parts, those outside it one by one."""
+def _chunk_lengths(sizes: list[int], points: int, equal: bool = True) -> list[int]:
+    """Positions per part along every axis: the inner axes whole, one axis in parts, those outside it one by one."""
     lengths, budget = [], points
     for size in reversed(sizes):
         length = max(1, min(size, budget))
-        parts = math.ceil(size / length)
-        length = math.ceil(size / parts)  # equal parts overlap least
+        if equal:  # equal parts overlap least
+            length = math.ceil(size / math.ceil(size / length))
         lengths.append(length)
         budget = budget // length if length == size else 1
     return lengths[::-1]
-
-
-def _part(setting: dict[str, Any], start: int, length: int) -> dict[str, Any]:
-    return jax.tree.map(lambda leaf: jnp.asarray(leaf[start : start + length] if leaf.ndim else leaf), setting)
 
 
 def _as_slice(positions: np.ndarray) -> slice | np.ndarray:

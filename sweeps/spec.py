@@ -31,11 +31,11 @@ KEYS = {
     "axes": "table: any leaf by dotted path",
     "set": "table: any leaf by dotted path, one value",
     "sample": "table: points, method, seed",
-    "output": "table: variables, breakdown, illegal, dtype",
+    "output": "table: variables, breakdown, illegal, dtype, keep, compression, digits",
 }
 TABLE_KEYS = {
     "sample": ("points", "method", "seed"),
-    "output": ("variables", "breakdown", "illegal", "dtype"),
+    "output": ("variables", "breakdown", "illegal", "dtype", "keep", "compression", "digits"),
 }
 SERVE = "serve"
 SERVE_KEYS = ("engine", "policy", "slo")
@@ -72,6 +72,8 @@ class Spec:
     breakdown: bool
     illegal: str  # "refuse" or "mask"
     dtype: str
+    keep: tuple[str, ...]  # what is kept of every point; empty: everything
+    output: Mapping[str, Any]  # the table as it was given, for how results are stored
     source: Mapping[str, Any]  # what was given, for the dataset's record
 
     def text(self) -> str:
@@ -149,8 +151,22 @@ def spec(source: Mapping[str, Any]) -> Spec:
         breakdown=_boolean(output.get("breakdown", False), "output.breakdown"),
         illegal=_one_of(output.get("illegal", "refuse"), "output.illegal", ("refuse", "mask")),
         dtype=_one_of(output.get("dtype", "float32"), "output.dtype", ("float32", "float64")),
+        keep=_names(output["keep"], "output.keep") if "keep" in output else (),
+        output=output,
         source=source,
     )
+
+
+def plain(value: Any) -> Any:
+    """A specification, or a part of one, as JSON and TOML have it: ranges as tables, arrays and tuples as lists."""
+    if isinstance(value, Range):
+        table = {"from": value.low, "to": value.high, "n": value.n, "scale": "log" if value.log else "linear"}
+        return {key: plain(part) for key, part in table.items() if part is not None}
+    if isinstance(value, Mapping):
+        return {str(key): plain(part) for key, part in value.items()}
+    if isinstance(value, list | tuple | np.ndarray):
+        return [plain(part) for part in value]
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def range_values(interval: Range, low: float, high: float, shares: np.ndarray) -> np.ndarray:

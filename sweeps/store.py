@@ -6,14 +6,12 @@ import os
 import pathlib
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 
 import netCDF4
 import numpy as np
 import xarray as xr
 
-from sweeps.axes import Axis
-from sweeps.dataset import coordinates, dimensions, variable_attributes
+from sweeps.dataset import dimensions, variable_attributes
 from sweeps.engine import Output, Piece
 
 
@@ -44,25 +42,26 @@ def replacing(path: str | os.PathLike) -> Iterator[str]:
 
 
 def written(
-    path: str | os.PathLike,
-    axes: tuple[Axis, ...],
-    outputs: Mapping[str, Output],
-    attributes: Mapping[str, Any],
-    pieces: Iterable[Piece],
+    path: str | os.PathLike, labels: xr.Dataset, outputs: Mapping[str, Output], pieces: Iterable[Piece]
 ) -> None:
     """Write a sweep chunk after chunk as its pieces are computed; memory holds one chunk, whatever the size.
 
     `xr.open_dataset` reads back what `dataset` and `fill` make in memory of the same pieces.
+
+    Args:
+      path: the file.
+      labels: coordinates along every axis, and attributes.
+      outputs: the variables.
+      pieces: their values.
     """
-    labels_only = xr.Dataset(coords=coordinates(axes, outputs), attrs=dict(attributes))
-    numeric = [name for name, label in labels_only.variables.items() if label.dtype.kind == "f"]
+    numeric = [name for name, label in labels.variables.items() if label.dtype.kind == "f"]
     whole = {name: {"_FillValue": None} for name in numeric}  # a coordinate has no missing values
-    labels_only.to_netcdf(path, engine="netcdf4", encoding=whole)
+    labels.to_netcdf(path, engine="netcdf4", encoding=whole)
     with netCDF4.Dataset(path, "a") as file:
         file.set_fill_off()  # every value is written; where a sweep has none, its blank
-        labels = [label.name for axis in axes for label in axis.coordinates if label.name != axis.name]
+        beside = [str(name) for name in labels.coords if name not in labels.dims]
         for output in outputs.values():
-            stored = _created(file, output, labels)
+            stored = _created(file, output, beside)
             if not output.complete:
                 _blank(stored, output)
         for piece in pieces:
@@ -70,7 +69,11 @@ def written(
 
 
 def opened(path: str | os.PathLike) -> xr.Dataset:
-    """The dataset in a netCDF file, lazily; ValueError in one line when the file is missing or is none."""
+    """The dataset in a netCDF file or a folder of shards, lazily; ValueError in one line when there is none."""
+    if pathlib.Path(path).is_dir():
+        from sweeps.shards.read import open as opened_folder
+
+        return opened_folder(path)
     if not pathlib.Path(path).is_file():
         raise ValueError(f"{path}: no such file")
     try:

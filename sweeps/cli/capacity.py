@@ -96,7 +96,7 @@ def run(options: argparse.Namespace) -> None:
     share = {} if options.share is None else {"share": options.share}
     settings, policy = overrides(options.set), policy_settings(options.policy)
     compilation_cache()
-    from sweeps.cli.sweep import Progress
+    from sweeps.cli.progress import Progress
     from sweeps.serving.capacity import capacity
 
     bars: list[Progress] = []

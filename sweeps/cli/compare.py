@@ -65,7 +65,7 @@ def run(options: argparse.Namespace) -> None:
     names = None if options.hardware is None else [name.strip() for name in options.hardware.split(",")]
     settings = overrides(options.set)
     compilation_cache()
-    from sweeps.cli.sweep import Progress
+    from sweeps.cli.progress import Progress
     from sweeps.comparison import compare
 
     bars: list[Progress] = []

@@ -9,7 +9,7 @@ from typing import Any
 from hwspaces import formatted
 from jaxroof.serving import LATENCIES, PERCENTILES
 from sweeps.cli import tables
-from sweeps.cli.sweep import LINE_SECONDS
+from sweeps.cli.progress import LINE_SECONDS
 from sweeps.dataset import UDUNITS, variable
 from sweeps.labels import number
 from sweeps.serving.policies import policy_record, policy_text
@@ -111,7 +111,7 @@ class Progress:
         text = f"{done:,} of {requests:,} requests"
         if self.bar is not None:
             self.bar.update(self.task, completed=done, total=requests, description=text)
-        elif time.perf_counter() - self.said > LINE_SECONDS and done < requests:
+        elif time.perf_counter() - self.said > LINE_SECONDS["auto"] and done < requests:
             self.said = time.perf_counter()
             print(text, file=sys.stderr, flush=True)
 

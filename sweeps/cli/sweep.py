@@ -7,10 +7,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from sweeps.cli.common import compilation_cache
-
-LINE_SECONDS = 10.0
-"""s between lines of progress where stderr is no terminal."""
+from sweeps.cli.common import compilation_cache, whole_number
+from sweeps.cli.progress import KINDS, Progress, rate_text
 
 RATED_POINTS = 100_000
 """Points from which a rate says something: fewer are outweighed by compilation."""
@@ -19,76 +17,110 @@ RATED_POINTS = 100_000
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags of the verb."""
     parser.add_argument("spec", metavar="SPEC.toml", help="what to sweep; sweeps/specs/demo.toml is one")
-    parser.add_argument("-o", "--output", metavar="OUT.nc", help="the netCDF file; it appears when it is whole")
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="OUT",
+        help="OUT.nc, a file that appears when it is whole; or OUT/, a folder of shards that the same command "
+        "continues after an interruption",
+    )
+    parser.add_argument(
+        "--keep",
+        metavar="WHAT",
+        help="less than every point: pareto, pareto=METRIC:METRIC, top=N, top=N:METRIC, histogram, quantiles; "
+        "several with commas",
+    )
+    parser.add_argument("--compression", metavar="LEVEL", help="of the folder's files, 1 (fast) to 9 (small)")
+    parser.add_argument("--digits", metavar="N", help="significant digits that are kept, so that files compress")
+    parser.add_argument("--shard-points", metavar="N", help="points of a file of the folder, about")
+    parser.add_argument(
+        "--scheduler",
+        metavar="WHERE",
+        help="compute the folder on Dask workers: dask (started here), or the address of a scheduler, tcp://HOST:PORT",
+    )
+    parser.add_argument("--workers", metavar="N", help="processes that --scheduler dask starts (default: one per core)")
+    parser.add_argument("--progress", metavar="KIND", help="auto (default), json, one object per line, or quiet")
 
 
 def run(options: argparse.Namespace) -> None:
     """Compute, write, and say what was found."""
     if options.output is None:
         raise ValueError("-o OUT.nc is missing")
-    from sweeps.api import sweep_to_file
-
     compilation_cache()
+    source = _source(options)
+    if is_folder(options.output):
+        from sweeps.cli.sweep_folder import run as run_folder
+
+        return run_folder(options, source)
+    for flag in ("keep", "compression", "digits", "shard_points", "scheduler", "workers"):
+        if getattr(options, flag) is not None:
+            raise ValueError(f"--{flag.replace('_', '-')} is for folders: -o {pathlib.Path(options.output).stem}/")
+    return _run_file(options, source)
+
+
+def is_folder(output: str) -> bool:
+    """True where `-o` names a folder: it ends in a slash, is one, or has no suffix."""
+    return output.endswith(("/", "\\")) or pathlib.Path(output).is_dir() or not pathlib.Path(output).suffix
+
+
+def _source(options: argparse.Namespace) -> dict[str, Any]:
+    """The specification with what the flags say of its output."""
+    from sweeps.spec import content, spec
+
+    path = pathlib.Path(options.spec)
+    source, output = content(path), {}
+    if options.keep is not None:
+        output["keep"] = [word.strip() for word in options.keep.split(",")]
+    for name in ("compression", "digits"):
+        if getattr(options, name) is not None:
+            output[name] = int(whole_number(f"--{name}", getattr(options, name)))
+    if output:
+        table = source.get("output", {})
+        source["output"] = {**table, **output} if isinstance(table, dict) else table
+    try:
+        spec(source)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+    return source
+
+
+def _run_file(options: argparse.Namespace, source: dict[str, Any]) -> None:
+    from sweeps.api import sweep_to_file
+    from sweeps.cli.tables import size
+
     start = time.perf_counter()
     bars: list[Progress] = []
 
     def begun(asked: Any, plan: Any) -> Callable[[int], None]:
-        _print_asked(asked, plan)
-        bars.append(Progress(plan.points))
+        print_asked(asked, plan)
+        bars.append(Progress(plan.points, kind=kind))
         return bars[0].add
 
+    kind = progress_kind(options.progress)
     try:
-        sweep_to_file(options.output, options.spec, begun)
+        sweep_to_file(options.output, source, begun)
+    except ValueError as error:
+        raise ValueError(f"{options.spec}: {error}") from None
     finally:
         for bar in bars:
             bar.stop()
-    _print_found(options.output, bars[0].points, time.perf_counter() - start, bars[0].seconds)
+    points, computing = bars[0].points, bars[0].seconds
+    rate = f", {rate_text(points / computing)} points/s computed and written" if points >= RATED_POINTS else ""
+    written = size(pathlib.Path(options.output).stat().st_size)
+    seconds = time.perf_counter() - start
+    print_found(options.output, f"{written}, {points:,} points in {seconds:.1f} s{rate}")
 
 
-class Progress:
-    """Points done, rate and time left: a bar on a terminal, now and then a line elsewhere. On stderr."""
+def progress_kind(kind: str | None) -> str:
+    """The value of `--progress`; ValueError of one line where it is none."""
+    from hwspaces.units import nearest
 
-    def __init__(self, points: int):
-        self.points, self.done, self.start = points, 0, time.perf_counter()
-        self.said, self.bar = self.start, None
-        if sys.stderr.isatty():
-            from rich.console import Console
-            from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
-            from rich.progress import Progress as Bar
-
-            count = TextColumn("{task.fields[done]} of {task.fields[points]} points, {task.fields[rate]}/s, ETA")
-            self.bar = Bar(BarColumn(), count, TimeRemainingColumn(), console=Console(stderr=True), transient=True)
-            self.task = self.bar.add_task("", total=points, done="0", points=f"{points:,}", rate="-")
-            self.bar.start()
-
-    @property
-    def seconds(self) -> float:
-        """s since the first chunk was asked for."""
-        return max(time.perf_counter() - self.start, 1e-9)
-
-    def add(self, points: int) -> None:
-        """Count `points` more that are done."""
-        self.done += points
-        rate = self.done / self.seconds
-        if self.bar is not None:
-            self.bar.update(self.task, completed=self.done, done=f"{self.done:,}", rate=rate_text(rate))
-        elif time.perf_counter() - self.said > LINE_SECONDS:
-            self.said, left = time.perf_counter(), (self.points - self.done) / rate
-            line = f"{self.done:,} of {self.points:,} points, {rate_text(rate)}/s, {left:,.0f} s left"
-            print(line, file=sys.stderr, flush=True)
-
-    def stop(self) -> None:
-        """Take the bar away."""
-        if self.bar is not None:
-            self.bar.stop()
+    if kind is not None and kind not in KINDS:
+        raise ValueError(f"--progress {kind} is not known{nearest(kind, KINDS)}")
+    return kind or "auto"
 
 
-def rate_text(rate: float) -> str:
-    """A rate of points as "2.6 million"."""
-    return f"{rate / 1e6:.3g} million" if rate >= 1e6 else f"{rate:,.0f}"
-
-
-def _print_asked(asked: Any, plan: Any) -> None:
+def print_asked(asked: Any, plan: Any) -> None:
     print(asked.attributes["title"])
     drawn = [label.name for axis in plan.axes for label in axis.coordinates if axis.name == "point"][1:]
     sizes = " x ".join(f"{axis.size:,} {axis.name}" for axis in plan.axes) or "no axes"
@@ -98,28 +130,34 @@ def _print_asked(asked: Any, plan: Any) -> None:
     sys.stdout.flush()
 
 
-def _print_found(output: str, points: int, seconds: float, computing: float) -> None:
-    """File size and time; then the best feasible point by every key metric, read back lazily."""
+def print_found(output: str, written: str) -> None:
+    """What was written; then the best feasible point by every key metric, read back lazily."""
     from sweeps import best, labels
-    from sweeps.cli.tables import console, size, table
+    from sweeps.cli.tables import console, table
     from sweeps.dataset import variable
+    from sweeps.keep.rows import as_sample
     from sweeps.store import opened
 
     out = console()
-    with opened(output) as dataset:
+    with opened(output) as whole:
+        dataset = as_sample(whole)
+        if dataset is None:
+            out.print(f"{output}: {written}")
+            return
         found = [best.best(dataset, metric) for metric in best.key_metrics(dataset)]
         places = {point.metric: best.coordinates(dataset, point) for point in found if point is not None}
-        feasible, _ = best.feasible_points(dataset)
+        feasible, points = best.feasible_points(dataset)
         heads = {name: f"{'highest' if variable(name).higher_is_better else 'lowest'}\n{name}" for name in places}
         points_table = table("of the feasible points", *heads.values(), numbers=heads.values())
         values = [labels.text(dataset, point.metric, point.value) for point in found if point is not None]
         points_table.add_row("value", *values, style="bold")
         for name in labels.axes(dataset):
             points_table.add_row(f"at {name}", *(place[name] for place in places.values()))
-    written = size(pathlib.Path(output).stat().st_size)
-    rate = f", {rate_text(points / computing)} points/s computed and written" if points >= RATED_POINTS else ""
-    out.print(f"{output}: {written}, {points:,} points in {seconds:.1f} s{rate}")
-    out.print(f"{feasible:,} points ({100 * feasible / points:.0f} %) are feasible")
+    out.print(f"{output}: {written}")
+    if dataset is whole:
+        out.print(f"{feasible:,} points ({100 * feasible / points:.0f} %) are feasible")
+    else:
+        out.print(f"{points:,} points are kept")
     if places:
         out.print()
         out.print(points_table)

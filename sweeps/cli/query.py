@@ -1,0 +1,85 @@
+"""`jaxroof query`: the points of a sweep that keep a condition, best first, without loading the sweep."""
+
+import argparse
+import json
+from typing import Any
+
+from sweeps.cli.common import json_argument, whole_number
+
+SHOWN = ("tokens_per_second_per_device", "tpot", "ttft", "step_time", "usd_per_million_tokens", "feasible")
+"""Variables that a table has beside those that are named, of those that there are."""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags of the verb."""
+    parser.add_argument("sweep", metavar="SWEEP", help="a folder of shards or a netCDF file")
+    parser.add_argument(
+        "--where",
+        metavar="CONDITION",
+        help="such as 'tpot < 40 ms and feasible': variables and axes, numbers in SI or with a unit, quoted names",
+    )
+    parser.add_argument("--sort", metavar="NAME", help="a variable or an axis, better ones first; cost stands for USD")
+    parser.add_argument("--top", metavar="N", default="20", help="rows that are shown (default 20)")
+    parser.add_argument("--highest", action="store_true", help="the highest first")
+    parser.add_argument("--lowest", action="store_true", help="the lowest first")
+    parser.add_argument("-o", "--output", metavar="OUT.nc", help="write the rows, with all variables")
+    json_argument(parser)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Print the rows, or write them."""
+    top = int(whole_number("--top", options.top))
+    if options.highest and options.lowest:
+        raise ValueError("--highest and --lowest are both given")
+    if options.output is not None and not options.output.endswith(".nc"):
+        raise ValueError(f"-o {options.output} must end in .nc")
+    from sweeps.keep.rows import as_sample
+    from sweeps.querying import query
+    from sweeps.store import opened, replacing
+
+    highest = True if options.highest else False if options.lowest else None
+    with opened(options.sweep) as whole:
+        dataset = as_sample(whole)
+        if dataset is None:
+            raise ValueError(f"{options.sweep} kept counts alone, not points")
+        found = query(dataset, options.where, options.sort, top, highest)
+        if options.output is not None:
+            with replacing(options.output) as name:
+                found.rows.to_netcdf(name, engine="netcdf4")
+        if options.json:
+            print(json.dumps(_plain(found), allow_nan=False))
+        else:
+            _table(options, dataset, found)
+
+
+def _plain(found: Any) -> dict[str, Any]:
+    """Rows as JSON has them, in SI units."""
+    columns = {str(name): found.rows[name].values.tolist() for name in found.rows.variables}
+    rows = [
+        {name: None if isinstance(v, float) and v != v else v for name, v in zip(columns, values, strict=True)}
+        for values in zip(*columns.values(), strict=True)
+    ]
+    return {"matches": found.matches, "points": found.points, "rows": rows}
+
+
+def _table(options: argparse.Namespace, dataset: Any, found: Any) -> None:
+    from sweeps import labels
+    from sweeps.cli.tables import console, table
+    from sweeps.querying.run import named
+
+    out = console()
+    varied = [name for name in labels.axes(dataset) if name in found.rows]
+    asked = named(options.where, options.sort, dataset)
+    shown = dict.fromkeys((*asked, *(name for name in SHOWN if name in dataset)))
+    names = [name for name in (*varied, *(name for name in shown if name not in varied)) if name in found.rows]
+    made = table(*names, numbers=names)
+    for i in range(found.rows.sizes["row"]):
+        values = [found.rows[name].values[i] for name in names]
+        made.add_row(*(labels.text(dataset, name, value) for name, value in zip(names, values, strict=True)))
+    share = f" ({100 * found.matches / max(found.points, 1):.3g} %)"
+    out.print(f"{found.matches:,} of {found.points:,} points{share}")
+    if found.matches:
+        out.print()
+        out.print(made)
+    if options.output is not None:
+        out.print(f"file    {options.output}")

@@ -1,0 +1,51 @@
+"""`jaxroof status`: how far a folder of shards is, at any time."""
+
+import argparse
+import json
+import pathlib
+from typing import Any
+
+from sweeps.cli.common import json_argument
+from sweeps.cli.progress import rate_text
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags of the verb."""
+    parser.add_argument("folder", metavar="DIR", help="a folder that `jaxroof sweep -o DIR/` has begun")
+    parser.add_argument("--check", action="store_true", help="read every shard, and compare its checksum")
+    json_argument(parser)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Print what the manifest says."""
+    from sweeps.shards.status import status
+
+    found = status(pathlib.Path(options.folder), options.check)
+    if options.json:
+        print(json.dumps(found, allow_nan=False))
+    else:
+        _print(found)
+
+
+def _print(found: dict[str, Any]) -> None:
+    from sweeps.cli.tables import size
+
+    share = 100 * found["points_done"] / max(found["points"], 1)
+    print(found["title"])
+    print(f"points   {found['points_done']:,} of {found['points']:,} ({share:.3g} %)")
+    print(f"shards   {found['shards_done']:,} of {found['shards']:,}, {size(found['bytes'])}")
+    if found["keep"]:
+        print(f"kept     {', '.join(found['keep'])}")
+    if found["points_per_second"]:
+        print(f"rate     {rate_text(found['points_per_second'])} points/s per process, as measured of its shards")
+    print(f"made by  jaxroof {found['software']['jaxroof']}, jax {found['software']['jax']}, on {found['hardware']}")
+    for name in found["missing_files"]:
+        print(f"damaged  {name}")
+    if found["writer"]:
+        print(f"state    {found['writer']} is writing")
+    elif found["missing_files"]:
+        print("state    the command that began it computes again what is damaged")
+    elif found["shards_done"] == found["shards"]:
+        print("state    complete")
+    else:
+        print("state    interrupted: the command that began it continues it")

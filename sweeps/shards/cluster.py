@@ -1,0 +1,161 @@
+"""Shards on many machines: Dask hands their numbers to workers, which compute and write them."""
+
+import functools
+import json
+import os
+import pathlib
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import jax
+
+from sweeps.shards import manifest
+from sweeps.shards.run import Executor, Watch
+from sweeps.shards.work import Work, hardware_kind
+
+INSTALL = "pip install 'jaxroof[dask]'"
+
+RETRIES = 10
+"""Workers that may die over one shard before it is taken for the shard's fault."""
+
+PATIENCE_SECONDS = 60.0
+"""s in which a scheduler that cannot be reached any more has to come back."""
+
+
+def cluster(scheduler: str, workers: int | None) -> Executor:
+    """What computes shards on Dask workers.
+
+    Args:
+      scheduler: "dask" for workers that are started here, or the address of a scheduler.
+      workers: how many are started; None: one per core.
+
+    Raises:
+      ValueError: one line: Dask is not installed, or workers are asked for that a scheduler elsewhere has already.
+    """
+    try:
+        import distributed  # noqa: F401
+    except ImportError:
+        raise ValueError(f"scheduler = {scheduler} needs Dask: {INSTALL}") from None
+    if scheduler != "dask" and "://" not in scheduler:
+        raise ValueError(f"scheduler = {scheduler} must be dask or an address, such as tcp://HOST:8786")
+    if scheduler != "dask" and workers is not None:
+        raise ValueError(f"workers = {workers} are started by scheduler = dask alone; {scheduler} has its own")
+
+    def executed(work: Work, numbers: Iterable[int], place: pathlib.Path, watch: Watch) -> Iterator[manifest.Shard]:
+        yield from _executed(scheduler, workers, work, list(numbers), place, watch)
+
+    return executed
+
+
+def _executed(
+    scheduler: str, workers: int | None, work: Work, numbers: list[int], place: pathlib.Path, watch: Watch
+) -> Iterator[manifest.Shard]:
+    """Every shard as it is finished. Where the scheduler is lost, what is left begins again with the next one."""
+    left = dict.fromkeys(numbers)
+    lost = None
+    while left:
+        try:
+            with _client(scheduler, workers) as client:
+                for shard in _from_client(client, work, list(left), place, watch):
+                    del left[shard.number]
+                    lost = None
+                    yield shard
+        except _Lost as error:
+            lost = lost or time.monotonic()
+            if time.monotonic() - lost > PATIENCE_SECONDS:
+                raise ValueError(f"the scheduler {scheduler} cannot be reached: {error}") from None
+            watch.failed(-1, str(error))
+            time.sleep(1.0)
+
+
+class _Lost(Exception):
+    """The scheduler does not answer."""
+
+
+def _client(scheduler: str, workers: int | None) -> Any:
+    """A connection to a scheduler, with workers of its own where none is named; closes all that it opens."""
+    import dask
+    from distributed import Client, LocalCluster
+
+    settings = {"distributed.scheduler.allowed-failures": RETRIES, "distributed.comm.retry.count": 3}
+    if scheduler == "dask":
+        count = workers or os.cpu_count() or 1
+        if jax.config.jax_compilation_cache_dir is not None:  # workers read what this process has compiled
+            os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", jax.config.jax_compilation_cache_dir)
+            os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+        with dask.config.set(settings):
+            made = LocalCluster(
+                n_workers=count, threads_per_worker=1, dashboard_address=None, silence_logs=50, memory_limit=0
+            )
+        return _closing(Client(made), made)
+    try:
+        return Client(scheduler, timeout=5.0)
+    except (OSError, ValueError) as error:
+        raise _Lost(" ".join(str(error).split())) from None
+
+
+def _closing(client: Any, made: Any) -> Any:
+    import contextlib
+
+    @contextlib.contextmanager
+    def both() -> Iterator[Any]:
+        with made, client:
+            yield client
+
+    return both()
+
+
+def _from_client(
+    client: Any, work: Work, numbers: list[int], place: pathlib.Path, watch: Watch
+) -> Iterator[manifest.Shard]:
+    """Shards from one connection; `_Lost` where it ends."""
+    from distributed import as_completed
+    from distributed.comm import CommClosedError
+
+    asked = json.dumps(dict(work.spec.source)), work.shard_points, hardware_kind()
+    futures = client.map(
+        functools.partial(computed, *asked, str(place.resolve())), numbers, pure=False, retries=RETRIES, batch_size=256
+    )
+    try:
+        for future, result in as_completed(futures, with_results=True, raise_errors=False):
+            if future.status != "finished":
+                _raise(future, result)
+            shard = manifest.Shard(**result)
+            watch.points(shard.points)
+            future.release()
+            yield shard
+    except (CommClosedError, TimeoutError) as error:
+        raise _Lost(" ".join(str(error).split()) or "the connection is closed") from None
+
+
+def _raise(future: Any, result: Any) -> None:
+    """What became of a shard that is not finished."""
+    if future.status in ("cancelled", "lost"):
+        raise _Lost(f"a shard was {future.status}")
+    error = result[1] if isinstance(result, tuple) else future.exception()
+    raise ValueError(f"a worker failed: {type(error).__name__}: {' '.join(str(error).split())}")
+
+
+def computed(source: str, shard_points: int, kind: str, place: str, number: int) -> dict[str, Any]:
+    """One shard, computed and written by a worker, which plans a sweep once.
+
+    Args:
+      source: the specification as JSON.
+      shard_points: points of a shard, about.
+      kind: the kind of machine that results have to come from.
+      place: the folder, under its name on this machine.
+      number: the shard.
+    """
+    begun, work = time.perf_counter(), _work(source, shard_points)
+    if hardware_kind() != kind:
+        raise ValueError(f"this worker is {hardware_kind()}, the sweep was begun on {kind}; bits would differ")
+    if not (pathlib.Path(place) / manifest.NAME).is_file():
+        raise ValueError(f"{place} is not here; workers need the folder under the same name")
+    unfinished, _ = work.compute(pathlib.Path(place), number)
+    return vars(work.finish(pathlib.Path(place), number, unfinished, time.perf_counter() - begun))
+
+
+@functools.lru_cache(maxsize=1)
+def _work(source: str, shard_points: int) -> Work:
+    return Work(json.loads(source), shard_points)

@@ -1,0 +1,92 @@
+"""Datasets as the bytes of netCDF files, so that what is on the disk can be checked before it is read."""
+
+import dataclasses
+import pathlib
+import shutil
+from collections.abc import Mapping
+from typing import Any
+
+import netCDF4
+import numpy as np
+import xarray as xr
+from xarray.backends import NetCDF4DataStore
+
+
+@dataclasses.dataclass(frozen=True)
+class Stored:
+    """How values are put on the disk. Both settings give up speed for size; `digits` gives up precision too."""
+
+    compression: int = 0  # level of zlib, 0 to 9; 0: none
+    digits: int | None = None  # significant decimal digits that are kept of real numbers; None: all
+
+    @classmethod
+    def checked(cls, settings: Mapping[str, Any]) -> "Stored":
+        """The settings, from a specification; ValueError of one line for what cannot be."""
+        from sweeps.spec import integer
+
+        level = integer(settings.get("compression", 0), "output.compression", 0)
+        if level > 9:
+            raise ValueError(f"output.compression = {level} must be at most 9")
+        digits = settings.get("digits")
+        if digits is not None:
+            digits = integer(digits, "output.digits", 1)
+            if digits > 7:
+                raise ValueError(f"output.digits = {digits} must be at most 7; leave it out to keep every digit")
+        return cls(level, digits)
+
+
+def write(path: pathlib.Path, dataset: xr.Dataset, stored: Stored) -> None:
+    """Write a netCDF-4 file: the same bytes for the same dataset, whenever it is written.
+
+    Raises:
+      ValueError: one line, where the disk is full or the library fails for another reason.
+    """
+    labels = set(dataset.coords)
+    encoding = {str(name): _encoding(array, stored, name in labels) for name, array in dataset.variables.items()}
+    try:
+        dataset.to_netcdf(path, engine="netcdf4", encoding=encoding)
+    except (OSError, RuntimeError) as error:
+        why = error.strerror if isinstance(error, OSError) and error.strerror else " ".join(str(error).split())
+        raise ValueError(f"{path.parent} cannot be written to: {why}{_space(path.parent, dataset.nbytes)}") from None
+
+
+def _space(folder: pathlib.Path, needed: int) -> str:
+    """What is to be said of the room on a disk: the library does not say that it is full."""
+    try:
+        free = shutil.disk_usage(folder).free
+    except OSError:
+        return ""
+    return f"; {free:,} bytes are free and {needed:,} needed" if free < 2 * needed else ""
+
+
+def opened(content: bytes) -> netCDF4.Dataset:
+    """The netCDF file with these bytes; ValueError where they are none."""
+    try:
+        file = netCDF4.Dataset("shard", memory=content)
+    except OSError as error:
+        raise ValueError(f"not a netCDF file: {' '.join(str(error).split())}") from None
+    file.set_auto_maskandscale(False)
+    return file
+
+
+def dataset(content: bytes) -> xr.Dataset:
+    """The dataset in the bytes of a netCDF file, in memory."""
+    return xr.open_dataset(NetCDF4DataStore(opened(content))).load()
+
+
+def _encoding(array: xr.Variable, stored: Stored, label: bool) -> dict[str, Any]:
+    if array.dtype.kind not in "fiub" or not array.ndim:
+        return {}
+    encoding: dict[str, Any] = {"_FillValue": None} if label and array.dtype.kind == "f" else {}
+    if stored.compression:
+        encoding |= {"zlib": True, "complevel": stored.compression, "shuffle": True}
+    if stored.digits is not None and array.dtype.kind == "f" and not label:
+        encoding |= {"significant_digits": stored.digits, "quantize_mode": "GranularBitRound"}
+    return encoding
+
+
+def values(file: netCDF4.Dataset, name: str) -> np.ndarray:
+    """A variable as it was before it was stored."""
+    stored = file.variables[name]
+    array = stored[...]
+    return array.astype(bool) if "dtype" in stored.ncattrs() and stored.getncattr("dtype") == "bool" else array

@@ -1,0 +1,231 @@
+"""What a folder of shards says of itself: a header of what is asked, then a line for every shard that is whole.
+
+The file is only ever appended to, so that an interruption costs the line that is being written and nothing else. Every
+line carries a checksum of itself.
+"""
+
+import dataclasses
+import hashlib
+import json
+import os
+import pathlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from sweeps.shards import folder
+
+NAME = "manifest.jsonl"
+FORMAT = "jaxroof shards 1"
+
+LARGEST = 1 << 30
+"""B of the largest manifest that is read: some million shards."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Shard:
+    """A part of a sweep that is whole and on the disk."""
+
+    number: int
+    file: str
+    bytes: int
+    sha256: str
+    points: int
+    seconds: float  # that computing and writing took
+    names: tuple[str, ...]  # variables with values in it
+    runs: tuple[tuple[tuple[int, int], ...], ...]  # along every axis, ranges of the positions that it covers
+
+    @property
+    def positions(self) -> tuple[np.ndarray, ...]:
+        """Positions along every axis."""
+        return tuple(np.concatenate([np.arange(low, high) for low, high in runs]) for runs in self.runs)
+
+
+@dataclasses.dataclass(frozen=True)
+class Manifest:
+    """A header and the shards that are whole, by number."""
+
+    header: Mapping[str, Any]
+    shards: Mapping[int, Shard]
+    length: int  # B of the file up to the last whole line
+
+    @property
+    def complete(self) -> bool:
+        """True where no shard is missing."""
+        return len(self.shards) == self.header["shards"]
+
+
+def runs(positions: np.ndarray) -> tuple[tuple[int, int], ...]:
+    """Rising positions as ranges [low, high)."""
+    breaks = np.flatnonzero(np.diff(positions) != 1) + 1
+    return tuple((int(part[0]), int(part[-1]) + 1) for part in np.split(positions, breaks))
+
+
+def begun(place: pathlib.Path, header: Mapping[str, Any]) -> Manifest:
+    """A new manifest without shards."""
+    content = _line({"format": FORMAT, **header})
+    folder.written(place / NAME, content)
+    return read(place)
+
+
+def appended(place: pathlib.Path, shard: Shard) -> None:
+    """Add a shard that is on the disk; ValueError of one line where that cannot be written."""
+    path = place / NAME
+    try:
+        with open(path, "ab") as file:
+            start = file.tell()
+            try:
+                file.write(_line(dataclasses.asdict(shard)))
+                file.flush()
+                os.fsync(file.fileno())
+            except OSError:
+                os.ftruncate(file.fileno(), start)
+                raise
+    except OSError as error:
+        raise ValueError(f"{path} cannot be written: {error.strerror}") from None
+
+
+def truncated(place: pathlib.Path, manifest: Manifest) -> None:
+    """Cut off what an interruption left behind the last whole line."""
+    path = place / NAME
+    if path.stat().st_size > manifest.length:
+        try:
+            os.truncate(path, manifest.length)
+        except OSError as error:
+            raise ValueError(f"{path} cannot be written: {error.strerror}") from None
+
+
+def read(place: pathlib.Path) -> Manifest:
+    """The manifest of a folder.
+
+    A torn last line, as an interruption leaves it, is not read; a line that is damaged otherwise counts as a shard that
+    is not there, unless it is the header.
+
+    Raises:
+      ValueError: one line, where there is no manifest, or its header is not one.
+    """
+    path = place / NAME
+    try:
+        if path.stat().st_size > LARGEST:
+            raise ValueError(f"{path} has {path.stat().st_size:,} bytes; at most {LARGEST:,} are read")
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise ValueError(f"{place} is no folder of shards: it has no {NAME}") from None
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror}") from None
+    lines = content.split(b"\n")
+    length = len(content) - len(lines[-1])
+    header = _header(path, _parsed(lines[0]) if len(lines) > 1 else None)
+    found = (_shard(_parsed(line), header) for line in lines[1:-1])
+    return Manifest(header, {shard.number: shard for shard in found if shard is not None}, length)
+
+
+def _line(content: Mapping[str, Any]) -> bytes:
+    body = json.dumps(content, allow_nan=False)  # in the order of the axes
+    return f'{{"check": "{_check(body)}", "is": {body}}}\n'.encode()
+
+
+def _check(body: str) -> str:
+    return hashlib.sha256(body.encode()).hexdigest()[:16]
+
+
+def _parsed(line: bytes) -> Any:
+    """What a line says; None where it is not as it was written."""
+    try:
+        content = json.loads(line)
+        body = content["is"]
+        return body if content["check"] == _check(json.dumps(body)) else None
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+_HEADER = {
+    "format": str,
+    "question_sha256": str,
+    "spec": dict,
+    "keep": list,
+    "stored": dict,
+    "software": dict,
+    "hardware": str,
+    "shards": int,
+    "points": int,
+    "shard_points": int,
+    "axes": list,
+    "outputs": list,
+    "frame": dict,
+}
+"""What a header says, and the type of each."""
+
+
+def _header(path: pathlib.Path, found: Any) -> dict[str, Any]:
+    if not isinstance(found, dict):
+        raise ValueError(f"{path} is damaged: its first line is not as it was written")
+    if found.get("format") != FORMAT:
+        raise ValueError(f"{path}: format = {found.get('format')!r} is not known; this version reads {FORMAT!r}")
+    for key, kind in _HEADER.items():
+        if not isinstance(found.get(key), kind) or (kind is int and found[key] < 0):
+            raise ValueError(f"{path}: {key} = {found.get(key)!r} must be a {kind.__name__}")
+    return found
+
+
+def _shard(found: Any, header: Mapping[str, Any]) -> Shard | None:
+    """The shard that a line describes; None where it describes none of this sweep."""
+    try:
+        shard = Shard(
+            number=int(found["number"]),
+            file=str(found["file"]),
+            bytes=int(found["bytes"]),
+            sha256=str(found["sha256"]),
+            points=int(found["points"]),
+            seconds=float(found["seconds"]),
+            names=tuple(map(str, found["names"])),
+            runs=tuple(tuple((int(low), int(high)) for low, high in runs) for runs in found["runs"]),
+        )
+    except (KeyError, TypeError, ValueError, OverflowError):
+        return None
+    known = {output["name"] for output in header["outputs"]}
+    sizes = [size for _, size in header["axes"]]
+    fits = len(shard.runs) == len(sizes) and all(
+        runs and all(0 <= low < high <= size for low, high in runs)
+        for runs, size in zip(shard.runs, sizes, strict=True)
+    )
+    plain = shard.file == file_name(shard.number) and 0 <= shard.number < header["shards"] and shard.bytes >= 0
+    return shard if fits and plain and known.issuperset(shard.names) else None
+
+
+def file_name(number: int) -> str:
+    """Name of a shard's file."""
+    return f"shard-{number:07d}.nc"
+
+
+def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """What two headers ask differently, each as "key was x, is y"; empty where both mean the same sweep."""
+    found = []
+    for key in ("spec", "keep", "stored", "shard_points", "software", "hardware", "question_sha256", "shards"):
+        old, new = before[key], now[key]
+        if old == new or (found and key in ("question_sha256", "shards")):
+            continue
+        if key == "question_sha256":
+            found.append("the catalogue's or another file's figures have changed")
+        elif isinstance(old, dict):
+            found += _changed(old, new, "" if key == "spec" else f"{key}.")
+        else:
+            found.append(f"{key} was {_short(old)}, is {_short(new)}")
+    return found
+
+
+def _changed(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str) -> Iterable[str]:
+    for key in sorted({*old, *new}):
+        was, now = old.get(key), new.get(key)
+        if was == now:
+            continue
+        if isinstance(was, dict) and isinstance(now, dict):
+            yield from _changed(was, now, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key} was {_short(was)}, is {_short(now)}"
+
+
+def _short(value: Any) -> str:
+    text = "not given" if value is None else json.dumps(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."

@@ -1,0 +1,63 @@
+"""A folder of shards as one netCDF file."""
+
+import os
+import pathlib
+from collections.abc import Callable, Iterator, Mapping
+
+import numpy as np
+
+from sweeps import store
+from sweeps.engine import Output, Piece
+from sweeps.shards import encode, folder, manifest
+from sweeps.shards.outline import outline
+from sweeps.shards.read import frame
+from sweeps.shards.read import open as opened
+
+
+def merge(
+    place: str | os.PathLike, path: str | os.PathLike, progress: Callable[[int], None] = lambda points: None
+) -> None:
+    """Write the finished sweep in a folder into one file, a shard at a time; the file appears when it is whole.
+
+    Args:
+      place: the folder.
+      path: the file.
+      progress: called with the points that each shard adds.
+
+    Raises:
+      ValueError: one line: no such sweep, one that is not finished, a shard that is damaged, a file that cannot be
+        written.
+    """
+    place = pathlib.Path(place)
+    dataset, found = opened(place), manifest.read(place)
+    known = outline(found.header, place / manifest.NAME)
+    with store.replacing(path) as name:
+        if known.keep:
+            dataset.to_netcdf(name, engine="netcdf4")
+            progress(known.points)
+        else:
+            store.written(name, frame(place, found), known.outputs, _pieces(place, found, known.outputs, progress))
+
+
+def _pieces(
+    place: pathlib.Path,
+    found: manifest.Manifest,
+    outputs: Mapping[str, Output],
+    progress: Callable[[int], None],
+) -> Iterator[Piece]:
+    """Every variable of every shard."""
+    axes = [name for name, _ in found.header["axes"]]
+    for _, shard in sorted(found.shards.items()):
+        sides = dict(zip(axes, shard.positions, strict=True))
+        with encode.opened(folder.checked(place / shard.file, shard.bytes, shard.sha256)) as file:
+            for name in shard.names:
+                output = outputs[name]
+                parts = [sides.get(dim, np.arange(len(output.ops))) for dim in output.dims]
+                yield Piece(name, tuple(_as_slice(part) for part in parts), encode.values(file, name))
+        progress(shard.points)
+
+
+def _as_slice(positions: np.ndarray) -> slice | np.ndarray:
+    if len(positions) == positions[-1] - positions[0] + 1:
+        return slice(int(positions[0]), int(positions[-1]) + 1)
+    return positions

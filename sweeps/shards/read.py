@@ -1,0 +1,194 @@
+"""A folder of shards as one Dataset that reads what is asked of it; nothing is read that is not as it was written."""
+
+import collections
+import os
+import pathlib
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import netCDF4
+import numpy as np
+import xarray as xr
+from xarray.backends import BackendArray, BackendEntrypoint
+from xarray.core import indexing
+
+from sweeps.dataset import dimensions, variable_attributes
+from sweeps.engine import Output
+from sweeps.keep import keepers
+from sweeps.shards import encode, folder, manifest
+from sweeps.shards.outline import Outline, outline
+
+KEPT_FILES = 4
+"""Shards that stay in memory after they are read."""
+
+
+def open(place: str | os.PathLike, partial: bool = False) -> xr.Dataset:  # noqa: A001 - `sweeps.open` is its name
+    """The sweep in a folder of shards.
+
+    Of a sweep that kept everything, values are read when they are asked for, a shard at a time, and every shard is
+    checked against its checksum before it is used. Of one that kept less, what is kept of all shards together.
+
+    Args:
+      place: the folder.
+      partial: accept a sweep that is not finished; points that are missing are blank: NaN, False or -1.
+
+    Returns:
+      A Dataset as `sweeps.sweep` returns it, or the rows, counts and quantiles that were kept.
+
+    Raises:
+      ValueError: one line: no such sweep, one that is not finished, a file that is missing or damaged.
+    """
+    place = pathlib.Path(place)
+    found = manifest.read(place)
+    if not (found.complete or partial):
+        raise ValueError(
+            f"{place} is not finished: {len(found.shards):,} of {found.header['shards']:,} shards; the command that "
+            "began it continues it, and partial=True reads what there is"
+        )
+    known = outline(found.header, place / manifest.NAME)
+    labels = frame(place, found)
+    if known.keep:
+        return _kept(place, found, known, labels)
+    files = _Files(place, found, tuple(axis.name for axis in known.axes))
+    variables = {}
+    for output in known.outputs.values():
+        values = indexing.LazilyIndexedArray(_Sharded(files, output))
+        variables[output.name] = (dimensions(output), values, variable_attributes(output.name, output.dtype))
+    return xr.Dataset(variables, labels.coords, labels.attrs)
+
+
+class Backend(BackendEntrypoint):
+    """Lets `xarray.open_dataset` open a folder of shards."""
+
+    description = "Folders of shards that jaxroof writes"
+    open_dataset_parameters = ("filename_or_obj", "drop_variables", "partial")
+
+    def open_dataset(self, filename_or_obj: Any, *, drop_variables: Any = None, partial: bool = False) -> xr.Dataset:
+        """As `sweeps.open`."""
+        found = open(filename_or_obj, partial)
+        return found.drop_vars([drop_variables] if isinstance(drop_variables, str) else drop_variables or [])
+
+    def guess_can_open(self, filename_or_obj: Any) -> bool:
+        """True for a folder with a manifest."""
+        return isinstance(filename_or_obj, str | os.PathLike) and is_folder(filename_or_obj)
+
+
+def is_folder(place: str | os.PathLike) -> bool:
+    """True for a folder of shards."""
+    return (pathlib.Path(place) / manifest.NAME).is_file()
+
+
+def frame(place: pathlib.Path, found: manifest.Manifest) -> xr.Dataset:
+    """Labels along every axis, and how the sweep was made."""
+    frame = found.header["frame"]
+    try:
+        name, size, checksum = str(frame["file"]), int(frame["bytes"]), str(frame["sha256"])
+    except (KeyError, TypeError, ValueError):
+        raise ValueError(f"{place / manifest.NAME} is damaged: its frame is {frame}") from None
+    if pathlib.Path(name).name != name:
+        raise ValueError(f"{place / manifest.NAME}: frame.file = {name!r} must be a name in the same folder")
+    return encode.dataset(folder.checked(place / name, size, checksum))
+
+
+class _Files:
+    """Shards that were read lately, each checked when it is read."""
+
+    def __init__(self, place: pathlib.Path, found: manifest.Manifest, axes: tuple[str, ...]):
+        self.place, self.axes = place, axes
+        self.shards = sorted(found.shards.values(), key=lambda shard: shard.number)
+        self.lock = threading.RLock()  # of the netCDF library, which is not made for threads
+        self._open: collections.OrderedDict[int, netCDF4.Dataset] = collections.OrderedDict()
+
+    def values(self, shard: manifest.Shard, name: str) -> np.ndarray:
+        """A variable of a shard."""
+        if shard.number not in self._open:
+            content = folder.checked(self.place / shard.file, shard.bytes, shard.sha256)
+            self._open[shard.number] = encode.opened(content)
+            while len(self._open) > KEPT_FILES:
+                self._open.popitem(last=False)[1].close()
+        self._open.move_to_end(shard.number)
+        return encode.values(self._open[shard.number], name)
+
+    def __getstate__(self):
+        return {"place": self.place, "axes": self.axes, "shards": self.shards}
+
+    def __setstate__(self, state):
+        self.__dict__.update(state, lock=threading.RLock(), _open=collections.OrderedDict())
+
+
+class _Sharded(BackendArray):
+    """One variable over all shards."""
+
+    def __init__(self, files: _Files, output: Output):
+        self.files, self.output = files, output
+        self.shape, self.dtype = output.shape, output.dtype
+
+    def __getitem__(self, key: indexing.ExplicitIndexer) -> np.ndarray:
+        return indexing.explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.OUTER, self._read)
+
+    def _read(self, key: tuple[int | slice | np.ndarray, ...]) -> np.ndarray:
+        wanted = [np.atleast_1d(np.arange(size)[part]) for size, part in zip(self.shape, key, strict=True)]
+        found = np.full([len(positions) for positions in wanted], self.output.blank, self.dtype)
+        with self.files.lock:
+            for shard in self.files.shards:
+                if self.output.name in shard.names:
+                    self._copy(shard, wanted, found)
+        single = tuple(0 if isinstance(part, int | np.integer) else slice(None) for part in key)
+        return found[single]
+
+    def _copy(self, shard: manifest.Shard, wanted: list[np.ndarray], found: np.ndarray) -> None:
+        """Put what a shard has of the wanted positions in their place."""
+        into, out = [], []
+        sides = dict(zip(self.files.axes, shard.positions, strict=True))
+        for dim, positions in zip(self.output.dims, wanted, strict=True):
+            if dim not in sides:  # ops: every shard has all of them
+                into.append(np.arange(len(positions)))
+                out.append(positions)
+                continue
+            places = np.minimum(np.searchsorted(sides[dim], positions), len(sides[dim]) - 1)
+            here = np.flatnonzero(sides[dim][places] == positions)
+            if not here.size:
+                return
+            into.append(here)
+            out.append(places[here])
+        values = self.files.values(shard, self.output.name)
+        if values.shape == tuple(map(len, out)) == found.shape:
+            found[...] = values
+        else:
+            found[_index(into)] = values[_index(out)]
+
+
+def _index(parts: list[np.ndarray]) -> tuple:
+    """Positions as slices where all of them are in a row, which copies faster."""
+    if all(len(part) == part[-1] - part[0] + 1 for part in parts):
+        return tuple(slice(int(part[0]), int(part[-1]) + 1) for part in parts)
+    return np.ix_(*parts)
+
+
+def _kept(place: pathlib.Path, found: manifest.Manifest, known: Outline, labels: xr.Dataset) -> xr.Dataset:
+    """What is kept of all shards together, with the labels of its points."""
+    merged = xr.Dataset(attrs=labels.attrs)
+    for keeper in keepers(known.keep, known, known.job):
+        whole = keeper.merged(_parts(place, found))
+        if keeper.kind in ("top", "pareto"):
+            whole = _labelled(whole, keeper.kind, keeper.dim, known, labels)
+        merged = merged.merge(whole)
+    return merged.assign_attrs(labels.attrs)
+
+
+def _parts(place: pathlib.Path, found: manifest.Manifest) -> Iterator[xr.Dataset]:
+    for _, shard in sorted(found.shards.items()):
+        yield encode.dataset(folder.checked(place / shard.file, shard.bytes, shard.sha256))
+
+
+def _labelled(rows: xr.Dataset, kind: str, dim: str, known: Outline, labels: xr.Dataset) -> xr.Dataset:
+    """Rows with what was varied, at their points, as coordinates."""
+    numbers = rows[f"{kind}_number"].values
+    places = np.unravel_index(numbers, [axis.size for axis in known.axes]) if known.axes else ()
+    along = {axis.name: place for axis, place in zip(known.axes, places, strict=True)}
+    for name, label in labels.coords.items():
+        if len(label.dims) == 1 and label.dims[0] in along:
+            values = label.values[along[label.dims[0]]]
+            rows = rows.assign_coords({f"{kind}_{name}": (dim, values, label.attrs)})
+    return rows

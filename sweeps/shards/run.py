@@ -1,0 +1,130 @@
+"""A sweep into a folder: begun, interrupted, continued, finished; what is there already is checked and kept."""
+
+import pathlib
+import queue
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from sweeps.shards import folder, manifest
+from sweeps.shards.work import FRAME, Work
+
+STOPPING_SECONDS = 1.0
+"""s that an interrupted run waits for the call that is under way."""
+
+
+class Watch:
+    """Whoever wants to know how a run goes; this one does not."""
+
+    def begun(self, work: Work, kept: Mapping[int, manifest.Shard], damaged: Mapping[int, str]) -> None:
+        """Before the first shard: which are on the disk, checked, and which have to be computed again, and why."""
+
+    def points(self, points: int) -> None:
+        """So many more points are computed."""
+
+    def shard(self, shard: manifest.Shard) -> None:
+        """A shard is on the disk."""
+
+    def failed(self, number: int, why: str) -> None:
+        """A shard's computation failed and will be tried again elsewhere."""
+
+
+Executor = Callable[[Work, Iterable[int], pathlib.Path, Watch], Iterator[manifest.Shard]]
+"""Computes and writes shards, in whatever order, and says which are on the disk."""
+
+
+def run(place: pathlib.Path, work: Work, watch: Watch | None = None, executor: Executor | None = None) -> None:
+    """Compute every shard of `work` that the folder `place` does not have.
+
+    Raises:
+      ValueError: one line: the folder belongs to another sweep, is being written by another process, or the system
+        refuses to write. Shards that are finished stay.
+    """
+    watch = watch or Watch()
+    with folder.locked(place):
+        found, damaged = _resumed(place, work)
+        watch.begun(work, found.shards, damaged)
+        missing = [number for number in range(len(work.boxes)) if number not in found.shards]
+        for shard in (executor or local)(work, missing, place, watch):
+            manifest.appended(place, shard)
+            watch.shard(shard)
+
+
+def local(work: Work, numbers: Iterable[int], place: pathlib.Path, watch: Watch) -> Iterator[manifest.Shard]:
+    """In this process: a thread computes the next shard while this one writes the one before."""
+    ready: queue.Queue[tuple[int, pathlib.Path, float] | BaseException | None] = queue.Queue(maxsize=1)
+    stopping = threading.Event()
+
+    def computed(points: int) -> None:
+        if stopping.is_set():
+            raise _Stopped
+        watch.points(points)
+
+    def compute() -> None:
+        last: BaseException | None = None
+        try:
+            for number in numbers:
+                _put(ready, (number, *work.compute(place, number, computed)), stopping)
+        except _Stopped:
+            pass
+        except BaseException as error:  # raised again by the thread that waits
+            last = error
+        _put(ready, last, stopping)
+
+    thread = threading.Thread(target=compute, name="shards", daemon=True)
+    thread.start()
+    try:
+        while (done := ready.get()) is not None:
+            if isinstance(done, BaseException):
+                raise done
+            yield work.finish(place, *done)
+    finally:
+        stopping.set()
+        thread.join(STOPPING_SECONDS)
+
+
+class _Stopped(Exception):
+    """Nobody waits for the result any more."""
+
+
+def _put(ready: queue.Queue, item: Any, stopping: threading.Event) -> None:
+    while not stopping.is_set():
+        try:
+            return ready.put(item, timeout=0.1)
+        except queue.Full:
+            continue
+
+
+def _resumed(place: pathlib.Path, work: Work) -> tuple[manifest.Manifest, dict[int, str]]:
+    """What the folder has of this sweep, every shard checked, and what was there but is damaged."""
+    header = work.header
+    if not (place / manifest.NAME).exists():
+        strange = sorted(path.name for path in place.iterdir() if path.name not in (folder.LOCK, FRAME))
+        if strange:
+            raise ValueError(f"{place} has other files in it ({strange[0]}, ...); give an empty or a new folder")
+        return manifest.begun(place, header | {"frame": work.write_frame(place)}), {}
+    found = manifest.read(place)
+    changed = manifest.differences(found.header, header)
+    if changed:
+        more = f", and {len(changed) - 3} more" if len(changed) > 3 else ""
+        raise ValueError(f"{place} belongs to another sweep: {'; '.join(changed[:3])}{more}; give another folder")
+    manifest.truncated(place, found)
+    _checked_frame(place, found.header["frame"], work)
+    whole, damaged = {}, {}
+    for shard in found.shards.values():
+        try:
+            folder.checked(place / shard.file, shard.bytes, shard.sha256)
+        except ValueError as error:
+            damaged[shard.number] = str(error)
+        else:
+            whole[shard.number] = shard
+    return manifest.Manifest(found.header, whole, found.length), damaged
+
+
+def _checked_frame(place: pathlib.Path, frame: Mapping[str, Any], work: Work) -> None:
+    """Write the labels again where they are not as they were."""
+    try:
+        folder.checked(place / FRAME, frame["bytes"], frame["sha256"])
+    except ValueError:
+        if work.write_frame(place) != frame:
+            raise
