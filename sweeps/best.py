@@ -16,6 +16,16 @@ KEY_METRICS = {
 }
 """Metrics that a reader asks for first, by job."""
 
+PAIRS = (
+    ("tokens_per_second_per_request", "tokens_per_second_per_device"),
+    ("tpot", "tokens_per_second_per_device"),
+    ("ttft", "tpot"),
+    ("step_time", "tokens_per_second_per_device"),
+    ("step_time", "mfu"),
+    ("tpot_p50", "tokens_per_second_per_device"),
+)
+"""Pairs of metrics worth trading: what a user sees against what an owner gets. The first that varies is the default."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Best:

@@ -3,7 +3,7 @@
 import collections
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -62,6 +62,30 @@ class Box:
         return math.prod(len(positions) for positions in self.positions)
 
 
+@dataclasses.dataclass(frozen=True)
+class View:
+    """A variable over the points of a box: a part of an array on the device, which nothing has copied yet."""
+
+    array: jax.Array
+    inside: tuple[tuple[int, int], ...]  # along every dimension of the array, the range that is meant
+    over: tuple[bool, ...]  # for every axis, whether the array has a dimension for it
+
+    @property
+    def own(self) -> Any:
+        """The part that is meant, with a dimension for every axis, of size 1 where the variable does not vary."""
+        return part(self.array, self.inside, self.over)
+
+    def host(self) -> np.ndarray:
+        """The same in the host's memory; on a CPU without a copy."""
+        return part(np.asarray(self.array), self.inside, self.over)
+
+
+def part(array: Any, inside: tuple[tuple[int, int], ...], over: tuple[bool, ...]) -> Any:
+    """A part of an array, with a dimension of size 1 for every axis that it has none for."""
+    ranges = iter(inside)
+    return array[tuple(slice(*next(ranges)) if known else None for known in over)]
+
+
 class Plan:
     """A question compiled block by block. `outputs` is known at once; `pieces` and `values` compute.
 
@@ -115,10 +139,10 @@ class Plan:
 
     def values(
         self, progress: Callable[[int], None] = lambda points: None, boxes: Iterable[Box] | None = None
-    ) -> Iterator[tuple[Box, dict[str, jax.Array]]]:
+    ) -> Iterator[tuple[Box, dict[str, View]]]:
         """Every chunk with all of its variables on the device, for whoever keeps less than everything.
 
-        An array has one dimension per axis, of size 1 where the variable does not depend on it. Breakdowns stay out.
+        Breakdowns stay out.
         """
         for chunk, results in self._computed(self.boxes() if boxes is None else boxes, everything=True):
             block = self._blocks[chunk.block]
@@ -184,10 +208,11 @@ class _Block:
         """Start computing one chunk on `device`, or JAX's default one, without waiting for it."""
         return self.program([self._part(axis, number, device) for axis, number in enumerate(corner)])
 
-    def own(self, name: str, values: jax.Array, chunk: Box) -> jax.Array:
-        """One variable of a chunk over its own positions, with a dimension for every axis."""
-        over = [i in self.program.dims[name] for i in range(len(self.axes))]
-        return values[self._inside(chunk, over)][tuple(slice(None) if known else None for known in over)]
+    def own(self, name: str, values: jax.Array, chunk: Box) -> View:
+        """One variable of a chunk over its own positions."""
+        over = tuple(i in self.program.dims[name] for i in range(len(self.axes)))
+        inside = tuple((place.start, place.stop) for place in self._inside(chunk, over))
+        return View(values, inside, over)
 
     def piece(self, output: Output, values: np.ndarray, chunk: Box) -> Piece:
         """One output of one chunk, spread over the dimensions that other blocks add to it."""
@@ -204,7 +229,7 @@ class _Block:
         shape = [len(i) if isinstance(i, np.ndarray) else i.stop - i.start for i in index]
         return Piece(output.name, tuple(index), np.broadcast_to(values, shape))
 
-    def _inside(self, chunk: Box, over: list[bool]) -> tuple[slice, ...]:
+    def _inside(self, chunk: Box, over: Sequence[bool]) -> tuple[slice, ...]:
         """Where a chunk's own positions are in what is computed for it, along the axes that a variable is over."""
         starts = [part * length - self._start(i, part) for i, (part, length) in enumerate(self._corner(chunk))]
         places = [slice(low, low + len(own)) for low, own in zip(starts, chunk.positions, strict=True)]

@@ -7,7 +7,7 @@ from typing import Any
 from sweeps.cli.common import case_arguments
 from sweeps.cli.step import step_case, step_text, workload_arguments
 
-KINDS = ("overview", "heatmap", "lines", "pareto", "breakdown", "roofline")
+KINDS = ("overview", "heatmap", "lines", "pareto", "breakdown", "spread", "roofline")
 
 STEP_FLAGS = (
     *("hardware", "model", "tp", "weights", "kv", "efficiency"),
@@ -33,7 +33,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Draw and write the picture; says what it shows and where it is."""
-    kind = options.kind or "overview"
+    kind = options.kind or _usual(options.file)
     if kind not in KINDS:
         from hwspaces.units import nearest
 
@@ -46,6 +46,17 @@ def run(options: argparse.Namespace) -> None:
     made = _roofline(options) if kind == "roofline" else _of_file(options, kind)
     style.saved(made, output)
     print(f"{output}: {' '.join(made.texts[0].get_text().split())}")
+
+
+def _usual(file: str | None) -> str:
+    """The kind of picture that a sweep is drawn as where nobody says which: what it kept, where that is little."""
+    folder = pathlib.Path(file or "")
+    if not (folder / "manifest.jsonl").is_file():
+        return "overview"
+    from sweeps.shards.manifest import read
+
+    kept = " ".join(map(str, read(folder).header["keep"]))
+    return "pareto" if "pareto" in kept else "overview" if "top" in kept or not kept else "spread"
 
 
 def _output(options: argparse.Namespace, kind: str) -> str:
@@ -77,6 +88,7 @@ def _of_file(options: argparse.Namespace, kind: str) -> Any:
     import importlib
 
     from sweeps import labels
+    from sweeps.keep.rows import as_sample
     from sweeps.plots.overview import default_metric
     from sweeps.plots.plane import REDUCTIONS
     from sweeps.plots.selection import metric_name, selected
@@ -85,7 +97,14 @@ def _of_file(options: argparse.Namespace, kind: str) -> Any:
     how = options.reduce or "best"
     labels.known(how, REDUCTIONS, "reduction")
     with opened(options.file) as whole:
-        dataset = selected(whole, options.at)
+        if kind == "spread":
+            from sweeps.plots.spread import spread
+
+            return spread(whole)
+        kept = as_sample(whole)
+        if kept is None:
+            raise ValueError(f"{options.file} kept counts of points, not points: --kind spread draws them")
+        dataset = selected(kept, options.at)
         drawing = getattr(importlib.import_module(f"sweeps.plots.{kind}"), kind)
         if kind == "pareto":
             pair = [name and metric_name(dataset, name) for name in (options.x, options.y)]

@@ -7,18 +7,19 @@ import dataclasses
 import functools
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sweeps.engine import Box
+from sweeps.engine import Box, View, part
 
 BLOCK = 512
 """Points of which one bound is computed: small enough that most blocks are ruled out, large enough to be few."""
 
-FLAGS = ("feasible", "legal", "fits")
-"""Variables that say which points can be; the first covers the others."""
+FLAG = "feasible"
+"""The variable that says which points can be."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Points:
     """A chunk of a sweep over the axes of `sizes`, with all variables on the device."""
 
     box: Box
-    arrays: Mapping[str, jax.Array]  # one dimension per axis, of size 1 where nothing varies
+    arrays: Mapping[str, View]
     sizes: tuple[int, ...]  # of the whole sweep
 
     @property
@@ -34,15 +35,11 @@ class Points:
         """Points along every axis."""
         return tuple(len(positions) for positions in self.box.positions)
 
-    @functools.cached_property
-    def mask(self) -> jax.Array:
-        """True where a point can be, of the shape that this depends on."""
-        wanted = FLAGS[:1] if FLAGS[0] in self.arrays else FLAGS[1:]
-        return functools.reduce(jnp.logical_and, [self.arrays[n] for n in wanted if n in self.arrays], jnp.array(True))
-
     def bounds(self, name: str, higher_is_better: bool) -> np.ndarray:
         """The least key of every block of points: inf where none can be. A key is the metric, or its negative."""
-        return np.asarray(_bounds(self.arrays[name], self.mask, self.shape, higher_is_better))
+        values, mask = self.arrays[name], self.arrays[FLAG]
+        static = (values.inside, values.over), (mask.inside, mask.over)
+        return np.asarray(_bounds(values.array, mask.array, *static, self.shape, higher_is_better))
 
     def firsts(self) -> np.ndarray:
         """Number in the sweep of every block's first point."""
@@ -52,11 +49,21 @@ class Points:
         """Places in the chunk of all points of some blocks that can be."""
         places = (blocks[:, None] * BLOCK + np.arange(BLOCK)).reshape(-1)
         places = places[places < math.prod(self.shape)]
-        return places[self._at(self.mask, places)]
+        return places[self.at(FLAG, places)]
 
     def at(self, name: str, places: np.ndarray) -> np.ndarray:
         """A variable at places of the chunk."""
-        return self._at(self.arrays[name], places)
+        view = self.arrays[name]
+        if not self.shape:
+            return np.broadcast_to(view.host(), places.shape)
+        along = np.unravel_index(places, self.shape)
+        if view.array.device.platform == "cpu":
+            own = tuple(where if varies else 0 for varies, where in zip(view.over, along, strict=True))
+            return np.broadcast_to(view.host()[own], places.shape)
+        own = [low + along[i] for (low, _), i in zip(view.inside, np.flatnonzero(view.over), strict=True)]
+        length = 1 << max(0, len(places) - 1).bit_length()  # few shapes, few compilations
+        padded = tuple(np.pad(where, (0, length - len(where))) for where in own)
+        return np.broadcast_to(np.asarray(_gathered(view.array, padded)), length)[: len(places)]
 
     def keys(self, name: str, higher_is_better: bool, places: np.ndarray) -> np.ndarray:
         """What is better lower, at places of the chunk; inf where it is not a number."""
@@ -73,30 +80,23 @@ class Points:
 
     def flat(self, name: str) -> np.ndarray:
         """A variable at every point that can be, on the host."""
-        values = np.broadcast_to(np.asarray(self.arrays[name]), self.shape)
-        return values[np.broadcast_to(np.asarray(self.mask), self.shape)]
-
-    def _at(self, array: jax.Array, places: np.ndarray) -> np.ndarray:
-        if not self.shape:
-            return np.broadcast_to(np.asarray(array), places.shape)
-        along = np.unravel_index(places, self.shape)
-        sides = array.shape or (1,) * len(self.shape)
-        own = tuple(where if side > 1 else np.zeros_like(where) for side, where in zip(sides, along, strict=True))
-        if array.ndim == 0:
-            return np.broadcast_to(np.asarray(array), places.shape)
-        if array.device.platform == "cpu":
-            return np.asarray(array)[own]
-        length = 1 << max(0, len(places) - 1).bit_length()  # few shapes, few compilations
-        padded = tuple(np.pad(where, (0, length - len(where))) for where in own)
-        return np.asarray(_gathered(array, padded))[: len(places)]
+        values = np.broadcast_to(self.arrays[name].host(), self.shape)
+        return values[np.broadcast_to(self.arrays[FLAG].host(), self.shape)]
 
 
-@functools.partial(jax.jit, static_argnums=(2, 3))
-def _bounds(values: jax.Array, mask: jax.Array, shape: tuple[int, ...], higher_is_better: bool) -> jax.Array:
-    keys = -values if higher_is_better else values
+@functools.partial(jax.jit, static_argnums=(2, 3, 4, 5))
+def _bounds(
+    values: jax.Array,
+    mask: jax.Array,
+    of_values: tuple[Any, Any],
+    of_mask: tuple[Any, Any],
+    shape: tuple[int, ...],
+    higher_is_better: bool,
+) -> jax.Array:
+    keys = part(-values if higher_is_better else values, *of_values)
     infinity = jnp.asarray(jnp.inf, keys.dtype)
-    known = jnp.where(mask & jnp.isfinite(keys), keys, infinity)
-    flat = jnp.broadcast_to(known.reshape(known.shape or (1,) * len(shape)), shape).reshape(-1)
+    known = jnp.where(part(mask, *of_mask) & jnp.isfinite(keys), keys, infinity)
+    flat = jnp.broadcast_to(known, shape).reshape(-1)
     return jnp.pad(flat, (0, -flat.size % BLOCK), constant_values=infinity).reshape(-1, BLOCK).min(1)
 
 

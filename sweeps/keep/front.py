@@ -1,14 +1,13 @@
 """The points of a sweep that no other beats in two metrics at once."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-import jax
 import numpy as np
 import xarray as xr
 
 from sweeps.dataset import variable
-from sweeps.engine import Box
+from sweeps.engine import Box, View
 from sweeps.keep.chunk import BLOCK, Points
 from sweeps.keep.rows import Rows, merged
 
@@ -67,7 +66,7 @@ class _State:
     def __init__(self, front: Front):
         self.front, self.rows = front, Rows.empty(front.types)
 
-    def add(self, box: Box, arrays: dict[str, jax.Array]) -> None:
+    def add(self, box: Box, arrays: Mapping[str, View]) -> None:
         """Look at one more chunk."""
         front = self.front
         if not set(front.metrics) <= arrays.keys():

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from hwspaces.units import nearest
-from sweeps.best import KEY_METRICS
+from sweeps.best import KEY_METRICS, PAIRS
 from sweeps.dataset import VARIABLES, variable
 from sweeps.keep.front import Front
 from sweeps.keep.spread import TOLD, Spread
@@ -18,16 +18,6 @@ FORMS = {
     "quantiles": "quantiles, of every variable",
 }
 """What can be kept, and how it is written."""
-
-PAIRS = (
-    ("tokens_per_second_per_request", "tokens_per_second_per_device"),
-    ("tpot", "tokens_per_second_per_device"),
-    ("ttft", "tpot"),
-    ("step_time", "tokens_per_second_per_device"),
-    ("step_time", "mfu"),
-    ("tpot_p50", "tokens_per_second_per_device"),
-)
-"""Pairs of metrics worth trading; the first that there is, is the default."""
 
 
 def keepers(words: Iterable[str], plan: Any, job: str) -> list[Any]:

@@ -7,12 +7,11 @@ A bin is a range of float32 numbers that begin with the same bits: 128 to a fact
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import jax
 import numpy as np
 import xarray as xr
 
 from sweeps.dataset import UDUNITS, variable
-from sweeps.engine import Box
+from sweeps.engine import Box, View
 from sweeps.keep.chunk import Points
 
 FINE_BITS, COARSE_BITS = 7, 3
@@ -79,7 +78,7 @@ class _State:
         self.spread = spread
         self.counts = {name: np.zeros(BINS, np.int64) for name in spread.types}
 
-    def add(self, box: Box, arrays: Mapping[str, jax.Array]) -> None:
+    def add(self, box: Box, arrays: Mapping[str, View]) -> None:
         """Look at one more chunk."""
         points = Points(box, arrays, self.spread.sizes)
         for name, count in self.counts.items():

@@ -1,14 +1,13 @@
 """The best points of a sweep by one metric."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-import jax
 import numpy as np
 import xarray as xr
 
 from sweeps.dataset import variable
-from sweeps.engine import Box
+from sweeps.engine import Box, View
 from sweeps.keep.chunk import Points
 from sweeps.keep.rows import Rows, merged
 
@@ -48,7 +47,7 @@ class _State:
     def __init__(self, top: Top):
         self.top, self.rows = top, Rows.empty(top.types)
 
-    def add(self, box: Box, arrays: dict[str, jax.Array]) -> None:
+    def add(self, box: Box, arrays: Mapping[str, View]) -> None:
         """Look at one more chunk."""
         top = self.top
         if top.metric not in arrays:

@@ -6,21 +6,12 @@ import numpy as np
 import xarray as xr
 
 from sweeps import labels
-from sweeps.best import feasible
+from sweeps.best import PAIRS, feasible
 from sweeps.dataset import variable
 from sweeps.plots import style
 from sweeps.plots.plane import group_axis
 from sweeps.plots.subset import distinct, picked
 from sweeps.plots.wording import source_note
-
-PAIRS = (
-    ("tokens_per_second_per_request", "tokens_per_second_per_device"),
-    ("tpot", "tokens_per_second_per_device"),
-    ("ttft", "tpot"),
-    ("step_time", "tokens_per_second_per_device"),
-    ("step_time", "mfu"),
-)
-"""Pairs of metrics worth trading: what a user sees against what an owner gets. The first that varies is the default."""
 
 FLAGS = ("feasible", "legal", "fits")
 
@@ -33,14 +24,16 @@ def pareto(dataset: xr.Dataset, x: str | None = None, y: str | None = None) -> A
     """A figure of the feasible designs in two metrics, with the front of all of them, coloured by one axis."""
     x, y = chosen_pair(dataset, x, y)
     words = f"{labels.title(dataset, x)} against {labels.title(dataset, y)}"
-    made = style.figure(7.5, 5.2, f"What no other design beats: {words}", source=source_note(dataset))
+    of = f" of {dataset.attrs['points']:,} designs" if "points" in dataset.attrs else " design"
+    made = style.figure(7.5, 5.2, f"What no other{of} beats: {words}", source=source_note(dataset))
     pareto_panel(made.add_subplot(), dataset, x, y)
     return made
 
 
 def chosen_pair(dataset: xr.Dataset, x: str | None = None, y: str | None = None) -> tuple[str, str]:
     """The two metrics to trade: those given, else of the usual pairs the first that varies."""
-    for first, second in PAIRS:
+    kept = tuple(dataset.attrs["pareto"].split(":")) if "pareto" in dataset.attrs else ()
+    for first, second in (kept, *PAIRS) if kept else PAIRS:
         here = first in dataset and second in dataset and dataset[first].dims and dataset[second].dims
         if here and x in (None, first) and y in (None, second):
             return first, second

@@ -174,7 +174,8 @@ def _kept(place: pathlib.Path, found: manifest.Manifest, known: Outline, labels:
         if keeper.kind in ("top", "pareto"):
             whole = _labelled(whole, keeper.kind, keeper.dim, known, labels)
         merged = merged.merge(whole)
-    return merged.assign_attrs(labels.attrs)
+    pareto = {"pareto": word.partition("=")[2] for word in known.keep if word.startswith("pareto")}
+    return merged.assign_attrs(labels.attrs | pareto | {"points": known.points})
 
 
 def _parts(place: pathlib.Path, found: manifest.Manifest) -> Iterator[xr.Dataset]:

@@ -35,17 +35,23 @@ def log_time(drawn: tuple, efficiency: Efficiency) -> jax.Array:
 @pytest.mark.parametrize("name", TIERS[1:])
 @pytest.mark.parametrize("structure", STRUCTURES)
 def test_finite_and_homogeneous(name, structure):
-    """Random points, zeros and kinks included, in float32: elasticities over rates minus those over times are -1.
+    """10^5 random points, zeros and kinks included, in float32: elasticities over rates minus those over times are -1.
 
     Power counts as a rate: a limit in watts is energy per time. 1e-3: hundreds of float32 elasticities are summed.
     """
     efficiency = jax.tree.map(np.float32, hwspaces.efficiency(name).efficiency)
-    drawn = priced(points(structure, 60, seed=5), efficiency)
     function = jax.jit(
         jax.vmap(jax.value_and_grad(log_time, argnums=(0, 1)), in_axes=(0, None)), compiler_options=CHEAP
     )
-    value, (slopes, constants) = function(drawn, efficiency)
-    assert np.isfinite(value).all()
+    for seed in range(10):  # in parts, so that memory stays small
+        drawn = priced(points(structure, 10_000, seed=seed), efficiency)
+        value, (slopes, constants) = function(drawn, efficiency)
+        assert np.isfinite(value).all()
+        np.testing.assert_allclose(homogeneity(drawn, slopes, efficiency, constants), -1.0, rtol=5e-3)
+
+
+def homogeneity(drawn: tuple, slopes: tuple, efficiency: Efficiency, constants: Efficiency) -> np.ndarray:
+    """Sum of elasticities over rates less that over times at every point; all slopes have to be finite."""
     rates, times = 0.0, 0.0
     for path, slope, leaf in zip(
         *zip(*jax.tree_util.tree_flatten_with_path(slopes)[0], strict=True), jax.tree.leaves(drawn), strict=True
@@ -63,7 +69,7 @@ def test_finite_and_homogeneous(name, structure):
             times = times + np.asarray(slope) * leaf
         if dotted(path).endswith(("energy_rate", "idle_power")):  # FLOP/s of a core, and W
             rates = rates + np.asarray(slope) * leaf
-    np.testing.assert_allclose(rates - times, -1.0, rtol=2e-3)
+    return rates - times
 
 
 @pytest.mark.parametrize("name", TIERS)
@@ -107,15 +113,3 @@ def scaled(base: Hardware, by: dict) -> Hardware:
             clock=cores.clock * by["clock"],
         ),
     )
-
-
-@pytest.mark.parametrize("name", TIERS[1:])
-def test_a_hundred_thousand_points(name):
-    """Values and slopes over all numbers of hardware, model, deployment and batch are finite at 10^5 random points."""
-    efficiency = jax.tree.map(np.float32, hwspaces.efficiency(name).efficiency)
-    function = jax.jit(jax.vmap(jax.value_and_grad(log_time), in_axes=(0, None)), compiler_options=CHEAP)
-    for seed in range(10):  # in parts, so that memory stays small
-        value, slopes = function(priced(points("dense_multi_head", 10_000, seed=seed), efficiency), efficiency)
-        assert np.isfinite(value).all()
-        flat = jax.tree_util.tree_flatten_with_path(slopes)[0]
-        assert [dotted(path) for path, slope in flat if not np.isfinite(slope).all()] == []
