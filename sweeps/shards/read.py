@@ -174,7 +174,8 @@ def _kept(place: pathlib.Path, found: manifest.Manifest, known: Outline, labels:
         if keeper.kind in ("top", "pareto"):
             whole = _labelled(whole, keeper.kind, keeper.dim, known, labels)
         merged = merged.merge(whole)
-    pareto = {"pareto": word.partition("=")[2] for word in known.keep if word.startswith("pareto")}
+    pairs = [word.partition("=")[2] for word in known.keep if word.startswith("pareto")]
+    pareto = {"pareto": pairs[0]} if pairs else {}
     return merged.assign_attrs(labels.attrs | pareto | {"points": known.points})
 
 
