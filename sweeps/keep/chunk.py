@@ -15,7 +15,7 @@ import numpy as np
 
 from sweeps.engine import Box, View, part
 
-BLOCK = 512
+BLOCK = 128
 """Points of which one bound is computed: small enough that most blocks are ruled out, large enough to be few."""
 
 FLAG = "feasible"

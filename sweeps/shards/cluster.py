@@ -10,6 +10,7 @@ from typing import Any
 
 import jax
 
+from sweeps.api import precision
 from sweeps.shards import manifest
 from sweeps.shards.run import Executor, Watch
 from sweeps.shards.work import Work, hardware_kind
@@ -152,7 +153,8 @@ def computed(source: str, shard_points: int, kind: str, place: str, number: int)
         raise ValueError(f"this worker is {hardware_kind()}, the sweep was begun on {kind}; bits would differ")
     if not (pathlib.Path(place) / manifest.NAME).is_file():
         raise ValueError(f"{place} is not here; workers need the folder under the same name")
-    unfinished, _ = work.compute(pathlib.Path(place), number)
+    with precision(work.precision):
+        unfinished, _ = work.compute(pathlib.Path(place), number)
     return vars(work.finish(pathlib.Path(place), number, unfinished, time.perf_counter() - begun))
 
 

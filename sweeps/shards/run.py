@@ -1,11 +1,15 @@
 """A sweep into a folder: begun, interrupted, continued, finished; what is there already is checked and kept."""
 
+import os
 import pathlib
 import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+import jax
+
+from sweeps.api import precision
 from sweeps.shards import folder, manifest
 from sweeps.shards.work import FRAME, Work
 
@@ -45,17 +49,23 @@ def run(place: pathlib.Path, work: Work, watch: Watch | None = None, executor: E
         found, damaged = _resumed(place, work)
         watch.begun(work, found.shards, damaged)
         missing = [number for number in range(len(work.boxes)) if number not in found.shards]
-        for shard in (executor or local)(work, missing, place, watch):
-            manifest.appended(place, shard)
-            watch.shard(shard)
+        with precision(work.precision):
+            for shard in (executor or local)(work, missing, place, watch):
+                manifest.appended(place, shard)
+                watch.shard(shard)
 
 
 def local(work: Work, numbers: Iterable[int], place: pathlib.Path, watch: Watch) -> Iterator[manifest.Shard]:
-    """In this process: a thread computes the next shard while this one writes the one before."""
+    """In this process: threads compute shards while this one writes those that are done.
+
+    Looking for what is kept is work for one core, so that a CPU computes a shard on each; the first of them compiles
+    before the others begin.
+    """
     ready: queue.Queue[tuple[int, pathlib.Path, float] | BaseException | None] = queue.Queue(maxsize=1)
-    stopping = threading.Event()
+    stopping, compiled, taking, left = threading.Event(), threading.Event(), threading.Lock(), iter(numbers)
 
     def computed(points: int) -> None:
+        compiled.set()
         if stopping.is_set():
             raise _Stopped
         watch.points(points)
@@ -63,24 +73,41 @@ def local(work: Work, numbers: Iterable[int], place: pathlib.Path, watch: Watch)
     def compute() -> None:
         last: BaseException | None = None
         try:
-            for number in numbers:
+            while not stopping.is_set():
+                with taking:
+                    number = next(left, None)
+                if number is None:
+                    break
                 _put(ready, (number, *work.compute(place, number, computed)), stopping)
         except _Stopped:
             pass
         except BaseException as error:  # raised again by the thread that waits
             last = error
+        compiled.set()
         _put(ready, last, stopping)
 
-    thread = threading.Thread(target=compute, name="shards", daemon=True)
-    thread.start()
+    def follow() -> None:
+        compiled.wait()
+        compute()
+
+    several = (os.cpu_count() or 1) if work.keep and jax.default_backend() == "cpu" else 1
+    threads = [threading.Thread(target=follow if i else compute, daemon=True) for i in range(several)]
+    for thread in threads:
+        thread.start()
+    working = len(threads)
     try:
-        while (done := ready.get()) is not None:
+        while working:
+            done = ready.get()
             if isinstance(done, BaseException):
                 raise done
-            yield work.finish(place, *done)
+            if done is None:
+                working -= 1
+            else:
+                yield work.finish(place, *done)
     finally:
         stopping.set()
-        thread.join(STOPPING_SECONDS)
+        for thread in threads:
+            thread.join(STOPPING_SECONDS)
 
 
 class _Stopped(Exception):

@@ -46,7 +46,8 @@ class Work:
     def __init__(self, source: Mapping[str, Any], shard_points: int | None = None):
         self.spec: Spec = _with_flag(spec(plain(source)))
         self.stored = Stored.checked(self.spec.output)
-        with precision(working(self.spec)):
+        self.precision = working(self.spec)
+        with precision(self.precision):
             self.asked, self.plan = planned(self.spec)
         self.keep = keepers(self.spec.keep, self.plan, self.spec.job)
         self.shard_points = shard_points or self._fitting()
@@ -55,10 +56,12 @@ class Work:
     def compute(
         self, place: pathlib.Path, number: int, progress: Callable[[int], None] = lambda points: None
     ) -> tuple[pathlib.Path, float]:
-        """One shard, computed: the file that it is in, not under its name yet, and s that it took."""
+        """One shard, computed: the file that it is in, not under its name yet, and s that it took.
+
+        JAX has to be in the sweep's `precision`, a setting of the whole process that no thread may change alone.
+        """
         begun, box = time.perf_counter(), self.boxes[number]
-        with precision(working(self.spec)):
-            found = self._kept(box, progress) if self.keep else self._raw(box, progress)
+        found = self._kept(box, progress) if self.keep else self._raw(box, progress)
         unfinished = folder.part(place / manifest.file_name(number))
         encode.write(unfinished, found, self.stored)
         return unfinished, time.perf_counter() - begun
