@@ -11,8 +11,17 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
+from collections.abc import Mapping
 
+import xarray as xr
+
+import sweeps
+import sweeps.engine
 from sweeps.shards import manifest
+from sweeps.shards.run import run
+from sweeps.shards.status import status
+from sweeps.shards.work import Work
 
 ROOT = pathlib.Path(__file__).parents[1]
 
@@ -196,6 +205,8 @@ def corrupted(folder: pathlib.Path, rng: random.Random) -> str:
     path = rng.choice([path for path in sorted(folder.iterdir()) if path.name != ".lock"])
     if rng.random() < 0.4:
         path = folder / rng.choice([manifest.NAME, manifest.NAME, "frame.nc", ".lock"])
+    if not path.exists():
+        return f"{path.name}: gone already"
     content = bytearray(path.read_bytes())
     kind = rng.choice(["flip", "flip", "cut", "zero", "delete", "append", "lines"])
     at = rng.randrange(max(len(content), 1))
@@ -217,3 +228,81 @@ def corrupted(folder: pathlib.Path, rng: random.Random) -> str:
         content = bytearray(b"\n".join(lines))
     path.write_bytes(content)
     return f"{path.name}: {kind} at {at}"
+
+
+def small_work(changes: Mapping[str, object] | None = None) -> Work:
+    """The sweep of `SPEC` in chunks of a few points, in this process."""
+    before = sweeps.engine.CHUNK_BYTES
+    sweeps.engine.CHUNK_BYTES = {"cpu": CHUNK_BYTES}
+    try:
+        return Work({**tomllib.loads(SPEC), **(changes or {})}, 1)
+    finally:
+        sweeps.engine.CHUNK_BYTES = before
+
+
+def harmed_and_repaired(
+    folder: pathlib.Path, work: Work, truth: xr.Dataset, whole: dict[str, str], rng: random.Random
+) -> str:
+    """Harm a finished folder once to thrice, use it in every way, and continue it; says what was done and came of it.
+
+    Raises:
+      AssertionError: where it was read as something else than the truth, a refusal was not a line that names a file in
+        it, or continuing it ended otherwise than in the same files or in a line and the same files as before.
+    """
+    done = "; ".join(corrupted(folder, rng) for _ in range(rng.choice([1, 1, 2, 3])))
+    noticed = []
+    for read in (_loaded, _merged, _queried):
+        try:
+            found = read(folder)
+        except ValueError as error:
+            one_line(str(error), folder, done)
+            noticed.append(str(error))
+        else:
+            expected = truth if read is not _queried else _queried(truth)
+            xr.testing.assert_identical(found, expected)
+    try:
+        checked = status(folder, check=True)
+        wrong = checked["missing_files"]
+        if noticed:
+            assert wrong or checked["shards_done"] < checked["shards"], (done, noticed)
+        for words in wrong:
+            one_line(words, folder, done)
+    except ValueError as error:
+        one_line(str(error), folder, done)
+    before = {path.name: path.read_bytes() for path in folder.iterdir() if path.name != ".lock"}
+    try:
+        run(folder, work)
+    except ValueError as error:
+        one_line(str(error), folder, done)
+        after = {path.name: path.read_bytes() for path in folder.iterdir() if path.name != ".lock"}
+        assert after == before, done
+        return f"{done}: refused: {error}"
+    assert checksums(folder) == whole, done
+    return f"{done}: {'repaired' if noticed else 'harmless'}"
+
+
+def one_line(words: str, folder: pathlib.Path, done: str) -> None:
+    """What is said of a folder is a line that names it."""
+    assert str(folder) in words and "\n" not in words, (done, words)
+
+
+def _loaded(folder: pathlib.Path) -> xr.Dataset:
+    return sweeps.open(folder).load()
+
+
+def _merged(folder: pathlib.Path) -> xr.Dataset:
+    path = folder.with_suffix(".nc")
+    try:
+        sweeps.merge(folder, path)
+    except ValueError:
+        assert not path.exists()
+        raise
+    with xr.open_dataset(path) as found:
+        found.load()
+    path.unlink()
+    return found
+
+
+def _queried(source: pathlib.Path | xr.Dataset) -> xr.Dataset:
+    dataset = sweeps.open(source) if isinstance(source, pathlib.Path) else source
+    return sweeps.query(dataset, "step_time < 6 ms and feasible", "step_time", 500).rows.drop_attrs()

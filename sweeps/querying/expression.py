@@ -35,7 +35,9 @@ _ARITHMETIC: dict[type, Callable] = {
 
 _ORDERS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 
-_AMOUNT = re.compile(r"(?<![\w.\"'])((?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)(?![eE][-+]?\d)\s*([A-Za-zµ][A-Za-z/µ]*)(?![\w(])")
+_AMOUNT = re.compile(
+    r"(?<![\w.\"'])((?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)(?![eE][-+]?\d)\s*([A-Za-zµ][A-Za-z/µ]*)(?![\w(])"
+)
 """A number with a unit behind it."""
 
 _WORDS = ("and", "or", "not", "in", "is", "if", "else")

@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import pathlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -99,8 +99,13 @@ def appended(place: pathlib.Path, header: Mapping[str, Any], shard: Shard) -> No
         raise ValueError(f"{path} cannot be written: {error.strerror}") from None
 
 
-def rebuilt(place: pathlib.Path, header: Mapping[str, Any]) -> Manifest:
+def rebuilt(place: pathlib.Path, header: Mapping[str, Any], frame: Callable[[], Mapping[str, Any]]) -> Manifest:
     """The manifest under a new header, where its own is damaged: with all lines that answer the same question.
+
+    Args:
+      place: the folder.
+      header: what is asked now, without the frame.
+      frame: writes the labels and describes them; called when it is sure that the folder is of this sweep.
 
     Raises:
       Damaged: one line, where there are none: nothing says then that the shards are of this sweep.
@@ -112,7 +117,10 @@ def rebuilt(place: pathlib.Path, header: Mapping[str, Any]) -> Manifest:
             f"{place / NAME} is damaged: its first line is not as it was written, and no other is of this sweep; "
             "give another folder"
         )
-    folder.written(place / NAME, b"".join(line + b"\n" for line in (_line({"format": FORMAT, **header})[:-1], *kept)))
+    folder.written(
+        place / NAME,
+        b"".join(line + b"\n" for line in (_line({"format": FORMAT, **header, "frame": frame()})[:-1], *kept)),
+    )
     return read(place)
 
 

@@ -105,7 +105,7 @@ def _resumed(place: pathlib.Path, work: Work) -> tuple[manifest.Manifest, dict[i
     try:
         found = manifest.read(place)
     except manifest.Damaged as error:
-        found = manifest.rebuilt(place, header | {"frame": work.write_frame(place)})
+        found = manifest.rebuilt(place, header, lambda: work.write_frame(place))
         damaged[-1] = str(error)
     changed = manifest.differences(found.header, header)
     if changed:
