@@ -200,6 +200,31 @@ def killed(place: Place, folder: pathlib.Path, rng: random.Random, startup: floa
     running.stopped(signal.SIGKILL)
 
 
+def children(parent: int) -> list[int]:
+    """Processes of workers that a process has started."""
+    found = []
+    for path in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            words = (path / "cmdline").read_text()
+            own = int((path / "stat").read_text().rpartition(")")[2].split()[1]) == parent
+        except OSError:
+            continue
+        if own and "spawn_main" in words:
+            found.append(int(path.name))
+    return found
+
+
+def worker_killed(place: Place, folder: pathlib.Path, number: int) -> Finished:
+    """How a sweep on two workers of its own ends, one of which gets a signal among its shards."""
+    flags = ("--progress", "json", "--scheduler", "dask", "--workers", "2")
+    running = place.begin(*place.sweep(folder, *flags), TEST_PAUSE="0.1")
+    running.until("shard", 3)
+    workers = children(running.process.pid)
+    assert len(workers) == 2, running.err
+    os.kill(workers[0], number)
+    return running.ended()
+
+
 def corrupted(folder: pathlib.Path, rng: random.Random) -> str:
     """Harm one file of a folder in one way; says which and how."""
     path = rng.choice([path for path in sorted(folder.iterdir()) if path.name != ".lock"])

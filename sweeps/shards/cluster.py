@@ -88,7 +88,7 @@ def _client(scheduler: str, workers: int | None) -> Any:
             os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
         with dask.config.set(settings):
             made = LocalCluster(
-                n_workers=count, threads_per_worker=1, dashboard_address=None, silence_logs=50, memory_limit=0
+                n_workers=count, threads_per_worker=1, dashboard_address=":0", silence_logs=50, memory_limit=0
             )
         return _closing(Client(made), made)
     try:
@@ -115,7 +115,7 @@ def _from_client(
     from distributed import as_completed
     from distributed.comm import CommClosedError
 
-    asked = Asked(json.dumps(dict(work.spec.source)), work.shard_points, hardware_kind(), str(place.resolve()))
+    asked = Asked.of(work, place)
     _all_fit(client, asked)
     futures = client.map(functools.partial(computed, asked), numbers, pure=False, batch_size=256)
     try:
@@ -146,6 +146,11 @@ class Asked:
     shard_points: int
     kind: str  # of machine that results have to come from
     place: str  # the folder, under its name on every machine
+
+    @classmethod
+    def of(cls, work: Work, place: pathlib.Path) -> "Asked":
+        """What it takes to compute shards of `work` into a folder."""
+        return cls(json.dumps(dict(work.spec.source)), work.shard_points, hardware_kind(), str(place.resolve()))
 
 
 def _all_fit(client: Any, asked: Asked) -> None:
