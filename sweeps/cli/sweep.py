@@ -46,12 +46,12 @@ def run(options: argparse.Namespace) -> None:
     """Compute, write, and say what was found."""
     if options.output is None:
         raise ValueError("-o OUT.nc is missing")
-    compilation_cache()
-    source = _source(options)
     if is_folder(options.output):
         from sweeps.cli.sweep_folder import run as run_folder
 
-        return run_folder(options, source)
+        return run_folder(options, _source)
+    compilation_cache()
+    source = _source(options)
     for flag in ("keep", "compression", "digits", "shard_points", "scheduler", "workers"):
         if getattr(options, flag) is not None:
             raise ValueError(f"--{flag.replace('_', '-')} is for folders: -o {pathlib.Path(options.output).stem}/")

@@ -1,46 +1,63 @@
 """`jaxroof sweep -o FOLDER/`: shards that survive whatever happens, in this process or on many machines."""
 
 import argparse
+import json
 import os
 import pathlib
-import signal
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from sweeps.cli.common import whole_number
+from sweeps.cli.common import compilation_cache, whole_number
 from sweeps.cli.progress import Progress, rate_text
+from sweeps.cli.stopping import stoppable
 
-STOPPED = 130
-"""Exit status after Ctrl-C or SIGTERM."""
+WRONG = 2
+"""Exit status after a line that says what is wrong."""
+
+THREAD = "shards"
+"""Name of the thread that computes."""
 
 
-def run(options: argparse.Namespace, source: Mapping[str, Any]) -> None:
-    """Compute what the folder does not have yet, and say what was found."""
-    from sweeps.cli.sweep import RATED_POINTS, print_asked, print_found, progress_kind
+def run(options: argparse.Namespace, source: Callable[[argparse.Namespace], Mapping[str, Any]]) -> None:
+    """Compute what the folder does not have yet, and say what was found.
+
+    Args:
+      options: parsed flags.
+      source: the specification that they describe.
+    """
+    from sweeps.cli.sweep import progress_kind
+
+    watch = _Watch(progress_kind(options.progress), pathlib.Path(options.output))
+    with stoppable(watch.stopped):
+        _run(options, source, watch)
+
+
+def _run(options: argparse.Namespace, source: Callable[..., Mapping[str, Any]], watch: "_Watch") -> None:
+    compilation_cache()
+    from sweeps.cli.sweep import RATED_POINTS, print_asked, print_found
     from sweeps.cli.tables import size
     from sweeps.shards.api import executor
     from sweeps.shards.run import run as run_shards
     from sweeps.shards.work import Work
 
-    place, kind = pathlib.Path(options.output), progress_kind(options.progress)
+    place, asked = pathlib.Path(options.output), source(options)
     points = _number("--shard-points", options.shard_points)
     execute = executor(options.scheduler, _number("--workers", options.workers))
-    signal.signal(signal.SIGTERM, _interrupt)
     try:
-        work = Work(source, points)
+        work = Work(asked, points)
     except ValueError as error:
         raise ValueError(f"{options.spec}: {error}") from None
     print_asked(work.asked, work.plan)
-    watch = _Watch(kind, place)
     try:
         run_shards(place, work, watch, execute)
     except KeyboardInterrupt:
         watch.stop("interrupted")
-        _stopped(place, watch)
-    except BaseException:
+        raise
+    except (ValueError, OSError) as error:
         watch.stop("failed")
+        _end_if_computing(error)
         raise
     watch.stop("end")
     bar = watch.bar
@@ -55,18 +72,12 @@ def _number(flag: str, text: str | None) -> int | None:
     return int(whole_number(flag, text))
 
 
-def _interrupt(number: int, frame: Any) -> None:
-    raise KeyboardInterrupt
-
-
-def _stopped(place: pathlib.Path, watch: "_Watch") -> None:
-    """End now: every shard that is on the disk is whole, and whatever still computes is not waited for."""
-    done = f"{watch.kept + watch.shards:,} of {watch.total:,} shards are there" if watch.total else "nothing is lost"
-    print(f"jaxroof sweep: stopped; {done}, and the same command continues with {place}", file=sys.stderr, flush=True)
-    sys.stdout.flush()
-    if threading.active_count() > 1:
-        os._exit(STOPPED)
-    raise SystemExit(STOPPED)
+def _end_if_computing(error: Exception) -> None:
+    """End now where a thread is still inside compiled code, which an ending interpreter must not pull from under it."""
+    if any(thread.name == THREAD for thread in threading.enumerate()):
+        print(f"jaxroof sweep: {' '.join(str(error).split())}", file=sys.stderr, flush=True)
+        sys.stdout.flush()
+        os._exit(WRONG)
 
 
 class _Watch:
@@ -79,10 +90,10 @@ class _Watch:
 
     def begun(self, work: Any, kept: Mapping[int, Any], damaged: Mapping[int, str]) -> None:
         self.total, self.kept = len(work.boxes), len(kept)
-        for why in damaged.values():
-            print(f"note  {why}; it is computed again", file=sys.stderr)
+        for number, why in damaged.items():
+            self._note(f"{why}; {'it is computed again' if number >= 0 else 'it is made again'}")
         if kept:
-            print(f"note  {self.kept:,} of {self.total:,} shards are there already, checked", file=sys.stderr)
+            self._note(f"{self.kept:,} of {self.total:,} shards are there already, checked")
         self.bar = Progress(work.plan.points, sum(shard.points for shard in kept.values()), self.kind)
         self.bar.say("begin")
 
@@ -100,3 +111,14 @@ class _Watch:
     def stop(self, event: str) -> None:
         if self.bar is not None:
             self.bar.stop(event)
+
+    def stopped(self) -> str:
+        """What is to be said when it is stopped: every shard that is on the disk is whole."""
+        there = f"{self.kept + self.shards:,} of {self.total:,} shards are there" if self.total else "nothing is lost"
+        return f"jaxroof sweep: stopped; {there}, and the same command continues with {self.place}"
+
+    def _note(self, words: str) -> None:
+        if self.kind == "json":
+            print(json.dumps({"event": "note", "text": words}), file=sys.stderr, flush=True)
+        elif self.kind != "quiet":
+            print(f"note  {words}", file=sys.stderr)

@@ -1,9 +1,11 @@
 """Shards on many machines: Dask hands their numbers to workers, which compute and write them."""
 
+import dataclasses
 import functools
 import json
 import os
 import pathlib
+import threading
 import time
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -17,11 +19,11 @@ from sweeps.shards.work import Work, hardware_kind
 
 INSTALL = "pip install 'jaxroof[dask]'"
 
-RETRIES = 10
-"""Workers that may die over one shard before it is taken for the shard's fault."""
+FAILURES = 10
+"""Workers, of those started here, that may die over one shard before it is taken for the shard's fault."""
 
 PATIENCE_SECONDS = 60.0
-"""s in which a scheduler that cannot be reached any more has to come back."""
+"""s in which a scheduler that cannot be reached any more, or that has no workers, has to get better."""
 
 
 def cluster(scheduler: str, workers: int | None) -> Executor:
@@ -54,17 +56,17 @@ def _executed(
 ) -> Iterator[manifest.Shard]:
     """Every shard as it is finished. Where the scheduler is lost, what is left begins again with the next one."""
     left = dict.fromkeys(numbers)
-    lost = None
+    met, since = False, time.monotonic()
     while left:
         try:
             with _client(scheduler, workers) as client:
+                met = True
                 for shard in _from_client(client, work, list(left), place, watch):
                     del left[shard.number]
-                    lost = None
+                    since = time.monotonic()
                     yield shard
         except _Lost as error:
-            lost = lost or time.monotonic()
-            if time.monotonic() - lost > PATIENCE_SECONDS:
+            if not met or time.monotonic() - since > PATIENCE_SECONDS:
                 raise ValueError(f"the scheduler {scheduler} cannot be reached: {error}") from None
             watch.failed(-1, str(error))
             time.sleep(1.0)
@@ -79,7 +81,7 @@ def _client(scheduler: str, workers: int | None) -> Any:
     import dask
     from distributed import Client, LocalCluster
 
-    settings = {"distributed.scheduler.allowed-failures": RETRIES, "distributed.comm.retry.count": 3}
+    settings = {"distributed.scheduler.allowed-failures": FAILURES}
     if scheduler == "dask":
         count = workers or os.cpu_count() or 1
         if jax.config.jax_compilation_cache_dir is not None:  # workers read what this process has compiled
@@ -87,7 +89,7 @@ def _client(scheduler: str, workers: int | None) -> Any:
             os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
         with dask.config.set(settings):
             made = LocalCluster(
-                n_workers=count, threads_per_worker=1, dashboard_address=None, silence_logs=50, memory_limit=0
+                n_workers=count, threads_per_worker=1, dashboard_address=":0", silence_logs=50, memory_limit=0
             )
         return _closing(Client(made), made)
     try:
@@ -114,10 +116,9 @@ def _from_client(
     from distributed import as_completed
     from distributed.comm import CommClosedError
 
-    asked = json.dumps(dict(work.spec.source)), work.shard_points, hardware_kind()
-    futures = client.map(
-        functools.partial(computed, *asked, str(place.resolve())), numbers, pure=False, retries=RETRIES, batch_size=256
-    )
+    asked = Asked.of(work, place)
+    _all_fit(client, asked)
+    futures = client.map(functools.partial(computed, asked), numbers, pure=False, batch_size=256)
     try:
         for future, result in as_completed(futures, with_results=True, raise_errors=False):
             if future.status != "finished":
@@ -138,26 +139,67 @@ def _raise(future: Any, result: Any) -> None:
     raise ValueError(f"a worker failed: {type(error).__name__}: {' '.join(str(error).split())}")
 
 
-def computed(source: str, shard_points: int, kind: str, place: str, number: int) -> dict[str, Any]:
+@dataclasses.dataclass(frozen=True)
+class Asked:
+    """What a worker has to know."""
+
+    source: str  # the specification as JSON
+    shard_points: int
+    kind: str  # of machine that results have to come from
+    place: str  # the folder, under its name on every machine
+
+    @classmethod
+    def of(cls, work: Work, place: pathlib.Path) -> "Asked":
+        """What it takes to compute shards of `work` into a folder."""
+        return cls(json.dumps(dict(work.spec.source)), work.shard_points, hardware_kind(), str(place.resolve()))
+
+
+def _all_fit(client: Any, asked: Asked) -> None:
+    """Refuse workers that cannot help, before they are asked to; wait for the first where there is none yet."""
+    try:
+        client.wait_for_workers(1, timeout=PATIENCE_SECONDS)
+    except TimeoutError:
+        raise ValueError(f"the scheduler has had no workers for {PATIENCE_SECONDS:.0f} s") from None
+    for address, words in client.run(unfit, asked).items():
+        if words is not None:
+            raise ValueError(f"worker {address}: {words}")
+
+
+def unfit(asked: Asked) -> str | None:
+    """Why this worker cannot compute shards of a sweep; None where it can."""
+    if hardware_kind() != asked.kind:
+        return f"this is {hardware_kind()}, the sweep was begun on {asked.kind}; bits would differ"
+    if not (pathlib.Path(asked.place) / manifest.NAME).is_file():
+        return f"{asked.place} is not here; workers need the folder under the same name"
+    return None
+
+
+def computed(asked: Asked, number: int) -> dict[str, Any]:
     """One shard, computed and written by a worker, which plans a sweep once.
 
-    Args:
-      source: the specification as JSON.
-      shard_points: points of a shard, about.
-      kind: the kind of machine that results have to come from.
-      place: the folder, under its name on this machine.
-      number: the shard.
+    Raises:
+      ValueError: one line: the worker is not fit, its software or its files are others, or it cannot write.
     """
-    begun, work = time.perf_counter(), _work(source, shard_points)
-    if hardware_kind() != kind:
-        raise ValueError(f"this worker is {hardware_kind()}, the sweep was begun on {kind}; bits would differ")
-    if not (pathlib.Path(place) / manifest.NAME).is_file():
-        raise ValueError(f"{place} is not here; workers need the folder under the same name")
-    with precision(work.precision):
-        unfinished, _ = work.compute(pathlib.Path(place), number)
-    return vars(work.finish(pathlib.Path(place), number, unfinished, time.perf_counter() - begun))
+    words = unfit(asked)
+    if words is not None:
+        raise ValueError(words)
+    place = pathlib.Path(asked.place)
+    with _ONE_BY_ONE:
+        begun, work = time.perf_counter(), _work(asked)
+        with precision(work.precision):
+            unfinished, _ = work.compute(place, number)
+    return vars(work.finish(place, number, unfinished, time.perf_counter() - begun))
+
+
+_ONE_BY_ONE = threading.Lock()
+"""Of a worker's threads: compiled code has threads of its own, and the netCDF library is not made for several."""
 
 
 @functools.lru_cache(maxsize=1)
-def _work(source: str, shard_points: int) -> Work:
-    return Work(json.loads(source), shard_points)
+def _work(asked: Asked) -> Work:
+    """The sweep, if it is here what it is where it was begun: same software, same catalogue, same files."""
+    work = Work(json.loads(asked.source), asked.shard_points)
+    changed = manifest.differences(manifest.read(pathlib.Path(asked.place)).header, work.header)
+    if changed:
+        raise ValueError(f"here it is another sweep: {'; '.join(changed[:3])}")
+    return work

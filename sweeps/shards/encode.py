@@ -1,15 +1,23 @@
-"""Datasets as the bytes of netCDF files, so that what is on the disk can be checked before it is read."""
+"""Datasets as the bytes of netCDF files, so that what is on the disk can be checked before it is read.
 
+The netCDF library is not made for threads, and a file left open is closed by whichever thread happens to collect
+garbage. So all that is opened here is closed here, one thread after the other.
+"""
+
+import contextlib
 import dataclasses
 import pathlib
 import shutil
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import netCDF4
 import numpy as np
 import xarray as xr
 from xarray.backends import NetCDF4DataStore
+
+_ONE_BY_ONE = threading.RLock()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +52,8 @@ def write(path: pathlib.Path, dataset: xr.Dataset, stored: Stored) -> None:
     labels = set(dataset.coords)
     encoding = {str(name): _encoding(array, stored, name in labels) for name, array in dataset.variables.items()}
     try:
-        dataset.to_netcdf(path, engine="netcdf4", encoding=encoding)
+        with _ONE_BY_ONE:
+            dataset.to_netcdf(path, engine="netcdf4", encoding=encoding)
     except (OSError, RuntimeError) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else " ".join(str(error).split())
         raise ValueError(f"{path.parent} cannot be written to: {why}{_space(path.parent, dataset.nbytes)}") from None
@@ -59,19 +68,25 @@ def _space(folder: pathlib.Path, needed: int) -> str:
     return f"; {free:,} bytes are free and {needed:,} needed" if free < 2 * needed else ""
 
 
-def opened(content: bytes) -> netCDF4.Dataset:
+@contextlib.contextmanager
+def _opened(content: bytes) -> Iterator[netCDF4.Dataset]:
     """The netCDF file with these bytes; ValueError where they are none."""
-    try:
-        file = netCDF4.Dataset("shard", memory=content)
-    except OSError as error:
-        raise ValueError(f"not a netCDF file: {' '.join(str(error).split())}") from None
-    file.set_auto_maskandscale(False)
-    return file
+    with _ONE_BY_ONE:
+        try:
+            file = netCDF4.Dataset("shard", memory=content)
+        except OSError as error:
+            raise ValueError(f"not a netCDF file: {' '.join(str(error).split())}") from None
+        try:
+            file.set_auto_maskandscale(False)
+            yield file
+        finally:
+            file.close()
 
 
 def dataset(content: bytes) -> xr.Dataset:
     """The dataset in the bytes of a netCDF file, in memory."""
-    return xr.open_dataset(NetCDF4DataStore(opened(content))).load()
+    with _opened(content) as file:
+        return xr.open_dataset(NetCDF4DataStore(file)).load()
 
 
 def _encoding(array: xr.Variable, stored: Stored, label: bool) -> dict[str, Any]:
@@ -85,8 +100,9 @@ def _encoding(array: xr.Variable, stored: Stored, label: bool) -> dict[str, Any]
     return encoding
 
 
-def values(file: netCDF4.Dataset, name: str) -> np.ndarray:
-    """A variable as it was before it was stored."""
-    stored = file.variables[name]
-    array = stored[...]
-    return array.astype(bool) if "dtype" in stored.ncattrs() and stored.getncattr("dtype") == "bool" else array
+def values(content: bytes, name: str) -> np.ndarray:
+    """A variable in the bytes of a netCDF file, as it was before it was stored."""
+    with _opened(content) as file:
+        stored = file.variables[name]
+        array = stored[...]
+        return array.astype(bool) if "dtype" in stored.ncattrs() and stored.getncattr("dtype") == "bool" else array

@@ -3,9 +3,12 @@
 import contextlib
 import errno
 import hashlib
+import itertools
 import os
 import pathlib
+import re
 import socket
+import time
 from collections.abc import Iterator
 
 LOCK = ".lock"
@@ -13,6 +16,14 @@ LOCK = ".lock"
 
 TEMPORARY = ".part-"
 """How names of files begin that are not whole."""
+
+LEFTOVER = re.compile(re.escape(TEMPORARY) + r".+-\d+-\d+-(shard-\d+\.nc|frame\.nc|manifest\.jsonl)")
+"""Names that `part` gives, and nobody else."""
+
+LOCK_TRIES, LOCK_PAUSE = 5, 0.05
+"""How often a lock that is taken is asked for, and s between: `writer` holds it for a moment to see who does."""
+
+_serial = itertools.count()
 
 
 def written(path: pathlib.Path, content: bytes) -> str:
@@ -33,7 +44,7 @@ def written(path: pathlib.Path, content: bytes) -> str:
 
 def part(path: pathlib.Path) -> pathlib.Path:
     """Where a file is written until all of it is there: a name that no other process writes to."""
-    return path.with_name(f"{TEMPORARY}{socket.gethostname()}-{os.getpid()}-{path.name}")
+    return path.with_name(f"{TEMPORARY}{socket.gethostname()}-{os.getpid()}-{next(_serial)}-{path.name}")
 
 
 def adopted(unfinished: pathlib.Path, path: pathlib.Path) -> tuple[int, str]:
@@ -49,6 +60,8 @@ def adopted(unfinished: pathlib.Path, path: pathlib.Path) -> tuple[int, str]:
         os.replace(unfinished, path)
         synced(path.parent)
     except OSError as error:
+        with contextlib.suppress(OSError):
+            unfinished.unlink()
         raise ValueError(f"{path} cannot be written: {error.strerror}") from None
     return size, checksum
 
@@ -84,13 +97,12 @@ def checked(path: pathlib.Path, size: int, sha256: str) -> bytes:
 def locked(folder: pathlib.Path) -> Iterator[None]:
     """Be the one process that writes into a folder, which is made where there is none.
 
-    Leftovers of processes that were killed vanish.
+    Leftovers of processes that were killed vanish, before and after. The lock is on the file that has the name when it
+    is taken: whoever deletes that file lets a second process in, which harms nothing but has shards computed twice.
 
     Raises:
       ValueError: one line, where another process writes there or the folder cannot be written to.
     """
-    import fcntl
-
     try:
         folder.mkdir(exist_ok=True)
         handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
@@ -101,19 +113,38 @@ def locked(folder: pathlib.Path) -> Iterator[None]:
     except OSError as error:
         raise ValueError(f"{folder} cannot be written to: {error.strerror}") from None
     try:
+        _lock(handle, folder)
+        _clean(folder)
+        with contextlib.suppress(OSError):  # a full disk: the lock holds without a name
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, f"process {os.getpid()} on {socket.gethostname()}".encode(), 0)
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield
+        finally:
+            _clean(folder)
+    finally:
+        os.close(handle)
+
+
+def _lock(handle: int, folder: pathlib.Path) -> None:
+    import fcntl
+
+    for left in reversed(range(LOCK_TRIES)):
+        try:
+            return fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
                 raise ValueError(f"{folder} cannot be locked: {error.strerror}") from None
-            raise ValueError(f"{folder} is being written by {_holder(folder)}; wait for it, or stop it") from None
-        for unfinished in folder.glob(f"{TEMPORARY}*"):
-            unfinished.unlink(missing_ok=True)
-        os.ftruncate(handle, 0)
-        os.pwrite(handle, f"process {os.getpid()} on {socket.gethostname()}".encode(), 0)
-        yield
-    finally:
-        os.close(handle)
+        if left:
+            time.sleep(LOCK_PAUSE)
+    raise ValueError(f"{folder} is being written by {_holder(folder)}; wait for it, or stop it")
+
+
+def _clean(folder: pathlib.Path) -> None:
+    """Take away files that never became whole; what cannot be taken away does no harm."""
+    with contextlib.suppress(OSError):
+        for name in filter(LEFTOVER.fullmatch, os.listdir(folder)):
+            (folder / name).unlink(missing_ok=True)
 
 
 def writer(folder: pathlib.Path) -> str | None:
@@ -121,7 +152,7 @@ def writer(folder: pathlib.Path) -> str | None:
     import fcntl
 
     try:
-        handle = os.open(folder / LOCK, os.O_RDWR)
+        handle = os.open(folder / LOCK, os.O_RDONLY)
     except OSError:
         return None
     try:
@@ -134,6 +165,7 @@ def writer(folder: pathlib.Path) -> str | None:
 
 
 def _holder(folder: pathlib.Path) -> str:
-    with contextlib.suppress(OSError):
-        return (folder / LOCK).read_text(encoding="utf-8") or "another process"
+    with contextlib.suppress(OSError), open(folder / LOCK, encoding="utf-8", errors="replace") as file:
+        words = re.fullmatch(r"process \d+ on \S+", file.read(300))
+        return words[0] if words else "another process"
     return "another process"

@@ -1,15 +1,17 @@
 """What a folder of shards says of itself: a header of what is asked, then a line for every shard that is whole.
 
 The file is only ever appended to, so that an interruption costs the line that is being written and nothing else. Every
-line carries a checksum of itself.
+line carries a checksum of itself; that of a shard is one of the question too, so that lines whose header is lost can
+be told from those of another sweep.
 """
 
 import dataclasses
+import errno
 import hashlib
 import json
 import os
 import pathlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,14 @@ FORMAT = "jaxroof shards 1"
 
 LARGEST = 1 << 30
 """B of the largest manifest that is read: some million shards."""
+
+
+ASKED = ("spec", "keep", "stored", "shard_points", "software", "hardware", "question_sha256", "shards")
+"""What of a header makes it another sweep when it differs."""
+
+
+class Damaged(ValueError):
+    """A manifest whose header is not as it was written."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,21 +79,54 @@ def begun(place: pathlib.Path, header: Mapping[str, Any]) -> Manifest:
     return read(place)
 
 
-def appended(place: pathlib.Path, shard: Shard) -> None:
+def appended(place: pathlib.Path, header: Mapping[str, Any], shard: Shard) -> None:
     """Add a shard that is on the disk; ValueError of one line where that cannot be written."""
-    path = place / NAME
+    path, line = place / NAME, _line(dataclasses.asdict(shard), question(header))
     try:
-        with open(path, "ab") as file:
-            start = file.tell()
+        handle = os.open(path, os.O_WRONLY | os.O_APPEND)  # where it is gone, it stays gone
+        try:
+            start = os.fstat(handle).st_size
             try:
-                file.write(_line(dataclasses.asdict(shard)))
-                file.flush()
-                os.fsync(file.fileno())
+                if os.write(handle, line) != len(line):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                os.fsync(handle)
             except OSError:
-                os.ftruncate(file.fileno(), start)
+                os.ftruncate(handle, start)
                 raise
+        finally:
+            os.close(handle)
     except OSError as error:
         raise ValueError(f"{path} cannot be written: {error.strerror}") from None
+
+
+def rebuilt(place: pathlib.Path, header: Mapping[str, Any], frame: Callable[[], Mapping[str, Any]]) -> Manifest:
+    """The manifest under a new header, where its own is damaged: with all lines that answer the same question.
+
+    Args:
+      place: the folder.
+      header: what is asked now, without the frame.
+      frame: writes the labels and describes them; called when it is sure that the folder is of this sweep.
+
+    Raises:
+      Damaged: one line, where there are none: nothing says then that the shards are of this sweep.
+    """
+    lines, salt = _lines(place)[1:-1], question(header)
+    kept = [line for line in lines if _parsed(line, salt) is not None]
+    if not kept:
+        raise Damaged(
+            f"{place / NAME} is damaged: its first line is not as it was written, and no other is of this sweep; "
+            "give another folder"
+        )
+    folder.written(
+        place / NAME,
+        b"".join(line + b"\n" for line in (_line({"format": FORMAT, **header, "frame": frame()})[:-1], *kept)),
+    )
+    return read(place)
+
+
+def question(header: Mapping[str, Any]) -> str:
+    """A hash of what a header asks."""
+    return hashlib.sha256(json.dumps([header[key] for key in ASKED]).encode()).hexdigest()
 
 
 def truncated(place: pathlib.Path, manifest: Manifest) -> None:
@@ -105,6 +148,16 @@ def read(place: pathlib.Path) -> Manifest:
     Raises:
       ValueError: one line, where there is no manifest, or its header is not one.
     """
+    path, lines = place / NAME, _lines(place)
+    header = _header(path, _parsed(lines[0]) if len(lines) > 1 else None)
+    salt = question(header)
+    found = (_shard(_parsed(line, salt), header) for line in lines[1:-1])
+    length = sum(map(len, lines)) + len(lines) - 1 - len(lines[-1])
+    return Manifest(header, {shard.number: shard for shard in found if shard is not None}, length)
+
+
+def _lines(place: pathlib.Path) -> list[bytes]:
+    """Lines of a manifest; the last is what follows the last end of a line."""
     path = place / NAME
     try:
         if path.stat().st_size > LARGEST:
@@ -114,28 +167,24 @@ def read(place: pathlib.Path) -> Manifest:
         raise ValueError(f"{place} is no folder of shards: it has no {NAME}") from None
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror}") from None
-    lines = content.split(b"\n")
-    length = len(content) - len(lines[-1])
-    header = _header(path, _parsed(lines[0]) if len(lines) > 1 else None)
-    found = (_shard(_parsed(line), header) for line in lines[1:-1])
-    return Manifest(header, {shard.number: shard for shard in found if shard is not None}, length)
+    return content.split(b"\n")
 
 
-def _line(content: Mapping[str, Any]) -> bytes:
+def _line(content: Mapping[str, Any], salt: str = "") -> bytes:
     body = json.dumps(content, allow_nan=False)  # in the order of the axes
-    return f'{{"check": "{_check(body)}", "is": {body}}}\n'.encode()
+    return f'{{"check": "{_check(body, salt)}", "is": {body}}}\n'.encode()
 
 
-def _check(body: str) -> str:
-    return hashlib.sha256(body.encode()).hexdigest()[:16]
+def _check(body: str, salt: str) -> str:
+    return hashlib.sha256(f"{salt}{body}".encode()).hexdigest()[:16]
 
 
-def _parsed(line: bytes) -> Any:
+def _parsed(line: bytes, salt: str = "") -> Any:
     """What a line says; None where it is not as it was written."""
     try:
         content = json.loads(line)
         body = content["is"]
-        return body if content["check"] == _check(json.dumps(body)) else None
+        return body if content["check"] == _check(json.dumps(body), salt) else None
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
 
@@ -160,12 +209,15 @@ _HEADER = {
 
 def _header(path: pathlib.Path, found: Any) -> dict[str, Any]:
     if not isinstance(found, dict):
-        raise ValueError(f"{path} is damaged: its first line is not as it was written")
+        raise Damaged(f"{path} is damaged: its first line is not as it was written")
     if found.get("format") != FORMAT:
         raise ValueError(f"{path}: format = {found.get('format')!r} is not known; this version reads {FORMAT!r}")
     for key, kind in _HEADER.items():
         if not isinstance(found.get(key), kind) or (kind is int and found[key] < 0):
             raise ValueError(f"{path}: {key} = {found.get(key)!r} must be a {kind.__name__}")
+    frame = found["frame"]
+    if not all(isinstance(frame.get(key), kind) for key, kind in (("file", str), ("bytes", int), ("sha256", str))):
+        raise ValueError(f"{path}: frame = {frame} must have a file, its bytes and its sha256")
     return found
 
 
@@ -202,7 +254,7 @@ def file_name(number: int) -> str:
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """What two headers ask differently, each as "key was x, is y"; empty where both mean the same sweep."""
     found = []
-    for key in ("spec", "keep", "stored", "shard_points", "software", "hardware", "question_sha256", "shards"):
+    for key in ASKED:
         old, new = before[key], now[key]
         if old == new or (found and key in ("question_sha256", "shards")):
             continue

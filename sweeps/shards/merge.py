@@ -49,11 +49,11 @@ def _pieces(
     axes = [name for name, _ in found.header["axes"]]
     for _, shard in sorted(found.shards.items()):
         sides = dict(zip(axes, shard.positions, strict=True))
-        with encode.opened(folder.checked(place / shard.file, shard.bytes, shard.sha256)) as file:
-            for name in shard.names:
-                output = outputs[name]
-                parts = [sides.get(dim, np.arange(len(output.ops))) for dim in output.dims]
-                yield Piece(name, tuple(_as_slice(part) for part in parts), encode.values(file, name))
+        content = folder.checked(place / shard.file, shard.bytes, shard.sha256)
+        for name in shard.names:
+            output = outputs[name]
+            parts = [sides.get(dim, np.arange(len(output.ops))) for dim in output.dims]
+            yield Piece(name, tuple(_as_slice(part) for part in parts), encode.values(content, name))
         progress(shard.points)
 
 

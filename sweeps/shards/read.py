@@ -7,7 +7,6 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-import netCDF4
 import numpy as np
 import xarray as xr
 from xarray.backends import BackendArray, BackendEntrypoint
@@ -97,24 +96,23 @@ class _Files:
     def __init__(self, place: pathlib.Path, found: manifest.Manifest, axes: tuple[str, ...]):
         self.place, self.axes = place, axes
         self.shards = sorted(found.shards.values(), key=lambda shard: shard.number)
-        self.lock = threading.RLock()  # of the netCDF library, which is not made for threads
-        self._open: collections.OrderedDict[int, netCDF4.Dataset] = collections.OrderedDict()
+        self.lock = threading.RLock()  # of what is kept
+        self._read: collections.OrderedDict[int, bytes] = collections.OrderedDict()
 
     def values(self, shard: manifest.Shard, name: str) -> np.ndarray:
         """A variable of a shard."""
-        if shard.number not in self._open:
-            content = folder.checked(self.place / shard.file, shard.bytes, shard.sha256)
-            self._open[shard.number] = encode.opened(content)
-            while len(self._open) > KEPT_FILES:
-                self._open.popitem(last=False)[1].close()
-        self._open.move_to_end(shard.number)
-        return encode.values(self._open[shard.number], name)
+        if shard.number not in self._read:
+            self._read[shard.number] = folder.checked(self.place / shard.file, shard.bytes, shard.sha256)
+            while len(self._read) > KEPT_FILES:
+                self._read.popitem(last=False)
+        self._read.move_to_end(shard.number)
+        return encode.values(self._read[shard.number], name)
 
     def __getstate__(self):
         return {"place": self.place, "axes": self.axes, "shards": self.shards}
 
     def __setstate__(self, state):
-        self.__dict__.update(state, lock=threading.RLock(), _open=collections.OrderedDict())
+        self.__dict__.update(state, lock=threading.RLock(), _read=collections.OrderedDict())
 
 
 class _Sharded(BackendArray):

@@ -13,7 +13,7 @@ from sweeps.api import precision
 from sweeps.shards import folder, manifest
 from sweeps.shards.work import FRAME, Work
 
-STOPPING_SECONDS = 1.0
+STOPPING_SECONDS = 0.5
 """s that an interrupted run waits for the call that is under way."""
 
 
@@ -45,13 +45,14 @@ def run(place: pathlib.Path, work: Work, watch: Watch | None = None, executor: E
         refuses to write. Shards that are finished stay.
     """
     watch = watch or Watch()
+    _no_others(place)
     with folder.locked(place):
         found, damaged = _resumed(place, work)
         watch.begun(work, found.shards, damaged)
         missing = [number for number in range(len(work.boxes)) if number not in found.shards]
         with precision(work.precision):
             for shard in (executor or local)(work, missing, place, watch):
-                manifest.appended(place, shard)
+                manifest.appended(place, found.header, shard)
                 watch.shard(shard)
 
 
@@ -124,20 +125,21 @@ def _put(ready: queue.Queue, item: Any, stopping: threading.Event) -> None:
 
 def _resumed(place: pathlib.Path, work: Work) -> tuple[manifest.Manifest, dict[int, str]]:
     """What the folder has of this sweep, every shard checked, and what was there but is damaged."""
-    header = work.header
+    header, damaged = work.header, {}
     if not (place / manifest.NAME).exists():
-        strange = sorted(path.name for path in place.iterdir() if path.name not in (folder.LOCK, FRAME))
-        if strange:
-            raise ValueError(f"{place} has other files in it ({strange[0]}, ...); give an empty or a new folder")
         return manifest.begun(place, header | {"frame": work.write_frame(place)}), {}
-    found = manifest.read(place)
+    try:
+        found = manifest.read(place)
+    except manifest.Damaged as error:
+        found = manifest.rebuilt(place, header, lambda: work.write_frame(place))
+        damaged[-1] = str(error)
     changed = manifest.differences(found.header, header)
     if changed:
         more = f", and {len(changed) - 3} more" if len(changed) > 3 else ""
         raise ValueError(f"{place} belongs to another sweep: {'; '.join(changed[:3])}{more}; give another folder")
     manifest.truncated(place, found)
     _checked_frame(place, found.header["frame"], work)
-    whole, damaged = {}, {}
+    whole = {}
     for shard in found.shards.values():
         try:
             folder.checked(place / shard.file, shard.bytes, shard.sha256)
@@ -146,6 +148,21 @@ def _resumed(place: pathlib.Path, work: Work) -> tuple[manifest.Manifest, dict[i
         else:
             whole[shard.number] = shard
     return manifest.Manifest(found.header, whole, found.length), damaged
+
+
+def _no_others(place: pathlib.Path) -> None:
+    """Refuse a folder that no sweep began, before anything in it is touched."""
+    try:
+        names = sorted(os.listdir(place))
+    except OSError:
+        return  # not there yet, or whoever locks it says why it cannot be
+    if manifest.NAME in names:
+        return
+    if any(name.startswith("shard-") for name in names):
+        raise ValueError(f"{place} has shards and no {manifest.NAME} that says what they are; give another folder")
+    strange = [n for n in names if n not in (folder.LOCK, FRAME) and not folder.LEFTOVER.fullmatch(n)]
+    if strange:
+        raise ValueError(f"{place} has other files in it ({strange[0]}, ...); give an empty or a new folder")
 
 
 def _checked_frame(place: pathlib.Path, frame: Mapping[str, Any], work: Work) -> None:

@@ -18,18 +18,10 @@ def status(place: pathlib.Path, check: bool = False) -> dict[str, Any]:
       ValueError: one line, where there is no such sweep.
     """
     found = manifest.read(place)
-    wrong = []
-    for _, shard in sorted(found.shards.items()):
-        path = place / shard.file
-        try:
-            if check:
-                folder.checked(path, shard.bytes, shard.sha256)
-            elif path.stat().st_size != shard.bytes:
-                wrong.append(f"{path} has {path.stat().st_size:,} bytes in place of {shard.bytes:,}")
-        except ValueError as error:
-            wrong.append(str(error))
-        except OSError as error:
-            wrong.append(f"{path} cannot be read: {error.strerror}")
+    frame = found.header["frame"]
+    files = [(frame.get("file"), frame.get("bytes"), frame.get("sha256"))]
+    files += [(shard.file, shard.bytes, shard.sha256) for _, shard in sorted(found.shards.items())]
+    wrong = [words for name, size, sha256 in files if (words := _wrong(place / str(name), size, sha256, check))]
     points = sum(shard.points for shard in found.shards.values())
     seconds = sum(shard.seconds for shard in found.shards.values())
     header = found.header
@@ -47,3 +39,17 @@ def status(place: pathlib.Path, check: bool = False) -> dict[str, Any]:
         "writer": folder.writer(place),
         "missing_files": wrong,
     }
+
+
+def _wrong(path: pathlib.Path, size: int, sha256: str, check: bool) -> str | None:
+    """What is wrong with a file; None where nothing is."""
+    try:
+        if check:
+            folder.checked(path, size, sha256)
+        elif path.stat().st_size != size:
+            return f"{path} has {path.stat().st_size:,} bytes in place of {size:,}"
+    except ValueError as error:
+        return str(error)
+    except OSError as error:
+        return f"{path} cannot be read: {error.strerror}"
+    return None
