@@ -62,7 +62,7 @@ def _model(table: Any, where: str) -> tuple[Any, dict[str, str]]:
     if not isinstance(table, Mapping):
         raise ValueError(f"{where} = {table!r} is not a table")
     name = table.get("model")
-    if name not in STRUCTS:
+    if not isinstance(name, str) or name not in STRUCTS:
         raise ValueError(f"{where}: model = {name!r} is not known{nearest(str(name), STRUCTS)}")
     struct, cited = STRUCTS[name], ("model", "source", "sources")
     model = _struct(struct, {key: value for key, value in table.items() if key not in cited}, where)
@@ -72,6 +72,8 @@ def _model(table: Any, where: str) -> tuple[Any, dict[str, str]]:
         if key not in fields:
             raise ValueError(f"{where}.sources: {key}: no such constant{nearest(key, fields)}")
     default = table.get("source", f"given in {where}")
+    if not isinstance(default, str):
+        raise ValueError(f"{where}: source = {default!r} is not text")
     return model, {key: own.get(key, default) for key in fields}
 
 

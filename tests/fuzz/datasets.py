@@ -76,7 +76,10 @@ def made(recipe: Any) -> Any:
 
 
 def _saved(data: bytes) -> tuple[str, Any]:
-    recipe = json.loads(data)
+    try:
+        recipe = json.loads(data)
+    except RecursionError:
+        raise ValueError("no recipe") from None
     dataset = made(recipe)
     path = os.path.join(_folder(), "made.nc")
     try:
@@ -138,7 +141,10 @@ def _header(data: bytes) -> None:
     import sweeps
     from sweeps.shards.manifest import _line
 
-    found = json.loads(data)
+    try:
+        found = json.loads(data)
+    except RecursionError:
+        found = None
     if not isinstance(found, dict):
         raise ValueError("no header")
     lines = [found, *(found.pop("lines", None) or [])] if isinstance(found.get("lines"), list | None) else [found]

@@ -59,7 +59,7 @@ def guided(target: Target, seconds: float, record: Record, seed: int, corpus: pa
         rng = random.Random(state)
         return atheris.Mutate(data, most) if rng.random() < 0.15 else varied(target, data, rng)[:most]
 
-    longest = max(100_000, 2 * max(map(len, target.seeds())))
+    longest = 1000 + 2 * max(map(len, target.seeds()))
     words = [sys.argv[0], str(corpus), f"-max_total_time={int(seconds)}", f"-seed={seed}", f"-max_len={longest}"]
     words += ["-timeout=60", "-rss_limit_mb=6000", "-verbosity=0", "-print_final_stats=0", "-len_control=0"]
     atheris.Setup(words, lambda data: record.tried(target, data), custom_mutator=mutator)

@@ -17,9 +17,6 @@ from tests.fuzz.mutate import deep_text, mutated, scrambled
 SECONDS = 10.0
 """What one input may take."""
 
-LONGEST_MESSAGE = 10_000
-"""Characters of a message that can still be read."""
-
 ROOT = str(pathlib.Path(__file__).parents[2])
 
 
@@ -59,7 +56,7 @@ def finding(target: Target, data: bytes) -> Finding | None:
                 target.load(data)
             except ValueError as error:
                 text = str(error)
-                if not text.strip() or "\n" in text or len(text) > LONGEST_MESSAGE:
+                if not text.strip() or "\n" in text:
                     raise Unclear(text[:300]) from error
     except (Exception, Hang) as error:
         cause = error.__cause__ if isinstance(error, Unclear) else error
@@ -73,7 +70,7 @@ def varied(target: Target, data: bytes, rng: random.Random) -> bytes:
     if kind < 0.01:
         return deep_text(rng)
     if kind < 0.85:
-        with contextlib.suppress(ValueError, RecursionError):
+        with contextlib.suppress(Exception):  # what is no document any more is changed as bytes
             return target.form.text(mutated(target.form.parsed(data), rng, target.words))
     return scrambled(data, rng)
 
