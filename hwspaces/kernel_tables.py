@@ -1,12 +1,11 @@
 """Tables of an efficiency file that describe kernels: which model prices each class, and its constants."""
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from typing import Any
 
 from hwspaces.schema import texts
-from hwspaces.units import nearest
+from hwspaces.units import LARGEST, nearest
 from jaxroof.efficiency import Kernels, Spread
 from jaxroof.efficiency.kernels import MODELS
 
@@ -101,8 +100,8 @@ def _struct(struct: type, table: Any, where: str) -> Any:
 
 
 def _number(value: Any, where: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ValueError(f"{where} = {value!r} is not a finite number")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= LARGEST:
+        raise ValueError(f"{where} = {value!r} is not a number of at most {LARGEST:g}")
     if value < 0:
         raise ValueError(f"{where} = {value!r} must not be negative")
     return float(value)

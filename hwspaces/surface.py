@@ -15,6 +15,9 @@ VERSION = 1
 LARGEST = 2**30
 """B of a file that is read."""
 
+BEYOND = 1e30
+"""What no size and no time reaches."""
+
 MOST_NUMBERS = 10**8
 """Numbers of one variable: compressed files are small on the disk alone."""
 
@@ -171,14 +174,14 @@ def checked(table: SurfaceTable, where: str) -> SurfaceTable:
         raise ValueError(f"{where}: axes {', '.join(table.axes)} must be {', '.join(AXES[table.kind])} in this order")
     axes = {name: np.asarray(positions, float) for name, positions in table.axes.items()}
     for name, positions in axes.items():
-        if positions.ndim != 1 or not positions.size or not np.all(np.isfinite(positions)) or positions.min() <= 0:
-            raise ValueError(f"{where}: {name} must be a row of positive numbers")
+        if positions.ndim != 1 or not positions.size or not np.all(positions < BEYOND) or positions.min() <= 0:
+            raise ValueError(f"{where}: {name} must be a row of positive numbers below {BEYOND:g}")
         if np.any(np.diff(positions) <= 0):
             raise ValueError(f"{where}: {name} must increase from one position to the next")
     seconds = np.asarray(table.seconds, float)
     if seconds.shape != tuple(map(len, axes.values())):
         raise ValueError(f"{where}: times have shape {seconds.shape}, the axes {tuple(map(len, axes.values()))}")
-    wrong = ~(np.isnan(seconds) | (np.isfinite(seconds) & (seconds > 0)))
+    wrong = ~(np.isnan(seconds) | ((seconds > 0) & (seconds < BEYOND)))
     if np.isnan(seconds).all():
         raise ValueError(f"{where}: none of its times was measured")
     if wrong.any():

@@ -16,7 +16,6 @@ from workloads.family import Family
 from workloads.images import ImageTokens, image_tokens
 from workloads.precision import precision
 
-
 LARGEST_FILE = 16 * 2**20
 """B of a config; one that quantises every module in its own way, of 100,000 modules, has 10 MB."""
 

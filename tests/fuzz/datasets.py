@@ -30,7 +30,11 @@ WORDS = ("batch", "tpot", "hardware", "point", "op", "dims", "values", "units", 
 RECIPE: dict[str, Any] = {
     "attrs": {"job": "request", "mode": "grid", "title": "t", "spec": "{}", "jaxroof_version": "1"},
     "variables": {
-        "batch": {"dims": ["batch"], "values": [1.0, 4.0, 16.0], "attrs": {"units": "1", "long_name": "workload.batch"}},
+        "batch": {
+            "dims": ["batch"],
+            "values": [1.0, 4.0, 16.0],
+            "attrs": {"units": "1", "long_name": "workload.batch"},
+        },
         "hardware": {"dims": ["hardware"], "values": ["H100-SXM", "B200"], "attrs": {"long_name": "accelerator"}},
         "tpot": {"dims": ["hardware", "batch"], "values": [0.1, 0.2, 0.3, 0.4, 0.5, 0.6], "attrs": {"units": "s"}},
         "tokens_per_second_per_device": {"dims": ["hardware", "batch"], "values": [1, 2, 3, 4, 5, 6], "attrs": {}},
@@ -206,7 +210,14 @@ _HEADER: dict[str, Any] = {
     "shard_points": 6,
     "axes": [["hardware", 2], ["batch", 3]],
     "outputs": [
-        {"name": "tpot", "dims": ["hardware", "batch"], "shape": [2, 3], "dtype": "float32", "ops": [], "complete": True}
+        {
+            "name": "tpot",
+            "dims": ["hardware", "batch"],
+            "shape": [2, 3],
+            "dtype": "float32",
+            "ops": [],
+            "complete": True,
+        }
     ],
     "frame": {"file": "frame.nc"},
     "lines": [_LINE],

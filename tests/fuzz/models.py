@@ -49,8 +49,11 @@ def configs() -> list[dict[str, Any]]:
         config = dict(model.config)
         quantised = config.get("quantization_config", {}).get("quant_method", "")
         for key in ("num_hidden_layers", "n_layer", "num_layers", "n_layers"):
-            listed = any(isinstance(value, list | str) and len(value) > 8 or "linear_attn" in name for name, value in
-                         config.items() if name not in ("model_type", "architectures"))
+            listed = any(
+                isinstance(value, list | str) and len(value) > 8 or "linear_attn" in name
+                for name, value in config.items()
+                if name not in ("model_type", "architectures")
+            )
             if isinstance(config.get(key), int) and not listed and "attn_layer_indices" not in config:
                 config[key] = min(config[key], 8)
         found.setdefault(f"{config.get('model_type')} {quantised}", config)

@@ -6,9 +6,56 @@ from typing import Any
 
 NUMBERS = (0, 1, -1, 2, 3, 0.5, -0.0, 1e-300, 5e-324, 1e300, 1e308, 2**31, 2**53 + 1, 2**63, 2**64, 10**12, 10**30)
 NUMBERS += (-(10**30), 10**400, float("nan"), float("inf"), -float("inf"), 1e15, 10_001, 0.1, 1.0000001)
-TEXTS = ("", " ", "0", "-1", "nan", "inf", "1e999", "1_0", "é", "☃", "\u202e", "a\nb", "\x00", "x" * 300, "..", "/etc/passwd")
-TEXTS += ("None", "true", "tpot", "8 TB/s", "10GiB", "__class__", "%s", "{}", "[", "'", '"', "0x10", "١", "1e5 s", "~", "C:\\")
-OTHERS: tuple[Any, ...] = (True, False, None, [], {}, [[]], [None], {"": None}, [1, "a"], [0.5], ["a", "a"], {"a": {"b": []}})
+TEXTS = (
+    "",
+    " ",
+    "0",
+    "-1",
+    "nan",
+    "inf",
+    "1e999",
+    "1_0",
+    "é",
+    "☃",
+    "\u202e",
+    "a\nb",
+    "\x00",
+    "x" * 300,
+    "..",
+    "/etc/passwd",
+)
+TEXTS += (
+    "None",
+    "true",
+    "tpot",
+    "8 TB/s",
+    "10GiB",
+    "__class__",
+    "%s",
+    "{}",
+    "[",
+    "'",
+    '"',
+    "0x10",
+    "١",
+    "1e5 s",
+    "~",
+    "C:\\",
+)
+OTHERS: tuple[Any, ...] = (
+    True,
+    False,
+    None,
+    [],
+    {},
+    [[]],
+    [None],
+    {"": None},
+    [1, "a"],
+    [0.5],
+    ["a", "a"],
+    {"a": {"b": []}},
+)
 
 
 def junk(rng: random.Random) -> Any:
@@ -80,7 +127,9 @@ def _changed(parent: Any, key: Any, rng: random.Random, words: tuple[str, ...], 
     elif kind == 7 and isinstance(parent, list):
         parent[key:key] = [copy.deepcopy(value)] * rng.choice((1, 2, 30))
     elif isinstance(value, int | float) and not isinstance(value, bool):
-        parent[key] = rng.choice((-value, value * 2, value + 1, value - 1, value / 2 if abs(value) < 1e300 else 0.5, [value]))
+        parent[key] = rng.choice(
+            (-value, value * 2, value + 1, value - 1, value / 2 if abs(value) < 1e300 else 0.5, [value])
+        )
     elif isinstance(value, str) and value:
         place = rng.randrange(len(value))
         parent[key] = rng.choice((value[:place], value[::-1], value + rng.choice(TEXTS), value[place:], [value]))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-BEYOND = 1e60
+BEYOND = 1.01e30
 """More than any figure, in SI units."""
 
 

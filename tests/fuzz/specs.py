@@ -21,7 +21,13 @@ GRID: dict[str, Any] = {
         "hardware.memory.hbm.capacity": ["48 GiB", "80 GiB"],
     },
     "set": {"hardware.matrix.bf16": "500TFLOP/s"},
-    "output": {"illegal": "mask", "variables": ["tpot", "ttft"], "dtype": "float32", "keep": ["top=10:tpot"], "digits": 3},
+    "output": {
+        "illegal": "mask",
+        "variables": ["tpot", "ttft"],
+        "dtype": "float32",
+        "keep": ["top=10:tpot"],
+        "digits": 3,
+    },
 }
 STEP: dict[str, Any] = {
     **BASE,
@@ -56,8 +62,20 @@ def targets() -> list[Target]:
     """What reads questions."""
     from sweeps.spec import KEYS
 
-    words = (*KEYS, "from", "to", "n", "scale", "points", "hardware.memory.hbm.bandwidth", "deployment.tp", "model.hidden")
-    own = [path.read_bytes() for path in sorted(pathlib.Path(__import__("sweeps").__file__).parent.glob("specs/*.toml"))]
+    words = (
+        *KEYS,
+        "from",
+        "to",
+        "n",
+        "scale",
+        "points",
+        "hardware.memory.hbm.bandwidth",
+        "deployment.tp",
+        "model.hidden",
+    )
+    own = [
+        path.read_bytes() for path in sorted(pathlib.Path(__import__("sweeps").__file__).parent.glob("specs/*.toml"))
+    ]
     sweeps = [Toml.text(GRID), Toml.text(STEP), Toml.text(SERVE), own[-1]]
     optimise = [Toml.text(OPTIMISE), own[0]]
     return [
@@ -65,7 +83,9 @@ def targets() -> list[Target]:
         Target("question", in_file("own.toml", _question), lambda: sweeps[:2], Toml, words),
         Target("serve", in_file("own.toml", _question), lambda: sweeps[2:3], Toml, (*words, "rate", "trace", "seed")),
         Target("design", in_file("own.toml", _design), lambda: optimise, Toml, (*words, "optimize", "minimize", "max")),
-        Target("problem", in_file("own.toml", _problem), lambda: optimise[:1], Toml, (*words, "optimize", "min", "max")),
+        Target(
+            "problem", in_file("own.toml", _problem), lambda: optimise[:1], Toml, (*words, "optimize", "min", "max")
+        ),
     ]
 
 

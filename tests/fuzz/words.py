@@ -34,7 +34,13 @@ def targets() -> list[Target]:
     return [
         Target("quantity", _quantity, _texts(quantities), Words, (*symbols, "1e999", "1e-320", "_", "µ")),
         Target("leaf", _leaf, lambda: [b'["hardware.memory.hbm.bandwidth", "8TB/s"]', b'["deployment.tp", 8]'], Json),
-        Target("condition", _condition, _texts(conditions), Words, (*UNITS, "and", "or", "not", "(", "ms", "lambda", ".", "**")),
+        Target(
+            "condition",
+            _condition,
+            _texts(conditions),
+            Words,
+            (*UNITS, "and", "or", "not", "(", "ms", "lambda", ".", "**"),
+        ),
         Target("described", _described, _texts(lengths), Words, ("mean", "rate", "1e9", "..", "=", ",", "inf", "nan")),
         Target("keep", _keep, _texts(kept), Words, ("top", "=", ":", "tpot", "10000000000000")),
     ]
@@ -49,7 +55,7 @@ def _quantity(data: bytes) -> None:
     from hwspaces.units import TEXT_UNITS
 
     unit, _, text = data.decode().partition(" ")
-    require_sensible(quantity(text, unit if unit in TEXT_UNITS else "B/s", "--flag"), 5e-324, 1e308)
+    require_sensible(quantity(text, unit if unit in TEXT_UNITS else "B/s", "--flag"), 5e-324)
 
 
 def _leaf(data: bytes) -> None:
@@ -60,7 +66,7 @@ def _leaf(data: bytes) -> None:
     except RecursionError:
         raise ValueError("no document") from None
     if isinstance(found, list) and len(found) > 1 and isinstance(found[0], str) and found[0].isprintable():
-        require_sensible(leaf_number(found[0], found[1]), beyond=1e308)
+        require_sensible(leaf_number(found[0], found[1]))
 
 
 def _condition(data: bytes) -> None:
