@@ -1,4 +1,4 @@
-"""What a file from anybody may hold before anything in it is believed: its size, its depth, its keys and whole numbers."""
+"""What a file may hold before anything in it is believed: its size, its depth, its keys and whole numbers."""
 
 import json
 import tomllib

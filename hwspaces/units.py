@@ -230,9 +230,7 @@ def positive(value: object, where: str, scale: float = 1.0, shown: object = None
     if not math.isfinite(scaled) or scaled <= 0:
         raise ValueError(f"{where} = {shown!r} must be a positive finite number")
     if not SMALLEST <= scaled <= LARGEST:
-        raise ValueError(
-            f"{where} = {shown!r} is no figure of a machine; in SI units it is {SMALLEST:g} to {LARGEST:g}"
-        )
+        raise ValueError(f"{where} = {shown!r} must be from {SMALLEST:g} to {LARGEST:g} in SI units")
     return scaled
 
 

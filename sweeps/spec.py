@@ -104,7 +104,7 @@ def read(path: str | pathlib.Path) -> Spec:
 
 
 def content(path: pathlib.Path) -> dict[str, Any]:
-    """What a TOML file says, unchecked but for its size and keys; ValueError of one line where there is none to read."""
+    """What a TOML file says, checked for size and keys alone; ValueError of one line where there is none to read."""
     return document.toml(path)
 
 
