@@ -166,6 +166,11 @@ def _header(path: pathlib.Path, found: Any) -> dict[str, Any]:
     for key, kind in _HEADER.items():
         if not isinstance(found.get(key), kind) or (kind is int and found[key] < 0):
             raise ValueError(f"{path}: {key} = {found.get(key)!r} must be a {kind.__name__}")
+    sides, outputs = found["axes"], found["outputs"]
+    if not all(isinstance(side, list) and len(side) == 2 and type(side[1]) is int for side in sides):
+        raise ValueError(f"{path}: axes must be pairs of a name and a number of points")
+    if not all(isinstance(output, dict) and isinstance(output.get("name"), str) for output in outputs):
+        raise ValueError(f"{path}: outputs must be tables with a name")
     return found
 
 

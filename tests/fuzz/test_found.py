@@ -13,7 +13,10 @@ from sweeps import spec
 from sweeps.keep import keepers
 from sweeps.optimization.spec import design
 from sweeps.serving.objective import parse_slo
+from sweeps.serving.policies import chosen_policy
+from sweeps.shards import manifest
 from sweeps.surface_import import Wanted, imported
+from tests.fuzz.datasets import _HEADER as HEADER
 
 BASE = {"hardware": "H100-SXM", "model": "Llama-3.1-8B"}
 SAMPLE = {"mode": "sample", "axes": {"deployment.tp": [1, 2]}}
@@ -142,3 +145,13 @@ def test_a_surface_that_is_no_surface(tmp_path):
 
 def test_figures_stay_within_float32():
     refused("must be from 1e-30 to 1e+30", hwspaces.quantity, "1e27 TB/s", "B/s", "--flag")
+
+
+def test_engines_are_named(tmp_path):
+    refused("['vllm']", chosen_policy, ["vllm"], {})  # TypeError: unhashable
+
+
+@pytest.mark.parametrize("changes", [{"outputs": [{}]}, {"outputs": [3]}, {"axes": [3]}, {"axes": [["a", "b"]]}])
+def test_manifests(tmp_path, changes):
+    (tmp_path / "manifest.jsonl").write_bytes(manifest._line({**HEADER, **changes}))
+    refused("must be", manifest.read, tmp_path)  # KeyError, TypeError

@@ -15,7 +15,7 @@ TARGETS = targets()
 FEW = {"drawn": 2, "problem": 4, "netcdf": 20, "dataset": 25, "surface": 40, "question": 60, "serve": 60}
 """Inputs of targets that take long; of the others `MANY`."""
 
-MANY = 150
+MANY = 100
 
 
 @pytest.mark.parametrize("name", TARGETS)
@@ -41,7 +41,7 @@ DOCUMENTS = st.recursive(
 
 
 @pytest.mark.parametrize("name", ["spec", "design", "hardware", "blis", "trace_bench", "quantisation"])
-@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_any_value_may_stand_anywhere(name, data):
     target = TARGETS[name]

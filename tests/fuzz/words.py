@@ -95,7 +95,7 @@ def _described(data: bytes) -> None:
         if parse is parse_lengths:
             require_sensible(found.drawn(rng, 10), 1.0, 1e12)
         elif parse is parse_arrivals:
-            require_sensible(found.drawn(rng, 10, None), beyond=1e30)
+            require_sensible(found.drawn(rng, 10, None), beyond=1e40)
         elif parse is not parse_slo:  # whose figures are inf where nothing is asked
             require_sensible(found)
     if errors:
