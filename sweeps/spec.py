@@ -51,9 +51,6 @@ MOST_ALONG_A_RANGE = 10**7
 MOST_SAMPLES = 10**9
 """Points of a sample."""
 
-MOST_POINTS = 10**15
-"""Points of a grid: a year on many machines."""
-
 METHODS = ("sobol", "latin_hypercube", "random")
 
 
