@@ -1,4 +1,4 @@
-"""`python -m tests.fuzz --seconds N`: inputs that are nearly right for every loader, and a table of what came of them."""
+"""`python -m tests.fuzz`: inputs that are nearly right for every loader, and a table of what came of them."""
 
 import argparse
 import contextlib
