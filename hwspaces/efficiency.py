@@ -3,14 +3,13 @@
 import dataclasses
 import datetime
 import functools
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import jax
 
-from hwspaces import kernel_tables
+from hwspaces import document, kernel_tables
 from hwspaces.schema import strings, texts
 from hwspaces.surface_efficiency import PREFIX, surface_entry
 from hwspaces.units import from_key, nearest, positive
@@ -88,7 +87,7 @@ def efficiency(name_or_path: str | Path | None = None) -> EfficiencyEntry:
     if text.startswith(PREFIX):
         return surface_entry(text, efficiency)
     if text.lower().endswith(".toml"):
-        return _entry(Path(text).stem, _tables(Path(text)), text)
+        return _entry(Path(text).stem, document.toml(text), text)
     if text not in efficiencies():
         raise ValueError(f"{text!r} is neither a known efficiency nor a .toml file{nearest(text, efficiencies())}")
     if text in BUILT_IN:
@@ -103,7 +102,7 @@ def efficiencies() -> tuple[str, ...]:
 
 @functools.cache
 def _shipped(name: str) -> EfficiencyEntry:
-    return _entry(name, _tables(FILES / f"{name}.toml"), f"hwspaces/efficiencies/{name}.toml")
+    return _entry(name, document.toml(FILES / f"{name}.toml"), f"hwspaces/efficiencies/{name}.toml")
 
 
 @functools.cache
@@ -207,14 +206,3 @@ def _time(key: str, value: object, where: str, units: Mapping[str, str]) -> tupl
     zero = isinstance(value, int | float) and not isinstance(value, bool) and value == 0
     plain, seconds = from_key(key, 1.0 if zero else value, where, units)
     return plain, 0.0 if zero else seconds
-
-
-def _tables(path: Path) -> Mapping:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ValueError(f"{path}: no such file") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path}: cannot be read: {' '.join(str(error).split())}") from None
-    except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"{path}: not TOML: {' '.join(str(error).split())}") from None

@@ -53,6 +53,7 @@ def technologies(tables: Mapping, where: str) -> Technologies:
     resolved = {}
     for kind in kinds:
         found = tables.get("energy", {}).get(kind, {})
+        _check(found, f"{where}: energy.{kind}")
         resolved[kind] = {name: table | _cited(table, named, where) for name, table in found.items()}
     return Technologies(**resolved)
 
@@ -104,6 +105,20 @@ def energized(figures, known: Technologies | None, where: str) -> list[str]:
     return [_merged(assumed)] if assumed else []
 
 
+def _check(found: object, where: str) -> None:
+    """ValueError where it holds no tables, or something that must be a text or a table in them is none."""
+    if not isinstance(found, Mapping):
+        raise ValueError(f"{where} = {found!r} is not a table of tables")
+    for name, table in found.items():
+        if not isinstance(table, Mapping):
+            raise ValueError(f"{where}.{name} = {table!r} is not a table")
+        for key in (*_TEXTS, "base"):
+            if not isinstance(table.get(key, ""), str):
+                raise ValueError(f"{where}.{name}: {key} = {table[key]!r} is not text")
+        if not isinstance(table.get("matrix", {}), Mapping):
+            raise ValueError(f"{where}.{name}: matrix = {table['matrix']!r} is not a table")
+
+
 def _cited(table: Mapping, named: Mapping[str, str], where: str) -> dict[str, str]:
     texts = {"source": f"given in {where}"} | {key: table[key] for key in _TEXTS if key in table}
     return {key: named.get(text, text) for key, text in texts.items()}
@@ -140,10 +155,14 @@ def _narrower(figures, width: float) -> tuple[float, str]:
     return (width / own) ** 0.5, f"; times sqrt({width:g} / {own:.0f} FLOP per clock and core)"
 
 
-def _process(name: str, tables: Mapping[str, Mapping], where: str) -> tuple[dict[str, float], str]:
+def _process(
+    name: str, tables: Mapping[str, Mapping], where: str, above: tuple[str, ...] = ()
+) -> tuple[dict[str, float], str]:
     """Figures of a process, those of its base times its scale, and their source."""
     table = tables[name]
     place = f"{where}.{name}"
+    if name in above:
+        raise ValueError(f"{place}: base = {table['base']!r} leads back to it")
     if "base" not in table:
         matrix = table.get("matrix", {})
         flat = {key: value for key, value in table.items() if key not in (*_TEXTS, "matrix")}
@@ -154,7 +173,7 @@ def _process(name: str, tables: Mapping[str, Mapping], where: str) -> tuple[dict
         return values, table["source"]
     if table["base"] not in tables:
         raise ValueError(f"{place}: base = {table['base']!r} is not known{nearest(table['base'], tables)}")
-    values, source = _process(table["base"], tables, where)
+    values, source = _process(table["base"], tables, where, (*above, name))
     scale = positive(table.get("scale", 1.0), f"{place}: scale")
     kept = ("width", "static_share")
     scaled = {leaf: value if leaf in kept else value * scale for leaf, value in values.items()}

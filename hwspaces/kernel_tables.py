@@ -1,12 +1,11 @@
 """Tables of an efficiency file that describe kernels: which model prices each class, and its constants."""
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from typing import Any
 
 from hwspaces.schema import texts
-from hwspaces.units import nearest
+from hwspaces.units import LARGEST, nearest
 from jaxroof.efficiency import Kernels, Spread
 from jaxroof.efficiency.kernels import MODELS
 
@@ -62,7 +61,7 @@ def _model(table: Any, where: str) -> tuple[Any, dict[str, str]]:
     if not isinstance(table, Mapping):
         raise ValueError(f"{where} = {table!r} is not a table")
     name = table.get("model")
-    if name not in STRUCTS:
+    if not isinstance(name, str) or name not in STRUCTS:
         raise ValueError(f"{where}: model = {name!r} is not known{nearest(str(name), STRUCTS)}")
     struct, cited = STRUCTS[name], ("model", "source", "sources")
     model = _struct(struct, {key: value for key, value in table.items() if key not in cited}, where)
@@ -72,6 +71,8 @@ def _model(table: Any, where: str) -> tuple[Any, dict[str, str]]:
         if key not in fields:
             raise ValueError(f"{where}.sources: {key}: no such constant{nearest(key, fields)}")
     default = table.get("source", f"given in {where}")
+    if not isinstance(default, str):
+        raise ValueError(f"{where}: source = {default!r} is not text")
     return model, {key: own.get(key, default) for key in fields}
 
 
@@ -99,8 +100,8 @@ def _struct(struct: type, table: Any, where: str) -> Any:
 
 
 def _number(value: Any, where: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ValueError(f"{where} = {value!r} is not a finite number")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= LARGEST:
+        raise ValueError(f"{where} = {value!r} is not a number of at most {LARGEST:g}")
     if value < 0:
         raise ValueError(f"{where} = {value!r} must not be negative")
     return float(value)

@@ -2,17 +2,16 @@
 
 import dataclasses
 import functools
-import json
 import re
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
+from hwspaces import document
 from hwspaces.blis import blis_entry
 from hwspaces.derived import Shared
 from hwspaces.energy import technologies
 from hwspaces.entry import HardwareEntry
-from hwspaces.schema import entry, texts
+from hwspaces.schema import entry, strings, texts
 from hwspaces.silicon import KINDS
 from hwspaces.silicon import table as shared_table
 from hwspaces.units import nearest
@@ -134,10 +133,7 @@ def _of_toml(path: str, name: str) -> HardwareEntry:
 
 
 def _of_json(path: str, name: str) -> HardwareEntry:
-    try:
-        tables = json.loads(_text(Path(path)))
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{path}: not JSON: {_one_line(error)}") from None
+    tables = document.json_value(path)
     if not isinstance(tables, dict) or not all(isinstance(t, dict) for t in tables.values()):
         raise ValueError(f"{path}: not a hardware_config.json; it holds one object of figures per accelerator name")
     chosen = _chosen(tables, name, path)
@@ -159,10 +155,7 @@ def _chosen(tables: Mapping, name: str, path: str) -> str:
 
 
 def _toml(path: Path) -> Mapping:
-    try:
-        tables = tomllib.loads(_text(path))
-    except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"{path}: not TOML: {_one_line(error)}") from None
+    tables = document.toml(path)
     for key, value in tables.items():
         if key not in _TABLES:
             raise ValueError(f"{path}: table {key} is not known{nearest(key, _TABLES)}")
@@ -172,21 +165,13 @@ def _toml(path: Path) -> Mapping:
     return tables
 
 
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise ValueError(f"{path}: no such file") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path}: cannot be read: {_one_line(error)}") from None
-
-
 def _resolved(tables: Mapping, kind: str, where: str) -> dict[str, Mapping]:
     """Tables of one kind with the file's named sources written out, so that other files can refer to them."""
     named = tables.get("source", {})
     resolved = {}
     for name, table in tables.get(kind, {}).items():
         cited = {key: table[key] for key in ("source", "sources") if key in table}
+        strings(table.get("names", []), f"{where}: {kind}.{name}: names")
         flat = texts(cited, f"{where}: {kind}.{name}")
         sources = {path: named.get(text, text) for path, text in flat.items()}
         own = {path.removeprefix("sources."): text for path, text in sources.items() if path != "source"}
@@ -206,7 +191,3 @@ def _plain(name: str) -> str:
     """`name` as it is looked up: no case, no separators, no vendor or brand before it, no "GPU" after it."""
     plain = re.sub(r"[-_\s]", "", name).lower()
     return re.sub(r"^(nvidia|amd|google|aws|intel|huawei|tesla|geforce|instinct)+(?=.)|(?<=.)gpu$", "", plain)
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())

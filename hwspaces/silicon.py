@@ -178,7 +178,7 @@ def _dies(figures: Figures, shared: Shared, where: str, processes: tuple[str, st
         add(f"{side}_process.analog", own["analog"], sources["analog"])
     stacks = values.get("memory.hbm.stacks")
     for leaf in ("bandwidth", "capacity"):
-        if stacks is None:
+        if stacks is None or f"memory.hbm.{leaf}" not in values:
             add(f"stack_{leaf}", stack[leaf], of_stack[leaf])
         else:
             source = f"memory.hbm.{leaf} over {stacks:g} ({figures.sources['memory.hbm.stacks']})"

@@ -12,6 +12,15 @@ import numpy as np
 VERSION = 1
 """Of the format; attribute `jaxroof_surface_version` of a file."""
 
+LARGEST = 2**30
+"""B of a file that is read."""
+
+BEYOND = 1e30
+"""What no size and no time reaches."""
+
+MOST_NUMBERS = 10**8
+"""Numbers of one variable: compressed files are small on the disk alone."""
+
 AXES = {
     "linear": ("m", "n", "k"),
     "prefill_attention": ("sequences", "queries"),
@@ -116,21 +125,33 @@ def read_surfaces(path: str | os.PathLike) -> SurfaceFile:
 
     if not Path(path).is_file():
         raise ValueError(f"{path}: no such file")
+    if os.path.getsize(path) > LARGEST:
+        raise ValueError(f"{path}: {os.path.getsize(path):,} B; at most {LARGEST:,} are read")
     try:
         file = netCDF4.Dataset(path, "r")
-    except OSError as error:
-        raise ValueError(f"{path}: not a netCDF file: {error.strerror}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path}: not a netCDF file: {' '.join(str(error).split())}") from None
     with file:
-        _require_version(file, str(path))
-        texts = {key: str(file.getncattr(key)) for key in file.ncattrs()}
-        own = ("jaxroof_surface_version", "Conventions")
-        return SurfaceFile(
-            tables=tuple(_table(name, group, str(path)) for name, group in file.groups.items()),
-            provenance={key: value for key, value in texts.items() if key not in own},
-            bandwidths={
-                name: _bandwidth(name, float(variable[...]), str(path)) for name, variable in file.variables.items()
-            },
-        )
+        try:
+            return _content(file, str(path))
+        except (RuntimeError, AttributeError, OSError, UnicodeError) as error:  # how the library calls what is damaged
+            raise ValueError(f"{path}: damaged: {' '.join(str(error).split())}") from None
+
+
+def _content(file, where: str) -> SurfaceFile:
+    _require_version(file, where)
+    texts = {key: str(file.getncattr(key)) for key in file.ncattrs()}
+    own = ("jaxroof_surface_version", "Conventions")
+    rates = {}
+    for name, variable in file.variables.items():
+        if variable.shape or variable.dtype is str or variable.dtype.kind not in "fiu":
+            raise ValueError(f"{where}: {name} is not one number")
+        rates[name] = _bandwidth(name, float(_filled(variable, where)), where)
+    return SurfaceFile(
+        tables=tuple(_table(name, group, where) for name, group in file.groups.items()),
+        provenance={key: value for key, value in texts.items() if key not in own},
+        bandwidths=rates,
+    )
 
 
 def checked(table: SurfaceTable, where: str) -> SurfaceTable:
@@ -153,14 +174,14 @@ def checked(table: SurfaceTable, where: str) -> SurfaceTable:
         raise ValueError(f"{where}: axes {', '.join(table.axes)} must be {', '.join(AXES[table.kind])} in this order")
     axes = {name: np.asarray(positions, float) for name, positions in table.axes.items()}
     for name, positions in axes.items():
-        if positions.ndim != 1 or not positions.size or not np.all(np.isfinite(positions)) or positions.min() <= 0:
-            raise ValueError(f"{where}: {name} must be a row of positive numbers")
+        if positions.ndim != 1 or not positions.size or not np.all(positions < BEYOND) or positions.min() <= 0:
+            raise ValueError(f"{where}: {name} must be a row of positive numbers below {BEYOND:g}")
         if np.any(np.diff(positions) <= 0):
             raise ValueError(f"{where}: {name} must increase from one position to the next")
     seconds = np.asarray(table.seconds, float)
     if seconds.shape != tuple(map(len, axes.values())):
         raise ValueError(f"{where}: times have shape {seconds.shape}, the axes {tuple(map(len, axes.values()))}")
-    wrong = ~(np.isnan(seconds) | (np.isfinite(seconds) & (seconds > 0)))
+    wrong = ~(np.isnan(seconds) | ((seconds > 0) & (seconds < BEYOND)))
     if np.isnan(seconds).all():
         raise ValueError(f"{where}: none of its times was measured")
     if wrong.any():
@@ -230,21 +251,23 @@ def _table(name: str, group, where: str) -> SurfaceTable:
             raise ValueError(f"{where}: {name}: coordinate {dimension} is missing")
     kind, precision = attributes.pop("kind"), attributes.pop("precision")
     for key, value in attributes.items():
-        if isinstance(value, str):
+        if not isinstance(value, int | float | np.number):
             raise ValueError(f"{where}: {name}: {key} = {value!r} is not a number")
     table = SurfaceTable(
         name=name,
         kind=kind,
         precision=precision,
-        axes={axis: _filled(group.variables[axis]) for axis in time.dimensions},
-        seconds=_filled(time),
+        axes={axis: _filled(group.variables[axis], where) for axis in time.dimensions},
+        seconds=_filled(time, where),
         labels={key: float(value) for key, value in attributes.items()},
     )
     return checked(table, where)
 
 
-def _filled(variable) -> np.ndarray:
+def _filled(variable, where: str) -> np.ndarray:
     """Numbers of a variable, not a number where it has none."""
+    if variable.size > MOST_NUMBERS or variable.dtype is str or getattr(variable.dtype, "kind", "") not in "fiu":
+        raise ValueError(f"{where}: {variable.name} must hold numbers, at most {MOST_NUMBERS:,}")
     return np.ma.filled(np.ma.asarray(variable[...], float), np.nan)
 
 

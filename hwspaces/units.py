@@ -214,6 +214,10 @@ def is_zero(value: object, unit: str = "1") -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and value == 0
 
 
+SMALLEST, LARGEST = 1e-30, 1e30
+"""What a figure in SI units may be: products of some of them still fit into float32."""
+
+
 def positive(value: object, where: str, scale: float = 1.0, shown: object = None) -> float:
     """`value * scale` as a float when it is positive and finite and `value` no bool; else ValueError of one line."""
     shown = value if shown is None else shown
@@ -225,6 +229,8 @@ def positive(value: object, where: str, scale: float = 1.0, shown: object = None
         scaled = math.inf
     if not math.isfinite(scaled) or scaled <= 0:
         raise ValueError(f"{where} = {shown!r} must be a positive finite number")
+    if not SMALLEST <= scaled <= LARGEST:
+        raise ValueError(f"{where} = {shown!r} must be from {SMALLEST:g} to {LARGEST:g} in SI units")
     return scaled
 
 

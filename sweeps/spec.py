@@ -5,12 +5,12 @@ import difflib
 import json
 import math
 import pathlib
-import tomllib
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from hwspaces import document
 from sweeps.jobs import JOBS
 
 KEYS = {
@@ -42,6 +42,15 @@ SERVE_KEYS = ("engine", "policy", "slo")
 """The job that simulates an engine, and keys that it alone reads."""
 
 RANGE_KEYS = ("from", "to", "n", "scale")
+LARGEST_INTEGER = 2**63 - 1
+"""What a whole number is at most: a seed."""
+
+MOST_ALONG_A_RANGE = 10**7
+"""Points of a grid along one range: they are in memory, as are their labels."""
+
+MOST_SAMPLES = 10**9
+"""Points of a sample."""
+
 METHODS = ("sobol", "latin_hypercube", "random")
 
 
@@ -92,15 +101,8 @@ def read(path: str | pathlib.Path) -> Spec:
 
 
 def content(path: pathlib.Path) -> dict[str, Any]:
-    """What a TOML file says, unchecked; ValueError of one line where there is none to read."""
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ValueError(f"{path}: no such file") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} cannot be read: {error}") from None
-    except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"{path} is not TOML: {error}") from None
+    """What a TOML file says, checked for size and keys alone; ValueError of one line where there is none to read."""
+    return document.toml(path)
 
 
 def spec(source: Mapping[str, Any]) -> Spec:
@@ -131,7 +133,8 @@ def spec(source: Mapping[str, Any]) -> Spec:
     output = _table(source, "output")
     if mode == "grid" and sample:
         raise ValueError('[sample] is only read with mode = "sample"')
-    single = all(len(names) == 1 for names in objects.values()) and len(source.get("deployments", ())) < 2
+    deployments = _deployments(source, [*fixed, *axes])
+    single = all(len(names) == 1 for names in objects.values()) and len(deployments) < 2
     if mode == "sample" and not axes and single:
         raise ValueError("a sample needs at least one axis: a list or a range of something")
     variables = output.get("variables")
@@ -143,8 +146,8 @@ def spec(source: Mapping[str, Any]) -> Spec:
         objects=objects,
         fixed=fixed,
         axes=axes,
-        deployments=_deployments(source, [*fixed, *axes]),
-        points=integer(sample.get("points", 1024), "sample.points", 1),
+        deployments=deployments,
+        points=integer(sample.get("points", 1024), "sample.points", 1, MOST_SAMPLES),
         method=_one_of(sample.get("method", "sobol"), "sample.method", METHODS),
         seed=integer(sample.get("seed", 0), "sample.seed", 0),
         variables=variables,
@@ -216,6 +219,9 @@ def _axis_values(value: Any, where: str, mode: str) -> Any:
         values = tuple(value.tolist() if isinstance(value, np.ndarray) else value)
         if not values:
             raise ValueError(f"{where} is an empty axis; give at least one value")
+        for single in values:
+            if not isinstance(single, str | int | float | np.generic):
+                raise ValueError(f"{where} has {single!r}; along an axis are numbers, or texts with a unit")
         if len(set(values)) < len(values):
             raise ValueError(f"{where} = {list(values)!r} has a value twice")
         return values
@@ -228,7 +234,7 @@ def _axis_values(value: Any, where: str, mode: str) -> Any:
                 raise ValueError(f"{where}.{key} is missing: a range is {{from = .., to = .., n = .., scale = ..}}")
         if "n" not in value and mode == "grid":
             raise ValueError(f"{where}.n is missing: how many points the grid has along it")
-        n = integer(value["n"], f"{where}.n", 1) if "n" in value else None
+        n = integer(value["n"], f"{where}.n", 1, MOST_ALONG_A_RANGE) if "n" in value else None
         scale = _one_of(value.get("scale", "linear"), f"{where}.scale", ("linear", "log"))
         return Range(value["from"], value["to"], n, scale == "log")
     return value
@@ -248,7 +254,7 @@ def _names(value: Any, key: str) -> tuple[str, ...]:
     if not names:
         raise ValueError(f"{key} is an empty axis; give at least one name")
     for name in names:
-        if not isinstance(name, str) or not name:
+        if not isinstance(name, str) or not name or not name.isprintable():
             raise ValueError(f"{key} = {name!r} must be a name")
     if len(set(names)) < len(names):
         raise ValueError(f"{key} = {list(names)!r} has a name twice")
@@ -269,12 +275,20 @@ def _one_of(value: Any, key: str, allowed: tuple[str, ...]) -> str:
     return value
 
 
-def integer(value: Any, key: str, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value != int(value):
+def integer(value: Any, key: str, least: int, most: int = LARGEST_INTEGER) -> int:
+    """A whole number of at least `least` and at most `most`."""
+    whole = isinstance(value, int) or (isinstance(value, float) and math.isfinite(value) and value == int(value))
+    if isinstance(value, bool) or not whole:
         raise ValueError(f"{key} = {value!r} must be a whole number")
     if value < least:
         raise ValueError(f"{key} = {value!r} must be at least {least}")
+    if value > most:
+        raise ValueError(f"{key} = {_amount(value)} must be at most {most:,}")
     return int(value)
+
+
+def _amount(value: float) -> str:
+    return f"{value:,}" if abs(value) < 1 << 64 else "a number beyond 64 bits"
 
 
 def _boolean(value: Any, key: str) -> bool:

@@ -16,6 +16,9 @@ from workloads.family import Family
 from workloads.images import ImageTokens, image_tokens
 from workloads.precision import precision
 
+LARGEST_FILE = 16 * 2**20
+"""B of a config; one that quantises every module in its own way, of 100,000 modules, has 10 MB."""
+
 
 @dataclasses.dataclass(frozen=True)
 class ModelEntry:
@@ -63,7 +66,11 @@ def model(name_or_path: str, weights: str | None = None) -> ModelEntry:
 
 def _config_path(text: str) -> pathlib.Path | None:
     """The config file that `text` names, or None if it is the name of a model."""
-    path = pathlib.Path(text).expanduser()
+    try:
+        path = pathlib.Path(text).expanduser()
+        path.exists()
+    except (OSError, RuntimeError) as error:  # a name longer than names are, a folder that may not be looked into
+        raise ValueError(f"{text[:60]!r} is no path: {getattr(error, 'strerror', None) or error}") from None
     if path.is_dir() and (path / "config.json").is_file():
         return path / "config.json"
     if path.is_file():
@@ -137,10 +144,15 @@ def _encoder_notes(config: Config, family: Family) -> tuple[str, ...]:
 
 def _json(path: pathlib.Path) -> Mapping[str, Any]:
     try:
+        size = path.stat().st_size
+        if size > LARGEST_FILE:
+            raise ValueError(f"{path} has {size:,} bytes; at most {LARGEST_FILE:,} are read")
         values = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} cannot be read: {' '.join(str(error).split())}") from None
-    except (json.JSONDecodeError, RecursionError) as error:
+    except RecursionError:
+        raise ValueError(f"{path} is not JSON of a model: too many tables and lists are inside each other") from None
+    except json.JSONDecodeError as error:
         raise ValueError(f"{path} is not JSON: {error}") from None
     if not isinstance(values, dict):
         raise ValueError(f"{path} must hold a JSON object, not {type(values).__name__}")

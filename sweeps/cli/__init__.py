@@ -30,6 +30,9 @@ VERBS = {
 }
 """Every verb and what it answers. Verb `x` lives in `sweeps.cli.x` as `arguments(parser)` and `run(options)`."""
 
+LONGEST_LINE = 2000
+"""Characters of an error that are shown: what a file says may be in it."""
+
 WRONG, INTERRUPTED, BROKEN_PIPE = 2, 130, 141
 """Exit statuses beside 0: bad input, and the two of a shell for a signal (128 + its number)."""
 
@@ -119,4 +122,5 @@ def _nearest(word: str, known) -> str:
 def _one_line(error: Exception) -> str:
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
-    return " ".join(str(error).split())
+    text = " ".join(str(error).split())
+    return text if len(text) <= LONGEST_LINE else f"{text[: LONGEST_LINE - 4]} ..."

@@ -66,7 +66,7 @@ def objectives(table: Mapping[str, Any]) -> tuple[Objective, ...]:
     found = []
     for key in ("minimize", "maximize"):
         names = table.get(key, [])
-        for name in [names] if isinstance(names, str) else names:
+        for name in names if isinstance(names, list | tuple) else [names]:
             if not isinstance(name, str):
                 raise ValueError(f"optimize.{key} = {name!r} must be the name of a metric, or a list of names")
             if any(name == other.name for other in found):

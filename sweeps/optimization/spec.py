@@ -15,6 +15,9 @@ from sweeps.question import attributes, unsampled
 TABLES = {
     "optimize": ("minimize", "maximize", "starts", "steps", "grid", "seed"),
 }
+MOST = {"starts": 10**6, "steps": 10**6, "grid": 10**8, "seed": sweep_spec.LARGEST_INTEGER}
+"""How hard a search may be asked to look: its designs are in memory."""
+
 OWN = ("optimize", "constraints")
 FOREIGN = ("mode", "sample", "output", "engine", "policy", "slo")
 """Keys of a sweep's specification that an optimisation has no use for."""
@@ -70,8 +73,8 @@ def design(source: Mapping[str, Any]) -> Design:
     goals = objectives(tables["optimize"])
     limits = constraints(tables["constraints"])
     counts = {
-        name: sweep_spec.integer(tables["optimize"][name], f"optimize.{name}", 0 if name == "seed" else 1)
-        for name in ("starts", "steps", "grid", "seed")
+        name: sweep_spec.integer(tables["optimize"][name], f"optimize.{name}", 0 if name == "seed" else 1, most)
+        for name, most in MOST.items()
         if name in tables["optimize"]
     }
     rest = {key: value for key, value in source.items() if key not in OWN}

@@ -79,6 +79,8 @@ def figure_text(name: str) -> str:
 def _limits(text: str | Mapping[str, Any] | None, known: tuple[str, ...]) -> dict[str, float]:
     if text is None:
         return {}
+    if not isinstance(text, str | Mapping):
+        raise ValueError(f"slo = {text!r} must be a text such as ttft=500ms,tpot=40ms, or a table of such limits")
     pairs = list(text.items()) if isinstance(text, Mapping) else [_pair(part) for part in text.split(",") if text]
     found: dict[str, float] = {}
     for name, value in pairs:

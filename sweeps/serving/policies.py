@@ -26,8 +26,8 @@ def chosen_policy(engine: str, values: Mapping[str, Any]) -> Policy:
     Raises:
       ValueError: one line that names the field, its value and what is allowed.
     """
-    if engine not in ENGINES:
-        raise ValueError(f"engine = {engine!r} is not known{nearest(engine, ENGINES)}")
+    if not isinstance(engine, str) or engine not in ENGINES:
+        raise ValueError(f"engine = {engine!r} is not known{nearest(str(engine), ENGINES)}")
     for name in values:
         if name not in FIELDS:
             raise ValueError(f"there is no policy.{name}{nearest(name, FIELDS)}")

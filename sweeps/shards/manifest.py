@@ -218,6 +218,11 @@ def _header(path: pathlib.Path, found: Any) -> dict[str, Any]:
     frame = found["frame"]
     if not all(isinstance(frame.get(key), kind) for key, kind in (("file", str), ("bytes", int), ("sha256", str))):
         raise ValueError(f"{path}: frame = {frame} must have a file, its bytes and its sha256")
+    sides, outputs = found["axes"], found["outputs"]
+    if not all(isinstance(side, list) and len(side) == 2 and type(side[1]) is int for side in sides):
+        raise ValueError(f"{path}: axes must be pairs of a name and a number of points")
+    if not all(isinstance(output, dict) and isinstance(output.get("name"), str) for output in outputs):
+        raise ValueError(f"{path}: outputs must be tables with a name")
     return found
 
 

@@ -75,6 +75,7 @@ def _rows(table: str, part: Any, structure: dict[str, Any], path: Path) -> Rows:
         kind = "prefill_attention" if table == "mha/prefill" else "decode_attention"
         if kind == "prefill_attention":
             axes = {"sequences": np.ones(len(part)), **axes}
+        require_columns(part, ("dtype",), path)
         precision = str(structure["dtype"])
         cache = structure.get("kv_dtype")
         cache = precision if cache is None or cache != cache else str(cache)

@@ -88,7 +88,8 @@ def numbers(found: Any, column: str, path: Path) -> np.ndarray:
     """
     import pandas
 
-    values = pandas.to_numeric(found[column], errors="coerce")
+    texts = found[column] if found[column].dtype.kind in "iuf" else found[column].astype(str)
+    values = pandas.to_numeric(texts, errors="coerce").astype(float)
     if values.isna().any():
         row = values.index[values.isna()][0]
         raise ValueError(f"{path}: row {row + 1}: {column} = {found[column][row]!r} is not a number")

@@ -82,6 +82,10 @@ def _padded(column: np.ndarray, size: int) -> np.ndarray:
     return np.concatenate([column, np.repeat(column[-1:], size - len(column))])
 
 
+LARGEST = 2 * 2**30
+"""B of a file that is read."""
+
+
 def table(path: Path, columns: tuple[str, ...]) -> Any:
     """A parquet or csv file as a pandas table.
 
@@ -92,12 +96,16 @@ def table(path: Path, columns: tuple[str, ...]) -> Any:
         import pandas
     except ImportError:
         raise ValueError(f"{path}: reading it needs pandas and pyarrow: pip install 'jaxroof[validate]'") from None
+    if path.is_file() and path.stat().st_size > LARGEST:
+        raise ValueError(f"{path}: {path.stat().st_size:,} B; at most {LARGEST:,} are read")
     try:
         frame = pandas.read_csv(path) if path.suffix == ".csv" else pandas.read_parquet(path)
     except FileNotFoundError:
         raise ValueError(f"{path}: no such file") from None
     except Exception as error:
         raise ValueError(f"{path}: cannot be read: {' '.join(str(error).split())}") from None
+    if path.suffix == ".csv" and not isinstance(frame.index, pandas.RangeIndex):
+        raise ValueError(f"{path}: its rows have more values than there are columns")
     missing = [name for name in columns if name not in frame.columns]
     if missing:
         raise ValueError(f"{path}: column {missing[0]} is missing; it has {', '.join(map(str, frame.columns))}")

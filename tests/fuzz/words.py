@@ -1,0 +1,112 @@
+"""Loaders of words: quantities with units, conditions, distributions, limits and what is kept."""
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from tests.fuzz.documents import Json, Words
+from tests.fuzz.sensible import require_sensible
+from tests.fuzz.target import Target
+
+UNITS = {"tpot": "1", "ttft": "1", "feasible": "flag", "hardware": "", "batch": "1"}
+COLUMNS = {
+    "tpot": np.array([0.01, np.nan, 0.05], np.float32),
+    "ttft": np.array([0.1, 0.2, np.inf]),
+    "feasible": np.array([True, False, True]),
+    "hardware": np.array(["H100-SXM", "B200", "x"], object),
+    "batch": np.array([1, 2, 4]),
+}
+
+
+def targets() -> list[Target]:
+    """What reads words."""
+    from hwspaces.units import TEXT_UNITS
+
+    symbols = tuple(sorted({symbol for units in TEXT_UNITS.values() for symbol in units if symbol}))
+    quantities = ["B/s 3.35 TB/s", "B 80GiB", "s 2us", "USD/s 4.25 USD/h", "1 8", "FLOP/s 1_000e3 GFLOP/s"]
+    conditions = ["tpot < 40 ms and feasible", "hardware == 'H100-SXM' or not (batch * 2 > 1e3)", "1 ms <= tpot < ttft"]
+    lengths = ["lognormal:mean=1024,sigma=0.8", "uniform:128..2048", "1024", "zipf:low=16,high=8192,alpha=1.1"]
+    lengths += ["gamma:rate=8,cv=3", "stages:8x60,16x30", "groups=10,tokens=1000,zipf=1", "turns=2..8,think=30"]
+    lengths += ["ttft=500ms,tpot=40ms,e2e=10s", "pareto:low=16,high=8192,alpha=1.2"]
+    kept = ["top=10:tpot", "pareto=ttft:tpot", "histogram", "quantiles", "top=5"]
+    return [
+        Target("quantity", _quantity, _texts(quantities), Words, (*symbols, "1e999", "1e-320", "_", "µ")),
+        Target("leaf", _leaf, lambda: [b'["hardware.memory.hbm.bandwidth", "8TB/s"]', b'["deployment.tp", 8]'], Json),
+        Target(
+            "condition",
+            _condition,
+            _texts(conditions),
+            Words,
+            (*UNITS, "and", "or", "not", "(", "ms", "lambda", ".", "**"),
+        ),
+        Target("described", _described, _texts(lengths), Words, ("mean", "rate", "1e9", "..", "=", ",", "inf", "nan")),
+        Target("keep", _keep, _texts(kept), Words, ("top", "=", ":", "tpot", "10000000000000")),
+    ]
+
+
+def _texts(texts: list[str]):
+    return lambda: [text.encode() for text in texts]
+
+
+def _quantity(data: bytes) -> None:
+    from hwspaces import quantity
+    from hwspaces.units import TEXT_UNITS
+
+    unit, _, text = data.decode().partition(" ")
+    require_sensible(quantity(text, unit if unit in TEXT_UNITS else "B/s", "--flag"), 5e-324)
+
+
+def _leaf(data: bytes) -> None:
+    from sweeps.cases import leaf_number
+
+    try:
+        found = json.loads(data)
+    except RecursionError:
+        raise ValueError("no document") from None
+    if isinstance(found, list) and len(found) > 1 and isinstance(found[0], str) and found[0].isprintable():
+        require_sensible(leaf_number(found[0], found[1]))
+
+
+def _condition(data: bytes) -> None:
+    from sweeps.querying.expression import Condition
+
+    found = Condition(data.decode(), UNITS)(COLUMNS)
+    if np.broadcast_shapes(found.shape, (3,)) != (3,) or found.dtype != bool:
+        raise AssertionError("no truth values")
+
+
+def _described(data: bytes) -> None:
+    from sweeps.serving.objective import parse_slo
+    from workloads.arrivals import parse_arrivals
+    from workloads.lengths import parse_lengths
+    from workloads.prefixes import parse_prefixes, parse_sessions
+
+    text = data.decode()
+    errors = []
+    for parse in (parse_lengths, parse_arrivals, parse_prefixes, parse_sessions, parse_slo):
+        try:
+            found: Any = parse(text)
+        except ValueError as error:
+            errors.append(error)
+            continue
+        rng = np.random.default_rng(0)
+        if parse is parse_lengths:
+            require_sensible(found.drawn(rng, 10), 1.0, 1e12)
+        elif parse is parse_arrivals:
+            require_sensible(found.drawn(rng, 10, None), beyond=1e40)
+        elif parse is not parse_slo:  # whose figures are inf where nothing is asked
+            require_sensible(found)
+    if errors:
+        raise errors[0]
+
+
+def _keep(data: bytes) -> None:
+    from sweeps.keep import keepers
+
+    axes = (SimpleNamespace(name="batch", size=10),)
+    output = SimpleNamespace(dtype=np.dtype(np.float32), ops=(), dims=("batch",), shape=(10,))
+    plan = SimpleNamespace(axes=axes, outputs={"tpot": output, "ttft": output}, points=10)
+    if data.decode().isprintable():  # as specifications have it
+        keepers(data.decode().split(","), plan, "request")
