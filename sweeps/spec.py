@@ -48,7 +48,7 @@ LARGEST_INTEGER = 2**63 - 1
 MOST_ALONG_A_RANGE = 10**7
 """Points of a grid along one range: they are in memory, as are their labels."""
 
-MOST_SAMPLES = 10**9
+MOST_SAMPLES = 5 * 10**7
 """Points of a sample."""
 
 METHODS = ("sobol", "latin_hypercube", "random")

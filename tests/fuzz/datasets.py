@@ -219,6 +219,6 @@ _HEADER: dict[str, Any] = {
             "complete": True,
         }
     ],
-    "frame": {"file": "frame.nc"},
+    "frame": {"file": "frame.nc", "bytes": 0, "sha256": ""},
     "lines": [_LINE],
 }

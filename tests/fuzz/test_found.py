@@ -36,7 +36,7 @@ def refused(words: str, read, *arguments) -> None:
         ({"deployment": {"tp": [4, [4], 8]}}, "deployment.tp has [4]"),  # TypeError: unhashable
         ({"deployments": 3}, "deployments must be a list of tables"),  # TypeError: no len()
         ({"sample": {"points": 10**400}, **SAMPLE}, "a number beyond 64 bits must be at most"),  # OverflowError
-        ({"sample": {"points": 10**12}, **SAMPLE}, "must be at most 1,000,000,000"),  # memory
+        ({"sample": {"points": 10**12}, **SAMPLE}, "must be at most 50,000,000"),  # memory
         ({"axes": {"deployment.tp": {"from": 1, "to": 2, "n": 10**12}}}, "must be at most 10,000,000"),  # memory
         ({"output": {"keep": ["top=1\n"]}}, "must be a name"),  # two lines
     ],
