@@ -182,7 +182,7 @@ def test_bad_input_is_one_line_and_status_2(capsys, words, reason):
 
 
 SPEC_REFUSALS = {
-    "unreadable": ("hardware = [", "is not TOML"),
+    "unreadable": ("hardware = [", "not TOML"),
     "unknown key": (SPEC + "[outputs]\n", "did you mean output"),
     "unknown leaf": (SPEC + '[axes]\n"hardware.memory.hbm.bandwith" = ["1TB/s"]\n', "did you mean"),
     "wrong unit": (SPEC + '[set]\n"hardware.memory.hbm.bandwidth" = "1 TB"\n', "TB/s"),
