@@ -1,10 +1,7 @@
 """How every test sees JAX (no silent promotion of ranks or types), and small structs with round numbers."""
 
 import importlib
-import os
-import shutil
 import sys
-import tempfile
 from pathlib import Path
 
 import jax
@@ -13,16 +10,6 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1]))  # `tests.oracle` is found however pytest was started
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
-
-PROGRAMS = "JAXROOF_TEST_PROGRAMS"
-"""Environment variable with the folder of what this run's tests have compiled, for tests that need the same again, in
-whatever process. The first process of a run, whose others inherit it, makes the folder and takes it away."""
-
-FIRST = PROGRAMS not in os.environ
-if FIRST:
-    os.environ[PROGRAMS] = tempfile.mkdtemp(prefix="jaxroof-tests-")
-jax.config.update("jax_compilation_cache_dir", os.environ[PROGRAMS])
-jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
 
 from jaxroof import (  # noqa: E402
     Attention,
@@ -44,12 +31,6 @@ from jaxroof import (  # noqa: E402
 importlib.import_module("hwspaces.efficiency").DEFAULT = "derated"
 """Tests of everything but kernels run on constant shares, which compile in a fifth of the time; those of kernels name
 the constants that they test."""
-
-
-def pytest_sessionfinish(session):
-    """Forget what was compiled, when the last process is done."""
-    if FIRST:
-        shutil.rmtree(os.environ.pop(PROGRAMS), ignore_errors=True)
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from tests.structures import points
 TIERS = ("kernel", "learned-trtllm")
 """The two sets of constants of which one or the other has every class of kernels; others differ in numbers only."""
 
-STRUCTURES = ("chunked_experts",)
+STRUCTURES = ("dense_multi_head",)
 
 RATES = ("clock", "vector_flops", "exp_rate", "bandwidth", "peer_rate")
 

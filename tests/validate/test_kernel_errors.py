@@ -1,6 +1,7 @@
 """Scores of measured kernels: tables that are made here, whose times are known multiples of the predictions."""
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -98,7 +99,13 @@ def test_a_table_without_a_column(tmp_path, capsys):
     assert "aic_gemm.parquet: column k is missing" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["kernel", *(name for name in hwspaces.efficiencies() if name.startswith("learned-"))])
+LONG = pytest.mark.skipif("JAXROOF_LONG_TESTS" not in os.environ, reason="other numbers in the same code: on request")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["kernel", "learned-vllm", *(pytest.param(name, marks=LONG) for name in ("learned-sglang", "learned-trtllm"))],
+)
 def test_large_kernels_are_plausible_on_every_accelerator(name):
     """Before a fit is believed on a GPU that it never saw: shares of peak and bandwidth as on measured ones."""
     found = plausibility.catalogue_shares(hwspaces.efficiency(name).efficiency)
