@@ -331,7 +331,12 @@ def dataset(axes: tuple[Axis, ...], outputs: Mapping[str, Output], attributes: M
 
     Numbers that no structure of the sweep has an answer for stay NaN, flags stay -1.
     """
-    variables = {
+    return xr.Dataset(blanks(outputs), coordinates(axes, outputs), dict(attributes))
+
+
+def blanks(outputs: Mapping[str, Output]) -> dict[str, tuple]:
+    """Variables without values yet, as xarray takes them: (dimensions, values, attributes) by name."""
+    return {
         name: (
             dimensions(output),
             np.full(output.shape, output.blank, output.dtype),
@@ -339,7 +344,6 @@ def dataset(axes: tuple[Axis, ...], outputs: Mapping[str, Output], attributes: M
         )
         for name, output in outputs.items()
     }
-    return xr.Dataset(variables, coordinates(axes, outputs), dict(attributes))
 
 
 def coordinates(axes: tuple[Axis, ...], outputs: Mapping[str, Output]) -> dict[str, tuple]:

@@ -115,7 +115,7 @@ class Plan:
         """The sweep in boxes of about `points` points, at least a chunk each, in an order of their own."""
         for number, block in enumerate(self._blocks):
             per_box = max(1, points // block.chunk_points)
-            lengths = _chunk_lengths(list(block.counts), per_box, equal=False)
+            lengths = part_lengths(list(block.counts), per_box, equal=False)
             for place in np.ndindex(*(math.ceil(n / length) for n, length in zip(block.counts, lengths, strict=True))):
                 corner = tuple(i * length for i, length in zip(place, lengths, strict=True))
                 ends = [min(low + length, n) for low, length, n in zip(corner, lengths, block.counts, strict=True)]
@@ -192,7 +192,7 @@ class _Block:
             dtype.itemsize * (columns + POINT_VALUES)
         )
         self._sizes = [len(positions) for positions in self.positions]
-        self._lengths = _chunk_lengths(self._sizes, chunk_points or int(fitting))
+        self._lengths = part_lengths(self._sizes, chunk_points or int(fitting))
         self.chunk_points = math.prod(self._lengths)
         self.counts = tuple(math.ceil(n / length) for n, length in zip(self._sizes, self._lengths, strict=True))
         self.program = Program(question, settings, dtype)
@@ -221,11 +221,11 @@ class _Block:
         index, spread = [], []
         for i, axis in enumerate(self.axes):
             if axis.name in output.dims:
-                index.append(_as_slice(chunk.positions[i]))
+                index.append(as_slice(chunk.positions[i]))
                 spread.append(slice(None) if over[i] else np.newaxis)
         values = values[tuple(spread)]
         if output.ops:
-            index.append(_as_slice(np.array([output.ops.index(op) for op in self.program.ops[output.name]])))
+            index.append(as_slice(np.array([output.ops.index(op) for op in self.program.ops[output.name]])))
         shape = [len(i) if isinstance(i, np.ndarray) else i.stop - i.start for i in index]
         return Piece(output.name, tuple(index), np.broadcast_to(values, shape))
 
@@ -273,7 +273,7 @@ def _merged_outputs(parts: list[_Block], axes: tuple[Axis, ...]) -> dict[str, Ou
     return outputs
 
 
-def _chunk_lengths(sizes: list[int], points: int, equal: bool = True) -> list[int]:
+def part_lengths(sizes: list[int], points: int, equal: bool = True) -> list[int]:
     """Positions per part along every axis: the inner axes whole, one axis in parts, those outside it one by one."""
     lengths, budget = [], points
     for size in reversed(sizes):
@@ -285,7 +285,8 @@ def _chunk_lengths(sizes: list[int], points: int, equal: bool = True) -> list[in
     return lengths[::-1]
 
 
-def _as_slice(positions: np.ndarray) -> slice | np.ndarray:
+def as_slice(positions: np.ndarray) -> slice | np.ndarray:
+    """Rising positions as a slice where all of them are in a row, which copies faster."""
     if len(positions) == positions[-1] - positions[0] + 1:
         return slice(int(positions[0]), int(positions[-1]) + 1)
     return positions

@@ -67,8 +67,7 @@ class Points:
 
     def keys(self, name: str, higher_is_better: bool, places: np.ndarray) -> np.ndarray:
         """What is better lower, at places of the chunk; inf where it is not a number."""
-        values = self.at(name, places)
-        return np.where(np.isfinite(values), -values if higher_is_better else values, np.asarray(np.inf, values.dtype))
+        return lower_better(self.at(name, places), higher_is_better)
 
     def numbers(self, places: np.ndarray) -> np.ndarray:
         """Number in the sweep of every place of the chunk, int64."""
@@ -82,6 +81,11 @@ class Points:
         """A variable at every point that can be, on the host."""
         values = np.broadcast_to(self.arrays[name].host(), self.shape)
         return values[np.broadcast_to(self.arrays[FLAG].host(), self.shape)]
+
+
+def lower_better(values: np.ndarray, higher_is_better: bool) -> np.ndarray:
+    """Values, or their negatives, as what is better lower; inf where one is not a number."""
+    return np.where(np.isfinite(values), -values if higher_is_better else values, np.asarray(np.inf, values.dtype))
 
 
 @functools.partial(jax.jit, static_argnums=(2, 3, 4, 5))

@@ -7,7 +7,7 @@ import numpy as np
 import xarray as xr
 
 from sweeps.dataset import variable_attributes
-from sweeps.keep.chunk import Points
+from sweeps.keep.chunk import Points, lower_better
 
 KINDS = (("pareto", "front"), ("top", "rank"))
 """What can be kept of single points: how names of variables begin, and the dimension."""
@@ -51,8 +51,7 @@ class Rows:
 
     def keys(self, name: str, higher_is_better: bool) -> np.ndarray:
         """What is better lower; inf where it is not a number."""
-        values = self.values[name]
-        return np.where(np.isfinite(values), -values if higher_is_better else values, np.asarray(np.inf, values.dtype))
+        return lower_better(self.values[name], higher_is_better)
 
     def dataset(self, prefix: str, dim: str) -> xr.Dataset:
         """The rows along `dim`, in variables whose names begin with `prefix`."""

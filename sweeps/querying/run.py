@@ -10,6 +10,7 @@ import xarray as xr
 
 from sweeps import labels
 from sweeps.dataset import VARIABLES, variable
+from sweeps.engine import part_lengths
 from sweeps.querying.expression import Condition
 
 PART_POINTS = 1 << 22
@@ -101,10 +102,7 @@ def units(dataset: xr.Dataset) -> dict[str, str]:
 
 def parts(shape: dict[str, int]) -> Iterator[dict[str, slice]]:
     """A grid in parts of at most `PART_POINTS`, in its order: inner axes whole, one in parts, the others one by one."""
-    lengths, budget = {}, PART_POINTS
-    for dim, size in reversed(shape.items()):
-        lengths[dim] = max(1, min(size, budget))
-        budget = budget // lengths[dim] if lengths[dim] == size else 1
+    lengths = dict(zip(shape, part_lengths(list(shape.values()), PART_POINTS, equal=False), strict=True))
     counts = [math.ceil(size / lengths[dim]) for dim, size in shape.items()]
     for place in np.ndindex(*counts):
         lows = {dim: i * lengths[dim] for dim, i in zip(shape, place, strict=True)}

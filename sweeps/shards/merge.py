@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 import numpy as np
 
 from sweeps import store
-from sweeps.engine import Output, Piece
+from sweeps.engine import Output, Piece, as_slice
 from sweeps.shards import encode, folder, manifest
 from sweeps.shards.outline import outline
 from sweeps.shards.read import frame
@@ -53,11 +53,5 @@ def _pieces(
         for name in shard.names:
             output = outputs[name]
             parts = [sides.get(dim, np.arange(len(output.ops))) for dim in output.dims]
-            yield Piece(name, tuple(_as_slice(part) for part in parts), encode.values(content, name))
+            yield Piece(name, tuple(as_slice(part) for part in parts), encode.values(content, name))
         progress(shard.points)
-
-
-def _as_slice(positions: np.ndarray) -> slice | np.ndarray:
-    if len(positions) == positions[-1] - positions[0] + 1:
-        return slice(int(positions[0]), int(positions[-1]) + 1)
-    return positions

@@ -15,7 +15,7 @@ import xarray as xr
 from jaxroof.version import VERSION
 from sweeps.api import planned, precision, working
 from sweeps.axes import Axis, Choice
-from sweeps.dataset import coordinates, dimensions, fill, variable_attributes
+from sweeps.dataset import blanks, coordinates, dimensions, fill
 from sweeps.engine import Box, Output, Piece
 from sweeps.keep import keepers
 from sweeps.shards import encode, folder, manifest
@@ -122,19 +122,11 @@ class Work:
         """Every value of a box."""
         place = {axis.name: positions for axis, positions in zip(self.plan.axes, box.positions, strict=True)}
         outputs = {name: _inside(output, place) for name, output in self.plan.outputs.items() if name in box.names}
-        variables = {
-            name: (
-                dimensions(output),
-                np.full(output.shape, output.blank, output.dtype),
-                variable_attributes(name, output.dtype),
-            )
-            for name, output in outputs.items()
-        }
         labels = xr.Dataset(coords=coordinates(self.plan.axes, self.plan.outputs))
         labels = labels.isel({name: positions for name, positions in place.items() if name in labels.dims})
         used = {dim for output in outputs.values() for dim in dimensions(output)}
         labels = labels.drop_vars([name for name, label in labels.coords.items() if not used.issuperset(label.dims)])
-        found = xr.Dataset(variables, labels.coords, {"title": self.asked.attributes["title"]})
+        found = xr.Dataset(blanks(outputs), labels.coords, {"title": self.asked.attributes["title"]})
         return fill(found, (_moved(piece, place, self.plan.outputs) for piece in self.plan.pieces(progress, [box])))
 
     def _kept(self, box: Box, progress: Callable[[int], None]) -> xr.Dataset:
