@@ -108,9 +108,10 @@ def watched(name: str, scale: float, folder: pathlib.Path) -> dict[str, Any]:
 
 
 def family(number: int) -> list[int]:
-    """A process and all below it."""
+    """A process and all below it, whichever of its threads began them."""
     try:
-        below = pathlib.Path(f"/proc/{number}/task/{number}/children").read_text().split()
+        tasks = list(pathlib.Path(f"/proc/{number}/task").glob("*/children"))
+        below = [child for task in tasks for child in task.read_text().split()]
     except OSError:
         return [number]
     return [number, *(other for child in below for other in family(int(child)))]
@@ -124,14 +125,15 @@ def resident(number: int) -> float:
         return 0.0
 
 
-CASES = ("in memory", "folder", "kept", "kept, counts too", "kept, Dask 1", "kept, Dask 2")
+CASES = ("in memory", "folder", "kept", "kept, counts too", "kept, Dask 1", "kept, Dask 2", "kept, Dask 4")
 
 
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.scale", description=__doc__)
     parser.add_argument("--scale", type=float, default=1.0, help="multiply the points of every case")
-    parser.add_argument("--case", metavar="NAME", help=f"only this one, in this process: {', '.join(CASES)}")
+    parser.add_argument("--only", metavar="WORD", default="", help=f"cases with this word: {', '.join(CASES)}")
+    parser.add_argument("--case", metavar="NAME", help=argparse.SUPPRESS)  # one of them, in this process
     parser.add_argument("--folder", metavar="DIR", help="where to write (default: a temporary folder here)")
     options = parser.parse_args()
     if options.case:
@@ -139,7 +141,7 @@ def main() -> None:
         return
     print("| case | points | s | points/s | written | resident memory: at 25, 50, 75 % of the run, peak (GB) |")
     print("|---|---|---|---|---|---|")
-    for name in CASES:
+    for name in (name for name in CASES if options.only in name):
         with tempfile.TemporaryDirectory(dir=options.folder or ".") as folder:
             row = watched(name, options.scale, pathlib.Path(folder))
             raw = f" ({disk(pathlib.Path(folder), row['bytes']):.1f} s raw)" if row["bytes"] > 1e8 else ""
