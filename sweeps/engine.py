@@ -114,12 +114,8 @@ class Plan:
     def boxes(self, points: int = 1) -> Iterator[Box]:
         """The sweep in boxes of about `points` points, at least a chunk each, in an order of their own."""
         for number, block in enumerate(self._blocks):
-            per_box = max(1, points // block.chunk_points)
-            lengths = part_lengths(list(block.counts), per_box, equal=False)
-            for place in np.ndindex(*(math.ceil(n / length) for n, length in zip(block.counts, lengths, strict=True))):
-                corner = tuple(i * length for i, length in zip(place, lengths, strict=True))
-                ends = [min(low + length, n) for low, length, n in zip(corner, lengths, block.counts, strict=True)]
-                yield self._box(number, corner, tuple(end - low for low, end in zip(corner, ends, strict=True)))
+            for corner, chunks in gathered(block.counts, max(1, points // block.chunk_points)):
+                yield self._box(number, corner, chunks)
 
     def pieces(
         self, progress: Callable[[int], None] = lambda points: None, boxes: Iterable[Box] | None = None
@@ -159,7 +155,7 @@ class Plan:
         """Every chunk of the boxes with its results, while the next ones are computed, one on each device."""
         devices = jax.local_devices()
         begun: collections.deque[tuple[Box, dict[str, jax.Array]]] = collections.deque()
-        chunks = (self._box(box.block, corner, (1,) * len(corner)) for box in boxes for corner in _corners(box))
+        chunks = (self._box(box.block, corner, (1,) * len(corner)) for box in boxes for corner in corners(box))
         for number, chunk in enumerate(chunks):
             device = devices[number % len(devices)] if len(devices) > 1 else None
             wanted = everything or chunk.names
@@ -250,7 +246,16 @@ class _Block:
         return self._parts[axis, number, device]
 
 
-def _corners(box: Box) -> Iterator[tuple[int, ...]]:
+def gathered(counts: Sequence[int], most: int) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Boxes of at most `most` chunks each that tile a grid of chunks: first chunk and number of chunks per axis."""
+    lengths = part_lengths(list(counts), most, equal=False)
+    for place in np.ndindex(*(math.ceil(n / length) for n, length in zip(counts, lengths, strict=True))):
+        corner = tuple(i * length for i, length in zip(place, lengths, strict=True))
+        ends = [min(low + length, n) for low, length, n in zip(corner, lengths, counts, strict=True)]
+        yield corner, tuple(end - low for low, end in zip(corner, ends, strict=True))
+
+
+def corners(box: Box) -> Iterator[tuple[int, ...]]:
     """The places of a box's chunks, in order."""
     for place in np.ndindex(*box.chunks):
         yield tuple(low + i for low, i in zip(box.corner, place, strict=True))

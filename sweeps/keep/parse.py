@@ -9,7 +9,7 @@ from sweeps.dataset import VARIABLES, variable
 from sweeps.keep.front import Front
 from sweeps.keep.spread import TOLD, Spread
 from sweeps.keep.top import Top
-from sweeps.spec import integer
+from sweeps.spec import SERVE, integer
 
 FORMS = {
     "top": "top=N or top=N:METRIC, the N best feasible points",
@@ -32,6 +32,9 @@ def keepers(words: Iterable[str], plan: Any, job: str) -> list[Any]:
       ValueError: one line, for a word that is not one of the forms, or a metric that there is not.
     """
     found: dict[str, str] = {}
+    words = tuple(words)
+    if words and job == SERVE:
+        raise ValueError(f"output.keep = {words[0]}: a {SERVE} keeps every point; leave it out")
     for word in words:
         kind, _, rest = word.partition("=")
         if kind not in FORMS:

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -17,7 +17,7 @@ from jaxroof.traffic import Traffic
 from sweeps.axes import Axis, Choice
 from sweeps.cases import Case
 from sweeps.dataset import SERVED, leaf_unit
-from sweeps.engine import Output, Piece
+from sweeps.engine import Box, Output, Piece, corners, gathered, part_lengths
 from sweeps.engines import engine_of
 from sweeps.paths import replaced
 from sweeps.quantities import quantity_or_zero
@@ -43,6 +43,9 @@ WHOLE = (
 """Counts: a range of them is rounded."""
 
 TIMES = ("workload.think", "workload.duration")
+
+LOT = 256
+"""Simulations of a sweep into a folder that are run together, however it is cut into shards."""
 
 FLAGS = ("fits", "legal", "feasible")
 
@@ -99,16 +102,52 @@ class ServePlan:
         self._simulations = [self._point(number) for number in range(self.points)]
         self._require_legal()
 
-    def pieces(self, progress: Callable[[int], None] = lambda points: None) -> Iterator[Piece]:
+    def boxes(self, points: int = 1) -> Iterator[Box]:
+        """The sweep in boxes of about `points` points, at least a lot of `LOT` each."""
+        names = frozenset(self.outputs)
+        for corner, lots in gathered(self._lots, max(1, points // math.prod(self._lengths))):
+            yield Box(0, corner, lots, self._positions(corner, lots), names)
+
+    def pieces(
+        self, progress: Callable[[int], None] = lambda points: None, boxes: Iterable[Box] | None = None
+    ) -> Iterator[Piece]:
         """Simulate every point; values are handed over in parts of the grid, in its order.
 
         Args:
           progress: called with the number of points that each chunk adds.
+          boxes: what to simulate, lot by lot; by default everything at once.
         """
-        values = outcomes(self._simulations, self._objective, progress)
+        if boxes is None:
+            yield from self._simulated(tuple(map(np.arange, self._shape)), progress)
+            return
+        for box in boxes:
+            for corner in corners(box):
+                yield from self._simulated(self._positions(corner, (1,) * len(corner)), progress)
+
+    def _simulated(self, positions: tuple[np.ndarray, ...], progress: Callable[[int], None]) -> Iterator[Piece]:
+        """Every variable over positions along every axis."""
+        shape = tuple(map(len, positions))
+        numbers = np.ravel_multi_index(np.ix_(*positions), self._shape).ravel() if shape else [0]
+        values = outcomes([self._simulations[number] for number in numbers], self._objective, progress)
+        place = tuple(slice(int(along[0]), int(along[-1]) + 1) for along in positions)
         for name, output in self.outputs.items():
-            found = values.get(name, np.full(self.points, np.nan)).astype(output.dtype)
-            yield Piece(name, tuple(slice(0, size) for size in self._shape), found.reshape(self._shape))
+            found = values.get(name, np.full(len(numbers), np.nan)).astype(output.dtype)
+            yield Piece(name, place, found.reshape(shape))
+
+    @property
+    def _lengths(self) -> list[int]:
+        """Positions of a lot along every axis."""
+        return part_lengths(list(self._shape), LOT)
+
+    @property
+    def _lots(self) -> tuple[int, ...]:
+        """Lots along every axis."""
+        return tuple(math.ceil(size / length) for size, length in zip(self._shape, self._lengths, strict=True))
+
+    def _positions(self, corner: tuple[int, ...], lots: tuple[int, ...]) -> tuple[np.ndarray, ...]:
+        """Positions along every axis of a box of lots."""
+        sides = zip(corner, lots, self._lengths, self._shape, strict=True)
+        return tuple(np.arange(low * length, min((low + n) * length, size)) for low, n, length, size in sides)
 
     def _point(self, number: int) -> Serving:
         """The simulation at one point of the grid."""
