@@ -16,6 +16,8 @@ from sweeps.jobs import REQUEST
 from sweeps.layouts import label, layouts, reach
 from sweeps.reasons import limits
 
+pytestmark = pytest.mark.xdist_group("compare")
+
 MODEL = "Llama-3.1-8B"
 WORK = {"isl": 512.0, "osl": 64.0}
 PAIR = ("H100-SXM", "A100-SXM-80GB")

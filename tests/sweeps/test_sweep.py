@@ -70,7 +70,8 @@ def test_a_file_has_blanks_where_memory_has_them(tmp_path):
     spec = {
         "hardware": ["H100-SXM", "B200-SXM"],
         "model": ["Llama-3.1-8B", "Qwen3-30B-A3B"],
-        "workload": {"batch": [1, 16], "isl": 512, "osl": 64},
+        "job": "step",
+        "workload": {"decode": [1, 16], "context": 512},
         "output": {"breakdown": True},
     }
     memory = sweeps.sweep(spec)

@@ -104,7 +104,7 @@ LONG = pytest.mark.skipif("JAXROOF_LONG_TESTS" not in os.environ, reason="other 
 
 @pytest.mark.parametrize(
     "name",
-    ["kernel", "learned-vllm", *(pytest.param(name, marks=LONG) for name in ("learned-sglang", "learned-trtllm"))],
+    ["learned-vllm", *(pytest.param(name, marks=LONG) for name in ("kernel", "learned-sglang", "learned-trtllm"))],
 )
 def test_large_kernels_are_plausible_on_every_accelerator(name):
     """Before a fit is believed on a GPU that it never saw: shares of peak and bandwidth as on measured ones."""
