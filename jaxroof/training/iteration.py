@@ -78,7 +78,7 @@ def iteration(
         idle = bubble_time(training.schedule, forward, backward, weight, pp, training.virtual_stages, number)
     exposed, hidden = {}, {}
     for kind in ("tp", "ep", "cp"):
-        sent = stage.part("forward", kind) * 1.0 + stage.part("backward", kind)
+        sent = stage.part("forward", kind) + stage.part("backward", kind)
         sent = sent + full * stage.layers * sums.get(f"forward_layers_{kind}", 0.0)
         saved = stage.saved("forward", kind) * (1.0 + full) + stage.saved("backward", kind)
         exposed[kind], hidden[kind] = number * (sent - saved), number * saved
@@ -144,7 +144,7 @@ class _Stage:
         """Of rings between context-parallel devices behind attention; of what `Deployment.overlap` hides all of tp."""
         if kind == "cp":
             return self.sums.get(f"{word}_layers_ring", 0.0)
-        return -self.sums.get(f"{word}_layers_hidden", 0.0) if kind == "tp" else 0.0
+        return 0.0 - self.sums.get(f"{word}_layers_hidden", 0.0) if kind == "tp" else 0.0
 
     def _ends(self, first: Scalar, last: Scalar) -> Scalar:
         if self.pp is None:
