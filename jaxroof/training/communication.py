@@ -2,7 +2,7 @@
 
 from jaxroof.deployment import Deployment
 from jaxroof.op import Op
-from jaxroof.smooth import minimum
+from jaxroof.smooth import minimum, positive_part
 from jaxroof.struct import Scalar
 
 KINDS = ("tp", "pp", "dp", "ep", "cp")
@@ -23,23 +23,30 @@ def kind_of(name: str) -> str:
     return next((kind for kind, beginnings in BEGINNINGS.items() if plain.startswith(beginnings)), "tp")
 
 
-def ring_hidden(ops: dict[str, Op], times: dict[str, Scalar], deployment: Deployment) -> dict[str, Scalar]:
-    """Time in s of context-parallel messages that hides behind attention, by their op's name; of rings alone.
+def ring_parts(
+    ops: dict[str, Op], times: dict[str, Scalar], deployment: Deployment
+) -> tuple[dict[str, Scalar], dict[str, Scalar]]:
+    """Time in s of context-parallel messages that attention waits for, and of those that hide behind it, by op.
 
-    While one device's keys and values travel, attention to those that are there runs: min(messages, attention).
+    In a ring, while one device's keys and values travel, attention to those that are there runs: what hides is
+    min(messages, attention). An all-gather is over before attention begins: nothing hides.
 
     Args:
       ops: of one pass, forward or backward.
       times: s of each over all its runs.
 
-    Source: Liu, Zaharia & Abbeel, arXiv:2310.01889 (ring attention), section 3.
+    Source: Liu, Zaharia & Abbeel, arXiv:2310.01889 (ring attention), section 3; Llama Team, arXiv:2407.21783, section
+    3.3.2 (all-gather).
     """
-    if deployment.cp is None or deployment.context_kind != "ring":
-        return {}
-    hidden = {}
-    for name in ops:
+    exposed, hidden = {}, {}
+    for name, op in ops.items():
+        if op.kind != "collective" or kind_of(name) != "cp":
+            continue
         prefix, dot, plain = name.rpartition(".")
         attention = prefix + dot + plain.replace("context_exchange", "prefill_attention")
-        if plain.startswith("context_exchange") and attention in times:
+        if deployment.context_kind == "ring" and attention in times:
+            exposed[name] = positive_part(times[name] - times[attention])
             hidden[name] = minimum(times[name], times[attention])
-    return hidden
+        else:
+            exposed[name] = times[name]
+    return exposed, hidden

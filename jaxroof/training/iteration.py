@@ -82,6 +82,8 @@ def iteration(
         sent = sent + full * stage.layers * sums.get(f"forward_layers_{kind}", 0.0)
         saved = stage.saved("forward", kind) * (1.0 + full) + stage.saved("backward", kind)
         exposed[kind], hidden[kind] = number * (sent - saved), number * saved
+    rings = (1.0 + full) * sums.get("forward_layers_ring", 0.0) + sums.get("backward_layers_ring", 0.0)
+    hidden["cp"] = number * stage.layers * rings
     exposed["pp"], hidden["pp"] = number * 2.0 * send, jnp.zeros(())
     exposed["dp"], hidden["dp"] = data_parallel_time(sums, training, number, forward, backward)
     update = sums["optimizer_compute"] + offload_time(model, deployment, training)
@@ -122,7 +124,7 @@ class _Stage:
 
     def layer_time(self, word: str) -> Scalar:
         """s of the stage's layers in one pass, messages that do not hide included."""
-        return self.layers * (self._of(word, "layers") - sum(self._hidden(word, kind) for kind in ("tp", "ep", "cp")))
+        return self.layers * (self._of(word, "layers") - self._hidden(word, "tp"))
 
     def time(self, word: str) -> Scalar:
         """s of one pass; with stages either what is before the layers or what is after them, the longer one."""
@@ -141,9 +143,7 @@ class _Stage:
         return sum(self.sums.get(f"{word}_{place}_{what}", 0.0) for what in ("compute", "tp", "ep", "cp"))
 
     def _hidden(self, word: str, kind: str) -> Scalar:
-        """Of rings between context-parallel devices behind attention; of what `Deployment.overlap` hides all of tp."""
-        if kind == "cp":
-            return self.sums.get(f"{word}_layers_ring", 0.0)
+        """What `Deployment.overlap` hides, which counts as of tp."""
         return 0.0 - self.sums.get(f"{word}_layers_hidden", 0.0) if kind == "tp" else 0.0
 
     def _ends(self, first: Scalar, last: Scalar) -> Scalar:
@@ -189,11 +189,17 @@ def data_parallel_time(
     each_backward = each_forward + jnp.where(zero >= 2.0, scatter, 0.0)
     once_forward = jnp.where((zero >= 1.0) & (zero < 3.0), gather, 0.0)
     once_backward = jnp.where(zero < 1.0, reduce, jnp.where(zero < 2.0, scatter, 0.0))
-    sent = number * (each_forward + each_backward) + once_forward + once_backward
     before, after = training.overlap * forward, training.overlap * backward
-    hidden = number * (minimum(each_forward, before) + minimum(each_backward, after))
-    hidden = hidden + minimum(once_forward, before) + minimum(once_backward, after)
-    return positive_part(sent - hidden), hidden
+    exposed, hidden = 0.0, 0.0
+    for times, sent, cover in (
+        (number, each_forward, before),
+        (number, each_backward, after),
+        (1.0, once_forward, before),
+        (1.0, once_backward, after),
+    ):
+        exposed = exposed + times * positive_part(sent - cover)
+        hidden = hidden + times * minimum(sent, cover)
+    return exposed, hidden
 
 
 def _over(sums: Sums, what: str) -> Scalar:

@@ -14,7 +14,7 @@ from jaxroof.overlap import computing_hardware, hidden_time
 from jaxroof.step import matrix_floors
 from jaxroof.struct import Scalar
 from jaxroof.training.backward import WEIGHT
-from jaxroof.training.communication import KINDS, kind_of, ring_hidden
+from jaxroof.training.communication import kind_of, ring_parts
 from jaxroof.training.passes import Pass, backward_pass, forward_pass
 from jaxroof.training.state import data_parallel_ops, optimizer_op
 from jaxroof.training.training import Training
@@ -32,9 +32,10 @@ def training_terms(
     """Sums of one micro-batch's ops over all layers, and of one run of what happens once.
 
     Names are PASS_PLACE_WHAT: forward or backward; first, layers or last; and `compute` (kernels), `weight` (of them
-    gradients of weights), tp, ep, cp (messages), `hidden` (messages that hide, negative), `floor` (matrix work at
-    peak), `energy` (J). Further `attention_compute`, `attention_floor` and `attention_energy` of the forward pass,
-    which selective recomputation repeats; dp_all_reduce, dp_reduce_scatter, dp_all_gather; optimizer_compute.
+    gradients of weights), tp, ep (messages), cp (those that attention waits for), `ring` (those that hide behind it),
+    `hidden` (what `Deployment.overlap` hides, negative), `floor` (matrix work at peak), `energy` (J). Further
+    `attention_compute`, `attention_floor` and `attention_energy` of the forward pass, which selective recomputation
+    repeats; dp_all_reduce, dp_reduce_scatter, dp_all_gather; optimizer_compute.
     """
     forward = functools.cache(lambda: forward_pass(model, deployment, training))
     backward = functools.cache(lambda: backward_pass(forward(), training))
@@ -68,7 +69,7 @@ def _pass_terms(
     times = functools.cache(lambda: timed(ops))
     groups = {"compute": [name for name, op in ops.items() if op.kind != "collective"]}
     groups["weight"] = [name for name in ops if name.endswith(WEIGHT)]
-    for kind in KINDS:
+    for kind in ("tp", "ep"):
         groups[kind] = [name for name, op in ops.items() if op.kind == "collective" and kind_of(name) == kind]
     found: Lazy = {
         f"{word}_{what}": lambda names=tuple(names): {name: times()[name] for name in names}
@@ -81,6 +82,7 @@ def _pass_terms(
         found[f"{word}_energy"] = functools.partial(energies_of, ops, hardware)
     if word.endswith("layers") and deployment.overlap != "none":
         found[f"{word}_hidden"] = lambda: hidden_time(ops, times(), deployment)
-    if word.endswith("layers") and deployment.cp is not None and deployment.context_kind == "ring":
-        found[f"{word}_ring"] = lambda: ring_hidden(ops, times(), deployment)
+    if word.endswith("layers") and deployment.cp is not None:
+        found[f"{word}_cp"] = lambda: ring_parts(ops, times(), deployment)[0]
+        found[f"{word}_ring"] = lambda: ring_parts(ops, times(), deployment)[1]
     return found
