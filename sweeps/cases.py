@@ -8,13 +8,13 @@ import hwspaces
 import workloads
 from hwspaces.units import nearest
 from jaxroof.deployment import Deployment
-from jaxroof.legality import broken_rule, crosses_domain
+from jaxroof.legality import crosses_domain
 from jaxroof.model import WeightFormat
 from jaxroof.request import Requests
-from jaxroof.training.legality import broken_training_rule
 from sweeps.dataset import leaf_unit
 from sweeps.deployments import PREFIX, with_settings
 from sweeps.jobs import JOBS, Scenario
+from sweeps.legality import scenario_broken_rule
 from sweeps.paths import number, replaced
 from sweeps.quantities import quantity_or_zero
 from sweeps.training_case import coded, training_workload
@@ -112,9 +112,7 @@ def case(
         scenario = replaced(scenario, path, leaf_number(path, value))
     require_precisions(device, entry, scenario.deployment)
     if check:
-        broken = broken_rule(scenario.hardware, scenario.model, scenario.deployment)
-        if job == "train" and not broken:
-            broken = broken_training_rule(scenario.hardware, scenario.model, scenario.deployment, scenario.workload)
+        broken = scenario_broken_rule(scenario)
         if broken:
             raise ValueError(f"{entry.name} on {device.name}: {broken}")
     return Case(hardware=device, model=entry, efficiency=constants, scenario=scenario)

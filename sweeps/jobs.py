@@ -43,6 +43,7 @@ from jaxroof.step import (
 )
 from jaxroof.struct import Scalar, struct
 from sweeps.job import Job, Lazy, Scenario, Terms
+from sweeps.legality import scenario_legal
 from sweeps.training_job import TRAIN
 
 
@@ -322,9 +323,7 @@ LEGALITY = Job(
     object,
     sums=lambda scenario: {},
     tables=lambda scenario: {},
-    metrics=lambda scenario, sums, tables: {
-        "legal": legal(scenario.hardware, scenario.model, scenario.deployment),
-    },
+    metrics=lambda scenario, sums, tables: {"legal": scenario_legal(scenario)},
 )
 """Only whether the deployment can be, asked before anything is computed."""
 

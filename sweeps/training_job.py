@@ -4,16 +4,15 @@ import jax.numpy as jnp
 
 from jaxroof.deployment import devices
 from jaxroof.energy import power_known
-from jaxroof.legality import legal
 from jaxroof.struct import Scalar
 from jaxroof.training.communication import KINDS
 from jaxroof.training.flops import model_floor, model_flops
 from jaxroof.training.iteration import Iteration, iteration
-from jaxroof.training.legality import training_legal
 from jaxroof.training.memory import total_memory, training_fits, training_memory
 from jaxroof.training.terms import training_terms
 from jaxroof.training.training import Training
 from sweeps.job import Job, Lazy, Scenario, Terms
+from sweeps.legality import scenario_legal
 
 BILLION = 1e9
 
@@ -60,7 +59,7 @@ def _memory(scenario: Scenario) -> dict[str, Scalar]:
     hardware, model, deployment, training = _place(scenario)
     memory = training_memory(model, deployment, training)
     fits = training_fits(hardware, memory)
-    split = legal(hardware, model, deployment) & training_legal(*_place(scenario))
+    split = scenario_legal(scenario)
     total = jnp.asarray(total_memory(memory))
     return {
         "weights_memory": jnp.asarray(memory.weights),

@@ -25,6 +25,10 @@ def training_rules(hardware: Hardware, model: Model, deployment: Deployment, tra
             f"= {training.micro_batch:g} x {share:g}"
         ),
     )
+    yield (
+        jnp.asarray((jnp.mod(training.zero, 1.0) == 0.0) & (training.zero <= 3.0)),
+        lambda: f"zero = {training.zero:g} must be 0, 1, 2 or 3",
+    )
     cp = degree(deployment.cp)
     yield (
         jnp.asarray(jnp.mod(training.seq, cp) == 0.0),

@@ -27,7 +27,7 @@ GATHERED_LAYERS = 2.0
 
 
 @struct
-class Memory:
+class TrainingMemory:
     """B on the fullest device, by kind."""
 
     weights: Scalar
@@ -37,7 +37,7 @@ class Memory:
     buffers: Scalar  # of the framework and messages; layers that ZeRO-3 gathers or recomputation works on
 
 
-def training_memory(model: Model, deployment: Deployment, training: Training) -> Memory:
+def training_memory(model: Model, deployment: Deployment, training: Training) -> TrainingMemory:
     """Memory of one iteration on the fullest device, at its peak. Shapes ().
 
     With parameters P and P_e outside and inside of experts, of which D and D_e devices have copies:
@@ -59,7 +59,7 @@ def training_memory(model: Model, deployment: Deployment, training: Training) ->
     is_full = training.recompute == float(RECOMPUTES.index("full"))
     buffers = deployment.reserve_bytes + jnp.where(training.zero >= 3.0, GATHERED_LAYERS * gathered, 0.0)
     buffers = buffers + jnp.where(is_full, maximum(*_layers(model, deployment, training)), 0.0)
-    return Memory(
+    return TrainingMemory(
         weights=training.weight_bytes * stored(parts.plain, parts.expert, 3.0),
         gradients=training.gradient_bytes * stored(*trained, 2.0),
         optimizer=training.optimizer_bytes * stored(*trained, 1.0) * positive_part(1.0 - training.offload),
@@ -68,12 +68,12 @@ def training_memory(model: Model, deployment: Deployment, training: Training) ->
     )
 
 
-def total_memory(memory: Memory) -> Scalar:
+def total_memory(memory: TrainingMemory) -> Scalar:
     """B of all kinds, shape ()."""
     return sum(jax.tree.leaves(memory))
 
 
-def training_fits(hardware: Hardware, memory: Memory) -> jax.Array:
+def training_fits(hardware: Hardware, memory: TrainingMemory) -> jax.Array:
     """Whether it fits the device, shape ()."""
     return jnp.asarray(total_memory(memory) <= hardware.memory.hbm.capacity)
 

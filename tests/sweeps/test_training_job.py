@@ -1,9 +1,5 @@
 """The training job: units of its metrics by Euler's theorem, grids over its words, and what is refused."""
 
-import numpy as np
-import pytest
-
-import sweeps
 from sweeps.api import precision
 from sweeps.cases import case
 from sweeps.elasticity.check import CASES, checked
