@@ -40,6 +40,7 @@ from jaxroof.serving import Objective, serving_metrics
 from jaxroof.silicon import Areas, Process, Silicon
 from jaxroof.step import OpCost, step_cost, step_time, step_times
 from jaxroof.traffic import Served, Timeline, Traffic
+from jaxroof.training import Iteration, LoRA, Training, TrainingMemory, iteration_cost, training_memory
 
 __all__ = [
     "ALGORITHMS",
@@ -60,10 +61,12 @@ __all__ = [
     "Experts",
     "FeedForward",
     "Hardware",
+    "Iteration",
     "LatentAttention",
     "LinearAttention",
     "Link",
     "Links",
+    "LoRA",
     "Memory",
     "MemoryLevel",
     "Model",
@@ -85,6 +88,8 @@ __all__ = [
     "Size",
     "Timeline",
     "Traffic",
+    "Training",
+    "TrainingMemory",
     "Transport",
     "WeightFormat",
     "active_parameter_count",
@@ -99,6 +104,7 @@ __all__ = [
     "device_price",
     "die_area",
     "die_cost",
+    "iteration_cost",
     "kv_bytes_per_token",
     "kv_capacity_tokens",
     "limited_time",
@@ -115,5 +121,6 @@ __all__ = [
     "step_cost",
     "step_time",
     "step_times",
+    "training_memory",
     "weight_bytes",
 ]

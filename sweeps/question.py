@@ -12,7 +12,6 @@ import numpy as np
 
 import hwspaces
 import workloads
-from jaxroof.legality import broken_rule
 from jaxroof.version import VERSION
 from sweeps.axes import Axis, Choice, Coordinate
 from sweeps.cases import KV_BYTES, Case, case, leaf_number, model_deployment, require_precisions
@@ -21,6 +20,7 @@ from sweeps.deployments import PREFIX, is_structure, with_settings
 from sweeps.deployments import label as deployment_label
 from sweeps.engine import Plan
 from sweeps.jobs import JOBS, LEGALITY, Scenario
+from sweeps.legality import scenario_broken_rule
 from sweeps.paths import number, replaced
 from sweeps.program import Question
 from sweeps.spec import Range, Spec, range_values
@@ -330,7 +330,7 @@ def _refuse_illegal(base: Case, axes: tuple[Axis, ...]) -> None:
         for label in axis.coordinates:
             if label.name in names:
                 names[label.name] = label.values[corner.get(axis.name, 0)]
-    rule = broken_rule(scenario.hardware, scenario.model, scenario.deployment)
+    rule = scenario_broken_rule(scenario)
     raise ValueError(
         f'{names["model"]} on {names["hardware"]}: {rule} (output.illegal = "mask" keeps such points as infeasible)'
     )

@@ -11,6 +11,8 @@ import pytest
 import jaxroof
 from jaxroof import (
     Energy,
+    Iteration,
+    LoRA,
     Objective,
     Op,
     Policy,
@@ -19,6 +21,8 @@ from jaxroof import (
     Size,
     Timeline,
     Traffic,
+    Training,
+    TrainingMemory,
     datasheet,
     decode,
     prefill,
@@ -55,6 +59,16 @@ def examples(chip, dense, mixture, single, experts, feedforward, attention):
         ),
     ]
     roots += [SILICON, COSTS]
+    roots += [
+        Training(global_batch=8.0, seq=9.0, lora=LoRA(rank=4.0, targets=("q",))),
+        TrainingMemory(weights=1.0, gradients=2.0, optimizer=3.0, activations=4.0, buffers=5.0),
+        Iteration(
+            **{name: 1.0 for name in ("time", "unlimited", "forward", "backward", "micro_batches", "bubble")},
+            **{name: 1.0 for name in ("recompute", "optimizer", "executed", "energy")},
+            exposed={"tp": 1.0},
+            hidden={"tp": 0.0},
+        ),
+    ]
     drawn = [jax.tree.map(lambda leaf: float(np.ravel(leaf)[0]), points(name, 1).step) for name in STRUCTURES]
     return [found for root in (*roots, *drawn) for found in parts(root)]
 
