@@ -13,6 +13,7 @@ from jaxroof.model import WeightFormat
 from jaxroof.request import Requests
 from sweeps.dataset import leaf_unit
 from sweeps.deployments import PREFIX, with_settings
+from sweeps.drafting import acceptance, require_drafts, with_draft
 from sweeps.jobs import JOBS, Scenario
 from sweeps.paths import number, replaced
 from sweeps.quantities import quantity_or_zero
@@ -25,6 +26,9 @@ COMMUNICATION_BYTES = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "int8"
 
 DEFAULTS = {"request": {"batch": 1.0, "cached": 0.0}, "step": {"prefills": 1.0, "past": 0.0}}
 """Workload numbers that need not be given, by job; optional ones beside them are `Scalar | None` in the struct."""
+
+ACCEPTANCE = "workload.acceptance"
+"""Path of the chance that a drafted token is right, which may be several numbers."""
 
 NOT_NEEDED = ("encoder_tokens", "acceptance")
 """Workload numbers that only some models or deployments use."""
@@ -68,6 +72,7 @@ def case(
     efficiency: str | None = None,
     overrides: Mapping[str, Any] | None = None,
     check: bool = True,
+    draft: str | None = None,
 ) -> Case:
     """Everything that one answer depends on, from names and numbers.
 
@@ -81,6 +86,7 @@ def case(
       overrides: any leaf by dotted path, a number in SI units or text with a unit:
         {"hardware.memory.hbm.bandwidth": "8TB/s"}.
       check: refuse a deployment that cannot be.
+      draft: a smaller model that drafts `drafts` tokens per step.
 
     Raises:
       ValueError: one line that names what is wrong, its value and what is allowed.
@@ -90,7 +96,7 @@ def case(
     own = {path: value for path, value in overrides.items() if path.startswith("hardware.")}
     if own:
         device = hwspaces.overridden(device, own)
-    entry = workloads.model(model, weights=weights)
+    entry = with_draft(workloads.model(model, weights=weights), draft)
     constants = hwspaces.efficiency(efficiency)
     scenario = Scenario(
         hardware=device.hardware,
@@ -109,6 +115,7 @@ def case(
         number(scenario, path)
         scenario = replaced(scenario, path, leaf_number(path, value))
     require_precisions(device, entry, scenario.deployment)
+    require_drafts(draft, scenario.deployment)
     if check:
         broken = broken_rule(scenario.hardware, scenario.model, scenario.deployment)
         if broken:
@@ -160,8 +167,10 @@ def _workload(job: str, numbers: Mapping[str, Any], entry: workloads.ModelEntry)
     for name in numbers:
         if name not in names:
             raise ValueError(f"workload.{name} is not a number of a {job}{nearest(name, names)}")
-    values: dict[str, float | None] = {
-        name: leaf_number(f"workload.{name}", value) for name, value in numbers.items() if value is not None
+    values: dict[str, Any] = {
+        name: acceptance(value, ACCEPTANCE) if name == "acceptance" else leaf_number(f"workload.{name}", value)
+        for name, value in numbers.items()
+        if value is not None
     }
     values = DEFAULTS[job] | values
     if "encoder_tokens" not in values and entry.encoder_positions is not None and entry.model.encoder is not None:
@@ -177,8 +186,6 @@ def _workload(job: str, numbers: Mapping[str, Any], entry: workloads.ModelEntry)
             raise ValueError(f"workload.osl = {values['osl']:g} must be at least 1")
         if values["osl"] > 1 and not entry.model.generates:
             raise ValueError(f"{entry.name} is an encoder and generates nothing: workload.osl must be 1")
-        if values.get("acceptance", 0.0) > 1.0:
-            raise ValueError(f"workload.acceptance = {values['acceptance']:g} is a probability: at most 1")
     else:
         if "prefill" not in values and "decode" not in values:
             raise ValueError("a step needs workload.prefill, workload.decode, or both")

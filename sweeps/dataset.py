@@ -232,6 +232,7 @@ COORDINATES = {
     "policy.graph_step": "multiples that decoding batches are padded to",
     "policy.graph_limit": "largest batch that is padded",
     "policy.hidden_host": "1 where the host works while the device does",
+    "policy.acceptance": "probability that a drafted token is right",
     "hardware.memory.hbm.bandwidth": "HBM bandwidth",
     "hardware.memory.hbm.capacity": "HBM capacity",
     "hardware.memory.l2.bandwidth": "L2 bandwidth",

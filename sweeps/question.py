@@ -19,6 +19,7 @@ from sweeps.cases import KV_BYTES, Case, case, leaf_number, model_deployment, re
 from sweeps.dataset import dataset, fill, leaf_long_name, leaf_unit
 from sweeps.deployments import PREFIX, is_structure, with_settings
 from sweeps.deployments import label as deployment_label
+from sweeps.drafting import with_draft
 from sweeps.engine import Plan
 from sweeps.jobs import JOBS, LEGALITY, Scenario
 from sweeps.paths import number, replaced
@@ -134,6 +135,7 @@ def _object_axis(key: str, names: tuple[str, ...], spec: Spec, base: Case) -> tu
             else [workloads.model(spec.objects["model"][0], weights=name) for name in names]
         )
         kv, sent = (spec.objects.get(key, (None,))[0] for key in ("kv", "communication"))
+        entries = [with_draft(entry, spec.objects.get("draft", (None,))[0]) for entry in entries]
         deployments = []
         for entry in entries:
             deployments.append(model_deployment(entry, kv, sent))

@@ -18,6 +18,7 @@ KEYS = {
     "mode": "grid or sample",
     "hardware": "a name or file, or a list of them",
     "model": "a name or file, or a list of them",
+    "draft": "a smaller model that drafts tokens",
     "weights": "a precision in place of the checkpoint's, or a list",
     "kv": "precision of the KV cache, or a list",
     "efficiency": "a name or file, or a list",
@@ -121,11 +122,13 @@ def spec(source: Mapping[str, Any]) -> Spec:
     for key in ("hardware", "model"):
         if key not in source:
             raise ValueError(f"{key} is missing: give {KEYS[key]}")
-    for key in ("hardware", "model", "weights", "kv", "efficiency", "communication"):
+    for key in ("hardware", "model", "weights", "kv", "efficiency", "communication", "draft"):
         if key in source:
             objects[key] = _names(source[key], key)
     if len(objects.get("communication", ())) > 1:
         raise ValueError("communication is one precision; sweep deployment.communication_bytes for several")
+    if len(objects.get("draft", ())) > 1:
+        raise ValueError("draft is one model; sweep deployment.drafts and workload.acceptance for others' ways")
     if len(objects.get("weights", ())) > 1 and len(objects["model"]) > 1:
         raise ValueError("a list of weights needs a single model; or list models whose names carry their precision")
     fixed, axes = _numbers(source, mode)

@@ -36,6 +36,11 @@ def case_arguments(parser: argparse.ArgumentParser) -> None:
     deployment.arguments(parser)
 
 
+def draft_argument(parser: argparse.ArgumentParser) -> None:
+    """Add `--draft`."""
+    parser.add_argument("--draft", metavar="NAME", help="a smaller model that drafts --drafts tokens per step")
+
+
 def json_argument(parser: argparse.ArgumentParser) -> None:
     """Add `--json`."""
     parser.add_argument("--json", action="store_true", help="one JSON object with SI numbers instead of tables")
@@ -71,6 +76,7 @@ def asked_case(job: str, options: argparse.Namespace, workload: dict[str, str | 
         communication=options.communication,
         efficiency=options.efficiency,
         overrides=settings,
+        draft=getattr(options, "draft", None),
     )
 
 
