@@ -16,6 +16,7 @@ from sweeps.deployments import PREFIX, with_settings
 from sweeps.drafting import acceptance, require_drafts, with_draft
 from sweeps.jobs import JOBS, Scenario
 from sweeps.paths import number, replaced
+from sweeps.pools import prefill_pool, require_legal
 from sweeps.quantities import quantity_or_zero
 
 KV_BYTES = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "int8": 1.0, "fp4": 0.5 + 1.0 / 16.0}
@@ -25,12 +26,13 @@ COMMUNICATION_BYTES = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "int8"
 """B per element that collectives send, by precision."""
 
 DEFAULTS = {"request": {"batch": 1.0, "cached": 0.0}, "step": {"prefills": 1.0, "past": 0.0}}
+DEFAULTS |= {"disaggregated": {"batch": 1.0, "cached": 0.0}}
 """Workload numbers that need not be given, by job; optional ones beside them are `Scalar | None` in the struct."""
 
 ACCEPTANCE = "workload.acceptance"
 """Path of the chance that a drafted token is right, which may be several numbers."""
 
-NOT_NEEDED = ("encoder_tokens", "acceptance")
+NOT_NEEDED = ("encoder_tokens", "acceptance", "prompts", "rate", "lanes", "layerwise")
 """Workload numbers that only some models or deployments use."""
 
 
@@ -73,6 +75,7 @@ def case(
     overrides: Mapping[str, Any] | None = None,
     check: bool = True,
     draft: str | None = None,
+    prefill: Mapping[str, Any] | None = None,
 ) -> Case:
     """Everything that one answer depends on, from names and numbers.
 
@@ -87,6 +90,8 @@ def case(
         {"hardware.memory.hbm.bandwidth": "8TB/s"}.
       check: refuse a deployment that cannot be.
       draft: a smaller model that drafts `drafts` tokens per step.
+      prefill: of a disaggregated job, the prefill pool: hardware, efficiency and settings of its deployment, by name;
+        what is not said is as in the decode pool, which the other arguments describe.
 
     Raises:
       ValueError: one line that names what is wrong, its value and what is allowed.
@@ -109,6 +114,11 @@ def case(
     settings |= {path: value for path, value in overrides.items() if path not in own}
     spread = {path.removeprefix(PREFIX): value for path, value in settings.items() if path.startswith(PREFIX)}
     scenario = dataclasses.replace(scenario, deployment=with_settings(scenario.deployment, spread))
+    pool = None
+    if job == "disaggregated":
+        pool = prefill_pool(prefill or {}, entry, device, constants, scenario.deployment)
+        require_precisions(pool.hardware, entry, pool.pool.deployment)
+        scenario = dataclasses.replace(scenario, prefill=pool.pool)
     for path, value in settings.items():
         if path.startswith(PREFIX):
             continue
@@ -120,6 +130,8 @@ def case(
         broken = broken_rule(scenario.hardware, scenario.model, scenario.deployment)
         if broken:
             raise ValueError(f"{entry.name} on {device.name}: {broken}")
+        if pool is not None:
+            require_legal(dataclasses.replace(pool, pool=scenario.prefill), entry)
     return Case(hardware=device, model=entry, efficiency=constants, scenario=scenario)
 
 
@@ -176,10 +188,10 @@ def _workload(job: str, numbers: Mapping[str, Any], entry: workloads.ModelEntry)
     if "encoder_tokens" not in values and entry.encoder_positions is not None and entry.model.encoder is not None:
         values["encoder_tokens"] = float(entry.encoder_positions)  # what it always works on, such as 30 s of sound
     _check_encoder(values, entry)
-    if job == "request":
+    if job != "step":
         missing = [name for name in names if name not in values and name not in NOT_NEEDED]
         if missing:
-            raise ValueError(f"a request needs workload.{' and workload.'.join(missing)}")
+            raise ValueError(f"a {job} needs workload.{' and workload.'.join(missing)}")
         if values["cached"] >= values["isl"]:
             raise ValueError(f"workload.cached = {values['cached']:g} must be below workload.isl = {values['isl']:g}")
         if values["osl"] < 1:

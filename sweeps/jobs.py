@@ -1,22 +1,17 @@
 """The questions that can be asked at a point: one engine step, or a static batch of requests, and their answers."""
 
-import dataclasses
-import functools
-from collections.abc import Callable
-
 import jax.numpy as jnp
 
 from jaxroof import memory
 from jaxroof.area import die_area
 from jaxroof.batch import Batch, Decode, Encode, Prefill
 from jaxroof.cost import capital_rate, device_cost, device_price, energy_price
-from jaxroof.deployment import Deployment, degree, devices, replica_devices
+from jaxroof.deployment import degree, devices, replica_devices
 from jaxroof.efficiency import Efficiency
-from jaxroof.energy import energies_of, limited_time, power_known
+from jaxroof.energy import limited_time, power_known
 from jaxroof.hardware import Hardware, ridge
 from jaxroof.legality import legal
 from jaxroof.model import Model
-from jaxroof.overlap import overlapped_ops
 from jaxroof.request import (
     RequestCost,
     Requests,
@@ -32,24 +27,13 @@ from jaxroof.request import (
 )
 from jaxroof.smooth import positive_part
 from jaxroof.step import (
-    deviations_of,
     dominant_bound,
-    extrapolated_times,
-    matrix_floors,
-    memory_floors,
     spread_known,
-    step_cost,
-    tables_known,
-    times_by_bound,
-    times_of,
 )
 from jaxroof.struct import Scalar, struct
-
-Terms = dict[str, Scalar]
-"""One number per op, by name."""
-
-Lazy = dict[str, Callable[[], Terms]]
-"""Terms by name, each as a function without arguments, so that what nobody wants costs nothing."""
+from sweeps.disaggregated_job import DISAGGREGATED
+from sweeps.job import Job, Lazy, Scenario, Terms
+from sweeps.terms import op_tables, step_terms
 
 
 @struct
@@ -62,33 +46,6 @@ class StepWork:
     decode: Scalar | None  # sequences that decode; None: no decode in the step
     context: Scalar | None  # tokens per decoding sequence that are attended to, the new one included
     encoder_tokens: Scalar | None = None  # patches, frames or words per prompt that the encoder works on
-
-
-@struct
-class Scenario:
-    """One point: everything that its answer depends on."""
-
-    hardware: Hardware
-    model: Model
-    deployment: Deployment
-    workload: Requests | StepWork
-    efficiency: Efficiency
-
-
-@dataclasses.dataclass(frozen=True)
-class Job:
-    """A question: what is known of every op, and metrics that are functions of it and of the scenario.
-
-    Sums and tables are kept apart from metrics because their terms depend on few axes each: the engine
-    evaluates every term over its own axes only. Of a sum it keeps nothing but the total; a table is kept op
-    by op, and is a variable of the dataset when the breakdown is asked for.
-    """
-
-    name: str
-    workload: type
-    sums: Callable[[Scenario], Lazy]
-    tables: Callable[[Scenario], Lazy]
-    metrics: Callable[[Scenario, dict[str, Scalar], dict[str, Terms]], dict[str, Scalar]]
 
 
 def step_batch(work: StepWork, model: Model) -> Batch:
@@ -105,19 +62,6 @@ def step_batch(work: StepWork, model: Model) -> Batch:
         if work.prefill is not None:
             encode = Encode(sequences=work.prefills, tokens=work.prefills * work.encoder_tokens)
     return Batch(prefill=prefill, decode=decode, logits=logits, encode=encode, encoded=encoded)
-
-
-def _setting(scenario: Scenario, batch: Batch) -> tuple:
-    return scenario.hardware, scenario.model, scenario.deployment, batch, scenario.efficiency
-
-
-def _op_tables(prefix: str, scenario: Scenario, batch: Batch) -> Lazy:
-    costs = functools.cache(lambda: step_cost(*_setting(scenario, batch)))
-    fields = ("time", "flops", "bytes", "bound", "algorithm", *(("energy",) if power_known(scenario.hardware) else ()))
-    return {
-        f"{prefix}op_{field}": lambda field=field: {name: getattr(cost, field) for name, cost in costs().items()}
-        for field in fields
-    }
 
 
 def _fit(scenario: Scenario, context: Scalar, sequences: Scalar, encoded: Scalar) -> dict[str, Scalar]:
@@ -174,29 +118,6 @@ def _owning(hardware: Hardware, per_device: Scalar, joules_per_token: Scalar | N
     return metrics
 
 
-def _step_terms(prefix: str, scenario: Scenario, batch: Batch) -> Lazy:
-    """What is added up over the ops of one step: time, time by what binds it, and floors of matrix and memory time."""
-    hardware, deployment, efficiency = scenario.hardware, scenario.deployment, scenario.efficiency
-    ops = functools.cache(lambda: overlapped_ops(scenario.model, deployment, batch))
-    beyond = {}
-    if tables_known(efficiency):
-        beyond[f"{prefix}_extrapolated"] = lambda: extrapolated_times(ops(), hardware, deployment, efficiency)
-    if power_known(hardware):
-        # Cheap to compute and of few axes: one term, so that a grid adds one number per point and not one per kind.
-        beyond[f"{prefix}_energy"] = lambda: {"all": sum(energies_of(ops(), hardware).values())}
-    return beyond | {
-        prefix: lambda: times_of(ops(), hardware, deployment, batch, efficiency),
-        f"{prefix}_by_bound": lambda: times_by_bound(ops(), hardware, deployment, batch, efficiency),
-        f"{prefix}_matrix_floor": lambda: matrix_floors(ops(), hardware),
-        f"{prefix}_memory_floor": lambda: memory_floors(ops(), hardware),
-        f"{prefix}_deviation": lambda: deviations_of(ops(), hardware, deployment, efficiency),
-        f"{prefix}_variance": lambda: {
-            name: deviation * deviation
-            for name, deviation in deviations_of(ops(), hardware, deployment, efficiency).items()
-        },
-    }
-
-
 def _extrapolated(sums: dict[str, Scalar], *steps: str) -> dict[str, Scalar]:
     """Shares of the time of steps in kernels beyond the measured tables; nothing where there are no tables."""
     names = [f"{step}_extrapolated" for step in steps]
@@ -221,13 +142,13 @@ def _spreads(
 def _request_sums(scenario: Scenario) -> Lazy:
     place = scenario.workload, scenario.model, scenario.deployment
     prefill, decode = prefill_batch(*place), decode_batch(*place)
-    return _step_terms("prefill", scenario, prefill) | _step_terms("decode", scenario, decode)
+    return step_terms("prefill", scenario, prefill) | step_terms("decode", scenario, decode)
 
 
 def _request_tables(scenario: Scenario) -> Lazy:
     place = scenario.workload, scenario.model, scenario.deployment
-    tables = _op_tables("prefill_", scenario, prefill_batch(*place))
-    return tables | _op_tables("decode_", scenario, decode_batch(*place))
+    tables = op_tables("prefill_", scenario, prefill_batch(*place))
+    return tables | op_tables("decode_", scenario, decode_batch(*place))
 
 
 def _request_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: dict[str, Terms]) -> dict[str, Scalar]:
@@ -301,11 +222,11 @@ def _request_power(
 
 
 def _step_sums(scenario: Scenario) -> Lazy:
-    return _step_terms("step", scenario, step_batch(scenario.workload, scenario.model))
+    return step_terms("step", scenario, step_batch(scenario.workload, scenario.model))
 
 
 def _step_tables(scenario: Scenario) -> Lazy:
-    return _op_tables("", scenario, step_batch(scenario.workload, scenario.model))
+    return op_tables("", scenario, step_batch(scenario.workload, scenario.model))
 
 
 def _step_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: dict[str, Terms]) -> dict[str, Scalar]:
@@ -348,6 +269,12 @@ def _limited_step(scenario: Scenario, sums: dict[str, Scalar], tokens: Scalar) -
     }
 
 
+def _other_legal(scenario: Scenario) -> Scalar:
+    """Whether the prefill pool can be, if there is one."""
+    pool = scenario.prefill
+    return jnp.asarray(True) if pool is None else legal(pool.hardware, scenario.model, pool.deployment)
+
+
 REQUEST = Job("request", Requests, _request_sums, _request_tables, _request_metrics)
 STEP = Job("step", StepWork, _step_sums, _step_tables, _step_metrics)
 LEGALITY = Job(
@@ -356,10 +283,10 @@ LEGALITY = Job(
     sums=lambda scenario: {},
     tables=lambda scenario: {},
     metrics=lambda scenario, sums, tables: {
-        "legal": legal(scenario.hardware, scenario.model, scenario.deployment),
+        "legal": legal(scenario.hardware, scenario.model, scenario.deployment) & _other_legal(scenario),
     },
 )
 """Only whether the deployment can be, asked before anything is computed."""
 
-JOBS = {job.name: job for job in (REQUEST, STEP)}
+JOBS = {job.name: job for job in (REQUEST, STEP, DISAGGREGATED)}
 """Every job that a specification can name."""

@@ -8,6 +8,7 @@ MAY_BE_ZERO = (
     "workload.cached",
     "workload.past",
     "workload.acceptance",
+    "workload.layerwise",
     "deployment.reserved_cores",
     "deployment.reserve_bytes",
     "deployment.drafts",

@@ -90,6 +90,7 @@ def unsampled(
         deployment=_under(given, "deployment"),
         overrides={path: value for path, value in given.items() if not path.startswith(("workload.", "deployment."))},
         check=False,
+        prefill=spec.prefill,
     )
     axes, notes = [], list(base.notes)
     for key, names in spec.objects.items():
@@ -157,6 +158,12 @@ def _object_axis(key: str, names: tuple[str, ...], spec: Spec, base: Case) -> tu
     else:
         constants = [hwspaces.efficiency(name).efficiency for name in names]
         columns["efficiency"] = Choice(tuple(_with_settings("efficiency", constants, spec)), index)
+    if spec.job == "disaggregated":
+        columns |= {
+            f"prefill.{path}": column
+            for path, column in columns.items()
+            if path in ("hardware", "efficiency", "deployment.kv_bytes") and path not in spec.prefill
+        }
     if len(set(names)) < len(names):
         raise ValueError(f"{key}: two of the names stand for the same entry: {', '.join(names)}")
     label = Coordinate(key, np.array(names, object), "", _OBJECT_MEANINGS[key])
@@ -333,6 +340,9 @@ def _refuse_illegal(base: Case, axes: tuple[Axis, ...]) -> None:
             if label.name in names:
                 names[label.name] = label.values[corner.get(axis.name, 0)]
     rule = broken_rule(scenario.hardware, scenario.model, scenario.deployment)
+    if rule is None and scenario.prefill is not None:
+        pool = scenario.prefill
+        rule = f"prefill pool: {broken_rule(pool.hardware, scenario.model, pool.deployment)}"
     raise ValueError(
         f'{names["model"]} on {names["hardware"]}: {rule} (output.illegal = "mask" keeps such points as infeasible)'
     )

@@ -14,7 +14,7 @@ from hwspaces import document
 from sweeps.jobs import JOBS
 
 KEYS = {
-    "job": "request, step or serve",
+    "job": "request, step, disaggregated or serve",
     "mode": "grid or sample",
     "hardware": "a name or file, or a list of them",
     "model": "a name or file, or a list of them",
@@ -22,6 +22,8 @@ KEYS = {
     "weights": "a precision in place of the checkpoint's, or a list",
     "kv": "precision of the KV cache, or a list",
     "efficiency": "a name or file, or a list",
+    "prefill": "of a disaggregated job: table of the prefill pool, hardware, efficiency and its deployment's settings",
+    "decode": "of a disaggregated job: table of the decode pool, in place of hardware, efficiency and deployment",
     "workload": "table: numbers of the job's workload",
     "communication": "precision of what collectives send",
     "deployment": "table: degrees and other settings of the deployment",
@@ -85,6 +87,7 @@ class Spec:
     keep: tuple[str, ...]  # what is kept of every point; empty: everything
     output: Mapping[str, Any]  # the table as it was given, for how results are stored
     source: Mapping[str, Any]  # what was given, for the dataset's record
+    prefill: Mapping[str, Any]  # settings of the prefill pool of a disaggregated job
 
     def text(self) -> str:
         """The specification as JSON with sorted keys: the same text for the same question."""
@@ -113,6 +116,7 @@ def spec(source: Mapping[str, Any]) -> Spec:
       ValueError: one line that names the key, its value and what is allowed.
     """
     require_known(source, KEYS, "")
+    source, given = pooled(source), source
     job = _one_of(source.get("job", "request"), "job", (*JOBS, SERVE))
     mode = _one_of(source.get("mode", "grid"), "mode", ("grid", "sample"))
     objects = {}
@@ -159,8 +163,36 @@ def spec(source: Mapping[str, Any]) -> Spec:
         dtype=_one_of(output.get("dtype", "float32"), "output.dtype", ("float32", "float64")),
         keep=_names(output["keep"], "output.keep") if "keep" in output else (),
         output=output,
-        source=source,
+        source=given,
+        prefill=_table(source, "prefill"),
     )
+
+
+def pooled(source: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The specification with the decode pool's settings where every job has its own: [decode] is then gone.
+
+    Raises:
+      ValueError: one line, for pools of another job, and for what is given in two places.
+    """
+    if source.get("job") != "disaggregated":
+        for key in ("prefill", "decode"):
+            if key in source:
+                raise ValueError(f'{key} is only read with job = "disaggregated"')
+        return source
+    merged = {key: value for key, value in source.items() if key != "decode"}
+    for key, value in _table(source, "decode").items():
+        if key in ("hardware", "efficiency"):
+            if key in source:
+                raise ValueError(f"decode.{key} = {value!r}, and {key} = {source[key]!r} besides: give one")
+            merged[key] = value
+            continue
+        if key in merged.get("deployment", {}):
+            raise ValueError(f"decode.{key} and deployment.{key} are the same: give one")
+        merged["deployment"] = {**merged.get("deployment", {}), key: value}
+    for key, value in _table(source, "prefill").items():
+        if isinstance(value, list | tuple | Mapping) and key not in ("stages", "tree"):
+            raise ValueError(f'prefill.{key} = {value!r} must be one value; [axes] has "prefill.deployment.{key}"')
+    return merged
 
 
 def plain(value: Any) -> Any:
