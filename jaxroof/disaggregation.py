@@ -215,3 +215,31 @@ def decode_batch_at(rate: Scalar, batches: jax.Array, step_times: jax.Array, ste
     Source: Little, Operations Research 9(3), 1961.
     """
     return jnp.interp(rate, batches / (steps * step_times), batches)
+
+
+@struct
+class Curve:
+    """What one replica of each pool does alone, over the sequences that the decode replica has at once."""
+
+    ttft: Scalar  # s without waiting
+    service: Scalar  # s of a prefill replica per prompt
+    transfer: Scalar  # s that one request's cache is on its way
+    batches: jax.Array  # sequences, increasing, shape [points]
+    tpots: jax.Array  # s per output token at each, shape [points]
+    tokens: Scalar  # output tokens of each request after the first
+
+
+def split_latency(curve: Curve, prefill: Scalar, decode: Scalar, rate: Scalar) -> tuple[Scalar, Scalar, Scalar]:
+    """TTFT and TPOT in s, and use, shapes (), of `prefill` and `decode` replicas at `rate` requests/s.
+
+    Prompts wait for one of the prefill replicas, each with its share of the load; decode replicas have as many
+    sequences at once as their share of it leaves under way. `use` is the load over what the slower pool, or the links
+    between them, can do at most: from 1 on, latencies are those of the edge and mean nothing.
+    """
+    most = (curve.batches / (curve.tokens * curve.tpots))[-1]
+    use = maximum(
+        rate * curve.service / prefill, rate / (decode * most), rate * curve.transfer / minimum(prefill, decode)
+    )
+    batch = decode_batch_at(rate / decode, curve.batches, curve.tpots, curve.tokens)
+    tpot = jnp.interp(batch, curve.batches, curve.tpots)
+    return curve.ttft + waiting_time(rate / prefill, curve.service), tpot, use

@@ -17,6 +17,9 @@ PRODUCED: dict[str, tuple] = {
     "prefill_devices": ("1", "devices of the prefill pool", (), False),
     "decode_devices": ("1", "devices of the decode pool", (), False),
     "prefill_memory_use": ("1", "share of the usable memory of the prefill pool that is needed", (), False),
+    "split_use": ("1", "requests per second over what the split can do at most", (), False),
+    "limit_ratio": ("1", "largest of the latencies over their limits", (), False),
+    "best_split": ("1", "place of the split that keeps every limit with most room to spare; -1: none does"),
 }
 """Variable -> unit, long name, flags, whether higher is better."""
 

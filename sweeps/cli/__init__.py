@@ -11,6 +11,7 @@ VERBS = {
     "collective": "an all-reduce or another collective: time and bus bandwidth by algorithm and message size",
     "request": "a static batch of requests: TTFT, TPOT, E2E latency, throughput, what fits",
     "serve": "a request stream on a simulated engine: latency percentiles, goodput, queueing, use of the cache",
+    "disaggregate": "prefill and decode on pools of their own: TTFT, TPOT, rates that match, the best split",
     "compare": "which accelerators, how many and which parallelism serve a model best: a ranking",
     "capacity": "the largest load at which each of many accelerators keeps an objective, and latency against load",
     "sensitivity": "which numbers matter and by how much: elasticities of every metric, at a point or over a sweep",

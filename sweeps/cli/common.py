@@ -46,13 +46,16 @@ def json_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="one JSON object with SI numbers instead of tables")
 
 
-def asked_case(job: str, options: argparse.Namespace, workload: dict[str, str | None]) -> Any:
+def asked_case(
+    job: str, options: argparse.Namespace, workload: dict[str, str | None], prefill: dict[str, str] | None = None
+) -> Any:
     """The `sweeps.Case` that the flags of `case_arguments` and a verb's own workload flags describe.
 
     Args:
-      job: "step" or "request".
+      job: "step", "request" or "disaggregated".
       options: parsed flags.
       workload: text of the job's workload numbers by name; None where the flag was not given.
+      prefill: settings of the prefill pool, by name.
 
     Raises:
       ValueError: one line that names the flag, its value and what is allowed.
@@ -77,12 +80,13 @@ def asked_case(job: str, options: argparse.Namespace, workload: dict[str, str | 
         efficiency=options.efficiency,
         overrides=settings,
         draft=getattr(options, "draft", None),
+        prefill=prefill,
     )
 
 
 def workload_number(name: str, text: str) -> float | str:
     """The value of a workload's flag: a count, or a share, which is checked where it is used."""
-    return text if name == "acceptance" else whole_number(deployment.flag(name), text)
+    return text if name in ("acceptance", "rate", "layerwise") else whole_number(deployment.flag(name), text)
 
 
 def whole_number(flag: str, text: str) -> float:
