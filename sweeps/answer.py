@@ -8,6 +8,7 @@ import jax
 
 from jaxroof.batch import Batch
 from jaxroof.collectives import ALGORITHMS
+from jaxroof.colocation import Colocated
 from jaxroof.disaggregation import Handover
 from jaxroof.forward import step_ops
 from jaxroof.op import BOUNDS, Op
@@ -92,6 +93,8 @@ def step_places(scenario: Scenario) -> dict[str, tuple[Scenario, Batch]]:
     """The engine steps that a scenario is made of, by name, and of each the scenario of the devices that it runs on."""
     if isinstance(scenario.workload, Handover):
         return pool_steps(scenario)
+    if isinstance(scenario.workload, Colocated):
+        return {}
     return {name: (scenario, batch) for name, batch in step_batches(scenario).items()}
 
 

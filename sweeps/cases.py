@@ -15,6 +15,13 @@ from sweeps.dataset import leaf_unit
 from sweeps.deployments import PREFIX, with_settings
 from sweeps.drafting import acceptance, require_drafts, with_draft
 from sweeps.jobs import JOBS, Scenario
+from sweeps.neighbours import (
+    neighbour_entry,
+    neighbour_notes,
+    neighbour_requests,
+    neighbour_tenant,
+    require_neighbour,
+)
 from sweeps.paths import number, replaced
 from sweeps.pools import prefill_pool, require_legal
 from sweeps.quantities import quantity_or_zero
@@ -26,13 +33,13 @@ COMMUNICATION_BYTES = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "int8"
 """B per element that collectives send, by precision."""
 
 DEFAULTS = {"request": {"batch": 1.0, "cached": 0.0}, "step": {"prefills": 1.0, "past": 0.0}}
-DEFAULTS |= {"disaggregated": {"batch": 1.0, "cached": 0.0}}
+DEFAULTS |= dict.fromkeys(("disaggregated", "colocated"), {"batch": 1.0, "cached": 0.0})
 """Workload numbers that need not be given, by job; optional ones beside them are `Scalar | None` in the struct."""
 
 ACCEPTANCE = "workload.acceptance"
 """Path of the chance that a drafted token is right, which may be several numbers."""
 
-NOT_NEEDED = ("encoder_tokens", "acceptance", "prompts", "rate", "lanes", "layerwise")
+NOT_NEEDED = ("encoder_tokens", "acceptance", "prompts", "rate", "lanes", "layerwise", "sharing", "cores", "cache")
 """Workload numbers that only some models or deployments use."""
 
 
@@ -76,6 +83,7 @@ def case(
     check: bool = True,
     draft: str | None = None,
     prefill: Mapping[str, Any] | None = None,
+    neighbour: Mapping[str, Any] | None = None,
 ) -> Case:
     """Everything that one answer depends on, from names and numbers.
 
@@ -92,6 +100,8 @@ def case(
       draft: a smaller model that drafts `drafts` tokens per step.
       prefill: of a disaggregated job, the prefill pool: hardware, efficiency and settings of its deployment, by name;
         what is not said is as in the decode pool, which the other arguments describe.
+      neighbour: of a colocated job, the other model: model, weights, batch, isl, osl, cached, and settings of its
+        deployment, by name.
 
     Raises:
       ValueError: one line that names what is wrong, its value and what is allowed.
@@ -119,6 +129,14 @@ def case(
         pool = prefill_pool(prefill or {}, entry, device, constants, scenario.deployment)
         require_precisions(pool.hardware, entry, pool.pool.deployment)
         scenario = dataclasses.replace(scenario, prefill=pool.pool)
+    if job == "colocated":
+        other = neighbour_entry(neighbour or {})
+        own = model_deployment(other, kv, communication)
+        requests = _workload("request", neighbour_requests(neighbour), other)
+        tenant = neighbour_tenant(neighbour, other, own, requests, scenario)
+        require_precisions(device, other, tenant.deployment)
+        scenario = dataclasses.replace(scenario, neighbour=tenant)
+        entry = dataclasses.replace(entry, notes=(*entry.notes, *neighbour_notes(other)))
     for path, value in settings.items():
         if path.startswith(PREFIX):
             continue
@@ -132,6 +150,8 @@ def case(
             raise ValueError(f"{entry.name} on {device.name}: {broken}")
         if pool is not None:
             require_legal(dataclasses.replace(pool, pool=scenario.prefill), entry)
+        if scenario.neighbour is not None:
+            require_neighbour(device, scenario)
     return Case(hardware=device, model=entry, efficiency=constants, scenario=scenario)
 
 

@@ -295,8 +295,7 @@ def variable(name: str) -> Variable:
 
 def leaf_unit(path: str) -> str:
     """SI unit of any leaf of a scenario by its dotted path."""
-    if path.startswith("prefill."):
-        path = path.removeprefix("prefill.")
+    path = path.removeprefix("prefill.")
     if path.startswith("hardware."):
         return hardware_leaf_unit(path)
     name = path.rpartition(".")[2]
@@ -311,6 +310,9 @@ def leaf_long_name(path: str) -> str:
     """What the leaf at `path` is, in words."""
     if path.startswith("prefill."):
         return f"{leaf_long_name(path.removeprefix('prefill.'))}, prefill pool"
+    if path.startswith("neighbour."):
+        own = path.removeprefix("neighbour.").replace("requests.", "workload.")
+        return f"{leaf_long_name(own)}, neighbour"
     if path in COORDINATES:
         return COORDINATES[path]
     if path.startswith("hardware.matrix."):

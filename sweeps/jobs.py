@@ -31,6 +31,7 @@ from jaxroof.step import (
     spread_known,
 )
 from jaxroof.struct import Scalar, struct
+from sweeps.colocated_job import COLOCATED
 from sweeps.disaggregated_job import DISAGGREGATED
 from sweeps.job import Job, Lazy, Scenario, Terms
 from sweeps.terms import op_tables, step_terms
@@ -270,9 +271,13 @@ def _limited_step(scenario: Scenario, sums: dict[str, Scalar], tokens: Scalar) -
 
 
 def _other_legal(scenario: Scenario) -> Scalar:
-    """Whether the prefill pool can be, if there is one."""
-    pool = scenario.prefill
-    return jnp.asarray(True) if pool is None else legal(pool.hardware, scenario.model, pool.deployment)
+    """Whether the prefill pool and the neighbour can be, if there are any."""
+    pool, tenant, verdict = scenario.prefill, scenario.neighbour, jnp.asarray(True)
+    if pool is not None:
+        verdict = verdict & legal(pool.hardware, scenario.model, pool.deployment)
+    if tenant is not None:
+        verdict = verdict & legal(scenario.hardware, tenant.model, tenant.deployment)
+    return verdict
 
 
 REQUEST = Job("request", Requests, _request_sums, _request_tables, _request_metrics)
@@ -288,5 +293,5 @@ LEGALITY = Job(
 )
 """Only whether the deployment can be, asked before anything is computed."""
 
-JOBS = {job.name: job for job in (REQUEST, STEP, DISAGGREGATED)}
+JOBS = {job.name: job for job in (REQUEST, STEP, DISAGGREGATED, COLOCATED)}
 """Every job that a specification can name."""

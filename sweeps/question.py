@@ -91,6 +91,7 @@ def unsampled(
         overrides={path: value for path, value in given.items() if not path.startswith(("workload.", "deployment."))},
         check=False,
         prefill=spec.prefill,
+        neighbour=spec.neighbour,
     )
     axes, notes = [], list(base.notes)
     for key, names in spec.objects.items():
@@ -343,6 +344,9 @@ def _refuse_illegal(base: Case, axes: tuple[Axis, ...]) -> None:
     if rule is None and scenario.prefill is not None:
         pool = scenario.prefill
         rule = f"prefill pool: {broken_rule(pool.hardware, scenario.model, pool.deployment)}"
+    if rule is None and scenario.neighbour is not None:
+        tenant = scenario.neighbour
+        rule = f"neighbour: {broken_rule(scenario.hardware, tenant.model, tenant.deployment)}"
     raise ValueError(
         f'{names["model"]} on {names["hardware"]}: {rule} (output.illegal = "mask" keeps such points as infeasible)'
     )

@@ -14,7 +14,7 @@ from hwspaces import document
 from sweeps.jobs import JOBS
 
 KEYS = {
-    "job": "request, step, disaggregated or serve",
+    "job": "request, step, disaggregated, colocated or serve",
     "mode": "grid or sample",
     "hardware": "a name or file, or a list of them",
     "model": "a name or file, or a list of them",
@@ -24,6 +24,7 @@ KEYS = {
     "efficiency": "a name or file, or a list",
     "prefill": "of a disaggregated job: table of the prefill pool, hardware, efficiency and its deployment's settings",
     "decode": "of a disaggregated job: table of the decode pool, in place of hardware, efficiency and deployment",
+    "neighbour": "of a colocated job: table of the other model, its requests and its deployment's settings",
     "workload": "table: numbers of the job's workload",
     "communication": "precision of what collectives send",
     "deployment": "table: degrees and other settings of the deployment",
@@ -88,6 +89,7 @@ class Spec:
     output: Mapping[str, Any]  # the table as it was given, for how results are stored
     source: Mapping[str, Any]  # what was given, for the dataset's record
     prefill: Mapping[str, Any]  # settings of the prefill pool of a disaggregated job
+    neighbour: Mapping[str, Any]  # the other model of a colocated job, by name
 
     def text(self) -> str:
         """The specification as JSON with sorted keys: the same text for the same question."""
@@ -165,6 +167,7 @@ def spec(source: Mapping[str, Any]) -> Spec:
         output=output,
         source=given,
         prefill=_table(source, "prefill"),
+        neighbour=_table(source, "neighbour"),
     )
 
 
@@ -174,6 +177,8 @@ def pooled(source: Mapping[str, Any]) -> Mapping[str, Any]:
     Raises:
       ValueError: one line, for pools of another job, and for what is given in two places.
     """
+    if "neighbour" in source and source.get("job") != "colocated":
+        raise ValueError('neighbour is only read with job = "colocated"')
     if source.get("job") != "disaggregated":
         for key in ("prefill", "decode"):
             if key in source:

@@ -18,6 +18,10 @@ CACHE = "jaxroof"
 """Folder of compiled programs, inside the user's cache folder."""
 
 
+NOT_COUNTS = ("acceptance", "rate", "layerwise", "sharing", "cores", "cache")
+"""Flags of workloads that are shares, rates or words; all others count."""
+
+
 def case_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags that name hardware, model and deployment."""
     parser.add_argument("--hardware", metavar="NAME", help="accelerator: a name (jaxroof hardware) or a TOML file")
@@ -47,7 +51,11 @@ def json_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def asked_case(
-    job: str, options: argparse.Namespace, workload: dict[str, str | None], prefill: dict[str, str] | None = None
+    job: str,
+    options: argparse.Namespace,
+    workload: dict[str, str | None],
+    prefill: dict[str, str] | None = None,
+    neighbour: dict[str, str] | None = None,
 ) -> Any:
     """The `sweeps.Case` that the flags of `case_arguments` and a verb's own workload flags describe.
 
@@ -55,7 +63,7 @@ def asked_case(
       job: "step", "request" or "disaggregated".
       options: parsed flags.
       workload: text of the job's workload numbers by name; None where the flag was not given.
-      prefill: settings of the prefill pool, by name.
+      prefill, neighbour: settings of the prefill pool or of the other model, by name.
 
     Raises:
       ValueError: one line that names the flag, its value and what is allowed.
@@ -81,12 +89,13 @@ def asked_case(
         overrides=settings,
         draft=getattr(options, "draft", None),
         prefill=prefill,
+        neighbour=neighbour,
     )
 
 
 def workload_number(name: str, text: str) -> float | str:
     """The value of a workload's flag: a count, or a share, which is checked where it is used."""
-    return text if name in ("acceptance", "rate", "layerwise") else whole_number(deployment.flag(name), text)
+    return text if name in NOT_COUNTS else whole_number(deployment.flag(name), text)
 
 
 def whole_number(flag: str, text: str) -> float:
