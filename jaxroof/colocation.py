@@ -85,10 +85,7 @@ def colocated_cost(hardware: Hardware, first: Tenant, second: Tenant, work: Colo
     """
     alone = [_alone(hardware, tenant) for tenant in (first, second)]
     turns = _in_turns(first, second, alone), _in_turns(second, first, alone[::-1])
-    beside = (
-        _side_by_side(hardware, first, second, work.cores),
-        _side_by_side(hardware, second, first, 1.0 - work.cores),
-    )
+    beside = _side_by_side(hardware, (first, second), (work.cores, 1.0 - work.cores))
     apart = jnp.asarray(work.sharing) > 0.5
     found = []
     for own, turn, side in zip(alone, turns, beside, strict=True):
@@ -109,16 +106,20 @@ def _in_turns(own: Tenant, other: Tenant, alone: list[tuple[Scalar, Scalar]]) ->
     return ttft + 0.5 * between, tpot + between / tokens_per_step(own.deployment, own.requests)
 
 
-def _side_by_side(hardware: Hardware, own: Tenant, other: Tenant, cores: Scalar) -> tuple[Scalar, Scalar, Scalar]:
-    """TTFT and TPOT in s, and the share of the bandwidth that decode steps get."""
-    prompt, token = _steps(own)
-    _, others = _steps(other)
-    mine, theirs = share_of(hardware, cores, 1.0), share_of(hardware, 1.0 - cores, 1.0)
-    wanted = memory_demand(theirs, other, others)
-    shares = [1.0 / maximum(memory_demand(mine, own, step) + wanted, 1.0) for step in (prompt, token)]
-    ttft, _ = _alone(share_of(hardware, cores, shares[0]), own)
-    _, tpot = _alone(share_of(hardware, cores, shares[1]), own)
-    return ttft, tpot, shares[1]
+def _side_by_side(
+    hardware: Hardware, tenants: tuple[Tenant, Tenant], cores: tuple[Scalar, Scalar]
+) -> list[tuple[Scalar, Scalar, Scalar]]:
+    """Of each tenant TTFT and TPOT in s, and the share of the bandwidth that its decode steps get."""
+    demands = [
+        [memory_demand(share_of(hardware, part, 1.0), tenant, step) for step in _steps(tenant)]
+        for tenant, part in zip(tenants, cores, strict=True)
+    ]
+    found = []
+    for own, tenant in enumerate(tenants):
+        shares = [1.0 / maximum(demand + demands[1 - own][1], 1.0) for demand in demands[own]]
+        prompt, token = (_alone(share_of(hardware, cores[own], share), tenant) for share in shares)
+        found.append((prompt[0], token[1], shares[1]))
+    return found
 
 
 def _steps(tenant: Tenant) -> tuple[Batch, Batch]:
