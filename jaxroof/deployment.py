@@ -1,6 +1,6 @@
 """How a model is spread over devices, what overlaps, and at which precisions activations, cache and messages travel."""
 
-from jaxroof.smooth import ceiling, maximum
+from jaxroof.smooth import ceiling, maximum, minimum, positive_part
 from jaxroof.struct import Scalar, static, struct
 
 EXCHANGES = ("all_to_all", "low_latency", "all_gather")
@@ -36,7 +36,8 @@ class Deployment:
     stages: tuple[Scalar, ...] | None = None  # layers of every pipeline stage; None: as even as they go
     imbalance: Scalar = 1.0  # rows of the busiest expert-parallel device over the mean; ours: routing is even
     alike: Scalar = 1.0  # exponent of tokens that choose experts on their own, n^alike of n; ours: 1, all of them do
-    drafts: Scalar | None = None  # tokens that a prediction head drafts per sequence and step; None: it is not loaded
+    drafts: Scalar | None = None  # drafted tokens in a row per sequence and step; None: nothing drafts
+    tree: tuple[Scalar, ...] | None = None  # branches of every drafted token, by depth; None: a chain
     sequence_parallel: bool = static(default=False)  # norms work on 1/tp of the tokens
     context_kind: str = static(default="ring")  # one of CONTEXT_KINDS
     exchange: str = static(default="all_to_all")  # one of EXCHANGES
@@ -87,6 +88,24 @@ def largest_stage(deployment: Deployment, layers: Scalar) -> Scalar:
     return ceiling(layers / deployment.pp) / layers
 
 
+def drafted_tokens(deployment: Deployment) -> Scalar:
+    """Drafted tokens that a step verifies per sequence: the chain's, or all nodes of a tree."""
+    if deployment.drafts is None:
+        return 0.0
+    if deployment.tree is None:
+        return deployment.drafts
+    nodes, width = 0.0, 1.0
+    for depth, branches in enumerate(deployment.tree):
+        width = width * branches
+        nodes = nodes + drafted_part(deployment.drafts, depth) * width
+    return nodes
+
+
 def tokens_per_sequence(deployment: Deployment) -> Scalar:
     """Tokens of one decoding sequence in one step: the newest and the drafted ones that it verifies."""
-    return 1.0 if deployment.drafts is None else 1.0 + deployment.drafts
+    return 1.0 if deployment.drafts is None else 1.0 + drafted_tokens(deployment)
+
+
+def drafted_part(drafts: Scalar, depth: int) -> Scalar:
+    """Share of the drafts of the depth, counted from 0, that are made: 1, or 0 beyond the last."""
+    return minimum(positive_part(drafts - float(depth)), 1.0)

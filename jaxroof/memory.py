@@ -19,6 +19,7 @@ from jaxroof.layers.prediction import join_matrix, prediction_matrices
 from jaxroof.layers.sight import kept_tokens, sight
 from jaxroof.model import Attention, Block, CompressedAttention, Experts, LatentAttention, LinearAttention, Model
 from jaxroof.smooth import maximum, positive_part
+from jaxroof.speculation import draft_deployment
 from jaxroof.struct import Scalar
 
 OTHER_PARAMETER_BYTES = 2.0
@@ -90,7 +91,7 @@ def weight_bytes(model: Model, deployment: Deployment) -> Scalar:
 
     Projections, embedding and head are split over tp; KV projections are replicated when tp > kv_heads; what makes
     latent vectors, router, norms and biases are on every device; latent attention keeps its absorbed matrices beside
-    the stored one. A pipeline stage has its layers, and the first or
+    the stored one; a draft model is stored as the model is. A pipeline stage has its layers, and the first or
     last one the embedding or the head.
     """
     embedding = model.vocabulary * model.hidden * model.embedding.bytes / deployment.tp
@@ -106,7 +107,9 @@ def weight_bytes(model: Model, deployment: Deployment) -> Scalar:
         total = total + sum(count * _bytes(matrices) for matrices, count in held)
         others = sum(block.count * block.other_parameters for block in model.encoder.blocks)
         total = total + (model.encoder.other_parameters + others) * OTHER_PARAMETER_BYTES
-    if model.prediction is not None and deployment.drafts is not None:
+    if model.draft is not None and deployment.drafts is not None:
+        total = total + weight_bytes(model.draft, draft_deployment(deployment))
+    elif model.prediction is not None and deployment.drafts is not None:
         head = model.prediction
         module = _stored(head.block, model.hidden, deployment) + head.other_parameters * OTHER_PARAMETER_BYTES
         total = total + head.count * (module + _bytes({"join_proj": join_matrix(head, model.hidden)}))
@@ -134,7 +137,10 @@ def kv_bytes_per_token(model: Model, deployment: Deployment) -> Scalar:
     if not model.generates:
         return 0.0
     layers = sum(block.count * _token_bytes(block, deployment) for block in model.blocks)
-    return layers * _cache_share(model, deployment)
+    held = layers * _cache_share(model, deployment)
+    if model.draft is not None and deployment.drafts is not None:
+        held = held + kv_bytes_per_token(model.draft, draft_deployment(deployment))
+    return held
 
 
 def kv_bytes_of_sequence(model: Model, deployment: Deployment, context: Scalar, encoded: Scalar = 0.0) -> Scalar:
@@ -151,13 +157,19 @@ def kv_bytes_of_sequence(model: Model, deployment: Deployment, context: Scalar, 
     )
     fixed = sum(block.count * _fixed_bytes(block, deployment) for block in model.blocks)
     stage = largest_stage(deployment, layer_count(model))
-    return held * _cache_share(model, deployment) + fixed * stage
+    held = held * _cache_share(model, deployment) + fixed * stage
+    if model.draft is not None and deployment.drafts is not None:
+        held = held + kv_bytes_of_sequence(model.draft, draft_deployment(deployment), context, encoded)
+    return held
 
 
 def state_bytes_of_sequence(model: Model, deployment: Deployment) -> Scalar:
     """B of what one sequence holds on the fullest device however short it is, shape (): states of linear attention."""
     fixed = sum(block.count * _fixed_bytes(block, deployment) for block in model.blocks)
-    return fixed * largest_stage(deployment, layer_count(model))
+    held = fixed * largest_stage(deployment, layer_count(model))
+    if model.draft is not None and deployment.drafts is not None:
+        held = held + state_bytes_of_sequence(model.draft, draft_deployment(deployment))
+    return held
 
 
 def _cache_share(model: Model, deployment: Deployment) -> Scalar:

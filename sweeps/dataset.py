@@ -14,6 +14,8 @@ from jaxroof.serving import PERCENTILES
 from jaxroof.traffic import STATUSES
 from sweeps.axes import Axis
 from sweeps.engine import Output, Piece
+from sweeps.policy_names import POLICIES
+from sweeps.production_names import PRODUCED, PRODUCTION
 from sweeps.silicon_names import COSTS, SILICON
 from sweeps.training_names import TRAINED, TRAINING
 
@@ -166,6 +168,7 @@ VARIABLES = {
     **OF_ITERATIONS,
     **CAPACITIES,
     **{name: Variable(*meaning) for name, meaning in TRAINED.items()},
+    **{name: Variable(*meaning) for name, meaning in PRODUCED.items()},
 }
 """Every variable of every job. A breakdown's `prefill_` and `decode_` variables share the meaning of the plain one."""
 
@@ -219,21 +222,7 @@ COORDINATES = {
     "workload.prefixes": "system prompts that requests share",
     "workload.sessions": "conversations that requests are turns of",
     "workload.seed": "seed of the requests that are drawn",
-    "policy.order": "which work goes first",
-    "policy.queue": "which waiting request is next",
-    "policy.token_budget": "tokens of one step",
-    "policy.max_sequences": "sequences that run at once",
-    "policy.chunked": "1 where prompts are split over steps",
-    "policy.block_size": "tokens of one block of the KV cache",
-    "policy.watermark": "share of the KV blocks that an admission leaves free",
-    "policy.reserve": "1 where blocks for the whole output are taken at admission",
-    "policy.swap": "1 where a preempted sequence's cache is kept in host memory",
-    "policy.swap_time": "time to move one token's cache to or from host memory",
-    "policy.prefix_caching": "1 where prompts find their beginning in the cache",
-    "policy.max_waiting": "requests that wait at most",
-    "policy.graph_step": "multiples that decoding batches are padded to",
-    "policy.graph_limit": "largest batch that is padded",
-    "policy.hidden_host": "1 where the host works while the device does",
+    **POLICIES,
     "hardware.memory.hbm.bandwidth": "HBM bandwidth",
     "hardware.memory.hbm.capacity": "HBM capacity",
     "hardware.memory.l2.bandwidth": "L2 bandwidth",
@@ -265,6 +254,7 @@ COORDINATES = {
     **SILICON,
     **COSTS,
     **TRAINING,
+    **PRODUCTION,
 }
 """What a leaf is, for axes and plots; other leaves are described by their path."""
 
@@ -308,6 +298,7 @@ def variable(name: str) -> Variable:
 
 def leaf_unit(path: str) -> str:
     """SI unit of any leaf of a scenario by its dotted path."""
+    path = path.removeprefix("prefill.")
     if path.startswith("hardware."):
         return hardware_leaf_unit(path)
     name = path.rpartition(".")[2]
@@ -322,6 +313,11 @@ def leaf_unit(path: str) -> str:
 
 def leaf_long_name(path: str) -> str:
     """What the leaf at `path` is, in words."""
+    if path.startswith("prefill."):
+        return f"{leaf_long_name(path.removeprefix('prefill.'))}, prefill pool"
+    if path.startswith("neighbour."):
+        own = path.removeprefix("neighbour.").replace("requests.", "workload.")
+        return f"{leaf_long_name(own)}, neighbour"
     if path in COORDINATES:
         return COORDINATES[path]
     if path.startswith("hardware.matrix."):

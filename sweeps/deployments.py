@@ -22,6 +22,12 @@ CHOICES: dict[str, tuple[str, ...]] = {
 
 SWITCHES = ("sequence_parallel",)
 
+LISTS = {
+    "stages": "the layers of every stage, such as 20,20,21",
+    "tree": "the branches of every drafted token by depth, such as 4,2,1",
+}
+"""Settings that are several whole numbers, and which."""
+
 
 def with_settings(deployment: Deployment, settings: Mapping[str, Any]) -> Deployment:
     """`deployment` with every setting: a number, one of `CHOICES`, a switch, or the layers of pipeline stages.
@@ -32,7 +38,10 @@ def with_settings(deployment: Deployment, settings: Mapping[str, Any]) -> Deploy
     Raises:
       ValueError: one line that names the setting, its value and what is allowed.
     """
-    return dataclasses.replace(deployment, **{name: _value(name, value) for name, value in settings.items()})
+    made = dataclasses.replace(deployment, **{name: _value(name, value) for name, value in settings.items()})
+    if made.tree is not None and made.drafts is None:
+        return dataclasses.replace(made, drafts=float(len(made.tree)))
+    return made
 
 
 def _value(name: str, value: Any) -> Any:
@@ -48,11 +57,13 @@ def _value(name: str, value: Any) -> Any:
         if value not in (True, False, "true", "false"):
             raise ValueError(f"{where} = {value!r} must be true or false")
         return value in (True, "true")
-    if name == "stages":
-        layers = value.split(",") if isinstance(value, str) else value
-        if not isinstance(layers, list | tuple) or not layers:
-            raise ValueError(f"{where} = {value!r} must list the layers of every stage, such as 20,20,21")
-        return tuple(_whole(f"{where}.{i}", number) for i, number in enumerate(layers))
+    if name in LISTS:
+        numbers = value.split(",") if isinstance(value, str) else value
+        if isinstance(numbers, int | float):
+            numbers = [numbers]
+        if not isinstance(numbers, list | tuple) or not numbers:
+            raise ValueError(f"{where} = {value!r} must list {LISTS[name]}")
+        return tuple(_whole(f"{where}.{i}", number) for i, number in enumerate(numbers))
     if name in DEGREES:
         return _whole(where, value)
     return quantity_or_zero(value, leaf_unit(where), where)
@@ -68,7 +79,7 @@ def _whole(where: str, value: Any) -> float:
 def is_structure(path: str) -> bool:
     """Whether the deployment's leaf at `path` cannot vary along an axis, because it is structure."""
     name = path.removeprefix(PREFIX)
-    return path.startswith(PREFIX) and (name in CHOICES or name in SWITCHES or name == "stages")
+    return path.startswith(PREFIX) and (name in CHOICES or name in SWITCHES or name in LISTS)
 
 
 def label(settings: Mapping[str, Any]) -> str:

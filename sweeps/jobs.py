@@ -1,7 +1,5 @@
 """The questions that can be asked at a point: an engine step, a static batch of requests, a training iteration."""
 
-import functools
-
 import jax.numpy as jnp
 
 from jaxroof import memory
@@ -10,11 +8,10 @@ from jaxroof.batch import Batch, Decode, Encode, Prefill
 from jaxroof.cost import capital_rate, device_cost, device_price, energy_price
 from jaxroof.deployment import degree, devices, replica_devices
 from jaxroof.efficiency import Efficiency
-from jaxroof.energy import energies_of, limited_time, power_known
+from jaxroof.energy import limited_time, power_known
 from jaxroof.hardware import Hardware, ridge
 from jaxroof.legality import legal
 from jaxroof.model import Model
-from jaxroof.overlap import overlapped_ops
 from jaxroof.request import (
     RequestCost,
     Requests,
@@ -30,20 +27,15 @@ from jaxroof.request import (
 )
 from jaxroof.smooth import positive_part
 from jaxroof.step import (
-    deviations_of,
     dominant_bound,
-    extrapolated_times,
-    matrix_floors,
-    memory_floors,
     spread_known,
-    step_cost,
-    tables_known,
-    times_by_bound,
-    times_of,
 )
 from jaxroof.struct import Scalar, struct
+from sweeps.colocated_job import COLOCATED
+from sweeps.disaggregated_job import DISAGGREGATED
 from sweeps.job import Job, Lazy, Scenario, Terms
 from sweeps.legality import scenario_legal
+from sweeps.terms import op_tables, step_terms
 from sweeps.training_job import TRAIN
 
 
@@ -73,19 +65,6 @@ def step_batch(work: StepWork, model: Model) -> Batch:
         if work.prefill is not None:
             encode = Encode(sequences=work.prefills, tokens=work.prefills * work.encoder_tokens)
     return Batch(prefill=prefill, decode=decode, logits=logits, encode=encode, encoded=encoded)
-
-
-def _setting(scenario: Scenario, batch: Batch) -> tuple:
-    return scenario.hardware, scenario.model, scenario.deployment, batch, scenario.efficiency
-
-
-def _op_tables(prefix: str, scenario: Scenario, batch: Batch) -> Lazy:
-    costs = functools.cache(lambda: step_cost(*_setting(scenario, batch)))
-    fields = ("time", "flops", "bytes", "bound", "algorithm", *(("energy",) if power_known(scenario.hardware) else ()))
-    return {
-        f"{prefix}op_{field}": lambda field=field: {name: getattr(cost, field) for name, cost in costs().items()}
-        for field in fields
-    }
 
 
 def _fit(scenario: Scenario, context: Scalar, sequences: Scalar, encoded: Scalar) -> dict[str, Scalar]:
@@ -142,29 +121,6 @@ def _owning(hardware: Hardware, per_device: Scalar, joules_per_token: Scalar | N
     return metrics
 
 
-def _step_terms(prefix: str, scenario: Scenario, batch: Batch) -> Lazy:
-    """What is added up over the ops of one step: time, time by what binds it, and floors of matrix and memory time."""
-    hardware, deployment, efficiency = scenario.hardware, scenario.deployment, scenario.efficiency
-    ops = functools.cache(lambda: overlapped_ops(scenario.model, deployment, batch))
-    beyond = {}
-    if tables_known(efficiency):
-        beyond[f"{prefix}_extrapolated"] = lambda: extrapolated_times(ops(), hardware, deployment, efficiency)
-    if power_known(hardware):
-        # Cheap to compute and of few axes: one term, so that a grid adds one number per point and not one per kind.
-        beyond[f"{prefix}_energy"] = lambda: {"all": sum(energies_of(ops(), hardware).values())}
-    return beyond | {
-        prefix: lambda: times_of(ops(), hardware, deployment, batch, efficiency),
-        f"{prefix}_by_bound": lambda: times_by_bound(ops(), hardware, deployment, batch, efficiency),
-        f"{prefix}_matrix_floor": lambda: matrix_floors(ops(), hardware),
-        f"{prefix}_memory_floor": lambda: memory_floors(ops(), hardware),
-        f"{prefix}_deviation": lambda: deviations_of(ops(), hardware, deployment, efficiency),
-        f"{prefix}_variance": lambda: {
-            name: deviation * deviation
-            for name, deviation in deviations_of(ops(), hardware, deployment, efficiency).items()
-        },
-    }
-
-
 def _extrapolated(sums: dict[str, Scalar], *steps: str) -> dict[str, Scalar]:
     """Shares of the time of steps in kernels beyond the measured tables; nothing where there are no tables."""
     names = [f"{step}_extrapolated" for step in steps]
@@ -189,13 +145,13 @@ def _spreads(
 def _request_sums(scenario: Scenario) -> Lazy:
     place = scenario.workload, scenario.model, scenario.deployment
     prefill, decode = prefill_batch(*place), decode_batch(*place)
-    return _step_terms("prefill", scenario, prefill) | _step_terms("decode", scenario, decode)
+    return step_terms("prefill", scenario, prefill) | step_terms("decode", scenario, decode)
 
 
 def _request_tables(scenario: Scenario) -> Lazy:
     place = scenario.workload, scenario.model, scenario.deployment
-    tables = _op_tables("prefill_", scenario, prefill_batch(*place))
-    return tables | _op_tables("decode_", scenario, decode_batch(*place))
+    tables = op_tables("prefill_", scenario, prefill_batch(*place))
+    return tables | op_tables("decode_", scenario, decode_batch(*place))
 
 
 def _request_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: dict[str, Terms]) -> dict[str, Scalar]:
@@ -269,11 +225,11 @@ def _request_power(
 
 
 def _step_sums(scenario: Scenario) -> Lazy:
-    return _step_terms("step", scenario, step_batch(scenario.workload, scenario.model))
+    return step_terms("step", scenario, step_batch(scenario.workload, scenario.model))
 
 
 def _step_tables(scenario: Scenario) -> Lazy:
-    return _op_tables("", scenario, step_batch(scenario.workload, scenario.model))
+    return op_tables("", scenario, step_batch(scenario.workload, scenario.model))
 
 
 def _step_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: dict[str, Terms]) -> dict[str, Scalar]:
@@ -327,5 +283,5 @@ LEGALITY = Job(
 )
 """Only whether the deployment can be, asked before anything is computed."""
 
-JOBS = {job.name: job for job in (REQUEST, STEP, TRAIN)}
+JOBS = {job.name: job for job in (REQUEST, STEP, TRAIN, DISAGGREGATED, COLOCATED)}
 """Every job that a specification can name."""

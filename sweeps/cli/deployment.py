@@ -20,7 +20,8 @@ CHOICES = {
 
 OTHERS = {
     "stages": ("LAYERS,..", "layers of every pipeline stage, where they are not even"),
-    "drafts": ("N", "tokens that the model's prediction head drafts per step"),
+    "drafts": ("N", "tokens that the model's prediction head or the --draft model drafts per step"),
+    "tree": ("BRANCHES,..", "branches of every drafted token by depth, where drafts are a tree: 4,2,1"),
     "imbalance": ("RATIO", "rows of the busiest expert-parallel device over the mean (default 1)"),
     "alike": ("EXPONENT", "n^EXPONENT of n tokens choose experts on their own (default 1: routing without preference)"),
     "reserved_cores": ("SHARE", "of the cores that overlapped communication takes from compute (default 0)"),
