@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from sweeps.axes import Axis, Segment, blocks
-from sweeps.program import Program, Question
+from sweeps.program import Question, in_dtype, program
 
 CHUNK_BYTES = {"cpu": 64e6, "gpu": 16e9, "tpu": 4e9}
 """B of one compiled call's buffers by platform. On a CPU larger ones are paged in anew at every call; a GPU needs
@@ -191,7 +191,8 @@ class _Block:
         self._lengths = part_lengths(self._sizes, chunk_points or int(fitting))
         self.chunk_points = math.prod(self._lengths)
         self.counts = tuple(math.ceil(n / length) for n, length in zip(self._sizes, self._lengths, strict=True))
-        self.program = Program(question, settings, dtype)
+        self.program = program(question, settings, dtype)
+        self._base = in_dtype(question.base, dtype)
         self._settings = settings
         self._parts: dict[tuple[int, int, jax.Device | None], dict[str, Any]] = {}
 
@@ -202,7 +203,7 @@ class _Block:
 
     def begin(self, corner: tuple[int, ...], device: jax.Device | None) -> dict[str, jax.Array]:
         """Start computing one chunk on `device`, or JAX's default one, without waiting for it."""
-        return self.program([self._part(axis, number, device) for axis, number in enumerate(corner)])
+        return self.program(self._base, [self._part(axis, number, device) for axis, number in enumerate(corner)])
 
     def own(self, name: str, values: jax.Array, chunk: Box) -> View:
         """One variable of a chunk over its own positions."""

@@ -4,6 +4,7 @@ Nested `vmap`, one per axis, leaves each value with the axes that it depends on;
 all of it into the final loop and compute every term again at every point. Two functions meet in arrays instead.
 """
 
+import collections
 import dataclasses
 from typing import Any
 
@@ -49,34 +50,38 @@ class Program:
 
     def __init__(self, question: Question, settings: Settings, dtype: np.dtype):
         self.question = question
-        self.base = jax.tree.map(dtype.type, question.base)
         self.dtype = dtype
         self.ops: dict[str, tuple[str, ...]] = {}
+        base = in_dtype(question.base, dtype)
         point = jax.tree.map(lambda leaf: leaf.reshape(-1)[0] if leaf.ndim else leaf, settings)
         axis_of = [
             jax.tree.map(lambda leaf, i=i: frozenset({i} if leaf.ndim else ()), setting)
             for i, setting in enumerate(settings)
         ]
         self._names = self._term_names(point)
-        self._used = used_terms(question.job, scenario_at(self.base, point), self._answers)
-        term_dims = self._term_dims(point, axis_of)
+        self._used = used_terms(question.job, scenario_at(base, point), self._answers)
+        term_dims = self._term_dims(base, point, axis_of)
         self._groups = {
             name: sorted(set(dims.values()), key=lambda d: (len(d), sorted(d)))
             for name, dims in term_dims["sums"].items()
         }
         self._term_dims_of_sums = term_dims["sums"]
         first_dims = {"sums": self._groups, "tables": term_dims["tables"]}
-        shapes = jax.eval_shape(self._first_at_a_point, self.base, point)
+        shapes = jax.eval_shape(self._first_at_a_point, base, point)
         self.dims: dict[str, Dims] = output_dependence(
-            self._second_at_a_point, (self.base, point, shapes), (_unmarked(self.base), axis_of, first_dims)
+            self._second_at_a_point, (base, point, shapes), (_unmarked(base), axis_of, first_dims)
         )
-        results = jax.eval_shape(self._second_at_a_point, self.base, point, shapes)
+        results = jax.eval_shape(self._second_at_a_point, base, point, shapes)
         self.dtypes = {name: result.dtype for name, result in results.items()}
         self._first, self._second = self._over_axes(settings, first_dims)
 
-    def __call__(self, settings: Settings) -> dict[str, jax.Array]:
-        """Every output over `settings`; dimensions are its axes in order, then ops."""
-        return self._second(self.base, settings, self._first(self.base, settings))
+    def __call__(self, base: Scenario, settings: Settings) -> dict[str, jax.Array]:
+        """Every output over `settings`; dimensions are its axes in order, then ops.
+
+        Args:
+          base: what the axes start from, of the question's structure, in `dtype`.
+        """
+        return self._second(base, settings, self._first(base, settings))
 
     def _answers(self, scenario: Scenario, sums: dict[str, Any], tables: dict[str, dict[str, Any]]) -> dict[str, Any]:
         question = self.question
@@ -101,8 +106,8 @@ class Program:
         self.ops = {name: tuple(terms) for name, terms in tables.items()}
         return {"sums": sums, "tables": tables}
 
-    def _term_dims(self, point: Settings, axis_of: list) -> dict[str, dict[str, dict[str, Dims]]]:
-        return output_dependence(self._terms, (self.base, point), (_unmarked(self.base), axis_of))
+    def _term_dims(self, base: Scenario, point: Settings, axis_of: list) -> dict[str, dict[str, dict[str, Dims]]]:
+        return output_dependence(self._terms, (base, point), (_unmarked(base), axis_of))
 
     def _first_at_a_point(self, base: Scenario, settings: Settings) -> dict[str, dict[str, Any]]:
         """Sums of the terms that depend on the same axes, and tables term by term."""
@@ -143,6 +148,32 @@ class Program:
             first = jax.vmap(first, in_axes=(None, here), out_axes=over)
             second = jax.vmap(second, in_axes=(None, here, over), out_axes=out)
         return jax.jit(first), jax.jit(second)
+
+
+def program(question: Question, settings: Settings, dtype: np.dtype) -> Program:
+    """The program of a question: one that is there already, where only numbers differ."""
+    varies = jax.tree.map(lambda leaf: bool(leaf.ndim), settings)
+    leaves, structure = jax.tree.flatten(varies)
+    own = question.job, question.names, question.breakdown, jax.tree.structure(question.base)
+    key = *own, structure, tuple(leaves), dtype, jax.config.jax_enable_x64
+    if key in _KNOWN:
+        _KNOWN.move_to_end(key)
+        return _KNOWN[key]
+    _KNOWN[key] = Program(question, settings, dtype)
+    if len(_KNOWN) > MOST_KNOWN:
+        _KNOWN.popitem(last=False)
+    return _KNOWN[key]
+
+
+def in_dtype(base: Scenario, dtype: np.dtype) -> Scenario:
+    """A scenario with its leaves as a program takes them."""
+    return jax.tree.map(dtype.type, base)
+
+
+MOST_KNOWN = 64
+"""Programs that are kept for the next sweep of the same structure."""
+
+_KNOWN: collections.OrderedDict[tuple, Program] = collections.OrderedDict()
 
 
 def _unmarked(tree: Any) -> Any:

@@ -35,6 +35,7 @@ KEYS = {
     "axes": "table: any leaf by dotted path",
     "set": "table: any leaf by dotted path, one value",
     "sample": "table: points, method, seed",
+    "scenario": "table: what the specification is of the suite of scenarios, which says more and changes nothing",
     "output": "table: variables, breakdown, illegal, dtype, keep, compression, digits",
 }
 TABLE_KEYS = {

@@ -1,0 +1,167 @@
+"""Every scenario's answer beside its hand-worked values, as rows and as one Dataset."""
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from hwspaces.units import nearest
+from jaxroof.version import VERSION
+from sweeps.api import sweep
+from sweeps.dataset import variable
+from sweeps.scenarios.suite import Check, ScenarioEntry, names, scenario
+
+ASSUMED = "half"
+"""Efficiency that the hand-worked values assume: half of the matrix peak, all bandwidth, no fixed time."""
+
+STATUSES = ("agrees", "differs", "refused", "not refused")
+"""With the hand's assumptions the value is the hand's, or it is not; what cannot be is refused, or it is not."""
+
+TINY = 1e-9
+"""s and shares below which a value is nothing: a hand-worked 0 agrees with it."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One number of one scenario."""
+
+    id: str
+    title: str
+    what: str
+    metric: str
+    value: float  # as jaxroof predicts it; NaN for a refusal
+    hand: float  # as worked out by hand
+    assumed: float  # with the hand's assumptions; NaN where the hand has others
+    status: str  # one of STATUSES
+    unit: str
+    why: str  # value and hand differ
+
+    @property
+    def ratio(self) -> float:
+        """Predicted over hand-worked."""
+        return self.value / self.hand if self.hand else math.nan
+
+    @property
+    def assumed_ratio(self) -> float:
+        """With the hand's assumptions, over hand-worked."""
+        return self.assumed / self.hand if self.hand else math.nan
+
+
+def run(
+    ids: Iterable[str] | None = None,
+    efficiency: str | None = None,
+    done: Callable[[str], None] = lambda name: None,
+) -> list[Row]:
+    """Rows of scenarios.
+
+    Args:
+      ids: numbers of scenarios; None: all.
+      efficiency: of the predicted values; None: each specification's, or the default.
+      done: called with every scenario's number when it is finished.
+
+    Raises:
+      ValueError: one line that names the scenario and what is wrong.
+    """
+    rows: list[Row] = []
+    for name in names() if ids is None else ids:
+        entry = scenario(name)
+        try:
+            rows += _rows(entry, efficiency)
+        except ValueError as error:
+            raise ValueError(f"scenario {name}: {error}") from None
+        done(name)
+    return rows
+
+
+def table(rows: Iterable[Row]) -> xr.Dataset:
+    """Rows as a Dataset along one dimension, `row`."""
+    rows = list(rows)
+    texts = {name: np.array([getattr(row, name) for row in rows]) for name in ("id", "title", "what", "metric", "unit")}
+    meanings = {
+        "value": "predicted value, in the row's unit",
+        "hand": "hand-worked value, in the row's unit",
+        "assumed": "value with the hand's assumptions: half of the matrix peak, all bandwidth, no fixed time",
+    }
+    data = {name: ("row", [getattr(row, name) for row in rows], _attributes(text)) for name, text in meanings.items()}
+    data["ratio"] = ("row", [row.ratio for row in rows], _attributes("predicted over hand-worked"))
+    data["assumed_ratio"] = ("row", [row.assumed_ratio for row in rows], _attributes("assumed over hand-worked"))
+    labels = {name: ("row", values, _attributes(name)) for name, values in texts.items()}
+    labels |= {name: ("row", [getattr(row, name) for row in rows], _attributes(name)) for name in ("status", "why")}
+    title = f"{len({row.id for row in rows})} scenarios beside hand-worked values"
+    return xr.Dataset(data, labels, {"title": title, "source": f"jaxroof {VERSION}"})
+
+
+def _attributes(meaning: str) -> dict[str, str]:
+    return {"units": "1", "long_name": meaning}
+
+
+def _rows(entry: ScenarioEntry, efficiency: str | None) -> list[Row]:
+    predicted = answered(entry.spec, efficiency)
+    assumed = answered(entry.spec, ASSUMED) if any(check.assumed for check in entry.checks) else None
+    rows = [_row(entry, check, predicted, assumed) for check in entry.checks]
+    for refusal in entry.refusals:
+        said = _refused({**entry.spec, **refusal.set})
+        status = "refused" if refusal.says in said else "not refused"
+        what = ", ".join(f"{key} = {value}" for key, value in refusal.set.items())
+        rows.append(Row(entry.id, entry.title, what, "", math.nan, math.nan, math.nan, status, "", said))
+    return rows
+
+
+def answered(spec: Mapping[str, Any], efficiency: str | None) -> xr.Dataset:
+    """A scenario's dataset, under an efficiency in place of its own."""
+    return sweep(spec if efficiency is None else {**spec, "efficiency": efficiency})
+
+
+def _row(entry: ScenarioEntry, check: Check, predicted: xr.Dataset, assumed: xr.Dataset | None) -> Row:
+    value = _value(check, predicted)
+    known = _value(check, assumed) if check.assumed and assumed is not None else math.nan
+    judged = known if check.assumed else value
+    close = abs(judged - check.hand) <= max(check.tolerance * abs(check.hand), TINY)
+    unit = "1" if check.over is not None else variable(check.metric[0]).unit
+    metric = " + ".join(check.metric)
+    status = "agrees" if close else "differs"
+    return Row(entry.id, entry.title, check.what, metric, value, check.hand, known, status, unit, check.why)
+
+
+def _value(check: Check, data: xr.Dataset) -> float:
+    """What a check reads from a dataset."""
+    value = _at(check, data, check.at)
+    if check.over is not None:
+        value = value / _at(check, data, check.over)
+    return value / check.per
+
+
+def _at(check: Check, data: xr.Dataset, place: Mapping[str, Any]) -> float:
+    total = 0.0
+    for name in check.metric:
+        if name not in data:
+            raise ValueError(f"{check.what}: there is no variable {name} here")
+        found = data[name]
+        for axis, label in place.items():
+            if axis not in data.coords:
+                raise ValueError(f"{check.what}: there is no axis {axis}{nearest(axis, list(map(str, data.coords)))}")
+            if axis in found.dims:
+                found = found.isel({axis: _position(check, axis, label, data[axis].values)})
+        if found.size != 1:
+            raise ValueError(f"{check.what}: {name} still varies along {', '.join(map(str, found.dims))}: say where")
+        total += float(found)
+    return total
+
+
+def _position(check: Check, axis: str, label: Any, labels: np.ndarray) -> int:
+    number = labels.dtype.kind == "f"
+    same = np.isclose(labels, label, rtol=1e-5) if number else labels == label
+    if same.sum() != 1:
+        raise ValueError(f"{check.what}: {axis} = {label!r} is none of {', '.join(map(str, labels))}")
+    return int(np.argmax(same))
+
+
+def _refused(spec: Mapping[str, Any]) -> str:
+    try:
+        sweep(spec)
+    except ValueError as error:
+        return str(error)
+    return ""

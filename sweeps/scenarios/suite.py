@@ -1,0 +1,120 @@
+"""Which scenarios there are: files of `workloads/scenarios`, each a sweep's specification with what is known by hand."""
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import workloads
+from hwspaces import document
+from hwspaces.units import nearest
+
+FILES = Path(workloads.__file__).parent / "scenarios"
+
+ORDER = "TIX"
+"""First letters of the groups in order: training, inference, what the survey names beside them."""
+
+_TEXTS = ("id", "title", "source", "why")
+_CHECK = ("what", "metric", "at", "over", "per", "hand", "tolerance", "why", "assumed")
+_REFUSAL = ("set", "says")
+
+
+@dataclasses.dataclass(frozen=True)
+class Check:
+    """One number of a scenario that was worked out by hand."""
+
+    what: str
+    metric: tuple[str, ...]  # variables of the dataset, added up
+    at: Mapping[str, Any]  # labels along axes; axes that are left out have one value
+    over: Mapping[str, Any] | None  # labels of another point that the value is divided by the value of
+    per: float  # what the value is divided by beside
+    hand: float  # SI units
+    tolerance: float  # share by which the value with the hand's assumptions may be off
+    why: str  # the value differs from the hand-worked one
+    assumed: bool  # False: the hand-worked value is not made with the assumptions of `half`
+
+
+@dataclasses.dataclass(frozen=True)
+class Refusal:
+    """What a scenario must not answer: keys of its specification replaced, and a word that the error has."""
+
+    set: Mapping[str, Any]
+    says: str
+
+
+@dataclasses.dataclass(frozen=True)
+class ScenarioEntry:
+    """One scenario of the suite."""
+
+    id: str
+    title: str
+    source: str  # where it is from, and which of its numbers are ours
+    spec: Mapping[str, Any]  # what `sweeps.sweep` takes
+    checks: tuple[Check, ...]
+    refusals: tuple[Refusal, ...]
+
+
+def names() -> tuple[str, ...]:
+    """Numbers of all scenarios, training first."""
+    found = (path.stem for path in FILES.glob("*.toml"))
+    return tuple(sorted(found, key=lambda name: (ORDER.find(name[0]), name)))
+
+
+@functools.cache
+def scenario(name: str) -> ScenarioEntry:
+    """The scenario of that number, such as "T3.2".
+
+    Raises:
+      ValueError: one line: there is none of that number, or its file has something wrong in it.
+    """
+    if name not in names():
+        raise ValueError(f"there is no scenario {name!r}{nearest(name, names())}")
+    path = FILES / f"{name}.toml"
+    try:
+        return _entry(name, document.toml(path))
+    except ValueError as error:
+        raise ValueError(f"{path.name}: {error}") from None
+
+
+def _entry(name: str, source: Mapping[str, Any]) -> ScenarioEntry:
+    own = source.get("scenario", {})
+    _require(own, (*_TEXTS, "checks", "refusals"), "scenario")
+    if own.get("id") != name:
+        raise ValueError(f"scenario.id = {own.get('id')!r} must be the file's name, {name}")
+    spec = {key: value for key, value in source.items() if key != "scenario"}
+    return ScenarioEntry(
+        id=name,
+        title=own["title"],
+        source=own["source"],
+        spec=spec,
+        checks=tuple(_check(check, own.get("why", "")) for check in own.get("checks", ())),
+        refusals=tuple(_refusal(refusal) for refusal in own.get("refusals", ())),
+    )
+
+
+def _check(table: Mapping[str, Any], why: str) -> Check:
+    _require(table, _CHECK, "scenario.checks")
+    metric = table["metric"]
+    return Check(
+        what=table["what"],
+        metric=(metric,) if isinstance(metric, str) else tuple(metric),
+        at=table.get("at", {}),
+        over=table.get("over"),
+        per=float(table.get("per", 1.0)),
+        hand=float(table["hand"]),
+        tolerance=float(table.get("tolerance", 0.02)),
+        why=table.get("why", why),
+        assumed=bool(table.get("assumed", True)),
+    )
+
+
+def _refusal(table: Mapping[str, Any]) -> Refusal:
+    _require(table, _REFUSAL, "scenario.refusals")
+    return Refusal(table["set"], table["says"])
+
+
+def _require(table: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
+    for key in table:
+        if key not in known:
+            raise ValueError(f"there is no {where}.{key}{nearest(key, known)}")
