@@ -8,11 +8,13 @@ of work at half the peak. They test arithmetic, not silicon: tolerance 1 %, for 
 
 import pytest
 
+import hwspaces
 import workloads
-from jaxroof import Deployment, Link, Links
+from jaxroof import Deployment, Link, Links, datasheet
 from jaxroof.collectives import collective_time
 from jaxroof.efficiency import LinkEfficiency
 from jaxroof.layers.collective import collective
+from jaxroof.op_time import op_time
 from jaxroof.training import RECOMPUTES, LoRA, Training
 from jaxroof.training.adapters import adapter_parameters
 from jaxroof.training.flops import model_flops
@@ -194,6 +196,27 @@ def test_t3_2_gpt3():
     once = collective("all_reduce", 2048 * 12288 * 2.0, 8.0, 1.0)
     assert 48 * float(collective_time(links(450e9), once, DATASHEET)) == pytest.approx(9.4e-3, rel=HAND)
     assert 16 * float(held(gpt, deployment, training).plain) == pytest.approx(45.2e9, rel=HAND)
+
+
+def test_t4_1_fp8():
+    """Llama-2-13B, tp 2, at an H100's datasheet: products of linear layers take half the time at 8 bits, at most;
+    attention, norms and messages take as long as before, and conversions come on top."""
+    device = hwspaces.hardware("H100-SXM").hardware
+    deployment, training = Deployment(tp=2.0, dp=4.0), Training(global_batch=4.0, seq=4096.0)
+    times = []
+    for weights in ("bf16", "fp8"):
+        llama = workloads.model("Llama-2-13B", weights=weights).model
+        forward = forward_pass(llama, deployment, training).layers
+        ops = forward | backward_pass(forward_pass(llama, deployment, training), training).layers
+        times.append({name: float(op.count * op_time(op, device, datasheet())) for name, op in ops.items()})
+    old, new = times
+    for name in old:
+        assert new[name] >= 0.5 * old[name] * (1 - 1e-3)  # peaks are rounded
+        if "proj" not in name:
+            assert new[name] == pytest.approx(old[name], rel=1e-5)
+    products = [sum(time for name, time in one.items() if "proj" in name and "quantize" not in name) for one in times]
+    assert products[0] == pytest.approx(2 * products[1], rel=HAND)
+    assert 1.2 < sum(old.values()) / sum(new.values()) < 2.0
 
 
 def test_t4_2_lora():
