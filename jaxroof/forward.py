@@ -31,10 +31,7 @@ def step_ops(model: Model, deployment: Deployment, batch: Batch, rows: Scalar | 
     if batch.encode is not None and model.encoder is not None:
         ops |= encoder_ops(model.encoder, deployment, local.encode)
     ops |= embedding_ops(model, deployment, tokens)
-    for index, block in enumerate(model.blocks):
-        prefix = f"{index}." if len(model.blocks) > 1 else ""
-        layer = block_ops(block, model.hidden, deployment, local, tokens, group_tokens)
-        ops |= {prefix + name: op for name, op in layer.items()}
+    ops |= layer_ops(model, deployment, local, tokens, group_tokens)
     if deployment.pp is not None:
         message = tokens * model.hidden * deployment.communication_bytes
         ops["stage_send"] = collective("send_recv", message, 2.0, deployment.pp - 1.0, stage_devices(deployment))
@@ -44,6 +41,24 @@ def step_ops(model: Model, deployment: Deployment, batch: Batch, rows: Scalar | 
     ops |= head_ops(model, deployment, head_rows(local, deployment))
     if deployment.drafts is not None and model.prediction is not None:
         ops |= prediction_ops(model, deployment, local, tokens, group_tokens)
+    return ops
+
+
+def layer_ops(
+    model: Model, deployment: Deployment, local: Batch, tokens: Scalar, group_tokens: Scalar
+) -> dict[str, Op]:
+    """Ops of all layers of the decoder in the order they first run; with several blocks, names carry its number.
+
+    Args:
+      local: the part of the step that one attention group works on.
+      tokens: of the group on this device.
+      group_tokens: of all groups that share experts.
+    """
+    ops: dict[str, Op] = {}
+    for index, block in enumerate(model.blocks):
+        prefix = f"{index}." if len(model.blocks) > 1 else ""
+        layer = block_ops(block, model.hidden, deployment, local, tokens, group_tokens)
+        ops |= {prefix + name: op for name, op in layer.items()}
     return ops
 
 

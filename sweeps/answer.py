@@ -12,6 +12,7 @@ from jaxroof.forward import step_ops
 from jaxroof.op import BOUNDS, Op
 from jaxroof.overlap import HIDDEN
 from jaxroof.request import Requests, decode_batch, prefill_batch
+from jaxroof.training import Training
 from sweeps.api import precision
 from sweeps.cases import Case
 from sweeps.dataset import variable
@@ -87,8 +88,10 @@ def answer(case: Case) -> Answer:
 
 
 def step_batches(scenario: Scenario) -> dict[str, Batch]:
-    """The engine steps that a scenario is made of, by name."""
+    """The engine steps that a scenario is made of, by name; none of training, whose table is its metrics."""
     work = scenario.workload
+    if isinstance(work, Training):
+        return {}
     if isinstance(work, Requests):
         place = scenario.model, scenario.deployment
         return {"prefill": prefill_batch(work, *place), "decode": decode_batch(work, *place)}

@@ -11,11 +11,13 @@ from jaxroof.deployment import Deployment
 from jaxroof.legality import broken_rule, crosses_domain
 from jaxroof.model import WeightFormat
 from jaxroof.request import Requests
+from jaxroof.training.legality import broken_training_rule
 from sweeps.dataset import leaf_unit
 from sweeps.deployments import PREFIX, with_settings
 from sweeps.jobs import JOBS, Scenario
 from sweeps.paths import number, replaced
 from sweeps.quantities import quantity_or_zero
+from sweeps.training_case import coded, training_workload
 
 KV_BYTES = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "int8": 1.0, "fp4": 0.5 + 1.0 / 16.0}
 """B per cached key or value element, by the precision that engines store it at; fp4 with a scale per 16 (NVFP4)."""
@@ -23,7 +25,7 @@ KV_BYTES = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "int8": 1.0, "fp4
 COMMUNICATION_BYTES = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "int8": 1.0}
 """B per element that collectives send, by precision."""
 
-DEFAULTS = {"request": {"batch": 1.0, "cached": 0.0}, "step": {"prefills": 1.0, "past": 0.0}}
+DEFAULTS = {"request": {"batch": 1.0, "cached": 0.0}, "step": {"prefills": 1.0, "past": 0.0}, "train": {}}
 """Workload numbers that need not be given, by job; optional ones beside them are `Scalar | None` in the struct."""
 
 NOT_NEEDED = ("encoder_tokens", "acceptance")
@@ -72,7 +74,7 @@ def case(
     """Everything that one answer depends on, from names and numbers.
 
     Args:
-      job: "request" or "step".
+      job: "request", "step" or "train".
       hardware, model, efficiency: catalogue names or files.
       workload: numbers of the job's workload: batch, isl, osl, cached; or prefill, prefills, past, decode, context.
       deployment: degrees and other settings of `jaxroof.Deployment`, by name.
@@ -111,6 +113,8 @@ def case(
     require_precisions(device, entry, scenario.deployment)
     if check:
         broken = broken_rule(scenario.hardware, scenario.model, scenario.deployment)
+        if job == "train" and not broken:
+            broken = broken_training_rule(scenario.hardware, scenario.model, scenario.deployment, scenario.workload)
         if broken:
             raise ValueError(f"{entry.name} on {device.name}: {broken}")
     return Case(hardware=device, model=entry, efficiency=constants, scenario=scenario)
@@ -151,7 +155,7 @@ def compute_precisions(tree: Any) -> set[str]:
 
 def leaf_number(path: str, value: Any) -> float:
     """`value` of the leaf at `path` in SI units; ValueError names the path, the value and what is allowed."""
-    return quantity_or_zero(value, leaf_unit(path), path)
+    return quantity_or_zero(coded(path, value), leaf_unit(path), path)
 
 
 def _workload(job: str, numbers: Mapping[str, Any], entry: workloads.ModelEntry) -> Any:
@@ -161,8 +165,12 @@ def _workload(job: str, numbers: Mapping[str, Any], entry: workloads.ModelEntry)
         if name not in names:
             raise ValueError(f"workload.{name} is not a number of a {job}{nearest(name, names)}")
     values: dict[str, float | None] = {
-        name: leaf_number(f"workload.{name}", value) for name, value in numbers.items() if value is not None
+        name: leaf_number(f"workload.{name}", value)
+        for name, value in numbers.items()
+        if value is not None and name != "lora"
     }
+    if job == "train":
+        return training_workload(values, numbers.get("lora"), any(b.cross is not None for b in entry.model.blocks))
     values = DEFAULTS[job] | values
     if "encoder_tokens" not in values and entry.encoder_positions is not None and entry.model.encoder is not None:
         values["encoder_tokens"] = float(entry.encoder_positions)  # what it always works on, such as 30 s of sound

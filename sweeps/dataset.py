@@ -15,6 +15,7 @@ from jaxroof.traffic import STATUSES
 from sweeps.axes import Axis
 from sweeps.engine import Output, Piece
 from sweeps.silicon_names import COSTS, SILICON
+from sweeps.training_names import TRAINED, TRAINING
 
 
 @dataclasses.dataclass(frozen=True)
@@ -164,6 +165,7 @@ VARIABLES = {
     **OF_REQUESTS,
     **OF_ITERATIONS,
     **CAPACITIES,
+    **{name: Variable(*meaning) for name, meaning in TRAINED.items()},
 }
 """Every variable of every job. A breakdown's `prefill_` and `decode_` variables share the meaning of the plain one."""
 
@@ -264,6 +266,7 @@ COORDINATES = {
     "hardware.price": "price per device and second, in US dollars",
     **SILICON,
     **COSTS,
+    **TRAINING,
 }
 """What a leaf is, for axes and plots; other leaves are described by their path."""
 
@@ -312,6 +315,8 @@ def leaf_unit(path: str) -> str:
     name = path.rpartition(".")[2]
     if name.endswith("bytes"):
         return "B"
+    if path == "workload.host_bandwidth":
+        return "B/s"
     if path == "workload.rate":
         return "1/s"
     return "s" if name.endswith("_time") or name in ("think", "duration") else "1"

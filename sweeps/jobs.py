@@ -1,8 +1,6 @@
-"""The questions that can be asked at a point: one engine step, or a static batch of requests, and their answers."""
+"""The questions that can be asked at a point: an engine step, a static batch of requests, a training iteration."""
 
-import dataclasses
 import functools
-from collections.abc import Callable
 
 import jax.numpy as jnp
 
@@ -10,7 +8,7 @@ from jaxroof import memory
 from jaxroof.area import die_area
 from jaxroof.batch import Batch, Decode, Encode, Prefill
 from jaxroof.cost import capital_rate, device_cost, device_price, energy_price
-from jaxroof.deployment import Deployment, degree, devices, replica_devices
+from jaxroof.deployment import degree, devices, replica_devices
 from jaxroof.efficiency import Efficiency
 from jaxroof.energy import energies_of, limited_time, power_known
 from jaxroof.hardware import Hardware, ridge
@@ -44,12 +42,8 @@ from jaxroof.step import (
     times_of,
 )
 from jaxroof.struct import Scalar, struct
-
-Terms = dict[str, Scalar]
-"""One number per op, by name."""
-
-Lazy = dict[str, Callable[[], Terms]]
-"""Terms by name, each as a function without arguments, so that what nobody wants costs nothing."""
+from sweeps.job import Job, Lazy, Scenario, Terms
+from sweeps.training_job import TRAIN
 
 
 @struct
@@ -62,33 +56,6 @@ class StepWork:
     decode: Scalar | None  # sequences that decode; None: no decode in the step
     context: Scalar | None  # tokens per decoding sequence that are attended to, the new one included
     encoder_tokens: Scalar | None = None  # patches, frames or words per prompt that the encoder works on
-
-
-@struct
-class Scenario:
-    """One point: everything that its answer depends on."""
-
-    hardware: Hardware
-    model: Model
-    deployment: Deployment
-    workload: Requests | StepWork
-    efficiency: Efficiency
-
-
-@dataclasses.dataclass(frozen=True)
-class Job:
-    """A question: what is known of every op, and metrics that are functions of it and of the scenario.
-
-    Sums and tables are kept apart from metrics because their terms depend on few axes each: the engine
-    evaluates every term over its own axes only. Of a sum it keeps nothing but the total; a table is kept op
-    by op, and is a variable of the dataset when the breakdown is asked for.
-    """
-
-    name: str
-    workload: type
-    sums: Callable[[Scenario], Lazy]
-    tables: Callable[[Scenario], Lazy]
-    metrics: Callable[[Scenario, dict[str, Scalar], dict[str, Terms]], dict[str, Scalar]]
 
 
 def step_batch(work: StepWork, model: Model) -> Batch:
@@ -361,5 +328,5 @@ LEGALITY = Job(
 )
 """Only whether the deployment can be, asked before anything is computed."""
 
-JOBS = {job.name: job for job in (REQUEST, STEP)}
+JOBS = {job.name: job for job in (REQUEST, STEP, TRAIN)}
 """Every job that a specification can name."""

@@ -11,6 +11,8 @@ MAY_BE_ZERO = (
     "deployment.reserved_cores",
     "deployment.reserve_bytes",
     "deployment.drafts",
+    *(f"workload.{name}" for name in ("zero", "recompute", "schedule", "overlap", "fused_attention", "dropout")),
+    "workload.offload",
 )
 """Leaves for which zero is a sensible number."""
 

@@ -14,7 +14,7 @@ from hwspaces import document
 from sweeps.jobs import JOBS
 
 KEYS = {
-    "job": "request, step or serve",
+    "job": "request, step, train or serve",
     "mode": "grid or sample",
     "hardware": "a name or file, or a list of them",
     "model": "a name or file, or a list of them",

@@ -27,12 +27,17 @@ def head_ops(model: Model, deployment: Deployment, rows: Scalar, count: Scalar =
 
     Sampling reads the logits twice (softmax statistics, choice) and takes one exponential for each.
     """
-    matrix = Matrix(model.hidden, model.vocabulary / deployment.tp, model.head)
     logits = rows * model.vocabulary * deployment.communication_bytes
     return {
-        **projection("head", rows, matrix, deployment.activation_bytes, count),
+        **head_product(model, deployment, rows, count),
         "head_all_gather": collective("all_gather", logits, deployment.tp, count),
         "sample": elementwise(
             rows, 2.0 * model.vocabulary, 1.0, 4.0, 3.0 * model.vocabulary, count, kernels=2.0, exps=model.vocabulary
         ),
     }
+
+
+def head_product(model: Model, deployment: Deployment, rows: Scalar, count: Scalar = 1.0) -> dict[str, Op]:
+    """The output head alone: logits of `rows` rows, of the vocabulary what one device has."""
+    matrix = Matrix(model.hidden, model.vocabulary / deployment.tp, model.head)
+    return projection("head", rows, matrix, deployment.activation_bytes, count)

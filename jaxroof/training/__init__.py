@@ -1,1 +1,6 @@
-"""Training: what a step back through the model costs, and how pipelines, replicas and optimisers spread it."""
+"""What one iteration of training costs: forward and backward ops, pipeline, gradients, optimiser, memory."""
+
+from jaxroof.training.iteration import Iteration, iteration_cost
+from jaxroof.training.training import RECOMPUTES, LoRA, Training
+
+__all__ = ["RECOMPUTES", "Iteration", "LoRA", "Training", "iteration_cost"]

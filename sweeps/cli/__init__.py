@@ -10,6 +10,7 @@ VERBS = {
     "step": "one engine step: a table of its ops with time, share, work and what binds each",
     "collective": "an all-reduce or another collective: time and bus bandwidth by algorithm and message size",
     "request": "a static batch of requests: TTFT, TPOT, E2E latency, throughput, what fits",
+    "train": "one iteration of training: time, MFU, messages, memory, cost; or the best layouts of many devices",
     "serve": "a request stream on a simulated engine: latency percentiles, goodput, queueing, use of the cache",
     "compare": "which accelerators, how many and which parallelism serve a model best: a ranking",
     "capacity": "the largest load at which each of many accelerators keeps an objective, and latency against load",

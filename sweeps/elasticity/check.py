@@ -18,11 +18,13 @@ from sweeps.paths import leaf, leaf_paths, replaced
 
 REQUEST = {"batch": 64, "isl": 2048, "osl": 256, "cached": 512}
 STEP = {"prefill": 700, "prefills": 3, "past": 130, "decode": 70, "context": 900}
+TRAIN = {"global_batch": 128, "micro_batch": 2, "seq": 2048, "schedule": "interleaved", "virtual_stages": 2, "zero": 1}
 
 CASES = {
     "dense": ("request", "H100-SXM", "Llama-3.1-70B", REQUEST, {"tp": 8}),
     "latent experts": ("request", "H200-SXM", "DeepSeek-V3", REQUEST, {"attention_dp": 8, "ep": 8}),
     "pipeline": ("request", "A100-SXM-80GB", "Qwen3-30B-A3B", REQUEST, {"tp": 2, "pp": 2}),
+    "training": ("train", "H100-SXM", "Llama-2-13B", TRAIN | {"tokens": 1e12}, {"tp": 2, "pp": 4, "cp": 2, "dp": 2}),
     "mixed step": ("step", "H200-SXM", "DeepSeek-V2-Lite", STEP, {"attention_dp": 2, "ep": 2}),
 }
 """Structures whose every number is drawn anew at every point. Their catalogue entries know energy, area and money."""

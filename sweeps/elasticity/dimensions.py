@@ -34,7 +34,7 @@ def leaf_powers(path: str) -> dict[str, int]:
 
 def metric_powers(name: str) -> dict[str, int]:
     """Powers of `BASES` in a metric. Dollars, which a dataset counts as numbers, are said by its name."""
-    if "usd_per_" in name or name in ("device_cost", "device_price"):
+    if "usd_per_" in name or name in ("device_cost", "device_price", "training_usd"):
         return {"USD": 1}
     if name.endswith("_per_usd"):
         return {"USD": -1}

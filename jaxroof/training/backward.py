@@ -1,0 +1,164 @@
+"""What the backward pass of any op launches: gradients of inputs and of weights, and conjugate collectives."""
+
+import dataclasses
+
+import jax.numpy as jnp
+
+from jaxroof.layers.linear import LOW_PRECISIONS, OPERAND_BYTES, QUANTIZE_FLOPS
+from jaxroof.op import Op
+from jaxroof.shape import ProductShape
+from jaxroof.struct import Scalar
+
+ATTENTION_PRODUCTS = 2.5
+"""Matrix products of fused attention's backward pass over those of its forward pass: five, as scores are computed
+again, against two. Dao, arXiv:2307.08691 (FlashAttention-2), section 3.1.2."""
+
+ATTENTION_BYTES = 2.0
+"""B that it moves over those of the forward pass: queries, keys, values and outputs, and the gradient of each."""
+
+ELEMENTWISE_BYTES = 1.5
+"""The same of an element-wise kernel: input and the result's gradient are read, the input's gradient is written; a
+forward pass reads one and writes one. Ours."""
+
+ELEMENTWISE_FLOPS = 2.0
+"""Vector FLOP of a derivative and its product with a gradient, over those of the function. Ours."""
+
+CONJUGATES = {
+    "all_reduce": "all_reduce",
+    "all_gather": "reduce_scatter",
+    "reduce_scatter": "all_gather",
+    "all_to_all": "all_to_all",
+    "send_recv": "send_recv",
+    "dispatch": "combine",
+    "combine": "dispatch",
+}
+"""What passes gradients back through a collective; Korthikanti et al., arXiv:2205.05198, section 4.2.2."""
+
+WEIGHT = "_wgrad"
+"""How names of ops end that make gradients of weights."""
+
+
+def backward_ops(ops: dict[str, Op], gradient_bytes: Scalar = 2.0, frozen: bool = False) -> dict[str, Op]:
+    """Ops of the backward pass of `ops`, last first. Names are those of the forward ops with an ending.
+
+    Products become two, `_dgrad` and `_wgrad`, each of as many FLOP, and at 8 bits or less a kernel before them
+    converts the gradient, `_grad_quantize`. Others become one, `_backward`: attention by recomputing its scores,
+    element-wise kernels by what they read and write, collectives by their conjugates. Conversions to a lower
+    precision have none: gradients pass straight through.
+
+    Args:
+      ops: of a forward pass, in order.
+      gradient_bytes: B per element of a weight's gradient, which is read and written: it accumulates.
+      frozen: weights have no gradient.
+    """
+    found: dict[str, Op] = {}
+    for name, op in reversed(ops.items()):
+        found |= _backward(name, op, gradient_bytes, frozen)
+    return found
+
+
+def _backward(name: str, op: Op, gradient_bytes: Scalar, frozen: bool) -> dict[str, Op]:
+    if op.kind == "collective":
+        return {f"{name}_backward": conjugate(op)}
+    if isinstance(op.shape, ProductShape):
+        ops = {}
+        if op.precision in LOW_PRECISIONS:
+            ops[f"{name}_grad_quantize"] = _converted(op)
+        ops[f"{name}_dgrad"] = input_gradient(op)
+        if not frozen:
+            ops[name + WEIGHT] = weight_gradient(op, gradient_bytes)
+        return ops
+    if op.matrix_flops is not None:
+        return {f"{name}_backward": attention_gradient(op)}
+    if op.precision is not None:
+        return {}
+    return {f"{name}_backward": elementwise_gradient(op)}
+
+
+def input_gradient(op: Op) -> Op:
+    """dX = dY W^T of the product Y = X W: (m, n) @ (n, k), as many FLOP as forward."""
+    shape = op.shape
+    weights = shape.matrices * shape.inputs * shape.outputs * shape.weight_bytes
+    moved = shape.rows * (shape.outputs * op.operand_bytes + shape.inputs * shape.output_bytes)
+    turned = dataclasses.replace(shape, outputs=shape.inputs, inputs=shape.outputs)
+    return dataclasses.replace(op, bytes=weights + moved, shape=turned)
+
+
+def weight_gradient(op: Op, gradient_bytes: Scalar) -> Op:
+    """dW = X^T dY of the product Y = X W: (k, m) @ (m, n) for every weight matrix, added to what is there.
+
+    Of several matrices each multiplies its own rows, m / matrices in the mean.
+    """
+    shape = op.shape
+    matrices = jnp.where(shape.matrices > 0.0, shape.matrices, 1.0)
+    elements = shape.matrices * shape.inputs * shape.outputs
+    operands = shape.rows * (shape.inputs + shape.outputs) * op.operand_bytes
+    turned = dataclasses.replace(
+        shape,
+        rows=shape.inputs * shape.matrices,
+        inputs=shape.rows / matrices,
+        largest=None,
+        weight_bytes=op.operand_bytes,
+        output_bytes=gradient_bytes,
+    )
+    return dataclasses.replace(
+        op, bytes=operands + 2.0 * elements * gradient_bytes, shape=turned, vector_flops=None, reuse_bytes=None
+    )
+
+
+def attention_gradient(op: Op) -> Op:
+    """The one kernel of fused attention's backward pass; recurrences over chunks are taken to be alike.
+
+    Models of kernels see as many heads more as there are products, so that tiles keep their size.
+    """
+    shape = op.shape
+    if shape is not None:
+        shape = dataclasses.replace(
+            shape, heads=ATTENTION_PRODUCTS * shape.heads, kv_heads=ATTENTION_PRODUCTS * shape.kv_heads
+        )
+    return dataclasses.replace(
+        op,
+        matrix_flops=ATTENTION_PRODUCTS * op.matrix_flops,
+        vector_flops=None if op.vector_flops is None else ELEMENTWISE_FLOPS * op.vector_flops,
+        bytes=None if op.bytes is None else ATTENTION_BYTES * op.bytes,
+        shape=shape,
+    )
+
+
+def elementwise_gradient(op: Op) -> Op:
+    """Derivative times gradient, element by element; exponentials are taken again."""
+    return dataclasses.replace(
+        op,
+        vector_flops=None if op.vector_flops is None else ELEMENTWISE_FLOPS * op.vector_flops,
+        bytes=None if op.bytes is None else ELEMENTWISE_BYTES * op.bytes,
+    )
+
+
+def conjugate(op: Op) -> Op:
+    """The collective that passes gradients back.
+
+    A ring of sends goes around twice: with keys and values once more, and with their gradients (Liu, Zaharia &
+    Abbeel, arXiv:2310.01889, section 3).
+
+    Raises:
+      ValueError: while tracing, for a collective without a conjugate.
+    """
+    kind = op.collective or "all_reduce"
+    if kind not in CONJUGATES:
+        raise ValueError(f"a {kind} has no backward pass; known: {', '.join(CONJUGATES)}")
+    count = 2.0 * op.count if kind == "send_recv" else op.count
+    return dataclasses.replace(op, collective=CONJUGATES[kind], count=count)
+
+
+def _converted(op: Op) -> Op:
+    """The gradient of a product's result, read once and written at the precision that products read."""
+    elements = op.shape.rows * op.shape.outputs
+    return Op(
+        kind="elementwise",
+        precision=op.precision,
+        scaled=op.scaled,
+        count=op.count,
+        kernels=op.kernels,
+        vector_flops=QUANTIZE_FLOPS * elements,
+        bytes=elements * (op.shape.output_bytes + OPERAND_BYTES[op.precision]),
+    )

@@ -1,0 +1,220 @@
+"""Time of one training iteration: micro-batches through the fullest stage, bubble, exposed messages, update."""
+
+import jax.numpy as jnp
+
+from jaxroof.deployment import Deployment, degree, largest_stage, stage_devices
+from jaxroof.efficiency import Efficiency
+from jaxroof.energy import limited_time, power_known
+from jaxroof.hardware import Hardware
+from jaxroof.layers.collective import collective
+from jaxroof.memory import layer_count
+from jaxroof.model import Model
+from jaxroof.op_time import op_time
+from jaxroof.smooth import maximum, minimum, positive_part
+from jaxroof.struct import Scalar, struct
+from jaxroof.training.communication import KINDS
+from jaxroof.training.passes import pass_tokens
+from jaxroof.training.schedules import bubble_time, device_sends
+from jaxroof.training.state import offload_time
+from jaxroof.training.terms import training_terms
+from jaxroof.training.training import RECOMPUTES, Training, micro_batches
+
+Sums = dict[str, Scalar]
+"""Totals of `training_terms` by name; one without ops is not there."""
+
+
+@struct
+class Iteration:
+    """Where the time of one iteration goes on the fullest device. Seconds, unless said otherwise."""
+
+    time: Scalar  # of the whole iteration, under the limit of electrical power
+    unlimited: Scalar  # the same without that limit
+    forward: Scalar  # of one micro-batch on one stage, messages that do not hide included
+    backward: Scalar  # the same, recomputation included
+    micro_batches: Scalar  # 1, per replica
+    bubble: Scalar  # idle
+    recompute: Scalar  # in all micro-batches
+    optimizer: Scalar  # update, streaming of offloaded states included
+    exposed: dict[str, Scalar]  # messages that kernels wait for, by kind
+    hidden: dict[str, Scalar]  # messages that run behind kernels, by kind
+    executed: Scalar  # s of matrix work at peak on the mean device, recomputation included
+    energy: Scalar | None  # J of the mean device beside static power; None: unknown
+
+
+def iteration_cost(
+    hardware: Hardware, model: Model, deployment: Deployment, training: Training, efficiency: Efficiency
+) -> Iteration:
+    """One iteration of training, shapes (). Differentiable in every leaf; see `jaxroof.smooth`.
+
+    time = m (forward + backward) + bubble + exposed data-parallel messages + optimizer
+
+    forward and backward are of one of m micro-batches on the fullest pipeline stage.
+
+    Raises:
+      ValueError: while tracing, when the hardware has no matrix figure for a precision that the model needs.
+    """
+    terms = training_terms(hardware, model, deployment, training, efficiency)
+    sums = {name: sum(term().values()) for name, term in terms.items()}
+    return iteration(sums, hardware, model, deployment, training, efficiency)
+
+
+def iteration(
+    sums: Sums, hardware: Hardware, model: Model, deployment: Deployment, training: Training, efficiency: Efficiency
+) -> Iteration:
+    """The iteration that totals of `training_terms` make up."""
+    number, pp = micro_batches(training, deployment), degree(deployment.pp)
+    stage = _Stage(sums, deployment, largest_stage(deployment, layer_count(model)))
+    selective, full = (
+        jnp.where(training.recompute == float(RECOMPUTES.index(word)), 1.0, 0.0) for word in ("selective", "full")
+    )
+    attention = stage.layers * sums.get("attention_compute", 0.0)
+    again = selective * attention + full * stage.layer_time("forward")
+    send = send_time(hardware, model, deployment, training, efficiency)
+    forward = stage.time("forward") + send
+    backward = stage.time("backward") + again + send
+    weight = stage.part("backward", "weight")
+    idle = 0.0
+    if deployment.pp is not None:
+        idle = bubble_time(training.schedule, forward, backward, weight, pp, training.virtual_stages, number)
+    exposed, hidden = {}, {}
+    for kind in ("tp", "ep", "cp"):
+        sent = stage.part("forward", kind) + stage.part("backward", kind)
+        sent = sent + full * stage.layers * sums.get(f"forward_layers_{kind}", 0.0)
+        saved = stage.saved("forward", kind) * (1.0 + full) + stage.saved("backward", kind)
+        exposed[kind], hidden[kind] = number * (sent - saved), number * saved
+    rings = (1.0 + full) * sums.get("forward_layers_ring", 0.0) + sums.get("backward_layers_ring", 0.0)
+    hidden["cp"] = number * stage.layers * rings
+    exposed["pp"], hidden["pp"] = number * 2.0 * send, jnp.zeros(())
+    exposed["dp"], hidden["dp"] = data_parallel_time(sums, training, number, forward, backward)
+    update = sums["optimizer_compute"] + offload_time(model, deployment, training)
+    total = number * (forward + backward) + idle + exposed["dp"] + update
+    energy = None
+    if power_known(hardware):
+        energy = _energy(sums, training, number, pp, selective, full)
+    executed = (
+        number
+        / pp
+        * (
+            _over(sums, "floor")
+            + selective * sums.get("attention_floor", 0.0)
+            + full * sums.get("forward_layers_floor", 0.0)
+        )
+    )
+    return Iteration(
+        time=total if energy is None else limited_time(total, energy, hardware),
+        unlimited=total,
+        forward=forward,
+        backward=backward,
+        micro_batches=number,
+        bubble=jnp.asarray(idle),
+        recompute=number * again,
+        optimizer=update,
+        exposed={kind: jnp.asarray(exposed[kind]) for kind in KINDS},
+        hidden={kind: jnp.asarray(hidden[kind]) for kind in KINDS},
+        executed=executed,
+        energy=energy,
+    )
+
+
+class _Stage:
+    """Sums of one micro-batch on the fullest pipeline stage: its share of the layers, and what is before or after."""
+
+    def __init__(self, sums: Sums, deployment: Deployment, layers: Scalar):
+        self.sums, self.layers, self.pp = sums, layers, deployment.pp
+
+    def layer_time(self, word: str) -> Scalar:
+        """s of the stage's layers in one pass, messages that do not hide included."""
+        return self.layers * (self._of(word, "layers") - self._hidden(word, "tp"))
+
+    def time(self, word: str) -> Scalar:
+        """s of one pass; with stages either what is before the layers or what is after them, the longer one."""
+        return self.layer_time(word) + self._ends(self._of(word, "first"), self._of(word, "last"))
+
+    def part(self, word: str, what: str) -> Scalar:
+        """s of one sum of `training_terms`."""
+        layers = self.layers * self.sums.get(f"{word}_layers_{what}", 0.0)
+        return layers + self._ends(*(self.sums.get(f"{word}_{place}_{what}", 0.0) for place in ("first", "last")))
+
+    def saved(self, word: str, kind: str) -> Scalar:
+        """s of messages of a kind that hide behind kernels of the same pass."""
+        return self.layers * self._hidden(word, kind)
+
+    def _of(self, word: str, place: str) -> Scalar:
+        return sum(self.sums.get(f"{word}_{place}_{what}", 0.0) for what in ("compute", "tp", "ep", "cp"))
+
+    def _hidden(self, word: str, kind: str) -> Scalar:
+        """What `Deployment.overlap` hides, which counts as of tp."""
+        return 0.0 - self.sums.get(f"{word}_layers_hidden", 0.0) if kind == "tp" else 0.0
+
+    def _ends(self, first: Scalar, last: Scalar) -> Scalar:
+        if self.pp is None:
+            return first + last
+        return jnp.where(self.pp > 1.0, maximum(first, last), first + last)
+
+
+def send_time(
+    hardware: Hardware, model: Model, deployment: Deployment, training: Training, efficiency: Efficiency
+) -> Scalar:
+    """Time in s of a stage's messages to the next one per micro-batch and direction, shape (); 0 for one stage.
+
+    With sequence parallelism every device sends its part of the tokens.
+    """
+    if deployment.pp is None:
+        return 0.0
+    tokens, _ = pass_tokens(deployment, training)
+    message = tokens * model.hidden * deployment.communication_bytes
+    if deployment.sequence_parallel:
+        message = message / deployment.tp
+    times = device_sends(training.schedule, deployment.pp, training.virtual_stages)
+    return times * op_time(collective("send_recv", message, 2.0, 1.0, stage_devices(deployment)), hardware, efficiency)
+
+
+def data_parallel_time(
+    sums: Sums, training: Training, number: Scalar, forward: Scalar, backward: Scalar
+) -> tuple[Scalar, Scalar]:
+    """Time in s of messages between copies of the weights in one iteration that is exposed, and that is hidden.
+
+    ZeRO 0: one all-reduce of gradients behind the last backward pass. 1: reduce-scatter there, and all-gather of
+    updated weights behind the first forward pass. 2: gradients are scattered after every micro-batch, as shards of
+    them cannot take up sums of others. 3: weights are gathered in every forward and backward pass, each behind it.
+    Messages hide behind a share `overlap` of the pass.
+
+    Source: Rajbhandari et al., arXiv:1910.02054, sections 5 and 7; Zhao et al., arXiv:2304.11277 (FSDP), section 3.3.
+    """
+    zero, reduce, scatter, gather = (
+        training.zero,
+        *(sums[f"dp_{kind}"] for kind in ("all_reduce", "reduce_scatter", "all_gather")),
+    )
+    each_forward = jnp.where(zero >= 3.0, gather, 0.0)
+    each_backward = each_forward + jnp.where(zero >= 2.0, scatter, 0.0)
+    once_forward = jnp.where((zero >= 1.0) & (zero < 3.0), gather, 0.0)
+    once_backward = jnp.where(zero < 1.0, reduce, jnp.where(zero < 2.0, scatter, 0.0))
+    before, after = training.overlap * forward, training.overlap * backward
+    exposed, hidden = 0.0, 0.0
+    for times, sent, cover in (
+        (number, each_forward, before),
+        (number, each_backward, after),
+        (1.0, once_forward, before),
+        (1.0, once_backward, after),
+    ):
+        exposed = exposed + times * positive_part(sent - cover)
+        hidden = hidden + times * minimum(sent, cover)
+    return exposed, hidden
+
+
+def _over(sums: Sums, what: str) -> Scalar:
+    """One sum over both passes and all of their parts."""
+    names = (f"{word}_{place}_{what}" for word in ("forward", "backward") for place in ("first", "layers", "last"))
+    return sum(sums.get(name, 0.0) for name in names)
+
+
+def _energy(sums: Sums, training: Training, number: Scalar, pp: Scalar, selective: Scalar, full: Scalar) -> Scalar:
+    """J of the mean device beside static power."""
+    zero = training.zero
+    passes = _over(sums, "energy") + selective * sums.get("attention_energy", 0.0)
+    passes = passes + full * sums.get("forward_layers_energy", 0.0)
+    gathers = jnp.where(zero >= 3.0, 2.0 * number, jnp.where(zero >= 1.0, 1.0, 0.0))
+    scatters = jnp.where(zero >= 2.0, number, jnp.where(zero >= 1.0, 1.0, 0.0))
+    reduces = jnp.where(zero < 1.0, 1.0, 0.0)
+    sent = gathers * sums["dp_all_gather_energy"] + scatters * sums["dp_reduce_scatter_energy"]
+    return number / pp * passes + sent + reduces * sums["dp_all_reduce_energy"] + sums["optimizer_energy"]

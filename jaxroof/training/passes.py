@@ -1,0 +1,80 @@
+"""Ops of one micro-batch's forward and backward pass on one device: of the layers, and before and after them."""
+
+from typing import NamedTuple
+
+from jaxroof.batch import prefill
+from jaxroof.deployment import Deployment, degree
+from jaxroof.forward import device_tokens, group_batch, layer_ops, stage_tokens
+from jaxroof.layers.collective import collective
+from jaxroof.layers.elementwise import elementwise, norm
+from jaxroof.layers.embedding import embedding_ops, head_product
+from jaxroof.model import Model
+from jaxroof.op import Op
+from jaxroof.struct import Scalar
+from jaxroof.training.adapters import adapter_ops
+from jaxroof.training.backward import backward_ops
+from jaxroof.training.training import Training
+
+Ops = dict[str, Op]
+
+LOSS_BYTES = 4.0
+"""B per logit of the loss: float32, as frameworks compute it."""
+
+LOSS_SUMS = 3.0
+"""All-reduces of one number per token in a loss whose vocabulary is split: largest logit, the label's, sum of
+exponentials. Source: NVIDIA/Megatron-LM, megatron/core/tensor_parallel/cross_entropy.py."""
+
+
+class Pass(NamedTuple):
+    """Ops of one micro-batch in one direction."""
+
+    first: Ops  # before the layers: on the first pipeline stage
+    layers: Ops  # of all layers, counted as often as they run
+    last: Ops  # after the layers: on the last pipeline stage
+
+
+def pass_tokens(deployment: Deployment, training: Training) -> tuple[Scalar, Scalar]:
+    """Tokens of a micro-batch on one device, and of all attention groups that share experts."""
+    batch = prefill(training.micro_batch * degree(deployment.attention_dp), training.seq)
+    return device_tokens(group_batch(batch, deployment), deployment), stage_tokens(batch, deployment)
+
+
+def forward_pass(model: Model, deployment: Deployment, training: Training) -> Pass:
+    """The forward pass: a prefill of whole sequences, with logits and a loss for every token.
+
+    An encoder-only model has no head; its loss costs nothing here.
+    """
+    batch = prefill(training.micro_batch * degree(deployment.attention_dp), training.seq)
+    local, (tokens, group_tokens) = group_batch(batch, deployment), pass_tokens(deployment, training)
+    layers = layer_ops(model, deployment, local, tokens, group_tokens)
+    if training.lora is not None:
+        layers |= adapter_ops(model, deployment, training.lora, tokens)
+    last = {"final_norm": norm(tokens, model.hidden, deployment.activation_bytes, 1.0)}
+    if model.generates:
+        last |= head_product(model, deployment, tokens) | loss_ops(model, deployment, tokens)
+    return Pass(embedding_ops(model, deployment, tokens), layers, last)
+
+
+def loss_ops(model: Model, deployment: Deployment, tokens: Scalar) -> Ops:
+    """Cross entropy of every token; each device has its part of the vocabulary."""
+    width = model.vocabulary / deployment.tp
+    return {
+        "loss": elementwise(tokens, width, width, LOSS_BYTES, 4.0 * width, 1.0, exps=width),
+        "loss_all_reduce": collective("all_reduce", LOSS_BYTES * tokens, deployment.tp, LOSS_SUMS),
+    }
+
+
+def backward_pass(forward: Pass, training: Training) -> Pass:
+    """The backward pass of `forward`. With adapters every other weight is frozen, and nothing is before the layers."""
+    gradient, lora = training.gradient_bytes, training.lora
+    if lora is None:
+        return Pass(*(backward_ops(ops, gradient) for ops in forward))
+    adapters = {name: op for name, op in forward.layers.items() if is_adapter(name)}
+    others = {name: op for name, op in forward.layers.items() if name not in adapters}
+    layers = backward_ops(others, gradient, frozen=True) | backward_ops(adapters, gradient)
+    return Pass({}, layers, backward_ops(forward.last, gradient, frozen=True))
+
+
+def is_adapter(name: str) -> bool:
+    """Whether an op is of an adapter, by its name."""
+    return name.rpartition(".")[2].startswith("lora_")

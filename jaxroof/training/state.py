@@ -1,0 +1,124 @@
+"""What training keeps of a model on one device, how it is brought up to date, and how copies agree on gradients."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+
+from jaxroof.deployment import Deployment, degree, largest_stage, replica_devices
+from jaxroof.layers.block import block_matrices
+from jaxroof.layers.collective import collective
+from jaxroof.layers.elementwise import elementwise
+from jaxroof.memory import layer_count
+from jaxroof.model import Experts, Model
+from jaxroof.op import Op
+from jaxroof.smooth import maximum
+from jaxroof.struct import Scalar
+from jaxroof.training.adapters import adapter_parameters
+from jaxroof.training.schedules import weight_copies
+from jaxroof.training.training import Training, gradient_ways
+
+UPDATE_FLOPS = 12.0
+"""Vector FLOP per parameter of Adam: two moments (3 and 4), bias corrections, root, quotient, decay, step. Ours."""
+
+EXPERT_MATRICES = ("expert_up_proj", "expert_down_proj")
+"""Matrices that devices of one stage share among them by `Deployment.ep`, rather than hold each."""
+
+
+class Held(NamedTuple):
+    """Parameters that the fullest device holds; experts apart, as fewer devices have copies of them. Shapes ()."""
+
+    plain: Scalar
+    expert: Scalar
+    trained: Scalar  # of the plain ones
+    trained_expert: Scalar
+
+
+def held(model: Model, deployment: Deployment, training: Training) -> Held:
+    """Parameters of the fullest device: its stage of the layers, and embedding or head.
+
+    With stages the first has the embedding and the last a head, tied or not, of the same size. A schedule whose
+    devices hold two stages (DualPipe) has twice the layers.
+    """
+    plain, expert = 0.0, 0.0
+    for block in model.blocks:
+        matrices = block_matrices(block, model.hidden, deployment)
+        shared = isinstance(block.feedforward, Experts)
+        inside = sum(m.elements for name, m in matrices.items() if shared and name in EXPERT_MATRICES)
+        outside = sum(m.elements for name, m in matrices.items() if not (shared and name in EXPERT_MATRICES))
+        plain = plain + block.count * (outside + block.other_parameters)
+        expert = expert + block.count * inside
+    stage = stage_share(model, deployment, training)
+    table = model.vocabulary * model.hidden / deployment.tp
+    outer = (1.0 + model.untied) * table
+    if deployment.pp is not None:
+        outer = jnp.where(deployment.pp > 1.0, table, outer)
+    plain, expert = stage * plain + outer + model.other_parameters, stage * expert
+    if training.lora is None:
+        return Held(plain, expert, plain, expert)
+    adapters = stage * adapter_parameters(model, deployment, training.lora)
+    return Held(plain + adapters, expert, adapters, 0.0)
+
+
+def stage_share(model: Model, deployment: Deployment, training: Training) -> Scalar:
+    """Share of the layers whose weights the fullest device holds, shape ()."""
+    share = largest_stage(deployment, layer_count(model))
+    return share if deployment.pp is None else share * weight_copies(training.schedule)
+
+
+def owned(model: Model, deployment: Deployment, training: Training) -> Scalar:
+    """Trained parameters that one device updates, shape (): its shard of them from ZeRO-1 on, else all that it has."""
+    parts, ways = held(model, deployment, training), gradient_ways(deployment)
+    return sum(
+        trained / jnp.where(training.zero >= 1.0, copies, 1.0)
+        for trained, copies in zip((parts.trained, parts.trained_expert), ways, strict=True)
+    )
+
+
+def optimizer_op(model: Model, deployment: Deployment, training: Training) -> Op:
+    """One update of what the device owns: gradients and states read, states and 16-bit weights written."""
+    reads = training.gradient_bytes + training.optimizer_bytes
+    writes = training.optimizer_bytes + training.weight_bytes
+    return elementwise(owned(model, deployment, training), reads, writes, 1.0, UPDATE_FLOPS, 1.0)
+
+
+def offload_time(model: Model, deployment: Deployment, training: Training) -> Scalar:
+    """Time in s of streaming the optimiser's states through the device, shape (): in and out at once over the link
+    to the host; 0 where they are not offloaded, or the link is unknown."""
+    if training.host_bandwidth is None:
+        return 0.0
+    states = owned(model, deployment, training) * training.optimizer_bytes
+    return training.offload * states / training.host_bandwidth
+
+
+def data_parallel_ops(model: Model, deployment: Deployment, training: Training) -> dict[str, dict[str, Op]]:
+    """Collectives between devices that hold the same weights, one run of each: all_reduce and reduce_scatter of all
+    gradients, all_gather of the weights that a device needs of others.
+
+    Devices of a group are taken to be evenly spaced, tp x pp apart: exactly so unless pp and one of cp and
+    attention_dp are all above 1, where the group's inner part is nearer together.
+    """
+    parts, ways = held(model, deployment, training), gradient_ways(deployment)
+    near = deployment.tp * degree(deployment.pp)
+    groups = [("", parts.plain, parts.trained, ways[0], near)]
+    if any(isinstance(block.feedforward, Experts) for block in model.blocks):
+        groups.append(("expert_", parts.expert, parts.trained_expert, ways[1], replica_devices(deployment)))
+    found: dict[str, dict[str, Op]] = {"all_reduce": {}, "reduce_scatter": {}, "all_gather": {}}
+    for prefix, everything, trained, copies, stride in groups:
+        gradients = trained * training.gradient_bytes
+        weights = jnp.where(training.zero >= 3.0, everything, trained) * training.weight_bytes
+        for kind, name, message in (
+            ("all_reduce", "gradient_all_reduce", gradients),
+            ("reduce_scatter", "gradient_reduce_scatter", gradients),
+            ("all_gather", "weight_all_gather", weights),
+        ):
+            found[kind][prefix + name] = collective(kind, message, copies, 1.0, stride)
+    return found
+
+
+def layer_weight_bytes(model: Model, deployment: Deployment, training: Training) -> Scalar:
+    """B of the weights of the largest layer on one device, shape ()."""
+    layers = [
+        sum(matrix.elements for matrix in block_matrices(block, model.hidden, deployment).values())
+        for block in model.blocks
+    ]
+    return maximum(*layers) * training.weight_bytes

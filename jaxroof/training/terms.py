@@ -1,0 +1,88 @@
+"""What an iteration adds up: time, energy and time at peak of every op of a micro-batch and of the update, by sums."""
+
+import functools
+from collections.abc import Callable
+
+from jaxroof.deployment import Deployment
+from jaxroof.efficiency import Efficiency
+from jaxroof.energy import energies_of, power_known
+from jaxroof.hardware import Hardware
+from jaxroof.model import Model
+from jaxroof.op import Op
+from jaxroof.op_time import op_time
+from jaxroof.overlap import computing_hardware, hidden_time
+from jaxroof.step import matrix_floors
+from jaxroof.struct import Scalar
+from jaxroof.training.backward import WEIGHT
+from jaxroof.training.communication import kind_of, ring_parts
+from jaxroof.training.passes import Pass, backward_pass, forward_pass
+from jaxroof.training.state import data_parallel_ops, optimizer_op
+from jaxroof.training.training import Training
+
+Terms = dict[str, Scalar]
+"""One number per op, by name."""
+
+Lazy = dict[str, Callable[[], Terms]]
+"""Terms by name, each as a function without arguments, so that what nobody wants costs nothing."""
+
+
+def training_terms(
+    hardware: Hardware, model: Model, deployment: Deployment, training: Training, efficiency: Efficiency
+) -> Lazy:
+    """Sums of one micro-batch's ops over all layers, and of one run of what happens once.
+
+    Names are PASS_PLACE_WHAT: forward or backward; first, layers or last; and `compute` (kernels), `weight` (of them
+    gradients of weights), tp, ep (messages), cp (those that attention waits for), `ring` (those that hide behind it),
+    `hidden` (what `Deployment.overlap` hides, negative), `floor` (matrix work at peak), `energy` (J). Further
+    `attention_compute`, `attention_floor` and `attention_energy` of the forward pass, which selective recomputation
+    repeats; dp_all_reduce, dp_reduce_scatter, dp_all_gather; optimizer_compute.
+    """
+    forward = functools.cache(lambda: forward_pass(model, deployment, training))
+    backward = functools.cache(lambda: backward_pass(forward(), training))
+    device = computing_hardware(hardware, deployment)
+
+    def times(ops: dict[str, Op]) -> Terms:
+        return {name: op.count * op_time(op, device, efficiency) for name, op in ops.items()}
+
+    found: Lazy = {}
+    for word, make in (("forward", forward), ("backward", backward)):
+        for place in Pass._fields:
+            found |= _pass_terms(f"{word}_{place}", getattr(make(), place), hardware, deployment, times)
+    attention = {name: op for name, op in forward().layers.items() if op.kind == "prefill_attention"}
+    groups = {"attention": attention, "optimizer": {"optimizer": optimizer_op(model, deployment, training)}}
+    for word, ops in groups.items():
+        found[f"{word}_compute"] = functools.partial(times, ops)
+        found[f"{word}_floor"] = functools.partial(matrix_floors, ops, hardware)
+        if power_known(hardware):
+            found[f"{word}_energy"] = functools.partial(energies_of, ops, hardware)
+    for kind, ops in data_parallel_ops(model, deployment, training).items():
+        found[f"dp_{kind}"] = functools.partial(times, ops)
+        if power_known(hardware):
+            found[f"dp_{kind}_energy"] = functools.partial(energies_of, ops, hardware)
+    return found
+
+
+def _pass_terms(
+    word: str, ops: dict[str, Op], hardware: Hardware, deployment: Deployment, timed: Callable[[dict[str, Op]], Terms]
+) -> Lazy:
+    """Sums of one part of one pass. A sum without ops is left out."""
+    times = functools.cache(lambda: timed(ops))
+    groups = {"compute": [name for name, op in ops.items() if op.kind != "collective"]}
+    groups["weight"] = [name for name in ops if name.endswith(WEIGHT)]
+    for kind in ("tp", "ep"):
+        groups[kind] = [name for name, op in ops.items() if op.kind == "collective" and kind_of(name) == kind]
+    found: Lazy = {
+        f"{word}_{what}": lambda names=tuple(names): {name: times()[name] for name in names}
+        for what, names in groups.items()
+        if names
+    }
+    if ops:
+        found[f"{word}_floor"] = functools.partial(matrix_floors, ops, hardware)
+    if ops and power_known(hardware):
+        found[f"{word}_energy"] = functools.partial(energies_of, ops, hardware)
+    if word.endswith("layers") and deployment.overlap != "none":
+        found[f"{word}_hidden"] = lambda: hidden_time(ops, times(), deployment)
+    if word.endswith("layers") and deployment.cp is not None:
+        found[f"{word}_cp"] = lambda: ring_parts(ops, times(), deployment)[0]
+        found[f"{word}_ring"] = lambda: ring_parts(ops, times(), deployment)[1]
+    return found

@@ -1,0 +1,161 @@
+"""`jaxroof train`: one iteration of training a model on a layout of devices, or the best of all layouts."""
+
+import argparse
+import json
+from typing import Any
+
+from sweeps.cli.common import EFFICIENCY_HELP, compilation_cache, json_argument, overrides, whole_number
+
+DEGREES = {
+    "dp": "data-parallel degree: copies of the model, each with sequences of its own (default 1)",
+    "tp": "tensor-parallel degree (default 1)",
+    "pp": "pipeline stages (default 1)",
+    "cp": "context-parallel degree: tokens of a sequence are split (default 1)",
+    "ep": "expert-parallel degree, of the tp x cp x dp devices (default 1)",
+}
+"""Degrees as training frameworks count them."""
+
+COUNTS = {
+    "micro_batch": "sequences per micro-batch and copy (default 1)",
+    "global_batch": "sequences per iteration",
+    "seq": "tokens per sequence",
+    "tokens": "tokens to train on: adds time, energy and cost of all",
+}
+PRECISIONS = ("bf16", "fp8")
+OFFLOADS = ("optimizer",)
+TOP = 20
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags of the verb."""
+    parser.add_argument("--hardware", metavar="NAME", help="accelerator: a name (jaxroof hardware) or a TOML file")
+    parser.add_argument("--model", metavar="NAME", help="model: a name (jaxroof models), a config.json or its folder")
+    parser.add_argument("--efficiency", metavar="NAME", help=EFFICIENCY_HELP)
+    for name, text in (DEGREES | COUNTS).items():
+        parser.add_argument(flag(name), metavar="TOKENS" if name in ("seq", "tokens") else "N", help=text)
+    parser.add_argument("--zero", metavar="STAGE", help="ZeRO: 1 shards optimiser states, 2 gradients, 3 weights too")
+    parser.add_argument("--recompute", metavar="WHAT", help="in the backward pass: none (default), selective, full")
+    parser.add_argument(
+        "--schedule", metavar="NAME", help="1f1b (default), gpipe, interleaved:CHUNKS, zero-bubble, dualpipe"
+    )
+    parser.add_argument("--precision", metavar="NAME", help="of linear layers: bf16 (default), fp8")
+    parser.add_argument("--lora", metavar="TEXT", help="train adapters alone: rank=16,target=q,v (q k v o up down)")
+    parser.add_argument("--sequence-parallel", action="store_true", help="norms and residuals on 1/tp of the tokens")
+    parser.add_argument("--offload", metavar="WHAT", help="optimizer: its states are in host memory")
+    parser.add_argument("--host-bandwidth", metavar="RATE", help="of the link to the host per direction: 55GB/s")
+    parser.add_argument("--context-kind", metavar="WAY", help="how cp devices pass keys on: ring (default), all_gather")
+    parser.add_argument("--overlap", metavar="WAY", help="what tp messages hide behind: none (default), gemm")
+    parser.add_argument("--imbalance", metavar="RATIO", help="rows of the busiest ep device over the mean (default 1)")
+    parser.add_argument("--search", action="store_true", help="every layout of --devices, the fastest that fit first")
+    parser.add_argument("--devices", metavar="N", help="of --search")
+    parser.add_argument("--top", metavar="N", help=f"layouts of --search that are shown (default {TOP})")
+    parser.add_argument(
+        "--set",
+        metavar="PATH=VALUE",
+        action="append",
+        default=[],
+        help="any number: workload.gradient_bytes=4, hardware.memory.hbm.capacity=141GB; may be given several times",
+    )
+    json_argument(parser)
+
+
+def flag(name: str) -> str:
+    """The flag of a number."""
+    return f"--{name.replace('_', '-')}"
+
+
+def training_case(options: argparse.Namespace) -> Any:
+    """The `sweeps.Case` that the flags describe; ValueError in one line when they do not."""
+    for name in ("hardware", "model"):
+        if not getattr(options, name):
+            raise ValueError(f"--{name} is missing; `jaxroof {name}{'s' * (name == 'model')}` lists the known names")
+    for name in ("global_batch", "seq"):
+        if getattr(options, name) is None:
+            raise ValueError(f"{flag(name)} is missing: {COUNTS[name]}")
+    precision = options.precision or "bf16"
+    if precision not in PRECISIONS:
+        raise ValueError(f"--precision {precision} must be {' or '.join(PRECISIONS)}")
+    if options.offload is not None and options.offload not in OFFLOADS:
+        raise ValueError(f"--offload {options.offload} must be optimizer")
+    numbers: dict[str, Any] = {
+        name: whole_number(flag(name), getattr(options, name)) for name in COUNTS if getattr(options, name) is not None
+    }
+    degrees = {
+        name: int(whole_number(flag(name), getattr(options, name)))
+        for name in DEGREES
+        if getattr(options, name) is not None
+    }
+    numbers |= {name: getattr(options, name) for name in ("zero", "recompute", "lora", "host_bandwidth")}
+    numbers |= _schedule(options.schedule)
+    if options.offload:
+        numbers["offload"] = 1.0
+    own = [setting for setting in options.set if setting.strip().startswith("workload.")]
+    settings = overrides([setting for setting in options.set if setting not in own])
+    numbers |= _workload(own)
+    compilation_cache()
+    from sweeps.cases import case
+    from sweeps.training_layouts import settings as placed
+
+    deployment: dict[str, Any] = placed(degrees)
+    names = ("context_kind", "overlap", "imbalance")
+    deployment |= {name: getattr(options, name) for name in names if getattr(options, name) is not None}
+    if options.sequence_parallel:
+        deployment["sequence_parallel"] = True
+    return case(
+        "train",
+        options.hardware,
+        options.model,
+        workload=numbers,
+        deployment=deployment,
+        weights=precision,
+        efficiency=options.efficiency,
+        overrides=settings,
+        check=not options.search,
+    )
+
+
+def _schedule(text: str | None) -> dict[str, Any]:
+    """schedule and virtual_stages of "interleaved:4"."""
+    if text is None:
+        return {}
+    name, colon, chunks = text.partition(":")
+    if colon and name != "interleaved":
+        raise ValueError(f"--schedule {text}: only interleaved has chunks, as in interleaved:4")
+    if name == "interleaved":
+        return {"schedule": name, "virtual_stages": whole_number("--schedule interleaved:", chunks or "2")}
+    return {"schedule": name}
+
+
+def _workload(settings: list[str]) -> dict[str, str]:
+    """Numbers of the workload that have no flag, by name."""
+    found = {}
+    for setting in settings:
+        path, equals, value = (part.strip() for part in setting.partition("="))
+        name = path.removeprefix("workload.")
+        if not (equals and value):
+            raise ValueError(f"--set {setting!r} must be PATH=VALUE, such as workload.gradient_bytes=4")
+        if name in (*COUNTS, "zero", "recompute", "lora", "schedule", "host_bandwidth"):
+            raise ValueError(f"--set {setting}: use {flag(name)}")
+        found[name] = value
+    return found
+
+
+def run(options: argparse.Namespace) -> None:
+    """Print the tables of an iteration or of a search, or their JSON."""
+    if options.search:
+        from sweeps.cli.train_search import run_search
+
+        run_search(options, training_case)
+        return
+    for name in ("devices", "top"):
+        if getattr(options, name) is not None:
+            raise ValueError(f"--{name} belongs to --search")
+    case = training_case(options)
+    from sweeps.answer import answer
+    from sweeps.cli import train_report
+
+    found = answer(case)
+    if options.json:
+        print(json.dumps(train_report.record(case, found), indent=2, allow_nan=False))
+        return
+    train_report.show(case, found.metrics, overrides([one for one in options.set if not one.startswith("workload.")]))

@@ -1,0 +1,93 @@
+"""`jaxroof train --search`: every layout of a training run on a number of devices, as a table of the best."""
+
+import argparse
+import json
+from collections.abc import Callable
+from typing import Any
+
+from sweeps.cli.common import whole_number
+
+CHOSEN = ("tp", "pp", "cp", "ep", "dp", "micro_batch", "zero", "recompute", "schedule")
+"""Flags that a search sets by itself."""
+
+MOST_DEVICES = 1 << 20
+
+
+def run_search(options: argparse.Namespace, training_case: Callable[[argparse.Namespace], Any]) -> None:
+    """Print the best layouts, or their JSON."""
+    from sweeps.cli.train import TOP, flag
+
+    if options.devices is None:
+        raise ValueError("--devices N is missing: --search tries every layout of N devices")
+    for name in CHOSEN:
+        if getattr(options, name) is not None:
+            raise ValueError(f"{flag(name)} {getattr(options, name)}: --search tries every one; leave it out")
+    devices = int(whole_number("--devices", options.devices))
+    if devices > MOST_DEVICES:
+        raise ValueError(f"--devices {devices} must be at most {MOST_DEVICES:,}")
+    top = TOP if options.top is None else int(whole_number("--top", options.top))
+    case = training_case(options)
+    from sweeps.training_search import search
+
+    found = search(case, devices)
+    if options.json:
+        print(json.dumps(_record(case, found, devices, top), indent=2, allow_nan=False))
+        return
+    _show(case, found, devices, top)
+
+
+def _record(case: Any, found: Any, devices: int, top: int) -> dict[str, Any]:
+    return {
+        "hardware": case.hardware.name,
+        "model": case.model.name,
+        "precision": case.model.precision,
+        "efficiency": case.efficiency.name,
+        "devices": devices,
+        "tried": len(found.layouts),
+        "feasible": len(found.order),
+        "seconds": round(found.seconds, 3),
+        "compile_seconds": round(found.compile_seconds, 3),
+        "rows": [{"rank": rank, **row} for rank, row in enumerate(found.rows(top), 1)],
+        "notes": list(case.notes),
+    }
+
+
+def _show(case: Any, found: Any, devices: int, top: int) -> None:
+    from hwspaces import formatted
+    from sweeps.cli import tables
+    from sweeps.labels import number
+
+    out, work = tables.console(), case.scenario.workload
+    size = f"{work.global_batch:,.0f} sequences of {work.seq:,.0f} tokens per iteration"
+    out.print(f"{case.model.name} on {devices:,} x {case.hardware.name}: {size}")
+    out.print(f"weights {case.model.precision}, efficiency {case.efficiency.name}", end="\n\n")
+    rows = found.rows(top)
+    columns = ("#", "tp", "pp", "cp", "ep", "dp", "micro", "ZeRO")
+    figures = ("iteration", "MFU", "memory", "bubble", "exposed", "tokens/s\n/device")
+    made = tables.table(*columns, "recompute", "schedule", *figures, numbers=(*columns, *figures))
+    for rank, row in enumerate(rows, 1):
+        chunks = f":{row['virtual_stages']}" if row["virtual_stages"] > 1 else ""
+        degrees = [str(row[name]) for name in ("tp", "pp", "cp", "ep", "dp", "micro_batch", "zero")]
+        made.add_row(
+            *(str(rank), *degrees, row["recompute"], f"{row['schedule']}{chunks}" if row["pp"] > 1 else "-"),
+            formatted(row["iteration_time"], "s"),
+            tables.percent(row["mfu"]),
+            tables.size(row["training_memory"]),
+            tables.percent(row["bubble_share"]),
+            formatted(row["communication_exposed"], "s") if row["communication_exposed"] else "-",
+            number(row["training_tokens_per_second_per_device"]),
+        )
+    if rows:
+        out.print(made)
+    else:
+        least = float(found.metrics["training_memory"].min())
+        capacity = tables.size(case.scenario.hardware.memory.hbm.capacity)
+        out.print(f"nothing is feasible: the least that any layout needs is {tables.size(least)} of {capacity}")
+    out.print()
+    rate = len(found.layouts) / max(found.seconds, 1e-9)
+    out.print(
+        f"tried   {len(found.layouts):,} layouts in {found.seconds:.2f} s, {rate:,.0f} per second, after "
+        f"{found.compile_seconds:.1f} s of compiling; {len(found.order):,} are feasible"
+    )
+    for note in tables.notes(case):
+        out.print(f"note    {note}")

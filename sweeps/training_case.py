@@ -1,0 +1,105 @@
+"""A training workload from what a user writes: numbers, words that stand for codes, adapters."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from hwspaces.units import nearest
+from jaxroof.training.schedules import SCHEDULES
+from jaxroof.training.training import RECOMPUTES, TARGETS, LoRA, Training
+
+CODES = {"workload.schedule": SCHEDULES, "workload.recompute": RECOMPUTES}
+"""Leaf -> the words whose places are its codes."""
+
+SHARES = ("overlap", "fused_attention", "dropout", "offload")
+"""Numbers from 0 to 1."""
+
+WHOLE = ("global_batch", "micro_batch", "virtual_stages", "zero")
+"""Numbers that count."""
+
+
+def coded(path: str, value: Any) -> Any:
+    """`value`, or its code where the leaf at `path` is one of `CODES` and the value a word.
+
+    Raises:
+      ValueError: one line, for a word or a code that there is not.
+    """
+    if path not in CODES:
+        return value
+    words = CODES[path]
+    if isinstance(value, str) and value.replace("-", "_") in words:
+        return float(words.index(value.replace("-", "_")))
+    try:
+        code = float(value)
+    except (TypeError, ValueError):
+        code = -1.0
+    if code not in range(len(words)):
+        raise ValueError(f"{path} = {value!r} must be one of {', '.join(words)}")
+    return code
+
+
+def training_workload(values: Mapping[str, Any], lora: Any, encoder: bool) -> Training:
+    """The workload of numbers in SI units.
+
+    Args:
+      values: by field.
+      lora: "rank=16,target=q,v", a table of rank and targets, or None.
+      encoder: whether the model attends to an encoder's output, which training does not know.
+
+    Raises:
+      ValueError: one line that names the field, its value and what is allowed.
+    """
+    missing = [f"workload.{name}" for name in ("global_batch", "seq") if name not in values]
+    if missing:
+        raise ValueError(f"a train needs {' and '.join(missing)}")
+    if encoder:
+        raise ValueError("training of models that attend to an encoder's output is not modelled")
+    for name in WHOLE:
+        if name in values and values[name] != int(values[name]):
+            raise ValueError(f"workload.{name} = {values[name]:g} must be a whole number")
+    if values.get("zero", 0.0) > 3.0:
+        raise ValueError(f"workload.zero = {values['zero']:g} must be 0, 1, 2 or 3")
+    for name in SHARES:
+        if values.get(name, 0.0) > 1.0:
+            raise ValueError(f"workload.{name} = {values[name]:g} must be at most 1")
+    if values.get("offload", 0.0) > 0.0 and values.get("host_bandwidth") is None:
+        raise ValueError(
+            "workload.offload streams optimiser states over the link to the host, whose bandwidth the catalogue does "
+            "not have: give workload.host_bandwidth, such as 55GB/s"
+        )
+    return Training(**values, lora=None if lora is None else adapters(lora))
+
+
+def adapters(text: Any) -> LoRA:
+    """LoRA of "rank=16,target=q,v", or of a table; ValueError of one line for another."""
+    if isinstance(text, LoRA):
+        return text
+    rank, targets = (text.get("rank"), text.get("targets")) if isinstance(text, Mapping) else _parsed(str(text))
+    targets = tuple(targets.split(",")) if isinstance(targets, str) else tuple(targets or ())
+    for target in targets:
+        if target not in TARGETS:
+            raise ValueError(f"workload.lora: there is no target {target!r}{nearest(target, TARGETS)}")
+    try:
+        number = float(rank)
+    except (TypeError, ValueError):
+        number = 0.0
+    if number < 1.0 or number != int(number) or not targets or len(set(targets)) < len(targets):
+        raise ValueError(f"workload.lora = {text!r} must be like rank=16,target=q,v, targets of {', '.join(TARGETS)}")
+    return LoRA(rank=number, targets=targets)
+
+
+def _parsed(text: str) -> tuple[str | None, str | None]:
+    """rank and targets of "rank=16,target=q,v": what follows target= to the end, or to rank=."""
+    found: dict[str, str] = {}
+    name = ""
+    for part in text.replace(" ", "").split(","):
+        key, equals, value = part.partition("=")
+        if equals:
+            name, part = key.removesuffix("s"), value
+            if name in found or name not in ("rank", "target"):
+                return None, None
+            found[name] = part
+        elif name == "target":
+            found[name] = f"{found[name]},{part}"
+        else:
+            return None, None
+    return found.get("rank"), found.get("target")
