@@ -13,7 +13,7 @@ from jaxroof.batch import Batch, Prefill
 from jaxroof.deployment import Deployment
 from jaxroof.efficiency import Efficiency
 from jaxroof.forward import step_ops
-from jaxroof.hardware import Hardware
+from jaxroof.hardware import Hardware, Links, Power
 from jaxroof.layers.collective import collective
 from jaxroof.memory import parameter_count
 from jaxroof.model import Model, WeightFormat
@@ -151,8 +151,9 @@ def scored(rows: Iterable[Label], efficiency: Efficiency) -> list[Scored]:
 
     found = []
     for label in rows:
-        hardware = device(label.gpu)
-        forward, backward = passes(label)
+        linked = bool(WORKLOADS[label.workload])
+        hardware = device(label.gpu, linked)
+        forward, backward = ({n: op for n, op in ops.items() if linked or not op.collective} for ops in passes(label))
         found.append(
             Scored(
                 label,
@@ -183,9 +184,24 @@ def passes(label: Label) -> tuple[dict[str, Op], dict[str, Op]]:
     }
 
 
-def device(name: str) -> Hardware:
-    """The accelerator as software sees it: one die of a module of two."""
-    found = hwspaces.hardware(name).hardware
+def device(name: str, linked: bool = False) -> Hardware:
+    """The accelerator as software sees it: one die of a module of two; only what passes in fp32 use of it.
+
+    Args:
+      linked: with its links.
+    """
+    whole = hwspaces.hardware(name).hardware
+    found = Hardware(
+        matrix={"fp32": whole.matrix["fp32"]},
+        cores=whole.cores,
+        memory=whole.memory,
+        links=whole.links if linked else Links(scale_up=None, scale_out=None),
+        power=Power(tdp=whole.power.tdp),
+        price=None,
+        energy=dataclasses.replace(
+            whole.energy, matrix={"fp32": whole.energy.matrix["fp32"]}, scale_up=None, scale_out=None, cluster=None
+        ),
+    )
     if name not in HALVES:
         return found
 
