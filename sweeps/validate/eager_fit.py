@@ -137,9 +137,7 @@ def product_rows(frame: Any) -> Any:
     sizes = frame[["M", "N", "K"]]
     chosen = (sizes % 16 == 0).all(axis=1) & (frame[["N", "K"]] < 20000).all(axis=1)
     frame = frame[chosen & frame.latency_us.between(1e2, 3e5)]
-    picked = [
-        rows.sample(min(len(rows), ROWS), random_state=1) for _, rows in frame.groupby(["gpu", "op"], sort=True)
-    ]
+    picked = [rows.sample(min(len(rows), ROWS), random_state=1) for _, rows in frame.groupby(["gpu", "op"], sort=True)]
     import pandas
 
     return pandas.concat(picked)
