@@ -243,17 +243,17 @@ def test_t4_3_activations():
     recomputation takes them away. Full recomputation keeps the input alone: 2 B."""
     gpt = model("GPT-3-175B")
 
-    def kept(tp, parallel=False, **settings):
-        deployment = Deployment(tp=tp, sequence_parallel=parallel)
+    def kept(tp, parallel=False, kernel="fused", **settings):
+        deployment = Deployment(tp=tp, sequence_parallel=parallel, attention_kernel=kernel)
         training = Training(global_batch=1.0, seq=2048.0, dropout=1.0, **settings)
         return float(layer_activations(gpt.blocks[0], gpt.hidden, deployment, training))
 
     assert kept(1.0) == pytest.approx(856e6, rel=HAND)
     assert kept(8.0) == pytest.approx(327e6, rel=HAND)
     assert kept(8.0, True) == pytest.approx(107e6, rel=HAND)
-    assert kept(1.0, fused_attention=0.0) == pytest.approx((34 + 80) * 2048 * 12288, rel=HAND)
+    assert kept(1.0, kernel="unfused") == pytest.approx((34 + 80) * 2048 * 12288, rel=HAND)
     selective = code(RECOMPUTES, "selective")
-    assert kept(1.0, fused_attention=0.0, recompute=selective) == pytest.approx(856e6, rel=HAND)
+    assert kept(1.0, kernel="unfused", recompute=selective) == pytest.approx(856e6, rel=HAND)
     full = Training(global_batch=1.0, seq=2048.0, recompute=code(RECOMPUTES, "full"))
     layers = 96 * 2 * 2048 * 12288 + 2048 * (2 * 12288 * 2 + 4 * 51200)
     assert float(activation_memory(gpt, Deployment(), full)) == pytest.approx(layers, rel=1e-3)

@@ -69,7 +69,6 @@ def megatron(run, micro_batch) -> tuple[Deployment, Training]:
         virtual_stages=float(run.chunks),
         overlap=0.0,
         dropout=1.0,
-        fused_attention=0.0,
     )
     return deployment, training
 
