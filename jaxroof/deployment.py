@@ -12,6 +12,9 @@ CONTEXT_KINDS = ("ring", "all_gather")
 DEGREES = ("tp", "pp", "cp", "attention_dp", "ep", "dp")
 """Parallel degrees of a deployment: whole numbers."""
 
+ATTENTION_KERNELS = ("fused", "unfused")
+"""How attention runs: as one kernel; or product, scale, mask, softmax and product as kernels of their own."""
+
 OVERLAPS = ("none", "gemm", "two_batch")
 """What communication hides behind: nothing; the matrix product beside it; the other half of the batch."""
 
@@ -49,6 +52,9 @@ class Deployment:
     communication_bytes: Scalar = 2.0  # B per element that a collective sends; bf16
     dispatch_bytes: Scalar = 2.0  # B per element sent to experts; 1 where they are quantised before
     attention_compute: str = static(default="bf16")  # precision of the attention matrix products
+    attention_kernel: str = static(default="fused")  # one of ATTENTION_KERNELS
+    score_kernels: Scalar | None = None  # of unfused attention beside products and softmax; None: 2, scale and mask
+    activation_kernels: Scalar | None = None  # that an activation function is written out in; None: 1
     memory_utilization: Scalar = 0.9  # share of device memory the engine may use; vLLM's gpu_memory_utilization
     reserve_bytes: Scalar = 3e9  # B per device: context, graphs, communication buffers; ours, typical of vLLM on H100
     max_batched_tokens: Scalar = 8192.0  # tokens of the largest step, which sizes activations; vLLM's default, serving

@@ -49,6 +49,12 @@ def _mixer_rules(block: Block, deployment: Deployment) -> Iterator[Rule]:
             _divides(tp, mixer.heads),
             lambda heads=mixer.heads: f"tp = {tp:g} does not divide the {heads:g} attention heads",
         )
+        if deployment.attention_kernel == "unfused" and not isinstance(mixer, LinearAttention):
+            plain = isinstance(mixer, Attention) and mixer.selection is None and mixer is block.attention
+            yield (
+                jnp.asarray(plain),
+                lambda: "attention_kernel = unfused is of softmax self-attention to keys and values of its own",
+            )
         if isinstance(mixer, Attention):
             yield (
                 _divides(tp, mixer.kv_heads) | _divides(mixer.kv_heads, tp),

@@ -13,7 +13,7 @@ MAY_BE_ZERO = (
     "deployment.reserved_cores",
     "deployment.reserve_bytes",
     "deployment.drafts",
-    *(f"workload.{name}" for name in ("zero", "recompute", "schedule", "overlap", "fused_attention", "dropout")),
+    *(f"workload.{name}" for name in ("zero", "recompute", "schedule", "overlap", "dropout")),
     "workload.offload",
 )
 """Leaves for which zero is a sensible number."""

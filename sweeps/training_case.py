@@ -10,7 +10,7 @@ from jaxroof.training.training import RECOMPUTES, TARGETS, LoRA, Training
 CODES = {"workload.schedule": SCHEDULES, "workload.recompute": RECOMPUTES}
 """Leaf -> the words whose places are its codes."""
 
-SHARES = ("overlap", "fused_attention", "dropout", "offload")
+SHARES = ("overlap", "dropout", "offload")
 """Numbers from 0 to 1."""
 
 WHOLE = ("global_batch", "micro_batch", "virtual_stages", "zero")

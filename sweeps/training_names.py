@@ -55,7 +55,6 @@ TRAINING = {
     "workload.schedule": "pipeline schedule: 0 gpipe, 1 1f1b, 2 interleaved, 3 zero_bubble, 4 dualpipe",
     "workload.virtual_stages": "chunks of layers per device",
     "workload.overlap": "share of a pass that hides messages between copies of the weights",
-    "workload.fused_attention": "1 where attention stores no scores",
     "workload.dropout": "1 where masks of dropout are stored",
     "workload.offload": "1 where optimiser states are in host memory",
     "workload.host_bandwidth": "bandwidth per direction between device and host",

@@ -7,6 +7,7 @@ from jaxroof.layers.elementwise import elementwise
 from jaxroof.layers.indexer import indexer_ops
 from jaxroof.layers.linear import OPERAND_BYTES, Matrices, Matrix, launched, projection
 from jaxroof.layers.sight import attended_pairs, decoded_context, mean_length, reachable_past, sight
+from jaxroof.layers.unfused_attention import unfused_attention
 from jaxroof.model import Attention
 from jaxroof.op import Op
 from jaxroof.shape import AttentionShape
@@ -89,10 +90,10 @@ def prefill_attention(attention: Attention, deployment: Deployment, prefill: Pre
         kv_bytes=deployment.kv_bytes,
         causal=seen.causal,
     )
-    kernel = fused_attention("prefill_attention", deployment, shape, count)
+    kernels = attention_kernels("prefill_attention", deployment, shape, count)
     cached, width = prefill.sequences * keys, kv_heads * (attention.head_dim + attention.value_dim)
     exchange = context_exchange(cached * width * deployment.activation_bytes, deployment, count)
-    return exchange | {"prefill_attention": kernel}
+    return exchange | kernels
 
 
 def decode_attention(attention: Attention, deployment: Deployment, decode: Decode, count: Scalar) -> dict[str, Op]:
@@ -115,10 +116,17 @@ def decode_attention(attention: Attention, deployment: Deployment, decode: Decod
         value_width=attention.value_dim,
         kv_bytes=deployment.kv_bytes,
     )
-    kernel = fused_attention("decode_attention", deployment, shape, count)
+    kernels = attention_kernels("decode_attention", deployment, shape, count)
     queries = decode.sequences * new
     output_bytes = queries * heads * attention.value_dim * deployment.communication_bytes
-    return {"decode_attention": kernel} | context_combine(output_bytes, deployment, count)
+    return kernels | context_combine(output_bytes, deployment, count)
+
+
+def attention_kernels(kind: str, deployment: Deployment, shape: AttentionShape, count: Scalar) -> dict[str, Op]:
+    """The kernels that attention of `shape` runs as on this deployment; `kind` begins their names."""
+    if deployment.attention_kernel == "unfused":
+        return unfused_attention(kind, deployment, shape, count)
+    return {kind: fused_attention(kind, deployment, shape, count)}
 
 
 def fused_attention(kind: str, deployment: Deployment, shape: AttentionShape, count: Scalar) -> Op:

@@ -33,11 +33,19 @@ def feedforward_ops(
     """Ops of one dense feed-forward layer in the order they run; names begin with `prefix`."""
     activation = deployment.activation_bytes
     up, down = feedforward_matrices(feedforward, hidden, deployment).values()
-    width = down.inputs
+    width, kernels = down.inputs, 1.0 if deployment.activation_kernels is None else deployment.activation_kernels
+    further = (kernels - 1.0) * width
     return {
         **projection(f"{prefix}up_proj", tokens, up, activation, count),
         f"{prefix}activation": elementwise(
-            tokens, up.outputs, width, activation, ACTIVATION_FLOPS * width, count, exps=width
+            tokens,
+            up.outputs + further,
+            width + further,
+            activation,
+            ACTIVATION_FLOPS * width,
+            count,
+            kernels,
+            exps=width,
         ),
         **projection(f"{prefix}down_proj", tokens, down, activation, count),
     }

@@ -157,16 +157,21 @@ def send_time(
 ) -> Scalar:
     """Time in s of a stage's messages to the next one per micro-batch and direction, shape (); 0 for one stage.
 
-    With sequence parallelism every device sends its part of the tokens.
+    Tensor-parallel devices hold the same tokens, or a part each with sequence parallelism: each sends a part, and
+    without sequence parallelism those that receive gather the whole.
+
+    Source: Narayanan et al., arXiv:2104.04473, section 4.1 (scatter/gather optimisation); Korthikanti et al.,
+    arXiv:2205.05198, section 4.2.2.
     """
     if deployment.pp is None:
         return 0.0
     tokens, _ = pass_tokens(deployment, training)
     message = tokens * model.hidden * deployment.communication_bytes
-    if deployment.sequence_parallel:
-        message = message / deployment.tp
+    parts = [collective("send_recv", message / deployment.tp, 2.0, 1.0, stage_devices(deployment))]
+    if not deployment.sequence_parallel:
+        parts.append(collective("all_gather", message, deployment.tp, 1.0))
     times = device_sends(training.schedule, deployment.pp, training.virtual_stages)
-    return times * op_time(collective("send_recv", message, 2.0, 1.0, stage_devices(deployment)), hardware, efficiency)
+    return times * sum(op_time(part, hardware, efficiency) for part in parts)
 
 
 def data_parallel_time(

@@ -146,11 +146,11 @@ def layer_activations(block: Block, hidden: Scalar, deployment: Deployment, trai
             rows = group_tokens * block.feedforward.top_k * deployment.imbalance / degree(deployment.ep)
             copies = 1.0
         kept = kept + rows * copies * element * _kept_widths(name, matrix, hidden, training)
-    if isinstance(block.attention, Attention):
+    if isinstance(block.attention, Attention) and deployment.attention_kernel == "unfused":
         heads, keys = block.attention.heads / deployment.tp, training.seq
         stored = training.recompute == float(RECOMPUTES.index("none"))
         scores = tokens * keys * heads * (SCORE_BYTES + SCORE_DROPOUT_BYTES * training.dropout)
-        kept = kept + jnp.where(stored, positive_part(1.0 - training.fused_attention) * scores, 0.0)
+        kept = kept + jnp.where(stored, scores, 0.0)
     return kept
 
 

@@ -65,13 +65,16 @@ def loss_ops(model: Model, deployment: Deployment, tokens: Scalar) -> Ops:
 
 
 def backward_pass(forward: Pass, training: Training) -> Pass:
-    """The backward pass of `forward`. With adapters every other weight is frozen, and nothing is before the layers."""
+    """The backward pass of `forward`. With adapters every other weight is frozen, and nothing is before the layers.
+
+    Attention that is not fused multiplies activations with each other: both have gradients whatever is frozen.
+    """
     gradient, lora = training.gradient_bytes, training.lora
     if lora is None:
         return Pass(*(backward_ops(ops, gradient) for ops in forward))
-    adapters = {name: op for name, op in forward.layers.items() if is_adapter(name)}
-    others = {name: op for name, op in forward.layers.items() if name not in adapters}
-    layers = backward_ops(others, gradient, frozen=True) | backward_ops(adapters, gradient)
+    whole = {name: op for name, op in forward.layers.items() if is_adapter(name) or "prefill_attention" in name}
+    frozen = {name: op for name, op in forward.layers.items() if name not in whole}
+    layers = backward_ops(frozen, gradient, frozen=True) | backward_ops(whole, gradient)
     return Pass({}, layers, backward_ops(forward.last, gradient, frozen=True))
 
 

@@ -48,7 +48,7 @@ def training_terms(
     for word, make in (("forward", forward), ("backward", backward)):
         for place in Pass._fields:
             found |= _pass_terms(f"{word}_{place}", getattr(make(), place), hardware, deployment, times)
-    attention = {name: op for name, op in forward().layers.items() if op.kind == "prefill_attention"}
+    attention = {name: op for name, op in forward().layers.items() if "prefill_attention" in name}
     groups = {"attention": attention, "optimizer": {"optimizer": optimizer_op(model, deployment, training)}}
     for word, ops in groups.items():
         found[f"{word}_compute"] = functools.partial(times, ops)

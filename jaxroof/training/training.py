@@ -39,7 +39,6 @@ class Training:
     schedule: Scalar = 1.0  # index into jaxroof.training.schedules.SCHEDULES; 1: 1f1b
     virtual_stages: Scalar = 1.0  # chunks of layers per device; more than 1 with the interleaved schedule
     overlap: Scalar = 1.0  # share of a pass behind which data-parallel messages hide; ours: all of it
-    fused_attention: Scalar = 1.0  # 1: scores are never stored; 0: they are, as before FlashAttention
     dropout: Scalar = 0.0  # 1: masks of dropout are stored, 1 B per element
     offload: Scalar = 0.0  # 1: optimiser states are in host memory and stream through the device
     host_bandwidth: Scalar | None = None  # B/s per direction between device and host; None: unknown

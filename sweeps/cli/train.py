@@ -44,6 +44,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--offload", metavar="WHAT", help="optimizer: its states are in host memory")
     parser.add_argument("--host-bandwidth", metavar="RATE", help="of the link to the host per direction: 55GB/s")
     parser.add_argument("--context-kind", metavar="WAY", help="how cp devices pass keys on: ring (default), all_gather")
+    parser.add_argument("--attention-kernel", metavar="WAY", help="fused (default), or unfused: scores are written")
     parser.add_argument("--overlap", metavar="WAY", help="what tp messages hide behind: none (default), gemm")
     parser.add_argument("--imbalance", metavar="RATIO", help="rows of the busiest ep device over the mean (default 1)")
     parser.add_argument("--search", action="store_true", help="every layout of --devices, the fastest that fit first")
@@ -97,7 +98,7 @@ def training_case(options: argparse.Namespace) -> Any:
     from sweeps.training_layouts import settings as placed
 
     deployment: dict[str, Any] = placed(degrees)
-    names = ("context_kind", "overlap", "imbalance")
+    names = ("context_kind", "overlap", "imbalance", "attention_kernel")
     deployment |= {name: getattr(options, name) for name in names if getattr(options, name) is not None}
     if options.sequence_parallel:
         deployment["sequence_parallel"] = True

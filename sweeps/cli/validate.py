@@ -5,7 +5,15 @@ import json
 from collections import Counter
 from typing import Any
 
-from sweeps.cli import area_errors, collective_errors, kernel_errors, plausibility, power_errors, serving_errors
+from sweeps.cli import (
+    area_errors,
+    collective_errors,
+    kernel_errors,
+    plausibility,
+    power_errors,
+    serving_errors,
+    training_errors,
+)
 from sweeps.cli.common import EFFICIENCY_HELP
 
 METRIC_NAMES = {"ttft": "TTFT", "tpot": "TPOT", "e2e": "E2E"}
@@ -131,6 +139,11 @@ KINDS = {
         "TTFT, TPOT and throughput of models that were served under load",
         serving_errors.arguments,
         serving_errors.run,
+    ),
+    "training": (
+        "passes of whole models in fp32 PyTorch, inference and training, by device",
+        training_errors.arguments,
+        training_errors.run,
     ),
     "plausibility": (
         "shares of peak and bandwidth that every accelerator is predicted to reach on large kernels",

@@ -8,11 +8,13 @@ of work at half the peak. They test arithmetic, not silicon: tolerance 1 %, for 
 
 import pytest
 
+import hwspaces
 import workloads
-from jaxroof import Deployment, Link, Links
+from jaxroof import Deployment, Link, Links, datasheet
 from jaxroof.collectives import collective_time
 from jaxroof.efficiency import LinkEfficiency
 from jaxroof.layers.collective import collective
+from jaxroof.op_time import op_time
 from jaxroof.training import RECOMPUTES, LoRA, Training
 from jaxroof.training.adapters import adapter_parameters
 from jaxroof.training.flops import model_flops
@@ -196,6 +198,27 @@ def test_t3_2_gpt3():
     assert 16 * float(held(gpt, deployment, training).plain) == pytest.approx(45.2e9, rel=HAND)
 
 
+def test_t4_1_fp8():
+    """Llama-2-13B, tp 2, at an H100's datasheet: products of linear layers take half the time at 8 bits, at most;
+    attention, norms and messages take as long as before, and conversions come on top."""
+    device = hwspaces.hardware("H100-SXM").hardware
+    deployment, training = Deployment(tp=2.0, dp=4.0), Training(global_batch=4.0, seq=4096.0)
+    times = []
+    for weights in ("bf16", "fp8"):
+        llama = workloads.model("Llama-2-13B", weights=weights).model
+        forward = forward_pass(llama, deployment, training).layers
+        ops = forward | backward_pass(forward_pass(llama, deployment, training), training).layers
+        times.append({name: float(op.count * op_time(op, device, datasheet())) for name, op in ops.items()})
+    old, new = times
+    for name in old:
+        assert new[name] >= 0.5 * old[name] * (1 - 1e-3)  # peaks are rounded
+        if "proj" not in name:
+            assert new[name] == pytest.approx(old[name], rel=1e-5)
+    products = [sum(time for name, time in one.items() if "proj" in name and "quantize" not in name) for one in times]
+    assert products[0] == pytest.approx(2 * products[1], rel=HAND)
+    assert 1.2 < sum(old.values()) / sum(new.values()) < 2.0
+
+
 def test_t4_2_lora():
     """Llama-2-7B, rank 16 on q and v: 32 x 2 x 16 x (4096 + 4096) = 8.39 M parameters are trained. A token takes
     4 x 6.607e9 FLOP of frozen matrices, 6 x 32 x 4096 x 2048 of attention and 6 x 8.39e6 of adapters. Memory: 2 B of
@@ -220,17 +243,17 @@ def test_t4_3_activations():
     recomputation takes them away. Full recomputation keeps the input alone: 2 B."""
     gpt = model("GPT-3-175B")
 
-    def kept(tp, parallel=False, **settings):
-        deployment = Deployment(tp=tp, sequence_parallel=parallel)
+    def kept(tp, parallel=False, kernel="fused", **settings):
+        deployment = Deployment(tp=tp, sequence_parallel=parallel, attention_kernel=kernel)
         training = Training(global_batch=1.0, seq=2048.0, dropout=1.0, **settings)
         return float(layer_activations(gpt.blocks[0], gpt.hidden, deployment, training))
 
     assert kept(1.0) == pytest.approx(856e6, rel=HAND)
     assert kept(8.0) == pytest.approx(327e6, rel=HAND)
     assert kept(8.0, True) == pytest.approx(107e6, rel=HAND)
-    assert kept(1.0, fused_attention=0.0) == pytest.approx((34 + 80) * 2048 * 12288, rel=HAND)
+    assert kept(1.0, kernel="unfused") == pytest.approx((34 + 80) * 2048 * 12288, rel=HAND)
     selective = code(RECOMPUTES, "selective")
-    assert kept(1.0, fused_attention=0.0, recompute=selective) == pytest.approx(856e6, rel=HAND)
+    assert kept(1.0, kernel="unfused", recompute=selective) == pytest.approx(856e6, rel=HAND)
     full = Training(global_batch=1.0, seq=2048.0, recompute=code(RECOMPUTES, "full"))
     layers = 96 * 2 * 2048 * 12288 + 2048 * (2 * 12288 * 2 + 4 * 51200)
     assert float(activation_memory(gpt, Deployment(), full)) == pytest.approx(layers, rel=1e-3)

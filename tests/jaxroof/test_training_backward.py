@@ -155,3 +155,30 @@ def test_adapters_spare_gradients_of_weights(chip, dense):
     thin, whole = (iteration_cost(chip, dense, Deployment(), one, datasheet()) for one in (lora, TRAINING))
     assert float(thin.backward) < 0.7 * float(whole.backward)
     assert float(thin.optimizer) < 0.1 * float(whole.optimizer)
+
+
+def test_gradients_are_finite_and_right(chip, dense):
+    """Reverse mode in every number of hardware, deployment and training at once, at a corner where nothing is split
+    and in the middle; along the devices' rates all elasticities add up to -1, as time is counted in seconds."""
+
+    def time(hardware, deployment, training):
+        return iteration_cost(hardware, dense, deployment, training, datasheet()).time
+
+    gradient = jax.jit(jax.value_and_grad(time, (0, 1, 2))).lower(chip, Deployment(tp=1.0, pp=1.0), TRAINING)
+    program = gradient.compile({"xla_backend_optimization_level": 0})
+    for degrees, settings in (({}, {}), ({"tp": 2.0, "pp": 2.0, "dp": 2.0}, {"zero": 3.0, "schedule": 3.0})):
+        deployment = dataclasses.replace(Deployment(tp=1.0, pp=1.0), **degrees)
+        value, slopes = program(chip, deployment, dataclasses.replace(TRAINING, **settings))
+        assert all(np.isfinite(leaf) for leaf in jax.tree.leaves(slopes))
+        hardware = slopes[0]
+        rates = [(hardware.matrix["bf16"], chip.matrix["bf16"]), (hardware.cores.vector_flops, chip.cores.vector_flops)]
+        rates += [(hardware.cores.exp_rate, chip.cores.exp_rate)]
+        levels = [(hardware.memory, chip.memory, name) for name in ("hbm", "l2", "scratchpad")]
+        levels += [(hardware.links, chip.links, name) for name in ("scale_up", "scale_out")]
+        rates += [(getattr(g, name).bandwidth, getattr(x, name).bandwidth) for g, x, name in levels]
+        times = [
+            (getattr(hardware.links, name).latency, getattr(chip.links, name).latency)
+            for name in ("scale_up", "scale_out")
+        ]
+        total = sum(g * x for g, x in rates) - sum(g * x for g, x in times)
+        assert float(total / value) == pytest.approx(-1.0, rel=1e-4)

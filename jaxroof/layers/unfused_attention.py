@@ -1,0 +1,50 @@
+"""Softmax attention as kernels of their own: two batched products, and what is written and read between them."""
+
+from jaxroof.deployment import Deployment
+from jaxroof.layers.elementwise import elementwise
+from jaxroof.layers.linear import linear
+from jaxroof.model import WeightFormat
+from jaxroof.op import Op
+from jaxroof.shape import AttentionShape
+from jaxroof.struct import Scalar
+
+SCORE_KERNELS = 2.0
+"""Kernels that scale and mask the scores. Hugging Face transformers 4.46, `attn_implementation="eager"`: GPT-2
+divides and selects, BERT divides and adds, OPT adds and clamps."""
+
+SOFTMAX_READINGS = 2.0
+"""Times that softmax reads a row: for its maximum and sum, and for its result. PyTorch, aten SoftMax.cu: rows beyond
+1,024 elements are not kept in registers."""
+
+SOFTMAX_FLOPS = 4.0
+"""Vector FLOP per score beside the exponential: maximum, subtract, sum, divide."""
+
+COPIES = 4.0
+"""Kernels that bring queries, keys, values and outputs from one order of tokens and heads to the other."""
+
+
+def unfused_attention(kind: str, deployment: Deployment, shape: AttentionShape, count: Scalar) -> dict[str, Op]:
+    """Attention that writes its scores, in the order it runs; every query meets every key, masked or not.
+
+    copies, queries (keys)^T, scale and mask, softmax, weights (values). Keys and values of grouped heads are repeated.
+
+    Args:
+      kind: what the names begin with: prefill_attention, decode_attention.
+      shape: of the sequences on this device.
+      count: how often the step runs it.
+    """
+    size = deployment.activation_bytes
+    tokens, operands = shape.sequences * shape.queries, WeightFormat(bytes=size, compute=deployment.attention_compute)
+    rows, heads = tokens * shape.heads, shape.sequences * shape.heads
+    widths = shape.heads * (shape.key_width + shape.value_width)
+    kernels = SCORE_KERNELS if deployment.score_kernels is None else deployment.score_kernels
+    passes = kernels * shape.keys
+    return {
+        f"{kind}_copies": elementwise(tokens, 2.0 * widths, 2.0 * widths, size, 0.0, count, COPIES),
+        f"{kind}_scores": linear(rows, shape.key_width, shape.keys, operands, size, count, matrices=heads),
+        f"{kind}_mask": elementwise(rows, passes, passes, size, passes, count, kernels),
+        f"{kind}_softmax": elementwise(
+            rows, SOFTMAX_READINGS * shape.keys, shape.keys, size, SOFTMAX_FLOPS * shape.keys, count, exps=shape.keys
+        ),
+        f"{kind}_values": linear(rows, shape.keys, shape.value_width, operands, size, count, matrices=heads),
+    }

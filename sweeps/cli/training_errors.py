@@ -1,0 +1,100 @@
+"""`jaxroof validate training`: passes of whole models in fp32 PyTorch, predicted and measured, by device and mode."""
+
+import argparse
+import json
+from collections import Counter
+from typing import Any
+
+from sweeps.cli.common import EFFICIENCY_HELP
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags."""
+    parser.add_argument("--data", required=True, metavar="FILE", help="CSV file of measured runs")
+    parser.add_argument("--efficiency", metavar="NAME_OR_FILE", help=f"{EFFICIENCY_HELP} (default eager_fp32)")
+    parser.add_argument("--rows", action="store_true", help="also print every row")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Score the label set of one file and print the errors."""
+    import hwspaces
+    from sweeps.validate.labels import EFFICIENCY, labels, scored
+
+    constants = hwspaces.efficiency(options.efficiency or EFFICIENCY)
+    rows, left = labels(options.data)
+    if not rows:
+        raise ValueError(f"{options.data}: no row of the label set in it that can be predicted")
+    found = scored(rows, constants.efficiency)
+    if options.json:
+        print(json.dumps(_json(options.data, constants.name, found, left), indent=2, allow_nan=False))
+    else:
+        _print(options.data, constants.name, found, left, options.rows)
+
+
+def _errors(found: list[Any]) -> dict[str, dict[str, dict[str, float]]]:
+    """Device -> mode, or all -> rows, mean absolute error and mean error."""
+    groups: dict[str, dict[str, list[float]]] = {}
+    for row in found:
+        by_mode = groups.setdefault(row.label.gpu, {})
+        kind = row.label.mode if row.label.workload == "single_gpu" else f"{row.label.mode}, {row.label.workload}"
+        for mode in (kind, "all"):
+            by_mode.setdefault(mode, []).append(row.error)
+    return {
+        gpu: {
+            mode: {
+                "rows": len(errors),
+                "mean_absolute_error": sum(map(abs, errors)) / len(errors),
+                "mean_error": sum(errors) / len(errors),
+            }
+            for mode, errors in sorted(by_mode.items(), key=lambda item: (item[0] == "all", item[0]))
+        }
+        for gpu, by_mode in sorted(groups.items())
+    }
+
+
+def _json(file: str, efficiency: str, found: list[Any], left: list[Any]) -> dict[str, Any]:
+    return {
+        "file": file,
+        "efficiency": efficiency,
+        "errors": _errors(found),
+        "rows": [
+            {
+                **row.label._asdict(),
+                "predicted_forward": row.forward,
+                "predicted_backward": row.backward,
+                "error": row.error,
+            }
+            for row in found
+        ],
+        "unpredicted": [{"name": row.name, "reason": row.reason} for row in left],
+    }
+
+
+def _print(file: str, efficiency: str, found: list[Any], left: list[Any], every: bool) -> None:
+    from sweeps.cli.tables import console, table
+
+    out = console()
+    if every:
+        numbers = ("forward, ms\nmeasured", "\npredicted", "backward, ms\nmeasured", "\npredicted", "step\nerror")
+        shown = table("run", *numbers, numbers=numbers)
+        for row in found:
+            label = row.label
+            backward = row.backward if label.mode == "training" else None
+            cells = (label.forward, row.forward, label.backward, backward)
+            shown.add_row(label.name, *(_ms(time) for time in cells), f"{row.error:+.1%}")
+        out.print(shown)
+    numbers = ("rows", "mean absolute\nerror", "mean error")
+    shown = table("device", "passes", *numbers, numbers=numbers)
+    for gpu, by_mode in _errors(found).items():
+        for place, (mode, error) in enumerate(by_mode.items()):
+            cells = (str(error["rows"]), f"{error['mean_absolute_error']:.1%}", f"{error['mean_error']:+.1%}")
+            shown.add_row("" if place else gpu, mode, *cells)
+    out.print(shown)
+    out.print(f"Steps of whole models in {file} at efficiency {efficiency}: predicted / measured - 1.")
+    for reason, count in Counter(row.reason for row in left).most_common():
+        out.print(f"{count} rows not predicted: {reason}", highlight=False, markup=False)
+
+
+def _ms(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{seconds * 1e3:.4g}"

@@ -1,0 +1,161 @@
+"""Pipeline schedules task by task, in plain Python: which device runs what, when, and how much it holds.
+
+A task is (kind, chunk, micro-batch). Kinds: F forward; B a whole backward pass; I its gradient of the input; W its
+gradient of the weights. Every device works through a list of tasks in order, and waits for what each of them needs.
+An entry that is a tuple of two tasks runs both as one.
+"""
+
+Task = tuple[str, int, int]
+
+
+def gpipe(stages: int, micro_batches: int) -> list[list]:
+    """All forward passes, then all backward passes."""
+    tasks = [(kind, 0, batch) for kind in "FB" for batch in range(micro_batches)]
+    return [list(tasks) for _ in range(stages)]
+
+
+def one_forward_one_backward(stages: int, micro_batches: int) -> list[list]:
+    """As many forward passes as there are later stages, then one of each in turn."""
+    return [
+        _in_turn(
+            [("F", 0, batch) for batch in range(micro_batches)],
+            [("B", 0, batch) for batch in range(micro_batches)],
+            stages - 1 - device,
+        )
+        for device in range(stages)
+    ]
+
+
+def interleaved(stages: int, chunks: int, micro_batches: int) -> list[list]:
+    """The same with `chunks` chunks per device: `stages` micro-batches go through one chunk after the other."""
+    groups = [range(first, min(first + stages, micro_batches)) for first in range(0, micro_batches, stages)]
+    forward = [("F", chunk, batch) for group in groups for chunk in range(chunks) for batch in group]
+    backward = [("B", chunk, batch) for group in groups for chunk in reversed(range(chunks)) for batch in group]
+    return [_in_turn(forward, backward, 2 * (stages - 1 - device) + (chunks - 1) * stages) for device in range(stages)]
+
+
+def zero_bubble(stages: int, micro_batches: int) -> list[list]:
+    """1F1B where stage i makes its weight gradients i micro-batches late, and the last ones at the end."""
+    lists = []
+    for device, tasks in enumerate(one_forward_one_backward(stages, micro_batches)):
+        later: list = []
+        for kind, chunk, batch in tasks:
+            later += [(kind, chunk, batch)] if kind == "F" else [("I", chunk, batch)]
+            if kind == "B" and batch >= device:
+                later.append(("W", chunk, batch - device))
+        late = range(max(micro_batches - device, 0), micro_batches)
+        lists.append(later + [("W", 0, batch) for batch in late])
+    return lists
+
+
+def dual_pipe(stages: int, micro_batches: int) -> list[list]:
+    """Half of the micro-batches enter at each end; chunk 0 is the stage of the first half's way, 1 of the other's."""
+    return [_from_both_ends(device, stages, micro_batches // 2) for device in range(stages)]
+
+
+def _from_both_ends(device: int, stages: int, micro_batches: int) -> list:
+    half, depth = stages // 2, min(device, stages - 1 - device)
+    near, far = (0, 1) if device < half else (1, 0)  # the end that is closer, and the other one
+    started = {"F": [0, 0], "B": [0, 0]}
+    late: list[Task] = []
+
+    def task(kind: str, chunk: int) -> Task:
+        batch = started[kind][chunk]
+        started[kind][chunk] += 1
+        return kind, chunk, batch
+
+    def split(chunk: int) -> Task:
+        _, _, batch = task("B", chunk)
+        late.append(("W", chunk, batch))
+        return "I", chunk, batch
+
+    rest = half - depth - 1
+    tasks: list = [task("F", near) for _ in range(2 * rest)]
+    for _ in range(depth + 1):
+        tasks += [task("F", near), task("F", far)]
+    for _ in range(rest):
+        tasks += [split(far), late.pop(0), task("F", far)]
+    for turn in range(micro_batches - stages + depth + 1):
+        pair = (task("F", near), task("B", far))
+        tasks += list(pair) if turn == 0 and depth == half - 1 else [pair]
+        tasks.append((task("F", far), task("B", near)))
+    for _ in range(rest):
+        tasks += [task("B", far), (task("F", far), task("B", near))]
+    for turn in range(2 * (depth + 1)):
+        chunk = near if turn % 2 else far
+        tasks.append(split(chunk) if turn > depth else task("B", chunk))
+    for _ in range(rest):
+        tasks += [late.pop(0), split(near)]
+    return tasks + late
+
+
+def _in_turn(forward: list[Task], backward: list[Task], ahead: int) -> list:
+    """`ahead` forward passes, then one of each in turn until both are done."""
+    ahead = min(ahead, len(forward))
+    tasks, rest = forward[:ahead], forward[ahead:]
+    for index, task in enumerate(backward):
+        tasks = tasks + rest[index : index + 1] + [task]
+    return tasks
+
+
+def iteration_time(lists: list[list], durations: dict[str, float], chunks: int = 1, both_ends: bool = False) -> float:
+    """Time until the last device is done, messages taking none.
+
+    Args:
+      durations: of one chunk's task by kind.
+      chunks: of one direction per device.
+      both_ends: chunk 1 is the same stages in the opposite direction.
+    """
+    stages = len(lists)
+    last = stages * chunks - 1
+    done: dict[tuple, float] = {}  # (kind of result, direction, stage, micro-batch) -> when it is there
+    clocks, places = [0.0] * stages, [0] * stages
+
+    def way(device: int, chunk: int) -> tuple[int, int]:
+        if both_ends:
+            return chunk, stages - 1 - device if chunk else device
+        return 0, chunk * stages + device
+
+    def needed(task: Task, device: int) -> list[tuple]:
+        kind, chunk, batch = task
+        direction, stage = way(device, chunk)
+        if kind == "F":
+            return [("F", direction, stage - 1, batch)] if stage else []
+        if kind == "W":
+            return [("B", direction, stage, batch)]
+        after = [("B", direction, stage + 1, batch)] if stage < last else []
+        return [("F", direction, stage, batch), *after]
+
+    waiting = sum(map(len, lists))
+    while waiting:
+        before = waiting
+        for device, tasks in enumerate(lists):
+            while places[device] < len(tasks):
+                entry = tasks[places[device]]
+                together = entry if isinstance(entry[0], tuple) else (entry,)
+                needs = [result for task in together for result in needed(task, device)]
+                if any(result not in done for result in needs):
+                    break
+                start = max([clocks[device], *(done[result] for result in needs)])
+                clocks[device] = start + sum(durations[kind] for kind, _, _ in together)
+                for kind, chunk, batch in together:
+                    if kind != "W":
+                        done["F" if kind == "F" else "B", *way(device, chunk), batch] = clocks[device]
+                places[device] += 1
+                waiting -= 1
+        if waiting == before:
+            raise RuntimeError("the schedule waits for itself")
+    return max(clocks)
+
+
+def most_held(lists: list[list], chunks: int = 1) -> float:
+    """Micro-batches of all of a device's chunks that the fullest device holds, from F until B or W are done."""
+    peak = 0
+    for tasks in lists:
+        held = 0
+        for entry in tasks:
+            together = entry if isinstance(entry[0], tuple) else (entry,)
+            held += sum(kind == "F" for kind, _, _ in together)
+            peak = max(peak, held)
+            held -= sum(kind in "BW" for kind, _, _ in together)
+    return peak / chunks
