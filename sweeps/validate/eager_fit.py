@@ -69,6 +69,9 @@ ALIKE = 25.0
 ROWS = 220
 """Rows of one device and kind of product, drawn at random."""
 
+OVERLAP = 0.0
+"""Vector units fetch no operands by themselves, whatever the matrix units beside them do."""
+
 COOL = {"P4": 0.3}
 """Weight of devices that whole models heat up: a P4 takes 2.3 times as long for 16 sequences as for 8, lone kernels
 of its table do not slow down."""
@@ -162,7 +165,7 @@ def device(name: str) -> Hardware:
 
 def kernel(values: Sequence[Any]) -> GemmKernel:
     """The constants of a product in the order of `PRIORS`, the others as published."""
-    return dataclasses.replace(published(), **dict(zip(PRIORS, values, strict=True)))
+    return dataclasses.replace(published(), overlap=OVERLAP, **dict(zip(PRIORS, values, strict=True)))
 
 
 @jax.jit
