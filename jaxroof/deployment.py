@@ -12,6 +12,9 @@ CONTEXT_KINDS = ("ring", "all_gather")
 DEGREES = ("tp", "pp", "cp", "attention_dp", "ep", "dp")
 """Parallel degrees of a deployment: whole numbers."""
 
+OUTSIDE = ("host", "storage")
+"""Memory beyond the device that may keep a part of its cache: fields of `Memory`."""
+
 OVERLAPS = ("none", "gemm", "two_batch")
 """What communication hides behind: nothing; the matrix product beside it; the other half of the batch."""
 
@@ -38,6 +41,10 @@ class Deployment:
     alike: Scalar = 1.0  # exponent of tokens that choose experts on their own, n^alike of n; ours: 1, all of them do
     drafts: Scalar | None = None  # drafted tokens in a row per sequence and step; None: nothing drafts
     tree: tuple[Scalar, ...] | None = None  # branches of every drafted token, by depth; None: a chain
+    block_tokens: Scalar | None = None  # tokens of one block of the cache; None: sequences take what they need
+    offloaded: Scalar | None = None  # share of every sequence's cache that is outside the device; None: no copies
+    prefetched: Scalar = 1.0  # 1: a layer's part comes while others compute; 0: kernels wait for it
+    offload_to: str = static(default="host")  # one of OUTSIDE
     sequence_parallel: bool = static(default=False)  # norms work on 1/tp of the tokens
     context_kind: str = static(default="ring")  # one of CONTEXT_KINDS
     exchange: str = static(default="all_to_all")  # one of EXCHANGES

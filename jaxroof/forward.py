@@ -12,6 +12,7 @@ from jaxroof.layers.encoder import encoder_ops
 from jaxroof.layers.prediction import FURTHER, PREFIX, prediction_ops
 from jaxroof.model import Model
 from jaxroof.op import Op
+from jaxroof.paging import copy_ops
 from jaxroof.speculation import draft_deployment
 from jaxroof.struct import Scalar
 
@@ -42,6 +43,7 @@ def step_ops(model: Model, deployment: Deployment, batch: Batch, rows: Scalar | 
         message = tokens * model.hidden * deployment.communication_bytes
         ops["stage_send"] = collective("send_recv", message, 2.0, deployment.pp - 1.0, stage_devices(deployment))
     ops["final_norm"] = norm(tokens, model.hidden, deployment.activation_bytes, 1.0)
+    ops |= copy_ops(model, deployment, local)
     if not model.generates:
         return ops
     ops |= head_ops(model, deployment, head_rows(local, deployment))

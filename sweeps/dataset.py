@@ -15,7 +15,7 @@ from jaxroof.traffic import STATUSES
 from sweeps.axes import Axis
 from sweeps.engine import Output, Piece
 from sweeps.policy_names import POLICIES
-from sweeps.production_names import PRODUCED, PRODUCTION
+from sweeps.production_names import CACHES, OUTSIDE, PRODUCED, PRODUCTION
 from sweeps.silicon_names import COSTS, SILICON
 
 
@@ -198,6 +198,7 @@ COORDINATES = {
     "deployment.ep": "expert-parallel degree",
     "deployment.dp": "replicas",
     "deployment.drafts": "tokens drafted per sequence and step",
+    **CACHES,
     "deployment.imbalance": "rows of the busiest expert-parallel device over the mean",
     "deployment.alike": "exponent of tokens that choose experts on their own",
     "deployment.reserved_cores": "share of the cores that overlapped communication takes",
@@ -228,6 +229,7 @@ COORDINATES = {
     "hardware.memory.scratchpad.bandwidth": "scratchpad bandwidth per core",
     "hardware.memory.scratchpad.capacity": "scratchpad capacity per core",
     "hardware.memory.register_capacity": "register capacity per core",
+    **OUTSIDE,
     "hardware.cores.count": "cores",
     "hardware.cores.vector_flops": "vector FLOP/s per core",
     "hardware.cores.exp_rate": "exponentials per second per core",

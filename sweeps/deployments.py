@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hwspaces.units import nearest
-from jaxroof.deployment import CONTEXT_KINDS, DEGREES, EXCHANGES, OVERLAPS, Deployment
+from jaxroof.deployment import CONTEXT_KINDS, DEGREES, EXCHANGES, OUTSIDE, OVERLAPS, Deployment
 from jaxroof.layers.linear import OPERAND_BYTES
 from sweeps.dataset import leaf_unit
 from sweeps.quantities import quantity_or_zero
@@ -16,6 +16,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "context_kind": CONTEXT_KINDS,
     "exchange": EXCHANGES,
     "overlap": OVERLAPS,
+    "offload_to": OUTSIDE,
     "attention_compute": tuple(OPERAND_BYTES),
 }
 """Settings that are structure, and what they may be."""

@@ -12,6 +12,7 @@ from jaxroof.energy import limited_time, power_known
 from jaxroof.hardware import Hardware, ridge
 from jaxroof.legality import legal
 from jaxroof.model import Model
+from jaxroof.paging import mean_wasted_tokens, wasted_tokens
 from jaxroof.request import (
     RequestCost,
     Requests,
@@ -70,7 +71,15 @@ def _fit(scenario: Scenario, context: Scalar, sequences: Scalar, encoded: Scalar
     place = scenario.hardware, scenario.model, scenario.deployment
     capacity = memory.sequence_capacity(*place, context, encoded)
     fits = memory.weights_fit(*place) & (capacity >= sequences)
-    split = legal(*place)
+    split, paged = legal(*place), {}
+    if scenario.deployment.block_tokens is not None:
+        block = scenario.deployment.block_tokens
+        waste = wasted_tokens(context, block)
+        paged = {
+            "kv_blocks_left": jnp.floor(memory.kv_capacity_tokens(*place) / block),
+            "cache_waste": waste / (context + waste),
+            "cache_waste_mean": jnp.asarray(mean_wasted_tokens(block)),
+        }
     return {
         "weight_bytes": memory.weight_bytes(scenario.model, scenario.deployment),
         "kv_capacity_tokens": memory.kv_capacity_tokens(*place),
@@ -79,6 +88,7 @@ def _fit(scenario: Scenario, context: Scalar, sequences: Scalar, encoded: Scalar
         "fits": fits,
         "legal": split,
         "feasible": fits & split,
+        **paged,
     }
 
 

@@ -13,6 +13,8 @@ MAY_BE_ZERO = (
     "deployment.reserved_cores",
     "deployment.reserve_bytes",
     "deployment.drafts",
+    "deployment.offloaded",
+    "deployment.prefetched",
 )
 """Leaves for which zero is a sensible number."""
 
