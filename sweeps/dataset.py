@@ -305,7 +305,7 @@ def leaf_unit(path: str) -> str:
         return "B"
     if path == "workload.rate":
         return "1/s"
-    return "s" if name.endswith("_time") or name in ("think", "duration") else "1"
+    return "s" if name.endswith("_time") or name in ("think", "duration", "delay") else "1"
 
 
 def leaf_long_name(path: str) -> str:

@@ -206,7 +206,7 @@ def _request_power(
 ) -> dict[str, Scalar]:
     """Power of one device in both phases and over the whole batch, and energy per token of a replica's devices.
 
-    Nothing where energy, static power or the limit are unknown. Static power is drawn from arrival to the last token.
+    Nothing where energy, static power or the limit are unknown. Static power is drawn from the prompt's arrival to the last token.
 
     Args:
       times: s of the prefill and of one decode step of all micro-batches, as the limit stretches them.
@@ -218,10 +218,11 @@ def _request_power(
     requests, deployment, static = scenario.workload, scenario.deployment, scenario.hardware.power.static
     prefill, decode = (device_energy(energy, deployment, requests) for energy in energies)
     steps = positive_part(requests.osl - 1.0) / tokens_per_step(deployment, requests)
-    total = prefill + steps * decode + static * cost.e2e
+    busy = cost.e2e - requests.delay
+    total = prefill + steps * decode + static * busy
     per_token = total * replica_devices(deployment) / (requests.batch * requests.osl)
     return {
-        "power": total / cost.e2e,
+        "power": total / busy,
         "prefill_power": prefill / times[0] + static,
         "decode_power": decode / times[1] + static,
         "prefill_slowdown": times[0] / unlimited[0],

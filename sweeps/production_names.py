@@ -43,6 +43,7 @@ PRODUCTION = {
     "workload.sharing": "whether two models take turns or run side by side",
     "workload.cores": "share of the cores that the first model has",
     "workload.cache": "share of the memory for KV cache that the first model has",
+    "workload.delay": "time from arrival until the prompt is there",
     "workload.lanes": "links that carry one request's cache at once",
     "workload.layerwise": "1 where a layer's cache leaves as soon as it is computed",
 }

@@ -10,6 +10,7 @@ MAY_BE_ZERO = (
     "workload.past",
     "workload.acceptance",
     "workload.layerwise",
+    "workload.delay",
     "deployment.reserved_cores",
     "deployment.reserve_bytes",
     "deployment.drafts",
