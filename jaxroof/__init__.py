@@ -3,10 +3,13 @@
 from jaxroof.area import area_parts, die_area
 from jaxroof.batch import Batch, Decode, Encode, Prefill, decode, mixed, prefill
 from jaxroof.collectives import ALGORITHMS, collective_algorithm, collective_time, collective_times
+from jaxroof.colocation import Colocated, Tenant, TenantCost, colocated_cost
 from jaxroof.cost import cost_parts, device_cost, device_price, die_cost, owning_rate
-from jaxroof.deployment import Deployment
+from jaxroof.deployment import Adapters, Deployment
+from jaxroof.disaggregation import Curve, Handover, HandoverCost, Pool, disaggregated_cost, split_latency
 from jaxroof.efficiency import Efficiency, datasheet
 from jaxroof.energy import limited_time, op_energy, power_known
+from jaxroof.feedback import FeedbackCost, Scorer, feedback_cost
 from jaxroof.hardware import Cores, Energy, Hardware, Link, Links, Memory, MemoryLevel, Power, Protocol, Transport
 from jaxroof.memory import (
     active_parameter_count,
@@ -38,19 +41,23 @@ from jaxroof.request import RequestCost, Requests, request_cost
 from jaxroof.scheduler import Size, simulate
 from jaxroof.serving import Objective, serving_metrics
 from jaxroof.silicon import Areas, Process, Silicon
+from jaxroof.speculation import beta_acceptance, expected_tokens
 from jaxroof.step import OpCost, step_cost, step_time, step_times
 from jaxroof.traffic import Served, Timeline, Traffic
 
 __all__ = [
     "ALGORITHMS",
     "BOUNDS",
+    "Adapters",
     "Areas",
     "Attention",
     "Batch",
     "Block",
+    "Colocated",
     "CompressedAttention",
     "Cores",
     "Costs",
+    "Curve",
     "Decode",
     "Deployment",
     "Efficiency",
@@ -59,6 +66,9 @@ __all__ = [
     "Energy",
     "Experts",
     "FeedForward",
+    "FeedbackCost",
+    "Handover",
+    "HandoverCost",
     "Hardware",
     "LatentAttention",
     "LinearAttention",
@@ -71,6 +81,7 @@ __all__ = [
     "Op",
     "OpCost",
     "Policy",
+    "Pool",
     "Power",
     "Prediction",
     "Prefill",
@@ -79,19 +90,24 @@ __all__ = [
     "Protocol",
     "RequestCost",
     "Requests",
+    "Scorer",
     "Selection",
     "Served",
     "Silicon",
     "Size",
+    "Tenant",
+    "TenantCost",
     "Timeline",
     "Traffic",
     "Transport",
     "WeightFormat",
     "active_parameter_count",
     "area_parts",
+    "beta_acceptance",
     "collective_algorithm",
     "collective_time",
     "collective_times",
+    "colocated_cost",
     "cost_parts",
     "datasheet",
     "decode",
@@ -99,6 +115,9 @@ __all__ = [
     "device_price",
     "die_area",
     "die_cost",
+    "disaggregated_cost",
+    "expected_tokens",
+    "feedback_cost",
     "kv_bytes_per_token",
     "kv_capacity_tokens",
     "limited_time",
@@ -112,6 +131,7 @@ __all__ = [
     "sequence_capacity",
     "serving_metrics",
     "simulate",
+    "split_latency",
     "step_cost",
     "step_time",
     "step_times",

@@ -19,6 +19,22 @@ OVERLAPS = ("none", "gemm", "two_batch")
 """What communication hides behind: nothing; the matrix product beside it; the other half of the batch."""
 
 
+ADAPTED = ("q", "k", "v", "o", "up", "down")
+"""Matrices that low-rank adapters may change: of attention, its output, and the dense feed-forward's two."""
+
+
+@struct
+class Adapters:
+    """Low-rank adapters (LoRA) beside one model: every request runs with one of them.
+
+    Source: Hu et al., arXiv:2106.09685, section 4.1.
+    """
+
+    rank: Scalar
+    loaded: Scalar = 1.0  # adapters in the device's memory, equally popular
+    targets: tuple[str, ...] = static(default=("q", "v"))  # of ADAPTED
+
+
 @struct
 class Deployment:
     """`dp` independent replicas of a model, each on tp x cp x attention_dp x pp devices.
@@ -41,6 +57,7 @@ class Deployment:
     alike: Scalar = 1.0  # exponent of tokens that choose experts on their own, n^alike of n; ours: 1, all of them do
     drafts: Scalar | None = None  # drafted tokens in a row per sequence and step; None: nothing drafts
     tree: tuple[Scalar, ...] | None = None  # branches of every drafted token, by depth; None: a chain
+    adapters: Adapters | None = None  # None: the model alone
     block_tokens: Scalar | None = None  # tokens of one block of the cache; None: sequences take what they need
     offloaded: Scalar | None = None  # share of every sequence's cache that is outside the device; None: no copies
     prefetched: Scalar = 1.0  # 1: a layer's part comes while others compute; 0: kernels wait for it

@@ -4,6 +4,7 @@ import dataclasses
 
 from jaxroof.batch import Batch, divided
 from jaxroof.deployment import Deployment, degree, drafted_tokens, stage_devices, tokens_per_sequence
+from jaxroof.layers.adapters import adapter_ops
 from jaxroof.layers.block import block_ops
 from jaxroof.layers.collective import collective
 from jaxroof.layers.elementwise import norm
@@ -38,6 +39,7 @@ def step_ops(model: Model, deployment: Deployment, batch: Batch, rows: Scalar | 
     for index, block in enumerate(model.blocks):
         prefix = f"{index}." if len(model.blocks) > 1 else ""
         layer = block_ops(block, model.hidden, deployment, local, tokens, group_tokens)
+        layer |= adapter_ops(block, model.hidden, deployment, local, tokens)
         ops |= {prefix + name: op for name, op in layer.items()}
     if deployment.pp is not None:
         message = tokens * model.hidden * deployment.communication_bytes

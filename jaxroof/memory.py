@@ -7,6 +7,7 @@ import jax.numpy as jnp
 
 from jaxroof.deployment import Deployment, degree, largest_stage
 from jaxroof.hardware import Hardware
+from jaxroof.layers.adapters import adapter_bytes
 from jaxroof.layers.attention import attention_kv_bytes, kv_heads_per_device
 from jaxroof.layers.block import block_matrices
 from jaxroof.layers.compressed_attention import compressed_kv_bytes, window_bytes
@@ -91,8 +92,8 @@ def weight_bytes(model: Model, deployment: Deployment) -> Scalar:
 
     Projections, embedding and head are split over tp; KV projections are replicated when tp > kv_heads; what makes
     latent vectors, router, norms and biases are on every device; latent attention keeps its absorbed matrices beside
-    the stored one; a draft model is stored as the model is. A pipeline stage has its layers, and the first or
-    last one the embedding or the head.
+    the stored one; a draft model is stored as the model is, and loaded adapters besides. A pipeline stage has its
+    layers, and the first or last one the embedding or the head.
     """
     embedding = model.vocabulary * model.hidden * model.embedding.bytes / deployment.tp
     head = model.vocabulary * model.hidden * model.head.bytes / deployment.tp
@@ -101,7 +102,7 @@ def weight_bytes(model: Model, deployment: Deployment) -> Scalar:
         outer = jnp.where(deployment.pp > 1.0, maximum(embedding, head), outer)
     total = outer + model.other_parameters * OTHER_PARAMETER_BYTES
     layers = sum(block.count * _stored(block, model.hidden, deployment) for block in model.blocks)
-    total = total + largest_stage(deployment, layer_count(model)) * layers
+    total = total + largest_stage(deployment, layer_count(model)) * (layers + adapter_bytes(model, deployment))
     if model.encoder is not None:
         held = encoder_matrices(model.encoder, deployment)
         total = total + sum(count * _bytes(matrices) for matrices, count in held)

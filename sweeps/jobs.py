@@ -206,7 +206,8 @@ def _request_power(
 ) -> dict[str, Scalar]:
     """Power of one device in both phases and over the whole batch, and energy per token of a replica's devices.
 
-    Nothing where energy, static power or the limit are unknown. Static power is drawn from the prompt's arrival to the last token.
+    Nothing where energy, static power or the limit are unknown. Static power is drawn from when the prompt is there to
+    the last token.
 
     Args:
       times: s of the prefill and of one decode step of all micro-batches, as the limit stretches them.

@@ -23,6 +23,7 @@ OTHERS = {
     "stages": ("LAYERS,..", "layers of every pipeline stage, where they are not even"),
     "drafts": ("N", "tokens that the model's prediction head or the --draft model drafts per step"),
     "tree": ("BRANCHES,..", "branches of every drafted token by depth, where drafts are a tree: 4,2,1"),
+    "adapters": ("SETTINGS", "low-rank adapters that requests run with: rank=16,loaded=32,targets=q,v"),
     "block_tokens": ("TOKENS", "of one block of the KV cache (default: sequences take what they need)"),
     "offloaded": ("SHARE", "of every sequence's cache that is outside the device, in hardware.memory.host"),
     "imbalance": ("RATIO", "rows of the busiest expert-parallel device over the mean (default 1)"),
