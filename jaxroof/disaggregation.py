@@ -82,7 +82,9 @@ def transfer_bytes(model: Model, deployment: Deployment, tokens: Scalar) -> Scal
 
 def _whole(deployment: Deployment) -> Deployment:
     """One device with everything, at the precisions of `deployment`."""
-    return dataclasses.replace(deployment, tp=1.0, pp=None, cp=None, attention_dp=None, ep=None, stages=None)
+    return dataclasses.replace(
+        deployment, tp=1.0, pp=None, cp=None, attention_dp=None, ep=None, stages=None, block_tokens=None
+    )
 
 
 def transfer_time(prefill: Pool, decode: Pool, model: Model, work: Handover) -> jax.Array:

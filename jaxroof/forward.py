@@ -4,6 +4,7 @@ import dataclasses
 
 from jaxroof.batch import Batch, divided
 from jaxroof.deployment import Deployment, degree, drafted_tokens, stage_devices, tokens_per_sequence
+from jaxroof.layers.adapters import adapter_ops
 from jaxroof.layers.block import block_ops
 from jaxroof.layers.collective import collective
 from jaxroof.layers.elementwise import norm
@@ -12,6 +13,7 @@ from jaxroof.layers.encoder import encoder_ops
 from jaxroof.layers.prediction import FURTHER, PREFIX, prediction_ops
 from jaxroof.model import Model
 from jaxroof.op import Op
+from jaxroof.paging import copy_ops
 from jaxroof.speculation import draft_deployment
 from jaxroof.struct import Scalar
 
@@ -39,6 +41,7 @@ def step_ops(model: Model, deployment: Deployment, batch: Batch, rows: Scalar | 
         message = tokens * model.hidden * deployment.communication_bytes
         ops["stage_send"] = collective("send_recv", message, 2.0, deployment.pp - 1.0, stage_devices(deployment))
     ops["final_norm"] = norm(tokens, model.hidden, deployment.activation_bytes, 1.0)
+    ops |= copy_ops(model, deployment, local)
     if not model.generates:
         return ops
     ops |= head_ops(model, deployment, head_rows(local, deployment))
@@ -63,6 +66,7 @@ def layer_ops(
     for index, block in enumerate(model.blocks):
         prefix = f"{index}." if len(model.blocks) > 1 else ""
         layer = block_ops(block, model.hidden, deployment, local, tokens, group_tokens)
+        layer |= adapter_ops(block, model.hidden, deployment, local, tokens)
         ops |= {prefix + name: op for name, op in layer.items()}
     return ops
 

@@ -125,6 +125,11 @@ def _group_rules(model: Model, deployment: Deployment) -> Iterator[Rule]:
                 f"drafts = {deployment.drafts:g}, but the model has no multi-token-prediction head and no draft model"
             ),
         )
+    if deployment.offloaded is not None:
+        yield (
+            jnp.asarray(deployment.offloaded < 1.0),
+            lambda: f"offloaded = {deployment.offloaded:g} leaves no cache on the device: below 1",
+        )
     if deployment.tree is not None:
         yield (
             jnp.asarray(model.draft is not None and deployment.drafts is not None),

@@ -27,6 +27,7 @@ class Requests:
     osl: Scalar  # output tokens of each, at least 1
     cached: Scalar  # of the prompt's tokens, how many are in the prefix cache already
     encoder_tokens: Scalar | None = None  # patches, frames or words that the encoder works on; None: it does not run
+    delay: Scalar = 0.0  # s from arrival until the prompt is there: retrieval of what it is made of
     acceptance: Acceptance = 0.0  # probability that a drafted token is right, given that those before it are
 
 
@@ -68,7 +69,7 @@ def request_cost(
 ) -> RequestCost:
     """TTFT, TPOT and E2E latency of a static batch, shapes ().
 
-    ttft = request_time + step_time(prefill) (1 + (m - 1) s)
+    ttft = request_time + delay + step_time(prefill) (1 + (m - 1) s)
     tpot = step_time(decode at the mean context) max(1, m s) / tokens_per_step
     e2e = ttft + (osl - 1) tpot, so that tpot is vLLM's: (e2e - ttft) / (osl - 1)
 
@@ -129,7 +130,7 @@ def pipelined_latency(
     prefill: Scalar, step: Scalar, deployment: Deployment, requests: Requests, efficiency: Efficiency
 ) -> RequestCost:
     """The latencies that `pipelined_times` in s make up."""
-    ttft = efficiency.host.request_time + prefill
+    ttft = efficiency.host.request_time + requests.delay + prefill
     tpot = step / tokens_per_step(deployment, requests)
     return RequestCost(ttft=ttft, tpot=tpot, e2e=ttft + positive_part(requests.osl - 1.0) * tpot)
 
@@ -154,5 +155,5 @@ def tokens_per_step(deployment: Deployment, requests: Requests) -> Scalar:
 
 
 def tokens_per_second(cost: RequestCost, requests: Requests) -> jax.Array:
-    """Output tokens per s of one replica: batch * osl / e2e."""
-    return requests.batch * requests.osl / cost.e2e
+    """Output tokens per s of one replica: batch * osl / (e2e - delay), as others use it while a prompt is retrieved."""
+    return requests.batch * requests.osl / (cost.e2e - requests.delay)

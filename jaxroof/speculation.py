@@ -45,7 +45,7 @@ def expected_tokens(deployment: Deployment, acceptance: Acceptance) -> Scalar:
 def draft_deployment(deployment: Deployment) -> Deployment:
     """How a draft model is spread: as the model that it drafts for, with the tokens of one of its runs."""
     further = None if deployment.tree is None else draft_rows(deployment) - 1.0
-    return dataclasses.replace(deployment, drafts=further, tree=None, stages=None)
+    return dataclasses.replace(deployment, drafts=further, tree=None, stages=None, offloaded=None, adapters=None)
 
 
 def draft_rows(deployment: Deployment) -> Scalar:

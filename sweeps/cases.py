@@ -41,7 +41,18 @@ DEFAULTS |= dict.fromkeys(("disaggregated", "colocated"), {"batch": 1.0, "cached
 ACCEPTANCE = "workload.acceptance"
 """Path of the chance that a drafted token is right, which may be several numbers."""
 
-NOT_NEEDED = ("encoder_tokens", "acceptance", "prompts", "rate", "lanes", "layerwise", "sharing", "cores", "cache")
+NOT_NEEDED = (
+    "encoder_tokens",
+    "acceptance",
+    "delay",
+    "prompts",
+    "rate",
+    "lanes",
+    "layerwise",
+    "sharing",
+    "cores",
+    "cache",
+)
 """Workload numbers that only some models or deployments use."""
 
 

@@ -15,7 +15,7 @@ from jaxroof.traffic import STATUSES
 from sweeps.axes import Axis
 from sweeps.engine import Output, Piece
 from sweeps.policy_names import POLICIES
-from sweeps.production_names import PRODUCED, PRODUCTION
+from sweeps.production_names import CACHES, OUTSIDE, PRODUCED, PRODUCTION
 from sweeps.silicon_names import COSTS, SILICON
 from sweeps.training_names import TRAINED, TRAINING
 
@@ -200,6 +200,7 @@ COORDINATES = {
     "deployment.ep": "expert-parallel degree",
     "deployment.dp": "replicas",
     "deployment.drafts": "tokens drafted per sequence and step",
+    **CACHES,
     "deployment.imbalance": "rows of the busiest expert-parallel device over the mean",
     "deployment.alike": "exponent of tokens that choose experts on their own",
     "deployment.score_kernels": "element-wise kernels between the products of unfused attention, softmax left out",
@@ -232,6 +233,7 @@ COORDINATES = {
     "hardware.memory.scratchpad.bandwidth": "scratchpad bandwidth per core",
     "hardware.memory.scratchpad.capacity": "scratchpad capacity per core",
     "hardware.memory.register_capacity": "register capacity per core",
+    **OUTSIDE,
     "hardware.cores.count": "cores",
     "hardware.cores.vector_flops": "vector FLOP/s per core",
     "hardware.cores.exp_rate": "exponentials per second per core",
@@ -310,7 +312,7 @@ def leaf_unit(path: str) -> str:
         return "B/s"
     if path == "workload.rate":
         return "1/s"
-    return "s" if name.endswith("_time") or name in ("think", "duration") else "1"
+    return "s" if name.endswith("_time") or name in ("think", "duration", "delay") else "1"
 
 
 def leaf_long_name(path: str) -> str:

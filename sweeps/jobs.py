@@ -12,6 +12,7 @@ from jaxroof.energy import limited_time, power_known
 from jaxroof.hardware import Hardware, ridge
 from jaxroof.legality import legal
 from jaxroof.model import Model
+from jaxroof.paging import mean_wasted_tokens, wasted_tokens
 from jaxroof.request import (
     RequestCost,
     Requests,
@@ -72,7 +73,15 @@ def _fit(scenario: Scenario, context: Scalar, sequences: Scalar, encoded: Scalar
     place = scenario.hardware, scenario.model, scenario.deployment
     capacity = memory.sequence_capacity(*place, context, encoded)
     fits = memory.weights_fit(*place) & (capacity >= sequences)
-    split = legal(*place)
+    split, paged = legal(*place), {}
+    if scenario.deployment.block_tokens is not None:
+        block = scenario.deployment.block_tokens
+        waste = wasted_tokens(context, block)
+        paged = {
+            "kv_blocks_left": jnp.floor(memory.kv_capacity_tokens(*place) / block),
+            "cache_waste": waste / (context + waste),
+            "cache_waste_mean": jnp.asarray(mean_wasted_tokens(block)),
+        }
     return {
         "weight_bytes": memory.weight_bytes(scenario.model, scenario.deployment),
         "kv_capacity_tokens": memory.kv_capacity_tokens(*place),
@@ -81,6 +90,7 @@ def _fit(scenario: Scenario, context: Scalar, sequences: Scalar, encoded: Scalar
         "fits": fits,
         "legal": split,
         "feasible": fits & split,
+        **paged,
     }
 
 
@@ -198,7 +208,8 @@ def _request_power(
 ) -> dict[str, Scalar]:
     """Power of one device in both phases and over the whole batch, and energy per token of a replica's devices.
 
-    Nothing where energy, static power or the limit are unknown. Static power is drawn from arrival to the last token.
+    Nothing where energy, static power or the limit are unknown. Static power is drawn from when the prompt is there to
+    the last token.
 
     Args:
       times: s of the prefill and of one decode step of all micro-batches, as the limit stretches them.
@@ -210,10 +221,11 @@ def _request_power(
     requests, deployment, static = scenario.workload, scenario.deployment, scenario.hardware.power.static
     prefill, decode = (device_energy(energy, deployment, requests) for energy in energies)
     steps = positive_part(requests.osl - 1.0) / tokens_per_step(deployment, requests)
-    total = prefill + steps * decode + static * cost.e2e
+    busy = cost.e2e - requests.delay
+    total = prefill + steps * decode + static * busy
     per_token = total * replica_devices(deployment) / (requests.batch * requests.osl)
     return {
-        "power": total / cost.e2e,
+        "power": total / busy,
         "prefill_power": prefill / times[0] + static,
         "decode_power": decode / times[1] + static,
         "prefill_slowdown": times[0] / unlimited[0],

@@ -29,6 +29,9 @@ PRODUCED: dict[str, tuple] = {
     "neighbour_sequence_capacity": ("1", "the neighbour's sequences whose KV cache fits in its share", (), True),
     "bandwidth_share": ("1", "share of the memory bandwidth that decode steps get beside the neighbour's", (), True),
     "cache_left": ("B", "memory per device that both models leave for KV cache", (), True),
+    "kv_blocks_left": ("1", "blocks of KV cache that fit beside the weights", (), True),
+    "cache_waste": ("1", "share of a sequence's blocks of KV cache that is empty", (), False),
+    "cache_waste_mean": ("1", "tokens of room that a sequence of any length leaves empty, on average", (), False),
     "split_use": ("1", "requests per second over what the split can do at most", (), False),
     "limit_ratio": ("1", "largest of the latencies over their limits", (), False),
     "best_split": ("1", "place of the split that keeps every limit with most room to spare; -1: none does"),
@@ -40,7 +43,20 @@ PRODUCTION = {
     "workload.sharing": "whether two models take turns or run side by side",
     "workload.cores": "share of the cores that the first model has",
     "workload.cache": "share of the memory for KV cache that the first model has",
+    "workload.delay": "time from arrival until the prompt is there",
     "workload.lanes": "links that carry one request's cache at once",
     "workload.layerwise": "1 where a layer's cache leaves as soon as it is computed",
 }
 """What a leaf is, for axes and plots."""
+
+CACHES = {
+    "deployment.block_tokens": "tokens of one block of the KV cache",
+    "deployment.offloaded": "share of every sequence's KV cache that is outside the device",
+    "deployment.prefetched": "1 where a layer's part of the KV cache comes while others compute",
+}
+OUTSIDE = {
+    "hardware.memory.host.bandwidth": "bandwidth of one device's link to the host's memory",
+    "hardware.memory.host.capacity": "host memory per device",
+    "hardware.memory.storage.bandwidth": "bandwidth of storage per device",
+    "hardware.memory.storage.capacity": "storage per device",
+}

@@ -10,11 +10,14 @@ MAY_BE_ZERO = (
     "workload.past",
     "workload.acceptance",
     "workload.layerwise",
+    "workload.delay",
     "deployment.reserved_cores",
     "deployment.reserve_bytes",
     "deployment.drafts",
     *(f"workload.{name}" for name in ("zero", "recompute", "schedule", "overlap", "dropout")),
     "workload.offload",
+    "deployment.offloaded",
+    "deployment.prefetched",
 )
 """Leaves for which zero is a sensible number."""
 

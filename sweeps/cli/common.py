@@ -18,7 +18,7 @@ CACHE = "jaxroof"
 """Folder of compiled programs, inside the user's cache folder."""
 
 
-NOT_COUNTS = ("acceptance", "rate", "layerwise", "sharing", "cores", "cache")
+NOT_COUNTS = ("acceptance", "delay", "rate", "layerwise", "sharing", "cores", "cache")
 """Flags of workloads that are shares, rates or words; all others count."""
 
 

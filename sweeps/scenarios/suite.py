@@ -1,4 +1,4 @@
-"""Which scenarios there are: files of `workloads/scenarios`, each a sweep's specification with what is known by hand."""
+"""Which scenarios there are: files of `workloads/scenarios`, each a specification with what is known by hand."""
 
 import dataclasses
 import functools
