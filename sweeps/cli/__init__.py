@@ -14,6 +14,7 @@ VERBS = {
     "serve": "a request stream on a simulated engine: latency percentiles, goodput, queueing, use of the cache",
     "disaggregate": "prefill and decode on pools of their own: TTFT, TPOT, rates that match, the best split",
     "colocate": "two models on the same devices, in turns or side by side: latencies of each, alone and together",
+    "scenario": "the suite of training and inference scenarios, each beside hand-worked values",
     "compare": "which accelerators, how many and which parallelism serve a model best: a ranking",
     "capacity": "the largest load at which each of many accelerators keeps an objective, and latency against load",
     "sensitivity": "which numbers matter and by how much: elasticities of every metric, at a point or over a sweep",

@@ -17,8 +17,9 @@ from sweeps.scenarios.suite import Check, ScenarioEntry, names, scenario
 ASSUMED = "half"
 """Efficiency that the hand-worked values assume: half of the matrix peak, all bandwidth, no fixed time."""
 
-STATUSES = ("agrees", "differs", "refused", "not refused")
-"""With the hand's assumptions the value is the hand's, or it is not; what cannot be is refused, or it is not."""
+STATUSES = ("agrees", "explained", "differs", "refused", "not refused")
+"""With the hand's assumptions the value is the hand's; differs as the reason says; differs. What cannot be is refused,
+or is not."""
 
 TINY = 1e-9
 """s and shares below which a value is nothing: a hand-worked 0 agrees with it."""
@@ -99,8 +100,8 @@ def _attributes(meaning: str) -> dict[str, str]:
 
 
 def _rows(entry: ScenarioEntry, efficiency: str | None) -> list[Row]:
-    predicted = answered(entry.spec, efficiency)
-    assumed = answered(entry.spec, ASSUMED) if any(check.assumed for check in entry.checks) else None
+    predicted = answered(entry, efficiency)
+    assumed = answered(entry, ASSUMED) if any(check.assumed for check in entry.checks) else None
     rows = [_row(entry, check, predicted, assumed) for check in entry.checks]
     for refusal in entry.refusals:
         said = _refused({**entry.spec, **refusal.set})
@@ -110,23 +111,32 @@ def _rows(entry: ScenarioEntry, efficiency: str | None) -> list[Row]:
     return rows
 
 
-def answered(spec: Mapping[str, Any], efficiency: str | None) -> xr.Dataset:
-    """A scenario's dataset, under an efficiency in place of its own."""
-    return sweep(spec if efficiency is None else {**spec, "efficiency": efficiency})
+def answered(entry: ScenarioEntry, efficiency: str | None = None) -> dict[str, xr.Dataset]:
+    """A scenario's dataset by the name "", and those of its parts by theirs.
+
+    Args:
+      efficiency: in place of the specifications' own.
+    """
+    chosen = {} if efficiency is None else {"efficiency": efficiency}
+    return {name: sweep({**spec, **chosen}) for name, spec in {"": entry.spec, **entry.parts}.items()}
 
 
-def _row(entry: ScenarioEntry, check: Check, predicted: xr.Dataset, assumed: xr.Dataset | None) -> Row:
+Answers = Mapping[str, xr.Dataset]
+
+
+def _row(entry: ScenarioEntry, check: Check, predicted: Answers, assumed: Answers | None) -> Row:
     value = _value(check, predicted)
     known = _value(check, assumed) if check.assumed and assumed is not None else math.nan
     judged = known if check.assumed else value
-    close = abs(judged - check.hand) <= max(check.tolerance * abs(check.hand), TINY)
-    unit = "1" if check.over is not None else variable(check.metric[0]).unit
+    meant = check.expected * check.hand
+    close = abs(judged - meant) <= max(check.tolerance * abs(meant), TINY)
+    unit = "1" if check.over is not None else variable(check.metric[0].rpartition(".")[2]).unit
     metric = " + ".join(check.metric)
-    status = "agrees" if close else "differs"
+    status = ("agrees" if check.expected == 1.0 else "explained") if close else "differs"
     return Row(entry.id, entry.title, check.what, metric, value, check.hand, known, status, unit, check.why)
 
 
-def _value(check: Check, data: xr.Dataset) -> float:
+def _value(check: Check, data: Answers) -> float:
     """What a check reads from a dataset."""
     value = _at(check, data, check.at)
     if check.over is not None:
@@ -134,11 +144,13 @@ def _value(check: Check, data: xr.Dataset) -> float:
     return value / check.per
 
 
-def _at(check: Check, data: xr.Dataset, place: Mapping[str, Any]) -> float:
+def _at(check: Check, answers: Answers, place: Mapping[str, Any]) -> float:
     total = 0.0
-    for name in check.metric:
+    for metric in check.metric:
+        part, _, name = metric.rpartition(".")
+        data = answers.get(part, {})
         if name not in data:
-            raise ValueError(f"{check.what}: there is no variable {name} here")
+            raise ValueError(f"{check.what}: there is no variable {metric} here")
         found = data[name]
         for axis, label in place.items():
             if axis not in data.coords:

@@ -16,7 +16,7 @@ ORDER = "TIX"
 """First letters of the groups in order: training, inference, what the survey names beside them."""
 
 _TEXTS = ("id", "title", "source", "why")
-_CHECK = ("what", "metric", "at", "over", "per", "hand", "tolerance", "why", "assumed")
+_CHECK = ("what", "metric", "at", "over", "per", "hand", "expected", "tolerance", "why", "assumed")
 _REFUSAL = ("set", "says")
 
 
@@ -25,12 +25,13 @@ class Check:
     """One number of a scenario that was worked out by hand."""
 
     what: str
-    metric: tuple[str, ...]  # variables of the dataset, added up
+    metric: tuple[str, ...]  # variables of the dataset, or PART.VARIABLE of a part's, added up
     at: Mapping[str, Any]  # labels along axes; axes that are left out have one value
     over: Mapping[str, Any] | None  # labels of another point that the value is divided by the value of
     per: float  # what the value is divided by beside
     hand: float  # SI units
-    tolerance: float  # share by which the value with the hand's assumptions may be off
+    expected: float  # value with the hand's assumptions over `hand`: 1, or what the reason `why` makes of it
+    tolerance: float  # share by which it may be off that
     why: str  # the value differs from the hand-worked one
     assumed: bool  # False: the hand-worked value is not made with the assumptions of `half`
 
@@ -51,6 +52,7 @@ class ScenarioEntry:
     title: str
     source: str  # where it is from, and which of its numbers are ours
     spec: Mapping[str, Any]  # what `sweeps.sweep` takes
+    parts: Mapping[str, Mapping[str, Any]]  # further specifications, of what else belongs to it, by name
     checks: tuple[Check, ...]
     refusals: tuple[Refusal, ...]
 
@@ -79,7 +81,7 @@ def scenario(name: str) -> ScenarioEntry:
 
 def _entry(name: str, source: Mapping[str, Any]) -> ScenarioEntry:
     own = source.get("scenario", {})
-    _require(own, (*_TEXTS, "checks", "refusals"), "scenario")
+    _require(own, (*_TEXTS, "parts", "checks", "refusals"), "scenario")
     if own.get("id") != name:
         raise ValueError(f"scenario.id = {own.get('id')!r} must be the file's name, {name}")
     spec = {key: value for key, value in source.items() if key != "scenario"}
@@ -88,6 +90,7 @@ def _entry(name: str, source: Mapping[str, Any]) -> ScenarioEntry:
         title=own["title"],
         source=own["source"],
         spec=spec,
+        parts=own.get("parts", {}),
         checks=tuple(_check(check, own.get("why", "")) for check in own.get("checks", ())),
         refusals=tuple(_refusal(refusal) for refusal in own.get("refusals", ())),
     )
@@ -103,6 +106,7 @@ def _check(table: Mapping[str, Any], why: str) -> Check:
         over=table.get("over"),
         per=float(table.get("per", 1.0)),
         hand=float(table["hand"]),
+        expected=float(table.get("expected", 1.0)),
         tolerance=float(table.get("tolerance", 0.02)),
         why=table.get("why", why),
         assumed=bool(table.get("assumed", True)),

@@ -1,0 +1,130 @@
+"""`jaxroof scenario`: the suite of scenarios beside hand-worked values."""
+
+import argparse
+import json
+import math
+import sys
+from typing import Any
+
+DONE = {"agrees": "green", "explained": "green", "refused": "green", "differs": "red", "not refused": "red"}
+"""Status -> its colour."""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags of the verb."""
+    parser.add_argument("action", choices=("list", "run"), help="list: what there is; run: answers beside the hand's")
+    parser.add_argument("ids", nargs="*", metavar="ID", help="scenarios, such as T3.2")
+    parser.add_argument("--all", action="store_true", help="every scenario")
+    parser.add_argument("--efficiency", metavar="NAME", help="of the predicted values (default: each scenario's)")
+    parser.add_argument("-o", "--output", metavar="OUT.nc", help="write the rows as a netCDF file")
+    parser.add_argument("--json", action="store_true", help="JSON with SI numbers instead of a table")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Print what there is, or the rows."""
+    if options.action == "list":
+        return _print_list(options.json)
+    if bool(options.ids) == options.all:
+        raise ValueError("give the scenarios to run, such as T3.2, or --all")
+    if options.output is not None and not options.output.endswith(".nc"):
+        raise ValueError(f"-o {options.output} must end in .nc")
+    from sweeps.cli.common import compilation_cache
+
+    compilation_cache()
+    from sweeps import scenarios
+
+    for name in options.ids:
+        scenarios.scenario(name)
+    shown = _Shown(len(options.ids or scenarios.names()))
+    rows = scenarios.run(options.ids or None, options.efficiency, shown.done)
+    shown.end()
+    if options.output is not None:
+        from sweeps import store
+
+        with store.replacing(options.output) as path:
+            scenarios.table(rows).to_netcdf(path)
+    if options.json:
+        print(json.dumps([_record(row) for row in rows], indent=2, allow_nan=False))
+    else:
+        _print_rows(rows)
+    if options.output is not None:
+        print(f"\n{options.output}: {len(rows)} rows")
+
+
+def _print_list(as_json: bool) -> None:
+    from sweeps.cli.tables import console, table
+    from sweeps.scenarios.suite import names, scenario
+
+    entries = [scenario(name) for name in names()]
+    if as_json:
+        keys = ("id", "title", "source")
+        print(json.dumps([{key: getattr(entry, key) for key in keys} for entry in entries], indent=2))
+        return
+    found = table("id", "job", "scenario", "source")
+    for entry in entries:
+        found.add_row(entry.id, entry.spec.get("job", "request"), entry.title, entry.source)
+    out = console()
+    out.print(found)
+    out.print(f"\n{len(entries)} scenarios; each is a specification: jaxroof sweep workloads/scenarios/ID.toml")
+
+
+def _print_rows(rows: list[Any]) -> None:
+    from sweeps.cli.tables import console, table
+
+    numbers = ("value", "by hand", "ratio", "as the hand", "its ratio")
+    found = table("id", "what", *numbers, "status", numbers=numbers)
+    for row in rows:
+        colour = DONE[row.status]
+        ratios = [_ratio(row.ratio), _text(row.assumed, row.unit), _ratio(row.assumed_ratio)]
+        figures = [_text(row.value, row.unit), _text(row.hand, row.unit), *ratios]
+        found.add_row(row.id, row.what, *figures, f"[{colour}]{row.status}[/{colour}]")
+    out = console()
+    out.print(found)
+    reasons: dict[str, list[str]] = {}
+    for row in rows:
+        if row.why:
+            reasons.setdefault(row.why, []).append(row.id)
+    out.print("\nwhy values and the hand's differ")
+    for why, ids in reasons.items():
+        out.print(f"  {', '.join(dict.fromkeys(ids))}: {why}")
+    counts = {status: sum(row.status == status for row in rows) for status in DONE}
+    out.print("\n" + ", ".join(f"{count} {status}" for status, count in counts.items() if count))
+    out.print(
+        "as the hand: with half of the matrix peak, all bandwidth and no fixed time (--efficiency half); explained: the "
+        "hand leaves out or counts otherwise what the reason says"
+    )
+
+
+def _text(value: float, unit: str) -> str:
+    if math.isnan(value):
+        return ""
+    if unit in ("s", "B"):
+        from hwspaces.units import formatted
+
+        return formatted(value, unit, 4) if value else f"0 {unit}"
+    return f"{value:,.4g}"
+
+
+def _ratio(value: float) -> str:
+    return "" if math.isnan(value) else f"{value:.3f}"
+
+
+def _record(row: Any) -> dict[str, Any]:
+    found = {**vars(row), "ratio": row.ratio, "assumed_ratio": row.assumed_ratio}
+    return {key: None if isinstance(value, float) and math.isnan(value) else value for key, value in found.items()}
+
+
+class _Shown:
+    """How many scenarios are done, on a terminal."""
+
+    def __init__(self, total: int):
+        self.total, self.count = total, 0
+
+    def done(self, name: str) -> None:
+        self.count += 1
+        if sys.stderr.isatty():
+            print(f"\r{self.count} of {self.total} scenarios ({name})   ", end="", file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        if sys.stderr.isatty():
+            print("\r" + " " * 50 + "\r", end="", file=sys.stderr, flush=True)
