@@ -35,7 +35,7 @@ class Iteration:
     backward: Scalar  # the same, recomputation included
     micro_batches: Scalar  # 1, per replica
     bubble: Scalar  # idle
-    recompute: Scalar  # in all micro-batches
+    recompute: Scalar  # kernels that run again, in all micro-batches
     optimizer: Scalar  # update, streaming of offloaded states included
     exposed: dict[str, Scalar]  # messages that kernels wait for, by kind
     hidden: dict[str, Scalar]  # messages that run behind kernels, by kind
@@ -110,7 +110,7 @@ def iteration(
         backward=backward,
         micro_batches=number,
         bubble=jnp.asarray(idle),
-        recompute=number * again,
+        recompute=number * (selective * attention + full * stage.layers * sums["forward_layers_compute"]),
         optimizer=update,
         exposed={kind: jnp.asarray(exposed[kind]) for kind in KINDS},
         hidden={kind: jnp.asarray(hidden[kind]) for kind in KINDS},
