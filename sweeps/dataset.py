@@ -247,6 +247,7 @@ COORDINATES = {
     "hardware.cores.vector_flops": "vector FLOP/s per core",
     "hardware.cores.exp_rate": "exponentials per second per core",
     "hardware.cores.clock": "clock of the cores",
+    "hardware.cores.shared_issue": "1 where address arithmetic takes turns with vector operations",
     "hardware.cores.asynchronous": "1 where matrix units fetch their operands by themselves",
     "hardware.links.scale_up.bandwidth": "scale-up link bandwidth per direction and device",
     "hardware.links.scale_up.latency": "scale-up link latency per hop",
