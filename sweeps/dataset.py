@@ -199,8 +199,6 @@ COORDINATES = {
     "deployment.drafts": "tokens drafted per sequence and step",
     "deployment.imbalance": "rows of the busiest expert-parallel device over the mean",
     "deployment.alike": "exponent of tokens that choose experts on their own",
-    "deployment.score_kernels": "element-wise kernels between the products of unfused attention, softmax left out",
-    "deployment.activation_kernels": "kernels that an activation function is written out in",
     "deployment.reserved_cores": "share of the cores that overlapped communication takes",
     "workload.encoder_tokens": "patches, frames or words per request that the encoder works on",
     "workload.acceptance": "probability that a drafted token is right",
