@@ -15,7 +15,7 @@ ROOTS = ("hardware", "deployment", "workload")
 OTHER_ROOTS = ("model", "efficiency")
 
 SWITCHES = (
-    *("asynchronous", "reduces", "untied", "value_projection", "qk_norm", "output_norm"),
+    *("asynchronous", "shared_issue", "reduces", "untied", "value_projection", "qk_norm", "output_norm"),
     *("graphics", "separate", "zero", "recompute", "schedule", "offload", "dropout"),
 )
 """Numbers that are 0 or 1, on or off, or stand for words: with nothing in between."""

@@ -53,6 +53,7 @@ PRIORS = {
     "contention": (3.0, 0.7),
     "store_cycles": (1500.0, 0.7),
     "ramp_cycles": (2000.0, 0.5),
+    "shared_issue": (0.2, 0.5),
 }
 """Constant of a product -> median of its prior and standard deviation of its logarithm. Ours, around the published
 constants of 16-bit products; process_energy: a T4 is held to half of its peak by 70 W."""
@@ -68,6 +69,9 @@ ALIKE = 25.0
 
 ROWS = 220
 """Rows of one device and kind of product, drawn at random."""
+
+OVERLAP = 0.0
+"""Vector units fetch no operands by themselves, whatever the matrix units beside them do."""
 
 COOL = {"P4": 0.3}
 """Weight of devices that whole models heat up: a P4 takes 2.3 times as long for 16 sequences as for 8, lone kernels
@@ -151,7 +155,7 @@ def device(name: str) -> Hardware:
     )
     return Hardware(
         matrix={"fp32": found.matrix["fp32"]},
-        cores=found.cores,
+        cores=dataclasses.replace(found.cores, shared_issue=found.cores.shared_issue or 0.0),
         memory=found.memory,
         links=Links(scale_up=None, scale_out=None),
         power=found.power,
@@ -162,7 +166,7 @@ def device(name: str) -> Hardware:
 
 def kernel(values: Sequence[Any]) -> GemmKernel:
     """The constants of a product in the order of `PRIORS`, the others as published."""
-    return dataclasses.replace(published(), **dict(zip(PRIORS, values, strict=True)))
+    return dataclasses.replace(published(), overlap=OVERLAP, **dict(zip(PRIORS, values, strict=True)))
 
 
 @jax.jit
