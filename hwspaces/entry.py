@@ -82,6 +82,7 @@ def assembled(
             exp_rate=figures.get("cores.exp_rate"),
             clock=figures.get("cores.clock"),
             asynchronous=figures.get("cores.asynchronous", 0.0),
+            shared_issue=figures.get("cores.shared_issue"),
         ),
         memory=Memory(
             hbm=_tier(MemoryLevel, figures, "memory.hbm", ("bandwidth", "capacity")),

@@ -23,7 +23,7 @@ TABLES = {
     "": {"price": "USD/s"},
     "matrix": {p: "FLOP/s" for p in PRECISIONS},
     "vector": {"fp32": "FLOP/s", "fraction_of_matrix": "1"},
-    "cores": {"count": "1", "clock": "Hz", "exp_rate": "1/s", "asynchronous": "1"},
+    "cores": {"count": "1", "clock": "Hz", "exp_rate": "1/s", "asynchronous": "1", "shared_issue": "1"},
     "memory": {"register_capacity": "B"},
     "memory.hbm": {"bandwidth": "B/s", "capacity": "B", "stacks": "1"},
     "memory.l2": {"bandwidth": "B/s", "capacity": "B"},

@@ -107,6 +107,7 @@ LEAF_UNITS = {
     "cores.exp_rate": "1/s",
     "cores.clock": "Hz",
     "cores.asynchronous": "1",
+    "cores.shared_issue": "1",
     "memory.hbm.bandwidth": "B/s",
     "memory.hbm.capacity": "B",
     "memory.l2.bandwidth": "B/s",

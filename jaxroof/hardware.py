@@ -36,6 +36,7 @@ class Cores:
     vector_flops: Scalar  # FLOP/s of one core, float32
     exp_rate: Scalar | None  # exponentials/s of one core, special-function units
     clock: Scalar | None = None  # Hz, boost; what a kernel's fixed costs in cycles take
+    shared_issue: Scalar | None = None  # 1: address arithmetic takes turns with vector operations; None: it runs beside
     asynchronous: Scalar = 0.0  # 1: matrix units fetch operands from the scratchpad by themselves; 0: threads feed them
 
 

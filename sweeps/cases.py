@@ -34,7 +34,7 @@ KV_BYTES = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "int8": 1.0, "fp4
 COMMUNICATION_BYTES = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "int8": 1.0}
 """B per element that collectives send, by precision."""
 
-DEFAULTS = {"request": {"batch": 1.0, "cached": 0.0}, "step": {"prefills": 1.0, "past": 0.0}, "train": {}}
+DEFAULTS = {"request": {"batch": 1.0, "cached": 0.0}, "step": {"prefills": 1.0, "past": 0.0}}
 DEFAULTS |= dict.fromkeys(("disaggregated", "colocated"), {"batch": 1.0, "cached": 0.0})
 """Workload numbers that need not be given, by job; optional ones beside them are `Scalar | None` in the struct."""
 
@@ -207,6 +207,8 @@ def leaf_number(path: str, value: Any) -> float:
 
 
 def _workload(job: str, numbers: Mapping[str, Any], entry: workloads.ModelEntry) -> Any:
+    if job == "train":
+        return training_workload(numbers, leaf_number, any(block.cross is not None for block in entry.model.blocks))
     kind = JOBS[job].workload
     names = [field.name for field in dataclasses.fields(kind)]
     for name in numbers:
@@ -215,10 +217,8 @@ def _workload(job: str, numbers: Mapping[str, Any], entry: workloads.ModelEntry)
     values: dict[str, Any] = {
         name: acceptance(value, ACCEPTANCE) if name == "acceptance" else leaf_number(f"workload.{name}", value)
         for name, value in numbers.items()
-        if value is not None and name != "lora"
+        if value is not None
     }
-    if job == "train":
-        return training_workload(values, numbers.get("lora"), any(b.cross is not None for b in entry.model.blocks))
     values = DEFAULTS[job] | values
     if "encoder_tokens" not in values and entry.encoder_positions is not None and entry.model.encoder is not None:
         values["encoder_tokens"] = float(entry.encoder_positions)  # what it always works on, such as 30 s of sound

@@ -1,6 +1,7 @@
 """A training workload from what a user writes: numbers, words that stand for codes, adapters."""
 
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from hwspaces.units import nearest
@@ -37,17 +38,28 @@ def coded(path: str, value: Any) -> Any:
     return code
 
 
-def training_workload(values: Mapping[str, Any], lora: Any, encoder: bool) -> Training:
-    """The workload of numbers in SI units.
+def training_workload(given: Mapping[str, Any], parsed: Callable[[str, Any], float], encoder: bool) -> Training:
+    """The workload that a user describes.
 
     Args:
-      values: by field.
-      lora: "rank=16,target=q,v", a table of rank and targets, or None.
+      given: by field, as a user writes them; None: not given. `lora` is "rank=16,target=q,v", or a table of rank and
+        targets; `lora.rank` replaces its rank.
+      parsed: the number of a leaf's path and of what a user writes for it, in SI units.
       encoder: whether the model attends to an encoder's output, which training does not know.
 
     Raises:
       ValueError: one line that names the field, its value and what is allowed.
     """
+    known = [field.name for field in dataclasses.fields(Training)]
+    for name in given:
+        if name not in (*known, "lora.rank"):
+            raise ValueError(f"workload.{name} is not a number of a train{nearest(name, known)}")
+    lora = given.get("lora")
+    values = {
+        name: parsed(f"workload.{name}", value)
+        for name, value in given.items()
+        if value is not None and not name.startswith("lora")
+    }
     missing = [f"workload.{name}" for name in ("global_batch", "seq") if name not in values]
     if missing:
         raise ValueError(f"a train needs {' and '.join(missing)}")
@@ -66,7 +78,14 @@ def training_workload(values: Mapping[str, Any], lora: Any, encoder: bool) -> Tr
             "workload.offload streams optimiser states over the link to the host, whose bandwidth the catalogue does "
             "not have: give workload.host_bandwidth, such as 55GB/s"
         )
-    return Training(**values, lora=None if lora is None else adapters(lora))
+    if lora is None:
+        if "lora.rank" in given:
+            raise ValueError("workload.lora.rank is of adapters that are not there: give workload.lora")
+        return Training(**values)
+    lora = adapters(lora)
+    if given.get("lora.rank") is not None:
+        lora = dataclasses.replace(lora, rank=parsed("workload.lora.rank", given["lora.rank"]))
+    return Training(**values, lora=lora)
 
 
 def adapters(text: Any) -> LoRA:

@@ -60,6 +60,7 @@ class TileCosts:
     idle_power: Scalar | None = None  # W of one core beside its products, at full clock; None: none
     store_cycles: Scalar | None = None  # clock cycles that `STORED` results of a tile take beside `tile_cycles`
     process_energy: Scalar | None = None  # J drawn per J of arithmetic in `Hardware.energy`; None: `energy` says it
+    shared_issue: Scalar | None = None  # extra share of the main loop where `Cores.shared_issue` is 1
     software: Scalar | None = None  # extra share of the main loop where matrix units are not asynchronous
 
 
@@ -121,7 +122,8 @@ def matrix_time(
     time = min over tiles: waves(x) * (2 m n inputs (1 + small 32 (1/m + 1/n)) cores / rate + fixed)
     x = row_tiles(m) ceil(outputs / n) splits / cores,  inputs: of one split, a whole number of steps
     fixed = (tile_cycles + store_cycles m n / STORED) (1 - overlap asynchronous) / tile_clock
-    A main loop in software is 1 + software (1 - asynchronous) times as long.
+    A main loop in software is 1 + software (1 - asynchronous) times as long, one that shares its issue slots with
+    address arithmetic 1 + shared_issue.
 
     Args:
       rate: FLOP/s of all cores, `sustained_rate`.
@@ -132,6 +134,8 @@ def matrix_time(
     step = STEP_BYTES / operand_bytes
     depth = step * ceiling(inputs / (splits * step))
     core_time, small = 2.0 * depth * hardware.cores.count / rate, costs.small * UNIT
+    if costs.shared_issue is not None and hardware.cores.shared_issue is not None:
+        core_time = core_time * (1.0 + costs.shared_issue * hardware.cores.shared_issue)
     if costs.software is not None:
         core_time = core_time * (1.0 + costs.software * (1.0 - hardware.cores.asynchronous))
     cycle = (1.0 - costs.overlap * hardware.cores.asynchronous) / tile_clock(hardware, rate, operand_bytes)

@@ -1,5 +1,7 @@
 """Time of one training iteration: micro-batches through the fullest stage, bubble, exposed messages, update."""
 
+from typing import NamedTuple
+
 import jax.numpy as jnp
 
 from jaxroof.deployment import Deployment, degree, largest_stage, stage_devices
@@ -14,7 +16,7 @@ from jaxroof.smooth import maximum, minimum, positive_part
 from jaxroof.struct import Scalar, struct
 from jaxroof.training.communication import KINDS
 from jaxroof.training.passes import pass_tokens
-from jaxroof.training.schedules import bubble_time, device_sends
+from jaxroof.training.schedules import SCHEDULES, bubble_time, device_sends
 from jaxroof.training.state import offload_time
 from jaxroof.training.terms import training_terms
 from jaxroof.training.training import RECOMPUTES, Training, micro_batches
@@ -33,7 +35,7 @@ class Iteration:
     backward: Scalar  # the same, recomputation included
     micro_batches: Scalar  # 1, per replica
     bubble: Scalar  # idle
-    recompute: Scalar  # in all micro-batches
+    recompute: Scalar  # kernels that run again, in all micro-batches
     optimizer: Scalar  # update, streaming of offloaded states included
     exposed: dict[str, Scalar]  # messages that kernels wait for, by kind
     hidden: dict[str, Scalar]  # messages that run behind kernels, by kind
@@ -69,37 +71,38 @@ def iteration(
     )
     attention = stage.layers * sums.get("attention_compute", 0.0)
     again = selective * attention + full * stage.layer_time("forward")
+    paired = jnp.where(training.schedule == float(SCHEDULES.index("dualpipe")), 1.0, 0.0)
     send = send_time(hardware, model, deployment, training, efficiency)
-    forward = stage.time("forward") + send
-    backward = stage.time("backward") + again + send
+    waits = {word: _waits(stage, word, send, paired, full) for word in ("forward", "backward")}
+    forward = stage.time("forward") - waits["forward"].hidden_ep + waits["forward"].pp
+    backward = stage.time("backward") + again - waits["backward"].hidden_ep + waits["backward"].pp
     weight = stage.part("backward", "weight")
     idle = 0.0
     if deployment.pp is not None:
         idle = bubble_time(training.schedule, forward, backward, weight, pp, training.virtual_stages, number)
-    exposed, hidden = {}, {}
-    for kind in ("tp", "ep", "cp"):
-        sent = stage.part("forward", kind) + stage.part("backward", kind)
-        sent = sent + full * stage.layers * sums.get(f"forward_layers_{kind}", 0.0)
-        saved = stage.saved("forward", kind) * (1.0 + full) + stage.saved("backward", kind)
-        exposed[kind], hidden[kind] = number * (sent - saved), number * saved
+    sent = {kind: stage.sent(kind, full) for kind in ("tp", "cp")}
+    saved = stage.saved("forward", "tp") * (1.0 + full) + stage.saved("backward", "tp")
     rings = (1.0 + full) * sums.get("forward_layers_ring", 0.0) + sums.get("backward_layers_ring", 0.0)
-    hidden["cp"] = number * stage.layers * rings
-    exposed["pp"], hidden["pp"] = number * 2.0 * send, jnp.zeros(())
+    exposed = {
+        "tp": number * (sent["tp"] - saved),
+        "cp": number * sent["cp"],
+        "ep": number * sum(wait.ep for wait in waits.values()),
+        "pp": number * sum(wait.pp for wait in waits.values()),
+    }
+    hidden = {
+        "tp": number * saved,
+        "cp": number * stage.layers * rings,
+        "ep": number * sum(wait.hidden_ep for wait in waits.values()),
+        "pp": number * sum(wait.hidden_pp for wait in waits.values()),
+    }
     exposed["dp"], hidden["dp"] = data_parallel_time(sums, training, number, forward, backward)
     update = sums["optimizer_compute"] + offload_time(model, deployment, training)
     total = number * (forward + backward) + idle + exposed["dp"] + update
     energy = None
     if power_known(hardware):
         energy = _energy(sums, training, number, pp, selective, full)
-    executed = (
-        number
-        / pp
-        * (
-            _over(sums, "floor")
-            + selective * sums.get("attention_floor", 0.0)
-            + full * sums.get("forward_layers_floor", 0.0)
-        )
-    )
+    floors = _over(sums, "floor") + selective * sums.get("attention_floor", 0.0)
+    executed = number / pp * (floors + full * sums.get("forward_layers_floor", 0.0))
     return Iteration(
         time=total if energy is None else limited_time(total, energy, hardware),
         unlimited=total,
@@ -107,13 +110,35 @@ def iteration(
         backward=backward,
         micro_batches=number,
         bubble=jnp.asarray(idle),
-        recompute=number * again,
+        recompute=number * (selective * attention + full * stage.layers * sums["forward_layers_compute"]),
         optimizer=update,
         exposed={kind: jnp.asarray(exposed[kind]) for kind in KINDS},
         hidden={kind: jnp.asarray(hidden[kind]) for kind in KINDS},
         executed=executed,
         energy=energy,
     )
+
+
+class _Waits(NamedTuple):
+    """s of one pass' messages between experts' devices and to the next stage, exposed and hidden."""
+
+    ep: Scalar
+    pp: Scalar
+    hidden_ep: Scalar
+    hidden_pp: Scalar
+
+
+def _waits(stage: "_Stage", word: str, send: Scalar, paired: Scalar, full: Scalar) -> _Waits:
+    """What kernels wait for in one pass. DualPipe pairs a forward with a backward pass of another micro-batch, so that
+    the messages of each hide behind as many kernels of the other; elsewhere nothing hides.
+
+    Source: DeepSeek-AI, arXiv:2412.19437 (DeepSeek-V3), section 3.2.1.
+    """
+    again = stage.layers * full if word == "backward" else 0.0
+    sent = stage.part(word, "ep") + again * stage.sums.get("forward_layers_ep", 0.0)
+    cover = paired * (stage.part(word, "compute") + again * stage.sums.get("forward_layers_compute", 0.0))
+    left = positive_part(cover - sent)
+    return _Waits(positive_part(sent - cover), positive_part(send - left), minimum(sent, cover), minimum(send, left))
 
 
 class _Stage:
@@ -134,6 +159,11 @@ class _Stage:
         """s of one sum of `training_terms`."""
         layers = self.layers * self.sums.get(f"{word}_layers_{what}", 0.0)
         return layers + self._ends(*(self.sums.get(f"{word}_{place}_{what}", 0.0) for place in ("first", "last")))
+
+    def sent(self, kind: str, full: Scalar) -> Scalar:
+        """s of messages of a kind in both passes, and in what full recomputation repeats."""
+        both = self.part("forward", kind) + self.part("backward", kind)
+        return both + full * self.layers * self.sums.get(f"forward_layers_{kind}", 0.0)
 
     def saved(self, word: str, kind: str) -> Scalar:
         """s of messages of a kind that hide behind kernels of the same pass."""

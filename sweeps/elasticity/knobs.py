@@ -15,10 +15,10 @@ ROOTS = ("hardware", "deployment", "workload")
 OTHER_ROOTS = ("model", "efficiency")
 
 SWITCHES = (
-    *("asynchronous", "reduces", "untied", "value_projection", "qk_norm", "output_norm"),
-    *("graphics", "separate"),
+    *("asynchronous", "shared_issue", "reduces", "untied", "value_projection", "qk_norm", "output_norm"),
+    *("graphics", "separate", "zero", "recompute", "schedule", "offload", "dropout"),
 )
-"""Numbers that are 0 or 1: on or off, with nothing in between."""
+"""Numbers that are 0 or 1, on or off, or stand for words: with nothing in between."""
 
 WHOLE = (*(f"deployment.{name}" for name in (*DEGREES, "drafts")), "links.*.devices", "links.*.axes")
 """Counts that the cost model takes as real numbers, but that nobody can change by a tenth."""
@@ -26,7 +26,7 @@ WHOLE = (*(f"deployment.{name}" for name in (*DEGREES, "drafts")), "links.*.devi
 COUNTS = (
     *("batch", "isl", "osl", "cached", "prefills", "prefill", "past", "decode", "context", "encoder_tokens"),
     *("max_batched_tokens", "count", "experts", "top_k", "heads", "kv_heads", "head_dim", "value_dim", "hidden"),
-    *("vocabulary", "intermediate", "window"),
+    *("vocabulary", "intermediate", "window", "global_batch", "micro_batch", "seq", "virtual_stages", "rank"),
 )
 """Last names of other counts, which are taken as real numbers too."""
 

@@ -33,6 +33,7 @@ FLAT = 5e-4
 HEADLINES = {
     "request": ("ttft", "tpot", "tokens_per_second_per_device", "joules_per_token", "usd_per_million_tokens"),
     "step": ("step_time", "tokens_per_second_per_device", "joules_per_token", "usd_per_million_tokens"),
+    "train": ("iteration_time", "joules_per_billion_tokens", "usd_per_billion_tokens"),
     "serve": ("ttft_mean", "tpot_mean", "e2e_mean"),
 }
 """Metrics that are shown where nobody says which, of those that there are."""
@@ -82,7 +83,7 @@ def sensitivity_at(
     """Elasticities d ln y / d ln x at one scenario, in float64, from one compiled program.
 
     Args:
-      job: "step" or "request".
+      job: "step", "request" or "train".
       scenario: of Python numbers.
       metrics: any real-valued ones of the job; None: the most asked for.
       wanted: knobs, as `knobs` takes them.

@@ -53,6 +53,7 @@ PRIORS = {
     "contention": (3.0, 0.7),
     "store_cycles": (1500.0, 0.7),
     "ramp_cycles": (2000.0, 0.5),
+    "shared_issue": (0.2, 0.5),
 }
 """Constant of a product -> median of its prior and standard deviation of its logarithm. Ours, around the published
 constants of 16-bit products; process_energy: a T4 is held to half of its peak by 70 W."""
@@ -154,7 +155,7 @@ def device(name: str) -> Hardware:
     )
     return Hardware(
         matrix={"fp32": found.matrix["fp32"]},
-        cores=found.cores,
+        cores=dataclasses.replace(found.cores, shared_issue=found.cores.shared_issue or 0.0),
         memory=found.memory,
         links=Links(scale_up=None, scale_out=None),
         power=found.power,

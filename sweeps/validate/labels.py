@@ -193,7 +193,7 @@ def device(name: str, linked: bool = False) -> Hardware:
     whole = hwspaces.hardware(name).hardware
     found = Hardware(
         matrix={"fp32": whole.matrix["fp32"]},
-        cores=whole.cores,
+        cores=dataclasses.replace(whole.cores, shared_issue=whole.cores.shared_issue or 0.0),
         memory=whole.memory,
         links=whole.links if linked else Links(scale_up=None, scale_out=None),
         power=Power(tdp=whole.power.tdp),

@@ -1,4 +1,4 @@
-"""Products held by electrical power where the energy of arithmetic is the process's: worked values and gradient."""
+"""Products held by electrical power and by issue slots: worked values, gradient, and which GPUs are."""
 
 import dataclasses
 
@@ -6,9 +6,12 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from jaxroof.efficiency.gemm import published
+import hwspaces
+from jaxroof.efficiency.gemm import gemm_timing, published
 from jaxroof.efficiency.tiles import sustained_rate
 from jaxroof.hardware import Energy, Power
+from jaxroof.layers.linear import linear
+from jaxroof.model import WeightFormat
 
 COSTS = dataclasses.replace(published(), matrix=1.0, process_energy=10.0, idle_power=0.5, power=0.8)
 
@@ -47,3 +50,23 @@ def test_gradient_is_finite_and_more_power_is_never_slower(device):
     slopes = jax.vmap(jax.grad(lambda tdp: rate(dataclasses.replace(device, power=Power(tdp=tdp))) * 1e-13))
     found = slopes(jnp.array([1.0, 75.0, 562.5, 1e4]))
     assert bool(jnp.isfinite(found).all()) and bool((found >= 0.0).all())
+
+
+def test_address_arithmetic_in_the_same_slots(device):
+    """A main loop of 1.2 times the time where fp32 and integer instructions take turns, and nowhere else."""
+    costs = dataclasses.replace(
+        COSTS, shared_issue=0.2, tile_cycles=0.0, store_cycles=0.0, small=0.0, softness=1.0, launch_cycles=0.0
+    )
+    op = linear(12800.0, 4096.0, 12800.0, WeightFormat(bytes=4.0, compute="fp32"), 4.0, 1.0)
+
+    def matrix(shared):
+        cores = dataclasses.replace(device.cores, shared_issue=shared)
+        return float(gemm_timing(costs, op, dataclasses.replace(device, cores=cores)).resources["matrix"])
+
+    assert matrix(1.0) / matrix(0.0) == pytest.approx(1.2, rel=1e-5)
+    assert matrix(None) == matrix(0.0)
+
+
+def test_pascal_alone_shares_them():
+    shared = [name for name in hwspaces.names() if hwspaces.hardware(name).hardware.cores.shared_issue]
+    assert shared == ["P100-PCIe", "P4"]

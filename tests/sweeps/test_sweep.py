@@ -205,7 +205,7 @@ BAD = [
     ({"kv": "fp2"}, "fp2"),
     ({"output": {"variables": ["tpott"]}}, "tpot"),
     ({"output": {"dtype": "float16"}}, "float32 or float64"),
-    ({"job": "train"}, "request or step"),
+    ({"job": "learn"}, "request or step"),
     ({"sample": {"points": 3}}, "sample"),
     ({"deployment": {"tp": 3}}, "tp = 3 does not divide"),
 ]

@@ -12,6 +12,7 @@ from sweeps.cases import case
 from sweeps.elasticity.check import drawn
 from sweeps.elasticity.dimensions import BASES, leaf_powers, metric_powers
 from sweeps.elasticity.gradient import QUICK, metric_names
+from sweeps.elasticity.point import sensitivity_at
 from sweeps.job import Scenario
 from sweeps.paths import leaf, leaf_paths, replaced
 from sweeps.point import answers_at
@@ -113,3 +114,15 @@ def test_illegal_points_of_a_grid_are_refused_or_masked():
 def test_t4_1_an_a100_has_no_fp8():
     with pytest.raises(ValueError, match="A100-SXM-80GB has no fp8 figure"):
         case("train", "A100-SXM-80GB", "Llama-2-13B", weights="fp8", workload=WORK)
+
+
+def test_sensitivities_of_an_iteration():
+    """One token more or one device less are as much more work per device; codes have no elasticity. 2 %: the update
+    does not depend on tokens, and attention does on their square."""
+    place = case("train", "H100-SXM", "Llama-2-7B", workload=WORK | {"zero": 1}, deployment={"dp": 8}).scenario
+    found = sensitivity_at("train", place, ["iteration_time"], ["workload", "deployment.dp"])
+    slopes = dict(zip((knob.path for knob in found.knobs), found.elasticities["iteration_time"], strict=True))
+    assert slopes["workload.global_batch"] == pytest.approx(1.0, abs=0.02)
+    assert slopes["workload.seq"] == pytest.approx(1.0, abs=0.1)
+    assert slopes["deployment.dp"] == pytest.approx(-1.0, abs=0.05)
+    assert not {"workload.zero", "workload.schedule"} & set(slopes)
