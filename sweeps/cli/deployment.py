@@ -16,6 +16,7 @@ CHOICES = {
     "exchange": "how tokens reach experts on other devices: all_to_all (default), low_latency, all_gather",
     "context_kind": "how context-parallel devices pass keys and values on: ring (default), all_gather",
     "overlap": "what communication hides behind: none (default), gemm, two_batch",
+    "attention_kernel": "fused (default), or unfused: products, scale, mask and softmax are kernels of their own",
 }
 
 OTHERS = {
