@@ -39,7 +39,7 @@ def speculation(dataset: xr.Dataset) -> Any:
     tpot = dataset["tpot"].transpose(DRAFTS, CHANCE).values.astype(float)
     quicker = tpot[drafts == 0.0][0] / tpot
     best = np.unravel_index(quicker.argmax(), quicker.shape)
-    title = f"Speculation is up to {quicker[best]:.2f} times as fast: {drafts[best[0]]:g} drafts, right at {chances[best[1]]:g}"
+    title = f"Up to {quicker[best]:.2f} times as fast: {drafts[best[0]]:g} drafts, each right at {chances[best[1]]:.3g}"
     made = style.figure(10.0, 4.2, title, dataset.attrs.get("title", ""), dataset.attrs.get("entries", ""))
     left, right = made.subplots(1, 2, sharey=True)
     _panel(left, chances, quicker[drafts > 0.0], drafts[drafts > 0.0], "probability that a draft is right", "drafts")
