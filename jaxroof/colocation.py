@@ -8,15 +8,25 @@ import jax.numpy as jnp
 from jaxroof.batch import Batch
 from jaxroof.deployment import Deployment
 from jaxroof.efficiency import Efficiency
+from jaxroof.energy import energies_of, limited_time, power_known
 from jaxroof.hardware import Hardware
 from jaxroof.memory import activation_bytes, kv_bytes_of_sequence, weight_bytes
 from jaxroof.model import Model
+from jaxroof.op import Op
 from jaxroof.op_time import op_timing
-from jaxroof.overlap import overlapped_ops
-from jaxroof.request import Requests, decode_batch, prefill_batch, request_cost, tokens_per_step
+from jaxroof.overlap import computing_hardware, hidden_time, overlapped_ops
+from jaxroof.request import (
+    Requests,
+    decode_batch,
+    device_energy,
+    pipelined_latency,
+    pipelined_times,
+    prefill_batch,
+    tokens_per_step,
+)
 from jaxroof.smooth import maximum, positive_part
 from jaxroof.speculation import Acceptance
-from jaxroof.step import step_time
+from jaxroof.step import host_time
 from jaxroof.struct import Scalar, struct
 
 SHARINGS = ("time", "space")
@@ -83,43 +93,63 @@ def colocated_cost(hardware: Hardware, first: Tenant, second: Tenant, work: Colo
 
     Source: ours; what side by side shares is that of NVIDIA's Multi-Process Service with limited thread percentages.
     """
-    alone = [_alone(hardware, tenant) for tenant in (first, second)]
-    turns = _in_turns(first, second, alone), _in_turns(second, first, alone[::-1])
-    beside = _side_by_side(hardware, (first, second), (work.cores, 1.0 - work.cores))
+    tenants = first, second
+    parts = jnp.stack([jnp.asarray(part, float) for part in (work.cores, 1.0 - work.cores)])
+
+    def one(bandwidths: jax.Array, whole: jax.Array) -> tuple[jax.Array, tuple]:
+        """Costs of all phases on the whole device, or on parts of it with these bandwidths; bandwidths for next."""
+        cores = jnp.where(whole, 1.0, parts)
+        found = [
+            _phases([share_of(hardware, cores[i], bandwidths[i, phase]) for phase in range(2)], tenant)
+            for i, tenant in enumerate(tenants)
+        ]
+        latencies, demands = (jnp.stack([jnp.stack(one[k]) for one in found]) for k in range(2))
+        # Own prompts and tokens beside the other's tokens.
+        shares = 1.0 / maximum(demands + demands[::-1, 1:], 1.0)
+        return jnp.where(whole, 1.0, shares), (latencies, bandwidths)
+
+    # Three times the same: alone, on parts of the device, on them with what is left of the bandwidth. A loop, so that
+    # all of it is compiled once.
+    _, (latencies, bandwidths) = jax.lax.scan(one, jnp.ones((2, 2)), jnp.array([True, False, False]))
     apart = jnp.asarray(work.sharing) > 0.5
-    found = []
-    for own, turn, side in zip(alone, turns, beside, strict=True):
-        ttft, tpot, bandwidth = (jnp.where(apart, b, a) for a, b in zip((*turn, 1.0), side, strict=True))
-        found.append(TenantCost(ttft=ttft, tpot=tpot, ttft_alone=own[0], tpot_alone=own[1], bandwidth=bandwidth))
-    return found[0], found[1]
-
-
-def _alone(hardware: Hardware, tenant: Tenant) -> tuple[Scalar, Scalar]:
-    cost = request_cost(hardware, tenant.model, tenant.deployment, tenant.requests, tenant.efficiency)
-    return cost.ttft, cost.tpot
-
-
-def _in_turns(own: Tenant, other: Tenant, alone: list[tuple[Scalar, Scalar]]) -> tuple[Scalar, Scalar]:
-    """TTFT and TPOT in s; `alone` are those of both, `own`'s first."""
-    (ttft, tpot), (_, others) = alone
-    between = others * tokens_per_step(other.deployment, other.requests)
-    return ttft + 0.5 * between, tpot + between / tokens_per_step(own.deployment, own.requests)
-
-
-def _side_by_side(
-    hardware: Hardware, tenants: tuple[Tenant, Tenant], cores: tuple[Scalar, Scalar]
-) -> list[tuple[Scalar, Scalar, Scalar]]:
-    """Of each tenant TTFT and TPOT in s, and the share of the bandwidth that its decode steps get."""
-    demands = [
-        [memory_demand(share_of(hardware, part, 1.0), tenant, step) for step in _steps(tenant)]
-        for tenant, part in zip(tenants, cores, strict=True)
-    ]
-    found = []
+    costs = []
     for own, tenant in enumerate(tenants):
-        shares = [1.0 / maximum(demand + demands[1 - own][1], 1.0) for demand in demands[own]]
-        prompt, token = (_alone(share_of(hardware, cores[own], share), tenant) for share in shares)
-        found.append((prompt[0], token[1], shares[1]))
-    return found
+        (ttft, tpot), other = latencies[0, own], latencies[0, 1 - own, 1]
+        between = other * tokens_per_step(tenants[1 - own].deployment, tenants[1 - own].requests)
+        turns = ttft + 0.5 * between, tpot + between / tokens_per_step(tenant.deployment, tenant.requests)
+        beside = latencies[2, own]
+        costs.append(
+            TenantCost(
+                ttft=jnp.where(apart, beside[0], turns[0]),
+                tpot=jnp.where(apart, beside[1], turns[1]),
+                ttft_alone=ttft,
+                tpot_alone=tpot,
+                bandwidth=jnp.where(apart, bandwidths[2, own, 1], 1.0),
+            )
+        )
+    return costs[0], costs[1]
+
+
+def _phases(devices: list[Hardware], tenant: Tenant) -> tuple[list[jax.Array], list[jax.Array]]:
+    """TTFT and TPOT in s, and the share of their steps' time in which each keeps the memory busy.
+
+    Args:
+      devices: that prompts and tokens are worked on by.
+    """
+    model, deployment, requests = tenant.model, tenant.deployment, tenant.requests
+    times, demands, energies = [], [], []
+    for device, step in zip(devices, _steps(tenant), strict=True):
+        time, demand = _step_time_and_demand(device, tenant, step)
+        times.append(time)
+        demands.append(jnp.asarray(demand))
+        if power_known(device):
+            energies.append(sum(energies_of(overlapped_ops(model, deployment, step), device).values()))
+    times = pipelined_times(*times, model, deployment, requests)
+    if energies:
+        spent = [device_energy(energy, deployment, requests) for energy in energies]
+        times = [limited_time(*one) for one in zip(times, spent, devices, strict=True)]
+    cost = pipelined_latency(*times, deployment, requests, tenant.efficiency)
+    return [jnp.asarray(cost.ttft), jnp.asarray(cost.tpot)], demands
 
 
 def _steps(tenant: Tenant) -> tuple[Batch, Batch]:
@@ -129,10 +159,26 @@ def _steps(tenant: Tenant) -> tuple[Batch, Batch]:
 
 def memory_demand(hardware: Hardware, tenant: Tenant, step: Batch) -> Scalar:
     """Share of a step's time in which its kernels keep the device memory busy, shape ()."""
-    ops = overlapped_ops(tenant.model, tenant.deployment, step)
-    timings = {name: op_timing(op, hardware, tenant.efficiency) for name, op in ops.items()}
-    busy = sum(op.count * timings[name].resources.get("hbm", 0.0) for name, op in ops.items())
-    return busy / step_time(hardware, tenant.model, tenant.deployment, step, tenant.efficiency)
+    return _step_time_and_demand(hardware, tenant, step)[1]
+
+
+def _step_time_and_demand(hardware: Hardware, tenant: Tenant, step: Batch) -> tuple[Scalar, Scalar]:
+    """`step_time` in s, and `memory_demand`."""
+    deployment, efficiency = tenant.deployment, tenant.efficiency
+    ops = overlapped_ops(tenant.model, deployment, step)
+    device = computing_hardware(hardware, deployment)
+    timings = {name: _op_times(op, device, efficiency) for name, op in ops.items()}
+    times = {name: op.count * timings[name][0] for name, op in ops.items()}
+    busy = sum(op.count * timings[name][1] for name, op in ops.items())
+    time = sum((times | hidden_time(ops, times, deployment)).values()) + host_time(step, deployment, efficiency)
+    return time, busy / time
+
+
+@jax.jit
+def _op_times(op: Op, hardware: Hardware, efficiency: Efficiency) -> tuple[Scalar, Scalar]:
+    """s of one run, and of it what the device memory alone would take."""
+    timing = op_timing(op, hardware, efficiency)
+    return timing.total, jnp.asarray(timing.resources.get("hbm", 0.0), timing.total.dtype)
 
 
 def share_of(hardware: Hardware, cores: Scalar, bandwidth: Scalar) -> Hardware:

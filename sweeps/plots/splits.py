@@ -19,6 +19,8 @@ def splits(dataset: xr.Dataset) -> Any:
     On the left the share of the devices that prefill in the best split, over the load; on the right TTFT and TPOT of
     the splits over the load, as far as they keep up, with their limits.
     """
+    if "best_split" not in dataset:
+        raise ValueError("a picture of splits is of a file that `jaxroof disaggregate --devices N -o FILE.nc` wrote")
     loads, best = dataset["load"].values, dataset["best_split"].values
     names, prefill = dataset["split"].values, dataset["prefill_devices"].values
     share = prefill / (prefill + dataset["decode_devices"].values)
