@@ -1,13 +1,11 @@
 """`jaxroof scenario`: the suite of scenarios beside hand-worked values."""
 
 import argparse
+import collections
 import json
 import math
 import sys
 from typing import Any
-
-DONE = {"agrees": "green", "explained": "green", "refused": "green", "differs": "red", "not refused": "red"}
-"""Status -> its colour."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -74,10 +72,9 @@ def _print_rows(rows: list[Any]) -> None:
     numbers = ("value", "by hand", "ratio", "as the hand", "its ratio")
     found = table("id", "what", *numbers, "status", numbers=numbers)
     for row in rows:
-        colour = DONE[row.status]
         ratios = [_ratio(row.ratio), _text(row.assumed, row.unit), _ratio(row.assumed_ratio)]
         figures = [_text(row.value, row.unit), _text(row.hand, row.unit), *ratios]
-        found.add_row(row.id, row.what, *figures, f"[{colour}]{row.status}[/{colour}]")
+        found.add_row(row.id, row.what, *figures, row.status)
     out = console()
     out.print(found)
     reasons: dict[str, list[str]] = {}
@@ -87,11 +84,11 @@ def _print_rows(rows: list[Any]) -> None:
     out.print("\nwhy values and the hand's differ")
     for why, ids in reasons.items():
         out.print(f"  {', '.join(dict.fromkeys(ids))}: {why}")
-    counts = {status: sum(row.status == status for row in rows) for status in DONE}
-    out.print("\n" + ", ".join(f"{count} {status}" for status, count in counts.items() if count))
+    counts = collections.Counter(row.status for row in rows)
+    out.print("\n" + ", ".join(f"{count} {status}" for status, count in counts.most_common()))
     out.print(
-        "as the hand: with half of the matrix peak, all bandwidth and no fixed time (--efficiency half); explained: the "
-        "hand leaves out or counts otherwise what the reason says"
+        "as the hand: with half of the matrix peak, all bandwidth and no fixed time (--efficiency half); explained: "
+        "the hand leaves out or counts otherwise what the reason says"
     )
 
 

@@ -16,7 +16,7 @@ ORDER = "TIX"
 """First letters of the groups in order: training, inference, what the survey names beside them."""
 
 _TEXTS = ("id", "title", "source", "why")
-_CHECK = ("what", "metric", "at", "over", "per", "hand", "expected", "tolerance", "why", "assumed")
+_CHECK = ("unit", "what", "metric", "at", "over", "per", "hand", "expected", "tolerance", "why", "assumed")
 _REFUSAL = ("set", "says")
 
 
@@ -30,6 +30,7 @@ class Check:
     over: Mapping[str, Any] | None  # labels of another point that the value is divided by the value of
     per: float  # what the value is divided by beside
     hand: float  # SI units
+    unit: str | None  # of it; None: the variable's
     expected: float  # value with the hand's assumptions over `hand`: 1, or what the reason `why` makes of it
     tolerance: float  # share by which it may be off that
     why: str  # the value differs from the hand-worked one
@@ -106,6 +107,7 @@ def _check(table: Mapping[str, Any], why: str) -> Check:
         over=table.get("over"),
         per=float(table.get("per", 1.0)),
         hand=float(table["hand"]),
+        unit=table.get("unit"),
         expected=float(table.get("expected", 1.0)),
         tolerance=float(table.get("tolerance", 0.02)),
         why=table.get("why", why),

@@ -130,7 +130,7 @@ def _row(entry: ScenarioEntry, check: Check, predicted: Answers, assumed: Answer
     judged = known if check.assumed else value
     meant = check.expected * check.hand
     close = abs(judged - meant) <= max(check.tolerance * abs(meant), TINY)
-    unit = "1" if check.over is not None else variable(check.metric[0].rpartition(".")[2]).unit
+    unit = check.unit or ("1" if check.over is not None else variable(check.metric[0].rpartition(".")[2]).unit)
     metric = " + ".join(check.metric)
     status = ("agrees" if check.expected == 1.0 else "explained") if close else "differs"
     return Row(entry.id, entry.title, check.what, metric, value, check.hand, known, status, unit, check.why)
