@@ -1,9 +1,10 @@
-"""A job at every point of a small grid, each structure traced once: for thousands of points, not millions.
+"""A job at every point of a small grid, each structure traced once: for thousands of points, or for a few.
 
 The engine's programs compute every term over its own axes only, which pays from a million points on; tracing them costs
 three times as much as this. A grid of many structures and few points each is all tracing.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -11,10 +12,10 @@ import jax
 import numpy as np
 import xarray as xr
 
-from sweeps.axes import Axis, Segment, blocks
+from sweeps.axes import Axis, Choice, Segment, blocks
 from sweeps.dataset import dataset, fill
 from sweeps.engine import Output, Piece
-from sweeps.jobs import Scenario
+from sweeps.jobs import Job, Scenario
 from sweeps.point import answers_at, scenario_at
 from sweeps.program import Question
 
@@ -69,3 +70,38 @@ def _block(question: Question, combination: tuple[Segment, ...]) -> dict[str, np
         found = jax.device_get(jax.jit(at_a_point)(base, settings))
         return {name: np.broadcast_to(values, size) for name, values in found.items()}
     return jax.device_get(jax.jit(jax.vmap(at_a_point, in_axes=(None, varies)))(base, settings))
+
+
+def one_by_one(question: Question, axes: tuple[Axis, ...], attributes: dict[str, Any]) -> xr.Dataset:
+    """As `pointwise`, a compiled call per point: for tens of points, and for questions that share a structure.
+
+    What is compiled is kept for the next question of the same job, variables and structure, whatever its axes.
+    """
+    names, shape = tuple(axis.name for axis in axes), tuple(axis.size for axis in axes)
+    evaluated = _compiled(question.job, question.names)
+    pieces = []
+    for place in np.ndindex(*shape):
+        settings = [
+            {
+                path: column.items[column.index[i]] if isinstance(column, Choice) else column[i]
+                for path, column in axis.columns.items()
+            }
+            for axis, i in zip(axes, place, strict=True)
+        ]
+        scenario = jax.tree.map(DTYPE.type, scenario_at(question.base, settings))
+        index = tuple(slice(i, i + 1) for i in place)
+        pieces += [
+            Piece(name, index, np.reshape(value, (1,) * len(place)))
+            for name, value in jax.device_get(evaluated(scenario)).items()
+        ]
+    outputs = {piece.name: Output(piece.name, names, shape, piece.values.dtype) for piece in pieces}
+    return fill(dataset(axes, outputs, attributes), pieces)
+
+
+@functools.lru_cache(maxsize=16)
+def _compiled(job: Job, names: tuple[str, ...] | None) -> Callable[[Scenario], dict[str, jax.Array]]:
+    return jax.jit(functools.partial(_answers, job, names))
+
+
+def _answers(job: Job, names: tuple[str, ...] | None, scenario: Scenario) -> dict[str, jax.Array]:
+    return answers_at(job, scenario, names)

@@ -1,7 +1,10 @@
 """Every scenario's answer beside its hand-worked values, as rows and as one Dataset."""
 
+import concurrent.futures
 import dataclasses
+import functools
 import math
+import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -12,7 +15,10 @@ from hwspaces.units import nearest
 from jaxroof.version import VERSION
 from sweeps.api import sweep
 from sweeps.dataset import variable
+from sweeps.pointwise import one_by_one
+from sweeps.question import asked
 from sweeps.scenarios.suite import Check, ScenarioEntry, names, scenario
+from sweeps.spec import SERVE, spec
 
 ASSUMED = "half"
 """Efficiency that the hand-worked values assume: half of the matrix peak, all bandwidth, no fixed time."""
@@ -66,14 +72,22 @@ def run(
     Raises:
       ValueError: one line that names the scenario and what is wrong.
     """
-    rows: list[Row] = []
-    for name in names() if ids is None else ids:
-        entry = scenario(name)
-        try:
-            rows += _rows(entry, efficiency)
-        except ValueError as error:
-            raise ValueError(f"scenario {name}: {error}") from None
-        done(name)
+    chosen = list(names() if ids is None else ids)
+    simulated = [name for name in chosen if scenario(name).spec["job"] == SERVE]  # in a mode of JAX of their own
+    rows = {name: _named_rows(name, efficiency, done) for name in simulated}
+    others = [name for name in chosen if name not in simulated]
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:  # compilation takes a core each
+        found = pool.map(lambda name: _named_rows(name, efficiency, done), others)
+        rows |= dict(zip(others, found, strict=True))
+    return [row for name in chosen for row in rows[name]]
+
+
+def _named_rows(name: str, efficiency: str | None, done: Callable[[str], None]) -> list[Row]:
+    try:
+        rows = _rows(scenario(name), efficiency)
+    except ValueError as error:
+        raise ValueError(f"scenario {name}: {error}") from None
+    done(name)
     return rows
 
 
@@ -112,13 +126,34 @@ def _rows(entry: ScenarioEntry, efficiency: str | None) -> list[Row]:
 
 
 def answered(entry: ScenarioEntry, efficiency: str | None = None) -> dict[str, xr.Dataset]:
-    """A scenario's dataset by the name "", and those of its parts by theirs.
+    """A scenario's dataset by the name "", and those of its parts by theirs: what any check of its job reads.
 
     Args:
       efficiency: in place of the specifications' own.
     """
     chosen = {} if efficiency is None else {"efficiency": efficiency}
-    return {name: sweep({**spec, **chosen}) for name, spec in {"": entry.spec, **entry.parts}.items()}
+    return {name: _answered({**spec, **chosen}) for name, spec in {"": entry.spec, **entry.parts}.items()}
+
+
+def _answered(source: Mapping[str, Any]) -> xr.Dataset:
+    if source["job"] == SERVE:
+        return sweep(source)
+    found = asked(spec(source))
+    question = dataclasses.replace(found.question, names=checked_variables(source["job"]))
+    return one_by_one(question, found.axes, found.attributes)
+
+
+@functools.cache
+def checked_variables(job: str) -> tuple[str, ...]:
+    """What checks read of a job, in all scenarios: the same for each, so that they share what is compiled."""
+    found: dict[str, None] = {}
+    for entry in map(scenario, names()):
+        jobs = {name: part["job"] for name, part in {"": entry.spec, **entry.parts}.items()}
+        for metric in (metric for check in entry.checks for metric in check.metric):
+            part, _, name = metric.rpartition(".")
+            if jobs.get(part) == job:
+                found[name] = None
+    return tuple(found)
 
 
 Answers = Mapping[str, xr.Dataset]
