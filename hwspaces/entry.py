@@ -14,6 +14,8 @@ _REQUIRED = ("cores.count", "cores.vector_flops", "memory.hbm.bandwidth", "memor
 TIERS = {
     "memory.l2": ("bandwidth", "capacity"),
     "memory.scratchpad": ("bandwidth", "capacity"),
+    "memory.host": ("bandwidth", "capacity"),
+    "memory.storage": ("bandwidth", "capacity"),
     "links.scale_up": ("bandwidth", "latency", "devices"),
     "links.scale_out": ("bandwidth", "latency", "devices"),
     "links.cluster": ("bandwidth", "latency", "devices"),
@@ -87,6 +89,8 @@ def assembled(
             l2=_tier(MemoryLevel, figures, "memory.l2"),
             scratchpad=_tier(MemoryLevel, figures, "memory.scratchpad"),
             register_capacity=figures.get("memory.register_capacity"),
+            host=_tier(MemoryLevel, figures, "memory.host"),
+            storage=_tier(MemoryLevel, figures, "memory.storage"),
         ),
         links=Links(**{tier.removeprefix("links."): _link(figures, tier, topologies or {}) for tier in LINKS}),
         power=Power(tdp=figures.get("power.tdp"), static=figures.get("power.static")),

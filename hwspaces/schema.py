@@ -28,6 +28,8 @@ TABLES = {
     "memory.hbm": {"bandwidth": "B/s", "capacity": "B", "stacks": "1"},
     "memory.l2": {"bandwidth": "B/s", "capacity": "B"},
     "memory.scratchpad": {"bandwidth": "B/s", "capacity": "B"},
+    "memory.host": {"bandwidth": "B/s", "capacity": "B"},
+    "memory.storage": {"bandwidth": "B/s", "capacity": "B"},
     "links": {},
     **{tier: {leaf: unit for leaf, unit in LINK_UNITS.items() if leaf != "reduces"} for tier in LINKS},
     "power": {"tdp": "W", "static": "W"},

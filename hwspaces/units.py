@@ -99,6 +99,7 @@ TRANSPORT_UNITS |= {
 }
 """SI unit of every leaf of `jaxroof.hardware.Transport`, by dotted path."""
 
+_LEVEL = (("bandwidth", "B/s"), ("capacity", "B"))
 LEAF_UNITS = {
     "matrix.*": "FLOP/s",
     "cores.count": "1",
@@ -114,6 +115,7 @@ LEAF_UNITS = {
     "memory.scratchpad.bandwidth": "B/s",
     "memory.scratchpad.capacity": "B",
     "memory.register_capacity": "B",
+    **{f"memory.{_level}.{_leaf}": _unit for _level in ("host", "storage") for _leaf, _unit in _LEVEL},
     "power.tdp": "W",
     "power.static": "W",
     "price": "USD/s",

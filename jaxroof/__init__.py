@@ -3,10 +3,13 @@
 from jaxroof.area import area_parts, die_area
 from jaxroof.batch import Batch, Decode, Encode, Prefill, decode, mixed, prefill
 from jaxroof.collectives import ALGORITHMS, collective_algorithm, collective_time, collective_times
+from jaxroof.colocation import Colocated, Tenant, TenantCost, colocated_cost
 from jaxroof.cost import cost_parts, device_cost, device_price, die_cost, owning_rate
-from jaxroof.deployment import Deployment
+from jaxroof.deployment import Adapters, Deployment
+from jaxroof.disaggregation import Curve, Handover, HandoverCost, Pool, disaggregated_cost, split_latency
 from jaxroof.efficiency import Efficiency, datasheet
 from jaxroof.energy import limited_time, op_energy, power_known
+from jaxroof.feedback import FeedbackCost, Scorer, feedback_cost
 from jaxroof.hardware import Cores, Energy, Hardware, Link, Links, Memory, MemoryLevel, Power, Protocol, Transport
 from jaxroof.memory import (
     active_parameter_count,
@@ -38,6 +41,7 @@ from jaxroof.request import RequestCost, Requests, request_cost
 from jaxroof.scheduler import Size, simulate
 from jaxroof.serving import Objective, serving_metrics
 from jaxroof.silicon import Areas, Process, Silicon
+from jaxroof.speculation import beta_acceptance, expected_tokens
 from jaxroof.step import OpCost, step_cost, step_time, step_times
 from jaxroof.traffic import Served, Timeline, Traffic
 from jaxroof.training import Iteration, LoRA, Training, TrainingMemory, iteration_cost, training_memory
@@ -45,13 +49,16 @@ from jaxroof.training import Iteration, LoRA, Training, TrainingMemory, iteratio
 __all__ = [
     "ALGORITHMS",
     "BOUNDS",
+    "Adapters",
     "Areas",
     "Attention",
     "Batch",
     "Block",
+    "Colocated",
     "CompressedAttention",
     "Cores",
     "Costs",
+    "Curve",
     "Decode",
     "Deployment",
     "Efficiency",
@@ -60,6 +67,9 @@ __all__ = [
     "Energy",
     "Experts",
     "FeedForward",
+    "FeedbackCost",
+    "Handover",
+    "HandoverCost",
     "Hardware",
     "Iteration",
     "LatentAttention",
@@ -74,6 +84,7 @@ __all__ = [
     "Op",
     "OpCost",
     "Policy",
+    "Pool",
     "Power",
     "Prediction",
     "Prefill",
@@ -82,10 +93,13 @@ __all__ = [
     "Protocol",
     "RequestCost",
     "Requests",
+    "Scorer",
     "Selection",
     "Served",
     "Silicon",
     "Size",
+    "Tenant",
+    "TenantCost",
     "Timeline",
     "Traffic",
     "Training",
@@ -94,9 +108,11 @@ __all__ = [
     "WeightFormat",
     "active_parameter_count",
     "area_parts",
+    "beta_acceptance",
     "collective_algorithm",
     "collective_time",
     "collective_times",
+    "colocated_cost",
     "cost_parts",
     "datasheet",
     "decode",
@@ -105,6 +121,9 @@ __all__ = [
     "die_area",
     "die_cost",
     "iteration_cost",
+    "disaggregated_cost",
+    "expected_tokens",
+    "feedback_cost",
     "kv_bytes_per_token",
     "kv_capacity_tokens",
     "limited_time",
@@ -118,6 +137,7 @@ __all__ = [
     "sequence_capacity",
     "serving_metrics",
     "simulate",
+    "split_latency",
     "step_cost",
     "step_time",
     "step_times",

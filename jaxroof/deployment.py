@@ -1,6 +1,6 @@
 """How a model is spread over devices, what overlaps, and at which precisions activations, cache and messages travel."""
 
-from jaxroof.smooth import ceiling, maximum
+from jaxroof.smooth import ceiling, maximum, minimum, positive_part
 from jaxroof.struct import Scalar, static, struct
 
 EXCHANGES = ("all_to_all", "low_latency", "all_gather")
@@ -14,9 +14,27 @@ DEGREES = ("tp", "pp", "cp", "attention_dp", "ep", "dp")
 
 ATTENTION_KERNELS = ("fused", "unfused")
 """How attention runs: as one kernel; or product, scale, mask, softmax and product as kernels of their own."""
+OUTSIDE = ("host", "storage")
+"""Memory beyond the device that may keep a part of its cache: fields of `Memory`."""
 
 OVERLAPS = ("none", "gemm", "two_batch")
 """What communication hides behind: nothing; the matrix product beside it; the other half of the batch."""
+
+
+ADAPTED = ("q", "k", "v", "o", "up", "down")
+"""Matrices that low-rank adapters may change: of attention, its output, and the dense feed-forward's two."""
+
+
+@struct
+class Adapters:
+    """Low-rank adapters (LoRA) beside one model: every request runs with one of them.
+
+    Source: Hu et al., arXiv:2106.09685, section 4.1.
+    """
+
+    rank: Scalar
+    loaded: Scalar = 1.0  # adapters in the device's memory, equally popular
+    targets: tuple[str, ...] = static(default=("q", "v"))  # of ADAPTED
 
 
 @struct
@@ -39,7 +57,13 @@ class Deployment:
     stages: tuple[Scalar, ...] | None = None  # layers of every pipeline stage; None: as even as they go
     imbalance: Scalar = 1.0  # rows of the busiest expert-parallel device over the mean; ours: routing is even
     alike: Scalar = 1.0  # exponent of tokens that choose experts on their own, n^alike of n; ours: 1, all of them do
-    drafts: Scalar | None = None  # tokens that a prediction head drafts per sequence and step; None: it is not loaded
+    drafts: Scalar | None = None  # drafted tokens in a row per sequence and step; None: nothing drafts
+    tree: tuple[Scalar, ...] | None = None  # branches of every drafted token, by depth; None: a chain
+    adapters: Adapters | None = None  # None: the model alone
+    block_tokens: Scalar | None = None  # tokens of one block of the cache; None: sequences take what they need
+    offloaded: Scalar | None = None  # share of every sequence's cache that is outside the device; None: no copies
+    prefetched: Scalar = 1.0  # 1: a layer's part comes while others compute; 0: kernels wait for it
+    offload_to: str = static(default="host")  # one of OUTSIDE
     sequence_parallel: bool = static(default=False)  # norms work on 1/tp of the tokens
     context_kind: str = static(default="ring")  # one of CONTEXT_KINDS
     exchange: str = static(default="all_to_all")  # one of EXCHANGES
@@ -93,6 +117,24 @@ def largest_stage(deployment: Deployment, layers: Scalar) -> Scalar:
     return ceiling(layers / deployment.pp) / layers
 
 
+def drafted_tokens(deployment: Deployment) -> Scalar:
+    """Drafted tokens that a step verifies per sequence: the chain's, or all nodes of a tree."""
+    if deployment.drafts is None:
+        return 0.0
+    if deployment.tree is None:
+        return deployment.drafts
+    nodes, width = 0.0, 1.0
+    for depth, branches in enumerate(deployment.tree):
+        width = width * branches
+        nodes = nodes + drafted_part(deployment.drafts, depth) * width
+    return nodes
+
+
 def tokens_per_sequence(deployment: Deployment) -> Scalar:
     """Tokens of one decoding sequence in one step: the newest and the drafted ones that it verifies."""
-    return 1.0 if deployment.drafts is None else 1.0 + deployment.drafts
+    return 1.0 if deployment.drafts is None else 1.0 + drafted_tokens(deployment)
+
+
+def drafted_part(drafts: Scalar, depth: int) -> Scalar:
+    """Share of the drafts of the depth, counted from 0, that are made: 1, or 0 beyond the last."""
+    return minimum(positive_part(drafts - float(depth)), 1.0)

@@ -1,15 +1,20 @@
 """What one engine step launches on one device: the ops of every layer, in order, by name."""
 
+import dataclasses
+
 from jaxroof.batch import Batch, divided
-from jaxroof.deployment import Deployment, degree, stage_devices, tokens_per_sequence
+from jaxroof.deployment import Deployment, degree, drafted_tokens, stage_devices, tokens_per_sequence
+from jaxroof.layers.adapters import adapter_ops
 from jaxroof.layers.block import block_ops
 from jaxroof.layers.collective import collective
 from jaxroof.layers.elementwise import norm
 from jaxroof.layers.embedding import embedding_ops, head_ops
 from jaxroof.layers.encoder import encoder_ops
-from jaxroof.layers.prediction import prediction_ops
+from jaxroof.layers.prediction import FURTHER, PREFIX, prediction_ops
 from jaxroof.model import Model
 from jaxroof.op import Op
+from jaxroof.paging import copy_ops
+from jaxroof.speculation import draft_deployment
 from jaxroof.struct import Scalar
 
 
@@ -36,10 +41,13 @@ def step_ops(model: Model, deployment: Deployment, batch: Batch, rows: Scalar | 
         message = tokens * model.hidden * deployment.communication_bytes
         ops["stage_send"] = collective("send_recv", message, 2.0, deployment.pp - 1.0, stage_devices(deployment))
     ops["final_norm"] = norm(tokens, model.hidden, deployment.activation_bytes, 1.0)
+    ops |= copy_ops(model, deployment, local)
     if not model.generates:
         return ops
     ops |= head_ops(model, deployment, head_rows(local, deployment))
-    if deployment.drafts is not None and model.prediction is not None:
+    if deployment.drafts is not None and model.draft is not None:
+        ops |= draft_ops(model.draft, deployment, batch)
+    elif deployment.drafts is not None and model.prediction is not None:
         ops |= prediction_ops(model, deployment, local, tokens, group_tokens)
     return ops
 
@@ -58,7 +66,29 @@ def layer_ops(
     for index, block in enumerate(model.blocks):
         prefix = f"{index}." if len(model.blocks) > 1 else ""
         layer = block_ops(block, model.hidden, deployment, local, tokens, group_tokens)
+        layer |= adapter_ops(block, model.hidden, deployment, local, tokens)
         ops |= {prefix + name: op for name, op in layer.items()}
+    return ops
+
+
+def draft_ops(draft: Model, deployment: Deployment, batch: Batch) -> dict[str, Op]:
+    """Ops of a draft model beside a step of the model that it drafts for, on the same devices in the same layout.
+
+    It works on the prompts once, without sampling, and `deployment.drafts` times on the newest tokens of every
+    decoding sequence; of a tree, each run works on the mean of its depths. The run that catches up with a token that
+    was added after all drafts were right is left out.
+    """
+    ops: dict[str, Op] = {}
+    if batch.prefill is not None:
+        prompt = dataclasses.replace(batch, decode=None, logits=0.0)
+        found = step_ops(draft, draft_deployment(deployment), prompt)
+        ops |= {PREFIX + name: op for name, op in found.items()}
+    if batch.decode is not None:
+        newest = Batch(prefill=None, decode=batch.decode, logits=batch.decode.sequences, encoded=batch.encoded)
+        found = step_ops(draft, draft_deployment(deployment), newest)
+        ops |= {
+            FURTHER + name: dataclasses.replace(op, count=op.count * deployment.drafts) for name, op in found.items()
+        }
     return ops
 
 
@@ -87,4 +117,4 @@ def head_rows(local: Batch, deployment: Deployment) -> Scalar:
     """Rows of the output head: one per sequence that samples, and one per drafted token that is verified."""
     if deployment.drafts is None or local.decode is None:
         return local.logits
-    return local.logits + local.decode.sequences * deployment.drafts
+    return local.logits + local.decode.sequences * drafted_tokens(deployment)

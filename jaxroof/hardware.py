@@ -24,6 +24,8 @@ class Memory:
     l2: MemoryLevel | None  # last cache shared by all cores
     scratchpad: MemoryLevel | None  # shared memory, LDS or SBUF of one core
     register_capacity: Scalar | None  # B, accumulators of one core
+    host: MemoryLevel | None = None  # the host's memory: bandwidth of one device's link to it, capacity per device
+    storage: MemoryLevel | None = None  # the host's SSDs: bandwidth and capacity per device
 
 
 @struct

@@ -27,7 +27,10 @@ def rules(hardware: Hardware, model: Model, deployment: Deployment) -> Iterator[
             lambda name=name, value=value: f"{name} = {value:g} must be a whole number of at least 1",
         )
     blocks = list(model.blocks)
-    if deployment.drafts is not None and model.prediction is not None:
+    if deployment.drafts is not None and model.draft is not None:
+        blocks += model.draft.blocks
+        yield from _draft_rules(model.draft, deployment)
+    elif deployment.drafts is not None and model.prediction is not None:
         blocks.append(model.prediction.block)
     for block in blocks:
         yield from _mixer_rules(block, deployment)
@@ -115,15 +118,43 @@ def _group_rules(model: Model, deployment: Deployment) -> Iterator[Rule]:
             deployment.attention_dp <= 1.0,
             lambda: f"attention_dp = {deployment.attention_dp:g}, but the model has no experts to share: use dp",
         )
-    if deployment.drafts is not None and model.prediction is None:
+    if deployment.drafts is not None and model.prediction is None and model.draft is None:
         yield (
             deployment.drafts <= 0.0,
-            lambda: f"drafts = {deployment.drafts:g}, but the model has no multi-token-prediction head",
+            lambda: (
+                f"drafts = {deployment.drafts:g}, but the model has no multi-token-prediction head and no draft model"
+            ),
+        )
+    if deployment.offloaded is not None:
+        yield (
+            jnp.asarray(deployment.offloaded < 1.0),
+            lambda: f"offloaded = {deployment.offloaded:g} leaves no cache on the device: below 1",
+        )
+    if deployment.tree is not None:
+        yield (
+            jnp.asarray(model.draft is not None and deployment.drafts is not None),
+            lambda: "a tree needs a draft model, and drafts: how many depths of it are drafted",
         )
     if deployment.overlap == "two_batch":
         yield (
             deployment.reserved_cores < 1.0,
             lambda: f"reserved_cores = {deployment.reserved_cores:g} leaves no core to compute",
+        )
+
+
+def _draft_rules(draft: Model, deployment: Deployment) -> Iterator[Rule]:
+    """Rules of a draft model that is spread as the model is."""
+    layers = layer_count(draft)
+    if deployment.pp is not None:
+        yield (
+            jnp.asarray(deployment.pp <= layers),
+            lambda: f"pp = {deployment.pp:g} exceeds the {layers:g} layers of the draft model",
+        )
+    if deployment.tree is not None:
+        depths = len(deployment.tree)
+        yield (
+            jnp.asarray(deployment.drafts <= float(depths)),
+            lambda: f"drafts = {deployment.drafts:g} exceeds the {depths} depths of the tree",
         )
 
 

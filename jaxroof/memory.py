@@ -7,6 +7,7 @@ import jax.numpy as jnp
 
 from jaxroof.deployment import Deployment, degree, largest_stage
 from jaxroof.hardware import Hardware
+from jaxroof.layers.adapters import adapter_bytes
 from jaxroof.layers.attention import attention_kv_bytes, kv_heads_per_device
 from jaxroof.layers.block import block_matrices
 from jaxroof.layers.compressed_attention import compressed_kv_bytes, window_bytes
@@ -18,7 +19,8 @@ from jaxroof.layers.linear_attention import state_bytes
 from jaxroof.layers.prediction import join_matrix, prediction_matrices
 from jaxroof.layers.sight import kept_tokens, sight
 from jaxroof.model import Attention, Block, CompressedAttention, Experts, LatentAttention, LinearAttention, Model
-from jaxroof.smooth import maximum, positive_part
+from jaxroof.smooth import ceiling, maximum, minimum, positive_part
+from jaxroof.speculation import draft_deployment
 from jaxroof.struct import Scalar
 
 OTHER_PARAMETER_BYTES = 2.0
@@ -90,8 +92,8 @@ def weight_bytes(model: Model, deployment: Deployment) -> Scalar:
 
     Projections, embedding and head are split over tp; KV projections are replicated when tp > kv_heads; what makes
     latent vectors, router, norms and biases are on every device; latent attention keeps its absorbed matrices beside
-    the stored one. A pipeline stage has its layers, and the first or
-    last one the embedding or the head.
+    the stored one; a draft model is stored as the model is, and loaded adapters besides. A pipeline stage has its
+    layers, and the first or last one the embedding or the head.
     """
     embedding = model.vocabulary * model.hidden * model.embedding.bytes / deployment.tp
     head = model.vocabulary * model.hidden * model.head.bytes / deployment.tp
@@ -100,13 +102,15 @@ def weight_bytes(model: Model, deployment: Deployment) -> Scalar:
         outer = jnp.where(deployment.pp > 1.0, maximum(embedding, head), outer)
     total = outer + model.other_parameters * OTHER_PARAMETER_BYTES
     layers = sum(block.count * _stored(block, model.hidden, deployment) for block in model.blocks)
-    total = total + largest_stage(deployment, layer_count(model)) * layers
+    total = total + largest_stage(deployment, layer_count(model)) * (layers + adapter_bytes(model, deployment))
     if model.encoder is not None:
         held = encoder_matrices(model.encoder, deployment)
         total = total + sum(count * _bytes(matrices) for matrices, count in held)
         others = sum(block.count * block.other_parameters for block in model.encoder.blocks)
         total = total + (model.encoder.other_parameters + others) * OTHER_PARAMETER_BYTES
-    if model.prediction is not None and deployment.drafts is not None:
+    if model.draft is not None and deployment.drafts is not None:
+        total = total + weight_bytes(model.draft, draft_deployment(deployment))
+    elif model.prediction is not None and deployment.drafts is not None:
         head = model.prediction
         module = _stored(head.block, model.hidden, deployment) + head.other_parameters * OTHER_PARAMETER_BYTES
         total = total + head.count * (module + _bytes({"join_proj": join_matrix(head, model.hidden)}))
@@ -134,30 +138,42 @@ def kv_bytes_per_token(model: Model, deployment: Deployment) -> Scalar:
     if not model.generates:
         return 0.0
     layers = sum(block.count * _token_bytes(block, deployment) for block in model.blocks)
-    return layers * _cache_share(model, deployment)
+    held = layers * _cache_share(model, deployment)
+    if model.draft is not None and deployment.drafts is not None:
+        held = held + kv_bytes_per_token(model.draft, draft_deployment(deployment))
+    return held
 
 
 def kv_bytes_of_sequence(model: Model, deployment: Deployment, context: Scalar, encoded: Scalar = 0.0) -> Scalar:
     """B of cache and states of one sequence of `context` tokens on the fullest device, shape ().
 
     Windowed layers hold their window, layers with a state hold it however long the sequence; cross-attention holds the
-    keys and values of `encoded` encoder outputs. An encoder-only model caches nothing: its activations are counted.
+    keys and values of `encoded` encoder outputs; in blocks of `block_tokens` the last one counts whole. An encoder-only
+    model caches nothing: its activations are counted.
     """
     if not model.generates:
         return context * activation_bytes(model, deployment) / deployment.max_batched_tokens
+    if deployment.block_tokens is not None:
+        context = ceiling(context / deployment.block_tokens) * deployment.block_tokens
     held = sum(block.count * _sequence_bytes(block, deployment, context) for block in model.blocks)
     held = held + encoded * sum(
         block.count * attention_kv_bytes(block.cross, deployment) for block in model.blocks if block.cross is not None
     )
     fixed = sum(block.count * _fixed_bytes(block, deployment) for block in model.blocks)
     stage = largest_stage(deployment, layer_count(model))
-    return held * _cache_share(model, deployment) + fixed * stage
+    held = held * _cache_share(model, deployment) + fixed * stage
+    if model.draft is not None and deployment.drafts is not None:
+        held = held + kv_bytes_of_sequence(model.draft, draft_deployment(deployment), context, encoded)
+    return held
 
 
 def state_bytes_of_sequence(model: Model, deployment: Deployment) -> Scalar:
     """B of what one sequence holds on the fullest device however short it is, shape (): states of linear attention."""
     fixed = sum(block.count * _fixed_bytes(block, deployment) for block in model.blocks)
-    return fixed * largest_stage(deployment, layer_count(model))
+    held = fixed * largest_stage(deployment, layer_count(model))
+    if model.draft is not None and deployment.drafts is not None:
+        held = held + state_bytes_of_sequence(model.draft, draft_deployment(deployment))
+    return held
 
 
 def _cache_share(model: Model, deployment: Deployment) -> Scalar:
@@ -241,6 +257,27 @@ def _free_bytes(hardware: Hardware, model: Model, deployment: Deployment) -> Sca
     return usable - weight_bytes(model, deployment) - activation_bytes(model, deployment)
 
 
+def kept_share(deployment: Deployment) -> Scalar:
+    """Share of every sequence's cache that the device itself keeps."""
+    return 1.0 if deployment.offloaded is None else 1.0 - deployment.offloaded
+
+
+def _room(hardware: Hardware, model: Model, deployment: Deployment) -> Scalar:
+    """B of cache that fits, whatever part of it is outside: the device's room or the outside's ends it first."""
+    inside = kv_capacity_bytes(hardware, model, deployment)
+    if deployment.offloaded is None:
+        return inside
+    outside = getattr(hardware.memory, deployment.offload_to)
+    if outside is None:
+        raise ValueError(
+            f"hardware.memory.{deployment.offload_to} is unknown; give its bandwidth and capacity per device"
+        )
+    some = deployment.offloaded > 0.0
+    beyond = outside.capacity / jnp.where(some, deployment.offloaded, 1.0)
+    within = inside / kept_share(deployment)
+    return jnp.where(some, minimum(within, beyond), within)
+
+
 def memory_use(
     hardware: Hardware,
     model: Model,
@@ -254,6 +291,7 @@ def memory_use(
     More than 1 where they do not fit. Differentiable everywhere, which `weights_fit` and `sequence_capacity` are not.
     """
     held = kv_bytes_of_sequence(model, deployment, context, encoded) * sequences / degree(deployment.attention_dp)
+    held = held * kept_share(deployment)
     needed = weight_bytes(model, deployment) + activation_bytes(model, deployment) + deployment.reserve_bytes + held
     return jnp.asarray(needed / (deployment.memory_utilization * hardware.memory.hbm.capacity))
 
@@ -265,7 +303,7 @@ def kv_capacity_tokens(hardware: Hardware, model: Model, deployment: Deployment)
     """
     per_token = kv_bytes_per_token(model, deployment)
     held = jnp.where(per_token > 0.0, per_token, kv_bytes_of_sequence(model, deployment, 1.0))
-    return kv_capacity_bytes(hardware, model, deployment) / held
+    return _room(hardware, model, deployment) / held
 
 
 def sequence_capacity(
@@ -276,5 +314,5 @@ def sequence_capacity(
     Rounded down. Every attention group of a replica has a cache of its own.
     """
     held = kv_bytes_of_sequence(model, deployment, context, encoded)
-    sequences = kv_capacity_bytes(hardware, model, deployment) / held
+    sequences = _room(hardware, model, deployment) / held
     return jnp.floor(sequences) * degree(deployment.attention_dp)

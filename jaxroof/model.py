@@ -222,4 +222,5 @@ class Model:
     other_parameters: Scalar  # final norm, learned positions; stored at 2 B each
     encoder: Encoder | None = None
     prediction: Prediction | None = None
+    draft: "Model | None" = None  # a smaller model that drafts tokens in place of a prediction head
     generates: bool = static(default=True)  # False: no output head and no decoding, as in encoder-only models

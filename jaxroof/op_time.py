@@ -36,7 +36,18 @@ def op_timing(op: Op, hardware: Hardware, efficiency: Efficiency) -> Timing:
         time = collective_time(hardware.links, op, constants) / constants.share
         time = op.kernels * (time + constants.wait_time)
         return Timing(time, {"link": time})
+    if op.kind == "copy":
+        return _copy_timing(op, hardware)
     return _entry_timing(getattr(efficiency, op.kind), op, hardware)
+
+
+def _copy_timing(op: Op, hardware: Hardware) -> Timing:
+    """Time in s of a copy at the bandwidth of the memory outside: what it reaches, as a user gives it."""
+    level = getattr(hardware.memory, op.tier)
+    if level is None:
+        raise ValueError(f"hardware.memory.{op.tier} is unknown; give its bandwidth and capacity per device")
+    time = op.kernels * op.message_bytes / level.bandwidth
+    return Timing(time, {"link": time, "launch": jnp.zeros(())})
 
 
 def _entry_timing(entry: KindEfficiency | Kernels | Surfaces, op: Op, hardware: Hardware) -> Timing:
@@ -58,7 +69,7 @@ def op_time(op: Op, hardware: Hardware, efficiency: Efficiency) -> jax.Array:
 
 def op_spread(op: Op, efficiency: Efficiency) -> Spread | None:
     """What is known of the errors of `op_time`; None where nothing is. Of measured kernels, the model's below them."""
-    entry = getattr(efficiency, op.kind)
+    entry = getattr(efficiency, op.kind, None)
     entry = entry.base if isinstance(entry, Surfaces) else entry
     return kernel_spread(entry, op) if isinstance(entry, Kernels) else getattr(entry, "spread", None)
 
@@ -79,7 +90,7 @@ def op_deviation(op: Op, hardware: Hardware, efficiency: Efficiency) -> jax.Arra
 @jax.jit
 def op_extrapolated(op: Op, efficiency: Efficiency) -> jax.Array:
     """Whether `op` is beyond what its kind's tables measured, shape (); False where the kind has no tables."""
-    entry = getattr(efficiency, op.kind)
+    entry = getattr(efficiency, op.kind, None)
     return surface_extrapolated(entry, op) if isinstance(entry, Surfaces) else jnp.asarray(False)
 
 

@@ -58,16 +58,31 @@ def hidden_time(ops: dict[str, Op], times: dict[str, Scalar], deployment: Deploy
       ops: of the step, in order.
       times: s of each over all its runs.
     """
-    if deployment.overlap == "none":
+    if deployment.overlap == "none" and deployment.offloaded is None:
         return {}
+    saved = _hidden_copies(ops, times, deployment)
+    if deployment.overlap == "none":
+        return {HIDDEN: -saved}
     if deployment.overlap == "two_batch":
         communication = sum(times[name] for name, op in ops.items() if op.kind == "collective")
-        computation = sum(times[name] for name, op in ops.items() if op.kind != "collective")
-        return {HIDDEN: -minimum(communication, computation)}
-    saved = 0.0
+        computation = sum(times[name] for name, op in ops.items() if op.kind not in ("collective", "copy"))
+        return {HIDDEN: -(minimum(communication, computation) + saved)}
     for name, partner in _partners(ops).items():
         saved = saved + (1.0 - 1.0 / PIECES) * minimum(times[name], times[partner])
     return {HIDDEN: -saved}
+
+
+def _hidden_copies(ops: dict[str, Op], times: dict[str, Scalar], deployment: Deployment) -> Scalar:
+    """Time in s that copies of a cache run behind the kernels of other layers: all but one layer's, at most theirs.
+
+    Source: Sheng et al., arXiv:2303.06865 (FlexGen), section 4.1.
+    """
+    kernels = sum(times[name] for name, op in ops.items() if op.kind not in ("collective", "copy"))
+    saved = 0.0
+    for name, op in ops.items():
+        if op.kind == "copy":
+            saved = saved + deployment.prefetched * (1.0 - 1.0 / op.count) * minimum(times[name], kernels)
+    return saved
 
 
 def _partners(ops: dict[str, Op]) -> dict[str, str]:

@@ -34,6 +34,7 @@ class Policy:
     graph_step: Scalar = 0.0  # decoding batches are padded to 1, 2, 4 and multiples of this; 0: they are not
     graph_limit: Scalar = 512.0  # largest batch that is padded
     hidden_host: Scalar = 0.0  # 1: the host works while the device does, so that the longer of both counts
+    acceptance: Scalar = 0.0  # probability that a drafted token is right, given that those before it are
     queue: str = static(default="fcfs")  # one of QUEUES
 
 

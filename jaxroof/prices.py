@@ -10,13 +10,14 @@ import jax.numpy as jnp
 
 from jaxroof.batch import Batch, Decode, Prefill
 from jaxroof.dependence import output_dependence
-from jaxroof.deployment import Deployment, largest_stage
+from jaxroof.deployment import Deployment, drafted_tokens, largest_stage
 from jaxroof.efficiency import Efficiency
 from jaxroof.hardware import Hardware
 from jaxroof.memory import layer_count
 from jaxroof.model import Model
 from jaxroof.overlap import overlapped_ops
 from jaxroof.smooth import maximum
+from jaxroof.speculation import expected_tokens
 from jaxroof.step import HOST, times_of
 from jaxroof.struct import Scalar, struct
 
@@ -26,6 +27,9 @@ every whole number up to twice as many is a node."""
 
 ONE_BITS, MANTISSA = 127 << 23, 2.0**23
 """Bits of the float32 1.0, and how many an octave has: IEEE 754."""
+
+MOST_DRAFTED = 16
+"""Drafted tokens per sequence and step that the tables of rows have room for."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +58,12 @@ Price = Callable[[Batch, Scalar], tuple[jax.Array, jax.Array]]
 
 
 def step_prices(
-    hardware: Hardware, model: Model, deployment: Deployment, efficiency: Efficiency, limits: Limits
+    hardware: Hardware,
+    model: Model,
+    deployment: Deployment,
+    efficiency: Efficiency,
+    limits: Limits,
+    acceptance: Scalar = 0.0,
 ) -> tuple[StepPrices, Price]:
     """Tables of one engine's steps, and the function that reads them.
 
@@ -67,13 +76,18 @@ def step_prices(
     With pipeline stages as many micro-batches as stages are under way, and a step is the time from one step of a
     micro-batch to its next.
 
+    With drafted tokens a step of the scheduler adds one token to every sequence, as without them, and takes its share
+    of a step that adds several: `_share_of_drafting_step`.
+
+    Args:
+      acceptance: probability that a drafted token is right, given that those before it are.
+
     Returns:
       The tables, and `price(batch, rows) -> (device time, host time)` in s, shapes (). Both are differentiable in
       every leaf of hardware, model, deployment and efficiency.
 
     Raises:
-      ValueError: one line, for what a scheduler cannot price: context parallelism, drafted tokens, and a model that
-        does not generate.
+      ValueError: one line, for what a scheduler cannot price: context parallelism, and a model that does not generate.
     """
     _check(model, deployment)
     parts = 1.0 if deployment.pp is None else deployment.pp
@@ -101,14 +115,42 @@ def step_prices(
         contexts = n * octaves(limits.context, CONTEXT)
         return jax.vmap(lambda c: _sum(times((1.0, 1.0, 0.0), (n, c), 1.0, 1.0), kinds["decode"]))(contexts)
 
+    most_rows = limits.rows + (0 if deployment.drafts is None else MOST_DRAFTED * limits.sequences)
     sampled = octaves(limits.sequences, LOGITS)
     host = jax.vmap(lambda n: _sum(times((1.0, 1.0, 0.0), (1.0, 1.0), n, 1.0), {HOST}))(sampled)
     tables = StepPrices(
-        rows=_intervals(table("rows", octaves(limits.rows, ROWS))),
+        rows=_intervals(table("rows", octaves(most_rows, ROWS))),
         decode=_cells(jax.vmap(decode)(octaves(limits.sequences, DECODE))),
         logits=jnp.concatenate([_intervals(table("logits", sampled)), _intervals(host)], axis=1),
     )
-    return tables, functools.partial(_price, tables, times, kinds["prompt"], kinds["all"])
+    price = functools.partial(_price, tables, times, kinds["prompt"], kinds["all"])
+    if deployment.drafts is None:
+        return tables, price
+    kept = expected_tokens(deployment, acceptance)
+    return tables, functools.partial(_share_of_drafting_step, price, drafted_tokens(deployment), kept)
+
+
+def _share_of_drafting_step(
+    price: Price, drafted: Scalar, kept: Scalar, batch: Batch, rows: Scalar
+) -> tuple[jax.Array, jax.Array]:
+    """Time in s that one token of every sequence and all prompt tokens of a step take, on the device and its host.
+
+    A step with `drafted` tokens per sequence adds `kept` to each on average: one of them takes 1 / kept of the step's
+    time without its prompts, and the prompts what they add to it. Exact in the mean over many steps; that tokens come
+    several at a time, and to each sequence in its own number, is left out.
+
+    Source: ours.
+    """
+    decoding = batch.decode
+    nothing = jnp.zeros_like(decoding.sequences)
+    further = drafted * decoding.sequences
+    alone = Batch(
+        prefill=Prefill(sequences=nothing, tokens=nothing, past=nothing), decode=decoding, logits=decoding.sequences
+    )
+    whole, without = price(batch, rows + further), price(alone, decoding.sequences + further)
+    spared = jnp.where(decoding.sequences > 0, 1.0 - 1.0 / kept, 0.0)
+    device, host = (time - spared * other for time, other in zip(whole, without, strict=True))
+    return device, host
 
 
 def _price(
@@ -199,9 +241,8 @@ def _cells(values: jax.Array) -> jax.Array:
 def _check(model: Model, deployment: Deployment) -> None:
     if not model.generates:
         raise ValueError("a model that does not generate tokens has no decode steps to schedule")
-    for name in ("cp", "drafts"):
-        if getattr(deployment, name) is not None:
-            raise ValueError(f"deployment.{name} is set; the scheduler does not price it")
+    if deployment.cp is not None:
+        raise ValueError("deployment.cp is set; the scheduler does not price it")
 
 
 def _probe() -> tuple[tuple, tuple]:

@@ -3,7 +3,6 @@
 import dataclasses
 
 import jax
-import jax.numpy as jnp
 
 from jaxroof import batch as batches
 from jaxroof.deployment import Deployment, degree, largest_stage
@@ -14,6 +13,7 @@ from jaxroof.memory import layer_count
 from jaxroof.model import Model
 from jaxroof.overlap import overlapped_ops
 from jaxroof.smooth import maximum, minimum, positive_part
+from jaxroof.speculation import Acceptance, expected_tokens
 from jaxroof.step import step_time
 from jaxroof.struct import Scalar, struct
 
@@ -27,7 +27,8 @@ class Requests:
     osl: Scalar  # output tokens of each, at least 1
     cached: Scalar  # of the prompt's tokens, how many are in the prefix cache already
     encoder_tokens: Scalar | None = None  # patches, frames or words that the encoder works on; None: it does not run
-    acceptance: Scalar = 0.0  # probability that a drafted token is right, given that those before it are
+    delay: Scalar = 0.0  # s from arrival until the prompt is there: retrieval of what it is made of
+    acceptance: Acceptance = 0.0  # probability that a drafted token is right, given that those before it are
 
 
 @struct
@@ -68,7 +69,7 @@ def request_cost(
 ) -> RequestCost:
     """TTFT, TPOT and E2E latency of a static batch, shapes ().
 
-    ttft = request_time + step_time(prefill) (1 + (m - 1) s)
+    ttft = request_time + delay + step_time(prefill) (1 + (m - 1) s)
     tpot = step_time(decode at the mean context) max(1, m s) / tokens_per_step
     e2e = ttft + (osl - 1) tpot, so that tpot is vLLM's: (e2e - ttft) / (osl - 1)
 
@@ -129,7 +130,7 @@ def pipelined_latency(
     prefill: Scalar, step: Scalar, deployment: Deployment, requests: Requests, efficiency: Efficiency
 ) -> RequestCost:
     """The latencies that `pipelined_times` in s make up."""
-    ttft = efficiency.host.request_time + prefill
+    ttft = efficiency.host.request_time + requests.delay + prefill
     tpot = step / tokens_per_step(deployment, requests)
     return RequestCost(ttft=ttft, tpot=tpot, e2e=ttft + positive_part(requests.osl - 1.0) * tpot)
 
@@ -149,17 +150,10 @@ def pipelined_times(
 
 
 def tokens_per_step(deployment: Deployment, requests: Requests) -> Scalar:
-    """Expected tokens that one decode step adds to a sequence: (1 - a^(k + 1)) / (1 - a) of k drafts.
-
-    Source: Leviathan, Kalman & Matias, arXiv:2211.17192, equation 1.
-    """
-    if deployment.drafts is None:
-        return 1.0
-    # Inside (0, 1) the quotient has a value and a gradient.
-    right = jnp.asarray(requests.acceptance * (1.0 - 1e-6) + 1e-9)
-    return -jnp.expm1((deployment.drafts + 1.0) * jnp.log(right)) / (1.0 - right)
+    """Expected tokens that one decode step adds to a sequence, shape (): `expected_tokens` of the drafts."""
+    return expected_tokens(deployment, requests.acceptance)
 
 
 def tokens_per_second(cost: RequestCost, requests: Requests) -> jax.Array:
-    """Output tokens per s of one replica: batch * osl / e2e."""
-    return requests.batch * requests.osl / cost.e2e
+    """Output tokens per s of one replica: batch * osl / (e2e - delay), as others use it while a prompt is retrieved."""
+    return requests.batch * requests.osl / (cost.e2e - requests.delay)

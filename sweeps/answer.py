@@ -8,6 +8,8 @@ import jax
 
 from jaxroof.batch import Batch
 from jaxroof.collectives import ALGORITHMS
+from jaxroof.colocation import Colocated
+from jaxroof.disaggregation import Handover
 from jaxroof.forward import step_ops
 from jaxroof.op import BOUNDS, Op
 from jaxroof.overlap import HIDDEN
@@ -16,6 +18,7 @@ from jaxroof.training import Training
 from sweeps.api import precision
 from sweeps.cases import Case
 from sweeps.dataset import variable
+from sweeps.disaggregated_job import pool_steps
 from sweeps.jobs import JOBS, Scenario, step_batch
 
 
@@ -65,8 +68,8 @@ def answer(case: Case) -> Answer:
         tables = {name: terms() for name, terms in job.tables(scenario).items()}
         metrics = job.metrics(scenario, sums, tables)
         steps = {}
-        for step, batch in step_batches(scenario).items():
-            ops = step_ops(scenario.model, scenario.deployment, batch)
+        for step, (place, batch) in step_places(scenario).items():
+            ops = step_ops(place.model, place.deployment, batch)
             prefix = "" if step == "step" else f"{step}_"
             fields = ("time", "flops", "bytes", "bound", "algorithm", "energy")
             columns = [tables[f"{prefix}op_{field}"] for field in fields if f"{prefix}op_{field}" in tables]
@@ -85,6 +88,15 @@ def answer(case: Case) -> Answer:
         metrics={name: _plain(name, value) for name, value in zip(order["metrics"], metrics, strict=True)},
         steps={step: tuple(op for op in ops if op.time != 0) for step, ops in found.items()},
     )
+
+
+def step_places(scenario: Scenario) -> dict[str, tuple[Scenario, Batch]]:
+    """The engine steps that a scenario is made of, by name, and of each the scenario of the devices that it runs on."""
+    if isinstance(scenario.workload, Handover):
+        return pool_steps(scenario)
+    if isinstance(scenario.workload, Colocated):
+        return {}
+    return {name: (scenario, batch) for name, batch in step_batches(scenario).items()}
 
 
 def step_batches(scenario: Scenario) -> dict[str, Batch]:

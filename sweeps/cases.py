@@ -13,9 +13,18 @@ from jaxroof.model import WeightFormat
 from jaxroof.request import Requests
 from sweeps.dataset import leaf_unit
 from sweeps.deployments import PREFIX, with_settings
+from sweeps.drafting import acceptance, require_drafts, with_draft
 from sweeps.jobs import JOBS, Scenario
 from sweeps.legality import scenario_broken_rule
+from sweeps.neighbours import (
+    neighbour_entry,
+    neighbour_notes,
+    neighbour_requests,
+    neighbour_tenant,
+    require_neighbour,
+)
 from sweeps.paths import number, replaced
+from sweeps.pools import prefill_pool, require_legal
 from sweeps.quantities import quantity_or_zero
 from sweeps.training_case import coded, training_workload
 
@@ -26,9 +35,24 @@ COMMUNICATION_BYTES = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "int8"
 """B per element that collectives send, by precision."""
 
 DEFAULTS = {"request": {"batch": 1.0, "cached": 0.0}, "step": {"prefills": 1.0, "past": 0.0}}
+DEFAULTS |= dict.fromkeys(("disaggregated", "colocated"), {"batch": 1.0, "cached": 0.0})
 """Workload numbers that need not be given, by job; optional ones beside them are `Scalar | None` in the struct."""
 
-NOT_NEEDED = ("encoder_tokens", "acceptance")
+ACCEPTANCE = "workload.acceptance"
+"""Path of the chance that a drafted token is right, which may be several numbers."""
+
+NOT_NEEDED = (
+    "encoder_tokens",
+    "acceptance",
+    "delay",
+    "prompts",
+    "rate",
+    "lanes",
+    "layerwise",
+    "sharing",
+    "cores",
+    "cache",
+)
 """Workload numbers that only some models or deployments use."""
 
 
@@ -70,6 +94,9 @@ def case(
     efficiency: str | None = None,
     overrides: Mapping[str, Any] | None = None,
     check: bool = True,
+    draft: str | None = None,
+    prefill: Mapping[str, Any] | None = None,
+    neighbour: Mapping[str, Any] | None = None,
 ) -> Case:
     """Everything that one answer depends on, from names and numbers.
 
@@ -83,6 +110,11 @@ def case(
       overrides: any leaf by dotted path, a number in SI units or text with a unit:
         {"hardware.memory.hbm.bandwidth": "8TB/s"}.
       check: refuse a deployment that cannot be.
+      draft: a smaller model that drafts `drafts` tokens per step.
+      prefill: of a disaggregated job, the prefill pool: hardware, efficiency and settings of its deployment, by name;
+        what is not said is as in the decode pool, which the other arguments describe.
+      neighbour: of a colocated job, the other model: model, weights, batch, isl, osl, cached, and settings of its
+        deployment, by name.
 
     Raises:
       ValueError: one line that names what is wrong, its value and what is allowed.
@@ -92,7 +124,7 @@ def case(
     own = {path: value for path, value in overrides.items() if path.startswith("hardware.")}
     if own:
         device = hwspaces.overridden(device, own)
-    entry = workloads.model(model, weights=weights)
+    entry = with_draft(workloads.model(model, weights=weights), draft)
     constants = hwspaces.efficiency(efficiency)
     scenario = Scenario(
         hardware=device.hardware,
@@ -105,13 +137,31 @@ def case(
     settings |= {path: value for path, value in overrides.items() if path not in own}
     spread = {path.removeprefix(PREFIX): value for path, value in settings.items() if path.startswith(PREFIX)}
     scenario = dataclasses.replace(scenario, deployment=with_settings(scenario.deployment, spread))
+    pool = None
+    if job == "disaggregated":
+        pool = prefill_pool(prefill or {}, entry, device, constants, scenario.deployment)
+        require_precisions(pool.hardware, entry, pool.pool.deployment)
+        scenario = dataclasses.replace(scenario, prefill=pool.pool)
+    if job == "colocated":
+        other = neighbour_entry(neighbour or {})
+        own = model_deployment(other, kv, communication)
+        requests = _workload("request", neighbour_requests(neighbour), other)
+        tenant = neighbour_tenant(neighbour, other, own, requests, scenario)
+        require_precisions(device, other, tenant.deployment)
+        scenario = dataclasses.replace(scenario, neighbour=tenant)
+        entry = dataclasses.replace(entry, notes=(*entry.notes, *neighbour_notes(other)))
     for path, value in settings.items():
         if path.startswith(PREFIX):
             continue
         number(scenario, path)
         scenario = replaced(scenario, path, leaf_number(path, value))
     require_precisions(device, entry, scenario.deployment)
+    require_drafts(draft, scenario.deployment)
     if check:
+        if pool is not None:
+            require_legal(dataclasses.replace(pool, pool=scenario.prefill), entry)
+        if scenario.neighbour is not None:
+            require_neighbour(device, scenario)
         broken = scenario_broken_rule(scenario)
         if broken:
             raise ValueError(f"{entry.name} on {device.name}: {broken}")
@@ -164,25 +214,25 @@ def _workload(job: str, numbers: Mapping[str, Any], entry: workloads.ModelEntry)
     for name in numbers:
         if name not in names:
             raise ValueError(f"workload.{name} is not a number of a {job}{nearest(name, names)}")
-    values: dict[str, float | None] = {
-        name: leaf_number(f"workload.{name}", value) for name, value in numbers.items() if value is not None
+    values: dict[str, Any] = {
+        name: acceptance(value, ACCEPTANCE) if name == "acceptance" else leaf_number(f"workload.{name}", value)
+        for name, value in numbers.items()
+        if value is not None
     }
     values = DEFAULTS[job] | values
     if "encoder_tokens" not in values and entry.encoder_positions is not None and entry.model.encoder is not None:
         values["encoder_tokens"] = float(entry.encoder_positions)  # what it always works on, such as 30 s of sound
     _check_encoder(values, entry)
-    if job == "request":
+    if job != "step":
         missing = [name for name in names if name not in values and name not in NOT_NEEDED]
         if missing:
-            raise ValueError(f"a request needs workload.{' and workload.'.join(missing)}")
+            raise ValueError(f"a {job} needs workload.{' and workload.'.join(missing)}")
         if values["cached"] >= values["isl"]:
             raise ValueError(f"workload.cached = {values['cached']:g} must be below workload.isl = {values['isl']:g}")
         if values["osl"] < 1:
             raise ValueError(f"workload.osl = {values['osl']:g} must be at least 1")
         if values["osl"] > 1 and not entry.model.generates:
             raise ValueError(f"{entry.name} is an encoder and generates nothing: workload.osl must be 1")
-        if values.get("acceptance", 0.0) > 1.0:
-            raise ValueError(f"workload.acceptance = {values['acceptance']:g} is a probability: at most 1")
     else:
         if "prefill" not in values and "decode" not in values:
             raise ValueError("a step needs workload.prefill, workload.decode, or both")

@@ -14,6 +14,8 @@ from jaxroof.serving import PERCENTILES
 from jaxroof.traffic import STATUSES
 from sweeps.axes import Axis
 from sweeps.engine import Output, Piece
+from sweeps.policy_names import POLICIES
+from sweeps.production_names import CACHES, OUTSIDE, PRODUCED, PRODUCTION
 from sweeps.silicon_names import COSTS, SILICON
 from sweeps.training_names import TRAINED, TRAINING
 
@@ -166,6 +168,7 @@ VARIABLES = {
     **OF_ITERATIONS,
     **CAPACITIES,
     **{name: Variable(*meaning) for name, meaning in TRAINED.items()},
+    **{name: Variable(*meaning) for name, meaning in PRODUCED.items()},
 }
 """Every variable of every job. A breakdown's `prefill_` and `decode_` variables share the meaning of the plain one."""
 
@@ -197,6 +200,7 @@ COORDINATES = {
     "deployment.ep": "expert-parallel degree",
     "deployment.dp": "replicas",
     "deployment.drafts": "tokens drafted per sequence and step",
+    **CACHES,
     "deployment.imbalance": "rows of the busiest expert-parallel device over the mean",
     "deployment.alike": "exponent of tokens that choose experts on their own",
     "deployment.reserved_cores": "share of the cores that overlapped communication takes",
@@ -219,21 +223,7 @@ COORDINATES = {
     "workload.prefixes": "system prompts that requests share",
     "workload.sessions": "conversations that requests are turns of",
     "workload.seed": "seed of the requests that are drawn",
-    "policy.order": "which work goes first",
-    "policy.queue": "which waiting request is next",
-    "policy.token_budget": "tokens of one step",
-    "policy.max_sequences": "sequences that run at once",
-    "policy.chunked": "1 where prompts are split over steps",
-    "policy.block_size": "tokens of one block of the KV cache",
-    "policy.watermark": "share of the KV blocks that an admission leaves free",
-    "policy.reserve": "1 where blocks for the whole output are taken at admission",
-    "policy.swap": "1 where a preempted sequence's cache is kept in host memory",
-    "policy.swap_time": "time to move one token's cache to or from host memory",
-    "policy.prefix_caching": "1 where prompts find their beginning in the cache",
-    "policy.max_waiting": "requests that wait at most",
-    "policy.graph_step": "multiples that decoding batches are padded to",
-    "policy.graph_limit": "largest batch that is padded",
-    "policy.hidden_host": "1 where the host works while the device does",
+    **POLICIES,
     "hardware.memory.hbm.bandwidth": "HBM bandwidth",
     "hardware.memory.hbm.capacity": "HBM capacity",
     "hardware.memory.l2.bandwidth": "L2 bandwidth",
@@ -241,6 +231,7 @@ COORDINATES = {
     "hardware.memory.scratchpad.bandwidth": "scratchpad bandwidth per core",
     "hardware.memory.scratchpad.capacity": "scratchpad capacity per core",
     "hardware.memory.register_capacity": "register capacity per core",
+    **OUTSIDE,
     "hardware.cores.count": "cores",
     "hardware.cores.vector_flops": "vector FLOP/s per core",
     "hardware.cores.exp_rate": "exponentials per second per core",
@@ -266,6 +257,7 @@ COORDINATES = {
     **SILICON,
     **COSTS,
     **TRAINING,
+    **PRODUCTION,
 }
 """What a leaf is, for axes and plots; other leaves are described by their path."""
 
@@ -309,6 +301,7 @@ def variable(name: str) -> Variable:
 
 def leaf_unit(path: str) -> str:
     """SI unit of any leaf of a scenario by its dotted path."""
+    path = path.removeprefix("prefill.")
     if path.startswith("hardware."):
         return hardware_leaf_unit(path)
     name = path.rpartition(".")[2]
@@ -318,11 +311,16 @@ def leaf_unit(path: str) -> str:
         return "B/s"
     if path == "workload.rate":
         return "1/s"
-    return "s" if name.endswith("_time") or name in ("think", "duration") else "1"
+    return "s" if name.endswith("_time") or name in ("think", "duration", "delay") else "1"
 
 
 def leaf_long_name(path: str) -> str:
     """What the leaf at `path` is, in words."""
+    if path.startswith("prefill."):
+        return f"{leaf_long_name(path.removeprefix('prefill.'))}, prefill pool"
+    if path.startswith("neighbour."):
+        own = path.removeprefix("neighbour.").replace("requests.", "workload.")
+        return f"{leaf_long_name(own)}, neighbour"
     if path in COORDINATES:
         return COORDINATES[path]
     if path.startswith("hardware.matrix."):

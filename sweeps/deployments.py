@@ -5,7 +5,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from hwspaces.units import nearest
-from jaxroof.deployment import ATTENTION_KERNELS, CONTEXT_KINDS, DEGREES, EXCHANGES, OVERLAPS, Deployment
+from jaxroof.deployment import (
+    ADAPTED,
+    ATTENTION_KERNELS,
+    CONTEXT_KINDS,
+    DEGREES,
+    EXCHANGES,
+    OUTSIDE,
+    OVERLAPS,
+    Adapters,
+    Deployment,
+)
 from jaxroof.layers.linear import OPERAND_BYTES
 from sweeps.dataset import leaf_unit
 from sweeps.quantities import quantity_or_zero
@@ -17,11 +27,21 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "exchange": EXCHANGES,
     "overlap": OVERLAPS,
     "attention_kernel": ATTENTION_KERNELS,
+    "offload_to": OUTSIDE,
     "attention_compute": tuple(OPERAND_BYTES),
 }
 """Settings that are structure, and what they may be."""
 
 SWITCHES = ("sequence_parallel",)
+
+ADAPTERS = "rank=16,loaded=32,targets=q,v"
+"""What low-rank adapters look like where a user writes them."""
+
+LISTS = {
+    "stages": "the layers of every stage, such as 20,20,21",
+    "tree": "the branches of every drafted token by depth, such as 4,2,1",
+}
+"""Settings that are several whole numbers, and which."""
 
 
 def with_settings(deployment: Deployment, settings: Mapping[str, Any]) -> Deployment:
@@ -33,7 +53,10 @@ def with_settings(deployment: Deployment, settings: Mapping[str, Any]) -> Deploy
     Raises:
       ValueError: one line that names the setting, its value and what is allowed.
     """
-    return dataclasses.replace(deployment, **{name: _value(name, value) for name, value in settings.items()})
+    made = dataclasses.replace(deployment, **{name: _value(name, value) for name, value in settings.items()})
+    if made.tree is not None and made.drafts is None:
+        return dataclasses.replace(made, drafts=float(len(made.tree)))
+    return made
 
 
 def _value(name: str, value: Any) -> Any:
@@ -49,14 +72,47 @@ def _value(name: str, value: Any) -> Any:
         if value not in (True, False, "true", "false"):
             raise ValueError(f"{where} = {value!r} must be true or false")
         return value in (True, "true")
-    if name == "stages":
-        layers = value.split(",") if isinstance(value, str) else value
-        if not isinstance(layers, list | tuple) or not layers:
-            raise ValueError(f"{where} = {value!r} must list the layers of every stage, such as 20,20,21")
-        return tuple(_whole(f"{where}.{i}", number) for i, number in enumerate(layers))
+    if name == "adapters":
+        return adapters(value, where)
+    if name in LISTS:
+        numbers = value.split(",") if isinstance(value, str) else value
+        if isinstance(numbers, int | float):
+            numbers = [numbers]
+        if not isinstance(numbers, list | tuple) or not numbers:
+            raise ValueError(f"{where} = {value!r} must list {LISTS[name]}")
+        return tuple(_whole(f"{where}.{i}", number) for i, number in enumerate(numbers))
     if name in DEGREES:
         return _whole(where, value)
     return quantity_or_zero(value, leaf_unit(where), where)
+
+
+def adapters(value: Any, where: str) -> Adapters:
+    """Adapters of "rank=16,loaded=32,targets=q,v", or of the same as a table.
+
+    Raises:
+      ValueError: one line that names what is wrong, its value and what is allowed.
+    """
+    found: dict[str, Any] = dict(value) if isinstance(value, Mapping) else {}
+    key = ""
+    for part in [] if isinstance(value, Mapping) else str(value).split(","):
+        name, equals, text = (word.strip() for word in part.partition("="))
+        if equals:
+            key = name
+            found[key] = [text] if key == "targets" else text
+        elif key == "targets":
+            found[key].append(name)
+        else:
+            raise ValueError(f"{where} = {value!r} must be {ADAPTERS}")
+    for name in found:
+        if name not in ("rank", "loaded", "targets"):
+            raise ValueError(f"{where} = {value!r} must be {ADAPTERS}")
+    if "rank" not in found:
+        raise ValueError(f"{where} = {value!r} needs a rank: {ADAPTERS}")
+    targets = tuple(found.pop("targets", ("q", "v")))
+    for target in targets:
+        if target not in ADAPTED:
+            raise ValueError(f"{where}: {target!r} is no adapted matrix; known: {', '.join(ADAPTED)}")
+    return Adapters(**{name: _whole(f"{where}.{name}", number) for name, number in found.items()}, targets=targets)
 
 
 def _whole(where: str, value: Any) -> float:
@@ -69,7 +125,7 @@ def _whole(where: str, value: Any) -> float:
 def is_structure(path: str) -> bool:
     """Whether the deployment's leaf at `path` cannot vary along an axis, because it is structure."""
     name = path.removeprefix(PREFIX)
-    return path.startswith(PREFIX) and (name in CHOICES or name in SWITCHES or name == "stages")
+    return path.startswith(PREFIX) and (name in CHOICES or name in SWITCHES or name in LISTS or name == "adapters")
 
 
 def label(settings: Mapping[str, Any]) -> str:

@@ -4,7 +4,9 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+from jaxroof.colocation import Tenant
 from jaxroof.deployment import Deployment
+from jaxroof.disaggregation import Pool
 from jaxroof.efficiency import Efficiency
 from jaxroof.hardware import Hardware
 from jaxroof.model import Model
@@ -26,6 +28,8 @@ class Scenario:
     deployment: Deployment
     workload: Any  # of the job's kind
     efficiency: Efficiency
+    prefill: Pool | None = None  # where prompts are worked on, if elsewhere
+    neighbour: Tenant | None = None  # what else runs on the devices
 
 
 @dataclasses.dataclass(frozen=True)

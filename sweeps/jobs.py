@@ -1,7 +1,5 @@
 """The questions that can be asked at a point: an engine step, a static batch of requests, a training iteration."""
 
-import functools
-
 import jax.numpy as jnp
 
 from jaxroof import memory
@@ -10,11 +8,11 @@ from jaxroof.batch import Batch, Decode, Encode, Prefill
 from jaxroof.cost import capital_rate, device_cost, device_price, energy_price
 from jaxroof.deployment import degree, devices, replica_devices
 from jaxroof.efficiency import Efficiency
-from jaxroof.energy import energies_of, limited_time, power_known
+from jaxroof.energy import limited_time, power_known
 from jaxroof.hardware import Hardware, ridge
 from jaxroof.legality import legal
 from jaxroof.model import Model
-from jaxroof.overlap import overlapped_ops
+from jaxroof.paging import mean_wasted_tokens, wasted_tokens
 from jaxroof.request import (
     RequestCost,
     Requests,
@@ -30,20 +28,15 @@ from jaxroof.request import (
 )
 from jaxroof.smooth import positive_part
 from jaxroof.step import (
-    deviations_of,
     dominant_bound,
-    extrapolated_times,
-    matrix_floors,
-    memory_floors,
     spread_known,
-    step_cost,
-    tables_known,
-    times_by_bound,
-    times_of,
 )
 from jaxroof.struct import Scalar, struct
+from sweeps.colocated_job import COLOCATED
+from sweeps.disaggregated_job import DISAGGREGATED
 from sweeps.job import Job, Lazy, Scenario, Terms
 from sweeps.legality import scenario_legal
+from sweeps.terms import op_tables, step_terms
 from sweeps.training_job import TRAIN
 
 
@@ -75,25 +68,20 @@ def step_batch(work: StepWork, model: Model) -> Batch:
     return Batch(prefill=prefill, decode=decode, logits=logits, encode=encode, encoded=encoded)
 
 
-def _setting(scenario: Scenario, batch: Batch) -> tuple:
-    return scenario.hardware, scenario.model, scenario.deployment, batch, scenario.efficiency
-
-
-def _op_tables(prefix: str, scenario: Scenario, batch: Batch) -> Lazy:
-    costs = functools.cache(lambda: step_cost(*_setting(scenario, batch)))
-    fields = ("time", "flops", "bytes", "bound", "algorithm", *(("energy",) if power_known(scenario.hardware) else ()))
-    return {
-        f"{prefix}op_{field}": lambda field=field: {name: getattr(cost, field) for name, cost in costs().items()}
-        for field in fields
-    }
-
-
 def _fit(scenario: Scenario, context: Scalar, sequences: Scalar, encoded: Scalar) -> dict[str, Scalar]:
     """Memory metrics: what is stored, what is left for KV cache, whether `sequences` of `context` tokens fit."""
     place = scenario.hardware, scenario.model, scenario.deployment
     capacity = memory.sequence_capacity(*place, context, encoded)
     fits = memory.weights_fit(*place) & (capacity >= sequences)
-    split = legal(*place)
+    split, paged = legal(*place), {}
+    if scenario.deployment.block_tokens is not None:
+        block = scenario.deployment.block_tokens
+        waste = wasted_tokens(context, block)
+        paged = {
+            "kv_blocks_left": jnp.floor(memory.kv_capacity_tokens(*place) / block),
+            "cache_waste": waste / (context + waste),
+            "cache_waste_mean": jnp.asarray(mean_wasted_tokens(block)),
+        }
     return {
         "weight_bytes": memory.weight_bytes(scenario.model, scenario.deployment),
         "kv_capacity_tokens": memory.kv_capacity_tokens(*place),
@@ -102,6 +90,7 @@ def _fit(scenario: Scenario, context: Scalar, sequences: Scalar, encoded: Scalar
         "fits": fits,
         "legal": split,
         "feasible": fits & split,
+        **paged,
     }
 
 
@@ -142,29 +131,6 @@ def _owning(hardware: Hardware, per_device: Scalar, joules_per_token: Scalar | N
     return metrics
 
 
-def _step_terms(prefix: str, scenario: Scenario, batch: Batch) -> Lazy:
-    """What is added up over the ops of one step: time, time by what binds it, and floors of matrix and memory time."""
-    hardware, deployment, efficiency = scenario.hardware, scenario.deployment, scenario.efficiency
-    ops = functools.cache(lambda: overlapped_ops(scenario.model, deployment, batch))
-    beyond = {}
-    if tables_known(efficiency):
-        beyond[f"{prefix}_extrapolated"] = lambda: extrapolated_times(ops(), hardware, deployment, efficiency)
-    if power_known(hardware):
-        # Cheap to compute and of few axes: one term, so that a grid adds one number per point and not one per kind.
-        beyond[f"{prefix}_energy"] = lambda: {"all": sum(energies_of(ops(), hardware).values())}
-    return beyond | {
-        prefix: lambda: times_of(ops(), hardware, deployment, batch, efficiency),
-        f"{prefix}_by_bound": lambda: times_by_bound(ops(), hardware, deployment, batch, efficiency),
-        f"{prefix}_matrix_floor": lambda: matrix_floors(ops(), hardware),
-        f"{prefix}_memory_floor": lambda: memory_floors(ops(), hardware),
-        f"{prefix}_deviation": lambda: deviations_of(ops(), hardware, deployment, efficiency),
-        f"{prefix}_variance": lambda: {
-            name: deviation * deviation
-            for name, deviation in deviations_of(ops(), hardware, deployment, efficiency).items()
-        },
-    }
-
-
 def _extrapolated(sums: dict[str, Scalar], *steps: str) -> dict[str, Scalar]:
     """Shares of the time of steps in kernels beyond the measured tables; nothing where there are no tables."""
     names = [f"{step}_extrapolated" for step in steps]
@@ -189,13 +155,13 @@ def _spreads(
 def _request_sums(scenario: Scenario) -> Lazy:
     place = scenario.workload, scenario.model, scenario.deployment
     prefill, decode = prefill_batch(*place), decode_batch(*place)
-    return _step_terms("prefill", scenario, prefill) | _step_terms("decode", scenario, decode)
+    return step_terms("prefill", scenario, prefill) | step_terms("decode", scenario, decode)
 
 
 def _request_tables(scenario: Scenario) -> Lazy:
     place = scenario.workload, scenario.model, scenario.deployment
-    tables = _op_tables("prefill_", scenario, prefill_batch(*place))
-    return tables | _op_tables("decode_", scenario, decode_batch(*place))
+    tables = op_tables("prefill_", scenario, prefill_batch(*place))
+    return tables | op_tables("decode_", scenario, decode_batch(*place))
 
 
 def _request_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: dict[str, Terms]) -> dict[str, Scalar]:
@@ -242,7 +208,8 @@ def _request_power(
 ) -> dict[str, Scalar]:
     """Power of one device in both phases and over the whole batch, and energy per token of a replica's devices.
 
-    Nothing where energy, static power or the limit are unknown. Static power is drawn from arrival to the last token.
+    Nothing where energy, static power or the limit are unknown. Static power is drawn from when the prompt is there to
+    the last token.
 
     Args:
       times: s of the prefill and of one decode step of all micro-batches, as the limit stretches them.
@@ -254,10 +221,11 @@ def _request_power(
     requests, deployment, static = scenario.workload, scenario.deployment, scenario.hardware.power.static
     prefill, decode = (device_energy(energy, deployment, requests) for energy in energies)
     steps = positive_part(requests.osl - 1.0) / tokens_per_step(deployment, requests)
-    total = prefill + steps * decode + static * cost.e2e
+    busy = cost.e2e - requests.delay
+    total = prefill + steps * decode + static * busy
     per_token = total * replica_devices(deployment) / (requests.batch * requests.osl)
     return {
-        "power": total / cost.e2e,
+        "power": total / busy,
         "prefill_power": prefill / times[0] + static,
         "decode_power": decode / times[1] + static,
         "prefill_slowdown": times[0] / unlimited[0],
@@ -269,11 +237,11 @@ def _request_power(
 
 
 def _step_sums(scenario: Scenario) -> Lazy:
-    return _step_terms("step", scenario, step_batch(scenario.workload, scenario.model))
+    return step_terms("step", scenario, step_batch(scenario.workload, scenario.model))
 
 
 def _step_tables(scenario: Scenario) -> Lazy:
-    return _op_tables("", scenario, step_batch(scenario.workload, scenario.model))
+    return op_tables("", scenario, step_batch(scenario.workload, scenario.model))
 
 
 def _step_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: dict[str, Terms]) -> dict[str, Scalar]:
@@ -327,5 +295,5 @@ LEGALITY = Job(
 )
 """Only whether the deployment can be, asked before anything is computed."""
 
-JOBS = {job.name: job for job in (REQUEST, STEP, TRAIN)}
+JOBS = {job.name: job for job in (REQUEST, STEP, TRAIN, DISAGGREGATED, COLOCATED)}
 """Every job that a specification can name."""

@@ -3,24 +3,49 @@
 from typing import Any
 
 from hwspaces.units import leaf_quantity, quantity
+from jaxroof.colocation import SHARINGS
 
 MAY_BE_ZERO = (
     "workload.cached",
     "workload.past",
     "workload.acceptance",
+    "workload.layerwise",
+    "workload.delay",
     "deployment.reserved_cores",
     "deployment.reserve_bytes",
     "deployment.drafts",
     *(f"workload.{name}" for name in ("zero", "recompute", "schedule", "overlap", "dropout")),
     "workload.offload",
+    "deployment.offloaded",
+    "deployment.prefetched",
 )
 """Leaves for which zero is a sensible number."""
 
 
+CODES = {"workload.sharing": SHARINGS}
+"""Leaf -> the words whose places are its codes."""
+
+
+PARTS = ("workload.cores", "workload.cache")
+"""Leaves that leave a part for somebody else."""
+
+SWITCHES = ("workload.layerwise",)
+"""Leaves that are 0 or 1."""
+
+
 def quantity_or_zero(value: Any, unit: str, path: str) -> float:
     """`value` of the leaf at `path` in the SI unit `unit`; ValueError names the path, the value and what is allowed."""
+    if path in CODES:
+        if value not in CODES[path]:
+            raise ValueError(f"{path} = {value!r} must be {' or '.join(CODES[path])}")
+        return float(CODES[path].index(value))
     if path in MAY_BE_ZERO and value in (0, "0") and not isinstance(value, bool):
         return 0.0
     if path.startswith("hardware."):
         return leaf_quantity(value, path, path)
-    return quantity(value, unit, path)
+    number = quantity(value, unit, path)
+    if path in PARTS and not number < 1.0:
+        raise ValueError(f"{path} = {value!r} must be above 0 and below 1")
+    if path in SWITCHES and number != 1.0:
+        raise ValueError(f"{path} = {value!r} must be 0 or 1")
+    return number

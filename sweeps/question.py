@@ -18,6 +18,7 @@ from sweeps.cases import KV_BYTES, Case, case, leaf_number, model_deployment, re
 from sweeps.dataset import dataset, fill, leaf_long_name, leaf_unit
 from sweeps.deployments import PREFIX, is_structure, with_settings
 from sweeps.deployments import label as deployment_label
+from sweeps.drafting import with_draft
 from sweeps.engine import Plan
 from sweeps.jobs import JOBS, LEGALITY, Scenario
 from sweeps.legality import scenario_broken_rule
@@ -89,6 +90,8 @@ def unsampled(
         deployment=_under(given, "deployment"),
         overrides={path: value for path, value in given.items() if not path.startswith(("workload.", "deployment."))},
         check=False,
+        prefill=spec.prefill,
+        neighbour=spec.neighbour,
     )
     axes, notes = [], list(base.notes)
     for key, names in spec.objects.items():
@@ -134,6 +137,7 @@ def _object_axis(key: str, names: tuple[str, ...], spec: Spec, base: Case) -> tu
             else [workloads.model(spec.objects["model"][0], weights=name) for name in names]
         )
         kv, sent = (spec.objects.get(key, (None,))[0] for key in ("kv", "communication"))
+        entries = [with_draft(entry, spec.objects.get("draft", (None,))[0]) for entry in entries]
         deployments = []
         for entry in entries:
             deployments.append(model_deployment(entry, kv, sent))
@@ -155,6 +159,12 @@ def _object_axis(key: str, names: tuple[str, ...], spec: Spec, base: Case) -> tu
     else:
         constants = [hwspaces.efficiency(name).efficiency for name in names]
         columns["efficiency"] = Choice(tuple(_with_settings("efficiency", constants, spec)), index)
+    if spec.job == "disaggregated":
+        columns |= {
+            f"prefill.{path}": column
+            for path, column in columns.items()
+            if path in ("hardware", "efficiency", "deployment.kv_bytes") and path not in spec.prefill
+        }
     if len(set(names)) < len(names):
         raise ValueError(f"{key}: two of the names stand for the same entry: {', '.join(names)}")
     label = Coordinate(key, np.array(names, object), "", _OBJECT_MEANINGS[key])

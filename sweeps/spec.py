@@ -14,13 +14,17 @@ from hwspaces import document
 from sweeps.jobs import JOBS
 
 KEYS = {
-    "job": "request, step, train or serve",
+    "job": "request, step, train, disaggregated, colocated or serve",
     "mode": "grid or sample",
     "hardware": "a name or file, or a list of them",
     "model": "a name or file, or a list of them",
+    "draft": "a smaller model that drafts tokens",
     "weights": "a precision in place of the checkpoint's, or a list",
     "kv": "precision of the KV cache, or a list",
     "efficiency": "a name or file, or a list",
+    "prefill": "of a disaggregated job: table of the prefill pool, hardware, efficiency and its deployment's settings",
+    "decode": "of a disaggregated job: table of the decode pool, in place of hardware, efficiency and deployment",
+    "neighbour": "of a colocated job: table of the other model, its requests and its deployment's settings",
     "workload": "table: numbers of the job's workload",
     "communication": "precision of what collectives send",
     "deployment": "table: degrees and other settings of the deployment",
@@ -84,6 +88,8 @@ class Spec:
     keep: tuple[str, ...]  # what is kept of every point; empty: everything
     output: Mapping[str, Any]  # the table as it was given, for how results are stored
     source: Mapping[str, Any]  # what was given, for the dataset's record
+    prefill: Mapping[str, Any]  # settings of the prefill pool of a disaggregated job
+    neighbour: Mapping[str, Any]  # the other model of a colocated job, by name
 
     def text(self) -> str:
         """The specification as JSON with sorted keys: the same text for the same question."""
@@ -112,6 +118,7 @@ def spec(source: Mapping[str, Any]) -> Spec:
       ValueError: one line that names the key, its value and what is allowed.
     """
     require_known(source, KEYS, "")
+    source, given = pooled(source), source
     job = _one_of(source.get("job", "request"), "job", (*JOBS, SERVE))
     mode = _one_of(source.get("mode", "grid"), "mode", ("grid", "sample"))
     objects = {}
@@ -121,11 +128,13 @@ def spec(source: Mapping[str, Any]) -> Spec:
     for key in ("hardware", "model"):
         if key not in source:
             raise ValueError(f"{key} is missing: give {KEYS[key]}")
-    for key in ("hardware", "model", "weights", "kv", "efficiency", "communication"):
+    for key in ("hardware", "model", "weights", "kv", "efficiency", "communication", "draft"):
         if key in source:
             objects[key] = _names(source[key], key)
     if len(objects.get("communication", ())) > 1:
         raise ValueError("communication is one precision; sweep deployment.communication_bytes for several")
+    if len(objects.get("draft", ())) > 1:
+        raise ValueError("draft is one model; sweep deployment.drafts and workload.acceptance for others' ways")
     if len(objects.get("weights", ())) > 1 and len(objects["model"]) > 1:
         raise ValueError("a list of weights needs a single model; or list models whose names carry their precision")
     fixed, axes = _numbers(source, mode)
@@ -156,8 +165,39 @@ def spec(source: Mapping[str, Any]) -> Spec:
         dtype=_one_of(output.get("dtype", "float32"), "output.dtype", ("float32", "float64")),
         keep=_names(output["keep"], "output.keep") if "keep" in output else (),
         output=output,
-        source=source,
+        source=given,
+        prefill=_table(source, "prefill"),
+        neighbour=_table(source, "neighbour"),
     )
+
+
+def pooled(source: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The specification with the decode pool's settings where every job has its own: [decode] is then gone.
+
+    Raises:
+      ValueError: one line, for pools of another job, and for what is given in two places.
+    """
+    if "neighbour" in source and source.get("job") != "colocated":
+        raise ValueError('neighbour is only read with job = "colocated"')
+    if source.get("job") != "disaggregated":
+        for key in ("prefill", "decode"):
+            if key in source:
+                raise ValueError(f'{key} is only read with job = "disaggregated"')
+        return source
+    merged = {key: value for key, value in source.items() if key != "decode"}
+    for key, value in _table(source, "decode").items():
+        if key in ("hardware", "efficiency"):
+            if key in source:
+                raise ValueError(f"decode.{key} = {value!r}, and {key} = {source[key]!r} besides: give one")
+            merged[key] = value
+            continue
+        if key in merged.get("deployment", {}):
+            raise ValueError(f"decode.{key} and deployment.{key} are the same: give one")
+        merged["deployment"] = {**merged.get("deployment", {}), key: value}
+    for key, value in _table(source, "prefill").items():
+        if isinstance(value, list | tuple | Mapping) and key not in ("stages", "tree"):
+            raise ValueError(f'prefill.{key} = {value!r} must be one value; [axes] has "prefill.deployment.{key}"')
+    return merged
 
 
 def plain(value: Any) -> Any:

@@ -256,6 +256,7 @@ def deployment(draw: Draw, compute: str = "bf16", **given) -> Deployment:
         memory_utilization=draw.log(0.5, 1.0),
         reserve_bytes=draw.log(1e8, 4e9),
         max_batched_tokens=draw.log(512, 16384),
+        prefetched=np.ones(draw.n),
     )
     return dataclasses.replace(drawn, **given)
 
@@ -286,6 +287,7 @@ def requests(draw: Draw, encoder: bool = False) -> Requests:
         cached=cached,
         encoder_tokens=draw.log(100, 5000) if encoder else None,
         acceptance=draw.pick(0, 0.5, 0.8, 1),
+        delay=np.zeros(draw.n),
     )
 
 

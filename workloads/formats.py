@@ -107,6 +107,7 @@ OVERRIDES = {
     "nvfp4": nvfp4(),
     "mxfp4": mxfp4(),
     "mxfp8": mxfp8(),
+    "int4": Scheme(0.5 + 2.0 * FP16_SCALE / 128, None, "int4 (group 128, float16 zeros)", 4),
     "bf16": None,
     "fp16": None,
     "tf32": None,

@@ -12,6 +12,8 @@ VERBS = {
     "request": "a static batch of requests: TTFT, TPOT, E2E latency, throughput, what fits",
     "train": "one iteration of training: time, MFU, messages, memory, cost; or the best layouts of many devices",
     "serve": "a request stream on a simulated engine: latency percentiles, goodput, queueing, use of the cache",
+    "disaggregate": "prefill and decode on pools of their own: TTFT, TPOT, rates that match, the best split",
+    "colocate": "two models on the same devices, in turns or side by side: latencies of each, alone and together",
     "compare": "which accelerators, how many and which parallelism serve a model best: a ranking",
     "capacity": "the largest load at which each of many accelerators keeps an objective, and latency against load",
     "sensitivity": "which numbers matter and by how much: elasticities of every metric, at a point or over a sweep",

@@ -18,6 +18,10 @@ CACHE = "jaxroof"
 """Folder of compiled programs, inside the user's cache folder."""
 
 
+NOT_COUNTS = ("acceptance", "delay", "rate", "layerwise", "sharing", "cores", "cache")
+"""Flags of workloads that are shares, rates or words; all others count."""
+
+
 def case_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags that name hardware, model and deployment."""
     parser.add_argument("--hardware", metavar="NAME", help="accelerator: a name (jaxroof hardware) or a TOML file")
@@ -36,18 +40,30 @@ def case_arguments(parser: argparse.ArgumentParser) -> None:
     deployment.arguments(parser)
 
 
+def draft_argument(parser: argparse.ArgumentParser) -> None:
+    """Add `--draft`."""
+    parser.add_argument("--draft", metavar="NAME", help="a smaller model that drafts --drafts tokens per step")
+
+
 def json_argument(parser: argparse.ArgumentParser) -> None:
     """Add `--json`."""
     parser.add_argument("--json", action="store_true", help="one JSON object with SI numbers instead of tables")
 
 
-def asked_case(job: str, options: argparse.Namespace, workload: dict[str, str | None]) -> Any:
+def asked_case(
+    job: str,
+    options: argparse.Namespace,
+    workload: dict[str, str | None],
+    prefill: dict[str, str] | None = None,
+    neighbour: dict[str, str] | None = None,
+) -> Any:
     """The `sweeps.Case` that the flags of `case_arguments` and a verb's own workload flags describe.
 
     Args:
-      job: "step" or "request".
+      job: "step", "request" or "disaggregated".
       options: parsed flags.
       workload: text of the job's workload numbers by name; None where the flag was not given.
+      prefill, neighbour: settings of the prefill pool or of the other model, by name.
 
     Raises:
       ValueError: one line that names the flag, its value and what is allowed.
@@ -71,12 +87,15 @@ def asked_case(job: str, options: argparse.Namespace, workload: dict[str, str | 
         communication=options.communication,
         efficiency=options.efficiency,
         overrides=settings,
+        draft=getattr(options, "draft", None),
+        prefill=prefill,
+        neighbour=neighbour,
     )
 
 
 def workload_number(name: str, text: str) -> float | str:
     """The value of a workload's flag: a count, or a share, which is checked where it is used."""
-    return text if name == "acceptance" else whole_number(deployment.flag(name), text)
+    return text if name in NOT_COUNTS else whole_number(deployment.flag(name), text)
 
 
 def whole_number(flag: str, text: str) -> float:

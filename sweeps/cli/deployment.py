@@ -15,12 +15,17 @@ DEGREES = {
 CHOICES = {
     "exchange": "how tokens reach experts on other devices: all_to_all (default), low_latency, all_gather",
     "context_kind": "how context-parallel devices pass keys and values on: ring (default), all_gather",
+    "offload_to": "where the part of the cache is that the device does not keep: host (default), storage",
     "overlap": "what communication hides behind: none (default), gemm, two_batch",
 }
 
 OTHERS = {
     "stages": ("LAYERS,..", "layers of every pipeline stage, where they are not even"),
-    "drafts": ("N", "tokens that the model's prediction head drafts per step"),
+    "drafts": ("N", "tokens that the model's prediction head or the --draft model drafts per step"),
+    "tree": ("BRANCHES,..", "branches of every drafted token by depth, where drafts are a tree: 4,2,1"),
+    "adapters": ("SETTINGS", "low-rank adapters that requests run with: rank=16,loaded=32,targets=q,v"),
+    "block_tokens": ("TOKENS", "of one block of the KV cache (default: sequences take what they need)"),
+    "offloaded": ("SHARE", "of every sequence's cache that is outside the device, in hardware.memory.host"),
     "imbalance": ("RATIO", "rows of the busiest expert-parallel device over the mean (default 1)"),
     "alike": ("EXPONENT", "n^EXPONENT of n tokens choose experts on their own (default 1: routing without preference)"),
     "reserved_cores": ("SHARE", "of the cores that overlapped communication takes from compute (default 0)"),

@@ -7,7 +7,10 @@ from typing import Any
 from sweeps.cli.common import case_arguments
 from sweeps.cli.step import step_case, step_text, workload_arguments
 
-KINDS = ("overview", "heatmap", "lines", "pareto", "breakdown", "spread", "roofline")
+KINDS = ("overview", "heatmap", "lines", "pareto", "breakdown", "spread", "speculation", "splits", "roofline")
+
+WHOLE = ("speculation", "splits")
+"""Kinds that draw all of a file, and choose nothing in it."""
 
 STEP_FLAGS = (
     *("hardware", "model", "tp", "weights", "kv", "efficiency"),
@@ -101,6 +104,8 @@ def _of_file(options: argparse.Namespace, kind: str) -> Any:
             from sweeps.plots.spread import spread
 
             return spread(whole)
+        if kind in WHOLE:
+            return getattr(importlib.import_module(f"sweeps.plots.{kind}"), kind)(selected(whole, options.at))
         kept = as_sample(whole)
         if kept is None:
             raise ValueError(f"{options.file} kept counts of points, not points: --kind spread draws them")

@@ -4,8 +4,13 @@ import argparse
 import json
 from typing import Any
 
-from sweeps.cli.common import asked_case, case_arguments, json_argument, overrides
+from sweeps.cli.common import asked_case, case_arguments, draft_argument, json_argument, overrides
 from sweeps.cli.images import encoder_arguments, encoder_workload
+
+ACCEPTANCE_HELP = (
+    "probability that a drafted token is right (default 0), one for every position (0.8,0.7), or the law that every "
+    "request draws its own from (beta:MEAN,CONCENTRATION)"
+)
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,7 +27,11 @@ def batch_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags that describe a static batch beside its lengths."""
     parser.add_argument("--batch", metavar="N", help="requests that start and run together (default 1)")
     parser.add_argument("--cached", metavar="TOKENS", help="prompt tokens of each that are cached already (default 0)")
-    parser.add_argument("--acceptance", metavar="SHARE", help="probability that a drafted token is right (default 0)")
+    parser.add_argument(
+        "--delay", metavar="TIME", help="until the prompt is there, such as 150ms of retrieval (default 0)"
+    )
+    parser.add_argument("--acceptance", metavar="SHARE", help=ACCEPTANCE_HELP)
+    draft_argument(parser)
 
 
 def request_case(options: argparse.Namespace) -> Any:
@@ -30,7 +39,7 @@ def request_case(options: argparse.Namespace) -> Any:
     for flag in ("isl", "osl"):
         if getattr(options, flag) is None:
             raise ValueError(f"--{flag} TOKENS is missing")
-    names = ("batch", "isl", "osl", "cached", "acceptance")
+    names = ("batch", "isl", "osl", "cached", "acceptance", "delay")
     workload = {name: getattr(options, name) for name in names}
     return asked_case("request", options, workload | encoder_workload(options, "isl"))
 

@@ -6,7 +6,14 @@ import pathlib
 from typing import Any
 
 from sweeps.cli import deployment
-from sweeps.cli.common import case_arguments, compilation_cache, json_argument, overrides, policy_settings
+from sweeps.cli.common import (
+    case_arguments,
+    compilation_cache,
+    draft_argument,
+    json_argument,
+    overrides,
+    policy_settings,
+)
 
 LOAD = ("trace", "format", "sort", "drop", "rate", "arrivals", "concurrency", "think", "isl", "osl")
 LOAD += ("requests", "duration", "prefixes", "sessions", "seed")
@@ -19,6 +26,7 @@ OUTPUTS = {"output": (".nc",), "chrome_trace": (".json",), "plot": (".png", ".sv
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags of the verb."""
     case_arguments(parser)
+    draft_argument(parser)
     load_arguments(parser)
     parser.add_argument("--engine", metavar="NAME", help="vllm, sglang or trtllm (default: the efficiency's)")
     parser.add_argument(
@@ -69,7 +77,7 @@ def run(options: argparse.Namespace) -> None:
     from sweeps.serving.run import simulation
 
     asked = Question(
-        **{name: getattr(options, name) for name in ("hardware", "model", "weights", "kv", "communication")},
+        **{name: getattr(options, name) for name in ("hardware", "model", "draft", "weights", "kv", "communication")},
         **{name: getattr(options, name) for name in ("efficiency", "engine", "slo", *LOAD)},
         deployment=deployment.settings(options),
         overrides=settings,

@@ -4,13 +4,14 @@ import argparse
 import json
 from typing import Any
 
-from sweeps.cli.common import asked_case, case_arguments, json_argument, overrides
+from sweeps.cli.common import asked_case, case_arguments, draft_argument, json_argument, overrides
 from sweeps.cli.images import encoder_arguments, encoder_workload
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags of the verb."""
     case_arguments(parser)
+    draft_argument(parser)
     workload_arguments(parser)
     json_argument(parser)
 

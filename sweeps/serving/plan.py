@@ -11,8 +11,10 @@ import jax
 import numpy as np
 
 from hwspaces.units import nearest
+from jaxroof.deployment import drafted_tokens
 from jaxroof.legality import broken_rule
 from jaxroof.model import Model
+from jaxroof.prices import MOST_DRAFTED
 from jaxroof.traffic import Traffic
 from sweeps.axes import Axis, Choice
 from sweeps.cases import Case
@@ -215,6 +217,7 @@ def _require_priced(model: Model, deployment: Any) -> None:
         raise ValueError('an encoder generates nothing: job = "request" times its batches')
     if any(block.cross is not None for block in model.blocks):
         raise ValueError("the model attends to an encoder's output, which the scheduler does not price")
-    for name in ("cp", "drafts"):
-        if getattr(deployment, name) is not None:
-            raise ValueError(f"deployment.{name} is set; the scheduler does not price it: leave it out")
+    if deployment.cp is not None:
+        raise ValueError("deployment.cp is set; the scheduler does not price it: leave it out")
+    if float(drafted_tokens(deployment)) > MOST_DRAFTED:
+        raise ValueError(f"deployment.drafts: the scheduler prices at most {MOST_DRAFTED} drafted tokens per step")

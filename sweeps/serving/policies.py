@@ -132,6 +132,7 @@ _VALUES: dict[str, Callable[[str, Any], float | str]] = {
     "max_waiting": _count(1, math.inf),
     "graph_step": _count(0),
     "graph_limit": _count(0),
+    "acceptance": _share,
     "queue": _one_of(QUEUES),
 }
 """Field -> what reads its value, given the key that errors name and what was written."""

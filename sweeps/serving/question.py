@@ -20,6 +20,7 @@ class Question:
     model: str  # catalogue name, config.json or its folder
     deployment: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # degrees and other settings, by name
     weights: str | None = None  # precision in place of the checkpoint's
+    draft: str | None = None  # a smaller model that drafts tokens; catalogue name or config.json
     kv: str | None = None  # precision of the KV cache
     communication: str | None = None  # precision of what collectives send
     efficiency: str | None = None  # name or file

@@ -12,8 +12,9 @@ import xarray as xr
 
 from hwspaces import formatted
 from jaxroof import memory
-from jaxroof.deployment import devices, replica_devices
+from jaxroof.deployment import devices, drafted_tokens, replica_devices
 from jaxroof.policy import Policy
+from jaxroof.prices import MOST_DRAFTED
 from jaxroof.scheduler import cache_blocks
 from jaxroof.serving import Objective, serving_metrics
 from jaxroof.traffic import STATUSES, Served, Timeline
@@ -209,16 +210,21 @@ def _case(asked: Question) -> Case:
         communication=asked.communication,
         efficiency=asked.efficiency,
         overrides=asked.overrides,
+        draft=asked.draft,
     )
     model = found.scenario.model
     if not model.generates:
         raise ValueError(f"{found.model.name} is an encoder and generates nothing: `jaxroof request` times its batches")
     if any(block.cross is not None for block in model.blocks):
         raise ValueError(f"{found.model.name} attends to an encoder's output, which the scheduler does not price")
-    for name in ("cp", "drafts"):
-        value = getattr(found.scenario.deployment, name)
-        if value is not None:
-            raise ValueError(f"deployment.{name} = {value:g}: the scheduler does not price it; leave it out")
+    deployment = found.scenario.deployment
+    if deployment.cp is not None:
+        raise ValueError(f"deployment.cp = {deployment.cp:g}: the scheduler does not price it; leave it out")
+    if drafted_tokens(deployment) > MOST_DRAFTED:
+        raise ValueError(
+            f"deployment.drafts = {deployment.drafts:g}: the scheduler prices at most {MOST_DRAFTED} drafted tokens "
+            "per sequence and step"
+        )
     return found
 
 

@@ -86,7 +86,9 @@ def test_one_request_at_a_time_is_the_request_job(engine):
     isl[:8], osl[:8] = [64, 100, 512, 700, 1024, 2000, 3000, 4000], [1, 2, 16, 100, 128, 200, 256, 300]
     arrival = np.where(osl > 0, np.arange(REQUESTS) * 100.0, np.inf)
     found, _, _ = run(engine, arrays(Traffic(arrival=arrival, isl=isl, osl=osl)), arrays(Policy()))
-    requests = arrays(Requests(batch=np.ones(8), isl=isl[:8], osl=osl[:8], cached=np.zeros(8), acceptance=np.zeros(8)))
+    none = np.zeros(8)
+    requests = Requests(batch=np.ones(8), isl=isl[:8], osl=osl[:8], cached=none, acceptance=none, delay=none)
+    requests = arrays(requests)
     cost = jax.vmap(lambda one: request_cost(hardware, model, deployment, one, efficiency))(requests)
     np.testing.assert_allclose((found.first_token - found.arrival)[:8], cost.ttft, rtol=2e-3)
     np.testing.assert_allclose((found.finish - found.arrival)[:8], cost.e2e, rtol=1e-3)

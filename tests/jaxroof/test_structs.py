@@ -10,15 +10,25 @@ import pytest
 
 import jaxroof
 from jaxroof import (
+    Adapters,
+    Colocated,
+    Curve,
     Energy,
+    FeedbackCost,
+    Handover,
+    HandoverCost,
     Iteration,
     LoRA,
     Objective,
     Op,
     Policy,
+    Pool,
     Requests,
+    Scorer,
     Served,
     Size,
+    Tenant,
+    TenantCost,
     Timeline,
     Traffic,
     Training,
@@ -32,6 +42,27 @@ from jaxroof.request import RequestCost
 from jaxroof.step import OpCost
 from tests.silicon_examples import COSTS, SILICON
 from tests.structures import STRUCTURES, points
+
+
+def production(dense, single, requests) -> list:
+    """What pools, tenants, adapters and iterations of feedback are, and what they cost."""
+    pool = Pool(hardware=1.0, deployment=single, efficiency=datasheet())
+    rates = dict.fromkeys(("prefill_rate", "decode_rate", "transfer_rate", "rate", "bottleneck"), 1.0)
+    return [
+        pool,
+        Handover(batch=1.0, isl=2.0, osl=3.0),
+        Handover(batch=1.0, isl=2.0, osl=3.0, rate=4.0, lanes=5.0, acceptance=(0.5, 0.4)),
+        HandoverCost(ttft=1.0, tpot=2.0, e2e=3.0, wait=4.0, transfer=5.0, exposed=6.0, **rates),
+        Curve(ttft=1.0, service=2.0, transfer=3.0, batches=4.0, tpots=5.0, tokens=6.0),
+        Tenant(model=dense, deployment=single, requests=requests, efficiency=datasheet()),
+        Colocated(batch=1.0, isl=2.0, osl=3.0),
+        TenantCost(ttft=1.0, tpot=2.0, ttft_alone=3.0, tpot_alone=4.0, bandwidth=5.0),
+        Adapters(rank=16.0),
+        dataclasses.replace(single, adapters=Adapters(rank=16.0), tree=(2.0, 1.0), drafts=2.0),
+        dataclasses.replace(dense, draft=dense),
+        Scorer(model=dense, deployment=single, batch=1.0),
+        FeedbackCost(rollout=1.0, scoring=2.0, training=3.0, sync=4.0, total=10.0),
+    ]
 
 
 @pytest.fixture(scope="session")
@@ -69,6 +100,7 @@ def examples(chip, dense, mixture, single, experts, feedforward, attention):
             hidden={"tp": 0.0},
         ),
     ]
+    roots += production(dense, single, requests)
     drawn = [jax.tree.map(lambda leaf: float(np.ravel(leaf)[0]), points(name, 1).step) for name in STRUCTURES]
     return [found for root in (*roots, *drawn) for found in parts(root)]
 

@@ -1,0 +1,85 @@
+"""What low-rank adapters add to a step that serves many of them: two thin grouped products per adapted matrix."""
+
+import jax
+
+from jaxroof.batch import Batch
+from jaxroof.deployment import Deployment
+from jaxroof.layers.attention import kv_heads_per_device
+from jaxroof.layers.experts import distinct_experts
+from jaxroof.layers.linear import Matrix, projection
+from jaxroof.model import Attention, Block, FeedForward, Model, WeightFormat
+from jaxroof.op import Op
+from jaxroof.struct import Scalar
+
+ADAPTER_BYTES = 2.0
+"""B per weight of an adapter, which stays at 16 bits beside narrower weights; Dettmers et al., arXiv:2305.14314."""
+
+Pair = tuple[Matrix, Matrix]
+"""A, into the rank, and B, out of it, of all adapters of one matrix."""
+
+
+def adapter_matrices(block: Block, hidden: Scalar, deployment: Deployment) -> dict[str, Pair]:
+    """The adapters of one layer on one device by target; targets that the layer does not have are left out.
+
+    Where the adapted matrix is split by its outputs B is, and where by its inputs A is; the other is on every device.
+
+    Source: Sheng et al., arXiv:2311.03285 (S-LoRA), section 5.
+    """
+    adapters, tp = deployment.adapters, deployment.tp
+    mixer, feedforward = block.attention, block.feedforward
+    sizes = {}
+    if isinstance(mixer, Attention):
+        heads, kv_heads = mixer.heads / tp, kv_heads_per_device(mixer, deployment)
+        sizes |= {
+            "q": (hidden, heads * mixer.head_dim),
+            "k": (hidden, kv_heads * mixer.head_dim),
+            "v": (hidden, kv_heads * mixer.value_dim),
+            "o": (heads * mixer.value_dim, hidden),
+        }
+    if isinstance(feedforward, FeedForward):
+        width = feedforward.intermediate / tp
+        sizes |= {"up": (hidden, feedforward.up_projections * width), "down": (width, hidden)}
+    weights = WeightFormat(bytes=ADAPTER_BYTES, compute=deployment.attention_compute)
+    return {
+        target: (
+            Matrix(inputs, adapters.rank, weights, adapters.loaded),
+            Matrix(adapters.rank, outputs, weights, adapters.loaded),
+        )
+        for target, (inputs, outputs) in sizes.items()
+        if target in adapters.targets
+    }
+
+
+def adapter_ops(block: Block, hidden: Scalar, deployment: Deployment, local: Batch, tokens: Scalar) -> dict[str, Op]:
+    """Grouped products of one layer's adapters: every sequence has one of those loaded, without preference.
+
+    The sum with the adapted matrix's result rides in the second product.
+
+    Args:
+      local: of the device's attention group.
+      tokens: of the group on this device.
+    """
+    if deployment.adapters is None:
+        return {}
+    touched = distinct_experts(deployment.adapters.loaded, 1.0, _sequences(local))
+    ops: dict[str, Op] = {}
+    for target, (down, up) in adapter_matrices(block, hidden, deployment).items():
+        for name, matrix in ((f"adapter_{target}_a", down), (f"adapter_{target}_b", up)):
+            ops |= projection(name, tokens, matrix, deployment.activation_bytes, block.count, "experts", touched)
+    return ops
+
+
+def _sequences(local: Batch) -> Scalar:
+    parts = (part.sequences for part in (local.prefill, local.decode) if part is not None)
+    return sum(parts, start=0.0)
+
+
+def adapter_bytes(model: Model, deployment: Deployment) -> Scalar | jax.Array:
+    """B of all loaded adapters on one device, shape (); 0 without any."""
+    if deployment.adapters is None:
+        return 0.0
+    return ADAPTER_BYTES * sum(
+        block.count * (down.elements + up.elements)
+        for block in model.blocks
+        for down, up in adapter_matrices(block, model.hidden, deployment).values()
+    )

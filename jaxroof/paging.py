@@ -1,0 +1,55 @@
+"""How a KV cache is kept: in blocks of tokens, whose last one is rarely full, and in part outside of the device."""
+
+import dataclasses
+
+import jax
+
+from jaxroof.batch import Batch
+from jaxroof.deployment import Deployment
+from jaxroof.layers.linear import launched
+from jaxroof.memory import kv_bytes_of_sequence, kv_bytes_per_token, layer_count
+from jaxroof.model import Model
+from jaxroof.op import Op
+from jaxroof.smooth import ceiling
+from jaxroof.struct import Scalar
+
+
+def wasted_tokens(tokens: Scalar, block_tokens: Scalar) -> jax.Array:
+    """Tokens of room that a sequence of `tokens` tokens leaves empty in its last block, shape ()."""
+    return ceiling(tokens / block_tokens) * block_tokens - tokens
+
+
+def mean_wasted_tokens(block_tokens: Scalar) -> Scalar:
+    """The same in the mean over sequences whose lengths are anything: (block_tokens - 1) / 2.
+
+    Source: Kwon et al., arXiv:2309.06180 (PagedAttention), section 4: less than one block per sequence is wasted.
+    """
+    return 0.5 * (block_tokens - 1.0)
+
+
+def copy_ops(model: Model, deployment: Deployment, local: Batch) -> dict[str, Op]:
+    """Copies of one step between a device and the memory that has a part of its cache; none where all of it is here.
+
+    Decoding sequences read that part of theirs; prompts read that of what they had and write that of what they add.
+    Every layer is a copy of its own; with pipeline stages those of all stages are counted, as of all ops.
+
+    Args:
+      local: of the device's attention group.
+    """
+    if deployment.offloaded is None:
+        return {}
+    whole = dataclasses.replace(deployment, pp=None, stages=None, block_tokens=None)
+    held = 0.0
+    if local.decode is not None:
+        some = launched(local.decode.sequences)
+        sequences = local.decode.sequences + (1.0 - some)
+        held = some * sequences * kv_bytes_of_sequence(model, whole, local.decode.context / sequences)
+    if local.prefill is not None:
+        held = held + (local.prefill.past + local.prefill.tokens) * kv_bytes_per_token(model, whole)
+    layers = layer_count(model)
+    message = deployment.offloaded * held / layers
+    return {
+        "cache_copy": Op(
+            kind="copy", count=layers, kernels=launched(message), message_bytes=message, tier=deployment.offload_to
+        )
+    }

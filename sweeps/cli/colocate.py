@@ -1,0 +1,69 @@
+"""`jaxroof colocate`: two models on the same devices, in turns or side by side: latencies alone and together."""
+
+import argparse
+import json
+from typing import Any
+
+from sweeps.cli.common import asked_case, case_arguments, draft_argument, json_argument, named_settings, overrides
+from sweeps.cli.request import ACCEPTANCE_HELP
+
+NUMBERS = ("isl", "osl", "batch", "cached")
+"""Flags that count."""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags of the verb."""
+    case_arguments(parser)
+    draft_argument(parser)
+    parser.add_argument(
+        "--neighbour",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="of the other model: model, weights, isl, osl, batch, cached, drafts, ...; may be given several times",
+    )
+    parser.add_argument("--isl", metavar="TOKENS", help="prompt tokens of each request")
+    parser.add_argument("--osl", metavar="TOKENS", help="output tokens of each request")
+    parser.add_argument("--batch", metavar="N", help="requests that start and run together (default 1)")
+    parser.add_argument("--cached", metavar="TOKENS", help="prompt tokens of each that are cached already (default 0)")
+    parser.add_argument("--acceptance", metavar="SHARE", help=ACCEPTANCE_HELP)
+    parser.add_argument("--sharing", metavar="KIND", help="time: steps in turns (default); space: cores of their own")
+    parser.add_argument("--cores", metavar="SHARE", help="of the cores, for the first model (default 0.5)")
+    parser.add_argument("--cache", metavar="SHARE", help="of what is left for KV cache, for the first (default 0.5)")
+    json_argument(parser)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Print the table of metrics, or its JSON."""
+    for flag in ("isl", "osl"):
+        if getattr(options, flag) is None:
+            raise ValueError(f"--{flag} TOKENS is missing")
+    workload: dict[str, Any] = {
+        name: getattr(options, name) for name in (*NUMBERS, "acceptance", "sharing", "cores", "cache")
+    }
+    neighbour = named_settings("--neighbour", options.neighbour, "model=Llama-2-13B")
+    case = asked_case("colocated", options, workload, neighbour=neighbour)
+    from sweeps.answer import answer
+    from sweeps.cli import tables
+    from sweeps.cli.answers import record
+    from sweeps.dataset import variable
+
+    found = answer(case)
+    if options.json:
+        print(json.dumps(record(case, found, options.kv), indent=2, allow_nan=False))
+        return
+    out = tables.console()
+    out.print(tables.heading(case, _words(case), options.kv, overrides(options.set)), end="\n\n")
+    metrics = tables.table("metric", "value", "meaning", numbers=("value",))
+    for name, value in found.metrics.items():
+        metrics.add_row(name, tables.metric_text(name, value), variable(name).long_name)
+    out.print(metrics)
+    for note in tables.notes(case):
+        out.print(f"note    {note}")
+
+
+def _words(case: Any) -> str:
+    """Both tenants' requests in words."""
+    own, other = case.scenario.workload, case.scenario.neighbour.requests
+    texts = [f"{work.batch:,.0f} requests of {work.isl:,.0f} + {work.osl:,.0f} tokens" for work in (own, other)]
+    return f"{texts[0]}, beside {texts[1]} of the neighbour"
