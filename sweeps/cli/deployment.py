@@ -17,6 +17,7 @@ CHOICES = {
     "context_kind": "how context-parallel devices pass keys and values on: ring (default), all_gather",
     "offload_to": "where the part of the cache is that the device does not keep: host (default), storage",
     "overlap": "what communication hides behind: none (default), gemm, two_batch",
+    "attention_kernel": "fused (default), or unfused: products, scale, mask and softmax are kernels of their own",
 }
 
 OTHERS = {

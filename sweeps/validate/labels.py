@@ -1,6 +1,7 @@
 """Passes of whole models in fp32 PyTorch, predicted and measured: inference and training steps of the label set."""
 
 import dataclasses
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -66,8 +67,11 @@ transformers, NewGELUActivation: three products with constants, two of arrays, a
 WITH_DROPOUT = 3.0
 """Kernels between the products of unfused attention when training: scale, mask and dropout."""
 
-WORKLOADS = {"single_gpu": {}, "fusion": {}, "dp4": {"dp": 4.0}, "tp4": {"tp": 4.0}, "pp4_1": {"pp": 4.0}}
-"""What a row's workload spreads over devices. pp4_1: one micro-batch, so that one stage works at a time."""
+ALONE = ("single_gpu", "fusion")
+"""Workloads of one device: eager mode, and torch.compile."""
+
+SPREAD = re.compile(r"(dp|tp|pp)(\d+)(?:_(\d+))?")
+"""Workloads of several: dp4, tp4, pp4_2 (two micro-batches)."""
 
 MODES = {"inference_forward": "inference", "training_step": "training"}
 
@@ -79,7 +83,7 @@ class Label(NamedTuple):
     gpu: str  # accelerator of the catalogue
     model: str
     mode: str  # inference, or training: forward and backward, without the optimiser's step
-    workload: str  # of WORKLOADS
+    workload: str  # of ALONE, or like SPREAD
     sequences: float
     tokens: float  # per sequence
     forward: float | None  # s
@@ -151,26 +155,31 @@ def scored(rows: Iterable[Label], efficiency: Efficiency) -> list[Scored]:
 
     found = []
     for label in rows:
-        linked = bool(WORKLOADS[label.workload])
+        linked = label.workload not in ALONE
+        degrees, micro_batches = layout(label.workload)
+        turns = (micro_batches + degrees.get("pp", 1.0) - 1.0) / degrees.get("pp", 1.0)
         hardware = device(label.gpu, linked)
         forward, backward = ({n: op for n, op in ops.items() if linked or not op.collective} for ops in passes(label))
         found.append(
             Scored(
                 label,
-                float(seconds(forward, hardware)),
-                float(seconds(backward, hardware)) if backward else 0.0,
+                turns * float(seconds(forward, hardware)),
+                turns * float(seconds(backward, hardware)) if backward else 0.0,
             )
         )
     return found
 
 
 def passes(label: Label) -> tuple[dict[str, Op], dict[str, Op]]:
-    """Ops of the forward pass, with logits of every token, and of the backward pass; none of inference."""
+    """Ops of one micro-batch's forward pass, with logits of every token, and of its backward pass; none of inference.
+
+    With pipeline stages they are those of all stages, one after another.
+    """
     training = label.mode == "training"
     model, deployment = fp32(workloads.model(label.model).model), _deployment(label)
     if training:
         model = dataclasses.replace(model, generates=True)  # BERT trains with its vocabulary's head
-    sequences = label.sequences / deployment.dp
+    sequences = label.sequences / deployment.dp / layout(label.workload)[1]
     tokens = sequences * label.tokens
     batch = Batch(prefill=Prefill(sequences=sequences, tokens=tokens, past=0.0), decode=None, logits=tokens)
     ops = {name: op for name, op in step_ops(model, deployment, batch).items() if name != "sample"}
@@ -182,6 +191,15 @@ def passes(label: Label) -> tuple[dict[str, Op], dict[str, Op]]:
     return ops, backward_ops(ops, 4.0) | {
         "gradient_all_reduce": collective("all_reduce", gradients, deployment.dp, 1.0, deployment.tp)
     }
+
+
+def layout(workload: str) -> tuple[dict[str, float], float]:
+    """Degrees that a workload's word gives, and micro-batches of its pipeline."""
+    found = SPREAD.fullmatch(workload)
+    if found is None:
+        return {}, 1.0
+    kind, ways, micro_batches = found.groups()
+    return {kind: float(ways)}, float(micro_batches or 1)
 
 
 def device(name: str, linked: bool = False) -> Hardware:
@@ -228,7 +246,7 @@ def fp32(model: Model) -> Model:
 
 def _deployment(label: Label) -> Deployment:
     """Eager mode's kernels; those of a compiled model write neither scores nor activations more than once."""
-    settings: dict[str, Any] = dict(WORKLOADS[label.workload])
+    settings: dict[str, Any] = layout(label.workload)[0]
     if label.workload == "fusion":
         settings["score_kernels"] = 0.0
     else:
@@ -245,7 +263,9 @@ def _deployment(label: Label) -> Deployment:
 
 
 def _reason(row: dict[str, str]) -> str | None:
-    for column, known in (("gpu", GPUS), ("model", MODELS), ("mode", MODES), ("workload", WORKLOADS)):
+    for column, known in (("gpu", GPUS), ("model", MODELS), ("mode", MODES)):
         if row[column] not in known:
             return f"{column} {row[column]} is not known"
+    if row["workload"] not in ALONE and SPREAD.fullmatch(row["workload"]) is None:
+        return f"workload {row['workload']} is not known"
     return None

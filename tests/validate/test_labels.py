@@ -9,7 +9,7 @@ import hwspaces
 import workloads
 from jaxroof.model import WeightFormat
 from sweeps.cli import main
-from sweeps.validate.labels import EFFICIENCY, Label, device, fp32, labels, passes, scored
+from sweeps.validate.labels import EFFICIENCY, Label, device, fp32, labels, layout, passes, scored
 
 MEASURED = Path(__file__).parents[2].parent / "shared" / "measured" / "e2e" / "tam_ground_truth.csv"
 
@@ -74,6 +74,14 @@ def test_training_runs_the_backward_pass_and_reduces_gradients():
     assert all(f"{name}_dgrad" in backward and f"{name}_wgrad" in backward for name in products)
     assert float(backward["gradient_all_reduce"].message_bytes) == pytest.approx(4 * 774_030_080, rel=1e-3)
     assert float(forward["qkv_proj"].shape.rows) == 1024.0  # one of four sequences on each device
+
+
+def test_micro_batches_fill_a_pipeline():
+    """Two of two sequences through four stages: (2 + 4 - 1) / 4 times what one takes on all of them."""
+    assert layout("pp4_2") == ({"pp": 4.0}, 2.0)
+    assert layout("dp4") == ({"dp": 4.0}, 1.0)
+    assert layout("single_gpu") == ({}, 1.0)
+    assert float(passes(label(mode="training", workload="pp4_2"))[0]["qkv_proj"].shape.rows) == 2048.0
 
 
 def test_an_encoder_trains_with_its_head_and_infers_without():
