@@ -1,6 +1,7 @@
 """Time, memory and cost of LLM inference on any hardware, as pure JAX functions of pytrees."""
 
 from jaxroof.area import area_parts, die_area
+from jaxroof.attention_split import AttentionSplitCost, attention_split_cost
 from jaxroof.batch import Batch, Decode, Encode, Prefill, decode, mixed, prefill
 from jaxroof.collectives import ALGORITHMS, collective_algorithm, collective_time, collective_times
 from jaxroof.colocation import Colocated, Tenant, TenantCost, colocated_cost
@@ -52,6 +53,7 @@ __all__ = [
     "Adapters",
     "Areas",
     "Attention",
+    "AttentionSplitCost",
     "Batch",
     "Block",
     "Colocated",
@@ -108,6 +110,7 @@ __all__ = [
     "WeightFormat",
     "active_parameter_count",
     "area_parts",
+    "attention_split_cost",
     "beta_acceptance",
     "collective_algorithm",
     "collective_time",

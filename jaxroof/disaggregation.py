@@ -100,10 +100,11 @@ def transfer_time(prefill: Pool, decode: Pool, model: Model, work: Handover) -> 
     if lanes is None:
         lanes = minimum(replica_devices(prefill.deployment), replica_devices(decode.deployment))
     part = transfer_bytes(model, decode.deployment, work.isl) / lanes
-    return maximum(*(_lane_time(pool, part) for pool in (prefill, decode)))
+    return maximum(*(lane_time(pool, part) for pool in (prefill, decode)))
 
 
-def _lane_time(pool: Pool, message: Scalar) -> jax.Array:
+def lane_time(pool: Pool, message: Scalar) -> jax.Array:
+    """Time in s to send `message` B from one device of a pool out of it, shape ()."""
     links = pool.hardware.links
     if links.scale_up is None and links.scale_out is None:
         raise ValueError("the hardware has no links to hand a cache over; give links.scale_out")

@@ -11,6 +11,7 @@ import pytest
 import jaxroof
 from jaxroof import (
     Adapters,
+    AttentionSplitCost,
     Colocated,
     Curve,
     Energy,
@@ -61,6 +62,9 @@ def production(dense, single, requests) -> list:
         dataclasses.replace(single, adapters=Adapters(rank=16.0), tree=(2.0, 1.0), drafts=2.0),
         dataclasses.replace(dense, draft=dense),
         Scorer(model=dense, deployment=single, batch=1.0),
+        AttentionSplitCost(
+            tpot=1.0, attention=2.0, feedforward=3.0, send=4.0, outside=5.0, attention_use=0.6, feedforward_use=0.7
+        ),
         FeedbackCost(rollout=1.0, scoring=2.0, training=3.0, sync=4.0, total=10.0),
     ]
 
