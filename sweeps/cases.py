@@ -158,13 +158,13 @@ def case(
     require_precisions(device, entry, scenario.deployment)
     require_drafts(draft, scenario.deployment)
     if check:
-        broken = scenario_broken_rule(scenario)
-        if broken:
-            raise ValueError(f"{entry.name} on {device.name}: {broken}")
         if pool is not None:
             require_legal(dataclasses.replace(pool, pool=scenario.prefill), entry)
         if scenario.neighbour is not None:
             require_neighbour(device, scenario)
+        broken = scenario_broken_rule(scenario)
+        if broken:
+            raise ValueError(f"{entry.name} on {device.name}: {broken}")
     return Case(hardware=device, model=entry, efficiency=constants, scenario=scenario)
 
 

@@ -5,8 +5,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from hwspaces.units import nearest
+from jaxroof.deployment import ADAPTED
 from jaxroof.training.schedules import SCHEDULES
-from jaxroof.training.training import RECOMPUTES, TARGETS, LoRA, Training
+from jaxroof.training.training import RECOMPUTES, LoRA, Training
 
 CODES = {"workload.schedule": SCHEDULES, "workload.recompute": RECOMPUTES}
 """Leaf -> the words whose places are its codes."""
@@ -95,14 +96,14 @@ def adapters(text: Any) -> LoRA:
     rank, targets = (text.get("rank"), text.get("targets")) if isinstance(text, Mapping) else _parsed(str(text))
     targets = tuple(targets.split(",")) if isinstance(targets, str) else tuple(targets or ())
     for target in targets:
-        if target not in TARGETS:
-            raise ValueError(f"workload.lora: there is no target {target!r}{nearest(target, TARGETS)}")
+        if target not in ADAPTED:
+            raise ValueError(f"workload.lora: there is no target {target!r}{nearest(target, ADAPTED)}")
     try:
         number = float(rank)
     except (TypeError, ValueError):
         number = 0.0
     if number < 1.0 or number != int(number) or not targets or len(set(targets)) < len(targets):
-        raise ValueError(f"workload.lora = {text!r} must be like rank=16,target=q,v, targets of {', '.join(TARGETS)}")
+        raise ValueError(f"workload.lora = {text!r} must be like rank=16,target=q,v, targets of {', '.join(ADAPTED)}")
     return LoRA(rank=number, targets=targets)
 
 

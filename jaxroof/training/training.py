@@ -9,9 +9,6 @@ RECOMPUTES = ("none", "selective", "full")
 Source: Korthikanti et al., arXiv:2205.05198, section 5 (selective), section 4 (full).
 """
 
-TARGETS = ("q", "k", "v", "o", "up", "down")
-"""Matrices that LoRA adapts: parts of the fused attention projection, its output, and the dense feed-forward's two."""
-
 
 @struct
 class LoRA:
@@ -21,7 +18,7 @@ class LoRA:
     """
 
     rank: Scalar
-    targets: tuple[str, ...] = static()  # of TARGETS
+    targets: tuple[str, ...] = static()  # of jaxroof.deployment.ADAPTED
 
 
 @struct
