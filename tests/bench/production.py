@@ -44,7 +44,7 @@ def questions(size: int) -> dict[str, dict]:
 
 
 def main() -> None:
-    """Print compile time, and points/s of a second run of the same size."""
+    """Print the times of a first and a second run of the same size, compilation included."""
     for name, question in questions(1000).items():
         seconds = []
         for _ in range(2):
