@@ -17,7 +17,7 @@ demo: $(VENV)/installed  ## sweep a million hypothetical accelerators: sweep.nc 
 	$(BIN)/jaxroof plot sweep.nc -o sweep.png
 
 test: $(VENV)/installed  ## the whole suite
-	$(BIN)/python -m pytest -n auto --dist loadgroup
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 bench: $(VENV)/installed  ## points per second, compile time and memory
 	$(BIN)/python -m tests.bench

@@ -249,10 +249,18 @@ def test_every_leaf_can_be_overridden():
     entry = hwspaces.hardware("H100")
     for pattern in LEAF_UNITS:
         path = pattern.replace("*", "bf16")
-        if path.startswith(("links.cluster.", "energy.cluster")):
-            continue  # H100 has none; above
+        if path.startswith(("links.cluster.", "energy.cluster", "memory.host.", "memory.storage.")):
+            continue  # H100 has none; above, and below
         value = 0.5 if path.startswith(("silicon.", "costs.")) else 7.0  # many of these are shares
         assert flat(hwspaces.overridden(entry, {path: value}).hardware)[path] == value
+
+
+def test_memory_outside_of_the_device_is_given_whole():
+    entry = hwspaces.hardware("H100")
+    given = {"memory.host.bandwidth": "25 GB/s", "memory.host.capacity": "128 GB"}
+    assert hwspaces.overridden(entry, given).hardware.memory.host.capacity == 128e9
+    with pytest.raises(ValueError, match=r"memory\.host also needs memory\.host\.capacity"):
+        hwspaces.overridden(entry, {"memory.host.bandwidth": "25 GB/s"})
 
 
 def test_hardware_is_a_pytree_of_the_fixed_structs():

@@ -196,7 +196,7 @@ def test_nondominated():
         ({"constraints": {"hardware.memory.hbm.bandwith": {"max": 3}}}, r"bandwith"),
         ({"mode": "grid"}, r"mode = .grid. is not read by an optimisation"),
         ({"job": "serve"}, r'job = "serve": simulations cannot be optimised'),
-        ({"job": "train"}, r"job = .train. must be request"),
+        ({"job": "learn"}, r"job = .learn. must be request"),
         ({"axes": {}, "deployment": {"tp": 1}}, r"axis|nothing varies"),
         (
             {"axes": {"hardware.cores.count": {"from": 40.2, "to": 40.8}}},
