@@ -101,6 +101,15 @@ def dotted(path) -> str:
     return jax.tree_util.keystr(path, simple=True, separator=".")
 
 
+@pytest.fixture
+def sharp(monkeypatch):
+    """`maximum` all but exact during one test; what was traced before it, and in it, is not used beyond."""
+    monkeypatch.setattr(smooth, "SHARPNESS", 1e6)
+    jax.clear_caches()
+    yield
+    jax.clear_caches()
+
+
 @pytest.mark.parametrize(
     ("structure", "function"),
     [
@@ -110,14 +119,13 @@ def dotted(path) -> str:
         ("hybrid_decay", log_step_time),
     ],
 )
-def test_against_finite_differences(structure, function, float64, monkeypatch):
+def test_against_finite_differences(structure, function, float64, sharp):
     """Every leaf of hardware, model, deployment, batch or requests, and efficiency, at 20 random points.
 
     The smoothing of `maximum` is narrowed for it, so that it does not blur the formulas behind it: at an
     exponent of a million a term 0.01 % below the largest has e^-100 of the weight. 1e-6: `STEP` says which errors
     there are, and the exponent multiplies the rounding of a term by a million where two are that close.
     """
-    monkeypatch.setattr(smooth, "SHARPNESS", 1e6)
     drawn = off_the_kinks(points(structure, 20, seed=1))
     found = elasticities(function, drawn.request if function is log_e2e else drawn.step)
     off = {path: np.abs(automatic - central).max() for path, (automatic, central) in found.items()}
