@@ -6,7 +6,15 @@ import math
 from typing import Any
 
 from sweeps.cli import deployment
-from sweeps.cli.common import case_arguments, compilation_cache, json_argument, overrides, policy_settings, whole_number
+from sweeps.cli.common import (
+    case_arguments,
+    compilation_cache,
+    json_argument,
+    overrides,
+    policy_settings,
+    require_names,
+    whole_number,
+)
 from sweeps.cli.serve import check_outputs
 
 OUTPUTS = {"output": (".nc",), "plot": (".png", ".svg")}
@@ -71,9 +79,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Search, write the files that are wanted, and print the table or its JSON."""
-    for flag in ("hardware", "model"):
-        if not getattr(options, flag):
-            raise ValueError(f"--{flag} is missing; `jaxroof {flag}{'s' * (flag == 'model')}` lists the known names")
+    require_names(options)
     if not options.slo:
         raise ValueError("--slo is missing: what has to be kept, such as ttft=500ms,tpot=40ms")
     if options.rates and options.concurrency:

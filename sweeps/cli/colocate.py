@@ -4,11 +4,20 @@ import argparse
 import json
 from typing import Any
 
-from sweeps.cli.common import asked_case, case_arguments, draft_argument, json_argument, named_settings, overrides
-from sweeps.cli.request import ACCEPTANCE_HELP
+from sweeps.cli.common import (
+    asked_case,
+    batch_arguments,
+    case_arguments,
+    draft_argument,
+    json_argument,
+    length_arguments,
+    named_settings,
+    overrides,
+    require_lengths,
+)
 
-NUMBERS = ("isl", "osl", "batch", "cached")
-"""Flags that count."""
+NUMBERS = ("isl", "osl", "batch", "cached", "acceptance", "sharing", "cores", "cache")
+"""Flags of the first model's requests, and of what is shared."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,11 +31,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="of the other model: model, weights, isl, osl, batch, cached, drafts, ...; may be given several times",
     )
-    parser.add_argument("--isl", metavar="TOKENS", help="prompt tokens of each request")
-    parser.add_argument("--osl", metavar="TOKENS", help="output tokens of each request")
-    parser.add_argument("--batch", metavar="N", help="requests that start and run together (default 1)")
-    parser.add_argument("--cached", metavar="TOKENS", help="prompt tokens of each that are cached already (default 0)")
-    parser.add_argument("--acceptance", metavar="SHARE", help=ACCEPTANCE_HELP)
+    length_arguments(parser)
+    batch_arguments(parser)
     parser.add_argument("--sharing", metavar="KIND", help="time: steps in turns (default); space: cores of their own")
     parser.add_argument("--cores", metavar="SHARE", help="of the cores, for the first model (default 0.5)")
     parser.add_argument("--cache", metavar="SHARE", help="of what is left for KV cache, for the first (default 0.5)")
@@ -35,18 +41,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Print the table of metrics, or its JSON."""
-    for flag in ("isl", "osl"):
-        if getattr(options, flag) is None:
-            raise ValueError(f"--{flag} TOKENS is missing")
-    workload: dict[str, Any] = {
-        name: getattr(options, name) for name in (*NUMBERS, "acceptance", "sharing", "cores", "cache")
-    }
+    require_lengths(options)
+    workload = {name: getattr(options, name) for name in NUMBERS}
     neighbour = named_settings("--neighbour", options.neighbour, "model=Llama-2-13B")
     case = asked_case("colocated", options, workload, neighbour=neighbour)
     from sweeps.answer import answer
     from sweeps.cli import tables
     from sweeps.cli.answers import record
-    from sweeps.dataset import variable
 
     found = answer(case)
     if options.json:
@@ -54,10 +55,7 @@ def run(options: argparse.Namespace) -> None:
         return
     out = tables.console()
     out.print(tables.heading(case, _words(case), options.kv, overrides(options.set)), end="\n\n")
-    metrics = tables.table("metric", "value", "meaning", numbers=("value",))
-    for name, value in found.metrics.items():
-        metrics.add_row(name, tables.metric_text(name, value), variable(name).long_name)
-    out.print(metrics)
+    out.print(tables.metric_table(found.metrics))
     for note in tables.notes(case):
         out.print(f"note    {note}")
 

@@ -14,6 +14,11 @@ EFFICIENCY_HELP = (
     "learned-sglang, a TOML file, or surface:FILE.nc of measurements (jaxroof bench, jaxroof surface)"
 )
 
+ACCEPTANCE_HELP = (
+    "probability that a drafted token is right (default 0), one for every position (0.8,0.7), or the law that every "
+    "request draws its own from (beta:MEAN,CONCENTRATION)"
+)
+
 CACHE = "jaxroof"
 """Folder of compiled programs, inside the user's cache folder."""
 
@@ -45,9 +50,38 @@ def draft_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--draft", metavar="NAME", help="a smaller model that drafts --drafts tokens per step")
 
 
+def length_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add `--isl` and `--osl`."""
+    parser.add_argument("--isl", metavar="TOKENS", help="prompt tokens of each request")
+    parser.add_argument("--osl", metavar="TOKENS", help="output tokens of each request")
+
+
+def batch_arguments(
+    parser: argparse.ArgumentParser, batch: str = "requests that start and run together (default 1)"
+) -> None:
+    """Add the flags of a batch of equal requests beside its lengths; `batch` says what `--batch` counts."""
+    parser.add_argument("--batch", metavar="N", help=batch)
+    parser.add_argument("--cached", metavar="TOKENS", help="prompt tokens of each that are cached already (default 0)")
+    parser.add_argument("--acceptance", metavar="SHARE", help=ACCEPTANCE_HELP)
+
+
 def json_argument(parser: argparse.ArgumentParser) -> None:
     """Add `--json`."""
     parser.add_argument("--json", action="store_true", help="one JSON object with SI numbers instead of tables")
+
+
+def require_names(options: argparse.Namespace) -> None:
+    """ValueError where no hardware or no model is named."""
+    for flag in ("hardware", "model"):
+        if not getattr(options, flag):
+            raise ValueError(f"--{flag} is missing; `jaxroof {flag}{'s' * (flag == 'model')}` lists the known names")
+
+
+def require_lengths(options: argparse.Namespace) -> None:
+    """ValueError where `--isl` or `--osl` is not given."""
+    for flag in ("isl", "osl"):
+        if getattr(options, flag) is None:
+            raise ValueError(f"--{flag} TOKENS is missing")
 
 
 def asked_case(
@@ -68,9 +102,7 @@ def asked_case(
     Raises:
       ValueError: one line that names the flag, its value and what is allowed.
     """
-    for flag in ("hardware", "model"):
-        if not getattr(options, flag):
-            raise ValueError(f"--{flag} is missing; `jaxroof {flag}{'s' * (flag == 'model')}` lists the known names")
+    require_names(options)
     numbers = {name: workload_number(name, text) for name, text in workload.items() if text is not None}
     settings = overrides(options.set)
     compilation_cache()

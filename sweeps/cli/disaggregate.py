@@ -6,14 +6,16 @@ from typing import Any
 
 from sweeps.cli.common import (
     asked_case,
+    batch_arguments,
     case_arguments,
     draft_argument,
     json_argument,
+    length_arguments,
     named_settings,
     overrides,
+    require_lengths,
     whole_number,
 )
-from sweeps.cli.request import ACCEPTANCE_HELP
 
 OUTPUTS = (".nc", ".png", ".svg")
 
@@ -36,12 +38,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="of the prefill pool: hardware, efficiency, tp, dp, ...; what is not said is as in the decode pool, but "
         "degrees, which are 1; may be given several times. Other flags describe the decode pool",
     )
-    parser.add_argument("--isl", metavar="TOKENS", help="prompt tokens of each request")
-    parser.add_argument("--osl", metavar="TOKENS", help="output tokens of each request")
-    parser.add_argument("--batch", metavar="N", help="sequences that a decode replica has at once (default 1)")
+    length_arguments(parser)
+    batch_arguments(parser, "sequences that a decode replica has at once (default 1)")
     parser.add_argument("--prompts", metavar="N", help="prompts of one prefill step (default 1)")
-    parser.add_argument("--cached", metavar="TOKENS", help="prompt tokens of each that are cached already (default 0)")
-    parser.add_argument("--acceptance", metavar="SHARE", help=ACCEPTANCE_HELP)
     parser.add_argument("--rate", metavar="R", help="requests/s that arrive at random (default: none waits)")
     parser.add_argument("--lanes", metavar="N", help="links that carry one cache at once (default: one per device)")
     parser.add_argument(
@@ -57,9 +56,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Print what the two pools do, or which split of the devices is best; write the file that is wanted."""
-    for flag in ("isl", "osl"):
-        if getattr(options, flag) is None:
-            raise ValueError(f"--{flag} TOKENS is missing")
+    require_lengths(options)
     if options.devices is None:
         for flag in SPLITTING:
             if getattr(options, flag) is not None:
@@ -125,7 +122,6 @@ def _print_pools(case: Any, options: argparse.Namespace) -> None:
     from sweeps.answer import answer
     from sweeps.cli import tables
     from sweeps.cli.answers import record
-    from sweeps.dataset import variable
 
     found = answer(case)
     if options.json:
@@ -134,10 +130,7 @@ def _print_pools(case: Any, options: argparse.Namespace) -> None:
     out = tables.console()
     out.print(tables.heading(case, request_text(case), options.kv, overrides(options.set)))
     out.print(f"prefill {pool_text(case)}", end="\n\n")
-    metrics = tables.table("metric", "value", "meaning", numbers=("value",))
-    for name, value in found.metrics.items():
-        metrics.add_row(name, tables.metric_text(name, value), variable(name).long_name)
-    out.print(metrics)
+    out.print(tables.metric_table(found.metrics))
     out.print()
     out.print(tables.op_summary(found.steps))
     for note in tables.notes(case):

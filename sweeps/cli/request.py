@@ -4,41 +4,40 @@ import argparse
 import json
 from typing import Any
 
-from sweeps.cli.common import asked_case, case_arguments, draft_argument, json_argument, overrides
-from sweeps.cli.images import encoder_arguments, encoder_workload
-
-ACCEPTANCE_HELP = (
-    "probability that a drafted token is right (default 0), one for every position (0.8,0.7), or the law that every "
-    "request draws its own from (beta:MEAN,CONCENTRATION)"
+from sweeps.cli.common import (
+    asked_case,
+    batch_arguments,
+    case_arguments,
+    draft_argument,
+    json_argument,
+    length_arguments,
+    overrides,
+    require_lengths,
 )
+from sweeps.cli.images import encoder_arguments, encoder_workload
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags of the verb."""
     case_arguments(parser)
-    parser.add_argument("--isl", metavar="TOKENS", help="prompt tokens of each request")
-    parser.add_argument("--osl", metavar="TOKENS", help="output tokens of each request")
-    batch_arguments(parser)
+    length_arguments(parser)
+    static_batch_arguments(parser)
     encoder_arguments(parser)
     json_argument(parser)
 
 
-def batch_arguments(parser: argparse.ArgumentParser) -> None:
+def static_batch_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags that describe a static batch beside its lengths."""
-    parser.add_argument("--batch", metavar="N", help="requests that start and run together (default 1)")
-    parser.add_argument("--cached", metavar="TOKENS", help="prompt tokens of each that are cached already (default 0)")
+    batch_arguments(parser)
     parser.add_argument(
         "--delay", metavar="TIME", help="until the prompt is there, such as 150ms of retrieval (default 0)"
     )
-    parser.add_argument("--acceptance", metavar="SHARE", help=ACCEPTANCE_HELP)
     draft_argument(parser)
 
 
 def request_case(options: argparse.Namespace) -> Any:
     """The `sweeps.Case` of the batch that the flags describe; ValueError in one line when they do not."""
-    for flag in ("isl", "osl"):
-        if getattr(options, flag) is None:
-            raise ValueError(f"--{flag} TOKENS is missing")
+    require_lengths(options)
     names = ("batch", "isl", "osl", "cached", "acceptance", "delay")
     workload = {name: getattr(options, name) for name in names}
     return asked_case("request", options, workload | encoder_workload(options, "isl"))
@@ -57,7 +56,6 @@ def run(options: argparse.Namespace) -> None:
     from sweeps.answer import answer
     from sweeps.cli import tables
     from sweeps.cli.answers import beyond_tables, fit_text, intervals, money_text, power_lines, record
-    from sweeps.dataset import variable
 
     case = request_case(options)
     found = answer(case)
@@ -66,12 +64,7 @@ def run(options: argparse.Namespace) -> None:
         return
     out = tables.console()
     out.print(tables.heading(case, request_text(case), options.kv, overrides(options.set)), end="\n\n")
-    metrics = tables.table("metric", "value", "meaning", numbers=("value",))
-    for name, value in found.metrics.items():
-        if "_spread" in name:
-            continue
-        metrics.add_row(name, tables.metric_text(name, value), variable(name).long_name)
-    out.print(metrics)
+    out.print(tables.metric_table({name: value for name, value in found.metrics.items() if "_spread" not in name}))
     out.print()
     out.print(tables.op_summary(found.steps))
     out.print()

@@ -28,7 +28,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--job", metavar="JOB", default="request", help="request (default), step or serve")
     case_arguments(parser)
     step.workload_arguments(parser)
-    request.batch_arguments(parser)
+    request.static_batch_arguments(parser)
     serve.load_arguments(parser)
     parser.add_argument("--engine", metavar="NAME", help="of a serve: vllm, sglang or trtllm")
     parser.add_argument("--policy", metavar="NAME=VALUE", action="append", default=[], help="of a serve's scheduler")

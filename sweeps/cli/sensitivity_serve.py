@@ -4,15 +4,13 @@ import argparse
 from typing import Any
 
 from sweeps.cli import deployment
-from sweeps.cli.common import compilation_cache, overrides, policy_settings
+from sweeps.cli.common import compilation_cache, overrides, policy_settings, require_names
 from sweeps.cli.serve import LOAD
 
 
 def found_of_serve(options: argparse.Namespace, names: Any, wanted: Any, exponent: float | None) -> Any:
     """The simulation's sensitivities, for the report; ValueError in one line for flags that describe none."""
-    for flag in ("hardware", "model"):
-        if not getattr(options, flag):
-            raise ValueError(f"--{flag} is missing; `jaxroof {flag}{'s' * (flag == 'model')}` lists the known names")
+    require_names(options)
     if options.second_order:
         raise ValueError("--second-order is of a step or a request: a simulation's decisions have no gradient")
     policy, settings = policy_settings(options.policy), overrides(options.set)

@@ -13,6 +13,7 @@ from sweeps.cli.common import (
     json_argument,
     overrides,
     policy_settings,
+    require_names,
 )
 
 LOAD = ("trace", "format", "sort", "drop", "rate", "arrivals", "concurrency", "think", "isl", "osl")
@@ -66,9 +67,7 @@ def load_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Simulate, write the files that are wanted, and print the report or its JSON."""
-    for flag in ("hardware", "model"):
-        if not getattr(options, flag):
-            raise ValueError(f"--{flag} is missing; `jaxroof {flag}{'s' * (flag == 'model')}` lists the known names")
+    require_names(options)
     check_outputs(options, OUTPUTS)
     policy, settings = policy_settings(options.policy), overrides(options.set)
     compilation_cache()

@@ -45,11 +45,8 @@ def show(found: Simulation) -> None:
         latencies.add_row(NAMES[name], *values, variable(f"{name}_mean").long_name.removeprefix("mean of the "))
     out.print(latencies)
     out.print()
-    metrics = tables.table("metric", "value", "meaning", numbers=("value",))
-    for name in METRICS:
-        if name in found.metrics and (name not in OF_LIMITS or limits(found)):
-            metrics.add_row(name, _text(name, found.metrics[name]), variable(name).long_name)
-    out.print(metrics)
+    shown = [name for name in METRICS if name in found.metrics and (name not in OF_LIMITS or limits(found))]
+    out.print(tables.metric_table({name: found.metrics[name] for name in shown}, SHARES))
     out.print()
     for line in slo_lines(found):
         out.print(f"slo     {line}")
@@ -123,10 +120,6 @@ class Progress:
 
 def _time(seconds: float) -> str:
     return formatted(seconds, "s") if math.isfinite(seconds) else "-"
-
-
-def _text(name: str, value: float) -> str:
-    return tables.percent(value) if name in SHARES else tables.metric_text(name, value)
 
 
 def _each(found: Simulation) -> str:

@@ -33,6 +33,15 @@ def table(*columns: str, numbers: Iterable[str] = ()) -> Table:
     return made
 
 
+def metric_table(metrics: Mapping[str, Any], shares: Iterable[str] = ()) -> Table:
+    """Every metric with its unit, or in percent if in `shares`, and what it means."""
+    made = table("metric", "value", "meaning", numbers=("value",))
+    for name, value in metrics.items():
+        text = percent(value) if name in shares else metric_text(name, value)
+        made.add_row(name, text, variable(name).long_name)
+    return made
+
+
 def op_table(ops: tuple[OpAnswer, ...]) -> Table:
     """Every op of a step in the order of running, with totals. Collectives move messages, not memory."""
     sends = any(op.message_bytes for op in ops)

@@ -4,7 +4,8 @@ import argparse
 import json
 from typing import Any
 
-from sweeps.cli.common import EFFICIENCY_HELP, compilation_cache, json_argument, overrides, whole_number
+from sweeps.cli.common import EFFICIENCY_HELP, compilation_cache, json_argument, overrides, require_names, whole_number
+from sweeps.cli.deployment import flag
 
 DEGREES = {
     "dp": "data-parallel degree: copies of the model, each with sequences of its own (default 1)",
@@ -60,16 +61,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     json_argument(parser)
 
 
-def flag(name: str) -> str:
-    """The flag of a number."""
-    return f"--{name.replace('_', '-')}"
-
-
 def training_case(options: argparse.Namespace) -> Any:
     """The `sweeps.Case` that the flags describe; ValueError in one line when they do not."""
-    for name in ("hardware", "model"):
-        if not getattr(options, name):
-            raise ValueError(f"--{name} is missing; `jaxroof {name}{'s' * (name == 'model')}` lists the known names")
+    require_names(options)
     for name in ("global_batch", "seq"):
         if getattr(options, name) is None:
             raise ValueError(f"{flag(name)} is missing: {COUNTS[name]}")
