@@ -16,13 +16,7 @@ from sweeps.deployments import PREFIX, with_settings
 from sweeps.drafting import acceptance, require_drafts, with_draft
 from sweeps.jobs import JOBS, Scenario
 from sweeps.legality import scenario_broken_rule
-from sweeps.neighbours import (
-    neighbour_entry,
-    neighbour_notes,
-    neighbour_requests,
-    neighbour_tenant,
-    require_neighbour,
-)
+from sweeps.neighbours import neighbour_entry, neighbour_notes, neighbour_requests, neighbour_tenant
 from sweeps.paths import number, replaced
 from sweeps.pools import prefill_pool, require_legal
 from sweeps.quantities import quantity_or_zero
@@ -160,8 +154,6 @@ def case(
     if check:
         if pool is not None:
             require_legal(dataclasses.replace(pool, pool=scenario.prefill), entry)
-        if scenario.neighbour is not None:
-            require_neighbour(device, scenario)
         broken = scenario_broken_rule(scenario)
         if broken:
             raise ValueError(f"{entry.name} on {device.name}: {broken}")

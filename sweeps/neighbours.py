@@ -4,11 +4,9 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-import hwspaces
 import workloads
 from jaxroof.colocation import Tenant
 from jaxroof.deployment import DEGREES, Deployment
-from jaxroof.legality import broken_rule
 from jaxroof.request import Requests
 from sweeps.deployments import with_settings
 from sweeps.job import Scenario
@@ -59,11 +57,3 @@ def neighbour_tenant(
     except ValueError as error:
         raise ValueError(str(error).replace("deployment.", "neighbour.")) from None
     return Tenant(model=entry.model, deployment=made, requests=requests, efficiency=scenario.efficiency)
-
-
-def require_neighbour(device: hwspaces.HardwareEntry, scenario: Scenario) -> None:
-    """ValueError in one line with the rule that the neighbour breaks."""
-    tenant = scenario.neighbour
-    broken = broken_rule(scenario.hardware, tenant.model, tenant.deployment)
-    if broken:
-        raise ValueError(f"neighbour on {device.name}: {broken}")

@@ -74,6 +74,11 @@ def test_requests_that_are_refused(words, sentence, capsys):
         ("disaggregate", "--devices 4 --loads 2,1", "--loads = '2,1' must increase"),
         ("colocate", "", "neighbour.model is missing"),
         ("colocate", "--neighbour model=Llama-2-13B", "a request needs workload.isl and workload.osl"),
+        (
+            "colocate",
+            "--neighbour model=Llama-2-13B --neighbour isl=1 --neighbour osl=2 --neighbour tp=3",
+            "Llama-2-7B on A100-SXM-80GB: neighbour: tp = 3 does not divide the 40 attention heads",
+        ),
         ("colocate", "--sharing both --neighbour model=Llama-2-13B", "workload.sharing = 'both' must be time or space"),
         ("colocate", "--cores 1.2 --neighbour model=Llama-2-13B", "workload.cores = '1.2' must be above 0 and below 1"),
     ],
