@@ -20,7 +20,7 @@ from sweeps.neighbours import neighbour_entry, neighbour_notes, neighbour_reques
 from sweeps.paths import number, replaced
 from sweeps.pools import prefill_pool, require_legal
 from sweeps.quantities import quantity_or_zero
-from sweeps.training_case import coded, training_workload
+from sweeps.training_case import training_workload
 
 KV_BYTES = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "int8": 1.0, "fp4": 0.5 + 1.0 / 16.0}
 """B per cached key or value element, by the precision that engines store it at; fp4 with a scale per 16 (NVFP4)."""
@@ -195,7 +195,7 @@ def compute_precisions(tree: Any) -> set[str]:
 
 def leaf_number(path: str, value: Any) -> float:
     """`value` of the leaf at `path` in SI units; ValueError names the path, the value and what is allowed."""
-    return quantity_or_zero(coded(path, value), leaf_unit(path), path)
+    return quantity_or_zero(value, leaf_unit(path), path)
 
 
 def _workload(job: str, numbers: Mapping[str, Any], entry: workloads.ModelEntry) -> Any:

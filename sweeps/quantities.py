@@ -1,9 +1,11 @@
-"""One number from what a user writes, where zero may be a sensible one."""
+"""One number from what a user writes, where zero may be a sensible one, or a word stand for it."""
 
 from typing import Any
 
 from hwspaces.units import leaf_quantity, quantity
 from jaxroof.colocation import SHARINGS
+from jaxroof.training.schedules import SCHEDULES
+from jaxroof.training.training import RECOMPUTES
 
 MAY_BE_ZERO = (
     "workload.cached",
@@ -14,7 +16,7 @@ MAY_BE_ZERO = (
     "deployment.reserved_cores",
     "deployment.reserve_bytes",
     "deployment.drafts",
-    *(f"workload.{name}" for name in ("zero", "recompute", "schedule", "overlap", "dropout")),
+    *(f"workload.{name}" for name in ("zero", "overlap", "dropout")),
     "workload.offload",
     "deployment.offloaded",
     "deployment.prefetched",
@@ -22,9 +24,8 @@ MAY_BE_ZERO = (
 """Leaves for which zero is a sensible number."""
 
 
-CODES = {"workload.sharing": SHARINGS}
+CODES = {"workload.sharing": SHARINGS, "workload.schedule": SCHEDULES, "workload.recompute": RECOMPUTES}
 """Leaf -> the words whose places are its codes."""
-
 
 PARTS = ("workload.cores", "workload.cache")
 """Leaves that leave a part for somebody else."""
@@ -36,9 +37,7 @@ SWITCHES = ("workload.layerwise",)
 def quantity_or_zero(value: Any, unit: str, path: str) -> float:
     """`value` of the leaf at `path` in the SI unit `unit`; ValueError names the path, the value and what is allowed."""
     if path in CODES:
-        if value not in CODES[path]:
-            raise ValueError(f"{path} = {value!r} must be {' or '.join(CODES[path])}")
-        return float(CODES[path].index(value))
+        return _code(value, path)
     if path in MAY_BE_ZERO and value in (0, "0") and not isinstance(value, bool):
         return 0.0
     if path.startswith("hardware."):
@@ -49,3 +48,18 @@ def quantity_or_zero(value: Any, unit: str, path: str) -> float:
     if path in SWITCHES and number != 1.0:
         raise ValueError(f"{path} = {value!r} must be 0 or 1")
     return number
+
+
+def _code(value: Any, path: str) -> float:
+    """The code of a word of `CODES`, in which dashes may stand for underscores, or the code itself."""
+    words = CODES[path]
+    if isinstance(value, str) and value.replace("-", "_") in words:
+        return float(words.index(value.replace("-", "_")))
+    try:
+        code = float(value)
+    except (TypeError, ValueError):
+        code = -1.0
+    if code not in range(len(words)):
+        known = " or ".join(words) if len(words) == 2 else f"one of {', '.join(words)}"
+        raise ValueError(f"{path} = {value!r} must be {known}")
+    return code

@@ -1,4 +1,4 @@
-"""A training workload from what a user writes: numbers, words that stand for codes, adapters."""
+"""A training workload from what a user writes: numbers and adapters."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -6,37 +6,13 @@ from typing import Any
 
 from hwspaces.units import nearest
 from jaxroof.deployment import ADAPTED
-from jaxroof.training.schedules import SCHEDULES
-from jaxroof.training.training import RECOMPUTES, LoRA, Training
-
-CODES = {"workload.schedule": SCHEDULES, "workload.recompute": RECOMPUTES}
-"""Leaf -> the words whose places are its codes."""
+from jaxroof.training.training import LoRA, Training
 
 SHARES = ("overlap", "dropout", "offload")
 """Numbers from 0 to 1."""
 
 WHOLE = ("global_batch", "micro_batch", "virtual_stages", "zero")
 """Numbers that count."""
-
-
-def coded(path: str, value: Any) -> Any:
-    """`value`, or its code where the leaf at `path` is one of `CODES` and the value a word.
-
-    Raises:
-      ValueError: one line, for a word or a code that there is not.
-    """
-    if path not in CODES:
-        return value
-    words = CODES[path]
-    if isinstance(value, str) and value.replace("-", "_") in words:
-        return float(words.index(value.replace("-", "_")))
-    try:
-        code = float(value)
-    except (TypeError, ValueError):
-        code = -1.0
-    if code not in range(len(words)):
-        raise ValueError(f"{path} = {value!r} must be one of {', '.join(words)}")
-    return code
 
 
 def training_workload(given: Mapping[str, Any], parsed: Callable[[str, Any], float], encoder: bool) -> Training:

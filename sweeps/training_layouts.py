@@ -10,7 +10,7 @@ import numpy as np
 from jaxroof.model import Experts, Model
 from jaxroof.training.schedules import SCHEDULES
 from jaxroof.training.training import RECOMPUTES
-from sweeps.training_case import CODES
+from sweeps.quantities import CODES
 
 CHUNKS = (2, 4, 8)
 """Chunks of layers per device that interleaved schedules are tried with."""
