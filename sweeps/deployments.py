@@ -92,20 +92,9 @@ def adapters(value: Any, where: str) -> Adapters:
     Raises:
       ValueError: one line that names what is wrong, its value and what is allowed.
     """
-    found: dict[str, Any] = dict(value) if isinstance(value, Mapping) else {}
-    key = ""
-    for part in [] if isinstance(value, Mapping) else str(value).split(","):
-        name, equals, text = (word.strip() for word in part.partition("="))
-        if equals:
-            key = name
-            found[key] = [text] if key == "targets" else text
-        elif key == "targets":
-            found[key].append(name)
-        else:
-            raise ValueError(f"{where} = {value!r} must be {ADAPTERS}")
-    for name in found:
-        if name not in ("rank", "loaded", "targets"):
-            raise ValueError(f"{where} = {value!r} must be {ADAPTERS}")
+    found = adapter_settings(value)
+    if found is None or not set(found) <= {"rank", "loaded", "targets"}:
+        raise ValueError(f"{where} = {value!r} must be {ADAPTERS}")
     if "rank" not in found:
         raise ValueError(f"{where} = {value!r} needs a rank: {ADAPTERS}")
     targets = tuple(found.pop("targets", ("q", "v")))
@@ -113,6 +102,27 @@ def adapters(value: Any, where: str) -> Adapters:
         if target not in ADAPTED:
             raise ValueError(f"{where}: {target!r} is no adapted matrix; known: {', '.join(ADAPTED)}")
     return Adapters(**{name: _whole(f"{where}.{name}", number) for name, number in found.items()}, targets=targets)
+
+
+def adapter_settings(value: Any) -> dict[str, Any] | None:
+    """Settings by name of "rank=16,targets=q,v" or "rank=16,target=q,v", or of a table; None of any other text."""
+    if isinstance(value, Mapping):
+        listed = value.get("targets")
+        return dict(value) | ({"targets": listed.split(",")} if isinstance(listed, str) else {})
+    found: dict[str, Any] = {}
+    key = ""
+    for part in str(value).split(","):
+        name, equals, text = (word.strip() for word in part.partition("="))
+        if equals:
+            key = "targets" if name == "target" else name
+            if key in found:
+                return None
+            found[key] = [text] if key == "targets" else text
+        elif key == "targets":
+            found[key].append(name)
+        else:
+            return None
+    return found
 
 
 def _whole(where: str, value: Any) -> float:

@@ -7,6 +7,7 @@ from typing import Any
 from hwspaces.units import nearest
 from jaxroof.deployment import ADAPTED
 from jaxroof.training.training import LoRA, Training
+from sweeps.deployments import adapter_settings
 
 SHARES = ("overlap", "dropout", "offload")
 """Numbers from 0 to 1."""
@@ -69,33 +70,16 @@ def adapters(text: Any) -> LoRA:
     """LoRA of "rank=16,target=q,v", or of a table; ValueError of one line for another."""
     if isinstance(text, LoRA):
         return text
-    rank, targets = (text.get("rank"), text.get("targets")) if isinstance(text, Mapping) else _parsed(str(text))
-    targets = tuple(targets.split(",")) if isinstance(targets, str) else tuple(targets or ())
+    found = adapter_settings(text) or {}
+    targets = tuple(found.get("targets") or ())
     for target in targets:
         if target not in ADAPTED:
             raise ValueError(f"workload.lora: there is no target {target!r}{nearest(target, ADAPTED)}")
     try:
-        number = float(rank)
+        number = float(found.get("rank"))
     except (TypeError, ValueError):
         number = 0.0
-    if number < 1.0 or number != int(number) or not targets or len(set(targets)) < len(targets):
+    whole, once = number >= 1.0 and number % 1.0 == 0.0, len(set(targets)) == len(targets)
+    if set(found) != {"rank", "targets"} or not (whole and targets and once):
         raise ValueError(f"workload.lora = {text!r} must be like rank=16,target=q,v, targets of {', '.join(ADAPTED)}")
     return LoRA(rank=number, targets=targets)
-
-
-def _parsed(text: str) -> tuple[str | None, str | None]:
-    """rank and targets of "rank=16,target=q,v": what follows target= to the end, or to rank=."""
-    found: dict[str, str] = {}
-    name = ""
-    for part in text.replace(" ", "").split(","):
-        key, equals, value = part.partition("=")
-        if equals:
-            name, part = key.removesuffix("s"), value
-            if name in found or name not in ("rank", "target"):
-                return None, None
-            found[name] = part
-        elif name == "target":
-            found[name] = f"{found[name]},{part}"
-        else:
-            return None, None
-    return found.get("rank"), found.get("target")

@@ -89,6 +89,7 @@ def test_words_are_codes():
         (WORK | {"recompute": 3}, {}, "workload.recompute = 3 must be one of none, selective, full"),
         (WORK | {"offload": 1}, {}, "give workload.host_bandwidth"),
         (WORK | {"lora": "rank=16"}, {}, "must be like rank=16,target=q,v"),
+        (WORK | {"lora": "rank=inf,target=q"}, {}, "must be like rank=16,target=q,v"),
         (WORK | {"lora": "rank=16,target=w"}, {}, "there is no target 'w'"),
         (WORK | {"batch": 1}, {}, "workload.batch is not a number of a train"),
         (WORK, {"dp": 3}, "global_batch = 64 is no multiple of micro_batch x dp x attention_dp = 1 x 3"),
