@@ -1,6 +1,7 @@
 """Cost of one engine step: time, work and what binds it, in total and op by op."""
 
 import dataclasses
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +20,12 @@ from jaxroof.struct import Scalar, struct
 
 Ops = dict[str, Op]
 
+Terms = dict[str, Scalar]
+"""One number per op, by name."""
+
+Lazy = dict[str, Callable[[], Terms]]
+"""Terms by name, each as a function without arguments, so that what nobody wants costs nothing."""
+
 HOST = "host"
 """Name under which the engine's host time stands among the ops."""
 
@@ -36,9 +43,7 @@ class OpCost:
     energy: Scalar | None = None  # J beside static power; None where the hardware's is unknown
 
 
-def step_times(
-    hardware: Hardware, model: Model, deployment: Deployment, batch: Batch, efficiency: Efficiency
-) -> dict[str, Scalar]:
+def step_times(hardware: Hardware, model: Model, deployment: Deployment, batch: Batch, efficiency: Efficiency) -> Terms:
     """Time in s of every op of one step over all its runs, by name, and of the host: what `step_time` adds up.
 
     Raises:
@@ -77,18 +82,14 @@ def step_cost(
     return costs | {name: _time_alone(time, hardware) for name, time in others.items()}
 
 
-def times_of(
-    ops: Ops, hardware: Hardware, deployment: Deployment, batch: Batch, efficiency: Efficiency
-) -> dict[str, Scalar]:
+def times_of(ops: Ops, hardware: Hardware, deployment: Deployment, batch: Batch, efficiency: Efficiency) -> Terms:
     """`step_times` of ops that are there already."""
     device = computing_hardware(hardware, deployment)
     times = {name: op.count * op_time(op, device, efficiency) for name, op in ops.items()}
     return times | hidden_time(ops, times, deployment) | {HOST: host_time(batch, deployment, efficiency)}
 
 
-def times_by_bound(
-    ops: Ops, hardware: Hardware, deployment: Deployment, batch: Batch, efficiency: Efficiency
-) -> dict[str, Scalar]:
+def times_by_bound(ops: Ops, hardware: Hardware, deployment: Deployment, batch: Batch, efficiency: Efficiency) -> Terms:
     """Time in s of every op of one step over all its runs and of the host, by name, shapes (len(BOUNDS),).
 
     Each stands at the place of what binds it, with 0 elsewhere. What overlap hides is left out.
@@ -99,7 +100,7 @@ def times_by_bound(
     return times | {HOST: jnp.where(launch, host_time(batch, deployment, efficiency), 0.0)}
 
 
-def deviations_of(ops: Ops, hardware: Hardware, deployment: Deployment, efficiency: Efficiency) -> dict[str, Scalar]:
+def deviations_of(ops: Ops, hardware: Hardware, deployment: Deployment, efficiency: Efficiency) -> Terms:
     """Standard deviation in s of every op of one step over all its runs, by name: runs of one op err alike.
 
     Their sum is the step's deviation if the errors of all ops are one; the root of the sum of their squares if they
@@ -146,7 +147,7 @@ def dominant_bound(times: Scalar) -> jax.Array:
     return jnp.argmax(times).astype(jnp.int8)
 
 
-def matrix_floors(ops: Ops, hardware: Hardware) -> dict[str, Scalar]:
+def matrix_floors(ops: Ops, hardware: Hardware) -> Terms:
     """Time in s of every op's matrix work at the datasheet's peaks. Their sum divided by the step's time is MFU."""
     return {
         name: op.count * op.matrix_flops / matrix_peak(hardware, op.precision)
@@ -155,7 +156,7 @@ def matrix_floors(ops: Ops, hardware: Hardware) -> dict[str, Scalar]:
     }
 
 
-def memory_floors(ops: Ops, hardware: Hardware) -> dict[str, Scalar]:
+def memory_floors(ops: Ops, hardware: Hardware) -> Terms:
     """Time in s to move every op's bytes once at the datasheet's HBM bandwidth. Sum divided by step time is MBU."""
     return {
         name: op.count * op.bytes / hardware.memory.hbm.bandwidth for name, op in ops.items() if op.bytes is not None

@@ -15,8 +15,9 @@ from jaxroof.deployment import devices
 from jaxroof.legality import legal
 from jaxroof.memory import weight_bytes
 from jaxroof.smooth import positive_part
+from jaxroof.step import Terms
 from jaxroof.struct import Scalar
-from sweeps.job import Job, Scenario, Terms
+from sweeps.job import Job, Scenario
 
 
 def _metrics(scenario: Scenario, sums: dict[str, Scalar], tables: dict[str, Terms]) -> dict[str, Scalar]:

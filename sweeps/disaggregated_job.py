@@ -12,9 +12,9 @@ from jaxroof.energy import power_known
 from jaxroof.legality import legal
 from jaxroof.request import decode_batch, limited_times, pipelined_times, prefill_batch
 from jaxroof.smooth import minimum
-from jaxroof.step import dominant_bound
+from jaxroof.step import Lazy, Terms, dominant_bound
 from jaxroof.struct import Scalar
-from sweeps.job import Job, Lazy, Scenario, Terms
+from sweeps.job import Job, Scenario
 from sweeps.terms import op_tables, step_terms
 
 

@@ -10,13 +10,8 @@ from jaxroof.disaggregation import Pool
 from jaxroof.efficiency import Efficiency
 from jaxroof.hardware import Hardware
 from jaxroof.model import Model
+from jaxroof.step import Lazy, Terms
 from jaxroof.struct import Scalar, struct
-
-Terms = dict[str, Scalar]
-"""One number per op, by name."""
-
-Lazy = dict[str, Callable[[], Terms]]
-"""Terms by name, each as a function without arguments, so that what nobody wants costs nothing."""
 
 
 @struct

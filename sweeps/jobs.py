@@ -27,14 +27,11 @@ from jaxroof.request import (
     tokens_per_step,
 )
 from jaxroof.smooth import positive_part
-from jaxroof.step import (
-    dominant_bound,
-    spread_known,
-)
+from jaxroof.step import Lazy, Terms, dominant_bound, spread_known
 from jaxroof.struct import Scalar, struct
 from sweeps.colocated_job import COLOCATED
 from sweeps.disaggregated_job import DISAGGREGATED
-from sweeps.job import Job, Lazy, Scenario, Terms
+from sweeps.job import Job, Scenario
 from sweeps.legality import scenario_legal
 from sweeps.terms import op_tables, step_terms
 from sweeps.training_job import TRAIN

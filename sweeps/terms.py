@@ -6,6 +6,7 @@ from jaxroof.batch import Batch
 from jaxroof.energy import energies_of, power_known
 from jaxroof.overlap import overlapped_ops
 from jaxroof.step import (
+    Lazy,
     deviations_of,
     extrapolated_times,
     matrix_floors,
@@ -15,7 +16,7 @@ from jaxroof.step import (
     times_by_bound,
     times_of,
 )
-from sweeps.job import Lazy, Scenario
+from sweeps.job import Scenario
 
 
 def _setting(scenario: Scenario, batch: Batch) -> tuple:

@@ -4,6 +4,7 @@ import jax.numpy as jnp
 
 from jaxroof.deployment import devices
 from jaxroof.energy import power_known
+from jaxroof.step import Lazy, Terms
 from jaxroof.struct import Scalar
 from jaxroof.training.communication import KINDS
 from jaxroof.training.flops import model_floor, model_flops
@@ -11,7 +12,7 @@ from jaxroof.training.iteration import Iteration, iteration
 from jaxroof.training.memory import total_memory, training_fits, training_memory
 from jaxroof.training.terms import training_terms
 from jaxroof.training.training import Training
-from sweeps.job import Job, Lazy, Scenario, Terms
+from sweeps.job import Job, Scenario
 from sweeps.legality import scenario_legal
 
 BILLION = 1e9

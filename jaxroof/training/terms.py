@@ -11,19 +11,12 @@ from jaxroof.model import Model
 from jaxroof.op import Op
 from jaxroof.op_time import op_time
 from jaxroof.overlap import computing_hardware, hidden_time
-from jaxroof.step import matrix_floors
-from jaxroof.struct import Scalar
+from jaxroof.step import Lazy, Terms, matrix_floors
 from jaxroof.training.backward import WEIGHT
 from jaxroof.training.communication import kind_of, ring_parts
 from jaxroof.training.passes import Pass, backward_pass, forward_pass
 from jaxroof.training.state import data_parallel_ops, optimizer_op
 from jaxroof.training.training import Training
-
-Terms = dict[str, Scalar]
-"""One number per op, by name."""
-
-Lazy = dict[str, Callable[[], Terms]]
-"""Terms by name, each as a function without arguments, so that what nobody wants costs nothing."""
 
 
 def training_terms(
