@@ -53,12 +53,12 @@ def run(options: argparse.Namespace) -> None:
 
 def _usual(file: str | None) -> str:
     """The kind of picture that a sweep is drawn as where nobody says which: what it kept, where that is little."""
-    folder = pathlib.Path(file or "")
-    if not (folder / "manifest.jsonl").is_file():
-        return "overview"
     from sweeps.shards.manifest import read
+    from sweeps.shards.read import is_folder
 
-    kept = " ".join(map(str, read(folder).header["keep"]))
+    if file is None or not is_folder(file):
+        return "overview"
+    kept = " ".join(map(str, read(pathlib.Path(file)).header["keep"]))
     return "pareto" if "pareto" in kept else "overview" if "top" in kept or not kept else "spread"
 
 
