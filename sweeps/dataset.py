@@ -13,7 +13,7 @@ from jaxroof.op import BOUNDS
 from jaxroof.serving import PERCENTILES
 from jaxroof.traffic import STATUSES
 from sweeps.axes import Axis
-from sweeps.engine import Output, Piece
+from sweeps.engine import Output, Piece, blank
 from sweeps.policy_names import POLICIES
 from sweeps.production_names import CACHES, OUTSIDE, PRODUCED, PRODUCTION
 from sweeps.silicon_names import COSTS, SILICON
@@ -343,7 +343,7 @@ def blanks(outputs: Mapping[str, Output]) -> dict[str, tuple]:
     return {
         name: (
             dimensions(output),
-            np.full(output.shape, output.blank, output.dtype),
+            np.full(output.shape, blank(output.dtype), output.dtype),
             variable_attributes(name, output.dtype),
         )
         for name, output in outputs.items()

@@ -31,10 +31,10 @@ class Output:
     ops: tuple[str, ...] = ()  # labels along the op dimension
     complete: bool = True  # False where some structures of the sweep have no answer, so that a blank is left
 
-    @property
-    def blank(self) -> float | int | bool:
-        """What stands where there is no answer: NaN, False, or -1 for codes."""
-        return {"f": float("nan"), "b": False}.get(self.dtype.kind, -1)
+
+def blank(dtype: np.dtype) -> float | int | bool:
+    """What stands where there is no answer: NaN, False, or -1 for codes."""
+    return {"f": float("nan"), "b": False}.get(dtype.kind, -1)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,7 +12,7 @@ import numpy as np
 import xarray as xr
 
 from sweeps.dataset import dimensions, variable_attributes
-from sweeps.engine import Output, Piece
+from sweeps.engine import Output, Piece, blank
 
 
 @contextlib.contextmanager
@@ -104,7 +104,7 @@ def _blank(stored: netCDF4.Variable, output: Output) -> None:
     """Write the blank everywhere, some million values at a time."""
     rows = max(1, 4_000_000 // max(1, math.prod(output.shape[1:])))
     for low in range(0, output.shape[0] if output.shape else 1, rows):
-        stored[low : low + rows if output.shape else None] = output.blank
+        stored[low : low + rows if output.shape else None] = blank(output.dtype)
 
 
 def _umask() -> int:

@@ -83,6 +83,12 @@ class Points:
         return values[np.broadcast_to(self.arrays[FLAG].host(), self.shape)]
 
 
+def sizes_and_types(plan: Any) -> tuple[tuple[int, ...], dict[str, np.dtype]]:
+    """Points along every axis of a sweep, and the types of its variables; breakdowns by op are left out."""
+    types = {name: output.dtype for name, output in plan.outputs.items() if not output.ops}
+    return tuple(axis.size for axis in plan.axes), types
+
+
 def lower_better(values: np.ndarray, higher_is_better: bool) -> np.ndarray:
     """Values, or their negatives, as what is better lower; inf where one is not a number."""
     return np.where(np.isfinite(values), -values if higher_is_better else values, np.asarray(np.inf, values.dtype))

@@ -8,7 +8,7 @@ import xarray as xr
 
 from sweeps.dataset import variable
 from sweeps.engine import Box, View
-from sweeps.keep.chunk import BLOCK, Points
+from sweeps.keep.chunk import BLOCK, Points, sizes_and_types
 from sweeps.keep.rows import Rows, merged
 
 SAMPLE = 20_000
@@ -23,8 +23,7 @@ class Front:
     def __init__(self, first: str, second: str, plan: Any):
         self.metrics = first, second
         self.higher = tuple(bool(variable(name).higher_is_better) for name in self.metrics)
-        self.sizes = tuple(axis.size for axis in plan.axes)
-        self.types = {name: output.dtype for name, output in plan.outputs.items() if not output.ops}
+        self.sizes, self.types = sizes_and_types(plan)
 
     def __str__(self) -> str:
         return f"pareto={':'.join(self.metrics)}"

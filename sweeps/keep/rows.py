@@ -7,13 +7,12 @@ import numpy as np
 import xarray as xr
 
 from sweeps.dataset import variable_attributes
+from sweeps.engine import blank
 from sweeps.keep.chunk import Points, lower_better
+from sweeps.keep.spread import TOLD
 
 KINDS = (("pareto", "front"), ("top", "rank"))
 """What can be kept of single points: how names of variables begin, and the dimension."""
-
-TOLD = ("histogram_", "quantiles_")
-"""How names of variables begin that are about all points."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,13 +30,11 @@ class Rows:
     @classmethod
     def of(cls, points: Points, places: np.ndarray, types: Mapping[str, np.dtype]) -> "Rows":
         """Points of a chunk; where its structure has no answer, blanks."""
-        known = {name: points.at(name, places) for name in types if name in points.arrays}
-        blanks = {
-            name: np.full(len(places), np.nan if dtype.kind == "f" else False if dtype.kind == "b" else -1, dtype)
+        values = {
+            name: points.at(name, places) if name in points.arrays else np.full(len(places), blank(dtype), dtype)
             for name, dtype in types.items()
-            if name not in known
         }
-        return cls(points.numbers(places), {name: (known | blanks)[name] for name in types})
+        return cls(points.numbers(places), values)
 
     def with_others(self, others: Iterable["Rows"]) -> "Rows":
         """These rows, then others."""

@@ -12,7 +12,7 @@ import xarray as xr
 
 from sweeps.dataset import UDUNITS, variable
 from sweeps.engine import Box, View
-from sweeps.keep.chunk import Points
+from sweeps.keep.chunk import Points, sizes_and_types
 
 FINE_BITS, COARSE_BITS = 7, 3
 """Bits after the leading one by which bins are told apart: where values are counted, and in a histogram."""
@@ -41,8 +41,7 @@ class Spread:
 
     def __init__(self, told: tuple[str, ...], plan: Any):
         self.told = told
-        self.sizes = tuple(axis.size for axis in plan.axes)
-        self.types = {name: output.dtype for name, output in plan.outputs.items() if not output.ops}
+        self.sizes, self.types = sizes_and_types(plan)
 
     def __str__(self) -> str:
         return ",".join(self.told)

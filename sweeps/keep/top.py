@@ -8,7 +8,7 @@ import xarray as xr
 
 from sweeps.dataset import variable
 from sweeps.engine import Box, View
-from sweeps.keep.chunk import Points
+from sweeps.keep.chunk import Points, sizes_and_types
 from sweeps.keep.rows import Rows, merged
 
 
@@ -20,8 +20,7 @@ class Top:
     def __init__(self, count: int, metric: str, plan: Any):
         self.count, self.metric = count, metric
         self.higher = bool(variable(metric).higher_is_better)
-        self.sizes = tuple(axis.size for axis in plan.axes)
-        self.types = {name: output.dtype for name, output in plan.outputs.items() if not output.ops}
+        self.sizes, self.types = sizes_and_types(plan)
 
     def __str__(self) -> str:
         return f"top={self.count}:{self.metric}"

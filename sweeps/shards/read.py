@@ -13,7 +13,7 @@ from xarray.backends import BackendArray, BackendEntrypoint
 from xarray.core import indexing
 
 from sweeps.dataset import dimensions, variable_attributes
-from sweeps.engine import Output
+from sweeps.engine import Output, blank
 from sweeps.keep import keepers
 from sweeps.shards import encode, folder, manifest
 from sweeps.shards.outline import Outline, outline
@@ -127,7 +127,7 @@ class _Sharded(BackendArray):
 
     def _read(self, key: tuple[int | slice | np.ndarray, ...]) -> np.ndarray:
         wanted = [np.atleast_1d(np.arange(size)[part]) for size, part in zip(self.shape, key, strict=True)]
-        found = np.full([len(positions) for positions in wanted], self.output.blank, self.dtype)
+        found = np.full([len(positions) for positions in wanted], blank(self.dtype), self.dtype)
         with self.files.lock:
             for shard in self.files.shards:
                 if self.output.name in shard.names:
