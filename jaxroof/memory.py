@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from jaxroof.deployment import Deployment, degree, largest_stage
 from jaxroof.hardware import Hardware
-from jaxroof.layers.adapters import adapter_bytes
+from jaxroof.layers.adapters import ADAPTER_BYTES, adapter_elements
 from jaxroof.layers.attention import attention_kv_bytes, kv_heads_per_device
 from jaxroof.layers.block import block_matrices
 from jaxroof.layers.compressed_attention import compressed_kv_bytes, window_bytes
@@ -102,7 +102,8 @@ def weight_bytes(model: Model, deployment: Deployment) -> Scalar:
         outer = jnp.where(deployment.pp > 1.0, maximum(embedding, head), outer)
     total = outer + model.other_parameters * OTHER_PARAMETER_BYTES
     layers = sum(block.count * _stored(block, model.hidden, deployment) for block in model.blocks)
-    total = total + largest_stage(deployment, layer_count(model)) * (layers + adapter_bytes(model, deployment))
+    adapters = ADAPTER_BYTES * adapter_elements(model, deployment)
+    total = total + largest_stage(deployment, layer_count(model)) * (layers + adapters)
     if model.encoder is not None:
         held = encoder_matrices(model.encoder, deployment)
         total = total + sum(count * _bytes(matrices) for matrices, count in held)
