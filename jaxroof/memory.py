@@ -20,7 +20,7 @@ from jaxroof.layers.prediction import join_matrix, prediction_matrices
 from jaxroof.layers.sight import kept_tokens, sight
 from jaxroof.model import Attention, Block, CompressedAttention, Experts, LatentAttention, LinearAttention, Model
 from jaxroof.smooth import ceiling, maximum, minimum, positive_part
-from jaxroof.speculation import draft_deployment
+from jaxroof.speculation import draft_deployment, drafter
 from jaxroof.struct import Scalar
 
 OTHER_PARAMETER_BYTES = 2.0
@@ -109,8 +109,9 @@ def weight_bytes(model: Model, deployment: Deployment) -> Scalar:
         total = total + sum(count * _bytes(matrices) for matrices, count in held)
         others = sum(block.count * block.other_parameters for block in model.encoder.blocks)
         total = total + (model.encoder.other_parameters + others) * OTHER_PARAMETER_BYTES
-    if model.draft is not None and deployment.drafts is not None:
-        total = total + weight_bytes(model.draft, draft_deployment(deployment))
+    draft = drafter(model, deployment)
+    if draft is not None:
+        total = total + weight_bytes(draft, draft_deployment(deployment))
     elif model.prediction is not None and deployment.drafts is not None:
         head = model.prediction
         module = _stored(head.block, model.hidden, deployment) + head.other_parameters * OTHER_PARAMETER_BYTES
@@ -140,9 +141,8 @@ def kv_bytes_per_token(model: Model, deployment: Deployment) -> Scalar:
         return 0.0
     layers = sum(block.count * _token_bytes(block, deployment) for block in model.blocks)
     held = layers * _cache_share(model, deployment)
-    if model.draft is not None and deployment.drafts is not None:
-        held = held + kv_bytes_per_token(model.draft, draft_deployment(deployment))
-    return held
+    draft = drafter(model, deployment)
+    return held if draft is None else held + kv_bytes_per_token(draft, draft_deployment(deployment))
 
 
 def kv_bytes_of_sequence(model: Model, deployment: Deployment, context: Scalar, encoded: Scalar = 0.0) -> Scalar:
@@ -163,18 +163,16 @@ def kv_bytes_of_sequence(model: Model, deployment: Deployment, context: Scalar, 
     fixed = sum(block.count * _fixed_bytes(block, deployment) for block in model.blocks)
     stage = largest_stage(deployment, layer_count(model))
     held = held * _cache_share(model, deployment) + fixed * stage
-    if model.draft is not None and deployment.drafts is not None:
-        held = held + kv_bytes_of_sequence(model.draft, draft_deployment(deployment), context, encoded)
-    return held
+    draft = drafter(model, deployment)
+    return held if draft is None else held + kv_bytes_of_sequence(draft, draft_deployment(deployment), context, encoded)
 
 
 def state_bytes_of_sequence(model: Model, deployment: Deployment) -> Scalar:
     """B of what one sequence holds on the fullest device however short it is, shape (): states of linear attention."""
     fixed = sum(block.count * _fixed_bytes(block, deployment) for block in model.blocks)
     held = fixed * largest_stage(deployment, layer_count(model))
-    if model.draft is not None and deployment.drafts is not None:
-        held = held + state_bytes_of_sequence(model.draft, draft_deployment(deployment))
-    return held
+    draft = drafter(model, deployment)
+    return held if draft is None else held + state_bytes_of_sequence(draft, draft_deployment(deployment))
 
 
 def _cache_share(model: Model, deployment: Deployment) -> Scalar:
