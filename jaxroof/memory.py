@@ -155,7 +155,7 @@ def kv_bytes_of_sequence(model: Model, deployment: Deployment, context: Scalar, 
     if not model.generates:
         return context * activation_bytes(model, deployment) / deployment.max_batched_tokens
     if deployment.block_tokens is not None:
-        context = ceiling(context / deployment.block_tokens) * deployment.block_tokens
+        context = paged_tokens(context, deployment.block_tokens)
     held = sum(block.count * _sequence_bytes(block, deployment, context) for block in model.blocks)
     held = held + encoded * sum(
         block.count * attention_kv_bytes(block.cross, deployment) for block in model.blocks if block.cross is not None
@@ -165,6 +165,11 @@ def kv_bytes_of_sequence(model: Model, deployment: Deployment, context: Scalar, 
     held = held * _cache_share(model, deployment) + fixed * stage
     draft = drafter(model, deployment)
     return held if draft is None else held + kv_bytes_of_sequence(draft, draft_deployment(deployment), context, encoded)
+
+
+def paged_tokens(tokens: Scalar, block_tokens: Scalar) -> jax.Array:
+    """Tokens of room that a sequence of `tokens` tokens takes in whole blocks, shape ()."""
+    return ceiling(tokens / block_tokens) * block_tokens
 
 
 def state_bytes_of_sequence(model: Model, deployment: Deployment) -> Scalar:
