@@ -2,7 +2,7 @@
 
 import json
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,22 +23,20 @@ def toml(path: str | Path) -> dict[str, Any]:
       ValueError: one line that names the file: it is missing, no file, unreadable, too large, no TOML, too deep, or has
         a key that cannot be shown in a line or a whole number beyond 64 bits.
     """
-    text = _text(Path(path))
-    try:
-        found = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path}: not TOML: {_one_line(error)}") from None
-    _check(found, str(path))
-    return found
+    return _document(path, "TOML", tomllib.loads)
 
 
 def json_value(path: str | Path) -> Any:
     """The value of a JSON file; ValueError as of `toml`."""
+    return _document(path, "JSON", json.loads)
+
+
+def _document(path: str | Path, language: str, parsed: Callable[[str], Any]) -> Any:
     text = _text(Path(path))
     try:
-        found = json.loads(text)
+        found = parsed(text)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path}: not JSON: {_one_line(error)}") from None
+        raise ValueError(f"{path}: not {language}: {_one_line(error)}") from None
     _check(found, str(path))
     return found
 

@@ -14,12 +14,12 @@ DEGREES = ("tp", "pp", "cp", "attention_dp", "ep", "dp")
 
 ATTENTION_KERNELS = ("fused", "unfused")
 """How attention runs: as one kernel; or product, scale, mask, softmax and product as kernels of their own."""
+
 OUTSIDE = ("host", "storage")
 """Memory beyond the device that may keep a part of its cache: fields of `Memory`."""
 
 OVERLAPS = ("none", "gemm", "two_batch")
 """What communication hides behind: nothing; the matrix product beside it; the other half of the batch."""
-
 
 ADAPTED = ("q", "k", "v", "o", "up", "down")
 """Matrices that low-rank adapters may change: of attention, its output, and the dense feed-forward's two."""

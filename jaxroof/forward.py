@@ -14,7 +14,7 @@ from jaxroof.layers.prediction import FURTHER, PREFIX, prediction_ops
 from jaxroof.model import Model
 from jaxroof.op import Op
 from jaxroof.paging import copy_ops
-from jaxroof.speculation import draft_deployment
+from jaxroof.speculation import draft_deployment, drafter
 from jaxroof.struct import Scalar
 
 
@@ -45,8 +45,9 @@ def step_ops(model: Model, deployment: Deployment, batch: Batch, rows: Scalar | 
     if not model.generates:
         return ops
     ops |= head_ops(model, deployment, head_rows(local, deployment))
-    if deployment.drafts is not None and model.draft is not None:
-        ops |= draft_ops(model.draft, deployment, batch)
+    draft = drafter(model, deployment)
+    if draft is not None:
+        ops |= draft_ops(draft, deployment, batch)
     elif deployment.drafts is not None and model.prediction is not None:
         ops |= prediction_ops(model, deployment, local, tokens, group_tokens)
     return ops

@@ -9,6 +9,7 @@ from jaxroof.deployment import DEGREES, Deployment, degree, expert_tp, replica_d
 from jaxroof.hardware import Hardware
 from jaxroof.memory import layer_count
 from jaxroof.model import Attention, Block, CompressedAttention, Experts, LinearAttention, Model
+from jaxroof.speculation import drafter
 from jaxroof.struct import Scalar
 
 Rule = tuple[jax.Array, Callable[[], str]]
@@ -27,9 +28,10 @@ def rules(hardware: Hardware, model: Model, deployment: Deployment) -> Iterator[
             lambda name=name, value=value: f"{name} = {value:g} must be a whole number of at least 1",
         )
     blocks = list(model.blocks)
-    if deployment.drafts is not None and model.draft is not None:
-        blocks += model.draft.blocks
-        yield from _draft_rules(model.draft, deployment)
+    draft = drafter(model, deployment)
+    if draft is not None:
+        blocks += draft.blocks
+        yield from _draft_rules(draft, deployment)
     elif deployment.drafts is not None and model.prediction is not None:
         blocks.append(model.prediction.block)
     for block in blocks:
@@ -132,7 +134,7 @@ def _group_rules(model: Model, deployment: Deployment) -> Iterator[Rule]:
         )
     if deployment.tree is not None:
         yield (
-            jnp.asarray(model.draft is not None and deployment.drafts is not None),
+            jnp.asarray(drafter(model, deployment) is not None),
             lambda: "a tree needs a draft model, and drafts: how many depths of it are drafted",
         )
     if deployment.overlap == "two_batch":

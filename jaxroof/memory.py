@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from jaxroof.deployment import Deployment, degree, largest_stage
 from jaxroof.hardware import Hardware
-from jaxroof.layers.adapters import adapter_bytes
+from jaxroof.layers.adapters import ADAPTER_BYTES, adapter_elements
 from jaxroof.layers.attention import attention_kv_bytes, kv_heads_per_device
 from jaxroof.layers.block import block_matrices
 from jaxroof.layers.compressed_attention import compressed_kv_bytes, window_bytes
@@ -20,7 +20,7 @@ from jaxroof.layers.prediction import join_matrix, prediction_matrices
 from jaxroof.layers.sight import kept_tokens, sight
 from jaxroof.model import Attention, Block, CompressedAttention, Experts, LatentAttention, LinearAttention, Model
 from jaxroof.smooth import ceiling, maximum, minimum, positive_part
-from jaxroof.speculation import draft_deployment
+from jaxroof.speculation import draft_deployment, drafter
 from jaxroof.struct import Scalar
 
 OTHER_PARAMETER_BYTES = 2.0
@@ -102,14 +102,16 @@ def weight_bytes(model: Model, deployment: Deployment) -> Scalar:
         outer = jnp.where(deployment.pp > 1.0, maximum(embedding, head), outer)
     total = outer + model.other_parameters * OTHER_PARAMETER_BYTES
     layers = sum(block.count * _stored(block, model.hidden, deployment) for block in model.blocks)
-    total = total + largest_stage(deployment, layer_count(model)) * (layers + adapter_bytes(model, deployment))
+    adapters = ADAPTER_BYTES * adapter_elements(model, deployment)
+    total = total + largest_stage(deployment, layer_count(model)) * (layers + adapters)
     if model.encoder is not None:
         held = encoder_matrices(model.encoder, deployment)
         total = total + sum(count * _bytes(matrices) for matrices, count in held)
         others = sum(block.count * block.other_parameters for block in model.encoder.blocks)
         total = total + (model.encoder.other_parameters + others) * OTHER_PARAMETER_BYTES
-    if model.draft is not None and deployment.drafts is not None:
-        total = total + weight_bytes(model.draft, draft_deployment(deployment))
+    draft = drafter(model, deployment)
+    if draft is not None:
+        total = total + weight_bytes(draft, draft_deployment(deployment))
     elif model.prediction is not None and deployment.drafts is not None:
         head = model.prediction
         module = _stored(head.block, model.hidden, deployment) + head.other_parameters * OTHER_PARAMETER_BYTES
@@ -139,9 +141,8 @@ def kv_bytes_per_token(model: Model, deployment: Deployment) -> Scalar:
         return 0.0
     layers = sum(block.count * _token_bytes(block, deployment) for block in model.blocks)
     held = layers * _cache_share(model, deployment)
-    if model.draft is not None and deployment.drafts is not None:
-        held = held + kv_bytes_per_token(model.draft, draft_deployment(deployment))
-    return held
+    draft = drafter(model, deployment)
+    return held if draft is None else held + kv_bytes_per_token(draft, draft_deployment(deployment))
 
 
 def kv_bytes_of_sequence(model: Model, deployment: Deployment, context: Scalar, encoded: Scalar = 0.0) -> Scalar:
@@ -154,7 +155,7 @@ def kv_bytes_of_sequence(model: Model, deployment: Deployment, context: Scalar, 
     if not model.generates:
         return context * activation_bytes(model, deployment) / deployment.max_batched_tokens
     if deployment.block_tokens is not None:
-        context = ceiling(context / deployment.block_tokens) * deployment.block_tokens
+        context = paged_tokens(context, deployment.block_tokens)
     held = sum(block.count * _sequence_bytes(block, deployment, context) for block in model.blocks)
     held = held + encoded * sum(
         block.count * attention_kv_bytes(block.cross, deployment) for block in model.blocks if block.cross is not None
@@ -162,18 +163,21 @@ def kv_bytes_of_sequence(model: Model, deployment: Deployment, context: Scalar, 
     fixed = sum(block.count * _fixed_bytes(block, deployment) for block in model.blocks)
     stage = largest_stage(deployment, layer_count(model))
     held = held * _cache_share(model, deployment) + fixed * stage
-    if model.draft is not None and deployment.drafts is not None:
-        held = held + kv_bytes_of_sequence(model.draft, draft_deployment(deployment), context, encoded)
-    return held
+    draft = drafter(model, deployment)
+    return held if draft is None else held + kv_bytes_of_sequence(draft, draft_deployment(deployment), context, encoded)
+
+
+def paged_tokens(tokens: Scalar, block_tokens: Scalar) -> jax.Array:
+    """Tokens of room that a sequence of `tokens` tokens takes in whole blocks, shape ()."""
+    return ceiling(tokens / block_tokens) * block_tokens
 
 
 def state_bytes_of_sequence(model: Model, deployment: Deployment) -> Scalar:
     """B of what one sequence holds on the fullest device however short it is, shape (): states of linear attention."""
     fixed = sum(block.count * _fixed_bytes(block, deployment) for block in model.blocks)
     held = fixed * largest_stage(deployment, layer_count(model))
-    if model.draft is not None and deployment.drafts is not None:
-        held = held + state_bytes_of_sequence(model.draft, draft_deployment(deployment))
-    return held
+    draft = drafter(model, deployment)
+    return held if draft is None else held + state_bytes_of_sequence(draft, draft_deployment(deployment))
 
 
 def _cache_share(model: Model, deployment: Deployment) -> Scalar:

@@ -7,16 +7,15 @@ import jax
 from jaxroof.batch import Batch
 from jaxroof.deployment import Deployment
 from jaxroof.layers.linear import launched
-from jaxroof.memory import kv_bytes_of_sequence, kv_bytes_per_token, layer_count
+from jaxroof.memory import kv_bytes_of_sequence, kv_bytes_per_token, layer_count, paged_tokens
 from jaxroof.model import Model
 from jaxroof.op import Op
-from jaxroof.smooth import ceiling
 from jaxroof.struct import Scalar
 
 
 def wasted_tokens(tokens: Scalar, block_tokens: Scalar) -> jax.Array:
     """Tokens of room that a sequence of `tokens` tokens leaves empty in its last block, shape ()."""
-    return ceiling(tokens / block_tokens) * block_tokens - tokens
+    return paged_tokens(tokens, block_tokens) - tokens
 
 
 def mean_wasted_tokens(block_tokens: Scalar) -> Scalar:

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxroof.deployment import Deployment, drafted_part
+from jaxroof.model import Model
 from jaxroof.smooth import minimum
 from jaxroof.struct import Scalar
 
@@ -40,6 +41,11 @@ def expected_tokens(deployment: Deployment, acceptance: Acceptance) -> Scalar:
         reached = reached * right
         expected = expected + drafted_part(deployment.drafts, depth) * reached
     return expected
+
+
+def drafter(model: Model, deployment: Deployment) -> Model | None:
+    """The model that drafts for `model` in every step; None where there is none, or nothing is drafted."""
+    return None if deployment.drafts is None else model.draft
 
 
 def draft_deployment(deployment: Deployment) -> Deployment:

@@ -54,9 +54,12 @@ CACHES = {
     "deployment.offloaded": "share of every sequence's KV cache that is outside the device",
     "deployment.prefetched": "1 where a layer's part of the KV cache comes while others compute",
 }
+"""What leaves of a deployment that keep its cache are."""
+
 OUTSIDE = {
     "hardware.memory.host.bandwidth": "bandwidth of one device's link to the host's memory",
     "hardware.memory.host.capacity": "host memory per device",
     "hardware.memory.storage.bandwidth": "bandwidth of storage per device",
     "hardware.memory.storage.capacity": "storage per device",
 }
+"""What leaves of memory beyond the device are."""

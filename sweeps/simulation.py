@@ -10,12 +10,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxroof.deployment import Deployment
+from jaxroof.deployment import Deployment, drafted_tokens
 from jaxroof.efficiency import Efficiency
 from jaxroof.hardware import Hardware
 from jaxroof.model import Model
 from jaxroof.policy import Policy
-from jaxroof.prices import Limits, step_prices
+from jaxroof.prices import MOST_DRAFTED, Limits, step_prices
 from jaxroof.scheduler import Size, begin, cache_blocks, proceed, remaining, served
 from jaxroof.struct import struct
 from jaxroof.traffic import STATUSES, Served, Timeline, Traffic
@@ -37,6 +37,21 @@ class Serving:
     efficiency: Efficiency
     traffic: Traffic
     policy: Policy
+
+
+def require_priced(name: str, model: Model, deployment: Deployment) -> None:
+    """ValueError, one line, for what the scheduler does not price of the model of that name."""
+    if not model.generates:
+        raise ValueError(f"{name} is an encoder and generates nothing: `jaxroof request` times its batches")
+    if any(block.cross is not None for block in model.blocks):
+        raise ValueError(f"{name} attends to an encoder's output, which the scheduler does not price")
+    if deployment.cp is not None:
+        raise ValueError(f"deployment.cp = {deployment.cp:g}: the scheduler does not price it; leave it out")
+    if drafted_tokens(deployment) > MOST_DRAFTED:
+        raise ValueError(
+            f"deployment.drafts = {deployment.drafts:g}: the scheduler prices at most {MOST_DRAFTED} drafted tokens "
+            "per sequence and step"
+        )
 
 
 def size_for(traffic: Traffic, policy: Policy, context: float | None = None) -> Size:

@@ -42,6 +42,18 @@ def float64():
     jax.config.update("jax_enable_x64", before)
 
 
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    """A folder of compiled programs for a module's commands alone; JAX's settings as they were afterwards."""
+    names = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
+    before = {name: getattr(jax.config, name) for name in names}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+    for name, value in before.items():
+        jax.config.update(name, value)
+
+
 @pytest.fixture(scope="session")
 def chip() -> Hardware:
     """A device of 100 cores: 1 PFLOP/s, 2 TB/s; in total 50 T vector FLOP/s, 4 T exp/s, 20 TB/s scratchpad."""

@@ -1,7 +1,5 @@
 """What low-rank adapters add to a step that serves many of them: two thin grouped products per adapted matrix."""
 
-import jax
-
 from jaxroof.batch import Batch
 from jaxroof.deployment import Deployment
 from jaxroof.layers.attention import kv_heads_per_device
@@ -74,11 +72,12 @@ def _sequences(local: Batch) -> Scalar:
     return sum(parts, start=0.0)
 
 
-def adapter_bytes(model: Model, deployment: Deployment) -> Scalar | jax.Array:
-    """B of all loaded adapters on one device, shape (); 0 without any."""
+def adapter_elements(model: Model, deployment: Deployment) -> Scalar:
+    """Weights of all loaded adapters on one device, shape (): rank (inputs + outputs) of every adapted matrix; 0
+    without adapters."""
     if deployment.adapters is None:
         return 0.0
-    return ADAPTER_BYTES * sum(
+    return sum(
         block.count * (down.elements + up.elements)
         for block in model.blocks
         for down, up in adapter_matrices(block, model.hidden, deployment).values()

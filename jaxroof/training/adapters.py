@@ -1,4 +1,4 @@
-"""What training low-rank adapters adds to a pass: two thin products per adapted matrix, and their parameters."""
+"""What training low-rank adapters adds to a pass: two thin products per adapted matrix."""
 
 import dataclasses
 
@@ -25,12 +25,3 @@ def adapter_ops(model: Model, deployment: Deployment, lora: LoRA, tokens: Scalar
             for name, matrix in ((f"{prefix}lora_{target}_a", down), (f"{prefix}lora_{target}_b", up)):
                 ops |= projection(name, tokens, matrix, deployment.activation_bytes, block.count)
     return ops
-
-
-def adapter_parameters(model: Model, deployment: Deployment, lora: LoRA) -> Scalar:
-    """Parameters of all adapters on one device, shape (): rank (inputs + outputs) of every adapted matrix."""
-    return sum(
-        block.count * (down.elements + up.elements)
-        for block in model.blocks
-        for down, up in adapter_matrices(block, model.hidden, adapted(deployment, lora)).values()
-    )

@@ -81,7 +81,7 @@ def iteration(
     if deployment.pp is not None:
         idle = bubble_time(training.schedule, forward, backward, weight, pp, training.virtual_stages, number)
     sent = {kind: stage.sent(kind, full) for kind in ("tp", "cp")}
-    saved = stage.saved("forward", "tp") * (1.0 + full) + stage.saved("backward", "tp")
+    saved = stage.saved("forward") * (1.0 + full) + stage.saved("backward")
     rings = (1.0 + full) * sums.get("forward_layers_ring", 0.0) + sums.get("backward_layers_ring", 0.0)
     exposed = {
         "tp": number * (sent["tp"] - saved),
@@ -149,7 +149,7 @@ class _Stage:
 
     def layer_time(self, word: str) -> Scalar:
         """s of the stage's layers in one pass, messages that do not hide included."""
-        return self.layers * (self._of(word, "layers") - self._hidden(word, "tp"))
+        return self.layers * (self._of(word, "layers") - self._hidden(word))
 
     def time(self, word: str) -> Scalar:
         """s of one pass; with stages either what is before the layers or what is after them, the longer one."""
@@ -165,16 +165,16 @@ class _Stage:
         both = self.part("forward", kind) + self.part("backward", kind)
         return both + full * self.layers * self.sums.get(f"forward_layers_{kind}", 0.0)
 
-    def saved(self, word: str, kind: str) -> Scalar:
-        """s of messages of a kind that hide behind kernels of the same pass."""
-        return self.layers * self._hidden(word, kind)
+    def saved(self, word: str) -> Scalar:
+        """s of tensor-parallel messages that hide behind kernels of the same pass."""
+        return self.layers * self._hidden(word)
 
     def _of(self, word: str, place: str) -> Scalar:
         return sum(self.sums.get(f"{word}_{place}_{what}", 0.0) for what in ("compute", "tp", "ep", "cp"))
 
-    def _hidden(self, word: str, kind: str) -> Scalar:
+    def _hidden(self, word: str) -> Scalar:
         """What `Deployment.overlap` hides, which counts as of tp."""
-        return 0.0 - self.sums.get(f"{word}_layers_hidden", 0.0) if kind == "tp" else 0.0
+        return 0.0 - self.sums.get(f"{word}_layers_hidden", 0.0)
 
     def _ends(self, first: Scalar, last: Scalar) -> Scalar:
         if self.pp is None:

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from jaxroof.batch import prefill
+from jaxroof.batch import Batch, prefill
 from jaxroof.deployment import Deployment, degree
 from jaxroof.forward import device_tokens, group_batch, layer_ops, stage_tokens
 from jaxroof.layers.collective import collective
@@ -35,7 +35,7 @@ class Pass(NamedTuple):
 
 def pass_tokens(deployment: Deployment, training: Training) -> tuple[Scalar, Scalar]:
     """Tokens of a micro-batch on one device, and of all attention groups that share experts."""
-    batch = prefill(training.micro_batch * degree(deployment.attention_dp), training.seq)
+    batch = _batch(deployment, training)
     return device_tokens(group_batch(batch, deployment), deployment), stage_tokens(batch, deployment)
 
 
@@ -44,8 +44,8 @@ def forward_pass(model: Model, deployment: Deployment, training: Training) -> Pa
 
     An encoder-only model has no head; its loss costs nothing here.
     """
-    batch = prefill(training.micro_batch * degree(deployment.attention_dp), training.seq)
-    local, (tokens, group_tokens) = group_batch(batch, deployment), pass_tokens(deployment, training)
+    local = group_batch(_batch(deployment, training), deployment)
+    tokens, group_tokens = pass_tokens(deployment, training)
     layers = layer_ops(model, deployment, local, tokens, group_tokens)
     if training.lora is not None:
         layers |= adapter_ops(model, deployment, training.lora, tokens)
@@ -53,6 +53,11 @@ def forward_pass(model: Model, deployment: Deployment, training: Training) -> Pa
     if model.generates:
         last |= head_product(model, deployment, tokens) | loss_ops(model, deployment, tokens)
     return Pass(embedding_ops(model, deployment, tokens), layers, last)
+
+
+def _batch(deployment: Deployment, training: Training) -> Batch:
+    """A micro-batch of every attention group."""
+    return prefill(training.micro_batch * degree(deployment.attention_dp), training.seq)
 
 
 def loss_ops(model: Model, deployment: Deployment, tokens: Scalar) -> Ops:

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from jaxroof.deployment import Deployment, degree, largest_stage, replica_devices
+from jaxroof.layers.adapters import adapter_elements
 from jaxroof.layers.block import block_matrices
 from jaxroof.layers.collective import collective
 from jaxroof.layers.elementwise import elementwise
@@ -13,7 +14,7 @@ from jaxroof.model import Experts, Model
 from jaxroof.op import Op
 from jaxroof.smooth import maximum
 from jaxroof.struct import Scalar
-from jaxroof.training.adapters import adapter_parameters
+from jaxroof.training.adapters import adapted
 from jaxroof.training.schedules import weight_copies
 from jaxroof.training.training import Training, gradient_ways
 
@@ -55,7 +56,7 @@ def held(model: Model, deployment: Deployment, training: Training) -> Held:
     plain, expert = stage * plain + outer + model.other_parameters, stage * expert
     if training.lora is None:
         return Held(plain, expert, plain, expert)
-    adapters = stage * adapter_parameters(model, deployment, training.lora)
+    adapters = stage * adapter_elements(model, adapted(deployment, training.lora))
     return Held(plain + adapters, expert, adapters, 0.0)
 
 

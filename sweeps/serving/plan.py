@@ -11,10 +11,7 @@ import jax
 import numpy as np
 
 from hwspaces.units import nearest
-from jaxroof.deployment import drafted_tokens
 from jaxroof.legality import broken_rule
-from jaxroof.model import Model
-from jaxroof.prices import MOST_DRAFTED
 from jaxroof.traffic import Traffic
 from sweeps.axes import Axis, Choice
 from sweeps.cases import Case
@@ -29,7 +26,7 @@ from sweeps.serving.load import load
 from sweeps.serving.objective import parse_slo
 from sweeps.serving.policies import FIELDS, chosen_policy, policy_value
 from sweeps.serving.question import Question
-from sweeps.simulation import Serving
+from sweeps.simulation import Serving, require_priced
 from sweeps.spec import SERVE, Spec
 
 LOAD = (
@@ -161,7 +158,7 @@ class ServePlan:
                 own[path] = value
             else:
                 scenario = replaced(scenario, path, value)
-        _require_priced(scenario.model, scenario.deployment)
+        require_priced(self._names(number)["model"], scenario.model, scenario.deployment)
         policy = {path.partition(".")[2]: value for path, value in own.items() if path.startswith("policy.")}
         words = tuple((path.partition(".")[2], value) for path, value in own.items() if path.startswith("workload."))
         return Serving(
@@ -172,6 +169,14 @@ class ServePlan:
             traffic=self._traffic(words, int(scenario.deployment.dp)),
             policy=chosen_policy(self._engine, policy),
         )
+
+    def _names(self, number: int) -> dict[str, str]:
+        """What model and hardware are called at one point of the grid."""
+        place = np.unravel_index(number, self._shape) if self._shape else ()
+        names = {"model": self._base.model.name, "hardware": self._base.hardware.name}
+        for axis, i in zip(self.axes, place, strict=True):
+            names |= {label.name: label.values[i] for label in axis.coordinates if label.name in names}
+        return names
 
     def _sent(self, words: tuple[tuple[str, Any], ...], replicas: int) -> Traffic:
         """Requests of one replica; the same object for the same words."""
@@ -185,11 +190,8 @@ class ServePlan:
         legal = bounds(self._simulations)["legal"]
         if legal.all():
             return
-        point = self._simulations[int(np.argmin(legal))]
-        place = np.unravel_index(int(np.argmin(legal)), self._shape) if self._shape else ()
-        names = {"model": self._base.model.name, "hardware": self._base.hardware.name}
-        for axis, i in zip(self.axes, place, strict=True):
-            names |= {label.name: label.values[i] for label in axis.coordinates if label.name in names}
+        first = int(np.argmin(legal))
+        point, names = self._simulations[first], self._names(first)
         raise ValueError(
             f"{names['model']} on {names['hardware']}: {broken_rule(point.hardware, point.model, point.deployment)} "
             '(output.illegal = "mask" keeps such points as infeasible)'
@@ -248,15 +250,3 @@ def _values(axis: Axis, i: int) -> Iterator[tuple[str, Any]]:
     for path, column in axis.columns.items():
         value = column.items[column.index[i]] if isinstance(column, Choice) else float(column[i])
         yield path, value
-
-
-def _require_priced(model: Model, deployment: Any) -> None:
-    """ValueError, one line, for what the scheduler does not price."""
-    if not model.generates:
-        raise ValueError('an encoder generates nothing: job = "request" times its batches')
-    if any(block.cross is not None for block in model.blocks):
-        raise ValueError("the model attends to an encoder's output, which the scheduler does not price")
-    if deployment.cp is not None:
-        raise ValueError("deployment.cp is set; the scheduler does not price it: leave it out")
-    if float(drafted_tokens(deployment)) > MOST_DRAFTED:
-        raise ValueError(f"deployment.drafts: the scheduler prices at most {MOST_DRAFTED} drafted tokens per step")

@@ -12,9 +12,8 @@ import xarray as xr
 
 from hwspaces import formatted
 from jaxroof import memory
-from jaxroof.deployment import devices, drafted_tokens, replica_devices
+from jaxroof.deployment import devices, replica_devices
 from jaxroof.policy import Policy
-from jaxroof.prices import MOST_DRAFTED
 from jaxroof.scheduler import cache_blocks
 from jaxroof.serving import Objective, serving_metrics
 from jaxroof.traffic import STATUSES, Served, Timeline
@@ -25,7 +24,7 @@ from sweeps.serving.load import Load, load
 from sweeps.serving.objective import parse_slo
 from sweeps.serving.policies import chosen_policy
 from sweeps.serving.question import Question, question
-from sweeps.simulation import Serving, simulated, size_for, unfinished
+from sweeps.simulation import Serving, require_priced, simulated, size_for, unfinished
 
 RATES = ("requests_per_second", "tokens_per_second", "prompt_tokens_per_second", "goodput")
 """Metrics that add up over replicas."""
@@ -212,19 +211,7 @@ def _case(asked: Question) -> Case:
         overrides=asked.overrides,
         draft=asked.draft,
     )
-    model = found.scenario.model
-    if not model.generates:
-        raise ValueError(f"{found.model.name} is an encoder and generates nothing: `jaxroof request` times its batches")
-    if any(block.cross is not None for block in model.blocks):
-        raise ValueError(f"{found.model.name} attends to an encoder's output, which the scheduler does not price")
-    deployment = found.scenario.deployment
-    if deployment.cp is not None:
-        raise ValueError(f"deployment.cp = {deployment.cp:g}: the scheduler does not price it; leave it out")
-    if drafted_tokens(deployment) > MOST_DRAFTED:
-        raise ValueError(
-            f"deployment.drafts = {deployment.drafts:g}: the scheduler prices at most {MOST_DRAFTED} drafted tokens "
-            "per sequence and step"
-        )
+    require_priced(found.model.name, found.scenario.model, found.scenario.deployment)
     return found
 
 

@@ -1,8 +1,6 @@
 """Refit of the default efficiency: `python -m sweeps.validate.derated_fit --data DIR`."""
 
-import argparse
 import datetime
-import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,6 +14,7 @@ from sweeps.api import precision
 from sweeps.paths import leaf, leaf_paths, replaced
 from sweeps.validate import saturated, silicon, step_cycles
 from sweeps.validate.efficiency_file import efficiency_text, shown
+from sweeps.validate.fit_command import exit_status, fit_parser
 from sweeps.validate.kernel_fit import kernel_fit
 from sweeps.validate.least_squares import Errors, errors
 from sweeps.validate.observation import Observation
@@ -41,21 +40,9 @@ NOTES = (
 
 def main(words: list[str] | None = None) -> int:
     """Fit, print and write; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m sweeps.validate.derated_fit", description=__doc__)
-    parser.add_argument("--data", required=True, type=Path, metavar="DIR", help="folder with e2e/ and kernels/")
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the constants to this TOML file")
-    options = parser.parse_args(words)
-    try:
-        with precision("float64"):
-            text = _refit(options.data, Console(width=140))
-    except ValueError as error:
-        print(f"derated_fit: {error}", file=sys.stderr)
-        return 2
-    if options.output is not None:
-        partial = options.output.with_name(options.output.name + ".part")
-        partial.write_text(text, encoding="utf-8")
-        os.replace(partial, options.output)
-    return 0
+    options = fit_parser("derated_fit", __doc__, "folder with e2e/ and kernels/").parse_args(words)
+    with precision("float64"):
+        return exit_status("derated_fit", options.output, lambda: _refit(options.data, Console(width=140)))
 
 
 def _refit(folder: Path, console: Console) -> str:

@@ -1,9 +1,7 @@
 """Fit of eager PyTorch's fp32 kernels: `python -m sweeps.validate.eager_fit --data DIR -o FILE`."""
 
-import argparse
 import dataclasses
 import datetime
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,6 +20,7 @@ from jaxroof.hardware import Hardware, Links
 from jaxroof.layers.linear import linear
 from jaxroof.model import WeightFormat
 from sweeps.validate.efficiency_file import efficiency_text
+from sweeps.validate.fit_command import exit_status, fit_parser
 from sweeps.validate.least_squares import OUTLIER
 from sweeps.validate.tables.group import table
 
@@ -95,20 +94,8 @@ LAUNCH_CYCLES = 8000.0
 
 def main(words: list[str] | None = None) -> int:
     """Fit, print and write; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m sweeps.validate.eager_fit", description=__doc__)
-    parser.add_argument("--data", required=True, type=Path, metavar="DIR", help=f"folder with other/{FILE}")
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the constants to this TOML file")
-    options = parser.parse_args(words)
-    try:
-        text = refit(options.data / "other" / FILE)
-    except ValueError as error:
-        print(f"eager_fit: {error}", file=sys.stderr)
-        return 2
-    if options.output is not None:
-        partial = options.output.with_name(options.output.name + ".part")
-        partial.write_text(text, encoding="utf-8")
-        os.replace(partial, options.output)
-    return 0
+    options = fit_parser("eager_fit", __doc__, f"folder with other/{FILE}").parse_args(words)
+    return exit_status("eager_fit", options.output, lambda: refit(options.data / "other" / FILE))
 
 
 def refit(file: Path) -> str:

@@ -1,9 +1,8 @@
 """Fit of the learned efficiency of one engine: `python -m sweeps.validate.learned_fit --data DIR --engine vllm`."""
 
-import argparse
 import dataclasses
 import datetime
-import os
+import functools
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,6 +17,7 @@ from sweeps.api import precision
 from sweeps.validate import saturated, silicon, step_cycles
 from sweeps.validate.derated_fit import CONCURRENCY
 from sweeps.validate.efficiency_file import efficiency_text
+from sweeps.validate.fit_command import exit_status, fit_parser
 from sweeps.validate.fits.decode import fit_decode
 from sweeps.validate.fits.experts import fit_experts
 from sweeps.validate.fits.gemm import fit_gemm
@@ -57,22 +57,12 @@ SERVED = (
 
 def main(words: list[str] | None = None) -> int:
     """Fit, print and write; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m sweeps.validate.learned_fit", description=__doc__)
-    parser.add_argument("--data", required=True, type=Path, metavar="DIR", help="folder with e2e/ and kernels/")
+    parser = fit_parser("learned_fit", __doc__, "folder with e2e/ and kernels/")
     parser.add_argument("--engine", required=True, choices=ENGINES, help="whose kernels")
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the constants to this TOML file")
     options = parser.parse_args(words)
-    try:
-        with precision("float64"):
-            text = _refit(options.data, options.engine, Console(width=160))
-    except ValueError as error:
-        print(f"learned_fit: {error}", file=sys.stderr)
-        return 2
-    if options.output is not None:
-        partial = options.output.with_name(options.output.name + ".part")
-        partial.write_text(text, encoding="utf-8")
-        os.replace(partial, options.output)
-    return 0
+    with precision("float64"):
+        fitted = functools.partial(_refit, options.data, options.engine, Console(width=160))
+        return exit_status("learned_fit", options.output, fitted)
 
 
 def _refit(folder: Path, engine: str, console: Console) -> str:

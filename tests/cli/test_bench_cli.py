@@ -16,17 +16,6 @@ from sweeps.cli import main
 QUICK = ("--budget", "1s", "--attention", "4,2,16")
 
 
-@pytest.fixture(autouse=True, scope="module")
-def cache(tmp_path_factory):
-    """A folder of compiled programs for these tests alone; JAX's settings as they were afterwards."""
-    before = jax.config.jax_compilation_cache_dir, jax.config.jax_persistent_cache_min_compile_time_secs
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-        yield
-    jax.config.update("jax_compilation_cache_dir", before[0])
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", before[1])
-
-
 def refused(capsys, *words) -> str:
     """The one line with which the command refuses."""
     assert main([str(word) for word in ("bench", *words)]) == 2
@@ -138,7 +127,6 @@ def test_several_devices_also_run_collectives(tmp_path):
         "sys.exit(main(['bench', '-o', sys.argv[1], '--budget', '1ms', '--only', 'collective', '--json']))\n"
     )
     environment = dict(os.environ, XLA_FLAGS="--xla_force_host_platform_device_count=4", JAX_PLATFORMS="cpu")
-    environment["XDG_CACHE_HOME"] = str(tmp_path / "cache")
     root = Path(__file__).parents[2]
     words = [sys.executable, "-c", code, str(tmp_path / "cpu.nc")]
     done = subprocess.run(words, cwd=root, env=environment, capture_output=True, text=True, timeout=120)

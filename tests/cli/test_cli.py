@@ -5,7 +5,6 @@ import math
 import subprocess
 import sys
 
-import jax
 import pytest
 import xarray as xr
 
@@ -24,17 +23,6 @@ deployment = { tp = [1, 2] }
 workload = { batch = [1, 64, 4096], isl = 1024, osl = 128 }
 output = { variables = ["tpot", "tokens_per_second_per_device", "feasible"] }
 """
-
-
-@pytest.fixture(autouse=True, scope="module")
-def cache(tmp_path_factory):
-    """A folder of compiled programs for these tests alone; JAX's settings as they were afterwards."""
-    before = jax.config.jax_compilation_cache_dir, jax.config.jax_persistent_cache_min_compile_time_secs
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-        yield
-    jax.config.update("jax_compilation_cache_dir", before[0])
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", before[1])
 
 
 @pytest.fixture

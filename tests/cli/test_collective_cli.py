@@ -13,12 +13,6 @@ from sweeps.cli.collective import message_sizes
 ASKED = ("collective", "--hardware", "H100-SXM", "--devices", "8")
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    """A folder of compiled programs for these tests alone."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-
-
 def test_ranges_of_sizes():
     assert message_sizes("1KiB..1MiB").tolist() == [1024.0 * 4**i for i in range(6)]
     assert message_sizes("64MB").tolist() == [64e6]

@@ -5,7 +5,6 @@ import json
 import subprocess
 import sys
 
-import jax
 import pytest
 import xarray as xr
 
@@ -13,17 +12,6 @@ from sweeps.cli import main
 
 WORDS = ("compare", "--model", "Llama-3.1-8B", "--isl", "512", "--osl", "64")
 SMALL = (*WORDS, "--hardware", "H100-SXM,L20", "--devices", "1,2", "--batch", "1,64")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def cache(tmp_path_factory):
-    """A folder of compiled programs for these tests alone; JAX's settings as they were afterwards."""
-    before = jax.config.jax_compilation_cache_dir, jax.config.jax_persistent_cache_min_compile_time_secs
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-        yield
-    jax.config.update("jax_compilation_cache_dir", before[0])
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", before[1])
 
 
 def printed(capsys, *words) -> str:

@@ -20,16 +20,12 @@ TRACE = "TIMESTAMP,ContextTokens,GeneratedTokens\n" + "".join(
 
 
 @pytest.fixture(autouse=True, scope="module")
-def setting(tmp_path_factory):
-    """A folder of compiled programs for these tests alone; promotion as the scheduler's price tables need it."""
-    names = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs", "jax_numpy_dtype_promotion")
-    before = {name: getattr(jax.config, name) for name in names}
+def promotion():
+    """Types promoted as the scheduler's price tables need it."""
+    before = jax.config.jax_numpy_dtype_promotion
     jax.config.update("jax_numpy_dtype_promotion", "standard")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-        yield
-    for name, value in before.items():
-        jax.config.update(name, value)
+    yield
+    jax.config.update("jax_numpy_dtype_promotion", before)
 
 
 def printed(capsys, *words):

@@ -2,23 +2,11 @@
 
 import json
 
-import jax
 import pytest
 
 from sweeps.cli import main
 
 BASE = ["train", "--model", "Llama-2-7B", "--hardware", "H100-SXM", "--global-batch", "16", "--seq", "2048"]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def cache(tmp_path_factory):
-    """A folder of compiled programs for these tests alone; JAX's settings as they were afterwards."""
-    before = jax.config.jax_compilation_cache_dir, jax.config.jax_persistent_cache_min_compile_time_secs
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-        yield
-    jax.config.update("jax_compilation_cache_dir", before[0])
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", before[1])
 
 
 WORDS = [*BASE, "--dp", "2", "--pp", "2", "--zero", "1", "--schedule", "interleaved:2", "--tokens", "1000000000"]

@@ -11,7 +11,7 @@ from jaxroof import Deployment, Requests, datasheet, decode, mixed, parameter_co
 from jaxroof.deployment import Adapters
 from jaxroof.feedback import Scorer, feedback_cost, sync_time
 from jaxroof.forward import step_ops
-from jaxroof.layers.adapters import adapter_bytes
+from jaxroof.layers.adapters import adapter_elements
 from jaxroof.memory import weight_bytes
 from jaxroof.request import tokens_per_second
 from tests.hand import EXACT, check
@@ -30,7 +30,7 @@ def adapted(**given) -> Deployment:
 def test_parameters_of_llama_2_7b():
     """Scenario T4.2: rank 16 on q and v of 32 layers: 32 x 2 x 16 x (4096 + 4096) = 8.39 M weights of 2 B."""
     model = workloads.model("Llama-2-7B").model
-    assert float(adapter_bytes(model, adapted(loaded=1.0))) == 2 * 8_388_608
+    assert float(adapter_elements(model, adapted(loaded=1.0))) == 8_388_608
     more = float(weight_bytes(model, adapted(loaded=100.0))) - float(weight_bytes(model, Deployment()))
     assert more == pytest.approx(100 * 2 * 8_388_608, rel=1e-4)  # float32 of 13 GB
 

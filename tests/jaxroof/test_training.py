@@ -13,10 +13,11 @@ import workloads
 from jaxroof import Deployment, Link, Links, datasheet
 from jaxroof.collectives import collective_time
 from jaxroof.efficiency import LinkEfficiency
+from jaxroof.layers.adapters import adapter_elements
 from jaxroof.layers.collective import collective
 from jaxroof.op_time import op_time
 from jaxroof.training import RECOMPUTES, LoRA, Training
-from jaxroof.training.adapters import adapter_parameters
+from jaxroof.training.adapters import adapted
 from jaxroof.training.flops import model_flops
 from jaxroof.training.iteration import data_parallel_time
 from jaxroof.training.memory import activation_memory, layer_activations, training_memory
@@ -225,7 +226,7 @@ def test_t4_2_lora():
     every weight, 16 B of every adapter's."""
     deployment, llama = Deployment(), model("Llama-2-7B")
     training = Training(global_batch=1.0, seq=2048.0, lora=LoRA(rank=16.0, targets=("q", "v")))
-    assert float(adapter_parameters(llama, deployment, training.lora)) == 32 * 2 * 16 * (4096 + 4096)
+    assert float(adapter_elements(llama, adapted(deployment, training.lora))) == 32 * 2 * 16 * (4096 + 4096)
     expected = 4 * 6.607e9 + 6 * 32 * 4096 * 2048 + 6 * 8.39e6
     assert float(model_flops(llama, deployment, training)) / 2048 == pytest.approx(expected, rel=1e-3)
     memory = training_memory(llama, deployment, training)

@@ -15,7 +15,7 @@ from sweeps.optimization.problem import Problem
 from sweeps.optimization.search import searched
 from sweeps.optimization.spec import Search, design, problem
 
-pytestmark = pytest.mark.xdist_group("optimization")
+pytestmark = [pytest.mark.xdist_group("optimization"), pytest.mark.usefixtures("cache")]
 
 SPEC = {
     "hardware": "H100-SXM",

@@ -15,6 +15,8 @@ from sweeps.plots.splits import splits as split_picture
 from sweeps.spec import spec
 from sweeps.splits import splits
 
+pytestmark = pytest.mark.usefixtures("cache")
+
 PLACE = {"hardware": "A100-SXM-80GB", "model": "Llama-2-7B"}
 WORK = {"isl": 512, "osl": 129}
 POOLS = {"job": "disaggregated", **PLACE, "efficiency": "datasheet", "workload": WORK}

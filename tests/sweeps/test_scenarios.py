@@ -11,7 +11,7 @@ from sweeps.cli import main
 from sweeps.scenarios import suite
 from sweeps.spec import spec
 
-pytestmark = pytest.mark.xdist_group("scenarios")
+pytestmark = [pytest.mark.xdist_group("scenarios"), pytest.mark.usefixtures("cache")]
 
 QUICK = ("T1.2", "T2.1", "T3.1", "I1.2", "I3.1", "I5.2")
 """Scenarios that compile in seconds; `jaxroof scenario run --all` has the rest."""

@@ -147,7 +147,8 @@ BAD = [
     ({"output": {"breakdown": True}}, "output.breakdown"),
     ({"output": {"variables": ["ttft_p98"]}}, "ttft_p98"),
     ({"deployment": {"tp": [1, 3]}}, "tp = 3 does not divide"),
-    ({"deployment": {"cp": 2}}, "deployment.cp"),
+    ({"deployment": {"cp": 2}}, "deployment.cp = 2: the scheduler does not price it"),
+    ({"model": ["Llama-3.1-8B", "whisper-large-v3"]}, "Whisper-large-v3 attends to an encoder's output"),
     ({"job": "request"}, "policy = "),
 ]
 

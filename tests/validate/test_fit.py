@@ -8,10 +8,12 @@ import pytest
 
 from sweeps.api import precision
 from sweeps.paths import leaf
-from sweeps.validate import saturated, silicon, step_cycles
+from sweeps.validate import derated_fit, eager_fit, learned_fit, saturated, silicon, step_cycles
+from sweeps.validate.fit_command import exit_status
 from sweeps.validate.least_squares import errors, fitted
 from sweeps.validate.observation import step_times
 from sweeps.validate.parameters import EXPERTS, SHARED, starting_point, with_values
+from sweeps.validate.serving import fit
 from sweeps.validate.table import rows
 
 STEPS = (
@@ -89,3 +91,28 @@ def test_a_file_without_the_columns_is_refused(tmp_path):
     for reader in (saturated.loaded, step_cycles.observations, lambda f: rows(f, ("c",))):
         with pytest.raises(ValueError, match="no column"):
             reader(file)
+
+
+def test_a_fit_is_written_whole_or_not_at_all(tmp_path, capsys):
+    file = tmp_path / "out.toml"
+    assert exit_status("some_fit", None, lambda: "a = 1\n") == 0
+    assert exit_status("some_fit", file, lambda: "a = 1\n") == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["out.toml"] and file.read_text() == "a = 1\n"
+    assert exit_status("some_fit", tmp_path / "none" / "out.toml", lambda: "a = 1\n") == 2
+    assert "there is no folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("main", "words"),
+    [
+        (eager_fit.main, ()),
+        (derated_fit.main, ()),
+        (learned_fit.main, ("--engine", "vllm")),
+        (fit.main, ("--engine", "vllm")),
+    ],
+    ids=["eager", "derated", "learned", "serving"],
+)
+def test_a_fit_without_its_rows_gets_one_line(main, words, tmp_path, capsys):
+    assert main(["--data", str(tmp_path / "none"), *words, "-o", str(tmp_path / "out.toml")]) == 2
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1 and "none" in err and not list(tmp_path.iterdir())

@@ -1,6 +1,5 @@
-"""What serving adds to lone kernels, fitted to served points: `python -m sweeps.validate.serving.fit --data DIR`."""
+"""What serving adds to lone kernels, fitted to served points: `python -m sweeps.validate.serving.fit --data FILE`."""
 
-import argparse
 import dataclasses
 import sys
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ from jaxroof.efficiency import Efficiency
 from sweeps.api import precision
 from sweeps.paths import leaf, replaced
 from sweeps.validate.efficiency_file import with_constant
+from sweeps.validate.fit_command import exit_status, fit_parser
 from sweeps.validate.serving.closed import Steady, steady, tpot
 from sweeps.validate.serving.labels import ENGINES
 from sweeps.validate.serving.points import DisaggPoint, Point, points
@@ -205,30 +205,23 @@ def folds(found: Sequence[Point]) -> list[int]:
 
 def main(words: list[str] | None = None) -> int:
     """Fit, print and write; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m sweeps.validate.serving.fit", description=__doc__)
-    parser.add_argument("--data", required=True, type=Path, metavar="FILE", help="CSV file of measured serving points")
+    parser = fit_parser("serving.fit", __doc__, "CSV file of measured serving points", "FILE")
     parser.add_argument("--engine", required=True, choices=ENGINES, help="whose constants")
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the constants to this TOML file")
     options = parser.parse_args(words)
-    try:
-        with precision("float64"):
-            _refit(options, Console(width=120))
-    except ValueError as error:
-        print(f"fit: {error}", file=sys.stderr)
-        return 2
-    return 0
+    with precision("float64"):
+        return exit_status("fit", options.output, lambda: _refit(options.data, options.engine, Console(width=120)))
 
 
-def _refit(options: argparse.Namespace, console: Console) -> None:
-    found, _ = points(options.data)
-    rows = [one for one in found if not isinstance(one, DisaggPoint) and one.engine == options.engine]
+def _refit(file: Path, engine: str, console: Console) -> str:
+    found, _ = points(file)
+    rows = [one for one in found if not isinstance(one, DisaggPoint) and one.engine == engine]
     if not rows:
-        raise ValueError(f"{options.data}: no row of {options.engine} can be simulated")
+        raise ValueError(f"{file}: no row of {engine} can be simulated")
     rows = [one for one in checked(rows) if one.suspect is None]
-    entry = hwspaces.efficiency(f"learned-{options.engine}")
-    constants = CONSTANTS[options.engine]
+    entry = hwspaces.efficiency(f"learned-{engine}")
+    constants = CONSTANTS[engine]
     result = fit(task(rows, entry.efficiency), entry.efficiency, constants)
-    table = Table("constant", "prior", "fitted", "from the prior", title=f"{options.engine}, {len(rows)} points")
+    table = Table("constant", "prior", "fitted", "from the prior", title=f"{engine}, {len(rows)} points")
     for constant, value, place in zip(constants, result.values, result.place, strict=True):
         table.add_row(constant.name, f"{constant.prior:.3g}", f"{value:.3g}", f"{place:+.1f} sd")
     console.print(table)
@@ -241,14 +234,13 @@ def _refit(options: argparse.Namespace, console: Console) -> None:
     for name, labels in names.items():
         error = np.abs(np.expm1(result.logs if labels is None else held_out(result, labels)))
         console.print(f"TPOT, closed form, {name}: median {np.median(error):.1%}, MAPE {np.mean(error):.1%}")
-    if options.output is not None:
-        source = f"fitted to {len(rows)} public points of {options.engine} under load: sweeps.validate.serving.fit"
-        text = (Path(hwspaces.__file__).parents[1] / entry.file).read_text(encoding="utf-8")
-        for constant in constants:
-            for path in constant.paths:
-                if f"\n[{path.rpartition('.')[0]}]\n" in text:
-                    text = with_constant(text, path, leaf(result.efficiency, path), source)
-        options.output.write_text(text, encoding="utf-8")
+    source = f"fitted to {len(rows)} public points of {engine} under load: sweeps.validate.serving.fit"
+    text = (Path(hwspaces.__file__).parents[1] / entry.file).read_text(encoding="utf-8")
+    for constant in constants:
+        for path in constant.paths:
+            if f"\n[{path.rpartition('.')[0]}]\n" in text:
+                text = with_constant(text, path, leaf(result.efficiency, path), source)
+    return text
 
 
 if __name__ == "__main__":
