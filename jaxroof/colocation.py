@@ -28,6 +28,7 @@ from jaxroof.smooth import maximum, positive_part
 from jaxroof.speculation import Acceptance
 from jaxroof.step import host_time
 from jaxroof.struct import Scalar, struct
+from jaxroof.traced_once import traced_once
 
 SHARINGS = ("time", "space")
 """How two models share devices, in the order of the codes of `Colocated.sharing`.
@@ -174,7 +175,7 @@ def _step_time_and_demand(hardware: Hardware, tenant: Tenant, step: Batch) -> tu
     return time, busy / time
 
 
-@jax.jit
+@traced_once
 def _op_times(op: Op, hardware: Hardware, efficiency: Efficiency) -> tuple[Scalar, Scalar]:
     """s of one run, and of it what the device memory alone would take."""
     timing = op_timing(op, hardware, efficiency)

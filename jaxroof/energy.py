@@ -9,6 +9,7 @@ from jaxroof.op import Op
 from jaxroof.roofline import ACCUMULATOR_BYTES, matrix_traffic
 from jaxroof.smooth import maximum, positive_part
 from jaxroof.struct import Scalar
+from jaxroof.traced_once import traced_once
 
 LEAST_HEADROOM = 0.01
 """Share of TDP that is left for kernels at least, where static power takes all of it: keeps every time finite."""
@@ -44,7 +45,7 @@ def power_known(hardware: Hardware) -> bool:
     return hardware.energy is not None and hardware.power.static is not None and hardware.power.tdp is not None
 
 
-@jax.jit
+@traced_once
 def op_energy(op: Op, hardware: Hardware) -> jax.Array:
     """Energy in J of one run of `op` on one device beside static power, shape ().
 

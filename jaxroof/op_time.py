@@ -14,8 +14,7 @@ from jaxroof.hardware import Hardware
 from jaxroof.op import BOUNDS, Op
 from jaxroof.roofline import roofline_timing
 from jaxroof.struct import Scalar
-
-# Functions of one op are jitted so that a step, which has many ops of few kinds, is traced once per kind.
+from jaxroof.traced_once import traced_once
 
 
 def op_timing(op: Op, hardware: Hardware, efficiency: Efficiency) -> Timing:
@@ -58,7 +57,7 @@ def _entry_timing(entry: KindEfficiency | Kernels | Surfaces, op: Op, hardware: 
     return kernel_timing(entry, op, hardware)
 
 
-@jax.jit
+@traced_once
 def op_time(op: Op, hardware: Hardware, efficiency: Efficiency) -> jax.Array:
     """Time in s of one run of `op`, shape ().
 
@@ -74,7 +73,7 @@ def op_spread(op: Op, efficiency: Efficiency) -> Spread | None:
     return kernel_spread(entry, op) if isinstance(entry, Kernels) else getattr(entry, "spread", None)
 
 
-@jax.jit
+@traced_once
 def op_deviation(op: Op, hardware: Hardware, efficiency: Efficiency) -> jax.Array:
     """Standard deviation in s of one run of `op`, shape (): its time times the spread of its kind and length.
 
@@ -87,14 +86,14 @@ def op_deviation(op: Op, hardware: Hardware, efficiency: Efficiency) -> jax.Arra
     return time * jnp.where(time < SHORT, spread.short, spread.long)
 
 
-@jax.jit
+@traced_once
 def op_extrapolated(op: Op, efficiency: Efficiency) -> jax.Array:
     """Whether `op` is beyond what its kind's tables measured, shape (); False where the kind has no tables."""
     entry = getattr(efficiency, op.kind, None)
     return surface_extrapolated(entry, op) if isinstance(entry, Surfaces) else jnp.asarray(False)
 
 
-@jax.jit
+@traced_once
 def op_algorithm(op: Op, hardware: Hardware, efficiency: Efficiency) -> jax.Array:
     """The algorithm that a collective runs, shape (): an int8 index into `jaxroof.collectives.ALGORITHMS`; else -1."""
     if op.kind != "collective":
@@ -102,7 +101,7 @@ def op_algorithm(op: Op, hardware: Hardware, efficiency: Efficiency) -> jax.Arra
     return collective_algorithm(hardware.links, op, efficiency.collective)
 
 
-@jax.jit
+@traced_once
 def op_bound(op: Op, hardware: Hardware, efficiency: Efficiency) -> jax.Array:
     """What takes longest in one run of `op`, shape (): an int8 index into `BOUNDS`.
 
@@ -112,7 +111,7 @@ def op_bound(op: Op, hardware: Hardware, efficiency: Efficiency) -> jax.Array:
     return _longest(_rivals(op, hardware, efficiency, op_timing(op, hardware, efficiency)))
 
 
-@jax.jit
+@traced_once
 def op_time_by_bound(op: Op, hardware: Hardware, efficiency: Efficiency) -> jax.Array:
     """`op_time` in s at the place of what binds it and 0 elsewhere, shape (len(BOUNDS),)."""
     timing = op_timing(op, hardware, efficiency)

@@ -9,6 +9,8 @@ from jaxroof.area import matrix_width
 from jaxroof.hardware import USUAL_CLOCK, Energy, Hardware, Links
 from jaxroof.money import Costs
 from jaxroof.silicon import Areas, Process, Silicon
+from sweeps.axes import Axis, Choice
+from sweeps.question import Asked
 
 
 def alike(hardware: Hardware, precisions: Collection[str]) -> Hardware:
@@ -35,6 +37,22 @@ def alike(hardware: Hardware, precisions: Collection[str]) -> Hardware:
         silicon=_silicon(hardware, precisions),
         costs=UNKNOWN_COSTS if hardware.costs is None else hardware.costs,
     )
+
+
+def alike_devices(question: Asked, precisions: Collection[str]) -> Asked:
+    """The question with every accelerator, the first and those along axes, as `alike` has it."""
+    base = question.question.base
+    base = dataclasses.replace(base, hardware=alike(base.hardware, precisions))
+    axes = tuple(_alike_axis(axis, precisions) for axis in question.axes)
+    return dataclasses.replace(question, question=dataclasses.replace(question.question, base=base), axes=axes)
+
+
+def _alike_axis(axis: Axis, precisions: Collection[str]) -> Axis:
+    column = axis.columns.get("hardware")
+    if column is None:
+        return axis
+    items = tuple(alike(item, precisions) for item in column.items)
+    return dataclasses.replace(axis, columns={**axis.columns, "hardware": Choice(items, column.index)})
 
 
 def _silicon(hardware: Hardware, precisions: Collection[str]) -> Silicon:

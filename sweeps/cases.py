@@ -178,14 +178,16 @@ def model_deployment(entry: workloads.ModelEntry, kv: str | None, communication:
 
 def require_precisions(device: hwspaces.HardwareEntry, entry: workloads.ModelEntry, deployment: Deployment) -> None:
     """ValueError when `device` has no matrix figure for a precision that the model's weights or attention need."""
-    for precision in sorted({*compute_precisions(entry.model), deployment.attention_compute}):
+    for precision in sorted(compute_precisions((entry.model, deployment))):
         hwspaces.require_precision(device, precision)
 
 
 def compute_precisions(tree: Any) -> set[str]:
-    """Precisions at which the weight matrices of a model are multiplied."""
+    """Precisions that the weight matrices of models and the attention of deployments are multiplied in."""
     if isinstance(tree, WeightFormat):
         return {tree.compute}
+    if isinstance(tree, Deployment):
+        return {tree.attention_compute}
     if isinstance(tree, tuple):
         return set().union(*map(compute_precisions, tree))
     if dataclasses.is_dataclass(tree):

@@ -14,17 +14,15 @@ import workloads
 from jaxroof.legality import broken_rule
 from jaxroof.memory import weight_bytes
 from sweeps import reasons
-from sweeps.alike import alike
+from sweeps.alike import alike_devices
 from sweeps.api import precision
-from sweeps.axes import Axis, Choice
 from sweeps.cases import compute_precisions, model_deployment
 from sweeps.dataset import variable, variable_attributes
 from sweeps.deployments import PREFIX, with_settings
 from sweeps.labels import known
 from sweeps.layouts import Layout, has_experts, label, layouts, possible, reach
 from sweeps.pointwise import pointwise
-from sweeps.program import Question
-from sweeps.question import Asked, asked
+from sweeps.question import asked, asking
 from sweeps.reasons import FEASIBLE, UNTRIED
 from sweeps.spec import spec
 
@@ -181,7 +179,7 @@ def compare(
     }
     with precision("float32"):
         figures = tuple(dict.fromkeys((*METRICS, metric, *wanted)))
-        question = _alike(asked(spec(source)), needed, figures)
+        question = asking(alike_devices(asked(spec(source)), needed), figures)
         points = len(runnable) * len(tried) * len(source["workload"]["batch"])
         progress = begun(points)
         swept = pointwise(question.question, question.axes, question.attributes, progress)
@@ -252,23 +250,6 @@ def _metric(sort: str | None, devices: list[hwspaces.HardwareEntry]) -> tuple[st
 
 def _powers_of_two(most: int) -> list[int]:
     return [2**i for i in range(int(most).bit_length()) if 2**i <= most]
-
-
-def _alike(question: Asked, needed: set[str], names: tuple[str, ...]) -> Asked:
-    """The question of some variables, with accelerators of one structure, so that few programs are compiled."""
-    base = question.question.base
-    axes = tuple(_alike_axis(axis, needed) for axis in question.axes)
-    scenario = dataclasses.replace(base, hardware=alike(base.hardware, needed))
-    asking = Question(question.question.job, scenario, names)
-    return dataclasses.replace(question, question=asking, axes=axes)
-
-
-def _alike_axis(axis: Axis, needed: set[str]) -> Axis:
-    column = axis.columns.get("hardware")
-    if column is None:
-        return axis
-    items = tuple(alike(item, needed) for item in column.items)
-    return dataclasses.replace(axis, columns={**axis.columns, "hardware": Choice(items, column.index)})
 
 
 def _labelled(swept: xr.Dataset, names: list[str], tried: list[Layout]) -> xr.Dataset:

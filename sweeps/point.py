@@ -26,7 +26,7 @@ def answers_at(job: Job, scenario: Scenario, names: Collection[str] | None = Non
       names: of the metrics that are wanted, in their order; None: all. What the job does not have here is left out.
     """
     sums, tables = _unknown_terms(job, scenario)
-    wanted = sums if names is None else used_terms(job, scenario, lambda *terms: _chosen(job.metrics(*terms), names))
+    wanted = terms_of(job, scenario, names)
     found = {name: sum(terms().values()) for name, terms in job.sums(scenario).items() if name in wanted}
     zeros = {name: jnp.zeros(()) for name in sums if name not in found}
     zero_tables = {name: {"": jnp.zeros(())} for name in tables}
@@ -34,9 +34,25 @@ def answers_at(job: Job, scenario: Scenario, names: Collection[str] | None = Non
     return {name: jnp.asarray(value) for name, value in metrics.items()}
 
 
+def terms_of(job: Job, scenario: Scenario, names: Collection[str] | None) -> Collection[str]:
+    """Names of the sums and tables that metrics need: the same in all scenarios of one structure."""
+    if names is None:
+        return _unknown_terms(job, scenario)[0]
+    key = job, tuple(names), jax.tree.structure(scenario)
+    if key not in _USED:
+        _USED[key] = used_terms(job, scenario, lambda *terms: _chosen(job.metrics(*terms), names))
+    return _USED[key]
+
+
+_USED: dict[tuple, frozenset[str]] = {}
+"""What `terms_of` has found: structures are few, and finding it takes as long as tracing the metrics."""
+
+
 def used_terms(job: Job, scenario: Scenario, answers: Callable[..., Mapping[str, Any]]) -> frozenset[str]:
     """Names of the sums and tables of `job` that `answers(scenario, sums, tables)` depends on."""
     sums, tables = _unknown_terms(job, scenario)
+    if not (sums or tables):
+        return frozenset()
     marks = {name: frozenset({name}) for name in sums}, {n: {"some op": frozenset({n})} for n in tables}
     uses = output_dependence(answers, (scenario, sums, tables), (jax.tree.map(lambda _: frozenset(), scenario), *marks))
     return frozenset().union(*uses.values())

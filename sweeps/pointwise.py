@@ -4,7 +4,6 @@ The engine's programs compute every term over its own axes only, which pays from
 three times as much as this. A grid of many structures and few points each is all tracing.
 """
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +14,7 @@ import xarray as xr
 from sweeps.axes import Axis, Choice, Segment, blocks
 from sweeps.dataset import dataset, fill
 from sweeps.engine import Output, Piece
-from sweeps.jobs import Job, Scenario
+from sweeps.jobs import Scenario
 from sweeps.point import answers_at, scenario_at
 from sweeps.program import Question
 
@@ -73,12 +72,11 @@ def _block(question: Question, combination: tuple[Segment, ...]) -> dict[str, np
 
 
 def one_by_one(question: Question, axes: tuple[Axis, ...], attributes: dict[str, Any]) -> xr.Dataset:
-    """As `pointwise`, a compiled call per point: for tens of points, and for questions that share a structure.
+    """As `pointwise`, op by op: for tens of points, of which each structure would take longer to compile than to run.
 
-    What is compiled is kept for the next question of the same job, variables and structure, whatever its axes.
+    A point takes tenths of a second. What is compiled is small and shared with other questions: the time of one op.
     """
     names, shape = tuple(axis.name for axis in axes), tuple(axis.size for axis in axes)
-    evaluated = _compiled(question.job, question.names)
     pieces = []
     for place in np.ndindex(*shape):
         settings = [
@@ -89,19 +87,8 @@ def one_by_one(question: Question, axes: tuple[Axis, ...], attributes: dict[str,
             for axis, i in zip(axes, place, strict=True)
         ]
         scenario = jax.tree.map(DTYPE.type, scenario_at(question.base, settings))
+        found = jax.device_get(answers_at(question.job, scenario, question.names))
         index = tuple(slice(i, i + 1) for i in place)
-        pieces += [
-            Piece(name, index, np.reshape(value, (1,) * len(place)))
-            for name, value in jax.device_get(evaluated(scenario)).items()
-        ]
+        pieces += [Piece(name, index, np.reshape(value, (1,) * len(place))) for name, value in found.items()]
     outputs = {piece.name: Output(piece.name, names, shape, piece.values.dtype) for piece in pieces}
     return fill(dataset(axes, outputs, attributes), pieces)
-
-
-@functools.lru_cache(maxsize=16)
-def _compiled(job: Job, names: tuple[str, ...] | None) -> Callable[[Scenario], dict[str, jax.Array]]:
-    return jax.jit(functools.partial(_answers, job, names))
-
-
-def _answers(job: Job, names: tuple[str, ...] | None, scenario: Scenario) -> dict[str, jax.Array]:
-    return answers_at(job, scenario, names)

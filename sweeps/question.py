@@ -3,18 +3,20 @@
 import dataclasses
 import hashlib
 import itertools
+import math
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
 import jax
 import numpy as np
+import xarray as xr
 
 import hwspaces
 import workloads
 from jaxroof.version import VERSION
 from sweeps.axes import Axis, Choice, Coordinate
-from sweeps.cases import KV_BYTES, Case, case, leaf_number, model_deployment, require_precisions
+from sweeps.cases import KV_BYTES, Case, case, compute_precisions, leaf_number, model_deployment, require_precisions
 from sweeps.dataset import dataset, fill, leaf_long_name, leaf_unit
 from sweeps.deployments import PREFIX, is_structure, with_settings
 from sweeps.deployments import label as deployment_label
@@ -23,11 +25,16 @@ from sweeps.engine import Plan
 from sweeps.jobs import JOBS, LEGALITY, Scenario
 from sweeps.legality import scenario_broken_rule
 from sweeps.paths import number, replaced
+from sweeps.pointwise import one_by_one
 from sweeps.program import Question
 from sweeps.spec import Range, Spec, range_values
 
 Parser = Callable[[str, Any], float | str]
 """From a path and what a user wrote to its value."""
+
+
+FEW = 32
+"""Points whose rules are checked one by one, in less time than it takes to compile the check."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,6 +59,17 @@ def asked(spec: Spec) -> Asked:
     if spec.illegal == "refuse":
         _refuse_illegal(base, axes)
     return Asked(question, axes, attributes(spec, base), notes)
+
+
+def asking(question: Asked, names: tuple[str, ...]) -> Asked:
+    """The same of these variables alone."""
+    return dataclasses.replace(question, question=dataclasses.replace(question.question, names=names))
+
+
+def precisions_of(question: Asked) -> set[str]:
+    """Precisions that anything is multiplied in anywhere on the axes."""
+    items = (column.items for axis in question.axes for column in axis.columns.values() if isinstance(column, Choice))
+    return compute_precisions((question.question.base, *itertools.chain.from_iterable(items)))
 
 
 def resolved(
@@ -324,8 +342,7 @@ def _check_variables(spec: Spec, scenario: Scenario) -> None:
 
 def _refuse_illegal(base: Case, axes: tuple[Axis, ...]) -> None:
     """ValueError with the broken rule when any point's deployment cannot be."""
-    plan = Plan(Question(LEGALITY, base.scenario), axes)
-    legal = fill(dataset(axes, plan.outputs, {}), plan.pieces())["legal"]
+    legal = _verdicts(Question(LEGALITY, base.scenario), axes)["legal"]
     if bool(legal.all()):
         return
     corner = dict(zip(legal.dims, np.argwhere(~legal.values)[0].tolist(), strict=True))
@@ -344,6 +361,13 @@ def _refuse_illegal(base: Case, axes: tuple[Axis, ...]) -> None:
     raise ValueError(
         f'{names["model"]} on {names["hardware"]}: {rule} (output.illegal = "mask" keeps such points as infeasible)'
     )
+
+
+def _verdicts(question: Question, axes: tuple[Axis, ...]) -> xr.Dataset:
+    if math.prod(axis.size for axis in axes) <= FEW:
+        return one_by_one(question, axes, {})
+    plan = Plan(question, axes)
+    return fill(dataset(axes, plan.outputs, {}), plan.pieces())
 
 
 def attributes(spec: Spec, base: Case) -> dict[str, Any]:

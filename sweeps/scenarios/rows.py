@@ -1,5 +1,6 @@
 """Every scenario's answer beside its hand-worked values, as rows and as one Dataset."""
 
+import collections
 import concurrent.futures
 import dataclasses
 import functools
@@ -8,15 +9,18 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+import jax
 import numpy as np
 import xarray as xr
 
 from hwspaces.units import nearest
 from jaxroof.version import VERSION
+from sweeps.alike import alike_devices
 from sweeps.api import sweep
+from sweeps.colocated_job import COLOCATED
 from sweeps.dataset import variable
 from sweeps.pointwise import one_by_one
-from sweeps.question import asked
+from sweeps.question import asked, asking, precisions_of
 from sweeps.scenarios.suite import Check, ScenarioEntry, names, scenario
 from sweeps.spec import SERVE, spec
 
@@ -73,12 +77,16 @@ def run(
       ValueError: one line that names the scenario and what is wrong.
     """
     chosen = list(names() if ids is None else ids)
-    simulated = [name for name in chosen if scenario(name).spec["job"] == SERVE]  # in a mode of JAX of their own
-    rows = {name: _named_rows(name, efficiency, done) for name in simulated}
-    others = [name for name in chosen if name not in simulated]
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:  # compilation takes a core each
-        found = pool.map(lambda name: _named_rows(name, efficiency, done), others)
-        rows |= dict(zip(others, found, strict=True))
+    simulated = [name for name in chosen if scenario(name).spec["job"] == SERVE]
+    others = [[name] for name in chosen if name not in simulated]
+    others.sort(key=lambda names: scenario(names[0]).spec["job"] != COLOCATED.name)  # what takes longest begins first
+
+    def in_turn(some: list[str]) -> dict[str, list[Row]]:
+        return {name: _named_rows(name, efficiency, done) for name in some}
+
+    # Simulations set the precision of the whole process, so that one follows the other; beside them the rest.
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        rows = dict(collections.ChainMap(*pool.map(in_turn, [simulated, *others])))
     return [row for name in chosen for row in rows[name]]
 
 
@@ -138,9 +146,10 @@ def answered(entry: ScenarioEntry, efficiency: str | None = None) -> dict[str, x
 def _answered(source: Mapping[str, Any]) -> xr.Dataset:
     if source["job"] == SERVE:
         return sweep(source)
-    found = asked(spec(source))
-    question = dataclasses.replace(found.question, names=checked_variables(source["job"]))
-    return one_by_one(question, found.axes, found.attributes)
+    with jax.enable_x64(False):  # in this thread, whatever a simulation in another one sets
+        question = asking(asked(spec(source)), checked_variables(source["job"]))
+        question = alike_devices(question, precisions_of(question))
+        return one_by_one(question.question, question.axes, question.attributes)
 
 
 @functools.cache

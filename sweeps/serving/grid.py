@@ -93,7 +93,7 @@ def comparable(point: Serving) -> Serving:
 
     Where one device serves, its links are left out too: nothing is sent over them.
     """
-    needed = {*compute_precisions(point.model), point.deployment.attention_compute}
+    needed = compute_precisions((point.model, point.deployment))
     hardware = alike(jax.tree.map(float, point.hardware), needed)
     if float(replica_devices(point.deployment)) == 1.0:
         hardware = dataclasses.replace(hardware, links=Links(scale_up=None, scale_out=None))

@@ -1,0 +1,37 @@
+"""Functions of one op that are traced once for all ops of a kind, however their numbers were made."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from jaxroof.op import Op
+
+
+def traced_once(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`jax.jit` of a function whose first argument is an op.
+
+    A step has many ops of few kinds. Some of their numbers are constants, which JAX types weakly, and which ones these
+    are differs within a kind; with one type for all numbers, ops of a kind share a trace and a compiled function.
+    """
+    compiled = jax.jit(function)
+
+    @functools.wraps(function)
+    def of_one_type(op: Op, *where: Any) -> Any:
+        return compiled(_of_one_type(op), *where)
+
+    return of_one_type
+
+
+def _of_one_type(op: Op) -> Op:
+    typed = [leaf for leaf in jax.tree.leaves(op) if not _weakly_typed(leaf)]
+    if not typed:
+        return op
+    dtype = jnp.result_type(*typed)
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype) if _weakly_typed(leaf) else leaf, op)
+
+
+def _weakly_typed(leaf: Any) -> bool:
+    return jax.typeof(leaf).weak_type
