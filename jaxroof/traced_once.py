@@ -19,8 +19,8 @@ def traced_once(function: Callable[..., Any]) -> Callable[..., Any]:
     compiled = jax.jit(function)
 
     @functools.wraps(function)
-    def of_one_type(op: Op, *where: Any) -> Any:
-        return compiled(_of_one_type(op), *where)
+    def of_one_type(op: Op, *where: Any, **named: Any) -> Any:
+        return compiled(_of_one_type(op), *where, **named)
 
     return of_one_type
 

@@ -6,8 +6,9 @@ import math
 import pytest
 import xarray as xr
 
-from sweeps import scenarios
+from sweeps import scenarios, sweep
 from sweeps.cli import main
+from sweeps.scenarios import rows as rows_of
 from sweeps.scenarios import suite
 from sweeps.spec import spec
 
@@ -38,6 +39,15 @@ def test_with_the_hands_assumptions_the_values_are_the_hands(rows):
     assert {row.id for row in rows} == set(QUICK)
     assert {(row.id, row.what): row.status for row in rows if row.status not in ("agrees", "explained")} == {}
     assert all(row.value == row.assumed for row in rows)
+
+
+def test_op_by_op_is_what_a_sweep_gives():
+    entry = scenarios.scenario("T2.2")
+    found = rows_of.answered(entry, "half")[""]
+    swept = sweep({**entry.spec, "efficiency": "half"})
+    assert {"iteration_time", "feasible"} <= set(found)
+    for name in found:
+        assert found[name].values == pytest.approx(swept[name].broadcast_like(found[name]).values, rel=2e-6), name
 
 
 def test_a_value_that_is_off_differs(rows):
