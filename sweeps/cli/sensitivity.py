@@ -5,10 +5,10 @@ import json
 import pathlib
 from typing import Any
 
-from sweeps.cli import request, serve, step
+from sweeps.cli import deployment, request, serve, step, train
 from sweeps.cli.common import case_arguments, compilation_cache, json_argument, whole_number
 
-JOBS = ("request", "step", "serve")
+JOBS = ("request", "step", "train", "serve")
 
 OUTPUTS = {"output": (".nc",), "plot": (".png", ".svg")}
 """Files that are written, and how their names end."""
@@ -18,18 +18,24 @@ TOP = 20
 OWN = {
     "step": ("prefill", "prefills", "past", "decode", "context"),
     "request": ("batch", "cached", "acceptance"),
+    "train": train.WORK,
     "serve": tuple(name for name in serve.LOAD if name not in ("isl", "osl", "think", "seed")) + ("engine", "policy"),
 }
 """Flags that only one job reads."""
 
+UNTRAINED = ("isl", "osl", "weights", "attention", "kv", "communication", "attention_dp", "stages", "drafts", "tree")
+UNTRAINED += ("adapters", "block_tokens", "offloaded", "offload_to", "exchange", "alike", "reserved_cores")
+"""Flags that `--job train` does not read, of those that the others do."""
+
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags of the verb."""
-    parser.add_argument("--job", metavar="JOB", default="request", help="request (default), step or serve")
+    parser.add_argument("--job", metavar="JOB", default="request", help="request (default), step, train or serve")
     case_arguments(parser)
     step.workload_arguments(parser)
     request.static_batch_arguments(parser)
     serve.load_arguments(parser)
+    train.workload_arguments(parser)
     parser.add_argument("--engine", metavar="NAME", help="of a serve: vllm, sglang or trtllm")
     parser.add_argument("--policy", metavar="NAME=VALUE", action="append", default=[], help="of a serve's scheduler")
     asked = parser.add_argument_group("what is asked")
@@ -61,7 +67,7 @@ def run(options: argparse.Namespace) -> None:
     for job, flags in OWN.items():
         given = [flag for flag in flags if job != options.job and getattr(options, flag)]
         if given:
-            raise ValueError(f"--{given[0]} is of --job {job}, and this is --job {options.job}")
+            raise ValueError(f"{deployment.flag(given[0])} is of --job {job}, and this is --job {options.job}")
     if options.job == "serve":
         from sweeps.cli.sensitivity_serve import found_of_serve
 
@@ -82,16 +88,10 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _found(options: argparse.Namespace, names: Any, wanted: Any, exponent: float | None, top: int) -> Any:
-    """The sensitivities of one step or one static batch."""
-    if options.job == "step":
-        case = step.step_case(options)
-        what = step.step_text(case)
-    else:
-        case = request.request_case(options)
-        what = request.request_text(case)
-    from sweeps.cli.common import overrides
+    """The sensitivities of one step, static batch or iteration of training."""
+    said, case = _said(options)
     from sweeps.cli.sensitivity_report import Found
-    from sweeps.cli.tables import heading, notes
+    from sweeps.cli.tables import notes
     from sweeps.elasticity.point import checks, curvatures, sensitivity_at
 
     point = sensitivity_at(options.job, case.scenario, names, wanted, exponent)
@@ -101,8 +101,29 @@ def _found(options: argparse.Namespace, names: Any, wanted: Any, exponent: float
         for name in point.metrics:
             turned = [knob for knob in point.top(top, [name]) if not knob.whole][:8]
             second[name] = turned, curvatures(case.scenario, point, turned, name)
-    said = heading(case, what, options.kv, overrides(options.set))
     return Found(said, notes(case), point, checked, second)
+
+
+def _said(options: argparse.Namespace) -> tuple[str, Any]:
+    """What is asked in words, and the case."""
+    if options.job == "train":
+        for name in UNTRAINED:
+            if getattr(options, name) is not None:
+                raise ValueError(f"{deployment.flag(name)} is not of --job train")
+        case = train.training_case(options)
+        from sweeps.cli.train_report import heading as heading_of_training
+
+        return heading_of_training(case), case
+    if options.job == "step":
+        case = step.step_case(options)
+        what = step.step_text(case)
+    else:
+        case = request.request_case(options)
+        what = request.request_text(case)
+    from sweeps.cli.common import overrides
+    from sweeps.cli.tables import heading
+
+    return heading(case, what, options.kv, overrides(options.set)), case
 
 
 def _write(options: argparse.Namespace, found: Any, top: int) -> None:
@@ -131,7 +152,7 @@ def _maps(options: argparse.Namespace, names: Any, wanted: Any, exponent: float 
     """Elasticities over a specification's points, into a file or a picture."""
     given = [
         flag
-        for flag in ("hardware", "model", "isl", "osl", "rate", "trace", *OWN["step"], *OWN["request"])
+        for flag in ("hardware", "model", "isl", "osl", "rate", "trace", *OWN["step"], *OWN["request"], *train.WORK)
         if getattr(options, flag)
     ]
     if given or options.set:

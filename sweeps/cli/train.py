@@ -22,6 +22,12 @@ COUNTS = {
     "seq": "tokens per sequence",
     "tokens": "tokens to train on: adds time, energy and cost of all",
 }
+WORK = (*COUNTS, "zero", "recompute", "schedule", "precision", "lora", "offload", "host_bandwidth")
+"""Flags that only a training has."""
+
+PLACES = ("context_kind", "overlap", "imbalance", "attention_kernel")
+"""Flags of the deployment beside its degrees."""
+
 PRECISIONS = ("bf16", "fp8")
 OFFLOADS = ("optimizer",)
 TOP = 20
@@ -32,18 +38,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--hardware", metavar="NAME", help="accelerator: a name (jaxroof hardware) or a TOML file")
     parser.add_argument("--model", metavar="NAME", help="model: a name (jaxroof models), a config.json or its folder")
     parser.add_argument("--efficiency", metavar="NAME", help=EFFICIENCY_HELP)
-    for name, text in (DEGREES | COUNTS).items():
-        parser.add_argument(flag(name), metavar="TOKENS" if name in ("seq", "tokens") else "N", help=text)
-    parser.add_argument("--zero", metavar="STAGE", help="ZeRO: 1 shards optimiser states, 2 gradients, 3 weights too")
-    parser.add_argument("--recompute", metavar="WHAT", help="in the backward pass: none (default), selective, full")
-    parser.add_argument(
-        "--schedule", metavar="NAME", help="1f1b (default), gpipe, interleaved:CHUNKS, zero-bubble, dualpipe"
-    )
-    parser.add_argument("--precision", metavar="NAME", help="of linear layers: bf16 (default), fp8")
-    parser.add_argument("--lora", metavar="TEXT", help="train adapters alone: rank=16,target=q,v (q k v o up down)")
+    for name, text in DEGREES.items():
+        parser.add_argument(flag(name), metavar="N", help=text)
+    workload_arguments(parser)
     parser.add_argument("--sequence-parallel", action="store_true", help="norms and residuals on 1/tp of the tokens")
-    parser.add_argument("--offload", metavar="WHAT", help="optimizer: its states are in host memory")
-    parser.add_argument("--host-bandwidth", metavar="RATE", help="of the link to the host per direction: 55GB/s")
     parser.add_argument("--context-kind", metavar="WAY", help="how cp devices pass keys on: ring (default), all_gather")
     parser.add_argument("--attention-kernel", metavar="WAY", help="fused (default), or unfused: scores are written")
     parser.add_argument("--overlap", metavar="WAY", help="what tp messages hide behind: none (default), gemm")
@@ -59,6 +57,21 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="any number: workload.gradient_bytes=4, hardware.memory.hbm.capacity=141GB; may be given several times",
     )
     json_argument(parser)
+
+
+def workload_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of `WORK`."""
+    for name, text in COUNTS.items():
+        parser.add_argument(flag(name), metavar="TOKENS" if name in ("seq", "tokens") else "N", help=text)
+    parser.add_argument("--zero", metavar="STAGE", help="ZeRO: 1 shards optimiser states, 2 gradients, 3 weights too")
+    parser.add_argument("--recompute", metavar="WHAT", help="in the backward pass: none (default), selective, full")
+    parser.add_argument(
+        "--schedule", metavar="NAME", help="1f1b (default), gpipe, interleaved:CHUNKS, zero-bubble, dualpipe"
+    )
+    parser.add_argument("--precision", metavar="NAME", help="of linear layers: bf16 (default), fp8")
+    parser.add_argument("--lora", metavar="TEXT", help="train adapters alone: rank=16,target=q,v (q k v o up down)")
+    parser.add_argument("--offload", metavar="WHAT", help="optimizer: its states are in host memory")
+    parser.add_argument("--host-bandwidth", metavar="RATE", help="of the link to the host per direction: 55GB/s")
 
 
 def training_case(options: argparse.Namespace) -> Any:
@@ -84,16 +97,15 @@ def training_case(options: argparse.Namespace) -> Any:
     numbers |= _schedule(options.schedule)
     if options.offload:
         numbers["offload"] = 1.0
-    own = [setting for setting in options.set if setting.strip().startswith("workload.")]
-    settings = overrides([setting for setting in options.set if setting not in own])
-    numbers |= _workload(own)
+    others = other_settings(options)
+    settings = overrides(others)
+    numbers |= _workload([setting for setting in options.set if setting not in others])
     compilation_cache()
     from sweeps.cases import case
     from sweeps.training_layouts import settings as placed
 
     deployment: dict[str, Any] = placed(degrees)
-    names = ("context_kind", "overlap", "imbalance", "attention_kernel")
-    deployment |= {name: getattr(options, name) for name in names if getattr(options, name) is not None}
+    deployment |= {name: getattr(options, name) for name in PLACES if getattr(options, name) is not None}
     if options.sequence_parallel:
         deployment["sequence_parallel"] = True
     return case(
@@ -105,7 +117,7 @@ def training_case(options: argparse.Namespace) -> Any:
         weights=precision,
         efficiency=options.efficiency,
         overrides=settings,
-        check=not options.search,
+        check=not getattr(options, "search", False),
     )
 
 
@@ -119,6 +131,11 @@ def _schedule(text: str | None) -> dict[str, Any]:
     if name == "interleaved":
         return {"schedule": name, "virtual_stages": whole_number("--schedule interleaved:", chunks or "2")}
     return {"schedule": name}
+
+
+def other_settings(options: argparse.Namespace) -> list[str]:
+    """What `--set` says of anything but the workload."""
+    return [setting for setting in options.set if not setting.strip().startswith("workload.")]
 
 
 def _workload(settings: list[str]) -> dict[str, str]:
@@ -153,4 +170,4 @@ def run(options: argparse.Namespace) -> None:
     if options.json:
         print(json.dumps(train_report.record(case, found), indent=2, allow_nan=False))
         return
-    train_report.show(case, found.metrics, overrides([one for one in options.set if not one.startswith("workload.")]))
+    train_report.show(case, found.metrics, overrides(other_settings(options)))

@@ -4,6 +4,7 @@ import dataclasses
 from typing import Any
 
 from hwspaces import formatted
+from jaxroof.deployment import devices
 from jaxroof.training.schedules import SCHEDULES
 from jaxroof.training.training import RECOMPUTES
 from sweeps.answer import Answer
@@ -42,7 +43,7 @@ def record(case: Case, answer: Answer) -> dict[str, Any]:
 def show(case: Case, metrics: dict[str, Any], settings: dict[str, str]) -> None:
     """Print the tables."""
     out, work = tables.console(), case.scenario.workload
-    out.print(heading(case, metrics), end="\n")
+    out.print(heading(case), end="\n")
     if settings:
         out.print(f"with {', '.join(f'{path} = {value}' for path, value in settings.items())}")
     out.print()
@@ -74,7 +75,7 @@ def show(case: Case, metrics: dict[str, Any], settings: dict[str, str]) -> None:
         out.print(f"note    {note}")
 
 
-def heading(case: Case, metrics: dict[str, Any]) -> str:
+def heading(case: Case) -> str:
     """What was asked, in words."""
     work, deployment = case.scenario.workload, case.scenario.deployment
     words = [f"ZeRO-{work.zero:g}" if work.zero else "", SCHEDULES[int(work.schedule)] if deployment.pp else ""]
@@ -84,7 +85,7 @@ def heading(case: Case, metrics: dict[str, Any]) -> str:
     given = ", ".join(word for word in words if word)
     size = f"{work.global_batch:,.0f} sequences of {work.seq:,.0f} tokens in micro-batches of {work.micro_batch:,.0f}"
     return (
-        f"{case.model.name} on {number(metrics['devices'])} x {case.hardware.name}{tables.degrees_text(deployment)}: "
+        f"{case.model.name} on {number(devices(deployment))} x {case.hardware.name}{tables.degrees_text(deployment)}: "
         f"{size}\nweights {case.model.precision}{f', {given}' if given else ''}, efficiency {case.efficiency.name}"
     )
 

@@ -55,6 +55,18 @@ def test_step_as_json(capsys, tmp_path):
     assert abs(found["knobs"][0]["elasticities"]["usd_per_million_tokens"]) == pytest.approx(1.0)
 
 
+def test_train(capsys, tmp_path):
+    """A hundredth more of what binds saves a hundredth of the time; twice the sequences take twice as long."""
+    words = ["--hardware", "H100-SXM", "--model", "Llama-3.1-8B", "--efficiency", "derated", "--dp", "8", "--zero", "3"]
+    words += ["--global-batch", "64", "--seq", "4096", "--metric", "iteration_time,usd_per_billion_tokens", "--json"]
+    assert main(["sensitivity", "--job", "train", *words]) == 0
+    found = json.loads(capsys.readouterr().out)
+    slopes = {knob["path"]: knob["elasticities"] for knob in found["knobs"]}
+    assert slopes["hardware.matrix.bf16"]["iteration_time"] == pytest.approx(-0.8, abs=0.15)
+    assert slopes["workload.global_batch"]["iteration_time"] == pytest.approx(1.0, abs=0.05)
+    assert slopes["hardware.price"]["usd_per_billion_tokens"] == pytest.approx(1.0, rel=1e-6)
+
+
 def test_maps(capsys, tmp_path):
     spec, file, picture = tmp_path / "spec.toml", tmp_path / "out.nc", tmp_path / "out.svg"
     spec.write_text(
@@ -72,7 +84,9 @@ def test_maps(capsys, tmp_path):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--job", "train"], "--job train has no sensitivities; known: request, step, serve"),
+        (["--job", "search"], "--job search has no sensitivities; known: request, step, train, serve"),
+        (["--job", "train"], "--batch is of --job request, and this is --job train"),
+        (["--seq", "5"], "--seq is of --job train, and this is --job request"),
         (["--smoothing", "0.5"], "--smoothing 0.5 must be 0"),
         (["--decode", "3"], "--decode is of --job step, and this is --job request"),
         (["--metric", "tpto"], "no real-valued metric tpto here; did you mean"),
