@@ -8,6 +8,7 @@ import os
 import pathlib
 import random
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -59,15 +60,15 @@ import sweeps.engine
 from sweeps.shards.work import Work
 
 sweeps.engine.CHUNK_BYTES = {{"cpu": {CHUNK_BYTES}}}
-compute, pause = Work.compute, float(os.environ.get("TEST_PAUSE", "0"))
+pause = float(os.environ.get("TEST_PAUSE", "0"))
 
 
-def slowly(*words):
+def slowly(*words, compute=Work.compute):
     time.sleep(pause)
     return compute(*words)
 
 
-if pause:
+if pause and Work.compute.__name__ != "slowly":  # Dask may load a module twice
     Work.compute = slowly
 if __name__ == "__main__":
     from sweeps.cli import main
@@ -223,6 +224,38 @@ def worker_killed(place: Place, folder: pathlib.Path, number: int) -> Finished:
     assert len(workers) == 2, running.err
     os.kill(workers[0], number)
     return running.ended()
+
+
+def scheduler_killed(place: Place, folder: pathlib.Path) -> Finished:
+    """How a sweep ends whose scheduler is killed among its shards, and started again with another worker."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port = found.getsockname()[1]
+    address = f"tcp://127.0.0.1:{port}"
+    started: list[Running] = []
+
+    def start(name: str, *words: object) -> Running:
+        script = [sys.executable, "-m", f"distributed.cli.dask_{name}", *map(str, words), "--no-dashboard"]
+        started.append(
+            Running(script, place.environment | {"TEST_PAUSE": "0.1"}, place.path / f"{name}-{len(started)}")
+        )
+        return started[-1]
+
+    try:
+        scheduler = start("scheduler", "--host", "127.0.0.1", "--port", port)
+        start("worker", address, "--nthreads", 1, "--no-nanny")
+        running = place.begin(*place.sweep(folder, "--progress", "json", "--scheduler", address))
+        started.append(running)
+        running.until("shard", 3)
+        scheduler.process.kill()
+        scheduler.process.wait()
+        start("scheduler", "--host", "127.0.0.1", "--port", port)
+        start("worker", address, "--nthreads", 1, "--no-nanny")
+        return running.ended()
+    finally:
+        for one in started:
+            one.process.kill()
+            one.process.wait()
 
 
 def corrupted(folder: pathlib.Path, rng: random.Random) -> str:

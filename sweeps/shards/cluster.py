@@ -186,7 +186,17 @@ def computed(asked: Asked, number: int) -> dict[str, Any]:
 
     Raises:
       ValueError: one line: the worker is not fit, its software or its files are others, or it cannot write.
+      RuntimeError: one line: anything else, without what it came from, which may be too deep for Dask to send.
     """
+    try:
+        return _computed(asked, number)
+    except ValueError:
+        raise
+    except Exception as error:
+        raise RuntimeError(f"{type(error).__name__}: {' '.join(str(error).split())}") from None
+
+
+def _computed(asked: Asked, number: int) -> dict[str, Any]:
     words = unfit(asked)
     if words is not None:
         raise ValueError(words)

@@ -17,7 +17,16 @@ from collections.abc import Callable
 
 import sweeps
 from sweeps.shards.run import run
-from tests.survival import Place, checksums, harmed_and_repaired, killed, leftovers, small_work, worker_killed
+from tests.survival import (
+    Place,
+    checksums,
+    harmed_and_repaired,
+    killed,
+    leftovers,
+    scheduler_killed,
+    small_work,
+    worker_killed,
+)
 
 
 def kills(place: Place, whole: dict[str, str], times: int) -> str:
@@ -128,6 +137,15 @@ def dead_worker(place: Place, whole: dict[str, str], times: int) -> str:
     return f"complete in {found.seconds:.0f} s, the same files"
 
 
+def lost_scheduler(place: Place, whole: dict[str, str], times: int) -> str:
+    """The scheduler is killed among the shards, and another one listens at its address."""
+    folder = place.path / "scheduler"
+    found = scheduler_killed(place, folder)
+    assert found.status == 0, found.err
+    assert checksums(folder) == whole and not leftovers(folder)
+    return f"complete {found.seconds:.0f} s later, the same files"
+
+
 PROMISES: dict[str, tuple[Callable[[Place, dict[str, str], int], str], int]] = {
     "kill -9": (kills, 50),
     "SIGTERM and Ctrl-C": (signals, 20),
@@ -137,6 +155,7 @@ PROMISES: dict[str, tuple[Callable[[Place, dict[str, str], int], str], int]] = {
     "vanished folder": (vanished, 1),
     "a file in its place": (a_file, 1),
     "killed worker": (dead_worker, 1),
+    "killed scheduler": (lost_scheduler, 1),
 }
 """Promise -> how it is tried, and how often."""
 

@@ -9,7 +9,7 @@ import pytest
 
 from sweeps.shards import cluster, manifest
 from sweeps.shards.run import run
-from tests.survival import Place, checksums, leftovers, small_work, worker_killed
+from tests.survival import Place, checksums, leftovers, scheduler_killed, small_work, worker_killed
 
 pytest.importorskip("distributed")
 pytestmark = pytest.mark.xdist_group("survival")
@@ -26,6 +26,13 @@ def folder(tmp_path_factory) -> pathlib.Path:
 def test_a_worker_that_is_killed_costs_its_shard_alone(folder, tmp_path):
     place = Place.made(tmp_path)
     found = worker_killed(place, tmp_path / "sweep", signal.SIGKILL)
+    assert found.status == 0, found.err
+    assert checksums(tmp_path / "sweep") == checksums(folder) and not leftovers(tmp_path / "sweep")
+
+
+@pytest.mark.skipif("JAXROOF_LONG_TESTS" not in os.environ, reason="two workers plan the sweep anew: a minute or two")
+def test_a_sweep_whose_scheduler_is_killed_goes_on_with_the_next(folder, tmp_path):
+    found = scheduler_killed(Place.made(tmp_path), tmp_path / "sweep")
     assert found.status == 0, found.err
     assert checksums(tmp_path / "sweep") == checksums(folder) and not leftovers(tmp_path / "sweep")
 
@@ -53,3 +60,24 @@ def test_workers_that_cannot_help(folder):
 def test_schedulers_that_are_none(scheduler, workers, words):
     with pytest.raises(ValueError, match=words):
         cluster.cluster(scheduler, workers)
+
+
+def test_what_a_worker_fails_at_can_be_sent(monkeypatch):
+    """However deep it happened: Dask waits forever for a failure that it cannot pickle."""
+
+    def deeper(*words):
+        return deeper(*words)
+
+    monkeypatch.setattr(cluster, "_computed", deeper)
+    with pytest.raises(RuntimeError, match="RecursionError: maximum recursion depth") as found:
+        cluster.computed(None, 0)
+    assert len(found.traceback) == 2
+
+
+def test_what_a_worker_refuses_stays_what_it_is(monkeypatch):
+    def refused(*words):
+        raise ValueError("the folder is gone")
+
+    monkeypatch.setattr(cluster, "_computed", refused)
+    with pytest.raises(ValueError, match="the folder is gone"):
+        cluster.computed(None, 0)
