@@ -144,7 +144,7 @@ def compare(
     given = dict(settings or {})
     plain = model_deployment(entry, kv)
     spread = {path.removeprefix(PREFIX): value for path, value in given.items() if path.startswith(PREFIX)}
-    needed = {*compute_precisions(entry.model), with_settings(plain, spread).attention_compute}
+    needed = compute_precisions((entry.model, with_settings(plain, spread)))
     runnable, lacking = _sorted_out(_entries(hardware, given), needed)
     metric, chosen = _metric(sort, [device for _, device in runnable])
     counts = list(dict.fromkeys(devices)) if devices is not None else _powers_of_two(max_devices)
