@@ -77,9 +77,39 @@ def opened(path: str | os.PathLike) -> xr.Dataset:
     if not pathlib.Path(path).is_file():
         raise ValueError(f"{path}: no such file")
     try:
+        with netCDF4.Dataset(path) as file:
+            claimed = claimed_bytes(file)
+    except (OSError, ValueError, RuntimeError) as error:
+        raise ValueError(f"{path} is not a netCDF file: {' '.join(str(error).split())}") from None
+    require_believable(claimed, pathlib.Path(path).stat().st_size, path)
+    try:
         return xr.open_dataset(path, engine="netcdf4")
     except (OSError, ValueError) as error:
-        raise ValueError(f"{path} is not a netCDF file: {' '.join(str(error).split())}") from None
+        raise ValueError(f"{path} cannot be read: {' '.join(str(error).split())}") from None
+
+
+MOST_INFLATED = 1_100
+"""Times its own size that a file's values may take: what zlib can do, and a little."""
+
+UNSUSPICIOUS_BYTES = 1 << 30
+"""B of values that are believed of a file of any size."""
+
+
+def claimed_bytes(file: netCDF4.Dataset) -> int:
+    """B that the values of a file would take in memory, as far as its header says."""
+    return sum(math.prod(each.shape) * np.dtype(each.dtype).itemsize for each in file.variables.values())
+
+
+def require_believable(claimed: int, size: int, where: str | os.PathLike) -> None:
+    """ValueError for a file of `size` bytes whose values would take more than it can hold, however well it is packed.
+
+    Labels are read as soon as a file is opened: this is asked first.
+    """
+    if claimed > max(UNSUSPICIOUS_BYTES, MOST_INFLATED * size):
+        raise ValueError(
+            f"{where} has {size:,} bytes and claims {claimed:,} bytes of values, more than any packing allows: "
+            "it is damaged, or made to fill the memory"
+        )
 
 
 def _created(file: netCDF4.Dataset, output: Output, labels: list[str]) -> netCDF4.Variable:

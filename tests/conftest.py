@@ -1,11 +1,19 @@
 """How every test sees JAX (no silent promotion of ranks or types), and small structs with round numbers."""
 
 import importlib
+import os
 import sys
 from pathlib import Path
 
-import jax
-import pytest
+QUICKLY = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
+"""Programs of tests run for milliseconds: compiled without care they are there in three quarters of the time. What they
+compute is the same but for rounding; benchmarks, and what users run, are compiled with care."""
+
+if QUICKLY not in os.environ.get("XLA_FLAGS", ""):  # read when JAX begins; commands that tests start inherit it
+    os.environ["XLA_FLAGS"] = f"{QUICKLY} {os.environ.get('XLA_FLAGS', '')}".strip()
+
+import jax  # noqa: E402
+import pytest  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # `tests.oracle` is found however pytest was started
 jax.config.update("jax_numpy_rank_promotion", "raise")

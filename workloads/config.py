@@ -71,10 +71,10 @@ class Config:
         return float(value)
 
     def text(self, *keys: str, default: Any = REQUIRED) -> Any:
-        """A string, or `default`."""
+        """A string of one line, or `default`."""
         value = self.value(*keys, default=default)
-        if value is not default and not isinstance(value, str):
-            raise self.error(f"{self.spelling(*keys)} is {_shown(value)}; it must be a string")
+        if value is not default and not (isinstance(value, str) and value.isprintable()):
+            raise self.error(f"{self.spelling(*keys)} is {_shown(value)}; it must be a string of one line")
         return value
 
     def items(self, key: str, length: int) -> list | None:

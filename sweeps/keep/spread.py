@@ -87,7 +87,9 @@ class _State:
             if values.dtype.kind == "f":
                 bits = values.astype(np.float32, copy=False).view(np.uint32)
                 count += np.bincount(bits >> np.uint32(MANTISSA_BITS - FINE_BITS), minlength=BINS)
-            else:  # flags and codes, of which -1 stands for none
+            elif values.dtype.kind == "b":
+                count[1:3] += values.size - (yes := np.count_nonzero(values)), yes
+            else:  # codes, of which -1 stands for none
                 count += np.bincount(values.astype(np.int64) + 1, minlength=BINS)
 
     def dataset(self) -> xr.Dataset:

@@ -44,7 +44,7 @@ WHOLE = (
 TIMES = ("workload.think", "workload.duration")
 
 LOT = 256
-"""Simulations of a sweep into a folder that are run together, however it is cut into shards."""
+"""Simulations that are run together, whether a sweep stays in memory or is cut into shards."""
 
 FLAGS = ("fits", "legal", "feasible")
 
@@ -110,16 +110,13 @@ class ServePlan:
     def pieces(
         self, progress: Callable[[int], None] = lambda points: None, boxes: Iterable[Box] | None = None
     ) -> Iterator[Piece]:
-        """Simulate every point; values are handed over in parts of the grid, in its order.
+        """Simulate every point, lot by lot, the same ones whether all are asked for or a few boxes.
 
         Args:
           progress: called with the number of points that each chunk adds.
-          boxes: what to simulate, lot by lot; by default everything at once.
+          boxes: what to simulate; by default everything.
         """
-        if boxes is None:
-            yield from self._simulated(tuple(map(np.arange, self._shape)), progress)
-            return
-        for box in boxes:
+        for box in self.boxes() if boxes is None else boxes:
             for corner in corners(box):
                 yield from self._simulated(self._positions(corner, (1,) * len(corner)), progress)
 

@@ -17,6 +17,8 @@ import numpy as np
 import xarray as xr
 from xarray.backends import NetCDF4DataStore
 
+from sweeps.store import claimed_bytes, require_believable
+
 _ONE_BY_ONE = threading.RLock()
 
 
@@ -77,6 +79,7 @@ def _opened(content: bytes) -> Iterator[netCDF4.Dataset]:
         except OSError as error:
             raise ValueError(f"not a netCDF file: {' '.join(str(error).split())}") from None
         try:
+            require_believable(claimed_bytes(file), len(content), "shard")
             file.set_auto_maskandscale(False)
             yield file
         finally:

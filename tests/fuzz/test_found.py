@@ -4,6 +4,7 @@ import json
 import pathlib
 import re
 
+import netCDF4
 import pytest
 
 import hwspaces
@@ -14,7 +15,8 @@ from sweeps.keep import keepers
 from sweeps.optimization.spec import design
 from sweeps.serving.objective import parse_slo
 from sweeps.serving.policies import chosen_policy
-from sweeps.shards import manifest
+from sweeps.shards import encode, manifest
+from sweeps.store import opened
 from sweeps.surface_import import Wanted, imported
 from tests.fuzz.datasets import _HEADER as HEADER
 
@@ -155,3 +157,20 @@ def test_engines_are_named(tmp_path):
 def test_manifests(tmp_path, changes):
     (tmp_path / "manifest.jsonl").write_bytes(manifest._line({**HEADER, **changes}))
     refused("must be", manifest.read, tmp_path)  # KeyError, TypeError
+
+
+def claiming(path: pathlib.Path, size: int) -> pathlib.Path:
+    """A netCDF file of some kilobytes with a label along an axis of `size` numbers, none of which it has."""
+    with netCDF4.Dataset(path, "w") as file:
+        file.createDimension("batch", size)
+        file.createVariable("batch", "f8", ("batch",), zlib=True, chunksizes=(min(size, 1024),))
+    return path
+
+
+def test_files_that_claim_more_than_they_hold(tmp_path):
+    path = claiming(tmp_path / "own.nc", 10**12)
+    assert path.stat().st_size < 100_000
+    refused("claims 8,000,000,000,000 bytes of values", opened, path)  # memory
+    refused("claims 8,000,000,000,000 bytes of values", encode.dataset, path.read_bytes())
+    with opened(claiming(tmp_path / "small.nc", 1000)) as data:
+        assert data.sizes == {"batch": 1000}

@@ -1,6 +1,7 @@
 """Sweeps that are killed, stopped, met by a second one or watched, in processes of their own."""
 
 import json
+import os
 import pathlib
 import random
 import signal
@@ -72,7 +73,7 @@ def rising(err: str) -> None:
 
 
 def test_devices_change_no_bit(place, whole, tmp_path):
-    flags = "--xla_force_host_platform_device_count=4"
+    flags = f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=4"
     assert place.call(*place.sweep(tmp_path / "sweep"), XLA_FLAGS=flags).status == 0
     assert checksums(tmp_path / "sweep") == whole
 

@@ -48,6 +48,7 @@ def refusal(tmp_path, **changes) -> str:
         ("hidden_size", float("nan"), "hidden_size is nan; it must be a positive integer"),
         ("hidden_size", float("inf"), "hidden_size is inf; it must be a positive integer"),
         ("hidden_size", "64", "hidden_size is '64'; it must be a positive integer"),
+        ("model_type", "a\nb", r"model_type is 'a\nb'; it must be a string of one line"),
         ("hidden_size", True, "hidden_size is True; it must be a positive integer"),
         ("hidden_size", [64], "hidden_size is [64]; it must be a positive integer"),
         ("hidden_size", 62, "hidden size 62 is not a multiple of 4 heads"),
