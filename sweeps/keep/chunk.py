@@ -79,8 +79,10 @@ class Points:
 
     def flat(self, name: str) -> np.ndarray:
         """A variable at every point that can be, on the host."""
-        values = np.broadcast_to(self.arrays[name].host(), self.shape)
-        return values[np.broadcast_to(self.arrays[FLAG].host(), self.shape)]
+        mask = self.arrays[FLAG].host()
+        outer = max((i + 1 for i, size in enumerate(mask.shape) if size > 1), default=0)  # axes that decide
+        chosen = np.broadcast_to(mask.reshape(mask.shape[:outer]), self.shape[:outer])
+        return np.broadcast_to(self.arrays[name].host(), self.shape)[chosen].reshape(-1)
 
 
 def sizes_and_types(plan: Any) -> tuple[tuple[int, ...], dict[str, np.dtype]]:

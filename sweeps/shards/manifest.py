@@ -221,6 +221,8 @@ def _header(path: pathlib.Path, found: Any) -> dict[str, Any]:
     sides, outputs = found["axes"], found["outputs"]
     if not all(isinstance(side, list) and len(side) == 2 and type(side[1]) is int for side in sides):
         raise ValueError(f"{path}: axes must be pairs of a name and a number of points")
+    if not all(isinstance(name, str) and name.isprintable() for name, _ in sides):
+        raise ValueError(f"{path}: names of axes must be of one line")
     if not all(isinstance(output, dict) and isinstance(output.get("name"), str) for output in outputs):
         raise ValueError(f"{path}: outputs must be tables with a name")
     return found

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from sweeps.dataset import variable
 from sweeps.engine import Output
 
 LARGEST_SIDE = 1 << 48
@@ -56,6 +57,7 @@ def outline(header: Mapping[str, Any], where: Any) -> Outline:
 
 def _output(found: Mapping[str, Any]) -> Output:
     dtype = np.dtype(str(found["dtype"]))
+    variable(str(found["name"]))  # KeyError where it has no meaning
     if dtype.kind not in "fiub":
         raise ValueError(f"dtype = {found['dtype']!r}")
     return Output(

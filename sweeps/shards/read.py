@@ -85,7 +85,7 @@ def frame(place: pathlib.Path, found: manifest.Manifest) -> xr.Dataset:
         name, size, checksum = str(frame["file"]), int(frame["bytes"]), str(frame["sha256"])
     except (KeyError, TypeError, ValueError):
         raise ValueError(f"{place / manifest.NAME} is damaged: its frame is {frame}") from None
-    if pathlib.Path(name).name != name:
+    if pathlib.Path(name).name != name or not name.isprintable():
         raise ValueError(f"{place / manifest.NAME}: frame.file = {name!r} must be a name in the same folder")
     return encode.dataset(folder.checked(place / name, size, checksum))
 

@@ -44,6 +44,8 @@ def grid(points: int) -> dict[str, Any]:
 
 def case(name: str, scale: float, folder: pathlib.Path) -> dict[str, Any]:
     """Run one case in this process: points, seconds without planning and compiling, bytes."""
+    if name.endswith("one core"):
+        os.sched_setaffinity(0, {0})  # before JAX begins, which has a thread per core
     from sweeps.api import planned
     from sweeps.shards.api import executor
     from sweeps.shards.run import run
@@ -125,7 +127,7 @@ def resident(number: int) -> float:
         return 0.0
 
 
-CASES = ("in memory", "folder", "kept", "kept, counts too", "kept, Dask 1", "kept, Dask 2", "kept, Dask 4")
+CASES = ("in memory", "folder", "kept", "kept, counts too", "kept, one core", *(f"kept, Dask {n}" for n in (1, 2, 4)))
 
 
 def main() -> None:

@@ -8,6 +8,7 @@ import netCDF4
 import pytest
 
 import hwspaces
+import sweeps
 import workloads
 from hwspaces import document
 from sweeps import spec
@@ -22,6 +23,7 @@ from tests.fuzz.datasets import _HEADER as HEADER
 
 BASE = {"hardware": "H100-SXM", "model": "Llama-3.1-8B"}
 SAMPLE = {"mode": "sample", "axes": {"deployment.tp": [1, 2]}}
+FRAME = {"file": "frame.nc", "bytes": 1, "sha256": ""}
 TAKEN = {**BASE, "workload": {"batch": 1, "isl": 2, "osl": 2}, "axes": {"deployment.tp": [1, 2]}}
 
 
@@ -157,6 +159,32 @@ def test_engines_are_named(tmp_path):
 def test_manifests(tmp_path, changes):
     (tmp_path / "manifest.jsonl").write_bytes(manifest._line({**HEADER, **changes}))
     refused("must be", manifest.read, tmp_path)  # KeyError, TypeError
+
+
+OUTPUT = {
+    "name": "tpot",
+    "dims": ["hardware", "batch"],
+    "shape": [2, 3],
+    "dtype": "float32",
+    "ops": [],
+    "complete": True,
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"outputs": [{**OUTPUT, "name": "batch"}]}, "its header describes no sweep"),  # KeyError
+        ({"outputs": [{**OUTPUT, "name": "a\nb"}]}, "its header describes no sweep"),  # two lines
+        ({"frame": {"file": "a\nb", "bytes": 1, "sha256": ""}}, "frame.file = 'a\\nb' must be a name"),  # two lines
+        ({"axes": [["a\nb", 2], ["batch", 3]]}, "names of axes must be of one line"),
+    ],
+)
+def test_folders(tmp_path, changes, words):
+    (tmp_path / "manifest.jsonl").write_bytes(
+        manifest._line({**HEADER, "frame": FRAME, "outputs": [OUTPUT], **changes})
+    )
+    refused(words, sweeps.open, tmp_path, True)
 
 
 def claiming(path: pathlib.Path, size: int) -> pathlib.Path:

@@ -10,6 +10,8 @@ import pytest
 import xarray as xr
 
 import sweeps
+from sweeps.engine import Box, View
+from sweeps.keep.chunk import Points
 from sweeps.shards import manifest
 from sweeps.shards.run import run
 from sweeps.shards.work import Work
@@ -196,6 +198,19 @@ def test_counts_and_quantiles(kept, table):
     codes, counts = np.unique(table["bound"][table["feasible"]], return_counts=True)
     np.testing.assert_array_equal(kept.bound_code, codes)
     np.testing.assert_array_equal(kept.histogram_bound, counts)
+
+
+@pytest.mark.parametrize("over", [(True, True), (True, False), (False, True), (False, False)])
+def test_values_of_the_points_that_can_be(over):
+    shape = (3, 4)
+    mask = np.array([[True, False, True, True], [False] * 4, [True, True, False, False]])
+    mask = mask[tuple(slice(None) if varies else 0 for varies in over)]
+    arrays = {"tpot": (np.arange(12.0).reshape(shape), (True, True)), "feasible": (mask, over)}
+    views = {name: View(array, tuple((0, n) for n in array.shape), dims) for name, (array, dims) in arrays.items()}
+    points = Points(Box(0, (0, 0), (1, 1), tuple(map(np.arange, shape)), frozenset(arrays)), views, shape)
+    there = np.broadcast_to(views["feasible"].host(), shape)
+    np.testing.assert_array_equal(points.flat("tpot"), arrays["tpot"][0][there])
+    assert points.flat("feasible").tolist() == [True] * there.sum()
 
 
 @pytest.mark.parametrize("points", [1, 7])
