@@ -71,6 +71,7 @@ def feasible_points(dataset: xr.Dataset) -> tuple[int, int]:
 def masked(dataset: xr.Dataset, metric: str, over: tuple[str, ...] = ()) -> xr.DataArray:
     """`metric` over its axes and those of `over`; NaN where no point along all other axes is feasible."""
     array, mask = dataset[metric], feasible(dataset)
+    array = array if array.dtype.kind == "f" else array.astype(float)  # only real numbers have a NaN
     extra = [dim for dim in over if dim not in array.dims]
     dims = (*array.dims, *extra)
     inside = mask.any([dim for dim in mask.dims if dim not in dims])

@@ -11,7 +11,7 @@ import netCDF4
 import numpy as np
 import xarray as xr
 
-from sweeps.dataset import dimensions, variable_attributes
+from sweeps.dataset import VARIABLES, dimensions, variable_attributes
 from sweeps.engine import Output, Piece, blank
 
 
@@ -83,9 +83,23 @@ def opened(path: str | os.PathLike) -> xr.Dataset:
         raise ValueError(f"{path} is not a netCDF file: {' '.join(str(error).split())}") from None
     require_believable(claimed, pathlib.Path(path).stat().st_size, path)
     try:
-        return xr.open_dataset(path, engine="netcdf4")
+        found = xr.open_dataset(path, engine="netcdf4")
     except (OSError, ValueError) as error:
         raise ValueError(f"{path} cannot be read: {' '.join(str(error).split())}") from None
+    _require_labelled(found, path)
+    return found
+
+
+def _require_labelled(dataset: xr.Dataset, path: str | os.PathLike) -> None:
+    """ValueError for a file in which a metric is no number, or that calls something by what is no text."""
+    for name, array in dataset.variables.items():
+        for label in ("units", "long_name"):
+            words = array.attrs.get(label, "")
+            if not isinstance(words, str):
+                raise ValueError(f"{path}: {label} of {name} is {' '.join(str(words).split())}; it must be text")
+        number = name == "point" or (name in VARIABLES and name not in dataset.coords)
+        if number and array.dtype.kind not in "fiub":
+            raise ValueError(f"{path}: {name} must be numbers; it is of type {array.dtype}")
 
 
 MOST_INFLATED = 1_100

@@ -28,10 +28,10 @@ def heatmap(dataset: xr.Dataset, metric: str, x: str | None = None, y: str | Non
       reduce: "best" or "median".
     """
     rest = [name for name in two_axes(dataset, metric) if name not in (x, y)]
+    if len(rest) + (x is not None) + (y is not None) < 2:
+        raise ValueError("a heat map needs two axes, and the file has fewer; use --kind lines")
     x = x or rest.pop(0)
-    y = y or (rest.pop(0) if rest else None)
-    if y is None:
-        raise ValueError("a heat map needs two axes, and the file has one; use --kind lines")
+    y = y or rest.pop(0)
     title, details = heading(dataset, metric, (x, y), reduce)
     made = style.figure(8.0, 5.2, title, details, source_note(dataset))
     axes = made.add_subplot()

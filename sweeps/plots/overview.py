@@ -11,7 +11,7 @@ from sweeps.plots.heatmap import bound_map, metric_map
 from sweeps.plots.lines import line_panel
 from sweeps.plots.pareto import chosen_pair, pareto_panel
 from sweeps.plots.plane import plane, two_axes
-from sweeps.plots.scatter import scatter_bound, scatter_metric
+from sweeps.plots.scatter import scatter_bound, scatter_metric, scatter_series
 from sweeps.plots.wording import heading, source_note
 
 BOUNDS = {"ttft": "prefill_bound", "step_time": "bound"}
@@ -42,7 +42,8 @@ def overview(dataset: xr.Dataset, metric: str | None = None, x: str | None = Non
     axes = iter(made.subplots(1, panels, squeeze=False)[0])
     first = next(axes)
     if y is None:
-        line_panel(first, dataset, metric, x, None)
+        panel = scatter_series if labels.is_sample(dataset) else line_panel
+        panel(first, dataset, metric, x, None)
         first.set_title("Where the good designs are")
     elif labels.is_sample(dataset):
         scatter_metric(made, first, dataset, metric, x, y)

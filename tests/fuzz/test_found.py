@@ -6,6 +6,7 @@ import re
 
 import netCDF4
 import pytest
+import xarray as xr
 
 import hwspaces
 import sweeps
@@ -14,6 +15,8 @@ from hwspaces import document
 from sweeps import spec
 from sweeps.keep import keepers
 from sweeps.optimization.spec import design
+from sweeps.plots.heatmap import heatmap
+from sweeps.plots.plane import plane
 from sweeps.serving.objective import parse_slo
 from sweeps.serving.policies import chosen_policy
 from sweeps.shards import encode, manifest
@@ -202,3 +205,24 @@ def test_files_that_claim_more_than_they_hold(tmp_path):
     refused("claims 8,000,000,000,000 bytes of values", encode.dataset, path.read_bytes())
     with opened(claiming(tmp_path / "small.nc", 1000)) as data:
         assert data.sizes == {"batch": 1000}
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "attributes", "words"),
+    [
+        ("tpot", ["inf", "1"], {}, "tpot must be numbers"),  # TypeError
+        ("tpot", [1.0, 2.0], {"long_name": 3}, "long_name of tpot is 3; it must be text"),  # AttributeError
+        ("batch", [1.0, 2.0], {"units": 3}, "units of batch is 3; it must be text"),  # AttributeError
+        ("point", ["0", "8 TB/s"], {}, "point must be numbers"),  # drawn for longer than 10 s
+    ],
+)
+def test_results_whose_labels_are_wrong(tmp_path, name, values, attributes, words):
+    xr.Dataset({name: ("point", values, attributes)}).to_netcdf(tmp_path / "own.nc", engine="netcdf4")
+    refused(words, opened, tmp_path / "own.nc")
+
+
+def test_metrics_that_are_whole_numbers_are_drawn():
+    data = xr.Dataset({"tpot": ("batch", [3, 2])}, {"batch": ("batch", [1.0, 2.0])})
+    assert plane(data, "tpot", "batch", None).values.tolist() == [[3.0, 2.0]]  # OverflowError
+    refused("a heat map needs two axes", heatmap, data, "tpot")
+    refused("a heat map needs two axes", heatmap, data.isel(batch=0), "tpot")  # IndexError

@@ -75,6 +75,9 @@ def test_every_kind_of_figure_is_drawn_of_a_grid_and_of_a_sample(grid, sample, t
         "pareto": pareto(grid),
         "breakdown": breakdown(grid, "batch"),
         "sample": overview(sample),
+        "sample_of_one_column": overview(
+            sample[["tpot", "feasible"]].drop_vars(["tp", "hbm_bandwidth", "hbm_capacity"])
+        ),
         "sample_lines": lines(sample, "tpot"),
         "sample_pareto": pareto(sample, "ttft", "tpot"),
     }
