@@ -14,6 +14,12 @@ import xarray as xr
 from sweeps.dataset import VARIABLES, dimensions, variable_attributes
 from sweeps.engine import Output, Piece, blank
 
+MOST_INFLATED = 1_100
+"""Times its own size that a file's values may take: what zlib can do, and a little."""
+
+UNSUSPICIOUS_BYTES = 1 << 30
+"""B of values that are believed of a file of any size."""
+
 
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike) -> Iterator[str]:
@@ -86,7 +92,11 @@ def opened(path: str | os.PathLike) -> xr.Dataset:
         found = xr.open_dataset(path, engine="netcdf4")
     except (OSError, ValueError) as error:
         raise ValueError(f"{path} cannot be read: {' '.join(str(error).split())}") from None
-    _require_labelled(found, path)
+    try:
+        _require_labelled(found, path)
+    except ValueError:
+        found.close()
+        raise
     return found
 
 
@@ -100,13 +110,6 @@ def _require_labelled(dataset: xr.Dataset, path: str | os.PathLike) -> None:
         number = name == "point" or (name in VARIABLES and name not in dataset.coords)
         if number and array.dtype.kind not in "fiub":
             raise ValueError(f"{path}: {name} must be numbers; it is of type {array.dtype}")
-
-
-MOST_INFLATED = 1_100
-"""Times its own size that a file's values may take: what zlib can do, and a little."""
-
-UNSUSPICIOUS_BYTES = 1 << 30
-"""B of values that are believed of a file of any size."""
 
 
 def claimed_bytes(file: netCDF4.Dataset) -> int:
