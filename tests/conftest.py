@@ -1,5 +1,6 @@
 """How every test sees JAX (no silent promotion of ranks or types), and small structs with round numbers."""
 
+import gc
 import importlib
 import os
 import sys
@@ -11,6 +12,8 @@ compute is the same but for rounding; benchmarks, and what users run, are compil
 
 if QUICKLY not in os.environ.get("XLA_FLAGS", ""):  # read when JAX begins; commands that tests start inherit it
     os.environ["XLA_FLAGS"] = f"{QUICKLY} {os.environ.get('XLA_FLAGS', '')}".strip()
+
+gc.set_threshold(200_000, 20, 100)  # tracing makes many objects and few cycles: a fifth of the time was spent looking
 
 import jax  # noqa: E402
 import pytest  # noqa: E402
