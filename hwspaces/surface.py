@@ -1,13 +1,13 @@
 """Tables of measured kernels on disk: the netCDF file that a benchmark writes and that an efficiency is made from."""
 
-import contextlib
 import dataclasses
 import os
-import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+
+from hwspaces.output import replacing
 
 VERSION = 1
 """Of the format; attribute `jaxroof_surface_version` of a file."""
@@ -90,12 +90,15 @@ def write_surfaces(
     tables: Sequence[SurfaceTable],
     provenance: Mapping[str, str],
     bandwidths: Mapping[str, float] | None = None,
+    force: bool = False,
+    inputs: Iterable[str] = (),
 ) -> None:
     """Write `tables` to the netCDF file `path`, one group each; it appears under its name only when it is whole.
 
     Raises:
       ValueError: one line: a table is not what `checked` allows, two have one name, a bandwidth is unknown or not
-        positive, or the folder does not exist or cannot be written to.
+        positive; the file must not or cannot be written, as `hwspaces.output` says. It is not one of `inputs`, nor,
+        without `force`, one that jaxroof did not write.
     """
     import netCDF4
 
@@ -103,7 +106,7 @@ def write_surfaces(
     if len(named) < len(tables):
         raise ValueError(f"{path}: two tables have one name among {', '.join(table.name for table in tables)}")
     rates = {name: _bandwidth(name, value, str(path)) for name, value in (bandwidths or {}).items()}
-    with _replacing(Path(path)) as temporary, netCDF4.Dataset(temporary, "w") as file:
+    with replacing(path, ("surfaces",), inputs, force) as temporary, netCDF4.Dataset(temporary, "w") as file:
         file.setncatts({"Conventions": "CF-1.11", **{key: str(value) for key, value in provenance.items()}})
         file.setncattr("jaxroof_surface_version", np.int32(VERSION))
         for name, value in rates.items():
@@ -269,24 +272,3 @@ def _filled(variable, where: str) -> np.ndarray:
     if variable.size > MOST_NUMBERS or variable.dtype is str or getattr(variable.dtype, "kind", "") not in "fiu":
         raise ValueError(f"{where}: {variable.name} must hold numbers, at most {MOST_NUMBERS:,}")
     return np.ma.filled(np.ma.asarray(variable[...], float), np.nan)
-
-
-@contextlib.contextmanager
-def _replacing(target: Path):
-    """A temporary name beside `target` that takes its place when the block ends well."""
-    if target.is_dir():
-        raise ValueError(f"{target} is a folder; give the name of a file")
-    if not target.parent.is_dir():
-        raise ValueError(f"{target}: there is no folder {target.parent}")
-    try:
-        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".nc", dir=target.parent)
-    except OSError as error:
-        raise ValueError(f"{target} cannot be written: {error.strerror}") from None
-    os.close(handle)
-    try:
-        yield name
-        os.chmod(name, 0o644)
-        os.replace(name, target)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(name)

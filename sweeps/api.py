@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import xarray as xr
 
+from hwspaces import output
 from sweeps import store
 from sweeps.dataset import coordinates, dataset, fill
 from sweeps.engine import Plan
@@ -47,6 +48,8 @@ def sweep_to_file(
     path: str | os.PathLike,
     source: str | os.PathLike | Mapping[str, Any],
     begun: Callable[[Asked, Plan], Callable[[int], None]] = lambda asked, plan: lambda points: None,
+    *,
+    force: bool = False,
 ) -> None:
     """Evaluate a specification chunk after chunk into a netCDF file, which appears when it is whole.
 
@@ -54,13 +57,20 @@ def sweep_to_file(
       path: the file.
       source: as `sweep` takes it.
       begun: called before the first chunk with what will be computed; returns the progress callback.
+      force: replace a file that jaxroof did not write.
+
+    Raises:
+      ValueError: one line that names the key, its value and what is allowed; or the file, which must end in .nc, must
+        be none of those that the specification names, and must have room.
     """
-    checked = _whole(_spec(source, {}))
-    with precision(working(checked)), store.replacing(path) as name:
+    checked, inputs = _whole(_spec(source, {})), output.named(source)
+    output.require([output.Wanted(os.fspath(path), ("dataset",))], inputs, force)
+    with precision(working(checked)):
         question, plan = planned(checked)
         progress = begun(question, plan)
         labels = xr.Dataset(coords=coordinates(plan.axes, plan.outputs), attrs=question.attributes)
-        store.written(name, labels, plan.outputs, plan.pieces(progress))
+        with output.replacing(path, ("dataset",), inputs, force) as name:
+            store.written(name, labels, plan.outputs, plan.pieces(progress))
 
 
 def linear(low: Any, high: Any, n: int | None = None) -> Range:

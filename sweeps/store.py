@@ -1,16 +1,17 @@
 """Datasets on disk: netCDF files that appear under their final name only when they are whole."""
 
-import contextlib
 import math
 import os
 import pathlib
-import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import netCDF4
 import numpy as np
 import xarray as xr
 
+from hwspaces.output import replacing
+from jaxroof.version import VERSION
 from sweeps.dataset import VARIABLES, dimensions, variable_attributes
 from sweeps.engine import Output, Piece, blank
 
@@ -21,30 +22,28 @@ UNSUSPICIOUS_BYTES = 1 << 30
 """B of values that are believed of a file of any size."""
 
 
-@contextlib.contextmanager
-def replacing(path: str | os.PathLike) -> Iterator[str]:
-    """A temporary name beside `path` that takes its place when the block ends well, and vanishes when it does not.
+def saved(
+    path: str | os.PathLike,
+    dataset: xr.Dataset,
+    force: bool = False,
+    inputs: Iterable[str] = (),
+    encoding: Mapping[str, Any] | None = None,
+) -> None:
+    """Write a dataset that is in memory, with the version of jaxroof among its attributes.
+
+    Args:
+      path: the file; it ends in .nc.
+      dataset: what is written.
+      force: replace a file that jaxroof did not write.
+      inputs: files that are not replaced: those that the dataset is made from.
+      encoding: as `Dataset.to_netcdf` takes it.
 
     Raises:
-      ValueError: when the folder does not exist or cannot be written to.
+      ValueError: one line, for a file that must not or cannot be written: `hwspaces.output`.
     """
-    target = pathlib.Path(path)
-    if target.is_dir():
-        raise ValueError(f"{target} is a folder; give the name of a file")
-    if not target.parent.is_dir():
-        raise ValueError(f"{target}: there is no folder {target.parent}")
-    try:
-        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=target.suffix, dir=target.parent)
-    except OSError as error:
-        raise ValueError(f"{target} cannot be written: {error.strerror}") from None
-    os.close(handle)
-    try:
-        yield name
-        os.chmod(name, 0o666 & ~_umask())
-        os.replace(name, target)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(name)
+    marked = dataset.assign_attrs({"jaxroof_version": VERSION, **dataset.attrs})
+    with replacing(path, ("dataset",), inputs, force) as name:
+        marked.to_netcdf(name, engine="netcdf4", encoding=encoding)
 
 
 def written(
@@ -152,9 +151,3 @@ def _blank(stored: netCDF4.Variable, output: Output) -> None:
     rows = max(1, 4_000_000 // max(1, math.prod(output.shape[1:])))
     for low in range(0, output.shape[0] if output.shape else 1, rows):
         stored[low : low + rows if output.shape else None] = blank(output.dtype)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from hwspaces import EfficiencyEntry, formatted
 from hwspaces.efficiency import TABLES
 from hwspaces.kernel_tables import CLASSES
+from hwspaces.output import replacing
 from jaxroof.efficiency import Efficiency, Kernels
 from jaxroof.version import VERSION
 from sweeps.calibration.fit import Calibration
 from sweeps.calibration.residual import Residual
-from sweeps.store import replacing
 from sweeps.validate.efficiency_file import efficiency_text
 from workloads.traces.documents import run_of
 
@@ -91,13 +91,13 @@ def recorded_words(entry: EfficiencyEntry) -> list[str]:
     return words[len(COMMAND) :]
 
 
-def written(path: str | os.PathLike, text: str) -> None:
+def written(path: str | os.PathLike, text: str, force: bool = False) -> None:
     """Write a file, which appears when it is whole.
 
     Raises:
-      ValueError: one line, for a folder that does not exist or cannot be written to.
+      ValueError: one line, for a file that must not or cannot be written: `hwspaces.output`.
     """
-    with replacing(path) as name:
+    with replacing(path, ("efficiency",), force=force) as name:
         pathlib.Path(name).write_text(text, encoding="utf-8")
 
 

@@ -86,6 +86,9 @@ def _run(words: list[str]) -> None:
     elif options.verb is None:
         parser.print_help()
     else:
+        from sweeps.cli.outputs import require_outputs
+
+        require_outputs(options)
         module.run(options)
 
 

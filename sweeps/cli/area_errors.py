@@ -4,12 +4,21 @@ import argparse
 import json
 from typing import Any
 
+from sweeps.cli.outputs import output_argument
+
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     parser.add_argument("--hardware", metavar="NAME", help="this accelerator only")
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
-    parser.add_argument("--plots", metavar="DIR", help="also write a picture: parts of every die beside its known area")
+    output_argument(
+        parser,
+        "--plots",
+        kinds=("png",),
+        folder="pictures",
+        metavar="DIR",
+        help="also write a picture: parts of every die beside its known area",
+    )
 
 
 def run(options: argparse.Namespace) -> None:
@@ -17,33 +26,24 @@ def run(options: argparse.Namespace) -> None:
     import hwspaces
     from sweeps.validate.area import area_rows
 
-    if options.plots:
-        from sweeps.plots import style
-
-        style.matplotlib()
     rows = area_rows()
     if options.hardware is not None:
         name = hwspaces.hardware(options.hardware).name
         rows = [row for row in rows if row.device == name]
         if not rows:
             raise ValueError(f"--hardware {options.hardware}: {name} is on no die of published size")
-    picture = _picture(options.plots, rows) if options.plots else None
+    picture = _picture(options, rows) if options.plots else None
     if options.json:
         print(json.dumps(_json(rows, picture), indent=2, allow_nan=False))
     else:
         _print(rows, picture)
 
 
-def _picture(folder: str, rows: list[Any]) -> str:
-    import pathlib
-
+def _picture(options: argparse.Namespace, rows: list[Any]) -> str:
     from sweeps.plots import style
     from sweeps.plots.area import area_by_part
 
-    pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
-    path = str(pathlib.Path(folder) / "die_area.png")
-    style.saved(area_by_part(rows), path)
-    return path
+    return style.pictures(options.plots, [("die_area", area_by_part(rows))], options.force)[0]
 
 
 def _json(rows: list[Any], picture: str | None) -> dict[str, Any]:

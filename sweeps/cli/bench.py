@@ -6,6 +6,8 @@ import sys
 import time
 from typing import Any
 
+from sweeps.cli.outputs import output_argument
+
 FAMILIES = ("bandwidth", "gemm", "prefill", "decode", "elementwise", "copy", "collective")
 """What `--only` may name."""
 
@@ -18,8 +20,21 @@ LINE_SECONDS = 10.0
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags of the verb."""
-    parser.add_argument("-o", "--output", metavar="OUT.nc", help="the netCDF file; it appears when it is whole")
-    parser.add_argument("--hardware-out", metavar="OUT.toml", help="also the device as a hardware entry, as measured")
+    output_argument(
+        parser,
+        "-o",
+        "--output",
+        kinds=("surfaces",),
+        metavar="OUT.nc",
+        help="the netCDF file; it appears when it is whole",
+    )
+    output_argument(
+        parser,
+        "--hardware-out",
+        kinds=("hardware",),
+        metavar="OUT.toml",
+        help="also the device as a hardware entry, as measured",
+    )
     parser.add_argument("--budget", metavar="TIME", help="about how long it may take (default 3min)")
     parser.add_argument("--precision", metavar="LIST", help=f"of {', '.join(PRECISIONS)} (default bf16,fp32)")
     parser.add_argument("--only", metavar="LIST", help=f"of {', '.join(FAMILIES)} (default all)")
@@ -49,9 +64,6 @@ def run(options: argparse.Namespace) -> None:
             raise ValueError(f"--{flag} belongs to --check FILE.nc")
     if options.output is None:
         raise ValueError("-o OUT.nc is missing")
-    for path in (options.output, options.hardware_out):
-        if path is not None:
-            _require_place(path)
     asked = _asked(options, seed)
     compilation_cache()
     _measure(options, asked)
@@ -127,9 +139,9 @@ def _measure(options: argparse.Namespace, asked: Any) -> None:
     toml = hardware_toml(device, found.figures, date) if options.hardware_out else None
     stored, beside = _stored(found.tables)
     provenance = _provenance(options, asked, device, found, date) | beside
-    write_surfaces(options.output, stored, provenance, found.figures.bandwidths)
+    write_surfaces(options.output, stored, provenance, found.figures.bandwidths, options.force)
     if toml is not None:
-        _written(options.hardware_out, toml)
+        _written(options.hardware_out, toml, options.force)
     from sweeps.microbench import report
 
     seconds = time.perf_counter() - start
@@ -261,19 +273,8 @@ def _listed(flag: str, text: str, known: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
-def _require_place(path: str) -> None:
-    """ValueError in one line where `path` cannot be written: minutes before it is."""
-    folder = os.path.dirname(os.path.abspath(path))
-    if os.path.isdir(path):
-        raise ValueError(f"{path} is a folder; give the name of a file")
-    if not os.path.isdir(folder):
-        raise ValueError(f"{path}: there is no folder {folder}")
-    if not os.access(folder, os.W_OK):
-        raise ValueError(f"{path} cannot be written: permission denied")
+def _written(path: str, text: str, force: bool) -> None:
+    from hwspaces.output import replacing
 
-
-def _written(path: str, text: str) -> None:
-    from sweeps.store import replacing
-
-    with replacing(path) as temporary, open(temporary, "w", encoding="utf-8") as file:
+    with replacing(path, ("hardware",), force=force) as temporary, open(temporary, "w", encoding="utf-8") as file:
         file.write(text)

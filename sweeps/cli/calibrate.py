@@ -2,14 +2,14 @@
 
 import argparse
 import json
-import pathlib
 import sys
 import time
 from typing import Any
 
 from sweeps.cli.common import asked_case, case_arguments, compilation_cache, json_argument, policy_settings
+from sweeps.cli.outputs import output_argument
 
-OF_THE_RUN = ("measured", "format", "sort", "drop", "check", "output", "plot", "json", "verb", "version")
+OF_THE_RUN = ("measured", "format", "sort", "drop", "check", "output", "plot", "force", "json", "verb", "version")
 """What a later check does not take from the command that made a file."""
 
 LINE_SECONDS = 10.0
@@ -24,8 +24,21 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", metavar="NAME", help="guidellm, vllm, sglang or blis (default: as it looks)")
     parser.add_argument("--sort", action="store_true", help="put rows in order that are not, instead of refusing them")
     parser.add_argument("--drop", action="store_true", help="leave out rows without tokens, instead of refusing them")
-    parser.add_argument("-o", "--output", metavar="SERVER.toml", help="the efficiency to write, for --efficiency")
-    parser.add_argument("--plot", metavar="PICTURE", help="a .png or .svg of measured against simulated latencies")
+    output_argument(
+        parser,
+        "-o",
+        "--output",
+        kinds=("efficiency",),
+        metavar="SERVER.toml",
+        help="the efficiency to write, for --efficiency",
+    )
+    output_argument(
+        parser,
+        "--plot",
+        kinds=("png", "svg"),
+        metavar="PICTURE",
+        help="a .png or .svg of measured against simulated latencies",
+    )
     parser.add_argument(
         "--check", metavar="SERVER.toml", help="in place of a calibration: does this one hold on the measured run?"
     )
@@ -46,7 +59,7 @@ def run(options: argparse.Namespace) -> None:
     """Calibrate and write, or check; print what was found."""
     if not options.measured:
         raise ValueError("--measured FILE is missing")
-    _check_outputs(options)
+    _require_together(options)
     compilation_cache()
     from sweeps.api import precision
     from sweeps.calibration import measured_run
@@ -76,12 +89,12 @@ def _calibrate(options: argparse.Namespace, case: Any, run: Any, serving: Any, e
         words, version = _words(options), options.engine_version
         efficiency = case.scenario.efficiency
         text = calibration_text(found, case.efficiency, efficiency, engine, version, options.measured, words)
-        written(options.output, text)
+        written(options.output, text, options.force)
     if options.plot:
         from sweeps.plots import style
         from sweeps.plots.calibration import calibration
 
-        style.saved(calibration(found), options.plot)
+        style.saved(calibration(found), options.plot, options.force)
     if options.json:
         print(json.dumps(_record(options, found, engine, seconds), indent=2))
     else:
@@ -134,25 +147,15 @@ def _serving(options: argparse.Namespace, run: Any) -> tuple[Any, Any, str]:
     return case, serving, engine
 
 
-def _check_outputs(options: argparse.Namespace) -> None:
-    """ValueError, before anything is computed, for files that could not be written or do not go together."""
-    for flag, path, endings in (("-o", options.output, (".toml",)), ("--plot", options.plot, (".png", ".svg"))):
-        if path is None:
-            continue
-        if options.check:
+def _require_together(options: argparse.Namespace) -> None:
+    """ValueError, before anything is computed, for flags that do not go together."""
+    for flag, path in (("-o", options.output), ("--plot", options.plot)):
+        if path is not None and options.check:
             raise ValueError(f"{flag} {path} cannot be given with --check, which calibrates nothing")
-        if pathlib.Path(path).suffix.lower() not in endings:
-            raise ValueError(f"{flag} {path} must end in {' or '.join(endings)}")
-        if not pathlib.Path(path).parent.is_dir():
-            raise ValueError(f"{flag} {path}: there is no folder {pathlib.Path(path).parent}")
     if options.check and options.efficiency:
         raise ValueError(f"--efficiency {options.efficiency} cannot be given with --check, which is of {options.check}")
     if options.output and (options.efficiency or "").startswith("surface:"):
         raise ValueError(f"--efficiency {options.efficiency}: measured surfaces do not fit into a TOML file; leave -o")
-    if options.plot:
-        from sweeps.plots import style
-
-        style.matplotlib()
 
 
 def _recorded(options: argparse.Namespace) -> Any:
@@ -175,7 +178,8 @@ def _words(options: argparse.Namespace) -> list[str]:
     """The flags that were given, as words of a command."""
     words = []
     for name, value in vars(options).items():
-        if name.startswith("_") or name in ("verb", "version", "output", "plot", "json") or value in (None, False):
+        own = name in ("verb", "version", "output", "plot", "force", "json")
+        if name.startswith("_") or own or value in (None, False):
             continue
         for each in value if isinstance(value, list) else [value]:
             words += [f"--{name.replace('_', '-')}", *([] if each is True else [each])]

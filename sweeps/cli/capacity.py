@@ -15,10 +15,10 @@ from sweeps.cli.common import (
     require_names,
     whole_number,
 )
-from sweeps.cli.serve import check_outputs
+from sweeps.cli.outputs import output_argument
 
-OUTPUTS = {"output": (".nc",), "plot": (".png", ".svg")}
-"""Files that are written, and how their names end."""
+OUTPUTS = ("output", "plot")
+"""Flags of files that are written."""
 
 POINTS = 12
 MOST_POINTS = 1000
@@ -72,8 +72,16 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--policy", metavar="NAME=VALUE", action="append", default=[], help="a number of the scheduler, as of serve"
     )
-    parser.add_argument("-o", "--output", metavar="FILE.nc", help="the curve and the capacities, as netCDF")
-    parser.add_argument("--plot", metavar="PICTURE", help="a .png or .svg of capacities, latencies and throughput")
+    output_argument(
+        parser, "-o", "--output", kinds=("dataset",), metavar="FILE.nc", help="the curve and the capacities, as netCDF"
+    )
+    output_argument(
+        parser,
+        "--plot",
+        kinds=("png", "svg"),
+        metavar="PICTURE",
+        help="a .png or .svg of capacities, latencies and throughput",
+    )
     json_argument(parser)
 
 
@@ -84,7 +92,6 @@ def run(options: argparse.Namespace) -> None:
         raise ValueError("--slo is missing: what has to be kept, such as ttft=500ms,tpot=40ms")
     if options.rates and options.concurrency:
         raise ValueError("--rates and --concurrency: give one; clients send when they have their answers")
-    check_outputs(options, OUTPUTS)
     points = POINTS if options.points is None else int(whole_number("--points", options.points))
     if points > MOST_POINTS:
         raise ValueError(f"--points {points} must be at most {MOST_POINTS}")
@@ -165,12 +172,11 @@ def _write(options: argparse.Namespace, found: Any) -> None:
     from sweeps.serving.capacity import dataset
 
     if options.output:
-        from sweeps.store import replacing
+        from sweeps.store import saved
 
-        with replacing(options.output) as name:
-            dataset(found).to_netcdf(name, engine="netcdf4")
+        saved(options.output, dataset(found), options.force)
     if options.plot:
         from sweeps.plots import style
         from sweeps.plots.load import load
 
-        style.saved(load(dataset(found)), options.plot)
+        style.saved(load(dataset(found)), options.plot, options.force)

@@ -5,6 +5,8 @@ import json
 import math
 from typing import Any
 
+from sweeps.cli.outputs import output_argument
+
 LARGEST_STEPS = 200
 """Sizes that a range may have."""
 
@@ -21,7 +23,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--step", default="4", metavar="FACTOR", help="from one size of a range to the next")
     parser.add_argument("--efficiency", metavar="NAME", help="learned (default), datasheet, a TOML file")
     parser.add_argument("--set", metavar="PATH=VALUE", action="append", default=[], help="a figure of the hardware")
-    parser.add_argument("-o", "--output", metavar="FILE", help="also a picture: a .png or .svg")
+    output_argument(
+        parser, "-o", "--output", kinds=("png", "svg"), metavar="FILE", help="also a picture: a .png or .svg"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object with SI numbers instead of a table")
 
 
@@ -43,11 +47,6 @@ def run(options: argparse.Namespace) -> None:
         raise ValueError(f"--devices = {options.devices!r} must be at least 2")
     stride = None if options.stride is None else whole_number("--stride", options.stride)
     sizes = message_sizes(options.size, options.step)
-    if options.output:
-        from sweeps.plots import style
-
-        style.file_format(options.output)
-        style.matplotlib()
     compilation_cache()
     entry = hwspaces.hardware(options.hardware)
     settings = overrides(options.set)
@@ -77,7 +76,7 @@ def run(options: argparse.Namespace) -> None:
         details = f"Bus bandwidth and time over message size, efficiency {efficiency.name}."
         fastest = np.array([times[name][i] for i, name in enumerate(chosen)])
         picture = algorithms(about, details, options.kind, devices, sizes, times, fastest)
-        style.saved(picture, options.output)
+        style.saved(picture, options.output, options.force)
         if not options.json:
             print(f"\n{options.output}: {about}")
 

@@ -5,6 +5,8 @@ import json
 from collections import Counter
 from typing import Any
 
+from sweeps.cli.outputs import output_argument
+
 VIEWS = (
     ("device", "family"),
     ("device", "collective", "devices"),
@@ -19,7 +21,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", required=True, metavar="PATH", help="CSV file of measured collectives, or a folder")
     parser.add_argument("--losses", default="1", metavar="SHARE", help="of the links' measured losses; 0: datasheet")
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
-    parser.add_argument("--plots", metavar="DIR", help="also write a picture per device, measured against predicted")
+    output_argument(
+        parser,
+        "--plots",
+        kinds=("png",),
+        folder="pictures",
+        metavar="DIR",
+        help="also write a picture per device, measured against predicted",
+    )
 
 
 def run(options: argparse.Namespace) -> None:
@@ -30,31 +39,23 @@ def run(options: argparse.Namespace) -> None:
     losses = 0.0 if options.losses == "0" else quantity(options.losses, "1", "--losses")
     if losses > 1.0:
         raise ValueError(f"--losses = {options.losses!r} must be at most 1")
-    if options.plots:
-        from sweeps.plots import style
-
-        style.matplotlib()
     result = validation(options.data, losses)
-    pictures = _pictures(options.plots, result) if options.plots else []
+    pictures = _pictures(options, result) if options.plots else []
     if options.json:
         print(json.dumps(_json(options.data, losses, result, pictures), indent=2, allow_nan=False))
     else:
         _print(options.data, losses, result, pictures)
 
 
-def _pictures(folder: str, result: Any) -> list[str]:
-    import pathlib
-
+def _pictures(options: argparse.Namespace, result: Any) -> list[str]:
     from sweeps.plots import style
     from sweeps.plots.collectives import measured_against_predicted
 
-    pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
-    written = []
-    for device in dict.fromkeys(scored.row.device for scored in result.scored):
-        path = str(pathlib.Path(folder) / f"{device}.png")
-        style.saved(measured_against_predicted(device, [s for s in result.scored if s.row.device == device]), path)
-        written.append(path)
-    return written
+    made = (
+        (device, measured_against_predicted(device, [s for s in result.scored if s.row.device == device]))
+        for device in dict.fromkeys(scored.row.device for scored in result.scored)
+    )
+    return style.pictures(options.plots, made, options.force)
 
 
 def _json(path: str, losses: float, result: Any, pictures: list[str]) -> dict[str, Any]:

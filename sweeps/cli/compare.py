@@ -7,9 +7,7 @@ import pathlib
 from typing import Any
 
 from sweeps.cli.common import EFFICIENCY_HELP, compilation_cache, json_argument, overrides, whole_number
-
-FORMATS = (".nc", ".csv", ".png", ".svg")
-"""What `-o` can write: all points, the rows, or a picture of the best."""
+from sweeps.cli.outputs import output_argument
 
 TOP = 20
 
@@ -44,7 +42,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--top", metavar="N", help=f"rows that are printed (default {TOP})")
     parser.add_argument("--all", action="store_true", help="every layout, feasible or not, with its reason")
-    parser.add_argument("-o", "--output", metavar="FILE", help=".nc all points, .csv rows, .png or .svg a picture")
+    output_argument(
+        parser,
+        "-o",
+        "--output",
+        kinds=("dataset", "rows", "png", "svg"),
+        metavar="FILE",
+        help=".nc all points, .csv rows, .png or .svg a picture",
+    )
     json_argument(parser)
 
 
@@ -56,7 +61,7 @@ def run(options: argparse.Namespace) -> None:
     if options.devices is not None and options.max_devices is not None:
         raise ValueError("--devices and --max-devices say the same in two ways: give one")
     top = TOP if options.top is None else int(whole_number("--top", options.top))
-    ending = _checked_output(options.output)
+    ending = options.output and pathlib.Path(options.output).suffix.lower()
     numbers = {name: whole_number(f"--{name}", getattr(options, name)) for name in ("isl", "osl")}
     lists = {name: _whole_numbers(f"--{name}", getattr(options, name)) for name in ("devices", "batch")}
     limit = (
@@ -83,7 +88,7 @@ def run(options: argparse.Namespace) -> None:
         for bar in bars:
             bar.stop()
     if ending:
-        _write(options.output, ending, found, options.all, top)
+        _write(options, ending, found, top)
     if options.json:
         print(json.dumps(_record(found, options, top), indent=2, allow_nan=False))
         return
@@ -102,34 +107,19 @@ def _whole_numbers(flag: str, text: str | None) -> list[int] | None:
     return list(dict.fromkeys(int(whole_number(flag, part.strip())) for part in text.split(",")))
 
 
-def _checked_output(path: str | None) -> str | None:
-    """The ending of the file to write, or None; ValueError before anything is computed."""
-    if path is None:
-        return None
-    ending = pathlib.Path(path).suffix.lower()
-    if ending not in FORMATS:
-        raise ValueError(f"{path} must end in {', '.join(FORMATS[:-1])} or {FORMATS[-1]}")
-    if not pathlib.Path(path).parent.is_dir():
-        raise ValueError(f"{path}: there is no folder {pathlib.Path(path).parent}")
-    if ending in (".png", ".svg"):
-        from sweeps.plots import style
-
-        style.matplotlib()
-    return ending
-
-
-def _write(path: str, ending: str, found: Any, every: bool, top: int) -> None:
+def _write(options: argparse.Namespace, ending: str, found: Any, top: int) -> None:
+    path, every, force = options.output, options.all, options.force
     from sweeps.cli.comparison_files import write_dataset, write_rows
 
     if ending == ".nc":
-        write_dataset(path, found)
+        write_dataset(path, found, force)
     elif ending == ".csv":
-        write_rows(path, _shown(found, every), _explained(found, every))
+        write_rows(path, _shown(found, every), _explained(found, every), force)
     else:
         from sweeps.plots.compare import ranking
         from sweeps.plots.style import saved
 
-        saved(ranking(found, _shown(found, every)[:top]), path)
+        saved(ranking(found, _shown(found, every)[:top]), path, force)
 
 
 def _shown(found: Any, every: bool) -> tuple:

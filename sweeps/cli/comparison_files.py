@@ -5,8 +5,9 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
+from hwspaces.output import replacing
 from sweeps.comparison import Comparison, Row
-from sweeps.store import replacing
+from sweeps.store import saved
 
 FLAGS = ("fits", "legal", "feasible")
 
@@ -29,21 +30,20 @@ def row_record(row: Row) -> dict[str, Any]:
     }
 
 
-def write_rows(path: str, ranked: Iterable[Row], others: Iterable[Row]) -> None:
+def write_rows(path: str, ranked: Iterable[Row], others: Iterable[Row], force: bool = False) -> None:
     """Ranked rows, then those without a rank and their reasons, as a CSV file that appears when it is whole."""
     records = [{"rank": rank, **row_record(row)} for rank, row in enumerate(ranked, 1)]
     records += [{"rank": None, **row_record(row)} for row in others]
     if not records:
         raise ValueError(f"{path}: there are no rows to write")
-    with replacing(path) as name, open(name, "w", newline="", encoding="utf-8") as file:
+    with replacing(path, ("rows",), force=force) as name, open(name, "w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, list(records[0]))
         writer.writeheader()
         writer.writerows(records)
 
 
-def write_dataset(path: str, found: Comparison) -> None:
+def write_dataset(path: str, found: Comparison, force: bool = False) -> None:
     """Every point over hardware, deployment and batch, as a netCDF file that appears when it is whole."""
     if not found.points:
         raise ValueError(f"{path}: there are no points to write")
-    with replacing(path) as name:
-        found.dataset.to_netcdf(name, engine="netcdf4")
+    saved(path, found.dataset, force)

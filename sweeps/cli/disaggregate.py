@@ -16,8 +16,7 @@ from sweeps.cli.common import (
     require_lengths,
     whole_number,
 )
-
-OUTPUTS = (".nc", ".png", ".svg")
+from sweeps.cli.outputs import output_argument
 
 NUMBERS = ("isl", "osl", "batch", "cached", "prompts", "lanes")
 """Flags that count."""
@@ -50,7 +49,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     split.add_argument("--devices", metavar="N", help="of both pools together")
     split.add_argument("--loads", metavar="R,..", help="requests/s (default: 40 up to what the best split can do)")
     split.add_argument("--slo", metavar="LATENCY=LIMIT,..", help="ttft=500ms,tpot=40ms")
-    split.add_argument("-o", "--output", metavar="FILE", help=".nc every split and load, .png or .svg a picture")
+    output_argument(
+        split,
+        "-o",
+        "--output",
+        kinds=("dataset", "png", "svg"),
+        metavar="FILE",
+        help=".nc every split and load, .png or .svg a picture",
+    )
     json_argument(parser)
 
 
@@ -67,7 +73,6 @@ def run(options: argparse.Namespace) -> None:
     if options.devices is None:
         _print_pools(asked_case("disaggregated", options, workload, prefill=prefill), options)
         return
-    ending = _ending(options.output)
     devices = int(whole_number("--devices", options.devices))
     from sweeps.serving.objective import parse_slo
 
@@ -77,35 +82,16 @@ def run(options: argparse.Namespace) -> None:
     from sweeps.splits import default_loads, splits
 
     found = splits(case, devices, default_loads(case, devices) if loads is None else loads, objective)
-    if ending == ".nc":
-        from sweeps.store import replacing
+    if options.output and options.output.lower().endswith(".nc"):
+        from sweeps.store import saved
 
-        with replacing(options.output) as name:
-            found.to_netcdf(name, engine="netcdf4")
-    elif ending:
+        saved(options.output, found, options.force)
+    elif options.output:
         from sweeps.plots.splits import splits as picture
         from sweeps.plots.style import saved
 
-        saved(picture(found), options.output)
+        saved(picture(found), options.output, options.force)
     _print_splits(case, found, options)
-
-
-def _ending(path: str | None) -> str | None:
-    """The ending of the file to write, or None; ValueError before anything is computed."""
-    if path is None:
-        return None
-    import pathlib
-
-    ending = pathlib.Path(path).suffix.lower()
-    if ending not in OUTPUTS:
-        raise ValueError(f"{path} must end in {', '.join(OUTPUTS[:-1])} or {OUTPUTS[-1]}")
-    if not pathlib.Path(path).parent.is_dir():
-        raise ValueError(f"{path}: there is no folder {pathlib.Path(path).parent}")
-    if ending != ".nc":
-        from sweeps.plots import style
-
-        style.matplotlib()
-    return ending
 
 
 def _loads(text: str) -> list[float]:

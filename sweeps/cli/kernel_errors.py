@@ -5,6 +5,8 @@ import json
 import math
 from typing import Any
 
+from sweeps.cli.outputs import output_argument
+
 VIEWS = (
     ("family",),
     ("family", "device"),
@@ -23,40 +25,41 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--hardware", metavar="NAME", help="score rows of this device only")
     parser.add_argument("--only", metavar="FAMILY", action="append", default=[], help="score this family of kernels")
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
-    parser.add_argument("--plots", metavar="DIR", help="also write pictures per family: predictions, errors by feature")
+    output_argument(
+        parser,
+        "--plots",
+        kinds=("png",),
+        folder="pictures",
+        metavar="DIR",
+        help="also write pictures per family: predictions, errors by feature",
+    )
 
 
 def run(options: argparse.Namespace) -> None:
     """Score the tables and print the result."""
     from sweeps.validate.kernel_errors import kernel_errors
 
-    if options.plots:
-        from sweeps.plots import style
-
-        style.matplotlib()
     result = kernel_errors(options.data, options.efficiency, options.hardware, tuple(options.only))
-    pictures = _pictures(options.plots, result) if options.plots else []
+    pictures = _pictures(options, result) if options.plots else []
     if options.json:
         print(json.dumps(_json(options, result, pictures), indent=2, allow_nan=False))
     else:
         _print(options, result, pictures)
 
 
-def _pictures(folder: str, result: Any) -> list[str]:
-    import pathlib
-
+def _pictures(options: argparse.Namespace, result: Any) -> list[str]:
     from sweeps.plots import style
     from sweeps.plots.kernels import errors_by_feature, measured_against_predicted
 
-    pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
-    written = []
-    for family in dict.fromkeys(scored.group.family for scored in result.scored):
-        members = [scored for scored in result.scored if scored.group.family == family]
-        for name, draw in (("predicted", measured_against_predicted), ("errors", errors_by_feature)):
-            path = str(pathlib.Path(folder) / f"{family.replace(' ', '_')}_{name}.png")
-            style.saved(draw(family, members), path)
-            written.append(path)
-    return written
+    families: dict[str, list[Any]] = {}
+    for scored in result.scored:
+        families.setdefault(scored.group.family, []).append(scored)
+    made = (
+        (f"{family.replace(' ', '_')}_{name}", draw(family, members))
+        for family, members in families.items()
+        for name, draw in (("predicted", measured_against_predicted), ("errors", errors_by_feature))
+    )
+    return style.pictures(options.plots, made, options.force)
 
 
 def _json(options: argparse.Namespace, result: Any, pictures: list[str]) -> dict[str, Any]:

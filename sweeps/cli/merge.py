@@ -4,13 +4,16 @@ import argparse
 import pathlib
 import time
 
+from sweeps.cli.outputs import output_argument
 from sweeps.cli.progress import Progress
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags of the verb."""
     parser.add_argument("folder", metavar="DIR", help="a folder that `jaxroof sweep -o DIR/` has finished")
-    parser.add_argument("-o", "--output", metavar="OUT.nc", help="the file; it appears when it is whole")
+    output_argument(
+        parser, "-o", "--output", kinds=("dataset",), metavar="OUT.nc", help="the file; it appears when it is whole"
+    )
 
 
 def run(options: argparse.Namespace) -> None:
@@ -24,7 +27,7 @@ def run(options: argparse.Namespace) -> None:
     begun = time.perf_counter()
     bar = Progress(manifest.read(pathlib.Path(options.folder)).header["points"])
     try:
-        merge(options.folder, options.output, bar.add)
+        merge(options.folder, options.output, bar.add, force=options.force)
     finally:
         bar.stop()
     written = size(pathlib.Path(options.output).stat().st_size)

@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 from sweeps.cli.common import compilation_cache, json_argument
+from sweeps.cli.outputs import output_argument
 
 LIMITS = {"max": "most", "min": "least"}
 
@@ -35,14 +36,26 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         ("seed", "of what is drawn (default 0)"),
     ):
         parser.add_argument(f"--{flag}", metavar="N", help=what)
-    parser.add_argument("-o", "--output", metavar="OUT.nc", help="every design that was found, with all its metrics")
-    parser.add_argument("--plot", metavar="FILE", help=".png or .svg: slices through the best design, or the front")
+    output_argument(
+        parser,
+        "-o",
+        "--output",
+        kinds=("dataset",),
+        metavar="OUT.nc",
+        help="every design that was found, with all its metrics",
+    )
+    output_argument(
+        parser,
+        "--plot",
+        kinds=("png", "svg"),
+        metavar="FILE",
+        help=".png or .svg: slices through the best design, or the front",
+    )
     json_argument(parser)
 
 
 def run(options: argparse.Namespace) -> None:
     """Search, write what is wanted, and print the best designs and what holds them there."""
-    _check_files(options)
     from sweeps.optimization import spec as specs
     from sweeps.optimization.search import searched
     from sweeps.spec import content
@@ -65,12 +78,12 @@ def run(options: argparse.Namespace) -> None:
         from sweeps.optimization.result import dataset
         from sweeps.serving.files import written
 
-        written(options.output, dataset(found))
+        written(options.output, dataset(found), options.force)
     if options.plot:
         from sweeps.plots.optimum import optimum
         from sweeps.plots.style import saved
 
-        saved(optimum(found), options.plot)
+        saved(optimum(found), options.plot, options.force)
     if options.json:
         from sweeps.optimization.result import record
 
@@ -130,18 +143,3 @@ def _with_flags(source: dict[str, Any], options: argparse.Namespace) -> dict[str
         for name, value in named_settings(f"--{flag}", getattr(options, flag), "tpot=40ms").items():
             limits = {**limits, name: {**limits.get(name, {}), flag: value}}
     return {**source, "optimize": goals, "constraints": limits}
-
-
-def _check_files(options: argparse.Namespace) -> None:
-    """ValueError before anything is computed for files that cannot be written."""
-    for path, endings in ((options.output, (".nc",)), (options.plot, (".png", ".svg"))):
-        if path is None:
-            continue
-        if pathlib.Path(path).suffix.lower() not in endings:
-            raise ValueError(f"{path} must end in {' or '.join(endings)}")
-        if not pathlib.Path(path).parent.is_dir():
-            raise ValueError(f"{path}: there is no folder {pathlib.Path(path).parent}")
-    if options.plot:
-        from sweeps.plots import style
-
-        style.matplotlib()

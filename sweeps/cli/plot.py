@@ -5,6 +5,7 @@ import pathlib
 from typing import Any
 
 from sweeps.cli.common import case_arguments
+from sweeps.cli.outputs import output_argument
 from sweeps.cli.step import step_case, step_text, workload_arguments
 
 KINDS = ("overview", "heatmap", "lines", "pareto", "breakdown", "spread", "speculation", "splits", "roofline")
@@ -22,7 +23,15 @@ STEP_FLAGS = (
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags of the verb."""
     parser.add_argument("file", nargs="?", metavar="OUT.nc", help="a sweep's file; a roofline needs none")
-    parser.add_argument("-o", "--output", metavar="FILE", help="a .png or .svg (default: the file's name with .png)")
+    output_argument(
+        parser,
+        "-o",
+        "--output",
+        kinds=("png", "svg"),
+        default=_default,
+        metavar="FILE",
+        help="a .png or .svg (default: the file's name with .png)",
+    )
     parser.add_argument("--kind", metavar="KIND", help=f"{', '.join(KINDS)} (default overview)")
     parser.add_argument("--x", metavar="AXIS", help="axis across; for pareto a metric")
     parser.add_argument("--y", metavar="AXIS", help="axis upwards, or the lines' axis; for pareto a metric")
@@ -41,14 +50,12 @@ def run(options: argparse.Namespace) -> None:
         from hwspaces.units import nearest
 
         raise ValueError(f"--kind {kind} is not known{nearest(kind, KINDS)}")
-    output = _output(options, kind)
+    _require_flags(options, kind)
     from sweeps.plots import style
 
-    style.file_format(output)
-    style.matplotlib()
     made = _roofline(options) if kind == "roofline" else _of_file(options, kind)
-    style.saved(made, output)
-    print(f"{output}: {' '.join(made.texts[0].get_text().split())}")
+    style.saved(made, options.output, options.force)
+    print(f"{options.output}: {' '.join(made.texts[0].get_text().split())}")
 
 
 def _usual(file: str | None) -> str:
@@ -62,8 +69,13 @@ def _usual(file: str | None) -> str:
     return "pareto" if "pareto" in kept else "overview" if "top" in kept or not kept else "spread"
 
 
-def _output(options: argparse.Namespace, kind: str) -> str:
-    """Where the picture goes; ValueError when a flag is missing, or belongs to another kind."""
+def _default(options: argparse.Namespace) -> str | None:
+    """Where the picture of a file goes when nobody says it."""
+    return None if options.file is None else str(pathlib.Path(options.file).with_suffix(".png"))
+
+
+def _require_flags(options: argparse.Namespace, kind: str) -> None:
+    """ValueError when a flag is missing, or belongs to another kind."""
     if kind == "roofline":
         foreign = [flag for flag in ("x", "y", "metric", "reduce") if getattr(options, flag)]
         if options.file or foreign or options.at:
@@ -71,13 +83,12 @@ def _output(options: argparse.Namespace, kind: str) -> str:
             raise ValueError(f"{given}: a roofline is of one step, which --hardware, --model, --prefill ... describe")
         if options.output is None:
             raise ValueError("-o FILE is missing: a .png or .svg")
-        return options.output
+        return
     foreign = [flag for flag in STEP_FLAGS if getattr(options, flag)] + (["set"] if options.set else [])
     if foreign:
         raise ValueError(f"--{foreign[0]} is only for --kind roofline; --at AXIS=VALUE picks from a sweep")
     if options.file is None:
         raise ValueError("OUT.nc is missing: the file of a sweep, or --kind roofline with --hardware and --model")
-    return options.output or str(pathlib.Path(options.file).with_suffix(".png"))
 
 
 def _roofline(options: argparse.Namespace) -> Any:

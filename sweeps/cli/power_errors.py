@@ -4,6 +4,8 @@ import argparse
 import json
 from typing import Any
 
+from sweeps.cli.outputs import output_argument
+
 COLUMNS = ("rows", "median", "MAPE", "signed", "median ", "MAPE ", "over TDP")
 
 
@@ -14,19 +16,22 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--efficiency", metavar="NAME", help="of the second prediction's times; default: learned, of each row's engine"
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
-    parser.add_argument("--plots", metavar="DIR", help="also write a picture of predicted against measured power")
+    output_argument(
+        parser,
+        "--plots",
+        kinds=("png",),
+        folder="pictures",
+        metavar="DIR",
+        help="also write a picture of predicted against measured power",
+    )
 
 
 def run(options: argparse.Namespace) -> None:
     """Score the table and print the result."""
     from sweeps.validate.power import power_scores
 
-    if options.plots:
-        from sweeps.plots import style
-
-        style.matplotlib()
     scores, left_out = power_scores(options.data, options.efficiency)
-    pictures = _pictures(options.plots, scores) if options.plots and scores else []
+    pictures = _pictures(options, scores) if options.plots and scores else []
     rows = [row for held_out in (True, False) for row in _rows(scores, held_out)]
     if options.json:
         reasons = [{"reason": reason, "rows": count} for reason, count in left_out.items()]
@@ -105,13 +110,8 @@ def _cells(row: dict[str, Any]) -> list[str]:
     return [f"{row[name]:+.1%}" if name == "signed_median" else f"{row[name]:.1%}" for name in names]
 
 
-def _pictures(folder: str, scores: list[Any]) -> list[str]:
-    import pathlib
-
+def _pictures(options: argparse.Namespace, scores: list[Any]) -> list[str]:
     from sweeps.plots import style
     from sweeps.plots.power import measured_against_predicted
 
-    pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
-    path = str(pathlib.Path(folder) / "power.png")
-    style.saved(measured_against_predicted(scores), path)
-    return [path]
+    return style.pictures(options.plots, [("power", measured_against_predicted(scores))], options.force)

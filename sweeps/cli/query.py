@@ -5,6 +5,7 @@ import json
 from typing import Any
 
 from sweeps.cli.common import json_argument, whole_number
+from sweeps.cli.outputs import output_argument
 
 SHOWN = ("tokens_per_second_per_device", "tpot", "ttft", "step_time", "usd_per_million_tokens", "feasible")
 """Variables that a table has beside those that are named, of those that there are."""
@@ -22,7 +23,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--top", metavar="N", default="20", help="rows that are shown (default 20)")
     parser.add_argument("--highest", action="store_true", help="the highest first")
     parser.add_argument("--lowest", action="store_true", help="the lowest first")
-    parser.add_argument("-o", "--output", metavar="OUT.nc", help="write the rows, with all variables")
+    output_argument(
+        parser, "-o", "--output", kinds=("dataset",), metavar="OUT.nc", help="write the rows, with all variables"
+    )
     json_argument(parser)
 
 
@@ -31,11 +34,9 @@ def run(options: argparse.Namespace) -> None:
     top = int(whole_number("--top", options.top))
     if options.highest and options.lowest:
         raise ValueError("--highest and --lowest are both given")
-    if options.output is not None and not options.output.endswith(".nc"):
-        raise ValueError(f"-o {options.output} must end in .nc")
     from sweeps.keep.rows import as_sample
     from sweeps.querying import query
-    from sweeps.store import opened, replacing
+    from sweeps.store import opened, saved
 
     highest = True if options.highest else False if options.lowest else None
     with opened(options.sweep) as whole:
@@ -44,8 +45,7 @@ def run(options: argparse.Namespace) -> None:
             raise ValueError(f"{options.sweep} kept counts alone, not points")
         found = query(dataset, options.where, options.sort, top, highest)
         if options.output is not None:
-            with replacing(options.output) as name:
-                found.rows.to_netcdf(name, engine="netcdf4")
+            saved(options.output, found.rows, options.force, [options.sweep])
         if options.json:
             print(json.dumps(_plain(found), allow_nan=False))
         else:

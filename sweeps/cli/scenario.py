@@ -7,6 +7,8 @@ import math
 import sys
 from typing import Any
 
+from sweeps.cli.outputs import output_argument
+
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags of the verb."""
@@ -14,7 +16,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("ids", nargs="*", metavar="ID", help="scenarios, such as T3.2")
     parser.add_argument("--all", action="store_true", help="every scenario")
     parser.add_argument("--efficiency", metavar="NAME", help="of the predicted values (default: each scenario's)")
-    parser.add_argument("-o", "--output", metavar="OUT.nc", help="write the rows as a netCDF file")
+    output_argument(
+        parser, "-o", "--output", kinds=("dataset",), metavar="OUT.nc", help="write the rows as a netCDF file"
+    )
     parser.add_argument("--json", action="store_true", help="JSON with SI numbers instead of a table")
 
 
@@ -24,8 +28,6 @@ def run(options: argparse.Namespace) -> None:
         return _print_list(options.json)
     if bool(options.ids) == options.all:
         raise ValueError("give the scenarios to run, such as T3.2, or --all")
-    if options.output is not None and not options.output.endswith(".nc"):
-        raise ValueError(f"-o {options.output} must end in .nc")
     from sweeps.cli.common import compilation_cache
 
     compilation_cache()
@@ -39,8 +41,7 @@ def run(options: argparse.Namespace) -> None:
     if options.output is not None:
         from sweeps import store
 
-        with store.replacing(options.output) as path:
-            scenarios.table(rows).to_netcdf(path)
+        store.saved(options.output, scenarios.table(rows), options.force)
     if options.json:
         print(json.dumps([_record(row) for row in rows], indent=2, allow_nan=False))
     else:

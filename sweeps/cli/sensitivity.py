@@ -7,11 +7,12 @@ from typing import Any
 
 from sweeps.cli import deployment, request, serve, step, train
 from sweeps.cli.common import case_arguments, compilation_cache, json_argument, whole_number
+from sweeps.cli.outputs import output_argument
 
 JOBS = ("request", "step", "train", "serve")
 
-OUTPUTS = {"output": (".nc",), "plot": (".png", ".svg")}
-"""Files that are written, and how their names end."""
+OUTPUTS = ("output", "plot")
+"""Flags of files that are written."""
 
 TOP = 20
 
@@ -46,9 +47,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     asked.add_argument("--second-order", action="store_true", help="which knobs replace or need each other")
     asked.add_argument("--smoothing", metavar="P", help="exponent of gradients at ridges (default 16); 0: exact ones")
     asked.add_argument("--over", metavar="FILE", help="maps over a SPEC.toml, or over the points of a sweep's OUT.nc")
-    asked.add_argument("-o", "--output", metavar="OUT.nc", help="all of it as netCDF")
-    asked.add_argument(
-        "--plot", metavar="PICTURE", help="a .png or .svg: a tornado; pairs with --second-order, maps with --over"
+    output_argument(asked, "-o", "--output", kinds=("dataset",), metavar="OUT.nc", help="all of it as netCDF")
+    output_argument(
+        asked,
+        "--plot",
+        kinds=("png", "svg"),
+        metavar="PICTURE",
+        help="a .png or .svg: a tornado; pairs with --second-order, maps with --over",
     )
     json_argument(parser)
 
@@ -57,7 +62,6 @@ def run(options: argparse.Namespace) -> None:
     """Differentiate, write the files that are wanted, and print the tables or their JSON."""
     if options.job not in JOBS:
         raise ValueError(f"--job {options.job} has no sensitivities; known: {', '.join(JOBS)}")
-    serve.check_outputs(options, OUTPUTS)
     names, wanted = (_names(getattr(options, flag)) for flag in ("metric", "knob"))
     exponent = _smoothing(options.smoothing)
     top = int(whole_number("--top", options.top)) if options.top is not None else TOP
@@ -129,7 +133,7 @@ def _said(options: argparse.Namespace) -> tuple[str, Any]:
 def _write(options: argparse.Namespace, found: Any, top: int) -> None:
     from jaxroof.version import VERSION
     from sweeps.elasticity.labelled import labelled
-    from sweeps.store import replacing
+    from sweeps.store import saved
 
     if options.plot:  # what cannot be drawn is said before any file is written
         from sweeps.plots import style
@@ -140,12 +144,11 @@ def _write(options: argparse.Namespace, found: Any, top: int) -> None:
             made = pair_maps(found.point, found.curvatures, found.heading)
         else:
             made = tornado(found.point, found.checks, found.heading, top=min(top, 15))
-        style.saved(made, options.plot)
+        style.saved(made, options.plot, options.force)
     if options.output:
         record = {"Conventions": "CF-1.11", "title": found.heading.replace("\n", "; "), "source": f"jaxroof {VERSION}"}
         record |= {"job": found.point.job}
-        with replacing(options.output) as name:
-            labelled(found.point, record, found.checks, found.curvatures).to_netcdf(name, engine="netcdf4")
+        saved(options.output, labelled(found.point, record, found.checks, found.curvatures), options.force)
 
 
 def _maps(options: argparse.Namespace, names: Any, wanted: Any, exponent: float | None) -> None:
@@ -166,17 +169,16 @@ def _maps(options: argparse.Namespace, names: Any, wanted: Any, exponent: float 
     compilation_cache()
     from sweeps.cli import sensitivity_report as report
     from sweeps.elasticity.api import sensitivity
-    from sweeps.store import replacing
+    from sweeps.store import saved
 
     found = sensitivity(options.over, names, wanted, smoothing=exponent)
     if options.plot:
         from sweeps.plots import style
         from sweeps.plots.elasticity_maps import elasticity_maps
 
-        style.saved(elasticity_maps(found), options.plot)
+        style.saved(elasticity_maps(found), options.plot, options.force)
     if options.output:
-        with replacing(options.output) as name:
-            found.to_netcdf(name, engine="netcdf4")
+        saved(options.output, found, options.force, [options.over])
     report.show_maps(found)
     for name in OUTPUTS:
         if getattr(options, name):

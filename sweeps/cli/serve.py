@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import pathlib
 from typing import Any
 
 from sweeps.cli import deployment
@@ -15,13 +14,14 @@ from sweeps.cli.common import (
     policy_settings,
     require_names,
 )
+from sweeps.cli.outputs import output_argument
 
 LOAD = ("trace", "format", "sort", "drop", "rate", "arrivals", "concurrency", "think", "isl", "osl")
 LOAD += ("requests", "duration", "prefixes", "sessions", "seed")
 """Flags that say which requests come."""
 
-OUTPUTS = {"output": (".nc",), "chrome_trace": (".json",), "plot": (".png", ".svg")}
-"""Files that are written, and how their names end."""
+OUTPUTS = ("output", "chrome_trace", "plot")
+"""Flags of files that are written."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,9 +39,19 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "queue=shortest_first; may be given several times",
     )
     parser.add_argument("--slo", metavar="LATENCY=LIMIT,..", help="what a good request keeps: ttft=500ms,tpot=40ms")
-    parser.add_argument("-o", "--output", metavar="RUN.nc", help="every request and iteration, as netCDF")
-    parser.add_argument("--chrome-trace", metavar="FILE.json", help="steps and requests, for Perfetto")
-    parser.add_argument("--plot", metavar="PICTURE", help="a .png or .svg of latencies, queue, steps and cache")
+    output_argument(
+        parser, "-o", "--output", kinds=("dataset",), metavar="RUN.nc", help="every request and iteration, as netCDF"
+    )
+    output_argument(
+        parser, "--chrome-trace", kinds=("timeline",), metavar="FILE.json", help="steps and requests, for Perfetto"
+    )
+    output_argument(
+        parser,
+        "--plot",
+        kinds=("png", "svg"),
+        metavar="PICTURE",
+        help="a .png or .svg of latencies, queue, steps and cache",
+    )
     json_argument(parser)
 
 
@@ -68,7 +78,6 @@ def load_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Simulate, write the files that are wanted, and print the report or its JSON."""
     require_names(options)
-    check_outputs(options, OUTPUTS)
     policy, settings = policy_settings(options.policy), overrides(options.set)
     compilation_cache()
     from sweeps.cli import serve_report
@@ -98,23 +107,6 @@ def run(options: argparse.Namespace) -> None:
             print(f"file    {getattr(options, name)}")
 
 
-def check_outputs(options: argparse.Namespace, outputs: dict[str, tuple[str, ...]]) -> None:
-    """ValueError, before anything is computed, for a file that could not be written."""
-    for name, endings in outputs.items():
-        text = getattr(options, name)
-        if text is None:
-            continue
-        path, flag = pathlib.Path(text), "-o" if name == "output" else deployment.flag(name)
-        if path.suffix.lower() not in endings:
-            raise ValueError(f"{flag} {text} must end in {' or '.join(endings)}")
-        if not path.parent.is_dir():
-            raise ValueError(f"{flag} {text}: there is no folder {path.parent}")
-    if options.plot:
-        from sweeps.plots import style
-
-        style.matplotlib()
-
-
 def _write(options: argparse.Namespace, found: Any) -> None:
     from sweeps.serving import chrome, files
 
@@ -123,8 +115,8 @@ def _write(options: argparse.Namespace, found: Any) -> None:
         from sweeps.plots import style
         from sweeps.plots.serving_run import serving_run
 
-        style.saved(serving_run(data), options.plot)
+        style.saved(serving_run(data), options.plot, options.force)
     if options.output:
-        files.written(options.output, data)
+        files.written(options.output, data, options.force)
     if options.chrome_trace:
-        chrome.written(options.chrome_trace, found)
+        chrome.written(options.chrome_trace, found, options.force)

@@ -5,6 +5,8 @@ import json
 from collections import Counter
 from typing import Any
 
+from sweeps.cli.outputs import output_argument
+
 ENGINES = ("vllm", "trtllm", "sglang")
 METRICS = {"ttft": "TTFT", "tpot": "TPOT", "throughput": "throughput"}
 COLUMNS = ("median", "MAPE", "signed", "hits")
@@ -16,7 +18,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--engine", choices=ENGINES, action="append", default=[], help="score this engine's rows only")
     parser.add_argument("--efficiency", metavar="NAME", help="a name or a TOML file for all engines; default: learned")
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
-    parser.add_argument("--plots", metavar="DIR", help="also write pictures: predictions, errors by concurrency")
+    output_argument(
+        parser,
+        "--plots",
+        kinds=("png",),
+        folder="pictures",
+        metavar="DIR",
+        help="also write pictures: predictions, errors by concurrency",
+    )
 
 
 def run(options: argparse.Namespace) -> None:
@@ -25,10 +34,6 @@ def run(options: argparse.Namespace) -> None:
     from sweeps.validate.serving.predict import engine_efficiencies, predictions
     from sweeps.validate.serving.suspects import checked
 
-    if options.plots:
-        from sweeps.plots import style
-
-        style.matplotlib()
     found, skipped = points(options.data)
     reasons = Counter(one.reason for one in skipped)
     apart = sum(isinstance(one, DisaggPoint) for one in found)
@@ -42,7 +47,7 @@ def run(options: argparse.Namespace) -> None:
     efficiencies = engine_efficiencies(options.efficiency)
     with _bar() as progress:
         predicted = predictions(checked(rows), efficiencies, progress)
-    pictures = _pictures(options.plots, predicted) if options.plots else []
+    pictures = _pictures(options, predicted) if options.plots else []
     if options.json:
         print(json.dumps(_json(options, predicted, reasons, pictures), indent=2, allow_nan=False))
     else:
@@ -66,19 +71,15 @@ class _bar:
         self.bar.stop()
 
 
-def _pictures(folder: str, predicted: Any) -> list[str]:
-    import pathlib
-
+def _pictures(options: argparse.Namespace, predicted: Any) -> list[str]:
     from sweeps.plots import style
     from sweeps.plots.serving import errors_by_concurrency, predicted_against_measured
 
-    pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
-    written = []
-    for name, draw in (("predicted", predicted_against_measured), ("errors", errors_by_concurrency)):
-        path = str(pathlib.Path(folder) / f"serving_{name}.png")
-        style.saved(draw(predicted), path)
-        written.append(path)
-    return written
+    made = (
+        (f"serving_{name}", draw(predicted))
+        for name, draw in (("predicted", predicted_against_measured), ("errors", errors_by_concurrency))
+    )
+    return style.pictures(options.plots, made, options.force)
 
 
 def _json(options: argparse.Namespace, predicted: Any, reasons: Counter, pictures: list[str]) -> dict[str, Any]:

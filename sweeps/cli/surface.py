@@ -4,6 +4,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from sweeps.cli.outputs import output_argument
+
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags of the verb."""
@@ -11,7 +13,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     about = "Read a benchmark's files and write their kernels as tables: --efficiency surface:OUT.nc then uses them."
     importing = actions.add_parser("import", help="tables from the files of a benchmark", description=about)
     importing.add_argument("files", nargs="+", metavar="FILE", help="csv or parquet")
-    importing.add_argument("-o", "--output", required=True, metavar="OUT.nc", help="netCDF file to write")
+    output_argument(
+        importing,
+        "-o",
+        "--output",
+        kinds=("surfaces",),
+        required=True,
+        metavar="OUT.nc",
+        help="netCDF file to write",
+    )
     importing.add_argument(
         "--format", default="auto", metavar="NAME", help="auto (default), infersim, aic or llmcompass"
     )
@@ -54,7 +64,7 @@ def _import(options: argparse.Namespace) -> None:
         "date": datetime.date.today().isoformat(),
         "command": f"jaxroof surface import {' '.join(words)}",
     }
-    write_surfaces(options.output, found.tables, provenance, {})
+    write_surfaces(options.output, found.tables, provenance, {}, options.force, options.files)
     count = sum(int((table.seconds > 0).sum()) for table in found.tables)
     print(f"{options.output}: {len(found.tables)} tables with {count} times, measured on {found.device}")
     dropped = found.dropped

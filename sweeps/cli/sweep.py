@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sweeps.cli.common import compilation_cache, whole_number
+from sweeps.cli.outputs import output_argument
 from sweeps.cli.progress import KINDS, Progress, rate_text
 
 RATED_POINTS = 100_000
@@ -17,9 +18,12 @@ RATED_POINTS = 100_000
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags of the verb."""
     parser.add_argument("spec", metavar="SPEC.toml", help="what to sweep; sweeps/specs/demo.toml is one")
-    parser.add_argument(
+    output_argument(
+        parser,
         "-o",
         "--output",
+        kinds=("dataset",),
+        folder="shards",
         metavar="OUT",
         help="OUT.nc, a file that appears when it is whole; or OUT/, a folder of shards that the same command "
         "continues after an interruption",
@@ -46,6 +50,8 @@ def run(options: argparse.Namespace) -> None:
     """Compute, write, and say what was found."""
     if options.output is None:
         raise ValueError("-o OUT.nc is missing")
+    from hwspaces.output import is_folder
+
     if is_folder(options.output):
         from sweeps.cli.sweep_folder import run as run_folder
 
@@ -56,11 +62,6 @@ def run(options: argparse.Namespace) -> None:
         if getattr(options, flag) is not None:
             raise ValueError(f"--{flag.replace('_', '-')} is for folders: -o {pathlib.Path(options.output).stem}/")
     return _run_file(options, source)
-
-
-def is_folder(output: str) -> bool:
-    """True where `-o` names a folder: it ends in a slash, is one, or has no suffix."""
-    return output.endswith(("/", "\\")) or pathlib.Path(output).is_dir() or not pathlib.Path(output).suffix
 
 
 def _source(options: argparse.Namespace) -> dict[str, Any]:
@@ -98,7 +99,7 @@ def _run_file(options: argparse.Namespace, source: dict[str, Any]) -> None:
 
     kind = progress_kind(options.progress)
     try:
-        sweep_to_file(options.output, source, begun)
+        sweep_to_file(options.output, source, begun, force=options.force)
     except ValueError as error:
         raise ValueError(f"{options.spec}: {error}") from None
     finally:

@@ -5,6 +5,8 @@ import math
 import re
 from typing import Any
 
+from sweeps.cli.outputs import output_argument
+
 REQUESTS = 1000
 """Requests that are drawn where neither their number nor a duration is given."""
 
@@ -22,7 +24,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--first", metavar="N", help="only the first N requests")
     parser.add_argument("--seed", metavar="N", default="0", help="of what is drawn (default 0)")
     parser.add_argument("--json", action="store_true", help="one JSON object with SI numbers instead of text")
-    parser.add_argument("-o", "--output", metavar="PICTURE", help="a .png or .svg to draw")
+    output_argument(parser, "-o", "--output", kinds=("png", "svg"), metavar="PICTURE", help="a .png or .svg to draw")
     files = parser.add_argument_group("of a file")
     files.add_argument(
         "--format",
@@ -48,17 +50,13 @@ def run(options: argparse.Namespace) -> None:
     """Describe the stream, and draw it."""
     from workloads.summary import summary
 
-    if options.output:
-        from sweeps.plots import style
-
-        style.file_format(options.output)
-        style.matplotlib()
     stream = _stream(options)
     numbers = summary(stream)
     if options.output:
+        from sweeps.plots import style
         from sweeps.plots.trace import trace
 
-        style.saved(trace(stream), options.output)
+        style.saved(trace(stream), options.output, options.force)
     if options.json:
         _print_json(stream, numbers)
     else:

@@ -4,16 +4,16 @@ import functools
 import os
 import pathlib
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
+from hwspaces.output import PICTURE, replacing
 from jaxroof.op import BOUNDS
-from sweeps.store import replacing
 
-FORMATS = (".png", ".svg")
-"""What a picture can be saved as."""
+MARKS = {"png": {"Software": "jaxroof"}, "svg": {"Date": None, "Creator": "jaxroof"}}
+"""Format of a picture -> what its file says of its origin; nothing that differs from one run to the next."""
 
 DOTS_PER_INCH = 150
 
@@ -114,23 +114,30 @@ def figure(width: float, height: float, title: str, details: str = "", source: s
     return made
 
 
-def saved(made: Any, path: str | os.PathLike) -> None:
+def saved(made: Any, path: str | os.PathLike, force: bool = False) -> None:
     """Write a figure as PNG or SVG, as `path` ends; it appears when it is whole.
 
+    Args:
+      made: the figure.
+      path: the file.
+      force: replace a file that jaxroof did not write.
+
     Raises:
-      ValueError: for another ending, or a folder that cannot be written to.
+      ValueError: one line, for another ending, or a file that must not or cannot be written: `hwspaces.output`.
     """
-    ending = file_format(path)
-    with replacing(path) as name, matplotlib().rc_context(SETTINGS):
-        made.savefig(name, format=ending, metadata={"Date": None} if ending == "svg" else {"Software": "jaxroof"})
+    ending = pathlib.Path(path).suffix.lower()[1:]
+    with replacing(path, PICTURE, force=force) as name, matplotlib().rc_context(SETTINGS):
+        made.savefig(name, format=ending, metadata=MARKS[ending])
 
 
-def file_format(path: str | os.PathLike) -> str:
-    """ "png" or "svg", as `path` ends; ValueError for another ending."""
-    ending = pathlib.Path(path).suffix.lower()
-    if ending not in FORMATS:
-        raise ValueError(f"{path} must end in {' or '.join(FORMATS)}")
-    return ending[1:]
+def pictures(folder: str, made: Iterable[tuple[str, Any]], force: bool = False) -> list[str]:
+    """Write figures as NAME.png into a folder, which is made where there is none; returns their paths."""
+    pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
+    written = []
+    for name, figure in made:
+        written.append(str(pathlib.Path(folder) / f"{name}.png"))
+        saved(figure, written[-1], force)
+    return written
 
 
 def prefix(values: np.ndarray, unit: str) -> tuple[str, float]:

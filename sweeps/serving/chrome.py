@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from hwspaces.output import replacing
 from jaxroof.traffic import STATUSES
+from jaxroof.version import VERSION
 from sweeps.serving.run import Simulation, waiting
-from sweeps.store import replacing
 
 ENGINE, REQUESTS = 1, 2
 """Processes of the trace: the engine with its counters, and the requests."""
@@ -18,14 +19,15 @@ ENGINE, REQUESTS = 1, 2
 MICROSECONDS = 1e6
 
 
-def written(path: str | os.PathLike, found: Simulation) -> None:
+def written(path: str | os.PathLike, found: Simulation, force: bool = False) -> None:
     """Write the trace as JSON, one event a line; the file appears when it is whole.
 
     Raises:
-      ValueError: one line, for a folder that does not exist or cannot be written to.
+      ValueError: one line, for a file that must not or cannot be written: `hwspaces.output`.
     """
-    with replacing(path) as name, open(name, "w", encoding="utf-8") as file:
-        file.write('{"displayTimeUnit": "ms", "traceEvents": [\n')
+    with replacing(path, ("timeline",), force=force) as name, open(name, "w", encoding="utf-8") as file:
+        file.write(f'{{"otherData": {{"source": "jaxroof {VERSION}"}}, ')
+        file.write('"displayTimeUnit": "ms", "traceEvents": [\n')
         for place, event in enumerate(events(found)):
             file.write((",\n" if place else "") + json.dumps(event, allow_nan=False))
         file.write("\n]}\n")

@@ -14,7 +14,7 @@ from jaxroof.version import VERSION
 from sweeps.dataset import variable_attributes
 from sweeps.serving.policies import policy_record
 from sweeps.serving.run import Simulation, waiting
-from sweeps.store import replacing
+from sweeps.store import saved
 
 
 def dataset(found: Simulation) -> xr.Dataset:
@@ -34,15 +34,14 @@ def dataset(found: Simulation) -> xr.Dataset:
     return xr.Dataset(variables, attrs=attributes(found))
 
 
-def written(path: str | os.PathLike, data: xr.Dataset) -> None:
+def written(path: str | os.PathLike, data: xr.Dataset, force: bool = False) -> None:
     """Write a dataset as netCDF; the file appears when it is whole.
 
     Raises:
-      ValueError: one line, for a folder that does not exist or cannot be written to.
+      ValueError: one line, for a file that must not or cannot be written, as of `sweeps.store.saved`.
     """
     encoding = {name: {"zlib": True, "complevel": 4} for name in data.data_vars if data[name].ndim}
-    with replacing(path) as name:
-        data.to_netcdf(name, engine="netcdf4", encoding=encoding)
+    saved(path, data, force, encoding=encoding)
 
 
 def request_columns(found: Simulation) -> dict[str, np.ndarray]:

@@ -7,7 +7,6 @@ garbage. So all that is opened here is closed here, one thread after the other.
 import contextlib
 import dataclasses
 import pathlib
-import shutil
 import threading
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -17,6 +16,7 @@ import numpy as np
 import xarray as xr
 from xarray.backends import NetCDF4DataStore
 
+from hwspaces.unfinished import discarded, refusal
 from sweeps.store import claimed_bytes, require_believable
 
 _ONE_BY_ONE = threading.RLock()
@@ -57,17 +57,9 @@ def write(path: pathlib.Path, dataset: xr.Dataset, stored: Stored) -> None:
         with _ONE_BY_ONE:
             dataset.to_netcdf(path, engine="netcdf4", encoding=encoding)
     except (OSError, RuntimeError) as error:
-        why = error.strerror if isinstance(error, OSError) and error.strerror else " ".join(str(error).split())
-        raise ValueError(f"{path.parent} cannot be written to: {why}{_space(path.parent, dataset.nbytes)}") from None
-
-
-def _space(folder: pathlib.Path, needed: int) -> str:
-    """What is to be said of the room on a disk: the library does not say that it is full."""
-    try:
-        free = shutil.disk_usage(folder).free
-    except OSError:
-        return ""
-    return f"; {free:,} bytes are free and {needed:,} needed" if free < 2 * needed else ""
+        words = refusal(path.parent, error, path)
+        discarded(path)
+        raise ValueError(words) from None
 
 
 @contextlib.contextmanager

@@ -3,27 +3,28 @@
 import contextlib
 import errno
 import hashlib
-import itertools
 import os
 import pathlib
 import re
 import socket
+import stat
 import time
 from collections.abc import Iterator
+
+from hwspaces import unfinished
+from hwspaces.unfinished import NO_LINK, PREFIX
 
 LOCK = ".lock"
 """Name of the file whose lock the writing process holds; the system lets go of it however the process ends."""
 
-TEMPORARY = ".part-"
-"""How names of files begin that are not whole."""
+LEFTOVER = re.compile(re.escape(PREFIX) + r".+-\d+-\d+-(shard-\d+\.nc|frame\.nc|manifest\.jsonl)")
+"""Names of files of a sweep that are not whole."""
 
-LEFTOVER = re.compile(re.escape(TEMPORARY) + r".+-\d+-\d+-(shard-\d+\.nc|frame\.nc|manifest\.jsonl)")
-"""Names that `part` gives, and nobody else."""
+HOLDER = re.compile(r"process \d+ on \S+")
+"""What a lock says."""
 
 LOCK_TRIES, LOCK_PAUSE = 5, 0.05
 """How often a lock that is taken is asked for, and s between: `writer` holds it for a moment to see who does."""
-
-_serial = itertools.count()
 
 
 def written(path: pathlib.Path, content: bytes) -> str:
@@ -32,47 +33,30 @@ def written(path: pathlib.Path, content: bytes) -> str:
     Raises:
       ValueError: one line that names the file and what the system says: no space left, no permission, no such folder.
     """
-    unfinished = part(path)
+    part = unfinished.begun(path)
     try:
-        unfinished.write_bytes(content)
+        part.write_bytes(content)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            unfinished.unlink()
-        raise ValueError(f"{path} cannot be written: {error.strerror}") from None
-    return adopted(unfinished, path)[1]
+        words = unfinished.refusal(path, error, part)
+        unfinished.discarded(part)
+        raise ValueError(words) from None
+    return adopted(part, path)[1]
 
 
-def part(path: pathlib.Path) -> pathlib.Path:
-    """Where a file is written until all of it is there: a name that no other process writes to."""
-    return path.with_name(f"{TEMPORARY}{socket.gethostname()}-{os.getpid()}-{next(_serial)}-{path.name}")
-
-
-def adopted(unfinished: pathlib.Path, path: pathlib.Path) -> tuple[int, str]:
+def adopted(part: pathlib.Path, path: pathlib.Path) -> tuple[int, str]:
     """Give a file that is complete its name, once it is on the disk; returns its size and SHA-256.
 
     Raises:
       ValueError: one line that names the file and what the system says.
     """
     try:
-        with open(unfinished, "rb+") as file:
-            os.fsync(file.fileno())
+        with open(part, "rb") as file:
             size, checksum = os.fstat(file.fileno()).st_size, hashlib.file_digest(file, "sha256").hexdigest()
-        os.replace(unfinished, path)
-        synced(path.parent)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            unfinished.unlink()
-        raise ValueError(f"{path} cannot be written: {error.strerror}") from None
+        unfinished.discarded(part)
+        raise ValueError(unfinished.refusal(path, error)) from None
+    unfinished.adopted(part, path)
     return size, checksum
-
-
-def synced(folder: pathlib.Path) -> None:
-    """Put a folder's own content, the names in it, on the disk."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def checked(path: pathlib.Path, size: int, sha256: str) -> bytes:
@@ -101,29 +85,44 @@ def locked(folder: pathlib.Path) -> Iterator[None]:
     is taken: whoever deletes that file lets a second process in, which harms nothing but has shards computed twice.
 
     Raises:
-      ValueError: one line, where another process writes there or the folder cannot be written to.
+      ValueError: one line, where another process writes there, the folder cannot be written to, or its lock is a link
+        or another file than a lock.
     """
     try:
         folder.mkdir(exist_ok=True)
-        handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+        handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | NO_LINK, 0o666)
     except FileNotFoundError:
         raise ValueError(f"{folder}: there is no folder {folder.parent}") from None
     except FileExistsError:
         raise ValueError(f"{folder} is a file; give the name of a folder") from None
     except OSError as error:
+        if error.errno in (errno.ELOOP, errno.EISDIR, errno.ENXIO):
+            raise ValueError(_no_lock(folder)) from None
         raise ValueError(f"{folder} cannot be written to: {error.strerror}") from None
     try:
+        _require_lock(handle, folder)
         _lock(handle, folder)
-        _clean(folder)
+        unfinished.cleaned(folder, LEFTOVER)
         with contextlib.suppress(OSError):  # a full disk: the lock holds without a name
             os.ftruncate(handle, 0)
             os.pwrite(handle, f"process {os.getpid()} on {socket.gethostname()}".encode(), 0)
         try:
             yield
         finally:
-            _clean(folder)
+            unfinished.cleaned(folder, LEFTOVER)
     finally:
         os.close(handle)
+
+
+def _require_lock(handle: int, folder: pathlib.Path) -> None:
+    """ValueError of one line for a file that must not be written over: what no process of ours made."""
+    about = os.fstat(handle)
+    if not stat.S_ISREG(about.st_mode) or about.st_nlink > 1 or (about.st_size and _said(handle) is None):
+        raise ValueError(_no_lock(folder))
+
+
+def _no_lock(folder: pathlib.Path) -> str:
+    return f"{folder / LOCK} is not a lock that jaxroof made, but a link or another file: remove it"
 
 
 def _lock(handle: int, folder: pathlib.Path) -> None:
@@ -140,19 +139,12 @@ def _lock(handle: int, folder: pathlib.Path) -> None:
     raise ValueError(f"{folder} is being written by {_holder(folder)}; wait for it, or stop it")
 
 
-def _clean(folder: pathlib.Path) -> None:
-    """Take away files that never became whole; what cannot be taken away does no harm."""
-    with contextlib.suppress(OSError):
-        for name in filter(LEFTOVER.fullmatch, os.listdir(folder)):
-            (folder / name).unlink(missing_ok=True)
-
-
 def writer(folder: pathlib.Path) -> str | None:
     """Who writes into a folder right now, as "process 71 on host"; None where nobody does."""
     import fcntl
 
     try:
-        handle = os.open(folder / LOCK, os.O_RDONLY)
+        handle = os.open(folder / LOCK, os.O_RDONLY | NO_LINK | getattr(os, "O_NONBLOCK", 0))
     except OSError:
         return None
     try:
@@ -165,7 +157,16 @@ def writer(folder: pathlib.Path) -> str | None:
 
 
 def _holder(folder: pathlib.Path) -> str:
-    with contextlib.suppress(OSError), open(folder / LOCK, encoding="utf-8", errors="replace") as file:
-        words = re.fullmatch(r"process \d+ on \S+", file.read(300))
-        return words[0] if words else "another process"
+    with contextlib.suppress(OSError):
+        handle = os.open(folder / LOCK, os.O_RDONLY | NO_LINK | getattr(os, "O_NONBLOCK", 0))
+        try:
+            return _said(handle) or "another process"
+        finally:
+            os.close(handle)
     return "another process"
+
+
+def _said(handle: int) -> str | None:
+    """Who holds a lock, as its file says; None where it says something else."""
+    words = HOLDER.fullmatch(os.pread(handle, 300, 0).decode("utf-8", "replace"))
+    return words[0] if words else None

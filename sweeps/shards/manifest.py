@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from hwspaces.unfinished import NO_LINK, refusal
 from sweeps.shards import folder
 
 NAME = "manifest.jsonl"
@@ -83,7 +84,7 @@ def appended(place: pathlib.Path, header: Mapping[str, Any], shard: Shard) -> No
     """Add a shard that is on the disk; ValueError of one line where that cannot be written."""
     path, line = place / NAME, _line(dataclasses.asdict(shard), question(header))
     try:
-        handle = os.open(path, os.O_WRONLY | os.O_APPEND)  # where it is gone, it stays gone
+        handle = os.open(path, os.O_WRONLY | os.O_APPEND | NO_LINK)  # where it is gone, it stays gone
         try:
             start = os.fstat(handle).st_size
             try:
@@ -96,7 +97,7 @@ def appended(place: pathlib.Path, header: Mapping[str, Any], shard: Shard) -> No
         finally:
             os.close(handle)
     except OSError as error:
-        raise ValueError(f"{path} cannot be written: {error.strerror}") from None
+        raise ValueError(refusal(path, error)) from None
 
 
 def rebuilt(place: pathlib.Path, header: Mapping[str, Any], frame: Callable[[], Mapping[str, Any]]) -> Manifest:
@@ -134,9 +135,13 @@ def truncated(place: pathlib.Path, manifest: Manifest) -> None:
     path = place / NAME
     if path.stat().st_size > manifest.length:
         try:
-            os.truncate(path, manifest.length)
+            handle = os.open(path, os.O_WRONLY | NO_LINK)
+            try:
+                os.ftruncate(handle, manifest.length)
+            finally:
+                os.close(handle)
         except OSError as error:
-            raise ValueError(f"{path} cannot be written: {error.strerror}") from None
+            raise ValueError(refusal(path, error)) from None
 
 
 def read(place: pathlib.Path) -> Manifest:

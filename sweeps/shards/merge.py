@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
+from hwspaces import output
 from sweeps import store
 from sweeps.engine import Output, Piece, as_slice
 from sweeps.shards import encode, folder, manifest
@@ -15,7 +16,11 @@ from sweeps.shards.read import open as opened
 
 
 def merge(
-    place: str | os.PathLike, path: str | os.PathLike, progress: Callable[[int], None] = lambda points: None
+    place: str | os.PathLike,
+    path: str | os.PathLike,
+    progress: Callable[[int], None] = lambda points: None,
+    *,
+    force: bool = False,
 ) -> None:
     """Write the finished sweep in a folder into one file, a shard at a time; the file appears when it is whole.
 
@@ -23,20 +28,23 @@ def merge(
       place: the folder.
       path: the file.
       progress: called with the points that each shard adds.
+      force: replace a file that jaxroof did not write.
 
     Raises:
-      ValueError: one line: no such sweep, one that is not finished, a shard that is damaged, a file that cannot be
-        written.
+      ValueError: one line: no such sweep, one that is not finished, a shard that is damaged, a file that must not or
+        cannot be written.
     """
     place = pathlib.Path(place)
+    inputs = (str(place),)
+    output.require([output.Wanted(os.fspath(path), ("dataset",))], inputs, force)
     dataset, found = opened(place), manifest.read(place)
     known = outline(found.header, place / manifest.NAME)
-    with store.replacing(path) as name:
-        if known.keep:
-            dataset.to_netcdf(name, engine="netcdf4")
-            progress(known.points)
-        else:
-            store.written(name, frame(place, found), known.outputs, _pieces(place, found, known.outputs, progress))
+    if known.keep:
+        store.saved(path, dataset, force, inputs)
+        progress(known.points)
+        return
+    with output.replacing(path, ("dataset",), inputs, force) as name:
+        store.written(name, frame(place, found), known.outputs, _pieces(place, found, known.outputs, progress))
 
 
 def _pieces(

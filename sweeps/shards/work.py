@@ -12,6 +12,7 @@ import jax
 import numpy as np
 import xarray as xr
 
+from hwspaces import unfinished
 from jaxroof.version import VERSION
 from sweeps.api import planned, precision, working
 from sweeps.axes import Axis, Choice
@@ -62,14 +63,14 @@ class Work:
         """
         begun, box = time.perf_counter(), self.boxes[number]
         found = self._kept(box, progress) if self.keep else self._raw(box, progress)
-        unfinished = folder.part(place / manifest.file_name(number))
-        encode.write(unfinished, found, self.stored)
-        return unfinished, time.perf_counter() - begun
+        part = unfinished.begun(place / manifest.file_name(number))
+        encode.write(part, found, self.stored)
+        return part, time.perf_counter() - begun
 
-    def finish(self, place: pathlib.Path, number: int, unfinished: pathlib.Path, seconds: float) -> manifest.Shard:
+    def finish(self, place: pathlib.Path, number: int, part: pathlib.Path, seconds: float) -> manifest.Shard:
         """One shard, on the disk under its name: its line of the manifest."""
         begun, file = time.perf_counter(), manifest.file_name(number)
-        size, checksum = folder.adopted(unfinished, place / file)
+        size, checksum = folder.adopted(part, place / file)
         box = self.boxes[number]
         return manifest.Shard(
             number=number,
@@ -105,9 +106,9 @@ class Work:
     def write_frame(self, place: pathlib.Path) -> dict[str, Any]:
         """Write the labels along every axis; returns the file's name, size and checksum."""
         labels = coordinates(self.plan.axes, self.plan.outputs)
-        unfinished = folder.part(place / FRAME)
-        encode.write(unfinished, xr.Dataset(coords=labels, attrs=self.asked.attributes), Stored())
-        size, checksum = folder.adopted(unfinished, place / FRAME)
+        part = unfinished.begun(place / FRAME)
+        encode.write(part, xr.Dataset(coords=labels, attrs=self.asked.attributes), Stored())
+        size, checksum = folder.adopted(part, place / FRAME)
         return {"file": FRAME, "bytes": size, "sha256": checksum}
 
     def _fitting(self) -> int:

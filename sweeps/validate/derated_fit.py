@@ -42,7 +42,9 @@ def main(words: list[str] | None = None) -> int:
     """Fit, print and write; returns the exit status."""
     options = fit_parser("derated_fit", __doc__, "folder with e2e/ and kernels/").parse_args(words)
     with precision("float64"):
-        return exit_status("derated_fit", options.output, lambda: _refit(options.data, Console(width=140)))
+        return exit_status(
+            "derated_fit", options.output, lambda: _refit(options.data, Console(width=140)), options.data, options.force
+        )
 
 
 def _refit(folder: Path, console: Console) -> str:

@@ -95,7 +95,9 @@ LAUNCH_CYCLES = 8000.0
 def main(words: list[str] | None = None) -> int:
     """Fit, print and write; returns the exit status."""
     options = fit_parser("eager_fit", __doc__, f"folder with other/{FILE}").parse_args(words)
-    return exit_status("eager_fit", options.output, lambda: refit(options.data / "other" / FILE))
+    return exit_status(
+        "eager_fit", options.output, lambda: refit(options.data / "other" / FILE), options.data, options.force
+    )
 
 
 def refit(file: Path) -> str:

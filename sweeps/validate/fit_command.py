@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from sweeps.store import replacing
+from hwspaces import output as files
 
 
 def fit_parser(module: str, description: str, data: str, metavar: str = "DIR") -> argparse.ArgumentParser:
@@ -13,15 +13,21 @@ def fit_parser(module: str, description: str, data: str, metavar: str = "DIR") -
     parser = argparse.ArgumentParser(prog=f"python -m sweeps.validate.{module}", description=description)
     parser.add_argument("--data", required=True, type=Path, metavar=metavar, help=data)
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the constants to this TOML file")
+    parser.add_argument("--force", action="store_true", help="replace a file that jaxroof did not write")
     return parser
 
 
-def exit_status(name: str, output: Path | None, fitted: Callable[[], str]) -> int:
+def exit_status(
+    name: str, output: Path | None, fitted: Callable[[], str], data: Path | None = None, force: bool = False
+) -> int:
     """0 after `fitted` has given the text of a file and `output` holds it; 2 after one line on stderr, `name` first."""
+    inputs = files.named(data)
     try:
+        if output is not None:
+            files.require([files.Wanted(str(output), ("efficiency",), "-o")], inputs, force)
         text = fitted()
         if output is not None:
-            with replacing(output) as temporary:
+            with files.replacing(output, ("efficiency",), inputs, force) as temporary:
                 Path(temporary).write_text(text, encoding="utf-8")
     except ValueError as error:
         print(f"{name}: {error}", file=sys.stderr)

@@ -62,7 +62,7 @@ def main(words: list[str] | None = None) -> int:
     options = parser.parse_args(words)
     with precision("float64"):
         fitted = functools.partial(_refit, options.data, options.engine, Console(width=160))
-        return exit_status("learned_fit", options.output, fitted)
+        return exit_status("learned_fit", options.output, fitted, options.data, options.force)
 
 
 def _refit(folder: Path, engine: str, console: Console) -> str:

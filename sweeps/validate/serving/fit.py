@@ -1,6 +1,7 @@
 """What serving adds to lone kernels, fitted to served points: `python -m sweeps.validate.serving.fit --data FILE`."""
 
 import dataclasses
+import functools
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -209,7 +210,8 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--engine", required=True, choices=ENGINES, help="whose constants")
     options = parser.parse_args(words)
     with precision("float64"):
-        return exit_status("fit", options.output, lambda: _refit(options.data, options.engine, Console(width=120)))
+        fitted = functools.partial(_refit, options.data, options.engine, Console(width=120))
+        return exit_status("fit", options.output, fitted, options.data, options.force)
 
 
 def _refit(file: Path, engine: str, console: Console) -> str:

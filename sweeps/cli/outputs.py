@@ -1,0 +1,93 @@
+"""Flags that name files to write, how they are declared, and what is refused of them before a verb runs.
+
+A verb declares every such flag here and in no other way. All other flags are taken for what is read: a file that one
+of them names, or that a specification among them names, is not written over.
+"""
+
+import argparse
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+FORCE_HELP = "replace files of these names that jaxroof did not write"
+
+
+@dataclasses.dataclass(frozen=True)
+class Output:
+    """A flag that names a file or a folder."""
+
+    dest: str  # its name among the parsed flags
+    flag: str  # as it is given
+    kinds: tuple[str, ...]  # keys of `hwspaces.output.KINDS`
+    folder: str  # "shards": a folder where the name is one's; "pictures": always a folder; "": a file
+    default: Callable[[argparse.Namespace], str | None]  # the file where the flag is not given
+
+
+def output_argument(
+    parser: Any,
+    *flags: str,
+    kinds: tuple[str, ...],
+    folder: str = "",
+    default: Callable[[argparse.Namespace], str | None] = lambda options: None,
+    **words: Any,
+) -> None:
+    """Declare a flag that names what is written, and `--force` beside the first one.
+
+    Args:
+      parser: a parser or a group of one.
+      *flags: its spellings.
+      kinds, folder, default: as of `Output`.
+      **words: as `add_argument` takes them.
+    """
+    declared = declared_outputs(parser)
+    action = parser.add_argument(*flags, **words)
+    parser.set_defaults(_outputs=(*declared, Output(action.dest, flags[0], kinds, folder, default)))
+    if not declared:
+        parser.add_argument("--force", action="store_true", help=FORCE_HELP)
+
+
+def declared_outputs(parser: Any) -> tuple[Output, ...]:
+    """The flags of a parser that name what is written."""
+    return parser.get_default("_outputs") or ()
+
+
+def require_outputs(options: argparse.Namespace) -> None:
+    """Refuse, before anything is computed, files that a verb must not or cannot write.
+
+    Args:
+      options: parsed flags; a name that the verb chooses where none is given is put among them.
+
+    Raises:
+      ValueError: one line that names the flag, the file and what is allowed.
+    """
+    declared = getattr(options, "_outputs", ())
+    for each in declared:
+        if getattr(options, each.dest) is None:
+            setattr(options, each.dest, each.default(options))
+    given = [each for each in declared if getattr(options, each.dest) is not None]
+    if not given:
+        if getattr(options, "force", False):
+            raise ValueError("--force is for files that are written, and none is: give " + declared[0].flag)
+        return
+    from hwspaces import output
+
+    wanted = []
+    for each in given:
+        path = str(getattr(options, each.dest))
+        folder = each.folder if each.folder != "shards" or output.is_folder(path) else ""
+        hint = ", or in / for a folder" if each.folder == "shards" else ""
+        wanted.append(output.Wanted(path, each.kinds, each.flag, folder, hint))
+    output.require(wanted, read_files(options), options.force)
+    if any(each.folder == "pictures" or each.path.lower().endswith((".png", ".svg")) for each in wanted):
+        from sweeps.plots import style
+
+        style.matplotlib()
+
+
+def read_files(options: argparse.Namespace) -> tuple[str, ...]:
+    """Files and folders that all flags but those of outputs name."""
+    from hwspaces import output
+
+    written = {"verb", "version", *(each.dest for each in getattr(options, "_outputs", ()))}
+    values = [value for name, value in vars(options).items() if not name.startswith("_") and name not in written]
+    return output.named(*values)
