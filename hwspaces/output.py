@@ -6,6 +6,7 @@ that jaxroof did not write, as its content tells. A name that is a link stands f
 """
 
 import contextlib
+import errno
 import os
 import re
 import stat
@@ -183,8 +184,7 @@ def named(*values: object) -> tuple[str, ...]:
         elif isinstance(value, list | tuple | set):
             waiting.extend(value)
         for path in _spellings(os.fspath(value)) if isinstance(value, str | os.PathLike) else ():
-            real = os.path.realpath(path)
-            if real in found or not os.path.exists(real):
+            if not os.path.exists(path) or (real := os.path.realpath(path)) in found:
                 continue
             found[real] = path
             if real.lower().endswith(".toml") and os.path.isfile(real):
@@ -193,15 +193,15 @@ def named(*values: object) -> tuple[str, ...]:
     return tuple(found.values())
 
 
-def _spellings(text: object) -> Iterator[str]:
+def _spellings(text: str) -> Iterator[str]:
     """Paths that a text may hold: all of it, a part of a list, a setting's value, a run or an entry of a file."""
-    if not isinstance(text, str) or not text or "\0" in text:
-        return
     for part in {text, *text.split(","), text.partition("=")[2]}:
         part = part.strip().removeprefix("surface:")
-        for path in {part, part.rpartition("#")[0], part.partition(".nc:")[0] + ".nc"}:
-            if path:
-                yield os.path.expanduser(path)
+        yield os.path.expanduser(part)
+        if "#" in part:
+            yield os.path.expanduser(part.rpartition("#")[0])
+        if ".nc:" in part:
+            yield os.path.expanduser(part.partition(".nc:")[0] + ".nc")
 
 
 def _require_file(wanted: Wanted, inputs: list[str], force: bool) -> Path:
@@ -247,19 +247,20 @@ def _require_folder(wanted: Wanted, inputs: list[str]) -> Path:
 
 def _resolved(wanted: Wanted) -> Path:
     """Where a name leads; ValueError of one line for what is neither a file nor a folder nor nothing."""
-    target = Path(os.path.realpath(wanted.path))
     try:
         mode = os.stat(wanted.path).st_mode
-    except OSError:
+    except OSError as error:
         if os.path.islink(wanted.path):
             raise ValueError(f"{wanted.words} is a link that leads nowhere: give the name of a file") from None
-        return target
+        if error.errno not in (errno.ENOENT, errno.ENOTDIR):
+            raise ValueError(f"{wanted.words} cannot be written: {error.strerror}") from None
+        return Path(os.path.realpath(wanted.path))
     except ValueError as error:
         raise ValueError(f"{wanted.words!r} is no name of a file: {error}") from None
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
         what = "a pipe" if stat.S_ISFIFO(mode) else "a socket" if stat.S_ISSOCK(mode) else "a device"
         raise ValueError(f"{wanted.words} is {what}, and jaxroof writes whole files alone: give the name of a file")
-    return target
+    return Path(os.path.realpath(wanted.path))
 
 
 def _require_place(words: str, folder: Path, target: Path) -> None:

@@ -77,6 +77,8 @@ def require_outputs(options: argparse.Namespace) -> None:
         folder = each.folder if each.folder != "shards" or output.is_folder(path) else ""
         hint = ", or in / for a folder" if each.folder == "shards" else ""
         wanted.append(output.Wanted(path, each.kinds, each.flag, folder, hint))
+    if options.force and all(each.folder == "shards" for each in wanted):
+        raise ValueError("--force is for files; no folder with files of others is written to")
     output.require(wanted, read_files(options), options.force)
     if any(each.folder == "pictures" or each.path.lower().endswith((".png", ".svg")) for each in wanted):
         from sweeps.plots import style
@@ -88,6 +90,6 @@ def read_files(options: argparse.Namespace) -> tuple[str, ...]:
     """Files and folders that all flags but those of outputs name."""
     from hwspaces import output
 
-    written = {"verb", "version", *(each.dest for each in getattr(options, "_outputs", ()))}
+    written = {"verb", *(each.dest for each in getattr(options, "_outputs", ()))}
     values = [value for name, value in vars(options).items() if not name.startswith("_") and name not in written]
     return output.named(*values)

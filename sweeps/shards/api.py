@@ -7,6 +7,7 @@ from typing import Any
 
 import xarray as xr
 
+from hwspaces import output
 from sweeps.shards.read import open as opened
 from sweeps.shards.run import Watch, local, run
 from sweeps.shards.work import Work
@@ -44,6 +45,7 @@ def sweep_to_folder(
       ValueError: one line: a wrong specification, a folder of another sweep or that another process writes into, a disk
         that is full. What is finished stays.
     """
+    output.require([output.Wanted(os.fspath(place), (), folder="shards")], output.named(source))
     given = content(pathlib.Path(source)) if isinstance(source, str | os.PathLike) else dict(source)
     work = Work(given, shard_points)
     run(pathlib.Path(place), work, watch, executor(scheduler, workers))

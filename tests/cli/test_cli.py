@@ -200,7 +200,7 @@ def test_an_interrupted_sweep_leaves_the_old_file_and_no_other(capsys, spec, mon
         raise KeyboardInterrupt
 
     monkeypatch.setattr("sweeps.cli.sweep.Progress.add", interrupted)
-    assert main(["sweep", str(spec), "-o", str(path)]) == 130
+    assert main(["sweep", str(spec), "-o", str(path), "--force"]) == 130
     assert "interrupted" in capsys.readouterr().err
     assert sorted(spec.parent.iterdir()) == [path, spec]
     assert path.read_text() == "what was there before"

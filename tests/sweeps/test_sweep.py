@@ -113,7 +113,7 @@ def test_an_interrupted_write_leaves_what_was_there(tmp_path):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        sweeps.sweep_to_file(path, SPEC, lambda asked, plan: interrupted)
+        sweeps.sweep_to_file(path, SPEC, lambda asked, plan: interrupted, force=True)
     assert path.read_text() == "precious"
     assert [entry.name for entry in tmp_path.iterdir()] == ["out.nc"]
 
