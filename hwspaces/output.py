@@ -161,7 +161,7 @@ def replacing(
         unfinished.discarded(begun)
 
 
-def is_folder(path: str) -> bool:
+def names_folder(path: str) -> bool:
     """True where a name is a folder's: it ends in a slash, is one, or has no suffix."""
     return path.endswith(("/", "\\")) or os.path.isdir(path) or not Path(path).suffix
 

@@ -74,7 +74,7 @@ def require_outputs(options: argparse.Namespace) -> None:
     wanted = []
     for each in given:
         path = str(getattr(options, each.dest))
-        folder = each.folder if each.folder != "shards" or output.is_folder(path) else ""
+        folder = each.folder if each.folder != "shards" or output.names_folder(path) else ""
         hint = ", or in / for a folder" if each.folder == "shards" else ""
         wanted.append(output.Wanted(path, each.kinds, each.flag, folder, hint))
     if options.force and all(each.folder == "shards" for each in wanted):

@@ -50,9 +50,9 @@ def run(options: argparse.Namespace) -> None:
     """Compute, write, and say what was found."""
     if options.output is None:
         raise ValueError("-o OUT.nc is missing")
-    from hwspaces.output import is_folder
+    from hwspaces.output import names_folder
 
-    if is_folder(options.output):
+    if names_folder(options.output):
         from sweeps.cli.sweep_folder import run as run_folder
 
         return run_folder(options, _source)

@@ -10,6 +10,7 @@ import jax
 import pytest
 
 import hwspaces
+from hwspaces.output import KINDS
 from hwspaces.surface import read_surfaces
 from sweeps.cli import main
 
@@ -65,6 +66,7 @@ def test_it_writes_complete_surfaces_with_their_origin(measured, capsys):
 
 
 def test_the_measured_device_is_a_hardware_entry(measured):
+    assert KINDS["hardware"].recognised(measured / "cpu.toml") and KINDS["surfaces"].recognised(measured / "cpu.nc")
     entry = hwspaces.hardware(measured / "cpu.toml")
     assert set(entry.hardware.matrix) == {"fp32"} and entry.hardware.memory.hbm.bandwidth > 0
 

@@ -8,6 +8,7 @@ import sys
 import pytest
 import xarray as xr
 
+from hwspaces.output import KINDS
 from sweeps.cli import main
 
 WORDS = ("compare", "--model", "Llama-3.1-8B", "--isl", "512", "--osl", "64")
@@ -66,6 +67,7 @@ def test_json_is_one_object_that_agrees_with_the_files(capsys, tmp_path):
         place = {"hardware": first["hardware"], "deployment": first["layout"], "batch": first["batch"]}
         assert float(dataset["ttft"].sel(place)) == first["ttft"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["points.nc", "rows.csv"]
+    assert KINDS["rows"].recognised(table) and KINDS["dataset"].recognised(points)
 
 
 def test_a_picture_is_drawn(capsys, tmp_path):

@@ -8,6 +8,7 @@ import pytest
 import xarray as xr
 
 import sweeps
+from hwspaces.output import KINDS
 from jaxroof.policy import ORDERS
 from sweeps.dataset import variable
 from sweeps.engines import ENGINES
@@ -95,6 +96,7 @@ def test_the_record_makes_the_dataset_again(data):
 
 def test_a_trace_has_every_step_and_request_in_us(found, data, tmp_path):
     chrome.written(tmp_path / "t.json", found)
+    assert KINDS["timeline"].recognised(tmp_path / "t.json")
     events = json.loads((tmp_path / "t.json").read_text(), parse_constant=pytest.fail)["traceEvents"]
     assert {event["ph"] for event in events} == {"M", "C", "X"}
     steps = [e for e in events if e["ph"] == "X" and e["pid"] == chrome.ENGINE]
