@@ -10,7 +10,7 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,13 +33,14 @@ class Kind:
 
 
 def _netcdf(path: Path) -> dict[str, object]:
-    """Attributes of a netCDF file; none where it is no such file."""
+    """Names of a netCDF file's attributes, and what is its source; none where it is no such file."""
     if not _head(path).startswith((b"\x89HDF", b"CDF")):
         return {}
     import netCDF4
 
-    with contextlib.suppress(OSError, RuntimeError, ValueError, AttributeError), netCDF4.Dataset(path) as file:
-        return {name: file.getncattr(name) for name in file.ncattrs()}
+    errors = (OSError, RuntimeError, ValueError, AttributeError, TypeError, KeyError)
+    with contextlib.suppress(*errors), netCDF4.Dataset(path) as file:
+        return {name: file.getncattr(name) if name == "source" else None for name in file.ncattrs()}
     return {}
 
 
@@ -76,8 +77,7 @@ KINDS = {
     "timeline": Kind(
         "a timeline",
         (".json",),
-        _says(rb'\{("otherData": \{"source": "jaxroof |"displayTimeUnit": "ms", "traceEvents": \[\n\{"name": '
-              rb'"process_name", "ph": "M", "pid": 1, "tid": 0, "args": \{"name": "engine: )'),
+        _says(rb'\{("otherData": \{"source": "jaxroof |[^\n]*"traceEvents": \[\n[^\n]*\{"name": "engine: )'),
     ),
     "efficiency": Kind(
         "an efficiency",
@@ -85,7 +85,7 @@ KINDS = {
         _says(rb'# [^\n]*\n\n.*\nrefit = "(jaxroof calibrate|python -m sweeps\.validate)'),
     ),
     "hardware": Kind("a hardware entry", (".toml",), _says(rb"# [^\n]*, measured by jaxroof bench on \d{4}-\d\d-\d\d")),
-}  # fmt: skip
+}
 """What jaxroof writes, by name."""
 
 PICTURE = ("png", "svg")
@@ -178,12 +178,15 @@ def named(*values: object) -> tuple[str, ...]:
     found: dict[str, str] = {}
     waiting, looked = list(values), 0
     while waiting and looked < MOST_NAMES:
-        value, looked = waiting.pop(), looked + 1
-        if isinstance(value, dict):
+        value = waiting.pop()
+        if isinstance(value, Mapping):
             waiting.extend(value.values())
         elif isinstance(value, list | tuple | set):
             waiting.extend(value)
-        for path in _spellings(os.fspath(value)) if isinstance(value, str | os.PathLike) else ():
+        if not isinstance(value, str | os.PathLike):
+            continue
+        looked += 1
+        for path in _spellings(str(value)):
             if not os.path.exists(path) or (real := os.path.realpath(path)) in found:
                 continue
             found[real] = path
