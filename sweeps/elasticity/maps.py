@@ -18,7 +18,7 @@ from sweeps.elasticity.labelled import knob_coordinates
 from sweeps.jobs import Job, Scenario
 from sweeps.paths import leaf_paths
 from sweeps.point import scenario_at
-from sweeps.tiles import tiled
+from sweeps.tiles import compiled
 
 CHUNK = 16384
 """Points of one call: their buffers stay in a cache of some MB per op."""
@@ -157,11 +157,13 @@ def _backward(job: Job, base: Scenario, settings: Any, here: list[str], wanted: 
         units = {name: {other: jnp.full((), float(other == name)) for other in values} for name in values}
         return {name: (values[name], backwards(units[name])[0]) for name in values}
 
-    program = jax.jit(tiled(slopes_at))
+    def columns_of(part: Any) -> list[np.ndarray]:
+        return [leaf for known, leaf in zip(varies, jax.tree.leaves(part), strict=True) if known]
+
+    program = compiled(slopes_at, columns_of(_part(settings, slice(0, CHUNK))))
 
     def computed(part: Any) -> dict[str, tuple[np.ndarray, dict[str, np.ndarray]]]:
-        columns = [leaf for known, leaf in zip(varies, jax.tree.leaves(part), strict=True) if known]
-        return jax.device_get(program(columns))
+        return jax.device_get(program(columns_of(part)))
 
     return computed
 
