@@ -2,18 +2,48 @@
 
 import dataclasses
 import math
-from collections.abc import Collection
-from typing import Any
+from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING, Any
+
+import jax
 
 from jaxroof.area import matrix_width
 from jaxroof.hardware import USUAL_CLOCK, Energy, Hardware, Links
 from jaxroof.money import Costs
 from jaxroof.silicon import Areas, Process, Silicon
 from sweeps.axes import Axis, Choice
-from sweeps.question import Asked
+
+if TYPE_CHECKING:
+    from sweeps.question import Asked
 
 
-def alike(hardware: Hardware, precisions: Collection[str]) -> Hardware:
+@dataclasses.dataclass(frozen=True)
+class Figures:
+    """Which optional figures get a neutral number where an accelerator lacks them."""
+
+    clock: bool = True
+    price: bool = True
+    silicon: bool = True
+    costs: bool = True
+    scale_out: bool = True
+
+    @classmethod
+    def of_any(cls, devices: Iterable[Hardware]) -> "Figures":
+        """Those that at least one of the accelerators has."""
+        devices = tuple(devices)
+        return cls(
+            clock=any(device.cores.clock is not None for device in devices),
+            price=any(device.price is not None for device in devices),
+            silicon=any(device.silicon is not None for device in devices),
+            costs=any(device.costs is not None for device in devices),
+            scale_out=any(device.links.scale_out is not None for device in devices),
+        )
+
+
+ALL = Figures()
+
+
+def alike(hardware: Hardware, precisions: Collection[str], figures: Figures = ALL) -> Hardware:
     """`hardware` with the matrix peaks of `precisions` alone, and with neutral numbers for figures that are unknown.
 
     An unknown clock is the usual one, an unknown price NaN, and so is what is computed from it; so are silicon and
@@ -26,33 +56,55 @@ def alike(hardware: Hardware, precisions: Collection[str]) -> Hardware:
     Args:
       hardware: leaves are Python floats.
       precisions: those that the model's matrices are multiplied in, all of which `hardware` has.
+      figures: which get a neutral number; the others stay unknown.
     """
+    cores = dataclasses.replace(hardware.cores, clock=_known(hardware.cores.clock, USUAL_CLOCK))
+    unknown = hardware.silicon is None and not figures.silicon
     return dataclasses.replace(
         hardware,
         matrix={precision: hardware.matrix[precision] for precision in sorted(precisions)},
-        cores=dataclasses.replace(hardware.cores, clock=_known(hardware.cores.clock, USUAL_CLOCK)),
-        links=_two_tiers(hardware.links),
-        energy=_energy(hardware, sorted(precisions)),
-        price=_known(hardware.price, math.nan),
-        silicon=_silicon(hardware, precisions),
-        costs=UNKNOWN_COSTS if hardware.costs is None else hardware.costs,
+        cores=cores if figures.clock else hardware.cores,
+        links=_two_tiers(hardware.links) if figures.scale_out else hardware.links,
+        energy=_energy(hardware, sorted(precisions), figures.scale_out),
+        price=_known(hardware.price, math.nan) if figures.price else hardware.price,
+        silicon=None if unknown else _silicon(hardware, precisions),
+        costs=UNKNOWN_COSTS if hardware.costs is None and figures.costs else hardware.costs,
     )
 
 
-def alike_devices(question: Asked, precisions: Collection[str]) -> Asked:
+def alike_axes(axes: tuple[Axis, ...], precisions: Collection[str]) -> tuple[Axis, ...]:
+    """The axes with the accelerators along each as `alike` has them, where they differ in structure.
+
+    A figure that none of an axis' accelerators has stays unknown: what needs it is left out, not blank. Peaks that an
+    axis of its own varies stay, whatever is multiplied in them.
+    """
+    varied = {path.split(".")[2] for axis in axes for path in axis.columns if path.startswith("hardware.matrix.")}
+    return tuple(_alike_axis(axis, {*precisions, *varied}) for axis in axes)
+
+
+def alike_devices(question: "Asked", precisions: Collection[str]) -> "Asked":
     """The question with every accelerator, the first and those along axes, as `alike` has it."""
     base = question.question.base
     base = dataclasses.replace(base, hardware=alike(base.hardware, precisions))
-    axes = tuple(_alike_axis(axis, precisions) for axis in question.axes)
+    axes = tuple(_replaced(axis, precisions, ALL) for axis in question.axes)
     return dataclasses.replace(question, question=dataclasses.replace(question.question, base=base), axes=axes)
 
 
 def _alike_axis(axis: Axis, precisions: Collection[str]) -> Axis:
     column = axis.columns.get("hardware")
-    if column is None:
+    if column is None or len({jax.tree.structure(item) for item in column.items}) == 1:
         return axis
-    items = tuple(alike(item, precisions) for item in column.items)
-    return dataclasses.replace(axis, columns={**axis.columns, "hardware": Choice(items, column.index)})
+    return _replaced(axis, precisions, Figures.of_any(column.items))
+
+
+def _replaced(axis: Axis, precisions: Collection[str], figures: Figures) -> Axis:
+    """The axis with its accelerators as `alike` has them, also those of a prefill pool beside them."""
+    columns = {
+        path: Choice(tuple(alike(item, precisions, figures) for item in column.items), column.index)
+        for path, column in axis.columns.items()
+        if path in ("hardware", "prefill.hardware")
+    }
+    return dataclasses.replace(axis, columns={**axis.columns, **columns})
 
 
 def _silicon(hardware: Hardware, precisions: Collection[str]) -> Silicon:
@@ -84,12 +136,13 @@ def _two_tiers(links: Links) -> Links:
     return dataclasses.replace(links, scale_out=dataclasses.replace(links.scale_up, topology="switched"))
 
 
-def _energy(hardware: Hardware, precisions: list[str]) -> Energy | None:
-    """Its energy for those precisions, of the tiers that `_two_tiers` makes."""
+def _energy(hardware: Hardware, precisions: list[str], scale_out: bool) -> Energy | None:
+    """Its energy for those precisions, of the tiers that `_two_tiers` makes where `scale_out` asks for them."""
     energy = hardware.energy
     if energy is None:
         return None
-    if hardware.links.scale_up is not None and hardware.links.scale_out is None and hardware.links.cluster is None:
+    links = hardware.links
+    if scale_out and links.scale_up is not None and links.scale_out is None and links.cluster is None:
         energy = dataclasses.replace(energy, scale_out=energy.scale_up)
     return dataclasses.replace(energy, matrix={precision: energy.matrix[precision] for precision in precisions})
 

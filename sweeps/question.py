@@ -15,6 +15,7 @@ import xarray as xr
 import hwspaces
 import workloads
 from jaxroof.version import VERSION
+from sweeps.alike import alike_axes
 from sweeps.axes import Axis, Choice, Coordinate
 from sweeps.cases import KV_BYTES, Case, case, compute_precisions, leaf_number, model_deployment, require_precisions
 from sweeps.dataset import dataset, fill, leaf_long_name, leaf_unit
@@ -54,6 +55,7 @@ def asked(spec: Spec) -> Asked:
       ValueError: one line: an unknown name, a wrong unit or value, two axes on one leaf, a combination that cannot be.
     """
     base, axes, notes = resolved(spec)
+    axes = alike_axes(axes, _precisions(base.scenario, axes))
     _check_variables(spec, base.scenario)
     question = Question(JOBS[spec.job], base.scenario, spec.variables, spec.breakdown)
     if spec.illegal == "refuse":
@@ -68,8 +70,12 @@ def asking(question: Asked, names: tuple[str, ...]) -> Asked:
 
 def precisions_of(question: Asked) -> set[str]:
     """Precisions that anything is multiplied in anywhere on the axes."""
-    items = (column.items for axis in question.axes for column in axis.columns.values() if isinstance(column, Choice))
-    return compute_precisions((question.question.base, *itertools.chain.from_iterable(items)))
+    return _precisions(question.question.base, question.axes)
+
+
+def _precisions(base: Scenario, axes: tuple[Axis, ...]) -> set[str]:
+    items = (column.items for axis in axes for column in axis.columns.values() if isinstance(column, Choice))
+    return compute_precisions((base, *itertools.chain.from_iterable(items)))
 
 
 def resolved(
