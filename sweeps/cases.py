@@ -58,6 +58,7 @@ class Case:
     model: workloads.ModelEntry
     efficiency: hwspaces.EfficiencyEntry
     scenario: Scenario
+    kv: str  # precision of the KV cache in words, as the scenario has it
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -157,7 +158,8 @@ def case(
         broken = scenario_broken_rule(scenario)
         if broken:
             raise ValueError(f"{entry.name} on {device.name}: {broken}")
-    return Case(hardware=device, model=entry, efficiency=constants, scenario=scenario)
+    cache = cache_text(scenario.deployment, cache_precision(entry, kv))
+    return Case(hardware=device, model=entry, efficiency=constants, scenario=scenario, kv=cache)
 
 
 def model_deployment(entry: workloads.ModelEntry, kv: str | None, communication: str | None = None) -> Deployment:
@@ -166,14 +168,24 @@ def model_deployment(entry: workloads.ModelEntry, kv: str | None, communication:
     if sent not in COMMUNICATION_BYTES:
         raise ValueError(f"communication = {sent!r} is no precision of messages{nearest(sent, COMMUNICATION_BYTES)}")
     compute = entry.model.head.compute
-    cache = kv or entry.kv_precision or "bf16"
-    if cache not in KV_BYTES:
-        raise ValueError(f"kv = {cache!r} is no precision of a KV cache{nearest(cache, KV_BYTES)}")
     return Deployment(
-        kv_bytes=KV_BYTES[cache],
+        kv_bytes=KV_BYTES[cache_precision(entry, kv)],
         communication_bytes=COMMUNICATION_BYTES[sent],
         attention_compute=compute if compute in ("fp32", "tf32", "bf16", "fp16") else "bf16",
     )
+
+
+def cache_precision(entry: workloads.ModelEntry, kv: str | None) -> str:
+    """Precision of the KV cache: `kv`, else what the checkpoint says, else bf16; ValueError for an unknown one."""
+    cache = kv or entry.kv_precision or "bf16"
+    if cache not in KV_BYTES:
+        raise ValueError(f"kv = {cache!r} is no precision of a KV cache{nearest(cache, KV_BYTES)}")
+    return cache
+
+
+def cache_text(deployment: Deployment, name: str) -> str:
+    """Precision of a deployment's KV cache in words: `name`, or its bytes where they were set to other ones."""
+    return name if KV_BYTES[name] == deployment.kv_bytes else f"{float(deployment.kv_bytes):g} B per element"
 
 
 def require_precisions(device: hwspaces.HardwareEntry, entry: workloads.ModelEntry, deployment: Deployment) -> None:

@@ -87,7 +87,7 @@ def power_lines(metrics: dict[str, Any]) -> list[str]:
     return lines
 
 
-def record(case: Case, answer: Answer, kv: str | None) -> dict[str, Any]:
+def record(case: Case, answer: Answer) -> dict[str, Any]:
     """The answer for machines: SI numbers, all finite; a figure that does not exist is null."""
     scenario = case.scenario
     ops = {step: [_op_record(op, table) for op in table] for step, table in answer.steps.items()}
@@ -96,7 +96,7 @@ def record(case: Case, answer: Answer, kv: str | None) -> dict[str, Any]:
         "model": case.model.name,
         "precision": case.model.precision,
         "precision_source": case.model.precision_source,
-        "kv_precision": kv or case.model.kv_precision or "bf16",
+        "kv_precision": case.kv,
         "efficiency": case.efficiency.name,
         "deployment": dataclasses.asdict(scenario.deployment),
         "workload": dataclasses.asdict(scenario.workload),

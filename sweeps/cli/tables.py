@@ -84,14 +84,14 @@ def op_summary(steps: Mapping[str, tuple[OpAnswer, ...]], rows: int = 5) -> Tabl
     return made
 
 
-def heading(case: Case, what: str, kv: str | None, settings: Mapping[str, str]) -> str:
+def heading(case: Case, what: str, settings: Mapping[str, str]) -> str:
     """What was asked: model, hardware, devices and workload; precisions and where they are from; what was set."""
     deployment = case.scenario.deployment
     spread = degrees_text(deployment)
     lines = [
         f"{case.model.name} on {number(devices(deployment))} x {case.hardware.name}{spread}: {what}",
         f"weights {case.model.precision} ({case.model.precision_source}), "
-        f"KV cache {kv or case.model.kv_precision or 'bf16'}, efficiency {case.efficiency.name}",
+        f"KV cache {case.kv}, efficiency {case.efficiency.name}",
     ]
     if settings:
         lines.append(f"with {', '.join(f'{path} = {value}' for path, value in settings.items())}")
