@@ -215,7 +215,7 @@ def _print(found: Any, options: argparse.Namespace, top: int) -> None:
         out.print("nothing is feasible")
     _print_reasons(out, found, options)
     out.print()
-    _print_tried(out, found)
+    _print_tried(out, found, options)
     if shown:
         out.print(f"best    {_best_text(found, shown[0])}")
     for note in found.notes[1:]:
@@ -254,7 +254,7 @@ def _print_reasons(out: Any, found: Any, options: argparse.Namespace) -> None:
         out.print(f"not possible for the model: {layout} ({rule})")
 
 
-def _print_tried(out: Any, found: Any) -> None:
+def _print_tried(out: Any, found: Any, options: argparse.Namespace) -> None:
     sizes = found.dataset.sizes
     counts = " x ".join(
         f"{sizes.get(dim, 0):,} {word}"

@@ -75,10 +75,10 @@ def run(options: argparse.Namespace) -> None:
         out.print(f"error   {line}")
     for line in beyond_tables(found.metrics):
         out.print(f"tables  {line}")
-    for line in power_lines(found.metrics):
+    for line in power_lines(case, found.metrics):
         out.print(f"power   {line}")
     out.print(f"memory  {fit_text(case, found.metrics)}")
-    money = money_text(found.metrics)
+    money = money_text(case, found.metrics)
     if money is not None:
         out.print(f"money   {money}")
     for note in tables.notes(case):

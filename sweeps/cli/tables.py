@@ -43,9 +43,10 @@ def metric_table(metrics: Mapping[str, Any], shares: Iterable[str] = ()) -> Tabl
 
 
 def op_table(ops: tuple[OpAnswer, ...]) -> Table:
-    """Every op of a step in the order of running, with totals. Collectives move messages, not memory."""
+    """Every op of a step in the order of running, on one device, with totals. Collectives move messages, not memory."""
     sends = any(op.message_bytes for op in ops)
-    columns = ["runs", "time", "share", "FLOP", "bytes", "FLOP/B", *(["message"] if sends else [])]
+    each = ["FLOP\n/device", "bytes\n/device", "FLOP/B", *(["message\n/device"] if sends else [])]
+    columns = ["runs", "time", "share", *each]
     made = table("op", *columns, "bound", numbers=columns)
     total = sum(op.time for op in ops)
     for op in ops:
