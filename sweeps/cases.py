@@ -14,6 +14,7 @@ from jaxroof.request import Requests
 from sweeps.dataset import leaf_unit
 from sweeps.deployments import PREFIX, with_settings
 from sweeps.drafting import acceptance, require_drafts, with_draft
+from sweeps.effects import facts, given_paths, require_effect
 from sweeps.jobs import JOBS, Scenario
 from sweeps.legality import scenario_broken_rule
 from sweeps.neighbours import neighbour_entry, neighbour_notes, neighbour_requests, neighbour_tenant
@@ -104,7 +105,7 @@ def case(
       communication: precision of what collectives send; None: bf16.
       overrides: any leaf by dotted path, a number in SI units or text with a unit:
         {"hardware.memory.hbm.bandwidth": "8TB/s"}.
-      check: refuse a deployment that cannot be.
+      check: refuse a deployment that cannot be, and settings that change nothing (`sweeps.effects`).
       draft: a smaller model that drafts `drafts` tokens per step.
       prefill: of a disaggregated job, the prefill pool: hardware, efficiency and settings of its deployment, by name;
         what is not said is as in the decode pool, which the other arguments describe.
@@ -158,6 +159,9 @@ def case(
         broken = scenario_broken_rule(scenario)
         if broken:
             raise ValueError(f"{entry.name} on {device.name}: {broken}")
+        asked = {name for name, value in workload.items() if value is not None}
+        words = {"kv": kv, "communication": communication, "prefill": prefill or (), "neighbour": neighbour or ()}
+        require_effect(given_paths(deployment or (), asked, overrides, **words), facts(scenario))
     cache = cache_text(scenario.deployment, cache_precision(entry, kv))
     return Case(hardware=device, model=entry, efficiency=constants, scenario=scenario, kv=cache)
 

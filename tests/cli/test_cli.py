@@ -118,7 +118,7 @@ def test_a_heading_says_what_the_cache_is_and_not_what_was_asked_for(capsys):
     """fp8 is asked for, then its bytes are set: what is computed has half a byte."""
     words = (*STEP, "--kv", "fp8")
     assert "KV cache fp8, efficiency derated" in printed(capsys, *words)
-    set_by_hand = (*words, "--set", "deployment.kv_bytes=0.5")
+    set_by_hand = (*words, "--set", "deployment.kv_bytes=0.5B")
     assert "KV cache 0.5 B per element, efficiency derated" in printed(capsys, *set_by_hand)
     assert json.loads(printed(capsys, *set_by_hand, "--json"))["kv_precision"] == "0.5 B per element"
 
