@@ -74,6 +74,11 @@ def _cached(facts: Facts) -> bool:
     )
 
 
+def _copied(facts: Facts) -> bool:
+    return facts.several("dp", "attention_dp", "cp")
+
+
+_COPIES = "several copies of the weights: dp, attention_dp or cp above 1"
 _EXCHANGED = Need(
     ("all_to_all", 2.0),
     lambda facts: _routed(facts) and facts.several("attention_dp", "cp"),
@@ -132,6 +137,8 @@ NEEDS: dict[str, Need] = {
         lambda facts: float(SHARINGS.index("space")) in facts.values("workload.sharing"),
         "workload.sharing = space",
     ),
+    "workload.zero": Need((0.0,), _copied, _COPIES),
+    "workload.overlap": Need((1.0,), _copied, _COPIES),
     "workload.host_bandwidth": Need((), lambda facts: facts.above("workload.offload", 0.0), "workload.offload above 0"),
     "policy.swap_time": Need((0.0,), lambda facts: facts.above("policy.swap", 0.0), "policy.swap = 1"),
     "policy.graph_limit": Need((), lambda facts: facts.above("policy.graph_step", 0.0), "policy.graph_step above 0"),

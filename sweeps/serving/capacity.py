@@ -39,7 +39,7 @@ class Capacity:
 
     @property
     def censored(self) -> bool:
-        """Whether the search ended at the largest load that it could try: `load` is a bound, and compares to nothing."""
+        """Whether the largest load that was tried is still kept: `load` is a bound, and compares to nothing."""
         return self.state == MORE
 
     @property

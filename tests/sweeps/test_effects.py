@@ -43,6 +43,8 @@ USED = {
     "deployment.score_kernels": (3.0, DENSE, {"attention_kernel": "unfused"}),
     "workload.acceptance": (0.8, DENSE, {"drafts": 2}),
     "workload.cores": (0.3, DENSE, {}),
+    "workload.zero": (1.0, DENSE, {"dp": 2}),
+    "workload.overlap": (0.5, DENSE, {"dp": 2}),
     "workload.host_bandwidth": (5e10, DENSE, {}),
     "policy.acceptance": (0.8, DENSE, {"drafts": 2}),
     "policy.swap_time": (1e-6, DENSE, {}),
@@ -50,9 +52,12 @@ USED = {
 }
 """Leaf -> a value that asks for something, and the model and deployment in which it has an effect."""
 
+TRAINING = Training(global_batch=8.0, seq=64.0)
 WORK = {
+    "workload.zero": (TRAINING, {}),
+    "workload.overlap": (TRAINING, {}),
     "workload.cores": (Colocated(batch=1.0, isl=8.0, osl=8.0), {"sharing": 1.0}),
-    "workload.host_bandwidth": (Training(global_batch=8.0, seq=64.0), {"offload": 1.0}),
+    "workload.host_bandwidth": (TRAINING, {"offload": 1.0}),
 }
 """Leaf -> a workload without effect, and what gives it one."""
 
