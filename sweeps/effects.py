@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from jaxroof.colocation import SHARINGS
-from jaxroof.deployment import Deployment
 from jaxroof.model import Block, Experts, LinearAttention, Model
 from sweeps.axes import Axis, Choice
 from sweeps.job import Scenario
