@@ -14,6 +14,7 @@ from jaxroof.request import Requests
 from sweeps.dataset import leaf_unit
 from sweeps.deployments import PREFIX, with_settings
 from sweeps.drafting import acceptance, require_drafts, with_draft
+from sweeps.effects import facts, given_paths, require_effect
 from sweeps.jobs import JOBS, Scenario
 from sweeps.legality import scenario_broken_rule
 from sweeps.neighbours import neighbour_entry, neighbour_notes, neighbour_requests, neighbour_tenant
@@ -58,6 +59,7 @@ class Case:
     model: workloads.ModelEntry
     efficiency: hwspaces.EfficiencyEntry
     scenario: Scenario
+    kv: str  # precision of the KV cache in words, as the scenario has it
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -103,7 +105,7 @@ def case(
       communication: precision of what collectives send; None: bf16.
       overrides: any leaf by dotted path, a number in SI units or text with a unit:
         {"hardware.memory.hbm.bandwidth": "8TB/s"}.
-      check: refuse a deployment that cannot be.
+      check: refuse a deployment that cannot be, and settings that change nothing (`sweeps.effects`).
       draft: a smaller model that drafts `drafts` tokens per step.
       prefill: of a disaggregated job, the prefill pool: hardware, efficiency and settings of its deployment, by name;
         what is not said is as in the decode pool, which the other arguments describe.
@@ -157,7 +159,11 @@ def case(
         broken = scenario_broken_rule(scenario)
         if broken:
             raise ValueError(f"{entry.name} on {device.name}: {broken}")
-    return Case(hardware=device, model=entry, efficiency=constants, scenario=scenario)
+        asked = {name for name, value in workload.items() if value is not None}
+        words = {"kv": kv, "communication": communication, "prefill": prefill or (), "neighbour": neighbour or ()}
+        require_effect(given_paths(deployment or (), asked, overrides, **words), facts(scenario))
+    cache = cache_text(scenario.deployment, cache_precision(entry, kv))
+    return Case(hardware=device, model=entry, efficiency=constants, scenario=scenario, kv=cache)
 
 
 def model_deployment(entry: workloads.ModelEntry, kv: str | None, communication: str | None = None) -> Deployment:
@@ -166,14 +172,24 @@ def model_deployment(entry: workloads.ModelEntry, kv: str | None, communication:
     if sent not in COMMUNICATION_BYTES:
         raise ValueError(f"communication = {sent!r} is no precision of messages{nearest(sent, COMMUNICATION_BYTES)}")
     compute = entry.model.head.compute
-    cache = kv or entry.kv_precision or "bf16"
-    if cache not in KV_BYTES:
-        raise ValueError(f"kv = {cache!r} is no precision of a KV cache{nearest(cache, KV_BYTES)}")
     return Deployment(
-        kv_bytes=KV_BYTES[cache],
+        kv_bytes=KV_BYTES[cache_precision(entry, kv)],
         communication_bytes=COMMUNICATION_BYTES[sent],
         attention_compute=compute if compute in ("fp32", "tf32", "bf16", "fp16") else "bf16",
     )
+
+
+def cache_precision(entry: workloads.ModelEntry, kv: str | None) -> str:
+    """Precision of the KV cache: `kv`, else what the checkpoint says, else bf16; ValueError for an unknown one."""
+    cache = kv or entry.kv_precision or "bf16"
+    if cache not in KV_BYTES:
+        raise ValueError(f"kv = {cache!r} is no precision of a KV cache{nearest(cache, KV_BYTES)}")
+    return cache
+
+
+def cache_text(deployment: Deployment, name: str) -> str:
+    """Precision of a deployment's KV cache in words: `name`, or its bytes where they were set to other ones."""
+    return name if KV_BYTES[name] == deployment.kv_bytes else f"{float(deployment.kv_bytes):g} B per element"
 
 
 def require_precisions(device: hwspaces.HardwareEntry, entry: workloads.ModelEntry, deployment: Deployment) -> None:

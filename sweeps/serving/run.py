@@ -19,10 +19,11 @@ from jaxroof.serving import Objective, serving_metrics
 from jaxroof.traffic import STATUSES, Served, Timeline
 from sweeps.api import precision
 from sweeps.cases import Case, case
+from sweeps.effects import facts, given_paths, require_effect
 from sweeps.engines import engine_of
 from sweeps.serving.load import Load, load
 from sweeps.serving.objective import parse_slo
-from sweeps.serving.policies import chosen_policy
+from sweeps.serving.policies import chosen_policy, policy_values
 from sweeps.serving.question import Question, question
 from sweeps.simulation import Serving, require_priced, simulated, size_for, unfinished
 
@@ -105,6 +106,7 @@ def setup(asked: Question) -> Setup:
     found = _case(asked)
     engine = asked.engine or engine_of(found.efficiency)
     policy = chosen_policy(engine, asked.policy)
+    require_effect(given_paths(policy=asked.policy), facts(found.scenario, beside=policy_values(policy)))
     part = given.replica(int(found.scenario.deployment.dp))
     with precision("float64"):
         blocks = _cache(found, policy)
