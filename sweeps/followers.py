@@ -7,15 +7,13 @@ import dataclasses
 from typing import Any
 
 from sweeps.axes import Axis, Choice
+from sweeps.cases import leaf_number
+from sweeps.deployments import PREFIX
 from sweeps.job import Scenario
 from sweeps.neighbours import SHARED
 from sweeps.paths import replaced
 from sweeps.pools import OBJECTS, SEPARATE
-from sweeps.quantities import quantity_or_zero
-from sweeps.dataset import leaf_unit
 from sweeps.spec import Spec
-
-PREFIX = "deployment."
 
 
 def followed(axes: tuple[Axis, ...], spec: Spec, base: Scenario) -> tuple[Axis, ...]:
@@ -77,6 +75,6 @@ def _column(column: Any, other: str, spec: Spec, base: Scenario) -> Any:
     else:
         for path, value in spec.fixed.items():
             if path.startswith(f"{other}."):
-                number = quantity_or_zero(value, leaf_unit(path), path)
-                items = tuple(replaced(item, path.removeprefix(f"{other}."), number) for item in items)
+                name, number = path.removeprefix(f"{other}."), leaf_number(path, value)
+                items = tuple(replaced(item, name, number) for item in items)
     return Choice(items, column.index)

@@ -178,21 +178,22 @@ def scenarios(point: Deployed, random: np.random.Generator, sweeps: int = 3) -> 
 
 
 def _pairs(point: Deployed, random: np.random.Generator) -> Iterator[tuple[str, Scenario]]:
-    """Both parts of two pools alike, and of two models alike on the same devices; and the same as points of sweeps."""
+    """Both parts of two pools alike, or of two models alike on the same devices; and the same as points of sweeps."""
     work = {name: value for name, value in point.workload.items() if name != "encoder_tokens"}
     point = dataclasses.replace(point, workload=work)
     other = work | {"model": point.model} | {name: value for name, value in point.degrees.items() if name != "tp"}
     other |= {name: point.options[name] for name in ("weights",) if name in point.options}
     other |= {path.partition(".")[2]: 1.0 for path in point.settings if path == "deployment.activation_bytes"}
-    for job, name, second in (("disaggregated", "prefill", point.degrees), ("colocated", "neighbour", other)):
-        found = possible(lambda job=job, name=name, second=second: point.case(job, **{name: second}).scenario)
-        ways = _sweeps(point, random)
-        way = str(random.choice(list(ways)))
-        swept = possible(lambda job=job, name=name, second=second, way=ways[way]: _swept(way | {"job": job, name: second}))
-        for scenario, said in ((found, job), (swept, f"{job} sweep over {way}")):
-            if scenario is not None:
-                yield said, scenario
-                yield f"{said}, {name}", dataclasses.replace(scenario, **_parts(getattr(scenario, name)))
+    pairs = (("disaggregated", "prefill", point.degrees), ("colocated", "neighbour", other))
+    job, name, second = pairs[int(random.integers(len(pairs)))]
+    found = possible(lambda: point.case(job, **{name: second}).scenario)
+    ways = _sweeps(point, random)
+    way = str(random.choice(list(ways)))
+    swept = possible(lambda: _swept(ways[way] | {"job": job, name: second}))
+    for scenario, said in ((found, job), (swept, f"{job} sweep over {way}")):
+        if scenario is not None:
+            yield said, scenario
+            yield f"{said}, {name}", dataclasses.replace(scenario, **_parts(getattr(scenario, name)))
 
 
 def _swept(source: dict[str, Any]) -> Scenario:

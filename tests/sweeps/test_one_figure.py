@@ -13,14 +13,16 @@ from tests.figures import PARTS, comparable, deployments, of_steps, same, scenar
 TOLERANCE = 1e-6
 """Of float64, and of comparisons, which are in float32 and agree to about 2e-7."""
 
-STEPS = 8
+STEPS = 5
 """Deployments whose steps are computed as well: an answer op by op takes some tenths of a second."""
 
 ISL, OSL = 2048, 33
 """A node of a simulation's price tables, and few enough tokens that its times are linear up to the next one."""
 
 FLAGS = {"hardware": "L40S", "model": "Llama-3.1-8B", "efficiency": "derated"}
-"""Its prompts exceed the power limit."""
+
+POWER = {"hardware.power.tdp": "225W"}
+"""A limit that prompts exceed, while one token does not."""
 
 LAYOUT = {"pp": 2}
 """One request is one micro-batch, which has one of the two stages at a time."""
@@ -64,7 +66,8 @@ def answered(cache):
 
     def answer(capsys, verb, *words):
         flags = [word for name, value in FLAGS.items() for word in (f"--{name}", value)]
-        assert main([verb, *flags, *map(str, words), "--json"]) == 0
+        limits = [word for path, value in POWER.items() for word in ("--set", f"{path}={value}")]
+        assert main([verb, *flags, *limits, *map(str, words), "--json"]) == 0
         return json.loads(capsys.readouterr().out)
 
     return answer
@@ -89,15 +92,16 @@ def test_every_command_prints_the_same_figures(answered, capsys):
     assert step["power"] == pytest.approx(expected["prefill_power"], rel=TOLERANCE)
     knob = ("--knob", "hardware.memory.hbm.bandwidth", "--metric", ",".join(latencies))
     close(answered(capsys, "sensitivity", *split, *lengths, *knob)["metrics"], *latencies)
-    rows = answered(capsys, "compare", *lengths, "--devices", 2, "--batch", 1)["rows"]
+    rows = answered(capsys, "compare", *lengths, "--devices", 2, "--batch", 1, "--all")["rows"]
     (row,) = [row for row in rows if row["layout"] == "tp1 pp2"]
-    close(row["metrics"], *latencies, "tokens_per_second", "weight_bytes", "kv_capacity_tokens")
+    close(row, *latencies, "tokens_per_second", "weight_bytes", "kv_capacity_tokens")
     alone = ("--concurrency", 1, "--requests", 3, "--policy", "prefix_caching=0")
     served = answered(capsys, "serve", *split, *lengths, *alone)["metrics"]
     mean = {name: served[f"{name}_mean"] for name in latencies}
     close(mean | {"tokens_per_second": served["tokens_per_second"]}, *latencies, "tokens_per_second")
-    question = FLAGS | {"deployment": LAYOUT, "output": {"variables": [*latencies, "power"], "dtype": "float64"}}
-    grid = sweeps.sweep(**question, workload={"batch": [1, 3], "isl": ISL, "osl": [OSL, 100]})
-    close(grid.sel(batch=1, osl=OSL), *latencies, "power")
-    drawn = sweeps.sweep(**question, mode="sample", sample={"points": 16}, workload={"batch": [1, 3], "isl": ISL, "osl": OSL})
-    close(drawn.isel(point=int(np.argmax(drawn.batch.values == 1.0))), *latencies, "power")
+    output = {"variables": [*latencies, "power"], "dtype": "float64"}
+    question = FLAGS | {"deployment": LAYOUT, "set": POWER, "output": output}
+    question["workload"] = {"batch": [1, 3], "isl": ISL, "osl": OSL}
+    close(sweeps.sweep(**question).sel(batch=1), *output["variables"])
+    drawn = sweeps.sweep(**question, mode="sample", sample={"points": 16})
+    close(drawn.isel(point=int(np.argmax(drawn.batch.values == 1.0))), *output["variables"])
