@@ -133,9 +133,12 @@ def case(
     settings |= {path: value for path, value in overrides.items() if path not in own}
     spread = {path.removeprefix(PREFIX): value for path, value in settings.items() if path.startswith(PREFIX)}
     scenario = dataclasses.replace(scenario, deployment=with_settings(scenario.deployment, spread))
+    for path in [path for path in settings if path.startswith("efficiency.")]:  # before others have the same constants
+        scenario = _with_number(scenario, path, settings.pop(path))
     pool = None
     if job == "disaggregated":
-        pool = prefill_pool(prefill or {}, entry, device, constants, scenario.deployment)
+        shared = dataclasses.replace(constants, efficiency=scenario.efficiency)
+        pool = prefill_pool(prefill or {}, entry, device, shared, scenario.deployment)
         require_precisions(pool.hardware, entry, pool.pool.deployment)
         scenario = dataclasses.replace(scenario, prefill=pool.pool)
     if job == "colocated":
@@ -147,10 +150,8 @@ def case(
         scenario = dataclasses.replace(scenario, neighbour=tenant)
         entry = dataclasses.replace(entry, notes=(*entry.notes, *neighbour_notes(other)))
     for path, value in settings.items():
-        if path.startswith(PREFIX):
-            continue
-        number(scenario, path)
-        scenario = replaced(scenario, path, leaf_number(path, value))
+        if not path.startswith(PREFIX):
+            scenario = _with_number(scenario, path, value)
     require_precisions(device, entry, scenario.deployment)
     require_drafts(draft, scenario.deployment)
     if check:
@@ -164,6 +165,12 @@ def case(
         require_effect(given_paths(deployment or (), asked, overrides, **words), facts(scenario))
     cache = cache_text(scenario.deployment, cache_precision(entry, kv))
     return Case(hardware=device, model=entry, efficiency=constants, scenario=scenario, kv=cache)
+
+
+def _with_number(scenario: Scenario, path: str, value: Any) -> Scenario:
+    """`scenario` with the number at `path` as a user writes it; ValueError in one line where there is none."""
+    number(scenario, path)
+    return replaced(scenario, path, leaf_number(path, value))
 
 
 def model_deployment(entry: workloads.ModelEntry, kv: str | None, communication: str | None = None) -> Deployment:
@@ -230,7 +237,9 @@ def _workload(job: str, numbers: Mapping[str, Any], entry: workloads.ModelEntry)
         if value is not None
     }
     values = DEFAULTS[job] | values
-    if "encoder_tokens" not in values and entry.encoder_positions is not None and entry.model.encoder is not None:
+    if "encoder_tokens" not in names and any(block.cross is not None for block in entry.model.blocks):
+        raise ValueError(f"{entry.name} attends to an encoder's output, which a {job} job does not price")
+    if "encoder_tokens" in set(names) - set(values) and entry.encoder_positions is not None and entry.model.encoder is not None:
         values["encoder_tokens"] = float(entry.encoder_positions)  # what it always works on, such as 30 s of sound
     _check_encoder(values, entry)
     if job != "step":

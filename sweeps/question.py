@@ -23,6 +23,7 @@ from sweeps.deployments import label as deployment_label
 from sweeps.drafting import with_draft
 from sweeps.effects import facts, given_paths, require_effect
 from sweeps.engine import Plan
+from sweeps.followers import followed
 from sweeps.jobs import JOBS, LEGALITY, Scenario
 from sweeps.legality import scenario_broken_rule
 from sweeps.paths import number, replaced
@@ -129,7 +130,7 @@ def unsampled(
     named = {name for settings in spec.deployments for name in settings}
     given = given_paths(named, (), (*spec.fixed, *spec.axes), prefill=spec.prefill, neighbour=spec.neighbour, **words)
     require_effect(given, facts(base.scenario, axes))
-    return base, tuple(_named_apart(axes)), tuple(dict.fromkeys(notes))
+    return base, followed(tuple(_named_apart(axes)), spec, base.scenario), tuple(dict.fromkeys(notes))
 
 
 def _under(paths: dict[str, Any], root: str) -> dict[str, Any]:
@@ -183,12 +184,6 @@ def _object_axis(key: str, names: tuple[str, ...], spec: Spec, base: Case) -> tu
     else:
         constants = [hwspaces.efficiency(name).efficiency for name in names]
         columns["efficiency"] = Choice(tuple(_with_settings("efficiency", constants, spec)), index)
-    if spec.job == "disaggregated":
-        columns |= {
-            f"prefill.{path}": column
-            for path, column in columns.items()
-            if path in ("hardware", "efficiency", "deployment.kv_bytes") and path not in spec.prefill
-        }
     if len(set(names)) < len(names):
         raise ValueError(f"{key}: two of the names stand for the same entry: {', '.join(names)}")
     label = Coordinate(key, np.array(names, object), "", _OBJECT_MEANINGS[key])

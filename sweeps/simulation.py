@@ -137,7 +137,7 @@ def _programs(size: Size, structure: Any, axes: tuple) -> tuple[Callable, Callab
     def price_of(one: Serving):
         limits = Limits(rows=size.rows, sequences=size.slots, context=size.context)
         place = one.hardware, one.model, one.deployment, one.efficiency
-        return step_prices(*place, limits, one.policy.acceptance)
+        return step_prices(*place, limits, one.policy.acceptance, one.policy.hidden_host)
 
     def start(one: Serving):
         blocks = cache_blocks(one.hardware, one.model, one.deployment, one.policy)

@@ -70,6 +70,11 @@ def test_requests_that_are_refused(words, sentence, capsys):
         ),
         ("disaggregate", "--prefill speed=3", "there is no prefill.speed"),
         ("disaggregate", "--prefill hardware=abacus", "abacus"),
+        (
+            "disaggregate",
+            "--model Whisper-large-v3",
+            "Whisper-large-v3 attends to an encoder's output, which a disaggregated job does not price",
+        ),
         ("disaggregate", "--slo ttft=1s", "--slo is for a search over splits: give --devices N too"),
         ("disaggregate", "--devices 1", "devices = 1 do not make a prefill replica of 1 and a decode replica of 1"),
         ("disaggregate", "--devices 4 -o splits.txt", "splits.txt must end in .nc, .png or .svg"),
