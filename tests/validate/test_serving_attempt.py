@@ -1,4 +1,4 @@
-"""Files of served points whose rows differ in everything: each row on its own hardware, what fails named and left out."""
+"""Files of served points whose rows differ in everything: each on its own hardware; what fails is named, left out."""
 
 import dataclasses
 import json
@@ -76,7 +76,8 @@ def test_a_row_is_priced_as_it_is_alone(answer, tmp_path):
 
 def test_settings_are_those_of_the_vendor(tmp_path):
     amd = {"backend": "sglang", "gpu": "mi300x"}
-    found, skipped = read_rows(tmp_path, amd, amd | {"gpu": "mi355x"}, amd | {"gpu": "gaudi3"}, amd | {"backend": "trtllm"})
+    others = amd | {"gpu": "mi355x"}, amd | {"gpu": "gaudi3"}, amd | {"backend": "trtllm"}
+    found, skipped = read_rows(tmp_path, amd, *others)
     assert [point.preset.budget for point in found] == [*AMD_PROMPT_TOKENS, DEFAULTS["sglang"].budget]
     assert [point.preset.kv for point in found] == [None, None, None]
     assert [one.reason for one in skipped] == ["backend = 'trtllm' runs on NVIDIA's devices alone, not on those of AMD"]

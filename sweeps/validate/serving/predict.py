@@ -94,12 +94,11 @@ def predictions(
     with precision("float64"):
         made, places = units(points, efficiencies)
         known = tables(made, extent(points), progress)
-        found: list[Prediction | None] = [None] * len(points)
+        found: dict[int, Prediction] = {}
         for _, members in lane_groups(points):
-            lanes = [known[places[i]] for i in members]
-            for i, one in zip(members, simulated_points([points[i] for i in members], lanes, efficiencies), strict=True):
-                found[i] = one
-        return found
+            lanes = [points[i] for i in members], [known[places[i]] for i in members]
+            found |= dict(zip(members, simulated_points(*lanes, efficiencies), strict=True))
+        return [found[i] for i in range(len(points))]
 
 
 def lane_groups(points: Sequence[Point]) -> list[tuple[int, list[int]]]:
@@ -180,7 +179,7 @@ def _padded(requests: Traffic, count: int) -> Traffic:
 
 
 def _simulated(lanes: Sequence[Lane], clients: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Mean TTFT and TPOT in s of every lane, NaN where no request was answered, and answered requests; shapes [lanes]."""
+    """Mean TTFT and TPOT in s of every lane, NaN where nothing was answered, and answered requests; shapes [lanes]."""
     together = jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf, float) for leaf in leaves]), *lanes)
     start, go, end = _programs(clients, jax.tree.structure(together))
     run = start(together)
