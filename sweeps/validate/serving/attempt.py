@@ -8,6 +8,7 @@ import numpy as np
 
 from jaxroof.efficiency import Efficiency
 from sweeps.api import precision
+from sweeps.simulation import require_room
 from sweeps.validate.serving.points import Point, Skipped
 from sweeps.validate.serving.predict import extent, lane_groups, simulated_points, units
 from sweeps.validate.serving.scores import Prediction
@@ -20,38 +21,55 @@ def attempted(
 ) -> tuple[list[Prediction], list[Skipped]]:
     """Predictions of the points that have one, in their order, and the others with their reasons.
 
-    Left out are points whose steps cannot be priced, whose step times or latencies are not finite, whose simulation
-    failed, and whose simulation left requests unanswered. Points of one structure share programs, whatever their
-    hardware; the figures of every point are of its own hardware.
+    Left out are points whose requests the cache cannot hold, whose steps cannot be priced, whose step times or
+    latencies are not finite, whose simulation failed, and whose simulation left requests unanswered. Points of one
+    structure share programs, whatever their hardware; the figures of every point are of its own hardware.
 
     Args:
       points: of any devices, models and engines.
       efficiencies: engine -> constants.
       progress: called as structures and kernels are priced, and as requests are answered.
     """
-    points = _checked(points)
     found: dict[int, Prediction | str] = {}
+    for i, point in enumerate(points):
+        try:
+            place = point.hardware, point.model, point.deployment
+            require_room(point.model_name, point.gpu, *place, point.isl + point.osl)
+        except ValueError as error:
+            found[i] = str(error)
+    held = [i for i in range(len(points)) if i not in found]
+    able = _checked([points[i] for i in held])
     with precision("float64"):
-        made, places = units(points, efficiencies)
-        size = extent(points)
-        known = _times(made, size, progress)
-        tables = {i: summed(made[i], times, size) for i, times in known.items() if not isinstance(times, str)}
-        able = [i for i, place in enumerate(places) if place in tables]
-        total, done = sum(int(points[i].requests) for i in able), 0
-        for _, group in lane_groups([points[i] for i in able]):
-            members = [able[j] for j in group]
-            lanes = [points[i] for i in members], [tables[places[i]] for i in members]
-            try:
-                found |= dict(zip(members, simulated_points(*lanes, efficiencies), strict=True))
-            except Exception as error:  # whatever it is, the results of other groups are kept
-                found |= dict.fromkeys(members, f"its simulation failed: {_line(error)}")
-            done += sum(int(points[i].requests) for i in members)
-            progress("requests", done, total)
-    outcomes = [found.get(i, known[place]) for i, place in enumerate(places)]
-    outcomes = [one if isinstance(one, str) else _reason(one) or one for one in outcomes]
+        found |= dict(zip(held, _simulated(able, efficiencies, progress), strict=True))
+    outcomes = [one if isinstance(one, str) else _reason(one) or one for _, one in sorted(found.items())]
     pairs = list(zip(points, outcomes, strict=True))
     left = [Skipped(point.row, point.id, one) for point, one in pairs if isinstance(one, str)]
     return [one for one in outcomes if not isinstance(one, str)], left
+
+
+def _simulated(
+    points: Sequence[Point], efficiencies: Mapping[str, Efficiency], progress: Progress
+) -> list[Prediction | str]:
+    """The prediction of every point, or the reason why it has none."""
+    if not points:
+        return []
+    made, places = units(points, efficiencies)
+    size = extent(points)
+    known = _times(made, size, progress)
+    tables = {i: summed(made[i], times, size) for i, times in known.items() if not isinstance(times, str)}
+    found: dict[int, Prediction | str] = {i: known[place] for i, place in enumerate(places) if place not in tables}
+    able = [i for i in range(len(points)) if i not in found]
+    total, done = sum(int(points[i].requests) for i in able), 0
+    for _, group in lane_groups([points[i] for i in able]):
+        members = [able[j] for j in group]
+        lanes = [points[i] for i in members], [tables[places[i]] for i in members]
+        try:
+            found |= dict(zip(members, simulated_points(*lanes, efficiencies), strict=True))
+        except Exception as error:  # whatever it is, the results of other groups are kept
+            found |= dict.fromkeys(members, f"its simulation failed: {_line(error)}")
+        done += sum(int(points[i].requests) for i in members)
+        progress("requests", done, total)
+    return [found[i] for i in range(len(points))]
 
 
 def _checked(points: Sequence[Point]) -> list[Point]:

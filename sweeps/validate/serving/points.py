@@ -11,7 +11,7 @@ from jaxroof.legality import broken_rule
 from jaxroof.memory import weight_bytes
 from jaxroof.model import Model
 from sweeps.cases import model_deployment, require_precisions
-from sweeps.simulation import require_priced, require_room
+from sweeps.simulation import require_priced
 from sweeps.validate.serving.labels import ENGINES, Layout, layout, suite
 from sweeps.validate.serving.precisions import MICROSCALED, bits, has_experts, labelled_model
 from sweeps.validate.serving.presets import Preset, Run, is_blackwell, preset, scripted_degrees
@@ -186,7 +186,6 @@ def _point(index: int, row: Row, values: dict[str, float | None]) -> Point:
     broken = broken_rule(device.hardware, entry.model, deployment)
     if broken:
         raise ValueError(f"{entry.name} on {device.name}: {broken}")
-    require_room(entry.name, device.name, device.hardware, entry.model, deployment, isl + osl)
     return Point(
         row=index,
         id=row["id"],

@@ -143,10 +143,11 @@ def _elsewhere(run: Run, base: Preset) -> Preset:
     if run.engine == "trtllm":
         raise ValueError(f"backend = 'trtllm' runs on NVIDIA's devices alone, not on those of {run.vendor or 'others'}")
     if run.family != INFERENCEX:
-        return dataclasses.replace(base, low=_spread_of_lengths(run), assumed="the engine's own defaults")
+        told = "the engine's own defaults, with the clients and lengths of NVIDIA's sweeps"
+        return dataclasses.replace(base, low=_spread_of_lengths(run), assumed=told)
     base = dataclasses.replace(base, low=0.8, client_time=CLIENT_TIMES[run.engine])
     if run.vendor != AMD_DEVICES:
-        return dataclasses.replace(base, assumed="the engine's own defaults, with InferenceX's clients and lengths")
+        return dataclasses.replace(base, assumed="the engine's own defaults, with the clients and lengths of InferenceX")
     scripted = AMD_SCRIPTED[run.engine](run, base)
     return dataclasses.replace(scripted, assumed="those of InferenceX's scripts for AMD's devices")
 
