@@ -1,4 +1,4 @@
-"""Mixtures of experts and latent attention under load: random deployments, caches down to none, ranks without tokens."""
+"""Mixtures of experts with latent attention under load: random deployments, no cache at all, ranks without tokens."""
 
 import dataclasses
 

@@ -147,7 +147,8 @@ def _elsewhere(run: Run, base: Preset) -> Preset:
         return dataclasses.replace(base, low=_spread_of_lengths(run), assumed=told)
     base = dataclasses.replace(base, low=0.8, client_time=CLIENT_TIMES[run.engine])
     if run.vendor != AMD_DEVICES:
-        return dataclasses.replace(base, assumed="the engine's own defaults, with the clients and lengths of InferenceX")
+        told = "the engine's own defaults, with the clients and lengths of InferenceX"
+        return dataclasses.replace(base, assumed=told)
     scripted = AMD_SCRIPTED[run.engine](run, base)
     return dataclasses.replace(scripted, assumed="those of InferenceX's scripts for AMD's devices")
 
