@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 
-from hwspaces import formatted
 from jaxroof import memory
 from jaxroof.deployment import devices, replica_devices
 from jaxroof.policy import Policy
@@ -25,7 +24,7 @@ from sweeps.serving.load import Load, load
 from sweeps.serving.objective import parse_slo
 from sweeps.serving.policies import chosen_policy, policy_values
 from sweeps.serving.question import Question, question
-from sweeps.simulation import Serving, require_priced, simulated, size_for, unfinished
+from sweeps.simulation import Serving, no_cache, require_priced, simulated, size_for, unfinished
 
 RATES = ("requests_per_second", "tokens_per_second", "prompt_tokens_per_second", "goodput")
 """Metrics that add up over replicas."""
@@ -223,12 +222,7 @@ def _cache(found: Case, policy: Policy) -> float:
     place = scenario.hardware, scenario.model, scenario.deployment
     blocks = float(cache_blocks(*place, policy))
     if blocks < 1.0:
-        weights = formatted(float(memory.weight_bytes(scenario.model, scenario.deployment)), "B")
-        room = formatted(float(scenario.hardware.memory.hbm.capacity), "B")
-        raise ValueError(
-            f"{found.model.name} does not fit on {float(replica_devices(scenario.deployment)):g} x "
-            f"{found.hardware.name}: weights of {weights} per device leave no KV cache in {room}; use more devices (tp)"
-        )
+        raise ValueError(f"{no_cache(found.model.name, found.hardware.name, *place)}; use more devices (tp)")
     return blocks
 
 

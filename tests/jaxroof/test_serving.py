@@ -280,3 +280,18 @@ def test_token_gaps_of_nothing():
     queue = Traffic(arrival=empty, isl=empty, osl=empty)
     metrics = serving_metrics(absent, timeline, queue, 10.0, Objective())
     assert np.isnan(metrics["ttft_mean"]) and metrics["requests_per_second"] == 0.0
+
+
+def test_without_a_cache_nothing_is_answered_and_only_latencies_have_no_value():
+    requests, policy = Traffic(arrival=jnp.zeros(3), isl=jnp.full(3, 9.0), osl=jnp.full(3, 2.0)), arrays(Policy())
+    size = Size(slots=16, iterations=8)
+
+    def price(batch, rows):
+        return 1e-2 + 1e-5 * rows, jnp.zeros(())
+
+    blocks = jnp.zeros(())
+    found, timeline = served(*proceed(price, begin(requests, policy, blocks, size), requests, policy, size))
+    metrics = serving_metrics(found, timeline, requests, blocks, Objective(ttft=0.2, tpot=0.01))
+    assert metrics["refused"] == 3.0 and metrics["kv_use_mean"] == metrics["kv_use_max"] == 0.0
+    unknown = {name for name, value in metrics.items() if not np.isfinite(value)}
+    assert unknown == {f"{name}_{which}" for name in LATENCIES for which in ("mean", *(f"p{p}" for p in PERCENTILES))}
