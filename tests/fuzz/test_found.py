@@ -88,8 +88,8 @@ def test_documents(tmp_path, text, words):
 def test_files_that_are_too_large_or_no_files(tmp_path):
     path = tmp_path / "own.toml"
     with open(path, "wb") as file:
-        file.truncate(document.LARGEST + 1)
-    refused("at most 4,194,304 are read", document.toml, path)
+        file.truncate(document.LARGEST_TOML + 1)
+    refused("at most 524,288 are read", document.toml, path)
     refused("it is no file", document.toml, "/dev/zero")
     big = tmp_path / "config.json"
     with open(big, "wb") as file:

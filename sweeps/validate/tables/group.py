@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from hwspaces import document
 from jaxroof.efficiency import Efficiency
 from jaxroof.hardware import Hardware
 from jaxroof.op import Op
@@ -86,6 +87,21 @@ LARGEST = 2 * 2**30
 """B of a file that is read."""
 
 
+MOST_VALUES = 10**8
+"""Values of a parquet file, which packs a million equal ones into a few bytes."""
+
+
+def _require_believable(path: Path) -> None:
+    """ValueError for a parquet file that claims more values than are read."""
+    if path.suffix == ".csv":
+        return
+    from pyarrow import parquet
+
+    found = parquet.read_metadata(path)
+    if found.num_rows * found.num_columns > MOST_VALUES:
+        raise ValueError(f"it claims {found.num_rows * found.num_columns:,} values; at most {MOST_VALUES:,} are read")
+
+
 def table(path: Path, columns: tuple[str, ...]) -> Any:
     """A parquet or csv file as a pandas table.
 
@@ -96,13 +112,11 @@ def table(path: Path, columns: tuple[str, ...]) -> Any:
         import pandas
     except ImportError:
         raise ValueError(f"{path}: reading it needs pandas and pyarrow: pip install 'jaxroof[validate]'") from None
-    if path.is_file() and path.stat().st_size > LARGEST:
-        raise ValueError(f"{path}: {path.stat().st_size:,} B; at most {LARGEST:,} are read")
+    document.require_file(path, LARGEST)
     try:
+        _require_believable(path)
         frame = pandas.read_csv(path) if path.suffix == ".csv" else pandas.read_parquet(path)
-    except FileNotFoundError:
-        raise ValueError(f"{path}: no such file") from None
-    except Exception as error:
+    except Exception as error:  # of pandas and pyarrow, whatever a damaged file makes of them
         raise ValueError(f"{path}: cannot be read: {' '.join(str(error).split())}") from None
     if path.suffix == ".csv" and not isinstance(frame.index, pandas.RangeIndex):
         raise ValueError(f"{path}: its rows have more values than there are columns")
