@@ -10,7 +10,7 @@ from tests.fuzz.documents import Json, Words
 from tests.fuzz.sensible import require_sensible
 from tests.fuzz.target import Target
 
-UNITS = {"tpot": "1", "ttft": "1", "feasible": "flag", "hardware": "", "batch": "1"}
+UNITS = {"tpot": "s", "ttft": "s", "feasible": "flag", "hardware": "", "batch": "1"}
 COLUMNS = {
     "tpot": np.array([0.01, np.nan, 0.05], np.float32),
     "ttft": np.array([0.1, 0.2, np.inf]),
@@ -27,6 +27,7 @@ def targets() -> list[Target]:
     symbols = tuple(sorted({symbol for units in TEXT_UNITS.values() for symbol in units if symbol}))
     quantities = ["B/s 3.35 TB/s", "B 80GiB", "s 2us", "USD/s 4.25 USD/h", "1 8", "FLOP/s 1_000e3 GFLOP/s"]
     conditions = ["tpot < 40 ms and feasible", "hardware == 'H100-SXM' or not (batch * 2 > 1e3)", "1 ms <= tpot < ttft"]
+    conditions += ["tpot * 8 TB/s > 3 GB + 2 GB", "1 / tpot > 100 Hz or 700 W * ttft < 1 kJ and batch / ttft < 1e3"]
     lengths = ["lognormal:mean=1024,sigma=0.8", "uniform:128..2048", "1024", "zipf:low=16,high=8192,alpha=1.1"]
     lengths += ["gamma:rate=8,cv=3", "stages:8x60,16x30", "groups=10,tokens=1000,zipf=1", "turns=2..8,think=30"]
     lengths += ["ttft=500ms,tpot=40ms,e2e=10s", "pareto:low=16,high=8192,alpha=1.2"]

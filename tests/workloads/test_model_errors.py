@@ -161,7 +161,7 @@ def test_an_unknown_model_type_is_refused_even_if_its_keys_look_familiar(tmp_pat
         ({"quant_method": "gptq", "bits": 4, "group_size": 0}, "group_size is 0"),
         ({"quant_method": "compressed-tensors"}, "config_groups is missing"),
         ({"quant_method": "fp8", "modules_to_not_convert": "lm_head"}, "must be a list of module names"),
-        ({"quant_method": "fp8", "modules_to_not_convert": ["re:("]}, "is not a pattern that is read: it ends too soon\|missing"),
+        ({"quant_method": "fp8", "modules_to_not_convert": ["re:("]}, "is not a pattern that is read: missing )"),
         ({"quant_method": "fp8", "modules_to_not_convert": ["*"]}, "its quantisation names no linear layer"),
         ({"quant_method": "modelopt", "quant_algo": "FP3"}, "quant_algo 'FP3' is not known; known are FP8"),
         ({"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION"}, "quantized_layers is missing"),
