@@ -1,5 +1,6 @@
 """Loaders of words: quantities with units, conditions, distributions, limits and what is kept."""
 
+import contextlib
 import json
 from types import SimpleNamespace
 from typing import Any
@@ -43,8 +44,17 @@ def targets() -> list[Target]:
             (*UNITS, "and", "or", "not", "(", "ms", "lambda", ".", "**"),
         ),
         Target("described", _described, _texts(lengths), Words, ("mean", "rate", "1e9", "..", "=", ",", "inf", "nan")),
+        Target("pattern", _pattern, _texts(PATTERNS), Words, ("(?:", "|", "*", "+", "{2,3}", "[^a]", "\\.", "(?!", "$")),
+        Target("timestamp", _timestamp, _texts(TIMES), Words, ("+14:00", "-00:60", "Z", "2024-02-30", "24:00:00", ".")),
+        Target("document", _document, lambda: [b'{"a": {"b": [1, 2.5, null]}, "c": "d"}'], Json, ("a", "b")),
         Target("keep", _keep, _texts(kept), Words, ("top", "=", ":", "tpot", "10000000000000")),
     ]
+
+
+PATTERNS = [".*self_attn.*", ".*mlp\\.(gate|up|gate_up|down)_proj.*", "^(?!.*experts).*$", "model[.]layers[.][0-9]+[.]"]
+PATTERNS += ["(([a-z._0-9])+)+!", "(a|a?){0,3}b*c", "*.mlp.gate", "model.layers.[0-4].*"]
+TIMES = ["2023-11-16 18:15:46.6805900", "2024-05-10 00:00:00.009930+00:00", "2024-02-29T23:59:59-05:30", "1999-12-31 00:00:00Z"]
+PATHS = ("layers.0.self_attn.q_proj", "lm_head", "layers.12.mlp.experts.gate_up_proj", "", "aab.c0_", "a\nb")
 
 
 def _texts(texts: list[str]):
@@ -101,6 +111,63 @@ def _described(data: bytes) -> None:
             require_sensible(found)
     if errors:
         raise errors[0]
+
+
+def _pattern(data: bytes) -> None:
+    """Patterns match what Python's own do, where both read them and Python's end: those without repeated groups."""
+    import fnmatch
+    import re
+    import warnings
+
+    from workloads.expression_syntax import wildcard
+    from workloads.expressions import Expressions
+
+    text = data.decode()
+    if "*?["[len(data) % 3] in text and "(" not in text:
+        own = Expressions([text], wildcard)
+        for path in PATHS:
+            if own.match(path) != fnmatch.fnmatchcase(path, text):
+                raise AssertionError(f"{path} is matched otherwise by fnmatch")
+    own = Expressions([text])
+    found = [own.match(path) for path in PATHS]
+    if re.search(r"[)][*+?{]|[*+}?].*[*+}].*[*+}]", text) or not text.isascii() or "$" in text:
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of brackets inside brackets
+        expected = [re.match(text, path) is not None for path in PATHS]
+    if found != expected:
+        raise AssertionError(f"{found} in place of {expected}")
+
+
+def _timestamp(data: bytes) -> None:
+    """Times of traces are the moments that Python's own reader finds, where it reads them too."""
+    import datetime
+
+    from workloads.traces.table import TIMESTAMP
+
+    text = data.decode()
+    found = int(TIMESTAMP.convert([text])[0])
+    with contextlib.suppress(ValueError):
+        moment = datetime.datetime.fromisoformat(text.strip())
+        expected = moment.replace(tzinfo=moment.tzinfo or datetime.UTC).timestamp()
+        if abs(found / 1e9 - expected) > 1e-3:
+            raise AssertionError(f"{found / 1e9} s in place of {expected}")
+
+
+def _document(data: bytes) -> None:
+    """A JSON text whose value is read says every key once."""
+    from hwspaces.document import json_of
+
+    def once(pairs: list) -> dict:
+        if len({key for key, _ in pairs}) < len(pairs):
+            raise AssertionError("a key twice")
+        return dict(pairs)
+
+    text = data.decode()
+    found = json_of(text, "own.json")
+    json.loads(text, object_pairs_hook=once)
+    if repr(found).count("[") > len(text):
+        raise AssertionError("more lists than the text has")
 
 
 def _keep(data: bytes) -> None:
