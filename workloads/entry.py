@@ -1,6 +1,7 @@
 """One model to run: what it is, at which precision, and where both are said."""
 
 import dataclasses
+import os
 import pathlib
 from collections.abc import Mapping
 from typing import Any
@@ -88,7 +89,7 @@ def _from_file(path: pathlib.Path, weights: str | None) -> ModelEntry:
     plain = path.name == "config.json"
     name = path.resolve().parent.name if plain else path.stem.removesuffix("_config")
     quant_path = path.with_name("hf_quant_config.json" if plain else f"{name}_hf_quant_config.json")
-    hf_quant = Config(str(quant_path), _json(quant_path)) if quant_path.is_file() else None
+    hf_quant = Config(str(quant_path), _json(quant_path)) if os.path.lexists(quant_path) else None
     source = CatalogueModel(name=name, aliases=(), source=str(path), date="", config=_json(path), hf_quant=None)
     return _entry(source, Config(str(path), source.config), hf_quant, name, weights, ())
 

@@ -219,6 +219,10 @@ def _header(path: pathlib.Path, found: Any) -> dict[str, Any]:
     for key, kind in _HEADER.items():
         if not isinstance(found.get(key), kind) or (kind is int and found[key] < 0):
             raise ValueError(f"{path}: {key} = {found.get(key)!r} must be a {kind.__name__}")
+    if not all(isinstance(found["software"].get(name), str) for name in ("jaxroof", "jax")):
+        raise ValueError(f"{path}: software must name the versions of jaxroof and jax")
+    if not all(isinstance(word, str) and word.isprintable() for word in found["keep"]):
+        raise ValueError(f"{path}: keep must be a list of words")
     frame = found["frame"]
     if not all(isinstance(frame.get(key), kind) for key, kind in (("file", str), ("bytes", int), ("sha256", str))):
         raise ValueError(f"{path}: frame = {frame} must have a file, its bytes and its sha256")

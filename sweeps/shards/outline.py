@@ -52,7 +52,10 @@ def outline(header: Mapping[str, Any], where: Any) -> Outline:
 
 def _output(found: Mapping[str, Any]) -> Output:
     dtype = np.dtype(str(found["dtype"]))
-    variable(str(found["name"]))  # KeyError where it has no meaning
+    try:
+        variable(str(found["name"]))
+    except KeyError:
+        raise ValueError(f"there is no variable {str(found['name'])[:40]!r}") from None
     if dtype.kind not in "fiub":
         raise ValueError(f"dtype = {found['dtype']!r}")
     return Output(

@@ -5,6 +5,7 @@ import pathlib
 from collections.abc import Callable
 from typing import Any
 
+from sweeps.keep import keepers
 from sweeps.shards import folder, manifest, read
 from sweeps.shards.outline import outline
 
@@ -21,6 +22,7 @@ def status(place: pathlib.Path, check: bool = False) -> dict[str, Any]:
     """
     found = manifest.read(place)
     known = outline(found.header, place / manifest.NAME)
+    keepers(known.keep, known, known.job)
     shards = [shard for _, shard in sorted(found.shards.items())]
     if check:
         wrong = [_wrong(read.frame, place, found), *(_wrong(read.whole, place, shard, known) for shard in shards)]

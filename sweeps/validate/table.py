@@ -4,6 +4,7 @@ import csv
 import io
 import itertools
 import math
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -31,10 +32,13 @@ def rows(path: str | Path, columns: Iterable[str]) -> list[Row]:
     """
     try:
         reader = csv.DictReader(io.StringIO(document.text(path, LARGEST), newline=""))
-        header = reader.fieldnames or []
+        reader.fieldnames = header = [" ".join(name.split()) for name in reader.fieldnames or ()]
         lines = list(itertools.islice(reader, MOST_VALUES // max(len(header), 1) + 1))
     except csv.Error as error:
         raise ValueError(f"{path}: cannot be read: {' '.join(str(error).split())}") from None
+    twice = next((name for name, count in Counter(header).items() if count > 1), None)
+    if twice is not None:
+        raise ValueError(f"{path}: column {twice} is there twice")
     if len(lines) * len(header) > MOST_VALUES:
         raise ValueError(f"{path}: more than {MOST_VALUES:,} values in {len(header):,} columns; that many are read")
     missing = [column for column in columns if column not in header]

@@ -244,7 +244,7 @@ _HEADER: dict[str, Any] = {
     "spec": {"job": "request"},
     "keep": [],
     "stored": {},
-    "software": {},
+    "software": {"jaxroof": "1", "jax": "1"},
     "hardware": "cpu",
     "shards": 1,
     "points": 6,

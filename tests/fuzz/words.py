@@ -146,7 +146,10 @@ def _timestamp(data: bytes) -> None:
     from workloads.traces.table import TIMESTAMP
 
     text = data.decode()
-    found = int(TIMESTAMP.convert([text])[0])
+    try:
+        found = int(TIMESTAMP.convert([text])[0])
+    except ValueError:  # without words: the table says where
+        raise ValueError("no time") from None
     with contextlib.suppress(ValueError):
         moment = datetime.datetime.fromisoformat(text.strip())
         expected = moment.replace(tzinfo=moment.tzinfo or datetime.UTC).timestamp()

@@ -71,7 +71,7 @@ def table(
         are, a row that is too short or long, or a value with its row, column and what is allowed.
     """
     reader = _Reader(file)
-    names = tuple(name.strip() for name in (header if header is not None else next(reader.rows, ((), ()))[1]))
+    names = tuple(" ".join(name.split()) for name in (header or next(reader.rows, (0, ()))[1]))
     places = _places(file, names, wanted, set(optional))
     parts: dict[str, list[np.ndarray]] = {name: [] for name in places}
     found: list[np.ndarray] = []
@@ -94,7 +94,7 @@ def header_of(file: str) -> tuple[str, ...]:
     """The names in the first line of a CSV file, none where it is no CSV; ValueError for a file that is no text."""
     first = next(lines(file, LARGEST_FILE, LONGEST_ROW), "")
     try:
-        return tuple(name.strip() for name in next(csv.reader([first]), ()))
+        return tuple(" ".join(name.split()) for name in next(csv.reader([first]), ()))
     except csv.Error:
         return ()
 

@@ -15,6 +15,7 @@ from jaxroof.hardware import Hardware
 from jaxroof.op import Op
 from jaxroof.op_time import op_deviation, op_time
 from jaxroof.struct import Scalar
+from workloads.traces.table import LONGEST_ROW, lines
 
 Columns = Mapping[str, Any]
 """Numbers of one call by the name of their column: scalars of one row, or arrays of shape [rows]."""
@@ -88,18 +89,27 @@ LARGEST = 2 * 2**30
 
 
 MOST_VALUES = 10**8
-"""Values of a parquet file, which packs a million equal ones into a few bytes."""
+"""Rows times columns. A parquet file packs a million equal ones into a few bytes."""
+
+MOST_COLUMNS = 1_000
+"""Columns of a file."""
 
 
 def _require_believable(path: Path) -> None:
-    """ValueError for a parquet file that claims more values than are read."""
+    """ValueError for a file of more values than are read, or of rows that take the parser minutes."""
     if path.suffix == ".csv":
-        return
-    from pyarrow import parquet
+        rows = lines(str(path), LARGEST, LONGEST_ROW)
+        columns = next(rows, "").count(",") + 1
+        count = sum(1 for _ in rows)
+    else:
+        from pyarrow import parquet
 
-    found = parquet.read_metadata(path)
-    if found.num_rows * found.num_columns > MOST_VALUES:
-        raise ValueError(f"it claims {found.num_rows * found.num_columns:,} values; at most {MOST_VALUES:,} are read")
+        found = parquet.read_metadata(path)
+        columns, count = found.num_columns, found.num_rows
+    if columns > MOST_COLUMNS:
+        raise ValueError(f"it has {columns:,} columns; at most {MOST_COLUMNS:,} are read")
+    if columns * count > MOST_VALUES:
+        raise ValueError(f"it has {columns * count:,} values; at most {MOST_VALUES:,} are read")
 
 
 def table(path: Path, columns: tuple[str, ...]) -> Any:
@@ -120,6 +130,7 @@ def table(path: Path, columns: tuple[str, ...]) -> Any:
         raise ValueError(f"{path}: cannot be read: {' '.join(str(error).split())}") from None
     if path.suffix == ".csv" and not isinstance(frame.index, pandas.RangeIndex):
         raise ValueError(f"{path}: its rows have more values than there are columns")
+    frame.columns = [" ".join(str(name).split()) for name in frame.columns]
     missing = [name for name in columns if name not in frame.columns]
     if missing:
         raise ValueError(f"{path}: column {missing[0]} is missing; it has {', '.join(map(str, frame.columns))}")
