@@ -1,4 +1,4 @@
-"""TOML and JSON files as plain values, with bounds on what they hold that are checked before and after they are parsed."""
+"""TOML and JSON files as plain values, with bounds on what they hold: what costs time is checked before parsing."""
 
 import json
 import os
@@ -118,7 +118,8 @@ def _parsed(words: str, where: str, language: str, parse: Callable[[str], Any]) 
     try:
         return parse(words)
     except RecursionError:
-        raise ValueError(f"{where}: not {language}: more than {DEEPEST} tables and lists are inside each other") from None
+        deep = f"more than {DEEPEST} tables and lists are inside each other"
+        raise ValueError(f"{where}: not {language}: {deep}") from None
     except ValueError as error:
         said = " ".join(str(error).split())
         if said.startswith("Exceeds the limit"):

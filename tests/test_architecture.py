@@ -19,7 +19,7 @@ MAY_IMPORT = {
 """Package -> packages of this distribution that its modules may import."""
 
 SHARED = "hwspaces.document"
-"""The one reader of TOML and JSON files, which imports nothing of the distribution and which `workloads` may import too."""
+"""The one reader of TOML and JSON files: it imports nothing of the distribution, and `workloads` may import it."""
 
 NOT_IN_THE_COST_MODEL = {"xarray", "netCDF4", "argparse", "pandas", "matplotlib", "tomllib", "rich", "numpy", "scipy"}
 """Files, tables, text and flags belong to the other packages; arithmetic is JAX's."""

@@ -1,4 +1,4 @@
-"""The syntax of regular expressions and wildcards in config files: a text as a tree of tests, sequences and repetitions.
+"""The syntax of patterns in config files, regular expressions and wildcards: a text as a tree.
 
 A tree is ("test", Test), ("cat" or "or", trees), ("repeat", tree, least, most), ("^",) or ("$",).
 """
@@ -22,7 +22,8 @@ _CLASSES: dict[str, Test] = {
     "w": lambda character: character.isalnum() or character == "_",
     "s": str.isspace,
 }
-_CLASSES |= {kind.upper(): (lambda test: lambda character: not test(character))(test) for kind, test in _CLASSES.items()}
+_CLASSES |= {"D": lambda one: not _CLASSES["d"](one), "W": lambda one: not _CLASSES["w"](one)}
+_CLASSES |= {"S": lambda one: not _CLASSES["s"](one)}
 _CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "v": "\v", "a": "\a"}
 
 

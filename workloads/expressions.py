@@ -44,7 +44,7 @@ class Expressions:
                 raise ValueError(f"{text[:100]!r} is not a pattern that is read: {error}") from None
 
     def match(self, text: str) -> bool:
-        """True where one of them matches `text` from its beginning; ValueError in one line where that takes too long."""
+        """True where one of them matches `text` from its beginning; ValueError where that takes too long."""
         return self._matches(self._automaton, text) or any(
             all(self._matches(automaton, text) == wanted for wanted, automaton in parts) for parts in self._guarded
         )

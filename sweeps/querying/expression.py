@@ -36,7 +36,8 @@ _ARITHMETIC: dict[type, Callable] = {
 _ORDERS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 
 _AMOUNT = re.compile(
-    r"(?<![\w.\"'])((?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][-+]?\d++)?)(?![eE][-+]?\d)\s*+([A-Za-zµ][A-Za-z/µ]*+2?)(?![\w(])"
+    r"(?<![\w.\"'])((?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][-+]?\d++)?)(?![eE][-+]?\d)"
+    r"\s*+([A-Za-zµ][A-Za-z/µ]*+2?)(?![\w(])"
 )
 """A number with a unit behind it; it is read without going back over its digits."""
 
@@ -73,7 +74,11 @@ class Condition:
             tree = ast.parse(plain.strip(), mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             raise ValueError(f"--where {text!r} is not a condition such as 'tpot < 40e-3 and feasible'") from None
-        self.names = tuple(name for name in dict.fromkeys(_checked(tree, text, units, 0)) if name not in self._amounts)
+        try:
+            names = dict.fromkeys(_checked(tree, text, units, 0))
+        except RecursionError:  # of lists in lists, which are not allowed, as they are shown
+            raise ValueError(f"--where {text[:60]!r} ... has more than {DEEPEST} levels of brackets") from None
+        self.names = tuple(name for name in names if name not in self._amounts)
         require_same(tree, units, {name: words for name, (_, _, words) in self._amounts.items()})
         if _is_amount(tree, units):
             raise ValueError(f"--where {text!r} is a number, not a condition such as 'tpot < 40e-3 and feasible'")

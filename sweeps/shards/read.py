@@ -89,7 +89,7 @@ def frame(place: pathlib.Path, found: manifest.Manifest) -> xr.Dataset:
 
 
 def whole(place: pathlib.Path, shard: manifest.Shard, known: Outline) -> bytes:
-    """The content of a shard; ValueError in one line where it is not as it was written or as the manifest describes it."""
+    """The content of a shard; ValueError in one line where it is not as it was written, or not as described."""
     content = folder.checked(place / shard.file, shard.bytes, shard.sha256)
     with encode.opened(content) as file:
         for name in shard.names:

@@ -19,12 +19,14 @@ def targets() -> list[Target]:
     return [
         Target("netcdf", in_file("own.nc", _opened), _files, Raw),
         Target("dataset", _dataset, lambda: [json.dumps(RECIPE).encode(), json.dumps(SAMPLE).encode()], Json, WORDS),
-        Target("typed", _typed, lambda: [json.dumps(TYPED).encode()], Json, (*WORDS, "vlen", "enum", "compound", "text")),
+        Target("typed", _typed, lambda: [json.dumps(TYPED).encode()], Json, (*WORDS, *KINDS)),
         Target("drawn", _drawn, lambda: [json.dumps(RECIPE).encode(), json.dumps(SAMPLE).encode()], Json, WORDS),
         Target("manifest", in_file("manifest.jsonl", _manifest, {"frame.nc": _files()[0]}), _manifests, Raw),
         Target("header", _header, lambda: [json.dumps(_header_of()).encode()], Json, ("axes", "outputs", "keep")),
     ]
 
+
+KINDS = ("vlen", "enum", "compound", "text", "f8", "i2")
 
 TYPED: dict[str, Any] = {
     "batch": {"kind": "f8", "size": 3, "fill": None, "attrs": {"units": "1"}},
@@ -129,7 +131,8 @@ def _typed(data: bytes) -> None:
             for name, told in recipe.items():
                 file.createDimension(name, min(int(told["size"]), 10**13))
                 made = file.createVariable(name, _kind(file, told["kind"], name), (name,), fill_value=told["fill"])
-                made.setncatts({key: value for key, value in told["attrs"].items() if isinstance(value, str | int | float)})
+                plain = {key: value for key, value in told["attrs"].items() if isinstance(value, str | int | float)}
+                made.setncatts(plain)
                 if made.size < 100 and told["kind"] in ("f8", "i2"):
                     made[:] = np.arange(made.size)
     except Exception as error:  # what the library does not make is no file

@@ -44,7 +44,7 @@ def targets() -> list[Target]:
             (*UNITS, "and", "or", "not", "(", "ms", "lambda", ".", "**"),
         ),
         Target("described", _described, _texts(lengths), Words, ("mean", "rate", "1e9", "..", "=", ",", "inf", "nan")),
-        Target("pattern", _pattern, _texts(PATTERNS), Words, ("(?:", "|", "*", "+", "{2,3}", "[^a]", "\\.", "(?!", "$")),
+        Target("pattern", _pattern, _texts(PATTERNS), Words, ("(?:", "|", "*", "{2,3}", "[^a]", "\\.", "(?!", "$")),
         Target("timestamp", _timestamp, _texts(TIMES), Words, ("+14:00", "-00:60", "Z", "2024-02-30", "24:00:00", ".")),
         Target("document", _document, lambda: [b'{"a": {"b": [1, 2.5, null]}, "c": "d"}'], Json, ("a", "b")),
         Target("keep", _keep, _texts(kept), Words, ("top", "=", ":", "tpot", "10000000000000")),
@@ -53,7 +53,8 @@ def targets() -> list[Target]:
 
 PATTERNS = [".*self_attn.*", ".*mlp\\.(gate|up|gate_up|down)_proj.*", "^(?!.*experts).*$", "model[.]layers[.][0-9]+[.]"]
 PATTERNS += ["(([a-z._0-9])+)+!", "(a|a?){0,3}b*c", "*.mlp.gate", "model.layers.[0-4].*"]
-TIMES = ["2023-11-16 18:15:46.6805900", "2024-05-10 00:00:00.009930+00:00", "2024-02-29T23:59:59-05:30", "1999-12-31 00:00:00Z"]
+TIMES = ["2023-11-16 18:15:46.6805900", "2024-05-10 00:00:00.009930+00:00", "2024-02-29T23:59:59-05:30"]
+TIMES += ["1999-12-31 00:00:00Z"]
 PATHS = ("layers.0.self_attn.q_proj", "lm_head", "layers.12.mlp.experts.gate_up_proj", "", "aab.c0_", "a\nb")
 
 

@@ -185,6 +185,10 @@ def _config(names: list[str], **more: Any) -> str:
     )
 
 
+DEEP_GROUPS = {"quant_algo": "FP8", "exclude_modules": ["re:(" * 900]}
+SPEC = 'hardware = "B200"\nmodel = "Llama-3.1-8B"\n[axes."deployment.tp"]\n'
+TOKENS = '{"timestamp": 0, "input_length": 1e300, "output_length": 1, "hash_ids": []}'
+
 OWN: list[tuple[str, tuple[str, str]]] = [
     ("config", ("a pattern of repeated groups", _config(["re:(([a-z._0-9])+)+!"]))),
     ("config", ("40 alternatives, repeated", _config(["re:(" + "|".join(["a?"] * 40) + ")*b"]))),
@@ -199,8 +203,8 @@ OWN: list[tuple[str, tuple[str, str]]] = [
     ("config", ("a list 30,000 times", _config([], layer_types=["full_attention"] * 30_000))),
     ("config", ("a mark before a config", f"\ufeff{json.dumps(LLAMA)}")),
     ("config", ("a key of its own twice", json.dumps(LLAMA)[:-1] + ', "hidden_size": 128}')),
-    ("quantisation", ("groups in groups", json.dumps({"quantization": {"quant_algo": "FP8", "exclude_modules": ["re:(" * 900]}}))),
-    ("specification", ("10^12 points", 'hardware = "B200"\nmodel = "Llama-3.1-8B"\n[axes."deployment.tp"]\nfrom = 1\nto = 2\nn = 1000000000000\n')),
+    ("quantisation", ("groups in groups", json.dumps({"quantization": DEEP_GROUPS}))),
+    ("specification", ("10^12 points", f"{SPEC}from = 1\nto = 2\nn = 1000000000000\n")),
     ("accelerator", ("a name of 100,000 characters", f'[accelerator.A]\nbase = "{"x" * 100_000}"\n')),
     ("accelerator", ("3,000 accelerators", "".join(f"[accelerator.a{i}]\n" for i in range(3_000)))),
     ("trace, azure", ("an offset of 99 hours", f"{trace_files.AZURE}2024-05-10 00:00:00+99:99,1,1\n")),
@@ -208,6 +212,6 @@ OWN: list[tuple[str, tuple[str, str]]] = [
     ("trace, azure", ("30 February", f"{trace_files.AZURE}2024-02-30 00:00:00,1,1\n")),
     ("trace, azure", ("the 24th hour", f"{trace_files.AZURE}2024-02-20 24:00:01,1,1\n")),
     ("trace, azure", ("tokens of 9,990 digits", f"{trace_files.AZURE}2024-02-20 00:00:00,{'9' * 9_990},1\n")),
-    ("trace, mooncake", ("10^300 tokens", '{"timestamp": 0, "input_length": 1e300, "output_length": 1, "hash_ids": []}')),
+    ("trace, mooncake", ("10^300 tokens", TOKENS)),
 ]  # fmt: skip
 """Loader, attack and text: what only one language or loader understands."""

@@ -75,7 +75,8 @@ def listening(process: int) -> set[tuple[str, str]]:
         for handle in pathlib.Path(f"/proc/{one}/fd").iterdir():
             with contextlib.suppress(OSError):
                 sockets.add(os.readlink(handle))
-    rows = [row.split() for kind in ("tcp", "tcp6") for row in pathlib.Path(f"/proc/net/{kind}").read_text().splitlines()]
+    tables = [pathlib.Path(f"/proc/net/{kind}").read_text() for kind in ("tcp", "tcp6")]
+    rows = [row.split() for table in tables for row in table.splitlines()]
     listed = [row for row in rows if len(row) > 9 and row[3] == "0A" and f"socket:[{row[9]}]" in sockets]
     return {tuple(row[1].split(":")) for row in listed}
 

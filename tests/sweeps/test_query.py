@@ -68,6 +68,11 @@ def test_units_of_another_dimension(data, where, words):
     assert str(caught.value) == f"--where: {words}"
 
 
+def test_lists_in_lists_are_no_condition():
+    with pytest.raises(ValueError, match="more than 50 levels of brackets|is not a condition|is not allowed"):
+        Condition(f"tpot < {'{1: ' * 150}1{'}' * 150}", {"tpot": "s"})  # RecursionError
+
+
 def test_dimensions():
     assert dimension("W") == dimension("J/s") == {"J": 1, "s": -1}
     assert dimension("m2 s/B") == {"m": 2, "s": 1, "B": -1}

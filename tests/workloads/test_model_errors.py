@@ -52,7 +52,7 @@ def refusal(tmp_path, **changes) -> str:
         ("hidden_size", True, "hidden_size is True; it must be a positive integer"),
         ("hidden_size", [64], "hidden_size is [64]; it must be a positive integer"),
         ("hidden_size", 62, "hidden size 62 is not a multiple of 4 heads"),
-        ("num_hidden_layers", 10**9, "num_hidden_layers is 1000000000; it must be at most 10000"),
+        ("num_hidden_layers", 10**9, "num_hidden_layers is 1000000000; it must be at most 2000"),
         ("num_key_value_heads", 3, "num_key_value_heads is 3; it must divide the 4 attention heads"),
         ("num_experts_per_tok", 5, "num_experts_per_tok is 5; it must be at most the 4 experts"),
         ("n_shared_experts", 1, "n_shared_experts is 1; shared experts are not read with this model_type"),
