@@ -12,8 +12,8 @@ from typing import Any
 SECONDS = 2.0
 """s of this process that reading a file may take."""
 
-HUNG = 30.0
-"""s after which a file counts as one that hangs; the machine may be busy with something else."""
+HUNG = 120.0
+"""s after which a file counts as one that is waited for in vain; the machine may be busy with something else."""
 
 GROWTH = 1 << 30
 """B by which the memory may grow."""
