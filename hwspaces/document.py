@@ -1,19 +1,42 @@
-"""What a file may hold before anything in it is believed: its size, its depth, its keys and whole numbers."""
+"""TOML and JSON files as plain values, with bounds on what they hold: what costs time is checked before parsing."""
 
 import json
+import os
+import re
+import stat
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+LARGEST_TOML = 2**19
+"""B of a TOML file, whose parser reads about 1 MB a second; the largest of the catalogue has 100 kB."""
+
 LARGEST = 4 * 2**20
-"""B of a TOML or JSON file; the largest of the catalogue has 100 kB."""
+"""B of a JSON file of figures."""
 
 DEEPEST = 32
-"""Tables and lists inside each other."""
+"""Tables and lists inside each other, and parts of a dotted key."""
+
+MOST_ENTRIES = 100_000
+"""Values and keys of a document."""
 
 LONGEST_KEY = 200
 """Characters of a key; dotted paths of leaves have 60."""
+
+_TOKEN = re.compile(
+    r"""
+      (?P<text> \"{3}(?:[^"\\]|\\.|"(?!""))*+(?:\"{3})?+ | '{3}(?:[^']|'(?!''))*+(?:'{3})?+
+              | "(?:[^"\\\n]|\\.)*+"?+ | '[^'\n]*+'?+ | [A-Za-z0-9_+:-]++ )
+    | (?P<space> [ \t]++ | \#[^\n]*+ )
+    | (?P<dot> \. )
+    | (?P<open> [\[{] )
+    | (?P<close> [\]}] )
+    | (?P<end> [,\n] )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+"""A part of a TOML document. Every repetition is possessive: reading takes time in proportion to the text."""
 
 
 def toml(path: str | Path) -> dict[str, Any]:
@@ -23,40 +46,143 @@ def toml(path: str | Path) -> dict[str, Any]:
       ValueError: one line that names the file: it is missing, no file, unreadable, too large, no TOML, too deep, or has
         a key that cannot be shown in a line or a whole number beyond 64 bits.
     """
-    return _document(path, "TOML", tomllib.loads)
+    return _checked(path, _parsed(text(path, LARGEST_TOML), str(path), "TOML", _toml), MOST_ENTRIES)
 
 
-def json_value(path: str | Path) -> Any:
-    """The value of a JSON file; ValueError as of `toml`."""
-    return _document(path, "JSON", json.loads)
+def json_value(path: str | Path, largest: int = LARGEST, entries: int = MOST_ENTRIES) -> Any:
+    """The value of a JSON file; ValueError as of `toml`, also for an object that has a key twice.
+
+    Args:
+      path: the file.
+      largest: B that it may have.
+      entries: values and keys that it may have.
+    """
+    words = text(path, largest)
+    count = words.count(",") + words.count("[") + words.count("{")
+    if count > entries:
+        raise ValueError(f"{path}: more than {entries:,} values; that many are read")
+    return _checked(path, json_of(words, str(path)), entries)
 
 
-def _document(path: str | Path, language: str, parsed: Callable[[str], Any]) -> Any:
-    text = _text(Path(path))
+def json_of(words: str, where: str) -> Any:
+    """The value of a JSON text.
+
+    Raises:
+      ValueError: one line that begins with `where`: no JSON, too deep, a whole number of thousands of digits, an object
+        that has a key twice.
+    """
+    return _parsed(words, where, "JSON", _json)
+
+
+def text(path: str | Path, largest: int) -> str:
+    """The text of a file in UTF-8, with or without a byte order mark.
+
+    Raises:
+      ValueError: one line that names the file: it is missing, no regular file, larger than `largest` bytes,
+        unreadable, no UTF-8, or has a zero byte.
+    """
+    require_file(path, largest)
     try:
-        found = parsed(text)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path}: not {language}: {_one_line(error)}") from None
-    _check(found, str(path))
+        content = Path(path).read_bytes()
+        if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
+            raise ValueError(f"{path}: cannot be read: it is in UTF-16; UTF-8 is read")
+        if b"\x00" in content:
+            raise ValueError(f"{path}: cannot be read: byte {content.index(0)} is zero; it is no text")
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: not a text file in UTF-8: byte {error.start} is wrong") from None
+    except OSError as error:
+        raise ValueError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def require_file(path: str | Path, largest: int) -> int:
+    """The size in B of a regular file, which is not opened: opening a pipe waits for whoever writes into it.
+
+    Raises:
+      ValueError: one line: there is no such file, it is a folder, pipe, socket or device, or has more than `largest` B.
+    """
+    try:
+        found = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        raise ValueError(f"{path}: no such file") from None
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    if not stat.S_ISREG(found.st_mode):
+        raise ValueError(f"{path}: cannot be read: it is no file")
+    if found.st_size > largest:
+        raise ValueError(f"{path}: {found.st_size:,} B; at most {largest:,} are read")
+    return found.st_size
+
+
+def _parsed(words: str, where: str, language: str, parse: Callable[[str], Any]) -> Any:
+    try:
+        return parse(words)
+    except RecursionError:
+        deep = f"more than {DEEPEST} tables and lists are inside each other"
+        raise ValueError(f"{where}: not {language}: {deep}") from None
+    except ValueError as error:
+        said = " ".join(str(error).split())
+        if said.startswith("Exceeds the limit"):
+            said = "a whole number has thousands of digits; it has at most 64 bits"
+        raise ValueError(f"{where}: not {language}: {said[:300]}") from None
+
+
+def _toml(words: str) -> dict[str, Any]:
+    """The tables of a text, once its brackets, its dotted keys and its length promise that they are found soon."""
+    depth = dots = entries = 0
+    for token in _TOKEN.finditer(words):
+        kind = token.lastgroup
+        if kind == "space":
+            continue
+        if kind == "dot":
+            dots += 1
+        elif kind == "open":
+            depth += 1
+        elif kind == "close":
+            depth = max(depth - 1, 0)
+        elif kind == "end":
+            entries += 1
+        if kind not in ("text", "dot"):
+            dots = 0
+        if max(depth, dots) > DEEPEST:
+            raise RecursionError
+        if entries > MOST_ENTRIES:
+            raise ValueError(f"more than {MOST_ENTRIES:,} lines and values; that many are read")
+    return tomllib.loads(words)
+
+
+def _json(words: str) -> Any:
+    """The value of a text; what is deeper than the parser goes is a RecursionError, which costs little."""
+    found = _DECODER.decode(words)
+    level = [found]
+    for _ in range(DEEPEST + 1):
+        level = [part for one in level for part in _inside(one) if isinstance(part, dict | list)]
+        if not level:
+            return found
+    raise RecursionError
+
+
+def _inside(value: Any) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))
+        raise ValueError(f"the key {twice[:LONGEST_KEY]!r} is there twice")
     return found
 
 
-def _text(path: Path) -> str:
-    try:
-        if not path.exists():
-            raise ValueError(f"{path}: no such file")
-        if not path.is_file():
-            raise ValueError(f"{path}: cannot be read: it is no file")
-        size = path.stat().st_size
-        if size > LARGEST:
-            raise ValueError(f"{path}: {size:,} B; at most {LARGEST:,} are read")
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path}: cannot be read: {_one_line(error)}") from None
+_DECODER = json.JSONDecoder(object_pairs_hook=_unique)
 
 
-def _check(tree: Any, where: str) -> None:
-    for depth, key, value in _parts(tree):
+def _checked(path: str | Path, tree: Any, entries: int) -> Any:
+    where = str(path)
+    for count, (depth, key, value) in enumerate(_parts(tree)):
+        if count > entries:
+            raise ValueError(f"{where}: more than {entries:,} values; that many are read")
         if depth > DEEPEST:
             raise ValueError(f"{where}: more than {DEEPEST} tables and lists are inside each other")
         if len(key) > LONGEST_KEY:
@@ -66,6 +192,7 @@ def _check(tree: Any, where: str) -> None:
         if isinstance(value, int) and not -(2**63) <= value < 2**63:
             size = f"about {'-' if value < 0 else ''}2**{value.bit_length()}"
             raise ValueError(f"{where}: {key or 'a number'} is {size}; a whole number has at most 64 bits")
+    return tree
 
 
 def _parts(tree: Any) -> Iterator[tuple[int, str, Any]]:
@@ -78,7 +205,3 @@ def _parts(tree: Any) -> Iterator[tuple[int, str, Any]]:
             waiting += [(depth + 1, str(name), part) for name, part in value.items()]
         elif isinstance(value, list):
             waiting += [(depth + 1, key, part) for part in value]
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())

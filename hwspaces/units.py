@@ -164,6 +164,9 @@ MAY_BE_ZERO |= {f"energy.{_leaf}" for _leaf in ENERGY_UNITS if _leaf != "matrix.
 MAY_BE_ZERO |= {f"links.{_tier}.{_leaf}" for _tier in ("scale_up", "scale_out", "cluster") for _leaf in _NOTHING}
 """Leaves of `LEAF_UNITS` for which zero is a sensible figure: what a link does not do, or does at once."""
 
+PLAIN = ("1", "1/s")
+"""Units that text need not say: counts and shares, and their rates."""
+
 _NUMBER = re.compile(r"\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?(?:nan|inf|infinity))\s*(.*?)\s*", re.I)
 _SHOWN_UNITS = 6
 
@@ -174,7 +177,7 @@ def quantity(text_or_number: str | int | float, unit: str, where: str) -> float:
     Args:
       text_or_number: a number, taken as SI already, or text such as "8TB/s", "80 GiB", "989.4 TFLOP/s", "2us",
         "700 W", "4.25 USD/h". Decimal prefixes are powers of ten, binary ones (Ki, Mi, ...) powers of two;
-        a lower-case b is a bit.
+        a lower-case b is a bit. Text says its unit, but for those of `PLAIN`.
       unit: SI unit wanted: a key of `TEXT_UNITS`; "1" is dimensionless.
       where: what the message of an error begins with: the file and the field, or the flag.
 
@@ -182,7 +185,8 @@ def quantity(text_or_number: str | int | float, unit: str, where: str) -> float:
       Value in `unit`.
 
     Raises:
-      ValueError: one line, when the value is no number, not positive and finite, or of another unit.
+      ValueError: one line, when the value is no number, not positive and finite, of another unit, or text without
+        one.
     """
     units = TEXT_UNITS[_known_unit(unit, where)]
     if not isinstance(text_or_number, str):
@@ -194,6 +198,8 @@ def quantity(text_or_number: str | int | float, unit: str, where: str) -> float:
     symbol = symbol.replace("µ", "u").replace("μ", "u")
     if symbol not in units and symbol:
         raise ValueError(f"{where} = {text_or_number!r} has the unit {symbol!r}; allowed: {_allowed(unit, symbol)}")
+    if not symbol and unit not in PLAIN:
+        raise ValueError(f"{where} = {text_or_number!r} has no unit; write one, such as {_example(unit)}")
     return positive(float(number.replace("_", "")) * units.get(symbol, 1.0), where, shown=text_or_number)
 
 
@@ -359,5 +365,5 @@ def _allowed_keys(plain: str, unit: str) -> str:
 
 
 def _example(unit: str) -> str:
-    examples = {"B": "80GiB", "B/s": "3.35TB/s", "FLOP/s": "989TFLOP/s", "s": "2us", "W": "700W", "USD/s": "4.25USD/h"}
+    examples = {"B": "80GiB", "B/s": "3.35TB/s", "FLOP/s": "989TFLOP/s", "s": "20ms", "W": "700W", "USD/s": "4.25USD/h"}
     return examples.get(unit, f"1{unit}" if unit != "1" else "8")

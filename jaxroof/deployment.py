@@ -117,6 +117,11 @@ def largest_stage(deployment: Deployment, layers: Scalar) -> Scalar:
     return ceiling(layers / deployment.pp) / layers
 
 
+def pipelined_parts(deployment: Deployment, sequences: Scalar) -> Scalar:
+    """Micro-batches that pipeline stages work on at once: one per stage, or one per sequence where these are fewer."""
+    return 1.0 if deployment.pp is None else minimum(deployment.pp, sequences)
+
+
 def drafted_tokens(deployment: Deployment) -> Scalar:
     """Drafted tokens that a step verifies per sequence: the chain's, or all nodes of a tree."""
     if deployment.drafts is None:

@@ -8,10 +8,11 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from jaxroof.batch import Batch, Decode, Prefill
+from jaxroof.batch import Batch, Decode, Prefill, divided
 from jaxroof.dependence import output_dependence
-from jaxroof.deployment import Deployment, drafted_tokens, largest_stage
+from jaxroof.deployment import Deployment, degree, drafted_tokens, largest_stage, pipelined_parts
 from jaxroof.efficiency import Efficiency
+from jaxroof.energy import energies_of, limited_time, power_known
 from jaxroof.hardware import Hardware
 from jaxroof.memory import layer_count
 from jaxroof.model import Model
@@ -43,18 +44,28 @@ class Limits:
 
 @struct
 class StepPrices:
-    """Times of the parts of a step in s, tabulated over `octaves`; linear between nodes, exact on them.
+    """What the parts of one micro-batch's step take, tabulated over `octaves`; linear between nodes, exact on them.
 
-    The last axis has the values at both ends of an interval, or at all corners of a cell, so that one read fetches all.
+    The axis before the last has the values at both ends of an interval, or at all corners of a cell, so that one read
+    fetches all. The last is over quantities: time in s, and energy in J where the hardware's is known.
     """
 
-    rows: jax.Array  # shape [octaves(rows, ROWS) - 1, 2]
-    decode: jax.Array  # shape [octaves(sequences, DECODE) - 1, octaves(context, CONTEXT) - 1, 4]
-    logits: jax.Array  # of the device, then of the host, shape [octaves(sequences, LOGITS) - 1, 4]
+    rows: jax.Array  # shape [octaves(rows, ROWS) - 1, 2, quantities]
+    decode: jax.Array  # shape [octaves(sequences, DECODE) - 1, octaves(context, CONTEXT) - 1, 4, quantities]
+    logits: jax.Array  # the host's time comes last, shape [octaves(sequences, LOGITS) - 1, 2, quantities + 1]
 
 
 Price = Callable[[Batch, Scalar], tuple[jax.Array, jax.Array]]
 """Time in s of a step on the device and on its host, of a batch and the rows of its GEMMs."""
+
+Terms = list[dict[str, Scalar]]
+"""Time in s of every op of a micro-batch's step by name, and of the host; then energy in J where that is known."""
+
+OpKinds = dict[str, frozenset[str]]
+"""Names of the ops that depend on rows, decoding or logits alone, on prompts and rows, and on anything else."""
+
+Kinds = list[OpKinds]
+"""For every quantity of `Terms`."""
 
 
 def step_prices(
@@ -64,23 +75,26 @@ def step_prices(
     efficiency: Efficiency,
     limits: Limits,
     acceptance: Scalar = 0.0,
+    hidden_host: Scalar = 0.0,
 ) -> tuple[StepPrices, Price]:
     """Tables of one engine's steps, and the function that reads them.
 
     Ops that depend on the number of tokens alone, as every GEMM and collective does, are in a table over it; decode
     attention is in one over sequences and mean context; the head and the sampler in one over sampled rows. What
     depends on prompts' lengths, as prefill attention does, is computed where it is asked for. Which op belongs where
-    is read off the traced cost model.
+    is read off the traced cost model. Energy is tabulated like time, and the time of a whole step is the one under
+    the limit of electrical power: `limited_time`.
 
     The function takes a `Batch` of numbers, whose parts may have no tokens but are there, and the rows of its GEMMs.
-    With pipeline stages as many micro-batches as stages are under way, and a step is the time from one step of a
-    micro-batch to its next.
+    With pipeline stages as many micro-batches as stages are under way, or one per sequence where these are fewer, and
+    a step is the time from one step of a micro-batch to its next.
 
     With drafted tokens a step of the scheduler adds one token to every sequence, as without them, and takes its share
     of a step that adds several: `_share_of_drafting_step`.
 
     Args:
       acceptance: probability that a drafted token is right, given that those before it are.
+      hidden_host: 1 where the host works while the device does: the limit is then over the device's time alone.
 
     Returns:
       The tables, and `price(batch, rows) -> (device time, host time)` in s, shapes (). Both are differentiable in
@@ -90,40 +104,42 @@ def step_prices(
       ValueError: one line, for what a scheduler cannot price: context parallelism, and a model that does not generate.
     """
     _check(model, deployment)
-    parts = 1.0 if deployment.pp is None else deployment.pp
-    laps = maximum(parts * largest_stage(deployment, layer_count(model)), 1.0)
 
-    def times(prompt: tuple, decoding: tuple, logits: Scalar, rows: Scalar) -> dict[str, Scalar]:
+    def terms(prompt: tuple, decoding: tuple, logits: Scalar, rows: Scalar) -> Terms:
         batch = Batch(
-            prefill=Prefill(sequences=prompt[0] / parts, tokens=prompt[1] / parts, past=prompt[2] / parts),
-            decode=Decode(sequences=decoding[0] / parts, context=decoding[1] / parts),
-            logits=logits / parts,
+            prefill=Prefill(sequences=prompt[0], tokens=prompt[1], past=prompt[2]),
+            decode=Decode(sequences=decoding[0], context=decoding[1]),
+            logits=logits,
         )
-        ops = overlapped_ops(model, deployment, batch, rows / parts)
-        return {name: laps * t for name, t in times_of(ops, hardware, deployment, batch, efficiency).items()}
+        ops = overlapped_ops(model, deployment, batch, rows)
+        found = [times_of(ops, hardware, deployment, batch, efficiency)]
+        return [*found, energies_of(ops, hardware)] if power_known(hardware) else found
 
-    kinds = _kinds(output_dependence(times, *_probe()))
+    kinds = [_kinds(marks) for marks in output_dependence(terms, *_probe())]
 
     def table(kind: str, nodes: jax.Array) -> jax.Array:
         def one(n):
             values = {"logits": 1.0, "rows": 1.0} | {kind: n}
-            return _sum(times((1.0, 1.0, 0.0), (1.0, 1.0), **values), kinds[kind])
+            return _sums(terms((1.0, 1.0, 0.0), (1.0, 1.0), **values), kinds, kind)
 
         return jax.vmap(one)(nodes)
 
     def decode(n: jax.Array) -> jax.Array:
         contexts = n * octaves(limits.context, CONTEXT)
-        return jax.vmap(lambda c: _sum(times((1.0, 1.0, 0.0), (n, c), 1.0, 1.0), kinds["decode"]))(contexts)
+        return jax.vmap(lambda c: _sums(terms((1.0, 1.0, 0.0), (n, c), 1.0, 1.0), kinds, "decode"))(contexts)
+
+    def host(n: jax.Array) -> jax.Array:
+        return _sum(terms((1.0, 1.0, 0.0), (1.0, 1.0), n, 1.0)[0], {HOST})
 
     most_rows = limits.rows + (0 if deployment.drafts is None else MOST_DRAFTED * limits.sequences)
     sampled = octaves(limits.sequences, LOGITS)
-    host = jax.vmap(lambda n: _sum(times((1.0, 1.0, 0.0), (1.0, 1.0), n, 1.0), {HOST}))(sampled)
     tables = StepPrices(
         rows=_intervals(table("rows", octaves(most_rows, ROWS))),
         decode=_cells(jax.vmap(decode)(octaves(limits.sequences, DECODE))),
-        logits=jnp.concatenate([_intervals(table("logits", sampled)), _intervals(host)], axis=1),
+        logits=_intervals(jnp.concatenate([table("logits", sampled), jax.vmap(host)(sampled)[:, None]], axis=1)),
     )
-    price = functools.partial(_price, tables, times, kinds["prompt"], kinds["all"])
+    micro_batch = functools.partial(_micro_batch_price, tables, terms, kinds)
+    price = functools.partial(_step_price, micro_batch, hardware, model, deployment, hidden_host)
     if deployment.drafts is None:
         return tables, price
     kept = expected_tokens(deployment, acceptance)
@@ -153,34 +169,61 @@ def _share_of_drafting_step(
     return device, host
 
 
-def _price(
-    tables: StepPrices,
-    times: Callable[..., dict[str, Scalar]],
-    of_prompts: frozenset[str],
-    of_all: frozenset[str],
+def _step_price(
+    micro_batch: Callable[[Batch, Scalar], tuple[jax.Array, jax.Array]],
+    hardware: Hardware,
+    model: Model,
+    deployment: Deployment,
+    hidden_host: Scalar,
     batch: Batch,
     rows: Scalar,
 ) -> tuple[jax.Array, jax.Array]:
+    """Time in s of a step of all micro-batches on the device, under the limit of its power, and on the host.
+
+    Args:
+      micro_batch: from a batch and its rows to time and energy of one micro-batch in all stages, and the host's time.
+    """
+    if deployment.pp is None:
+        spent, host = micro_batch(batch, rows)
+        parts = 1.0
+    else:
+        parts = pipelined_parts(deployment, maximum(batch.prefill.sequences + batch.decode.sequences, 1.0))
+        spent, host = micro_batch(divided(batch, parts), rows / parts)
+        laps = maximum(parts * largest_stage(deployment, layer_count(model)), 1.0)
+        spent, host = spent.at[0].multiply(laps), host * laps
+    device = spent[0]
+    if not power_known(hardware):
+        return device, host
+    beside = host * (1.0 - jnp.asarray(hidden_host, dtype=float))
+    energy = spent[1] * (parts / degree(deployment.pp))
+    return limited_time(device + beside, energy, hardware) - beside, host
+
+
+def _micro_batch_price(
+    tables: StepPrices, terms: Callable[..., Terms], kinds: Kinds, batch: Batch, rows: Scalar
+) -> tuple[jax.Array, jax.Array]:
+    """What one micro-batch's step takes in all stages, shape [quantities], and s of its host, shape ()."""
     prompt, decoding = batch.prefill, batch.decode
-    device = _between(*_read(tables.rows, octave_position(rows, ROWS)))
+    spent = _between(*_read(tables.rows, octave_position(rows, ROWS)))
     some = decoding.sequences > 0
     sequences = jnp.where(some, decoding.sequences, 1.0)
     attention = _read_cell(tables.decode, octave_position(sequences, DECODE), decoding.context / sequences)
-    device = device + jnp.where(some, attention, 0.0)
-    sampled, share = _read(tables.logits, octave_position(batch.logits, LOGITS))
-    device = device + jnp.where(batch.logits > 0, _between(sampled[:2], share), 0.0)
-    if of_prompts:
+    spent = spent + jnp.where(some, attention, 0.0)
+    sampled = _between(*_read(tables.logits, octave_position(batch.logits, LOGITS)))
+    # Of micro-batches of which some sample no token, those pass without the head.
+    spent = spent + sampled[:-1] * jnp.minimum(batch.logits, 1.0)
+    if any(of["prompt"] for of in kinds):
         work = prompt.tokens > 0
         lengths = [
             jnp.where(work, length, least)
             for length, least in ((prompt.sequences, 1.0), (prompt.tokens, 1.0), (prompt.past, 0.0))
         ]
-        device = device + jnp.where(work, _sum(times(lengths, (1.0, 1.0), 1.0, rows), of_prompts), 0.0)
-    if of_all:
+        spent = spent + jnp.where(work, _sums(terms(lengths, (1.0, 1.0), 1.0, rows), kinds, "prompt"), 0.0)
+    if any(of["all"] for of in kinds):
         lengths = prompt.sequences, prompt.tokens, prompt.past
-        found = times(lengths, (decoding.sequences, decoding.context), batch.logits, rows)
-        device = device + _sum(found, of_all)
-    return device, _between(sampled[2:], share)
+        found = terms(lengths, (decoding.sequences, decoding.context), batch.logits, rows)
+        spent = spent + _sums(found, kinds, "all")
+    return spent, sampled[-1]
 
 
 def octaves(most: int, per_octave: int) -> jax.Array:
@@ -208,7 +251,7 @@ def next_node(context: Scalar) -> jax.Array:
 
 
 def _read(table: jax.Array, position: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The interval of a table that has `position`, shape [values], and where in it that stands; beyond the last: 1."""
+    """The interval of a table that has `position`, shape [2, quantities], and the place in it; beyond the last: 1."""
     below = jnp.clip(jnp.floor(position), 0.0, table.shape[0] - 1.0)
     return table[below.astype(jnp.int32)], jnp.clip(position - below, 0.0, 1.0)
 
@@ -218,7 +261,7 @@ def _between(ends: jax.Array, share: jax.Array) -> jax.Array:
 
 
 def _read_cell(table: jax.Array, first: jax.Array, context: jax.Array) -> jax.Array:
-    """The value of a table of cells, shape ()."""
+    """The values of a table of cells, shape [quantities]."""
     second = octave_position(context, CONTEXT)
     low = jnp.clip(jnp.floor(first), 0.0, table.shape[0] - 1.0)
     left = jnp.clip(jnp.floor(second), 0.0, table.shape[1] - 1.0)
@@ -228,14 +271,14 @@ def _read_cell(table: jax.Array, first: jax.Array, context: jax.Array) -> jax.Ar
 
 
 def _intervals(values: jax.Array) -> jax.Array:
-    """Values on nodes as pairs, shape [nodes - 1, 2]."""
-    return jnp.stack([values[:-1], values[1:]], axis=-1)
+    """Values on nodes, shape [nodes, quantities], as pairs, shape [nodes - 1, 2, quantities]."""
+    return jnp.stack([values[:-1], values[1:]], axis=-2)
 
 
 def _cells(values: jax.Array) -> jax.Array:
-    """Values on a grid as corners of cells, shape [rows - 1, columns - 1, 4]."""
+    """Values on a grid as corners of cells, shape [rows - 1, columns - 1, 4, quantities]."""
     upper, lower = values[:-1], values[1:]
-    return jnp.stack([upper[:, :-1], upper[:, 1:], lower[:, :-1], lower[:, 1:]], axis=-1)
+    return jnp.stack([upper[:, :-1], upper[:, 1:], lower[:, :-1], lower[:, 1:]], axis=-2)
 
 
 def _check(model: Model, deployment: Deployment) -> None:
@@ -252,7 +295,7 @@ def _probe() -> tuple[tuple, tuple]:
     return values, ((mark["prompt"],) * 3, (mark["decode"],) * 2, mark["logits"], mark["rows"])
 
 
-def _kinds(marks: dict[str, frozenset]) -> dict[str, frozenset[str]]:
+def _kinds(marks: dict[str, frozenset]) -> OpKinds:
     """Names of the ops that depend on rows, decoding or logits alone, on prompts and rows, and on anything else."""
     kinds: dict[str, set[str]] = {kind: set() for kind in ("rows", "decode", "logits", "prompt", "all")}
     for name, mark in marks.items():
@@ -263,6 +306,11 @@ def _kinds(marks: dict[str, frozenset]) -> dict[str, frozenset[str]]:
     return {kind: frozenset(names) for kind, names in kinds.items()}
 
 
-def _sum(times: dict[str, Scalar], names: frozenset[str] | set[str]) -> jax.Array:
-    """Sum of the named times in s, shape ()."""
-    return jnp.asarray(sum((time for name, time in times.items() if name in names), start=0.0), dtype=float)
+def _sums(terms: Terms, kinds: Kinds, kind: str) -> jax.Array:
+    """Sums of all quantities over the ops of one kind, shape [quantities]."""
+    return jnp.stack([_sum(found, of[kind]) for found, of in zip(terms, kinds, strict=True)])
+
+
+def _sum(terms: dict[str, Scalar], names: frozenset[str] | set[str]) -> jax.Array:
+    """Sum of the named terms, shape ()."""
+    return jnp.asarray(sum((term for name, term in terms.items() if name in names), start=0.0), dtype=float)

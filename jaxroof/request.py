@@ -5,14 +5,14 @@ import dataclasses
 import jax
 
 from jaxroof import batch as batches
-from jaxroof.deployment import Deployment, degree, largest_stage
+from jaxroof.deployment import Deployment, degree, largest_stage, pipelined_parts
 from jaxroof.efficiency import Efficiency
 from jaxroof.energy import energies_of, limited_time, power_known
 from jaxroof.hardware import Hardware
 from jaxroof.memory import layer_count
 from jaxroof.model import Model
 from jaxroof.overlap import overlapped_ops
-from jaxroof.smooth import maximum, minimum, positive_part
+from jaxroof.smooth import maximum, positive_part
 from jaxroof.speculation import Acceptance, expected_tokens
 from jaxroof.step import step_time
 from jaxroof.struct import Scalar, struct
@@ -41,8 +41,8 @@ class RequestCost:
 
 
 def micro_batches(requests: Requests, deployment: Deployment) -> Scalar:
-    """Parts that the batch is split into so that pipeline stages work at once: one per stage, if there are as many."""
-    return 1.0 if deployment.pp is None else minimum(deployment.pp, requests.batch)
+    """Parts that the batch is split into so that pipeline stages work at once: `pipelined_parts`."""
+    return pipelined_parts(deployment, requests.batch)
 
 
 def prefill_batch(requests: Requests, model: Model, deployment: Deployment) -> batches.Batch:

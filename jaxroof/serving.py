@@ -61,7 +61,7 @@ def serving_metrics(
     prompts = jnp.asarray(traffic.isl, dtype=float)
     busy = jnp.where(timeline.steps > 0, timeline.duration, 0.0)
     batch = timeline.decoding.astype(float)
-    used = timeline.blocks.astype(float) / blocks
+    used = timeline.blocks.astype(float) / jnp.where(blocks > 0.0, blocks, 1.0)
     return metrics | {
         "duration": span,
         "requests_per_second": _count(done) / span,

@@ -14,6 +14,7 @@ from jaxroof.request import Requests
 from sweeps.dataset import leaf_unit
 from sweeps.deployments import PREFIX, with_settings
 from sweeps.drafting import acceptance, require_drafts, with_draft
+from sweeps.effects import facts, given_paths, require_effect
 from sweeps.jobs import JOBS, Scenario
 from sweeps.legality import scenario_broken_rule
 from sweeps.neighbours import neighbour_entry, neighbour_notes, neighbour_requests, neighbour_tenant
@@ -58,6 +59,7 @@ class Case:
     model: workloads.ModelEntry
     efficiency: hwspaces.EfficiencyEntry
     scenario: Scenario
+    kv: str  # precision of the KV cache in words, as the scenario has it
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -103,7 +105,7 @@ def case(
       communication: precision of what collectives send; None: bf16.
       overrides: any leaf by dotted path, a number in SI units or text with a unit:
         {"hardware.memory.hbm.bandwidth": "8TB/s"}.
-      check: refuse a deployment that cannot be.
+      check: refuse a deployment that cannot be, and settings that change nothing (`sweeps.effects`).
       draft: a smaller model that drafts `drafts` tokens per step.
       prefill: of a disaggregated job, the prefill pool: hardware, efficiency and settings of its deployment, by name;
         what is not said is as in the decode pool, which the other arguments describe.
@@ -131,9 +133,12 @@ def case(
     settings |= {path: value for path, value in overrides.items() if path not in own}
     spread = {path.removeprefix(PREFIX): value for path, value in settings.items() if path.startswith(PREFIX)}
     scenario = dataclasses.replace(scenario, deployment=with_settings(scenario.deployment, spread))
+    for path in [path for path in settings if path.startswith("efficiency.")]:  # before others have the same constants
+        scenario = _with_number(scenario, path, settings.pop(path))
     pool = None
     if job == "disaggregated":
-        pool = prefill_pool(prefill or {}, entry, device, constants, scenario.deployment)
+        shared = dataclasses.replace(constants, efficiency=scenario.efficiency)
+        pool = prefill_pool(prefill or {}, entry, device, shared, scenario.deployment)
         require_precisions(pool.hardware, entry, pool.pool.deployment)
         scenario = dataclasses.replace(scenario, prefill=pool.pool)
     if job == "colocated":
@@ -145,10 +150,8 @@ def case(
         scenario = dataclasses.replace(scenario, neighbour=tenant)
         entry = dataclasses.replace(entry, notes=(*entry.notes, *neighbour_notes(other)))
     for path, value in settings.items():
-        if path.startswith(PREFIX):
-            continue
-        number(scenario, path)
-        scenario = replaced(scenario, path, leaf_number(path, value))
+        if not path.startswith(PREFIX):
+            scenario = _with_number(scenario, path, value)
     require_precisions(device, entry, scenario.deployment)
     require_drafts(draft, scenario.deployment)
     if check:
@@ -157,7 +160,17 @@ def case(
         broken = scenario_broken_rule(scenario)
         if broken:
             raise ValueError(f"{entry.name} on {device.name}: {broken}")
-    return Case(hardware=device, model=entry, efficiency=constants, scenario=scenario)
+        asked = {name for name, value in workload.items() if value is not None}
+        words = {"kv": kv, "communication": communication, "prefill": prefill or (), "neighbour": neighbour or ()}
+        require_effect(given_paths(deployment or (), asked, overrides, **words), facts(scenario))
+    cache = cache_text(scenario.deployment, cache_precision(entry, kv))
+    return Case(hardware=device, model=entry, efficiency=constants, scenario=scenario, kv=cache)
+
+
+def _with_number(scenario: Scenario, path: str, value: Any) -> Scenario:
+    """`scenario` with the number at `path` as a user writes it; ValueError in one line where there is none."""
+    number(scenario, path)
+    return replaced(scenario, path, leaf_number(path, value))
 
 
 def model_deployment(entry: workloads.ModelEntry, kv: str | None, communication: str | None = None) -> Deployment:
@@ -166,14 +179,24 @@ def model_deployment(entry: workloads.ModelEntry, kv: str | None, communication:
     if sent not in COMMUNICATION_BYTES:
         raise ValueError(f"communication = {sent!r} is no precision of messages{nearest(sent, COMMUNICATION_BYTES)}")
     compute = entry.model.head.compute
-    cache = kv or entry.kv_precision or "bf16"
-    if cache not in KV_BYTES:
-        raise ValueError(f"kv = {cache!r} is no precision of a KV cache{nearest(cache, KV_BYTES)}")
     return Deployment(
-        kv_bytes=KV_BYTES[cache],
+        kv_bytes=KV_BYTES[cache_precision(entry, kv)],
         communication_bytes=COMMUNICATION_BYTES[sent],
         attention_compute=compute if compute in ("fp32", "tf32", "bf16", "fp16") else "bf16",
     )
+
+
+def cache_precision(entry: workloads.ModelEntry, kv: str | None) -> str:
+    """Precision of the KV cache: `kv`, else what the checkpoint says, else bf16; ValueError for an unknown one."""
+    cache = kv or entry.kv_precision or "bf16"
+    if cache not in KV_BYTES:
+        raise ValueError(f"kv = {cache!r} is no precision of a KV cache{nearest(cache, KV_BYTES)}")
+    return cache
+
+
+def cache_text(deployment: Deployment, name: str) -> str:
+    """Precision of a deployment's KV cache in words: `name`, or its bytes where they were set to other ones."""
+    return name if KV_BYTES[name] == deployment.kv_bytes else f"{float(deployment.kv_bytes):g} B per element"
 
 
 def require_precisions(device: hwspaces.HardwareEntry, entry: workloads.ModelEntry, deployment: Deployment) -> None:
@@ -214,7 +237,9 @@ def _workload(job: str, numbers: Mapping[str, Any], entry: workloads.ModelEntry)
         if value is not None
     }
     values = DEFAULTS[job] | values
-    if "encoder_tokens" not in values and entry.encoder_positions is not None and entry.model.encoder is not None:
+    if "encoder_tokens" not in names and any(block.cross is not None for block in entry.model.blocks):
+        raise ValueError(f"{entry.name} attends to an encoder's output, which a {job} job does not price")
+    if "encoder_tokens" in set(names) - set(values) and entry.encoder_positions is not None and entry.model.encoder is not None:
         values["encoder_tokens"] = float(entry.encoder_positions)  # what it always works on, such as 30 s of sound
     _check_encoder(values, entry)
     if job != "step":

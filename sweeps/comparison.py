@@ -16,7 +16,7 @@ from jaxroof.memory import weight_bytes
 from sweeps import reasons
 from sweeps.alike import alike_devices
 from sweeps.api import precision
-from sweeps.cases import compute_precisions, model_deployment
+from sweeps.cases import cache_precision, cache_text, compute_precisions, leaf_number, model_deployment
 from sweeps.dataset import variable, variable_attributes
 from sweeps.deployments import PREFIX, with_settings
 from sweeps.labels import known
@@ -69,6 +69,11 @@ class Comparison:
     announced: frozenset[str]  # accelerators that cannot be bought yet
     refused: Mapping[str, str]  # layouts that the model does not allow -> the broken rule
     model: workloads.ModelEntry
+    isl: float  # prompt tokens of every request
+    osl: float  # output tokens
+    slo: Mapping[str, float]  # limit by metric, SI units
+    kv: str  # precision of the KV cache in words
+    efficiency: str  # name of the constants that every point was computed with
     points: int
     seconds: float
     notes: tuple[str, ...]
@@ -144,7 +149,9 @@ def compare(
     given = dict(settings or {})
     plain = model_deployment(entry, kv)
     spread = {path.removeprefix(PREFIX): value for path, value in given.items() if path.startswith(PREFIX)}
-    needed = compute_precisions((entry.model, with_settings(plain, spread)))
+    asked_for = with_settings(plain, spread)
+    constants = hwspaces.efficiency(efficiency)
+    needed = compute_precisions((entry.model, asked_for))
     runnable, lacking = _sorted_out(_entries(hardware, given), needed)
     metric, chosen = _metric(sort, [device for _, device in runnable])
     counts = list(dict.fromkeys(devices)) if devices is not None else _powers_of_two(max_devices)
@@ -162,6 +169,11 @@ def compare(
         announced=frozenset(device.name for _, device in runnable if device.status == "announced"),
         refused=refused,
         model=entry,
+        isl=leaf_number("workload.isl", isl),
+        osl=leaf_number("workload.osl", osl),
+        slo=wanted,
+        kv=cache_text(asked_for, cache_precision(entry, kv)),
+        efficiency=constants.name,
         points=0,
         seconds=time.perf_counter() - start,
         notes=notes,

@@ -103,6 +103,9 @@ CAPACITIES = {
 }
 """What a capacity search finds for every accelerator."""
 
+TOKENS = "output tokens; of a single step, prompt and output tokens"
+"""Which tokens figures per token are of."""
+
 VARIABLES = {
     "ttft": Variable("s", "time to first token, arrival to first token", (), False),
     "tpot": Variable("s", "time per output token after the first: (e2e - ttft) / (output tokens - 1)", (), False),
@@ -118,30 +121,30 @@ VARIABLES = {
         for step, words in (("step", "the step's"), ("prefill", "the prefill's"), ("decode", "the decode step's"))
     },
     "devices": Variable("1", "devices of the deployment", (), False),
-    "tokens_per_second": Variable("1/s", "output tokens per second of all replicas", (), True),
+    "tokens_per_second": Variable("1/s", f"tokens per second of all replicas: {TOKENS}", (), True),
     "tokens_per_second_per_request": Variable("1/s", "output tokens per second of one request: 1 / tpot", (), True),
-    "tokens_per_second_per_device": Variable("1/s", "output tokens per second and device", (), True),
+    "tokens_per_second_per_device": Variable("1/s", f"tokens per second and device: {TOKENS}", (), True),
     "power": Variable("W", "mean electrical power of one device", (), False),
     "prefill_power": Variable("W", "mean electrical power of one device during prefill", (), False),
     "decode_power": Variable("W", "mean electrical power of one device during decode", (), False),
     "slowdown": Variable("1", "time of the step over its time without a limit of electrical power", (), False),
     "prefill_slowdown": Variable("1", "prefill time over that without a limit of electrical power", (), False),
     "decode_slowdown": Variable("1", "decode time over that without a limit of electrical power", (), False),
-    "joules_per_token": Variable("J", "energy of a replica's devices per output token", (), False),
-    "tokens_per_joule": Variable("1/J", "output tokens per joule, or per second and watt, of a replica", (), True),
+    "joules_per_token": Variable("J", f"energy of a replica's devices per token: {TOKENS}", (), False),
+    "tokens_per_joule": Variable("1/J", f"tokens per joule of a replica, or per second and watt: {TOKENS}", (), True),
     "energy_delay_product": Variable("J s", "energy per output token times time per output token", (), False),
-    "tokens_per_joule_at_tdp": Variable("1/J", "output tokens per second, device and watt of TDP", (), True),
-    "usd_per_million_tokens": Variable("1", "US dollars per million output tokens at the device's price", (), False),
+    "tokens_per_joule_at_tdp": Variable("1/J", f"tokens per second, device and watt of TDP: {TOKENS}", (), True),
+    **{
+        f"{kind}usd_per_million_tokens": Variable("1", f"US dollars per million tokens {words}: {TOKENS}", (), False)
+        for kind, words in (
+            *(("", "at the device's price"), ("energy_", "for electricity")),
+            ("capital_", "for owning devices, servers and their place"),
+            ("owning_", "for owning and running the devices"),
+        )
+    },
     "die_area": Variable("m2", "area of all dies of a device, without memory stacks", (), False),
     "device_cost": Variable("1", "US dollars to make a device", (), False),
     "device_price": Variable("1", "US dollars that a device is bought for: cost to make times margin", (), False),
-    "capital_usd_per_million_tokens": Variable(
-        "1", "US dollars per million output tokens for owning devices, servers and their place", (), False
-    ),
-    "energy_usd_per_million_tokens": Variable("1", "US dollars per million output tokens for electricity", (), False),
-    "owning_usd_per_million_tokens": Variable(
-        "1", "US dollars per million output tokens for owning and running the devices", (), False
-    ),
     "mfu": Variable("1", "model FLOP utilisation: matrix work at peak over time", (), True),
     "mbu": Variable("1", "memory bandwidth utilisation: bytes at peak HBM bandwidth over time", (), True),
     "prefill_mfu": Variable("1", "model FLOP utilisation of the prefill step", (), True),

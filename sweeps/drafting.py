@@ -4,6 +4,7 @@ import dataclasses
 from typing import Any
 
 import workloads
+from hwspaces import quantity
 from jaxroof.deployment import Deployment
 from jaxroof.speculation import beta_acceptance
 from sweeps.quantities import quantity_or_zero
@@ -45,7 +46,7 @@ def acceptance(value: Any, path: str) -> float | tuple[float, ...]:
         parts = value.removeprefix("beta:").split(",")
         if len(parts) != 2:
             raise ValueError(f"{path} = {value!r} must be {ACCEPTANCE}")
-        mean, concentration = _probability(parts[0], path), quantity_or_zero(parts[1], "1", path)
+        mean, concentration = _probability(parts[0], path), quantity(parts[1].strip(), "1", path)
         if not 0.0 < mean < 1.0:
             raise ValueError(f"{path} = {value!r}: the mean must be between 0 and 1")
         return beta_acceptance(mean, concentration, MOST_DRAFTS)
@@ -57,7 +58,4 @@ def acceptance(value: Any, path: str) -> float | tuple[float, ...]:
 
 
 def _probability(value: Any, path: str) -> float:
-    number = quantity_or_zero(value.strip() if isinstance(value, str) else value, "1", path)
-    if number > 1.0:
-        raise ValueError(f"{path} = {number:g} is a probability: at most 1")
-    return number
+    return quantity_or_zero(value.strip() if isinstance(value, str) else value, "1", path)

@@ -65,6 +65,15 @@ def step_batch(work: StepWork, model: Model) -> Batch:
     return Batch(prefill=prefill, decode=decode, logits=logits, encode=encode, encoded=encoded)
 
 
+def step_tokens(work: StepWork) -> Scalar:
+    """Tokens that a step processes, which its figures per token are of: new ones of prompts, one per decoding sequence.
+
+    The prompt's alone in a prefill step, output tokens in a decode step; prompt tokens that are cached do not count.
+    """
+    prompt = 0.0 if work.prefill is None else work.prefills * work.prefill
+    return prompt + (0.0 if work.decode is None else work.decode)
+
+
 def _fit(scenario: Scenario, context: Scalar, sequences: Scalar, encoded: Scalar) -> dict[str, Scalar]:
     """Memory metrics: what is stored, what is left for KV cache, whether `sequences` of `context` tokens fit."""
     place = scenario.hardware, scenario.model, scenario.deployment
@@ -94,7 +103,8 @@ def _fit(scenario: Scenario, context: Scalar, sequences: Scalar, encoded: Scalar
 def _economics(scenario: Scenario, rate: Scalar, joules_per_token: Scalar | None = None) -> dict[str, Scalar]:
     """Throughput of all replicas and per device, and per watt and dollar where the hardware has figures for them.
 
-    `rate` is that of one replica. `joules_per_token` is of all its devices, per output token; None: unknown.
+    `rate` is of one replica's tokens: output tokens, or those of `step_tokens`. `joules_per_token` is of all its
+    devices and the same tokens; None: unknown.
     """
     hardware, deployment = scenario.hardware, scenario.deployment
     per_device = rate / replica_devices(deployment)
@@ -244,7 +254,8 @@ def _step_tables(scenario: Scenario) -> Lazy:
 def _step_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: dict[str, Terms]) -> dict[str, Scalar]:
     work = scenario.workload
     batch = step_batch(work, scenario.model)
-    time, drawn = _limited_step(scenario, sums, batch.logits)
+    tokens = step_tokens(work)
+    time, drawn = _limited_step(scenario, sums, tokens)
     prefill = jnp.zeros(()) if work.prefill is None else work.prefills * (work.prefill + work.past)
     decode = jnp.zeros(()) if work.decode is None else work.decode * work.context
     errors = sums["step_deviation"], sums["step_variance"]
@@ -252,7 +263,7 @@ def _step_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: dict[str,
         "step_time": time,
         **_spreads("step_time", time, ((time / sums["step"], *errors),), scenario.efficiency),
         **_extrapolated(sums, "step"),
-        **_economics(scenario, batch.logits / time, drawn.get("joules_per_token")),
+        **_economics(scenario, tokens / time, drawn.get("joules_per_token")),
         **drawn,
         "mfu": sums["step_matrix_floor"] / (time * degree(scenario.deployment.pp)),
         "mbu": sums["step_memory_floor"] / (time * degree(scenario.deployment.pp)),

@@ -15,6 +15,9 @@ NAMES = ("model", "weights")
 REQUESTS = ("batch", "isl", "osl", "cached", "acceptance", "encoder_tokens")
 """Settings of a neighbour; all others are those of its deployment."""
 
+SHARED = (*DEGREES, "memory_utilization", "reserve_bytes")
+"""Settings of the deployment that are as the first model's."""
+
 
 def neighbour_entry(settings: Mapping[str, Any]) -> workloads.ModelEntry:
     """The neighbour's model; ValueError in one line where none is named."""
@@ -50,7 +53,7 @@ def neighbour_tenant(
       ValueError: one line that names the setting, its value and what is allowed.
     """
     first = scenario.deployment
-    same = {name: getattr(first, name) for name in (*DEGREES, "memory_utilization", "reserve_bytes")}
+    same = {name: getattr(first, name) for name in SHARED}
     spread = {name: value for name, value in settings.items() if name not in (*NAMES, *REQUESTS)}
     try:
         made = with_settings(dataclasses.replace(deployment, **same), spread)

@@ -15,6 +15,10 @@ OBJECTS = ("hardware", "efficiency")
 """Settings of a pool that are names; all others are those of its deployment."""
 
 
+SEPARATE = (*DEGREES, "stages", "drafts", "tree")
+"""Settings of the deployment that a pool has of its own: those of the decode pool say nothing about it."""
+
+
 @dataclasses.dataclass(frozen=True)
 class PoolEntry:
     """A pool and where its parts are from."""
@@ -48,7 +52,7 @@ def prefill_pool(
     spread = {name: value for name, value in settings.items() if name not in OBJECTS}
     if "kv_bytes" in spread:
         raise ValueError("prefill.kv_bytes: both pools store the cache at one precision; give it once, as kv")
-    one = dict.fromkeys(DEGREES) | {"tp": 1.0, "dp": 1.0, "stages": None, "drafts": None, "tree": None}
+    one = dict.fromkeys(SEPARATE) | {"tp": 1.0, "dp": 1.0}
     try:
         spread_out = with_settings(dataclasses.replace(deployment, **one), spread)
     except ValueError as error:

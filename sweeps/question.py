@@ -22,12 +22,15 @@ from sweeps.dataset import dataset, fill, leaf_long_name, leaf_unit
 from sweeps.deployments import PREFIX, is_structure, with_settings
 from sweeps.deployments import label as deployment_label
 from sweeps.drafting import with_draft
+from sweeps.effects import facts, given_paths, require_effect
 from sweeps.engine import Plan
+from sweeps.followers import followed
 from sweeps.jobs import JOBS, LEGALITY, Scenario
 from sweeps.legality import scenario_broken_rule
 from sweeps.paths import number, replaced
 from sweeps.pointwise import one_by_one
 from sweeps.program import Question
+from sweeps.quantities import along_range
 from sweeps.spec import Range, Spec, range_values
 
 Parser = Callable[[str, Any], float | str]
@@ -129,7 +132,11 @@ def unsampled(
         if path not in parsers:
             number(base.scenario, path)
         axes.append(_leaf_axis(path, values, spec, parsers.get(path, leaf_number)))
-    return base, tuple(_named_apart(axes)), tuple(dict.fromkeys(notes))
+    words = {key: spec.objects.get(key) for key in ("kv", "communication")}
+    named = {name for settings in spec.deployments for name in settings}
+    given = given_paths(named, (), (*spec.fixed, *spec.axes), prefill=spec.prefill, neighbour=spec.neighbour, **words)
+    require_effect(given, facts(base.scenario, axes))
+    return base, followed(tuple(_named_apart(axes)), spec, base.scenario), tuple(dict.fromkeys(notes))
 
 
 def _under(paths: dict[str, Any], root: str) -> dict[str, Any]:
@@ -183,12 +190,6 @@ def _object_axis(key: str, names: tuple[str, ...], spec: Spec, base: Case) -> tu
     else:
         constants = [hwspaces.efficiency(name).efficiency for name in names]
         columns["efficiency"] = Choice(tuple(_with_settings("efficiency", constants, spec)), index)
-    if spec.job == "disaggregated":
-        columns |= {
-            f"prefill.{path}": column
-            for path, column in columns.items()
-            if path in ("hardware", "efficiency", "deployment.kv_bytes") and path not in spec.prefill
-        }
     if len(set(names)) < len(names):
         raise ValueError(f"{key}: two of the names stand for the same entry: {', '.join(names)}")
     label = Coordinate(key, np.array(names, object), "", _OBJECT_MEANINGS[key])
@@ -254,7 +255,10 @@ def _leaf_axis(path: str, values: tuple | Range, spec: Spec, parsed: Parser) -> 
         if values.log and low == 0:
             raise ValueError(f"{path}: a log range cannot start at 0")
         shares = np.linspace(0.0, 1.0, 2 if spec.mode == "sample" else values.n)
-        numbers = range_values(values, low, high, shares)
+        between = range_values(values, low, high, shares)
+        numbers = along_range(path, between)
+        if numbers is not between and len(np.unique(numbers)) < len(numbers):
+            raise ValueError(f"{path}: {values.n} steps from {low:g} to {high:g} repeat whole numbers; ask for fewer")
     else:
         found = [parsed(path, value) for value in values]
         if any(isinstance(value, str) for value in found):
@@ -307,7 +311,7 @@ def _sampled(axes: tuple[Axis, ...], spec: Spec) -> Axis:
             if isinstance(column, Choice):
                 columns[path] = Choice(column.items, column.index[pick])
             elif interval is not None:
-                columns[path] = range_values(interval, column[0], column[-1], share)
+                columns[path] = along_range(path, range_values(interval, column[0], column[-1], share))
             else:
                 columns[path] = column[pick]
         values = next(iter(columns[path] for path in axis.columns)) if interval is not None else label.values[pick]

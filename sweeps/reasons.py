@@ -133,6 +133,12 @@ def _missed(name: str, value: float, limit: float) -> str:
     return f"{word(name)} {amount(value, variable(name).unit)} misses {amount(limit, variable(name).unit)}"
 
 
+def limit_text(name: str, limit: float) -> str:
+    """A limit for people: "TTFT <= 500 ms"."""
+    sign = ">=" if variable(name).higher_is_better else "<="
+    return f"{word(name)} {sign} {amount(limit, variable(name).unit)}"
+
+
 def word(name: str) -> str:
     """A metric as people write it."""
     return {"ttft": "TTFT", "tpot": "TPOT", "e2e": "E2E"}.get(name, name)

@@ -10,9 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxroof.deployment import Deployment, drafted_tokens
+from hwspaces.units import formatted
+from jaxroof.deployment import Deployment, drafted_tokens, replica_devices
 from jaxroof.efficiency import Efficiency
 from jaxroof.hardware import Hardware
+from jaxroof.memory import kv_capacity_tokens, weight_bytes
 from jaxroof.model import Model
 from jaxroof.policy import Policy
 from jaxroof.prices import MOST_DRAFTED, Limits, step_prices
@@ -52,6 +54,35 @@ def require_priced(name: str, model: Model, deployment: Deployment) -> None:
             f"deployment.drafts = {deployment.drafts:g}: the scheduler prices at most {MOST_DRAFTED} drafted tokens "
             "per sequence and step"
         )
+
+
+def require_room(
+    name: str, device: str, hardware: Hardware, model: Model, deployment: Deployment, tokens: float
+) -> None:
+    """ValueError, one line, where the KV cache of an attention group cannot hold a sequence of `tokens` tokens.
+
+    A scheduler refuses such requests one by one, so that nothing is answered and latencies have no value.
+
+    Args:
+      name, device: of model and hardware, for the message.
+    """
+    room = float(kv_capacity_tokens(hardware, model, deployment))
+    if room < 1.0:
+        raise ValueError(no_cache(name, device, hardware, model, deployment))
+    if room < tokens:
+        raise ValueError(
+            f"{name} on {float(replica_devices(deployment)):g} x {device}: the KV cache of {room:.0f} tokens beside "
+            f"the weights does not hold one sequence of {tokens:g} tokens"
+        )
+
+
+def no_cache(name: str, device: str, hardware: Hardware, model: Model, deployment: Deployment) -> str:
+    """The sentence for a deployment whose weights leave no KV cache."""
+    weights = formatted(float(weight_bytes(model, deployment)), "B")
+    return (
+        f"{name} does not fit on {float(replica_devices(deployment)):g} x {device}: weights of {weights} per device "
+        f"leave no KV cache in {formatted(float(hardware.memory.hbm.capacity), 'B')}"
+    )
 
 
 def size_for(traffic: Traffic, policy: Policy, context: float | None = None) -> Size:
@@ -137,7 +168,7 @@ def _programs(size: Size, structure: Any, axes: tuple) -> tuple[Callable, Callab
     def price_of(one: Serving):
         limits = Limits(rows=size.rows, sequences=size.slots, context=size.context)
         place = one.hardware, one.model, one.deployment, one.efficiency
-        return step_prices(*place, limits, one.policy.acceptance)
+        return step_prices(*place, limits, one.policy.acceptance, one.policy.hidden_host)
 
     def start(one: Serving):
         blocks = cache_blocks(one.hardware, one.model, one.deployment, one.policy)

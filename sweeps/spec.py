@@ -5,12 +5,13 @@ import difflib
 import json
 import math
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from hwspaces import document
+from sweeps.dataset import VARIABLES
 from sweeps.jobs import JOBS
 
 KEYS = {
@@ -108,8 +109,22 @@ def read(path: str | pathlib.Path) -> Spec:
 
 
 def content(path: pathlib.Path) -> dict[str, Any]:
-    """What a TOML file says, checked for size and keys alone; ValueError of one line where there is none to read."""
-    return document.toml(path)
+    """What a TOML file says, checked for its size, its keys and units of limits; ValueError of one line."""
+    found = document.toml(path)
+    for where, value in _limits_of_times(found):
+        if isinstance(value, int | float):
+            raise ValueError(f'{path}: {where} = {value!r} has no unit; write one, such as "20ms"')
+    return found
+
+
+def _limits_of_times(source: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Every limit on a time that a file sets, with where it stands: a bare number of them is mistaken for ms."""
+    tables = {key: source.get(key) for key in ("slo", "constraints")}
+    tables = {key: table for key, table in tables.items() if isinstance(table, Mapping)}
+    yield from ((f"slo.{name}", value) for name, value in tables.get("slo", {}).items())
+    for name, limits in tables.get("constraints", {}).items():
+        if name in VARIABLES and VARIABLES[name].unit == "s" and isinstance(limits, Mapping):
+            yield from ((f"constraints.{name}.{key}", value) for key, value in limits.items())
 
 
 def spec(source: Mapping[str, Any]) -> Spec:

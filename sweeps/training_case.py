@@ -9,12 +9,6 @@ from jaxroof.deployment import ADAPTED
 from jaxroof.training.training import LoRA, Training
 from sweeps.deployments import adapter_settings
 
-SHARES = ("overlap", "dropout", "offload")
-"""Numbers from 0 to 1."""
-
-WHOLE = ("global_batch", "micro_batch", "virtual_stages", "zero")
-"""Numbers that count."""
-
 
 def training_workload(given: Mapping[str, Any], parsed: Callable[[str, Any], float], encoder: bool) -> Training:
     """The workload that a user describes.
@@ -43,14 +37,6 @@ def training_workload(given: Mapping[str, Any], parsed: Callable[[str, Any], flo
         raise ValueError(f"a train needs {' and '.join(missing)}")
     if encoder:
         raise ValueError("training of models that attend to an encoder's output is not modelled")
-    for name in WHOLE:
-        if name in values and values[name] != int(values[name]):
-            raise ValueError(f"workload.{name} = {values[name]:g} must be a whole number")
-    if values.get("zero", 0.0) > 3.0:
-        raise ValueError(f"workload.zero = {values['zero']:g} must be 0, 1, 2 or 3")
-    for name in SHARES:
-        if values.get(name, 0.0) > 1.0:
-            raise ValueError(f"workload.{name} = {values[name]:g} must be at most 1")
     if values.get("offload", 0.0) > 0.0 and values.get("host_bandwidth") is None:
         raise ValueError(
             "workload.offload streams optimiser states over the link to the host, whose bandwidth the catalogue does "

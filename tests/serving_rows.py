@@ -27,6 +27,43 @@ ROW = dict.fromkeys(COLUMNS, "") | {
 }
 DEEPSEEK = {"model_path": "deepseek-ai/DeepSeek-R1", "backend": "trtllm", "backend_version": "1.1.0"}
 
+SMALL = {
+    "model_path": "meta-llama/Llama-3.1-8B",
+    "gemm_quant_mode": "bfloat16",
+    "moe_quant_mode": "bfloat16",
+    "isl_tokens": "128",
+    "osl_tokens": "32",
+    "concurrency": "4",
+    "batch_size": "4",
+    "tp_size": "1",
+    "moe_tp_size": "1",
+    "gt_ttft_ms": "60",
+    "gt_tpot_ms": "8",
+}
+MIXED = tuple(
+    SMALL | {"gpu": gpu, "backend": engine}
+    for gpu, engine in (
+        ("h100_sxm", "trtllm"),
+        ("h200_sxm", "vllm"),
+        ("b200_sxm", "sglang"),
+        ("mi300x", "sglang"),
+        ("mi355x", "vllm"),
+        ("gaudi3", "vllm"),
+    )
+)
+"""Six accelerators of three vendors under three engines; what is known of the devices differs."""
+
+FULL = DEEPSEEK | {
+    "gpu": "b200_sxm",
+    "backend": "sglang",
+    "gemm_quant_mode": "fp8",
+    "moe_quant_mode": "fp8_block",
+    "moe_tp_size": "1",
+    "moe_ep_size": "4",
+    "batch_size": "",
+}
+"""A mixture whose weights leave no KV cache on four devices: its requests get no answer, and latencies no value."""
+
 
 def read_rows(folder, *changes, without=()):
     """Points and skipped rows of a file in `folder` with one row per mapping of what differs from ROW."""

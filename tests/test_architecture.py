@@ -18,6 +18,9 @@ MAY_IMPORT = {
 }
 """Package -> packages of this distribution that its modules may import."""
 
+SHARED = "hwspaces.document"
+"""The one reader of TOML and JSON files: it imports nothing of the distribution, and `workloads` may import it."""
+
 NOT_IN_THE_COST_MODEL = {"xarray", "netCDF4", "argparse", "pandas", "matplotlib", "tomllib", "rich", "numpy", "scipy"}
 """Files, tables, text and flags belong to the other packages; arithmetic is JAX's."""
 
@@ -39,7 +42,8 @@ def imported(path: Path) -> set[str]:
             names |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{named(path)}:{node.lineno}: imports are absolute"
-            names.add(node.module.partition(".")[0])
+            if {f"{node.module}.{alias.name}" for alias in node.names} != {SHARED}:
+                names.add(node.module.partition(".")[0])
     return names
 
 
@@ -47,6 +51,10 @@ def imported(path: Path) -> set[str]:
 def test_imports_run_one_way(path):
     package = path.relative_to(ROOT).parts[0]
     assert imported(path) & (set(MAY_IMPORT) | {"tests"}) <= MAY_IMPORT[package]
+
+
+def test_the_shared_reader_imports_none_of_the_packages():
+    assert not imported(ROOT / f"{SHARED.replace('.', '/')}.py") & set(MAY_IMPORT)
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "jaxroof").rglob("*.py")), ids=named)

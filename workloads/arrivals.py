@@ -10,7 +10,7 @@ import numpy as np
 from workloads.kinds import Kind, Range, number, parsed, shown
 from workloads.stream import MOST_REQUESTS
 
-_RATE = Range(0, 1e6, above=True)
+_RATE = Range(1e-9, 1e6)
 _SECONDS = Range(0, 1e9, above=True)
 
 RANGES = {
@@ -175,7 +175,7 @@ def _staged(text: str, rest: str) -> Arrivals:
             raise ValueError(f"{text!r}: {item!r} is no stage; write requests per s x s; such as 8x60")
         rate = number(pair[1], "the rate of a stage", Range(0, 1e6), text)
         stages.append((rate, number(pair[2], "the time of a stage", _SECONDS, text)))
-    if not any(rate for rate, _ in stages):
+    if not any(rate >= _RATE.low for rate, _ in stages):
         raise ValueError(f"{text!r}: no stage has requests; such as {KINDS['stages'].example}")
     _, values = parsed(f"stages:{','.join(named)}" if named else "stages", KINDS, "poisson", RANGES)
     return Arrivals("stages", values, tuple(stages))

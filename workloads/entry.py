@@ -1,11 +1,12 @@
 """One model to run: what it is, at which precision, and where both are said."""
 
 import dataclasses
-import json
+import os
 import pathlib
 from collections.abc import Mapping
 from typing import Any
 
+from hwspaces import document
 from jaxroof.model import Model
 from workloads import huggingface
 from workloads.catalogue import CatalogueModel, found
@@ -18,6 +19,9 @@ from workloads.precision import precision
 
 LARGEST_FILE = 16 * 2**20
 """B of a config; one that quantises every module in its own way, of 100,000 modules, has 10 MB."""
+
+MOST_ENTRIES = 10**6
+"""Values and keys of a config."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,7 +89,7 @@ def _from_file(path: pathlib.Path, weights: str | None) -> ModelEntry:
     plain = path.name == "config.json"
     name = path.resolve().parent.name if plain else path.stem.removesuffix("_config")
     quant_path = path.with_name("hf_quant_config.json" if plain else f"{name}_hf_quant_config.json")
-    hf_quant = Config(str(quant_path), _json(quant_path)) if quant_path.is_file() else None
+    hf_quant = Config(str(quant_path), _json(quant_path)) if os.path.lexists(quant_path) else None
     source = CatalogueModel(name=name, aliases=(), source=str(path), date="", config=_json(path), hf_quant=None)
     return _entry(source, Config(str(path), source.config), hf_quant, name, weights, ())
 
@@ -143,17 +147,7 @@ def _encoder_notes(config: Config, family: Family) -> tuple[str, ...]:
 
 
 def _json(path: pathlib.Path) -> Mapping[str, Any]:
-    try:
-        size = path.stat().st_size
-        if size > LARGEST_FILE:
-            raise ValueError(f"{path} has {size:,} bytes; at most {LARGEST_FILE:,} are read")
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} cannot be read: {' '.join(str(error).split())}") from None
-    except RecursionError:
-        raise ValueError(f"{path} is not JSON of a model: too many tables and lists are inside each other") from None
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{path} is not JSON: {error}") from None
+    values = document.json_value(path, LARGEST_FILE, MOST_ENTRIES)
     if not isinstance(values, dict):
         raise ValueError(f"{path} must hold a JSON object, not {type(values).__name__}")
     return values

@@ -10,7 +10,7 @@ from workloads.family import Family
 from workloads.quantization import Quantization, linear_format
 from workloads.windows import FULL, Window
 
-MOST_LAYERS = 10_000
+MOST_LAYERS = 2_000
 """More layers than any model has: a wrong figure should not take all memory to read."""
 
 LAYER_KEYS = ("num_hidden_layers", "n_layer", "num_layers", "n_layers")
@@ -60,7 +60,7 @@ class Layer:
 
 
 def layer_count(config: Config) -> int:
-    """How many layers a config has, at most 10,000; where it does not say, it lists them."""
+    """How many layers a config has, at most 2,000; where it does not say, it lists them."""
     listed = config.value("layers_block_type", default=[])
     default = len(listed) if isinstance(listed, list) and listed else REQUIRED
     layers = config.count(*LAYER_KEYS, default=default)

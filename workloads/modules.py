@@ -1,10 +1,10 @@
 """Which modules of a model a list of names, wildcards and regular expressions means."""
 
 import dataclasses
-import fnmatch
-import functools
-import re
 from collections.abc import Iterable
+
+from workloads.expression_syntax import wildcard
+from workloads.expressions import Expressions
 
 ROOTS = ("model", "language_model", "transformer", "decoder", "gpt_neox", "backbone", "encoder")
 """Leading parts of a module's path that differ between exports of one model."""
@@ -12,7 +12,7 @@ ROOTS = ("model", "language_model", "transformer", "decoder", "gpt_neox", "backb
 PREFIXES = ("model.", "", "language_model.model.", "model.language_model.", "transformer.", "gpt_neox.", "backbone.")
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Patterns:
     """A compiled list of module names.
 
@@ -22,42 +22,45 @@ class Patterns:
     """
 
     plain: frozenset[str]
-    expressions: tuple[re.Pattern, ...]
-    wildcards: tuple[re.Pattern, ...]
+    expressions: Expressions
+    wildcards: Expressions
+    _known: dict[str, bool] = dataclasses.field(default_factory=dict)
 
     def match(self, path: str) -> bool:
-        """True if a module of this path, written from `layers.` or the module's own name on, is meant."""
-        return _match(self, path)
+        """True if a module of this path, written from `layers.` or the module's own name on, is meant.
+
+        Raises `ValueError` where that takes too long.
+        """
+        if path not in self._known:
+            self._known[path] = _match(self, path)
+        return self._known[path]
 
 
 def patterns(names: Iterable[str]) -> Patterns:
-    """The patterns in `names`. Raises `ValueError` for one that is not a string or not a regular expression."""
+    """The patterns in `names`. Raises `ValueError` for one that is not a string, or a regular expression not read."""
     plain, expressions, wildcards = [], [], []
     for name in names:
         if not isinstance(name, str):
             raise ValueError(f"module name {name!r} must be a string")
         if name.startswith("re:"):
-            try:
-                expressions.append(re.compile(name[3:]))
-            except re.error as error:
-                raise ValueError(f"module name {name!r} is not a regular expression: {error}") from None
+            expressions.append(name[3:])
         elif any(character in name for character in "*?["):
-            wildcards.append(re.compile(fnmatch.translate(name)))
+            wildcards.append(name)
         else:
             plain.append(_without_roots(name))
-    return Patterns(frozenset(plain), tuple(expressions), tuple(wildcards))
+    regulars, wild = (tuple(dict.fromkeys(texts)) for texts in (expressions, wildcards))
+    return Patterns(frozenset(plain), Expressions(regulars), Expressions(wild, wildcard))
 
 
-@functools.lru_cache(maxsize=65536)
 def _match(known: Patterns, path: str) -> bool:
     parts = path.split(".")
     spans = ((i, j) for i in range(len(parts)) for j in range(i + 1, len(parts) + 1))
     if any(".".join(parts[i:j]) in known.plain for i, j in spans):
         return True
-    if any(expression.match(prefix + path) for expression in known.expressions for prefix in PREFIXES):
+    if any(known.expressions.match(prefix + path) for prefix in PREFIXES):
         return True
-    parents = [".".join(parts[:n]) for n in range(len(parts), 0, -1)] if known.wildcards else []
-    return any(w.match(prefix + parent) for w in known.wildcards for parent in parents for prefix in PREFIXES)
+    parents = [".".join(parts[:n]) for n in range(len(parts), 0, -1)]
+    return any(known.wildcards.match(prefix + parent) for parent in parents for prefix in PREFIXES)
 
 
 def _without_roots(name: str) -> str:

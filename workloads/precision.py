@@ -43,7 +43,8 @@ class Precision:
 def precision(config: Config, hf_quant: Config | None, convention: str | None, weights: str | None) -> Precision:
     """The precision of a checkpoint, or of what `weights` asks for in its place.
 
-    From quantization_config, else hf_quant_config.json, else the convention in a name, else torch_dtype.
+    From quantization_config, else hf_quant_config.json, else the convention in a name, else torch_dtype. What a float32
+    checkpoint does not quantise is bf16, as engines run it, unless `weights` asks for fp32 or tf32.
 
     Args:
       config: the whole config.
@@ -64,7 +65,26 @@ def precision(config: Config, hf_quant: Config | None, convention: str | None, w
         raise config.error("torch_dtype is missing and nothing else says the precision; give weights=")
     notes = () if said else ("torch_dtype is not stated: what is not quantised is taken as bfloat16",)
     own = Precision(quantised, base, quantised.label or base.compute, source, notes)
-    return own if weights is None else _overridden(own, weights)
+    if weights is not None:
+        own = _overridden(own, weights)
+    return own if own.source == "weights" and not own.quantised.assignments else _at_16_bits(own)
+
+
+def _at_16_bits(own: Precision) -> Precision:
+    """With a float32 checkpoint's matrices, and so its attention, as an engine runs them: in bf16.
+
+    Source: vLLM v0.11, vllm/config/model.py, `_resolve_auto_dtype`: with --dtype auto, the default, a float32 model is
+    cast to the device's preferred 16-bit type; its kernels of quantised weights take 16-bit activations alone
+    (`get_supported_act_dtypes` in vllm/model_executor/layers/quantization).
+    """
+    if own.base.compute != "fp32":
+        return own
+    base = WeightFormat(bytes=2.0, compute="bf16")
+    if own.quantised.assignments:
+        note = "torch_dtype is float32: what is not quantised, and attention, run in bf16, as engines cast them"
+        return dataclasses.replace(own, base=base, notes=(*own.notes, note))
+    note = 'torch_dtype is float32: run in bf16, as engines cast it; weights="fp32" keeps it'
+    return dataclasses.replace(own, base=base, label=base.compute, notes=(*own.notes, note))
 
 
 def name_convention(name: str) -> tuple[str, Scheme | str | None, str]:

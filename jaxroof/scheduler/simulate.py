@@ -220,7 +220,7 @@ def simulate(
       By request, shape [requests], and by iteration, shape [iterations].
     """
     limits = Limits(rows=size.rows, sequences=size.slots, context=size.context)
-    _, price = step_prices(hardware, model, deployment, efficiency, limits, policy.acceptance)
+    _, price = step_prices(hardware, model, deployment, efficiency, limits, policy.acceptance, policy.hidden_host)
     blocks = cache_blocks(hardware, model, deployment, policy)
     run = begin(traffic, policy, blocks, size, efficiency.host.request_time, longest)
     return served(*proceed(price, run, traffic, policy, size))

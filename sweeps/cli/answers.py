@@ -9,6 +9,7 @@ from jaxroof.efficiency.timing import NINETY_PERCENT
 from sweeps.answer import Answer, OpAnswer
 from sweeps.cases import Case
 from sweeps.dataset import UDUNITS, variable
+from sweeps.jobs import StepWork
 from sweeps.labels import number
 
 THROTTLED = 1.001
@@ -26,8 +27,17 @@ def fit_text(case: Case, metrics: dict[str, Any]) -> str:
     return f"{'fits' if metrics['fits'] else 'does not fit'}: {weights}, {room}"
 
 
-def money_text(metrics: dict[str, Any]) -> str | None:
+def token_text(case: Case) -> str:
+    """Which token figures per token are of: of a step what it processes, of requests output tokens."""
+    work = case.scenario.workload
+    if not isinstance(work, StepWork) or work.prefill is None:
+        return "output token"
+    return "prompt token" if work.decode is None else "token, prompt or output"
+
+
+def money_text(case: Case, metrics: dict[str, Any]) -> str | None:
     """What a device costs and what a million tokens cost its owner and its tenant; None where nothing is known."""
+    tokens = token_text(case).replace("token", "tokens", 1)
     parts = []
     if "device_cost" in metrics:
         parts.append(f"device {metrics['device_cost']:,.0f} USD to make, {metrics['device_price']:,.0f} to buy")
@@ -38,11 +48,12 @@ def money_text(metrics: dict[str, Any]) -> str | None:
     }
     if "owning" in known:
         words = f"{number(known['capital'])} capital, {number(known['energy'])} energy"
-        parts.append(f"owning {number(known['owning'])} USD per million tokens ({words})")
+        parts.append(f"owning {number(known['owning'])} USD per million {tokens} ({words})")
     elif "capital" in known:
-        parts.append(f"owning {number(known['capital'])} USD per million tokens, capital alone")
+        parts.append(f"owning {number(known['capital'])} USD per million {tokens}, capital alone")
     if "usd_per_million_tokens" in metrics:
-        parts.append(f"renting {number(metrics['usd_per_million_tokens'])}")
+        unit = "" if known else f" USD per million {tokens}"
+        parts.append(f"renting {number(metrics['usd_per_million_tokens'])}{unit}")
     return "; ".join(parts) or None
 
 
@@ -70,16 +81,15 @@ def beyond_tables(metrics: dict[str, Any]) -> list[str]:
     return [f"{metrics[name]:.0%} of {variable(name).long_name.partition(' of ')[2]}" for name in names]
 
 
-def power_lines(metrics: dict[str, Any]) -> list[str]:
+def power_lines(case: Case, metrics: dict[str, Any]) -> list[str]:
     """Power of a device and energy per token in words, and what the limit costs where it binds; empty if unknown."""
     if "power" not in metrics:
         return []
     phases = [name for name in ("prefill", "decode") if f"{name}_power" in metrics]
     parts = [f"{phase} {formatted(metrics[f'{phase}_power'], 'W')}" for phase in phases]
     detail = f" ({', '.join(parts)})" if parts else ""
-    lines = [
-        f"{formatted(metrics['power'], 'W')} per device{detail}, {formatted(metrics['joules_per_token'], 'J')}/token"
-    ]
+    energy = f"{formatted(metrics['joules_per_token'], 'J')} per {token_text(case)}"
+    lines = [f"{formatted(metrics['power'], 'W')} per device{detail}, {energy}"]
     for name in ("slowdown", "prefill_slowdown", "decode_slowdown"):
         if metrics.get(name, 1.0) > THROTTLED:
             phase = name.partition("_slowdown")[0] if "_" in name else "step"
@@ -87,7 +97,7 @@ def power_lines(metrics: dict[str, Any]) -> list[str]:
     return lines
 
 
-def record(case: Case, answer: Answer, kv: str | None) -> dict[str, Any]:
+def record(case: Case, answer: Answer) -> dict[str, Any]:
     """The answer for machines: SI numbers, all finite; a figure that does not exist is null."""
     scenario = case.scenario
     ops = {step: [_op_record(op, table) for op in table] for step, table in answer.steps.items()}
@@ -96,11 +106,12 @@ def record(case: Case, answer: Answer, kv: str | None) -> dict[str, Any]:
         "model": case.model.name,
         "precision": case.model.precision,
         "precision_source": case.model.precision_source,
-        "kv_precision": kv or case.model.kv_precision or "bf16",
+        "kv_precision": case.kv,
         "efficiency": case.efficiency.name,
         "deployment": dataclasses.asdict(scenario.deployment),
         "workload": dataclasses.asdict(scenario.workload),
         "notes": list(case.notes),
+        "token_unit": token_text(case),
         "metrics": answer.metrics,
         "units": {name: UDUNITS.get(variable(name).unit, variable(name).unit) for name in answer.metrics},
         "ops": [{**op, "step": step} if len(ops) > 1 else op for step, rows in ops.items() for op in rows],
@@ -113,11 +124,11 @@ def _op_record(op: OpAnswer, step: tuple[OpAnswer, ...]) -> dict[str, Any]:
         "count": op.count,
         "time_s": op.time,
         "share": op.time / sum(other.time for other in step),
-        "flops": op.flops,
-        "bytes": op.bytes,
-        "message_bytes": op.message_bytes,
+        "flops_per_device": op.flops,
+        "bytes_per_device": op.bytes,
+        "message_bytes_per_device": op.message_bytes,
         "intensity": op.intensity,
         "bound": op.bound,
         "algorithm": op.algorithm,
-        "energy_J": op.energy,
+        "energy_per_device_J": op.energy,
     }

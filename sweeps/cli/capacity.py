@@ -92,6 +92,8 @@ def run(options: argparse.Namespace) -> None:
         raise ValueError("--slo is missing: what has to be kept, such as ttft=500ms,tpot=40ms")
     if options.rates and options.concurrency:
         raise ValueError("--rates and --concurrency: give one; clients send when they have their answers")
+    if options.points is not None and ".." not in (options.rates or options.concurrency or ""):
+        raise ValueError(f"--points {options.points}: it needs --rates LOW..HIGH or --concurrency LOW..HIGH")
     points = POINTS if options.points is None else int(whole_number("--points", options.points))
     if points > MOST_POINTS:
         raise ValueError(f"--points {points} must be at most {MOST_POINTS}")

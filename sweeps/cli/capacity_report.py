@@ -6,9 +6,10 @@ from typing import Any
 from hwspaces import formatted
 from sweeps.cli import tables
 from sweeps.labels import number
-from sweeps.serving.capacity import MET, MORE, NEVER, Capacity, Search, good_share_of
+from sweeps.serving.capacity import MET, MORE, NEVER, Capacity, Search
 from sweeps.serving.load import Load
 from sweeps.serving.policies import policy_record, policy_text
+from sweeps.serving.target import good_share_of
 
 FIGURES = ("ttft_p50", "ttft_p99", "tpot_p50", "tpot_p99", "tokens_per_second_per_device", "batch_mean", "kv_use_max")
 """Metrics at the capacity, beside the load, in the JSON."""
@@ -28,8 +29,8 @@ def show(found: Search) -> None:
     else:
         nearest = max(found.capacities, key=lambda one: good_share_of(one.metrics))
         out.print(f"nothing keeps it at {number(loads[0])} {what}; nearest is {nearest.place.label}: {nearest.missed}")
-    if any(one.state == MORE for one in able):
-        out.print(f"> the highest load that was tried, {number(loads[-1])} {what}, still keeps it")
+    for line in _bounds(found, what):
+        out.print(line)
     failed = [one for one in found.capacities if one.state == NEVER]
     if failed:
         out.print()
@@ -49,6 +50,8 @@ def show(found: Search) -> None:
     count = f"{found.simulations:,} simulations of {len(fleet.requests.stream):,} requests"
     rate = f"{served / found.seconds:,.0f} requests/s"
     out.print(f"        {count} in {found.seconds:.1f} s: {rate}, compilation included")
+    if found.longer:
+        out.print(f"        {len(fleet.requests.stream):,} requests, as with fewer of them some have no limit")
     for note in dict.fromkeys((*fleet.requests.stream.notes, *fleet.model.notes)):
         out.print(f"note    {note}")
 
@@ -65,9 +68,12 @@ def record(found: Search) -> dict[str, Any]:
         "tolerance": found.tolerance,
         "engine": fleet.engine,
         "policy": policy_record(fleet.policy),
+        "ranked": found.ranked,
         "requests": len(fleet.requests.stream),
         "source": fleet.requests.stream.source,
-        "rows": [{"rank": rank, **_row(one)} for rank, one in enumerate(found.capacities, 1)],
+        "rows": [
+            {"rank": rank if found.ranked else None, **_row(one, found)} for rank, one in enumerate(found.capacities, 1)
+        ],
         "left_out": dict(fleet.left_out),
         "curve": {
             axis: found.curve[axis].values.tolist(),
@@ -81,23 +87,38 @@ def record(found: Search) -> dict[str, Any]:
     }
 
 
+def _bounds(found: Search, what: str) -> list[str]:
+    """What is known of places that keep the target at every load tried, in words; empty where there are none."""
+    bounds = [one for one in found.capacities if one.censored]
+    lines = []
+    for idle in (True, False):
+        labels = [one.place.label for one in bounds if (one.place.label in found.idle) == idle]
+        if not labels:
+            continue
+        why = "every load that was tried is kept: give larger ones"
+        if idle:
+            requests = f"with {len(found.fleet.requests.stream):,} requests the queue does not build up"
+            why = f"{requests}, even where all come at once: give more requests"
+        lines.append(f"{', '.join(labels)}: at least {number(bounds[0].load)} {what}; {why}")
+    return [*lines, "no ranks: a bound does not compare with a capacity"] if lines else []
+
+
 def _ranking(found: Search, able: list[Capacity], what: str) -> Any:
     priced = any(math.isfinite(one.per_dollar) for one in able)
     heads = ["devices", what, f"{what}\n/device", *(["requests\n/USD"] if priced else [])]
     heads += ["TTFT p50", "p99", "TPOT p50", "p99 ", "tokens/s\n/device"]
     made = tables.table("#", "accelerator", *heads, "beyond it", numbers=("#", *heads))
     for rank, one in enumerate(able, 1):
-        more = "> " if one.state == MORE else ""
+        more = ">= " if one.state == MORE else ""
         cells = [str(one.place.devices), f"{more}{number(one.load)}", f"{more}{number(one.per_device)}"]
         cells += [_number(one.per_dollar)] if priced else []
         cells += [_time(one.metrics[name]) for name in ("ttft_p50", "ttft_p99", "tpot_p50", "tpot_p99")]
-        made.add_row(
-            str(rank), one.place.label, *cells, _number(one.metrics["tokens_per_second_per_device"]), one.missed
-        )
+        cells.append(_number(one.metrics["tokens_per_second_per_device"]))
+        made.add_row(str(rank) if found.ranked else "-", one.place.label, *cells, one.missed)
     return made
 
 
-def _row(one: Capacity) -> dict[str, Any]:
+def _row(one: Capacity, found: Search) -> dict[str, Any]:
     figures = {name: one.metrics[name] for name in FIGURES} | {"good_share": good_share_of(one.metrics)}
     numbers = {
         "capacity": one.load,
@@ -111,6 +132,8 @@ def _row(one: Capacity) -> dict[str, Any]:
         "label": one.place.label,
         "devices": one.place.devices,
         "state": one.state,
+        "censored": one.censored,
+        "idle": one.place.label in found.idle,
         **{name: value if math.isfinite(value) else None for name, value in numbers.items()},
         "missed": one.missed or None,
         "feasible": one.state in (MET, MORE),

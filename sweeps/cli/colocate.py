@@ -51,10 +51,10 @@ def run(options: argparse.Namespace) -> None:
 
     found = answer(case)
     if options.json:
-        print(json.dumps(record(case, found, options.kv), indent=2, allow_nan=False))
+        print(json.dumps(record(case, found), indent=2, allow_nan=False))
         return
     out = tables.console()
-    out.print(tables.heading(case, _words(case), options.kv, overrides(options.set)), end="\n\n")
+    out.print(tables.heading(case, _words(case), overrides(options.set)), end="\n\n")
     out.print(tables.metric_table(found.metrics))
     for note in tables.notes(case):
         out.print(f"note    {note}")

@@ -141,6 +141,8 @@ def _record(found: Any, options: argparse.Namespace, top: int) -> dict[str, Any]
     return {
         "model": found.model.name,
         "precision": found.model.precision,
+        "kv_precision": found.kv,
+        "efficiency": found.efficiency,
         "sorted_by": found.metric,
         "sorted_because": found.chosen,
         "higher_is_better": bool(variable(found.metric).higher_is_better),
@@ -168,13 +170,14 @@ def _print(found: Any, options: argparse.Namespace, top: int) -> None:
     from sweeps.cli.tables import console, table
     from sweeps.dataset import variable
     from sweeps.labels import number
+    from sweeps.reasons import limit_text
 
     out = console()
-    model, slo = found.model, f", {options.slo.replace(',', ', ')}" if options.slo else ""
-    kv = options.kv or model.kv_precision or "bf16"
-    out.print(f"{model.name}: requests of {number(float(options.isl))} + {number(float(options.osl))} tokens{slo}")
-    out.print(f"weights {model.precision} ({model.precision_source}), KV cache {kv}", end="")
-    out.print(f", efficiency {options.efficiency or 'derated'}")
+    model, limits = found.model, ", ".join(limit_text(name, limit) for name, limit in found.slo.items())
+    out.print(f"{model.name}: requests of {number(found.isl)} + {number(found.osl)} tokens", end="")
+    out.print(f", {limits}" if limits else "")
+    out.print(f"weights {model.precision} ({model.precision_source}), KV cache {found.kv}", end="")
+    out.print(f", efficiency {found.efficiency}")
     direction = "highest" if variable(found.metric).higher_is_better else "lowest"
     out.print(f"sorted by {found.metric}, {direction} first ({found.chosen})", end="\n\n")
     shown = _shown(found, options.all)
@@ -256,7 +259,7 @@ def _print_tried(out: Any, found: Any, options: argparse.Namespace) -> None:
     left = len(found.infeasible) - len(_explained(found, options.all))
     if left:
         out.print(f"        {left:,} more rows (accelerator, devices, layout) are not feasible; --all shows them")
-    if not options.slo and found.rows:
+    if not found.slo and found.rows:
         out.print("        no --slo was given: prompts of a whole batch are prefilled at once, so TTFT grows with it")
 
 

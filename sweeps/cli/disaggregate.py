@@ -111,10 +111,10 @@ def _print_pools(case: Any, options: argparse.Namespace) -> None:
 
     found = answer(case)
     if options.json:
-        print(json.dumps(record(case, found, options.kv), indent=2, allow_nan=False))
+        print(json.dumps(record(case, found), indent=2, allow_nan=False))
         return
     out = tables.console()
-    out.print(tables.heading(case, request_text(case), options.kv, overrides(options.set)))
+    out.print(tables.heading(case, request_text(case), overrides(options.set)))
     out.print(f"prefill {pool_text(case)}", end="\n\n")
     out.print(tables.metric_table(found.metrics))
     out.print()

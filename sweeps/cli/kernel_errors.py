@@ -67,7 +67,7 @@ def _json(options: argparse.Namespace, result: Any, pictures: list[str]) -> dict
 
     return {
         "path": options.data,
-        "efficiency": options.efficiency or "learned",
+        "efficiency": result.efficiency,
         "errors": _plain(result.errors().get((), {})),
         "errors_from_30_us": _plain(result.errors(long=True).get((), {})),
         "groups": [
@@ -89,8 +89,7 @@ def _print(options: argparse.Namespace, result: Any, pictures: list[str]) -> Non
     from sweeps.cli.tables import console, table
 
     out = console()
-    name = options.efficiency or "learned, of each row's engine"
-    out.print(f"Kernels in {options.data}, efficiency {name}; error: predicted / measured - 1")
+    out.print(f"Kernels in {options.data}, efficiency {result.efficiency}; error: predicted / measured - 1")
     out.print("The right half is of rows of 30 us and more; inside: measured within the predicted 90 % interval\n")
     one, two = ("rows", "MAPE", "median", "signed", "inside"), ("rows ", "MAPE ", "median ", "signed ", "inside ")
     for view in VIEWS:

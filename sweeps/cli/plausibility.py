@@ -7,7 +7,7 @@ import json
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
-    parser.add_argument("--efficiency", default="learned", metavar="NAME", help="a name or a TOML file")
+    parser.add_argument("--efficiency", metavar="NAME", help="a name or a TOML file (default learned)")
     parser.add_argument("--hardware", metavar="NAME", help="this accelerator only, or a TOML file's")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
 

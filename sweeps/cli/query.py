@@ -23,6 +23,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--top", metavar="N", default="20", help="rows that are shown (default 20)")
     parser.add_argument("--highest", action="store_true", help="the highest first")
     parser.add_argument("--lowest", action="store_true", help="the lowest first")
+    parser.add_argument(
+        "--points-limit", metavar="N", help="points that it may look at (default 10,000,000,000, some minutes)"
+    )
     output_argument(
         parser, "-o", "--output", kinds=("dataset",), metavar="OUT.nc", help="write the rows, with all variables"
     )
@@ -32,10 +35,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Print the rows, or write them."""
     top = int(whole_number("--top", options.top))
+    limit = None if options.points_limit is None else int(whole_number("--points-limit", options.points_limit))
     if options.highest and options.lowest:
         raise ValueError("--highest and --lowest are both given")
     from sweeps.keep.rows import as_sample
-    from sweeps.querying import query
+    from sweeps.querying.run import POINTS_LIMIT, query
     from sweeps.store import opened, saved
 
     highest = True if options.highest else False if options.lowest else None
@@ -43,7 +47,7 @@ def run(options: argparse.Namespace) -> None:
         dataset = as_sample(whole)
         if dataset is None:
             raise ValueError(f"{options.sweep} kept counts alone, not points")
-        found = query(dataset, options.where, options.sort, top, highest)
+        found = query(dataset, options.where, options.sort, top, highest, POINTS_LIMIT if limit is None else limit)
         if options.output is not None:
             saved(options.output, found.rows, options.force, [options.sweep])
         if options.json:

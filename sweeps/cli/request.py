@@ -60,10 +60,10 @@ def run(options: argparse.Namespace) -> None:
     case = request_case(options)
     found = answer(case)
     if options.json:
-        print(json.dumps(record(case, found, options.kv), indent=2, allow_nan=False))
+        print(json.dumps(record(case, found), indent=2, allow_nan=False))
         return
     out = tables.console()
-    out.print(tables.heading(case, request_text(case), options.kv, overrides(options.set)), end="\n\n")
+    out.print(tables.heading(case, request_text(case), overrides(options.set)), end="\n\n")
     out.print(tables.metric_table({name: value for name, value in found.metrics.items() if "_spread" not in name}))
     out.print()
     out.print(tables.op_summary(found.steps))
@@ -75,10 +75,10 @@ def run(options: argparse.Namespace) -> None:
         out.print(f"error   {line}")
     for line in beyond_tables(found.metrics):
         out.print(f"tables  {line}")
-    for line in power_lines(found.metrics):
+    for line in power_lines(case, found.metrics):
         out.print(f"power   {line}")
     out.print(f"memory  {fit_text(case, found.metrics)}")
-    money = money_text(found.metrics)
+    money = money_text(case, found.metrics)
     if money is not None:
         out.print(f"money   {money}")
     for note in tables.notes(case):

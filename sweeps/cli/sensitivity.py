@@ -127,7 +127,7 @@ def _said(options: argparse.Namespace) -> tuple[str, Any]:
     from sweeps.cli.common import overrides
     from sweeps.cli.tables import heading
 
-    return heading(case, what, options.kv, overrides(options.set)), case
+    return heading(case, what, overrides(options.set)), case
 
 
 def _write(options: argparse.Namespace, found: Any, top: int) -> None:

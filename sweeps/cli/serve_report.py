@@ -35,7 +35,7 @@ def show(found: Simulation) -> None:
     """Print the report."""
     case, question = found.case, found.question
     out = tables.console()
-    out.print(tables.heading(case, found.load.text, question.kv, question.overrides))
+    out.print(tables.heading(case, found.load.text, question.overrides))
     out.print(f"policy of {found.engine}: {policy_text(found.policy)}")
     out.print(f"source  {found.load.stream.source}", end="\n\n")
     columns = ("mean", *(f"p{percent}" for percent in PERCENTILES))
@@ -70,7 +70,7 @@ def record(found: Simulation) -> dict[str, Any]:
         "model": case.model.name,
         "precision": case.model.precision,
         "precision_source": case.model.precision_source,
-        "kv_precision": found.question.kv or case.model.kv_precision or "bf16",
+        "kv_precision": case.kv,
         "efficiency": case.efficiency.name,
         "deployment": dataclasses.asdict(case.scenario.deployment),
         "engine": found.engine,

@@ -2,10 +2,14 @@
 
 import argparse
 import json
+import sys
+import time
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from sweeps.cli.outputs import output_argument
+from sweeps.cli.progress import LINE_SECONDS, rate_text
 
 ENGINES = ("vllm", "trtllm", "sglang")
 METRICS = {"ttft": "TTFT", "tpot": "TPOT", "throughput": "throughput"}
@@ -28,47 +32,85 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(options: argparse.Namespace) -> None:
-    """Simulate every row that can be priced, and print how far off it is."""
-    from sweeps.validate.serving.points import DisaggPoint, points
-    from sweeps.validate.serving.predict import engine_efficiencies, predictions
-    from sweeps.validate.serving.suspects import checked
+MOST_NAMED = 6
+"""Rows that are named one by one in a line about rows that were left out."""
 
-    found, skipped = points(options.data)
-    reasons = Counter(one.reason for one in skipped)
-    apart = sum(isinstance(one, DisaggPoint) for one in found)
-    if apart:
-        reasons["prefill and decode workers apart are not simulated"] = apart
+
+def run(options: argparse.Namespace) -> None:
+    """Simulate every row that can be priced, and print how far off it is and which rows were left out."""
+    from sweeps.validate.serving.attempt import attempted
+    from sweeps.validate.serving.points import DisaggPoint, Skipped, points
+    from sweeps.validate.serving.predict import engine_efficiencies
+
+    found, left = points(options.data)
+    every = len(found) + len(left)
+    apart = "prefill and decode workers apart are not simulated"
+    left += [Skipped(one.row, one.id, apart) for one in found if isinstance(one, DisaggPoint)]
     rows = [one for one in found if not isinstance(one, DisaggPoint)]
     rows = [one for one in rows if not options.engine or one.engine in options.engine]
-    if not rows:
+    predicted: list[Any] = []
+    if rows:
+        efficiencies = engine_efficiencies(options.efficiency)
+        with _Bar() as bar:
+            predicted, failed = attempted(rows, efficiencies, bar.show)
+        left += failed
+    if not predicted:
         wanted = f" of {', '.join(options.engine)}" if options.engine else ""
-        raise ValueError(f"{options.data}: none of {len(found) + len(skipped)} rows{wanted} can be simulated")
-    efficiencies = engine_efficiencies(options.efficiency)
-    with _bar() as progress:
-        predicted = predictions(checked(rows), efficiencies, progress)
+        why = "; ".join(f"{reason} ({_which(numbers)})" for reason, numbers in _reasons(left)[:2])
+        raise ValueError(f"{options.data}: none of {every} rows{wanted} can be simulated{f': {why}' if why else ''}")
     pictures = _pictures(options, predicted) if options.plots else []
     if options.json:
-        print(json.dumps(_json(options, predicted, reasons, pictures), indent=2, allow_nan=False))
+        print(json.dumps(_json(options, predicted, left, pictures), indent=2, allow_nan=False))
     else:
-        _print(options, predicted, reasons, pictures)
+        _print(options, predicted, left, pictures)
 
 
-class _bar:
-    """A progress bar on the error stream where that is a terminal; a context whose value takes (done, all)."""
+def _reasons(left: Sequence[Any]) -> list[tuple[str, list[int]]]:
+    """Every reason why rows were left out, the commonest first, and the rows in the order of the file."""
+    found: dict[str, list[int]] = {}
+    for one in sorted(left, key=lambda one: one.row):
+        found.setdefault(one.reason, []).append(one.row)
+    return sorted(found.items(), key=lambda pair: -len(pair[1]))
 
-    def __enter__(self) -> Any:
-        from rich.console import Console
-        from rich.progress import Progress
 
-        errors = Console(stderr=True)
-        self.bar = Progress(console=errors, transient=True, disable=not errors.is_terminal)
-        self.task = self.bar.add_task("requests", total=None)
-        self.bar.start()
-        return lambda done, total: self.bar.update(self.task, completed=done, total=total)
+def _which(rows: Sequence[int]) -> str:
+    named = ", ".join(str(row) for row in rows[:MOST_NAMED])
+    return f"row{'s' if len(rows) > 1 else ''} {named}{', ...' if len(rows) > MOST_NAMED else ''}"
+
+
+class _Bar:
+    """What is done, how much of it and how fast, on the error stream: a bar on a terminal, else a line now and then."""
+
+    def __enter__(self) -> "_Bar":
+        self.what, self.bar = "", None
+        self.begun = self.last = self.said = time.perf_counter()
+        if sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+            columns = TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn()
+            self.bar = Progress(*columns, console=Console(stderr=True), transient=True)
+            self.task = self.bar.add_task("reading labels", total=None)
+            self.bar.start()
+        return self
+
+    def show(self, what: str, done: int, every: int) -> None:
+        """Say that `done` of `every` of what is counted are done."""
+        now = time.perf_counter()
+        if what != self.what:  # it began when the last thing was reported
+            self.what, self.begun = what, self.last
+        self.last = now
+        rate = done / max(now - self.begun, 1e-9)
+        text = f"{done:,} of {every:,} {what}, {rate_text(rate) if rate >= 10.0 else f'{rate:.2g}'}/s"
+        if self.bar is not None:
+            self.bar.update(self.task, completed=done, total=every, description=text)
+        elif now - self.said > LINE_SECONDS["auto"] and done < every:
+            self.said = now
+            print(text, file=sys.stderr, flush=True)
 
     def __exit__(self, *error: object) -> None:
-        self.bar.stop()
+        if self.bar is not None:
+            self.bar.stop()
 
 
 def _pictures(options: argparse.Namespace, predicted: Any) -> list[str]:
@@ -82,14 +124,16 @@ def _pictures(options: argparse.Namespace, predicted: Any) -> list[str]:
     return style.pictures(options.plots, made, options.force)
 
 
-def _json(options: argparse.Namespace, predicted: Any, reasons: Counter, pictures: list[str]) -> dict[str, Any]:
+def _json(options: argparse.Namespace, predicted: Any, left: Any, pictures: list[str]) -> dict[str, Any]:
     import dataclasses
 
     from sweeps.validate.serving.scores import scores, worst
 
+    trusted = any(one.point.suspect is None for one in predicted)
     return {
         "file": options.data,
         "efficiency": options.efficiency or "learned, of each row's engine",
+        "scored": len(predicted),
         "errors": {
             key: {
                 name: {metric: dataclasses.asdict(score) for metric, score in row.items()}
@@ -100,12 +144,22 @@ def _json(options: argparse.Namespace, predicted: Any, reasons: Counter, picture
         "worst": {
             metric: {"from_error": found.from_error, "shares": found.shares}
             for metric in METRICS
+            if trusted
             for found in [worst(predicted, metric)]
         },
         "rows": [_row(one) for one in predicted],
-        "left_out": [{"reason": reason, "rows": count} for reason, count in reasons.most_common()],
+        "assumptions": [
+            {"assumption": text, "rows": count} for text, count in _assumed(options, predicted).most_common()
+        ],
+        "left_out": [{"reason": reason, "rows": len(rows), "lines": rows} for reason, rows in _reasons(left)],
         "pictures": pictures,
     }
+
+
+def _assumed(options: argparse.Namespace, predicted: Any) -> Counter:
+    from sweeps.validate.serving.assumptions import assumptions
+
+    return assumptions([one.point for one in predicted], learned=options.efficiency is None)
 
 
 def _row(one: Any) -> dict[str, Any]:
@@ -128,7 +182,7 @@ def _row(one: Any) -> dict[str, Any]:
     }
 
 
-def _print(options: argparse.Namespace, predicted: Any, reasons: Counter, pictures: list[str]) -> None:
+def _print(options: argparse.Namespace, predicted: Any, left: Any, pictures: list[str]) -> None:
     from sweeps.cli.tables import console, table
     from sweeps.validate.serving.scores import scores, worst, worst_lines
 
@@ -144,15 +198,19 @@ def _print(options: argparse.Namespace, predicted: Any, reasons: Counter, pictur
             shown.add_row(key, value, str(row["tpot"].n), *cells)
         shown.add_section()
     out.print(shown)
-    for metric in METRICS:
+    trusted = any(one.point.suspect is None for one in predicted)
+    for metric in METRICS if trusted else ():
         out.print()
         for line in worst_lines(worst(predicted, metric)):
             out.print(line, highlight=False, markup=False)
     suspects = Counter(one.point.suspect for one in predicted if one.point.suspect is not None)
     for reason, count in suspects.most_common():
         out.print(f"{count} rows not trusted: {reason}", highlight=False, markup=False)
-    for reason, count in reasons.most_common():
-        out.print(f"{count} rows left out: {reason}", highlight=False, markup=False)
+    for text, count in _assumed(options, predicted).most_common():
+        out.print(f"{count} rows on {text}", highlight=False, markup=False)
+    out.print(f"{len(predicted)} rows scored, {len(left)} left out", highlight=False, markup=False)
+    for reason, rows in _reasons(left):
+        out.print(f"{len(rows)} left out: {reason} ({_which(rows)})", highlight=False, markup=False)
     for picture in pictures:
         out.print(picture)
 

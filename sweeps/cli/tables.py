@@ -43,9 +43,10 @@ def metric_table(metrics: Mapping[str, Any], shares: Iterable[str] = ()) -> Tabl
 
 
 def op_table(ops: tuple[OpAnswer, ...]) -> Table:
-    """Every op of a step in the order of running, with totals. Collectives move messages, not memory."""
+    """Every op of a step in the order of running, on one device, with totals. Collectives move messages, not memory."""
     sends = any(op.message_bytes for op in ops)
-    columns = ["runs", "time", "share", "FLOP", "bytes", "FLOP/B", *(["message"] if sends else [])]
+    each = ["FLOP\n/device", "bytes\n/device", "FLOP/B", *(["message\n/device"] if sends else [])]
+    columns = ["runs", "time", "share", *each]
     made = table("op", *columns, "bound", numbers=columns)
     total = sum(op.time for op in ops)
     for op in ops:
@@ -84,14 +85,14 @@ def op_summary(steps: Mapping[str, tuple[OpAnswer, ...]], rows: int = 5) -> Tabl
     return made
 
 
-def heading(case: Case, what: str, kv: str | None, settings: Mapping[str, str]) -> str:
+def heading(case: Case, what: str, settings: Mapping[str, str]) -> str:
     """What was asked: model, hardware, devices and workload; precisions and where they are from; what was set."""
     deployment = case.scenario.deployment
     spread = degrees_text(deployment)
     lines = [
         f"{case.model.name} on {number(devices(deployment))} x {case.hardware.name}{spread}: {what}",
         f"weights {case.model.precision} ({case.model.precision_source}), "
-        f"KV cache {kv or case.model.kv_precision or 'bf16'}, efficiency {case.efficiency.name}",
+        f"KV cache {case.kv}, efficiency {case.efficiency.name}",
     ]
     if settings:
         lines.append(f"with {', '.join(f'{path} = {value}' for path, value in settings.items())}")

@@ -145,7 +145,7 @@ def _workload(settings: list[str]) -> dict[str, str]:
         path, equals, value = (part.strip() for part in setting.partition("="))
         name = path.removeprefix("workload.")
         if not (equals and value):
-            raise ValueError(f"--set {setting!r} must be PATH=VALUE, such as workload.gradient_bytes=4")
+            raise ValueError(f"--set {setting!r} must be PATH=VALUE, such as workload.gradient_bytes=4B")
         if name in (*COUNTS, "zero", "recompute", "lora", "schedule", "host_bandwidth"):
             raise ValueError(f"--set {setting}: use {flag(name)}")
         found[name] = value

@@ -228,8 +228,8 @@ class Problem:
             yield rows, key, self._arguments(key, designs[rows])
 
     def _scenario(self, numbers: jax.Array, settings: list[dict[str, Any]]) -> Scenario:
-        paths = [next(iter(v.axis.columns)) for v in self.variables if not v.choice]
-        own = {path: numbers[i] for i, path in enumerate(paths)}
+        free = [v for v in self.variables if not v.choice]
+        own = {path: numbers[i] for i, v in enumerate(free) for path in v.axis.columns}
         return scenario_at(jax.tree.map(np.float64, self.base), [*settings, own])
 
     def _goals(self, numbers: jax.Array, settings: list[dict[str, Any]]) -> jax.Array:

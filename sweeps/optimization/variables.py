@@ -9,15 +9,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from sweeps.axes import Axis
+from sweeps.quantities import COUNTS, plain_path
 from sweeps.spec import Range, Spec
 
-WHOLE = (
-    *(f"deployment.{name}" for name in ("tp", "pp", "cp", "attention_dp", "ep", "dp", "drafts")),
-    *("workload.batch", "workload.isl", "workload.osl", "workload.cached", "workload.encoder_tokens"),
-    *("workload.prefills", "workload.prefill", "workload.past", "workload.decode", "workload.context"),
-    *("hardware.cores.count", "hardware.links.*.devices"),
-)
-"""Leaves that count something: an optimiser's result has whole numbers there."""
+WHOLE = ("hardware.cores.count", "hardware.links.*.devices")
+"""Figures of hardware that count something: a result has whole numbers there, and of `sweeps.quantities.COUNTS`."""
 
 MOST_CHOICES = 256
 """Combinations of choices that are tried one by one; of more, the longest lists of numbers are relaxed."""
@@ -109,7 +105,7 @@ def _variable(axis: Axis, spec: Spec) -> Variable:
     (path, *others), label = axis.columns, axis.coordinates[0]
     if isinstance(spec.axes.get(path), Range):
         low, high = (float(axis.columns[path][i]) for i in (0, -1))
-        whole = any(fnmatch.fnmatch(path, pattern) for pattern in WHOLE)
+        whole = plain_path(path) in COUNTS or any(fnmatch.fnmatch(path, pattern) for pattern in WHOLE)
         if whole and math.floor(high) < math.ceil(low):
             raise ValueError(f"{path}: there is no whole number from {low:g} to {high:g}")
         if whole:

@@ -30,7 +30,8 @@ def ranking(found: Comparison, rows: Sequence[Row]) -> Any:
     title = f"{best.devices} x {best.hardware} ({best.layout}) is best for {found.model.name}"
     work = found.dataset.attrs.get("title", "").partition(" of ")[0]
     details = f"{words[:1].upper()}{words[1:]} at every row's best batch, {_direction(meaning)} is better"
-    source = f"{found.points:,} points of a {work}, weights {found.model.precision}; {found.dataset.attrs['source']}"
+    source = f"{found.points:,} points of a {work}, weights {found.model.precision}, "
+    source += f"KV cache {found.kv}, efficiency {found.efficiency}; {found.dataset.attrs['source']}"
     made = style.figure(11.0, 1.2 + 0.24 * max(len(rows), 10), title, details, source)
     left, right = made.subplots(1, 2, width_ratios=(1.25, 1.0))
     names = list(dict.fromkeys(row.hardware for row in rows))

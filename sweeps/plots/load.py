@@ -63,9 +63,18 @@ def _heading(dataset: xr.Dataset, name: str, names: list[str], words: str) -> tu
     found = dataset[f"{name}_per_device"].values
     if not np.isfinite(found).any():
         return f"{model}: no accelerator keeps the target even at the lowest load", target
+    bounds = [one for one, state in zip(names, dataset["state"].values, strict=True) if STATES[int(state)] == "more"]
+    if bounds:
+        top = labels.number(float(dataset["concurrency" if name.startswith("client") else "rate"].values[-1]))
+        return f"{model}: {_listed(bounds)} keep the target at every load tried, up to {top} {words}", target
     best = int(np.nanargmax(found))
     amount = labels.number(float(found[best]))
     return f"{model}: {names[best]} takes the most load per device, {amount} {words}", target
+
+
+def _listed(names: list[str]) -> str:
+    """Names in a title: all of few, the number of many."""
+    return f"{len(names)} accelerators" if len(names) > 3 else " and ".join(names)
 
 
 def _bars(axes: Any, dataset: xr.Dataset, name: str, names: list[str], words: str) -> None:
@@ -77,7 +86,7 @@ def _bars(axes: Any, dataset: xr.Dataset, name: str, names: list[str], words: st
     axes.barh(places, np.nan_to_num(values), color=colours, height=0.7)
     top = float(np.nanmax(values)) if np.isfinite(values).any() else 1.0
     for i, value in zip(places, values, strict=True):
-        more = "> " if STATES[int(states[i])] == "more" else ""
+        more = "at least " if STATES[int(states[i])] == "more" else ""
         text = f"{more}{labels.number(value)}" if np.isfinite(value) else "keeps it at no load tried"
         axes.text((value if np.isfinite(value) else 0.0) + 0.015 * top, i, text, va="center", fontsize=8)
     axes.set_yticks(places, [f"{int(n)} x {one}" for n, one in zip(devices, names, strict=False)][: len(values)])

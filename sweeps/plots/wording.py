@@ -28,12 +28,12 @@ def heading(dataset: xr.Dataset, metric: str, shown: tuple[str | None, ...], red
 
 
 def said(dataset: xr.Dataset, metric: str, value: float) -> str:
-    """A value with what it is: "359 output tokens per second and device", "time to first token 643 ms"."""
+    """A value with what it is: "359 tokens per second and device", "time to first token 643 ms"."""
     words, number = labels.title(dataset, metric), labels.text(dataset, metric, value)
     if metric.endswith(("mfu", "mbu")):
         number = f"{100 * value:.1f} %"
     number = number.replace(" ", "\u00a0")  # a line breaks before a number, not before its unit
-    if words.startswith(("output tokens", "US dollars")):
+    if words.startswith(("tokens per", "US dollars")):
         return f"{number} {words}"
     return f"{words} {number}"
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from hwspaces import quantity
 from hwspaces.units import nearest
+from sweeps.querying.dimensions import amount, require_same
 
 LONGEST = 10_000
 """Characters of a condition."""
@@ -36,9 +36,13 @@ _ARITHMETIC: dict[type, Callable] = {
 _ORDERS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 
 _AMOUNT = re.compile(
-    r"(?<![\w.\"'])((?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)(?![eE][-+]?\d)\s*([A-Za-zµ][A-Za-z/µ]*)(?![\w(])"
+    r"(?<![\w.\"'])((?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][-+]?\d++)?)(?![eE][-+]?\d)"
+    r"\s*+([A-Za-zµ][A-Za-z/µ]*+2?)(?![\w(])"
 )
-"""A number with a unit behind it."""
+"""A number with a unit behind it; it is read without going back over its digits."""
+
+_AMOUNT_NAME = "amount__"
+"""How the names begin under which amounts with a unit stand in the expression."""
 
 _WORDS = ("and", "or", "not", "in", "is", "if", "else")
 """What is no unit behind a number."""
@@ -62,12 +66,20 @@ class Condition:
         if len(text) > LONGEST:
             raise ValueError(f"--where has {len(text):,} characters; at most {LONGEST:,} are read")
         self.text = text
-        plain = _in_si_units(text).strip()
+        if _AMOUNT_NAME in text:
+            raise ValueError(f"--where: there is no {_AMOUNT_NAME} here")
+        plain, self._amounts = _named_amounts(text)
+        units = {**units, **{name: unit for name, (_, unit, _) in self._amounts.items()}}
         try:
-            tree = ast.parse(plain, mode="eval").body
+            tree = ast.parse(plain.strip(), mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             raise ValueError(f"--where {text!r} is not a condition such as 'tpot < 40e-3 and feasible'") from None
-        self.names = tuple(dict.fromkeys(_checked(tree, text, units, 0)))
+        try:
+            names = dict.fromkeys(_checked(tree, text, units, 0))
+        except RecursionError:  # of lists in lists, which are not allowed, as they are shown
+            raise ValueError(f"--where {text[:60]!r} ... has more than {DEEPEST} levels of brackets") from None
+        self.names = tuple(name for name in names if name not in self._amounts)
+        require_same(tree, units, {name: words for name, (_, _, words) in self._amounts.items()})
         if _is_amount(tree, units):
             raise ValueError(f"--where {text!r} is a number, not a condition such as 'tpot < 40e-3 and feasible'")
         self._tree = tree
@@ -75,30 +87,26 @@ class Condition:
     def __call__(self, columns: Mapping[str, np.ndarray]) -> np.ndarray:
         """True where the condition holds, of the shape that `columns` have together."""
         with np.errstate(all="ignore"):
-            return np.asarray(_value(self._tree, columns)).astype(bool)
+            amounts = {name: value for name, (value, _, _) in self._amounts.items()}
+            return np.asarray(_value(self._tree, {**columns, **amounts})).astype(bool)
 
 
-def _in_si_units(text: str) -> str:
-    """The text with every amount that has a unit as a number in SI units; what is quoted stays as it is."""
+def _named_amounts(text: str) -> tuple[str, dict[str, tuple[float, str, str]]]:
+    """The text with a name for every amount that has a unit; by name, its SI value, SI unit and words.
 
-    def plain(match: re.Match) -> str:
+    What is quoted stays as it is.
+    """
+    found: dict[str, tuple[float, str, str]] = {}
+
+    def named(match: re.Match) -> str:
         if match[2] in _WORDS:
             return match[0]
-        return repr(_si(match[1], match[2]))
+        name = f"{_AMOUNT_NAME}{len(found)}"
+        found[name] = (*amount(match[1], match[2]), f"{match[1][:40]} {match[2][:40]}")
+        return name
 
     parts = re.split(r"(\"[^\"]*\"|'[^']*')", text)
-    return "".join(part if i % 2 else _AMOUNT.sub(plain, part) for i, part in enumerate(parts))
-
-
-def _si(number: str, unit: str) -> float:
-    """An amount in SI units, whatever kind of amount it is."""
-    errors = []
-    for kind in ("s", "B", "B/s", "FLOP/s", "W", "J", "1/s", "m2", "1"):
-        try:
-            return quantity(f"{number} {unit}", kind, "--where")
-        except ValueError as error:
-            errors.append(error)
-    raise ValueError(f"--where: {number} {unit} has no unit that is known; leave it out to give SI units")
+    return "".join(part if i % 2 else _AMOUNT.sub(named, part) for i, part in enumerate(parts)), found
 
 
 def _checked(node: ast.AST, text: str, units: Mapping[str, str], depth: int) -> Iterable[str]:

@@ -16,6 +16,12 @@ from sweeps.querying.expression import Condition
 PART_POINTS = 1 << 22
 """Points that are in memory at a time, about."""
 
+POINTS_LIMIT = 10**10
+"""Points that a query looks at without being told to: some minutes."""
+
+MOST_ROWS = 10**7
+"""Points that a query returns."""
+
 COSTS = ("owning_usd_per_million_tokens", "usd_per_million_tokens")
 
 SHORT = {"cost": COSTS, "throughput": ("tokens_per_second_per_device",), "latency": ("e2e", "e2e_p50")}
@@ -32,7 +38,12 @@ class Found:
 
 
 def query(
-    dataset: xr.Dataset, where: str | None = None, sort: str | None = None, top: int = 20, highest: bool | None = None
+    dataset: xr.Dataset,
+    where: str | None = None,
+    sort: str | None = None,
+    top: int = 20,
+    highest: bool | None = None,
+    points_limit: float = POINTS_LIMIT,
 ) -> Found:
     """Points of a sweep that keep a condition, in the order of one variable or axis.
 
@@ -42,12 +53,14 @@ def query(
       sort: a variable or an axis; None: the order of the sweep.
       top: how many points to return at most.
       highest: whether the highest come first; None: the better ones, of an axis the lowest.
+      points_limit: points that it may look at; of a sweep that has more, nothing is read.
 
     Raises:
-      ValueError: one line, for a name that there is not or a condition that is none.
+      ValueError: one line: a name that there is not, a condition that is none or compares seconds with bytes, a sweep
+        of more points than the limit.
     """
-    if top < 1:
-        raise ValueError(f"top = {top} must be at least 1")
+    if not 1 <= top <= MOST_ROWS:
+        raise ValueError(f"top = {top} must be at least 1 and at most {MOST_ROWS:,}")
     known = units(dataset)
     condition = Condition(_long(where, dataset), known) if where is not None else None
     name = None if sort is None else labels.known(short_names(dataset).get(sort, sort), known, "variable or axis")
@@ -55,6 +68,12 @@ def query(
         raise ValueError(f"--sort {name}: it has names, not numbers")
     highest = bool(name in VARIABLES and variable(name).higher_is_better) if highest is None else highest
     shape = _shape(dataset)
+    points = math.prod(shape.values())
+    if points > points_limit:
+        raise ValueError(
+            f"the query would look at {points:,} points ({' x '.join(f'{size:,}' for size in shape.values())}), "
+            f"the limit is {points_limit:,.0f}; give --points-limit, in Python points_limit, for more"
+        )
     best = np.zeros(0, np.int64), np.zeros(0)
     matches = 0
     needed = tuple(dict.fromkeys((*(condition.names if condition else ()), *((name,) if name else ()))))
@@ -78,7 +97,7 @@ def query(
         kept = np.concatenate([best[1], keys[places].astype(float)])
         order = np.lexsort((numbers, kept))[:top]
         best = numbers[order], kept[order]
-    return Found(matches, math.prod(shape.values()), _rows(dataset, best[0], shape))
+    return Found(matches, points, _rows(dataset, best[0], shape))
 
 
 def short_names(dataset: xr.Dataset) -> dict[str, str]:
@@ -93,11 +112,16 @@ def short_names(dataset: xr.Dataset) -> dict[str, str]:
 def units(dataset: xr.Dataset) -> dict[str, str]:
     """Everything that a condition may name, with its SI unit: "" for text, "flag" for yes or no."""
     names = [str(name) for name in dataset.variables if not _is_breakdown(dataset[name])]
-    return {
-        name: "flag" if dataset[name].dtype.kind == "b" else "" if labels.is_text(dataset[name]) else "1"
-        for name in names
-        if name != "point"
-    }
+    return {name: _unit(dataset, name) for name in names if name != "point"}
+
+
+def _unit(dataset: xr.Dataset, name: str) -> str:
+    if dataset[name].dtype.kind == "b" or labels.is_text(dataset[name]):
+        return "flag" if dataset[name].dtype.kind == "b" else ""
+    try:
+        return labels.unit(dataset, name)
+    except KeyError:  # a variable of another program's
+        return str(dataset[name].attrs.get("units", ""))
 
 
 def parts(shape: dict[str, int]) -> Iterator[dict[str, slice]]:

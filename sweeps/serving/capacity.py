@@ -10,25 +10,18 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from hwspaces import formatted
-from jaxroof.serving import PERCENTILES, Objective
 from sweeps.api import precision
 from sweeps.dataset import STATES, variable_attributes
 from sweeps.serving.curve import curve_dataset, loads_of
 from sweeps.serving.fleet import Fleet, Place, fleet
 from sweeps.serving.grid import Metrics
-from sweeps.serving.objective import LIMITS, SHARE, Target, figure_text, parse_target
+from sweeps.serving.objective import LIMITS, SHARE, Target, parse_target
 from sweeps.serving.question import question
+from sweeps.serving.target import kept, missed_text
+from sweeps.serving.usual_loads import keeps_all_at_once, usual_clients, usual_rates
 
 TOLERANCE = 0.02
 """By how much more load an engine would fail at most: how far apart the two ends of its bracket are in the end."""
-
-POINTS = 12
-"""Loads of the curve that brackets start from."""
-
-BELOW, ABOVE = 1 / 20, 2.0
-"""The curve's ends where none are given: shares of the throughput with all requests there at once, of the slowest
-engine and of the fastest."""
 
 MET, MORE, NEVER = STATES
 
@@ -39,10 +32,15 @@ class Capacity:
 
     place: Place
     state: str  # MET, MORE or NEVER
-    load: float  # the largest that keeps the target, requests per s or clients; NaN where there is none
+    load: float  # the largest that keeps the target, requests per s or clients, of MORE the largest tried; NaN: none
     fails: float  # the smallest above it that does not; NaN where none was found
     metrics: Mapping[str, float]  # at `load`; where there is none, at the lowest load
     missed: str  # what the lowest load misses, or what stops the load from being larger; "" where nothing does
+
+    @property
+    def censored(self) -> bool:
+        """Whether the largest load that was tried is still kept: `load` is a bound, and compares to nothing."""
+        return self.state == MORE
 
     @property
     def per_device(self) -> float:
@@ -51,14 +49,17 @@ class Capacity:
 
     @property
     def per_dollar(self) -> float:
-        """Requests per US dollar at `load`; NaN without a price."""
+        """Requests per US dollar at `load`; NaN without a price, and where `load` is a bound."""
         rate = self.metrics["requests_per_second"]
-        return rate / self.place.price if math.isfinite(self.load) else math.nan
+        return rate / self.place.price if math.isfinite(self.load) and not self.censored else math.nan
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Search:
-    """Capacities, the largest per device first, and the curve that the search started from."""
+    """Capacities, and the curve that the search started from.
+
+    First those that are bounds, by name; then the largest per device; then places that keep the target at no load.
+    """
 
     capacities: tuple[Capacity, ...]
     fleet: Fleet
@@ -68,6 +69,13 @@ class Search:
     rounds: int
     simulations: int
     seconds: float
+    idle: frozenset[str]  # places that keep the target even with all requests there at once
+    longer: bool  # whether more requests were drawn than by default, so that places have a limit
+
+    @property
+    def ranked(self) -> bool:
+        """Whether the order of the capacities says which is larger: not where some are bounds."""
+        return not any(one.censored for one in self.capacities)
 
     @property
     def closed(self) -> bool:
@@ -91,6 +99,7 @@ def capacity(
 ) -> Search:
     """The largest rate, or number of clients, at which every accelerator keeps the objective.
 
+    Where neither rates nor the number of requests are given, more requests are drawn until each of them has a limit.
     A curve over loads brackets it: between the last load before the first that fails, and that one. Then all brackets
     are halved together, those of rates in the ratio of their ends, so many times that the ends are within `tolerance`.
     Requests are the same at every load and for every engine, with their times stretched; so a difference is none of
@@ -119,25 +128,30 @@ def capacity(
     if not 1e-4 <= tolerance < 1.0:
         raise ValueError(f"tolerance = {tolerance:g} must be from 0.0001 to below 1")
     target = parse_target(slo, share)
-    given = None
+    given, top, extra, longer = None, [], 0, 0
     if rates is not None or concurrencies is not None:
         given, closed = loads_of(rates, concurrencies)
     asked = question(hardware="-", model=model, **keys, **({"concurrency": 1} if closed else {}))
     names = [hardware] if isinstance(hardware, str) else list(hardware)
     with precision("float64"):
-        engines = fleet(asked, names, [tp] if isinstance(tp, int) else tp)
-        count = len(engines.places)
-        if given is None and closed:
-            given = _usual_clients(engines)
-        supposed = np.geomspace(1.0, 2.0**POINTS, POINTS) if given is None else given
-        progress = begun(count * (len(supposed) + _rounds(supposed, tolerance, closed) + (given is None)))
-        loads = _usual_rates(engines, target.objective, progress) if given is None else given
-        rounds = _rounds(loads, tolerance, closed)
-        found = [engines.outcomes([load] * count, target.objective, progress) for load in loads]
+        degrees = [tp] if isinstance(tp, int) else tp
+        if given is None and not closed:
+            engines, loads, last, longer = usual_rates(asked, names, degrees, target)
+            top, extra = [last], 1 + 2 * longer
+        else:
+            engines = fleet(asked, names, degrees)
+            loads = usual_clients(engines) if given is None else given
+        count, rounds = len(engines.places), _rounds(loads, tolerance, closed)
+        progress = begun(count * (len(loads) - len(top) + rounds))
+        lower = loads[: len(loads) - len(top)]
+        found = [engines.outcomes([load] * count, target.objective, progress) for load in lower] + top
         ends = _bisected(engines, target, loads, found, rounds, progress)
+        idle, bounds = np.zeros(count, bool), any(one.censored for one in ends)
+        if bounds and not closed:
+            idle, extra = keeps_all_at_once(engines, target), extra + 1
         curve = curve_dataset(engines, loads, found)
-    made = sorted(ends, key=lambda one: (-np.nan_to_num(one.per_device, nan=-1.0), one.place.label))
-    simulations = count * (len(loads) + rounds + (given is None))
+    made = sorted(ends, key=_order)
+    simulations = count * (len(loads) + rounds + extra)
     return Search(
         capacities=tuple(made),
         fleet=engines,
@@ -147,7 +161,15 @@ def capacity(
         rounds=rounds,
         simulations=simulations,
         seconds=time.perf_counter() - start,
+        longer=longer > 0,
+        idle=frozenset(where.label for where, never in zip(engines.places, idle, strict=True) if never),
     )
+
+
+def _order(one: Capacity) -> tuple:
+    """Where a capacity stands: bounds first, in an order that says nothing of their size."""
+    size = 0.0 if one.censored else -np.nan_to_num(one.per_device, nan=-1.0)
+    return not one.censored, size, one.place.label
 
 
 def dataset(found: Search) -> xr.Dataset:
@@ -165,59 +187,8 @@ def dataset(found: Search) -> xr.Dataset:
     limits = {name: getattr(found.target.objective, name) for name in LIMITS} | dict(found.target.limits)
     attributes = {f"limit_{name}": value for name, value in limits.items() if math.isfinite(value)}
     attributes |= {"target": found.target.text, "share": found.target.share, "tolerance": found.tolerance}
+    attributes |= {"idle": ", ".join(sorted(found.idle))}
     return ordered.assign(variables).assign_attrs(attributes)
-
-
-def kept(metrics: Metrics, target: Target) -> np.ndarray:
-    """Whether the target is kept, shape [places]."""
-    found = good_share(metrics) >= target.share
-    for name, limit in target.limits.items():
-        found &= metrics[name] <= limit  # NaN where nothing was answered: not kept
-    return found
-
-
-def good_share(metrics: Metrics) -> np.ndarray:
-    """Share of all requests that are good, shape [places]: refused, rejected and unfinished ones are not."""
-    requests = sum(metrics[name] for name in ("finished", "refused", "rejected", "unfinished"))
-    return metrics["goodput"] * metrics["duration"] / np.maximum(requests, 1.0) * (1.0 + 1e-12)
-
-
-def missed_text(metrics: Mapping[str, float], target: Target) -> str:
-    """What a run misses, by how much; "" where it keeps the target."""
-    parts = []
-    share = good_share_of(metrics)
-    if not share >= target.share:
-        parts.append(f"{100 * share:.1f} % of the requests are good, of {100 * target.share:g} %")
-        percent = next((p for p in PERCENTILES if p >= 100 * target.share - 1e-9), PERCENTILES[-1])
-        for name in LIMITS:
-            limit, value = getattr(target.objective, name), metrics[f"{name}_p{percent}"]
-            if value > limit:
-                parts.append(f"{figure_text(f'{name}_p{percent}')} {formatted(value, 's')} of {formatted(limit, 's')}")
-        for name, words in (("refused", "too long for the cache"), ("rejected", "turned away"), ("unfinished", "left")):
-            if metrics[name]:
-                parts.append(f"{metrics[name]:,.0f} {words}")
-    for name, limit in target.limits.items():
-        if not metrics[name] <= limit:
-            parts.append(f"{figure_text(name)} {formatted(metrics[name], 's')} of {formatted(limit, 's')}")
-    return ", ".join(parts)
-
-
-def _usual_clients(engines: Fleet) -> np.ndarray:
-    """Clients of the curve where none are given."""
-    most = min(float(engines.policy.max_sequences), len(engines.requests.stream))
-    return np.unique(np.geomspace(1.0, max(most, 1.0), POINTS).round())
-
-
-def _usual_rates(engines: Fleet, objective: Objective, progress: Callable[[int], None]) -> np.ndarray:
-    """Rates of the curve where none are given."""
-    at_once = engines.outcomes([1e6 * engines.rate] * len(engines.places), objective, progress)
-    rates = at_once["requests_per_second"]
-    return _readable(np.geomspace(BELOW * np.nanmin(rates), ABOVE * np.nanmax(rates), POINTS))
-
-
-def _readable(loads: np.ndarray) -> np.ndarray:
-    """Loads of three digits."""
-    return np.array([float(f"{load:.3g}") for load in loads])
 
 
 def _rounds(loads: np.ndarray, tolerance: float, closed: bool) -> int:
@@ -283,8 +254,3 @@ def _bisected(
             )
         )
     return made
-
-
-def good_share_of(metrics: Mapping[str, float]) -> float:
-    """Share of all requests of one run that are good."""
-    return float(good_share({name: np.asarray(value) for name, value in metrics.items()}))

@@ -18,11 +18,13 @@ from jaxroof.policy import Policy
 from jaxroof.serving import Objective
 from jaxroof.traffic import Traffic
 from sweeps.cases import case, require_precisions
+from sweeps.effects import Facts, given_paths, require_effect
 from sweeps.engines import engine_of
+from sweeps.job import Scenario
 from sweeps.layouts import reach
 from sweeps.serving.grid import Metrics, outcomes
 from sweeps.serving.load import Load, load
-from sweeps.serving.policies import chosen_policy
+from sweeps.serving.policies import chosen_policy, policy_values
 from sweeps.serving.question import Question
 from sweeps.simulation import Serving
 from workloads.streams import mean_rate
@@ -126,7 +128,25 @@ def fleet(asked: Question, hardware: Iterable[str], tp: Iterable[int] | None = N
     efficiency = hwspaces.efficiency(asked.efficiency)
     engine = asked.engine or engine_of(efficiency)
     policy = chosen_policy(engine, asked.policy)
+    _require_effect(asked, found, policy)
     return Fleet(tuple(found), left_out, policy, engine, requests, requests.traffic, rate, asked)
+
+
+def _require_effect(asked: Question, places: Iterable[Place], policy: Policy) -> None:
+    """ValueError, one line, for a setting that changes nothing at any place."""
+    scenarios = [
+        Scenario(
+            hardware=one.device.hardware,
+            model=one.model.model,
+            deployment=one.deployment,
+            workload=None,
+            efficiency=one.efficiency,
+        )
+        for one in places
+    ]
+    words = {"policy": asked.policy, "kv": asked.kv, "communication": asked.communication}
+    given = given_paths(asked.deployment, (), asked.overrides, **words)
+    require_effect(given, Facts(tuple(scenarios), policy_values(policy)))
 
 
 class Unable(Exception):

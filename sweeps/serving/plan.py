@@ -17,14 +17,16 @@ from sweeps.axes import Axis, Choice
 from sweeps.cases import Case
 from sweeps.dataset import SERVED, leaf_unit
 from sweeps.engine import Box, Output, Piece, corners, gathered, part_lengths
+from sweeps.effects import facts, require_effect
 from sweeps.engines import engine_of
+from sweeps.engines import policy as engine_policy
 from sweeps.paths import replaced
 from sweeps.quantities import quantity_or_zero
-from sweeps.question import Asked, attributes, resolved, short_name
+from sweeps.question import Asked, attributes, resolved
 from sweeps.serving.grid import bounds, outcomes
 from sweeps.serving.load import load
 from sweeps.serving.objective import parse_slo
-from sweeps.serving.policies import FIELDS, chosen_policy, policy_value
+from sweeps.serving.policies import FIELDS, chosen_policy, policy_value, policy_values
 from sweeps.serving.question import Question
 from sweeps.simulation import Serving, require_priced
 from sweeps.spec import SERVE, Spec
@@ -34,12 +36,6 @@ LOAD = (
     *("prefixes", "sessions", "seed"),
 )
 """Keys of `[workload]`, as `sweeps.serving.question.Question` has them."""
-
-WHOLE = (
-    *("workload.concurrency", "workload.requests", "workload.seed", "policy.token_budget", "policy.max_sequences"),
-    *("policy.block_size", "policy.max_waiting", "policy.graph_step", "policy.graph_limit"),
-)
-"""Counts: a range of them is rounded."""
 
 TIMES = ("workload.think", "workload.duration")
 
@@ -72,10 +68,10 @@ def planned(spec: Spec) -> tuple[Asked, "ServePlan"]:
     fixed = {path: value for path, value in spec.fixed.items() if not _is_own(path)}
     placeholder = {"workload.isl": 1.0, "workload.osl": 1.0}
     base, axes, notes = resolved(dataclasses.replace(spec, job="request", fixed=fixed | placeholder), own)
-    axes = tuple(_whole(axis) for axis in axes)
     engine = spec.source.get("engine") or engine_of(base.efficiency)
     given = {path: value for path, value in spec.fixed.items() if _is_own(path)}
     computed = ServePlan(base, axes, given, engine, spec)
+    _require_effect(spec, base, axes, engine)
     record = attributes(dataclasses.replace(spec, job=SERVE), base) | {"engine": engine}
     return Asked(None, axes, record, tuple(dict.fromkeys((*notes, *computed.notes)))), computed
 
@@ -195,6 +191,16 @@ class ServePlan:
         )
 
 
+def _require_effect(spec: Spec, base: Case, axes: tuple[Axis, ...], engine: str) -> None:
+    """ValueError, one line, for a number of the policy that changes nothing at any point."""
+    fixed = {path: value for path, value in spec.fixed.items() if path.startswith("policy.")}
+    numbers = {path.partition(".")[2]: policy_value(path.partition(".")[2], value) for path, value in fixed.items()}
+    varied = [path for path in spec.axes if path.startswith("policy.")]
+    others = policy_values(engine_policy(engine, **numbers))
+    others = {path: value for path, value in others.items() if path not in varied}
+    require_effect((*fixed, *varied), facts(base.scenario, axes, others))
+
+
 def _is_own(path: str) -> bool:
     return path.startswith(("workload.", "policy."))
 
@@ -218,28 +224,7 @@ def _parsed(path: str, value: Any) -> float | str:
         return value
     if path in ("workload.think", "workload.seed") and value in (0, "0"):
         return 0.0
-    found = quantity_or_zero(value, leaf_unit(path), path)
-    if path in WHOLE and found != math.floor(found):
-        raise ValueError(f"{path} = {value!r} must be a whole number")
-    return found
-
-
-def _whole(axis: Axis) -> Axis:
-    """The axis with its counts, and their labels, rounded."""
-    counts = {path for path, column in axis.columns.items() if path in WHOLE and not isinstance(column, Choice)}
-    columns = {path: np.round(column) if path in counts else column for path, column in axis.columns.items()}
-    for path in counts:
-        if axis.name != "point" and len(np.unique(columns[path])) < axis.size:
-            raise ValueError(
-                f"{path}: {axis.size} steps between {columns[path][0]:g} and {columns[path][-1]:g} repeat "
-                "whole numbers; ask for fewer"
-            )
-    names = {short_name(path) for path in counts} | {path.replace(".", "_") for path in counts}
-    labels = tuple(
-        dataclasses.replace(label, values=np.round(label.values)) if label.name in names else label
-        for label in axis.coordinates
-    )
-    return dataclasses.replace(axis, columns=columns, coordinates=labels)
+    return quantity_or_zero(value, leaf_unit(path), path)
 
 
 def _values(axis: Axis, i: int) -> Iterator[tuple[str, Any]]:

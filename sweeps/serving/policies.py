@@ -49,6 +49,11 @@ def policy_value(name: str, value: Any) -> float | str:
     return _VALUES[name](f"policy.{name}", value)
 
 
+def policy_values(policy: Policy) -> dict[str, tuple]:
+    """Every number of a policy by its leaf's path, as `sweeps.effects` takes values."""
+    return {f"policy.{name}": (getattr(policy, name),) for name in FIELDS}
+
+
 def policy_text(policy: Policy) -> str:
     """A policy in words: "mixed, fcfs, token_budget 8,192, ..."; what it does not do is left out."""
     parts = [ORDERS[int(policy.order)], policy.queue]

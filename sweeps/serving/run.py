@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 
-from hwspaces import formatted
 from jaxroof import memory
 from jaxroof.deployment import devices, replica_devices
 from jaxroof.policy import Policy
@@ -19,12 +18,13 @@ from jaxroof.serving import Objective, serving_metrics
 from jaxroof.traffic import STATUSES, Served, Timeline
 from sweeps.api import precision
 from sweeps.cases import Case, case
+from sweeps.effects import facts, given_paths, require_effect
 from sweeps.engines import engine_of
 from sweeps.serving.load import Load, load
 from sweeps.serving.objective import parse_slo
-from sweeps.serving.policies import chosen_policy
+from sweeps.serving.policies import chosen_policy, policy_values
 from sweeps.serving.question import Question, question
-from sweeps.simulation import Serving, require_priced, simulated, size_for, unfinished
+from sweeps.simulation import Serving, no_cache, require_priced, simulated, size_for, unfinished
 
 RATES = ("requests_per_second", "tokens_per_second", "prompt_tokens_per_second", "goodput")
 """Metrics that add up over replicas."""
@@ -105,6 +105,7 @@ def setup(asked: Question) -> Setup:
     found = _case(asked)
     engine = asked.engine or engine_of(found.efficiency)
     policy = chosen_policy(engine, asked.policy)
+    require_effect(given_paths(policy=asked.policy), facts(found.scenario, beside=policy_values(policy)))
     part = given.replica(int(found.scenario.deployment.dp))
     with precision("float64"):
         blocks = _cache(found, policy)
@@ -221,12 +222,7 @@ def _cache(found: Case, policy: Policy) -> float:
     place = scenario.hardware, scenario.model, scenario.deployment
     blocks = float(cache_blocks(*place, policy))
     if blocks < 1.0:
-        weights = formatted(float(memory.weight_bytes(scenario.model, scenario.deployment)), "B")
-        room = formatted(float(scenario.hardware.memory.hbm.capacity), "B")
-        raise ValueError(
-            f"{found.model.name} does not fit on {float(replica_devices(scenario.deployment)):g} x "
-            f"{found.hardware.name}: weights of {weights} per device leave no KV cache in {room}; use more devices (tp)"
-        )
+        raise ValueError(f"{no_cache(found.model.name, found.hardware.name, *place)}; use more devices (tp)")
     return blocks
 
 

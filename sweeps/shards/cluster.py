@@ -26,6 +26,18 @@ MALLOC = {"MALLOC_TRIM_THRESHOLD_": str(1 << 30), "MALLOC_MMAP_THRESHOLD_": str(
 """Environment of workers that are started here: Dask's own has memory given back to the system at every chance, so that
 each of our chunks would be paged in anew, at half the speed."""
 
+LOOPBACK = "127.0.0.1"
+"""Where a scheduler and workers that are started here listen: no other machine reaches them."""
+
+QUIET = {
+    "host": LOOPBACK,
+    "dashboard_address": None,
+    "scheduler_kwargs": {"dashboard": False, "dashboard_address": f"{LOOPBACK}:0"},
+}
+"""No dashboard. Dask opens a port for pages all the same; `PAGES` leaves it without any."""
+
+PAGES = {"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []}
+
 PATIENCE_SECONDS = 60.0
 """s in which a scheduler that cannot be reached any more, or that has no workers, has to get better."""
 
@@ -88,6 +100,7 @@ def _client(scheduler: str, workers: int | None) -> Any:
     settings = {
         "distributed.scheduler.allowed-failures": FAILURES,
         "distributed.nanny.pre-spawn-environ": MALLOC,
+        **PAGES,
     }
     if scheduler == "dask":
         count = workers or os.cpu_count() or 1
@@ -95,9 +108,7 @@ def _client(scheduler: str, workers: int | None) -> Any:
             os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", jax.config.jax_compilation_cache_dir)
             os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
         with dask.config.set(settings):
-            made = LocalCluster(
-                n_workers=count, threads_per_worker=1, dashboard_address=":0", silence_logs=50, memory_limit=0
-            )
+            made = LocalCluster(n_workers=count, threads_per_worker=1, silence_logs=50, memory_limit=0, **QUIET)
         return _closing(Client(made), made)
     try:
         return Client(scheduler, timeout=5.0)

@@ -17,7 +17,7 @@ import xarray as xr
 from xarray.backends import NetCDF4DataStore
 
 from hwspaces.unfinished import discarded, refusal
-from sweeps.store import claimed_bytes, require_believable
+from sweeps.store import require_sound
 
 _ONE_BY_ONE = threading.RLock()
 
@@ -63,7 +63,7 @@ def write(path: pathlib.Path, dataset: xr.Dataset, stored: Stored) -> None:
 
 
 @contextlib.contextmanager
-def _opened(content: bytes) -> Iterator[netCDF4.Dataset]:
+def opened(content: bytes) -> Iterator[netCDF4.Dataset]:
     """The netCDF file with these bytes; ValueError where they are none."""
     with _ONE_BY_ONE:
         try:
@@ -71,7 +71,7 @@ def _opened(content: bytes) -> Iterator[netCDF4.Dataset]:
         except OSError as error:
             raise ValueError(f"not a netCDF file: {' '.join(str(error).split())}") from None
         try:
-            require_believable(claimed_bytes(file), len(content), "shard")
+            require_sound(file, len(content), "shard")
             file.set_auto_maskandscale(False)
             yield file
         finally:
@@ -80,7 +80,7 @@ def _opened(content: bytes) -> Iterator[netCDF4.Dataset]:
 
 def dataset(content: bytes) -> xr.Dataset:
     """The dataset in the bytes of a netCDF file, in memory."""
-    with _opened(content) as file:
+    with opened(content) as file:
         return xr.open_dataset(NetCDF4DataStore(file)).load()
 
 
@@ -97,7 +97,7 @@ def _encoding(array: xr.Variable, stored: Stored, label: bool) -> dict[str, Any]
 
 def values(content: bytes, name: str) -> np.ndarray:
     """A variable in the bytes of a netCDF file, as it was before it was stored."""
-    with _opened(content) as file:
+    with opened(content) as file:
         stored = file.variables[name]
         array = stored[...]
         return array.astype(bool) if "dtype" in stored.ncattrs() and stored.getncattr("dtype") == "bool" else array

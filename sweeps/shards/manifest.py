@@ -9,6 +9,7 @@ import dataclasses
 import errno
 import hashlib
 import json
+import math
 import os
 import pathlib
 from collections.abc import Callable, Iterable, Mapping
@@ -16,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from hwspaces import document
 from hwspaces.unfinished import NO_LINK, refusal
 from sweeps.shards import folder
 
@@ -25,6 +27,9 @@ FORMAT = "jaxroof shards 1"
 LARGEST = 1 << 30
 """B of the largest manifest that is read: some million shards."""
 
+
+LARGEST_SIDE = 1 << 48
+"""Points along one axis that are believed."""
 
 ASKED = ("spec", "keep", "stored", "shard_points", "software", "hardware", "question_sha256", "shards")
 """What of a header makes it another sweep when it differs."""
@@ -164,12 +169,11 @@ def read(place: pathlib.Path) -> Manifest:
 def _lines(place: pathlib.Path) -> list[bytes]:
     """Lines of a manifest; the last is what follows the last end of a line."""
     path = place / NAME
+    if not path.exists():
+        raise ValueError(f"{place} is no folder of shards: it has no {NAME}")
+    document.require_file(path, LARGEST)
     try:
-        if path.stat().st_size > LARGEST:
-            raise ValueError(f"{path} has {path.stat().st_size:,} bytes; at most {LARGEST:,} are read")
         content = path.read_bytes()
-    except FileNotFoundError:
-        raise ValueError(f"{place} is no folder of shards: it has no {NAME}") from None
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror}") from None
     return content.split(b"\n")
@@ -220,6 +224,10 @@ def _header(path: pathlib.Path, found: Any) -> dict[str, Any]:
     for key, kind in _HEADER.items():
         if not isinstance(found.get(key), kind) or (kind is int and found[key] < 0):
             raise ValueError(f"{path}: {key} = {found.get(key)!r} must be a {kind.__name__}")
+    if not all(isinstance(found["software"].get(name), str) for name in ("jaxroof", "jax")):
+        raise ValueError(f"{path}: software must name the versions of jaxroof and jax")
+    if not all(isinstance(word, str) and word.isprintable() for word in found["keep"]):
+        raise ValueError(f"{path}: keep must be a list of words")
     frame = found["frame"]
     if not all(isinstance(frame.get(key), kind) for key, kind in (("file", str), ("bytes", int), ("sha256", str))):
         raise ValueError(f"{path}: frame = {frame} must have a file, its bytes and its sha256")
@@ -228,6 +236,16 @@ def _header(path: pathlib.Path, found: Any) -> dict[str, Any]:
         raise ValueError(f"{path}: axes must be pairs of a name and a number of points")
     if not all(isinstance(name, str) and name.isprintable() for name, _ in sides):
         raise ValueError(f"{path}: names of axes must be of one line")
+    if not all(0 < size <= LARGEST_SIDE for _, size in sides):
+        raise ValueError(f"{path} is damaged: an axis of {max(size for _, size in sides):,} points")
+    points = math.prod(size for _, size in sides)
+    if found["points"] != points:
+        raise ValueError(f"{path} is damaged: points = {found['points']:,}, and its axes have {points:,}")
+    if not min(points, 1) <= found["shards"] <= points:
+        raise ValueError(f"{path} is damaged: {found['shards']:,} shards of {points:,} points")
+    name = frame["file"]
+    if pathlib.Path(name).name != name or name in (".", "..") or not name.isprintable() or frame["bytes"] <= 0:
+        raise ValueError(f"{path}: frame.file = {name!r} must be a name in the same folder")
     if not all(isinstance(output, dict) and isinstance(output.get("name"), str) for output in outputs):
         raise ValueError(f"{path}: outputs must be tables with a name")
     return found
@@ -254,8 +272,9 @@ def _shard(found: Any, header: Mapping[str, Any]) -> Shard | None:
         runs and all(0 <= low < high <= size for low, high in runs)
         for runs, size in zip(shard.runs, sizes, strict=True)
     )
-    plain = shard.file == file_name(shard.number) and 0 <= shard.number < header["shards"] and shard.bytes >= 0
-    return shard if fits and plain and known.issuperset(shard.names) else None
+    plain = shard.file == file_name(shard.number) and 0 <= shard.number < header["shards"] and shard.bytes > 0
+    inside = math.prod(sum(high - low for low, high in runs) for runs in shard.runs)
+    return shard if fits and plain and shard.points == inside and known.issuperset(shard.names) else None
 
 
 def file_name(number: int) -> str:

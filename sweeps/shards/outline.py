@@ -10,9 +10,6 @@ import numpy as np
 from sweeps.dataset import variable
 from sweeps.engine import Output
 
-LARGEST_SIDE = 1 << 48
-"""Points along one axis that are believed."""
-
 
 @dataclasses.dataclass(frozen=True)
 class Side:
@@ -45,8 +42,6 @@ def outline(header: Mapping[str, Any], where: Any) -> Outline:
         keep = tuple(word for words in header["keep"] for word in str(words).split(","))
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{where} is damaged: its header describes no sweep ({error})") from None
-    if any(not 0 < axis.size <= LARGEST_SIDE for axis in axes):
-        raise ValueError(f"{where} is damaged: an axis of {max(axis.size for axis in axes):,} points")
     sizes = {axis.name: axis.size for axis in axes}
     for output in outputs.values():
         sides = [sizes.get(dim) if dim != "op" else len(output.ops) for dim in output.dims]
@@ -57,7 +52,10 @@ def outline(header: Mapping[str, Any], where: Any) -> Outline:
 
 def _output(found: Mapping[str, Any]) -> Output:
     dtype = np.dtype(str(found["dtype"]))
-    variable(str(found["name"]))  # KeyError where it has no meaning
+    try:
+        variable(str(found["name"]))
+    except KeyError:
+        raise ValueError(f"there is no variable {str(found['name'])[:40]!r}") from None
     if dtype.kind not in "fiub":
         raise ValueError(f"dtype = {found['dtype']!r}")
     return Output(

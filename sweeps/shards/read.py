@@ -49,7 +49,7 @@ def open(place: str | os.PathLike, partial: bool = False) -> xr.Dataset:  # noqa
     labels = frame(place, found)
     if known.keep:
         return _kept(place, found, known, labels)
-    files = _Files(place, found, tuple(axis.name for axis in known.axes))
+    files = _Files(place, found, known)
     variables = {}
     for output in known.outputs.values():
         values = indexing.LazilyIndexedArray(_Sharded(files, output))
@@ -80,21 +80,35 @@ def is_folder(place: str | os.PathLike) -> bool:
 
 def frame(place: pathlib.Path, found: manifest.Manifest) -> xr.Dataset:
     """Labels along every axis, and how the sweep was made."""
-    frame = found.header["frame"]
-    try:
-        name, size, checksum = str(frame["file"]), int(frame["bytes"]), str(frame["sha256"])
-    except (KeyError, TypeError, ValueError):
-        raise ValueError(f"{place / manifest.NAME} is damaged: its frame is {frame}") from None
-    if pathlib.Path(name).name != name or not name.isprintable():
-        raise ValueError(f"{place / manifest.NAME}: frame.file = {name!r} must be a name in the same folder")
-    return encode.dataset(folder.checked(place / name, size, checksum))
+    told, where = found.header["frame"], place / manifest.NAME
+    labels = encode.dataset(folder.checked(place / told["file"], told["bytes"], told["sha256"]))
+    for name, size in found.header["axes"]:
+        if labels.sizes.get(name, size) != size:
+            raise ValueError(f"{where} is damaged: axis {name} has {size:,} points and {labels.sizes[name]:,} labels")
+    return labels
+
+
+def whole(place: pathlib.Path, shard: manifest.Shard, known: Outline) -> bytes:
+    """The content of a shard; ValueError in one line where it is not as it was written, or not as described."""
+    content = folder.checked(place / shard.file, shard.bytes, shard.sha256)
+    with encode.opened(content) as file:
+        for name in shard.names:
+            output = known.outputs.get(name)
+            if output is None or known.keep:
+                continue
+            sizes = dict(zip((axis.name for axis in known.axes), map(len, shard.positions), strict=True))
+            expected = tuple(sizes.get(dim, len(output.ops)) for dim in output.dims)
+            there = file.variables[name].shape if name in file.variables else None
+            if there != expected:
+                raise ValueError(f"{place / shard.file} is damaged: {name} is of shape {there} in place of {expected}")
+    return content
 
 
 class _Files:
     """Shards that were read lately, each checked when it is read."""
 
-    def __init__(self, place: pathlib.Path, found: manifest.Manifest, axes: tuple[str, ...]):
-        self.place, self.axes = place, axes
+    def __init__(self, place: pathlib.Path, found: manifest.Manifest, known: Outline):
+        self.place, self.known = place, known
         self.shards = sorted(found.shards.values(), key=lambda shard: shard.number)
         self.lock = threading.RLock()  # of what is kept
         self._read: collections.OrderedDict[int, bytes] = collections.OrderedDict()
@@ -102,14 +116,14 @@ class _Files:
     def values(self, shard: manifest.Shard, name: str) -> np.ndarray:
         """A variable of a shard."""
         if shard.number not in self._read:
-            self._read[shard.number] = folder.checked(self.place / shard.file, shard.bytes, shard.sha256)
+            self._read[shard.number] = whole(self.place, shard, self.known)
             while len(self._read) > KEPT_FILES:
                 self._read.popitem(last=False)
         self._read.move_to_end(shard.number)
         return encode.values(self._read[shard.number], name)
 
     def __getstate__(self):
-        return {"place": self.place, "axes": self.axes, "shards": self.shards}
+        return {"place": self.place, "known": self.known, "shards": self.shards}
 
     def __setstate__(self, state):
         self.__dict__.update(state, lock=threading.RLock(), _read=collections.OrderedDict())
@@ -138,7 +152,7 @@ class _Sharded(BackendArray):
     def _copy(self, shard: manifest.Shard, wanted: list[np.ndarray], found: np.ndarray) -> None:
         """Put what a shard has of the wanted positions in their place."""
         into, out = [], []
-        sides = dict(zip(self.files.axes, shard.positions, strict=True))
+        sides = dict(zip((axis.name for axis in self.files.known.axes), shard.positions, strict=True))
         for dim, positions in zip(self.output.dims, wanted, strict=True):
             if dim not in sides:  # ops: every shard has all of them
                 into.append(np.arange(len(positions)))

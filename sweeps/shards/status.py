@@ -2,9 +2,12 @@
 
 import json
 import pathlib
+from collections.abc import Callable
 from typing import Any
 
-from sweeps.shards import folder, manifest
+from sweeps.keep import keepers
+from sweeps.shards import folder, manifest, read
+from sweeps.shards.outline import outline
 
 
 def status(place: pathlib.Path, check: bool = False) -> dict[str, Any]:
@@ -12,16 +15,21 @@ def status(place: pathlib.Path, check: bool = False) -> dict[str, Any]:
 
     Args:
       place: the folder.
-      check: read every shard and compare its checksum, not its size alone.
+      check: read every file as a query would, not its size alone.
 
     Raises:
-      ValueError: one line, where there is no such sweep.
+      ValueError: one line, where there is no such sweep, or its header describes none that could be opened.
     """
     found = manifest.read(place)
-    frame = found.header["frame"]
-    files = [(frame.get("file"), frame.get("bytes"), frame.get("sha256"))]
-    files += [(shard.file, shard.bytes, shard.sha256) for _, shard in sorted(found.shards.items())]
-    wrong = [words for name, size, sha256 in files if (words := _wrong(place / str(name), size, sha256, check))]
+    known = outline(found.header, place / manifest.NAME)
+    keepers(known.keep, known, known.job)
+    shards = [shard for _, shard in sorted(found.shards.items())]
+    if check:
+        wrong = [_wrong(read.frame, place, found), *(_wrong(read.whole, place, shard, known) for shard in shards)]
+    else:
+        told = found.header["frame"]
+        sizes = [(told["file"], told["bytes"]), *((shard.file, shard.bytes) for shard in shards)]
+        wrong = [_wrong(_require_size, place / name, size) for name, size in sizes]
     points = sum(shard.points for shard in found.shards.values())
     seconds = sum(shard.seconds for shard in found.shards.values())
     header = found.header
@@ -37,19 +45,23 @@ def status(place: pathlib.Path, check: bool = False) -> dict[str, Any]:
         "software": header["software"],
         "hardware": header["hardware"],
         "writer": folder.writer(place),
-        "missing_files": wrong,
+        "missing_files": [words for words in wrong if words],
     }
 
 
-def _wrong(path: pathlib.Path, size: int, sha256: str, check: bool) -> str | None:
-    """What is wrong with a file; None where nothing is."""
+def _wrong(reading: Callable[..., Any], *words: Any) -> str | None:
+    """What is wrong with a file, as its reader says; None where nothing is."""
     try:
-        if check:
-            folder.checked(path, size, sha256)
-        elif path.stat().st_size != size:
-            return f"{path} has {path.stat().st_size:,} bytes in place of {size:,}"
+        reading(*words)
     except ValueError as error:
         return str(error)
-    except OSError as error:
-        return f"{path} cannot be read: {error.strerror}"
     return None
+
+
+def _require_size(path: pathlib.Path, size: int) -> None:
+    try:
+        there = path.stat().st_size
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror}") from None
+    if there != size:
+        raise ValueError(f"{path} has {there:,} bytes in place of {size:,}")

@@ -64,6 +64,8 @@ class Collective:
     memory_bandwidth: float  # B/s
     algorithms: tuple[str, ...]
     crosses: bool  # whether the group leaves its scale-up domain
+    file: str = ""
+    line: int = 0  # of the file
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,7 +89,8 @@ def collectives(path: str | Path) -> tuple[list[Collective], list[LeftOut]]:
     for file, reader in files:
         for index, row in enumerate(rows(file, ()), start=2):
             try:
-                found.append(reader(row, f"{file}: row {index}"))
+                read = reader(row, f"{file}: row {index}")
+                found.append(dataclasses.replace(read, file=str(file), line=index))
             except Unpredictable as reason:
                 left_out.append(LeftOut(str(file), index, str(reason)))
     if not found:

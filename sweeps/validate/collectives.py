@@ -70,7 +70,7 @@ def summary(scored: Sequence[Scored]) -> dict[str, float]:
 
 
 def validation(path: str | Path, losses: float = 1.0) -> Validation:
-    """Predictions for every collective of a CSV file or a folder of them.
+    """Predictions for every collective of a CSV file or a folder of them; rows without a finite one are left out.
 
     Args:
       path: a file of one of the forms of `collective_rows`, or a folder.
@@ -81,7 +81,16 @@ def validation(path: str | Path, losses: float = 1.0) -> Validation:
     """
     rows, left_out = collectives(path)
     predicted = np.asarray(times(rows)(lambda device: None, losses))
-    scored = tuple(Scored(row, float(time)) for row, time in zip(rows, predicted, strict=True))
+    pairs = list(zip(rows, predicted, strict=True))
+    left_out += [
+        LeftOut(row.file, row.line, f"the predicted time, {time:g} s, is not finite")
+        for row, time in pairs
+        if not np.isfinite(time)
+    ]
+    scored = tuple(Scored(row, float(time)) for row, time in pairs if np.isfinite(time))
+    if not scored:
+        first = left_out[0]
+        raise ValueError(f"{path}: none of {len(left_out)} rows can be predicted; row {first.row}: {first.reason}")
     return Validation(scored, tuple(left_out))
 
 

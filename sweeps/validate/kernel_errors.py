@@ -34,6 +34,9 @@ FAMILIES: dict[str, Callable[[Path], list[Group]]] = {
 LEARNED = "learned"
 """Name of the constants that every engine has its own of."""
 
+OWN = f"{LEARNED}, of each row's engine"
+"""The constants in words where every engine has its own."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Scored:
@@ -55,6 +58,7 @@ class KernelErrors:
 
     scored: tuple[Scored, ...]
     left_out: tuple[tuple[str, int], ...]  # reason, rows
+    efficiency: str  # name of the constants, or that every engine has its own
 
     def errors(self, *labels: str, long: bool = False) -> dict[tuple[str, ...], dict[str, float]]:
         """Errors by the values of some of `LABELS`, over all rows or, with `long`, over those of 30 us and more."""
@@ -85,7 +89,8 @@ def kernel_errors(
     for name in only:
         if name not in FAMILIES:
             raise ValueError(f"{name!r} is not a family of kernels; known: {', '.join(FAMILIES)}")
-    chosen = None if efficiency in (None, LEARNED) else hwspaces.efficiency(efficiency).efficiency
+    constants = None if efficiency in (None, LEARNED) else hwspaces.efficiency(efficiency)
+    chosen = constants and constants.efficiency
     scored, left_out, seen = [], {}, False
     for group in measured_groups(folder, only):
         seen = True
@@ -100,7 +105,7 @@ def kernel_errors(
             left_out[str(error)] = left_out.get(str(error), 0) + len(group)
     if not seen:
         raise ValueError(f"{folder}: no aic_*.parquet table of kernels in it")
-    return KernelErrors(tuple(scored), tuple(left_out.items()))
+    return KernelErrors(tuple(scored), tuple(left_out.items()), constants.name if constants else OWN)
 
 
 def score(group: Group, hardware: Hardware, efficiency: Efficiency) -> Scored:

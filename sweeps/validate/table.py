@@ -1,9 +1,20 @@
 """Rows of a CSV file of measurements, and numbers out of them, with messages that name file, row, column and value."""
 
 import csv
+import io
+import itertools
 import math
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
+
+from hwspaces import document
+
+LARGEST = 64 * 2**20
+"""B of a file of measurements."""
+
+MOST_VALUES = 5 * 10**6
+"""Rows times columns of one."""
 
 Row = dict[str, str]
 """One line of the file: column -> text, empty where nothing was recorded."""
@@ -20,14 +31,16 @@ def rows(path: str | Path, columns: Iterable[str]) -> list[Row]:
       ValueError: one line, when the file is missing, unreadable or without rows, or lacks a column.
     """
     try:
-        with open(path, newline="", encoding="utf-8-sig") as file:
-            reader = csv.DictReader(file)
-            lines = list(reader)
-            header = reader.fieldnames or []
-    except FileNotFoundError:
-        raise ValueError(f"{path}: no such file") from None
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        reader = csv.DictReader(io.StringIO(document.text(path, LARGEST), newline=""))
+        reader.fieldnames = header = [" ".join(name.split()) for name in reader.fieldnames or ()]
+        lines = list(itertools.islice(reader, MOST_VALUES // max(len(header), 1) + 1))
+    except csv.Error as error:
         raise ValueError(f"{path}: cannot be read: {' '.join(str(error).split())}") from None
+    twice = next((name for name, count in Counter(header).items() if count > 1), None)
+    if twice is not None:
+        raise ValueError(f"{path}: column {twice} is there twice")
+    if len(lines) * len(header) > MOST_VALUES:
+        raise ValueError(f"{path}: more than {MOST_VALUES:,} values in {len(header):,} columns; that many are read")
     missing = [column for column in columns if column not in header]
     if missing and header:
         raise ValueError(f"{path}: no column {', '.join(missing)}; it has {', '.join(header)}")

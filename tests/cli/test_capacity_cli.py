@@ -56,6 +56,26 @@ def test_json_of_percentiles_that_nothing_keeps(made, capsys):
     assert found["curve"]["rate"] == [1.0, 200.0] and found["left_out"]["T4"]
 
 
+def test_bounds_have_no_ranks_and_no_winner(made, tmp_path, capsys):
+    """40 requests at 1 to 2 per second, and even all at once, are answered within 20 s: no limit was found."""
+    words = (*ASKED[:1], "--hardware", "H100-SXM,L4", *ASKED[3:], *LOAD[:-2], "--slo", "ttft=20s", "--rates", "1,2")
+    picture, file = tmp_path / "bounds.svg", tmp_path / "bounds.nc"
+    assert main([*words, "--plot", str(picture), "-o", str(file)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    rows = [line.split() for line in lines if line.startswith("-  ")]
+    assert [row[:6] for row in rows] == [["-", name, "1", ">=", "2", ">="] for name in ("H100-SXM", "L4")]
+    said = "at least 2 requests/s; with 40 requests the queue does not build up, even where all come at once"
+    assert f"H100-SXM, L4: {said}: give more requests" in lines
+    assert "no ranks: a bound does not compare with a capacity" in lines
+    assert "H100-SXM and L4 keep the target at every load tried, up to 2 requests/s" in picture.read_text()
+    with xr.open_dataset(file) as data:
+        assert (data.state == 1).all() and data.requests_per_usd.isnull().all()
+    assert main([*words, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+    assert found["ranked"] is False and [row["rank"] for row in found["rows"]] == [None, None]
+    assert all(row["censored"] and row["idle"] and row["capacity"] == 2.0 for row in found["rows"])
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -67,6 +87,8 @@ def test_json_of_percentiles_that_nothing_keeps(made, capsys):
         (("--slo", "ttft=1s", "--rates", "0..2"), "--rates = '0'"),
         (("--slo", "ttft=1s", "--rates", "4,2"), "rates: 4, 2 must rise"),
         (("--slo", "ttft=1s", "--rates", "1", "--concurrency", "2"), "--rates and --concurrency"),
+        (("--slo", "ttft=1s", "--points", "4"), "--points 4: it needs --rates LOW..HIGH"),
+        (("--slo", "ttft=1s", "--rates", "1,2", "--points", "4"), "--points 4: it needs --rates LOW..HIGH"),
         (("--slo", "ttft=1s", "--tp", "1.5"), "--tp = '1.5'"),
         (("--slo", "ttft=1s", "--tolerance", "2"), "tolerance = 2"),
         (("--slo", "ttft=1s", "--dp", "2"), "deployment.dp"),

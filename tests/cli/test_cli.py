@@ -55,7 +55,8 @@ def test_a_step_is_a_table_of_its_ops_with_totals(capsys):
     assert lines[0] == "Llama-3.1-8B on 2 x H100-SXM: decode of 64 sequences at 2,048 tokens"
     assert lines[1] == "weights bf16 (torch_dtype), KV cache bf16, efficiency derated"
     assert lines[2] == "with hardware.memory.hbm.bandwidth = 8TB/s"
-    assert lines[4].split() == ["op", "runs", "time", "share", "FLOP", "bytes", "FLOP/B", "message", "bound"]
+    assert lines[4].split() == ["FLOP", "bytes", "message"]
+    assert lines[5].split() == ["op", "runs", "time", "share", *["/device"] * 2, "FLOP/B", "/device", "bound"]
     names = [line.split()[0] for line in lines if line.strip()]
     assert names.index("qkv_proj") < names.index("decode_attention") < names.index("head") < names.index("total")
     assert "100.0 %" in lines[[line.split()[:1] for line in lines].index(["total"])]
@@ -69,15 +70,57 @@ def test_step_json_holds_finite_numbers_that_agree(capsys):
     assert found["precision"] == "bf16" and found["precision_source"] == "torch_dtype"
     assert metrics["fits"] is True and metrics["bound"] in ("hbm", "launch")
     assert set(ops[0]) == {
-        *("name", "count", "time_s", "share", "flops", "bytes", "message_bytes", "intensity", "bound"),
-        *("algorithm", "energy_J"),
+        *("name", "count", "time_s", "share", "flops_per_device", "bytes_per_device", "message_bytes_per_device"),
+        *("intensity", "bound", "algorithm", "energy_per_device_J"),
     }
     assert sum(op["time_s"] for op in ops) == pytest.approx(metrics["step_time"], rel=1e-12)
     assert sum(op["share"] for op in ops) == pytest.approx(1.0, rel=1e-12)
     # 32 layers; qkv of (32 + 2 * 8) / 2 heads of 128 over 4096: 2 * 64 * 4096 * 3072 FLOP each
     qkv = next(op for op in ops if op["name"] == "qkv_proj")
-    assert (qkv["count"], qkv["flops"]) == (32.0, 32 * 2.0 * 64 * 4096 * 3072)
+    assert (qkv["count"], qkv["flops_per_device"]) == (32.0, 32 * 2.0 * 64 * 4096 * 3072)
     assert all(op["intensity"] is None or math.isfinite(op["intensity"]) for op in ops)
+
+
+@pytest.mark.parametrize(
+    ("work", "tokens", "unit"),
+    [
+        ({"prefill": 2048}, 2048, "prompt token"),
+        ({"decode": 64, "context": 2048}, 64, "output token"),
+        ({"prefill": 1000, "prefills": 2, "past": 500, "decode": 64, "context": 2048}, 2064, "token, prompt or output"),
+    ],
+)
+def test_figures_per_token_of_a_step_are_of_the_tokens_that_it_processes(capsys, work, tokens, unit):
+    """Cached tokens of prompts are not processed. Two devices at 4.25 USD/h share them."""
+    flags = [word for name, value in work.items() for word in (f"--{name}", str(value))]
+    out = printed(capsys, *STEP[:7], *flags)
+    found = json.loads(printed(capsys, *STEP[:7], *flags, "--json"))
+    metrics, time = found["metrics"], found["metrics"]["step_time"]
+    assert found["token_unit"] == unit
+    assert f" per {unit}\n" in out and f"USD per million {unit.replace('token', 'tokens')} (" in out
+    assert metrics["tokens_per_second"] == pytest.approx(tokens / time, rel=1e-12)
+    assert metrics["joules_per_token"] == pytest.approx(metrics["power"] * 2 * time / tokens, rel=1e-12)
+    assert metrics["usd_per_million_tokens"] == pytest.approx(1e6 * 2 * 4.25 / 3600 * time / tokens, rel=1e-9)
+    swept = sweeps.sweep(
+        job="step",
+        hardware="H100-SXM",
+        model="Llama-3.1-8B",
+        deployment={"tp": 2},
+        workload=work,
+        efficiency="derated",
+        output={"dtype": "float64", "variables": ["tokens_per_second", "joules_per_token"]},
+    )
+    for name in swept:
+        assert float(swept[name]) == pytest.approx(metrics[name], rel=1e-12), name
+        assert swept[name].attrs["long_name"].endswith("of a single step, prompt and output tokens")
+
+
+def test_a_heading_says_what_the_cache_is_and_not_what_was_asked_for(capsys):
+    """fp8 is asked for, then its bytes are set: what is computed has half a byte."""
+    words = (*STEP, "--kv", "fp8")
+    assert "KV cache fp8, efficiency derated" in printed(capsys, *words)
+    set_by_hand = (*words, "--set", "deployment.kv_bytes=0.5B")
+    assert "KV cache 0.5 B per element, efficiency derated" in printed(capsys, *set_by_hand)
+    assert json.loads(printed(capsys, *set_by_hand, "--json"))["kv_precision"] == "0.5 B per element"
 
 
 def test_a_request_answers_in_words_and_agrees_with_a_sweep(capsys):

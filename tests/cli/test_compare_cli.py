@@ -1,6 +1,7 @@
 """`jaxroof compare`: what it prints and writes, and the one line with which it refuses."""
 
 import csv
+import importlib
 import json
 import subprocess
 import sys
@@ -41,6 +42,17 @@ def test_a_ranking_says_what_was_tried_what_is_best_and_why_others_are_not(capsy
     assert [(rank, devices) for rank, _, devices, _ in ranks][0][0] == "1" and len(ranks) == 2
     assert any(line.startswith("tried   2 of 2 accelerators x 3 layouts x 2 batches = 12 points in ") for line in lines)
     assert any(line.startswith(f"best    {ranks[0][2]} x H100-SXM as tp") for line in lines)
+
+
+def test_the_heading_says_what_every_point_was_computed_with(capsys, monkeypatch, tmp_path):
+    """Without a flag it is the default, whatever that is, of the dataset's record too."""
+    monkeypatch.setattr(importlib.import_module("hwspaces.efficiency"), "DEFAULT", "datasheet")
+    points = tmp_path / "points.nc"
+    lines = printed(capsys, *SMALL, "--slo", "ttft=1s,tokens_per_second=100", "--kv", "fp8", "-o", points).splitlines()
+    assert lines[0] == "Llama-3.1-8B: requests of 512 + 64 tokens, TTFT <= 1 s, tokens_per_second >= 100"
+    assert lines[1] == "weights bf16 (torch_dtype), KV cache fp8, efficiency datasheet"
+    with xr.open_dataset(points) as dataset:
+        assert dataset.attrs["entries"].startswith("efficiency: datasheet,")
 
 
 def test_all_shows_every_layout_and_top_the_first_rows(capsys):

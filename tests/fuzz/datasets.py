@@ -19,11 +19,22 @@ def targets() -> list[Target]:
     return [
         Target("netcdf", in_file("own.nc", _opened), _files, Raw),
         Target("dataset", _dataset, lambda: [json.dumps(RECIPE).encode(), json.dumps(SAMPLE).encode()], Json, WORDS),
+        Target("typed", _typed, lambda: [json.dumps(TYPED).encode()], Json, (*WORDS, *KINDS)),
         Target("drawn", _drawn, lambda: [json.dumps(RECIPE).encode(), json.dumps(SAMPLE).encode()], Json, WORDS),
         Target("manifest", in_file("manifest.jsonl", _manifest, {"frame.nc": _files()[0]}), _manifests, Raw),
         Target("header", _header, lambda: [json.dumps(_header_of()).encode()], Json, ("axes", "outputs", "keep")),
     ]
 
+
+KINDS = ("vlen", "enum", "compound", "text", "f8", "i2")
+
+TYPED: dict[str, Any] = {
+    "batch": {"kind": "f8", "size": 3, "fill": None, "attrs": {"units": "1"}},
+    "hardware": {"kind": "text", "size": 2, "fill": "A", "attrs": {"units": "1"}},
+    "tpot": {"kind": "vlen", "size": 3, "fill": None, "attrs": {"long_name": "x"}},
+    "ttft": {"kind": "i2", "size": 3, "fill": 7, "attrs": {"scale_factor": 0.5, "add_offset": 1}},
+}
+"""Variables of one dimension each, as the netCDF library makes them."""
 
 WORDS = ("batch", "tpot", "hardware", "point", "op", "dims", "values", "units", "long_name", "job", "mode", "spec")
 
@@ -104,6 +115,39 @@ def _dataset(data: bytes) -> None:
         found = as_sample(whole)
         if found is not None:
             query(found, where, sort, 5, None)
+
+
+def _typed(data: bytes) -> None:
+    """Queries of files with types, missing values and attributes that no file of ours has."""
+    import netCDF4
+
+    try:
+        recipe = json.loads(data)
+    except RecursionError:
+        raise ValueError("no recipe") from None
+    path = os.path.join(_folder(), "typed.nc")
+    try:
+        with netCDF4.Dataset(path, "w") as file:
+            for name, told in recipe.items():
+                file.createDimension(name, min(int(told["size"]), 10**13))
+                made = file.createVariable(name, _kind(file, told["kind"], name), (name,), fill_value=told["fill"])
+                plain = {key: value for key, value in told["attrs"].items() if isinstance(value, str | int | float)}
+                made.setncatts(plain)
+                if made.size < 100 and told["kind"] in ("f8", "i2"):
+                    made[:] = np.arange(made.size)
+    except Exception as error:  # what the library does not make is no file
+        raise ValueError(f"no file: {type(error).__name__}") from None
+    _opened(path)
+
+
+def _kind(file: Any, kind: str, name: str) -> Any:
+    if kind == "vlen":
+        return file.createVLType(np.float64, f"{name}_type")
+    if kind == "enum":
+        return file.createEnumType(np.uint8, f"{name}_type", {"a": 0, "b": 1})
+    if kind == "compound":
+        return file.createCompoundType(np.dtype([("a", "f4"), ("b", "f8")]), f"{name}_type")
+    return str if kind == "text" else kind
 
 
 def _drawn(data: bytes) -> None:
@@ -203,7 +247,7 @@ _HEADER: dict[str, Any] = {
     "spec": {"job": "request"},
     "keep": [],
     "stored": {},
-    "software": {},
+    "software": {"jaxroof": "1", "jax": "1"},
     "hardware": "cpu",
     "shards": 1,
     "points": 6,

@@ -23,6 +23,7 @@ from sweeps.shards import encode, manifest
 from sweeps.store import opened
 from sweeps.surface_import import Wanted, imported
 from tests.fuzz.datasets import _HEADER as HEADER
+from workloads.arrivals import parse_arrivals
 
 BASE = {"hardware": "H100-SXM", "model": "Llama-3.1-8B"}
 SAMPLE = {"mode": "sample", "axes": {"deployment.tp": [1, 2]}}
@@ -88,8 +89,8 @@ def test_documents(tmp_path, text, words):
 def test_files_that_are_too_large_or_no_files(tmp_path):
     path = tmp_path / "own.toml"
     with open(path, "wb") as file:
-        file.truncate(document.LARGEST + 1)
-    refused("at most 4,194,304 are read", document.toml, path)
+        file.truncate(document.LARGEST_TOML + 1)
+    refused("at most 524,288 are read", document.toml, path)
     refused("it is no file", document.toml, "/dev/zero")
     big = tmp_path / "config.json"
     with open(big, "wb") as file:
@@ -226,3 +227,8 @@ def test_metrics_that_are_whole_numbers_are_drawn():
     assert plane(data, "tpot", "batch", None).values.tolist() == [[3.0, 2.0]]  # OverflowError
     refused("a heat map needs two axes", heatmap, data, "tpot")
     refused("a heat map needs two axes", heatmap, data.isel(batch=0), "tpot")  # IndexError
+
+
+@pytest.mark.parametrize("text", ["5e-324", "poisson:1e-300", "gamma:rate=1e-320,cv=3", "stages:5e-324x60"])
+def test_arrivals_are_finite(text):
+    refused("no stage has requests" if "stages" in text else "from 1e-09 to 1000000", parse_arrivals, text)

@@ -29,7 +29,8 @@ from hwspaces.units import LEAF_UNITS, formatted, from_key, leaf_unit, quantity
         ("8", "1", 8.0),
         ("25%", "1", 0.25),
         (8e12, "B/s", 8e12),
-        ("8e12", "B/s", 8e12),
+        ("8e12 B/s", "B/s", 8e12),
+        ("8e12", "1/s", 8e12),
         (3, "1", 3.0),
     ],
 )

@@ -113,6 +113,44 @@ def test_prices_are_those_of_steps(engine):
         assert table == pytest.approx(float(exact), rel=1e-3)
 
 
+def test_prices_are_those_of_static_batches(engine):
+    """Micro-batches and the limit of power as in `request_cost`: of fewer sequences than stages too, host hidden too."""
+    hardware, model, deployment, efficiency = engine
+    deployment = dataclasses.replace(deployment, pp=jnp.asarray(4.0))
+    host = dataclasses.replace(efficiency.host, request_time=jnp.zeros(()))
+    efficiency = dataclasses.replace(efficiency, host=host)
+    place = model, deployment
+
+    @jax.jit
+    def both(tdp, sequences, hidden):
+        power = dataclasses.replace(hardware.power, tdp=tdp)
+        limited = dataclasses.replace(hardware, power=power)
+        zero = jnp.zeros(())
+        _, price = step_prices(limited, *place, efficiency, Limits(4096, 64, 4096), zero, hidden)
+        nothing = Prefill(sequences=zero, tokens=zero, past=zero)
+        decoding = Decode(sequences=sequences, context=sequences * 1536.0)
+        prompt = Prefill(sequences=zero + 1.0, tokens=zero + 2048.0, past=zero)
+        none = Decode(sequences=zero, context=zero)
+        asked = Requests(batch=sequences, isl=zero + 1535.0, osl=zero + 2.0, cached=zero, acceptance=zero, delay=zero)
+        alone = dataclasses.replace(asked, batch=zero + 1.0, isl=zero + 2048.0)
+        return (
+            price(Batch(prefill=nothing, decode=decoding, logits=sequences), sequences),
+            price(Batch(prefill=prompt, decode=none, logits=zero + 1.0), zero + 2048.0),
+            request_cost(limited, *place, asked, efficiency).tpot,
+            request_cost(limited, *place, alone, efficiency).ttft,
+        )
+
+    limits = float(hardware.power.static) + np.array([1000.0, 20.0])
+    for tdp in limits:
+        for sequences in (1.0, 3.0, 16.0):
+            decoded, prefilled, tpot, ttft = both(*map(jnp.asarray, (tdp, sequences, 0.0)))
+            assert sum(decoded) == pytest.approx(float(tpot), rel=1e-9)
+            assert sum(prefilled) == pytest.approx(float(ttft), rel=1e-9)
+    free, tight = (both(jnp.asarray(tdp), jnp.asarray(1.0), jnp.asarray(1.0)) for tdp in limits)
+    assert free[1][0] + free[1][1] == pytest.approx(float(free[3]), rel=1e-9)  # the device's own time and the host's
+    assert tight[1][0] == pytest.approx(float(tight[3]), rel=1e-9)  # all of the energy is the device's
+
+
 @pytest.mark.parametrize("per_octave", [4, 16, 128])
 def test_whole_numbers_are_nodes(per_octave):
     nodes = np.asarray(octaves(4096, per_octave))
@@ -242,3 +280,18 @@ def test_token_gaps_of_nothing():
     queue = Traffic(arrival=empty, isl=empty, osl=empty)
     metrics = serving_metrics(absent, timeline, queue, 10.0, Objective())
     assert np.isnan(metrics["ttft_mean"]) and metrics["requests_per_second"] == 0.0
+
+
+def test_without_a_cache_nothing_is_answered_and_only_latencies_have_no_value():
+    requests, policy = Traffic(arrival=jnp.zeros(3), isl=jnp.full(3, 9.0), osl=jnp.full(3, 2.0)), arrays(Policy())
+    size = Size(slots=16, iterations=8)
+
+    def price(batch, rows):
+        return 1e-2 + 1e-5 * rows, jnp.zeros(())
+
+    blocks = jnp.zeros(())
+    found, timeline = served(*proceed(price, begin(requests, policy, blocks, size), requests, policy, size))
+    metrics = serving_metrics(found, timeline, requests, blocks, Objective(ttft=0.2, tpot=0.01))
+    assert metrics["refused"] == 3.0 and metrics["kv_use_mean"] == metrics["kv_use_max"] == 0.0
+    unknown = {name for name, value in metrics.items() if not np.isfinite(value)}
+    assert unknown == {f"{name}_{which}" for name in LATENCIES for which in ("mean", *(f"p{p}" for p in PERCENTILES))}

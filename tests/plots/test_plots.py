@@ -61,7 +61,7 @@ def texts(figure) -> str:
 def test_the_overview_answers_in_its_title(grid):
     figure = overview(grid)
     point = best.best(grid, "tokens_per_second_per_device")
-    assert f"{point.value:,.0f} output tokens per second and device" in texts(figure)
+    assert f"{point.value:,.0f} tokens per second and device" in texts(figure)
     assert "HBM bandwidth (TB/s)" in texts(figure)
     assert {"Where the good designs are", "What binds decode there", "What can be traded"} <= set(
         texts(figure).splitlines()

@@ -1,9 +1,12 @@
 """Shards on Dask workers, one of which is killed; workers that cannot help."""
 
+import contextlib
 import dataclasses
 import os
 import pathlib
 import signal
+import urllib.error
+import urllib.request
 
 import pytest
 
@@ -48,6 +51,34 @@ def test_workers_that_cannot_help(folder):
     with pytest.raises(ValueError, match="here it is another sweep: shards was 32, is 1"):
         cluster.computed(asked, 0)  # this process has chunks of another size
     assert manifest.read(folder).complete
+
+
+def test_nothing_listens_beyond_this_machine():
+    """Scheduler, nannies and workers, as the kernel lists their sockets; no page is served."""
+    with cluster._client("dask", 1) as client:
+        client.wait_for_workers(1)
+        found = listening(os.getpid())
+        port = client.scheduler_info()["services"]["dashboard"]
+        for page in ("status", "info/main/workers.html", "metrics", "health"):
+            with pytest.raises(urllib.error.HTTPError, match="404"):
+                urllib.request.urlopen(f"http://127.0.0.1:{port}/{page}", timeout=10)
+    assert len(found) >= 3  # of the scheduler, a nanny and its worker
+    assert {address for address, _ in found} == {"0100007F"}, found  # 127.0.0.1, the bytes of a word reversed
+
+
+def listening(process: int) -> set[tuple[str, str]]:
+    """Address and port, as the kernel writes them, of every listening socket of a process and its descendants."""
+    processes, sockets = [process], set()
+    for one in processes:
+        for children in pathlib.Path(f"/proc/{one}/task").glob("*/children"):
+            processes += map(int, children.read_text().split())
+        for handle in pathlib.Path(f"/proc/{one}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                sockets.add(os.readlink(handle))
+    tables = [pathlib.Path(f"/proc/net/{kind}").read_text() for kind in ("tcp", "tcp6")]
+    rows = [row.split() for table in tables for row in table.splitlines()]
+    listed = [row for row in rows if len(row) > 9 and row[3] == "0A" and f"socket:[{row[9]}]" in sockets]
+    return {tuple(row[1].split(":")) for row in listed}
 
 
 @pytest.mark.parametrize(

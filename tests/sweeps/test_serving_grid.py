@@ -13,10 +13,13 @@ import sweeps
 from jaxroof.serving import Objective
 from sweeps.api import precision
 from sweeps.serving import capacity as search
-from sweeps.serving import grid
+from sweeps.serving import grid, usual_loads
 from sweeps.serving.curve import latency_curve, loads_of
 from sweeps.serving.objective import Target, parse_slo, parse_target, slo_text
 from sweeps.serving.plan import VARIABLES, planned
+from sweeps.serving.question import Question
+from sweeps.serving.target import good_share_of
+from sweeps.serving.usual_loads import POINTS
 from sweeps.spec import spec
 
 pytestmark = pytest.mark.xdist_group("grid")
@@ -237,6 +240,32 @@ def test_bisection_finds_the_limits_of_all_at_once(closed):
         assert end.per_device == end.load / 2 and end.per_dollar == pytest.approx(end.load / 1e-3)
 
 
+def test_requests_are_added_until_the_largest_rate_is_too_much(monkeypatch):
+    """A TTFT that grows by 1 ms a request: 1,000 of them stay within 2 s at any rate, 4,000 do not; 10 s, none does."""
+    asked = []
+
+    def drawn(question, names, degrees):
+        count = int(question.requests or 1000)
+        asked.append(count)
+
+        def outcomes(amounts, objective, progress=None):
+            one = np.ones(1)
+            counts = {"finished": count * one} | dict.fromkeys(("refused", "rejected", "unfinished"), 0 * one)
+            rates = {"goodput": count * one, "duration": one, "requests_per_second": 10.0 * one}
+            return {"ttft_p99": 1e-3 * count * one, **counts, **rates}
+
+        stream = types.SimpleNamespace(stream=range(count))
+        return types.SimpleNamespace(places=[None], rate=1.0, outcomes=outcomes, requests=stream)
+
+    monkeypatch.setattr(usual_loads, "fleet", drawn)
+    for limit, requests, sizes in ((2.0, None, [1000, 4000]), (10.0, None, [1000, 4000, 16000]), (2.0, 200, [200])):
+        asked.clear()
+        target = Target(Objective(), 0.95, {"ttft_p99": limit})
+        words = {"hardware": "-", "model": "-", "isl": 8, "osl": 8, "requests": requests}
+        _, rates, _, times = usual_loads.usual_rates(Question(**words), [], None, target)
+        assert asked == sizes and times == len(sizes) - 1 and rates[[0, -1]].tolist() == [0.5, 20.0]
+
+
 def test_clients_are_bisected_to_whole_numbers():
     """Every limit of a bracket is found in the rounds that are allowed for the worst: exactly, or within 10 %."""
     loads, nothing = np.array([2.0, 30.0]), lambda points: None
@@ -262,8 +291,8 @@ def test_a_capacity_is_where_the_target_ends(found):
     assert "bf16" in found.fleet.left_out["T4"]
     for one in found.capacities:
         assert one.state == "met" and one.load < one.fails <= 1.021 * one.load
-        assert search.good_share_of(one.metrics) >= 0.95 and "are good, of 95 %" in one.missed
-    assert found.simulations == 2 * (1 + search.POINTS + found.rounds)
+        assert good_share_of(one.metrics) >= 0.95 and "are good, of 95 %" in one.missed
+    assert found.simulations == 2 * (1 + POINTS + found.rounds) and not found.longer and found.ranked
     data = search.dataset(found)
     assert data.capacity_per_device.dims == ("hardware",) and data.ttft_p99.dims == ("hardware", "rate")
     for name, variable in data.variables.items():

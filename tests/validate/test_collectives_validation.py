@@ -2,11 +2,13 @@
 
 import csv
 import json
+import math
 import pathlib
 
 import pytest
 
 from sweeps.cli import main
+from sweeps.validate import collectives as module
 from sweeps.validate.collective_families import FAMILIES, algorithms
 from sweeps.validate.collective_rows import PROFILE_COLUMNS, TABLE_COLUMNS, collectives
 from sweeps.validate.collectives import band, validation
@@ -83,6 +85,15 @@ def test_unknown_devices_and_collectives_are_named_and_left_out(file):
     assert len(result.scored) == 1 and [row.row for row in result.left_out] == [3, 4, 5, 6]
     reasons = " ".join(row.reason for row in result.left_out)
     assert all(word in reasons for word in ("'q100'", "'gossip'", "'gloo'", "'x'"))
+
+
+def test_a_time_that_is_not_finite_is_named_and_left_out(file, monkeypatch):
+    monkeypatch.setattr(module, "times", lambda rows: lambda *_: [1e-5, math.nan][-len(rows) :])
+    result = validation(file(ROW, ROW))
+    assert [scored.predicted for scored in result.scored] == [1e-5]
+    assert [(one.row, one.reason) for one in result.left_out] == [(3, "the predicted time, nan s, is not finite")]
+    with pytest.raises(ValueError, match="none of 1 rows can be predicted; row 2: the predicted time, nan s"):
+        validation(file(ROW))
 
 
 def test_bad_files_are_refused_in_one_line(file, tmp_path):

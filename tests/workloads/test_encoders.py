@@ -180,4 +180,4 @@ def test_an_encoder_and_a_decoder_are_stored_alike():
     model = workloads.model("BART-large", weights="int8").model
     [decoder], [encoder] = model.blocks, model.encoder.blocks
     assert {decoder.cross.qkv.bytes, decoder.feedforward.up.bytes, encoder.attention.output.bytes} == {1.0}
-    assert model.embedding.bytes == 4.0
+    assert model.embedding.bytes == 2.0

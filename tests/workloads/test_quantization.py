@@ -7,6 +7,7 @@ import pytest
 import workloads
 from jaxroof import Deployment, decode
 from jaxroof.forward import step_ops
+from sweeps.cases import model_deployment
 
 DENSE = {
     "model_type": "qwen3",
@@ -59,7 +60,7 @@ def read(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("dtype", "stored", "compute"), [("bfloat16", 2.0, "bf16"), ("float16", 2.0, "fp16"), ("float32", 4.0, "fp32")]
+    ("dtype", "stored", "compute"), [("bfloat16", 2.0, "bf16"), ("float16", 2.0, "fp16"), ("float32", 2.0, "bf16")]
 )
 def test_unquantised(read, dtype, stored, compute):
     entry = read(torch_dtype=dtype)
@@ -306,6 +307,24 @@ def test_override(weights, stored, compute):
     assert block.feedforward.router.bytes == model.embedding.bytes == model.head.bytes == 2.0
     assert entry.precision_source == "weights"
     assert any(f'weights="{weights}" replaces fp8 (block 128x128)' in note for note in entry.notes)
+
+
+@pytest.mark.parametrize("weights", [None, "fp8", "w4a16", "bf16", "fp32"])
+def test_a_float32_checkpoint_runs_at_16_bits_unless_it_is_asked_for(read, weights):
+    """Engines cast it, with quantised weights and without: nothing is left in fp32, attention neither."""
+    entry = read(torch_dtype="float32", weights=weights)
+    head, attention = entry.model.head, model_deployment(entry, "fp8").attention_compute
+    assert {head.compute, attention} == {"fp32" if weights == "fp32" else "bf16"}
+    assert head.bytes == (4.0 if weights == "fp32" else 2.0)
+    kept = [note for note in entry.notes if note.startswith("torch_dtype is float32: ")]
+    assert len(kept) == (weights in (None, "fp8", "w4a16"))
+
+
+def test_a_quantised_float32_checkpoint_runs_the_rest_at_16_bits(read):
+    entry = read(quantization_config={"quant_method": "fp8", "activation_scheme": "static"}, torch_dtype="float32")
+    layer, model = entry.model.blocks[0].attention.qkv, entry.model
+    assert (layer.bytes, layer.compute) == (1.0, "fp8")
+    assert {(part.bytes, part.compute) for part in (model.head, model.embedding)} == {(2.0, "bf16")}
 
 
 @pytest.mark.parametrize(("weights", "stored"), [("bf16", 2.0), ("fp16", 2.0), ("tf32", 4.0), ("fp32", 4.0)])

@@ -146,7 +146,7 @@ def test_words_of_arrivals_read_back(words):
     ("words", "said"),
     [
         ("poison:8", "did you mean poisson"),
-        ("poisson:0", "rate is 0; it must be a number above 0"),
+        ("poisson:0", "rate is 0; it must be a number from 1e-09 to 1000000"),
         ("-8", "rate is -8"),
         ("gamma:8", "gamma needs cv"),
         ("stages:8", "'8' is no stage"),

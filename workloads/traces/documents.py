@@ -1,21 +1,24 @@
 """JSON, JSON lines and YAML files of traces: checked access to their values, with errors that say where they stand."""
 
 import dataclasses
-import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
-from workloads.traces.table import LARGEST_FILE, size_checked
+from hwspaces import document
+from workloads.traces.table import LARGEST_FILE, lines
 
 LARGEST_JSON = 512 * 2**20
 """B of a file that is one JSON value, which takes ten times as much memory."""
 
-LARGEST_YAML = 2**20
-"""B of a YAML file, which says how and not which requests."""
+MOST_CONTAINERS = 10**7
+"""Lists and objects of one JSON value: empty ones take most memory for their length."""
+
+LARGEST_YAML = 2**16
+"""B of a YAML file, which says how and not which requests; its parser reads 50 kB a second."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,23 +99,14 @@ class Record:
 
 def json_lines(file: str) -> Iterator[tuple[int, Record]]:
     """Line and object of every line of a file of JSON lines; empty lines are none."""
-    size_checked(file, LARGEST_FILE)
-    try:
-        with open(file, encoding="utf-8-sig") as text:
-            for line, words in enumerate(text, start=1):
-                if len(words) > LARGEST_JSON:
-                    raise ValueError(f"{file}: row {line}: {len(words)} characters; at most {LARGEST_JSON} are read")
-                if words.strip():
-                    yield line, _object(words, f"{file}: row {line}")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{file}: not a text file in UTF-8: byte {error.start} is wrong") from None
-    except OSError as error:
-        raise ValueError(f"{file}: cannot be read: {error.strerror}") from None
+    for line, words in enumerate(lines(file, LARGEST_FILE, LARGEST_JSON), start=1):
+        if words.strip():
+            yield line, _object(words, f"{file}: row {line}")
 
 
 def json_object(file: str) -> Record:
     """The object of a JSON file."""
-    return _object(_whole(file, LARGEST_JSON), file)
+    return _object(document.text(file, LARGEST_JSON), file)
 
 
 def run_of(path: str) -> tuple[str, int | None]:
@@ -157,18 +151,19 @@ def yaml_object(file: str) -> Record:
 
         def construct_mapping(self, node, deep=False):
             keys = [self.construct_object(key, deep=True) for key, _ in node.value]
-            twice = next((key for i, key in enumerate(keys) if key in keys[:i]), None)
-            if twice is not None:
-                raise yaml.MarkedYAMLError(problem=f"{twice} is there twice", problem_mark=node.start_mark)
+            seen: set = set()
+            twice = [key for key in keys if isinstance(key, Hashable) and (key in seen or seen.add(key))]
+            if twice:
+                raise yaml.MarkedYAMLError(problem=f"{twice[0]} is there twice", problem_mark=node.start_mark)
             return super().construct_mapping(node, deep)
 
-    text = _whole(file, LARGEST_YAML)
+    text = document.text(file, LARGEST_YAML)
     try:
         found = yaml.load(text, Plain)  # a SafeLoader: plain values only
     except yaml.MarkedYAMLError as error:
         line = f"row {error.problem_mark.line + 1}: " if error.problem_mark else ""
         raise ValueError(f"{file}: {line}not YAML: {error.problem}") from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
         raise ValueError(f"{file}: not YAML: {' '.join(str(error).split())[:200]}") from None
     if not isinstance(found, Mapping) or not all(isinstance(key, str) for key in found):
         raise ValueError(f"{file}: not a YAML file of names and values")
@@ -189,24 +184,10 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, float) or (isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63)
 
 
-def _whole(file: str, largest: int) -> str:
-    size_checked(file, largest)
-    try:
-        with open(file, encoding="utf-8-sig") as text:
-            return text.read()
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{file}: not a text file in UTF-8: byte {error.start} is wrong") from None
-    except OSError as error:
-        raise ValueError(f"{file}: cannot be read: {error.strerror}") from None
-
-
 def _object(text: str, place: str) -> Record:
-    try:
-        found = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{place}: not JSON: {error.msg} at line {error.lineno}, column {error.colno}") from None
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{place}: not JSON: {' '.join(str(error).split())[:200]}") from None
+    if text.count("[") + text.count("{") > MOST_CONTAINERS:
+        raise ValueError(f"{place}: more than {MOST_CONTAINERS:,} lists and objects; that many are read")
+    found = document.json_of(text, place)
     if not isinstance(found, dict):
         raise ValueError(f"{place}: it is {shown(found)}; it must be a JSON object")
     return Record(place, found)

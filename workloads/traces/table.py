@@ -4,19 +4,26 @@ import csv
 import dataclasses
 import itertools
 import re
-from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
+from hwspaces import document
 from workloads.kinds import nearest
 from workloads.stream import MOST_REQUESTS
 
 LARGEST_FILE = 2 * 2**30
 """B of a file of rows; a week of Azure's requests is 1.2 GB."""
 
+LONGEST_ROW = 1 << 16
+"""Characters of a row of a CSV file."""
+
 PIECE = 1 << 16
 """Rows that are text at one time."""
+
+LARGEST_OFFSET = 14
+"""Hours that a place's time may differ from UTC: Kiribati's are +14:00."""
 
 _TIME = re.compile(r"((?:19[7-9]|20\d|21\d)\d-\d\d-\d\d)[ T](\d\d:\d\d:\d\d(?:\.\d{1,9})?)(?:Z|([+-])(\d\d):?(\d\d))?")
 
@@ -63,63 +70,92 @@ def table(
       ValueError: one line: a file that is missing, unreadable or too large, a column that is missing with those there
         are, a row that is too short or long, or a value with its row, column and what is allowed.
     """
-    size_checked(file, LARGEST_FILE)
-    try:
-        with open(file, encoding="utf-8-sig", newline="") as text:
-            reader = csv.reader(text, strict=True)
-            names = tuple(name.strip() for name in (header if header is not None else next(reader, ())))
-            places = _places(file, names, wanted, set(optional))
-            parts: dict[str, list[np.ndarray]] = {name: [] for name in places}
-            lines: list[np.ndarray] = []
-            rows = _rows(reader, file, len(names))
-            while piece := list(itertools.islice(rows, PIECE)):
-                numbers = np.array([line for line, _ in piece])
-                for name, place in places.items():
-                    values = [row[place] for _, row in piece]
-                    parts[name].append(_converted(values, wanted[name], file, name, numbers))
-                lines.append(numbers)
-                if sum(map(len, lines)) > MOST_REQUESTS:
-                    raise ValueError(f"{file}: more than {MOST_REQUESTS} rows, the most that are read")
-    except csv.Error as error:
-        raise ValueError(f"{file}: row {reader.line_num}: not CSV: {error}") from None
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{file}: not a text file in UTF-8: byte {error.start} is wrong") from None
-    except OSError as error:
-        raise ValueError(f"{file}: cannot be read: {error.strerror}") from None
-    if not lines:
+    reader = _Reader(file)
+    names = tuple(" ".join(name.split()) for name in (header or next(reader.rows, (0, ()))[1]))
+    places = _places(file, names, wanted, set(optional))
+    parts: dict[str, list[np.ndarray]] = {name: [] for name in places}
+    found: list[np.ndarray] = []
+    rows = _rows(reader.rows, file, len(names))
+    while piece := list(itertools.islice(rows, PIECE)):
+        numbers = np.array([line for line, _ in piece])
+        for name, place in places.items():
+            values = [row[place] for _, row in piece]
+            parts[name].append(_converted(values, wanted[name], file, name, numbers))
+        found.append(numbers)
+        if sum(map(len, found)) > MOST_REQUESTS:
+            raise ValueError(f"{file}: more than {MOST_REQUESTS} rows, the most that are read")
+    if not found:
         raise ValueError(f"{file}: there are no rows in it")
     columns = {name: np.concatenate(part) for name, part in parts.items()}
-    return Table(file, names, columns, np.concatenate(lines))
+    return Table(file, names, columns, np.concatenate(found))
 
 
 def header_of(file: str) -> tuple[str, ...]:
-    """The names in the first line of a CSV file; ValueError in one line for a file that is no text."""
-    size_checked(file, LARGEST_FILE)
+    """The names in the first line of a CSV file, none where it is no CSV; ValueError for a file that is no text."""
+    first = next(lines(file, LARGEST_FILE, LONGEST_ROW), "")
     try:
-        with open(file, encoding="utf-8-sig", newline="") as text:
-            return tuple(name.strip() for name in next(csv.reader([text.readline(1 << 16)]), ()))
+        return tuple(" ".join(name.split()) for name in next(csv.reader([first]), ()))
     except csv.Error:
         return ()
+
+
+def lines(file: str, largest: int, longest: int) -> Iterator[str]:
+    """The lines of a text file in UTF-8, with their ends.
+
+    Args:
+      file: path.
+      largest: B that it may have.
+      longest: characters that a line may have.
+
+    Raises:
+      ValueError: one line: a file that is missing, no regular file, too large or no text, or a line that is too long.
+    """
+    document.require_file(file, largest)
+    try:
+        with open(file, encoding="utf-8-sig", newline="") as text:
+            for row in itertools.count(1):
+                line = text.readline(longest + 1)
+                if len(line) > longest:
+                    raise ValueError(f"{file}: row {row}: more than {longest:,} characters; that many are read")
+                if "\x00" in line:
+                    raise ValueError(f"{file}: row {row}: it has a zero byte; it is no text")
+                if not line:
+                    return
+                yield line
     except UnicodeDecodeError as error:
         raise ValueError(f"{file}: not a text file in UTF-8: byte {error.start} is wrong") from None
     except OSError as error:
         raise ValueError(f"{file}: cannot be read: {error.strerror}") from None
 
 
-def size_checked(file: str, largest: int) -> None:
-    """ValueError for a file that is missing, no file, or too large."""
-    path = Path(file)
-    if not path.exists():
-        raise ValueError(f"{file}: no such file")
-    if not path.is_file():
-        raise ValueError(f"{file}: is no file")
-    if path.stat().st_size > largest:
-        raise ValueError(f"{file}: {path.stat().st_size} B; at most {largest} are read")
+class _Reader:
+    """Line and values of every row of a CSV file; one that quotes line ends goes over several lines."""
+
+    def __init__(self, file: str):
+        self._file, self._row = file, 0
+        self.rows = self._read()
+
+    def _read(self) -> Iterator[tuple[int, list[str]]]:
+        reader, line = csv.reader(self._bounded(), strict=True), 1
+        try:
+            for row in reader:
+                yield line, row
+                self._row, line = 0, reader.line_num + 1
+        except csv.Error as error:
+            raise ValueError(f"{self._file}: row {reader.line_num}: not CSV: {error}") from None
+
+    def _bounded(self) -> Iterator[str]:
+        """The lines, until one row has too many of them."""
+        for line in lines(self._file, LARGEST_FILE, LONGEST_ROW):
+            self._row += len(line)
+            if self._row > LONGEST_ROW:
+                raise ValueError(f"{self._file}: a row has more than {LONGEST_ROW:,} characters; that many are read")
+            yield line
 
 
 def _places(file: str, names: tuple[str, ...], wanted: dict[str, Column], optional: set[str]) -> dict[str, int]:
     """Where each wanted column stands."""
-    twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
+    twice = next((name for name, count in Counter(names).items() if count > 1), None)
     if twice is not None:
         raise ValueError(f"{file}: row 1: column {twice} is there twice")
     for name in wanted:
@@ -130,15 +166,13 @@ def _places(file: str, names: tuple[str, ...], wanted: dict[str, Column], option
     return {name: names.index(name) for name in wanted if name in names}
 
 
-def _rows(reader, file: str, width: int) -> Iterable[tuple[int, list[str]]]:
-    """Line and values of every row; empty lines are none."""
-    line = reader.line_num + 1
-    for row in reader:
+def _rows(rows: Iterable[tuple[int, list[str]]], file: str, width: int) -> Iterator[tuple[int, list[str]]]:
+    """The rows that are not empty."""
+    for line, row in rows:
         if row and len(row) != width:
             raise ValueError(f"{file}: row {line}: it has {len(row)} values; there are {width} columns")
         if row:
             yield line, row
-        line = reader.line_num + 1
 
 
 def _converted(values: list[str], column: Column, file: str, name: str, lines: np.ndarray) -> np.ndarray:
@@ -188,6 +222,8 @@ def _ticks(values: Sequence[str]) -> np.ndarray:
         if found is None:
             raise ValueError
         date, time, sign, hours, minutes = found.groups()
+        if sign is not None and (int(hours) > LARGEST_OFFSET or int(minutes) > 59):
+            raise ValueError
         plain.append(f"{date}T{time}")
         offsets.append(0 if sign is None else (1 if sign == "+" else -1) * (int(hours) * 60 + int(minutes)))
     return np.array(plain, "datetime64[ns]").astype(np.int64) - np.array(offsets, np.int64) * 60_000_000_000

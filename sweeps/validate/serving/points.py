@@ -11,9 +11,10 @@ from jaxroof.legality import broken_rule
 from jaxroof.memory import weight_bytes
 from jaxroof.model import Model
 from sweeps.cases import model_deployment, require_precisions
+from sweeps.simulation import require_priced
 from sweeps.validate.serving.labels import ENGINES, Layout, layout, suite
 from sweeps.validate.serving.precisions import MICROSCALED, bits, has_experts, labelled_model
-from sweeps.validate.serving.presets import Preset, Run, preset, scripted_degrees
+from sweeps.validate.serving.presets import Preset, Run, is_blackwell, preset, scripted_degrees
 from sweeps.validate.table import Row, number, rows
 
 DEGREES = ("tp_size", "pp_size", "attention_dp_size", "moe_tp_size", "moe_ep_size")
@@ -54,6 +55,7 @@ class Point:
     model_name: str  # of the catalogue
     precision: str  # of the weights
     gpu: str  # of the catalogue
+    vendor: str | None  # of the device
     hardware: Hardware
     model: Model
     deployment: Deployment
@@ -161,7 +163,7 @@ def _point(index: int, row: Row, values: dict[str, float | None]) -> Point:
     if not clients:
         raise ValueError("neither concurrency nor batch_size is given")
     isl, osl = values["isl_tokens"], values["osl_tokens"]
-    blackwell = "fp4" in device.hardware.matrix
+    blackwell = is_blackwell(device.vendor, device.hardware)
     degrees = scripted_degrees(values, row["backend"], family, row["backend_version"], entry.name, blackwell)
     spread = layout(degrees, family, has_experts(entry.model))
     settings = preset(
@@ -169,6 +171,7 @@ def _point(index: int, row: Row, values: dict[str, float | None]) -> Point:
             engine=row["backend"],
             version=row["backend_version"],
             family=family,
+            vendor=device.vendor,
             hardware=device.hardware,
             model=entry.name,
             low_precision=bits(entry.precision) <= 8,
@@ -179,6 +182,7 @@ def _point(index: int, row: Row, values: dict[str, float | None]) -> Point:
         )
     )
     deployment = _deployment(device, entry, spread, settings)
+    require_priced(entry.name, entry.model, deployment)
     broken = broken_rule(device.hardware, entry.model, deployment)
     if broken:
         raise ValueError(f"{entry.name} on {device.name}: {broken}")
@@ -191,6 +195,7 @@ def _point(index: int, row: Row, values: dict[str, float | None]) -> Point:
         model_name=entry.name,
         precision=entry.precision,
         gpu=device.name,
+        vendor=device.vendor,
         hardware=device.hardware,
         model=entry.model,
         deployment=deployment,
@@ -247,7 +252,7 @@ def _named(row: Row):
     if not gemm and not moe:
         gemm = moe = PRECISIONS.get(row.get("precision", ""), "")
     entry = labelled_model(row["model_path"], gemm, moe)
-    microscaled = "fp4" in device.hardware.matrix and row["backend"] in ("vllm", "trtllm")
+    microscaled = is_blackwell(device.vendor, device.hardware) and row["backend"] in ("vllm", "trtllm")
     if microscaled and entry.precision.startswith("mxfp4"):
         entry = labelled_model(row["model_path"], gemm, MICROSCALED)
     return device, entry, suite(row["source_tag"])

@@ -22,7 +22,7 @@ from sweeps.validate.serving.labels import ENGINES
 from sweeps.validate.serving.points import Point
 from sweeps.validate.serving.precisions import has_experts
 from sweeps.validate.serving.scores import Prediction
-from sweeps.validate.serving.tables import Extent, Tables, Unit, price, tables
+from sweeps.validate.serving.tables import Extent, Progress, Tables, Unit, price, silent, tables
 from sweeps.validate.serving.traffic import policy, traffic
 
 SEED = 1
@@ -37,9 +37,6 @@ PIECES = 60
 LANES = 2**19
 """Requests that are simulated together: what their records take stays below 1 GB."""
 
-Progress = Callable[[int, int], None]
-
-
 @struct
 class Lane:
     """One simulation."""
@@ -53,7 +50,9 @@ class Lane:
 
 def engine_efficiencies(name: str | None = None) -> dict[str, Efficiency]:
     """Engine -> the constants of its kernels and its host: those called `name`, else the learned ones of each."""
-    return {engine: hwspaces.efficiency(name or f"learned-{engine}").efficiency for engine in ENGINES}
+    if name is None:
+        return {engine: hwspaces.efficiency(f"learned-{engine}").efficiency for engine in ENGINES}
+    return dict.fromkeys(ENGINES, hwspaces.efficiency(name).efficiency)  # one object: its kernels are priced together
 
 
 def units(points: Sequence[Point], efficiencies: Mapping[str, Efficiency]) -> tuple[list[Unit], list[int]]:
@@ -83,43 +82,53 @@ def extent(points: Sequence[Point]) -> Extent:
 def predictions(
     points: Sequence[Point],
     efficiencies: Mapping[str, Efficiency],
-    progress: Progress = lambda done, all_of_them: None,
+    progress: Progress = silent,
 ) -> list[Prediction]:
     """Simulated mean TTFT and TPOT of every point.
 
     Args:
       points: measured points of one kind of device doing everything.
       efficiencies: engine -> constants.
-      progress: called with the requests that are answered and with all.
+      progress: called as structures and kernels are priced, and as requests are answered.
     """
     with precision("float64"):
         made, places = units(points, efficiencies)
-        size = extent(points)
-        known = tables(made, size)
-        return simulated_points(points, [known[place] for place in places], efficiencies, progress)
+        known = tables(made, extent(points), progress)
+        found: dict[int, Prediction] = {}
+        for _, members in lane_groups(points):
+            lanes = [points[i] for i in members], [known[places[i]] for i in members]
+            found |= dict(zip(members, simulated_points(*lanes, efficiencies), strict=True))
+        return [found[i] for i in range(len(points))]
+
+
+def lane_groups(points: Sequence[Point]) -> list[tuple[int, list[int]]]:
+    """Which points are simulated together: their number of clients rounded up, and their indices."""
+    groups: dict[int, list[int]] = {}
+    for index, point in enumerate(points):
+        groups.setdefault(_clients(point), []).append(index)
+    return [
+        (clients, part)
+        for clients, members in sorted(groups.items())
+        for part in _parts(members, max(LANES // (10 * clients), 1))
+    ]
 
 
 def simulated_points(
-    points: Sequence[Point],
-    known: Sequence[Tables],
-    efficiencies: Mapping[str, Efficiency],
-    progress: Progress = lambda done, all_of_them: None,
+    points: Sequence[Point], known: Sequence[Tables], efficiencies: Mapping[str, Efficiency]
 ) -> list[Prediction]:
-    """The same, from the tables of every point; in float64."""
-    groups: dict[int, list[int]] = {}
-    for index, point in enumerate(points):
-        groups.setdefault(_power(max(point.concurrency, 4.0)), []).append(index)
-    found: list[Prediction | None] = [None] * len(points)
-    total = sum(int(point.requests) for point in points)
-    done = 0
-    for clients, members in sorted(groups.items()):
-        for part in _parts(members, max(LANES // (10 * clients), 1)):
-            lanes = [_lane(points[i], known[i], efficiencies[points[i].engine], 10 * clients) for i in part]
-            for i, ttft, tpot in zip(part, *_simulated(lanes, clients), strict=True):
-                found[i] = Prediction(points[i], float(ttft), float(tpot))
-            done += sum(int(points[i].requests) for i in part)
-            progress(done, total)
-    return found
+    """The predictions of points that `lane_groups` puts into one group, from the tables of every one; in float64."""
+    clients = _clients(points[0])
+    lanes = [
+        _lane(point, each, efficiencies[point.engine], 10 * clients) for point, each in zip(points, known, strict=True)
+    ]
+    return [
+        Prediction(point, float(ttft), float(tpot), int(answered))
+        for point, ttft, tpot, answered in zip(points, *_simulated(lanes, clients), strict=True)
+    ]
+
+
+def _clients(point: Point) -> int:
+    return _power(max(point.concurrency, 4.0))
 
 
 def _lane(point: Point, tables: Tables, efficiency: Efficiency, requests: int) -> Lane:
@@ -169,8 +178,8 @@ def _padded(requests: Traffic, count: int) -> Traffic:
     )
 
 
-def _simulated(lanes: Sequence[Lane], clients: int) -> tuple[np.ndarray, np.ndarray]:
-    """Mean TTFT and TPOT in s of every lane, shape [lanes]: NaN where no request was answered."""
+def _simulated(lanes: Sequence[Lane], clients: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Mean TTFT and TPOT in s of every lane, NaN where nothing was answered, and answered requests; shapes [lanes]."""
     together = jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf, float) for leaf in leaves]), *lanes)
     start, go, end = _programs(clients, jax.tree.structure(together))
     run = start(together)
@@ -186,7 +195,7 @@ def _simulated(lanes: Sequence[Lane], clients: int) -> tuple[np.ndarray, np.ndar
 
 @functools.lru_cache(maxsize=32)
 def _programs(clients: int, structure: Any) -> tuple[Callable, Callable, Callable]:
-    size = Size(slots=max(clients, 16), iterations=max(int(PIECE * 10 * clients), 64), block=32)
+    size = Size(slots=max(clients, 16), iterations=max(int(PIECE * 10 * clients), 64), block=64)
 
     def start(lane: Lane) -> Any:
         return begin(lane.traffic, lane.policy, lane.blocks, size, lane.delay)
@@ -199,12 +208,12 @@ def _programs(clients: int, structure: Any) -> tuple[Callable, Callable, Callabl
         runs, records, left = jax.vmap(go)(lanes, runs)
         return runs, records, jnp.sum(left, dtype=jnp.int32)
 
-    def one(run: Any, records: Any, osl: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def one(run: Any, records: Any, osl: jax.Array) -> tuple[jax.Array, ...]:
         found, _ = served(run, records)
         done = found.status == STATUSES.index("finished")
         several = done & (osl > 1.5)
         tpot = (found.finish - found.first_token) / jnp.where(several, osl - 1.0, 1.0)
-        return _mean(found.first_token - found.arrival, done), _mean(tpot, several)
+        return _mean(found.first_token - found.arrival, done), _mean(tpot, several), jnp.sum(done, dtype=jnp.int32)
 
     return jax.jit(jax.vmap(start)), jax.jit(together), jax.jit(jax.vmap(one))
 

@@ -33,6 +33,7 @@ class Preset:
     wait_steps: float = 0.0  # steps that a prompt may be held back for others to join it
     poll_steps: float = 1.0  # steps between two looks for new requests
     low: float = 0.95  # shortest length over nominal
+    assumed: str | None = None  # what the settings are, on devices that are not NVIDIA's
 
 
 VLLM = Preset(
@@ -92,6 +93,7 @@ class Run:
     engine: str
     version: str
     family: str  # labels.INFERENCEX or labels.NVIDIA
+    vendor: str | None  # of the device, as the catalogue writes it
     hardware: Hardware
     model: str  # name of the catalogue
     low_precision: bool  # weights are of 8 bits or less
@@ -102,17 +104,31 @@ class Run:
 
     @property
     def blackwell(self) -> bool:
-        """True for devices with a matrix unit for 4 bits."""
-        return "fp4" in self.hardware.matrix
+        """True for NVIDIA's devices with a matrix unit for 4 bits."""
+        return is_blackwell(self.vendor, self.hardware)
+
+
+def is_blackwell(vendor: str | None, hardware: Hardware) -> bool:
+    """True for NVIDIA's devices with a matrix unit for 4 bits."""
+    return vendor == NVIDIA_DEVICES and "fp4" in hardware.matrix
+
+
+NVIDIA_DEVICES, AMD_DEVICES = "NVIDIA", "AMD"
+"""Vendors, as the catalogue writes them, whose devices the scripts of InferenceX are known for."""
 
 
 def preset(run: Run) -> Preset:
-    """The settings of one row.
+    """The settings of one row. On devices that no script is known for they are the engine's defaults, and say so.
 
     Source: scripts of the InferenceX benchmarks (benchmarks/*.sh, October 2025 to March 2026); for NVIDIA's sweeps the
     engines' defaults, and an 8-bit cache with TensorRT-LLM's 8-bit weights.
+
+    Raises:
+      ValueError: one line, for TensorRT-LLM on a device that is not NVIDIA's.
     """
     base = DEFAULTS[run.engine]
+    if run.vendor != NVIDIA_DEVICES:
+        return _elsewhere(run, base)
     if run.family != INFERENCEX:
         base = dataclasses.replace(base, low=_spread_of_lengths(run))
     if run.engine == "trtllm" and run.low_precision and not _is(run, "gpt-oss"):
@@ -120,6 +136,21 @@ def preset(run: Run) -> Preset:
     if run.family != INFERENCEX:
         return base
     return SCRIPTED[run.engine](run, dataclasses.replace(base, client_time=CLIENT_TIMES[run.engine]))
+
+
+def _elsewhere(run: Run, base: Preset) -> Preset:
+    """The settings on a device that is not NVIDIA's."""
+    if run.engine == "trtllm":
+        raise ValueError(f"backend = 'trtllm' runs on NVIDIA's devices alone, not on those of {run.vendor or 'others'}")
+    if run.family != INFERENCEX:
+        told = "the engine's own defaults, with the clients and lengths of NVIDIA's sweeps"
+        return dataclasses.replace(base, low=_spread_of_lengths(run), assumed=told)
+    base = dataclasses.replace(base, low=0.8, client_time=CLIENT_TIMES[run.engine])
+    if run.vendor != AMD_DEVICES:
+        told = "the engine's own defaults, with the clients and lengths of InferenceX"
+        return dataclasses.replace(base, assumed=told)
+    scripted = AMD_SCRIPTED[run.engine](run, base)
+    return dataclasses.replace(scripted, assumed="those of InferenceX's scripts for AMD's devices")
 
 
 def _spread_of_lengths(run: Run) -> float:
@@ -182,6 +213,28 @@ def _sglang(run: Run, base: Preset) -> Preset:
         graph_limit=512.0 if short else 256.0,
     )
 
+
+def _vllm_on_amd(run: Run, base: Preset) -> Preset:
+    """Source: gptoss_fp4_mi300x.sh, gptoss_fp4_mi355x.sh."""
+    return dataclasses.replace(base, memory=0.95, block_size=64.0)
+
+
+def _sglang_on_amd(run: Run, base: Preset) -> Preset:
+    """Source: dsr1_fp8_mi300x.sh, dsr1_fp8_mi355x.sh, dsr1_fp4_mi355x.sh. `--num-continuous-decode-steps=4`."""
+    four_bits = "fp4" in run.hardware.matrix
+    budget = AMD_PROMPT_TOKENS[1] if four_bits else AMD_PROMPT_TOKENS[0]
+    if four_bits and run.isl == LONG and run.osl == SHORT and run.clients > 32.0:
+        budget = 32768.0
+    return dataclasses.replace(
+        base, budget=budget, memory=0.8, graph_limit=128.0, max_sequences=run.clients, poll_steps=4.0
+    )
+
+
+AMD_PROMPT_TOKENS = 131072.0, 196608.0
+"""`--chunked-prefill-size` on MI300X, and on MI355X."""
+
+AMD_SCRIPTED = {"vllm": _vllm_on_amd, "sglang": _sglang_on_amd}
+"""Engine -> what the scripts of InferenceX change in its defaults on AMD's devices."""
 
 SCRIPTED = {"vllm": _vllm, "trtllm": _trtllm, "sglang": _sglang}
 """Engine -> what the scripts of InferenceX change in its defaults."""

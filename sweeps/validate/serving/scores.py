@@ -30,6 +30,7 @@ class Prediction:
     point: Point
     ttft: float  # s, mean
     tpot: float  # s, mean
+    answered: int | None = None  # requests, where a simulation counted them
 
     def ratio(self, metric: str) -> float:
         """Predicted over measured."""

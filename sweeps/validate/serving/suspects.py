@@ -12,6 +12,7 @@ from sweeps.validate.serving.labels import NVIDIA
 from sweeps.validate.serving.little import little_times
 from sweeps.validate.serving.points import Point
 from sweeps.validate.serving.precisions import has_experts
+from sweeps.validate.serving.presets import NVIDIA_DEVICES
 
 ATTAINABLE = 0.95
 """Share of a datasheet's bandwidth and peaks that no engine exceeds over a whole step."""
@@ -111,6 +112,7 @@ def _slow_experts(points: Sequence[Point]) -> list[bool]:
         and point.family == NVIDIA
         and point.modes[1] == "fp8"
         and has_experts(point.model)
+        and point.vendor == NVIDIA_DEVICES
         and "fp4" not in point.hardware.matrix
         for point in points
     ]

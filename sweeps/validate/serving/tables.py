@@ -65,6 +65,14 @@ class Tables:
     sequence_time: Scalar  # s of the host per sampled sequence
 
 
+Progress = Callable[[str, int, int], None]
+"""Called with what is counted, how much of it is done, and all of it."""
+
+
+def silent(what: str, done: int, every: int) -> None:
+    """A `Progress` that says nothing."""
+
+
 OpTimes = dict[str, dict[str, np.ndarray]]
 """Kind of table -> name of an op -> its time in s over all its runs at every node."""
 
@@ -79,33 +87,38 @@ class Alike:
     places: tuple[tuple[int, str], ...]  # unit and name of each
 
 
-def op_times(units: Sequence[Unit], extent: Extent) -> list[OpTimes]:
+def op_times(units: Sequence[Unit], extent: Extent, progress: Progress = silent) -> list[OpTimes]:
     """Times of every op of every unit at the nodes of the table that it belongs to.
 
     Raises:
       ValueError: where an op depends on more than its tables have axes for.
     """
-    return timed(units, alike_ops(units, extent), extent)
+    return timed(units, alike_ops(units, extent, progress), extent, progress)
 
 
-def timed(units: Sequence[Unit], groups: Sequence[Alike], extent: Extent) -> list[OpTimes]:
+def timed(
+    units: Sequence[Unit], groups: Sequence[Alike], extent: Extent, progress: Progress = silent
+) -> list[OpTimes]:
     """The times of ops that are there already, under the units' efficiencies: nothing is compiled a second time."""
     found: list[OpTimes] = [{kind: {} for kind in KINDS} for _ in units]
-    for group in groups:
+    for done, group in enumerate(groups, start=1):
         times = np.asarray(_timed(group.ops, group.hardware, units[group.places[0][0]].efficiency))
         for row, (i, name) in zip(times, group.places, strict=True):
             found[i][group.kind][name] = _laps(units[i]) * row.reshape(_shape(group.kind, extent))
+        progress("kernels", done, len(groups))
     return found
 
 
-def alike_ops(units: Sequence[Unit], extent: Extent) -> list[Alike]:
+def alike_ops(units: Sequence[Unit], extent: Extent, progress: Progress = silent) -> list[Alike]:
     """Every op of every unit at the nodes of the table that it belongs to.
 
-    Ops of one structure, whatever model they are of, are evaluated together: a program is compiled for every kind of
-    kernel rather than for every model.
+    Ops of one structure on devices of one structure, whatever model and device they are of, are evaluated together: a
+    program is compiled for every kind of kernel rather than for every model.
     """
     waiting: dict[Any, list] = {}
-    for members in _alike([(unit.model, unit.deployment) for unit in units]):
+    computing = [computing_hardware(unit.hardware, unit.deployment) for unit in units]
+    structures = _alike([(unit.model, unit.deployment) for unit in units])
+    for done, members in enumerate(structures, start=1):
         models = _stack([(units[i].model, units[i].deployment) for i in members])
         first = units[members[0]]
         kinds = _kinds(first.model, first.deployment)
@@ -114,24 +127,24 @@ def alike_ops(units: Sequence[Unit], extent: Extent) -> list[Alike]:
             for name, op in _ops(models, kind, names, extent).items():
                 op = jax.tree.map(np.asarray, op)
                 for place, i in enumerate(members):
-                    unit = units[i]
-                    key = (kind, jax.tree.structure(op), id(unit.efficiency))
+                    key = (kind, jax.tree.structure((op, computing[i])), id(units[i].efficiency))
                     one = jax.tree.map(lambda leaf, place=place: leaf[place], op)
                     waiting.setdefault(key, []).append((i, name, one))
+        progress("structures", done, len(structures))
     return [
         Alike(
             kind=kind,
             ops=jax.tree.map(lambda *leaves: np.stack(leaves), *(op for _, _, op in entries)),
-            hardware=_stack([computing_hardware(units[i].hardware, units[i].deployment) for i, _, _ in entries]),
+            hardware=_stack([computing[i] for i, _, _ in entries]),
             places=tuple((i, name) for i, name, _ in entries),
         )
         for (kind, _, _), entries in waiting.items()
     ]
 
 
-def tables(units: Sequence[Unit], extent: Extent) -> list[Tables]:
+def tables(units: Sequence[Unit], extent: Extent, progress: Progress = silent) -> list[Tables]:
     """The tables of every unit."""
-    return [summed(unit, times, extent) for unit, times in zip(units, op_times(units, extent), strict=True)]
+    return [summed(unit, times, extent) for unit, times in zip(units, op_times(units, extent, progress), strict=True)]
 
 
 def summed(unit: Unit, times: OpTimes, extent: Extent) -> Tables:

@@ -9,11 +9,13 @@ from typing import Any
 import jax
 import numpy as np
 
+from hwspaces import document
 from jaxroof.efficiency import Efficiency
 from jaxroof.hardware import Hardware
 from jaxroof.op import Op
 from jaxroof.op_time import op_deviation, op_time
 from jaxroof.struct import Scalar
+from workloads.traces.table import LONGEST_ROW, lines
 
 Columns = Mapping[str, Any]
 """Numbers of one call by the name of their column: scalars of one row, or arrays of shape [rows]."""
@@ -86,6 +88,30 @@ LARGEST = 2 * 2**30
 """B of a file that is read."""
 
 
+MOST_VALUES = 10**8
+"""Rows times columns. A parquet file packs a million equal ones into a few bytes."""
+
+MOST_COLUMNS = 1_000
+"""Columns of a file."""
+
+
+def _require_believable(path: Path) -> None:
+    """ValueError for a file of more values than are read, or of rows that take the parser minutes."""
+    if path.suffix == ".csv":
+        rows = lines(str(path), LARGEST, LONGEST_ROW)
+        columns = next(rows, "").count(",") + 1
+        count = sum(1 for _ in rows)
+    else:
+        from pyarrow import parquet
+
+        found = parquet.read_metadata(path)
+        columns, count = found.num_columns, found.num_rows
+    if columns > MOST_COLUMNS:
+        raise ValueError(f"it has {columns:,} columns; at most {MOST_COLUMNS:,} are read")
+    if columns * count > MOST_VALUES:
+        raise ValueError(f"it has {columns * count:,} values; at most {MOST_VALUES:,} are read")
+
+
 def table(path: Path, columns: tuple[str, ...]) -> Any:
     """A parquet or csv file as a pandas table.
 
@@ -96,16 +122,15 @@ def table(path: Path, columns: tuple[str, ...]) -> Any:
         import pandas
     except ImportError:
         raise ValueError(f"{path}: reading it needs pandas and pyarrow: pip install 'jaxroof[validate]'") from None
-    if path.is_file() and path.stat().st_size > LARGEST:
-        raise ValueError(f"{path}: {path.stat().st_size:,} B; at most {LARGEST:,} are read")
+    document.require_file(path, LARGEST)
     try:
+        _require_believable(path)
         frame = pandas.read_csv(path) if path.suffix == ".csv" else pandas.read_parquet(path)
-    except FileNotFoundError:
-        raise ValueError(f"{path}: no such file") from None
-    except Exception as error:
+    except Exception as error:  # of pandas and pyarrow, whatever a damaged file makes of them
         raise ValueError(f"{path}: cannot be read: {' '.join(str(error).split())}") from None
     if path.suffix == ".csv" and not isinstance(frame.index, pandas.RangeIndex):
         raise ValueError(f"{path}: its rows have more values than there are columns")
+    frame.columns = [" ".join(str(name).split()) for name in frame.columns]
     missing = [name for name in columns if name not in frame.columns]
     if missing:
         raise ValueError(f"{path}: column {missing[0]} is missing; it has {', '.join(map(str, frame.columns))}")

@@ -1,0 +1,51 @@
+"""Whether a run keeps what it has to, and by how much it misses it."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from hwspaces import formatted
+from jaxroof.serving import PERCENTILES
+from sweeps.serving.objective import LIMITS, Target, figure_text
+
+Metrics = Mapping[str, np.ndarray]
+"""Variable -> its value at every place, shape [places]."""
+
+
+def kept(metrics: Metrics, target: Target) -> np.ndarray:
+    """Whether the target is kept, shape [places]."""
+    found = good_share(metrics) >= target.share
+    for name, limit in target.limits.items():
+        found &= metrics[name] <= limit  # NaN where nothing was answered: not kept
+    return found
+
+
+def good_share(metrics: Metrics) -> np.ndarray:
+    """Share of all requests that are good, shape [places]: refused, rejected and unfinished ones are not."""
+    requests = sum(metrics[name] for name in ("finished", "refused", "rejected", "unfinished"))
+    return metrics["goodput"] * metrics["duration"] / np.maximum(requests, 1.0) * (1.0 + 1e-12)
+
+
+def missed_text(metrics: Mapping[str, float], target: Target) -> str:
+    """What a run misses, by how much; "" where it keeps the target."""
+    parts = []
+    share = good_share_of(metrics)
+    if not share >= target.share:
+        parts.append(f"{100 * share:.1f} % of the requests are good, of {100 * target.share:g} %")
+        percent = next((p for p in PERCENTILES if p >= 100 * target.share - 1e-9), PERCENTILES[-1])
+        for name in LIMITS:
+            limit, value = getattr(target.objective, name), metrics[f"{name}_p{percent}"]
+            if value > limit:
+                parts.append(f"{figure_text(f'{name}_p{percent}')} {formatted(value, 's')} of {formatted(limit, 's')}")
+        for name, words in (("refused", "too long for the cache"), ("rejected", "turned away"), ("unfinished", "left")):
+            if metrics[name]:
+                parts.append(f"{metrics[name]:,.0f} {words}")
+    for name, limit in target.limits.items():
+        if not metrics[name] <= limit:
+            parts.append(f"{figure_text(name)} {formatted(metrics[name], 's')} of {formatted(limit, 's')}")
+    return ", ".join(parts)
+
+
+def good_share_of(metrics: Mapping[str, float]) -> float:
+    """Share of all requests of one run that are good."""
+    return float(good_share({name: np.asarray(value) for name, value in metrics.items()}))

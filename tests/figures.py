@@ -1,0 +1,365 @@
+"""Random deployments of every family of models, and what every question makes of each of them."""
+
+import collections
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any
+from unittest import mock
+
+import jax
+import numpy as np
+
+import hwspaces
+import workloads
+from jaxroof.deployment import DEGREES, degree, largest_stage
+from jaxroof.energy import limited_time, power_known
+from jaxroof.memory import layer_count
+from jaxroof.request import micro_batches, tokens_per_step
+from sweeps.alike import alike
+from sweeps.api import precision
+from sweeps.axes import Axis, Choice
+from sweeps.cases import Case, case, compute_precisions
+from sweeps.comparison import compare
+from sweeps.jobs import JOBS, Scenario
+from sweeps.layouts import has_experts
+from sweeps.point import answers_at, scenario_at
+from sweeps.question import asked
+from sweeps.serving.plan import planned
+from sweeps.serving.question import question
+from sweeps.serving.run import setup
+from sweeps.spec import spec
+
+PARTS = ("hardware", "model", "deployment", "efficiency")
+"""Parts of a scenario that say what is deployed."""
+
+LAYOUT = ("tp", "pp", "attention_dp", "ep")
+"""Degrees that `compare` tries."""
+
+TRIES = 400
+"""Draws until a deployment is one that can be."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Deployed:
+    """One deployment and its requests, as a user writes them."""
+
+    hardware: str
+    model: str
+    workload: dict[str, float]  # of a static batch
+    options: dict[str, Any]  # deployment, weights, kv, communication, efficiency, of those that are given
+    settings: dict[str, str]  # any leaf by dotted path
+
+    @property
+    def degrees(self) -> dict[str, Any]:
+        """Settings of the deployment, by name."""
+        return self.options["deployment"]
+
+    def case(self, job: str = "request", workload: dict[str, float] | None = None, **given: Any) -> Case:
+        """The case of one question."""
+        work = self.workload if workload is None else workload
+        return case(job, self.hardware, self.model, workload=work, overrides=self.settings, **self.options | given)
+
+    def source(self, **keys: Any) -> dict[str, Any]:
+        """The specification of a sweep of this point; `keys` replace its own, None leaves one out."""
+        own = {"hardware": self.hardware, "model": self.model, "workload": self.workload, "set": self.settings}
+        whole = own | self.options | {"output": {"illegal": "mask", "dtype": "float64"}} | keys
+        return {key: value for key, value in whole.items() if value is not None}
+
+
+def structures() -> list[tuple[str, ...]]:
+    """Names of the catalogue's models, those of one structure together."""
+    groups = collections.defaultdict(list)
+    for name in workloads.names():
+        groups[jax.tree.structure(workloads.model(name).model)].append(name)
+    return [tuple(names) for names in groups.values()]
+
+
+def deployments(n: int, seed: int = 0) -> Iterator[Deployed]:
+    """`n` random deployments that are legal, over all structures of models in turn, from another one for each seed."""
+    random = np.random.default_rng(seed)
+    groups = structures()
+    order = random.permutation(len(groups))
+    for number in range(n):
+        yield deployment(random, groups[order[number % len(groups)]])
+
+
+def deployment(random: np.random.Generator, names: tuple[str, ...]) -> Deployed:
+    """A random deployment of one of these models that the rules allow."""
+
+    def pick(*values: Any) -> Any:
+        return values[int(random.integers(len(values)))]
+
+    for _ in range(TRIES):
+        name = pick(*names)
+        model = workloads.model(name).model
+        drawn = _requests(pick, model), _options(pick, model), _settings(pick)
+        found = Deployed(pick(*hwspaces.names()), name, *drawn)
+        try:
+            found.case()
+        except ValueError:  # a precision that the accelerator lacks, a degree that does not divide
+            continue
+        return found
+    raise ValueError(f"no legal deployment of {names} in {TRIES} tries")
+
+
+def _requests(pick: Any, model: Any) -> dict[str, float]:
+    found = {"batch": pick(1, 2, 8, 24), "isl": pick(128, 1000, 2048), "osl": pick(2, 17, 100)}
+    if not model.generates:
+        found["osl"] = 1
+    if any(block.cross is not None for block in model.blocks):
+        found["encoder_tokens"] = pick(100, 1500)
+    if pick(True, False, False):
+        found["cached"] = 64
+    return found
+
+
+def _options(pick: Any, model: Any) -> dict[str, Any]:
+    """Degrees, engine options and precisions: each is left out in many of the draws."""
+    spread: dict[str, Any] = {"tp": pick(1, 1, 2, 4, 8)}
+    rare = {"pp": (2, 3, 4), "dp": (2, 3), "cp": (2,), "overlap": ("gemm", "two_batch"), "block_tokens": (16,)}
+    often: dict[str, tuple] = {}
+    if has_experts(model):
+        often = {"attention_dp": (1, 2, 4), "ep": (1, 2, 4, 8)}
+        rare["exchange"] = ("low_latency", "all_gather")
+    if model.prediction is not None:
+        often["drafts"] = (1, 2, 3)
+    for name, values in rare.items():
+        spread |= {name: pick(*values)} if pick(True, False, False, False) else {}
+    for name, values in often.items():
+        spread |= {name: pick(*values)} if pick(True, False) else {}
+    said = {
+        "weights": pick(None, None, None, "fp8", "w4a16", "bf16"),
+        "kv": pick(None, None, "fp8", "bf16"),
+        "communication": pick(None, None, "fp8"),
+        "efficiency": pick("datasheet", "derated", "kernel", "learned", "learned-sglang"),
+    }
+    return {"deployment": spread} | {name: value for name, value in said.items() if value is not None}
+
+
+def _settings(pick: Any) -> dict[str, str]:
+    settings = {
+        "hardware.memory.hbm.bandwidth": "5TB/s",
+        "hardware.power.tdp": "500W",
+        "efficiency.host.step_time": "1ms",
+        "deployment.activation_bytes": "1",
+    }
+    return {path: value for path, value in settings.items() if pick(True, False, False, False)}
+
+
+def scenarios(point: Deployed, random: np.random.Generator, sweeps: int = 3) -> Iterator[tuple[str, Scenario]]:
+    """The scenario that every question makes of one deployment, by the question's name.
+
+    Questions that refuse it are left out: a simulation prices no context parallelism.
+
+    Args:
+      sweeps: how many of the ways to write the point as one of a sweep's.
+    """
+    yield "request", point.case().scenario
+    step = {"prefill": 100} | {name: point.workload[name] for name in ("encoder_tokens",) if name in point.workload}
+    yield "step", point.case("step", step).scenario
+    ways = _sweeps(point, random)
+    for name in random.choice(list(ways), min(sweeps, len(ways)), replace=False):
+        swept = possible(lambda name=name: _swept(ways[name]))
+        if swept is not None:
+            yield f"sweep over {name}", swept
+    found = possible(lambda: _compared(point, random))
+    if found is not None:
+        yield "compare", found
+    clients = {"concurrency": point.degrees.get("dp", 1), "requests": 6}
+    lengths = {name: point.workload[name] for name in ("isl", "osl")}
+    load = {"hardware": point.hardware, "model": point.model, "overrides": point.settings, **clients, **lengths}
+    served = possible(lambda: setup(question(**load, **point.options)))
+    if served is not None:
+        yield "serve", served.case.scenario
+        source = point.source(job="serve", workload=clients | lengths, policy={"max_sequences": [16, 32]})
+        with precision("float64"):
+            yield "serve sweep", planned(spec(source))[1]._simulations[0]
+    yield from _pairs(point, random)
+
+
+def _pairs(point: Deployed, random: np.random.Generator) -> Iterator[tuple[str, Scenario]]:
+    """Both parts of two pools alike, or of two models alike on the same devices; and the same as points of sweeps."""
+    work = {name: value for name, value in point.workload.items() if name != "encoder_tokens"}
+    point = dataclasses.replace(point, workload=work)
+    other = work | {"model": point.model} | {name: value for name, value in point.degrees.items() if name != "tp"}
+    other |= {name: point.options[name] for name in ("weights",) if name in point.options}
+    other |= {path.partition(".")[2]: 1.0 for path in point.settings if path == "deployment.activation_bytes"}
+    pairs = (("disaggregated", "prefill", point.degrees), ("colocated", "neighbour", other))
+    job, name, second = pairs[int(random.integers(len(pairs)))]
+    found = possible(lambda: point.case(job, **{name: second}).scenario)
+    ways = _sweeps(point, random)
+    way = str(random.choice(list(ways)))
+    swept = possible(lambda: _swept(ways[way] | {"job": job, name: second}))
+    for scenario, said in ((found, job), (swept, f"{job} sweep over {way}")):
+        if scenario is not None:
+            yield said, scenario
+            yield f"{said}, {name}", dataclasses.replace(scenario, **_parts(getattr(scenario, name)))
+
+
+def _swept(source: dict[str, Any]) -> Scenario:
+    """The scenario at the last position of every axis."""
+    whole = asked(spec(source))
+    return scenario_at(whole.question.base, [_at(axis, -1) for axis in whole.axes])
+
+
+def _parts(of: Any) -> dict[str, Any]:
+    return {name: getattr(of, name) for name in PARTS if hasattr(of, name)}
+
+
+def possible(ask: Callable[[], Any]) -> Any:
+    """What is asked for, or None where the question refuses it in one line."""
+    try:
+        return ask()
+    except ValueError:
+        return None
+
+
+def _sweeps(point: Deployed, random: np.random.Generator) -> dict[str, dict[str, Any]]:
+    """Ways to write the point as the last one of a sweep that has others before it."""
+    hardware = str(random.choice([name for name in hwspaces.names() if name != point.hardware]))
+    model = str(random.choice([name for name in workloads.names() if name != point.model]))
+    own, work = point.degrees, point.workload
+    figures = {path: value for path, value in point.settings.items() if path.startswith("hardware.")}
+    others = {path: value for path, value in point.settings.items() if path not in figures}
+    ways = {
+        "batch": point.source(workload=work | {"batch": [work["batch"] + 1, work["batch"]]}),
+        "hardware": point.source(hardware=[hardware, point.hardware]),
+        "models": point.source(model=[model, point.model]),
+        "efficiencies": point.source(efficiency=["half", point.options["efficiency"]]),
+        "deployments": point.source(deployment=None, deployments=[{"tp": 16}, own]),
+        "tp": point.source(deployment=own | {"tp": [32, own["tp"]]}),
+    }
+    if "weights" in point.options:
+        ways["weights"] = point.source(weights=["int8", point.options["weights"]])
+    if "kv" in point.options:
+        ways["kv"] = point.source(kv=["int8", point.options["kv"]])
+    if figures:
+        first = {path: value.replace("5", "3") for path, value in figures.items()}
+        axes = {path: [first[path], value] for path, value in figures.items()}
+        ways["figures"] = point.source(set=others, axes=axes)
+    return ways
+
+
+def _at(axis: Axis, position: int) -> dict[str, Any]:
+    """What an axis sets at a position, by path."""
+    columns = axis.columns.items()
+    return {
+        path: column.items[column.index[position]] if isinstance(column, Choice) else column[position]
+        for path, column in columns
+    }
+
+
+class _Asked(Exception):
+    """What `compare` would compute."""
+
+
+def _compared(point: Deployed, random: np.random.Generator) -> Scenario | None:
+    """The scenario of the point in a comparison with another accelerator; None for a deployment that it does not try.
+
+    A comparison has figures of no effect where an accelerator has none, and degrees of 1 in place of none: so does
+    `comparable`.
+    """
+    spread = {name: value for name, value in point.degrees.items() if name in LAYOUT}
+    rest = {f"deployment.{name}": value for name, value in point.degrees.items() if name not in (*LAYOUT, "dp")}
+    if not set(point.workload) <= {"batch", "isl", "osl"} or "communication" in point.options or "dp" in point.degrees:
+        return None
+
+    def stopped(question: Any, axes: tuple[Axis, ...], *_: Any) -> None:
+        raise _Asked(question, axes)
+
+    other = str(random.choice([name for name in hwspaces.names() if name != point.hardware]))
+    asked_for = {
+        "hardware": [other, point.hardware],
+        "devices": [int(np.prod([value for name, value in spread.items() if name != "ep"]))],
+        "batch": [1024, int(point.workload["batch"])],
+        "settings": point.settings | rest,
+        **{name: point.options[name] for name in ("weights", "kv", "efficiency") if name in point.options},
+    }
+    with mock.patch("sweeps.comparison.pointwise", stopped):
+        try:
+            compare(point.model, point.workload["isl"], point.workload["osl"], **asked_for)
+            return None  # no layout is possible
+        except _Asked as caught:
+            question, axes = caught.args
+    found = [axis for axis in axes if axis.name != "deployment"]
+    base = scenario_at(question.base, [_at(axis, -1) for axis in found])
+    if not same(base.hardware, comparable(point.case().scenario).hardware):
+        return None  # the accelerator lacks a precision and was left out
+    for axis in axes:
+        for position in range(axis.size if axis.name == "deployment" else 0):
+            there = scenario_at(base, [_at(axis, position)])
+            if all(degree(getattr(there.deployment, name)) == spread.get(name, 1) for name in LAYOUT):
+                return comparable(there)
+    one = len(found) == len(axes) and all(degree(getattr(base.deployment, n)) == spread.get(n, 1) for n in LAYOUT)
+    return comparable(base) if one else None
+
+
+def comparable(scenario: Scenario) -> Scenario:
+    """The scenario with its hardware as comparisons have it, and degrees of 1 where there are none."""
+    needed = compute_precisions((scenario.model, scenario.deployment))
+    ones = {name: float(degree(getattr(scenario.deployment, name))) for name in DEGREES}
+    return dataclasses.replace(
+        scenario,
+        hardware=alike(scenario.hardware, needed),
+        deployment=dataclasses.replace(scenario.deployment, **ones),
+    )
+
+
+def same(first: Any, second: Any) -> bool:
+    """Whether two structs have the same numbers, unknown ones included."""
+    leaves, structure = jax.tree.flatten(first)
+    others, other = jax.tree.flatten(second)
+    return structure == other and all(map(lambda a, b: np.array_equal(a, b, equal_nan=True), leaves, others))
+
+
+def figures(found: Case, job: str, names: tuple[str, ...] | None = None) -> dict[str, float]:
+    """Metrics of a case in float64, op by op: nothing of its own is compiled."""
+    with precision("float64"):
+        numbers = jax.tree.map(np.float64, found.scenario)
+        return {name: float(value) for name, value in answers_at(JOBS[job], numbers, names).items()}
+
+
+def of_steps(point: Deployed) -> tuple[dict[str, float], dict[str, float]]:
+    """What a static batch takes, and what the same follows from two engine steps: TTFT, TPOT, E2E, power.
+
+    With m micro-batches, of which the largest of the pipeline's stages has the share s of the layers,
+
+    ttft = request_time + limited(prefill (1 + (m - 1) s), m energy)
+    tpot = limited(decode max(1, m s), m energy) / tokens per step
+
+    where `prefill` and `decode` are the times of steps of one micro-batch without the limit of power, and energy is
+    what a device spends in one of them beside static power.
+    """
+    with precision("float64"):
+        return _of_steps(point)
+
+
+def _of_steps(point: Deployed) -> tuple[dict[str, float], dict[str, float]]:
+    found = point.case()
+    scenario, requests = found.scenario, found.scenario.workload
+    deployment, power = scenario.deployment, scenario.hardware.power
+    known = power_known(scenario.hardware)
+    names = ("ttft", "tpot", "e2e", *(("power",) if known else ()))
+    parts = float(micro_batches(requests, deployment))
+    stage = float(largest_stage(deployment, layer_count(scenario.model)))
+    work = {name: point.workload[name] for name in ("encoder_tokens",) if name in point.workload}
+    new = {"prefills": requests.batch / parts, "prefill": requests.isl - requests.cached, "past": requests.cached}
+    sequences = {"decode": requests.batch / parts, "context": requests.isl + 0.5 * requests.osl}
+    times, energies = [], []
+    for kind, laps in ((new, 1.0 + (parts - 1.0) * stage), (sequences, max(1.0, parts * stage))):
+        if kind is sequences and not scenario.model.generates:
+            continue
+        step = figures(point.case("step", kind | work), "step", ("step_time", "slowdown", "power"))
+        time = step["step_time"] / step.get("slowdown", 1.0) * laps
+        energy = parts * (step["power"] - power.static) * step["step_time"] if known else 0.0
+        times.append(float(limited_time(time, energy, scenario.hardware)))
+        energies.append(energy)
+    ttft = scenario.efficiency.host.request_time + requests.delay + times[0]
+    tpot = times[-1] / float(tokens_per_step(deployment, requests))
+    e2e = ttft + (requests.osl - 1.0) * tpot
+    steps = (requests.osl - 1.0) / float(tokens_per_step(deployment, requests))
+    spent = energies[0] + steps * energies[-1]
+    built = {"ttft": ttft, "tpot": tpot, "e2e": e2e}
+    if known:
+        built["power"] = spent / (e2e - requests.delay) + power.static
+    return figures(found, "request", names), built

@@ -1,0 +1,109 @@
+"""One deployment, one figure: every question prices the same deployment as `request` does."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+import hwspaces
+import sweeps
+from sweeps.cli import main
+from tests.figures import PARTS, comparable, deployments, of_steps, possible, same, scenarios, structures
+
+TOLERANCE = 1e-6
+"""Of float64, and of comparisons, which are in float32 and agree to about 2e-7."""
+
+STEPS = 8
+"""Deployments whose steps are computed as well, op by op, on one accelerator, for which an op is compiled once."""
+
+ISL, OSL = 2048, 33
+"""A node of a simulation's price tables, and few enough tokens that its times are linear up to the next one."""
+
+FLAGS = {"hardware": "L40S", "model": "Llama-3.1-8B", "efficiency": "derated"}
+
+POWER = {"hardware.power.tdp": "225W"}
+"""A limit that prompts exceed, while one token does not."""
+
+LAYOUT = {"pp": 2}
+"""One request is one micro-batch, which has one of the two stages at a time."""
+
+
+@pytest.fixture(scope="module")
+def points():
+    """A random deployment of every structure of the catalogue's models."""
+    return list(deployments(len(structures()), seed=5))
+
+
+def test_every_question_makes_the_same_scenario(points):
+    """Of random deployments of all families: hardware, model, deployment and efficiency, number by number."""
+    random, asked = np.random.default_rng(6), set()
+    for point in points:
+        found = dict(scenarios(point, random, sweeps=1))
+        for name, scenario in found.items():
+            expected = found["request"]
+            if name == "compare":
+                expected = comparable(expected)
+            differing = [part for part in PARTS if not same(getattr(scenario, part), getattr(expected, part))]
+            assert not differing, (name, differing, point)
+        asked |= set(found)
+    others = {"disaggregated", "disaggregated, prefill", "colocated", "colocated, neighbour"}
+    assert {"step", "compare", "serve", "serve sweep", *others} <= asked
+    for job in ("", "disaggregated ", "colocated "):
+        assert len([name for name in asked if name.startswith(f"{job}sweep over")]) >= 7
+
+
+def test_a_static_batch_is_made_of_its_steps(points):
+    """TTFT, TPOT, E2E and power of `request` follow from what `step` says of a micro-batch, formulas in `of_steps`."""
+    cheap = [point for point in points if point.options["efficiency"] in ("datasheet", "derated")]
+    alike = [dataclasses.replace(point, hardware="H200-SXM") for point in cheap]
+    for point in [point for point in alike if possible(point.case) is not None][:STEPS]:
+        found, built = of_steps(point)
+        assert built == pytest.approx(found, rel=TOLERANCE), point
+
+
+@pytest.fixture(scope="module")
+def answered(cache):
+    """What a command prints with --json."""
+
+    def answer(capsys, verb, *words):
+        flags = [word for name, value in FLAGS.items() for word in (f"--{name}", value)]
+        limits = [word for path, value in POWER.items() for word in ("--set", f"{path}={value}")]
+        assert main([verb, *flags, *limits, *map(str, words), "--json"]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    return answer
+
+
+def test_every_command_prints_the_same_figures(answered, capsys):
+    """One request on one deployment: `request`, `step`, `sensitivity`, `compare`, `serve`, and both kinds of sweeps."""
+    lengths = ("--isl", ISL, "--osl", OSL)
+    split = [word for name, value in LAYOUT.items() for word in (f"--{name}", value)]
+    expected = answered(capsys, "request", *split, *lengths)["metrics"]
+    assert expected["prefill_slowdown"] > 1.05
+
+    def close(found, *names):
+        assert {name: found[name] for name in names} == pytest.approx(
+            {name: expected[name] for name in names}, rel=TOLERANCE
+        )
+
+    latencies = ("ttft", "tpot", "e2e")
+    step = answered(capsys, "step", *split, "--prefill", ISL)["metrics"]
+    queued = hwspaces.efficiency("derated").efficiency.host.request_time
+    assert step["step_time"] + queued == pytest.approx(expected["ttft"], rel=TOLERANCE)
+    assert step["power"] == pytest.approx(expected["prefill_power"], rel=TOLERANCE)
+    knob = ("--knob", "hardware.memory.hbm.bandwidth", "--metric", ",".join(latencies))
+    close(answered(capsys, "sensitivity", *split, *lengths, *knob)["metrics"], *latencies)
+    rows = answered(capsys, "compare", *lengths, "--devices", 2, "--batch", 1, "--all")["rows"]
+    (row,) = [row for row in rows if row["layout"] == "tp1 pp2"]
+    close(row, *latencies, "tokens_per_second", "weight_bytes", "kv_capacity_tokens")
+    alone = ("--concurrency", 1, "--requests", 3, "--policy", "prefix_caching=0")
+    served = answered(capsys, "serve", *split, *lengths, *alone)["metrics"]
+    mean = {name: served[f"{name}_mean"] for name in latencies}
+    close(mean | {"tokens_per_second": served["tokens_per_second"]}, *latencies, "tokens_per_second")
+    output = {"variables": [*latencies, "power"], "dtype": "float64"}
+    question = FLAGS | {"deployment": LAYOUT, "set": POWER, "output": output}
+    question["workload"] = {"batch": [1, 3], "isl": ISL, "osl": OSL}
+    close(sweeps.sweep(**question).sel(batch=1), *output["variables"])
+    drawn = sweeps.sweep(**question, mode="sample", sample={"points": 16})
+    close(drawn.isel(point=int(np.argmax(drawn.batch.values == 1.0))), *output["variables"])

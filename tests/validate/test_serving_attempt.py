@@ -1,0 +1,151 @@
+"""Files of served points whose rows differ in everything: each on its own hardware; what fails is named, left out."""
+
+import dataclasses
+import json
+import math
+
+import numpy as np
+import pytest
+
+from sweeps.cli import main
+from sweeps.validate.serving import attempt
+from sweeps.validate.serving.attempt import attempted
+from sweeps.validate.serving.predict import engine_efficiencies, predictions
+from sweeps.validate.serving.presets import AMD_PROMPT_TOKENS, DEFAULTS
+from sweeps.validate.serving.tables import op_times
+from tests.serving_rows import FULL, MIXED, SMALL, read_rows
+
+pytestmark = pytest.mark.xdist_group("predict")
+
+NO_CACHE = "DeepSeek-R1 does not fit on 4 x B200-SXM: weights of {} GB per device leave no KV cache in 193 GB"
+SPREAD = FULL | {"tp_size": "1", "attention_dp_size": "4"}
+STRANGE = (FULL, SPREAD, SMALL | {"gpu": "h9000"}, SMALL | {"backend": "atom"})
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("mixed")
+    read_rows(folder, *MIXED, *STRANGE)
+    return folder / "measured.csv"
+
+
+@pytest.fixture(scope="module")
+def answer(file):
+    """What the command says of the file, as JSON."""
+    import contextlib
+    import io
+
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        assert main(["validate", "serving", "--data", str(file), "--efficiency", "derated", "--json"]) == 0
+    return json.loads(out.getvalue())
+
+
+def test_six_accelerators_of_three_vendors_under_three_engines(answer):
+    rows = answer["rows"]
+    assert [row["gpu"] for row in rows] == ["H100-SXM", "H200-SXM", "B200-SXM", "MI300X", "MI355X", "Gaudi3"]
+    assert {row["engine"] for row in rows} == {"vllm", "sglang", "trtllm"} and answer["scored"] == 6
+    times = [row[name] for row in rows for name in ("ttft_predicted_s", "tpot_predicted_s")]
+    assert all(math.isfinite(time) and time > 0.0 for time in times)
+    assert answer["errors"]["points"]["all"]["tpot"]["n"] == 6 and len(answer["errors"]["GPU"]) == 6
+
+
+def test_rows_without_a_prediction_are_named(answer):
+    left = {one["reason"]: one["lines"] for one in answer["left_out"]}
+    assert left[NO_CACHE.format(170)] == [8] and left[NO_CACHE.format(185)] == [9]
+    assert left["backend = 'atom' is not known; known: vllm, trtllm, sglang"] == [11]
+    assert [lines for reason, lines in left.items() if reason.startswith("'h9000' is neither")] == [[10]]
+    assert sum(one["rows"] for one in answer["left_out"]) == 4
+
+
+def test_settings_of_other_vendors_are_said(answer):
+    assert {one["assumption"]: one["rows"] for one in answer["assumptions"]} == {
+        "MI300X under sglang: settings are those of InferenceX's scripts for AMD's devices": 1,
+        "MI355X under vllm: settings are those of InferenceX's scripts for AMD's devices": 1,
+        "Gaudi3 under vllm: settings are the engine's own defaults, with the clients and lengths of InferenceX": 1,
+    }
+
+
+def test_a_row_is_priced_as_it_is_alone(answer, tmp_path):
+    (point,), _ = read_rows(tmp_path, MIXED[3])
+    row = answer["rows"][3]
+    point = dataclasses.replace(point, row=row["row"])  # which its requests are drawn by
+    (alone,) = predictions([point], engine_efficiencies("derated"))
+    assert (row["ttft_predicted_s"], row["tpot_predicted_s"]) == pytest.approx((alone.ttft, alone.tpot), rel=1e-6)
+
+
+def test_settings_are_those_of_the_vendor(tmp_path):
+    amd = {"backend": "sglang", "gpu": "mi300x"}
+    others = amd | {"gpu": "mi355x"}, amd | {"gpu": "gaudi3"}, amd | {"backend": "trtllm"}
+    found, skipped = read_rows(tmp_path, amd, *others)
+    assert [point.preset.budget for point in found] == [*AMD_PROMPT_TOKENS, DEFAULTS["sglang"].budget]
+    assert [point.preset.kv for point in found] == [None, None, None]
+    assert [one.reason for one in skipped] == ["backend = 'trtllm' runs on NVIDIA's devices alone, not on those of AMD"]
+
+
+def test_nothing_but_failing_rows_is_one_line(tmp_path, capsys):
+    read_rows(tmp_path, FULL, FULL)
+    file = tmp_path / "measured.csv"
+    assert main(["validate", "serving", "--data", str(file)]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.strip().endswith(f"{file}: none of 2 rows can be simulated: {NO_CACHE.format(170)} (rows 2, 3)")
+
+
+def test_a_cache_that_holds_no_whole_request(tmp_path):
+    points, _ = read_rows(tmp_path, SMALL | {"isl_tokens": "900000"})
+    found, (left,) = attempted(points, engine_efficiencies("derated"))
+    assert found == [] and left.row == 2
+    assert left.reason == (
+        "Llama-3.1-8B on 1 x H200-SXM: the KV cache of 887745 tokens beside the weights does not hold one sequence of "
+        "900032 tokens"
+    )
+
+
+@pytest.fixture
+def three(tmp_path):
+    """Points on H100, H200 and MI300X, the last with another number of clients."""
+    more = {"concurrency": "8", "batch_size": "8"}
+    found, _ = read_rows(tmp_path, SMALL | {"gpu": "h100_sxm"}, SMALL, SMALL | {"gpu": "mi300x"} | more)
+    return found
+
+
+def test_what_fails_takes_nothing_else_with_it(three, monkeypatch):
+    devices = {point.hardware.memory.hbm.bandwidth: point.gpu for point in three}
+
+    def times(units, extent, progress):
+        names = [devices[unit.hardware.memory.hbm.bandwidth] for unit in units]
+        if "MI300X" in names:
+            raise ValueError("no figure for this\ndevice")
+        found = op_times(units, extent, progress)
+        found[names.index("H100-SXM")]["decode"]["decode_attention"] = np.array([math.nan])
+        return found
+
+    monkeypatch.setattr(attempt, "op_times", times)
+    found, left = attempted(three, engine_efficiencies("derated"))
+    assert [one.point.gpu for one in found] == ["H200-SXM"] and math.isfinite(found[0].tpot)
+    assert [(one.row, one.reason) for one in left] == [
+        (2, "the time of decode_attention is not finite"),
+        (4, "its steps cannot be priced: no figure for this device"),
+    ]
+
+
+def test_simulations_that_fail_or_answer_nothing(three, monkeypatch):
+    def results(points, known, efficiencies):
+        if points[0].concurrency == 8.0:
+            raise MemoryError("too much")
+        good = attempt.Prediction(points[0], 0.1, 0.01, 40)
+        return [good, dataclasses.replace(good, point=points[1], tpot=math.nan, answered=13)]
+
+    monkeypatch.setattr(attempt, "op_times", lambda units, *_: [{"rows": {}}] * len(units))
+    monkeypatch.setattr(attempt, "summed", lambda *_: None)
+    monkeypatch.setattr(attempt, "simulated_points", results)
+    monkeypatch.setattr(attempt, "checked", lambda points: 1 / 0)
+    found, left = attempted(three, engine_efficiencies("derated"))
+    assert [(one.point.row, one.point.suspect) for one in found] == [
+        (2, "labels could not be checked: ZeroDivisionError: division by zero")
+    ]
+    assert [(one.row, one.reason) for one in left] == [
+        (3, "27 of 40 requests were not answered when the simulation ended"),
+        (4, "its simulation failed: MemoryError: too much"),
+    ]
