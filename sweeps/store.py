@@ -11,6 +11,7 @@ import netCDF4
 import numpy as np
 import xarray as xr
 
+from sweeps import unfinished
 from sweeps.dataset import VARIABLES, dimensions, variable_attributes
 from sweeps.engine import Output, Piece, blank
 
@@ -37,12 +38,15 @@ def replacing(path: str | os.PathLike) -> Iterator[str]:
         handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=target.suffix, dir=target.parent)
     except OSError as error:
         raise ValueError(f"{target} cannot be written: {error.strerror}") from None
+    unfinished.register(name)
     os.close(handle)
     try:
         yield name
         os.chmod(name, 0o666 & ~_umask())
         os.replace(name, target)
+        unfinished.forget(name, finished=target)
     finally:
+        unfinished.forget(name)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(name)
 

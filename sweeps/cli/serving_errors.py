@@ -53,10 +53,11 @@ class _bar:
     """A progress bar on the error stream where that is a terminal; a context whose value takes (done, all)."""
 
     def __enter__(self) -> Any:
-        from rich.console import Console
         from rich.progress import Progress
 
-        errors = Console(stderr=True)
+        from sweeps.cli.tables import console
+
+        errors = console(error=True)
         self.bar = Progress(console=errors, transient=True, disable=not errors.is_terminal)
         self.task = self.bar.add_task("requests", total=None)
         self.bar.start()

@@ -11,6 +11,8 @@ import socket
 import time
 from collections.abc import Iterator
 
+from sweeps.unfinished import forget, register
+
 LOCK = ".lock"
 """Name of the file whose lock the writing process holds; the system lets go of it however the process ends."""
 
@@ -114,6 +116,7 @@ def locked(folder: pathlib.Path) -> Iterator[None]:
         raise ValueError(f"{folder} cannot be written to: {error.strerror}") from None
     try:
         _lock(handle, folder)
+        register(folder, _clean)
         _clean(folder)
         with contextlib.suppress(OSError):  # a full disk: the lock holds without a name
             os.ftruncate(handle, 0)
@@ -123,6 +126,7 @@ def locked(folder: pathlib.Path) -> Iterator[None]:
         finally:
             _clean(folder)
     finally:
+        forget(folder)
         os.close(handle)
 
 
