@@ -114,5 +114,5 @@ def _require_flags(flags: str) -> None:
     with open(reading, encoding="utf-8", errors="replace") as said:
         lines = said.read().splitlines()
     if os.waitpid(child, 0)[1] and lines:
-        why = next((line for line in lines if "XLA_FLAGS" in line), lines[0])
+        why = lines[0]
         raise ValueError(f"XLA_FLAGS={flags}: {why.partition('] ')[2] or why}; unset it, or correct it")
