@@ -65,7 +65,10 @@ VERBS: dict[str, tuple[tuple[str, ...], str | None]] = {
 QUICK = ("step", "sweep -o FILE")
 """Commands of a test."""
 
-OUTCOMES = ("stopped", "finished", "not begun", "killed", "traceback", "late", "half a file", "left-over", "crash", "other")
+OUTCOMES = (
+    *("stopped", "finished", "not begun", "killed"),
+    *("traceback", "late", "half a file", "left-over", "crash", "other"),
+)
 """What may become of a command: the first four are as they should be."""
 
 

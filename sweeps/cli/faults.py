@@ -17,6 +17,9 @@ LONGEST_LINE = 2000
 TRACEBACK = "JAXROOF_TRACEBACK"
 """Variable of the environment that has every error say where in the program it was raised."""
 
+PACKAGES = ("jaxroof", "hwspaces", "workloads", "sweeps")
+"""Folders of this distribution's code."""
+
 
 def status(error: BaseException, title: str) -> int:
     """Say what is wrong, and the exit status.
@@ -65,11 +68,12 @@ def one_line(error: BaseException) -> str:
 
 def _place(error: BaseException) -> str:
     """The last line of this distribution that an error passed."""
-    root, found, at = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "", error.__traceback__
+    root, found = os.path.abspath(__file__).removesuffix(os.path.join("sweeps", "cli", "faults.py")), ""
+    at = error.__traceback__
     while at is not None:
         path = at.tb_frame.f_code.co_filename
-        if path.startswith(root) and "site-packages" not in path.removeprefix(root):
-            found = f"{path.removeprefix(root + os.sep)}, line {at.tb_lineno}"
+        if path.startswith(root) and path.removeprefix(root).split(os.sep)[0] in PACKAGES:
+            found = f"{path.removeprefix(root)}, line {at.tb_lineno}"
         at = at.tb_next
     return found
 

@@ -99,4 +99,4 @@ class _Watch:
         if self.kind == "json":
             print(json.dumps({"event": "note", "text": words}), file=sys.stderr, flush=True)
         elif self.kind != "quiet":
-            print(f"note  {words}", file=sys.stderr)
+            print(f"note  {escaped(words, breaks=True)}", file=sys.stderr)

@@ -115,13 +115,18 @@ def heading(case: Case, what: str, kv: str | None, settings: Mapping[str, str]) 
     deployment = case.scenario.deployment
     spread = degrees_text(deployment)
     lines = [
-        f"{case.model.name} on {number(devices(deployment))} x {case.hardware.name}{spread}: {what}",
+        f"{_name(case.model)} on {number(devices(deployment))} x {_name(case.hardware)}{spread}: {what}",
         f"weights {case.model.precision} ({case.model.precision_source}), "
         f"KV cache {kv or case.model.kv_precision or 'bf16'}, efficiency {case.efficiency.name}",
     ]
     if settings:
-        lines.append(f"with {', '.join(f'{path} = {value}' for path, value in settings.items())}")
+        lines.append(escaped(f"with {', '.join(f'{path} = {value}' for path, value in settings.items())}", breaks=True))
     return "\n".join(lines)
+
+
+def _name(entry: Any) -> str:
+    """The name of hardware or of a model, which a file may have given."""
+    return escaped(entry.name, breaks=True)
 
 
 def degrees_text(deployment: Deployment) -> str:
@@ -134,7 +139,7 @@ def degrees_text(deployment: Deployment) -> str:
 
 def notes(case: Case) -> tuple[str, ...]:
     """What else the reader should know; the precision, which `heading` says, left out."""
-    return case.notes[1:]
+    return tuple(escaped(note, breaks=True) for note in case.notes[1:])
 
 
 def metric_text(name: str, value: Any) -> str:

@@ -205,7 +205,8 @@ def _signals(options: argparse.Namespace) -> None:
                 print(f"\n{table(found)}", file=sys.stderr, flush=True)
             if stop.outcome not in OUTCOMES[:4]:
                 name = signal.Signals(stop.number).name
-                print(f"{stop.outcome}: {name} after {stop.delay:.2f} s of {stop.verb}: {stop.said[-2000:]}", flush=True)
+                when = f"{name} after {stop.delay:.2f} s of {stop.verb}"
+                print(f"{stop.outcome}: {when}: {stop.said[-2000:]}", flush=True)
     print(f"\n{options.signals} signals at random moments, seed {options.seed}\n\n{table(found)}", flush=True)
 
 
