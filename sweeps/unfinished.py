@@ -30,6 +30,11 @@ def forget(path: str | os.PathLike, finished: str | os.PathLike | None = None) -
             _finished.append(os.fspath(finished))
 
 
+def begun() -> None:
+    """Forget which files were finished: another run begins."""
+    _finished.clear()
+
+
 def finished() -> tuple[str, ...]:
     """Names of the files that this process has finished."""
     return tuple(_finished)

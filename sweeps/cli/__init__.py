@@ -63,7 +63,8 @@ def _process() -> int:
         except OSError:
             os.open(os.devnull, os.O_RDWR)
     try:
-        stopping.begin(_title(words))
+        stopping.name(_title(words))
+        stopping.begin()
         return _status(words)
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 0
@@ -77,7 +78,7 @@ def _status(words: list[str]) -> int:
     from sweeps.cli import environment, faults, printing
 
     title, streams = _title(words), (sys.stdout, sys.stderr)
-    stopping.say(None)
+    stopping.name(title)
     try:
         sys.stdout, sys.stderr = printing.printed(*streams)
         environment.require_streams(*streams)

@@ -29,13 +29,8 @@ TERMINAL = "\r\x1b[2K\x1b[?25h"
 _said = {"title": "jaxroof", "words": None}
 
 
-def begin(title: str) -> None:
-    """Let every signal of `SIGNALS` end this process from now on, unless its parent wants it ignored.
-
-    Args:
-      title: how the line begins: "jaxroof step".
-    """
-    _said["title"] = title
+def begin() -> None:
+    """Let every signal of `SIGNALS` end this process from now on, unless its parent wants it ignored."""
     if os.name != "posix":
         return
     reading, writing = os.pipe()
@@ -47,19 +42,25 @@ def begin(title: str) -> None:
     _thread.start_new_thread(_wait, (reading,))
 
 
-def say(words=None) -> None:
-    """Have the line be `words(title, name of the signal)`; None: one that says which files were written."""
+def name(title: str) -> None:
+    """Note what runs from now on, and how the line about it begins: "jaxroof step"."""
+    _said.update(title=title, words=None)
+    unfinished.begun()
+
+
+def say(words) -> None:
+    """Have the line be `words(title, name of the signal)` in place of one that says which files were written."""
     _said["words"] = words
 
 
 def line(number: int) -> str:
     """The line about a signal: what was stopped, and what is there of it."""
-    name = SIGNALS[number]
+    signal = SIGNALS[number]
     if _said["words"] is not None:
-        return _said["words"](_said["title"], name)
+        return _said["words"](_said["title"], signal)
     done = unfinished.finished()
     what = f"after {', '.join(done)} {'were' if len(done) > 1 else 'was'} written" if done else "nothing was written"
-    return f"{_said['title']}: stopped by {name}{' ' if done else '; '}{escaped(what, breaks=True)}"
+    return f"{_said['title']}: stopped by {signal}{' ' if done else '; '}{escaped(what, breaks=True)}"
 
 
 def _noted(number, frame) -> None:

@@ -67,7 +67,7 @@ def test_an_ignored_signal_stays_ignored():
         "import os, signal, time\n"
         "from sweeps.cli import stopping\n"
         "signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
-        "stopping.begin('jaxroof')\n"
+        "stopping.begin()\n"
         "os.kill(os.getpid(), signal.SIGINT)\n"
         "time.sleep(0.2)\n"
         "print('there')\n"
@@ -76,13 +76,12 @@ def test_an_ignored_signal_stays_ignored():
     assert (done.returncode, done.stdout, done.stderr) == (0, "there\n", "")
 
 
-def test_the_line_names_what_was_finished(monkeypatch):
-    monkeypatch.setattr(unfinished, "_finished", [])
-    stopping.say(None)
-    assert stopping.line(signal.SIGINT).endswith(": stopped by SIGINT; nothing was written")
+def test_the_line_names_what_was_finished():
+    stopping.name("jaxroof compare")
+    assert stopping.line(signal.SIGINT) == "jaxroof compare: stopped by SIGINT; nothing was written"
     unfinished.register("hidden")
     unfinished.forget("hidden", finished="a\nb.nc")
-    assert stopping.line(signal.SIGTERM).endswith(r": stopped by SIGTERM after a\nb.nc was written")
+    assert stopping.line(signal.SIGTERM) == r"jaxroof compare: stopped by SIGTERM after a\nb.nc was written"
 
 
 def test_what_is_imported_before_signals_are_heard_is_little():
@@ -100,6 +99,6 @@ def test_ctrl_c_inside_another_program_is_a_line_too(capsys, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("sweeps.cli.parser.run", interrupted)
-    monkeypatch.setattr(unfinished, "_finished", [])
+    unfinished.forget("hidden", finished="of another run.nc")
     assert main(["step"]) == 130
-    assert capsys.readouterr().err.endswith(": stopped by SIGINT; nothing was written\n")
+    assert capsys.readouterr().err == "jaxroof step: stopped by SIGINT; nothing was written\n"
