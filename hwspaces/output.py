@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from hwspaces import document, unfinished
+from hwspaces import document, interrupted, unfinished
 
 HEAD = 4096
 """B of a file that are read to see what it is; of netCDF, its attributes."""
@@ -157,6 +157,7 @@ def replacing(
                 raise
             raise ValueError(unfinished.refusal(Path(path), error, begun)) from None
         unfinished.adopted(begun, target)
+        interrupted.forget(begun, finished=path)
     finally:
         unfinished.discarded(begun)
 

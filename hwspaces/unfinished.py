@@ -9,6 +9,8 @@ import shutil
 import socket
 from pathlib import Path
 
+from hwspaces import interrupted
+
 PREFIX = ".part-"
 """How names of files begin that are not whole; the host, the process and a serial number follow, then the name."""
 
@@ -36,12 +38,14 @@ def begun(path: Path) -> Path:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_LINK
     for _ in range(TRIES):
         name = path.with_name(_part_name(path.name))
+        interrupted.register(name)
         try:
             os.close(os.open(name, flags, 0o666))
             return name
         except FileExistsError:
-            continue
+            interrupted.forget(name)
         except OSError as error:
+            interrupted.forget(name)
             raise ValueError(refusal(path, error)) from None
     raise ValueError(f"{path} cannot be written: {TRIES} names for a temporary file beside it are taken")
 
@@ -59,6 +63,7 @@ def adopted(unfinished: Path, path: Path) -> None:
         finally:
             os.close(handle)
         os.replace(unfinished, path)
+        interrupted.forget(unfinished)
         _synced(path.parent)
     except OSError as error:
         discarded(unfinished)
@@ -69,6 +74,7 @@ def discarded(unfinished: Path) -> None:
     """Take a file away, where it is still there."""
     with contextlib.suppress(OSError):
         unfinished.unlink()
+    interrupted.forget(unfinished)
 
 
 def cleaned(folder: Path, abandoned: re.Pattern[str] | None = None) -> None:

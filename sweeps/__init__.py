@@ -1,7 +1,6 @@
 """Many points at once: sweeps over hardware, models, deployments and workloads, as labelled datasets."""
 
-import importlib
-from typing import TYPE_CHECKING
+TYPE_CHECKING = False  # of `typing`, which takes longer to import than anything else before a verb
 
 if TYPE_CHECKING:
     from sweeps.api import linear as linear
@@ -51,4 +50,6 @@ def __getattr__(name: str):
     """Import a public name when it is first used: `jaxroof --help` passes through here and must not wait for JAX."""
     if name not in _HOMES:
         raise AttributeError(f"module 'sweeps' has no attribute {name!r}")
+    import importlib
+
     return getattr(importlib.import_module(_HOMES[name]), name)

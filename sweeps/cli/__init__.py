@@ -1,10 +1,9 @@
 """The `jaxroof` command: one module per verb, imported only when its verb is called."""
 
-import argparse
-import contextlib
-import importlib
 import os
 import sys
+
+from sweeps.cli import stopping
 
 VERBS = {
     "step": "one engine step: a table of its ops with time, share, work and what binds each",
@@ -34,100 +33,68 @@ VERBS = {
 }
 """Every verb and what it answers. Verb `x` lives in `sweeps.cli.x` as `arguments(parser)` and `run(options)`."""
 
-LONGEST_LINE = 2000
-"""Characters of an error that are shown: what a file says may be in it."""
-
-WRONG, INTERRUPTED, BROKEN_PIPE = 2, 130, 141
-"""Exit statuses beside 0: bad input, and the two of a shell for a signal (128 + its number)."""
-
 
 def main(words: list[str] | None = None) -> int:
-    """Run one verb; returns the exit status: 0, or one of the above after a line on stderr that says what is wrong."""
-    words = sys.argv[1:] if words is None else words
-    title = f"jaxroof {words[0]}" if words and words[0] in VERBS else "jaxroof"
+    """Run one verb: 0, or another status of `sweeps.cli.faults` after a line on stderr that says what is wrong.
+
+    Args:
+      words: of the command line, for a caller who goes on afterwards. None: those of this process, which then ends here,
+        at a signal as at the end of the verb, without the interpreter's own shutdown: threads may still be inside
+        compiled code.
+
+    Raises:
+      Exception: with `words`, where the fault is the program's own.
+    """
+    if words is not None:
+        return _status(words)
+    status = 1
     try:
-        _run(words)
+        status = _process()
+    finally:
+        os._exit(status)
+
+
+def _process() -> int:
+    """The status of a process that has no other purpose."""
+    words = sys.argv[1:]
+    for number in range(3):  # a file that takes the place of a closed stream would get what is printed
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    try:
+        stopping.name(_title(words))
+        stopping.begin()
+        return _status(words)
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 0
+    except BaseException as error:
+        from sweeps.cli import faults
+
+        return faults.defect(error, _title(words))
+
+
+def _status(words: list[str]) -> int:
+    from sweeps.cli import environment, faults, printing
+
+    title, streams = _title(words), (sys.stdout, sys.stderr)
+    stopping.name(title)
+    try:
+        sys.stdout, sys.stderr = printing.printed(*streams)
+        environment.require_streams(*streams)
+        from sweeps.cli import parser
+
+        helped = parser.run(words)
         sys.stdout.flush()
-    except BrokenPipeError:
-        with contextlib.suppress(OSError, ValueError):  # what is still buffered must not fail again at exit
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return BROKEN_PIPE
-    except (ValueError, OSError) as error:
-        print(f"{title}: {_one_line(error)}", file=sys.stderr)
-        return WRONG
-    except KeyboardInterrupt:
-        print(f"{title}: interrupted; nothing was written", file=sys.stderr)
-        return INTERRUPTED
+    except BaseException as error:
+        return faults.status(error, title)
+    finally:
+        printing.flushed(sys.stdout, sys.stderr)
+        sys.stdout, sys.stderr = streams
+    if helped is not None:
+        raise helped
     return 0
 
 
-def _run(words: list[str]) -> None:
-    about = "Time, memory and cost of LLM inference on any hardware. `jaxroof VERB --help` says what a verb takes."
-    parser = Parser(prog="jaxroof", description=about, allow_abbrev=False)
-    parser.add_argument("--version", action="store_true", help="print the version and stop")
-    verbs = parser.add_subparsers(dest="verb", metavar="VERB")
-    if words and not words[0].startswith("-") and words[0] not in VERBS:
-        raise ValueError(f"there is no verb {words[0]}{_nearest(words[0], VERBS)}")
-    for verb, summary in VERBS.items():
-        description = f"{summary[0].upper()}{summary[1:]}."
-        subparser = verbs.add_parser(verb, help=summary, description=description, allow_abbrev=False)
-        if words and verb == words[0]:
-            module, flags = importlib.import_module(f"sweeps.cli.{verb}"), subparser
-            module.arguments(subparser)
-    options, unknown = parser.parse_known_args(words)
-    if unknown:
-        known = flags.flags() if options.verb else parser.flags()
-        near = _nearest(unknown[0], known) if unknown[0].startswith("-") else ""
-        raise ValueError(f"{unknown[0]} is not an argument here{near}")
-    if options.version:
-        from jaxroof.version import VERSION
-
-        print(VERSION)
-    elif options.verb is None:
-        parser.print_help()
-    else:
-        from sweeps.cli.outputs import require_outputs
-
-        require_outputs(options)
-        module.run(options)
-
-
-class Parser(argparse.ArgumentParser):
-    """An argument parser whose errors are one line, and that takes a flag once unless it is declared to append."""
-
-    def __init__(self, *args, **kwargs):
-        super().__init__(*args, **kwargs)
-        self.register("action", None, _Once)
-        self.register("action", "store", _Once)
-
-    def error(self, message: str) -> None:
-        raise ValueError(message)
-
-    def flags(self) -> list[str]:
-        """Every flag that it knows."""
-        return [flag for action in self._actions for flag in action.option_strings]
-
-
-class _Once(argparse.Action):
-    """Stores the value of a flag; a second one would silently replace it, so it is refused."""
-
-    def __call__(self, parser, namespace, values, option_string=None):
-        given = namespace.__dict__.setdefault("_given", set())
-        if option_string is not None and self.dest in given:
-            raise argparse.ArgumentError(self, "given twice")
-        given.add(self.dest)
-        setattr(namespace, self.dest, values)
-
-
-def _nearest(word: str, known) -> str:
-    import difflib
-
-    close = difflib.get_close_matches(word, list(known), n=2, cutoff=0.5)
-    return f"; did you mean {' or '.join(close)}?" if close else f"; known: {', '.join(known)}"
-
-
-def _one_line(error: Exception) -> str:
-    if isinstance(error, OSError) and error.filename is not None:
-        return f"{error.filename}: {error.strerror}"
-    text = " ".join(str(error).split())
-    return text if len(text) <= LONGEST_LINE else f"{text[: LONGEST_LINE - 4]} ..."
+def _title(words: list[str]) -> str:
+    return f"jaxroof {words[0]}" if words and words[0] in VERBS else "jaxroof"

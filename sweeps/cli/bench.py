@@ -76,11 +76,12 @@ class Progress:
         self.total, self.counted, self.start = total, counted, time.perf_counter()  # s of budget, or shapes
         self.said, self.done, self.bar = self.start, 0, None
         if sys.stderr.isatty():
-            from rich.console import Console
             from rich.progress import BarColumn, TextColumn
             from rich.progress import Progress as Bar
 
-            self.bar = Bar(BarColumn(), TextColumn("{task.fields[text]}"), console=Console(stderr=True), transient=True)
+            from sweeps.cli.tables import console
+
+            self.bar = Bar(BarColumn(), TextColumn("{task.fields[text]}"), console=console(error=True), transient=True)
             self.task = self.bar.add_task("", total=total, text="")
             self.bar.start()
 

@@ -162,7 +162,7 @@ def _recorded(options: argparse.Namespace) -> Any:
     """The checked file's entry; flags that say what was calibrated are filled in from its command."""
     from hwspaces import efficiency
     from sweeps.calibration.file import recorded_words
-    from sweeps.cli import Parser
+    from sweeps.cli.parser import Parser
 
     entry = efficiency(options.check)
     parser = Parser(allow_abbrev=False)
@@ -252,9 +252,9 @@ class Progress:
     def __init__(self):
         self.said, self.status = time.perf_counter(), None
         if sys.stderr.isatty():
-            from rich.console import Console
+            from sweeps.cli.tables import console
 
-            self.status = Console(stderr=True).status("compiling the simulator")
+            self.status = console(error=True).status("compiling the simulator")
             self.status.start()
 
     def show(self, evaluations: int, error: float) -> None:

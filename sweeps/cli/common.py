@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import os
 import pathlib
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -192,7 +193,15 @@ def compilation_cache() -> None:
     """
     import jax
 
-    if jax.config.jax_compilation_cache_dir is None:
+    asked = jax.config.jax_compilation_cache_dir
+    if asked is not None and "://" not in asked:
+        try:
+            os.makedirs(asked, exist_ok=True)
+        except OSError as error:
+            why = f"{asked} is no folder and cannot be made: {error.strerror}"
+            raise ValueError(f"JAX_COMPILATION_CACHE_DIR: {why}; unset it, or name another") from None
+        warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation cache")  # a shared one
+    if asked is None:
         folder = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / CACHE
         with contextlib.suppress(OSError):
             folder.mkdir(parents=True, exist_ok=True)

@@ -60,13 +60,14 @@ def _print_catalogue(entries: list[Any]) -> None:
 def _print_entry(entry: Any) -> None:
     from hwspaces import formatted, leaf_unit
     from sweeps.cli.die_report import print_die
+    from sweeps.cli.printing import escaped
     from sweeps.cli.tables import console, table
 
     out = console()
     words = [entry.product, entry.architecture, entry.status, entry.date and f"looked up {entry.date}", entry.file]
-    out.print(f"{entry.name}: {', '.join(word for word in words if word)}")
+    out.print(escaped(f"{entry.name}: {', '.join(word for word in words if word)}", breaks=True))
     if entry.aliases:
-        out.print(f"also called {', '.join(entry.aliases)}")
+        out.print(escaped(f"also called {', '.join(entry.aliases)}", breaks=True))
     out.print()
     figures = table("figure", "value", "source", numbers=("value",))
     for path, value in entry.figures.items():
@@ -78,7 +79,7 @@ def _print_entry(entry: Any) -> None:
         if sentences:
             out.print()
         for sentence in sentences:
-            out.print(f"{kind}  {sentence}")
+            out.print(escaped(f"{kind}  {sentence}", breaks=True))
 
 
 def _record(entry: Any) -> dict[str, Any]:

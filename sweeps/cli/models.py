@@ -67,6 +67,7 @@ def _print_catalogue(covered: list[Any], refused: dict[str, str]) -> None:
 
 
 def _print_entry(entry: Any) -> None:
+    from sweeps.cli.printing import escaped
     from sweeps.cli.tables import console, size, table
     from sweeps.labels import number
     from sweeps.paths import leaf_paths
@@ -74,9 +75,9 @@ def _print_entry(entry: Any) -> None:
 
     known = _record(entry)
     out = console()
-    out.print(f"{entry.name}: {entry.architecture}, from {entry.source}")
+    out.print(escaped(f"{entry.name}: {entry.architecture}, from {entry.source}", breaks=True))
     if entry.aliases:
-        out.print(f"also called {', '.join(entry.aliases)}")
+        out.print(escaped(f"also called {', '.join(entry.aliases)}", breaks=True))
     out.print()
     facts = table("", "value", numbers=("value",))
     published = known["published_parameters"]
@@ -101,7 +102,7 @@ def _print_entry(entry: Any) -> None:
         facts.add_row(path, number(leaf({"model": entry.model}, path)))
     out.print(facts)
     for note in entry.notes:
-        out.print(f"note  {note}")
+        out.print(escaped(f"note  {note}", breaks=True))
 
 
 def _record(entry: Any) -> dict[str, Any]:

@@ -105,11 +105,12 @@ class _Bar:
 
         self._bar, self._tasks = None, {}
         if sys.stderr.isatty():
-            from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+            from sweeps.cli.tables import console
+
             columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-            self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
+            self._bar = Progress(*columns, console=console(error=True), transient=True)
             self._bar.start()
 
     def __call__(self, stage: str, done: int, all_of_it: int) -> None:

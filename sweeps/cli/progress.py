@@ -63,7 +63,12 @@ class Progress:
     def say(self, event: str) -> None:
         """In JSON, a line about what happens."""
         if self.kind == "json":
-            print(json.dumps(self._state(event)), file=sys.stderr, flush=True)
+            sys.stderr.write(self.line(event))
+            sys.stderr.flush()
+
+    def line(self, event: str) -> str:
+        """That line; elsewhere nothing."""
+        return f"{json.dumps(self._state(event))}\n" if self.kind == "json" else ""
 
     def _show(self) -> None:
         if self.bar is not None:
@@ -100,12 +105,13 @@ class Progress:
         }
 
     def _begin_bar(self) -> None:
-        from rich.console import Console
         from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
         from rich.progress import Progress as Bar
 
+        from sweeps.cli.tables import console
+
         count = TextColumn("{task.fields[done]} of {task.fields[points]} points, {task.fields[rate]}, ETA")
-        self.bar = Bar(BarColumn(), count, TimeRemainingColumn(), console=Console(stderr=True), transient=True)
+        self.bar = Bar(BarColumn(), count, TimeRemainingColumn(), console=console(error=True), transient=True)
         total = f"{self.points:,}"
         self.task = self.bar.add_task("", total=self.points, completed=self.kept, done="0", points=total, rate="-")
         self.bar.start()

@@ -94,12 +94,11 @@ class Progress:
     def __init__(self):
         self.said, self.bar = time.perf_counter(), None
         if sys.stderr.isatty():
-            from rich.console import Console
             from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
             from rich.progress import Progress as Bar
 
             text = TextColumn("{task.description}")
-            self.bar = Bar(text, BarColumn(), TimeRemainingColumn(), console=Console(stderr=True), transient=True)
+            self.bar = Bar(text, BarColumn(), TimeRemainingColumn(), console=tables.console(error=True), transient=True)
             self.task = self.bar.add_task("compiling", total=None)
             self.bar.start()
 

@@ -85,11 +85,12 @@ class _Bar:
         self.what, self.bar = "", None
         self.begun = self.last = self.said = time.perf_counter()
         if sys.stderr.isatty():
-            from rich.console import Console
             from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+            from sweeps.cli.tables import console
+
             columns = TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn()
-            self.bar = Progress(*columns, console=Console(stderr=True), transient=True)
+            self.bar = Progress(*columns, console=console(error=True), transient=True)
             self.task = self.bar.add_task("reading labels", total=None)
             self.bar.start()
         return self

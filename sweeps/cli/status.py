@@ -6,6 +6,7 @@ import pathlib
 from typing import Any
 
 from sweeps.cli.common import json_argument
+from sweeps.cli.printing import escaped
 from sweeps.cli.progress import rate_text
 
 
@@ -31,7 +32,7 @@ def _print(found: dict[str, Any]) -> None:
     from sweeps.cli.tables import size
 
     share = 100 * found["points_done"] / max(found["points"], 1)
-    print(found["title"])
+    print(escaped(found["title"], breaks=True))
     print(f"points   {found['points_done']:,} of {found['points']:,} ({share:.3g} %)")
     print(f"shards   {found['shards_done']:,} of {found['shards']:,}, {size(found['bytes'])}")
     if found["keep"]:

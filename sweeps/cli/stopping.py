@@ -1,71 +1,104 @@
-"""How a long run ends at Ctrl-C or SIGTERM: soon, with one line, whatever it is at."""
+"""The end of a process at Ctrl-C, SIGTERM or a lost terminal: in a moment, with one line, whatever it is doing.
 
-import contextlib
+A thread waits for the signal, takes away files that are not whole and ends the process. Nothing is raised in the main
+thread: it may be inside compiled code, or in a callback that swallows what is raised. Until `begin` has been called,
+the system and Python decide what a signal does: nothing is imported before that takes time, `signal` with its
+enumerations neither.
+"""
+
+import _signal
+import _thread
 import os
-import signal
 import sys
-import threading
-from collections.abc import Callable, Iterator
-from typing import Any
 
-STOPPED = 130
-"""Exit status after Ctrl-C or SIGTERM."""
+from sweeps.cli.printing import escaped
 
-GRACE_SECONDS = 1.3
-"""s in which a run ends by itself; compiled code, and libraries that close connections, may take longer."""
+SIGNALS = {getattr(_signal, name): name for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(_signal, name)}
+"""Number and name of the signals that end a process."""
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SHELL = 128
+"""What a shell adds to the number of a signal for an exit status: 130 after SIGINT, 143 after SIGTERM."""
+
+LONGEST_SECONDS = 1.0
+"""s after which a stopped process ends without more ado, where a disk or a terminal does not answer."""
+
+TERMINAL = "\r\x1b[2K\x1b[?25h"
+"""Takes away a progress bar that is drawn on a terminal, and shows the cursor that it has hidden."""
+
+_said = {"title": "jaxroof", "words": None}
 
 
-@contextlib.contextmanager
-def stoppable(words: Callable[[], str]) -> Iterator[None]:
-    """End the process with `STOPPED` and a line on stderr, at once where the block does not end by itself.
-
-    The block sees `KeyboardInterrupt`, once. A thread waits for the signal beside it: Python's own handlers run only
-    when compiled code returns.
-
-    Args:
-      words: the line, when it comes to that.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
+def begin() -> None:
+    """Let every signal of `SIGNALS` end this process from now on, unless its parent wants it ignored."""
+    if os.name != "posix":
         return
-    ended, (reading, writing) = threading.Event(), os.pipe()
+    reading, writing = os.pipe()
     os.set_blocking(writing, False)
+    _signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    for number in SIGNALS:
+        if _signal.getsignal(number) != _signal.SIG_IGN:  # nohup, or a job in the background of a script
+            _signal.signal(number, _noted)
+    _thread.start_new_thread(_wait, (reading,))
 
-    def watch() -> None:
-        while (number := os.read(reading, 1)) and number[0] not in SIGNALS:
-            pass
-        os.close(reading)
-        if number and not ended.wait(GRACE_SECONDS):
-            _end(words())
 
-    before = {number: signal.signal(number, _interrupt) for number in SIGNALS}
-    wakeup = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
-    threading.Thread(target=watch, name="stopping", daemon=True).start()
+def name(title: str) -> None:
+    """Note what runs from now on, and how the line about it begins: "jaxroof step"."""
+    _said.update(title=title, words=None)
+    _of_files("begun")
+
+
+def say(words) -> None:
+    """Have the line be `words(title, name of the signal)` in place of one that says which files were written."""
+    _said["words"] = words
+
+
+def line(number: int) -> str:
+    """The line about a signal: what was stopped, and what is there of it."""
+    signal = SIGNALS[number]
+    if _said["words"] is not None:
+        return _said["words"](_said["title"], signal)
+    done = _of_files("finished") or ()
+    what = f"after {', '.join(done)} {'were' if len(done) > 1 else 'was'} written" if done else "nothing was written"
+    return f"{_said['title']}: stopped by {signal}{' ' if done else '; '}{escaped(what, breaks=True)}"
+
+
+def _of_files(question):
+    """What `hwspaces.interrupted` answers; None where it is not loaded: no file has been begun."""
+    function = getattr(sys.modules.get("hwspaces.interrupted"), question, None)
+    return None if function is None else function()
+
+
+def _noted(number, frame) -> None:
+    """The signal is in the pipe already: the interpreter writes it there for signals that have a handler in Python."""
+
+
+def _wait(reading: int) -> None:
+    while (number := os.read(reading, 1)[0]) not in SIGNALS:
+        pass
+    _end(number)
+
+
+def _end(number: int) -> None:
+    """End now: the interpreter is not shut down, since threads may be inside compiled code that it would unload."""
     try:
-        yield
-    except KeyboardInterrupt:
-        ended.set()
-        _end(words())
+        _thread.start_new_thread(_end_later, (SHELL + number,))
+        _end_children()
+        _of_files("removed")
+        start = TERMINAL if os.isatty(2) else ""
+        os.write(2, f"{start}{line(number)}\n".encode(errors="backslashreplace"))
     finally:
-        signal.set_wakeup_fd(wakeup)
-        ended.set()
-        os.close(writing)
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        os._exit(SHELL + number)
 
 
-def _interrupt(number: int, frame: Any) -> None:
-    for each in SIGNALS:
-        signal.signal(each, signal.SIG_IGN)  # what closes files is not interrupted again
-    raise KeyboardInterrupt
+def _end_later(status: int) -> None:
+    import time
+
+    time.sleep(LONGEST_SECONDS)
+    os._exit(status)
 
 
-def _end(words: str) -> None:
-    """End now: nothing that still computes is waited for, and no other handler gets a chance to wait."""
-    with contextlib.suppress(OSError, ValueError):
-        sys.stdout.flush()
-    with contextlib.suppress(OSError):
-        os.write(2, f"{words}\n".encode())
-    os._exit(STOPPED)
+def _end_children() -> None:
+    """Kill processes that were started here: workers of Dask."""
+    processes = sys.modules.get("multiprocessing")
+    for child in processes.active_children() if hasattr(processes, "active_children") else ():
+        child.kill()

@@ -80,12 +80,13 @@ def _import(options: argparse.Namespace) -> None:
 def _show(file: str) -> None:
     from hwspaces import formatted
     from hwspaces.surface import read_surfaces
+    from sweeps.cli.printing import escaped
     from sweeps.cli.tables import console, table
 
     found = read_surfaces(file)
     out = console()
     for key, value in found.provenance.items():
-        out.print(f"{key}  {value}")
+        out.print(escaped(f"{key}  {value}", breaks=True))
     for name, value in found.bandwidths.items():
         out.print(f"{name.replace('_', ' ')}  {formatted(value, 'B/s')}")
     out.print()

@@ -9,6 +9,7 @@ from typing import Any
 
 from sweeps.cli.common import compilation_cache, whole_number
 from sweeps.cli.outputs import output_argument
+from sweeps.cli.printing import escaped
 from sweeps.cli.progress import KINDS, Progress, rate_text
 
 RATED_POINTS = 100_000
@@ -122,12 +123,12 @@ def progress_kind(kind: str | None) -> str:
 
 
 def print_asked(asked: Any, plan: Any) -> None:
-    print(asked.attributes["title"])
+    print(escaped(asked.attributes["title"], breaks=True))
     drawn = [label.name for axis in plan.axes for label in axis.coordinates if axis.name == "point"][1:]
     sizes = " x ".join(f"{axis.size:,} {axis.name}" for axis in plan.axes) or "no axes"
     print(f"{plan.points:,} points: {', '.join(drawn) or sizes}; {len(plan.outputs)} variables")
     for note in asked.notes:
-        print(f"note  {note}")
+        print(f"note  {escaped(note, breaks=True)}")
     sys.stdout.flush()
 
 

@@ -2,22 +2,15 @@
 
 import argparse
 import json
-import os
 import pathlib
 import sys
-import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from sweeps.cli import stopping
 from sweeps.cli.common import compilation_cache, whole_number
+from sweeps.cli.printing import escaped
 from sweeps.cli.progress import Progress, rate_text
-from sweeps.cli.stopping import stoppable
-
-WRONG = 2
-"""Exit status after a line that says what is wrong."""
-
-THREAD = "shards"
-"""Name of the thread that computes."""
 
 
 def run(options: argparse.Namespace, source: Callable[[argparse.Namespace], Mapping[str, Any]]) -> None:
@@ -27,16 +20,11 @@ def run(options: argparse.Namespace, source: Callable[[argparse.Namespace], Mapp
       options: parsed flags.
       source: the specification that they describe.
     """
-    from sweeps.cli.sweep import progress_kind
+    from sweeps.cli.sweep import RATED_POINTS, print_asked, print_found, progress_kind
 
     watch = _Watch(progress_kind(options.progress), pathlib.Path(options.output))
-    with stoppable(watch.stopped):
-        _run(options, source, watch)
-
-
-def _run(options: argparse.Namespace, source: Callable[..., Mapping[str, Any]], watch: "_Watch") -> None:
+    stopping.say(watch.stopped)
     compilation_cache()
-    from sweeps.cli.sweep import RATED_POINTS, print_asked, print_found
     from sweeps.cli.tables import size
     from sweeps.shards.api import executor
     from sweeps.shards.run import run as run_shards
@@ -52,12 +40,8 @@ def _run(options: argparse.Namespace, source: Callable[..., Mapping[str, Any]], 
     print_asked(work.asked, work.plan)
     try:
         run_shards(place, work, watch, execute)
-    except KeyboardInterrupt:
-        watch.stop("interrupted")
-        raise
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError):
         watch.stop("failed")
-        _end_if_computing(error)
         raise
     watch.stop("end")
     bar = watch.bar
@@ -70,14 +54,6 @@ def _number(flag: str, text: str | None) -> int | None:
     if text is None:
         return None
     return int(whole_number(flag, text))
-
-
-def _end_if_computing(error: Exception) -> None:
-    """End now where a thread is still inside compiled code, which an ending interpreter must not pull from under it."""
-    if any(thread.name == THREAD for thread in threading.enumerate()):
-        print(f"jaxroof sweep: {' '.join(str(error).split())}", file=sys.stderr, flush=True)
-        sys.stdout.flush()
-        os._exit(WRONG)
 
 
 class _Watch:
@@ -112,13 +88,15 @@ class _Watch:
         if self.bar is not None:
             self.bar.stop(event)
 
-    def stopped(self) -> str:
-        """What is to be said when it is stopped: every shard that is on the disk is whole."""
+    def stopped(self, title: str, name: str) -> str:
+        """What is to be said when it is stopped: every shard that is on the disk is whole. In JSON, an event first."""
         there = f"{self.kept + self.shards:,} of {self.total:,} shards are there" if self.total else "nothing is lost"
-        return f"jaxroof sweep: stopped; {there}, and the same command continues with {self.place}"
+        event = "" if self.bar is None else self.bar.line("interrupted")
+        place = escaped(str(self.place), breaks=True)
+        return f"{event}{title}: stopped by {name}; {there}, and the same command continues with {place}"
 
     def _note(self, words: str) -> None:
         if self.kind == "json":
             print(json.dumps({"event": "note", "text": words}), file=sys.stderr, flush=True)
         elif self.kind != "quiet":
-            print(f"note  {words}", file=sys.stderr)
+            print(f"note  {escaped(words, breaks=True)}", file=sys.stderr)

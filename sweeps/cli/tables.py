@@ -6,12 +6,14 @@ from typing import Any
 
 from rich import box
 from rich.console import Console
+from rich.segment import Segment
 from rich.table import Table
 
 from hwspaces import formatted
 from jaxroof.deployment import DEGREES, Deployment, devices
 from sweeps.answer import OpAnswer
 from sweeps.cases import Case
+from sweeps.cli.printing import escaped
 from sweeps.dataset import variable
 from sweeps.labels import amount, number
 
@@ -19,9 +21,33 @@ PIPE_WIDTH = 1000
 """Columns where stdout is no terminal: every row stays one line, for grep and cut."""
 
 
-def console() -> Console:
-    """Where tables are printed: as wide as the terminal; without one, plain text as wide as it needs."""
-    return Console(width=None if sys.stdout.isatty() else PIPE_WIDTH, markup=False, highlight=False, emoji=False)
+class _Console(Console):
+    """A console that shows control characters of texts as escapes; the styles of its own are no text."""
+
+    def render(self, *words: Any, **names: Any) -> Iterable[Segment]:
+        for segment in super().render(*words, **names):
+            yield segment if segment.control else segment._replace(text=escaped(segment.text))
+
+
+class _Table(Table):
+    """A table in which a cell is one line, whatever its value says."""
+
+    def add_row(self, *cells: Any, **names: Any) -> None:
+        super().add_row(*(escaped(cell, breaks=True) if isinstance(cell, str) else cell for cell in cells), **names)
+
+
+def console(error: bool = False) -> Console:
+    """Where tables are printed: as wide as the terminal; without one, plain text as wide as it needs.
+
+    Texts are printed as they are: brackets are no markup, and control characters are escapes.
+
+    Args:
+      error: for bars and notes, on the stream of errors.
+    """
+    stream = sys.stderr if error else sys.stdout
+    width = None if stream.isatty() else PIPE_WIDTH
+    stream = getattr(stream, "styled", stream)
+    return _Console(file=stream, width=width, markup=False, highlight=False, emoji=False)
 
 
 def table(*columns: str, numbers: Iterable[str] = ()) -> Table:
@@ -90,13 +116,18 @@ def heading(case: Case, what: str, settings: Mapping[str, str]) -> str:
     deployment = case.scenario.deployment
     spread = degrees_text(deployment)
     lines = [
-        f"{case.model.name} on {number(devices(deployment))} x {case.hardware.name}{spread}: {what}",
+        f"{_name(case.model)} on {number(devices(deployment))} x {_name(case.hardware)}{spread}: {what}",
         f"weights {case.model.precision} ({case.model.precision_source}), "
         f"KV cache {case.kv}, efficiency {case.efficiency.name}",
     ]
     if settings:
-        lines.append(f"with {', '.join(f'{path} = {value}' for path, value in settings.items())}")
+        lines.append(escaped(f"with {', '.join(f'{path} = {value}' for path, value in settings.items())}", breaks=True))
     return "\n".join(lines)
+
+
+def _name(entry: Any) -> str:
+    """The name of hardware or of a model, which a file may have given."""
+    return escaped(entry.name, breaks=True)
 
 
 def degrees_text(deployment: Deployment) -> str:
@@ -109,7 +140,7 @@ def degrees_text(deployment: Deployment) -> str:
 
 def notes(case: Case) -> tuple[str, ...]:
     """What else the reader should know; the precision, which `heading` says, left out."""
-    return case.notes[1:]
+    return tuple(escaped(note, breaks=True) for note in case.notes[1:])
 
 
 def metric_text(name: str, value: Any) -> str:
@@ -139,7 +170,7 @@ def size(count: float) -> str:
 
 
 def _plain_table() -> Table:
-    return Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    return _Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
 
 
 def _op_cells(op: OpAnswer, total: float, sends: bool) -> list[str]:

@@ -122,13 +122,14 @@ def _span(text: str | None) -> tuple[float, float] | None:
 
 
 def _print(stream: Any, numbers: Any) -> None:
+    from sweeps.cli.printing import escaped
     from sweeps.cli.tables import console, percent, table
     from sweeps.labels import number
     from workloads.words import span_text
 
     out = console()
-    out.print(f"{stream.name}: {numbers.requests:,} requests in {span_text(numbers.duration)}")
-    out.print(f"source  {stream.source}")
+    out.print(f"{escaped(stream.name, breaks=True)}: {numbers.requests:,} requests in {span_text(numbers.duration)}")
+    out.print(escaped(f"source  {stream.source}", breaks=True))
     out.print()
     made = table(
         "tokens", "mean", "p50", "p90", "p99", "max", "total", numbers=("mean", "p50", "p90", "p99", "max", "total")

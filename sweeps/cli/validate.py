@@ -74,19 +74,12 @@ def _row(row: Any) -> dict[str, Any]:
 
 
 def _print(file: str, constants: Any, result: Any) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    console = Console(width=None if Console().is_terminal else 150)
+    from sweeps.cli.tables import console, table
     engine = f" ({constants.engine})" if constants.engine else ""
-    rows = Table(title=f"Requests one at a time in {file}, efficiency {constants.name}{engine}", title_justify="left")
-    for column in ("experiment", "model", "GPU"):
-        rows.add_column(column, overflow="fold")
-    rows.add_column("tp", justify="right")
-    for name in METRIC_NAMES.values():
-        rows.add_column(f"{name}, ms\nmeasured", justify="right")
-        rows.add_column("\npredicted", justify="right")
-        rows.add_column("\nerror", justify="right")
+    out = console()
+    out.print(f"Requests one at a time in {file}, efficiency {constants.name}{engine}; ms")
+    numbers = [f"{name}\n{what}" for name in METRIC_NAMES.values() for what in ("measured", "predicted", "error")]
+    rows = table("experiment", "model", "GPU", "tp", *numbers, numbers=("tp", *numbers))
     for row in result.scored:
         cells = []
         for metric in METRIC_NAMES:
@@ -94,20 +87,20 @@ def _print(file: str, constants: Any, result: Any) -> None:
             cells += [_ms(measured), _ms(row.predicted[metric]), "-" if error is None else f"{error:+.1%}"]
         served = row.served
         rows.add_row(served.experiment, served.model, served.gpu, f"{served.deployment.tp:g}", *cells)
-    console.print(rows)
-    summary = Table("", title="Error, predicted / measured - 1", title_justify="left")
-    for name in ("rows", "MAPE", "median APE", "signed median"):
-        summary.add_column(name, justify="right")
+    out.print(rows)
+    out.print("\nError, predicted / measured - 1")
+    heads = ("rows", "MAPE", "median APE", "signed median")
+    summary = table("", *heads, numbers=heads)
     for metric, error in result.errors().items():
         shares = (f"{error['mape']:.1%}", f"{error['median_ape']:.1%}", f"{error['signed_median']:+.1%}")
         summary.add_row(METRIC_NAMES[metric], str(error["rows"]), *shares)
-    console.print(summary)
+    out.print(summary)
     if result.unpredicted:
-        console.print(f"{len(result.unpredicted)} rows not predicted:", highlight=False)
+        out.print(f"{len(result.unpredicted)} rows not predicted:")
         for reason, count in Counter(row.reason for row in result.unpredicted).most_common():
             numbers = [str(row.row) for row in result.unpredicted if row.reason == reason]
             which = f"rows {', '.join(numbers[:6])}{', ...' if count > 6 else ''}"
-            console.print(f"  {count}: {reason} ({which})", highlight=False, markup=False)
+            out.print(f"  {count}: {reason} ({which})")
 
 
 def _ms(seconds: float | None) -> str:

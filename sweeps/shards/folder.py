@@ -11,7 +11,7 @@ import stat
 import time
 from collections.abc import Iterator
 
-from hwspaces import unfinished
+from hwspaces import interrupted, unfinished
 from hwspaces.unfinished import NO_LINK, PREFIX
 
 LOCK = ".lock"
@@ -102,15 +102,17 @@ def locked(folder: pathlib.Path) -> Iterator[None]:
     try:
         _require_lock(handle, folder)
         _lock(handle, folder)
-        unfinished.cleaned(folder, LEFTOVER)
+        interrupted.register(folder, _clean)
+        _clean(folder)
         with contextlib.suppress(OSError):  # a full disk: the lock holds without a name
             os.ftruncate(handle, 0)
             os.pwrite(handle, f"process {os.getpid()} on {socket.gethostname()}".encode(), 0)
         try:
             yield
         finally:
-            unfinished.cleaned(folder, LEFTOVER)
+            _clean(folder)
     finally:
+        interrupted.forget(folder)
         os.close(handle)
 
 
@@ -137,6 +139,10 @@ def _lock(handle: int, folder: pathlib.Path) -> None:
         if left:
             time.sleep(LOCK_PAUSE)
     raise ValueError(f"{folder} is being written by {_holder(folder)}; wait for it, or stop it")
+
+
+def _clean(folder: pathlib.Path) -> None:
+    unfinished.cleaned(pathlib.Path(folder), LEFTOVER)
 
 
 def writer(folder: pathlib.Path) -> str | None:

@@ -32,7 +32,7 @@ def test_killed_and_stopped_it_ends_as_if_it_had_not_been(place, whole, tmp_path
     running = place.begin(*place.sweep(folder, "--progress", "json"), TEST_PAUSE="0.05")
     running.until("shard", 4)
     found = running.stopped(signal.SIGTERM)
-    assert found.status == 130 and found.seconds < 2.0
+    assert found.status == 143 and found.seconds < 2.0
     last = found.err.splitlines()[-1]
     assert " shards are there, and the same command continues with " in last
     assert all(json.loads(line) for line in found.err.splitlines()[:-1])

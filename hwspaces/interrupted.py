@@ -1,0 +1,51 @@
+"""Files that are being written: what a stopped process takes away, and which files it had finished by then.
+
+Whoever ends a process looks it up among the modules that are loaded: where it is not, no file has been begun. It
+imports nothing of this package, so that it is whole as soon as it is there.
+"""
+
+import _thread
+import os
+
+_removals = {}
+_finished = []
+_changing = _thread.allocate_lock()
+
+
+def register(path: str | os.PathLike, remove=os.unlink) -> None:
+    """Note a file that is not whole yet, before it is made.
+
+    Args:
+      path: the file, under its temporary name; or a folder, where `remove` knows what in it is not whole.
+      remove: called with `path` where the process is stopped before `forget`.
+    """
+    with _changing:
+        _removals[os.fspath(path)] = remove
+
+
+def forget(path: str | os.PathLike, finished: str | os.PathLike | None = None) -> None:
+    """Note that a registered file is gone, or that it is whole and has the name `finished` now."""
+    with _changing:
+        _removals.pop(os.fspath(path), None)
+        if finished is not None:
+            _finished.append(os.fspath(finished))
+
+
+def begun() -> None:
+    """Forget which files were finished: another run begins."""
+    _finished.clear()
+
+
+def finished() -> tuple[str, ...]:
+    """Names of the files that this process has finished."""
+    return tuple(_finished)
+
+
+def removed() -> None:
+    """Remove every registered file. For a process that ends now: whoever registers another one waits for ever."""
+    _changing.acquire()
+    for path, remove in _removals.items():
+        try:
+            remove(path)
+        except OSError:
+            continue  # it is not there yet, or not any more

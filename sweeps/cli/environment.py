@@ -1,0 +1,118 @@
+"""What around a process keeps it from working: its streams, limits on memory, variables of JAX; each in one line."""
+
+import errno
+import os
+import signal
+import sys
+import warnings
+
+LEAST_ADDRESSES = 1_900_000 * 1024
+"""B of addresses (`ulimit -v`) below which compiled libraries end the process themselves: measured on two cores."""
+
+FLAGS_SECONDS = 5
+"""s in which XLA has read its flags."""
+
+TRUE = ("y", "yes", "t", "true", "on", "1")
+"""Values that JAX takes for true."""
+
+_NO_MEMORY = ("RESOURCE_EXHAUSTED", "out of memory", "cannot allocate memory", "failed to map segment", "bad_alloc")
+_NO_THREADS = ("can't start new thread", "can't allocate lock")
+
+
+def require_streams(out: object, err: object) -> None:
+    """ValueError where there is no standard output to print to; without a stream for errors, nobody reads them."""
+    if out is None:
+        raise ValueError("standard output is closed, so that no answer can be printed; > /dev/null throws it away")
+
+
+def require_usable() -> None:
+    """ValueError in one line for surroundings in which JAX or its compiled libraries would end the process."""
+    if os.environ.get("JAX_DISABLE_JIT", "").lower() in TRUE:
+        value = os.environ["JAX_DISABLE_JIT"]
+        raise ValueError(f"JAX_DISABLE_JIT={value}: jaxroof computes by compiled programs alone; unset the variable")
+    limit = _address_limit()
+    if limit is not None and limit < LEAST_ADDRESSES:
+        raise ValueError(f"no memory: {_limit_words(limit)}; at least {LEAST_ADDRESSES / 1e9:.2g} GB are needed")
+    if os.environ.get("XLA_FLAGS") and "jaxlib" not in sys.modules:
+        _require_flags(os.environ["XLA_FLAGS"])
+
+
+def explained(error: BaseException) -> str | None:
+    """One line about an error whose cause is in the surroundings; None for every other."""
+    text = " ".join(str(error).split())
+    if isinstance(error, Warning):
+        return f"{type(error).__name__}: {text}; PYTHONWARNINGS or -W makes warnings errors here: unset it"
+    if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
+        return f"no memory: {_memory()}"
+    if not isinstance(error, RuntimeError | ImportError | OSError | AssertionError):
+        return None
+    if any(words in text.lower() for words in map(str.lower, _NO_MEMORY)):
+        return f"no memory: {_memory()} ({text[:200]})"
+    if any(words in text for words in _NO_THREADS):
+        return f"no thread can be started: {_memory()}; `ulimit -u` is another limit ({text[:200]})"
+    platforms = os.environ.get("JAX_PLATFORMS")
+    if platforms and _no_device():
+        return f"JAX_PLATFORMS={platforms}: JAX finds no such device here; unset the variable, or set it to cpu"
+    if isinstance(error, ImportError) and not isinstance(error, ModuleNotFoundError):
+        return f"a library cannot be loaded: {text}"
+    return None
+
+
+def _no_device() -> bool:
+    """True where JAX finds no device; for a platform whose plugin is not installed its error says nothing."""
+    jax = sys.modules.get("jax")
+    try:
+        return not hasattr(jax, "devices") or not jax.devices()
+    except (RuntimeError, AssertionError):
+        return True
+
+
+def _address_limit() -> int | None:
+    try:
+        import resource
+    except ImportError:  # not a Unix
+        return None
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0] if hasattr(resource, "RLIMIT_AS") else resource.RLIM_INFINITY
+    return None if limit == resource.RLIM_INFINITY else limit
+
+
+def _limit_words(limit: int) -> str:
+    return f"this process may have {limit / 1e9:.3g} GB of addresses (`ulimit -v` {limit // 1024})"
+
+
+def _memory() -> str:
+    """How much there is: the limit, else what is free."""
+    limit = _address_limit()
+    if limit is not None:
+        return f"{_limit_words(limit)}; raise the limit, or ask for less at a time"
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            free = next(int(line.split()[1]) for line in file if line.startswith("MemAvailable"))
+        return f"{free / 1e6:.3g} GB are free; ask for less at a time"
+    except (OSError, StopIteration, MemoryError):
+        return "ask for less at a time"
+
+
+def _require_flags(flags: str) -> None:
+    """ValueError for flags that XLA refuses by ending the process that reads them: another process is asked to."""
+    from jaxlib import xla_client
+
+    if not hasattr(xla_client, "CompileOptions") or not hasattr(os, "fork"):
+        return
+    reading, writing = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # a second thread waits for signals, and holds no lock
+        child = os.fork()
+    if not child:
+        try:
+            os.dup2(writing, 2)
+            signal.alarm(FLAGS_SECONDS)
+            xla_client.CompileOptions()
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with open(reading, encoding="utf-8", errors="replace") as said:
+        lines = said.read().splitlines()
+    if os.waitpid(child, 0)[1] and lines:
+        why = lines[0]
+        raise ValueError(f"XLA_FLAGS={flags}: {why.partition('] ')[2] or why}; unset it, or correct it")

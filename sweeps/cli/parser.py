@@ -1,0 +1,82 @@
+"""The command line in words: a verb and its flags, each given once; what is wrong with them is one line."""
+
+import argparse
+import importlib
+
+from sweeps.cli import VERBS, environment
+
+
+def run(words: list[str]) -> SystemExit | None:
+    """Run the verb that `words` name, or print the help or the version; after a help, how argparse would end.
+
+    Raises:
+      ValueError: one line, for what is no verb, no flag of it or no value of one, and whatever the verb raises.
+    """
+    about = "Time, memory and cost of LLM inference on any hardware. `jaxroof VERB --help` says what a verb takes."
+    parser = Parser(prog="jaxroof", description=about, allow_abbrev=False)
+    parser.add_argument("--version", action="store_true", help="print the version and stop")
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB")
+    if words and not words[0].startswith("-") and words[0] not in VERBS:
+        raise ValueError(f"there is no verb {words[0]}{_nearest(words[0], VERBS)}")
+    for verb, summary in VERBS.items():
+        description = f"{summary[0].upper()}{summary[1:]}."
+        subparser = verbs.add_parser(verb, help=summary, description=description, allow_abbrev=False)
+        if words and verb == words[0]:
+            module, flags = importlib.import_module(f"sweeps.cli.{verb}"), subparser
+            module.arguments(subparser)
+    try:
+        options, unknown = parser.parse_known_args(words)
+    except SystemExit as helped:
+        return helped
+    if unknown:
+        known = flags.flags() if options.verb else parser.flags()
+        near = _nearest(unknown[0], known) if unknown[0].startswith("-") else ""
+        raise ValueError(f"{unknown[0]} is not an argument here{near}")
+    if options.version:
+        from jaxroof.version import VERSION
+
+        print(VERSION)
+    elif options.verb is None:
+        parser.print_help()
+    else:
+        environment.require_usable()
+        from sweeps.cli.outputs import require_outputs
+
+        require_outputs(options)
+        module.run(options)
+    return None
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose errors are one line, and that takes a flag once unless it is declared to append."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.color = False  # later versions of argparse write control characters
+        self.register("action", None, _Once)
+        self.register("action", "store", _Once)
+
+    def error(self, message: str) -> None:
+        raise ValueError(message)
+
+    def flags(self) -> list[str]:
+        """Every flag that it knows."""
+        return [flag for action in self._actions for flag in action.option_strings]
+
+
+class _Once(argparse.Action):
+    """Stores the value of a flag; a second one would silently replace it, so it is refused."""
+
+    def __call__(self, parser, namespace, values, option_string=None):
+        given = namespace.__dict__.setdefault("_given", set())
+        if option_string is not None and self.dest in given:
+            raise argparse.ArgumentError(self, "given twice")
+        given.add(self.dest)
+        setattr(namespace, self.dest, values)
+
+
+def _nearest(word: str, known) -> str:
+    import difflib
+
+    close = difflib.get_close_matches(word, list(known), n=2, cutoff=0.5)
+    return f"; did you mean {' or '.join(close)}?" if close else f"; known: {', '.join(known)}"

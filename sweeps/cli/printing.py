@@ -1,0 +1,108 @@
+"""Text for people: what files and flags say reaches the terminal with control characters as escapes."""
+
+_NAMES = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
+
+_RANGES = (
+    (0x00, 0x1F),  # C0, with ESC
+    (0x7F, 0x9F),  # DEL and C1
+    (0x061C, 0x061C),  # marks and overrides of the direction of writing, and characters without width
+    (0x200B, 0x200F),
+    (0x2028, 0x202E),  # with the separators of lines and paragraphs
+    (0x2060, 0x206F),
+    (0xFEFF, 0xFEFF),
+    (0xE0000, 0xE007F),  # tags
+)
+
+
+def _escape(code: int) -> str:
+    if chr(code) in _NAMES:
+        return _NAMES[chr(code)]
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+_VALUE = {code: _escape(code) for low, high in _RANGES for code in range(low, high + 1)}
+_TEXT = {code: words for code, words in _VALUE.items() if code != ord("\n")}
+
+
+def escaped(text: str, breaks: bool = False) -> str:
+    r"""Text in which control characters are escapes such as \x1b, that a terminal shows and does not obey.
+
+    Args:
+      text: of any origin.
+      breaks: escape line breaks too: for one value, which is no place for them.
+    """
+    return text if text.isascii() and text.isprintable() else text.translate(_VALUE if breaks else _TEXT)
+
+
+class Unprintable(Exception):
+    """Standard output does not take what is written to it; `cause` is what the system says."""
+
+    def __init__(self, cause: OSError):
+        super().__init__(f"standard output cannot be written: {cause.strerror or cause}")
+        self.cause = cause
+
+
+class Printed:
+    """A text stream whose text is escaped, and that says whose fault it is where it cannot be written.
+
+    Characters that its encoding does not have are escapes too.
+
+    Args:
+      stream: where the text goes.
+      required: raise `Unprintable` where that fails; else what cannot be said is not said.
+    """
+
+    def __init__(self, stream, required: bool, plain: bool = True):
+        self.stream, self.required, self.plain = stream, required, plain
+        self.failed: OSError | None = None
+        if plain and hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+
+    @property
+    def styled(self) -> "Printed":
+        """The same stream for what escapes values itself and draws with control characters: `tables.console`."""
+        return Printed(self.stream, self.required, plain=False)
+
+    def write(self, text: str) -> int:
+        """Write text; the number of its characters."""
+        self._tried(self.stream.write, escaped(text) if self.plain else text)
+        return len(text)
+
+    def writelines(self, lines) -> None:
+        """Write several texts."""
+        for text in lines:
+            self.write(text)
+
+    def flush(self) -> None:
+        """Hand on what is buffered; it fails again where it failed before."""
+        if self.failed is not None and self.required:
+            raise Unprintable(self.failed)
+        self._tried(self.stream.flush)
+
+    def _tried(self, call, *words) -> None:
+        try:
+            call(*words)
+        except OSError as error:
+            self.failed = error
+            if self.required:
+                raise Unprintable(error) from None
+
+    def __getattr__(self, name: str):
+        return getattr(self.stream, name)
+
+
+def printed(out, err) -> tuple[Printed, Printed]:
+    """Standard output and the stream of errors as `Printed`; a closed one, which is None, takes everything."""
+    import os
+
+    streams = [open(os.devnull, "w", encoding="utf-8") if stream is None else stream for stream in (out, err)]
+    return Printed(streams[0], required=True), Printed(streams[1], required=False)
+
+
+def flushed(*streams) -> None:
+    """Hand on what streams have buffered, as far as they take it."""
+    for stream in streams:
+        try:
+            stream.flush()
+        except Unprintable:
+            continue  # it has been said
