@@ -241,3 +241,10 @@ def test_latencies_are_times(tmp_path):
     (tmp_path / "own.json").write_text(json.dumps(run))
     words = "ttfts[0] is 1e+308; it must be a finite number of at least 0 and at most 1e+15"
     refused(words, read_measured, str(tmp_path / "own.json"))
+
+
+def test_sizes_of_measured_kernels_are_bounded(tmp_path):
+    path = tmp_path / "gemm/h100/data.csv"
+    path.parent.mkdir(parents=True)
+    path.write_text("m,k,n,latency_us,mfu\n1e308,1024,512,100,0.1\n")
+    refused("row 1: m = ", imported, [path], "auto", Wanted())
