@@ -10,6 +10,10 @@ import numpy as np
 import hwspaces
 
 
+LARGEST = 1e30
+"""Of any figure in a file."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Rows:
     """Calls of one kind of kernel that have the same labels."""
@@ -93,6 +97,9 @@ def numbers(found: Any, column: str, path: Path) -> np.ndarray:
     if values.isna().any():
         row = values.index[values.isna()][0]
         raise ValueError(f"{path}: row {row + 1}: {column} = {found[column][row]!r} is not a number")
+    if (values.abs() > LARGEST).any():
+        row = values.index[values.abs() > LARGEST][0]
+        raise ValueError(f"{path}: row {row + 1}: {column} = {found[column][row]!r} must be at most {LARGEST:g}")
     return values.to_numpy(float)
 
 

@@ -22,8 +22,10 @@ from sweeps.serving.policies import chosen_policy
 from sweeps.shards import encode, manifest
 from sweeps.store import opened
 from sweeps.surface_import import Wanted, imported
+from tests import trace_files
 from tests.fuzz.datasets import _HEADER as HEADER
 from workloads.arrivals import parse_arrivals
+from workloads.traces import read_measured
 
 BASE = {"hardware": "H100-SXM", "model": "Llama-3.1-8B"}
 SAMPLE = {"mode": "sample", "axes": {"deployment.tp": [1, 2]}}
@@ -232,3 +234,17 @@ def test_metrics_that_are_whole_numbers_are_drawn():
 @pytest.mark.parametrize("text", ["5e-324", "poisson:1e-300", "gamma:rate=1e-320,cv=3", "stages:5e-324x60"])
 def test_arrivals_are_finite(text):
     refused("no stage has requests" if "stages" in text else "from 1e-09 to 1000000", parse_arrivals, text)
+
+
+def test_latencies_are_times(tmp_path):
+    run = {**trace_files.VLLM, "ttfts": [1e308, *trace_files.VLLM["ttfts"][1:]]}
+    (tmp_path / "own.json").write_text(json.dumps(run))
+    words = "ttfts[0] is 1e+308; it must be a finite number of at least 0 and at most 1e+15"
+    refused(words, read_measured, str(tmp_path / "own.json"))
+
+
+def test_sizes_of_measured_kernels_are_bounded(tmp_path):
+    path = tmp_path / "gemm/h100/data.csv"
+    path.parent.mkdir(parents=True)
+    path.write_text("m,k,n,latency_us,mfu\n1e308,1024,512,100,0.1\n")
+    refused("row 1: m = ", imported, [path], "auto", Wanted())

@@ -17,6 +17,9 @@ LARGEST_JSON = 512 * 2**20
 MOST_CONTAINERS = 10**7
 """Lists and objects of one JSON value: empty ones take most memory for their length."""
 
+LARGEST_NUMBER = 1e15
+"""Above every time in s and every count in the lists of a benchmark."""
+
 LARGEST_YAML = 2**16
 """B of a YAML file, which says how and not which requests; its parser reads 50 kB a second."""
 
@@ -69,13 +72,14 @@ class Record:
         return value
 
     def numbers(self, key: str, length: int | None = None, low: float = 0.0) -> np.ndarray:
-        """A list of finite numbers of at least `low`. float64, shape [length]."""
+        """A list of numbers of at least `low` and at most `LARGEST_NUMBER`. float64, shape [length]."""
         values = self.items(key, length)
         found = np.array([value if _is_number(value) else math.nan for value in values], float)
-        wrong = ~(np.isfinite(found) & (found >= low))
+        wrong = ~(np.isfinite(found) & (found >= low) & (found <= LARGEST_NUMBER))
         if wrong.any():
             place = int(np.argmax(wrong))
             least = "" if math.isinf(low) else f" of at least {low:g}"
+            least += f" and at most {LARGEST_NUMBER:g}" if found[place] > LARGEST_NUMBER else ""
             raise ValueError(
                 f"{self.place}: {key}[{place}] is {shown(values[place])}; it must be a finite number{least}"
             )
