@@ -239,7 +239,8 @@ def _workload(job: str, numbers: Mapping[str, Any], entry: workloads.ModelEntry)
     values = DEFAULTS[job] | values
     if "encoder_tokens" not in names and any(block.cross is not None for block in entry.model.blocks):
         raise ValueError(f"{entry.name} attends to an encoder's output, which a {job} job does not price")
-    if "encoder_tokens" in set(names) - set(values) and entry.encoder_positions is not None and entry.model.encoder is not None:
+    left_out = "encoder_tokens" in set(names) - set(values)
+    if left_out and entry.encoder_positions is not None and entry.model.encoder is not None:
         values["encoder_tokens"] = float(entry.encoder_positions)  # what it always works on, such as 30 s of sound
     _check_encoder(values, entry)
     if job != "step":

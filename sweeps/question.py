@@ -58,7 +58,7 @@ def asked(spec: Spec) -> Asked:
       ValueError: one line: an unknown name, a wrong unit or value, two axes on one leaf, a combination that cannot be.
     """
     base, axes, notes = resolved(spec)
-    axes = alike_axes(axes, _precisions(base.scenario, axes))
+    axes = alike_axes(axes, precisions_of(base.scenario, axes))
     _check_variables(spec, base.scenario)
     question = Question(JOBS[spec.job], base.scenario, spec.variables, spec.breakdown)
     if spec.illegal == "refuse":
@@ -71,12 +71,8 @@ def asking(question: Asked, names: tuple[str, ...]) -> Asked:
     return dataclasses.replace(question, question=dataclasses.replace(question.question, names=names))
 
 
-def precisions_of(question: Asked) -> set[str]:
+def precisions_of(base: Scenario, axes: tuple[Axis, ...]) -> set[str]:
     """Precisions that anything is multiplied in anywhere on the axes."""
-    return _precisions(question.question.base, question.axes)
-
-
-def _precisions(base: Scenario, axes: tuple[Axis, ...]) -> set[str]:
     items = (column.items for axis in axes for column in axis.columns.values() if isinstance(column, Choice))
     return compute_precisions((base, *itertools.chain.from_iterable(items)))
 

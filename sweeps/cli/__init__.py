@@ -38,8 +38,8 @@ def main(words: list[str] | None = None) -> int:
     """Run one verb: 0, or another status of `sweeps.cli.faults` after a line on stderr that says what is wrong.
 
     Args:
-      words: of the command line, for a caller who goes on afterwards. None: those of this process, which then ends here,
-        at a signal as at the end of the verb, without the interpreter's own shutdown: threads may still be inside
+      words: of the command line, for a caller who goes on afterwards. None: those of this process, which then ends
+        here, at a signal as at the end of the verb, without the interpreter's own shutdown: threads may still be inside
         compiled code.
 
     Raises:

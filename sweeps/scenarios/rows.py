@@ -148,7 +148,7 @@ def _answered(source: Mapping[str, Any]) -> xr.Dataset:
         return sweep(source)
     with jax.enable_x64(False):  # in this thread, whatever a simulation in another one sets
         question = asking(asked(spec(source)), checked_variables(source["job"]))
-        question = alike_devices(question, precisions_of(question))
+        question = alike_devices(question, precisions_of(question.question.base, question.axes))
         return one_by_one(question.question, question.axes, question.attributes)
 
 

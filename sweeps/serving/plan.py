@@ -16,8 +16,8 @@ from jaxroof.traffic import Traffic
 from sweeps.axes import Axis, Choice
 from sweeps.cases import Case
 from sweeps.dataset import SERVED, leaf_unit
-from sweeps.engine import Box, Output, Piece, corners, gathered, part_lengths
 from sweeps.effects import facts, require_effect
+from sweeps.engine import Box, Output, Piece, corners, gathered, part_lengths
 from sweeps.engines import engine_of
 from sweeps.engines import policy as engine_policy
 from sweeps.paths import replaced

@@ -9,7 +9,6 @@ import numpy as np
 
 import hwspaces
 
-
 LARGEST = 1e30
 """Of any figure in a file."""
 

@@ -95,10 +95,10 @@ def test_what_is_imported_before_signals_are_heard_is_little():
 
 
 def test_ctrl_c_inside_another_program_is_a_line_too(capsys, monkeypatch):
-    def interrupted(words):
+    def ended(words):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("sweeps.cli.parser.run", interrupted)
+    monkeypatch.setattr("sweeps.cli.parser.run", ended)
     interrupted.forget("hidden", finished="of another run.nc")
     assert main(["step"]) == 130
     assert capsys.readouterr().err == "jaxroof step: stopped by SIGINT; nothing was written\n"

@@ -5,8 +5,8 @@ import sys
 import tempfile
 import warnings
 
-from tests.hostile.cases import cases
 from tests.hostile.case import outcome
+from tests.hostile.cases import cases
 
 
 def main() -> int:

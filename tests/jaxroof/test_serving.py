@@ -114,7 +114,7 @@ def test_prices_are_those_of_steps(engine):
 
 
 def test_prices_are_those_of_static_batches(engine):
-    """Micro-batches and the limit of power as in `request_cost`: of fewer sequences than stages too, host hidden too."""
+    """Micro-batches and the limit of power as in `request_cost`: also of fewer sequences than stages."""
     hardware, model, deployment, efficiency = engine
     deployment = dataclasses.replace(deployment, pp=jnp.asarray(4.0))
     host = dataclasses.replace(efficiency.host, request_time=jnp.zeros(()))
