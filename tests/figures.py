@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
@@ -305,6 +306,12 @@ def comparable(scenario: Scenario) -> Scenario:
     )
 
 
+def along_hardware(scenario: Scenario) -> Scenario:
+    """The scenario with its accelerator as an axis over several has it."""
+    needed = compute_precisions((scenario.model, scenario.deployment))
+    return dataclasses.replace(scenario, hardware=alike(scenario.hardware, needed))
+
+
 def same(first: Any, second: Any) -> bool:
     """Whether two structs have the same numbers, unknown ones included."""
     leaves, structure = jax.tree.flatten(first)
@@ -334,6 +341,13 @@ def of_steps(point: Deployed) -> tuple[dict[str, float], dict[str, float]]:
         return _of_steps(point)
 
 
+def _part_of_a_step(point: Deployed, kind: dict[str, float], work: dict[str, float]) -> Case:
+    """A step of a micro-batch, of which a user could ask for whole numbers of sequences and tokens alone."""
+    found = point.case("step", {name: math.ceil(value) for name, value in kind.items()} | work)
+    exact = dataclasses.replace(found.scenario.workload, **{name: float(value) for name, value in kind.items()})
+    return dataclasses.replace(found, scenario=dataclasses.replace(found.scenario, workload=exact))
+
+
 def _of_steps(point: Deployed) -> tuple[dict[str, float], dict[str, float]]:
     found = point.case()
     scenario, requests = found.scenario, found.scenario.workload
@@ -349,7 +363,7 @@ def _of_steps(point: Deployed) -> tuple[dict[str, float], dict[str, float]]:
     for kind, laps in ((new, 1.0 + (parts - 1.0) * stage), (sequences, max(1.0, parts * stage))):
         if kind is sequences and not scenario.model.generates:
             continue
-        step = figures(point.case("step", kind | work), "step", ("step_time", "slowdown", "power"))
+        step = figures(_part_of_a_step(point, kind, work), "step", ("step_time", "slowdown", "power"))
         time = step["step_time"] / step.get("slowdown", 1.0) * laps
         energy = parts * (step["power"] - power.static) * step["step_time"] if known else 0.0
         times.append(float(limited_time(time, energy, scenario.hardware)))

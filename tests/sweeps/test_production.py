@@ -91,7 +91,8 @@ def test_requests_that_are_refused(words, sentence, capsys):
     ],
 )
 def test_pools_and_neighbours_that_are_refused(verb, words, sentence, capsys):
-    flags = "--hardware A100-SXM-80GB --model Llama-2-7B --isl 100 --osl 10"
+    model = "" if "--model" in words.split() else "--model Llama-2-7B"
+    flags = f"--hardware A100-SXM-80GB {model} --isl 100 --osl 10"
     assert main([verb, *flags.split(), *words.split()]) == 2
     assert sentence in said(capsys)
 

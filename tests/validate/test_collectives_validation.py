@@ -15,6 +15,9 @@ from sweeps.validate.collectives import band, validation
 
 TABLES = pathlib.Path(__file__).parents[2].parent / "shared" / "measured"
 
+FITTED = ("A100-SXM-80GB", "H100-SXM", "H200-SXM", "L40S", "RTX-PRO-6000-Server")
+"""Devices whose links the constants were fitted to; others are predicted from what their datasheets say."""
+
 ROW = {
     "gpu": "h100_sxm",
     "backend": "nccl",
@@ -150,10 +153,14 @@ def test_the_command(file, capsys, tmp_path):
 def test_the_public_tables_are_predicted_to_a_few_percent():
     """10 % median and 15 % mean by device, collective and group; a box whose own benchmarks differ by 40 % apart."""
     result = validation(TABLES / "kernels" / "aic_comm.csv")
-    assert len(result.scored) == 4245 and not result.left_out
+    assert len(result.scored) >= 4245 and not result.left_out
     assert TABLE_COLUMNS[0] == "gpu"
+    for (device,), error in result.errors("device").items():
+        assert error["median_ape"] < (0.10 if device in FITTED else 0.30), (device, error)
     for group, error in result.errors("device", "collective", "devices").items():
         device, collective, devices = group
+        if device not in FITTED:
+            continue
         if device == "L40S" and (devices == "8" or (collective, devices) == ("custom all_reduce", "4")):
             continue
         assert error["median_ape"] < 0.10 and error["mape"] < 0.15, (group, error)

@@ -6,26 +6,44 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import hwspaces
 from sweeps.cli import main
+from sweeps.validate.power import power_scores
 
 DATA = Path(__file__).parents[2] / ".." / "shared" / "measured" / "kernels"
 needs_data = pytest.mark.skipif(not (DATA / "aic_power.parquet").exists(), reason="measured tables are not here")
 
 
 @needs_data
-def test_held_out_shapes_are_predicted_within_15_percent(capsys):
-    main(["validate", "power", "--data", str(DATA), "--efficiency", "derated", "--json"])
-    said = json.loads(capsys.readouterr().out)
-    held_out = {row["kernels"]: row for row in said["groups"] if row["held_out"]}
-    assert held_out["all"]["rows"] > 1000 and held_out["all"]["median_ape"] <= 0.15
-    assert held_out["gemm bfloat16"]["median_ape"] <= 0.12
+def test_held_out_shapes_are_predicted_within_15_percent():
+    """Of the board whose other shapes the energies come from; of others, which nothing was fitted to, within 30 %."""
+    scores, left_out = power_scores(DATA, "derated")
+    assert not left_out and {score.group.device for score in scores} >= {"h200_sxm"}
+
+    def error(device: str, label: str = "") -> float:
+        chosen = [score for score in scores if score.group.device == device and score.label.startswith(label)]
+        found = [abs(s.power / s.measured - 1.0)[s.filled & s.held_out] for s in chosen]
+        assert sum(map(len, found)) > 300
+        return float(np.median(np.concatenate(found)))
+
+    assert error("h200_sxm") <= 0.15 and error("h200_sxm", "gemm bfloat16") <= 0.12
+    assert all(error(device) < 0.3 for device in {score.group.device for score in scores})
     # The limit is counted once: few rows would take more than the limit at the times that they were measured at.
-    assert held_out["all"]["over_tdp"] < 0.05
+    known = [score for score in scores if score.group.device == "h200_sxm"]
+    limit = hwspaces.hardware("H200-SXM").hardware.power.tdp
+    over = np.concatenate([(s.unlimited > 1.05 * limit)[s.filled & s.held_out] for s in known])
+    assert over.mean() < 0.05
+
+
+@needs_data
+def test_the_command_prints_what_was_held_out(capsys):
+    assert main(["validate", "power", "--data", str(DATA), "--efficiency", "derated", "--json"]) == 0
+    groups = {row["kernels"]: row for row in json.loads(capsys.readouterr().out)["groups"] if row["held_out"]}
+    assert groups["all"]["rows"] > 1000 and groups["gemm bfloat16"]["median_ape"] <= 0.15
 
 
 @needs_data
 def test_the_catalogue_has_what_the_fit_gives():
-    import hwspaces
     from sweeps.validate.power_fit import fitted
 
     values, figures = fitted(str(DATA), "H200-SXM"), hwspaces.hardware("H200-SXM").figures
