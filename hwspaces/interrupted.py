@@ -23,6 +23,18 @@ def register(path: str | os.PathLike, remove=os.unlink) -> None:
         _removals[os.fspath(path)] = remove
 
 
+def made(path: str | os.PathLike, make):
+    """What `make()` returns, which makes the file `path`: at no moment is it there and not registered.
+
+    Raises:
+      OSError: of `make`; then nothing is registered.
+    """
+    with _changing:
+        handle = make()
+        _removals[os.fspath(path)] = os.unlink
+        return handle
+
+
 def forget(path: str | os.PathLike, finished: str | os.PathLike | None = None) -> None:
     """Note that a registered file is gone, or that it is whole and has the name `finished` now."""
     with _changing:
@@ -42,10 +54,13 @@ def finished() -> tuple[str, ...]:
 
 
 def removed() -> None:
-    """Remove every registered file. For a process that ends now: whoever registers another one waits for ever."""
+    """Remove every registered file. For a process that ends now: whoever registers another one waits for ever.
+
+    Twice, since a library that had been given the name may be opening the file at this moment.
+    """
     _changing.acquire()
-    for path, remove in _removals.items():
+    for path, remove in (*_removals.items(), *_removals.items()):
         try:
             remove(path)
         except OSError:
-            continue  # it is not there yet, or not any more
+            continue  # it is not there any more

@@ -38,14 +38,12 @@ def begun(path: Path) -> Path:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_LINK
     for _ in range(TRIES):
         name = path.with_name(_part_name(path.name))
-        interrupted.register(name)
         try:
-            os.close(os.open(name, flags, 0o666))
+            os.close(interrupted.made(name, lambda name=name: os.open(name, flags, 0o666)))
             return name
         except FileExistsError:
-            interrupted.forget(name)
+            continue
         except OSError as error:
-            interrupted.forget(name)
             raise ValueError(refusal(path, error)) from None
     raise ValueError(f"{path} cannot be written: {TRIES} names for a temporary file beside it are taken")
 

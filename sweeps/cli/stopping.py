@@ -83,11 +83,13 @@ def _end(number: int) -> None:
     try:
         _thread.start_new_thread(_end_later, (SHELL + number,))
         _end_children()
-        _of_files("removed")
         start = TERMINAL if os.isatty(2) else ""
         os.write(2, f"{start}{line(number)}\n".encode(errors="backslashreplace"))
     finally:
-        os._exit(SHELL + number)
+        try:
+            _of_files("removed")  # the last thing: until the process has ended, its other threads go on
+        finally:
+            os._exit(SHELL + number)
 
 
 def _end_later(status: int) -> None:
