@@ -1,4 +1,4 @@
-"""What a unit is: text such as "8TB/s" and keys such as `bandwidth_TBps` to SI numbers, and SI numbers to text."""
+"""Units: text such as "8TB/s" and keys such as `bandwidth_TBps` to SI numbers, and SI numbers to text."""
 
 import difflib
 import fnmatch

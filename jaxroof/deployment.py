@@ -1,4 +1,4 @@
-"""How a model is spread over devices, what overlaps, and at which precisions activations, cache and messages travel."""
+"""The spread of a model over devices, what overlaps, and at which precisions activations, cache and messages travel."""
 
 from jaxroof.smooth import ceiling, maximum, minimum, positive_part
 from jaxroof.struct import Scalar, static, struct

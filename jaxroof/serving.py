@@ -1,4 +1,4 @@
-"""What users of an engine feel: latencies and their percentiles, throughput, goodput, and how full the engine is."""
+"""Metrics of a served stream: latencies and their percentiles, throughput, goodput, and how full the engine is."""
 
 import math
 

@@ -1,6 +1,6 @@
-"""What a prefill pool, or a neighbour on the same devices, has in common with the deployment beside it, along axes.
+"""Axes that move a prefill pool, or a neighbour on the same devices, together with the deployment beside it.
 
-`sweeps.pools` and `sweeps.neighbours` say what that is at one point. An axis over it moves both.
+`sweeps.pools` and `sweeps.neighbours` say what both have in common at one point. An axis over that moves both.
 """
 
 import dataclasses

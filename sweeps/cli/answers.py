@@ -1,4 +1,4 @@
-"""What `step` and `request` both say of an answer: whether it fits, in words, and all of it as one JSON object."""
+"""Words that `step` and `request` share about an answer: whether it fits, and all of it as one JSON object."""
 
 import dataclasses
 import math

@@ -4,21 +4,14 @@ import argparse
 import json
 from typing import Any
 
-from sweeps.cli.outputs import output_argument
+from sweeps.cli.outputs import pictures_argument
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     parser.add_argument("--hardware", metavar="NAME", help="this accelerator only")
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
-    output_argument(
-        parser,
-        "--plots",
-        kinds=("png",),
-        folder="pictures",
-        metavar="DIR",
-        help="also write a picture: parts of every die beside its known area",
-    )
+    pictures_argument(parser, "also write a picture: parts of every die beside its known area")
 
 
 def run(options: argparse.Namespace) -> None:

@@ -1,4 +1,4 @@
-"""How a capacity search looks: the table of accelerators, what was left out, and all of it as one JSON object."""
+"""Text of a capacity search: the table of accelerators, what was left out, and all of it as one JSON object."""
 
 import math
 from typing import Any

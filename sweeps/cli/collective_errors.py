@@ -5,7 +5,7 @@ import json
 from collections import Counter
 from typing import Any
 
-from sweeps.cli.outputs import output_argument
+from sweeps.cli.outputs import pictures_argument
 
 VIEWS = (
     ("device", "family"),
@@ -21,14 +21,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", required=True, metavar="PATH", help="CSV file of measured collectives, or a folder")
     parser.add_argument("--losses", default="1", metavar="SHARE", help="of the links' measured losses; 0: datasheet")
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
-    output_argument(
-        parser,
-        "--plots",
-        kinds=("png",),
-        folder="pictures",
-        metavar="DIR",
-        help="also write a picture per device, measured against predicted",
-    )
+    pictures_argument(parser, "also write a picture per device, measured against predicted")
 
 
 def run(options: argparse.Namespace) -> None:

@@ -1,4 +1,4 @@
-"""What `jaxroof compare` writes: rows as records and as CSV, and every point as netCDF."""
+"""Files of `jaxroof compare`: rows as records and as CSV, and every point as netCDF."""
 
 import csv
 import math

@@ -1,4 +1,4 @@
-"""What around a process keeps it from working: its streams, limits on memory, variables of JAX; each in one line."""
+"""Surroundings in which a process cannot work: its streams, limits on memory, variables of JAX; each in one line."""
 
 import errno
 import os

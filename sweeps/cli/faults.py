@@ -1,4 +1,4 @@
-"""What a command says where it fails, in one line, and with which status it ends."""
+"""The line and the exit status of a command that fails."""
 
 import os
 import signal

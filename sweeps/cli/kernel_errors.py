@@ -5,7 +5,7 @@ import json
 import math
 from typing import Any
 
-from sweeps.cli.outputs import output_argument
+from sweeps.cli.outputs import pictures_argument
 
 VIEWS = (
     ("family",),
@@ -25,14 +25,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--hardware", metavar="NAME", help="score rows of this device only")
     parser.add_argument("--only", metavar="FAMILY", action="append", default=[], help="score this family of kernels")
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
-    output_argument(
-        parser,
-        "--plots",
-        kinds=("png",),
-        folder="pictures",
-        metavar="DIR",
-        help="also write pictures per family: predictions, errors by feature",
-    )
+    pictures_argument(parser, "also write pictures per family: predictions, errors by feature")
 
 
 def run(options: argparse.Namespace) -> None:

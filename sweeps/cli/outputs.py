@@ -46,6 +46,11 @@ def output_argument(
         parser.add_argument("--force", action="store_true", help=FORCE_HELP)
 
 
+def pictures_argument(parser: Any, what: str) -> None:
+    """Declare `--plots DIR`, a folder of pictures, of which the help says `what` they are."""
+    output_argument(parser, "--plots", kinds=("png",), folder="pictures", metavar="DIR", help=what)
+
+
 def declared_outputs(parser: Any) -> tuple[Output, ...]:
     """The flags of a parser that name what is written."""
     return parser.get_default("_outputs") or ()

@@ -4,7 +4,7 @@ import argparse
 import json
 from typing import Any
 
-from sweeps.cli.outputs import output_argument
+from sweeps.cli.outputs import pictures_argument
 
 COLUMNS = ("rows", "median", "MAPE", "signed", "median ", "MAPE ", "over TDP")
 
@@ -16,14 +16,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--efficiency", metavar="NAME", help="of the second prediction's times; default: learned, of each row's engine"
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
-    output_argument(
-        parser,
-        "--plots",
-        kinds=("png",),
-        folder="pictures",
-        metavar="DIR",
-        help="also write a picture of predicted against measured power",
-    )
+    pictures_argument(parser, "also write a picture of predicted against measured power")
 
 
 def run(options: argparse.Namespace) -> None:

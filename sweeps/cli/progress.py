@@ -1,4 +1,4 @@
-"""How a long run goes, on stderr: a bar on a terminal, now and then a line elsewhere, or JSON for programs."""
+"""Progress of a long run on stderr: a bar on a terminal, now and then a line elsewhere, or JSON for programs."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""What `jaxroof sensitivity --job serve` asks: a simulation of the flags of `jaxroof serve`."""
+"""The question of `jaxroof sensitivity --job serve`: a simulation of the flags of `jaxroof serve`."""
 
 import argparse
 from typing import Any

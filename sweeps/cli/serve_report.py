@@ -1,4 +1,4 @@
-"""How a simulation looks as text: its progress, the tables of its metrics, and all of it as one JSON object."""
+"""Text of a simulation: its progress, the tables of its metrics, and all of it as one JSON object."""
 
 import dataclasses
 import math

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from sweeps.cli.outputs import output_argument
+from sweeps.cli.outputs import pictures_argument
 from sweeps.cli.progress import LINE_SECONDS, rate_text
 
 ENGINES = ("vllm", "trtllm", "sglang")
@@ -22,14 +22,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--engine", choices=ENGINES, action="append", default=[], help="score this engine's rows only")
     parser.add_argument("--efficiency", metavar="NAME", help="a name or a TOML file for all engines; default: learned")
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
-    output_argument(
-        parser,
-        "--plots",
-        kinds=("png",),
-        folder="pictures",
-        metavar="DIR",
-        help="also write pictures: predictions, errors by concurrency",
-    )
+    pictures_argument(parser, "also write pictures: predictions, errors by concurrency")
 
 
 MOST_NAMED = 6

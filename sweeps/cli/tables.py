@@ -1,4 +1,4 @@
-"""How results look as text: the console, the tables that verbs share, and numbers with their units."""
+"""Results as text: the console, the tables that verbs share, and numbers with their units."""
 
 import sys
 from collections.abc import Iterable, Mapping

@@ -25,7 +25,7 @@ class Unclear(Exception):
 
 
 class Hang(BaseException):
-    """An input took longer than `SECONDS`."""
+    """An input took longer than it may."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Finding:
 def finding(target: Target, data: bytes) -> Finding | None:
     """What is wrong with how `target` reads `data`; None where it answers with a value or one clear ValueError."""
     try:
-        with _limited(SECONDS):
+        with limited(SECONDS):
             try:
                 target.load(data)
             except ValueError as error:
@@ -96,7 +96,9 @@ def in_file(name: str, read: Callable[[str], Any], beside: dict[str, bytes] | No
 
 
 @contextlib.contextmanager
-def _limited(seconds: float) -> Iterator[None]:
+def limited(seconds: float) -> Iterator[None]:
+    """`Hang` in a block that takes longer."""
+
     def late(*_):
         raise Hang(f"more than {seconds:g} s")
 

@@ -4,10 +4,11 @@ import contextlib
 import dataclasses
 import pathlib
 import resource
-import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
+
+from tests.fuzz.target import Hang, limited
 
 SECONDS = 2.0
 """s of this process that reading a file may take."""
@@ -17,10 +18,6 @@ HUNG = 120.0
 
 GROWTH = 1 << 30
 """B by which the memory may grow."""
-
-
-class Hang(BaseException):
-    """A file took longer than `HUNG`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +50,7 @@ def outcome(case: Case, folder: pathlib.Path) -> Outcome:
     _forget_peak()
     wrong = ""
     try:
-        with _limited(HUNG):
+        with limited(HUNG):
             case.read(str(path))
         line = "read"
         wrong = "it should be refused" if case.refused else ""
@@ -79,17 +76,3 @@ def _forget_peak() -> None:
     """Have the system note the largest use of memory anew; where it does not, that of the whole process is taken."""
     with contextlib.suppress(OSError):
         pathlib.Path("/proc/self/clear_refs").write_text("5")
-
-
-@contextlib.contextmanager
-def _limited(seconds: float) -> Iterator[None]:
-    def late(*_):
-        raise Hang(f"more than {seconds:g} s")
-
-    before = signal.signal(signal.SIGALRM, late)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0.0)
-        signal.signal(signal.SIGALRM, before)
