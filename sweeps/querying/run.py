@@ -121,7 +121,7 @@ def _unit(dataset: xr.Dataset, name: str) -> str:
     try:
         return labels.unit(dataset, name)
     except KeyError:  # a variable of another program's
-        return str(dataset[name].attrs.get("units", ""))
+        return str(dataset[name].attrs.get("units") or "1")
 
 
 def parts(shape: dict[str, int]) -> Iterator[dict[str, slice]]:

@@ -17,6 +17,7 @@ def data() -> xr.Dataset:
     tpot = xr.DataArray([[0.01, 0.02], [0.03, 0.05]], dims=("hardware", "batch"), attrs={"units": "s"})
     variables = {"tpot": tpot, "ttft": tpot * 10, "weight_bytes": tpot * 1e12, "usd_per_million_tokens": tpot}
     variables |= {"feasible": tpot < 0.04, "power": tpot * 1e4, "joules_per_token": tpot, "strange": tpot}
+    variables["bare"] = tpot.drop_attrs()
     found = xr.Dataset(variables, coords={"hardware": ["A", "B"], "batch": [1.0, 16.0]})
     found["strange"].attrs["units"] = "furlong"
     bandwidth = ("hardware", [1e12, 8e12], {"units": "byte s-1", "long_name": "HBM bandwidth"})
@@ -38,6 +39,7 @@ def data() -> xr.Dataset:
         ("batch * 2 > 3 and hardware == 'B'", 1),
         ("usd_per_million_tokens * batch < 0.1", 2),
         ("strange < 40 ms", 3),
+        ("bare > 0.02", 2),
         ("bandwidth >= 8 TB/s", 2),
         ("cost < 25e-3", 2),
         ("tpot < 1e-5 h", 3),
