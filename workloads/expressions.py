@@ -43,6 +43,10 @@ class Expressions:
             except ValueError as error:
                 raise ValueError(f"{text[:100]!r} is not a pattern that is read: {error}") from None
 
+    def __bool__(self) -> bool:
+        """Whether there is any expression."""
+        return bool(self._guarded or self._automaton)
+
     def match(self, text: str) -> bool:
         """True where one of them matches `text` from its beginning; ValueError where that takes too long."""
         return self._matches(self._automaton, text) or any(
@@ -78,6 +82,9 @@ class _Automaton:
         self._work = self._built = 0
         for tree in trees:
             self.add(tree)
+
+    def __bool__(self) -> bool:
+        return bool(self._starts)
 
     def add(self, tree: tuple) -> None:
         """Accept what an expression matches, too."""

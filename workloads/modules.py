@@ -1,6 +1,7 @@
 """Which modules of a model a list of names, wildcards and regular expressions means."""
 
 import dataclasses
+import functools
 from collections.abc import Iterable
 
 from workloads.expression_syntax import wildcard
@@ -38,10 +39,18 @@ class Patterns:
 
 def patterns(names: Iterable[str]) -> Patterns:
     """The patterns in `names`. Raises `ValueError` for one that is not a string, or a regular expression not read."""
-    plain, expressions, wildcards = [], [], []
+    names = tuple(names)
     for name in names:
         if not isinstance(name, str):
             raise ValueError(f"module name {name!r} must be a string")
+    return _compiled(names)
+
+
+@functools.lru_cache(maxsize=64)
+def _compiled(names: tuple[str, ...]) -> Patterns:
+    """One for equal lists, with what it knows of paths that were asked for: models have many modules of a kind."""
+    plain, expressions, wildcards = [], [], []
+    for name in names:
         if name.startswith("re:"):
             expressions.append(name[3:])
         elif any(character in name for character in "*?["):
@@ -57,8 +66,10 @@ def _match(known: Patterns, path: str) -> bool:
     spans = ((i, j) for i in range(len(parts)) for j in range(i + 1, len(parts) + 1))
     if any(".".join(parts[i:j]) in known.plain for i, j in spans):
         return True
-    if any(known.expressions.match(prefix + path) for prefix in PREFIXES):
+    if known.expressions and any(known.expressions.match(prefix + path) for prefix in PREFIXES):
         return True
+    if not known.wildcards:
+        return False
     parents = [".".join(parts[:n]) for n in range(len(parts), 0, -1)]
     return any(known.wildcards.match(prefix + parent) for parent in parents for prefix in PREFIXES)
 
