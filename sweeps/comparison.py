@@ -1,4 +1,4 @@
-"""Which accelerators, how many and which parallelism serve a model best: a grid of all of them, ranked."""
+"""A ranking of accelerators, their number and parallelism for one model, over a grid of all of them."""
 
 import dataclasses
 import math

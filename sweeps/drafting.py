@@ -1,4 +1,4 @@
-"""What drafts tokens and how often it is right, from what a user writes: a model; a chance, several, or their law."""
+"""Drafters and their acceptance, from text: a model; a chance, several, or their law."""
 
 import dataclasses
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a sweep asks, as plain data: a TOML file or the same dictionary, checked key by key."""
+"""Specification of a sweep as plain data: a TOML file or the same dictionary, checked key by key."""
 
 import dataclasses
 import difflib

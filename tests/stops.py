@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 
 import xarray as xr
 
-from tests.survival import ROOT, checksums
+from tests.survival import ROOT, SPEC, checksums
 
 SCRIPT = "import sys; from sweeps.cli import main; sys.exit(main())"
 """What the installed command runs."""
@@ -26,23 +26,6 @@ HANG = 60.0
 """s after which a process is killed here."""
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
-
-SPEC = """
-job = "step"
-hardware = "H100-SXM"
-model = "Llama-3.1-8B"
-efficiency = "derated"
-
-[workload]
-decode = [1, 2, 4, 8, 16, 32, 64, 128]
-context = 2048
-
-[axes]
-"hardware.memory.hbm.bandwidth" = { from = "1 TB/s", to = "8 TB/s", n = 64, scale = "log" }
-
-[output]
-variables = ["step_time", "feasible"]
-"""
 
 _CASE = ("--hardware", "H100-SXM", "--model", "Llama-3.1-8B", "--efficiency", "derated")
 _REQUEST = (*_CASE, "--isl", "512", "--osl", "64")

@@ -1,4 +1,4 @@
-"""What an optimiser may change: numbers within bounds, whole numbers, and choices from lists."""
+"""Variables of an optimisation: numbers within bounds, whole numbers, and choices from lists."""
 
 import dataclasses
 import fnmatch

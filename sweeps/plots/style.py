@@ -1,4 +1,4 @@
-"""How every picture looks: fonts, colours, headings, axes with SI-scaled ticks, and how it is saved."""
+"""Style of every picture: fonts, colours, headings, axes with SI-scaled ticks, and how it is saved."""
 
 import functools
 import os

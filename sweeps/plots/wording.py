@@ -1,4 +1,4 @@
-"""What a picture says in words: the best design as a sentence, what was reduced, and where the numbers are from."""
+"""Words of a picture: the best design as a sentence, what was reduced, and where the numbers are from."""
 
 import xarray as xr
 

@@ -1,4 +1,4 @@
-"""What a folder of shards says of itself: a header of what is asked, then a line for every shard that is whole.
+"""Manifest of a folder of shards: a header of what is asked, then a line for every shard that is whole.
 
 The file is only ever appended to, so that an interruption costs the line that is being written and nothing else. Every
 line carries a checksum of itself; that of a shard is one of the question too, so that lines whose header is lost can

@@ -1,4 +1,4 @@
-"""How far a folder of shards is, and whether what it says it has is there."""
+"""Progress of a folder of shards, and whether what it says it has is there."""
 
 import json
 import pathlib

@@ -1,4 +1,4 @@
-"""How a fit of constants runs as a command: its flags, the file that it writes, and one line for what is wrong."""
+"""Command of a fit of constants: its flags, the file that it writes, and one line for what is wrong."""
 
 import argparse
 import sys

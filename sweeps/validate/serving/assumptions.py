@@ -1,4 +1,4 @@
-"""What served points are priced with although nobody measured it: settings, constants, formats of other vendors."""
+"""Assumptions that nobody measured, of served points: settings, constants, formats of other vendors."""
 
 from collections import Counter
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What serving adds to lone kernels, fitted to served points: `python -m sweeps.validate.serving.fit --data FILE`."""
+"""Fit of what serving adds to lone kernels: `python -m sweeps.validate.serving.fit --data FILE`."""
 
 import dataclasses
 import functools

@@ -1,4 +1,4 @@
-"""How the suites started each engine: budget, admission, cache precision and memory, and how tokens were streamed."""
+"""Engine settings of the benchmark suites: budget, admission, cache precision and memory, and how tokens were streamed."""
 
 import dataclasses
 
