@@ -1,4 +1,4 @@
-"""Engine settings of the benchmark suites: budget, admission, cache precision and memory, and how tokens were streamed."""
+"""Engine settings of the benchmark suites: budget, admission, cache precision and memory, and streaming of tokens."""
 
 import dataclasses
 
