@@ -67,7 +67,7 @@ def run(options: argparse.Namespace) -> None:
 
 def _source(options: argparse.Namespace) -> dict[str, Any]:
     """The specification with what the flags say of its output."""
-    from sweeps.spec import content, spec
+    from sweeps.ask.spec import content, spec
 
     path = pathlib.Path(options.spec)
     source, output = content(path), {}
@@ -87,8 +87,8 @@ def _source(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _run_file(options: argparse.Namespace, source: dict[str, Any]) -> None:
-    from sweeps.api import sweep_to_file
     from sweeps.cli.tables import size
+    from sweeps.run.sweep import sweep_to_file
 
     start = time.perf_counter()
     bars: list[Progress] = []
@@ -134,11 +134,11 @@ def print_asked(asked: Any, plan: Any) -> None:
 
 def print_found(output: str, written: str) -> None:
     """What was written; then the best feasible point by every key metric, read back lazily."""
-    from sweeps import best, labels
+    from sweeps.ask.names import variable
     from sweeps.cli.tables import console, table
-    from sweeps.dataset import variable
-    from sweeps.keep.rows import as_sample
-    from sweeps.store import opened
+    from sweeps.data import best, labels
+    from sweeps.data.keep.rows import as_sample
+    from sweeps.data.store import opened
 
     out = console()
     with opened(output) as whole:

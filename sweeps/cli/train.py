@@ -101,8 +101,8 @@ def training_case(options: argparse.Namespace) -> Any:
     settings = overrides(others)
     numbers |= _workload([setting for setting in options.set if setting not in others])
     compilation_cache()
-    from sweeps.cases import case
-    from sweeps.training_layouts import settings as placed
+    from sweeps.ask.cases import case
+    from sweeps.ask.training_layouts import settings as placed
 
     deployment: dict[str, Any] = placed(degrees)
     deployment |= {name: getattr(options, name) for name in PLACES if getattr(options, name) is not None}
@@ -163,8 +163,8 @@ def run(options: argparse.Namespace) -> None:
         if getattr(options, name) is not None:
             raise ValueError(f"--{name} belongs to --search")
     case = training_case(options)
-    from sweeps.answer import answer
     from sweeps.cli import train_report
+    from sweeps.run.answer import answer
 
     found = answer(case)
     if options.json:

@@ -27,7 +27,7 @@ def run_search(options: argparse.Namespace, training_case: Callable[[argparse.Na
         raise ValueError(f"--devices {devices} must be at most {MOST_DEVICES:,}")
     top = TOP if options.top is None else int(whole_number("--top", options.top))
     case = training_case(options)
-    from sweeps.training_search import search
+    from sweeps.studies.training_search import search
 
     found = search(case, devices)
     if options.json:
@@ -55,7 +55,7 @@ def _record(case: Any, found: Any, devices: int, top: int) -> dict[str, Any]:
 def _show(case: Any, found: Any, devices: int, top: int) -> None:
     from hwspaces import formatted
     from sweeps.cli import tables
-    from sweeps.labels import number
+    from sweeps.data.labels import number
 
     out, work = tables.console(), case.scenario.workload
     size = f"{work.global_batch:,.0f} sequences of {work.seq:,.0f} tokens per iteration"

@@ -9,8 +9,8 @@ import pytest
 import xarray as xr
 
 import sweeps
-from sweeps import best, labels
 from sweeps.cli import main
+from sweeps.data import best, labels
 
 DEPLOYMENT = ("--hardware", "H100-SXM", "--model", "meta-llama/Llama-3.1-8B", "--tp", "2")
 STEP = ("step", *DEPLOYMENT, "--decode", "64", "--context", "2048")
