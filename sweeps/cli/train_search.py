@@ -6,17 +6,19 @@ from collections.abc import Callable
 from typing import Any
 
 from sweeps.cli.common import whole_number
+from sweeps.cli.deployment import flag
 
 CHOSEN = ("tp", "pp", "cp", "ep", "dp", "micro_batch", "zero", "recompute", "schedule")
 """Flags that a search sets by itself."""
 
 MOST_DEVICES = 1 << 20
 
+TOP = 20
+"""Layouts that are shown unless told otherwise."""
+
 
 def run_search(options: argparse.Namespace, training_case: Callable[[argparse.Namespace], Any]) -> None:
     """Print the best layouts, or their JSON."""
-    from sweeps.cli.train import TOP, flag
-
     if options.devices is None:
         raise ValueError("--devices N is missing: --search tries every layout of N devices")
     for name in CHOSEN:

@@ -260,7 +260,8 @@ def test_help_does_not_import_jax():
     """Half a second of imports is too long to wait for a usage line."""
     script = """
 import sys
-from sweeps.cli import VERBS, main
+from sweeps.cli import main
+from sweeps.cli.verbs import VERBS
 for words in (["--help"], *([verb, "--help"] for verb in VERBS)):
     try:
         main(words)
