@@ -9,7 +9,7 @@ from typing import Any
 import xarray as xr
 
 from sweeps.ask.spec import SERVE, Spec, read, spec
-from sweeps.data.store import opened
+from sweeps.data.opened import opened
 from sweeps.jobs import JOBS
 from sweeps.run.asked import asked
 from sweeps.run.precision import precision
