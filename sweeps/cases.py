@@ -8,15 +8,14 @@ import hwspaces
 import workloads
 from hwspaces.units import nearest
 from jaxroof.deployment import Deployment
-from jaxroof.legality import crosses_domain
+from jaxroof.jobs import JOBS, Scenario
+from jaxroof.jobs.composition import Requests
+from jaxroof.legality import crosses_domain, first_broken
 from jaxroof.model import WeightFormat
-from jaxroof.request import Requests
 from sweeps.dataset import leaf_unit
 from sweeps.deployments import PREFIX, with_settings
 from sweeps.drafting import acceptance, require_drafts, with_draft
 from sweeps.effects import facts, given_paths, require_effect
-from sweeps.jobs import JOBS, Scenario
-from sweeps.legality import scenario_broken_rule
 from sweeps.neighbours import neighbour_entry, neighbour_notes, neighbour_requests, neighbour_tenant
 from sweeps.paths import number, replaced
 from sweeps.pools import prefill_pool, require_legal
@@ -157,7 +156,7 @@ def case(
     if check:
         if pool is not None:
             require_legal(dataclasses.replace(pool, pool=scenario.prefill), entry)
-        broken = scenario_broken_rule(scenario)
+        broken = first_broken(JOBS[job].rules(scenario))
         if broken:
             raise ValueError(f"{entry.name} on {device.name}: {broken}")
         asked = {name for name, value in workload.items() if value is not None}

@@ -9,8 +9,8 @@ import xarray as xr
 
 from hwspaces.units import leaf_unit as hardware_leaf_unit
 from jaxroof.collectives import ALGORITHMS
+from jaxroof.jobs.serve import PERCENTILES
 from jaxroof.op import BOUNDS
-from jaxroof.serving import PERCENTILES
 from jaxroof.traffic import STATUSES
 from sweeps.axes import Axis
 from sweeps.engine import Output, Piece, blank

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from jaxroof.colocation import SHARINGS
+from jaxroof.jobs import Scenario
+from jaxroof.jobs.colocated import SHARINGS
 from jaxroof.model import Block, Experts, LinearAttention, Model
 from sweeps.axes import Axis, Choice
-from sweeps.job import Scenario
 from sweeps.paths import leaf
 from sweeps.quantities import plain_path
 

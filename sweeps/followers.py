@@ -6,10 +6,10 @@
 import dataclasses
 from typing import Any
 
+from jaxroof.jobs import Scenario
 from sweeps.axes import Axis, Choice
 from sweeps.cases import leaf_number
 from sweeps.deployments import PREFIX
-from sweeps.job import Scenario
 from sweeps.neighbours import SHARED
 from sweeps.paths import replaced
 from sweeps.pools import OBJECTS, SEPARATE

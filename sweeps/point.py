@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxroof.dependence import output_dependence
-from sweeps.jobs import Job, Scenario
+from jaxroof.jobs import Job, Scenario
 from sweeps.paths import replaced
 
 

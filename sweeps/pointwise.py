@@ -11,10 +11,10 @@ import jax
 import numpy as np
 import xarray as xr
 
+from jaxroof.jobs import Scenario
 from sweeps.axes import Axis, Choice, Segment, blocks
 from sweeps.dataset import dataset, fill
 from sweeps.engine import Output, Piece
-from sweeps.jobs import Scenario
 from sweeps.point import answers_at, scenario_at
 from sweeps.program import Question
 

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxroof.dependence import output_dependence
-from sweeps.jobs import Job, Scenario
+from jaxroof.jobs import Job, Scenario
 from sweeps.point import scenario_at, used_terms
 
 Settings = list[dict[str, Any]]

@@ -14,6 +14,8 @@ import xarray as xr
 
 import hwspaces
 import workloads
+from jaxroof.jobs import JOBS, Job, Scenario, legality
+from jaxroof.legality import first_broken
 from jaxroof.version import VERSION
 from sweeps.alike import alike_axes
 from sweeps.axes import Axis, Choice, Coordinate
@@ -25,8 +27,6 @@ from sweeps.drafting import with_draft
 from sweeps.effects import facts, given_paths, require_effect
 from sweeps.engine import Plan
 from sweeps.followers import followed
-from sweeps.jobs import JOBS, LEGALITY, Scenario
-from sweeps.legality import scenario_broken_rule
 from sweeps.paths import number, replaced
 from sweeps.pointwise import one_by_one
 from sweeps.program import Question
@@ -62,7 +62,7 @@ def asked(spec: Spec) -> Asked:
     _check_variables(spec, base.scenario)
     question = Question(JOBS[spec.job], base.scenario, spec.variables, spec.breakdown)
     if spec.illegal == "refuse":
-        _refuse_illegal(base, axes)
+        _refuse_illegal(question.job, base, axes)
     return Asked(question, axes, attributes(spec, base), notes)
 
 
@@ -346,9 +346,9 @@ def _check_variables(spec: Spec, scenario: Scenario) -> None:
             raise ValueError(f"output.variables: a {spec.job} has no {name} here{hwspaces.units.nearest(name, known)}")
 
 
-def _refuse_illegal(base: Case, axes: tuple[Axis, ...]) -> None:
+def _refuse_illegal(job: Job, base: Case, axes: tuple[Axis, ...]) -> None:
     """ValueError with the broken rule when any point's deployment cannot be."""
-    legal = _verdicts(Question(LEGALITY, base.scenario), axes)["legal"]
+    legal = _verdicts(Question(legality(job), base.scenario), axes)["legal"]
     if bool(legal.all()):
         return
     corner = dict(zip(legal.dims, np.argwhere(~legal.values)[0].tolist(), strict=True))
@@ -363,7 +363,7 @@ def _refuse_illegal(base: Case, axes: tuple[Axis, ...]) -> None:
         for label in axis.coordinates:
             if label.name in names:
                 names[label.name] = label.values[corner.get(axis.name, 0)]
-    rule = scenario_broken_rule(scenario)
+    rule = first_broken(job.rules(scenario))
     raise ValueError(
         f'{names["model"]} on {names["hardware"]}: {rule} (output.illegal = "mask" keeps such points as infeasible)'
     )

@@ -11,12 +11,12 @@ import xarray as xr
 
 from hwspaces import formatted
 from jaxroof.deployment import replica_devices
-from jaxroof.disaggregation import Curve, split_latency
-from jaxroof.serving import Objective
+from jaxroof.jobs.disaggregated import DISAGGREGATED
+from jaxroof.jobs.pool_split import Curve, split_latency
+from jaxroof.jobs.serve import Objective
 from sweeps.api import precision
 from sweeps.cases import Case
 from sweeps.dataset import variable_attributes
-from sweeps.disaggregated_job import DISAGGREGATED
 from sweeps.point import answers_at
 from sweeps.serving.objective import slo_text
 

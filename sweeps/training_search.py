@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 import jax
 import numpy as np
 
+from jaxroof.jobs import Scenario
+from jaxroof.jobs.train import TRAIN
 from jaxroof.model import Experts
 from sweeps.cases import Case
-from sweeps.job import Scenario
 from sweeps.point import answers_at, scenario_at
-from sweeps.training_job import TRAIN
 from sweeps.training_layouts import Layouts, layouts
 
 METRICS = (

@@ -14,14 +14,14 @@ import hwspaces
 import workloads
 from jaxroof.deployment import DEGREES, degree, largest_stage
 from jaxroof.energy import limited_time, power_known
+from jaxroof.jobs import JOBS, Scenario
+from jaxroof.jobs.composition import micro_batches, tokens_per_step
 from jaxroof.memory import layer_count
-from jaxroof.request import micro_batches, tokens_per_step
 from sweeps.alike import alike
 from sweeps.api import precision
 from sweeps.axes import Axis, Choice
 from sweeps.cases import Case, case, compute_precisions
 from sweeps.comparison import compare
-from sweeps.jobs import JOBS, Scenario
 from sweeps.layouts import has_experts
 from sweeps.point import answers_at, scenario_at
 from sweeps.question import asked

@@ -6,10 +6,10 @@ from typing import Any
 
 from hwspaces import formatted
 from jaxroof.efficiency.timing import NINETY_PERCENT
+from jaxroof.jobs.step import StepWork
 from sweeps.answer import Answer, OpAnswer
 from sweeps.cases import Case
 from sweeps.dataset import UDUNITS, variable
-from sweeps.jobs import StepWork
 from sweeps.labels import number
 
 THROTTLED = 1.001

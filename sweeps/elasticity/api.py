@@ -8,12 +8,12 @@ from typing import Any
 
 import xarray as xr
 
+from jaxroof.jobs import JOBS
 from sweeps.api import precision
 from sweeps.elasticity.knobs import knobs as knobs_of
 from sweeps.elasticity.labelled import labelled
 from sweeps.elasticity.maps import at_the_middle, maps
 from sweeps.elasticity.point import chosen, sensitivity_at, wanted_metrics
-from sweeps.jobs import JOBS
 from sweeps.question import asked
 from sweeps.spec import SERVE, Spec, read, spec
 from sweeps.store import opened

@@ -8,12 +8,12 @@ import time
 import jax
 import numpy as np
 
+from jaxroof.jobs import JOBS, Job, Scenario
 from sweeps.api import precision
 from sweeps.cases import case
 from sweeps.elasticity.dimensions import BASES, leaf_powers, metric_powers
 from sweeps.elasticity.gradient import QUICK, log_sum, metric_names
 from sweeps.elasticity.knobs import SWITCHES
-from sweeps.jobs import JOBS, Job, Scenario
 from sweeps.paths import leaf, leaf_paths, replaced
 
 REQUEST = {"batch": 64, "isl": 2048, "osl": 256, "cached": 512}

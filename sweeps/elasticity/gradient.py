@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import jax
 import jax.numpy as jnp
 
-from sweeps.jobs import Job, Scenario
+from jaxroof.jobs import Job, Scenario
 from sweeps.paths import leaf, replaced
 from sweeps.point import answers_at
 

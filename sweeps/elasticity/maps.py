@@ -10,12 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 
+from jaxroof.jobs import Job, Scenario
 from sweeps.axes import Axis, Segment, blocks
 from sweeps.dataset import coordinates, variable_attributes
 from sweeps.elasticity.gradient import QUICK, at_factors, metric_names, slopes
 from sweeps.elasticity.knobs import Knob
 from sweeps.elasticity.labelled import knob_coordinates
-from sweeps.jobs import Job, Scenario
 from sweeps.paths import leaf_paths
 from sweeps.point import scenario_at
 from sweeps.tiles import compiled

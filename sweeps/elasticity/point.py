@@ -10,12 +10,12 @@ import jax
 import numpy as np
 
 from hwspaces.units import nearest
+from jaxroof.jobs import JOBS, Job, Scenario
 from jaxroof.op import BOUNDS
 from jaxroof.smooth import SHARPNESS, smoothing
 from sweeps.api import precision
 from sweeps.elasticity.gradient import QUICK, metric_names, slopes
 from sweeps.elasticity.knobs import ROOTS, Knob, knobs, without_elasticity
-from sweeps.jobs import JOBS, Job, Scenario
 from sweeps.paths import leaf, leaf_paths, replaced
 
 FACTORS = (0.9, 1.1)

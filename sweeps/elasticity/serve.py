@@ -11,8 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from hwspaces.units import nearest
+from jaxroof.jobs import Scenario
+from jaxroof.jobs.serve import serving_metrics
 from jaxroof.scheduler import Size, cache_blocks, simulate
-from jaxroof.serving import serving_metrics
 from jaxroof.smooth import SHARPNESS
 from jaxroof.struct import Scalar, struct
 from jaxroof.traffic import STATUSES
@@ -20,7 +21,6 @@ from sweeps.api import precision
 from sweeps.elasticity.gradient import QUICK, moved
 from sweeps.elasticity.knobs import knobs, without_elasticity
 from sweeps.elasticity.point import FACTORS, HEADLINES, Check, Point, chosen
-from sweeps.jobs import Scenario
 from sweeps.paths import leaf, leaf_paths, replaced
 from sweeps.serving.question import Question
 from sweeps.serving.run import Setup, setup, unfinished_note

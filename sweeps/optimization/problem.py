@@ -10,10 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxroof.jobs import JOBS, Scenario
 from jaxroof.legality import legal
 from sweeps.api import precision
 from sweeps.axes import Segment, segments
-from sweeps.jobs import JOBS, Scenario
 from sweeps.optimization.goals import Constraint, Objective, require_answered
 from sweeps.optimization.variables import Variable
 from sweeps.paths import leaf

@@ -14,10 +14,10 @@ import numpy as np
 import xarray as xr
 
 from hwspaces.units import nearest
+from jaxroof.jobs.colocated import COLOCATED
 from jaxroof.version import VERSION
 from sweeps.alike import alike_devices
 from sweeps.api import sweep
-from sweeps.colocated_job import COLOCATED
 from sweeps.dataset import variable
 from sweeps.pointwise import one_by_one
 from sweeps.question import asked, asking, precisions_of

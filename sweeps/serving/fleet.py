@@ -12,15 +12,15 @@ import workloads
 from hwspaces import formatted
 from jaxroof.deployment import Deployment, replica_devices
 from jaxroof.efficiency import Efficiency
+from jaxroof.jobs import Scenario
+from jaxroof.jobs.serve import Objective
 from jaxroof.legality import broken_rule
 from jaxroof.memory import kv_capacity_tokens, weight_bytes, weights_fit
 from jaxroof.policy import Policy
-from jaxroof.serving import Objective
 from jaxroof.traffic import Traffic
 from sweeps.cases import case, require_precisions
 from sweeps.effects import Facts, given_paths, require_effect
 from sweeps.engines import engine_of
-from sweeps.job import Scenario
 from sweeps.layouts import reach
 from sweeps.serving.grid import Metrics, outcomes
 from sweeps.serving.load import Load, load

@@ -19,7 +19,7 @@ from rich.table import Table
 import hwspaces
 import workloads
 from jaxroof.efficiency import Efficiency, Host
-from jaxroof.request import request_cost
+from jaxroof.jobs.request import request_cost
 from sweeps.api import precision
 from sweeps.calibration.fit import FARTHEST, FITTED, PRIOR_SPREAD
 from sweeps.calibration.simulator import CONSTANTS, Simulator

@@ -5,9 +5,10 @@ from collections.abc import Callable
 
 import numpy as np
 
+from jaxroof.jobs import Scenario
+from jaxroof.jobs.request import REQUEST
 from sweeps.axes import Axis
 from sweeps.cases import case
-from sweeps.jobs import REQUEST, Scenario
 from sweeps.paths import leaf, leaf_paths
 from sweeps.program import Question
 

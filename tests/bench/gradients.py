@@ -15,8 +15,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxroof.jobs import Scenario
+from jaxroof.jobs.request import REQUEST
 from sweeps.elasticity.gradient import at_factors
-from sweeps.jobs import REQUEST, Scenario
 from sweeps.paths import leaf
 from sweeps.point import scenario_at
 from sweeps.tiles import tiled

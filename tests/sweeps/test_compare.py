@@ -9,10 +9,10 @@ import pytest
 import hwspaces
 import sweeps
 from jaxroof import Links, request_cost
+from jaxroof.jobs.request import REQUEST
 from sweeps.alike import alike
 from sweeps.answer import answer
 from sweeps.api import precision
-from sweeps.jobs import REQUEST
 from sweeps.layouts import label, layouts, reach
 from sweeps.reasons import limits
 

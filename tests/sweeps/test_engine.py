@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 
 import sweeps
-from jaxroof.request import request_cost
+from jaxroof.jobs.request import REQUEST, request_cost
 from sweeps.api import precision
 from sweeps.axes import Axis, Choice
 from sweeps.cases import case
 from sweeps.engine import Plan
-from sweeps.jobs import REQUEST
 from sweeps.paths import replaced
 from sweeps.program import Question
 

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from jaxroof.serving import Objective
+from jaxroof.jobs.serve import Objective
 from sweeps.answer import answer
 from sweeps.api import sweep
 from sweeps.cases import case

@@ -11,6 +11,7 @@ import pytest
 import xarray as xr
 
 import sweeps
+from jaxroof.jobs import JOBS
 from sweeps.api import precision
 from sweeps.cases import case
 from sweeps.elasticity import maps
@@ -19,7 +20,6 @@ from sweeps.elasticity.gradient import QUICK, slopes
 from sweeps.elasticity.knobs import knobs, without_elasticity
 from sweeps.elasticity.point import FACTORS, checks, curvatures, sensitivity_at
 from sweeps.elasticity.second_order import pairs
-from sweeps.jobs import JOBS
 from sweeps.paths import replaced
 
 pytestmark = pytest.mark.xdist_group("sensitivity")

@@ -4,6 +4,7 @@ import jax
 import numpy as np
 import pytest
 
+from jaxroof.jobs.step import STEP
 from jaxroof.smooth import smoothing
 from sweeps.api import precision
 from sweeps.cases import case
@@ -11,7 +12,6 @@ from sweeps.elasticity.check import drawn
 from sweeps.elasticity.dimensions import BASES, leaf_powers, metric_powers
 from sweeps.elasticity.gradient import QUICK, metric_names, slopes
 from sweeps.elasticity.knobs import SWITCHES
-from sweeps.jobs import STEP
 from sweeps.paths import leaf, leaf_paths, replaced
 
 pytestmark = pytest.mark.xdist_group("step_elasticities")

@@ -7,16 +7,16 @@ import pytest
 import hwspaces
 import sweeps
 from jaxroof import Deployment, Training
+from jaxroof.jobs import Scenario
+from jaxroof.jobs.train import TRAIN
 from sweeps.api import precision
 from sweeps.cases import case
 from sweeps.elasticity.check import drawn
 from sweeps.elasticity.dimensions import BASES, leaf_powers, metric_powers
 from sweeps.elasticity.gradient import QUICK, metric_names
 from sweeps.elasticity.point import sensitivity_at
-from sweeps.job import Scenario
 from sweeps.paths import leaf, leaf_paths, replaced
 from sweeps.point import answers_at
-from sweeps.training_job import TRAIN
 
 POINTS = 512
 WORK = {"global_batch": 64, "seq": 2048}
