@@ -7,8 +7,8 @@ import numpy as np
 
 from hwspaces.units import leaf_unit as hardware_leaf_unit
 from jaxroof.collectives import ALGORITHMS
+from jaxroof.jobs.serve import PERCENTILES
 from jaxroof.op import BOUNDS
-from jaxroof.serving import PERCENTILES
 from jaxroof.traffic import STATUSES
 from sweeps.ask.policy_names import POLICIES
 from sweeps.ask.production_names import CACHES, OUTSIDE, PRODUCED, PRODUCTION

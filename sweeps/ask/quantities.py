@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hwspaces.units import is_zero, leaf_quantity, quantity
-from jaxroof.colocation import SHARINGS
 from jaxroof.deployment import DEGREES
+from jaxroof.jobs.colocated import SHARINGS
 from jaxroof.training.schedules import SCHEDULES
 from jaxroof.training.training import RECOMPUTES
 
