@@ -11,7 +11,8 @@ import numpy as np
 from sweeps.ask.axes import Axis, Segment, blocks
 from sweeps.ask.question import Question
 from sweeps.data.pieces import Box, Output, Piece, View, as_slice, corners, gathered, part_lengths
-from sweeps.run.program import in_dtype, program
+from sweeps.run.point import in_dtype
+from sweeps.run.program import program
 
 CHUNK_BYTES = {"cpu": 64e6, "gpu": 16e9, "tpu": 4e9}
 """B of one compiled call's buffers by platform. On a CPU larger ones are paged in anew at every call; a GPU needs

@@ -21,7 +21,7 @@ from sweeps.ask.question import alike_devices, asking
 from sweeps.ask.spec import spec
 from sweeps.data.labels import known
 from sweeps.run.asked import asked
-from sweeps.run.pointwise import pointwise
+from sweeps.run.evaluate import answered
 from sweeps.run.precision import precision
 from sweeps.studies import reasons
 from sweeps.studies.reasons import FEASIBLE, UNTRIED
@@ -194,7 +194,7 @@ def compare(
         question = asking(alike_devices(asked(spec(source)), needed), figures)
         points = len(runnable) * len(tried) * len(source["workload"]["batch"])
         progress = begun(points)
-        swept = pointwise(question.question, question.axes, question.attributes, progress)
+        swept = answered(question.question, question.axes, question.attributes, progress=progress)
     grid = _with_blanks(_labelled(swept, [device.name for _, device in runnable], tried), figures)
     deployment = question.question.base.deployment
     setting = _Setting(

@@ -22,8 +22,9 @@ from sweeps.ask.spec import SERVE, spec
 from sweeps.run.asked import (
     asked,
 )
-from sweeps.run.pointwise import one_by_one
+from sweeps.run.evaluate import answered as evaluated
 from sweeps.run.sweep import sweep
+from sweeps.run.ways import ONE_BY_ONE
 from sweeps.studies.scenarios.suite import Check, ScenarioEntry, names, scenario
 
 ASSUMED = "half"
@@ -151,7 +152,7 @@ def _answered(source: Mapping[str, Any]) -> xr.Dataset:
     with jax.enable_x64(False):  # in this thread, whatever a simulation in another one sets
         question = asking(asked(spec(source)), checked_variables(source["job"]))
         question = alike_devices(question, precisions_of(question.question.base, question.axes))
-        return one_by_one(question.question, question.axes, question.attributes)
+        return evaluated(question.question, question.axes, question.attributes, ONE_BY_ONE)
 
 
 @functools.cache
