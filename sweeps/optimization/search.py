@@ -73,9 +73,10 @@ def optimize(
 
 def searched(problem: Problem, search: Search, progress: Callable[[str, int, int], None] = lambda *_: None) -> Found:
     """Search a problem: see `optimize`."""
-    clock = _Clock()
-    chosen = _legal_combinations(problem)
-    designs, sampled = _grid(problem, chosen, search)
+    clock, several = _Clock(), len(problem.objectives) > 1
+
+    # 1. A grid, or a sample, over all combinations of choices.
+    designs, sampled = _grid(problem, _legal_combinations(problem), search)
     progress("compile", 0, 1)
     problem.prepare(designs)
     progress("compile", 1, 1)
@@ -83,10 +84,9 @@ def searched(problem: Problem, search: Search, progress: Callable[[str, int, int
     progress("grid", 0, len(designs))
     objectives, constraints = problem.evaluate(designs)
     progress("grid", len(designs), len(designs))
-    kept = worst(constraints) <= KEPT
-    several = len(problem.objectives) > 1
     clock.lap("grid")
 
+    # 2. Descent from its best points in every combination.
     starts, weights = _starts(problem, designs, objectives, constraints, search)
     done = 0
 
@@ -98,11 +98,10 @@ def searched(problem: Problem, search: Search, progress: Callable[[str, int, int
     ends, values, violations = descended(problem, starts, weights, search.steps, stepped)
     clock.lap("descent")
 
-    if several:
-        order = nondominated(np.where((violations <= KEPT)[:, None], values, np.inf))
-        picks = order[np.unique(np.linspace(0, len(order) - 1, FRONT).astype(int))] if len(order) else order
-    else:
-        picks = _best_of_combinations(problem, ends, values[:, 0], violations)
+    # 3. Polishing of the best of each combination, or of designs along the front.
+    picks = (
+        _along_front(values, violations) if several else _best_of_combinations(problem, ends, values[:, 0], violations)
+    )
     points = []
     for i, pick in enumerate(picks):
         progress("polish", i, len(picks))
@@ -112,6 +111,8 @@ def searched(problem: Problem, search: Search, progress: Callable[[str, int, int
     best = np.array([point.design for point in points]).reshape(-1, len(problem.variables))
     clock.lap("polish")
 
+    # 4. The best of these and of the grid, and the conditions of optimality there.
+    kept = worst(constraints) <= KEPT
     grid_best = None
     if kept.any() and not several:
         grid_best = int(np.flatnonzero(kept)[np.argmin(objectives[kept, 0])])
@@ -140,6 +141,12 @@ def searched(problem: Problem, search: Search, progress: Callable[[str, int, int
         evaluations=problem.evaluations,
         gradients=problem.gradients,
     )
+
+
+def _along_front(values: np.ndarray, violations: np.ndarray) -> np.ndarray:
+    """Positions of up to `FRONT` designs that no other beats in all objectives, spread along the front."""
+    order = nondominated(np.where((violations <= KEPT)[:, None], values, np.inf))
+    return order[np.unique(np.linspace(0, len(order) - 1, FRONT).astype(int))] if len(order) else order
 
 
 class _Clock:
