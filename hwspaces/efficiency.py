@@ -186,7 +186,7 @@ def _constants(table: Mapping, kind: type, where: str) -> dict[str, Any]:
             continue
         plain, number = _share(key, value, where) if units.get(key) == "1" else _time(key, value, where, units)
         if plain in values:
-            raise ValueError(f"{where}: {key} = {value!r} gives {plain} a second time")
+            raise ValueError(f"{where}: {key} = {value!r}: {plain} is given twice")
         values[plain] = number
     needed = {field.name for field in dataclasses.fields(kind) if field.default is dataclasses.MISSING}
     for field, unit in units.items():

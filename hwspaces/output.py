@@ -260,7 +260,7 @@ def _resolved(wanted: Wanted) -> Path:
             raise ValueError(f"{wanted.words} cannot be written: {error.strerror}") from None
         return Path(os.path.realpath(wanted.path))
     except ValueError as error:
-        raise ValueError(f"{wanted.words!r} is no name of a file: {error}") from None
+        raise ValueError(f"{wanted.words!r} is not a file name: {error}") from None
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
         what = "a pipe" if stat.S_ISFIFO(mode) else "a socket" if stat.S_ISSOCK(mode) else "a device"
         raise ValueError(f"{wanted.words} is {what}, and jaxroof writes whole files alone: give the name of a file")

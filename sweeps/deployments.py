@@ -100,7 +100,7 @@ def adapters(value: Any, where: str) -> Adapters:
     targets = tuple(found.pop("targets", ("q", "v")))
     for target in targets:
         if target not in ADAPTED:
-            raise ValueError(f"{where}: {target!r} is no adapted matrix; known: {', '.join(ADAPTED)}")
+            raise ValueError(f"{where}: {target!r} is not a matrix with adapters; known: {', '.join(ADAPTED)}")
     return Adapters(**{name: _whole(f"{where}.{name}", number) for name, number in found.items()}, targets=targets)
 
 

@@ -172,7 +172,7 @@ def _staged(text: str, rest: str) -> Arrivals:
             continue
         pair = _STAGE.fullmatch(item)
         if pair is None:
-            raise ValueError(f"{text!r}: {item!r} is no stage; write requests per s x s; such as 8x60")
+            raise ValueError(f"{text!r}: {item!r} is not a stage; write requests per s x s; such as 8x60")
         rate = number(pair[1], "the rate of a stage", Range(0, 1e6), text)
         stages.append((rate, number(pair[2], "the time of a stage", _SECONDS, text)))
     if not any(rate >= _RATE.low for rate, _ in stages):

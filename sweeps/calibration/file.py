@@ -87,7 +87,7 @@ def recorded_words(entry: EfficiencyEntry) -> list[str]:
     """
     words = shlex.split(entry.refit or "")
     if tuple(words[: len(COMMAND)]) != COMMAND:
-        raise ValueError(f"{entry.file}: its refit is no `{' '.join(COMMAND)}` command: no calibration made it")
+        raise ValueError(f"{entry.file}: its refit is not a `{' '.join(COMMAND)}` command: it was not calibrated")
     return words[len(COMMAND) :]
 
 

@@ -37,8 +37,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     request.static_batch_arguments(parser)
     serve.load_arguments(parser)
     train.workload_arguments(parser)
-    parser.add_argument("--engine", metavar="NAME", help="of a serve: vllm, sglang or trtllm")
-    parser.add_argument("--policy", metavar="NAME=VALUE", action="append", default=[], help="of a serve's scheduler")
+    parser.add_argument("--engine", metavar="NAME", help="for --job serve: vllm, sglang or trtllm")
+    parser.add_argument(
+        "--policy", metavar="NAME=VALUE", action="append", default=[], help="of the scheduler, for --job serve"
+    )
     asked = parser.add_argument_group("what is asked")
     asked.add_argument("--metric", metavar="NAME,..", help="metrics of the job (default: the most asked for)")
     asked.add_argument("--knob", metavar="PATH,..", help="numbers, or parts: hardware.links, model, efficiency")

@@ -209,7 +209,7 @@ def _require_known(path: str) -> None:
     for root, names in (("workload", LOAD), ("policy", FIELDS)):
         name = path.removeprefix(f"{root}.")
         if path.startswith(f"{root}.") and name not in names:
-            raise ValueError(f"there is no {path} of a {SERVE}{nearest(name, names)}")
+            raise ValueError(f"there is no {path} for a {SERVE} job{nearest(name, names)}")
 
 
 def _parsed(path: str, value: Any) -> float | str:

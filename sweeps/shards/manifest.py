@@ -170,7 +170,7 @@ def _lines(place: pathlib.Path) -> list[bytes]:
     """Lines of a manifest; the last is what follows the last end of a line."""
     path = place / NAME
     if not path.exists():
-        raise ValueError(f"{place} is no folder of shards: it has no {NAME}")
+        raise ValueError(f"{place} is not a folder of shards: it has no {NAME}")
     document.require_file(path, LARGEST)
     try:
         content = path.read_bytes()

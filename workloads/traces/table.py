@@ -118,7 +118,7 @@ def lines(file: str, largest: int, longest: int) -> Iterator[str]:
                 if len(line) > longest:
                     raise ValueError(f"{file}: row {row}: more than {longest:,} characters; that many are read")
                 if "\x00" in line:
-                    raise ValueError(f"{file}: row {row}: it has a zero byte; it is no text")
+                    raise ValueError(f"{file}: row {row}: it has a zero byte; it is not text")
                 if not line:
                     return
                 yield line
