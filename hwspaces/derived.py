@@ -1,4 +1,4 @@
-"""What follows from an accelerator's other figures: rates per clock, link latencies, the vector rate of one core."""
+"""Figures that follow from an accelerator's others: rates per clock, link latencies, vector rate of one core."""
 
 import dataclasses
 from collections.abc import Mapping

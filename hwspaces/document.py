@@ -1,4 +1,4 @@
-"""TOML and JSON files as plain values, with bounds on what they hold: what costs time is checked before parsing."""
+"""TOML and JSON files as plain values, with bounds on size and depth that are checked before parsing."""
 
 import json
 import os

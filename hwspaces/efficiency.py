@@ -1,4 +1,4 @@
-"""Which efficiency constants a name or a file stands for, and where each of them comes from."""
+"""Efficiency constants by name or file, with the source of each."""
 
 import dataclasses
 import datetime

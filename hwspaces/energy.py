@@ -1,4 +1,4 @@
-"""What operations and bytes of an accelerator cost in joules, by its process and the technology of memory and links."""
+"""Energy of an accelerator's operations and bytes, by its process and the technology of memory and links."""
 
 import dataclasses
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Files that are being written: what a stopped process takes away, and which files it had finished by then.
+"""Files under way when a process is stopped: those that are removed and those that were finished.
 
 Whoever ends a process looks it up among the modules that are loaded: where it is not, no file has been begun. It
 imports nothing of this package, so that it is whole as soon as it is there.

@@ -1,4 +1,4 @@
-"""Files that are written: what may be replaced and what is refused, decided in one place for every verb and function.
+"""Files to write: one rule for all verbs and functions of what may be replaced and what is refused.
 
 A file appears under its name only when all of it is on the disk. It is refused when it is one of the files that are
 read, when its name does not end as what is written, and, unless that is forced, when there is a file of that name

@@ -1,4 +1,4 @@
-"""What an accelerator's TOML table may say: each key and its unit, and the entry that comes of it."""
+"""Schema of an accelerator's TOML table: its keys and their units, and the entry made from it."""
 
 import datetime
 from collections.abc import Mapping

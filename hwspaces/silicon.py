@@ -1,4 +1,4 @@
-"""What is known of an accelerator's dies and prices: from its process, die, memory technology and vendor."""
+"""Dies and prices of an accelerator, from its process, die, memory technology and vendor."""
 
 from collections.abc import Callable, Mapping
 

@@ -1,4 +1,4 @@
-"""Efficiency constants in which the kernels that a user measured take as long as they did."""
+"""Efficiency constants that reproduce the times of a user's measured kernels."""
 
 import dataclasses
 import math

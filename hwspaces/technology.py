@@ -1,4 +1,4 @@
-"""What a link technology says: hop latency, topology, and what collectives lose on it, as measured."""
+"""Link technologies: hop latency, topology, and measured losses of collectives."""
 
 import dataclasses
 from collections.abc import Mapping

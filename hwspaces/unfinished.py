@@ -1,4 +1,4 @@
-"""Files that are not whole yet: their names, how they take their final ones, and what dead processes left of them."""
+"""Unfinished files: their temporary names, their final names, and leftovers of dead processes."""
 
 import contextlib
 import errno

@@ -1,4 +1,4 @@
-"""Decoding with attention on some devices and feed-forward on others: activations go there and back every layer."""
+"""Decoding with attention and feed-forward on separate devices, which exchange activations in every layer."""
 
 import dataclasses
 

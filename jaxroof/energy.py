@@ -1,4 +1,4 @@
-"""Energy of ops and steps on one device: operations and bytes times joules, static power over time, the limit's cap."""
+"""Energy of ops and steps on one device: operations, bytes, static power, and the limit of power."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""What an accelerator can do at most: rates, capacities and latencies of one device and its links."""
+"""Hardware: peak rates, capacities and latencies of one accelerator and its links."""
 
 import jax
 

@@ -1,4 +1,4 @@
-"""What is run: a transformer-family model as groups of identical blocks. Kinds are structure, dimensions are data."""
+"""Model: a transformer-family model as groups of identical blocks. Kinds are structure, dimensions are data."""
 
 from jaxroof.struct import Scalar, static, struct
 

@@ -1,4 +1,4 @@
-"""Time of one op on one device by whichever model the efficiency has for its kind, and what binds it."""
+"""Time of one op on one device, by the efficiency's model of its kind, and the resource that binds it."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""What of a step's communication hides behind its computation, under each stated model of overlap."""
+"""Communication of a step that hides behind its computation, under each model of overlap."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""Prices of the steps of one engine: tables over what most of a step depends on, formulas for the rest of it."""
+"""Prices of one engine's steps: tables over most of what a step depends on, formulas for the rest."""
 
 import dataclasses
 import functools

@@ -1,4 +1,4 @@
-"""The dimensions of a kernel, which decide its tiles and waves: a matrix product's, and a fused attention's."""
+"""Dimensions of a kernel, which decide its tiles and waves: a matrix product's, and a fused attention's."""
 
 from jaxroof.struct import Scalar, static, struct
 

@@ -1,4 +1,4 @@
-"""Exact maximum and minimum with a gradient that says something on both sides of a ridge."""
+"""Exact maximum, minimum and ceiling, with gradients on both sides of a ridge."""
 
 import contextlib
 import functools

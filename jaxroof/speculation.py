@@ -1,4 +1,4 @@
-"""How many tokens a step of speculative decoding keeps: of a chain or a tree of drafts, each right with some chance."""
+"""Tokens that a step of speculative decoding keeps, of a chain or a tree of drafts."""
 
 import dataclasses
 

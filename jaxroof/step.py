@@ -1,4 +1,4 @@
-"""Cost of one engine step: time, work and what binds it, in total and op by op."""
+"""Cost of one engine step: time, work and the resource that binds, in total and op by op."""
 
 import dataclasses
 from collections.abc import Callable

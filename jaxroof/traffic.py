@@ -1,4 +1,4 @@
-"""Requests that arrive at an engine over time."""
+"""Traffic: requests that arrive at an engine, and their outcome over time."""
 
 import jax
 

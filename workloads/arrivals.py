@@ -1,4 +1,4 @@
-"""When requests arrive: processes of arrival times, in words or as objects, drawn with a seed."""
+"""Arrival processes of requests, in words or as objects, drawn with a seed."""
 
 import dataclasses
 import math

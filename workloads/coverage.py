@@ -1,4 +1,4 @@
-"""Which family a config belongs to, or what its architecture needs that is not covered yet."""
+"""Coverage of configs: the family that each belongs to, or what its architecture needs that is not covered."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""One model to run: what it is, at which precision, and where both are said."""
+"""One model to run: its architecture, its precision, and the source of both."""
 
 import dataclasses
 import os

@@ -1,4 +1,4 @@
-"""What one family of models has in common that its configs do not say: biases, norms, defaults and module names."""
+"""Traits of a family of models that its configs leave out: biases, norms, defaults and module names."""
 
 import dataclasses
 

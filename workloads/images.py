@@ -1,4 +1,4 @@
-"""How many tokens an image takes, in the encoder and in the language model."""
+"""Tokens of an image, in the encoder and in the language model."""
 
 import dataclasses
 import itertools

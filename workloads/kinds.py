@@ -1,4 +1,4 @@
-"""Distributions in words, `kind:name=value,...`: how the words are read, and how what is wrong in them is said."""
+"""Distributions in words, `kind:name=value,...`: how they are read, and errors that name what is wrong."""
 
 import dataclasses
 import difflib

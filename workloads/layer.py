@@ -1,4 +1,4 @@
-"""One layer that is being read: what says its sizes, and how each of its matrices is stored."""
+"""One layer that is being read: the source of its sizes, and how each of its matrices is stored."""
 
 import dataclasses
 from collections.abc import Sequence

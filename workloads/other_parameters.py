@@ -1,4 +1,4 @@
-"""How many parameters a model has beside its matrices: norms, biases, convolutions, sinks, learned positions."""
+"""Parameters of a model beside its matrices: norms, biases, convolutions, sinks, learned positions."""
 
 from jaxroof.model import Attention, CompressedAttention, Experts, FeedForward, LatentAttention, LinearAttention, Mixer
 from workloads.config import Config

@@ -1,4 +1,4 @@
-"""At which precision a checkpoint is stored, and where that is said."""
+"""Precision of a checkpoint, and where it is stated."""
 
 import dataclasses
 import re

@@ -1,4 +1,4 @@
-"""Which linear layers of a checkpoint are quantised, and how, as its quantisation config says."""
+"""Quantised linear layers of a checkpoint, and their formats, by its quantisation config."""
 
 import dataclasses
 from collections.abc import Callable, Iterable

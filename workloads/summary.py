@@ -1,4 +1,4 @@
-"""A request stream in numbers: rate, burstiness, lengths, and what a prefix cache could have."""
+"""Request stream in numbers: rate, burstiness, lengths, and the tokens that a prefix cache could reuse."""
 
 import dataclasses
 import math

@@ -1,4 +1,4 @@
-"""Models of the kernels of one kind: which of them prices an op."""
+"""Models of the kernels of one kind of op, and the choice among them."""
 
 from jaxroof.efficiency.decode import DecodeKernel, decode_timing
 from jaxroof.efficiency.gemm import GemmKernel, gemm_timing

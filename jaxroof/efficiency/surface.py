@@ -1,4 +1,4 @@
-"""Times of kernels from a user's own measurements: how far they are from the model below, interpolated between shapes.
+"""Times of kernels from a user's measurements: their ratio to the model below, interpolated between shapes.
 
 A table holds log(measured / base) at every measured shape, computed once for the device that it was measured on, and
 the time of an op is base(op, hardware) exp(table(shape)). So the time is the measured one at every measured shape,

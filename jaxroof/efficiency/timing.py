@@ -1,4 +1,4 @@
-"""What a model of one kernel says: its time, and what each resource alone would take."""
+"""Timing of one kernel: its time, and the time that each resource alone would take."""
 
 from typing import NamedTuple
 

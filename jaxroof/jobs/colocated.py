@@ -1,4 +1,4 @@
-"""The question of two models on the same devices: what each is slowed down by the other, and how they fit."""
+"""Job of two models on the same devices: the slowdown of each by the other, and their fit in memory."""
 
 import dataclasses
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The question of two pools, one for prompts and one for decoding: latencies, rates of each pool, memory."""
+"""Job of two pools, one for prompts and one for decoding: latencies, rates of each pool, memory."""
 
 import dataclasses
 from collections.abc import Iterator

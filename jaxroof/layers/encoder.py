@@ -1,4 +1,4 @@
-"""What an encoder adds to the step that prefills: embedding, blocks over its own tokens, projector."""
+"""Ops of an encoder in the step that prefills: embedding, blocks over its own tokens, projector."""
 
 import dataclasses
 

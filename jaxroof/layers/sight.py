@@ -1,4 +1,4 @@
-"""What a token may attend to: pairs, cached tokens in reach and visible context, under windows and selections."""
+"""Sight of tokens: pairs, cached tokens in reach and visible context, under windows and selections."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""What the backward pass of any op launches: gradients of inputs and of weights, and conjugate collectives."""
+"""Backward pass of any op: gradients of inputs and of weights, and conjugate collectives."""
 
 import dataclasses
 

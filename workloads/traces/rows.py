@@ -1,4 +1,4 @@
-"""Requests as a trace lists them, checked row by row before they are a stream: lengths, order, and what is left out."""
+"""Rows of a trace, checked one by one before they are a stream: lengths, order, and rows to leave out."""
 
 import dataclasses
 from collections.abc import Callable
