@@ -128,7 +128,7 @@ def _parsed(words: str, where: str, language: str, parse: Callable[[str], Any]) 
 
 
 def _toml(words: str) -> dict[str, Any]:
-    """The tables of a text, once its brackets, its dotted keys and its length promise that they are found soon."""
+    """The tables of a text whose brackets, dotted keys and length are such that parsing is quick."""
     depth = dots = entries = 0
     for token in _TOKEN.finditer(words):
         kind = token.lastgroup

@@ -24,7 +24,7 @@ def register(path: str | os.PathLike, remove=os.unlink) -> None:
 
 
 def made(path: str | os.PathLike, make):
-    """What `make()` returns, which makes the file `path`: at no moment is it there and not registered.
+    """Result of `make()`, which makes the file `path`: at no moment is it there and not registered.
 
     Raises:
       OSError: of `make`; then nothing is registered.

@@ -107,7 +107,7 @@ class Wanted:
 
     @property
     def words(self) -> str:
-        """How messages call it."""
+        """The words by which messages refer to it."""
         return f"{self.flag} {self.path}".strip()
 
 
@@ -250,7 +250,7 @@ def _require_folder(wanted: Wanted, inputs: list[str]) -> Path:
 
 
 def _resolved(wanted: Wanted) -> Path:
-    """Where a name leads; ValueError of one line for what is neither a file nor a folder nor nothing."""
+    """Target of a name; ValueError of one line for what is neither a file nor a folder nor nothing."""
     try:
         mode = os.stat(wanted.path).st_mode
     except OSError as error:

@@ -44,7 +44,7 @@ class Limits:
 
 @struct
 class StepPrices:
-    """What the parts of one micro-batch's step take, tabulated over `octaves`; linear between nodes, exact on them.
+    """Times of the parts of one micro-batch's step over `octaves`; linear between nodes, exact on them.
 
     The axis before the last has the values at both ends of an interval, or at all corners of a cell, so that one read
     fetches all. The last is over quantities: time in s, and energy in J where the hardware's is known.
@@ -202,7 +202,7 @@ def _step_price(
 def _micro_batch_price(
     tables: StepPrices, terms: Callable[..., Terms], kinds: Kinds, batch: Batch, rows: Scalar
 ) -> tuple[jax.Array, jax.Array]:
-    """What one micro-batch's step takes in all stages, shape [quantities], and s of its host, shape ()."""
+    """Cost of one micro-batch's step in all stages, shape [quantities], and s of its host, shape ()."""
     prompt, decoding = batch.prefill, batch.decode
     spent = _between(*_read(tables.rows, octave_position(rows, ROWS)))
     some = decoding.sequences > 0
@@ -233,7 +233,7 @@ def octaves(most: int, per_octave: int) -> jax.Array:
 
 
 def octave_position(value: Scalar, per_octave: int) -> jax.Array:
-    """Where `value` stands among `octaves`, shape (): whole numbers are nodes; what is below 1 stands at 1.
+    """Position of `value` among `octaves`, shape (): whole numbers are nodes; values below 1 are at 1.
 
     The bits of a float32 are exponent and mantissa, in that order: read as a whole number, they are the position.
     """

@@ -131,7 +131,7 @@ class Arrivals:
         return time * v["rate"]
 
     def _time(self, clock: np.ndarray) -> np.ndarray:
-        """When so many requests are expected to have arrived: the inverse of `_clock`."""
+        """Time by which so many requests are expected: the inverse of `_clock`."""
         v = self.values
         if self.kind == "interval":
             return clock * v["seconds"]

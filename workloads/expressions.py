@@ -20,7 +20,7 @@ MOST_WORK = 500_000
 
 
 class Expressions:
-    """Several expressions, of which any may match.
+    """Several expressions; a text matches if it matches any of them.
 
     Args:
       texts: the expressions.

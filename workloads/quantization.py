@@ -16,7 +16,7 @@ Assignment = tuple[Patterns | None, Scheme]
 
 @dataclasses.dataclass(frozen=True)
 class Quantization:
-    """How a checkpoint stores its linear layers. Without assignments nothing is quantised."""
+    """Formats of a checkpoint's linear layers. Without assignments nothing is quantised."""
 
     assignments: tuple[Assignment, ...] = ()
     excluded: Patterns = patterns(())

@@ -11,7 +11,7 @@ from workloads.streams import mean_rate
 
 @dataclasses.dataclass(frozen=True)
 class LengthSummary:
-    """How long prompts or outputs are, in tokens."""
+    """Lengths of prompts or of outputs, in tokens."""
 
     mean: float
     p50: float

@@ -61,7 +61,7 @@ def colocated_requests(work: Colocated) -> Requests:
 
 @struct
 class TenantCost:
-    """What one tenant's requests meet, alone on the devices and beside the other."""
+    """Latencies of one tenant's requests, alone on the devices and beside the other."""
 
     ttft: Scalar  # s, together
     tpot: Scalar  # s per output token, together

@@ -75,7 +75,7 @@ def serving_metrics(
 
 
 def _engine_metrics(timeline: Timeline, blocks: Scalar, span: Scalar) -> dict[str, jax.Array]:
-    """How busy the engine is and how full its batch and cache are; means are over the time in which it works."""
+    """Use of the engine, its batch and its cache; means are over the time in which it works."""
     busy = jnp.where(timeline.steps > 0, timeline.duration, 0.0)
     working = jnp.sum(busy)
     some = jnp.maximum(working, 1e-30)

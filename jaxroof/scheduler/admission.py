@@ -25,7 +25,7 @@ from jaxroof.scheduler.state import (
 
 
 class Admission(NamedTuple):
-    """What an iteration admitted; ids are -1 where there was nothing."""
+    """Result of one admission; ids are -1 where there was nothing."""
 
     state: State
     happened: jax.Array  # bool
@@ -82,7 +82,7 @@ class Share(NamedTuple):
 
 
 class Work(NamedTuple):
-    """What a candidate does in the coming step; bools say whether it happens."""
+    """Work of a candidate in the coming step; bools say whether it happens."""
 
     takes: jax.Array  # bool: it gets work
     enters: jax.Array  # bool: its first, or its first after a preemption

@@ -20,7 +20,7 @@ MANY = 2.0**30
 
 
 class Advance(NamedTuple):
-    """What the engine did."""
+    """Result of one run of the engine."""
 
     state: State
     duration: jax.Array  # s, idle time included

@@ -186,7 +186,7 @@ def _step_of(records: Record) -> jax.Array:
 
 
 def _events(records: Record, requests: int, step: jax.Array) -> Events:
-    """What happened to every request, and when."""
+    """Iterations of every request's events."""
     iterations = records.steps.shape[0]
     places = jnp.arange(iterations, dtype=jnp.int32)
 

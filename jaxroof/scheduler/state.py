@@ -138,7 +138,7 @@ def is_swapped(end: jax.Array) -> jax.Array:
 
 
 class Record(NamedTuple):
-    """What one iteration did; ids are -1 where there was none."""
+    """Record of one iteration; ids are -1 where there was none."""
 
     high: jax.Array  # the clock after it, s
     low: jax.Array

@@ -27,7 +27,7 @@ Sums = dict[str, Scalar]
 
 @struct
 class Iteration:
-    """Where the time of one iteration goes on the fullest device. Seconds, unless said otherwise."""
+    """Parts of the time of one iteration on the fullest device. Seconds, unless said otherwise."""
 
     time: Scalar  # of the whole iteration, under the limit of electrical power
     unlimited: Scalar  # the same without that limit

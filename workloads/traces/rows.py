@@ -13,7 +13,7 @@ LATEST = 1e11
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """What a caller decides about a trace."""
+    """A caller's choices about a trace."""
 
     sort: bool = False  # rows that are out of order are put in order instead of refused
     drop: bool = False  # rows without prompt or output tokens are left out and counted instead of refused

@@ -26,7 +26,7 @@ _SUM_TOLERANCE = 1e-3
 
 @dataclasses.dataclass(frozen=True)
 class Client:
-    """What ServeGen says about one client. Arrays of shape [windows]."""
+    """Data of one client in ServeGen. Arrays of shape [windows]."""
 
     number: int
     rows: Table
