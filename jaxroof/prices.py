@@ -116,6 +116,22 @@ def step_prices(
         return [*found, energies_of(ops, hardware)] if power_known(hardware) else found
 
     kinds = [_kinds(marks) for marks in output_dependence(terms, *_probe())]
+    tables = _tables(terms, kinds, limits, deployment)
+    micro_batch = functools.partial(_micro_batch_price, tables, terms, kinds)
+    price = functools.partial(_step_price, micro_batch, hardware, model, deployment, hidden_host)
+    if deployment.drafts is None:
+        return tables, price
+    kept = expected_tokens(deployment, acceptance)
+    return tables, functools.partial(_share_of_drafting_step, price, drafted_tokens(deployment), kept)
+
+
+def _tables(terms: Callable[..., Terms], kinds: Kinds, limits: Limits, deployment: Deployment) -> StepPrices:
+    """Sums of the terms that depend on one thing alone, at all nodes of it; everything else is 1 token or sequence.
+
+    Args:
+      terms: of a micro-batch's step: of its prompt (sequences, tokens, past), its decoding (sequences, context), the
+        rows with logits, and the rows of its GEMMs.
+    """
 
     def table(kind: str, nodes: jax.Array) -> jax.Array:
         def one(n):
@@ -133,17 +149,11 @@ def step_prices(
 
     most_rows = limits.rows + (0 if deployment.drafts is None else MOST_DRAFTED * limits.sequences)
     sampled = octaves(limits.sequences, LOGITS)
-    tables = StepPrices(
+    return StepPrices(
         rows=_intervals(table("rows", octaves(most_rows, ROWS))),
         decode=_cells(jax.vmap(decode)(octaves(limits.sequences, DECODE))),
         logits=_intervals(jnp.concatenate([table("logits", sampled), jax.vmap(host)(sampled)[:, None]], axis=1)),
     )
-    micro_batch = functools.partial(_micro_batch_price, tables, terms, kinds)
-    price = functools.partial(_step_price, micro_batch, hardware, model, deployment, hidden_host)
-    if deployment.drafts is None:
-        return tables, price
-    kept = expected_tokens(deployment, acceptance)
-    return tables, functools.partial(_share_of_drafting_step, price, drafted_tokens(deployment), kept)
 
 
 def _share_of_drafting_step(

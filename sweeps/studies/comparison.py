@@ -11,6 +11,7 @@ import xarray as xr
 
 import hwspaces
 import workloads
+from jaxroof.deployment import Deployment
 from jaxroof.legality import broken_rule
 from jaxroof.memory import weight_bytes
 from sweeps.ask.cases import cache_precision, cache_text, compute_precisions, leaf_number, model_deployment
@@ -195,16 +196,12 @@ def compare(
         **({"set": given} if given else {}),
         **{k: v for k, v in (("weights", weights), ("kv", kv), ("efficiency", efficiency)) if v is not None},
     }
-    with precision("float32"):
-        figures = tuple(dict.fromkeys((*METRICS, metric, *wanted)))
-        question = asking(alike_devices(asked(spec(source)), needed), figures)
-        points = len(runnable) * len(tried) * len(source["workload"]["batch"])
-        progress = begun(points)
-        swept = pointwise(question.question, question.axes, question.attributes, progress)
+    points = len(runnable) * len(tried) * len(source["workload"]["batch"])
+    figures = tuple(dict.fromkeys((*METRICS, metric, *wanted)))
+    swept, deployment = _priced(source, needed, figures, lambda: begun(points))
+    grid = _with_blanks(_labelled(swept, [device.name for _, device in runnable], tried), figures)
 
     # Rows: each accelerator and layout at its best batch, or the reason why there is none.
-    grid = _with_blanks(_labelled(swept, [device.name for _, device in runnable], tried), figures)
-    deployment = question.question.base.deployment
     setting = _Setting(
         [device for _, device in runnable],
         tried,
@@ -219,9 +216,24 @@ def compare(
     return dataclasses.replace(nothing, dataset=grid, rows=rows, infeasible=infeasible, points=points, seconds=seconds)
 
 
+def _priced(
+    source: Mapping[str, Any], needed: set[str], figures: tuple[str, ...], begun: Callable[[], Callable[[int], None]]
+) -> tuple[xr.Dataset, Deployment]:
+    """Figures of every point of a specification, and the deployment that its layouts are variants of.
+
+    Args:
+      needed: precisions that every accelerator has a peak for.
+      begun: called before points are computed; returns a callback for those that are done.
+    """
+    with precision("float32"):
+        question = asking(alike_devices(asked(spec(source)), needed), figures)
+        swept = pointwise(question.question, question.axes, question.attributes, begun())
+    return swept, question.question.base.deployment
+
+
 @dataclasses.dataclass(frozen=True)
 class _Setting:
-    """What the sentences of infeasible rows are made from."""
+    """Facts from which the sentences of infeasible rows are made."""
 
     devices: list[hwspaces.HardwareEntry]
     layouts: list[Layout]

@@ -99,16 +99,7 @@ def searched(problem: Problem, search: Search, progress: Callable[[str, int, int
     clock.lap("descent")
 
     # 3. Polishing of the best of each combination, or of designs along the front.
-    picks = (
-        _along_front(values, violations) if several else _best_of_combinations(problem, ends, values[:, 0], violations)
-    )
-    points = []
-    for i, pick in enumerate(picks):
-        progress("polish", i, len(picks))
-        point = polished(problem, ends[pick], weights[pick])
-        points.append(point if several else settled(problem, point, weights[pick], search.seed))
-    progress("polish", len(picks), len(picks))
-    best = np.array([point.design for point in points]).reshape(-1, len(problem.variables))
+    best = _polished_designs(problem, ends, values, violations, weights, search, progress)
     clock.lap("polish")
 
     # 4. The best of these and of the grid, and the conditions of optimality there.
@@ -141,6 +132,30 @@ def searched(problem: Problem, search: Search, progress: Callable[[str, int, int
         evaluations=problem.evaluations,
         gradients=problem.gradients,
     )
+
+
+def _polished_designs(
+    problem: Problem,
+    ends: np.ndarray,
+    values: np.ndarray,
+    violations: np.ndarray,
+    weights: np.ndarray,
+    search: Search,
+    progress: Callable[[str, int, int], None],
+) -> np.ndarray:
+    """Designs that are polished from the best ends of the descent, shape [designs, variables]."""
+    several = len(problem.objectives) > 1
+    if several:
+        picks = _along_front(values, violations)
+    else:
+        picks = _best_of_combinations(problem, ends, values[:, 0], violations)
+    points = []
+    for i, pick in enumerate(picks):
+        progress("polish", i, len(picks))
+        point = polished(problem, ends[pick], weights[pick])
+        points.append(point if several else settled(problem, point, weights[pick], search.seed))
+    progress("polish", len(picks), len(picks))
+    return np.array([point.design for point in points]).reshape(-1, len(problem.variables))
 
 
 def _along_front(values: np.ndarray, violations: np.ndarray) -> np.ndarray:
