@@ -1,4 +1,4 @@
-"""Deployments from what a user writes: degrees that are not there until they are set, choices, switches, labels."""
+"""Deployments from a user's settings: degrees that are absent until they are set, choices, switches, labels."""
 
 import dataclasses
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Drafters and their acceptance, from text: a model; a chance, several, or their law."""
+"""Drafters and their acceptance, from text: a model; one probability, several, or a law of them."""
 
 import dataclasses
 from typing import Any

@@ -1,4 +1,4 @@
-"""Settings that do something only beside others, and the refusal of those that are given where they do nothing."""
+"""Settings that have an effect only beside others, and the refusal of those that are given without one."""
 
 import contextlib
 import dataclasses

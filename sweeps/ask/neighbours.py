@@ -1,4 +1,4 @@
-"""The other model of a co-located pair from what a user writes: its name, its requests, its deployment."""
+"""The other model of a co-located pair from a user's settings: its name, its requests, its deployment."""
 
 import dataclasses
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""One number of a deployment or a workload from what a user writes, and what it may be: whole, zero, at most 1."""
+"""One number of a deployment or a workload from a user's text, and its allowed values: whole, zero, at most 1."""
 
 import math
 from typing import Any, NamedTuple

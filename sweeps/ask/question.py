@@ -1,4 +1,4 @@
-"""From a specification to a question: every name looked up, every axis made and labelled."""
+"""Questions from specifications: every name looked up, every axis made and labelled."""
 
 import dataclasses
 import hashlib

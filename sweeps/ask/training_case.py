@@ -1,4 +1,4 @@
-"""A training workload from what a user writes: numbers and adapters."""
+"""A training workload from a user's settings: numbers and adapters."""
 
 import dataclasses
 from collections.abc import Callable, Mapping

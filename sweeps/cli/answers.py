@@ -1,4 +1,4 @@
-"""Words that `step` and `request` share about an answer: whether it fits, and all of it as one JSON object."""
+"""Text that `step` and `request` share: memory, money, intervals and power of an answer, and its JSON object."""
 
 import dataclasses
 import math

@@ -1,4 +1,4 @@
-"""`jaxroof calibrate`: an engine's overheads from one measured run, or whether calibrated ones still hold."""
+"""`jaxroof calibrate`: an engine's overheads from one measured run, and a check of calibrated ones on another."""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""`jaxroof capacity`: the largest load at which each of many accelerators keeps its promises to users."""
+"""`jaxroof capacity`: the largest load at which each of many accelerators keeps its latency limits."""
 
 import argparse
 import json

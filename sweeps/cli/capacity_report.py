@@ -1,4 +1,4 @@
-"""Text of a capacity search: the table of accelerators, what was left out, and all of it as one JSON object."""
+"""Text of a capacity search: the table of accelerators, those left out, and all of it as one JSON object."""
 
 import math
 from typing import Any

@@ -1,4 +1,4 @@
-"""`jaxroof collective`: what a collective takes over message sizes, by every algorithm, and which one is chosen."""
+"""`jaxroof collective`: time of a collective over message sizes, by every algorithm, and the one chosen."""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""Flags that verbs share: which deployment is asked about, and the case that they describe."""
+"""Flags that verbs share: the deployment that is asked about, and the case that they describe."""
 
 import argparse
 import contextlib

@@ -1,4 +1,4 @@
-"""Surroundings in which a process cannot work: its streams, limits on memory, variables of JAX; each in one line."""
+"""Checks of a process's surroundings: its streams, limits on memory, variables of JAX; an error is one line."""
 
 import errno
 import os

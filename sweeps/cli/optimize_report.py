@@ -1,4 +1,4 @@
-"""What `jaxroof optimize` prints: the designs, the best point of the grid, and what holds the best design there."""
+"""Text of `jaxroof optimize`: the designs, the best point of the grid, and the active constraints and bounds."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Flags that name files to write, how they are declared, and what is refused of them before a verb runs.
+"""Flags that name files to write: their declaration, and refusals before a verb runs.
 
 A verb declares every such flag here and in no other way. All other flags are taken for what is read: a file that one
 of them names, or that a specification among them names, is not written over.

@@ -1,4 +1,4 @@
-"""`jaxroof sensitivity`: which numbers of hardware, deployment and workload matter to a metric, and by how much."""
+"""`jaxroof sensitivity`: elasticities of a metric to numbers of hardware, deployment and workload."""
 
 import argparse
 import json

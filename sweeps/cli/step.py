@@ -1,4 +1,4 @@
-"""`jaxroof step`: what one engine step of a deployment costs, op by op."""
+"""`jaxroof step`: cost of one engine step of a deployment, op by op."""
 
 import argparse
 import json

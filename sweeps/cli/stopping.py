@@ -1,4 +1,4 @@
-"""The end of a process at Ctrl-C, SIGTERM or a lost terminal: in a moment, with one line, whatever it is doing.
+"""The end of a process at Ctrl-C, SIGTERM or a lost terminal: prompt, and with one line.
 
 A thread waits for the signal, takes away files that are not whole and ends the process. Nothing is raised in the main
 thread: it may be inside compiled code, or in a callback that swallows what is raised. Until `begin` has been called,

@@ -1,4 +1,4 @@
-"""`jaxroof sweep -o FOLDER/`: shards that survive whatever happens, in this process or on many machines."""
+"""`jaxroof sweep -o FOLDER/`: shards that survive interruption, in this process or on many machines."""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""The text of a sweep: what is asked, what was written, and the best feasible point by every key metric."""
+"""Text of a sweep: the question, the files written, and the best feasible point by every key metric."""
 
 import sys
 from typing import Any

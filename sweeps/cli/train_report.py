@@ -1,4 +1,4 @@
-"""What `jaxroof train` says of one iteration: tables of memory, time and communication, and one JSON object."""
+"""Text of `jaxroof train`: tables of memory, time and communication of one iteration, and one JSON object."""
 
 import dataclasses
 from typing import Any

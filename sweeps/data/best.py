@@ -1,4 +1,4 @@
-"""Which points of a sweep can be, and the best of them by one metric. Nothing is broadcast to the whole grid."""
+"""Feasible points of a sweep, and the best of them by one metric. Nothing is broadcast to the whole grid."""
 
 import dataclasses
 import math

@@ -1,4 +1,4 @@
-"""What the variables and coordinates of a sweep's dataset are measured in and called, for people."""
+"""Units and names of the variables and coordinates of a sweep's dataset, for people."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""Parts of a sweep: shapes of its variables, computed pieces and boxes of chunks, and how a grid is cut into them."""
+"""Parts of a sweep: shapes of its variables, computed pieces, and boxes of chunks that a grid is cut into."""
 
 import dataclasses
 import math

@@ -1,4 +1,4 @@
-"""Which attention kernels are timed: causal prefill of new prompts, and decoding against a cold cache."""
+"""Attention kernels to time: causal prefill of new prompts, and decoding against a cold cache."""
 
 import functools
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""How well a file of surfaces predicts kernels that it has not seen: fresh shapes off its grid, timed and compared."""
+"""Errors of a file of surfaces on kernels that it has not seen: fresh shapes off its grid, timed and compared."""
 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""What the device that JAX sees is, and the catalogue entry that its measured figures make."""
+"""The device that JAX sees, and the catalogue entry made of its measured figures."""
 
 import os
 import platform as host

@@ -1,4 +1,4 @@
-"""What a benchmark measures in its budget: surfaces of kernels, bandwidths, collectives, and the peaks among them."""
+"""One benchmark within its budget: surfaces of kernels, bandwidths, collectives, and the peaks among them."""
 
 import dataclasses
 import functools

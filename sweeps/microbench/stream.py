@@ -1,4 +1,4 @@
-"""Which streaming kernels are timed: a norm, a copy, and memory read in order, in strides and by random pages."""
+"""Streaming kernels to time: a norm, a copy, and memory read in order, in strides and by random pages."""
 
 import functools
 from collections.abc import Callable, Mapping

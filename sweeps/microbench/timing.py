@@ -1,4 +1,4 @@
-"""How long one call of a kernel takes on a device: cold operands, no dispatch, and how far repeats differ."""
+"""Time of one call of a kernel on a device: cold operands, no dispatch, and the spread of repeats."""
 
 import dataclasses
 import time

@@ -1,4 +1,4 @@
-"""The answer to one case as plain numbers: its metrics, and what every op of its steps costs."""
+"""The answer to one case as plain numbers: its metrics, and the cost of every op of its steps."""
 
 import dataclasses
 import math

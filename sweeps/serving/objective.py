@@ -1,4 +1,4 @@
-"""A service-level objective from what a user writes: limits on latencies that a request has to keep."""
+"""A service-level objective from a user's text: limits on latencies that a request has to keep."""
 
 import dataclasses
 from collections.abc import Mapping

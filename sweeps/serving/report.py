@@ -1,4 +1,4 @@
-"""What a simulation says about a service-level objective and about requests that were not served, in words."""
+"""Sentences on a simulation: its service-level objective, and requests that were not served."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""One simulated deployment: what became of every request, what the engine did over time, and the metrics."""
+"""One simulated deployment: the outcome of every request, the engine's timeline, and the metrics."""
 
 import dataclasses
 import time

@@ -1,4 +1,4 @@
-"""Whether a run keeps what it has to, and by how much it misses it."""
+"""Targets of a run: whether it keeps its limits, and the distance by which it misses them."""
 
 from collections.abc import Mapping
 

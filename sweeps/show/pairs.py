@@ -1,4 +1,4 @@
-"""Heat maps of pairs of knobs: which complement each other and which are substitutes, for every metric."""
+"""Heat maps of pairs of knobs, complements and substitutes, for every metric."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

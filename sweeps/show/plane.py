@@ -1,4 +1,4 @@
-"""A sweep's metric over two of its axes: reduced over all others, with what chose the value at every place."""
+"""A sweep's metric over two of its axes, reduced over all others, and the choice behind each value."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""Where the positions of a sweep's axis stand along an axis of a picture: on a log or linear scale, or one by one."""
+"""Positions of a sweep's axis along an axis of a picture: on a log or linear scale, or one by one."""
 
 import dataclasses
 from typing import Any

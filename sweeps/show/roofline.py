@@ -1,4 +1,4 @@
-"""The roofline of a step: what every op achieves against what the hardware allows at its intensity."""
+"""Roofline of a step: the achieved rate of every op against the hardware's roof at its intensity."""
 
 from typing import Any
 

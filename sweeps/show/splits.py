@@ -1,4 +1,4 @@
-"""The best split between prefill and decode over the load: its devices, and what users feel under each split."""
+"""The best split between prefill and decode over the load: its devices, and the latencies of each split."""
 
 from typing import Any
 

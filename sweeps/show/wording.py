@@ -1,4 +1,4 @@
-"""Words of a picture: the best design as a sentence, what was reduced, and where the numbers are from."""
+"""Words of a picture: the best design as a sentence, the reduced axes, and the source of the numbers."""
 
 import xarray as xr
 

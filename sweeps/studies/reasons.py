@@ -1,4 +1,4 @@
-"""Why a point of a comparison is none to choose: the first obstacle of each point, and its sentence."""
+"""Obstacles of points of a comparison: the first obstacle of each, and its sentence."""
 
 import dataclasses
 import math

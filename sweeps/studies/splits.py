@@ -1,4 +1,4 @@
-"""How devices are best split between prefill and decode: latencies of every split at every load, and the best one."""
+"""Splits of devices between prefill and decode: latencies of each at every load, and the best one."""
 
 import dataclasses
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Files of measured kernels, whatever benchmark wrote them, as tables that an efficiency can be made from."""
+"""Files of measured kernels from several benchmarks, as tables that an efficiency can be made from."""
 
 import dataclasses
 from collections.abc import Sequence

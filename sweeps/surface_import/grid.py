@@ -1,4 +1,4 @@
-"""Rows to a complete rectilinear grid: what is missing, what is there twice, and the largest part without holes."""
+"""Complete rectilinear grids from rows: missing points, repeated points, and the largest part without holes."""
 
 import dataclasses
 from collections.abc import Iterator

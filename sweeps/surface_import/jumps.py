@@ -1,4 +1,4 @@
-"""How often a time jumps between neighbouring shapes: looked up in a table, and interpolated."""
+"""Jumps of a time between neighbouring shapes: looked up in a table, and interpolated."""
 
 import dataclasses
 import math

@@ -1,4 +1,4 @@
-"""The points of a sweep that no other beats in two metrics at once."""
+"""Pareto front of a sweep in two metrics."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""From words such as "top=100:tpot" to what they keep."""
+"""Parts to keep of a sweep, from words such as "top=100:tpot"."""
 
 from collections.abc import Iterable
 from typing import Any

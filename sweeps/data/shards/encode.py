@@ -1,4 +1,4 @@
-"""Datasets as the bytes of netCDF files, so that what is on the disk can be checked before it is read.
+"""Datasets as the bytes of netCDF files, so that data on disk can be checked before it is read.
 
 The netCDF library is not made for threads, and a file left open is closed by whichever thread happens to collect
 garbage. So all that is opened here is closed here, one thread after the other.

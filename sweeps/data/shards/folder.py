@@ -1,4 +1,4 @@
-"""A folder that several processes may find at once: one writer, whole files only, and only what was written is read."""
+"""A folder of shards shared by processes: one writer, whole files only, and only written files are read."""
 
 import contextlib
 import errno

@@ -1,4 +1,4 @@
-"""Manifest of a folder of shards: a header of what is asked, then a line for every shard that is whole.
+"""Manifest of a folder of shards: a header with the question, then a line for every whole shard.
 
 The file is only ever appended to, so that an interruption costs the line that is being written and nothing else. Every
 line carries a checksum of itself; that of a shard is one of the question too, so that lines whose header is lost can

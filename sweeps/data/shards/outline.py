@@ -1,4 +1,4 @@
-"""A sweep as its manifest describes it: axes, variables and what is kept, without planning any of it."""
+"""A sweep as its manifest describes it: axes, variables and kept parts, without planning any of it."""
 
 import dataclasses
 import math

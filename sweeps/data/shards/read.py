@@ -1,4 +1,4 @@
-"""A folder of shards as one Dataset that reads what is asked of it; nothing is read that is not as it was written."""
+"""A folder of shards as one lazy Dataset; every part is checked against the manifest before it is read."""
 
 import collections
 import os

@@ -1,4 +1,4 @@
-"""Progress of a folder of shards, and whether what it says it has is there."""
+"""Progress of a folder of shards, and presence of the shards that its manifest lists."""
 
 import json
 import pathlib

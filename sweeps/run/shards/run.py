@@ -1,4 +1,4 @@
-"""A sweep into a folder: begun, interrupted, continued, finished; what is there already is checked and kept."""
+"""A sweep into a folder: begun, interrupted, continued, finished; existing shards are checked and kept."""
 
 import os
 import pathlib

@@ -1,4 +1,4 @@
-"""A sweep cut into shards, any of which can be computed by itself, in any process, to the same bits."""
+"""A sweep cut into shards, each of which any process computes by itself, to the same bits."""
 
 import dataclasses
 import hashlib

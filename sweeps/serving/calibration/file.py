@@ -1,4 +1,4 @@
-"""A calibration as an efficiency file, which `--efficiency` takes, and what such a file says of where it is from."""
+"""A calibration as an efficiency file, which `--efficiency` takes, with its provenance."""
 
 import datetime
 import hashlib

@@ -1,4 +1,4 @@
-"""What a simulator takes of a measured run: traffic, latencies to meet, and which requests are held out."""
+"""A simulator's input from a measured run: traffic, latencies to meet, and requests that are held out."""
 
 import dataclasses
 import math

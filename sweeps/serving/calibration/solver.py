@@ -1,4 +1,4 @@
-"""The least of a sum of Huber losses that is rough in the small: each evaluation decides anew what a scheduler does."""
+"""Minimum of a sum of Huber losses that is rough at small scales, where a scheduler's decisions change."""
 
 from collections.abc import Callable
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""Whether gradients are finite and add up as units demand, over millions of random points: a command, and its parts."""
+"""Check of gradients at millions of random points: finite, and sums that units demand. A command and its parts."""
 
 import argparse
 import dataclasses

@@ -1,4 +1,4 @@
-"""Which numbers of a scenario can be turned, and which of them only stand for something that comes in whole pieces."""
+"""Knobs: numbers of a scenario that can be turned, and those among them that come in whole pieces."""
 
 import dataclasses
 from collections.abc import Iterator, Sequence

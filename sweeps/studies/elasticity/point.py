@@ -1,4 +1,4 @@
-"""Sensitivities at one point: elasticities of metrics, how far first order carries, which knobs replace each other."""
+"""Sensitivities at one point: elasticities of metrics, range of first order, and substitutes among knobs."""
 
 import dataclasses
 import functools

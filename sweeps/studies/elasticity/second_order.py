@@ -1,4 +1,4 @@
-"""Which knobs replace each other and which need each other: signs and sizes of second derivatives."""
+"""Substitutes and complements among knobs: signs and sizes of second derivatives."""
 
 import dataclasses
 import itertools

@@ -1,4 +1,4 @@
-"""What an optimiser is to reach: objectives, and constraints with their limits in SI units."""
+"""Goals of an optimiser: objectives, and constraints with their limits in SI units."""
 
 import dataclasses
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Which scenarios there are: files of `workloads/scenarios`, each a specification with what is known by hand."""
+"""Files of scenarios in `workloads/scenarios`, each a specification with values known by hand."""
 
 import dataclasses
 import functools
