@@ -62,7 +62,7 @@ class Case:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader should know: precision and its source, assumptions, a ring that leaves its domain."""
+        """Notes for a reader: precision and its source, assumptions, a ring that leaves its domain."""
         notes = [f"weights {self.model.precision} (from {self.model.precision_source})"]
         notes += self.model.notes
         notes += self.hardware.assumptions

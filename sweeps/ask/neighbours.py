@@ -32,7 +32,7 @@ def neighbour_requests(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def neighbour_notes(entry: workloads.ModelEntry) -> tuple[str, ...]:
-    """What a reader should know of the neighbour."""
+    """Notes on the neighbour for a reader."""
     return (f"neighbour {entry.name}, weights {entry.precision} (from {entry.precision_source})", *entry.notes)
 
 

@@ -45,7 +45,7 @@ Counts of hardware are not among them: a design's cores vary continuously.
 
 
 class Limit(NamedTuple):
-    """What a number may be beside positive."""
+    """Allowed values of a number beside positive ones."""
 
     least: float
     most: float

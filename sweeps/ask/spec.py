@@ -109,7 +109,7 @@ def read(path: str | pathlib.Path) -> Spec:
 
 
 def content(path: pathlib.Path) -> dict[str, Any]:
-    """What a TOML file says, checked for its size, its keys and units of limits; ValueError of one line."""
+    """Content of a TOML file, checked for its size, its keys and units of limits; ValueError of one line."""
     found = document.toml(path)
     for where, value in _limits_of_times(found):
         if isinstance(value, int | float):

@@ -56,7 +56,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Calibrate and write, or check; print what was found."""
+    """Calibrate and write, or check; print the result."""
     if not options.measured:
         raise ValueError("--measured FILE is missing")
     _require_together(options)

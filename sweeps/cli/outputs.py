@@ -47,7 +47,7 @@ def output_argument(
 
 
 def pictures_argument(parser: Any, what: str) -> None:
-    """Declare `--plots DIR`, a folder of pictures, of which the help says `what` they are."""
+    """Declare `--plots DIR`, a folder of pictures; `what` says in the help which ones."""
     output_argument(parser, "--plots", kinds=("png",), folder="pictures", metavar="DIR", help=what)
 
 

@@ -111,7 +111,7 @@ def _found(options: argparse.Namespace, names: Any, wanted: Any, exponent: float
 
 
 def _said(options: argparse.Namespace) -> tuple[str, Any]:
-    """What is asked in words, and the case."""
+    """The question in words, and the case."""
     if options.job == "train":
         for name in UNTRAINED:
             if getattr(options, name) is not None:

@@ -63,7 +63,7 @@ def line(number: int) -> str:
 
 
 def _of_files(question):
-    """What `hwspaces.interrupted` answers; None where it is not loaded: no file has been begun."""
+    """Answer of a function of `hwspaces.interrupted`; None where it is not loaded: no file has been begun."""
     function = getattr(sys.modules.get("hwspaces.interrupted"), question, None)
     return None if function is None else function()
 

@@ -20,7 +20,7 @@ def print_asked(asked: Any, plan: Any) -> None:
 
 
 def print_found(output: str, written: str) -> None:
-    """What was written; then the best feasible point by every key metric, read back lazily."""
+    """Print the files written, then the best feasible point by every key metric, read back lazily."""
     from sweeps.ask.names import variable
     from sweeps.cli.tables import console, table
     from sweeps.data import best, labels

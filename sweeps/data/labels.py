@@ -56,7 +56,7 @@ def unit(dataset: xr.Dataset, name: str) -> str:
 
 
 def title(dataset: xr.Dataset, name: str) -> str:
-    """What a variable or coordinate is, in a few words: its long name up to the first comma or colon."""
+    """Short name of a variable or coordinate: its long name up to the first comma or colon."""
     long_name = dataset[name].attrs.get("long_name", name)
     if long_name.startswith(_MATRIX):
         return f"matrix peak at {long_name.removeprefix(_MATRIX)}"

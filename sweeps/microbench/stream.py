@@ -51,7 +51,7 @@ def amounts(shape: Mapping[str, float]) -> tuple[float, float]:
 
 
 def readings(total: int) -> dict[str, list[Reading]]:
-    """Name of a bandwidth -> ways to reach it, of which the fastest counts.
+    """Name of a bandwidth -> ways to reach it; the fastest counts.
 
     Args:
       total: B of the array that is read; more than any cache holds.

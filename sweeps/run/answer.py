@@ -21,7 +21,7 @@ from sweeps.run.precision import (
 
 @dataclasses.dataclass(frozen=True)
 class OpAnswer:
-    """What one op costs over all its runs in one step, on one device."""
+    """Cost of one op over all its runs in one step, on one device."""
 
     name: str
     count: float  # runs per step: layers

@@ -78,7 +78,7 @@ def _block(question: Question, combination: tuple[Segment, ...]) -> dict[str, np
 
 
 def one_by_one(question: Question, axes: tuple[Axis, ...], attributes: dict[str, Any]) -> xr.Dataset:
-    """As `pointwise`, op by op: for tens of points, of which each structure would take longer to compile than to run.
+    """As `pointwise`, op by op: for tens of points whose structures would take longer to compile than to run.
 
     A point takes tenths of a second. What is compiled is small and shared with other questions: the time of one op.
     """

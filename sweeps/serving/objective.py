@@ -34,7 +34,7 @@ def parse_slo(text: str | Mapping[str, Any] | None) -> Objective:
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """What a run has to keep: a share of good requests, and limits on its percentiles and means."""
+    """Limits that a run has to keep: a share of good requests, and limits on its percentiles and means."""
 
     objective: Objective = Objective()
     share: float = SHARE  # of all requests, refused and rejected ones too

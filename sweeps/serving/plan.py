@@ -164,7 +164,7 @@ class ServePlan:
         )
 
     def _names(self, number: int) -> dict[str, str]:
-        """What model and hardware are called at one point of the grid."""
+        """Names of model and hardware at one point of the grid."""
         place = np.unravel_index(number, self._shape) if self._shape else ()
         names = {"model": self._base.model.name, "hardware": self._base.hardware.name}
         for axis, i in zip(self.axes, place, strict=True):
@@ -228,7 +228,7 @@ def _parsed(path: str, value: Any) -> float | str:
 
 
 def _values(axis: Axis, i: int) -> Iterator[tuple[str, Any]]:
-    """What the axis sets at a position, by path."""
+    """Values that the axis sets at a position, by path."""
     for path, column in axis.columns.items():
         value = column.items[column.index[i]] if isinstance(column, Choice) else float(column[i])
         yield path, value

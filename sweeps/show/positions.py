@@ -54,12 +54,12 @@ class Positions:
 
 
 def spread(n: int) -> np.ndarray:
-    """Which of `n` positions get a tick: all of a few, else every second, third, ..."""
+    """Positions of `n` that get a tick: all of a few, else every second, third, ..."""
     return np.arange(0, n, -(-n // SHOWN_TICKS))
 
 
 def positions(dataset: xr.Dataset, name: str) -> Positions:
-    """Where the coordinate `name` of `dataset` stands."""
+    """Positions of the coordinate `name` of `dataset`."""
     coordinate = dataset[name]
     if labels.is_text(coordinate):
         texts = tuple(map(str, coordinate.values))

@@ -151,7 +151,7 @@ def _plain(name: str) -> str:
 
 
 def _undrawn(found: Answer) -> str:
-    """Which ops have no place on a roofline, and their share of the time."""
+    """Ops without a place on a roofline, and their share of the time."""
     parts = []
     for ops in found.steps.values():
         total = sum(op.time for op in ops)

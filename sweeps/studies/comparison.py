@@ -59,7 +59,7 @@ class Row:
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """What was tried and what came of it, best first."""
+    """Result of a comparison: every row that was tried, best first."""
 
     dataset: xr.Dataset  # over hardware, deployment and batch
     metric: str  # what rows are sorted by
@@ -99,7 +99,7 @@ class Comparison:
 
     @property
     def accelerators(self) -> int:
-        """How many accelerators were looked at."""
+        """Number of accelerators that were looked at."""
         return len({row.hardware for row in (*self.rows, *self.infeasible)}) + len(self.lacking)
 
 

@@ -25,7 +25,7 @@ BATCHES = np.unique(np.round(2.0 ** np.arange(0.0, 10.01, 0.5)))
 
 
 def replica_curve(case: Case) -> Curve:
-    """What one replica of each pool of `case` does, over the decode batches that fit; NumPy float64.
+    """Latencies of one replica of each pool of `case`, over the decode batches that fit; NumPy float64.
 
     Raises:
       ValueError: one line, where not even one sequence fits.

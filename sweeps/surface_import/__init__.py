@@ -20,7 +20,7 @@ HOLES = ("refuse", "drop", "keep")
 
 @dataclasses.dataclass(frozen=True)
 class Imported:
-    """What files hold."""
+    """Content of imported files."""
 
     tables: tuple[SurfaceTable, ...]
     device: str  # its name in the catalogue
@@ -72,7 +72,7 @@ def imported(
 
 
 def table_name(rows: Rows) -> str:
-    """What the table of these rows is called: kind, precision and labels."""
+    """Name of the table of these rows: kind, precision and labels."""
     labels = rows.labels
     words = [rows.kind, rows.precision]
     words += [name for name in ("scaled", "dequantised", "quantised") if labels.get(name)]

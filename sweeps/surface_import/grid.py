@@ -14,7 +14,7 @@ SCATTERED = 0.5
 
 @dataclasses.dataclass
 class Dropped:
-    """How many rows were left out, by why."""
+    """Numbers of rows that were left out, by reason."""
 
     duplicates: int = 0
     impossible: int = 0

@@ -21,7 +21,7 @@ FORMS = {
 
 
 def keepers(words: Iterable[str], plan: Any, job: str) -> list[Any]:
-    """What to keep of a sweep.
+    """Parts of a sweep to keep.
 
     Args:
       words: as in `FORMS`.

@@ -51,7 +51,7 @@ class Spread:
         return _State(self)
 
     def merged(self, parts: Iterable[xr.Dataset]) -> xr.Dataset:
-        """What is kept of several parts of a sweep as what is kept of all."""
+        """Counts of the whole sweep, from those of its parts."""
         counts = {name: np.zeros(BINS, np.int64) for name in self.types}
         for part in parts:
             for name, count in counts.items():

@@ -24,7 +24,7 @@ _ONE_BY_ONE = threading.RLock()
 
 @dataclasses.dataclass(frozen=True)
 class Stored:
-    """How values are put on the disk. Both settings give up speed for size; `digits` gives up precision too."""
+    """Encoding of values on disk. Both settings give up speed for size; `digits` gives up precision too."""
 
     compression: int = 0  # level of zlib, 0 to 9; 0: none
     digits: int | None = None  # significant decimal digits that are kept of real numbers; None: all

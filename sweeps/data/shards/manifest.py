@@ -189,7 +189,7 @@ def _check(body: str, salt: str) -> str:
 
 
 def _parsed(line: bytes, salt: str = "") -> Any:
-    """What a line says; None where it is not as it was written."""
+    """Content of a line; None where it is not as it was written."""
     try:
         content = json.loads(line)
         body = content["is"]
@@ -283,7 +283,7 @@ def file_name(number: int) -> str:
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """What two headers ask differently, each as "key was x, is y"; empty where both mean the same sweep."""
+    """Differences of two headers, each as "key was x, is y"; empty where both mean the same sweep."""
     found = []
     for key in ASKED:
         old, new = before[key], now[key]

@@ -21,7 +21,7 @@ class Side:
 
 @dataclasses.dataclass(frozen=True)
 class Outline:
-    """What `sweeps.data.keep` and readers of shards need to know of a sweep."""
+    """Facts of a sweep that `sweeps.data.keep` and readers of shards need."""
 
     axes: tuple[Side, ...]
     outputs: Mapping[str, Output]

@@ -125,7 +125,7 @@ def _put(ready: queue.Queue, item: Any, stopping: threading.Event) -> None:
 
 
 def _resumed(place: pathlib.Path, work: Work) -> tuple[manifest.Manifest, dict[int, str]]:
-    """What the folder has of this sweep, every shard checked, and what was there but is damaged."""
+    """Shards of this sweep in the folder, every one checked, and those that are damaged."""
     header, damaged = work.header, {}
     if not (place / manifest.NAME).exists():
         return manifest.begun(place, header | {"frame": work.write_frame(place)}), {}

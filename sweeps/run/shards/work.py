@@ -86,7 +86,7 @@ class Work:
 
     @property
     def header(self) -> dict[str, Any]:
-        """What the manifest says before the first shard: everything that the result depends on."""
+        """Manifest's content before the first shard: everything that the result depends on."""
         return {
             "question_sha256": _question_hash(self.asked.attributes, self.plan.axes),
             "spec": dict(self.spec.source),
@@ -132,7 +132,7 @@ class Work:
         return fill(found, (_moved(piece, place, self.plan.outputs) for piece in self.plan.pieces(progress, [box])))
 
     def _kept(self, box: Box, progress: Callable[[int], None]) -> xr.Dataset:
-        """What is kept of a box."""
+        """Kept points or counts of a box."""
         states = [keeper.begun() for keeper in self.keep]
         for chunk, arrays in self.plan.values(progress, [box]):
             for state in states:

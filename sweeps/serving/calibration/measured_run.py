@@ -35,7 +35,7 @@ class Run:
 
     @property
     def clients(self) -> int | None:
-        """Of a closed loop; None: an open one."""
+        """Clients of a closed loop; None: an open one."""
         return None if self.traffic.clients is None else int(self.traffic.clients)
 
 

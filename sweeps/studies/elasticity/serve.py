@@ -37,7 +37,7 @@ ITERATIONS = 4
 
 @struct
 class Stream:
-    """What of a stream of requests is a real number."""
+    """Real numbers of a stream of requests."""
 
     rate: Scalar | None  # requests/s; None: clients, who send when their last request has ended
 
@@ -49,7 +49,7 @@ def sensitivity_of_serve(
     exponent: float | None = None,
     top: int = 8,
 ) -> tuple[Setup, tuple[str, ...], Point, dict[str, tuple[Check, ...]]]:
-    """What is asked for, notes on it, elasticities of its metrics, and the largest ones beside new simulations.
+    """Setup, notes, elasticities of the metrics of a simulation, and new simulations beside the largest ones.
 
     Forward mode, one compiled program of the whole simulation and one call per knob. What the scheduler decides
     (admissions, batches, preemptions, counts of requests) has no gradient; when steps end has one. A rate scales the

@@ -179,7 +179,7 @@ class Problem:
         return np.clip(designs, self.lower, self.upper)
 
     def _by_structure(self, designs: np.ndarray, program_of: Callable, most: int, shape: tuple) -> np.ndarray:
-        """What a program returns for every design, called for designs of one structure at a time."""
+        """Results of a program for every design, called for designs of one structure at a time."""
         found = np.empty((len(designs), *shape))
         for rows, key in self._structures(designs):
             for low in range(0, len(rows), most):

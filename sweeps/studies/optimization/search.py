@@ -32,7 +32,7 @@ FRONT = 48
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """What a search found: the best designs first; with several objectives, the Pareto front."""
+    """Result of a search: the best designs first; with several objectives, the Pareto front."""
 
     problem: Problem
     designs: np.ndarray  # [n, d]
@@ -50,7 +50,7 @@ class Found:
 
     @property
     def feasible(self) -> np.ndarray:
-        """Which designs keep every constraint, shape [n]."""
+        """Designs that keep every constraint, bool, shape [n]."""
         return worst(self.constraints) <= KEPT
 
 
@@ -219,7 +219,7 @@ def _grid(problem: Problem, chosen: np.ndarray, search: Search) -> tuple[np.ndar
 def _starts(
     problem: Problem, designs: np.ndarray, objectives: np.ndarray, constraints: np.ndarray, search: Search
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Where to descend from, and the weights of the objectives there: the best of the grid, for every combination."""
+    """Starts of the descent, and the weights of the objectives there: the best of the grid, for every combination."""
     violations = np.maximum(worst(constraints), 0.0)
     groups = _combination_numbers(problem, designs)
     count = groups.max() + 1

@@ -12,7 +12,7 @@ from sweeps.studies.optimization.problem import Problem
 
 @dataclasses.dataclass(frozen=True)
 class Goals:
-    """What a solver sees of one design, in logarithms, with the derivatives by every share."""
+    """Goals of one design for a solver, in logarithms, with the derivatives by every share."""
 
     objective: float  # to be made small
     score: float  # its logarithm

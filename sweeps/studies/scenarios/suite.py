@@ -39,7 +39,7 @@ class Check:
 
 @dataclasses.dataclass(frozen=True)
 class Refusal:
-    """What a scenario must not answer: keys of its specification replaced, and a word that the error has."""
+    """Refused variant of a scenario: keys of its specification replaced, and a word that the error has."""
 
     set: Mapping[str, Any]
     says: str
