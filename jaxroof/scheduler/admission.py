@@ -48,6 +48,7 @@ class Candidate(NamedTuple):
     holds_slot: jax.Array  # bool: it is one of these two
     swapped: jax.Array  # bool: its cache is in host memory
     left: jax.Array  # tokens that it has to produce
+    isl: jax.Array  # tokens of its prompt
     total: jax.Array  # tokens of its prompt and its output
     target: jax.Array  # tokens whose cache it needs before it decodes
 
@@ -139,7 +140,8 @@ def _candidate(engine: Engine, state: State, shortest: bool) -> Candidate:
     end = slots.end[slot]
     left = jnp.where(holds_slot, tokens_left(end), engine.osl[request])
     swapped = holds_slot & is_swapped(end)
-    total = engine.isl[request] + engine.osl[request]
+    isl = engine.isl[request]
+    total = isl + engine.osl[request]
     return Candidate(
         there=holds_slot | queued.there,
         request=request,
@@ -150,6 +152,7 @@ def _candidate(engine: Engine, state: State, shortest: bool) -> Candidate:
         holds_slot=holds_slot,
         swapped=swapped,
         left=left,
+        isl=isl,
         total=total,
         # A cache in host memory lacks the newest token, which the next decode step writes.
         target=total - left - whole(swapped),
@@ -167,7 +170,7 @@ def _place(engine: Engine, state: State, candidate: Candidate) -> Place:
     inside = jnp.maximum(group, 0)
     chain = groups.chain[inside]
     member = (group >= 0) & engine.caching
-    kept = jnp.minimum(engine.keep[request], engine.isl[request]) // engine.size
+    kept = jnp.minimum(engine.keep[request], candidate.isl) // engine.size
     # Whole blocks, and never the whole prompt: its last token has to be computed.
     found = jnp.minimum(chain, engine.shared[request] // engine.size)
     hit = jnp.where(member, jnp.minimum(found, (candidate.target - 1) // engine.size), 0)
