@@ -40,13 +40,14 @@ def iterated(engine: Engine, price: Price, closed: bool, shortest: bool, state: 
     settled = ~owing & ~ended.more & ~coming
     state = state._replace(gate=state.gate | (fresh & (state.running == 0) & (state.progress < 0)))
 
-    # 3. Room for the next tokens: where it is short, nothing is admitted into the decoding sequences' step.
+    # 3. Room for the next tokens. Where it is short, mixed steps admit nothing; prompts that run alone are admitted.
     need = jnp.where(fresh, begun(state, engine, jnp.int32(1)), state.step.need)
     short = fresh & settled & (need > state.free + state.idle)
     alone = state.running + whole(state.progress >= 0) == 1
     admits = settled & ~state.preempted & ~(short & engine.mixed) & (state.gate | ~engine.gated)
 
-    # 4. Admissions. Orders that admit into an engine short of blocks, for a step of prompts alone, preempt afterwards.
+    # 4. Admissions. Where nothing is admitted and room is short, a sequence loses its cache; one that is alone keeps
+    # it and gives up shared blocks.
     admission = admitted(engine, state, shortest, need, admits)
     state = tied(admission.state, arrival_of(state.waiting, admission.admitted), fresh & (admission.admitted >= 0))
     short = short & ~admission.happened & (state.running > 0)
