@@ -91,7 +91,7 @@ def decode_timing(kernel: DecodeKernel, op: Op, hardware: Hardware) -> Timing:
     work: the slowest of cache and queries from HBM and L2, products, exponentials and conversions; rows are padded to
     a matrix instruction.
     start: max(units / cores, first_share) times the cycles that a unit costs however short its cache is.
-    wait: what blocks lose that are too few to saturate the device,
+    wait: the time that is lost where blocks are too few to saturate the device,
     part / (1 + part / block_ramp) (1 - blocks / slots) / (clock block_bytes), part = cache / blocks,
     blocks = min(units max(min(fill cores / units, keys / split_keys), 1), slots), slots = blocks per core times cores.
     It grows no further with long parts, so that a cache of GB streams at `bandwidth` wherever cores are many or few.
@@ -115,8 +115,10 @@ def decode_timing(kernel: DecodeKernel, op: Op, hardware: Hardware) -> Timing:
     cycle = 1.0 / clock(hardware)
     units = _units(kernel, op.shape)
     splits = _splits(kernel, units, op.shape.keys, hardware.cores.count)
+    # Asynchronous cores need fewer cycles per unit and launch for a cache of 8 bits.
     narrow = 1.0 - (1.0 - kernel.narrow_share) * minimum(units.missing_bytes, 1.0) * hardware.cores.asynchronous
 
+    # work, start and wait partly overlap: the root of their squares
     times = _resource_times(kernel, op, hardware, units, splits)
     moved = times["hbm"] + times["l2"] if "l2" in times else times["hbm"]
     work = maximum(moved, *(times[name] for name in ("matrix", "vector", "exp") if name in times))
@@ -128,6 +130,7 @@ def decode_timing(kernel: DecodeKernel, op: Op, hardware: Hardware) -> Timing:
         slow = 1.0 + (kernel.slow_bytes - 1.0) * minimum(units.missing_bytes, 1.0)
         overlapped, times = overlapped * slow, {name: time * slow for name, time in times.items()}
 
+    # launch: splits add partial results and their sum, 8-bit caches the conversion of queries
     cycles = kernel.launch_cycles * jnp.where(units.single, 1.0, narrow) + kernel.split_cycles * splits.share
     cycles = cycles + kernel.conversion_cycles * units.missing_bytes
     launch = LAUNCHED_TOGETHER * op.kernels * (kernel.launch_time + cycles * cycle)
@@ -135,7 +138,7 @@ def decode_timing(kernel: DecodeKernel, op: Op, hardware: Hardware) -> Timing:
 
 
 def _units(kernel: DecodeKernel, shape: AttentionShape) -> Units:
-    """The units of one run and what their caches hold."""
+    """The units of one run and the size of their caches."""
     rows = shape.queries * shape.heads / shape.kv_heads
     tiles = ceiling(rows / kernel.row_tile)
     readings = shape.sequences * shape.kv_heads
