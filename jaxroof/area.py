@@ -1,4 +1,4 @@
-"""How much silicon a device takes: area of each part of its dies, and how many dies there are."""
+"""Silicon area of a device: the parts of its dies, and the number of dies."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Decoding with attention on some devices and feed-forward on others: activations go there and back every layer."""
+"""Decoding with attention and feed-forward on separate devices, which exchange activations in every layer."""
 
 import dataclasses
 
@@ -34,7 +34,7 @@ class AttentionSplitCost:
 def attention_split_cost(
     attention: Pool, feedforward: Pool, model: Model, batch: Scalar, context: Scalar, micro_batches: Scalar
 ) -> AttentionSplitCost:
-    """Time of a decode step in s, shape (), of which each layer's two halves run in pools of their own.
+    """Time in s of a decode step whose layers' two halves run in pools of their own, shape ().
 
     tpot = L max(attention + feedforward + 2 send, m max(attention, feedforward, send)) + outside
 

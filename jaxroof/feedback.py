@@ -1,4 +1,4 @@
-"""Time of one iteration of learning from feedback: rollout, scoring, training, and new weights for the engines."""
+"""Time of one iteration of learning from feedback: rollout, scoring, training, and new weights for engines."""
 
 import jax
 

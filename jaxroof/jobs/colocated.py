@@ -1,4 +1,4 @@
-"""The question of two models on the same devices: what each is slowed down by the other, and how they fit."""
+"""Job of two models on the same devices: the slowdown of each by the other, and their fit in memory."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -61,7 +61,7 @@ def colocated_requests(work: Colocated) -> Requests:
 
 @struct
 class TenantCost:
-    """What one tenant's requests meet, alone on the devices and beside the other."""
+    """Latencies of one tenant's requests, alone on the devices and beside the other."""
 
     ttft: Scalar  # s, together
     tpot: Scalar  # s per output token, together

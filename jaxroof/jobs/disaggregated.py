@@ -1,4 +1,4 @@
-"""The question of two pools, one for prompts and one for decoding: latencies, rates of each pool, memory."""
+"""Job of two pools, one for prompts and one for decoding: latencies, rates of each pool, memory."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -52,7 +52,7 @@ class Handover:
 
 @struct
 class HandoverCost:
-    """What a request meets, and how many requests the pools can do."""
+    """Latencies of a request, and the rates of requests that the pools can serve."""
 
     ttft: Scalar  # s, arrival to the first token, which the client gets from the decode pool
     tpot: Scalar  # s per output token after the first
@@ -68,12 +68,12 @@ class HandoverCost:
 
 
 def prefill_requests(work: Handover) -> Requests:
-    """What one replica of the prefill pool works on at once: prompts that make one token each."""
+    """Requests of one replica of the prefill pool at once: prompts that make one token each."""
     return Requests(batch=work.prompts, isl=work.isl, osl=1.0, cached=work.cached)
 
 
 def decode_requests(work: Handover) -> Requests:
-    """What one replica of the decode pool works on at once."""
+    """Requests of one replica of the decode pool at once."""
     return Requests(batch=work.batch, isl=work.isl, osl=work.osl, cached=0.0, acceptance=work.acceptance)
 
 

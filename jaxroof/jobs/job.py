@@ -42,7 +42,7 @@ class Job:
         return found
 
     def tables(self, scenario: Scenario) -> Lazy:
-        """What every op of every engine step costs, by field."""
+        """Costs of every op of every engine step, by field."""
         steps = self.steps(scenario)
         found: Lazy = {}
         for name, (place, batch) in steps.items():
@@ -51,7 +51,7 @@ class Job:
 
 
 def table_prefix(step: str, steps: Steps) -> str:
-    """What names of tables of one engine step begin with: nothing where it is the only one."""
+    """Prefix of the names of one engine step's tables: none where it is the only step."""
     return "" if len(steps) == 1 else f"{step}_"
 
 

@@ -38,7 +38,6 @@ def serving_metrics(
       blocks: of KV cache.
     """
     done = found.status == STATUSES.index("finished")
-    there = found.status != STATUSES.index("absent")
     osl = jnp.asarray(traffic.osl, dtype=float)
     several = done & (osl > 1.5)
     ttft, e2e = found.first_token - found.arrival, found.finish - found.arrival
@@ -53,30 +52,40 @@ def serving_metrics(
         ("queueing", found.admitted - found.arrival, done.astype(float)),
     ):
         metrics |= _distribution(name, values, weights)
-    begin = jnp.min(jnp.where(there & jnp.isfinite(found.arrival), found.arrival, jnp.inf))
+
+    # Rates are over the time from the first arrival to the last finish.
+    sent = (found.status != STATUSES.index("absent")) & jnp.isfinite(found.arrival)
+    begin = jnp.min(jnp.where(sent, found.arrival, jnp.inf))
     over = jnp.max(jnp.where(done, found.finish, -jnp.inf))
     span = jnp.where(over > begin, over - begin, 1.0)
     good = done & (ttft <= objective.ttft) & (~several | (tpot <= objective.tpot)) & (e2e <= objective.e2e)
-    sent = _count(there & jnp.isfinite(found.arrival))
-    prompts = jnp.asarray(traffic.isl, dtype=float)
-    busy = jnp.where(timeline.steps > 0, timeline.duration, 0.0)
-    batch = timeline.decoding.astype(float)
-    used = timeline.blocks.astype(float) / jnp.where(blocks > 0.0, blocks, 1.0)
+    prompts = jnp.sum(jnp.where(done, jnp.asarray(traffic.isl, dtype=float), 0.0))
     return metrics | {
         "duration": span,
         "requests_per_second": _count(done) / span,
         "tokens_per_second": jnp.sum(jnp.where(done, osl, 0.0)) / span,
-        "prompt_tokens_per_second": jnp.sum(jnp.where(done, prompts, 0.0)) / span,
+        "prompt_tokens_per_second": prompts / span,
         "goodput": _count(good) / span,
-        "good_share": _count(good) / jnp.maximum(sent, 1.0),
+        "good_share": _count(good) / jnp.maximum(_count(sent), 1.0),
         **{name: _count(found.status == code) for code, name in enumerate(STATUSES[:-1])},
         "preemptions": jnp.sum(found.preemptions.astype(float)),
-        "cached_share": jnp.sum(jnp.where(done, found.cached.astype(float), 0.0))
-        / jnp.maximum(jnp.sum(jnp.where(done, prompts, 0.0)), 1.0),
-        "utilization": jnp.sum(busy) / span,
-        "batch_mean": jnp.sum(busy * batch) / jnp.maximum(jnp.sum(busy), 1e-30),
+        "cached_share": jnp.sum(jnp.where(done, found.cached.astype(float), 0.0)) / jnp.maximum(prompts, 1.0),
+        **_engine_metrics(timeline, blocks, span),
+    }
+
+
+def _engine_metrics(timeline: Timeline, blocks: Scalar, span: Scalar) -> dict[str, jax.Array]:
+    """Use of the engine, its batch and its cache; means are over the time in which it works."""
+    busy = jnp.where(timeline.steps > 0, timeline.duration, 0.0)
+    working = jnp.sum(busy)
+    some = jnp.maximum(working, 1e-30)
+    batch = timeline.decoding.astype(float)
+    used = timeline.blocks.astype(float) / jnp.where(blocks > 0.0, blocks, 1.0)
+    return {
+        "utilization": working / span,
+        "batch_mean": jnp.sum(busy * batch) / some,
         "batch_max": jnp.max(batch),
-        "kv_use_mean": jnp.sum(busy * used) / jnp.maximum(jnp.sum(busy), 1e-30),
+        "kv_use_mean": jnp.sum(busy * used) / some,
         "kv_use_max": jnp.max(used),
         "engine_steps": jnp.sum(timeline.steps.astype(float)),
     }

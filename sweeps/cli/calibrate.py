@@ -1,4 +1,4 @@
-"""`jaxroof calibrate`: an engine's overheads from one measured run, or whether calibrated ones still hold."""
+"""`jaxroof calibrate`: an engine's overheads from one measured run, and a check of calibrated ones on another."""
 
 import argparse
 import json
@@ -56,7 +56,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Calibrate and write, or check; print what was found."""
+    """Calibrate and write, or check; print the result."""
     if not options.measured:
         raise ValueError("--measured FILE is missing")
     _require_together(options)

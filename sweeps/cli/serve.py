@@ -1,4 +1,4 @@
-"""`jaxroof serve`: a simulated engine under a stream of requests: latencies, goodput, and what it did over time."""
+"""`jaxroof serve`: a simulated engine under a stream of requests: latencies, goodput, and its timeline."""
 
 import argparse
 import json

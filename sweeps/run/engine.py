@@ -163,7 +163,7 @@ class _Block:
         return Piece(output.name, tuple(index), np.broadcast_to(values, shape))
 
     def _inside(self, chunk: Box, over: Sequence[bool]) -> tuple[slice, ...]:
-        """Where a chunk's own positions are in what is computed for it, along the axes that a variable is over."""
+        """Positions of a chunk in the computed part, along the axes that a variable is over."""
         starts = [part * length - self._start(i, part) for i, (part, length) in enumerate(self._corner(chunk))]
         places = [slice(low, low + len(own)) for low, own in zip(starts, chunk.positions, strict=True)]
         return tuple(place for place, known in zip(places, over, strict=True) if known)

@@ -1,4 +1,4 @@
-"""One point of a question: the scenario that settings make of a base, and what a job answers there."""
+"""One point of a question: the scenario that settings make of a base, and a job's answers there."""
 
 import functools
 from collections.abc import Callable, Collection, Iterable, Mapping

@@ -89,7 +89,7 @@ def working(checked: Spec) -> str:
 
 
 def planned(checked: Spec) -> tuple[Asked, Plan]:
-    """What is asked, with every name looked up, and how it is computed; to be called in its working precision."""
+    """The question with every name looked up, and its plan; to be called in its working precision."""
     if checked.job == SERVE:
         from sweeps.serving.plan import planned
 

@@ -51,7 +51,7 @@ def outcomes(
     progress: Callable[[int], None] = lambda points: None,
     width: int | None = None,
 ) -> Metrics:
-    """What becomes of its traffic at every point: `jaxroof.serving_metrics`, and figures per device and dollar.
+    """Outcome of the traffic at every point: `jaxroof.serving_metrics`, and figures per device and dollar.
 
     Points that differ in numbers only share a compiled program, which is called for `width` simulations at a time.
     These chunks are the same whatever the number of threads, and so are the results. Needs JAX's 64-bit mode.
@@ -89,7 +89,7 @@ def outcomes(
 
 
 def comparable(point: Serving) -> Serving:
-    """The point with its hardware as `sweeps.ask.alike.alike` has it, so that most accelerators share a program.
+    """The point with its hardware replaced by `sweeps.ask.alike.alike`: most accelerators then share a program.
 
     Where one device serves, its links are left out too: nothing is sent over them.
     """
@@ -101,7 +101,7 @@ def comparable(point: Serving) -> Serving:
 
 
 def bounds(points: Sequence[Serving]) -> Metrics:
-    """What is known of every point before it is simulated, shape [points].
+    """Known bounds of every point before it is simulated, shape [points].
 
     `devices`, `weight_bytes`, `kv_capacity_tokens` and `kv_blocks`; `fits`: the weights, and a KV cache for its
     shortest request; `legal` and `feasible`, as of every other job.
@@ -233,7 +233,7 @@ _one_at_a_time = threading.Lock()
 
 
 def _filled(values: np.ndarray, length: int, axis: int) -> np.ndarray:
-    """An array that ends in zeros, up to a length of which there are few: each is compiled for."""
+    """An array padded with zeros to one of a few lengths, for each of which a program is compiled."""
     more = [(0, length - size if i == axis else 0) for i, size in enumerate(np.shape(values))]
     return np.pad(values, more)
 

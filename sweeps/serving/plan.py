@@ -164,7 +164,7 @@ class ServePlan:
         )
 
     def _names(self, number: int) -> dict[str, str]:
-        """What model and hardware are called at one point of the grid."""
+        """Names of model and hardware at one point of the grid."""
         place = np.unravel_index(number, self._shape) if self._shape else ()
         names = {"model": self._base.model.name, "hardware": self._base.hardware.name}
         for axis, i in zip(self.axes, place, strict=True):
@@ -209,7 +209,7 @@ def _require_known(path: str) -> None:
     for root, names in (("workload", LOAD), ("policy", FIELDS)):
         name = path.removeprefix(f"{root}.")
         if path.startswith(f"{root}.") and name not in names:
-            raise ValueError(f"there is no {path} of a {SERVE}{nearest(name, names)}")
+            raise ValueError(f"there is no {path} for a {SERVE} job{nearest(name, names)}")
 
 
 def _parsed(path: str, value: Any) -> float | str:
@@ -228,7 +228,7 @@ def _parsed(path: str, value: Any) -> float | str:
 
 
 def _values(axis: Axis, i: int) -> Iterator[tuple[str, Any]]:
-    """What the axis sets at a position, by path."""
+    """Values that the axis sets at a position, by path."""
     for path, column in axis.columns.items():
         value = column.items[column.index[i]] if isinstance(column, Choice) else float(column[i])
         yield path, value

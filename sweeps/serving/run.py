@@ -1,4 +1,4 @@
-"""One simulated deployment: what became of every request, what the engine did over time, and the metrics."""
+"""One simulated deployment: the outcome of every request, the engine's timeline, and the metrics."""
 
 import dataclasses
 import time
@@ -45,7 +45,7 @@ class Setup:
 
     @property
     def replicas(self) -> int:
-        """How many the deployment has; one of them is simulated."""
+        """Number of the deployment's replicas; one of them is simulated."""
         return int(self.case.scenario.deployment.dp)
 
     @property
@@ -79,7 +79,7 @@ class Simulation(Setup):
 
     @property
     def start(self) -> np.ndarray:
-        """When every iteration begins, in s, shape [iterations]: where the one before ended."""
+        """Time at which every iteration begins, in s, shape [iterations]: the end of the one before."""
         return np.concatenate([np.zeros(1), self.timeline.end])[:-1]
 
     @property
@@ -90,12 +90,12 @@ class Simulation(Setup):
 
 
 def unfinished_note(left: int) -> str:
-    """What a reader should know of a run that ended with `left` requests."""
+    """Note on a run that ended with `left` requests."""
     return f"the run ended with {left:,} requests unfinished; metrics are of those that finished"
 
 
 def setup(asked: Question) -> Setup:
-    """What a simulation takes, checked; nothing is simulated.
+    """Input of a simulation, checked; nothing is simulated.
 
     Raises:
       ValueError: one line that names what is wrong, its value and what is allowed.

@@ -1,4 +1,4 @@
-"""From words such as "top=100:tpot" to what they keep."""
+"""Parts to keep of a sweep, from words such as "top=100:tpot"."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -21,7 +21,7 @@ FORMS = {
 
 
 def keepers(words: Iterable[str], plan: Any, job: str) -> list[Any]:
-    """What to keep of a sweep.
+    """Parts of a sweep to keep.
 
     Args:
       words: as in `FORMS`.

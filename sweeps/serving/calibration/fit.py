@@ -1,4 +1,4 @@
-"""Engine overheads that make simulated latencies meet a run's measured ones, and which of them the run can tell."""
+"""Fit of engine overheads to a run's measured latencies, and the overheads that the run determines."""
 
 import dataclasses
 import math

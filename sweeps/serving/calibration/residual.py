@@ -1,4 +1,4 @@
-"""How far simulated latencies are from measured ones, on the requests of one part of a run."""
+"""Distance of simulated latencies from measured ones, on the requests of one part of a run."""
 
 import dataclasses
 from collections.abc import Mapping

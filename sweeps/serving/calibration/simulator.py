@@ -24,7 +24,7 @@ MOST_DOUBLINGS = 7
 
 
 class Latencies(NamedTuple):
-    """What the simulator says of every request. NaN for requests that it did not finish."""
+    """Simulated latencies of every request. NaN for requests that it did not finish."""
 
     values: dict[str, np.ndarray]  # by `METRICS`, s, shape [requests]
     slopes: dict[str, np.ndarray]  # of the values, per logarithm of every constant, s, shape [requests, constants]

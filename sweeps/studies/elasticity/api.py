@@ -87,7 +87,7 @@ def specification(source: str | os.PathLike | Mapping[str, Any]) -> Spec:
     with opened(source) as dataset:
         text = dataset.attrs.get("spec")
     if text is None:
-        raise ValueError(f"{source} is no sweep: it has no attribute spec")
+        raise ValueError(f"{source} is not a sweep: it has no attribute spec")
     try:
         return spec(json.loads(text))
     except ValueError as error:

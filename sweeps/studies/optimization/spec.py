@@ -25,7 +25,7 @@ FOREIGN = ("mode", "sample", "output", "engine", "policy", "slo")
 
 @dataclasses.dataclass(frozen=True)
 class Search:
-    """How hard to look."""
+    """Effort of a search."""
 
     starts: int = 512  # designs that gradient descent starts from
     steps: int = 150  # of the descent

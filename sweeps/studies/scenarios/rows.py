@@ -157,7 +157,7 @@ def _answered(source: Mapping[str, Any]) -> xr.Dataset:
 
 @functools.cache
 def checked_variables(job: str) -> tuple[str, ...]:
-    """What checks read of a job, in all scenarios: the same for each, so that they share what is compiled."""
+    """Variables that checks read of a job, over all scenarios: the same for each, so that they share programs."""
     found: dict[str, None] = {}
     for entry in map(scenario, names()):
         jobs = {name: part["job"] for name, part in {"": entry.spec, **entry.parts}.items()}
@@ -184,7 +184,7 @@ def _row(entry: ScenarioEntry, check: Check, predicted: Answers, assumed: Answer
 
 
 def _value(check: Check, data: Answers) -> float:
-    """What a check reads from a dataset."""
+    """Value that a check reads from a dataset."""
     value = _at(check, data, check.at)
     if check.over is not None:
         value = value / _at(check, data, check.over)
