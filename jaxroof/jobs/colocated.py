@@ -15,6 +15,7 @@ from jaxroof.jobs.composition import (
     Requests,
     decode_batch,
     device_energy,
+    e2e_latency,
     pipelined_latency,
     pipelined_times,
     prefill_batch,
@@ -236,7 +237,7 @@ def colocated_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: dict[
     return {
         "ttft": own.ttft,
         "tpot": own.tpot,
-        "e2e": own.ttft + positive_part(first.requests.osl - 1.0) * own.tpot,
+        "e2e": e2e_latency(own.ttft, own.tpot, first.requests.osl),
         "ttft_alone": own.ttft_alone,
         "tpot_alone": own.tpot_alone,
         **_neighbour(other, second),
@@ -257,7 +258,7 @@ def _neighbour(cost: TenantCost, tenant: Tenant) -> dict[str, Scalar]:
     return {
         "neighbour_ttft": cost.ttft,
         "neighbour_tpot": cost.tpot,
-        "neighbour_e2e": cost.ttft + positive_part(tenant.requests.osl - 1.0) * cost.tpot,
+        "neighbour_e2e": e2e_latency(cost.ttft, cost.tpot, tenant.requests.osl),
         "neighbour_ttft_alone": cost.ttft_alone,
         "neighbour_tpot_alone": cost.tpot_alone,
         "neighbour_tokens_per_second": tenant.requests.batch / cost.tpot * tenant.deployment.dp,

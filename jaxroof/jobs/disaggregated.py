@@ -11,6 +11,7 @@ from jaxroof.energy import power_known
 from jaxroof.jobs.composition import (
     Requests,
     decode_batch,
+    e2e_latency,
     limited_times,
     pipelined_times,
     prefill_batch,
@@ -26,7 +27,7 @@ from jaxroof.jobs.transfer import exposed_time, transfer_bytes, transfer_time
 from jaxroof.legality import Rule, holds, rules, told_of
 from jaxroof.memory import layer_count
 from jaxroof.model import Model
-from jaxroof.smooth import maximum, minimum, positive_part
+from jaxroof.smooth import maximum, minimum
 from jaxroof.speculation import Acceptance
 from jaxroof.step import Terms, dominant_bound
 from jaxroof.struct import Scalar, struct
@@ -104,7 +105,7 @@ def handover_cost(
     return HandoverCost(
         ttft=ttft,
         tpot=tpot,
-        e2e=ttft + positive_part(work.osl - 1.0) * tpot,
+        e2e=e2e_latency(ttft, tpot, work.osl),
         wait=wait,
         transfer=transfer,
         exposed=exposed,

@@ -33,6 +33,7 @@ class Job:
     steps: Callable[[Scenario], Steps] = lambda scenario: {}  # engine steps that the metrics are composed of
     others: Callable[[Scenario], Lazy] = lambda scenario: {}  # sums over ops that are of no engine step
     rules: Callable[[Scenario], Iterator[Rule]] = deployment_rules  # what a scenario has to keep to be possible
+    simulated: bool = False  # whether the metrics are of a simulation's outcome, in place of sums over ops
 
     def sums(self, scenario: Scenario) -> Lazy:
         """Terms whose totals the metrics are functions of, by name."""

@@ -1,10 +1,16 @@
-"""Metrics of a served stream: latencies and their percentiles, throughput, goodput, and how full the engine is."""
+"""The question of a served stream: percentiles of latencies, throughput, goodput, use of the engine, cost."""
 
 import math
 
 import jax
 import jax.numpy as jnp
 
+from jaxroof import memory
+from jaxroof.jobs.economics import throughput
+from jaxroof.jobs.job import Job
+from jaxroof.jobs.scenario import Scenario
+from jaxroof.policy import Policy
+from jaxroof.step import Terms
 from jaxroof.struct import Scalar, struct
 from jaxroof.traffic import STATUSES, Served, Timeline, Traffic
 
@@ -12,6 +18,9 @@ PERCENTILES = (50, 90, 95, 99)
 
 LATENCIES = ("ttft", "tpot", "itl", "e2e", "queueing")
 """Latencies with a mean and percentiles: `ttft_mean`, `ttft_p50` ... `queueing_p99`."""
+
+RATES = ("requests_per_second", "tokens_per_second", "prompt_tokens_per_second", "goodput")
+"""Metrics that add up over replicas."""
 
 
 @struct
@@ -21,6 +30,15 @@ class Objective:
     ttft: Scalar = math.inf
     tpot: Scalar = math.inf
     e2e: Scalar = math.inf
+
+
+@struct
+class Service:
+    """Requests that one replica is sent over time, how its engine schedules them, and which of them count as good."""
+
+    traffic: Traffic
+    policy: Policy
+    objective: Objective = Objective()
 
 
 def serving_metrics(
@@ -149,3 +167,31 @@ def _distribution(name: str, values: jax.Array, weights: jax.Array) -> dict[str,
 
 def _count(condition: jax.Array) -> jax.Array:
     return jnp.sum(condition.astype(float))
+
+
+def deployed_rates(scenario: Scenario, replica: dict[str, Scalar]) -> dict[str, Scalar]:
+    """Rates of all replicas from those of the simulated one, per device, and per watt and dollar.
+
+    Args:
+      replica: `serving_metrics`; those of `RATES` are read.
+    """
+    whole = {name: replica[name] * scenario.deployment.dp for name in RATES}
+    return whole | throughput(scenario.hardware, scenario.deployment, replica["tokens_per_second"])
+
+
+def deployed_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: dict[str, Terms]) -> dict[str, Scalar]:
+    """Metrics of a deployment: rates are of all replicas, counts and latencies of the simulated one.
+
+    Args:
+      sums: `serving_metrics` of the simulated replica.
+    """
+    place = scenario.hardware, scenario.model, scenario.deployment
+    return {
+        **sums,
+        **deployed_rates(scenario, sums),
+        "weight_bytes": memory.weight_bytes(scenario.model, scenario.deployment),
+        "kv_capacity_tokens": memory.kv_capacity_tokens(*place),
+    }
+
+
+SERVE = Job("serve", Service, deployed_metrics, simulated=True)

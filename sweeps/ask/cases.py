@@ -226,6 +226,8 @@ def leaf_number(path: str, value: Any) -> float:
 def _workload(job: str, numbers: Mapping[str, Any], entry: workloads.ModelEntry) -> Any:
     if job == "train":
         return training_workload(numbers, leaf_number, any(block.cross is not None for block in entry.model.blocks))
+    if JOBS[job].simulated:
+        return None  # a stream of requests, which is drawn where it is simulated
     kind = JOBS[job].workload
     names = [field.name for field in dataclasses.fields(kind)]
     for name in numbers:

@@ -12,6 +12,7 @@ import numpy as np
 
 from hwspaces import document
 from jaxroof.jobs import JOBS
+from jaxroof.jobs.serve import SERVE
 from sweeps.ask.names import VARIABLES
 
 KEYS = {
@@ -43,9 +44,8 @@ TABLE_KEYS = {
     "sample": ("points", "method", "seed"),
     "output": ("variables", "breakdown", "illegal", "dtype", "keep", "compression", "digits"),
 }
-SERVE = "serve"
-SERVE_KEYS = ("engine", "policy", "slo")
-"""The job that simulates an engine, and keys that it alone reads."""
+SIMULATED_KEYS = ("engine", "policy", "slo")
+"""Keys that only jobs that simulate an engine read."""
 
 RANGE_KEYS = ("from", "to", "n", "scale")
 LARGEST_INTEGER = 2**63 - 1
@@ -135,11 +135,11 @@ def spec(source: Mapping[str, Any]) -> Spec:
     """
     require_known(source, KEYS, "")
     source, given = pooled(source), source
-    job = _one_of(source.get("job", "request"), "job", (*JOBS, SERVE))
+    job = _one_of(source.get("job", "request"), "job", tuple(JOBS))
     mode = _one_of(source.get("mode", "grid"), "mode", ("grid", "sample"))
-    for key in SERVE_KEYS if job != SERVE else ():
+    for key in () if JOBS[job].simulated else SIMULATED_KEYS:
         if key in source:
-            raise ValueError(f'{key} = {source[key]!r} is only read with job = "{SERVE}"')
+            raise ValueError(f'{key} = {source[key]!r} is only read with job = "{SERVE.name}"')
     objects = _objects(source)
     fixed, axes = _numbers(source, mode)
     sample = _table(source, "sample")

@@ -14,11 +14,12 @@ import numpy as np
 import xarray as xr
 
 from hwspaces.units import nearest
+from jaxroof.jobs import JOBS
 from jaxroof.jobs.colocated import COLOCATED
 from jaxroof.version import VERSION
 from sweeps.ask.names import variable
 from sweeps.ask.question import alike_devices, asking, precisions_of
-from sweeps.ask.spec import SERVE, spec
+from sweeps.ask.spec import spec
 from sweeps.run.asked import (
     asked,
 )
@@ -80,7 +81,7 @@ def run(
       ValueError: one line that names the scenario and what is wrong.
     """
     chosen = list(names() if ids is None else ids)
-    simulated = [name for name in chosen if scenario(name).spec["job"] == SERVE]
+    simulated = [name for name in chosen if JOBS[scenario(name).spec["job"]].simulated]
     others = [[name] for name in chosen if name not in simulated]
     others.sort(key=lambda names: scenario(names[0]).spec["job"] != COLOCATED.name)  # what takes longest begins first
 
@@ -147,7 +148,7 @@ def answered(entry: ScenarioEntry, efficiency: str | None = None) -> dict[str, x
 
 
 def _answered(source: Mapping[str, Any]) -> xr.Dataset:
-    if source["job"] == SERVE:
+    if JOBS[source["job"]].simulated:
         return sweep(source)
     with jax.enable_x64(False):  # in this thread, whatever a simulation in another one sets
         question = asking(asked(spec(source)), checked_variables(source["job"]))

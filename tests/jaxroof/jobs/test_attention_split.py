@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from jaxroof import Deployment, datasheet, decode, step_times
-from jaxroof.attention_split import attention_split_cost
+from jaxroof.jobs.attention_split import attention_split_cost
 from jaxroof.jobs.scenario import Pool
 from tests.hand import EXACT
 
