@@ -12,6 +12,11 @@ from jaxroof.efficiency import Efficiency, datasheet
 from jaxroof.energy import limited_time, op_energy, power_known
 from jaxroof.feedback import FeedbackCost, Scorer, feedback_cost
 from jaxroof.hardware import Cores, Energy, Hardware, Link, Links, Memory, MemoryLevel, Power, Protocol, Transport
+from jaxroof.layers.attention import Attention
+from jaxroof.layers.compressed_attention import CompressedAttention
+from jaxroof.layers.indexer import Selection
+from jaxroof.layers.latent_attention import LatentAttention
+from jaxroof.layers.linear_attention import LinearAttention
 from jaxroof.memory import (
     active_parameter_count,
     kv_bytes_per_token,
@@ -20,23 +25,9 @@ from jaxroof.memory import (
     sequence_capacity,
     weight_bytes,
 )
-from jaxroof.model import (
-    Attention,
-    Block,
-    CompressedAttention,
-    Encoder,
-    Experts,
-    FeedForward,
-    LatentAttention,
-    LinearAttention,
-    Model,
-    Prediction,
-    Projection,
-    Selection,
-    WeightFormat,
-)
+from jaxroof.model import Block, Encoder, Experts, FeedForward, Model, Prediction, Projection, WeightFormat
 from jaxroof.money import Costs
-from jaxroof.op import BOUNDS, Op
+from jaxroof.op import BOUNDS, Collective, Copy, Kernel, Op
 from jaxroof.policy import Policy
 from jaxroof.request import RequestCost, Requests, request_cost
 from jaxroof.scheduler import Size, simulate
@@ -56,8 +47,10 @@ __all__ = [
     "AttentionSplitCost",
     "Batch",
     "Block",
+    "Collective",
     "Colocated",
     "CompressedAttention",
+    "Copy",
     "Cores",
     "Costs",
     "Curve",
@@ -74,6 +67,7 @@ __all__ = [
     "HandoverCost",
     "Hardware",
     "Iteration",
+    "Kernel",
     "LatentAttention",
     "LinearAttention",
     "Link",

@@ -13,6 +13,7 @@ import hwspaces
 import workloads
 from jaxroof.legality import broken_rule
 from jaxroof.memory import weight_bytes
+from jaxroof.model import has_experts
 from sweeps import reasons
 from sweeps.alike import alike_devices
 from sweeps.api import precision
@@ -20,7 +21,7 @@ from sweeps.cases import cache_precision, cache_text, compute_precisions, leaf_n
 from sweeps.dataset import variable, variable_attributes
 from sweeps.deployments import PREFIX, with_settings
 from sweeps.labels import known
-from sweeps.layouts import Layout, has_experts, label, layouts, possible, reach
+from sweeps.layouts import Layout, label, layouts, possible, reach
 from sweeps.pointwise import pointwise
 from sweeps.question import asked, asking
 from sweeps.reasons import FEASIBLE, UNTRIED

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from jaxroof.colocation import SHARINGS
-from jaxroof.model import Block, Experts, LinearAttention, Model
+from jaxroof.layers.registry import mixer_kind
+from jaxroof.model import Block, Experts, Model
 from sweeps.axes import Axis, Choice
 from sweeps.job import Scenario
 from sweeps.paths import leaf
@@ -69,7 +70,7 @@ def _routed(facts: Facts) -> bool:
 def _cached(facts: Facts) -> bool:
     return facts.blocks(
         lambda block: block.cross is not None
-        or not (block.attention is None or isinstance(block.attention, LinearAttention))
+        or not (block.attention is None or mixer_kind(block.attention).recurrent)
     )
 
 
@@ -117,7 +118,9 @@ NEEDS: dict[str, Need] = {
     "deployment.block_tokens": _CACHE,
     "deployment.state_bytes": Need(
         (4.0,),
-        lambda facts: facts.blocks(lambda block: isinstance(block.attention, LinearAttention)),
+        lambda facts: facts.blocks(
+            lambda block: block.attention is not None and mixer_kind(block.attention).recurrent
+        ),
         "a model with linear attention",
     ),
     "deployment.offload_to": _OFFLOADED,

@@ -4,9 +4,9 @@ import jax.numpy as jnp
 
 from jaxroof.deployment import devices
 from jaxroof.energy import power_known
+from jaxroof.op import PARALLELISMS
 from jaxroof.step import Lazy, Terms
 from jaxroof.struct import Scalar
-from jaxroof.training.communication import KINDS
 from jaxroof.training.flops import model_floor, model_flops
 from jaxroof.training.iteration import Iteration, iteration
 from jaxroof.training.memory import total_memory, training_fits, training_memory
@@ -48,8 +48,8 @@ def _metrics(scenario: Scenario, sums: dict[str, Scalar], tables: dict[str, Term
         "bubble_share": found.bubble / found.unlimited,
         "communication_exposed": sum(found.exposed.values()),
         "communication_hidden": sum(found.hidden.values()),
-        **{f"{kind}_exposed": found.exposed[kind] for kind in KINDS},
-        **{f"{kind}_hidden": found.hidden[kind] for kind in KINDS},
+        **{f"{kind}_exposed": found.exposed[kind] for kind in PARALLELISMS},
+        **{f"{kind}_hidden": found.hidden[kind] for kind in PARALLELISMS},
         **_memory(scenario),
         **_rates(scenario, found),
     }

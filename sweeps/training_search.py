@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import jax
 import numpy as np
 
-from jaxroof.model import Experts
+from jaxroof.model import has_experts
 from sweeps.cases import Case
 from sweeps.job import Scenario
 from sweeps.point import answers_at, scenario_at
@@ -58,7 +58,7 @@ def search(case: Case, devices: int) -> Found:
         raise ValueError(
             f"devices = {devices}: no layout divides layers, tokens and a global batch of {work.global_batch:g}"
         )
-    columns = {path: column.astype(np.float32) for path, column in tried.paths(has_experts(scenario)).items()}
+    columns = {path: column.astype(np.float32) for path, column in tried.paths(has_experts(scenario.model)).items()}
     begun = time.perf_counter()
     program = compiled(scenario, columns)
     compiling, begun = time.perf_counter() - begun, time.perf_counter()
@@ -71,14 +71,9 @@ def search(case: Case, devices: int) -> Found:
 def searched(scenario: Scenario) -> Scenario:
     """`scenario` with a number for every degree that layouts set: degrees that are None are structure."""
     spread = dataclasses.replace(scenario.deployment, pp=1.0, cp=1.0, stages=None)
-    if has_experts(scenario):
+    if has_experts(scenario.model):
         spread = dataclasses.replace(spread, ep=1.0, attention_dp=1.0)
     return dataclasses.replace(scenario, deployment=spread)
-
-
-def has_experts(scenario: Scenario) -> bool:
-    """Whether layouts have a degree for experts."""
-    return any(isinstance(block.feedforward, Experts) for block in scenario.model.blocks)
 
 
 def point(scenario: Scenario, names: Sequence[str], settings: dict[str, jax.Array]) -> dict[str, jax.Array]:

@@ -15,6 +15,7 @@ import workloads
 from jaxroof.deployment import DEGREES, degree, largest_stage
 from jaxroof.energy import limited_time, power_known
 from jaxroof.memory import layer_count
+from jaxroof.model import has_experts
 from jaxroof.request import micro_batches, tokens_per_step
 from sweeps.alike import alike
 from sweeps.api import precision
@@ -22,7 +23,6 @@ from sweeps.axes import Axis, Choice
 from sweeps.cases import Case, case, compute_precisions
 from sweeps.comparison import compare
 from sweeps.jobs import JOBS, Scenario
-from sweeps.layouts import has_experts
 from sweeps.point import answers_at, scenario_at
 from sweeps.question import asked
 from sweeps.serving.plan import planned

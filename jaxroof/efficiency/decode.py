@@ -6,7 +6,7 @@ import jax.numpy as jnp
 
 from jaxroof.efficiency.timing import Spread, Timing
 from jaxroof.hardware import Hardware, clock, matrix_peak
-from jaxroof.op import Op
+from jaxroof.op import Kernel
 from jaxroof.smooth import ceiling, maximum, minimum, positive_part
 from jaxroof.struct import Scalar, struct
 
@@ -58,7 +58,7 @@ class DecodeKernel:
     spread: Spread | None = None
 
 
-def decode_timing(kernel: DecodeKernel, op: Op, hardware: Hardware) -> Timing:
+def decode_timing(kernel: DecodeKernel, op: Kernel, hardware: Hardware) -> Timing:
     """Time of one run in s: launches, and three things that hide behind each other only in part.
 
     time = launch + sqrt(work^2 + start^2 + wait^2)
@@ -141,7 +141,7 @@ def decode_timing(kernel: DecodeKernel, op: Op, hardware: Hardware) -> Timing:
     return Timing(launch + overlapped, {**times, "launch": launch})
 
 
-def _cold_share(kernel: DecodeKernel, op: Op, hardware: Hardware) -> Scalar:
+def _cold_share(kernel: DecodeKernel, op: Kernel, hardware: Hardware) -> Scalar:
     """Share of the bytes that come from HBM."""
     if op.reuse_bytes is None or hardware.memory.l2 is None:
         return 1.0

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jaxroof.efficiency.tiles import TileCosts, matrix_time, sustained_rate
 from jaxroof.efficiency.timing import Spread, Timing
 from jaxroof.hardware import Hardware, clock
-from jaxroof.op import Op
+from jaxroof.op import Kernel
 from jaxroof.smooth import ceiling, minimum
 from jaxroof.struct import Scalar, struct
 
@@ -36,7 +36,7 @@ class GemmKernel(TileCosts):
     spread: Spread | None = None
 
 
-def gemm_timing(kernel: GemmKernel, op: Op, hardware: Hardware) -> Timing:
+def gemm_timing(kernel: GemmKernel, op: Kernel, hardware: Hardware) -> Timing:
     """Time of one run of `op`, which has a `ProductShape`.
 
     time = launch_cycles / clock + (c^4 + h^4 + 2 q c^2 h^2)^(1/4) + row_cycles rows / (cores clock)
@@ -85,7 +85,7 @@ def _row_cycles(kernel: GemmKernel, hardware: Hardware) -> Scalar:
     return kernel.row_cycles + kernel.software_row_cycles * (1.0 - hardware.cores.asynchronous)
 
 
-def _memory_times(kernel: GemmKernel, op: Op, hardware: Hardware) -> tuple[Scalar, Scalar]:
+def _memory_times(kernel: GemmKernel, op: Kernel, hardware: Hardware) -> tuple[Scalar, Scalar]:
     """Time in s of bytes from HBM, and of those that L2 still holds from an earlier kernel or reading."""
     shape, memory = op.shape, hardware.memory
     weights = shape.matrices * shape.inputs * shape.outputs * shape.weight_bytes

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxroof.efficiency.timing import Spread, Timing
 from jaxroof.hardware import Hardware, clock, matrix_peak, tile_clock
 from jaxroof.layers.linear import LOW_PRECISIONS
-from jaxroof.op import Op
+from jaxroof.op import Kernel
 from jaxroof.shape import AttentionShape
 from jaxroof.smooth import ceiling, maximum, minimum, positive_part
 from jaxroof.struct import Scalar, struct
@@ -64,7 +64,7 @@ class Tiles(NamedTuple):
     longest: Scalar  # pairs of the longest tile
 
 
-def prefill_timing(kernel: PrefillKernel, op: Op, hardware: Hardware) -> Timing:
+def prefill_timing(kernel: PrefillKernel, op: Kernel, hardware: Hardware) -> Timing:
     """Time of one run: launch, tiles beside memory, and what the engine moves before.
 
     pair = matrix (+) hypot(exp, vector),                        s per multiplied pair on one core

@@ -7,9 +7,9 @@ import jax.numpy as jnp
 
 from jaxroof.deployment import Deployment, degree, devices
 from jaxroof.hardware import Hardware
-from jaxroof.legality import Rule
 from jaxroof.memory import layer_count
 from jaxroof.model import Model
+from jaxroof.rule import Rule
 from jaxroof.training.schedules import SCHEDULES, schedule_legal
 from jaxroof.training.training import Training, groups, micro_batches
 
