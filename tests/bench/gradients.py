@@ -15,11 +15,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sweeps.elasticity.gradient import at_factors
-from sweeps.jobs import REQUEST, Scenario
-from sweeps.paths import leaf
-from sweeps.point import scenario_at
-from sweeps.tiles import tiled
+from jaxroof.jobs import Scenario
+from jaxroof.jobs.request import REQUEST
+from sweeps.ask.paths import leaf
+from sweeps.run.point import scenario_at
+from sweeps.run.tiles import tiled
+from sweeps.studies.elasticity.gradient import at_factors
 from tests.bench.cases import base
 
 KNOBS = (

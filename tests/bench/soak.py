@@ -15,9 +15,9 @@ import tempfile
 import time
 
 import sweeps
-from sweeps.shards.run import run
-from sweeps.shards.work import Work
-from sweeps.spec import content
+from sweeps.ask.spec import content
+from sweeps.run.shards.run import run
+from sweeps.run.shards.work import Work
 from tests.bench.scale import SPECS, grid, resident
 
 MINUTE_SECONDS = 60.0

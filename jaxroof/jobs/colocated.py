@@ -1,0 +1,278 @@
+"""The question of two models on the same devices: what each is slowed down by the other, and how they fit."""
+
+import dataclasses
+from collections.abc import Iterator
+
+import jax
+import jax.numpy as jnp
+
+from jaxroof.batch import Batch
+from jaxroof.deployment import devices
+from jaxroof.efficiency import Efficiency
+from jaxroof.energy import energies_of, limited_time, power_known
+from jaxroof.hardware import Hardware
+from jaxroof.jobs.composition import (
+    Requests,
+    decode_batch,
+    device_energy,
+    pipelined_latency,
+    pipelined_times,
+    prefill_batch,
+    tokens_per_step,
+)
+from jaxroof.jobs.job import Job, deployment_rules
+from jaxroof.jobs.scenario import Scenario, Tenant
+from jaxroof.legality import holds, rules, told_of
+from jaxroof.memory import activation_bytes, kv_bytes_of_sequence, weight_bytes
+from jaxroof.op import Op
+from jaxroof.op_time import op_timing
+from jaxroof.overlap import computing_hardware, hidden_time, overlapped_ops
+from jaxroof.rule import Rule
+from jaxroof.smooth import maximum, positive_part
+from jaxroof.speculation import Acceptance
+from jaxroof.step import Terms, host_time
+from jaxroof.struct import Scalar, struct
+from jaxroof.traced_once import traced_once
+
+SHARINGS = ("time", "space")
+"""How two models share devices, in the order of the codes of `Colocated.sharing`.
+
+time: their steps take turns. space: each has cores of its own, and both the memory's bandwidth.
+"""
+
+
+@struct
+class Colocated:
+    """Requests of the first of two tenants, and how it shares with the second."""
+
+    batch: Scalar  # requests at once
+    isl: Scalar  # prompt tokens of each
+    osl: Scalar  # output tokens of each, at least 1
+    cached: Scalar = 0.0  # of the prompt's tokens, how many are in the prefix cache already
+    acceptance: Acceptance = 0.0  # probability that a drafted token is right, given that those before it are
+    sharing: Scalar = 0.0  # index into SHARINGS
+    cores: Scalar = 0.5  # share of the cores that the first has, side by side; the second has the rest
+    cache: Scalar = 0.5  # share of the memory that is left for cache that the first has
+
+
+def colocated_requests(work: Colocated) -> Requests:
+    """The first tenant's requests."""
+    return Requests(batch=work.batch, isl=work.isl, osl=work.osl, cached=work.cached, acceptance=work.acceptance)
+
+
+@struct
+class TenantCost:
+    """What one tenant's requests meet, alone on the devices and beside the other."""
+
+    ttft: Scalar  # s, together
+    tpot: Scalar  # s per output token, together
+    ttft_alone: Scalar  # s
+    tpot_alone: Scalar  # s
+    bandwidth: Scalar  # share of the memory's bandwidth that is left to its decode steps, side by side; in turns 1
+
+
+def colocated_cost(hardware: Hardware, first: Tenant, second: Tenant, work: Colocated) -> tuple[TenantCost, TenantCost]:
+    """Latencies of both tenants, each while the other decodes all the time. Differentiable in every leaf.
+
+    In turns, one step of each after the other: tpot = (own step + other's step) / tokens per step; a prompt waits for
+    half a step of the other, on average, and is then computed without being interrupted.
+
+    Side by side, each has its share of the cores, of the caches and of the power: a device as `share_of` makes it.
+    While both together want more of the memory than it has, each gets as much less of its bandwidth as they want
+    beyond it. Links are as fast as alone: messages of both at once are left out.
+
+    Args:
+      hardware: of the devices that both run on.
+      first, second: of the same number of devices.
+      work: how the first shares with the second; the requests in it are those of `first`.
+
+    Source: ours; what side by side shares is that of NVIDIA's Multi-Process Service with limited thread percentages.
+    """
+    tenants = first, second
+    parts = jnp.stack([jnp.asarray(part, float) for part in (work.cores, 1.0 - work.cores)])
+
+    def one(bandwidths: jax.Array, whole: jax.Array) -> tuple[jax.Array, tuple]:
+        """Costs of all phases on the whole device, or on parts of it with these bandwidths; bandwidths for next."""
+        cores = jnp.where(whole, 1.0, parts)
+        found = [
+            _phases([share_of(hardware, cores[i], bandwidths[i, phase]) for phase in range(2)], tenant)
+            for i, tenant in enumerate(tenants)
+        ]
+        latencies, demands = (jnp.stack([jnp.stack(one[k]) for one in found]) for k in range(2))
+        # Own prompts and tokens beside the other's tokens.
+        shares = 1.0 / maximum(demands + demands[::-1, 1:], 1.0)
+        return jnp.where(whole, 1.0, shares), (latencies, bandwidths)
+
+    # Three times the same: alone, on parts of the device, on them with what is left of the bandwidth. A loop, so that
+    # all of it is compiled once.
+    _, (latencies, bandwidths) = jax.lax.scan(one, jnp.ones((2, 2)), jnp.array([True, False, False]))
+    apart = jnp.asarray(work.sharing) > 0.5
+    costs = []
+    for own, tenant in enumerate(tenants):
+        (ttft, tpot), other = latencies[0, own], latencies[0, 1 - own, 1]
+        between = other * tokens_per_step(tenants[1 - own].deployment, tenants[1 - own].requests)
+        turns = ttft + 0.5 * between, tpot + between / tokens_per_step(tenant.deployment, tenant.requests)
+        beside = latencies[2, own]
+        costs.append(
+            TenantCost(
+                ttft=jnp.where(apart, beside[0], turns[0]),
+                tpot=jnp.where(apart, beside[1], turns[1]),
+                ttft_alone=ttft,
+                tpot_alone=tpot,
+                bandwidth=jnp.where(apart, bandwidths[2, own, 1], 1.0),
+            )
+        )
+    return costs[0], costs[1]
+
+
+def _phases(places: list[Hardware], tenant: Tenant) -> tuple[list[jax.Array], list[jax.Array]]:
+    """TTFT and TPOT in s, and the share of their steps' time in which each keeps the memory busy.
+
+    Args:
+      places: devices that prompts and tokens are worked on by.
+    """
+    model, deployment, requests = tenant.model, tenant.deployment, tenant.requests
+    times, demands, energies = [], [], []
+    for device, step in zip(places, _steps(tenant), strict=True):
+        time, demand = _step_time_and_demand(device, tenant, step)
+        times.append(time)
+        demands.append(jnp.asarray(demand))
+        if power_known(device):
+            energies.append(sum(energies_of(overlapped_ops(model, deployment, step), device).values()))
+    times = pipelined_times(*times, model, deployment, requests)
+    if energies:
+        spent = [device_energy(energy, deployment, requests) for energy in energies]
+        times = [limited_time(*one) for one in zip(times, spent, places, strict=True)]
+    cost = pipelined_latency(*times, deployment, requests, tenant.efficiency)
+    return [jnp.asarray(cost.ttft), jnp.asarray(cost.tpot)], demands
+
+
+def _steps(tenant: Tenant) -> tuple[Batch, Batch]:
+    place = tenant.requests, tenant.model, tenant.deployment
+    return prefill_batch(*place), decode_batch(*place)
+
+
+def memory_demand(hardware: Hardware, tenant: Tenant, step: Batch) -> Scalar:
+    """Share of a step's time in which its kernels keep the device memory busy, shape ()."""
+    return _step_time_and_demand(hardware, tenant, step)[1]
+
+
+def _step_time_and_demand(hardware: Hardware, tenant: Tenant, step: Batch) -> tuple[Scalar, Scalar]:
+    """`step_time` in s, and `memory_demand`."""
+    deployment, efficiency = tenant.deployment, tenant.efficiency
+    ops = overlapped_ops(tenant.model, deployment, step)
+    device = computing_hardware(hardware, deployment)
+    timings = {name: _op_times(op, device, efficiency) for name, op in ops.items()}
+    times = {name: op.count * timings[name][0] for name, op in ops.items()}
+    busy = sum(op.count * timings[name][1] for name, op in ops.items())
+    time = sum((times | hidden_time(ops, times, deployment)).values()) + host_time(step, deployment, efficiency)
+    return time, busy / time
+
+
+@traced_once
+def _op_times(op: Op, hardware: Hardware, efficiency: Efficiency) -> tuple[Scalar, Scalar]:
+    """s of one run, and of it what the device memory alone would take."""
+    timing = op_timing(op, hardware, efficiency)
+    return timing.total, jnp.asarray(timing.resources.get("hbm", 0.0), timing.total.dtype)
+
+
+def share_of(hardware: Hardware, cores: Scalar, bandwidth: Scalar) -> Hardware:
+    """A part of a device as a device of its own: `cores` of its cores, caches and power, `bandwidth` of its memory's.
+
+    Energy per operation stays; capacity of the memory is the whole device's, which `cache_left` splits.
+    """
+    memory, power = hardware.memory, hardware.power
+    hbm = dataclasses.replace(memory.hbm, bandwidth=memory.hbm.bandwidth * bandwidth)
+    l2 = memory.l2
+    if l2 is not None:
+        l2 = dataclasses.replace(l2, bandwidth=l2.bandwidth * cores, capacity=l2.capacity * cores)
+    drawn = {name: None if getattr(power, name) is None else getattr(power, name) * cores for name in ("tdp", "static")}
+    return dataclasses.replace(
+        hardware,
+        matrix={precision: peak * cores for precision, peak in hardware.matrix.items()},
+        cores=dataclasses.replace(hardware.cores, count=hardware.cores.count * cores),
+        memory=dataclasses.replace(memory, hbm=hbm, l2=l2),
+        power=dataclasses.replace(power, **drawn),
+    )
+
+
+def cache_left(hardware: Hardware, first: Tenant, second: Tenant) -> jax.Array:
+    """B per device that are left for the caches of both, shape (), negative where the models do not fit.
+
+    What the first's engine may use, less the reserve, weights and activations of both.
+    """
+    usable = first.deployment.memory_utilization * hardware.memory.hbm.capacity
+    held = [
+        tenant.deployment.reserve_bytes
+        + weight_bytes(tenant.model, tenant.deployment)
+        + activation_bytes(tenant.model, tenant.deployment)
+        for tenant in (first, second)
+    ]
+    return jnp.asarray(usable - held[0] - held[1])
+
+
+def sequences_left(hardware: Hardware, first: Tenant, second: Tenant, work: Colocated) -> tuple[Scalar, Scalar]:
+    """Sequences of each tenant's lengths that fit at once, shapes (): the first has its share of what is left."""
+    left = positive_part(cache_left(hardware, first, second))
+    counts = []
+    for tenant, share in ((first, work.cache), (second, 1.0 - work.cache)):
+        length = tenant.requests.isl + tenant.requests.osl
+        counts.append(jnp.floor(share * left / kv_bytes_of_sequence(tenant.model, tenant.deployment, length)))
+    return counts[0], counts[1]
+
+
+def colocated_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: dict[str, Terms]) -> dict[str, Scalar]:
+    work, hardware, second = scenario.workload, scenario.hardware, scenario.neighbour
+    first = Tenant(
+        model=scenario.model,
+        deployment=scenario.deployment,
+        requests=colocated_requests(work),
+        efficiency=scenario.efficiency,
+    )
+    own, other = colocated_cost(hardware, first, second, work)
+    left = cache_left(hardware, first, second)
+    capacities = sequences_left(hardware, first, second, work)
+    fits = (left > 0.0) & (capacities[0] >= first.requests.batch) & (capacities[1] >= second.requests.batch)
+    split = holds(colocated_rules(scenario))
+    return {
+        "ttft": own.ttft,
+        "tpot": own.tpot,
+        "e2e": own.ttft + positive_part(first.requests.osl - 1.0) * own.tpot,
+        "ttft_alone": own.ttft_alone,
+        "tpot_alone": own.tpot_alone,
+        **_neighbour(other, second),
+        "bandwidth_share": own.bandwidth,
+        "devices": devices(first.deployment),
+        "tokens_per_second": first.requests.batch / own.tpot * first.deployment.dp,
+        "weight_bytes": weight_bytes(first.model, first.deployment),
+        "cache_left": left,
+        "sequence_capacity": capacities[0],
+        "neighbour_sequence_capacity": capacities[1],
+        "fits": fits,
+        "legal": split,
+        "feasible": fits & split,
+    }
+
+
+def _neighbour(cost: TenantCost, tenant: Tenant) -> dict[str, Scalar]:
+    return {
+        "neighbour_ttft": cost.ttft,
+        "neighbour_tpot": cost.tpot,
+        "neighbour_e2e": cost.ttft + positive_part(tenant.requests.osl - 1.0) * cost.tpot,
+        "neighbour_ttft_alone": cost.ttft_alone,
+        "neighbour_tpot_alone": cost.tpot_alone,
+        "neighbour_tokens_per_second": tenant.requests.batch / cost.tpot * tenant.deployment.dp,
+        "neighbour_weight_bytes": weight_bytes(tenant.model, tenant.deployment),
+    }
+
+
+def colocated_rules(scenario: Scenario) -> Iterator[Rule]:
+    """Rules of both deployments on the devices that they share."""
+    yield from deployment_rules(scenario)
+    other = scenario.neighbour
+    if other is not None:
+        yield from told_of("neighbour", rules(scenario.hardware, other.model, other.deployment))
+
+
+COLOCATED = Job("colocated", Colocated, colocated_metrics, rules=colocated_rules)
+"""Steps of the one depend on those of the other, so nothing is a sum over ops that axes could be kept apart in."""

@@ -1,0 +1,122 @@
+"""Composition of a static batch of equal requests: one prefill step, then decode steps, and their latencies."""
+
+import dataclasses
+
+import jax
+
+from jaxroof import batch as batches
+from jaxroof.deployment import Deployment, degree, largest_stage, pipelined_parts
+from jaxroof.efficiency import Efficiency
+from jaxroof.energy import limited_time
+from jaxroof.hardware import Hardware
+from jaxroof.memory import layer_count
+from jaxroof.model import Model
+from jaxroof.smooth import maximum, positive_part
+from jaxroof.speculation import Acceptance, expected_tokens
+from jaxroof.struct import Scalar, struct
+
+
+@struct
+class Requests:
+    """`batch` requests that start together on one replica and run to their end without others joining."""
+
+    batch: Scalar  # requests at once
+    isl: Scalar  # prompt tokens of each, those of images included
+    osl: Scalar  # output tokens of each, at least 1
+    cached: Scalar  # of the prompt's tokens, how many are in the prefix cache already
+    encoder_tokens: Scalar | None = None  # patches, frames or words that the encoder works on; None: it does not run
+    delay: Scalar = 0.0  # s from arrival until the prompt is there: retrieval of what it is made of
+    acceptance: Acceptance = 0.0  # probability that a drafted token is right, given that those before it are
+
+
+@struct
+class RequestCost:
+    """Latency of every request of the batch."""
+
+    ttft: Scalar  # s, arrival to first token
+    tpot: Scalar  # s per output token after the first
+    e2e: Scalar  # s, arrival to last token
+
+
+def micro_batches(requests: Requests, deployment: Deployment) -> Scalar:
+    """Parts that the batch is split into so that pipeline stages work at once: `pipelined_parts`."""
+    return pipelined_parts(deployment, requests.batch)
+
+
+def prefill_batch(requests: Requests, model: Model, deployment: Deployment) -> batches.Batch:
+    """The step that processes the prompts of one micro-batch and samples the first token of each."""
+    sequences = requests.batch / micro_batches(requests, deployment)
+    step = batches.prefill(sequences, requests.isl - requests.cached, requests.cached)
+    if requests.encoder_tokens is None or model.encoder is None:
+        return step
+    encode = batches.Encode(sequences=sequences, tokens=sequences * requests.encoder_tokens)
+    return dataclasses.replace(step, encode=encode, encoded=requests.encoder_tokens / model.encoder.merged)
+
+
+def decode_batch(requests: Requests, model: Model, deployment: Deployment) -> batches.Batch:
+    """One micro-batch's decode step at the mean context: step i = 1 ... osl - 1 attends to isl + i tokens."""
+    sequences = requests.batch / micro_batches(requests, deployment)
+    step = batches.decode(sequences, requests.isl + 0.5 * requests.osl)
+    if requests.encoder_tokens is None or model.encoder is None:
+        return step
+    return dataclasses.replace(step, encoded=requests.encoder_tokens / model.encoder.merged)
+
+
+def limited_times(
+    times: tuple[Scalar, Scalar],
+    energies: tuple[Scalar, Scalar] | None,
+    hardware: Hardware,
+    deployment: Deployment,
+    requests: Requests,
+) -> tuple[Scalar, Scalar]:
+    """Times in s of prefill and of a decode step under the limit of electrical power, `limited_time`.
+
+    Args:
+      times: s of all micro-batches, `pipelined_times`.
+      energies: J of one micro-batch in all stages, as `device_energy` takes them; None: unknown, so there is no limit.
+    """
+    if energies is None:
+        return times
+    prefill, decode = (
+        limited_time(time, device_energy(energy, deployment, requests), hardware)
+        for time, energy in zip(times, energies, strict=True)
+    )
+    return prefill, decode
+
+
+def device_energy(energy: Scalar, deployment: Deployment, requests: Requests) -> Scalar:
+    """J that one device spends while all micro-batches pass, from those of one micro-batch in all stages."""
+    return energy * (micro_batches(requests, deployment) / degree(deployment.pp))
+
+
+def pipelined_latency(
+    prefill: Scalar, step: Scalar, deployment: Deployment, requests: Requests, efficiency: Efficiency
+) -> RequestCost:
+    """The latencies that `pipelined_times` in s make up."""
+    ttft = efficiency.host.request_time + requests.delay + prefill
+    tpot = step / tokens_per_step(deployment, requests)
+    return RequestCost(ttft=ttft, tpot=tpot, e2e=ttft + positive_part(requests.osl - 1.0) * tpot)
+
+
+def pipelined_times(
+    prefill_time: Scalar, decode_time: Scalar, model: Model, deployment: Deployment, requests: Requests
+) -> tuple[Scalar, Scalar]:
+    """Time in s until all micro-batches are prefilled, and from one decode step of a micro-batch to its next.
+
+    Args:
+      prefill_time, decode_time: s of one micro-batch's way through all stages.
+    """
+    if deployment.pp is None:
+        return prefill_time, decode_time
+    parts, stage = micro_batches(requests, deployment), largest_stage(deployment, layer_count(model))
+    return prefill_time * (1.0 + (parts - 1.0) * stage), decode_time * maximum(parts * stage, 1.0)
+
+
+def tokens_per_step(deployment: Deployment, requests: Requests) -> Scalar:
+    """Expected tokens that one decode step adds to a sequence, shape (): `expected_tokens` of the drafts."""
+    return expected_tokens(deployment, requests.acceptance)
+
+
+def tokens_per_second(cost: RequestCost, requests: Requests) -> jax.Array:
+    """Output tokens per s of one replica: batch * osl / (e2e - delay), as others use it while a prompt is retrieved."""
+    return requests.batch * requests.osl / (cost.e2e - requests.delay)

@@ -1,0 +1,103 @@
+"""Datasets as the bytes of netCDF files, so that what is on the disk can be checked before it is read.
+
+The netCDF library is not made for threads, and a file left open is closed by whichever thread happens to collect
+garbage. So all that is opened here is closed here, one thread after the other.
+"""
+
+import contextlib
+import dataclasses
+import pathlib
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import netCDF4
+import numpy as np
+import xarray as xr
+from xarray.backends import NetCDF4DataStore
+
+from hwspaces.unfinished import discarded, refusal
+from sweeps.data.sound import require_sound
+
+_ONE_BY_ONE = threading.RLock()
+
+
+@dataclasses.dataclass(frozen=True)
+class Stored:
+    """How values are put on the disk. Both settings give up speed for size; `digits` gives up precision too."""
+
+    compression: int = 0  # level of zlib, 0 to 9; 0: none
+    digits: int | None = None  # significant decimal digits that are kept of real numbers; None: all
+
+    @classmethod
+    def checked(cls, settings: Mapping[str, Any]) -> "Stored":
+        """The settings, from a specification; ValueError of one line for what cannot be."""
+        from sweeps.ask.spec import integer
+
+        level = integer(settings.get("compression", 0), "output.compression", 0)
+        if level > 9:
+            raise ValueError(f"output.compression = {level} must be at most 9")
+        digits = settings.get("digits")
+        if digits is not None:
+            digits = integer(digits, "output.digits", 1)
+            if digits > 7:
+                raise ValueError(f"output.digits = {digits} must be at most 7; leave it out to keep every digit")
+        return cls(level, digits)
+
+
+def write(path: pathlib.Path, dataset: xr.Dataset, stored: Stored) -> None:
+    """Write a netCDF-4 file: the same bytes for the same dataset, whenever it is written.
+
+    Raises:
+      ValueError: one line, where the disk is full or the library fails for another reason.
+    """
+    labels = set(dataset.coords)
+    encoding = {str(name): _encoding(array, stored, name in labels) for name, array in dataset.variables.items()}
+    try:
+        with _ONE_BY_ONE:
+            dataset.to_netcdf(path, engine="netcdf4", encoding=encoding)
+    except (OSError, RuntimeError) as error:
+        words = refusal(path.parent, error, path)
+        discarded(path)
+        raise ValueError(words) from None
+
+
+@contextlib.contextmanager
+def opened(content: bytes) -> Iterator[netCDF4.Dataset]:
+    """The netCDF file with these bytes; ValueError where they are none."""
+    with _ONE_BY_ONE:
+        try:
+            file = netCDF4.Dataset("shard", memory=content)
+        except OSError as error:
+            raise ValueError(f"not a netCDF file: {' '.join(str(error).split())}") from None
+        try:
+            require_sound(file, len(content), "shard")
+            file.set_auto_maskandscale(False)
+            yield file
+        finally:
+            file.close()
+
+
+def dataset(content: bytes) -> xr.Dataset:
+    """The dataset in the bytes of a netCDF file, in memory."""
+    with opened(content) as file:
+        return xr.open_dataset(NetCDF4DataStore(file)).load()
+
+
+def _encoding(array: xr.Variable, stored: Stored, label: bool) -> dict[str, Any]:
+    if array.dtype.kind not in "fiub" or not array.ndim:
+        return {}
+    encoding: dict[str, Any] = {"_FillValue": None} if label and array.dtype.kind == "f" else {}
+    if stored.compression:
+        encoding |= {"zlib": True, "complevel": stored.compression, "shuffle": True}
+    if stored.digits is not None and array.dtype.kind == "f" and not label:
+        encoding |= {"significant_digits": stored.digits, "quantize_mode": "GranularBitRound"}
+    return encoding
+
+
+def values(content: bytes, name: str) -> np.ndarray:
+    """A variable in the bytes of a netCDF file, as it was before it was stored."""
+    with opened(content) as file:
+        stored = file.variables[name]
+        array = stored[...]
+        return array.astype(bool) if "dtype" in stored.ncattrs() and stored.getncattr("dtype") == "bool" else array

@@ -1,0 +1,65 @@
+"""A folder of shards as one netCDF file."""
+
+import os
+import pathlib
+from collections.abc import Callable, Iterator, Mapping
+
+import numpy as np
+
+from hwspaces import output
+from sweeps.data import store
+from sweeps.data.pieces import Output, Piece, as_slice
+from sweeps.data.shards import encode, folder, manifest
+from sweeps.data.shards.outline import outline
+from sweeps.data.shards.read import frame
+from sweeps.data.shards.read import open as opened
+
+
+def merge(
+    place: str | os.PathLike,
+    path: str | os.PathLike,
+    progress: Callable[[int], None] = lambda points: None,
+    *,
+    force: bool = False,
+) -> None:
+    """Write the finished sweep in a folder into one file, a shard at a time; the file appears when it is whole.
+
+    Args:
+      place: the folder.
+      path: the file.
+      progress: called with the points that each shard adds.
+      force: replace a file that jaxroof did not write.
+
+    Raises:
+      ValueError: one line: no such sweep, one that is not finished, a shard that is damaged, a file that must not or
+        cannot be written.
+    """
+    place = pathlib.Path(place)
+    inputs = (str(place),)
+    output.require([output.Wanted(os.fspath(path), ("dataset",))], inputs, force)
+    dataset, found = opened(place), manifest.read(place)
+    known = outline(found.header, place / manifest.NAME)
+    if known.keep:
+        store.saved(path, dataset, force, inputs)
+        progress(known.points)
+        return
+    with output.replacing(path, ("dataset",), inputs, force) as name:
+        store.written(name, frame(place, found), known.outputs, _pieces(place, found, known.outputs, progress))
+
+
+def _pieces(
+    place: pathlib.Path,
+    found: manifest.Manifest,
+    outputs: Mapping[str, Output],
+    progress: Callable[[int], None],
+) -> Iterator[Piece]:
+    """Every variable of every shard."""
+    axes = [name for name, _ in found.header["axes"]]
+    for _, shard in sorted(found.shards.items()):
+        sides = dict(zip(axes, shard.positions, strict=True))
+        content = folder.checked(place / shard.file, shard.bytes, shard.sha256)
+        for name in shard.names:
+            output = outputs[name]
+            parts = [sides.get(dim, np.arange(len(output.ops))) for dim in output.dims]
+            yield Piece(name, tuple(as_slice(part) for part in parts), encode.values(content, name))
+        progress(shard.points)

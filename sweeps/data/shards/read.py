@@ -1,0 +1,209 @@
+"""A folder of shards as one Dataset that reads what is asked of it; nothing is read that is not as it was written."""
+
+import collections
+import os
+import pathlib
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from xarray.backends import BackendArray, BackendEntrypoint
+from xarray.core import indexing
+
+from sweeps.ask.names import variable_attributes
+from sweeps.data.dataset import dimensions
+from sweeps.data.keep import keepers
+from sweeps.data.pieces import Output, blank
+from sweeps.data.shards import encode, folder, manifest
+from sweeps.data.shards.outline import Outline, outline
+
+KEPT_FILES = 4
+"""Shards that stay in memory after they are read."""
+
+
+def open(place: str | os.PathLike, partial: bool = False) -> xr.Dataset:  # noqa: A001 - `sweeps.open` is its name
+    """The sweep in a folder of shards.
+
+    Of a sweep that kept everything, values are read when they are asked for, a shard at a time, and every shard is
+    checked against its checksum before it is used. Of one that kept less, what is kept of all shards together.
+
+    Args:
+      place: the folder.
+      partial: accept a sweep that is not finished; points that are missing are blank: NaN, False or -1.
+
+    Returns:
+      A Dataset as `sweeps.sweep` returns it, or the rows, counts and quantiles that were kept.
+
+    Raises:
+      ValueError: one line: no such sweep, one that is not finished, a file that is missing or damaged.
+    """
+    place = pathlib.Path(place)
+    found = manifest.read(place)
+    if not (found.complete or partial):
+        raise ValueError(
+            f"{place} is not finished: {len(found.shards):,} of {found.header['shards']:,} shards; the command that "
+            "began it continues it, and partial=True reads what there is"
+        )
+    known = outline(found.header, place / manifest.NAME)
+    labels = frame(place, found)
+    if known.keep:
+        return _kept(place, found, known, labels)
+    files = _Files(place, found, known)
+    variables = {}
+    for output in known.outputs.values():
+        values = indexing.LazilyIndexedArray(_Sharded(files, output))
+        variables[output.name] = (dimensions(output), values, variable_attributes(output.name, output.dtype))
+    return xr.Dataset(variables, labels.coords, labels.attrs)
+
+
+class Backend(BackendEntrypoint):
+    """Lets `xarray.open_dataset` open a folder of shards."""
+
+    description = "Folders of shards that jaxroof writes"
+    open_dataset_parameters = ("filename_or_obj", "drop_variables", "partial")
+
+    def open_dataset(self, filename_or_obj: Any, *, drop_variables: Any = None, partial: bool = False) -> xr.Dataset:
+        """As `sweeps.open`."""
+        found = open(filename_or_obj, partial)
+        return found.drop_vars([drop_variables] if isinstance(drop_variables, str) else drop_variables or [])
+
+    def guess_can_open(self, filename_or_obj: Any) -> bool:
+        """True for a folder with a manifest."""
+        return isinstance(filename_or_obj, str | os.PathLike) and is_folder(filename_or_obj)
+
+
+def is_folder(place: str | os.PathLike) -> bool:
+    """True for a folder of shards."""
+    return (pathlib.Path(place) / manifest.NAME).is_file()
+
+
+def frame(place: pathlib.Path, found: manifest.Manifest) -> xr.Dataset:
+    """Labels along every axis, and how the sweep was made."""
+    told, where = found.header["frame"], place / manifest.NAME
+    labels = encode.dataset(folder.checked(place / told["file"], told["bytes"], told["sha256"]))
+    for name, size in found.header["axes"]:
+        if labels.sizes.get(name, size) != size:
+            raise ValueError(f"{where} is damaged: axis {name} has {size:,} points and {labels.sizes[name]:,} labels")
+    return labels
+
+
+def whole(place: pathlib.Path, shard: manifest.Shard, known: Outline) -> bytes:
+    """The content of a shard; ValueError in one line where it is not as it was written, or not as described."""
+    content = folder.checked(place / shard.file, shard.bytes, shard.sha256)
+    with encode.opened(content) as file:
+        for name in shard.names:
+            output = known.outputs.get(name)
+            if output is None or known.keep:
+                continue
+            sizes = dict(zip((axis.name for axis in known.axes), map(len, shard.positions), strict=True))
+            expected = tuple(sizes.get(dim, len(output.ops)) for dim in output.dims)
+            there = file.variables[name].shape if name in file.variables else None
+            if there != expected:
+                raise ValueError(f"{place / shard.file} is damaged: {name} is of shape {there} in place of {expected}")
+    return content
+
+
+class _Files:
+    """Shards that were read lately, each checked when it is read."""
+
+    def __init__(self, place: pathlib.Path, found: manifest.Manifest, known: Outline):
+        self.place, self.known = place, known
+        self.shards = sorted(found.shards.values(), key=lambda shard: shard.number)
+        self.lock = threading.RLock()  # of what is kept
+        self._read: collections.OrderedDict[int, bytes] = collections.OrderedDict()
+
+    def values(self, shard: manifest.Shard, name: str) -> np.ndarray:
+        """A variable of a shard."""
+        if shard.number not in self._read:
+            self._read[shard.number] = whole(self.place, shard, self.known)
+            while len(self._read) > KEPT_FILES:
+                self._read.popitem(last=False)
+        self._read.move_to_end(shard.number)
+        return encode.values(self._read[shard.number], name)
+
+    def __getstate__(self):
+        return {"place": self.place, "known": self.known, "shards": self.shards}
+
+    def __setstate__(self, state):
+        self.__dict__.update(state, lock=threading.RLock(), _read=collections.OrderedDict())
+
+
+class _Sharded(BackendArray):
+    """One variable over all shards."""
+
+    def __init__(self, files: _Files, output: Output):
+        self.files, self.output = files, output
+        self.shape, self.dtype = output.shape, output.dtype
+
+    def __getitem__(self, key: indexing.ExplicitIndexer) -> np.ndarray:
+        return indexing.explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.OUTER, self._read)
+
+    def _read(self, key: tuple[int | slice | np.ndarray, ...]) -> np.ndarray:
+        wanted = [np.atleast_1d(np.arange(size)[part]) for size, part in zip(self.shape, key, strict=True)]
+        found = np.full([len(positions) for positions in wanted], blank(self.dtype), self.dtype)
+        with self.files.lock:
+            for shard in self.files.shards:
+                if self.output.name in shard.names:
+                    self._copy(shard, wanted, found)
+        single = tuple(0 if isinstance(part, int | np.integer) else slice(None) for part in key)
+        return found[single]
+
+    def _copy(self, shard: manifest.Shard, wanted: list[np.ndarray], found: np.ndarray) -> None:
+        """Put what a shard has of the wanted positions in their place."""
+        into, out = [], []
+        sides = dict(zip((axis.name for axis in self.files.known.axes), shard.positions, strict=True))
+        for dim, positions in zip(self.output.dims, wanted, strict=True):
+            if dim not in sides:  # ops: every shard has all of them
+                into.append(np.arange(len(positions)))
+                out.append(positions)
+                continue
+            places = np.minimum(np.searchsorted(sides[dim], positions), len(sides[dim]) - 1)
+            here = np.flatnonzero(sides[dim][places] == positions)
+            if not here.size:
+                return
+            into.append(here)
+            out.append(places[here])
+        values = self.files.values(shard, self.output.name)
+        if values.shape == tuple(map(len, out)) == found.shape:
+            found[...] = values
+        else:
+            found[_index(into)] = values[_index(out)]
+
+
+def _index(parts: list[np.ndarray]) -> tuple:
+    """Positions as slices where all of them are in a row, which copies faster."""
+    if all(len(part) == part[-1] - part[0] + 1 for part in parts):
+        return tuple(slice(int(part[0]), int(part[-1]) + 1) for part in parts)
+    return np.ix_(*parts)
+
+
+def _kept(place: pathlib.Path, found: manifest.Manifest, known: Outline, labels: xr.Dataset) -> xr.Dataset:
+    """What is kept of all shards together, with the labels of its points."""
+    merged = xr.Dataset(attrs=labels.attrs)
+    for keeper in keepers(known.keep, known, known.job):
+        whole = keeper.merged(_parts(place, found))
+        if keeper.kind in ("top", "pareto"):
+            whole = _labelled(whole, keeper.kind, keeper.dim, known, labels)
+        merged = merged.merge(whole)
+    pairs = [word.partition("=")[2] for word in known.keep if word.startswith("pareto")]
+    pareto = {"pareto": pairs[0]} if pairs else {}
+    return merged.assign_attrs(labels.attrs | pareto | {"points": known.points})
+
+
+def _parts(place: pathlib.Path, found: manifest.Manifest) -> Iterator[xr.Dataset]:
+    for _, shard in sorted(found.shards.items()):
+        yield encode.dataset(folder.checked(place / shard.file, shard.bytes, shard.sha256))
+
+
+def _labelled(rows: xr.Dataset, kind: str, dim: str, known: Outline, labels: xr.Dataset) -> xr.Dataset:
+    """Rows with what was varied, at their points, as coordinates."""
+    numbers = rows[f"{kind}_number"].values
+    places = np.unravel_index(numbers, [axis.size for axis in known.axes]) if known.axes else ()
+    along = {axis.name: place for axis, place in zip(known.axes, places, strict=True)}
+    for name, label in labels.coords.items():
+        if len(label.dims) == 1 and label.dims[0] in along:
+            values = label.values[along[label.dims[0]]]
+            rows = rows.assign_coords({f"{kind}_{name}": (dim, values, label.attrs)})
+    return rows

@@ -1,0 +1,67 @@
+"""Progress of a folder of shards, and whether what it says it has is there."""
+
+import json
+import pathlib
+from collections.abc import Callable
+from typing import Any
+
+from sweeps.data.keep import keepers
+from sweeps.data.shards import folder, manifest, read
+from sweeps.data.shards.outline import outline
+
+
+def status(place: pathlib.Path, check: bool = False) -> dict[str, Any]:
+    """What is known of a sweep in a folder, as JSON has it.
+
+    Args:
+      place: the folder.
+      check: read every file as a query would, not its size alone.
+
+    Raises:
+      ValueError: one line, where there is no such sweep, or its header describes none that could be opened.
+    """
+    found = manifest.read(place)
+    known = outline(found.header, place / manifest.NAME)
+    keepers(known.keep, known, known.job)
+    shards = [shard for _, shard in sorted(found.shards.items())]
+    if check:
+        wrong = [_wrong(read.frame, place, found), *(_wrong(read.whole, place, shard, known) for shard in shards)]
+    else:
+        told = found.header["frame"]
+        sizes = [(told["file"], told["bytes"]), *((shard.file, shard.bytes) for shard in shards)]
+        wrong = [_wrong(_require_size, place / name, size) for name, size in sizes]
+    points = sum(shard.points for shard in found.shards.values())
+    seconds = sum(shard.seconds for shard in found.shards.values())
+    header = found.header
+    return {
+        "title": f"{header['spec'].get('job', 'request')} sweep, {json.dumps(header['spec'].get('model'))}",
+        "points": header["points"],
+        "points_done": points,
+        "shards": header["shards"],
+        "shards_done": len(found.shards),
+        "bytes": sum(shard.bytes for shard in found.shards.values()),
+        "points_per_second": points / seconds if seconds else None,
+        "keep": header["keep"],
+        "software": header["software"],
+        "hardware": header["hardware"],
+        "writer": folder.writer(place),
+        "missing_files": [words for words in wrong if words],
+    }
+
+
+def _wrong(reading: Callable[..., Any], *words: Any) -> str | None:
+    """What is wrong with a file, as its reader says; None where nothing is."""
+    try:
+        reading(*words)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def _require_size(path: pathlib.Path, size: int) -> None:
+    try:
+        there = path.stat().st_size
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror}") from None
+    if there != size:
+        raise ValueError(f"{path} has {there:,} bytes in place of {size:,}")

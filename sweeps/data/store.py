@@ -1,0 +1,92 @@
+"""Datasets on disk: netCDF files that appear under their final name only when they are whole."""
+
+import math
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import netCDF4
+import numpy as np
+import xarray as xr
+
+from hwspaces.output import replacing
+from jaxroof.version import VERSION
+from sweeps.ask.names import variable_attributes
+from sweeps.data.dataset import dimensions
+from sweeps.data.pieces import Output, Piece, blank
+
+
+def saved(
+    path: str | os.PathLike,
+    dataset: xr.Dataset,
+    force: bool = False,
+    inputs: Iterable[str] = (),
+    encoding: Mapping[str, Any] | None = None,
+) -> None:
+    """Write a dataset that is in memory, with the version of jaxroof among its attributes.
+
+    Args:
+      path: the file; it ends in .nc.
+      dataset: what is written.
+      force: replace a file that jaxroof did not write.
+      inputs: files that are not replaced: those that the dataset is made from.
+      encoding: as `Dataset.to_netcdf` takes it.
+
+    Raises:
+      ValueError: one line, for a file that must not or cannot be written: `hwspaces.output`.
+    """
+    marked = dataset.assign_attrs({"jaxroof_version": VERSION, **dataset.attrs})
+    with replacing(path, ("dataset",), inputs, force) as name:
+        marked.to_netcdf(name, engine="netcdf4", encoding=encoding)
+
+
+def written(
+    path: str | os.PathLike, labels: xr.Dataset, outputs: Mapping[str, Output], pieces: Iterable[Piece]
+) -> None:
+    """Write a sweep chunk after chunk as its pieces are computed; memory holds one chunk, whatever the size.
+
+    `xr.open_dataset` reads back what `dataset` and `fill` make in memory of the same pieces.
+
+    Args:
+      path: the file.
+      labels: coordinates along every axis, and attributes.
+      outputs: the variables.
+      pieces: their values.
+    """
+    numeric = [name for name, label in labels.variables.items() if label.dtype.kind == "f"]
+    whole = {name: {"_FillValue": None} for name in numeric}  # a coordinate has no missing values
+    labels.to_netcdf(path, engine="netcdf4", encoding=whole)
+    with netCDF4.Dataset(path, "a") as file:
+        file.set_fill_off()  # every value is written; where a sweep has none, its blank
+        beside = [str(name) for name in labels.coords if name not in labels.dims]
+        for output in outputs.values():
+            stored = _created(file, output, beside)
+            if not output.complete:
+                _blank(stored, output)
+        for piece in pieces:
+            file.variables[piece.name][piece.index] = piece.values
+
+
+def _created(file: netCDF4.Dataset, output: Output, labels: list[str]) -> netCDF4.Variable:
+    """One variable without values, encoded as xarray encodes it: booleans as bytes that remember what they are."""
+    dims = dimensions(output)
+    for dim, size in zip(dims, output.shape, strict=True):
+        if dim not in file.dimensions:
+            file.createDimension(dim, size)
+    boolean = output.dtype.kind == "b"
+    fill = np.nan if output.dtype.kind == "f" else None
+    stored = file.createVariable(output.name, "i1" if boolean else output.dtype, dims, fill_value=fill)
+    attributes = variable_attributes(output.name, output.dtype)
+    if boolean:
+        attributes["dtype"] = "bool"
+    if labels:
+        attributes["coordinates"] = " ".join(labels)
+    stored.setncatts(attributes)
+    return stored
+
+
+def _blank(stored: netCDF4.Variable, output: Output) -> None:
+    """Write the blank everywhere, some million values at a time."""
+    rows = max(1, 4_000_000 // max(1, math.prod(output.shape[1:])))
+    for low in range(0, output.shape[0] if output.shape else 1, rows):
+        stored[low : low + rows if output.shape else None] = blank(output.dtype)

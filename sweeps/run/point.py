@@ -1,0 +1,68 @@
+"""One point of a question: the scenario that settings make of a base, and what a job answers there."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from jaxroof.dependence import output_dependence
+from jaxroof.jobs import Job, Scenario
+from sweeps.ask.paths import replaced
+
+
+def scenario_at(base: Scenario, settings: Iterable[Mapping[str, Any]]) -> Scenario:
+    """`base` with the trees that `settings` have by path: whole structs first, then their leaves."""
+    paths = [(path, tree) for setting in settings for path, tree in setting.items()]
+    for path, tree in sorted(paths, key=lambda item: item[0].count(".")):
+        base = replaced(base, path, tree)
+    return base
+
+
+def answers_at(job: Job, scenario: Scenario, names: Collection[str] | None = None) -> dict[str, jax.Array]:
+    """Metrics of `job` at `scenario`, shapes (); without tables of ops. Pure, for JAX to transform.
+
+    Args:
+      names: of the metrics that are wanted, in their order; None: all. What the job does not have here is left out.
+    """
+    sums, tables = _unknown_terms(job, scenario)
+    wanted = terms_of(job, scenario, names)
+    found = {name: sum(terms().values()) for name, terms in job.sums(scenario).items() if name in wanted}
+    zeros = {name: jnp.zeros(()) for name in sums if name not in found}
+    zero_tables = {name: {"": jnp.zeros(())} for name in tables}
+    metrics = _chosen(job.metrics(scenario, found | zeros, zero_tables), names)
+    return {name: jnp.asarray(value) for name, value in metrics.items()}
+
+
+def terms_of(job: Job, scenario: Scenario, names: Collection[str] | None) -> Collection[str]:
+    """Names of the sums and tables that metrics need: the same in all scenarios of one structure."""
+    if names is None:
+        return _unknown_terms(job, scenario)[0]
+    key = job, tuple(names), jax.tree.structure(scenario)
+    if key not in _USED:
+        _USED[key] = used_terms(job, scenario, lambda *terms: _chosen(job.metrics(*terms), names))
+    return _USED[key]
+
+
+_USED: dict[tuple, frozenset[str]] = {}
+"""What `terms_of` has found: structures are few, and finding it takes as long as tracing the metrics."""
+
+
+def used_terms(job: Job, scenario: Scenario, answers: Callable[..., Mapping[str, Any]]) -> frozenset[str]:
+    """Names of the sums and tables of `job` that `answers(scenario, sums, tables)` depends on."""
+    sums, tables = _unknown_terms(job, scenario)
+    if not (sums or tables):
+        return frozenset()
+    marks = {name: frozenset({name}) for name in sums}, {n: {"some op": frozenset({n})} for n in tables}
+    uses = output_dependence(answers, (scenario, sums, tables), (jax.tree.map(lambda _: frozenset(), scenario), *marks))
+    return frozenset().union(*uses.values())
+
+
+def _unknown_terms(job: Job, scenario: Scenario) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Shapes in place of the sums and tables of `job`, by name."""
+    number = jax.ShapeDtypeStruct((), jnp.zeros(()).dtype)
+    return {name: number for name in job.sums(scenario)}, {name: {"some op": number} for name in job.tables(scenario)}
+
+
+def _chosen(metrics: Mapping[str, Any], names: Collection[str] | None) -> dict[str, Any]:
+    return dict(metrics) if names is None else {name: metrics[name] for name in names if name in metrics}

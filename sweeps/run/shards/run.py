@@ -1,0 +1,174 @@
+"""A sweep into a folder: begun, interrupted, continued, finished; what is there already is checked and kept."""
+
+import os
+import pathlib
+import queue
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import jax
+
+from sweeps.data.shards import folder, manifest
+from sweeps.run.precision import precision
+from sweeps.run.shards.work import FRAME, Work
+
+STOPPING_SECONDS = 0.5
+"""s that an interrupted run waits for the call that is under way."""
+
+
+class Watch:
+    """Whoever wants to know how a run goes; this one does not."""
+
+    def begun(self, work: Work, kept: Mapping[int, manifest.Shard], damaged: Mapping[int, str]) -> None:
+        """Before the first shard: which are on the disk, checked, and which have to be computed again, and why."""
+
+    def points(self, points: int) -> None:
+        """So many more points are computed."""
+
+    def shard(self, shard: manifest.Shard) -> None:
+        """A shard is on the disk."""
+
+    def failed(self, number: int, why: str) -> None:
+        """A shard's computation failed and will be tried again elsewhere."""
+
+
+Executor = Callable[[Work, Iterable[int], pathlib.Path, Watch], Iterator[manifest.Shard]]
+"""Computes and writes shards, in whatever order, and says which are on the disk."""
+
+
+def run(place: pathlib.Path, work: Work, watch: Watch | None = None, executor: Executor | None = None) -> None:
+    """Compute every shard of `work` that the folder `place` does not have.
+
+    Raises:
+      ValueError: one line: the folder belongs to another sweep, is being written by another process, or the system
+        refuses to write. Shards that are finished stay.
+    """
+    watch = watch or Watch()
+    _no_others(place)
+    with folder.locked(place):
+        found, damaged = _resumed(place, work)
+        watch.begun(work, found.shards, damaged)
+        missing = [number for number in range(len(work.boxes)) if number not in found.shards]
+        with precision(work.precision):
+            for shard in (executor or local)(work, missing, place, watch):
+                manifest.appended(place, found.header, shard)
+                watch.shard(shard)
+
+
+def local(work: Work, numbers: Iterable[int], place: pathlib.Path, watch: Watch) -> Iterator[manifest.Shard]:
+    """In this process: threads compute shards while this one writes those that are done.
+
+    Looking for what is kept is work for one core, so that a CPU computes a shard on each; the first of them compiles
+    before the others begin.
+    """
+    ready: queue.Queue[tuple[int, pathlib.Path, float] | BaseException | None] = queue.Queue(maxsize=1)
+    stopping, compiled, taking, left = threading.Event(), threading.Event(), threading.Lock(), iter(numbers)
+
+    def computed(points: int) -> None:
+        compiled.set()
+        if stopping.is_set():
+            raise _Stopped
+        watch.points(points)
+
+    def compute() -> None:
+        last: BaseException | None = None
+        try:
+            while not stopping.is_set():
+                with taking:
+                    number = next(left, None)
+                if number is None:
+                    break
+                _put(ready, (number, *work.compute(place, number, computed)), stopping)
+        except _Stopped:
+            pass
+        except BaseException as error:  # raised again by the thread that waits
+            last = error
+        compiled.set()
+        _put(ready, last, stopping)
+
+    def follow() -> None:
+        compiled.wait()
+        compute()
+
+    several = (os.cpu_count() or 1) if work.keep and jax.default_backend() == "cpu" else 1
+    threads = [threading.Thread(target=follow if i else compute, daemon=True) for i in range(several)]
+    for thread in threads:
+        thread.start()
+    working = len(threads)
+    try:
+        while working:
+            done = ready.get()
+            if isinstance(done, BaseException):
+                raise done
+            if done is None:
+                working -= 1
+            else:
+                yield work.finish(place, *done)
+    finally:
+        stopping.set()
+        for thread in threads:
+            thread.join(STOPPING_SECONDS)
+
+
+class _Stopped(Exception):
+    """Nobody waits for the result any more."""
+
+
+def _put(ready: queue.Queue, item: Any, stopping: threading.Event) -> None:
+    while not stopping.is_set():
+        try:
+            return ready.put(item, timeout=0.1)
+        except queue.Full:
+            continue
+
+
+def _resumed(place: pathlib.Path, work: Work) -> tuple[manifest.Manifest, dict[int, str]]:
+    """What the folder has of this sweep, every shard checked, and what was there but is damaged."""
+    header, damaged = work.header, {}
+    if not (place / manifest.NAME).exists():
+        return manifest.begun(place, header | {"frame": work.write_frame(place)}), {}
+    try:
+        found = manifest.read(place)
+    except manifest.Damaged as error:
+        found = manifest.rebuilt(place, header, lambda: work.write_frame(place))
+        damaged[-1] = str(error)
+    changed = manifest.differences(found.header, header)
+    if changed:
+        more = f", and {len(changed) - 3} more" if len(changed) > 3 else ""
+        raise ValueError(f"{place} belongs to another sweep: {'; '.join(changed[:3])}{more}; give another folder")
+    manifest.truncated(place, found)
+    _checked_frame(place, found.header["frame"], work)
+    whole = {}
+    for shard in found.shards.values():
+        try:
+            folder.checked(place / shard.file, shard.bytes, shard.sha256)
+        except ValueError as error:
+            damaged[shard.number] = str(error)
+        else:
+            whole[shard.number] = shard
+    return manifest.Manifest(found.header, whole, found.length), damaged
+
+
+def _no_others(place: pathlib.Path) -> None:
+    """Refuse a folder that no sweep began, before anything in it is touched."""
+    try:
+        names = sorted(os.listdir(place))
+    except OSError:
+        return  # not there yet, or whoever locks it says why it cannot be
+    if manifest.NAME in names:
+        return
+    if any(name.startswith("shard-") for name in names):
+        raise ValueError(f"{place} has shards and no {manifest.NAME} that says what they are; give another folder")
+    strange = [n for n in names if n not in (folder.LOCK, FRAME) and not folder.LEFTOVER.fullmatch(n)]
+    if strange:
+        raise ValueError(f"{place} has other files in it ({strange[0]}, ...); give an empty or a new folder")
+
+
+def _checked_frame(place: pathlib.Path, frame: Mapping[str, Any], work: Work) -> None:
+    """Write the labels again where they are not as they were."""
+    try:
+        folder.checked(place / FRAME, frame["bytes"], frame["sha256"])
+    except ValueError:
+        if work.write_frame(place) != frame:
+            raise

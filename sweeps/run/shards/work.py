@@ -1,0 +1,204 @@
+"""A sweep cut into shards, any of which can be computed by itself, in any process, to the same bits."""
+
+import dataclasses
+import hashlib
+import pathlib
+import platform
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import numpy as np
+import xarray as xr
+
+from hwspaces import unfinished
+from jaxroof.version import VERSION
+from sweeps.ask.axes import Axis, Choice
+from sweeps.ask.spec import Spec, plain, spec
+from sweeps.data.dataset import blanks, coordinates, dimensions, fill
+from sweeps.data.keep import keepers
+from sweeps.data.pieces import Box, Output, Piece
+from sweeps.data.shards import encode, folder, manifest
+from sweeps.data.shards.encode import Stored
+from sweeps.run.precision import precision
+from sweeps.run.sweep import planned, working
+
+SHARD_BYTES = 64_000_000
+"""B of one shard's values: what an interruption costs at most, and what is read to look at one of its points."""
+
+KEPT_POINTS = 1 << 25
+"""Points of a shard of which little is kept: a second of computing or so."""
+
+FRAME = "frame.nc"
+"""Name of the file with the labels along every axis."""
+
+
+class Work:
+    """A sweep and its shards.
+
+    Args:
+      source: the specification as a dictionary.
+      shard_points: about how many points a shard has; None: what makes it a reasonable file.
+
+    Raises:
+      ValueError: one line: whatever is wrong with the specification.
+    """
+
+    def __init__(self, source: Mapping[str, Any], shard_points: int | None = None):
+        self.spec: Spec = _with_flag(spec(plain(source)))
+        self.stored = Stored.checked(self.spec.output)
+        self.precision = working(self.spec)
+        with precision(self.precision):
+            self.asked, self.plan = planned(self.spec)
+        self.keep = keepers(self.spec.keep, self.plan, self.spec.job)
+        self.shard_points = shard_points or self._fitting()
+        self.boxes = list(self.plan.boxes(self.shard_points))
+
+    def compute(
+        self, place: pathlib.Path, number: int, progress: Callable[[int], None] = lambda points: None
+    ) -> tuple[pathlib.Path, float]:
+        """One shard, computed: the file that it is in, not under its name yet, and s that it took.
+
+        JAX has to be in the sweep's `precision`, a setting of the whole process that no thread may change alone.
+        """
+        begun, box = time.perf_counter(), self.boxes[number]
+        found = self._kept(box, progress) if self.keep else self._raw(box, progress)
+        part = unfinished.begun(place / manifest.file_name(number))
+        encode.write(part, found, self.stored)
+        return part, time.perf_counter() - begun
+
+    def finish(self, place: pathlib.Path, number: int, part: pathlib.Path, seconds: float) -> manifest.Shard:
+        """One shard, on the disk under its name: its line of the manifest."""
+        begun, file = time.perf_counter(), manifest.file_name(number)
+        size, checksum = folder.adopted(part, place / file)
+        box = self.boxes[number]
+        return manifest.Shard(
+            number=number,
+            file=file,
+            bytes=size,
+            sha256=checksum,
+            points=box.points,
+            seconds=round(seconds + time.perf_counter() - begun, 6),
+            names=() if self.keep else tuple(name for name in self.plan.outputs if name in box.names),
+            runs=tuple(manifest.runs(positions) for positions in box.positions),
+        )
+
+    @property
+    def header(self) -> dict[str, Any]:
+        """What the manifest says before the first shard: everything that the result depends on."""
+        return {
+            "question_sha256": _question_hash(self.asked.attributes, self.plan.axes),
+            "spec": dict(self.spec.source),
+            "spec_sha256": self.asked.attributes["spec_sha256"],
+            "keep": [str(keeper) for keeper in self.keep],
+            "stored": {"compression": self.stored.compression, "digits": self.stored.digits},
+            "software": {"jaxroof": VERSION, "jax": jax.__version__, "numpy": np.__version__},
+            "hardware": hardware_kind(),
+            "dtype": self.spec.dtype,
+            "seed": self.spec.seed if self.spec.mode == "sample" else None,
+            "shards": len(self.boxes),
+            "points": self.plan.points,
+            "shard_points": self.shard_points,
+            "axes": [[axis.name, axis.size] for axis in self.plan.axes],
+            "outputs": [_described(output) for output in self.plan.outputs.values()],
+        }
+
+    def write_frame(self, place: pathlib.Path) -> dict[str, Any]:
+        """Write the labels along every axis; returns the file's name, size and checksum."""
+        labels = coordinates(self.plan.axes, self.plan.outputs)
+        part = unfinished.begun(place / FRAME)
+        encode.write(part, xr.Dataset(coords=labels, attrs=self.asked.attributes), Stored())
+        size, checksum = folder.adopted(part, place / FRAME)
+        return {"file": FRAME, "bytes": size, "sha256": checksum}
+
+    def _fitting(self) -> int:
+        if self.keep:
+            return KEPT_POINTS
+        bytes_per_point = sum(
+            np.prod(output.shape) * output.dtype.itemsize for output in self.plan.outputs.values()
+        ) / max(1, self.plan.points)
+        return max(1, int(SHARD_BYTES / max(bytes_per_point, 1e-3)))
+
+    def _raw(self, box: Box, progress: Callable[[int], None]) -> xr.Dataset:
+        """Every value of a box."""
+        place = {axis.name: positions for axis, positions in zip(self.plan.axes, box.positions, strict=True)}
+        outputs = {name: _inside(output, place) for name, output in self.plan.outputs.items() if name in box.names}
+        labels = xr.Dataset(coords=coordinates(self.plan.axes, self.plan.outputs))
+        labels = labels.isel({name: positions for name, positions in place.items() if name in labels.dims})
+        used = {dim for output in outputs.values() for dim in dimensions(output)}
+        labels = labels.drop_vars([name for name, label in labels.coords.items() if not used.issuperset(label.dims)])
+        found = xr.Dataset(blanks(outputs), labels.coords, {"title": self.asked.attributes["title"]})
+        return fill(found, (_moved(piece, place, self.plan.outputs) for piece in self.plan.pieces(progress, [box])))
+
+    def _kept(self, box: Box, progress: Callable[[int], None]) -> xr.Dataset:
+        """What is kept of a box."""
+        states = [keeper.begun() for keeper in self.keep]
+        for chunk, arrays in self.plan.values(progress, [box]):
+            for state in states:
+                state.add(chunk, arrays)
+        return xr.merge([state.dataset() for state in states])
+
+
+def _with_flag(checked: Spec) -> Spec:
+    """The specification with what says whether a point can be: nothing is kept for being best that can not."""
+    if not checked.keep or checked.variables is None or "feasible" in checked.variables:
+        return checked
+    return dataclasses.replace(checked, variables=(*checked.variables, "feasible"))
+
+
+def hardware_kind() -> str:
+    """The kind of machine that results come from: the same software gives the same bits on all machines of a kind."""
+    device = jax.local_devices()[0]
+    if device.platform != "cpu":
+        return f"{device.platform} {device.device_kind}"
+    instructions = "unknown"
+    try:
+        flags = set(pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8").split())
+        instructions = next((name for name in ("avx512f", "avx2", "avx", "sve", "asimd") if name in flags), "plain")
+    except OSError:
+        pass
+    return f"cpu {platform.machine()} {instructions}"
+
+
+def _described(output: Output) -> dict[str, Any]:
+    return {
+        "name": output.name,
+        "dims": list(output.dims),
+        "shape": list(output.shape),
+        "dtype": output.dtype.str,
+        "ops": list(output.ops),
+        "complete": output.complete,
+    }
+
+
+def _question_hash(attributes: Mapping[str, Any], axes: tuple[Axis, ...]) -> str:
+    """A hash of every number that the result depends on: the scenario that axes start from, and the axes."""
+    found = hashlib.sha256(attributes["base_scenario_sha256"].encode())
+    for axis in axes:
+        for path, column in axis.columns.items():
+            items, index = (column.items, column.index) if isinstance(column, Choice) else ((), column)
+            found.update(repr((axis.name, path, items)).encode())
+            found.update(np.ascontiguousarray(index).tobytes())
+    return found.hexdigest()
+
+
+def _inside(output: Output, place: Mapping[str, np.ndarray]) -> Output:
+    """The variable over a box alone."""
+    shape = tuple(
+        len(place[dim]) if dim in place else size for dim, size in zip(output.dims, output.shape, strict=True)
+    )
+    return Output(output.name, output.dims, shape, output.dtype, output.ops, output.complete)
+
+
+def _moved(piece: Piece, place: Mapping[str, np.ndarray], outputs: Mapping[str, Output]) -> Piece:
+    """The piece with positions in the sweep made positions in a box."""
+    index = []
+    for dim, part in zip(outputs[piece.name].dims, piece.index, strict=True):
+        if dim in place:
+            first = part.start if isinstance(part, slice) else part[0]
+            length = part.stop - part.start if isinstance(part, slice) else len(part)
+            low = int(np.searchsorted(place[dim], first))
+            part = slice(low, low + length)
+        index.append(part)
+    return Piece(piece.name, tuple(index), piece.values)
