@@ -87,6 +87,7 @@ def _partners(ops: Ops) -> dict[str, str]:
 
     It is the one before; of what is gathered the one after, which after the last is the next layer's first.
     """
+    # Ops of one layer stand together, in the order they run.
     layers: dict[str, Ops] = {}
     for name, op in ops.items():
         layers.setdefault(op.layer, {})[name] = op

@@ -133,17 +133,20 @@ def layer_activations(block: Block, hidden: Scalar, deployment: Deployment, trai
     """
     tokens, group_tokens = pass_tokens(deployment, training)
     element, stream = deployment.activation_bytes, _stream_ways(deployment)
+    # Norms: input and result of each, one to a sublayer; and masks of what dropout passes to the residual stream.
     slots = [slot for slot in (block.attention, block.cross, block.feedforward) if slot is not None]
     normed = 1.0 if block.parallel else float(len(slots))
     norms = 2.0 * normed + (block.norms - 1.0) * normed
     kept = tokens * hidden * element * norms / stream
     kept = kept + tokens * hidden * training.dropout * len(slots) / stream
+    # Matrices: of experts the rows that the busiest device works on, each multiplied once.
     for matrix in block_matrices(block, hidden, deployment).values():
         rows, copies = tokens, matrix.copies
         if matrix.routed:
             rows = group_tokens * block.feedforward.top_k * deployment.imbalance / degree(deployment.ep)
             copies = 1.0
         kept = kept + rows * copies * element * _kept_widths(matrix, training)
+    # Scores: what softmax made of them, of every head, query and key.
     mixer = block.attention
     if deployment.attention_kernel == "unfused" and mixer is not None and mixer_kind(mixer).writes_scores:
         heads, keys = mixer.heads / deployment.tp, training.seq
