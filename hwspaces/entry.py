@@ -1,4 +1,4 @@
-"""What one accelerator of the catalogue is: its figures, where each comes from, and what had to be assumed."""
+"""One accelerator of the catalogue: its figures, the source of each, and assumptions."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -160,7 +160,7 @@ def _tier(cls, figures: Mapping[str, float], path: str, leaves: tuple[str, ...] 
 
 
 def _energy(figures: Mapping[str, float], matrix: Mapping[str, float], where: str, complete: bool) -> Energy | None:
-    """What operations and bytes cost; None unless all of it is known that the device needs, or ValueError then."""
+    """Energy of operations and bytes; None unless all that the device needs is known, or ValueError then."""
     tiers = [tier for tier in LINKS if all(f"{tier}.{leaf}" in figures for leaf in TIERS[tier])]
     needed = ["vector", "exp", "hbm", "l2", "scratchpad", *(f"matrix.{precision}" for precision in matrix)]
     needed += [tier.removeprefix("links.") for tier in tiers]
@@ -186,7 +186,7 @@ def _link(figures: Mapping[str, float], path: str, topologies: Mapping[str, str]
 
 
 def _transport(figures: Mapping[str, float], path: str) -> Transport | None:
-    """What collectives lose on the link; None where it is not known whole."""
+    """Losses of collectives on the link; None where not all of them are known."""
     leaves = {leaf: figures.get(f"{path}.transport.{leaf}") for leaf in TRANSPORT_UNITS}
     if None in leaves.values():
         return None

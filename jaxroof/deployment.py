@@ -1,4 +1,4 @@
-"""The spread of a model over devices, what overlaps, and at which precisions activations, cache and messages travel."""
+"""Deployment of a model: its spread over devices, overlap, and precisions of activations, cache and messages."""
 
 from jaxroof.smooth import ceiling, maximum, minimum, positive_part
 from jaxroof.struct import Scalar, static, struct

@@ -1,4 +1,4 @@
-"""The question of two pools, one for prompts and one for decoding: latencies, rates of each pool, memory."""
+"""Job of two pools, one for prompts and one for decoding: latencies, rates of each pool, memory."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -11,6 +11,7 @@ from jaxroof.energy import power_known
 from jaxroof.jobs.composition import (
     Requests,
     decode_batch,
+    e2e_latency,
     limited_times,
     pipelined_times,
     prefill_batch,
@@ -27,7 +28,7 @@ from jaxroof.legality import holds, rules, told_of
 from jaxroof.memory import layer_count
 from jaxroof.model import Model
 from jaxroof.rule import Rule
-from jaxroof.smooth import maximum, minimum, positive_part
+from jaxroof.smooth import maximum, minimum
 from jaxroof.speculation import Acceptance
 from jaxroof.step import Terms, dominant_bound
 from jaxroof.struct import Scalar, struct
@@ -53,7 +54,7 @@ class Handover:
 
 @struct
 class HandoverCost:
-    """What a request meets, and how many requests the pools can do."""
+    """Latencies of a request, and the rates of requests that the pools can serve."""
 
     ttft: Scalar  # s, arrival to the first token, which the client gets from the decode pool
     tpot: Scalar  # s per output token after the first
@@ -69,12 +70,12 @@ class HandoverCost:
 
 
 def prefill_requests(work: Handover) -> Requests:
-    """What one replica of the prefill pool works on at once: prompts that make one token each."""
+    """Requests of one replica of the prefill pool at once: prompts that make one token each."""
     return Requests(batch=work.prompts, isl=work.isl, osl=1.0, cached=work.cached)
 
 
 def decode_requests(work: Handover) -> Requests:
-    """What one replica of the decode pool works on at once."""
+    """Requests of one replica of the decode pool at once."""
     return Requests(batch=work.batch, isl=work.isl, osl=work.osl, cached=0.0, acceptance=work.acceptance)
 
 
@@ -105,7 +106,7 @@ def handover_cost(
     return HandoverCost(
         ttft=ttft,
         tpot=tpot,
-        e2e=ttft + positive_part(work.osl - 1.0) * tpot,
+        e2e=e2e_latency(ttft, tpot, work.osl),
         wait=wait,
         transfer=transfer,
         exposed=exposed,

@@ -18,7 +18,7 @@ from sweeps.ask.training_names import TRAINED, TRAINING
 
 @dataclasses.dataclass(frozen=True)
 class Variable:
-    """What one variable is."""
+    """Unit and meaning of one variable."""
 
     unit: str  # SI unit, as `hwspaces.units` writes it
     long_name: str
@@ -280,7 +280,7 @@ KNOB_COORDINATES = {
 
 
 def variable(name: str) -> Variable:
-    """What the variable `name` is; of a step's ops, with the step said."""
+    """Unit and meaning of the variable `name`; of a step's ops, with the step named."""
     if name in VARIABLES:
         return VARIABLES[name]
     for prefix, words in DERIVED.items():
@@ -307,7 +307,7 @@ def leaf_unit(path: str) -> str:
 
 
 def leaf_long_name(path: str) -> str:
-    """What the leaf at `path` is, in words."""
+    """Meaning of the leaf at `path`, in words."""
     if path.startswith("prefill."):
         return f"{leaf_long_name(path.removeprefix('prefill.'))}, prefill pool"
     if path.startswith("neighbour."):

@@ -1,4 +1,4 @@
-"""What the numbers of an engine's policy are, for axes and plots."""
+"""Names of the numbers of an engine's policy, for axes and plots."""
 
 POLICIES = {
     "policy.order": "which work goes first",

@@ -1,4 +1,4 @@
-"""Names and meanings of what pools and co-located models are measured by, and of their workloads' numbers."""
+"""Names and meanings of the metrics of pools and co-located models, and of their workloads' numbers."""
 
 from jaxroof.jobs.disaggregated import BOTTLENECKS
 

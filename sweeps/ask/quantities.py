@@ -1,4 +1,4 @@
-"""One number of a deployment or a workload from what a user writes, and what it may be: whole, zero, at most 1."""
+"""One number of a deployment or a workload from a user's text, and its allowed values: whole, zero, at most 1."""
 
 import math
 from typing import Any, NamedTuple
@@ -45,7 +45,7 @@ Counts of hardware are not among them: a design's cores vary continuously.
 
 
 class Limit(NamedTuple):
-    """What a number may be beside positive."""
+    """Allowed values of a number beside positive ones."""
 
     least: float
     most: float

@@ -1,4 +1,4 @@
-"""What the leaves of `hardware.silicon` and `hardware.costs` are, in words, for axes and plots."""
+"""Names of the leaves of `hardware.silicon` and `hardware.costs`, for axes and plots."""
 
 PARTS = {
     "matrix": "matrix units",

@@ -1,4 +1,4 @@
-"""Names and meanings of what a training iteration is measured by, and of its workload's numbers."""
+"""Names and meanings of the metrics of a training iteration, and of its workload's numbers."""
 
 KINDS = {
     "tp": "tensor-parallel devices",
