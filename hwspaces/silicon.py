@@ -269,11 +269,7 @@ def _prices(figures: Figures, shared: Shared, where: str, processes: tuple[str, 
     for leaf in COST_UNITS:
         figures.add(f"costs.{leaf}", *(prices[leaf] if leaf in prices else (rest[leaf], of_rest[leaf])))
     guessed = [leaf for leaf in COST_UNITS if figures.sources[f"costs.{leaf}"].startswith(ASSUMPTION)]
-    return (
-        [f"costs: {len(guessed)} of {len(COST_UNITS)} constants are assumptions (margin, lifetime, ...)"]
-        if guessed
-        else []
-    )
+    return [f"costs: {len(guessed)} of {len(COST_UNITS)} constants, margin and life among them"] if guessed else []
 
 
 def _processes(text: str | None, shared: Shared) -> tuple[str, str] | None:
