@@ -9,7 +9,8 @@ import numpy as np
 
 from jaxroof.jobs import Scenario
 from jaxroof.jobs.colocated import SHARINGS
-from jaxroof.model import Block, Experts, LinearAttention, Model
+from jaxroof.layers.registry import mixer_kind
+from jaxroof.model import Block, Experts, Model
 from sweeps.ask.axes import Axis, Choice
 from sweeps.ask.paths import leaf
 from sweeps.ask.quantities import plain_path
@@ -69,7 +70,7 @@ def _routed(facts: Facts) -> bool:
 def _cached(facts: Facts) -> bool:
     return facts.blocks(
         lambda block: block.cross is not None
-        or not (block.attention is None or isinstance(block.attention, LinearAttention))
+        or not (block.attention is None or mixer_kind(block.attention).recurrent)
     )
 
 
@@ -117,7 +118,9 @@ NEEDS: dict[str, Need] = {
     "deployment.block_tokens": _CACHE,
     "deployment.state_bytes": Need(
         (4.0,),
-        lambda facts: facts.blocks(lambda block: isinstance(block.attention, LinearAttention)),
+        lambda facts: facts.blocks(
+            lambda block: block.attention is not None and mixer_kind(block.attention).recurrent
+        ),
         "a model with linear attention",
     ),
     "deployment.offload_to": _OFFLOADED,

@@ -12,7 +12,7 @@ import numpy as np
 from jaxroof.collectives import collective_time
 from jaxroof.efficiency import LinkEfficiency
 from jaxroof.hardware import Links, Transport
-from jaxroof.op import Op
+from jaxroof.op import Collective as CollectiveOp
 from jaxroof.struct import Scalar, struct
 from sweeps.validate.collective_families import COPY_SHARE, EAGER_COPIES, FAMILIES, launch_time
 from sweeps.validate.collective_rows import EAGER, Collective, LeftOut, collectives
@@ -142,9 +142,8 @@ def case_time(kind: str, algorithms: tuple[str, ...], case: _Case, changed: Any,
             scale_up, transport=dataclasses.replace(scale_up.transport, shot_limit=case.shot_limit)
         )
     links = dataclasses.replace(links, scale_up=scale_up)
-    op = Op(
-        kind="collective",
-        collective=kind,
+    op = CollectiveOp(
+        operation=kind,
         count=1.0,
         kernels=1.0,
         message_bytes=case.message_bytes,

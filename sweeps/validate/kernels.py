@@ -13,10 +13,10 @@ from jaxroof.batch import Decode, Prefill
 from jaxroof.deployment import Deployment
 from jaxroof.efficiency import Efficiency
 from jaxroof.hardware import Hardware
-from jaxroof.layers.attention import decode_attention, prefill_attention
+from jaxroof.layers.attention import Attention, decode_attention, prefill_attention
 from jaxroof.layers.experts import expert_ops
 from jaxroof.layers.linear import Matrix, projection
-from jaxroof.model import Attention, Experts, WeightFormat
+from jaxroof.model import Experts, WeightFormat
 from jaxroof.op import Op
 from jaxroof.op_time import op_time
 from sweeps.validate.observation import stacked

@@ -18,7 +18,7 @@ from jaxroof.hardware import Hardware, Links, Power
 from jaxroof.layers.collective import collective
 from jaxroof.memory import parameter_count
 from jaxroof.model import Model, WeightFormat
-from jaxroof.op import Op
+from jaxroof.op import Collective, Op
 from jaxroof.op_time import op_time
 from sweeps.validate.table import number, numbers
 from sweeps.validate.table import rows as table_rows
@@ -159,7 +159,9 @@ def scored(rows: Iterable[Label], efficiency: Efficiency) -> list[Scored]:
         degrees, micro_batches = layout(label.workload)
         turns = (micro_batches + degrees.get("pp", 1.0) - 1.0) / degrees.get("pp", 1.0)
         hardware = device(label.gpu, linked)
-        forward, backward = ({n: op for n, op in ops.items() if linked or not op.collective} for ops in passes(label))
+        forward, backward = (
+            {n: op for n, op in ops.items() if linked or not isinstance(op, Collective)} for ops in passes(label)
+        )
         found.append(
             Scored(
                 label,
@@ -182,14 +184,16 @@ def passes(label: Label) -> tuple[dict[str, Op], dict[str, Op]]:
     sequences = label.sequences / deployment.dp / layout(label.workload)[1]
     tokens = sequences * label.tokens
     batch = Batch(prefill=Prefill(sequences=sequences, tokens=tokens, past=0.0), decode=None, logits=tokens)
-    ops = {name: op for name, op in step_ops(model, deployment, batch).items() if name != "sample"}
+    ops = {name: op for name, op in step_ops(model, deployment, batch).items() if op.role != "sampling"}
     if not training:
         return ops, {}
     from jaxroof.training.backward import backward_ops
 
     gradients = 4.0 * parameter_count(model) / deployment.tp
     return ops, backward_ops(ops, 4.0) | {
-        "gradient_all_reduce": collective("all_reduce", gradients, deployment.dp, 1.0, deployment.tp)
+        "gradient_all_reduce": collective(
+            "all_reduce", gradients, deployment.dp, 1.0, deployment.tp, parallelism="dp", role="replica"
+        )
     }
 
 

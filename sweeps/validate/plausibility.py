@@ -10,9 +10,9 @@ from jaxroof.batch import Decode, Prefill
 from jaxroof.deployment import Deployment
 from jaxroof.efficiency import Efficiency
 from jaxroof.hardware import Hardware, matrix_peak
-from jaxroof.layers.attention import decode_attention, prefill_attention
+from jaxroof.layers.attention import Attention, decode_attention, prefill_attention
 from jaxroof.layers.linear import Matrix, projection
-from jaxroof.model import Attention, WeightFormat
+from jaxroof.model import WeightFormat
 from jaxroof.op import Op
 from jaxroof.op_time import op_time
 

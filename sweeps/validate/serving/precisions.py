@@ -4,7 +4,8 @@ import dataclasses
 import functools
 
 import workloads
-from jaxroof.model import Experts, LatentAttention, Model, WeightFormat
+from jaxroof.layers.latent_attention import LatentAttention
+from jaxroof.model import Experts, Model, WeightFormat
 from workloads import formats
 
 SCHEMES: dict[str, formats.Scheme | None] = {

@@ -16,6 +16,7 @@ from jaxroof.efficiency import Efficiency
 from jaxroof.hardware import Hardware
 from jaxroof.memory import layer_count
 from jaxroof.model import Model
+from jaxroof.op import unlabelled
 from jaxroof.op_time import op_time
 from jaxroof.overlap import computing_hardware, overlapped_ops
 from jaxroof.prices import CONTEXT, LOGITS, octave_position, octaves
@@ -125,7 +126,7 @@ def alike_ops(units: Sequence[Unit], extent: Extent, progress: Progress = silent
         for kind in KINDS:
             names = tuple(name for name in kinds if kinds[name] == kind)
             for name, op in _ops(models, kind, names, extent).items():
-                op = jax.tree.map(np.asarray, op)
+                op = unlabelled(jax.tree.map(np.asarray, op))
                 for place, i in enumerate(members):
                     key = (kind, jax.tree.structure((op, computing[i])), id(units[i].efficiency))
                     one = jax.tree.map(lambda leaf, place=place: leaf[place], op)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from jaxroof.batch import Decode, Prefill
 from jaxroof.deployment import Deployment
-from jaxroof.layers.attention import decode_attention, prefill_attention
-from jaxroof.model import Attention, WeightFormat
+from jaxroof.layers.attention import Attention, decode_attention, prefill_attention
+from jaxroof.model import WeightFormat
 from jaxroof.op import Op
 from sweeps.validate.tables.group import Call, Columns, Group, groups, table
 
