@@ -21,7 +21,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Score the table and print the result."""
-    from sweeps.validate.power import power_scores
+    from sweeps.measure.validate.kernel_power import power_scores
 
     scores, left_out = power_scores(options.data, options.efficiency)
     pictures = _pictures(options, scores) if options.plots and scores else []

@@ -19,7 +19,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Score the label set of one file and print the errors."""
     import hwspaces
-    from sweeps.validate.labels import EFFICIENCY, labels, scored
+    from sweeps.measure.validate.training_passes import EFFICIENCY, labels, scored
 
     constants = hwspaces.efficiency(options.efficiency or EFFICIENCY)
     rows, left = labels(options.data)

@@ -5,15 +5,15 @@ from typing import Any
 
 import numpy as np
 
+from sweeps.measure.validate.die_areas import DieArea
 from sweeps.plots import style
 from sweeps.silicon_names import PARTS
-from sweeps.validate.area import Row
 
 
 @style.styled
-def area_by_part(rows: Sequence[Row]) -> Any:
+def area_by_part(rows: Sequence[DieArea]) -> Any:
     """A bar per die, of the accelerator that it is worst for: predicted parts stacked; a mark where the die is."""
-    shown: dict[str, Row] = {}
+    shown: dict[str, DieArea] = {}
     for row in rows:
         if row.die not in shown or row.error > shown[row.die].error:
             shown[row.die] = row

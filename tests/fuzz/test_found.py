@@ -14,6 +14,7 @@ import workloads
 from hwspaces import document
 from sweeps import spec
 from sweeps.keep import keepers
+from sweeps.measure.surface_import import Wanted, imported
 from sweeps.optimization.spec import design
 from sweeps.plots.heatmap import heatmap
 from sweeps.plots.plane import plane
@@ -21,7 +22,6 @@ from sweeps.serving.objective import parse_slo
 from sweeps.serving.policies import chosen_policy
 from sweeps.shards import encode, manifest
 from sweeps.store import opened
-from sweeps.surface_import import Wanted, imported
 from tests import trace_files
 from tests.fuzz.datasets import _HEADER as HEADER
 from workloads.arrivals import parse_arrivals

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from jaxroof.deployment import degree
-from sweeps.validate.serving.points import DisaggPoint, Point, points
-from sweeps.validate.serving.precisions import labelled_model
-from sweeps.validate.serving.suspects import checked, repeats
+from sweeps.measure.validate.serving.precisions import labelled_model
+from sweeps.measure.validate.serving.serving_points import DisaggregatedPoint, ServingPoint, points
+from sweeps.measure.validate.serving.suspects import checked, repeats
 from tests.serving_rows import DEEPSEEK, ROW, read_rows
 
 pytestmark = pytest.mark.xdist_group("points")
@@ -198,7 +198,7 @@ def test_files_that_are_wrong_are_refused(read, tmp_path):
 
 def test_disaggregated_rows(read):
     (point,), skipped = read(DISAGGREGATED, DISAGGREGATED | {"decode_num_workers": ""})
-    assert isinstance(point, DisaggPoint)
+    assert isinstance(point, DisaggregatedPoint)
     assert (point.prefill.workers, point.prefill.layout.ep, point.prefill.layout.devices) == (2.0, 8.0, 8.0)
     assert (point.decode.workers, point.decode.layout.attention_dp, point.decode.batch) == (3.0, 8.0, 32.0)
     assert [one.reason for one in skipped] == ["decode_num_workers is empty"]
@@ -243,7 +243,7 @@ def test_slow_expert_kernel_is_suspect(read):
 @pytest.mark.skipif(not MEASURED.is_file(), reason=f"{MEASURED} is not here")
 def test_the_measured_file():
     found, skipped = points(MEASURED)
-    whole = [point for point in found if isinstance(point, Point)]
+    whole = [point for point in found if isinstance(point, ServingPoint)]
     assert len(whole) >= 959 and len(found) - len(whole) >= 27
     assert {one.reason for one in skipped} == {"prefill_num_workers is empty", "concurrency is empty"}
     with open(MEASURED, encoding="utf-8", newline="") as file:

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from jaxroof.policy import ORDERS
+from sweeps.measure.validate.serving import scores
+from sweeps.measure.validate.serving.closed_loop import policy, traffic
 from sweeps.plots import serving as pictures
-from sweeps.validate.serving import scores
-from sweeps.validate.serving.traffic import policy, traffic
 from tests.serving_rows import read_rows
 
 
