@@ -33,14 +33,11 @@ def run(options: argparse.Namespace) -> None:
     """Simulate every row that can be priced, and print how far off it is and which rows were left out."""
     from sweeps.measure.validate.serving.attempt import attempted
     from sweeps.measure.validate.serving.predict import engine_efficiencies
-    from sweeps.measure.validate.serving.serving_points import DisaggregatedPoint, Skipped, points
+    from sweeps.measure.validate.serving.serving_points import points
 
     found, left = points(options.data)
     every = len(found) + len(left)
-    apart = "prefill and decode workers apart are not simulated"
-    left += [Skipped(one.row, one.id, apart) for one in found if isinstance(one, DisaggregatedPoint)]
-    rows = [one for one in found if not isinstance(one, DisaggregatedPoint)]
-    rows = [one for one in rows if not options.engine or one.engine in options.engine]
+    rows = [one for one in found if not options.engine or one.engine in options.engine]
     predicted: list[Any] = []
     if rows:
         efficiencies = engine_efficiencies(options.efficiency)

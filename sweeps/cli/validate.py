@@ -57,7 +57,7 @@ def _json(file: str, constants: Any, result: Any) -> dict[str, Any]:
         "rows": [_row(row) for row in result.scored],
         "errors": result.errors(),
         "unpredicted": [
-            {"row": row.row, "experiment": row.experiment, "reason": row.reason} for row in result.unpredicted
+            {"row": row.row, "experiment": row.name, "reason": row.reason} for row in result.unpredicted
         ],
     }
 

@@ -25,7 +25,6 @@ WRITERS = {
     "sweeps/plots/style.py",
     "sweeps/serving/chrome.py",
     "sweeps/calibration/file.py",
-    "tests/evidence/fit_command.py",
     "sweeps/cli/bench.py",
     "sweeps/cli/printing.py",  # to nowhere, in place of a stream that is closed
     "sweeps/cli/comparison_files.py",

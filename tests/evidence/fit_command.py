@@ -10,7 +10,7 @@ from hwspaces import output as files
 
 def fit_parser(module: str, description: str, data: str, metavar: str = "DIR") -> argparse.ArgumentParser:
     """Flags of every fit: `--data`, whose help is `data`, and `-o`."""
-    parser = argparse.ArgumentParser(prog=f"python -m sweeps.measure.validate.{module}", description=description)
+    parser = argparse.ArgumentParser(prog=f"python -m tests.evidence.{module}", description=description)
     parser.add_argument("--data", required=True, type=Path, metavar=metavar, help=data)
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the constants to this TOML file")
     parser.add_argument("--force", action="store_true", help="replace a file that jaxroof did not write")

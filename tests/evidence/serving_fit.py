@@ -18,7 +18,7 @@ from jaxroof.efficiency import Efficiency
 from sweeps.api import precision
 from sweeps.measure.validate.serving.deployment_labels import ENGINES
 from sweeps.measure.validate.serving.predict import extent, units
-from sweeps.measure.validate.serving.serving_points import DisaggregatedPoint, ServingPoint, points
+from sweeps.measure.validate.serving.serving_points import ServingPoint, points
 from sweeps.measure.validate.serving.step_tables import Alike, Extent, Unit, alike_ops, summed, timed
 from sweeps.measure.validate.serving.suspects import checked
 from sweeps.paths import leaf, replaced
@@ -248,7 +248,7 @@ def main(words: list[str] | None = None) -> int:
 
 def _refit(file: Path, engine: str, console: Console) -> str:
     found, _ = points(file)
-    rows = [one for one in found if not isinstance(one, DisaggregatedPoint) and one.engine == engine]
+    rows = [one for one in found if one.engine == engine]
     if not rows:
         raise ValueError(f"{file}: no row of {engine} can be simulated")
     rows = [one for one in checked(rows) if one.suspect is None]

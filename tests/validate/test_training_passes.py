@@ -14,10 +14,10 @@ from sweeps.measure.validate.training_passes import (
     MeasuredPass,
     device,
     fp32,
-    labels,
     layout,
+    measured_passes,
     passes,
-    scored,
+    scored_passes,
 )
 
 MEASURED = Path(__file__).parents[2].parent / "shared" / "measured" / "e2e" / "tam_ground_truth.csv"
@@ -50,11 +50,11 @@ def label(model="GPT-2-large", mode="inference", workload="single_gpu", sequence
 
 
 def test_rows_of_the_set_are_read_and_unknown_models_are_named(file):
-    found, left = labels(file)
+    found, left = measured_passes(file)
     assert [row.name for row in found] == ["one", "two"]
     assert found[0].gpu == "V100-PCIe" and found[0].model == "BERT-large"
     assert (found[0].total, found[0].forward, found[0].backward) == (0.5, 0.5, None)
-    assert left == [("odd", "model switchxl4 is not known")]
+    assert [(row.name, row.reason) for row in left] == [("odd", "model switchxl4 is not known")]
 
 
 def test_every_weight_is_fp32():
@@ -140,9 +140,9 @@ def test_bad_files_are_one_line_and_exit_2(tmp_path, capsys, text, words):
 @pytest.mark.skipif(not MEASURED.is_file(), reason="the measured rows are not beside the project")
 def test_devices_are_met_within_the_limit():
     """No row of whole models was fitted: constants are those of single kernels."""
-    found, _ = labels(MEASURED)
+    found, _ = measured_passes(MEASURED)
     groups: dict[str, list[float]] = {}
-    for row in scored(found, hwspaces.efficiency(EFFICIENCY).efficiency):
+    for row in scored_passes(found, hwspaces.efficiency(EFFICIENCY).efficiency):
         groups.setdefault(row.label.gpu, []).append(abs(row.error))
     means = {gpu: sum(errors) / len(errors) for gpu, errors in groups.items() if gpu not in HOT}
     assert len(means) >= 8

@@ -15,7 +15,8 @@ from jaxroof.hardware import Links, Transport
 from jaxroof.op import Op
 from jaxroof.struct import Scalar, struct
 from sweeps.measure.validate.collective_families import COPY_SHARE, EAGER_COPIES, FAMILIES, launch_time
-from sweeps.measure.validate.collective_rows import EAGER, Collective, LeftOut, collectives
+from sweeps.measure.validate.collective_rows import EAGER, Collective, collectives
+from sweeps.measure.validate.measured_csv import LeftOut
 from sweeps.measure.validate.relative_errors import error_summary
 from sweeps.measure.validate.stacks import stack
 
@@ -83,7 +84,7 @@ def collective_errors(path: str | Path, losses: float = 1.0) -> CollectiveErrors
     predicted = np.asarray(times(rows)(lambda device: None, losses))
     pairs = list(zip(rows, predicted, strict=True))
     left_out += [
-        LeftOut(row.file, row.line, f"the predicted time, {time:g} s, is not finite")
+        LeftOut(row.line, "", f"the predicted time, {time:g} s, is not finite", row.file)
         for row, time in pairs
         if not np.isfinite(time)
     ]

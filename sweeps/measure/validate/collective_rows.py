@@ -7,7 +7,7 @@ from pathlib import Path
 import hwspaces
 from jaxroof.hardware import Links
 from sweeps.measure.validate.collective_families import NCCL, algorithms
-from sweeps.measure.validate.measured_csv import CsvRow, numbers, rows
+from sweeps.measure.validate.measured_csv import CsvRow, LeftOut, numbers, rows
 
 TABLE_COLUMNS = ("gpu", "backend", "op_name", "dtype", "num_gpus", "message_bytes", "latency_us", "mode")
 PROFILE_COLUMNS = ("topology", "collective", "num_workers", "devices_per_node", "message_bytes", "latency_us")
@@ -68,15 +68,6 @@ class Collective:
     line: int = 0  # of the file
 
 
-@dataclasses.dataclass(frozen=True)
-class LeftOut:
-    """Rows that were not predicted, and why."""
-
-    file: str
-    row: int  # line of the file
-    reason: str
-
-
 def collectives(path: str | Path) -> tuple[list[Collective], list[LeftOut]]:
     """Rows of a CSV file, or of every CSV file of a known form in a folder.
 
@@ -92,7 +83,7 @@ def collectives(path: str | Path) -> tuple[list[Collective], list[LeftOut]]:
                 read = reader(row, f"{file}: row {index}")
                 found.append(dataclasses.replace(read, file=str(file), line=index))
             except Unpredictable as reason:
-                left_out.append(LeftOut(str(file), index, str(reason)))
+                left_out.append(LeftOut(index, "", str(reason), str(file)))
     if not found:
         reason = f"; row {left_out[0].row}: {left_out[0].reason}" if left_out else ""
         raise ValueError(f"{path}: none of {len(left_out)} rows can be predicted{reason}")

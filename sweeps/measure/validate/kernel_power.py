@@ -2,8 +2,9 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -65,6 +66,7 @@ class PowerScore:
     unlimited: np.ndarray  # as `power`, without the limit
     filled: np.ndarray  # whether the kernel ran long enough for the meter, at a time that is its own
     held_out: np.ndarray  # whether the shape was held out of the fit
+    limit: float  # TDP
 
     @property
     def label(self) -> str:
@@ -94,6 +96,45 @@ def power_scores(folder: str | Path, efficiency: str | None = None) -> tuple[lis
         except ValueError as error:
             left_out[str(error)] = left_out.get(str(error), 0) + len(group)
     return scores, left_out
+
+
+def power_errors(scores: Sequence[PowerScore], held_out: bool) -> list[dict[str, Any]]:
+    """Errors by kernels and device, then of all; of held-out shapes only where the meter was filled.
+
+    over_tdp: share of rows whose energy at the measured time would take more than 5 % above the limit.
+    """
+    found = []
+    for short in (False,) if held_out else (False, True):
+        masks = [(s.filled | short) & (s.held_out | (not held_out)) for s in scores]
+        members: dict[tuple[str, str], list[int]] = {}
+        for i, score in enumerate(scores):
+            members.setdefault((score.label, score.group.device), []).append(i)
+        for key, chosen in [*members.items(), (("all", "all"), list(range(len(scores))))]:
+
+            def column(name: str, chosen: list[int] = chosen, masks: list[np.ndarray] = masks) -> np.ndarray:
+                return np.concatenate([getattr(scores[i], name)[masks[i]] for i in chosen] or [np.zeros(0)])
+
+            measured = column("measured")
+            if not len(measured):
+                continue
+            error, own = column("power") / measured - 1.0, column("own") / measured - 1.0
+            limits = np.concatenate([np.full(masks[i].sum(), scores[i].limit) for i in chosen])
+            found.append(
+                {
+                    "kernels": key[0],
+                    "device": key[1],
+                    "held_out": held_out,
+                    "short_runs": short,
+                    "rows": len(measured),
+                    "median_ape": float(np.median(np.abs(error))),
+                    "mape": float(np.mean(np.abs(error))),
+                    "signed_median": float(np.median(error)),
+                    "own_time_median_ape": float(np.median(np.abs(own))),
+                    "own_time_mape": float(np.mean(np.abs(own))),
+                    "over_tdp": float(np.mean(column("unlimited") > 1.05 * limits)),
+                }
+            )
+    return found
 
 
 def power_groups(folder: str | Path) -> list[KernelGroup]:
@@ -166,4 +207,5 @@ def _scored(group: KernelGroup, hardware: Hardware, seconds: np.ndarray) -> Powe
         unlimited=unlimited,
         filled=filled(group),
         held_out=held_out(group),
+        limit=tdp,
     )

@@ -7,6 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 from hwspaces import document
 
@@ -18,6 +19,15 @@ MOST_VALUES = 5 * 10**6
 
 CsvRow = dict[str, str]
 """One line of the file: column -> text, empty where nothing was recorded."""
+
+
+class LeftOut(NamedTuple):
+    """A row that has no prediction, and why."""
+
+    row: int  # line of the file
+    name: str  # as the file identifies it, "" where it does not
+    reason: str
+    file: str = ""  # where several are read
 
 
 def rows(path: str | Path, columns: Iterable[str]) -> list[CsvRow]:

@@ -17,7 +17,7 @@ from jaxroof.legality import broken_rule
 from jaxroof.model import Model
 from jaxroof.request import Requests, request_cost
 from sweeps.cases import model_deployment, require_precisions
-from sweeps.measure.validate.measured_csv import CsvRow, number, rows
+from sweeps.measure.validate.measured_csv import CsvRow, LeftOut, number, rows
 from sweeps.measure.validate.relative_errors import error_summary
 from sweeps.measure.validate.stacks import stacked
 from sweeps.paths import replaced
@@ -64,20 +64,11 @@ class ScoredRequest:
 
 
 @dataclasses.dataclass(frozen=True)
-class UnpredictedRequest:
-    """A row that was left out, and why."""
-
-    row: int  # line of the file
-    experiment: str
-    reason: str
-
-
-@dataclasses.dataclass(frozen=True)
 class RequestErrors:
     """Every row of a file, scored or left out."""
 
     scored: tuple[ScoredRequest, ...]
-    unpredicted: tuple[UnpredictedRequest, ...]
+    unpredicted: tuple[LeftOut, ...]
 
     def errors(self) -> dict[str, dict[str, float]]:
         """Per metric: rows, mape, median_ape and signed_median of predicted / measured - 1."""
@@ -112,7 +103,7 @@ def request_errors(path: str | Path, efficiency: Efficiency) -> RequestErrors:
             except ValueError as error:
                 reason = str(error)
         if reason is not None:
-            unpredicted.append(UnpredictedRequest(index, row["exp_id"], reason))
+            unpredicted.append(LeftOut(index, row["exp_id"], reason))
     if not served:
         raise ValueError(f"{path}: none of {len(unpredicted)} rows can be predicted; row 2: {unpredicted[0].reason}")
     return RequestErrors(scored=tuple(_scored(served, efficiency)), unpredicted=tuple(unpredicted))

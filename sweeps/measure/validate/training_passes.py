@@ -20,8 +20,7 @@ from jaxroof.memory import parameter_count
 from jaxroof.model import Model, WeightFormat
 from jaxroof.op import Op
 from jaxroof.op_time import op_time
-from sweeps.measure.validate.measured_csv import number, numbers
-from sweeps.measure.validate.measured_csv import rows as table_rows
+from sweeps.measure.validate.measured_csv import LeftOut, number, numbers, rows
 
 SET = "neusight_label"
 
@@ -104,14 +103,7 @@ class ScoredPass(NamedTuple):
         return (self.forward + self.backward) / self.label.total - 1.0
 
 
-class UnscoredPass(NamedTuple):
-    """A row that is not predicted, and why."""
-
-    name: str
-    reason: str
-
-
-def labels(file: str | Path) -> tuple[list[MeasuredPass], list[UnscoredPass]]:
+def measured_passes(file: str | Path) -> tuple[list[MeasuredPass], list[LeftOut]]:
     """Rows of the label set in a file of measured runs.
 
     Raises:
@@ -119,12 +111,12 @@ def labels(file: str | Path) -> tuple[list[MeasuredPass], list[UnscoredPass]]:
     """
     columns = ("set", "exp_id", "gpu", "model", "mode", "workload", "batch", "prompt_tokens", "gt_e2e_ms")
     found, left = [], []
-    for place, row in enumerate(table_rows(file, columns), start=2):
+    for place, row in enumerate(rows(file, columns), start=2):
         if row["set"] != SET:
             continue
         reason, where = _reason(row), f"{file}: row {place}"
         if reason is not None:
-            left.append(UnscoredPass(row["exp_id"], reason))
+            left.append(LeftOut(place, row["exp_id"], reason))
             continue
         known = numbers(row, ("batch", "prompt_tokens", "gt_e2e_ms"), where)
         passed = [number(row, column, where) for column in ("gt_fw_ms", "gt_bw_ms")]
@@ -146,7 +138,7 @@ def labels(file: str | Path) -> tuple[list[MeasuredPass], list[UnscoredPass]]:
     return found, left
 
 
-def scored(rows: Iterable[MeasuredPass], efficiency: Efficiency) -> list[ScoredPass]:
+def scored_passes(rows: Iterable[MeasuredPass], efficiency: Efficiency) -> list[ScoredPass]:
     """Every label with its prediction. Compiles one function per structure of a model's passes."""
 
     @jax.jit

@@ -7,9 +7,10 @@ import numpy as np
 
 from jaxroof.efficiency import Efficiency
 from sweeps.api import precision
+from sweeps.measure.validate.measured_csv import LeftOut
 from sweeps.measure.validate.serving.predict import extent, lane_groups, simulated_points, units
 from sweeps.measure.validate.serving.scores import Prediction
-from sweeps.measure.validate.serving.serving_points import ServingPoint, Skipped
+from sweeps.measure.validate.serving.serving_points import ServingPoint
 from sweeps.measure.validate.serving.step_tables import Extent, OpTimes, Progress, Unit, op_times, silent, summed
 from sweeps.measure.validate.serving.suspects import checked
 from sweeps.measure.validate.stacks import positions_by_structure
@@ -18,7 +19,7 @@ from sweeps.simulation import require_room
 
 def attempted(
     points: Sequence[ServingPoint], efficiencies: Mapping[str, Efficiency], progress: Progress = silent
-) -> tuple[list[Prediction], list[Skipped]]:
+) -> tuple[list[Prediction], list[LeftOut]]:
     """Predictions of the points that have one, in their order, and the others with their reasons.
 
     Left out are points whose requests the cache cannot hold, whose steps cannot be priced, whose step times or
@@ -43,7 +44,7 @@ def attempted(
         found |= dict(zip(held, _simulated(able, efficiencies, progress), strict=True))
     outcomes = [one if isinstance(one, str) else _reason(one) or one for _, one in sorted(found.items())]
     pairs = list(zip(points, outcomes, strict=True))
-    left = [Skipped(point.row, point.id, one) for point, one in pairs if isinstance(one, str)]
+    left = [LeftOut(point.row, point.id, one) for point, one in pairs if isinstance(one, str)]
     return [one for one in outcomes if not isinstance(one, str)], left
 
 

@@ -134,19 +134,6 @@ def _all(predictions: Sequence[Prediction]) -> dict[str, Score]:
     return {metric: score(predictions, metric) for metric in METRICS}
 
 
-def table_lines(predictions: Sequence[Prediction]) -> list[str]:
-    """The scores as lines of text: a line per value of every key, in %."""
-    lines = [f"{'':34}{'n':>5}" + "".join(f"{f'{metric}: median mean sign hits':>36}" for metric in METRICS)]
-    for key, values in scores(predictions).items():
-        for name, row in values.items():
-            cells = "".join(
-                f"{100 * s.median:16.1f}{100 * s.mape:7.1f}{100 * s.signed:+7.1f}{100 * s.hits:6.0f}"
-                for s in row.values()
-            )
-            lines.append(f"{f'{key} {name}':34}{row['tpot'].n:5d}{cells}")
-    return lines
-
-
 def worst_lines(found: Worst) -> list[str]:
     """The worst points as lines of text: what they have in common, then the first ones."""
     lines = [f"worst {len(found.predictions)} by {found.metric}: off by {100 * found.from_error:.0f} % and more"]

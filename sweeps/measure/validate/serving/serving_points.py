@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NoReturn
 
 import hwspaces
 from jaxroof.deployment import Deployment
@@ -11,7 +12,7 @@ from jaxroof.legality import broken_rule
 from jaxroof.memory import weight_bytes
 from jaxroof.model import Model
 from sweeps.cases import model_deployment, require_precisions
-from sweeps.measure.validate.measured_csv import CsvRow, number, rows
+from sweeps.measure.validate.measured_csv import CsvRow, LeftOut, number, rows
 from sweeps.measure.validate.serving.deployment_labels import ENGINES, Layout, layout, suite
 from sweeps.measure.validate.serving.precisions import MICROSCALED, bits, has_experts, labelled_model
 from sweeps.measure.validate.serving.presets import Preset, Run, is_blackwell, preset, scripted_degrees
@@ -25,7 +26,7 @@ LOAD = ("isl_tokens", "osl_tokens", "concurrency", "batch_size")
 MEASURED = ("gt_ttft_ms", "gt_tpot_ms")
 TEXTS = ("id", "model_path", "gpu", "backend", "backend_version", "gemm_quant_mode", "moe_quant_mode", "mode")
 COLUMNS = (*TEXTS, "source_tag", *LOAD, *DEGREES, *MEASURED)
-"""Columns that a file must have. The layouts of disaggregated rows, spreads and dates are read where they are."""
+"""Columns that a file must have. Columns of disaggregated rows, spreads and dates are read where they are."""
 
 PRECISIONS = {"bf16": "bfloat16", "fp16": "float16", "fp8": "fp8", "fp4": "nvfp4", "int4": "int4_wo", "int8": "int8_wo"}
 """Value of `precision` -> the mode that it stands for where both modes are empty."""
@@ -81,48 +82,7 @@ class ServingPoint:
         return ROUNDS * self.concurrency
 
 
-@dataclasses.dataclass(frozen=True)
-class Side:
-    """Prefill or decode workers of a disaggregated deployment."""
-
-    layout: Layout
-    workers: float
-    batch: float | None  # sequences of one worker at most
-
-
-@dataclasses.dataclass(frozen=True)
-class DisaggregatedPoint:
-    """One measured point of prefill and decode workers apart."""
-
-    row: int
-    id: str
-    model_name: str
-    precision: str
-    gpu: str
-    hardware: Hardware
-    model: Model
-    engine: str
-    version: str
-    family: str
-    prefill: Side
-    decode: Side
-    isl: float  # nominal, tokens
-    osl: float
-    concurrency: float
-    ttft: float  # s, mean
-    tpot: float  # s, mean
-
-
-@dataclasses.dataclass(frozen=True)
-class Skipped:
-    """A row that cannot be priced, and why."""
-
-    row: int
-    id: str
-    reason: str
-
-
-def points(path: str | Path) -> tuple[list[ServingPoint | DisaggregatedPoint], list[Skipped]]:
+def points(path: str | Path) -> tuple[list[ServingPoint], list[LeftOut]]:
     """Every row of a CSV file, as a point or as what is in its way.
 
     Args:
@@ -132,14 +92,16 @@ def points(path: str | Path) -> tuple[list[ServingPoint | DisaggregatedPoint], l
       ValueError: one line that names file, row, column and value: a missing or empty file, a missing column, text
         that is no number, a number that cannot be.
     """
-    found: list[ServingPoint | DisaggregatedPoint] = []
+    found: list[ServingPoint] = []
     skipped = []
     for index, row in enumerate(rows(path, COLUMNS), start=2):
         values = _values(row, f"{path}: row {index}")
         try:
-            found.append(_disaggregated(index, row, values) if row["mode"] == "disagg" else _point(index, row, values))
+            if row["mode"] == "disagg":
+                _refuse_disaggregated(row, values)
+            found.append(_point(index, row, values))
         except ValueError as error:
-            skipped.append(Skipped(index, row["id"], str(error)))
+            skipped.append(LeftOut(index, row["id"], str(error)))
     return found, skipped
 
 
@@ -265,34 +227,10 @@ def _require(values: Mapping[str, float | None], columns: tuple[str, ...]) -> No
             raise ValueError(f"{column} is {'empty' if values[column] is None else '0'}")
 
 
-def _disaggregated(index: int, row: CsvRow, values: dict[str, float | None]) -> DisaggregatedPoint:
-    device, entry, family = _named(row)
+def _refuse_disaggregated(row: CsvRow, values: dict[str, float | None]) -> NoReturn:
+    """Raises ValueError with the reason why a row of separate prefill and decode workers is skipped."""
+    _named(row)
     _require(values, ("isl_tokens", "osl_tokens", "concurrency", *MEASURED))
     for side in SIDES:
         _require(values, (f"{side}_tp_size", f"{side}_num_workers"))
-    mixture = has_experts(entry.model)
-    sides = []
-    for side in SIDES:
-        numbers = {column: values[f"{side}_{column}"] for column in DEGREES} | {"concurrency": None, "batch_size": None}
-        sides.append(
-            Side(layout(numbers, family, mixture), values[f"{side}_num_workers"], values[f"{side}_batch_size"])
-        )
-    return DisaggregatedPoint(
-        row=index,
-        id=row["id"],
-        model_name=entry.name,
-        precision=entry.precision,
-        gpu=device.name,
-        hardware=device.hardware,
-        model=entry.model,
-        engine=row["backend"],
-        version=row["backend_version"],
-        family=family,
-        prefill=sides[0],
-        decode=sides[1],
-        isl=values["isl_tokens"],
-        osl=values["osl_tokens"],
-        concurrency=values["concurrency"],
-        ttft=values["gt_ttft_ms"] * 1e-3,
-        tpot=values["gt_tpot_ms"] * 1e-3,
-    )
+    raise ValueError("prefill and decode workers apart are not simulated")

@@ -53,16 +53,6 @@ def checked(points: Sequence[ServingPoint]) -> list[ServingPoint]:
     return [dataclasses.replace(point, suspect=reason) for point, reason in zip(points, reasons, strict=True)]
 
 
-def repeats(points: Sequence[ServingPoint]) -> list[bool]:
-    """True for points that an earlier one already is: the same layout, load and times under another name."""
-    seen, found = set(), []
-    for point in points:
-        key = (_values(point), _layout(point))
-        found.append(key in seen)
-        seen.add(key)
-    return found
-
-
 def _contradictory(points: Sequence[ServingPoint]) -> list[bool]:
     layouts = defaultdict(set)
     for point in points:
