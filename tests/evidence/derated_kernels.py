@@ -8,32 +8,38 @@ import numpy as np
 
 from jaxroof.efficiency import Efficiency
 from sweeps.measure.validate.relative_errors import Errors, errors
-from tests.evidence import derated_kernel_rows as kernels
+from tests.evidence import derated_kernel_rows
 from tests.evidence.least_squares import fitted
 from tests.evidence.parameters import EXPERTS, SHARED, Parameter, with_values
 
 SPREAD = 0.3
 """Standard deviation of the log ratio of one kernel to constants alone: tiles and waves are not in them."""
 
-FAMILIES: dict[str, tuple[Callable[[Path], list[kernels.Kernel]], tuple[str, ...]]] = {
+FAMILIES: dict[str, tuple[Callable[[Path], list[derated_kernel_rows.Kernel]], tuple[str, ...]]] = {
     "GEMM, bf16": (
-        lambda folder: kernels.gemms(folder, "bfloat16"),
+        lambda folder: derated_kernel_rows.gemms(folder, "bfloat16"),
         ("linear.matrix", "linear.bandwidth", "linear.kernel_time"),
     ),
-    "GEMM, fp8, large, with quantisation": (lambda folder: kernels.gemms(folder, "fp8"), ("linear.matrix_low",)),
+    "GEMM, fp8, large, with quantisation": (
+        lambda folder: derated_kernel_rows.gemms(folder, "fp8"),
+        ("linear.matrix_low",),
+    ),
     "prefill attention": (
-        kernels.prefill_attentions,
+        derated_kernel_rows.prefill_attentions,
         ("prefill_attention.matrix", "prefill_attention.bandwidth", "prefill_attention.kernel_time"),
     ),
     "decode attention": (
-        kernels.decode_attentions,
+        derated_kernel_rows.decode_attentions,
         ("decode_attention.bandwidth", "decode_attention.kernel_time"),
     ),
     "experts, bf16": (
-        lambda folder: kernels.expert_layers(folder, "bfloat16"),
+        lambda folder: derated_kernel_rows.expert_layers(folder, "bfloat16"),
         ("experts.matrix", "experts.bandwidth", "experts.kernel_time"),
     ),
-    "experts, fp8 blocks": (lambda folder: kernels.expert_layers(folder, "fp8_block"), ("experts.matrix_low",)),
+    "experts, fp8 blocks": (
+        lambda folder: derated_kernel_rows.expert_layers(folder, "fp8_block"),
+        ("experts.matrix_low",),
+    ),
 }
 """Family of kernels -> (its rows, the constants that they determine), in the order in which they are fitted."""
 
@@ -63,9 +69,9 @@ def kernel_fit(folder: Path, start: Efficiency) -> tuple[dict[str, float], dict[
 
 
 def _fitted(
-    calls: list[kernels.Kernel], measured: np.ndarray, start: Efficiency, parameters: list[Parameter]
+    calls: list[derated_kernel_rows.Kernel], measured: np.ndarray, start: Efficiency, parameters: list[Parameter]
 ) -> tuple[dict[str, float], np.ndarray]:
-    times = kernels.call_times(calls)
+    times = derated_kernel_rows.call_times(calls)
     values = fitted(
         lambda moved: times(with_values(start, moved)), measured, np.full(len(measured), SPREAD), parameters
     )

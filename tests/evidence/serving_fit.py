@@ -238,12 +238,12 @@ def with_constant(text: str, path: str, value: float, source: str) -> str:
 
 def main(words: list[str] | None = None) -> int:
     """Fit, print and write; returns the exit status."""
-    parser = fit_parser("serving.fit", __doc__, "CSV file of measured serving points", "FILE")
+    parser = fit_parser("serving_fit", __doc__, "CSV file of measured serving points", "FILE")
     parser.add_argument("--engine", required=True, choices=ENGINES, help="whose constants")
     options = parser.parse_args(words)
     with precision("float64"):
         fitted = functools.partial(_refit, options.data, options.engine, Console(width=120))
-        return exit_status("fit", options.output, fitted, options.data, options.force)
+        return exit_status("serving_fit", options.output, fitted, options.data, options.force)
 
 
 def _refit(file: Path, engine: str, console: Console) -> str:
