@@ -2,19 +2,16 @@
 
 import argparse
 import dataclasses
-import json
-import sys
 import time
 from typing import Any
 
 from sweeps.cli.common import asked_case, case_arguments, compilation_cache, json_argument, policy_settings
-from sweeps.cli.outputs import output_argument
+from sweeps.cli.outputs import files, output_argument, picture_argument
+from sweeps.cli.printing import print_json
+from sweeps.cli.progress import Line
 
 OF_THE_RUN = ("measured", "format", "sort", "drop", "check", "output", "plot", "force", "json", "verb", "version")
 """What a later check does not take from the command that made a file."""
-
-LINE_SECONDS = 10.0
-"""s between lines of progress where stderr is no terminal."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,21 +22,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", metavar="NAME", help="guidellm, vllm, sglang or blis (default: as it looks)")
     parser.add_argument("--sort", action="store_true", help="put rows in order that are not, instead of refusing them")
     parser.add_argument("--drop", action="store_true", help="leave out rows without tokens, instead of refusing them")
-    output_argument(
-        parser,
-        "-o",
-        "--output",
-        kinds=("efficiency",),
-        metavar="SERVER.toml",
-        help="the efficiency to write, for --efficiency",
-    )
-    output_argument(
-        parser,
-        "--plot",
-        kinds=("png", "svg"),
-        metavar="PICTURE",
-        help="a .png or .svg of measured against simulated latencies",
-    )
+    what = "the efficiency to write, for --efficiency"
+    output_argument(parser, "-o", "--output", kinds=("efficiency",), metavar="SERVER.toml", help=what)
+    picture_argument(parser, "a .png or .svg of measured against simulated latencies")
     parser.add_argument(
         "--check", metavar="SERVER.toml", help="in place of a calibration: does this one hold on the measured run?"
     )
@@ -80,11 +65,9 @@ def _calibrate(options: argparse.Namespace, case: Any, run: Any, serving: Any, e
     from sweeps.serving.calibration import calibrated
     from sweeps.serving.calibration.file import calibration_text, written
 
-    start, bar = time.perf_counter(), Progress()
-    try:
-        found = calibrated(run, serving, bar.show)
-    finally:
-        bar.stop()
+    start = time.perf_counter()
+    with Line("compiling the simulator") as bar:
+        found = calibrated(run, serving, lambda n, error: bar.show(f"simulation {n}: training error {error:.1%}"))
     seconds = time.perf_counter() - start
     if options.output:
         words, version = _words(options), options.engine_version
@@ -97,9 +80,8 @@ def _calibrate(options: argparse.Namespace, case: Any, run: Any, serving: Any, e
 
         style.saved(calibration(found), options.plot, options.force)
     if options.json:
-        print(json.dumps(_record(options, found, engine, seconds), indent=2))
-    else:
-        _print(options, case, found, engine, seconds)
+        return print_json(_record(options, found, engine, seconds))
+    _print(options, case, found, engine, seconds)
 
 
 def _check(options: argparse.Namespace, entry: Any, run: Any, serving: Any) -> None:
@@ -110,8 +92,7 @@ def _check(options: argparse.Namespace, entry: Any, run: Any, serving: Any) -> N
     if options.json:
         numbers = {"ttft": found.ttft, "tpot": found.tpot, "e2e": found.e2e, "error": found.error}
         about = {"file": options.check, "engine": entry.engine, "date": entry.date, "measured": options.measured}
-        print(json.dumps({**about, "requests": len(run.stream), **numbers, "limit": STALE, "stale": stale}, indent=2))
-        return
+        return print_json({**about, "requests": len(run.stream), **numbers, "limit": STALE, "stale": stale})
     made = f"{options.check} ({', '.join(word for word in (entry.engine, entry.date) if word)})"
     print(f"{made} on {len(run.stream):,} requests of {options.measured}")
     print(f"MAPE    TTFT {found.ttft:.1%}, TPOT {found.tpot:.1%}, E2E {found.e2e:.1%}; TTFT and E2E: {found.error:.1%}")
@@ -180,8 +161,6 @@ def _words(options: argparse.Namespace) -> list[str]:
 
 
 def _record(options: argparse.Namespace, found: Any, engine: str, seconds: float) -> dict[str, Any]:
-    import dataclasses
-
     constants = {
         f"host.{name}": {
             "before_s": before,
@@ -203,7 +182,7 @@ def _record(options: argparse.Namespace, found: Any, engine: str, seconds: float
 
 def _print(options: argparse.Namespace, case: Any, found: Any, engine: str, seconds: float) -> None:
     from hwspaces import formatted
-    from sweeps.cli.tables import console, table
+    from sweeps.cli.tables import console, print_lines, table
 
     out, stream = console(), found.run.stream
     loop = "an open loop" if found.run.clients is None else f"a closed loop of {found.run.clients:,} clients"
@@ -230,36 +209,7 @@ def _print(options: argparse.Namespace, case: Any, found: Any, engine: str, seco
             made.add_row(name, when, *cells)
     out.print(made)
     out.print()
-    for note in found.run.notes:
-        out.print(f"note    {note}")
-    for path in (options.output, options.plot):
-        if path:
-            out.print(f"file    {path}")
+    print_lines(out, "note", found.run.notes)
+    print_lines(out, "file", files(options))
     if options.output:
         out.print(f"`--efficiency {options.output}` predicts with it.")
-
-
-class Progress:
-    """Simulations and the error so far: one line on a terminal, now and then a line elsewhere. On stderr."""
-
-    def __init__(self):
-        self.said, self.status = time.perf_counter(), None
-        if sys.stderr.isatty():
-            from sweeps.cli.tables import console
-
-            self.status = console(error=True).status("compiling the simulator")
-            self.status.start()
-
-    def show(self, evaluations: int, error: float) -> None:
-        """Say how far the calibration is."""
-        line = f"simulation {evaluations}: training error {error:.1%}"
-        if self.status is not None:
-            self.status.update(line)
-        elif time.perf_counter() - self.said > LINE_SECONDS:
-            self.said = time.perf_counter()
-            print(line, file=sys.stderr, flush=True)
-
-    def stop(self) -> None:
-        """Take the line away."""
-        if self.status is not None:
-            self.status.stop()

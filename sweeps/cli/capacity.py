@@ -1,7 +1,6 @@
 """`jaxroof capacity`: the largest load at which each of many accelerators keeps its latency limits."""
 
 import argparse
-import json
 import math
 from typing import Any
 
@@ -15,10 +14,8 @@ from sweeps.cli.common import (
     require_names,
     whole_number,
 )
-from sweeps.cli.outputs import output_argument
-
-OUTPUTS = ("output", "plot")
-"""Flags of files that are written."""
+from sweeps.cli.outputs import dataset_argument, files, picture_argument
+from sweeps.cli.printing import print_json
 
 POINTS = 12
 MOST_POINTS = 1000
@@ -72,16 +69,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--policy", metavar="NAME=VALUE", action="append", default=[], help="a number of the scheduler, as of serve"
     )
-    output_argument(
-        parser, "-o", "--output", kinds=("dataset",), metavar="FILE.nc", help="the curve and the capacities, as netCDF"
-    )
-    output_argument(
-        parser,
-        "--plot",
-        kinds=("png", "svg"),
-        metavar="PICTURE",
-        help="a .png or .svg of capacities, latencies and throughput",
-    )
+    dataset_argument(parser, "the curve and the capacities, as netCDF", "FILE.nc")
+    picture_argument(parser, "a .png or .svg of capacities, latencies and throughput")
     json_argument(parser)
 
 
@@ -95,12 +84,8 @@ def run(options: argparse.Namespace) -> None:
     from sweeps.cli import capacity_report
 
     if options.json:
-        print(json.dumps(capacity_report.record(found), indent=2, allow_nan=False))
-        return
-    capacity_report.show(found)
-    for name in OUTPUTS:
-        if getattr(options, name):
-            print(f"file    {getattr(options, name)}")
+        return print_json(capacity_report.record(found))
+    capacity_report.show(found, files(options))
 
 
 def _load_ranges(options: argparse.Namespace) -> dict[str, list[float] | None]:
@@ -128,17 +113,11 @@ def _searched(options: argparse.Namespace, loads: dict[str, list[float] | None])
     share = {} if options.share is None else {"share": options.share}
     settings, policy = overrides(options.set), policy_settings(options.policy)
     compilation_cache()
-    from sweeps.cli.progress import Progress
+    from sweeps.cli.progress import progress
     from sweeps.serving.capacity import capacity
 
-    bars: list[Progress] = []
-
-    def begun(simulations: int) -> Any:
-        bars.append(Progress(simulations))
-        return bars[0].add
-
     every = options.hardware.strip() == "all"
-    try:
+    with progress() as begun:
         return capacity(
             options.model,
             names() if every else [name.strip() for name in options.hardware.split(",")],
@@ -148,16 +127,13 @@ def _searched(options: argparse.Namespace, loads: dict[str, list[float] | None])
             **loads,
             closed=options.concurrency is not None,
             tp=degrees,
-            begun=begun,
+            begun=lambda simulations: begun(simulations).add,
             deployment=deployment.settings(options),
             overrides=settings,
             policy=policy,
             **{name: getattr(options, name) for name in ("weights", "kv", "communication", "efficiency", "engine")},
             **{name: getattr(options, name) for name in LOAD},
         )
-    finally:
-        for bar in bars:
-            bar.stop()
 
 
 def _loads(flag: str, text: str, points: int, whole: bool) -> list[float]:

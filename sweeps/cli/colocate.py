@@ -1,7 +1,6 @@
 """`jaxroof colocate`: two models on the same devices, in turns or side by side: latencies alone and together."""
 
 import argparse
-import json
 from typing import Any
 
 from sweeps.cli.common import (
@@ -15,6 +14,7 @@ from sweeps.cli.common import (
     overrides,
     require_lengths,
 )
+from sweeps.cli.printing import print_json
 
 NUMBERS = ("isl", "osl", "batch", "cached", "acceptance", "sharing", "cores", "cache")
 """Flags of the first model's requests, and of what is shared."""
@@ -51,13 +51,11 @@ def run(options: argparse.Namespace) -> None:
 
     found = answer(case)
     if options.json:
-        print(json.dumps(record(case, found), indent=2, allow_nan=False))
-        return
+        return print_json(record(case, found))
     out = tables.console()
     out.print(tables.heading(case, _words(case), overrides(options.set)), end="\n\n")
     out.print(tables.metric_table(found.metrics))
-    for note in tables.notes(case):
-        out.print(f"note    {note}")
+    tables.print_lines(out, "note", tables.notes(case))
 
 
 def _words(case: Any) -> str:

@@ -1,13 +1,13 @@
 """`jaxroof compare`: accelerators, their number and their parallelism, ranked for one model."""
 
 import argparse
-import json
 import math
 import pathlib
 from typing import Any
 
 from sweeps.cli.common import EFFICIENCY_HELP, compilation_cache, json_argument, overrides, whole_number
 from sweeps.cli.outputs import output_argument
+from sweeps.cli.printing import print_json
 
 TOP = 20
 
@@ -42,14 +42,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--top", metavar="N", help=f"rows that are printed (default {TOP})")
     parser.add_argument("--all", action="store_true", help="every layout, feasible or not, with its reason")
-    output_argument(
-        parser,
-        "-o",
-        "--output",
-        kinds=("dataset", "rows", "png", "svg"),
-        metavar="FILE",
-        help=".nc all points, .csv rows, .png or .svg a picture",
-    )
+    what = ".nc all points, .csv rows, .png or .svg a picture"
+    output_argument(parser, "-o", "--output", kinds=("dataset", "rows", "png", "svg"), metavar="FILE", help=what)
     json_argument(parser)
 
 
@@ -70,28 +64,17 @@ def run(options: argparse.Namespace) -> None:
     names = None if options.hardware is None else [name.strip() for name in options.hardware.split(",")]
     settings = overrides(options.set)
     compilation_cache()
-    from sweeps.cli.progress import Progress
+    from sweeps.cli.progress import progress
     from sweeps.studies.comparison import compare
 
-    bars: list[Progress] = []
-
-    def begun(points: int) -> Any:
-        bars.append(Progress(points))
-        return bars[0].add
-
     chosen = {name: getattr(options, name) for name in ("slo", "sort", "weights", "kv", "efficiency")}
-    try:
-        found = compare(
-            options.model, **numbers, hardware=names, **lists, **limit, **chosen, settings=settings, begun=begun
-        )
-    finally:
-        for bar in bars:
-            bar.stop()
+    chosen |= {"hardware": names, "settings": settings, **numbers, **lists, **limit}
+    with progress() as begun:
+        found = compare(options.model, **chosen, begun=lambda points: begun(points).add)
     if ending:
         _write(options, ending, found, top)
     if options.json:
-        print(json.dumps(_record(found, options, top), indent=2, allow_nan=False))
-        return
+        return print_json(_record(found, options, top))
     _print(found, options, top)
     if ending:
         print(f"{options.output}: {_WRITTEN[ending]}")
@@ -132,7 +115,8 @@ def _explained(found: Any, every: bool) -> tuple:
 
 def _record(found: Any, options: argparse.Namespace, top: int) -> dict[str, Any]:
     """Everything for machines: SI numbers; a figure that an accelerator does not have is null."""
-    from sweeps.ask.names import UDUNITS, variable
+    from sweeps.ask.names import variable
+    from sweeps.cli.answers import units
     from sweeps.cli.comparison_files import row_record
 
     shown, explained = _shown(found, options.all), _explained(found, options.all)
@@ -152,7 +136,7 @@ def _record(found: Any, options: argparse.Namespace, top: int) -> dict[str, Any]
         "lacking": dict(found.lacking),
         "refused_layouts": dict(found.refused),
         "notes": list(found.notes),
-        "units": {name: UDUNITS.get(variable(name).unit, variable(name).unit) for name in metrics},
+        "units": units(metrics),
     }
 
 
@@ -168,7 +152,7 @@ COLUMNS = {
 
 def _print(found: Any, options: argparse.Namespace, top: int) -> None:
     from sweeps.ask.names import variable
-    from sweeps.cli.tables import console, table
+    from sweeps.cli.tables import console, print_lines, table
     from sweeps.data.labels import number
     from sweeps.studies.reasons import limit_text
 
@@ -208,8 +192,7 @@ def _print(found: Any, options: argparse.Namespace, top: int) -> None:
     _print_tried(out, found, options)
     if shown:
         out.print(f"best    {_best_text(found, shown[0])}")
-    for note in found.notes[1:]:
-        out.print(f"note    {note}")
+    print_lines(out, "note", found.notes[1:])
 
 
 def _print_reasons(out: Any, found: Any, options: argparse.Namespace) -> None:

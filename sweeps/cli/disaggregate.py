@@ -1,7 +1,6 @@
 """`jaxroof disaggregate`: prompts on one pool of devices and decoding on another, and the best split between them."""
 
 import argparse
-import json
 from typing import Any
 
 from sweeps.cli.common import (
@@ -17,6 +16,7 @@ from sweeps.cli.common import (
     whole_number,
 )
 from sweeps.cli.outputs import output_argument
+from sweeps.cli.printing import print_json
 
 NUMBERS = ("isl", "osl", "batch", "cached", "prompts", "lanes")
 """Flags that count."""
@@ -49,14 +49,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     split.add_argument("--devices", metavar="N", help="of both pools together")
     split.add_argument("--loads", metavar="R,..", help="requests/s (default: 40 up to what the best split can do)")
     split.add_argument("--slo", metavar="LATENCY=LIMIT,..", help="ttft=500ms,tpot=40ms")
-    output_argument(
-        split,
-        "-o",
-        "--output",
-        kinds=("dataset", "png", "svg"),
-        metavar="FILE",
-        help=".nc every split and load, .png or .svg a picture",
-    )
+    what = ".nc every split and load, .png or .svg a picture"
+    output_argument(split, "-o", "--output", kinds=("dataset", "png", "svg"), metavar="FILE", help=what)
     json_argument(parser)
 
 
@@ -111,29 +105,22 @@ def _print_pools(case: Any, options: argparse.Namespace) -> None:
 
     found = answer(case)
     if options.json:
-        print(json.dumps(record(case, found), indent=2, allow_nan=False))
-        return
+        return print_json(record(case, found))
     out = tables.console()
-    out.print(tables.heading(case, request_text(case), overrides(options.set)))
-    out.print(f"prefill {pool_text(case)}", end="\n\n")
+    work = case.scenario.workload
+    what = f"decode {work.batch:,.0f} requests of {work.isl:,.0f} + {work.osl:,.0f} tokens at once"
+    out.print(tables.heading(case, what, overrides(options.set)))
+    out.print(f"prefill {_pool_text(case.scenario.prefill.deployment)}", end="\n\n")
     out.print(tables.metric_table(found.metrics))
     out.print()
     out.print(tables.op_summary(found.steps))
-    for note in tables.notes(case):
-        out.print(f"note    {note}")
+    tables.print_lines(out, "note", tables.notes(case))
 
 
-def request_text(case: Any) -> str:
-    """The requests in words."""
-    work = case.scenario.workload
-    return f"decode {work.batch:,.0f} requests of {work.isl:,.0f} + {work.osl:,.0f} tokens at once"
-
-
-def pool_text(case: Any) -> str:
+def _pool_text(deployment: Any) -> str:
     """The prefill pool in words: how many devices, and how they are spread."""
     from jaxroof.deployment import DEGREES, degree, devices
 
-    deployment = case.scenario.prefill.deployment
     spread = [(name, degree(getattr(deployment, name))) for name in DEGREES]
     words = ", ".join(f"{name} {value:g}" for name, value in spread if value != 1.0) or "tp 1"
     return f"{devices(deployment):g} devices: {words}"
@@ -141,12 +128,14 @@ def pool_text(case: Any) -> str:
 
 def _print_splits(case: Any, found: Any, options: argparse.Namespace) -> None:
     """The best split at every load."""
+    import numpy as np
+
     from sweeps.cli import tables
     from sweeps.studies.splits import best_text
 
     if options.json:
-        print(json.dumps(_record(found), indent=2, allow_nan=False))
-        return
+        values = {name: np.asarray(found[name].values).tolist() for name in found.variables}
+        return print_json({"attributes": dict(found.attrs), **values})
     out = tables.console()
     out.print(f"{found.attrs['title']}, {found.attrs['replicas']}")
     out.print(f"{found.attrs['requests']}; {found.attrs['target'] or 'no limits: lowest E2E latency'}", end="\n\n")
@@ -156,13 +145,4 @@ def _print_splits(case: Any, found: Any, options: argparse.Namespace) -> None:
     out.print(rows)
     if options.output:
         out.print(f"{options.output}: every split and load")
-    for note in tables.notes(case):
-        out.print(f"note    {note}")
-
-
-def _record(found: Any) -> dict[str, Any]:
-    """Everything for machines."""
-    import numpy as np
-
-    values = {name: np.asarray(found[name].values).tolist() for name in found.variables}
-    return {"attributes": dict(found.attrs), **values}
+    tables.print_lines(out, "note", tables.notes(case))

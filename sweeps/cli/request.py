@@ -1,7 +1,6 @@
 """`jaxroof request`: latency, throughput and fit of a static batch of equal requests on one deployment."""
 
 import argparse
-import json
 from typing import Any
 
 from sweeps.cli.common import (
@@ -15,6 +14,7 @@ from sweeps.cli.common import (
     require_lengths,
 )
 from sweeps.cli.images import encoder_arguments, encoder_workload
+from sweeps.cli.printing import print_json
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,15 +53,13 @@ def request_text(case: Any) -> str:
 
 def run(options: argparse.Namespace) -> None:
     """Print the table of metrics, or its JSON."""
-    from sweeps.cli import tables
-    from sweeps.cli.answers import beyond_tables, fit_text, intervals, money_text, power_lines, record
+    from sweeps.cli import answers, tables
     from sweeps.run.answer import answer
 
     case = request_case(options)
     found = answer(case)
     if options.json:
-        print(json.dumps(record(case, found), indent=2, allow_nan=False))
-        return
+        return print_json(answers.record(case, found))
     out = tables.console()
     out.print(tables.heading(case, request_text(case), overrides(options.set)), end="\n\n")
     out.print(tables.metric_table({name: value for name, value in found.metrics.items() if "_spread" not in name}))
@@ -71,15 +69,4 @@ def run(options: argparse.Namespace) -> None:
     for step in found.steps:
         shares = ", ".join(f"{bound} {tables.percent(share)}" for bound, share in found.bound_shares(step).items())
         out.print(f"{step:8}bound by {shares} of its time")
-    for line in intervals(found.metrics):
-        out.print(f"error   {line}")
-    for line in beyond_tables(found.metrics):
-        out.print(f"tables  {line}")
-    for line in power_lines(case, found.metrics):
-        out.print(f"power   {line}")
-    out.print(f"memory  {fit_text(case, found.metrics)}")
-    money = money_text(case, found.metrics)
-    if money is not None:
-        out.print(f"money   {money}")
-    for note in tables.notes(case):
-        out.print(f"note    {note}")
+    answers.show(case, found)

@@ -1,18 +1,15 @@
 """`jaxroof sensitivity`: elasticities of a metric to numbers of hardware, deployment and workload."""
 
 import argparse
-import json
 import pathlib
 from typing import Any
 
 from sweeps.cli import deployment, request, serve, step, train
 from sweeps.cli.common import case_arguments, compilation_cache, json_argument, whole_number
-from sweeps.cli.outputs import output_argument
+from sweeps.cli.outputs import dataset_argument, files, picture_argument
+from sweeps.cli.printing import print_json
 
 JOBS = ("request", "step", "train", "serve")
-
-OUTPUTS = ("output", "plot")
-"""Flags of files that are written."""
 
 TOP = 20
 
@@ -49,14 +46,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     asked.add_argument("--second-order", action="store_true", help="which knobs replace or need each other")
     asked.add_argument("--smoothing", metavar="P", help="exponent of gradients at ridges (default 16); 0: exact ones")
     asked.add_argument("--over", metavar="FILE", help="maps over a SPEC.toml, or over the points of a sweep's OUT.nc")
-    output_argument(asked, "-o", "--output", kinds=("dataset",), metavar="OUT.nc", help="all of it as netCDF")
-    output_argument(
-        asked,
-        "--plot",
-        kinds=("png", "svg"),
-        metavar="PICTURE",
-        help="a .png or .svg: a tornado; pairs with --second-order, maps with --over",
-    )
+    dataset_argument(asked, "all of it as netCDF")
+    picture_argument(asked, "a .png or .svg: a tornado; pairs with --second-order, maps with --over")
     json_argument(parser)
 
 
@@ -68,8 +59,7 @@ def run(options: argparse.Namespace) -> None:
     exponent = _smoothing(options.smoothing)
     top = int(whole_number("--top", options.top)) if options.top is not None else TOP
     if options.over is not None:
-        _maps(options, names, wanted, exponent)
-        return
+        return _maps(options, names, wanted, exponent)
     for job, flags in OWN.items():
         given = [flag for flag in flags if job != options.job and getattr(options, flag)]
         if given:
@@ -85,12 +75,8 @@ def run(options: argparse.Namespace) -> None:
     if options.output or options.plot:
         _write(options, found, top)
     if options.json:
-        print(json.dumps(report.record(found), indent=2, allow_nan=False))
-        return
-    report.show(found, top, options.all)
-    for name in OUTPUTS:
-        if getattr(options, name):
-            print(f"file    {getattr(options, name)}")
+        return print_json(report.record(found))
+    report.show(found, top, options.all, files(options))
 
 
 def _found(options: argparse.Namespace, names: Any, wanted: Any, exponent: float | None, top: int) -> Any:
@@ -181,10 +167,7 @@ def _maps(options: argparse.Namespace, names: Any, wanted: Any, exponent: float 
         style.saved(elasticity_maps(found), options.plot, options.force)
     if options.output:
         saved(options.output, found, options.force, [options.over])
-    report.show_maps(found)
-    for name in OUTPUTS:
-        if getattr(options, name):
-            print(f"file    {getattr(options, name)}")
+    report.show_maps(found, files(options))
 
 
 def _names(text: str | None) -> list[str] | None:

@@ -1,7 +1,6 @@
 """`jaxroof serve`: a simulated engine under a stream of requests: latencies, goodput, and its timeline."""
 
 import argparse
-import json
 from typing import Any
 
 from sweeps.cli import deployment
@@ -14,14 +13,13 @@ from sweeps.cli.common import (
     policy_settings,
     require_names,
 )
-from sweeps.cli.outputs import output_argument
+from sweeps.cli.outputs import dataset_argument, files, output_argument, picture_argument
+from sweeps.cli.printing import print_json
+from sweeps.cli.progress import Line
 
 LOAD = ("trace", "format", "sort", "drop", "rate", "arrivals", "concurrency", "think", "isl", "osl")
 LOAD += ("requests", "duration", "prefixes", "sessions", "seed")
 """Flags that say which requests come."""
-
-OUTPUTS = ("output", "chrome_trace", "plot")
-"""Flags of files that are written."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,19 +37,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "queue=shortest_first; may be given several times",
     )
     parser.add_argument("--slo", metavar="LATENCY=LIMIT,..", help="what a good request keeps: ttft=500ms,tpot=40ms")
-    output_argument(
-        parser, "-o", "--output", kinds=("dataset",), metavar="RUN.nc", help="every request and iteration, as netCDF"
-    )
-    output_argument(
-        parser, "--chrome-trace", kinds=("timeline",), metavar="FILE.json", help="steps and requests, for Perfetto"
-    )
-    output_argument(
-        parser,
-        "--plot",
-        kinds=("png", "svg"),
-        metavar="PICTURE",
-        help="a .png or .svg of latencies, queue, steps and cache",
-    )
+    dataset_argument(parser, "every request and iteration, as netCDF", "RUN.nc")
+    what = "steps and requests, for Perfetto"
+    output_argument(parser, "--chrome-trace", kinds=("timeline",), metavar="FILE.json", help=what)
+    picture_argument(parser, "a .png or .svg of latencies, queue, steps and cache")
     json_argument(parser)
 
 
@@ -91,32 +80,26 @@ def run(options: argparse.Namespace) -> None:
         overrides=settings,
         policy=policy,
     )
-    bar = serve_report.Progress()
-    try:
-        found = simulation(asked, bar.show)
-    finally:
-        bar.stop()
-    if any(getattr(options, name) for name in OUTPUTS):
+    with Line("compiling") as bar:
+        found = simulation(asked, lambda *done: bar.show("{:,} of {:,} requests".format(*done), *done))
+    if files(options):
         _write(options, found)
     if options.json:
-        print(json.dumps(serve_report.record(found), indent=2, allow_nan=False))
-        return
-    serve_report.show(found)
-    for name in OUTPUTS:
-        if getattr(options, name):
-            print(f"file    {getattr(options, name)}")
+        return print_json(serve_report.record(found))
+    serve_report.show(found, files(options))
 
 
 def _write(options: argparse.Namespace, found: Any) -> None:
-    from sweeps.serving import chrome, files
+    from sweeps.serving import chrome
+    from sweeps.serving.files import dataset, written
 
-    data = files.dataset(found)
+    data = dataset(found)
     if options.plot:  # what cannot be drawn is said before any file is written
         from sweeps.show import style
         from sweeps.show.serving_run import serving_run
 
         style.saved(serving_run(data), options.plot, options.force)
     if options.output:
-        files.written(options.output, data, options.force)
+        written(options.output, data, options.force)
     if options.chrome_trace:
         chrome.written(options.chrome_trace, found, options.force)

@@ -59,6 +59,12 @@ def table(*columns: str, numbers: Iterable[str] = ()) -> Table:
     return made
 
 
+def print_lines(out: Console, label: str, texts: Iterable[str]) -> None:
+    """Print texts one below the other, each after what it is: "note", "file", "power"."""
+    for text in texts:
+        out.print(f"{label:7} {text}")
+
+
 def metric_table(metrics: Mapping[str, Any], shares: Iterable[str] = ()) -> Table:
     """Every metric with its unit, or in percent if in `shares`, and what it means."""
     made = table("metric", "value", "meaning", numbers=("value",))

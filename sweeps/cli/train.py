@@ -1,11 +1,11 @@
 """`jaxroof train`: one iteration of training a model on a layout of devices, or the best of all layouts."""
 
 import argparse
-import json
 from typing import Any
 
 from sweeps.cli.common import EFFICIENCY_HELP, compilation_cache, json_argument, overrides, require_names, whole_number
 from sweeps.cli.deployment import flag
+from sweeps.cli.printing import print_json
 from sweeps.cli.train_search import TOP, run_search
 
 DEGREES = {
@@ -155,8 +155,7 @@ def _workload(settings: list[str]) -> dict[str, str]:
 def run(options: argparse.Namespace) -> None:
     """Print the tables of an iteration or of a search, or their JSON."""
     if options.search:
-        run_search(options, training_case)
-        return
+        return run_search(options, training_case)
     for name in ("devices", "top"):
         if getattr(options, name) is not None:
             raise ValueError(f"--{name} belongs to --search")
@@ -166,6 +165,5 @@ def run(options: argparse.Namespace) -> None:
 
     found = answer(case)
     if options.json:
-        print(json.dumps(train_report.record(case, found), indent=2, allow_nan=False))
-        return
+        return print_json(train_report.record(case, found))
     train_report.show(case, found.metrics, overrides(other_settings(options)))
