@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from hwspaces.units import leaf_unit as hardware_leaf_unit
+from hwspaces.leaves import leaf_unit as hardware_leaf_unit
 from jaxroof.collectives import ALGORITHMS
 from jaxroof.op import BOUNDS
 from jaxroof.serving import PERCENTILES

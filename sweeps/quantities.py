@@ -5,7 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hwspaces.units import is_zero, leaf_quantity, quantity
+from hwspaces.leaves import leaf_quantity
+from hwspaces.units import is_zero, quantity
 from jaxroof.colocation import SHARINGS
 from jaxroof.deployment import DEGREES
 from jaxroof.training.schedules import SCHEDULES
