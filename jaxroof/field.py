@@ -34,7 +34,7 @@ class Declaration:
     whole: bool = False  # users give whole numbers only
     count: bool = False  # counts something, but may be a fraction: a design's cores vary continuously
     few: bool = False  # a count that nobody changes by a tenth
-    switch: bool = False  # 0 or 1, on or off, with nothing in between
+    discrete: bool = False  # a switch or a stage: nothing lies between its values
     codes: tuple[str, ...] = ()  # words whose places are the leaf's values
     choices: tuple[str, ...] = ()  # of a leaf that is structure: what it may be
     structure: bool = False  # no number: two structs that differ in it cannot be stacked
@@ -50,9 +50,9 @@ class Declaration:
         return self.whole or self.count or self.few
 
     @property
-    def discrete(self) -> bool:
-        """Whether there is nothing between its values."""
-        return self.switch or bool(self.codes)
+    def continuous(self) -> bool:
+        """Whether numbers between its values make sense."""
+        return not (self.discrete or self.codes)
 
     @property
     def required(self) -> bool:
@@ -88,7 +88,7 @@ def number(unit: str, meaning: str, about: str = "", **facts: Any) -> Any:
 def switch(meaning: str, about: str = "", **facts: Any) -> Any:
     """A field that holds 0 or 1."""
     own = {"zero": True, "least": 1.0, "most": 1.0, "words": "0 or 1"} | facts
-    return _field(Declaration("1", meaning, about, switch=True, **own))
+    return _field(Declaration("1", meaning, about, discrete=True, **own))
 
 
 def word(meaning: str, choices: tuple[str, ...], about: str = "", **facts: Any) -> Any:

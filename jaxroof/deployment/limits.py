@@ -1,0 +1,32 @@
+"""Memory and tokens that an engine may use."""
+
+from jaxroof.field import number
+from jaxroof.struct import Scalar, struct
+
+
+@struct
+class MemoryLimits:
+    """What an engine keeps free, and the largest step that it makes room for."""
+
+    memory_utilization: Scalar = number(
+        "1",
+        "share of device memory the engine may use",
+        most=1.0,
+        default=0.9,
+        source="vLLM's gpu_memory_utilization",
+    )
+    reserve_bytes: Scalar = number(
+        "B",
+        "memory per device for context, graphs and communication buffers",
+        zero=True,
+        default=3e9,
+        source="ours, typical of vLLM on H100",
+    )
+    max_batched_tokens: Scalar = number(
+        "1",
+        "tokens of the largest step",
+        "which sizes activations",
+        whole=True,
+        default=8192.0,
+        source="vLLM's default, serving",
+    )
