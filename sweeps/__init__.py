@@ -3,40 +3,40 @@
 TYPE_CHECKING = False  # of `typing`, which takes longer to import than anything else before a verb
 
 if TYPE_CHECKING:
-    from sweeps.api import linear as linear
-    from sweeps.api import log as log
-    from sweeps.api import sweep as sweep
-    from sweeps.api import sweep_to_file as sweep_to_file
-    from sweeps.cases import Case as Case
-    from sweeps.cases import case as case
-    from sweeps.comparison import Comparison as Comparison
-    from sweeps.comparison import compare as compare
-    from sweeps.elasticity.api import sensitivity as sensitivity
-    from sweeps.optimization.search import optimize as optimize
-    from sweeps.optimization.spec import problem as problem
-    from sweeps.querying.run import query as query
+    from sweeps.ask.cases import Case as Case
+    from sweeps.ask.cases import case as case
+    from sweeps.data.querying.run import query as query
+    from sweeps.run.sweep import linear as linear
+    from sweeps.run.sweep import log as log
+    from sweeps.run.sweep import sweep as sweep
+    from sweeps.run.sweep import sweep_to_file as sweep_to_file
     from sweeps.serving.capacity import capacity as capacity
     from sweeps.serving.curve import latency_curve as latency_curve
     from sweeps.serving.run import serve as serve
     from sweeps.shards.api import sweep_to_folder as sweep_to_folder
     from sweeps.shards.merge import merge as merge
     from sweeps.shards.read import open as open
+    from sweeps.studies.comparison import Comparison as Comparison
+    from sweeps.studies.comparison import compare as compare
+    from sweeps.studies.elasticity.api import sensitivity as sensitivity
+    from sweeps.studies.optimization.search import optimize as optimize
+    from sweeps.studies.optimization.spec import problem as problem
 
 _HOMES = {
-    "linear": "sweeps.api",
-    "log": "sweeps.api",
-    "sweep": "sweeps.api",
-    "sweep_to_file": "sweeps.api",
-    "Case": "sweeps.cases",
-    "case": "sweeps.cases",
-    "Comparison": "sweeps.comparison",
-    "compare": "sweeps.comparison",
+    "linear": "sweeps.run.sweep",
+    "log": "sweeps.run.sweep",
+    "sweep": "sweeps.run.sweep",
+    "sweep_to_file": "sweeps.run.sweep",
+    "Case": "sweeps.ask.cases",
+    "case": "sweeps.ask.cases",
+    "Comparison": "sweeps.studies.comparison",
+    "compare": "sweeps.studies.comparison",
     "capacity": "sweeps.serving.capacity",
     "latency_curve": "sweeps.serving.curve",
-    "optimize": "sweeps.optimization.search",
-    "problem": "sweeps.optimization.spec",
-    "query": "sweeps.querying.run",
-    "sensitivity": "sweeps.elasticity.api",
+    "optimize": "sweeps.studies.optimization.search",
+    "problem": "sweeps.studies.optimization.spec",
+    "query": "sweeps.data.querying.run",
+    "sensitivity": "sweeps.studies.elasticity.api",
     "serve": "sweeps.serving.run",
     "sweep_to_folder": "sweeps.shards.api",
     "merge": "sweeps.shards.merge",

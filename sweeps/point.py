@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 
 from jaxroof.dependence import output_dependence
+from sweeps.ask.paths import replaced
 from sweeps.jobs import Job, Scenario
-from sweeps.paths import replaced
 
 
 def scenario_at(base: Scenario, settings: Iterable[Mapping[str, Any]]) -> Scenario:

@@ -7,7 +7,7 @@ from typing import Any
 from hwspaces.units import nearest
 from jaxroof.deployment import ADAPTED
 from jaxroof.training.training import LoRA, Training
-from sweeps.deployments import adapter_settings
+from sweeps.ask.deployments import adapter_settings
 
 
 def training_workload(given: Mapping[str, Any], parsed: Callable[[str, Any], float], encoder: bool) -> Training:

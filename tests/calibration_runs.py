@@ -5,11 +5,11 @@ from pathlib import Path
 
 import numpy as np
 
-from sweeps.api import precision
-from sweeps.calibration.simulator import CONSTANTS, Simulator
-from sweeps.cases import case
+from sweeps.ask.cases import case
+from sweeps.run.precision import precision
+from sweeps.serving.calibration.simulator import CONSTANTS, Simulator
 from sweeps.serving.policies import chosen_policy
-from sweeps.simulation import Serving
+from sweeps.serving.simulation import Serving
 from workloads.streams import Stream, generated
 from workloads.traffic import traffic
 

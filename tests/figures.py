@@ -16,19 +16,19 @@ from jaxroof.deployment import DEGREES, degree, largest_stage
 from jaxroof.energy import limited_time, power_known
 from jaxroof.memory import layer_count
 from jaxroof.request import micro_batches, tokens_per_step
-from sweeps.alike import alike
-from sweeps.api import precision
-from sweeps.axes import Axis, Choice
-from sweeps.cases import Case, case, compute_precisions
-from sweeps.comparison import compare
+from sweeps.ask.alike import alike
+from sweeps.ask.axes import Axis, Choice
+from sweeps.ask.cases import Case, case, compute_precisions
+from sweeps.ask.layouts import has_experts
+from sweeps.ask.spec import spec
 from sweeps.jobs import JOBS, Scenario
-from sweeps.layouts import has_experts
 from sweeps.point import answers_at, scenario_at
-from sweeps.question import asked
+from sweeps.run.asked import asked
+from sweeps.run.precision import precision
 from sweeps.serving.plan import planned
 from sweeps.serving.question import question
 from sweeps.serving.run import setup
-from sweeps.spec import spec
+from sweeps.studies.comparison import compare
 
 PARTS = ("hardware", "model", "deployment", "efficiency")
 """Parts of a scenario that say what is deployed."""
@@ -276,7 +276,7 @@ def _compared(point: Deployed, random: np.random.Generator) -> Scenario | None:
         "settings": point.settings | rest,
         **{name: point.options[name] for name in ("weights", "kv", "efficiency") if name in point.options},
     }
-    with mock.patch("sweeps.comparison.pointwise", stopped):
+    with mock.patch("sweeps.studies.comparison.pointwise", stopped):
         try:
             compare(point.model, point.workload["isl"], point.workload["osl"], **asked_for)
             return None  # no layout is possible

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 import xarray as xr
 
 import sweeps
-import sweeps.engine
+import sweeps.run.engine
 from sweeps.shards import manifest
 from sweeps.shards.run import run
 from sweeps.shards.status import status
@@ -56,10 +56,10 @@ import resource
 import sys
 import time
 
-import sweeps.engine
+import sweeps.run.engine
 from sweeps.shards.work import Work
 
-sweeps.engine.CHUNK_BYTES = {{"cpu": {CHUNK_BYTES}}}
+sweeps.run.engine.CHUNK_BYTES = {{"cpu": {CHUNK_BYTES}}}
 pause = float(os.environ.get("TEST_PAUSE", "0"))
 
 
@@ -290,12 +290,12 @@ def corrupted(folder: pathlib.Path, rng: random.Random) -> str:
 
 def small_work(changes: Mapping[str, object] | None = None) -> Work:
     """The sweep of `SPEC` in chunks of a few points, in this process."""
-    before = sweeps.engine.CHUNK_BYTES
-    sweeps.engine.CHUNK_BYTES = {"cpu": CHUNK_BYTES}
+    before = sweeps.run.engine.CHUNK_BYTES
+    sweeps.run.engine.CHUNK_BYTES = {"cpu": CHUNK_BYTES}
     try:
         return Work({**tomllib.loads(SPEC), **(changes or {})}, 1)
     finally:
-        sweeps.engine.CHUNK_BYTES = before
+        sweeps.run.engine.CHUNK_BYTES = before
 
 
 def harmed_and_repaired(

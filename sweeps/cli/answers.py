@@ -6,11 +6,11 @@ from typing import Any
 
 from hwspaces import formatted
 from jaxroof.efficiency.timing import NINETY_PERCENT
-from sweeps.answer import Answer, OpAnswer
-from sweeps.cases import Case
-from sweeps.dataset import UDUNITS, variable
+from sweeps.ask.cases import Case
+from sweeps.ask.names import UDUNITS, variable
+from sweeps.data.labels import number
 from sweeps.jobs import StepWork
-from sweeps.labels import number
+from sweeps.run.answer import Answer, OpAnswer
 
 THROTTLED = 1.001
 """Slowdown above which the limit of electrical power is worth a line."""

@@ -33,8 +33,8 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _picture(options: argparse.Namespace, rows: list[Any]) -> str:
-    from sweeps.plots import style
-    from sweeps.plots.area import area_by_part
+    from sweeps.show import style
+    from sweeps.show.area import area_by_part
 
     return style.pictures(options.plots, [("die_area", area_by_part(rows))], options.force)[0]
 

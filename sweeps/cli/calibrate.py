@@ -61,8 +61,8 @@ def run(options: argparse.Namespace) -> None:
         raise ValueError("--measured FILE is missing")
     _require_together(options)
     compilation_cache()
-    from sweeps.api import precision
-    from sweeps.calibration import measured_run
+    from sweeps.run.precision import precision
+    from sweeps.serving.calibration import measured_run
     from workloads.traces import read_measured
 
     entry = _recorded(options) if options.check else None
@@ -76,8 +76,8 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _calibrate(options: argparse.Namespace, case: Any, run: Any, serving: Any, engine: str) -> None:
-    from sweeps.calibration import calibrated
-    from sweeps.calibration.file import calibration_text, written
+    from sweeps.serving.calibration import calibrated
+    from sweeps.serving.calibration.file import calibration_text, written
 
     start, bar = time.perf_counter(), Progress()
     try:
@@ -91,8 +91,8 @@ def _calibrate(options: argparse.Namespace, case: Any, run: Any, serving: Any, e
         text = calibration_text(found, case.efficiency, efficiency, engine, version, options.measured, words)
         written(options.output, text, options.force)
     if options.plot:
-        from sweeps.plots import style
-        from sweeps.plots.calibration import calibration
+        from sweeps.show import style
+        from sweeps.show.calibration import calibration
 
         style.saved(calibration(found), options.plot, options.force)
     if options.json:
@@ -102,7 +102,7 @@ def _calibrate(options: argparse.Namespace, case: Any, run: Any, serving: Any, e
 
 
 def _check(options: argparse.Namespace, entry: Any, run: Any, serving: Any) -> None:
-    from sweeps.calibration.residual import STALE, residual
+    from sweeps.serving.calibration.residual import STALE, residual
 
     found, _ = residual(run, serving)
     stale = found.error > STALE
@@ -124,9 +124,9 @@ def _check(options: argparse.Namespace, entry: Any, run: Any, serving: Any) -> N
 
 def _serving(options: argparse.Namespace, run: Any) -> tuple[Any, Any, str]:
     """The case, the simulation that it is, and its engine."""
-    from sweeps.engines import engine_of
+    from sweeps.ask.engines import engine_of
     from sweeps.serving.policies import chosen_policy
-    from sweeps.simulation import Serving
+    from sweeps.serving.simulation import Serving
 
     if options.dp is not None:
         raise ValueError(f"--dp {options.dp}: a run is calibrated on one replica; measure one")
@@ -161,8 +161,8 @@ def _require_together(options: argparse.Namespace) -> None:
 def _recorded(options: argparse.Namespace) -> Any:
     """The checked file's entry; flags that say what was calibrated are filled in from its command."""
     from hwspaces import efficiency
-    from sweeps.calibration.file import recorded_words
     from sweeps.cli.parser import Parser
+    from sweeps.serving.calibration.file import recorded_words
 
     entry = efficiency(options.check)
     parser = Parser(allow_abbrev=False)

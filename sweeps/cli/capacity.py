@@ -174,11 +174,11 @@ def _write(options: argparse.Namespace, found: Any) -> None:
     from sweeps.serving.capacity import dataset
 
     if options.output:
-        from sweeps.store import saved
+        from sweeps.data.store import saved
 
         saved(options.output, dataset(found), options.force)
     if options.plot:
-        from sweeps.plots import style
-        from sweeps.plots.load import load
+        from sweeps.show import style
+        from sweeps.show.load import load
 
         style.saved(load(dataset(found)), options.plot, options.force)

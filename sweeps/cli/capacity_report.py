@@ -5,7 +5,7 @@ from typing import Any
 
 from hwspaces import formatted
 from sweeps.cli import tables
-from sweeps.labels import number
+from sweeps.data.labels import number
 from sweeps.serving.capacity import MET, MORE, NEVER, Capacity, Search
 from sweeps.serving.load import Load
 from sweeps.serving.policies import policy_record, policy_text

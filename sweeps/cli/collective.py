@@ -70,8 +70,8 @@ def run(options: argparse.Namespace) -> None:
     if options.output:
         import numpy as np
 
-        from sweeps.plots import style
-        from sweeps.plots.collectives import algorithms
+        from sweeps.show import style
+        from sweeps.show.collectives import algorithms
 
         details = f"Bus bandwidth and time over message size, efficiency {efficiency.name}."
         fastest = np.array([times[name][i] for i, name in enumerate(chosen)])
@@ -154,7 +154,7 @@ def _json(
     efficiency: str,
 ) -> dict:
     from jaxroof.collectives import UNAVAILABLE
-    from sweeps.plots.collectives import bus_bandwidth
+    from sweeps.show.collectives import bus_bandwidth
 
     rows = []
     for i, size in enumerate(sizes):
@@ -177,7 +177,7 @@ def _print(about: str, kind: str, devices: float, sizes: Any, times: Any, chosen
     from hwspaces import formatted
     from jaxroof.collectives import UNAVAILABLE
     from sweeps.cli.tables import console, table
-    from sweeps.plots.collectives import binary_size, bus_bandwidth
+    from sweeps.show.collectives import binary_size, bus_bandwidth
 
     usable = [name for name, time in times.items() if (time < UNAVAILABLE).any()]
     out = console()

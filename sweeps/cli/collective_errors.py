@@ -41,8 +41,8 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _pictures(options: argparse.Namespace, result: Any) -> list[str]:
-    from sweeps.plots import style
-    from sweeps.plots.collectives import measured_against_predicted
+    from sweeps.show import style
+    from sweeps.show.collectives import measured_against_predicted
 
     made = (
         (device, measured_against_predicted(device, [s for s in result.scored if s.row.device == device]))

@@ -45,9 +45,9 @@ def run(options: argparse.Namespace) -> None:
     workload = {name: getattr(options, name) for name in NUMBERS}
     neighbour = named_settings("--neighbour", options.neighbour, "model=Llama-2-13B")
     case = asked_case("colocated", options, workload, neighbour=neighbour)
-    from sweeps.answer import answer
     from sweeps.cli import tables
     from sweeps.cli.answers import record
+    from sweeps.run.answer import answer
 
     found = answer(case)
     if options.json:

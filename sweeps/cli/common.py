@@ -107,7 +107,7 @@ def asked_case(
     numbers = {name: workload_number(name, text) for name, text in workload.items() if text is not None}
     settings = overrides(options.set)
     compilation_cache()
-    from sweeps.cases import case
+    from sweeps.ask.cases import case
 
     return case(
         job,

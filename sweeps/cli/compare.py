@@ -71,7 +71,7 @@ def run(options: argparse.Namespace) -> None:
     settings = overrides(options.set)
     compilation_cache()
     from sweeps.cli.progress import Progress
-    from sweeps.comparison import compare
+    from sweeps.studies.comparison import compare
 
     bars: list[Progress] = []
 
@@ -116,8 +116,8 @@ def _write(options: argparse.Namespace, ending: str, found: Any, top: int) -> No
     elif ending == ".csv":
         write_rows(path, _shown(found, every), _explained(found, every), force)
     else:
-        from sweeps.plots.compare import ranking
-        from sweeps.plots.style import saved
+        from sweeps.show.compare import ranking
+        from sweeps.show.style import saved
 
         saved(ranking(found, _shown(found, every)[:top]), path, force)
 
@@ -132,8 +132,8 @@ def _explained(found: Any, every: bool) -> tuple:
 
 def _record(found: Any, options: argparse.Namespace, top: int) -> dict[str, Any]:
     """Everything for machines: SI numbers; a figure that an accelerator does not have is null."""
+    from sweeps.ask.names import UDUNITS, variable
     from sweeps.cli.comparison_files import row_record
-    from sweeps.dataset import UDUNITS, variable
 
     shown, explained = _shown(found, options.all), _explained(found, options.all)
     metrics = sorted({name for row in (*shown, *explained) for name in row.metrics})
@@ -167,10 +167,10 @@ COLUMNS = {
 
 
 def _print(found: Any, options: argparse.Namespace, top: int) -> None:
+    from sweeps.ask.names import variable
     from sweeps.cli.tables import console, table
-    from sweeps.dataset import variable
-    from sweeps.labels import number
-    from sweeps.reasons import limit_text
+    from sweeps.data.labels import number
+    from sweeps.studies.reasons import limit_text
 
     out = console()
     model, limits = found.model, ", ".join(limit_text(name, limit) for name, limit in found.slo.items())

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from hwspaces.output import replacing
-from sweeps.comparison import Comparison, Row
-from sweeps.store import saved
+from sweeps.data.store import saved
+from sweeps.studies.comparison import Comparison, Row
 
 FLAGS = ("fits", "legal", "feasible")
 

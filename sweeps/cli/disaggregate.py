@@ -79,16 +79,16 @@ def run(options: argparse.Namespace) -> None:
     objective = parse_slo(options.slo)
     loads = None if options.loads is None else _loads(options.loads)
     case = asked_case("disaggregated", options, workload, prefill=prefill)
-    from sweeps.splits import default_loads, splits
+    from sweeps.studies.splits import default_loads, splits
 
     found = splits(case, devices, default_loads(case, devices) if loads is None else loads, objective)
     if options.output and options.output.lower().endswith(".nc"):
-        from sweeps.store import saved
+        from sweeps.data.store import saved
 
         saved(options.output, found, options.force)
     elif options.output:
-        from sweeps.plots.splits import splits as picture
-        from sweeps.plots.style import saved
+        from sweeps.show.splits import splits as picture
+        from sweeps.show.style import saved
 
         saved(picture(found), options.output, options.force)
     _print_splits(case, found, options)
@@ -105,9 +105,9 @@ def _loads(text: str) -> list[float]:
 
 def _print_pools(case: Any, options: argparse.Namespace) -> None:
     """The table of metrics of one disaggregated deployment, or its JSON."""
-    from sweeps.answer import answer
     from sweeps.cli import tables
     from sweeps.cli.answers import record
+    from sweeps.run.answer import answer
 
     found = answer(case)
     if options.json:
@@ -142,7 +142,7 @@ def pool_text(case: Any) -> str:
 def _print_splits(case: Any, found: Any, options: argparse.Namespace) -> None:
     """The best split at every load."""
     from sweeps.cli import tables
-    from sweeps.splits import best_text
+    from sweeps.studies.splits import best_text
 
     if options.json:
         print(json.dumps(_record(found), indent=2, allow_nan=False))

@@ -42,7 +42,7 @@ COLUMNS = {
 
 def _print_catalogue(entries: list[Any]) -> None:
     from sweeps.cli.tables import console, table
-    from sweeps.labels import number
+    from sweeps.data.labels import number
 
     catalogue = table("name", "vendor", "architecture", *COLUMNS, numbers=COLUMNS)
     for entry in entries:

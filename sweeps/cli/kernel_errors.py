@@ -41,8 +41,8 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _pictures(options: argparse.Namespace, result: Any) -> list[str]:
-    from sweeps.plots import style
-    from sweeps.plots.kernels import errors_by_feature, measured_against_predicted
+    from sweeps.show import style
+    from sweeps.show.kernels import errors_by_feature, measured_against_predicted
 
     families: dict[str, list[Any]] = {}
     for scored in result.scored:

@@ -67,11 +67,11 @@ def _print_catalogue(covered: list[Any], refused: dict[str, str]) -> None:
 
 
 def _print_entry(entry: Any) -> None:
+    from sweeps.ask.paths import leaf_paths
+    from sweeps.ask.paths import number as leaf
     from sweeps.cli.printing import escaped
     from sweeps.cli.tables import console, size, table
-    from sweeps.labels import number
-    from sweeps.paths import leaf_paths
-    from sweeps.paths import number as leaf
+    from sweeps.data.labels import number
 
     known = _record(entry)
     out = console()

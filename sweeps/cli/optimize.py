@@ -56,9 +56,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Search, write what is wanted, and print the best designs and what holds them there."""
-    from sweeps.optimization import spec as specs
-    from sweeps.optimization.search import searched
-    from sweeps.spec import content
+    from sweeps.ask.spec import content
+    from sweeps.studies.optimization import spec as specs
+    from sweeps.studies.optimization.search import searched
 
     source = _with_flags(content(pathlib.Path(options.spec)), options)
     try:
@@ -75,17 +75,17 @@ def run(options: argparse.Namespace) -> None:
         bar.stop()
     seconds = time.perf_counter() - begin
     if options.output:
-        from sweeps.optimization.result import dataset
         from sweeps.serving.files import written
+        from sweeps.studies.optimization.result import dataset
 
         written(options.output, dataset(found), options.force)
     if options.plot:
-        from sweeps.plots.optimum import optimum
-        from sweeps.plots.style import saved
+        from sweeps.show.optimum import optimum
+        from sweeps.show.style import saved
 
         saved(optimum(found), options.plot, options.force)
     if options.json:
-        from sweeps.optimization.result import record
+        from sweeps.studies.optimization.result import record
 
         print(json.dumps(record(found), indent=2, allow_nan=False))
         return

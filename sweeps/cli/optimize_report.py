@@ -4,8 +4,8 @@ from typing import Any
 
 from hwspaces import formatted
 from sweeps.cli.tables import console, percent, table
-from sweeps.optimization.goals import unit_of
-from sweeps.optimization.search import Found
+from sweeps.studies.optimization.goals import unit_of
+from sweeps.studies.optimization.search import Found
 
 SHOWN = 4
 """Designs side by side."""

@@ -86,7 +86,7 @@ def require_outputs(options: argparse.Namespace) -> None:
         raise ValueError("--force is for files; no folder with files of others is written to")
     output.require(wanted, read_files(options), options.force)
     if any(each.folder == "pictures" or each.path.lower().endswith((".png", ".svg")) for each in wanted):
-        from sweeps.plots import style
+        from sweeps.show import style
 
         style.matplotlib()
 

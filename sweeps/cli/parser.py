@@ -3,7 +3,8 @@
 import argparse
 import importlib
 
-from sweeps.cli import VERBS, environment
+from sweeps.cli import environment
+from sweeps.cli.verbs import VERBS
 
 
 def run(words: list[str]) -> SystemExit | None:

@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> None:
 
         raise ValueError(f"--kind {kind} is not known{nearest(kind, KINDS)}")
     _require_flags(options, kind)
-    from sweeps.plots import style
+    from sweeps.show import style
 
     made = _roofline(options) if kind == "roofline" else _of_file(options, kind)
     style.saved(made, options.output, options.force)
@@ -92,7 +92,7 @@ def _require_flags(options: argparse.Namespace, kind: str) -> None:
 
 
 def _roofline(options: argparse.Namespace) -> Any:
-    from sweeps.plots.roofline import roofline
+    from sweeps.show.roofline import roofline
 
     case = step_case(options)
     return roofline(case, what=step_text(case))
@@ -101,27 +101,27 @@ def _roofline(options: argparse.Namespace) -> Any:
 def _of_file(options: argparse.Namespace, kind: str) -> Any:
     import importlib
 
-    from sweeps import labels
-    from sweeps.keep.rows import as_sample
-    from sweeps.plots.overview import default_metric
-    from sweeps.plots.plane import REDUCTIONS
-    from sweeps.plots.selection import metric_name, selected
-    from sweeps.store import opened
+    from sweeps.data import labels
+    from sweeps.data.keep.rows import as_sample
+    from sweeps.data.store import opened
+    from sweeps.show.overview import default_metric
+    from sweeps.show.plane import REDUCTIONS
+    from sweeps.show.selection import metric_name, selected
 
     how = options.reduce or "best"
     labels.known(how, REDUCTIONS, "reduction")
     with opened(options.file) as whole:
         if kind == "spread":
-            from sweeps.plots.spread import spread
+            from sweeps.show.spread import spread
 
             return spread(whole)
         if kind in WHOLE:
-            return getattr(importlib.import_module(f"sweeps.plots.{kind}"), kind)(selected(whole, options.at))
+            return getattr(importlib.import_module(f"sweeps.show.{kind}"), kind)(selected(whole, options.at))
         kept = as_sample(whole)
         if kept is None:
             raise ValueError(f"{options.file} kept counts of points, not points: --kind spread draws them")
         dataset = selected(kept, options.at)
-        drawing = getattr(importlib.import_module(f"sweeps.plots.{kind}"), kind)
+        drawing = getattr(importlib.import_module(f"sweeps.show.{kind}"), kind)
         if kind == "pareto":
             pair = [name and metric_name(dataset, name) for name in (options.x, options.y)]
             return drawing(dataset, *pair)

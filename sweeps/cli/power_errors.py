@@ -104,7 +104,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
 
 
 def _pictures(options: argparse.Namespace, scores: list[Any]) -> list[str]:
-    from sweeps.plots import style
-    from sweeps.plots.power import measured_against_predicted
+    from sweeps.show import style
+    from sweeps.show.power import measured_against_predicted
 
     return style.pictures(options.plots, [("power", measured_against_predicted(scores))], options.force)

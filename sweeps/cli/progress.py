@@ -120,3 +120,12 @@ class Progress:
 def rate_text(rate: float) -> str:
     """A rate of points as "2.6 million"."""
     return f"{rate / 1e6:.3g} million" if rate >= 1e6 else f"{rate:,.0f}"
+
+
+def progress_kind(kind: str | None) -> str:
+    """The value of `--progress`; ValueError of one line where it is none."""
+    from hwspaces.units import nearest
+
+    if kind is not None and kind not in KINDS:
+        raise ValueError(f"--progress {kind} is not known{nearest(kind, KINDS)}")
+    return kind or "auto"

@@ -38,9 +38,9 @@ def run(options: argparse.Namespace) -> None:
     limit = None if options.points_limit is None else int(whole_number("--points-limit", options.points_limit))
     if options.highest and options.lowest:
         raise ValueError("--highest and --lowest are both given")
-    from sweeps.keep.rows import as_sample
-    from sweeps.querying.run import POINTS_LIMIT, query
-    from sweeps.store import opened, saved
+    from sweeps.data.keep.rows import as_sample
+    from sweeps.data.querying.run import POINTS_LIMIT, query
+    from sweeps.data.store import opened, saved
 
     highest = True if options.highest else False if options.lowest else None
     with opened(options.sweep) as whole:
@@ -67,9 +67,9 @@ def _plain(found: Any) -> dict[str, Any]:
 
 
 def _table(options: argparse.Namespace, dataset: Any, found: Any) -> None:
-    from sweeps import labels
     from sweeps.cli.tables import console, table
-    from sweeps.querying.run import named
+    from sweeps.data import labels
+    from sweeps.data.querying.run import named
 
     out = console()
     varied = [name for name in labels.axes(dataset) if name in found.rows]

@@ -53,9 +53,9 @@ def request_text(case: Any) -> str:
 
 def run(options: argparse.Namespace) -> None:
     """Print the table of metrics, or its JSON."""
-    from sweeps.answer import answer
     from sweeps.cli import tables
     from sweeps.cli.answers import beyond_tables, fit_text, intervals, money_text, power_lines, record
+    from sweeps.run.answer import answer
 
     case = request_case(options)
     found = answer(case)

@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> None:
     from sweeps.cli.common import compilation_cache
 
     compilation_cache()
-    from sweeps import scenarios
+    from sweeps.studies import scenarios
 
     for name in options.ids:
         scenarios.scenario(name)
@@ -39,7 +39,7 @@ def run(options: argparse.Namespace) -> None:
     rows = scenarios.run(options.ids or None, options.efficiency, shown.done)
     shown.end()
     if options.output is not None:
-        from sweeps import store
+        from sweeps.data import store
 
         store.saved(options.output, scenarios.table(rows), options.force)
     if options.json:
@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> None:
 
 def _print_list(as_json: bool) -> None:
     from sweeps.cli.tables import console, table
-    from sweeps.scenarios.suite import names, scenario
+    from sweeps.studies.scenarios.suite import names, scenario
 
     entries = [scenario(name) for name in names()]
     if as_json:

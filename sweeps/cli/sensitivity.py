@@ -96,7 +96,7 @@ def _found(options: argparse.Namespace, names: Any, wanted: Any, exponent: float
     said, case = _said(options)
     from sweeps.cli.sensitivity_report import Found
     from sweeps.cli.tables import notes
-    from sweeps.elasticity.point import checks, curvatures, sensitivity_at
+    from sweeps.studies.elasticity.point import checks, curvatures, sensitivity_at
 
     point = sensitivity_at(options.job, case.scenario, names, wanted, exponent)
     checked = checks(case.scenario, point, point.knobs if options.all else point.top(top))
@@ -132,13 +132,13 @@ def _said(options: argparse.Namespace) -> tuple[str, Any]:
 
 def _write(options: argparse.Namespace, found: Any, top: int) -> None:
     from jaxroof.version import VERSION
-    from sweeps.elasticity.labelled import labelled
-    from sweeps.store import saved
+    from sweeps.data.store import saved
+    from sweeps.studies.elasticity.labelled import labelled
 
     if options.plot:  # what cannot be drawn is said before any file is written
-        from sweeps.plots import style
-        from sweeps.plots.pairs import pair_maps
-        from sweeps.plots.tornado import tornado
+        from sweeps.show import style
+        from sweeps.show.pairs import pair_maps
+        from sweeps.show.tornado import tornado
 
         if options.second_order:
             made = pair_maps(found.point, found.curvatures, found.heading)
@@ -168,13 +168,13 @@ def _maps(options: argparse.Namespace, names: Any, wanted: Any, exponent: float 
         raise ValueError(f"--over {options.over}: no such file")
     compilation_cache()
     from sweeps.cli import sensitivity_report as report
-    from sweeps.elasticity.api import sensitivity
-    from sweeps.store import saved
+    from sweeps.data.store import saved
+    from sweeps.studies.elasticity.api import sensitivity
 
     found = sensitivity(options.over, names, wanted, smoothing=exponent)
     if options.plot:
-        from sweeps.plots import style
-        from sweeps.plots.elasticity_maps import elasticity_maps
+        from sweeps.show import style
+        from sweeps.show.elasticity_maps import elasticity_maps
 
         style.saved(elasticity_maps(found), options.plot, options.force)
     if options.output:

@@ -9,12 +9,12 @@ import numpy as np
 import xarray as xr
 
 from hwspaces import formatted
+from sweeps.ask.names import UDUNITS, variable
 from sweeps.cli.tables import console, metric_text, percent, table
-from sweeps.dataset import UDUNITS, variable
-from sweeps.elasticity.knobs import Knob
-from sweeps.elasticity.point import FACTORS, FLAT, Check, Point
-from sweeps.elasticity.second_order import pairs
-from sweeps.labels import number
+from sweeps.data.labels import number
+from sweeps.studies.elasticity.knobs import Knob
+from sweeps.studies.elasticity.point import FACTORS, FLAT, Check, Point
+from sweeps.studies.elasticity.second_order import pairs
 
 PAIRS = 10
 CHECKED = 8

@@ -17,8 +17,8 @@ def found_of_serve(options: argparse.Namespace, names: Any, wanted: Any, exponen
     compilation_cache()
     from sweeps.cli.sensitivity_report import Found
     from sweeps.cli.tables import heading
-    from sweeps.elasticity.serve import sensitivity_of_serve
     from sweeps.serving.question import Question
+    from sweeps.studies.elasticity.serve import sensitivity_of_serve
 
     asked = Question(
         **{name: getattr(options, name) for name in ("hardware", "model", "weights", "kv", "communication")},

@@ -112,8 +112,8 @@ def _write(options: argparse.Namespace, found: Any) -> None:
 
     data = files.dataset(found)
     if options.plot:  # what cannot be drawn is said before any file is written
-        from sweeps.plots import style
-        from sweeps.plots.serving_run import serving_run
+        from sweeps.show import style
+        from sweeps.show.serving_run import serving_run
 
         style.saved(serving_run(data), options.plot, options.force)
     if options.output:

@@ -8,10 +8,10 @@ from typing import Any
 
 from hwspaces import formatted
 from jaxroof.serving import LATENCIES, PERCENTILES
+from sweeps.ask.names import UDUNITS, variable
 from sweeps.cli import tables
 from sweeps.cli.progress import LINE_SECONDS
-from sweeps.dataset import UDUNITS, variable
-from sweeps.labels import number
+from sweeps.data.labels import number
 from sweeps.serving.policies import policy_record, policy_text
 from sweeps.serving.report import cache_tokens, limits, nearest, slo_lines, status_text
 from sweeps.serving.run import Simulation

@@ -108,8 +108,8 @@ class _Bar:
 
 
 def _pictures(options: argparse.Namespace, predicted: Any) -> list[str]:
-    from sweeps.plots import style
-    from sweeps.plots.serving import errors_by_concurrency, predicted_against_measured
+    from sweeps.show import style
+    from sweeps.show.serving import errors_by_concurrency, predicted_against_measured
 
     made = (
         (f"serving_{name}", draw(predicted))

@@ -52,10 +52,10 @@ def step_text(case: Any) -> str:
 
 def run(options: argparse.Namespace) -> None:
     """Print the step's table, or its JSON."""
-    from sweeps.answer import answer
     from sweeps.cli import tables
     from sweeps.cli.answers import beyond_tables, fit_text, intervals, money_text, power_lines, record
-    from sweeps.labels import number
+    from sweeps.data.labels import number
+    from sweeps.run.answer import answer
 
     case = step_case(options)
     found = answer(case)

@@ -2,18 +2,14 @@
 
 import argparse
 import pathlib
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
 from sweeps.cli.common import compilation_cache, whole_number
 from sweeps.cli.outputs import output_argument
-from sweeps.cli.printing import escaped
-from sweeps.cli.progress import KINDS, Progress, rate_text
-
-RATED_POINTS = 100_000
-"""Points from which a rate says something: fewer are outweighed by compilation."""
+from sweeps.cli.progress import Progress, progress_kind, rate_text
+from sweeps.cli.sweep_report import RATED_POINTS, print_asked, print_found
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -67,7 +63,7 @@ def run(options: argparse.Namespace) -> None:
 
 def _source(options: argparse.Namespace) -> dict[str, Any]:
     """The specification with what the flags say of its output."""
-    from sweeps.spec import content, spec
+    from sweeps.ask.spec import content, spec
 
     path = pathlib.Path(options.spec)
     source, output = content(path), {}
@@ -87,8 +83,8 @@ def _source(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _run_file(options: argparse.Namespace, source: dict[str, Any]) -> None:
-    from sweeps.api import sweep_to_file
     from sweeps.cli.tables import size
+    from sweeps.run.sweep import sweep_to_file
 
     start = time.perf_counter()
     bars: list[Progress] = []
@@ -111,56 +107,3 @@ def _run_file(options: argparse.Namespace, source: dict[str, Any]) -> None:
     written = size(pathlib.Path(options.output).stat().st_size)
     seconds = time.perf_counter() - start
     print_found(options.output, f"{written}, {points:,} points in {seconds:.1f} s{rate}")
-
-
-def progress_kind(kind: str | None) -> str:
-    """The value of `--progress`; ValueError of one line where it is none."""
-    from hwspaces.units import nearest
-
-    if kind is not None and kind not in KINDS:
-        raise ValueError(f"--progress {kind} is not known{nearest(kind, KINDS)}")
-    return kind or "auto"
-
-
-def print_asked(asked: Any, plan: Any) -> None:
-    print(escaped(asked.attributes["title"], breaks=True))
-    drawn = [label.name for axis in plan.axes for label in axis.coordinates if axis.name == "point"][1:]
-    sizes = " x ".join(f"{axis.size:,} {axis.name}" for axis in plan.axes) or "no axes"
-    print(f"{plan.points:,} points: {', '.join(drawn) or sizes}; {len(plan.outputs)} variables")
-    for note in asked.notes:
-        print(f"note  {escaped(note, breaks=True)}")
-    sys.stdout.flush()
-
-
-def print_found(output: str, written: str) -> None:
-    """What was written; then the best feasible point by every key metric, read back lazily."""
-    from sweeps import best, labels
-    from sweeps.cli.tables import console, table
-    from sweeps.dataset import variable
-    from sweeps.keep.rows import as_sample
-    from sweeps.store import opened
-
-    out = console()
-    with opened(output) as whole:
-        dataset = as_sample(whole)
-        if dataset is None:
-            out.print(f"{output}: {written}")
-            return
-        found = [best.best(dataset, metric) for metric in best.key_metrics(dataset)]
-        places = {point.metric: best.coordinates(dataset, point) for point in found if point is not None}
-        feasible, points = best.feasible_points(dataset)
-        heads = {name: f"{'highest' if variable(name).higher_is_better else 'lowest'}\n{name}" for name in places}
-        points_table = table("of the feasible points", *heads.values(), numbers=heads.values())
-        values = [labels.text(dataset, point.metric, point.value) for point in found if point is not None]
-        points_table.add_row("value", *values, style="bold")
-        for name in labels.axes(dataset):
-            points_table.add_row(f"at {name}", *(place[name] for place in places.values()))
-    out.print(f"{output}: {written}")
-    if dataset is whole:
-        out.print(f"{feasible:,} points ({100 * feasible / points:.0f} %) are feasible")
-    else:
-        out.print(f"{points:,} points are kept")
-    if places:
-        out.print()
-        out.print(points_table)
-    out.print(f"\n`jaxroof plot {output}` draws it.")

@@ -10,7 +10,8 @@ from typing import Any
 from sweeps.cli import stopping
 from sweeps.cli.common import compilation_cache, whole_number
 from sweeps.cli.printing import escaped
-from sweeps.cli.progress import Progress, rate_text
+from sweeps.cli.progress import Progress, progress_kind, rate_text
+from sweeps.cli.sweep_report import RATED_POINTS, print_asked, print_found
 
 
 def run(options: argparse.Namespace, source: Callable[[argparse.Namespace], Mapping[str, Any]]) -> None:
@@ -20,8 +21,6 @@ def run(options: argparse.Namespace, source: Callable[[argparse.Namespace], Mapp
       options: parsed flags.
       source: the specification that they describe.
     """
-    from sweeps.cli.sweep import RATED_POINTS, print_asked, print_found, progress_kind
-
     watch = _Watch(progress_kind(options.progress), pathlib.Path(options.output))
     stopping.say(watch.stopped)
     compilation_cache()

@@ -11,11 +11,11 @@ from rich.table import Table
 
 from hwspaces import formatted
 from jaxroof.deployment import DEGREES, Deployment, devices
-from sweeps.answer import OpAnswer
-from sweeps.cases import Case
+from sweeps.ask.cases import Case
+from sweeps.ask.names import variable
 from sweeps.cli.printing import escaped
-from sweeps.dataset import variable
-from sweeps.labels import amount, number
+from sweeps.data.labels import amount, number
+from sweeps.run.answer import OpAnswer
 
 PIPE_WIDTH = 1000
 """Columns where stdout is no terminal: every row stays one line, for grep and cut."""

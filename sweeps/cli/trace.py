@@ -53,8 +53,8 @@ def run(options: argparse.Namespace) -> None:
     stream = _stream(options)
     numbers = summary(stream)
     if options.output:
-        from sweeps.plots import style
-        from sweeps.plots.trace import trace
+        from sweeps.show import style
+        from sweeps.show.trace import trace
 
         style.saved(trace(stream), options.output, options.force)
     if options.json:
@@ -124,7 +124,7 @@ def _span(text: str | None) -> tuple[float, float] | None:
 def _print(stream: Any, numbers: Any) -> None:
     from sweeps.cli.printing import escaped
     from sweeps.cli.tables import console, percent, table
-    from sweeps.labels import number
+    from sweeps.data.labels import number
     from workloads.words import span_text
 
     out = console()

@@ -6,6 +6,7 @@ from typing import Any
 
 from sweeps.cli.common import EFFICIENCY_HELP, compilation_cache, json_argument, overrides, require_names, whole_number
 from sweeps.cli.deployment import flag
+from sweeps.cli.train_search import TOP, run_search
 
 DEGREES = {
     "dp": "data-parallel degree: copies of the model, each with sequences of its own (default 1)",
@@ -30,7 +31,6 @@ PLACES = ("context_kind", "overlap", "imbalance", "attention_kernel")
 
 PRECISIONS = ("bf16", "fp8")
 OFFLOADS = ("optimizer",)
-TOP = 20
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -101,8 +101,8 @@ def training_case(options: argparse.Namespace) -> Any:
     settings = overrides(others)
     numbers |= _workload([setting for setting in options.set if setting not in others])
     compilation_cache()
-    from sweeps.cases import case
-    from sweeps.training_layouts import settings as placed
+    from sweeps.ask.cases import case
+    from sweeps.ask.training_layouts import settings as placed
 
     deployment: dict[str, Any] = placed(degrees)
     deployment |= {name: getattr(options, name) for name in PLACES if getattr(options, name) is not None}
@@ -155,16 +155,14 @@ def _workload(settings: list[str]) -> dict[str, str]:
 def run(options: argparse.Namespace) -> None:
     """Print the tables of an iteration or of a search, or their JSON."""
     if options.search:
-        from sweeps.cli.train_search import run_search
-
         run_search(options, training_case)
         return
     for name in ("devices", "top"):
         if getattr(options, name) is not None:
             raise ValueError(f"--{name} belongs to --search")
     case = training_case(options)
-    from sweeps.answer import answer
     from sweeps.cli import train_report
+    from sweeps.run.answer import answer
 
     found = answer(case)
     if options.json:

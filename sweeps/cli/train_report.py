@@ -7,12 +7,12 @@ from hwspaces import formatted
 from jaxroof.deployment import devices
 from jaxroof.training.schedules import SCHEDULES
 from jaxroof.training.training import RECOMPUTES
-from sweeps.answer import Answer
-from sweeps.cases import Case
+from sweeps.ask.cases import Case
+from sweeps.ask.names import UDUNITS, variable
+from sweeps.ask.training_names import KINDS
 from sweeps.cli import tables
-from sweeps.dataset import UDUNITS, variable
-from sweeps.labels import amount, number
-from sweeps.training_names import KINDS
+from sweeps.data.labels import amount, number
+from sweeps.run.answer import Answer
 
 MEMORY = ("weights", "gradients", "optimizer", "activations", "buffers")
 TIMES = {

@@ -6,17 +6,19 @@ from collections.abc import Callable
 from typing import Any
 
 from sweeps.cli.common import whole_number
+from sweeps.cli.deployment import flag
 
 CHOSEN = ("tp", "pp", "cp", "ep", "dp", "micro_batch", "zero", "recompute", "schedule")
 """Flags that a search sets by itself."""
 
 MOST_DEVICES = 1 << 20
 
+TOP = 20
+"""Layouts that are shown unless told otherwise."""
+
 
 def run_search(options: argparse.Namespace, training_case: Callable[[argparse.Namespace], Any]) -> None:
     """Print the best layouts, or their JSON."""
-    from sweeps.cli.train import TOP, flag
-
     if options.devices is None:
         raise ValueError("--devices N is missing: --search tries every layout of N devices")
     for name in CHOSEN:
@@ -27,7 +29,7 @@ def run_search(options: argparse.Namespace, training_case: Callable[[argparse.Na
         raise ValueError(f"--devices {devices} must be at most {MOST_DEVICES:,}")
     top = TOP if options.top is None else int(whole_number("--top", options.top))
     case = training_case(options)
-    from sweeps.training_search import search
+    from sweeps.studies.training_search import search
 
     found = search(case, devices)
     if options.json:
@@ -55,7 +57,7 @@ def _record(case: Any, found: Any, devices: int, top: int) -> dict[str, Any]:
 def _show(case: Any, found: Any, devices: int, top: int) -> None:
     from hwspaces import formatted
     from sweeps.cli import tables
-    from sweeps.labels import number
+    from sweeps.data.labels import number
 
     out, work = tables.console(), case.scenario.workload
     size = f"{work.global_batch:,.0f} sequences of {work.seq:,.0f} tokens per iteration"

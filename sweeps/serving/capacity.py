@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from sweeps.api import precision
-from sweeps.dataset import STATES, variable_attributes
+from sweeps.ask.names import STATES, variable_attributes
+from sweeps.run.precision import precision
 from sweeps.serving.curve import curve_dataset, loads_of
 from sweeps.serving.fleet import Fleet, Place, fleet
 from sweeps.serving.grid import Metrics

@@ -9,8 +9,8 @@ import numpy as np
 import xarray as xr
 
 from jaxroof.version import VERSION
-from sweeps.api import precision
-from sweeps.dataset import UDUNITS, leaf_long_name, leaf_unit, variable_attributes
+from sweeps.ask.names import UDUNITS, leaf_long_name, leaf_unit, variable_attributes
+from sweeps.run.precision import precision
 from sweeps.serving.fleet import Fleet, fleet
 from sweeps.serving.grid import Metrics
 from sweeps.serving.objective import parse_slo

@@ -11,10 +11,10 @@ import xarray as xr
 
 from jaxroof.traffic import STATUSES
 from jaxroof.version import VERSION
-from sweeps.dataset import variable_attributes
+from sweeps.ask.names import variable_attributes
+from sweeps.data.store import saved
 from sweeps.serving.policies import policy_record
 from sweeps.serving.run import Simulation, waiting
-from sweeps.store import saved
 
 
 def dataset(found: Simulation) -> xr.Dataset:
@@ -38,7 +38,7 @@ def written(path: str | os.PathLike, data: xr.Dataset, force: bool = False) -> N
     """Write a dataset as netCDF; the file appears when it is whole.
 
     Raises:
-      ValueError: one line, for a file that must not or cannot be written, as of `sweeps.store.saved`.
+      ValueError: one line, for a file that must not or cannot be written, as of `sweeps.data.store.saved`.
     """
     encoding = {name: {"zlib": True, "complevel": 4} for name in data.data_vars if data[name].ndim}
     saved(path, data, force, encoding=encoding)

@@ -17,16 +17,16 @@ from jaxroof.memory import kv_capacity_tokens, weight_bytes, weights_fit
 from jaxroof.policy import Policy
 from jaxroof.serving import Objective
 from jaxroof.traffic import Traffic
-from sweeps.cases import case, require_precisions
-from sweeps.effects import Facts, given_paths, require_effect
-from sweeps.engines import engine_of
+from sweeps.ask.cases import case, require_precisions
+from sweeps.ask.effects import Facts, given_paths, require_effect
+from sweeps.ask.engines import engine_of
+from sweeps.ask.layouts import reach
 from sweeps.job import Scenario
-from sweeps.layouts import reach
 from sweeps.serving.grid import Metrics, outcomes
 from sweeps.serving.load import Load, load
 from sweeps.serving.policies import chosen_policy, policy_values
 from sweeps.serving.question import Question
-from sweeps.simulation import Serving
+from sweeps.serving.simulation import Serving
 from workloads.streams import mean_rate
 
 MOST_DEVICES = 16

@@ -18,10 +18,10 @@ from jaxroof.memory import kv_capacity_tokens, weight_bytes, weights_fit
 from jaxroof.scheduler import Size, cache_blocks
 from jaxroof.serving import Objective, serving_metrics
 from jaxroof.traffic import Traffic
-from sweeps.alike import alike
-from sweeps.cases import compute_precisions
+from sweeps.ask.alike import alike
+from sweeps.ask.cases import compute_precisions
 from sweeps.serving.run import RATES
-from sweeps.simulation import Serving, simulated, size_for
+from sweeps.serving.simulation import Serving, simulated, size_for
 
 WIDTH = 32
 """Simulations of one call: more of them at once are no faster on a CPU."""
@@ -89,7 +89,7 @@ def outcomes(
 
 
 def comparable(point: Serving) -> Serving:
-    """The point with its hardware as `sweeps.alike.alike` has it, so that most accelerators share a program.
+    """The point with its hardware as `sweeps.ask.alike.alike` has it, so that most accelerators share a program.
 
     Where one device serves, its links are left out too: nothing is sent over them.
     """

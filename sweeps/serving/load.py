@@ -8,7 +8,7 @@ import numpy as np
 
 from hwspaces import quantity
 from jaxroof.traffic import Traffic
-from sweeps.labels import number
+from sweeps.data.labels import number
 from sweeps.serving.question import Question
 from workloads.stream import ALONE, Stream, numbered
 from workloads.streams import first, generated, mean_rate, with_rate

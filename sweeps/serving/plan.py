@@ -13,23 +13,23 @@ import numpy as np
 from hwspaces.units import nearest
 from jaxroof.legality import broken_rule
 from jaxroof.traffic import Traffic
-from sweeps.axes import Axis, Choice
-from sweeps.cases import Case
-from sweeps.dataset import SERVED, leaf_unit
-from sweeps.effects import facts, require_effect
-from sweeps.engine import Box, Output, Piece, corners, gathered, part_lengths
-from sweeps.engines import engine_of
-from sweeps.engines import policy as engine_policy
-from sweeps.paths import replaced
-from sweeps.quantities import quantity_or_zero
-from sweeps.question import Asked, attributes, resolved
+from sweeps.ask.axes import Axis, Choice
+from sweeps.ask.cases import Case
+from sweeps.ask.effects import facts, require_effect
+from sweeps.ask.engines import engine_of
+from sweeps.ask.engines import policy as engine_policy
+from sweeps.ask.names import SERVED, leaf_unit
+from sweeps.ask.paths import replaced
+from sweeps.ask.quantities import quantity_or_zero
+from sweeps.ask.question import Asked, attributes, resolved
+from sweeps.ask.spec import SERVE, Spec
+from sweeps.data.pieces import Box, Output, Piece, corners, gathered, part_lengths
 from sweeps.serving.grid import bounds, outcomes
 from sweeps.serving.load import load
 from sweeps.serving.objective import parse_slo
 from sweeps.serving.policies import FIELDS, chosen_policy, policy_value, policy_values
 from sweeps.serving.question import Question
-from sweeps.simulation import Serving, require_priced
-from sweeps.spec import SERVE, Spec
+from sweeps.serving.simulation import Serving, require_priced
 
 LOAD = (
     *("trace", "format", "rate", "arrivals", "concurrency", "think", "isl", "osl", "requests", "duration"),
@@ -73,11 +73,11 @@ def planned(spec: Spec) -> tuple[Asked, "ServePlan"]:
     computed = ServePlan(base, axes, given, engine, spec)
     _require_effect(spec, base, axes, engine)
     record = attributes(dataclasses.replace(spec, job=SERVE), base) | {"engine": engine}
-    return Asked(None, axes, record, tuple(dict.fromkeys((*notes, *computed.notes)))), computed
+    return Asked(None, axes, base, record, tuple(dict.fromkeys((*notes, *computed.notes)))), computed
 
 
 class ServePlan:
-    """A sweep of simulations. `outputs` is known at once; `pieces` computes, as those of `sweeps.engine.Plan` do.
+    """A sweep of simulations. `outputs` is known at once; `pieces` computes, as those of `sweeps.run.engine.Plan` do.
 
     Every variable has every dimension. Results are stored as the specification's dtype and computed in float64.
     """

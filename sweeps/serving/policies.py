@@ -8,9 +8,9 @@ from typing import Any
 from hwspaces import formatted, quantity
 from hwspaces.units import nearest
 from jaxroof.policy import ORDERS, QUEUES, Policy
-from sweeps.engines import ENGINES
-from sweeps.engines import policy as engine_policy
-from sweeps.labels import number
+from sweeps.ask.engines import ENGINES
+from sweeps.ask.engines import policy as engine_policy
+from sweeps.data.labels import number
 
 SWITCHES = ("chunked", "reserve", "swap", "prefix_caching", "hidden_host")
 FIELDS = tuple(field.name for field in dataclasses.fields(Policy))
@@ -20,7 +20,7 @@ def chosen_policy(engine: str, values: Mapping[str, Any]) -> Policy:
     """The policy of `engine` with `values` in place of its own.
 
     Args:
-      engine: a key of `sweeps.engines.ENGINES`.
+      engine: a key of `sweeps.ask.engines.ENGINES`.
       values: fields of `Policy` by name, as numbers or text: order and queue by their names, switches 0 or 1.
 
     Raises:
@@ -50,7 +50,7 @@ def policy_value(name: str, value: Any) -> float | str:
 
 
 def policy_values(policy: Policy) -> dict[str, tuple]:
-    """Every number of a policy by its leaf's path, as `sweeps.effects` takes values."""
+    """Every number of a policy by its leaf's path, as `sweeps.ask.effects` takes values."""
     return {f"policy.{name}": (getattr(policy, name),) for name in FIELDS}
 
 

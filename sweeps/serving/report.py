@@ -6,7 +6,7 @@ import numpy as np
 
 from hwspaces import formatted
 from jaxroof.traffic import STATUSES
-from sweeps.labels import number
+from sweeps.data.labels import number
 from sweeps.serving.files import request_columns
 from sweeps.serving.objective import LIMITS, WORDS, slo_text
 from sweeps.serving.run import Simulation

@@ -16,15 +16,15 @@ from jaxroof.policy import Policy
 from jaxroof.scheduler import cache_blocks
 from jaxroof.serving import Objective, serving_metrics
 from jaxroof.traffic import STATUSES, Served, Timeline
-from sweeps.api import precision
-from sweeps.cases import Case, case
-from sweeps.effects import facts, given_paths, require_effect
-from sweeps.engines import engine_of
+from sweeps.ask.cases import Case, case
+from sweeps.ask.effects import facts, given_paths, require_effect
+from sweeps.ask.engines import engine_of
+from sweeps.run.precision import precision
 from sweeps.serving.load import Load, load
 from sweeps.serving.objective import parse_slo
 from sweeps.serving.policies import chosen_policy, policy_values
 from sweeps.serving.question import Question, question
-from sweeps.simulation import Serving, no_cache, require_priced, simulated, size_for, unfinished
+from sweeps.serving.simulation import Serving, no_cache, require_priced, simulated, size_for, unfinished
 
 RATES = ("requests_per_second", "tokens_per_second", "prompt_tokens_per_second", "goodput")
 """Metrics that add up over replicas."""

@@ -8,10 +8,10 @@ from typing import Any
 import xarray as xr
 
 from hwspaces import output
+from sweeps.ask.spec import content
 from sweeps.shards.read import open as opened
 from sweeps.shards.run import Watch, local, run
 from sweeps.shards.work import Work
-from sweeps.spec import content
 
 
 def sweep_to_folder(

@@ -12,7 +12,7 @@ from typing import Any
 
 import jax
 
-from sweeps.api import precision
+from sweeps.run.precision import precision
 from sweeps.shards import manifest
 from sweeps.shards.run import Executor, Watch
 from sweeps.shards.work import Work, hardware_kind

@@ -17,7 +17,7 @@ import xarray as xr
 from xarray.backends import NetCDF4DataStore
 
 from hwspaces.unfinished import discarded, refusal
-from sweeps.store import require_sound
+from sweeps.data.store import require_sound
 
 _ONE_BY_ONE = threading.RLock()
 
@@ -32,7 +32,7 @@ class Stored:
     @classmethod
     def checked(cls, settings: Mapping[str, Any]) -> "Stored":
         """The settings, from a specification; ValueError of one line for what cannot be."""
-        from sweeps.spec import integer
+        from sweeps.ask.spec import integer
 
         level = integer(settings.get("compression", 0), "output.compression", 0)
         if level > 9:

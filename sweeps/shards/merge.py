@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 import numpy as np
 
 from hwspaces import output
-from sweeps import store
-from sweeps.engine import Output, Piece, as_slice
+from sweeps.data import store
+from sweeps.data.pieces import Output, Piece, as_slice
 from sweeps.shards import encode, folder, manifest
 from sweeps.shards.outline import outline
 from sweeps.shards.read import frame

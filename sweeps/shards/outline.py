@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from sweeps.dataset import variable
-from sweeps.engine import Output
+from sweeps.ask.names import variable
+from sweeps.data.pieces import Output
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Side:
 
 @dataclasses.dataclass(frozen=True)
 class Outline:
-    """What `sweeps.keep` and readers of shards need to know of a sweep."""
+    """What `sweeps.data.keep` and readers of shards need to know of a sweep."""
 
     axes: tuple[Side, ...]
     outputs: Mapping[str, Output]

@@ -12,9 +12,10 @@ import xarray as xr
 from xarray.backends import BackendArray, BackendEntrypoint
 from xarray.core import indexing
 
-from sweeps.dataset import dimensions, variable_attributes
-from sweeps.engine import Output, blank
-from sweeps.keep import keepers
+from sweeps.ask.names import variable_attributes
+from sweeps.data.dataset import dimensions
+from sweeps.data.keep import keepers
+from sweeps.data.pieces import Output, blank
 from sweeps.shards import encode, folder, manifest
 from sweeps.shards.outline import Outline, outline
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 
-from sweeps.api import precision
+from sweeps.run.precision import precision
 from sweeps.shards import folder, manifest
 from sweeps.shards.work import FRAME, Work
 

@@ -5,7 +5,7 @@ import pathlib
 from collections.abc import Callable
 from typing import Any
 
-from sweeps.keep import keepers
+from sweeps.data.keep import keepers
 from sweeps.shards import folder, manifest, read
 from sweeps.shards.outline import outline
 

@@ -14,14 +14,15 @@ import xarray as xr
 
 from hwspaces import unfinished
 from jaxroof.version import VERSION
-from sweeps.api import planned, precision, working
-from sweeps.axes import Axis, Choice
-from sweeps.dataset import blanks, coordinates, dimensions, fill
-from sweeps.engine import Box, Output, Piece
-from sweeps.keep import keepers
+from sweeps.ask.axes import Axis, Choice
+from sweeps.ask.spec import Spec, plain, spec
+from sweeps.data.dataset import blanks, coordinates, dimensions, fill
+from sweeps.data.keep import keepers
+from sweeps.data.pieces import Box, Output, Piece
+from sweeps.run.precision import precision
+from sweeps.run.sweep import planned, working
 from sweeps.shards import encode, folder, manifest
 from sweeps.shards.encode import Stored
-from sweeps.spec import Spec, plain, spec
 
 SHARD_BYTES = 64_000_000
 """B of one shard's values: what an interruption costs at most, and what is read to look at one of its points."""

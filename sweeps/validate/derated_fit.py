@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.table import Table
 
 from jaxroof.efficiency import Efficiency
-from sweeps.api import precision
-from sweeps.paths import leaf, leaf_paths, replaced
+from sweeps.ask.paths import leaf, leaf_paths, replaced
+from sweeps.run.precision import precision
 from sweeps.validate import saturated, silicon, step_cycles
 from sweeps.validate.efficiency_file import efficiency_text, shown
 from sweeps.validate.fit_command import exit_status, fit_parser

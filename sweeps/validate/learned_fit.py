@@ -13,7 +13,7 @@ from rich.table import Table
 import hwspaces
 from jaxroof.efficiency import Efficiency, Kernels, LinkEfficiency, Spread
 from jaxroof.efficiency.stream import StreamKernel
-from sweeps.api import precision
+from sweeps.run.precision import precision
 from sweeps.validate import saturated, silicon, step_cycles
 from sweeps.validate.derated_fit import CONCURRENCY
 from sweeps.validate.efficiency_file import efficiency_text

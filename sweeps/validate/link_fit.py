@@ -15,7 +15,7 @@ import numpy as np
 from hwspaces.leaves import units
 from hwspaces.technology import PROTOCOLS
 from jaxroof.hardware import Protocol, Transport
-from sweeps.api import precision
+from sweeps.run.precision import precision
 from sweeps.validate.collective_rows import EAGER, PROFILED, Collective, collectives
 from sweeps.validate.collectives import Scored, summary, times
 from sweeps.validate.least_squares import fitted

@@ -20,14 +20,14 @@ import hwspaces
 import workloads
 from jaxroof.efficiency import Efficiency, Host
 from jaxroof.request import request_cost
-from sweeps.api import precision
-from sweeps.calibration.fit import FARTHEST, FITTED, PRIOR_SPREAD
-from sweeps.calibration.simulator import CONSTANTS, Simulator
-from sweeps.calibration.solver import Rows, least
-from sweeps.cases import model_deployment
-from sweeps.engines import policy
-from sweeps.paths import replaced
-from sweeps.simulation import Serving
+from sweeps.ask.cases import model_deployment
+from sweeps.ask.engines import policy
+from sweeps.ask.paths import replaced
+from sweeps.run.precision import precision
+from sweeps.serving.calibration.fit import FARTHEST, FITTED, PRIOR_SPREAD
+from sweeps.serving.calibration.simulator import CONSTANTS, Simulator
+from sweeps.serving.calibration.solver import Rows, least
+from sweeps.serving.simulation import Serving
 from sweeps.validate.requests import validation
 from sweeps.validate.saturated import NEW_TOKENS
 from sweeps.validate.saturated import SET as SATURATED

@@ -16,8 +16,8 @@ from jaxroof.hardware import Hardware
 from jaxroof.legality import broken_rule
 from jaxroof.model import Model
 from jaxroof.request import Requests, request_cost
-from sweeps.cases import model_deployment, require_precisions
-from sweeps.paths import replaced
+from sweeps.ask.cases import model_deployment, require_precisions
+from sweeps.ask.paths import replaced
 from sweeps.validate.least_squares import errors
 from sweeps.validate.observation import stacked
 from sweeps.validate.table import Row, number, rows

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxroof.efficiency import Efficiency
-from sweeps.paths import leaf
+from sweeps.ask.paths import leaf
 from sweeps.validate.least_squares import Errors, errors, fitted
 from sweeps.validate.observation import Observation, step_times
 from sweeps.validate.parameters import OTHER_ENGINES, Parameter, with_scaled_kernel_times, with_values

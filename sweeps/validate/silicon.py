@@ -6,8 +6,8 @@ from pathlib import Path
 import hwspaces
 import workloads
 from jaxroof import batch
-from sweeps.cases import model_deployment
-from sweeps.paths import replaced
+from sweeps.ask.cases import model_deployment
+from sweeps.ask.paths import replaced
 from sweeps.validate.observation import Observation, Step
 from sweeps.validate.table import Row, number, rows
 

@@ -5,11 +5,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from sweeps.axes import Axis
-from sweeps.cases import case
+from sweeps.ask.axes import Axis
+from sweeps.ask.cases import case
+from sweeps.ask.paths import leaf, leaf_paths
+from sweeps.ask.question import Question
 from sweeps.jobs import REQUEST, Scenario
-from sweeps.paths import leaf, leaf_paths
-from sweeps.program import Question
 
 TOTALS = ("ttft", "tpot")
 

@@ -16,13 +16,13 @@ from rich.console import Console
 from rich.table import Table
 
 import workloads
-from sweeps.answer import answer
-from sweeps.api import sweep
-from sweeps.comparison import compare
-from sweeps.elasticity.point import sensitivity_at
-from sweeps.layouts import label
+from sweeps.ask.layouts import label
+from sweeps.run.answer import answer
+from sweeps.run.sweep import sweep
 from sweeps.serving.question import question
 from sweeps.serving.run import simulation
+from sweeps.studies.comparison import compare
+from sweeps.studies.elasticity.point import sensitivity_at
 from tests.figures import LAYOUT, PARTS, Deployed, comparable, deployments, figures, of_steps, possible, same, scenarios
 
 LATENCIES = ("ttft", "tpot", "e2e")

@@ -15,11 +15,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sweeps.elasticity.gradient import at_factors
+from sweeps.ask.paths import leaf
 from sweeps.jobs import REQUEST, Scenario
-from sweeps.paths import leaf
 from sweeps.point import scenario_at
-from sweeps.tiles import tiled
+from sweeps.run.tiles import tiled
+from sweeps.studies.elasticity.gradient import at_factors
 from tests.bench.cases import base
 
 KNOBS = (

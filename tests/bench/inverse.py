@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 
 import sweeps
-from sweeps.optimization.goals import constraints
-from sweeps.optimization.search import searched
-from sweeps.optimization.spec import made, read
+from sweeps.studies.optimization.goals import constraints
+from sweeps.studies.optimization.search import searched
+from sweeps.studies.optimization.spec import made, read
 
 SPEC = Path("sweeps/specs/cheapest.toml")
 

@@ -10,9 +10,9 @@ from collections.abc import Callable
 import jax
 import numpy as np
 
-from sweeps.api import precision
-from sweeps.engine import Plan
-from sweeps.paths import replaced
+from sweeps.ask.paths import replaced
+from sweeps.run.engine import Plan
+from sweeps.run.precision import precision
 from tests import oracle
 from tests.bench.cases import CASES, BenchCase, sample
 

@@ -103,7 +103,7 @@ def gradient_cost(problem) -> float:
     """Time of a design's values with all gradients over that of its values alone, both in calls of the same size."""
     import jax
 
-    from sweeps.api import precision
+    from sweeps.run.precision import precision
 
     designs = np.tile(np.sqrt(np.maximum(problem.lower, 1e-9) * problem.upper), (TIMED[0], 1))
     designs = np.clip(designs, problem.lower, problem.upper)
@@ -187,7 +187,7 @@ def _run(problem, name: str, method: str, budget: int, seed: int, kept: pathlib.
     if path is not None and path.exists():
         return np.load(path)
     if method == OURS:
-        from sweeps.optimization.frugal import frugal
+        from sweeps.studies.optimization.frugal import frugal
 
         values = frugal(problem, budget, UNSEEN + seed).values
     else:

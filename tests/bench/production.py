@@ -4,10 +4,10 @@ import time
 
 import numpy as np
 
-from sweeps.api import sweep
-from sweeps.cases import case
+from sweeps.ask.cases import case
+from sweeps.run.sweep import sweep
 from sweeps.serving.objective import parse_slo
-from sweeps.splits import splits
+from sweeps.studies.splits import splits
 
 WORK = {"isl": 2048, "osl": 256}
 PLACE = {"hardware": "A100-SXM-80GB", "model": "Llama-2-70B", "efficiency": "derated"}

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from sweeps.adapters import with_optuna, with_pymoo
-from sweeps.optimization.cube import Cube
-from sweeps.optimization.problem import Problem
+from sweeps.studies.adapters import with_optuna, with_pymoo
+from sweeps.studies.optimization.cube import Cube
+from sweeps.studies.optimization.problem import Problem
 
 POPULATION = 20
 """Of the genetic algorithm."""

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from sweeps.spec import content
+from sweeps.ask.spec import content
 
 SPECS = pathlib.Path(__file__).parents[2] / "sweeps" / "specs"
 
@@ -46,11 +46,11 @@ def case(name: str, scale: float, folder: pathlib.Path) -> dict[str, Any]:
     """Run one case in this process: points, seconds without planning and compiling, bytes."""
     if name.endswith("one core"):
         os.sched_setaffinity(0, {0})  # before JAX begins, which has a thread per core
-    from sweeps.api import planned
+    from sweeps.ask.spec import spec
+    from sweeps.run.sweep import planned
     from sweeps.shards.api import executor
     from sweeps.shards.run import run
     from sweeps.shards.work import Work
-    from sweeps.spec import spec
 
     if name == "in memory":
         plan = planned(spec(grid(int(1e8 * scale))))[1]

@@ -129,8 +129,8 @@ def compiled(case: Case):
     from jaxroof.policy import Policy
     from jaxroof.scheduler import simulate
     from jaxroof.serving import Objective, serving_metrics
-    from sweeps.cases import model_deployment
-    from sweeps.simulation import Serving, simulated, size_for
+    from sweeps.ask.cases import model_deployment
+    from sweeps.serving.simulation import Serving, simulated, size_for
     from workloads.traffic import traffic
 
     entry = workloads.model("Llama-3.1-70B")
@@ -198,7 +198,7 @@ def plain(case: Case):
     from jaxroof.batch import Batch, Decode, Prefill
     from jaxroof.policy import Policy
     from jaxroof.prices import Limits, step_prices
-    from sweeps.cases import model_deployment
+    from sweeps.ask.cases import model_deployment
     from tests.oracle.serving import serve
     from workloads.traffic import traffic
 

@@ -15,9 +15,9 @@ import tempfile
 import time
 
 import sweeps
+from sweeps.ask.spec import content
 from sweeps.shards.run import run
 from sweeps.shards.work import Work
-from sweeps.spec import content
 from tests.bench.scale import SPECS, grid, resident
 
 MINUTE_SECONDS = 60.0

@@ -10,8 +10,8 @@ import time
 
 import numpy as np
 
-from sweeps.cases import case
-from sweeps.training_search import CHUNK, compiled, evaluated, search, searched
+from sweeps.ask.cases import case
+from sweeps.studies.training_search import CHUNK, compiled, evaluated, search, searched
 
 DESIGNS = (
     *("hardware.matrix.bf16", "hardware.memory.hbm.bandwidth", "hardware.memory.hbm.capacity", "hardware.cores.count"),
@@ -23,7 +23,7 @@ TOTALS = ("iteration_time", "mfu", "training_memory", "feasible")
 
 def columns(scenario, points: int) -> dict[str, np.ndarray]:
     """Random layouts on random designs."""
-    from sweeps.paths import leaf
+    from sweeps.ask.paths import leaf
 
     random = np.random.default_rng(0)
     powers = {"tp": 4, "pp": 5, "cp": 3, "dp": 6}

@@ -9,8 +9,8 @@ import pytest
 
 import hwspaces
 from hwspaces.output import KINDS
-from sweeps.calibration.measured_run import held_out
 from sweeps.cli import main
+from sweeps.serving.calibration.measured_run import held_out
 from tests.calibration_runs import FLAGS, TRUE, latencies, report, stream
 
 pytestmark = pytest.mark.xdist_group("calibrate")

@@ -9,8 +9,8 @@ import pytest
 import xarray as xr
 
 import sweeps
-from sweeps import best, labels
 from sweeps.cli import main
+from sweeps.data import best, labels
 
 DEPLOYMENT = ("--hardware", "H100-SXM", "--model", "meta-llama/Llama-3.1-8B", "--tp", "2")
 STEP = ("step", *DEPLOYMENT, "--decode", "64", "--context", "2048")
@@ -260,7 +260,8 @@ def test_help_does_not_import_jax():
     """Half a second of imports is too long to wait for a usage line."""
     script = """
 import sys
-from sweeps.cli import VERBS, main
+from sweeps.cli import main
+from sweeps.cli.verbs import VERBS
 for words in (["--help"], *([verb, "--help"] for verb in VERBS)):
     try:
         main(words)

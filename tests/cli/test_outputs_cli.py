@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from hwspaces.output import KINDS
-from sweeps.cli import VERBS, main
+from sweeps.cli import main
 from sweeps.cli.outputs import declared_outputs, read_files, require_outputs
 from sweeps.cli.parser import Parser
+from sweeps.cli.verbs import VERBS
 
 ROOT = Path(__file__).parents[2]
 

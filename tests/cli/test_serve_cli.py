@@ -7,7 +7,7 @@ import pytest
 import xarray as xr
 
 from sweeps.cli import main
-from sweeps.plots.serving_run import serving_run
+from sweeps.show.serving_run import serving_run
 
 pytestmark = pytest.mark.xdist_group("serve")
 

@@ -85,7 +85,7 @@ def test_a_picture(tmp_path, capsys, ending):
     [("once", "1", "1", "1"), ("once", "10", "1..4", "50"), ("8", "1", "9", "2"), ("constant:5", "7", "1..3", "11")],
 )
 def test_pictures_of_few_requests_are_drawn_whole(words):
-    from sweeps.plots.trace import trace
+    from sweeps.show.trace import trace
     from workloads.streams import generated
 
     rate, isl, osl, requests = words
@@ -101,7 +101,7 @@ def test_pictures_of_few_requests_are_drawn_whole(words):
 
 
 def test_rates_of_a_picture_add_up_to_all_requests():
-    from sweeps.plots.trace import trace
+    from sweeps.show.trace import trace
     from workloads.streams import generated
 
     stream = generated("stages:50x60,100x90", 10, 10, seed=1)

@@ -106,9 +106,9 @@ def _saved(data: bytes) -> tuple[str, Any]:
 
 def _dataset(data: bytes) -> None:
     path, recipe = _saved(data)
-    from sweeps.keep.rows import as_sample
-    from sweeps.querying import query
-    from sweeps.store import opened
+    from sweeps.data.keep.rows import as_sample
+    from sweeps.data.querying import query
+    from sweeps.data.store import opened
 
     where, sort = (recipe.get(key) if isinstance(recipe.get(key), str) else None for key in ("where", "sort"))
     with opened(path) as whole:
@@ -168,9 +168,9 @@ def _drawn(data: bytes) -> None:
 
 
 def _opened(path: str) -> None:
-    from sweeps.keep.rows import as_sample
-    from sweeps.querying import query
-    from sweeps.store import opened
+    from sweeps.data.keep.rows import as_sample
+    from sweeps.data.querying import query
+    from sweeps.data.store import opened
 
     with opened(path) as whole:
         found = as_sample(whole)

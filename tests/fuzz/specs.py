@@ -60,7 +60,7 @@ OPTIMISE: dict[str, Any] = {
 
 def targets() -> list[Target]:
     """What reads questions."""
-    from sweeps.spec import KEYS
+    from sweeps.ask.spec import KEYS
 
     words = (
         *KEYS,
@@ -90,7 +90,7 @@ def targets() -> list[Target]:
 
 
 def _spec(path: str) -> Any:
-    from sweeps.spec import read
+    from sweeps.ask.spec import read
 
     found = read(path)
     found.text()
@@ -99,7 +99,7 @@ def _spec(path: str) -> Any:
 
 
 def _question(path: str) -> None:
-    from sweeps.question import asked
+    from sweeps.run.asked import asked
     from sweeps.serving.plan import planned
 
     found = dataclasses.replace(_spec(path), illegal="mask")
@@ -110,7 +110,7 @@ def _question(path: str) -> None:
 
 
 def _design(path: str) -> None:
-    from sweeps.optimization.spec import read
+    from sweeps.studies.optimization.spec import read
 
     found = read(path)
     require_sensible([dataclasses.asdict(limit)["limit"] for limit in found.constraints])
@@ -118,7 +118,7 @@ def _design(path: str) -> None:
 
 
 def _problem(path: str) -> None:
-    from sweeps.optimization.spec import problem
+    from sweeps.studies.optimization.spec import problem
 
     made = problem(path)
     for variable in made.variables:

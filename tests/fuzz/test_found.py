@@ -12,15 +12,15 @@ import hwspaces
 import sweeps
 import workloads
 from hwspaces import document
-from sweeps import spec
-from sweeps.keep import keepers
-from sweeps.optimization.spec import design
-from sweeps.plots.heatmap import heatmap
-from sweeps.plots.plane import plane
+from sweeps.ask import spec
+from sweeps.data.keep import keepers
+from sweeps.data.store import opened
 from sweeps.serving.objective import parse_slo
 from sweeps.serving.policies import chosen_policy
 from sweeps.shards import encode, manifest
-from sweeps.store import opened
+from sweeps.show.heatmap import heatmap
+from sweeps.show.plane import plane
+from sweeps.studies.optimization.spec import design
 from sweeps.surface_import import Wanted, imported
 from tests import trace_files
 from tests.fuzz.datasets import _HEADER as HEADER

@@ -63,7 +63,7 @@ def _read(format: str) -> Callable[[str], Any]:
 
 
 def _measured(path: str) -> None:
-    from sweeps.calibration.measured_run import measured_run
+    from sweeps.serving.calibration.measured_run import measured_run
     from workloads.traces import read_measured
 
     found = read_measured(path)

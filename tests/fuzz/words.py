@@ -71,7 +71,7 @@ def _quantity(data: bytes) -> None:
 
 
 def _leaf(data: bytes) -> None:
-    from sweeps.cases import leaf_number
+    from sweeps.ask.cases import leaf_number
 
     try:
         found = json.loads(data)
@@ -82,7 +82,7 @@ def _leaf(data: bytes) -> None:
 
 
 def _condition(data: bytes) -> None:
-    from sweeps.querying.expression import Condition
+    from sweeps.data.querying.expression import Condition
 
     found = Condition(data.decode(), UNITS)(COLUMNS)
     if np.broadcast_shapes(found.shape, (3,)) != (3,) or found.dtype != bool:
@@ -175,7 +175,7 @@ def _document(data: bytes) -> None:
 
 
 def _keep(data: bytes) -> None:
-    from sweeps.keep import keepers
+    from sweeps.data.keep import keepers
 
     axes = (SimpleNamespace(name="batch", size=10),)
     output = SimpleNamespace(dtype=np.dtype(np.float32), ops=(), dims=("batch",), shape=(10,))

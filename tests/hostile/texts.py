@@ -15,9 +15,9 @@ Read = Callable[[str], Any]
 def loaders() -> dict[str, tuple[str, Read]]:
     """Name of every loader of text: the name of its file, and how it is read."""
     from hwspaces import efficiency, hardware
-    from sweeps.optimization.spec import read as design
-    from sweeps.scenarios.suite import scenario
-    from sweeps.spec import read as spec
+    from sweeps.ask.spec import read as spec
+    from sweeps.studies.optimization.spec import read as design
+    from sweeps.studies.scenarios.suite import scenario
     from sweeps.surface_import import Wanted, imported
     from sweeps.validate.table import rows
     from workloads import model

@@ -12,7 +12,7 @@ from jaxroof.scheduler import Size, cache_blocks, simulate
 from jaxroof.serving import LATENCIES, Objective, serving_metrics
 from jaxroof.step import step_time
 from jaxroof.traffic import STATUSES, Traffic
-from sweeps.api import precision
+from sweeps.run.precision import precision
 from tests.structures import points
 
 REQUESTS, POINTS = 5, 12

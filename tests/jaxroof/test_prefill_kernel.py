@@ -15,7 +15,7 @@ from jaxroof.layers.attention import fused_attention
 from jaxroof.layers.sight import Sight, attended_pairs, reachable_past
 from jaxroof.op import BOUNDS, Op
 from jaxroof.shape import AttentionShape
-from sweeps.paths import leaf_paths, replaced
+from sweeps.ask.paths import leaf_paths, replaced
 
 LOOP = TileLoop(matrix=0.5, serial=1.0, packing=1.0, padding=64.0, tile_cycles=1000.0, low_cache=1.0)
 KERNEL = PrefillKernel(

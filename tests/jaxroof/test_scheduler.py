@@ -11,7 +11,7 @@ import pytest
 from jaxroof.scheduler import Size, begin, proceed, served
 from jaxroof.scheduler.simulate import LONGEST
 from jaxroof.traffic import STATUSES, Traffic
-from sweeps.api import precision
+from sweeps.run.precision import precision
 from tests.oracle.random_serving import case, tabulated_price
 from tests.oracle.serving import serve
 

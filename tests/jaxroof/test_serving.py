@@ -17,8 +17,8 @@ from jaxroof.scheduler import Size, begin, proceed, served, simulate
 from jaxroof.serving import LATENCIES, PERCENTILES, Objective, serving_metrics, weighted_percentile
 from jaxroof.step import step_time
 from jaxroof.traffic import STATUSES, Served, Timeline, Traffic
-from sweeps.api import precision
-from sweeps.cases import model_deployment
+from sweeps.ask.cases import model_deployment
+from sweeps.run.precision import precision
 from workloads.stream import Stream
 from workloads.streams import generated
 from workloads.traffic import kept, traffic

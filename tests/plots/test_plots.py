@@ -5,16 +5,16 @@ import numpy as np
 import pytest
 
 import sweeps
-from sweeps import best
 from sweeps.cli import main
-from sweeps.plots import style
-from sweeps.plots.breakdown import breakdown
-from sweeps.plots.heatmap import heatmap
-from sweeps.plots.lines import lines
-from sweeps.plots.overview import overview
-from sweeps.plots.pareto import front, pareto
-from sweeps.plots.plane import influence, plane, two_axes
-from sweeps.plots.positions import positions
+from sweeps.data import best
+from sweeps.show import style
+from sweeps.show.breakdown import breakdown
+from sweeps.show.heatmap import heatmap
+from sweeps.show.lines import lines
+from sweeps.show.overview import overview
+from sweeps.show.pareto import front, pareto
+from sweeps.show.plane import influence, plane, two_axes
+from sweeps.show.positions import positions
 
 BANDWIDTH = "hardware.memory.hbm.bandwidth"
 VARIABLES = [

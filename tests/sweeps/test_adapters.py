@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy.optimize import brentq, minimize
 
-from sweeps.adapters import with_botorch, with_optax, with_optuna, with_pymoo, with_scipy
-from sweeps.optimization.cube import Cube
-from sweeps.optimization.shares import Shares
-from sweeps.optimization.spec import problem
+from sweeps.studies.adapters import with_botorch, with_optax, with_optuna, with_pymoo, with_scipy
+from sweeps.studies.optimization.cube import Cube
+from sweeps.studies.optimization.shares import Shares
+from sweeps.studies.optimization.spec import problem
 
 ASKED = {
     "job": "step",

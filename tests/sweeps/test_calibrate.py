@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 import hwspaces
-from sweeps.api import precision
-from sweeps.calibration import calibrated, measured_run, residual
-from sweeps.calibration.file import calibration_text, recorded_words
-from sweeps.calibration.fit import PRIOR_SPREAD
-from sweeps.calibration.measured_run import held_out
-from sweeps.calibration.simulator import CONSTANTS, Latencies, Simulator
-from sweeps.calibration.solver import Rows, least
-from sweeps.paths import leaf, leaf_paths
+from sweeps.ask.paths import leaf, leaf_paths
+from sweeps.run.precision import precision
+from sweeps.serving.calibration import calibrated, measured_run, residual
+from sweeps.serving.calibration.file import calibration_text, recorded_words
+from sweeps.serving.calibration.fit import PRIOR_SPREAD
+from sweeps.serving.calibration.measured_run import held_out
+from sweeps.serving.calibration.simulator import CONSTANTS, Latencies, Simulator
+from sweeps.serving.calibration.solver import Rows, least
 from tests.calibration_runs import TRUE, latencies, report, serving, stream
 from workloads.stream import Stream
 from workloads.traces import read_measured
@@ -217,7 +217,7 @@ class Staircase:
 
 
 def test_slopes_that_simulations_do_not_bear_out_tell_nothing(monkeypatch):
-    monkeypatch.setattr("sweeps.calibration.fit.Simulator", Staircase)
+    monkeypatch.setattr("sweeps.serving.calibration.fit.Simulator", Staircase)
     of = stream()
     truth = Staircase(serving(of)).latencies(np.log(list(TRUE.values()))).values
     run = measured_run(Measured(of, truth["ttft"], truth["e2e"], truth["tpot"], 16.0, None, 1.0, {}))

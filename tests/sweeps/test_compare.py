@@ -9,12 +9,12 @@ import pytest
 import hwspaces
 import sweeps
 from jaxroof import Links, request_cost
-from sweeps.alike import alike
-from sweeps.answer import answer
-from sweeps.api import precision
+from sweeps.ask.alike import alike
+from sweeps.ask.layouts import label, layouts, reach
 from sweeps.jobs import REQUEST
-from sweeps.layouts import label, layouts, reach
-from sweeps.reasons import limits
+from sweeps.run.answer import answer
+from sweeps.run.precision import precision
+from sweeps.studies.reasons import limits
 
 pytestmark = pytest.mark.xdist_group("compare")
 

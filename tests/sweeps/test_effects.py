@@ -11,16 +11,16 @@ from hwspaces import quantity
 from jaxroof.colocation import Colocated
 from jaxroof.request import Requests
 from jaxroof.training import Training
-from sweeps.cases import case, model_deployment
+from sweeps.ask.cases import case, model_deployment
+from sweeps.ask.deployments import with_settings
+from sweeps.ask.effects import NEEDS, facts, require_effect
+from sweeps.ask.quantities import COUNTS, LIMITS, along_range, quantity_or_zero
+from sweeps.ask.spec import content, read
 from sweeps.cli import main
-from sweeps.deployments import with_settings
-from sweeps.effects import NEEDS, facts, require_effect
 from sweeps.job import Scenario
-from sweeps.optimization.goals import constraints
-from sweeps.optimization.spec import read as read_design
-from sweeps.quantities import COUNTS, LIMITS, along_range, quantity_or_zero
 from sweeps.serving.objective import parse_slo
-from sweeps.spec import content, read
+from sweeps.studies.optimization.goals import constraints
+from sweeps.studies.optimization.spec import read as read_design
 
 DENSE, ROUTED, STATES = "Llama-3.1-8B", "Qwen3-30B-A3B", "Mamba2-2.7B"
 

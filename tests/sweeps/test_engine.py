@@ -8,13 +8,13 @@ import pytest
 
 import sweeps
 from jaxroof.request import request_cost
-from sweeps.api import precision
-from sweeps.axes import Axis, Choice
-from sweeps.cases import case
-from sweeps.engine import Plan
+from sweeps.ask.axes import Axis, Choice
+from sweeps.ask.cases import case
+from sweeps.ask.paths import replaced
+from sweeps.ask.question import Question
 from sweeps.jobs import REQUEST
-from sweeps.paths import replaced
-from sweeps.program import Question
+from sweeps.run.engine import Plan
+from sweeps.run.precision import precision
 
 METRICS = ("ttft", "tpot", "e2e")
 AXES = {

@@ -1,10 +1,10 @@
 """Units of every formula: elasticities over all numbers add up to the powers of second, joule, dollar and metre."""
 
-from sweeps.api import precision
-from sweeps.cases import case
-from sweeps.elasticity.check import checked
-from sweeps.elasticity.dimensions import leaf_powers, metric_powers, powers
+from sweeps.ask.cases import case
 from sweeps.jobs import REQUEST
+from sweeps.run.precision import precision
+from sweeps.studies.elasticity.check import checked
+from sweeps.studies.elasticity.dimensions import leaf_powers, metric_powers, powers
 
 POINTS = 10_000
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from sweeps.optimization.frugal import frugal
-from sweeps.optimization.spec import problem
+from sweeps.studies.optimization.frugal import frugal
+from sweeps.studies.optimization.spec import problem
 
 ASKED = {
     "job": "step",

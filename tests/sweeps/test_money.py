@@ -9,7 +9,7 @@ import pytest
 
 import sweeps
 from jaxroof import Process, device_price, die_area
-from sweeps.alike import alike
+from sweeps.ask.alike import alike
 from sweeps.jobs import _economics
 
 WORK = {"isl": 512, "osl": 64, "batch": 8}

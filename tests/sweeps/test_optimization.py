@@ -8,12 +8,12 @@ import xarray as xr
 
 import sweeps
 from sweeps.cli import main
-from sweeps.optimization.descent import descended, worst
-from sweeps.optimization.multipliers import active
-from sweeps.optimization.pareto import nondominated, spread_weights
-from sweeps.optimization.problem import Problem
-from sweeps.optimization.search import searched
-from sweeps.optimization.spec import Search, design, problem
+from sweeps.studies.optimization.descent import descended, worst
+from sweeps.studies.optimization.multipliers import active
+from sweeps.studies.optimization.pareto import nondominated, spread_weights
+from sweeps.studies.optimization.problem import Problem
+from sweeps.studies.optimization.search import searched
+from sweeps.studies.optimization.spec import Search, design, problem
 
 pytestmark = [pytest.mark.xdist_group("optimization"), pytest.mark.usefixtures("cache")]
 

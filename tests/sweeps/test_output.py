@@ -15,7 +15,7 @@ import xarray as xr
 import sweeps
 from hwspaces import output, unfinished
 from hwspaces.output import Wanted
-from sweeps import store
+from sweeps.data import store
 from sweeps.shards import folder
 
 SPEC = {"hardware": "H100-SXM", "model": "Llama-3.1-8B", "workload": {"batch": [1, 2], "isl": 128, "osl": 16}}
@@ -184,7 +184,7 @@ def test_a_sweep_refuses_its_output_before_it_plans(tmp_path, monkeypatch):
     def planned(*_):
         raise AssertionError("nothing is computed")
 
-    monkeypatch.setattr("sweeps.api.planned", planned)
+    monkeypatch.setattr("sweeps.run.sweep.planned", planned)
     hardware = tmp_path / "mine.nc"
     hardware.write_text("")
     with pytest.raises(ValueError, match="must end in .nc"):
@@ -223,7 +223,7 @@ def test_a_folder_that_vanishes_is_said(tmp_path):
 LIMITED = """
 import resource, sys
 import numpy as np, xarray as xr
-from sweeps import store
+from sweeps.data import store
 from sweeps.shards import encode, folder
 resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))
 place, many = sys.argv[1], xr.Dataset({"tpot": ("batch", np.random.rand(100_000))})

@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from sweeps.cases import case
-from sweeps.elasticity.point import checks, sensitivity_at
-from sweeps.paths import replaced
+from sweeps.ask.cases import case
+from sweeps.ask.paths import replaced
+from sweeps.studies.elasticity.point import checks, sensitivity_at
 
 METRICS = ("joules_per_token", "owning_usd_per_million_tokens")
 
@@ -33,7 +33,7 @@ def test_against_differences(tdp):
     power = point.elasticities["joules_per_token"][where["hardware.power.tdp"]]
     assert (abs(power) > 0.1) == (tdp < 1000.0) and binds > 1e-4
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sweeps.elasticity.point.FACTORS", (math.exp(MOVE), math.exp(-MOVE)))
+        patch.setattr("sweeps.studies.elasticity.point.FACTORS", (math.exp(MOVE), math.exp(-MOVE)))
         found = checks(scenario, point, point.knobs)
     matter = 0
     for name, rows in found.items():

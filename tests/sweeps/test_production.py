@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from jaxroof.serving import Objective
-from sweeps.answer import answer
-from sweeps.api import sweep
-from sweeps.cases import case
+from sweeps.ask.cases import case
+from sweeps.ask.spec import spec
 from sweeps.cli import main
-from sweeps.plots.speculation import speculation
-from sweeps.plots.splits import splits as split_picture
-from sweeps.spec import spec
-from sweeps.splits import splits
+from sweeps.run.answer import answer
+from sweeps.run.sweep import sweep
+from sweeps.show.speculation import speculation
+from sweeps.show.splits import splits as split_picture
+from sweeps.studies.splits import splits
 
 pytestmark = pytest.mark.usefixtures("cache")
 

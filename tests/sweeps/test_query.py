@@ -8,8 +8,8 @@ import xarray as xr
 
 import sweeps
 from sweeps.cli import main
-from sweeps.querying.dimensions import dimension
-from sweeps.querying.expression import Condition
+from sweeps.data.querying.dimensions import dimension
+from sweeps.data.querying.expression import Condition
 
 
 @pytest.fixture(scope="module")

@@ -6,11 +6,12 @@ import math
 import pytest
 import xarray as xr
 
-from sweeps import scenarios, sweep
+from sweeps import sweep
+from sweeps.ask.spec import spec
 from sweeps.cli import main
-from sweeps.scenarios import rows as rows_of
-from sweeps.scenarios import suite
-from sweeps.spec import spec
+from sweeps.studies import scenarios
+from sweeps.studies.scenarios import rows as rows_of
+from sweeps.studies.scenarios import suite
 
 pytestmark = [pytest.mark.xdist_group("scenarios"), pytest.mark.usefixtures("cache")]
 
@@ -61,7 +62,7 @@ def test_a_value_that_is_off_differs(rows):
         }
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sweeps.scenarios.rows.scenario", lambda name: wrong)
+        patch.setattr("sweeps.studies.scenarios.rows.scenario", lambda name: wrong)
         (found,) = scenarios.run(["I1.2"], "half")
     assert found.status == "differs"
 
@@ -113,6 +114,6 @@ def test_a_refusal_that_is_not_one_is_told(monkeypatch):
     wrong = suite.ScenarioEntry(
         **{**vars(entry), "refusals": (suite.Refusal({"model": "Llama-2-13B"}, "fp8"),), "checks": ()}
     )
-    monkeypatch.setattr("sweeps.scenarios.rows.scenario", lambda name: wrong)
+    monkeypatch.setattr("sweeps.studies.scenarios.rows.scenario", lambda name: wrong)
     (found,) = scenarios.run(["I3.1"], "half")
     assert found.status == "not refused" and math.isnan(found.value)

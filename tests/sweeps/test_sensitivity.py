@@ -11,16 +11,16 @@ import pytest
 import xarray as xr
 
 import sweeps
-from sweeps.api import precision
-from sweeps.cases import case
-from sweeps.elasticity import maps
-from sweeps.elasticity.api import specification
-from sweeps.elasticity.gradient import QUICK, slopes
-from sweeps.elasticity.knobs import knobs, without_elasticity
-from sweeps.elasticity.point import FACTORS, checks, curvatures, sensitivity_at
-from sweeps.elasticity.second_order import pairs
+from sweeps.ask.cases import case
+from sweeps.ask.paths import replaced
 from sweeps.jobs import JOBS
-from sweeps.paths import replaced
+from sweeps.run.precision import precision
+from sweeps.studies.elasticity import maps
+from sweeps.studies.elasticity.api import specification
+from sweeps.studies.elasticity.gradient import QUICK, slopes
+from sweeps.studies.elasticity.knobs import knobs, without_elasticity
+from sweeps.studies.elasticity.point import FACTORS, checks, curvatures, sensitivity_at
+from sweeps.studies.elasticity.second_order import pairs
 
 pytestmark = pytest.mark.xdist_group("sensitivity")
 

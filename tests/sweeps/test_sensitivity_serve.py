@@ -2,9 +2,9 @@
 
 import pytest
 
-from sweeps.elasticity.dimensions import leaf_powers
-from sweeps.elasticity.serve import sensitivity_of_serve
 from sweeps.serving.question import question
+from sweeps.studies.elasticity.dimensions import leaf_powers
+from sweeps.studies.elasticity.serve import sensitivity_of_serve
 
 METRICS = ("e2e_mean", "ttft_mean", "tpot_mean")
 

@@ -11,7 +11,8 @@ import xarray as xr
 
 import sweeps
 from jaxroof.serving import Objective
-from sweeps.api import precision
+from sweeps.ask.spec import spec
+from sweeps.run.precision import precision
 from sweeps.serving import capacity as search
 from sweeps.serving import grid, usual_loads
 from sweeps.serving.curve import latency_curve, loads_of
@@ -20,7 +21,6 @@ from sweeps.serving.plan import VARIABLES, planned
 from sweeps.serving.question import Question
 from sweeps.serving.target import good_share_of
 from sweeps.serving.usual_loads import POINTS
-from sweeps.spec import spec
 
 pytestmark = pytest.mark.xdist_group("grid")
 

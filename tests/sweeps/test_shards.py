@@ -10,8 +10,8 @@ import pytest
 import xarray as xr
 
 import sweeps
-from sweeps.engine import Box, View
-from sweeps.keep.chunk import Points
+from sweeps.data.keep.chunk import Points
+from sweeps.data.pieces import Box, View
 from sweeps.shards import manifest
 from sweeps.shards.run import run
 from sweeps.shards.work import Work
@@ -43,7 +43,7 @@ def works() -> dict[bool, Work]:
     """The sweep in chunks of a few points, so that there are many, with everything kept and with little."""
     made = {}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sweeps.engine.CHUNK_BYTES", {"cpu": 600})
+        patch.setattr("sweeps.run.engine.CHUNK_BYTES", {"cpu": 600})
         for little in (False, True):
             made[little] = Work({**SPEC, "output": {**SPEC["output"], **({"keep": KEPT} if little else {})}})
     return made
@@ -252,7 +252,7 @@ QUERIES = {
 
 @pytest.mark.parametrize("where", QUERIES)
 def test_queries(folder, table, where, monkeypatch):
-    monkeypatch.setattr("sweeps.querying.run.PART_POINTS", 7)
+    monkeypatch.setattr("sweeps.data.querying.run.PART_POINTS", 7)
     found = sweeps.query(sweeps.open(folder), where, "step_time", 4)
     places = np.flatnonzero(QUERIES[where](table))
     assert (found.matches, found.points) == (len(places), 54)

@@ -5,14 +5,14 @@ import numpy as np
 import pytest
 
 from jaxroof.smooth import smoothing
-from sweeps.api import precision
-from sweeps.cases import case
-from sweeps.elasticity.check import drawn
-from sweeps.elasticity.dimensions import BASES, leaf_powers, metric_powers
-from sweeps.elasticity.gradient import QUICK, metric_names, slopes
-from sweeps.elasticity.knobs import SWITCHES
+from sweeps.ask.cases import case
+from sweeps.ask.paths import leaf, leaf_paths, replaced
 from sweeps.jobs import STEP
-from sweeps.paths import leaf, leaf_paths, replaced
+from sweeps.run.precision import precision
+from sweeps.studies.elasticity.check import drawn
+from sweeps.studies.elasticity.dimensions import BASES, leaf_powers, metric_powers
+from sweeps.studies.elasticity.gradient import QUICK, metric_names, slopes
+from sweeps.studies.elasticity.knobs import SWITCHES
 
 pytestmark = pytest.mark.xdist_group("step_elasticities")
 

@@ -10,7 +10,7 @@ import pytest
 import xarray as xr
 
 import sweeps
-from sweeps import store
+from sweeps.data import store
 
 SPEC = {
     "job": "request",

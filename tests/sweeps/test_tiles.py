@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from jaxroof.smooth import maximum
-from sweeps.tiles import compiled, tiled
+from sweeps.run.tiles import compiled, tiled
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -53,7 +53,7 @@ def test_columns_of_several_types():
 
 UNREAD = """
 import jax, numpy as np
-from sweeps.tiles import tiled
+from sweeps.run.tiles import tiled
 
 def chosen(point):  # XLA decides it, after JAX has lowered a program that reads both
     return jax.lax.select(jax.numpy.full((), True), point["a"] * 2.0, point["b"])

@@ -7,15 +7,15 @@ import pytest
 import hwspaces
 import sweeps
 from jaxroof import Deployment, Training
-from sweeps.api import precision
-from sweeps.cases import case
-from sweeps.elasticity.check import drawn
-from sweeps.elasticity.dimensions import BASES, leaf_powers, metric_powers
-from sweeps.elasticity.gradient import QUICK, metric_names
-from sweeps.elasticity.point import sensitivity_at
+from sweeps.ask.cases import case
+from sweeps.ask.paths import leaf, leaf_paths, replaced
 from sweeps.job import Scenario
-from sweeps.paths import leaf, leaf_paths, replaced
 from sweeps.point import answers_at
+from sweeps.run.precision import precision
+from sweeps.studies.elasticity.check import drawn
+from sweeps.studies.elasticity.dimensions import BASES, leaf_powers, metric_powers
+from sweeps.studies.elasticity.gradient import QUICK, metric_names
+from sweeps.studies.elasticity.point import sensitivity_at
 from sweeps.training_job import TRAIN
 
 POINTS = 512
@@ -26,7 +26,7 @@ def test_units_add_up(chip, dense):
     """Euler's theorem: when every number is counted in another second, joule or dollar, every metric is too, so its
     derivative in that direction is its value times its power. At random points, for all metrics at once; in float64,
     1e-6. Energy, measured links and gradients in every number apart, in a minute:
-    `python -m sweeps.elasticity.check --structure training`."""
+    `python -m sweeps.studies.elasticity.check --structure training`."""
     place = Scenario(
         hardware=chip,
         model=dense,

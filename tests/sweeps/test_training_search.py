@@ -11,9 +11,9 @@ from jaxroof.legality import legal
 from jaxroof.training import iteration_cost, training_memory
 from jaxroof.training.legality import training_legal
 from jaxroof.training.memory import total_memory
-from sweeps.cases import case
-from sweeps.training_layouts import COLUMNS, layouts, settings
-from sweeps.training_search import search
+from sweeps.ask.cases import case
+from sweeps.ask.training_layouts import COLUMNS, layouts, settings
+from sweeps.studies.training_search import search
 
 WORK = {"global_batch": 16, "seq": 2048}
 

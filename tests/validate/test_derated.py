@@ -10,8 +10,8 @@ import workloads
 from hwspaces.efficiency import TABLES, efficiencies
 from jaxroof.batch import decode
 from jaxroof.efficiency import KindEfficiency
-from sweeps.cases import model_deployment
-from sweeps.paths import leaf, leaf_paths, replaced
+from sweeps.ask.cases import model_deployment
+from sweeps.ask.paths import leaf, leaf_paths, replaced
 from sweeps.validate.efficiency_file import efficiency_text
 
 DERATED = hwspaces.efficiency("derated")

@@ -6,8 +6,8 @@ import jax
 import numpy as np
 import pytest
 
-from sweeps.api import precision
-from sweeps.paths import leaf
+from sweeps.ask.paths import leaf
+from sweeps.run.precision import precision
 from sweeps.validate import derated_fit, eager_fit, learned_fit, saturated, silicon, step_cycles
 from sweeps.validate.fit_command import exit_status
 from sweeps.validate.least_squares import errors, fitted

@@ -9,8 +9,8 @@ import hwspaces
 import jaxroof
 import workloads
 from sweeps import cli
-from sweeps.cases import model_deployment
-from sweeps.paths import replaced
+from sweeps.ask.cases import model_deployment
+from sweeps.ask.paths import replaced
 from sweeps.validate.requests import COLUMNS, validation
 
 DERATED = hwspaces.efficiency("derated").efficiency

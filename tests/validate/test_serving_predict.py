@@ -13,9 +13,9 @@ import hwspaces
 from jaxroof.layers.collective import collective
 from jaxroof.layers.experts import distinct_experts, own_choices
 from jaxroof.op_time import op_time
-from sweeps.api import precision
 from sweeps.cli import main
-from sweeps.simulation import Serving, simulated, size_for
+from sweeps.run.precision import precision
+from sweeps.serving.simulation import Serving, simulated, size_for
 from sweeps.validate.efficiency_file import with_constant
 from sweeps.validate.serving.closed import steady, tpot
 from sweeps.validate.serving.fit import CONSTANTS, Fit, folds, held_out, with_values

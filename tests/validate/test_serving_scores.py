@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jaxroof.policy import ORDERS
-from sweeps.plots import serving as pictures
+from sweeps.show import serving as pictures
 from sweeps.validate.serving import scores
 from sweeps.validate.serving.traffic import policy, traffic
 from tests.serving_rows import read_rows

@@ -7,7 +7,7 @@ import pytest
 import workloads
 from jaxroof import Deployment, decode
 from jaxroof.forward import step_ops
-from sweeps.cases import model_deployment
+from sweeps.ask.cases import model_deployment
 
 DENSE = {
     "model_type": "qwen3",

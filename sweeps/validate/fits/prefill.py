@@ -14,7 +14,7 @@ from jaxroof.efficiency.prefill import PrefillKernel, prefill_timing, published
 from jaxroof.efficiency.timing import SHORT, Spread
 from jaxroof.hardware import Hardware
 from jaxroof.op import Op
-from sweeps.paths import leaf, replaced
+from sweeps.ask.paths import leaf, replaced
 from sweeps.validate.fits.result import ARCHITECTURES, KernelFit, deviation, errors_by_length
 from sweeps.validate.least_squares import Errors, errors, fitted
 from sweeps.validate.parameters import Parameter

@@ -7,8 +7,8 @@ import jax
 import numpy as np
 
 from jaxroof.efficiency import Efficiency
-from sweeps.api import precision
-from sweeps.simulation import require_room
+from sweeps.run.precision import precision
+from sweeps.serving.simulation import require_room
 from sweeps.validate.serving.points import Point, Skipped
 from sweeps.validate.serving.predict import extent, lane_groups, simulated_points, units
 from sweeps.validate.serving.scores import Prediction

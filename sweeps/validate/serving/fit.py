@@ -13,8 +13,8 @@ from scipy.optimize import least_squares
 
 import hwspaces
 from jaxroof.efficiency import Efficiency
-from sweeps.api import precision
-from sweeps.paths import leaf, replaced
+from sweeps.ask.paths import leaf, replaced
+from sweeps.run.precision import precision
 from sweeps.validate.efficiency_file import with_constant
 from sweeps.validate.fit_command import exit_status, fit_parser
 from sweeps.validate.serving.closed import Steady, steady, tpot

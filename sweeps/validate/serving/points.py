@@ -10,8 +10,8 @@ from jaxroof.hardware import Hardware
 from jaxroof.legality import broken_rule
 from jaxroof.memory import weight_bytes
 from jaxroof.model import Model
-from sweeps.cases import model_deployment, require_precisions
-from sweeps.simulation import require_priced
+from sweeps.ask.cases import model_deployment, require_precisions
+from sweeps.serving.simulation import require_priced
 from sweeps.validate.serving.labels import ENGINES, Layout, layout, suite
 from sweeps.validate.serving.precisions import MICROSCALED, bits, has_experts, labelled_model
 from sweeps.validate.serving.presets import Preset, Run, is_blackwell, preset, scripted_degrees

@@ -17,7 +17,7 @@ from jaxroof.policy import Policy
 from jaxroof.scheduler import Size, begin, proceed, remaining, served
 from jaxroof.struct import Scalar, struct
 from jaxroof.traffic import STATUSES, Traffic
-from sweeps.api import precision
+from sweeps.run.precision import precision
 from sweeps.validate.serving.labels import ENGINES
 from sweeps.validate.serving.points import Point
 from sweeps.validate.serving.precisions import has_experts

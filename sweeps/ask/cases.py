@@ -1,0 +1,273 @@
+"""One named case: hardware, model, deployment and workload by name and number, checked and made a Scenario."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import hwspaces
+import workloads
+from hwspaces.units import nearest
+from jaxroof.deployment import Deployment
+from jaxroof.legality import crosses_domain
+from jaxroof.model import WeightFormat
+from jaxroof.request import Requests
+from sweeps.ask.deployments import PREFIX, with_settings
+from sweeps.ask.drafting import acceptance, require_drafts, with_draft
+from sweeps.ask.effects import facts, given_paths, require_effect
+from sweeps.ask.names import leaf_unit
+from sweeps.ask.neighbours import neighbour_entry, neighbour_notes, neighbour_requests, neighbour_tenant
+from sweeps.ask.paths import number, replaced
+from sweeps.ask.pools import prefill_pool, require_legal
+from sweeps.ask.quantities import quantity_or_zero
+from sweeps.jobs import JOBS, Scenario
+from sweeps.legality import scenario_broken_rule
+from sweeps.training_case import training_workload
+
+KV_BYTES = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "int8": 1.0, "fp4": 0.5 + 1.0 / 16.0}
+"""B per cached key or value element, by the precision that engines store it at; fp4 with a scale per 16 (NVFP4)."""
+
+COMMUNICATION_BYTES = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "int8": 1.0}
+"""B per element that collectives send, by precision."""
+
+DEFAULTS = {"request": {"batch": 1.0, "cached": 0.0}, "step": {"prefills": 1.0, "past": 0.0}}
+DEFAULTS |= dict.fromkeys(("disaggregated", "colocated"), {"batch": 1.0, "cached": 0.0})
+"""Workload numbers that need not be given, by job; optional ones beside them are `Scalar | None` in the struct."""
+
+ACCEPTANCE = "workload.acceptance"
+"""Path of the chance that a drafted token is right, which may be several numbers."""
+
+NOT_NEEDED = (
+    "encoder_tokens",
+    "acceptance",
+    "delay",
+    "prompts",
+    "rate",
+    "lanes",
+    "layerwise",
+    "sharing",
+    "cores",
+    "cache",
+)
+"""Workload numbers that only some models or deployments use."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A scenario and where each of its parts is from."""
+
+    hardware: hwspaces.HardwareEntry
+    model: workloads.ModelEntry
+    efficiency: hwspaces.EfficiencyEntry
+    scenario: Scenario
+    kv: str  # precision of the KV cache in words, as the scenario has it
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader should know: precision and its source, assumptions, a ring that leaves its domain."""
+        notes = [f"weights {self.model.precision} (from {self.model.precision_source})"]
+        notes += self.model.notes
+        notes += self.hardware.assumptions
+        if bool(crosses_domain(self.scenario.hardware, self.scenario.deployment)):
+            notes.append("the replica exceeds its scale-up domain: some collectives run over the scale-out link")
+        if not self.model.model.generates:
+            notes.append("an encoder: TTFT is the time of the batch; tokens per second count one output per request")
+        work, longest = self.scenario.workload, self.model.max_position
+        if isinstance(work, Requests) and longest is not None and work.isl + work.osl > longest:
+            notes.append(f"isl + osl = {work.isl + work.osl:g} exceeds the model's {longest:g} positions")
+        return tuple(dict.fromkeys(notes))
+
+
+def case(
+    job: str,
+    hardware: str,
+    model: str,
+    *,
+    workload: Mapping[str, Any],
+    deployment: Mapping[str, Any] | None = None,
+    weights: str | None = None,
+    kv: str | None = None,
+    communication: str | None = None,
+    efficiency: str | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    check: bool = True,
+    draft: str | None = None,
+    prefill: Mapping[str, Any] | None = None,
+    neighbour: Mapping[str, Any] | None = None,
+) -> Case:
+    """Everything that one answer depends on, from names and numbers.
+
+    Args:
+      job: "request", "step" or "train".
+      hardware, model, efficiency: catalogue names or files.
+      workload: numbers of the job's workload: batch, isl, osl, cached; or prefill, prefills, past, decode, context.
+      deployment: degrees and other settings of `jaxroof.Deployment`, by name.
+      weights, kv: precisions in place of the checkpoint's own.
+      communication: precision of what collectives send; None: bf16.
+      overrides: any leaf by dotted path, a number in SI units or text with a unit:
+        {"hardware.memory.hbm.bandwidth": "8TB/s"}.
+      check: refuse a deployment that cannot be, and settings that change nothing (`sweeps.ask.effects`).
+      draft: a smaller model that drafts `drafts` tokens per step.
+      prefill: of a disaggregated job, the prefill pool: hardware, efficiency and settings of its deployment, by name;
+        what is not said is as in the decode pool, which the other arguments describe.
+      neighbour: of a colocated job, the other model: model, weights, batch, isl, osl, cached, and settings of its
+        deployment, by name.
+
+    Raises:
+      ValueError: one line that names what is wrong, its value and what is allowed.
+    """
+    overrides = dict(overrides or {})
+    device = hwspaces.hardware(hardware)
+    own = {path: value for path, value in overrides.items() if path.startswith("hardware.")}
+    if own:
+        device = hwspaces.overridden(device, own)
+    entry = with_draft(workloads.model(model, weights=weights), draft)
+    constants = hwspaces.efficiency(efficiency)
+    scenario = Scenario(
+        hardware=device.hardware,
+        model=entry.model,
+        deployment=model_deployment(entry, kv, communication),
+        workload=_workload(job, workload, entry),
+        efficiency=constants.efficiency,
+    )
+    settings = {f"{PREFIX}{name}": value for name, value in (deployment or {}).items()}
+    settings |= {path: value for path, value in overrides.items() if path not in own}
+    spread = {path.removeprefix(PREFIX): value for path, value in settings.items() if path.startswith(PREFIX)}
+    scenario = dataclasses.replace(scenario, deployment=with_settings(scenario.deployment, spread))
+    for path in [path for path in settings if path.startswith("efficiency.")]:  # before others have the same constants
+        scenario = _with_number(scenario, path, settings.pop(path))
+    pool = None
+    if job == "disaggregated":
+        shared = dataclasses.replace(constants, efficiency=scenario.efficiency)
+        pool = prefill_pool(prefill or {}, entry, device, shared, scenario.deployment)
+        require_precisions(pool.hardware, entry, pool.pool.deployment)
+        scenario = dataclasses.replace(scenario, prefill=pool.pool)
+    if job == "colocated":
+        other = neighbour_entry(neighbour or {})
+        own = model_deployment(other, kv, communication)
+        requests = _workload("request", neighbour_requests(neighbour), other)
+        tenant = neighbour_tenant(neighbour, other, own, requests, scenario)
+        require_precisions(device, other, tenant.deployment)
+        scenario = dataclasses.replace(scenario, neighbour=tenant)
+        entry = dataclasses.replace(entry, notes=(*entry.notes, *neighbour_notes(other)))
+    for path, value in settings.items():
+        if not path.startswith(PREFIX):
+            scenario = _with_number(scenario, path, value)
+    require_precisions(device, entry, scenario.deployment)
+    require_drafts(draft, scenario.deployment)
+    if check:
+        if pool is not None:
+            require_legal(dataclasses.replace(pool, pool=scenario.prefill), entry)
+        broken = scenario_broken_rule(scenario)
+        if broken:
+            raise ValueError(f"{entry.name} on {device.name}: {broken}")
+        asked = {name for name, value in workload.items() if value is not None}
+        words = {"kv": kv, "communication": communication, "prefill": prefill or (), "neighbour": neighbour or ()}
+        require_effect(given_paths(deployment or (), asked, overrides, **words), facts(scenario))
+    cache = cache_text(scenario.deployment, cache_precision(entry, kv))
+    return Case(hardware=device, model=entry, efficiency=constants, scenario=scenario, kv=cache)
+
+
+def _with_number(scenario: Scenario, path: str, value: Any) -> Scenario:
+    """`scenario` with the number at `path` as a user writes it; ValueError in one line where there is none."""
+    number(scenario, path)
+    return replaced(scenario, path, leaf_number(path, value))
+
+
+def model_deployment(entry: workloads.ModelEntry, kv: str | None, communication: str | None = None) -> Deployment:
+    """A deployment on one device at the precisions that the checkpoint asks for, with its KV cache at `kv` if given."""
+    sent = communication or "bf16"
+    if sent not in COMMUNICATION_BYTES:
+        raise ValueError(f"communication = {sent!r} is no precision of messages{nearest(sent, COMMUNICATION_BYTES)}")
+    compute = entry.model.head.compute
+    return Deployment(
+        kv_bytes=KV_BYTES[cache_precision(entry, kv)],
+        communication_bytes=COMMUNICATION_BYTES[sent],
+        attention_compute=compute if compute in ("fp32", "tf32", "bf16", "fp16") else "bf16",
+    )
+
+
+def cache_precision(entry: workloads.ModelEntry, kv: str | None) -> str:
+    """Precision of the KV cache: `kv`, else what the checkpoint says, else bf16; ValueError for an unknown one."""
+    cache = kv or entry.kv_precision or "bf16"
+    if cache not in KV_BYTES:
+        raise ValueError(f"kv = {cache!r} is no precision of a KV cache{nearest(cache, KV_BYTES)}")
+    return cache
+
+
+def cache_text(deployment: Deployment, name: str) -> str:
+    """Precision of a deployment's KV cache in words: `name`, or its bytes where they were set to other ones."""
+    return name if KV_BYTES[name] == deployment.kv_bytes else f"{float(deployment.kv_bytes):g} B per element"
+
+
+def require_precisions(device: hwspaces.HardwareEntry, entry: workloads.ModelEntry, deployment: Deployment) -> None:
+    """ValueError when `device` has no matrix figure for a precision that the model's weights or attention need."""
+    for precision in sorted(compute_precisions((entry.model, deployment))):
+        hwspaces.require_precision(device, precision)
+
+
+def compute_precisions(tree: Any) -> set[str]:
+    """Precisions that the weight matrices of models and the attention of deployments are multiplied in."""
+    if isinstance(tree, WeightFormat):
+        return {tree.compute}
+    if isinstance(tree, Deployment):
+        return {tree.attention_compute}
+    if isinstance(tree, tuple):
+        return set().union(*map(compute_precisions, tree))
+    if dataclasses.is_dataclass(tree):
+        return set().union(*(compute_precisions(getattr(tree, field.name)) for field in dataclasses.fields(tree)))
+    return set()
+
+
+def leaf_number(path: str, value: Any) -> float:
+    """`value` of the leaf at `path` in SI units; ValueError names the path, the value and what is allowed."""
+    return quantity_or_zero(value, leaf_unit(path), path)
+
+
+def _workload(job: str, numbers: Mapping[str, Any], entry: workloads.ModelEntry) -> Any:
+    if job == "train":
+        return training_workload(numbers, leaf_number, any(block.cross is not None for block in entry.model.blocks))
+    kind = JOBS[job].workload
+    names = [field.name for field in dataclasses.fields(kind)]
+    for name in numbers:
+        if name not in names:
+            raise ValueError(f"workload.{name} is not a number of a {job}{nearest(name, names)}")
+    values: dict[str, Any] = {
+        name: acceptance(value, ACCEPTANCE) if name == "acceptance" else leaf_number(f"workload.{name}", value)
+        for name, value in numbers.items()
+        if value is not None
+    }
+    values = DEFAULTS[job] | values
+    if "encoder_tokens" not in names and any(block.cross is not None for block in entry.model.blocks):
+        raise ValueError(f"{entry.name} attends to an encoder's output, which a {job} job does not price")
+    left_out = "encoder_tokens" in set(names) - set(values)
+    if left_out and entry.encoder_positions is not None and entry.model.encoder is not None:
+        values["encoder_tokens"] = float(entry.encoder_positions)  # what it always works on, such as 30 s of sound
+    _check_encoder(values, entry)
+    if job != "step":
+        missing = [name for name in names if name not in values and name not in NOT_NEEDED]
+        if missing:
+            raise ValueError(f"a {job} needs workload.{' and workload.'.join(missing)}")
+        if values["cached"] >= values["isl"]:
+            raise ValueError(f"workload.cached = {values['cached']:g} must be below workload.isl = {values['isl']:g}")
+        if values["osl"] < 1:
+            raise ValueError(f"workload.osl = {values['osl']:g} must be at least 1")
+        if values["osl"] > 1 and not entry.model.generates:
+            raise ValueError(f"{entry.name} is an encoder and generates nothing: workload.osl must be 1")
+    else:
+        if "prefill" not in values and "decode" not in values:
+            raise ValueError("a step needs workload.prefill, workload.decode, or both")
+        if ("decode" in values) != ("context" in values):
+            raise ValueError("workload.decode and workload.context belong together: give both or neither")
+        if "decode" in values and not entry.model.generates:
+            raise ValueError(f"{entry.name} is an encoder and decodes nothing: give workload.prefill alone")
+        values = {"prefill": None, "decode": None, "context": None} | values
+    return kind(**values)
+
+
+def _check_encoder(values: Mapping[str, float | None], entry: workloads.ModelEntry) -> None:
+    """ValueError when encoder tokens are given for a model without encoder, or missing where a decoder needs them."""
+    given, model = values.get("encoder_tokens"), entry.model
+    if given is not None and model.encoder is None:
+        raise ValueError(f"workload.encoder_tokens = {given:g}, but {entry.name} has no encoder")
+    if given is None and any(block.cross is not None for block in model.blocks):
+        raise ValueError(f"{entry.name} attends to its encoder's output: give workload.encoder_tokens")

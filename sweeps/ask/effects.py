@@ -1,0 +1,222 @@
+"""Settings that do something only beside others, and the refusal of those that are given where they do nothing."""
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from jaxroof.colocation import SHARINGS
+from jaxroof.model import Block, Experts, LinearAttention, Model
+from sweeps.ask.axes import Axis, Choice
+from sweeps.ask.paths import leaf
+from sweeps.ask.quantities import plain_path
+from sweeps.job import Scenario
+
+SEVERAL = ("tp", "cp", "attention_dp", "pp")
+"""Degrees by which the devices of one replica work together."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Facts:
+    """What a question takes its answers over: its models, and all values of every leaf."""
+
+    scenarios: tuple[Scenario, ...]  # the base, and one with every whole struct that an axis puts in its place
+    columns: Mapping[str, tuple]  # leaf -> values along an axis, or given beside the scenarios
+
+    @property
+    def models(self) -> tuple[Model, ...]:
+        """Every model, neighbours too."""
+        tenants = (scenario.neighbour for scenario in self.scenarios if scenario.neighbour is not None)
+        return (*(scenario.model for scenario in self.scenarios), *(tenant.model for tenant in tenants))
+
+    def values(self, path: str) -> list:
+        """Every value of the leaf at `path`, of both pools and of a neighbour; those that are unknown left out."""
+        found = [value for key, values in self.columns.items() if plain_path(key) == path for value in values]
+        for scenario in self.scenarios:
+            for place in _places(scenario):
+                with contextlib.suppress(ValueError):  # a workload of another kind has no such leaf
+                    found.append(leaf(place, path))
+        return [value for value in found if value is not None]
+
+    def above(self, path: str, least: float) -> bool:
+        """Whether the leaf at `path` is above `least` anywhere; words of a distribution are."""
+        return any(isinstance(value, str) or np.max(value) > least for value in self.values(path))
+
+    def several(self, *names: str) -> bool:
+        """Whether any of these degrees of the deployment is above 1 anywhere."""
+        return any(self.above(f"deployment.{name}", 1.0) for name in names)
+
+    def blocks(self, kind: Callable[[Block], bool]) -> bool:
+        """Whether any layer of any model is of a kind."""
+        return any(kind(block) for model in self.models for block in _blocks(model))
+
+
+@dataclasses.dataclass(frozen=True)
+class Need:
+    """What a setting needs beside it to change anything."""
+
+    neutral: tuple  # values that ask for nothing
+    met: Callable[[Facts], bool]
+    words: str
+
+
+def _routed(facts: Facts) -> bool:
+    return facts.blocks(lambda block: isinstance(block.feedforward, Experts))
+
+
+def _cached(facts: Facts) -> bool:
+    return facts.blocks(
+        lambda block: block.cross is not None
+        or not (block.attention is None or isinstance(block.attention, LinearAttention))
+    )
+
+
+def _copied(facts: Facts) -> bool:
+    return facts.several("dp", "attention_dp", "cp")
+
+
+_COPIES = "several copies of the weights: dp, attention_dp or cp above 1"
+_EXCHANGED = Need(
+    ("all_to_all", 2.0),
+    lambda facts: _routed(facts) and facts.several("attention_dp", "cp"),
+    "a model with experts, and attention_dp or cp above 1, so that tokens are exchanged",
+)
+_CACHE = Need((2.0,), _cached, "a model that caches keys and values")
+_OFFLOADED = Need(
+    ("host", 1.0),
+    lambda facts: facts.above("deployment.offloaded", 0.0),
+    "deployment.offloaded above 0, so that a part of the cache is outside the device",
+)
+NEEDS: dict[str, Need] = {
+    "deployment.exchange": _EXCHANGED,
+    "deployment.dispatch_bytes": _EXCHANGED,
+    "deployment.imbalance": Need(
+        (1.0,),
+        lambda facts: _routed(facts) and facts.several("ep", "attention_dp", "cp"),
+        "a model with experts, and ep, attention_dp or cp above 1, so that devices differ in rows",
+    ),
+    "deployment.alike": Need((1.0,), _routed, "a model with experts"),
+    "deployment.context_kind": Need(("ring",), lambda facts: facts.several("cp"), "cp above 1"),
+    "deployment.sequence_parallel": Need((False,), lambda facts: facts.several("tp"), "tp above 1"),
+    "deployment.overlap": Need(
+        ("none",),
+        lambda facts: facts.several(*SEVERAL),
+        "communication to hide: tp, cp, attention_dp or pp above 1",
+    ),
+    "deployment.reserved_cores": Need(
+        (0.0,), lambda facts: "two_batch" in facts.values("deployment.overlap"), "deployment.overlap = two_batch"
+    ),
+    "deployment.communication_bytes": Need(
+        (2.0,),
+        lambda facts: facts.several(*SEVERAL, "dp"),
+        "several devices: tp, cp, attention_dp, pp or dp above 1",
+    ),
+    "deployment.kv_bytes": _CACHE,
+    "deployment.block_tokens": _CACHE,
+    "deployment.state_bytes": Need(
+        (4.0,),
+        lambda facts: facts.blocks(lambda block: isinstance(block.attention, LinearAttention)),
+        "a model with linear attention",
+    ),
+    "deployment.offload_to": _OFFLOADED,
+    "deployment.prefetched": _OFFLOADED,
+    "deployment.score_kernels": Need(
+        (),
+        lambda facts: "unfused" in facts.values("deployment.attention_kernel"),
+        "deployment.attention_kernel = unfused",
+    ),
+    **dict.fromkeys(
+        ("workload.acceptance", "policy.acceptance"),
+        Need((0.0,), lambda facts: facts.above("deployment.drafts", 0.0), "deployment.drafts: tokens drafted per step"),
+    ),
+    "workload.cores": Need(
+        (0.5,),
+        lambda facts: float(SHARINGS.index("space")) in facts.values("workload.sharing"),
+        "workload.sharing = space",
+    ),
+    "workload.zero": Need((0.0,), _copied, _COPIES),
+    "workload.overlap": Need((1.0,), _copied, _COPIES),
+    "workload.host_bandwidth": Need((), lambda facts: facts.above("workload.offload", 0.0), "workload.offload above 0"),
+    "policy.swap_time": Need((0.0,), lambda facts: facts.above("policy.swap", 0.0), "policy.swap = 1"),
+    "policy.graph_limit": Need((), lambda facts: facts.above("policy.graph_step", 0.0), "policy.graph_step above 0"),
+}
+"""Leaf -> what it needs. Splits that cannot be at all are rules of `jaxroof.legality`."""
+
+
+def facts(base: Scenario, axes: Iterable[Axis] = (), beside: Mapping[str, tuple] | None = None) -> Facts:
+    """What the points along `axes` from `base` take their answers over.
+
+    Args:
+      beside: leaf -> its values, of leaves that scenarios do not have.
+    """
+    scenarios, columns = [base], dict(beside or {})
+    for axis in axes:
+        for path, column in axis.columns.items():
+            if not isinstance(column, Choice):
+                columns[path] = tuple(np.unique(column).tolist())
+            elif path in ("model", "deployment"):
+                scenarios += [dataclasses.replace(base, **{path: item}) for item in column.items]
+            elif "." in path:
+                columns[path] = tuple(column.items)
+    return Facts(tuple(scenarios), columns)
+
+
+def require_effect(given: Iterable[str], found: Facts) -> None:
+    """ValueError, one line, for a setting that was given, asks for something, and changes nothing anywhere.
+
+    Args:
+      given: leaves that the user set, by dotted path; a value that asks for nothing is never refused.
+      found: of the whole question: a setting has to have an effect somewhere, not at every point.
+    """
+    for path in dict.fromkeys(given):
+        plain = plain_path(path)
+        need = NEEDS.get(plain)
+        if need is None or need.met(found):
+            continue
+        asked = [value for value in found.values(plain) if value not in need.neutral]
+        if asked:
+            raise ValueError(f"{path} = {_text(asked[0])} has no effect here: it needs {need.words}")
+
+
+def given_paths(
+    deployment: Iterable[str] = (),
+    workload: Iterable[str] = (),
+    overrides: Iterable[str] = (),
+    *,
+    policy: Iterable[str] = (),
+    kv: str | None = None,
+    communication: str | None = None,
+    prefill: Iterable[str] = (),
+    neighbour: Iterable[str] = (),
+) -> tuple[str, ...]:
+    """Leaves that a user set, by dotted path, from the names of settings as `sweeps.ask.cases.case` takes them."""
+    return (
+        *(f"deployment.{name}" for name in deployment),
+        *(f"workload.{name}" for name in workload),
+        *overrides,
+        *(f"policy.{name}" for name in policy),
+        *(("deployment.kv_bytes",) if kv else ()),
+        *(("deployment.communication_bytes",) if communication else ()),
+        *(f"prefill.deployment.{name}" for name in prefill),
+        *(f"neighbour.deployment.{name}" for name in neighbour),
+    )
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, tuple):
+        return ",".join(map(_text, value))
+    return f"{value:g}" if isinstance(value, float) else str(value).lower()
+
+
+def _places(scenario: Scenario) -> tuple[Any, ...]:
+    """The scenario, and where else its leaves may be: its prefill pool and its neighbour."""
+    others = [part for part in (scenario.prefill, scenario.neighbour) if part is not None]
+    return scenario, *({"deployment": part.deployment} for part in others)
+
+
+def _blocks(model: Model) -> tuple[Block, ...]:
+    """Layers of a model, of its prediction head and of what drafts for it."""
+    own = model.blocks if model.prediction is None else (*model.blocks, model.prediction.block)
+    return own if model.draft is None else (*own, *_blocks(model.draft))

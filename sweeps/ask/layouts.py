@@ -1,0 +1,77 @@
+"""Which ways of spreading a model over a number of devices are worth trying, and which of them can be."""
+
+import dataclasses
+import math
+from collections.abc import Iterable
+
+from jaxroof.deployment import Deployment
+from jaxroof.hardware import Hardware, Link, Links
+from jaxroof.legality import broken_rule
+from jaxroof.model import Experts, Model
+from sweeps.ask.deployments import with_settings
+
+Layout = dict[str, int]
+"""Parallel degrees by name; a degree that is not there is 1."""
+
+
+def layouts(devices: int, experts: bool) -> tuple[Layout, ...]:
+    """Every way to be tried of spreading one replica over `devices` devices.
+
+    Dense: every tp x pp = devices.
+    With experts: every tp x attention_dp x pp = devices, and for each of them
+
+    - without attention_dp: ep = 1 (experts split by width, as everything else) and ep = tp (by expert);
+    - with attention_dp: ep = attention_dp (by expert between groups, by width inside) and ep = tp x attention_dp.
+      A smaller ep would leave every device with a part of every expert, which no engine combines with it.
+
+    Independent replicas (dp) change no figure per device, and context parallelism pays for long prompts of few
+    requests only: neither is tried. pp is always there, and attention_dp and ep as the model or the split needs them,
+    so that all layouts have one structure, or two where the model has experts.
+    """
+    found = []
+    for pp in _divisors(devices):
+        stage = devices // pp
+        for tp in reversed(_divisors(stage)):
+            groups = stage // tp
+            if not experts:
+                found += [{"tp": tp, "pp": pp}] if tp == stage else []
+                continue
+            spread = {"attention_dp": groups} if groups > 1 else {}
+            found += [{"tp": tp, "pp": pp, **spread, "ep": ep} for ep in dict.fromkeys((groups, stage))]
+    return tuple(found)
+
+
+def label(layout: Layout) -> str:
+    """A layout in short, other degrees than tp left out where they are 1: "tp4 pp2", "tp1 attention_dp8 ep8"."""
+    return " ".join(f"{name}{degree}" for name, degree in layout.items() if degree > 1 or name == "tp")
+
+
+def has_experts(model: Model) -> bool:
+    """Whether any layer of the decoder has experts."""
+    return any(isinstance(block.feedforward, Experts) for block in model.blocks)
+
+
+def possible(
+    candidates: Iterable[Layout], hardware: Hardware, model: Model, plain: Deployment
+) -> tuple[list[Layout], dict[str, str]]:
+    """The layouts that the model allows on links that connect everything; label -> the broken rule of the others."""
+    everywhere = Link(bandwidth=1.0, latency=1.0, devices=math.inf)
+    linked = dataclasses.replace(hardware, links=Links(scale_up=everywhere, scale_out=None))
+    allowed, refused = [], {}
+    for layout in candidates:
+        rule = broken_rule(linked, model, with_settings(plain, layout))
+        if rule is None:
+            allowed.append(layout)
+        else:
+            refused[label(layout)] = rule
+    return allowed, refused
+
+
+def reach(hardware: Hardware) -> float:
+    """Devices that the widest link of `hardware` connects; 1 without links."""
+    links = (hardware.links.cluster, hardware.links.scale_out, hardware.links.scale_up)
+    return float(next((link.devices for link in links if link is not None), 1.0))
+
+
+def _divisors(number: int) -> list[int]:
+    return [divisor for divisor in range(1, number + 1) if number % divisor == 0]

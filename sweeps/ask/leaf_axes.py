@@ -1,0 +1,69 @@
+"""Axes over single numbers or words, and names that set them apart."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from sweeps.ask.axes import Axis, Choice, Coordinate
+from sweeps.ask.names import leaf_long_name, leaf_unit
+from sweeps.ask.quantities import along_range
+from sweeps.ask.spec import Range, Spec, range_values
+
+Parser = Callable[[str, Any], float | str]
+"""From a path and what a user wrote to its value."""
+
+
+def leaf_axis(path: str, values: tuple | Range, spec: Spec, parsed: Parser) -> Axis:
+    """An axis over one number, or words. In sample mode a range has no positions yet: `sampled` draws them."""
+    if isinstance(values, Range):
+        low, high = parsed(path, values.low), parsed(path, values.high)
+        if isinstance(low, str) or isinstance(high, str):
+            raise ValueError(f"{path}: from = {values.low!r}, to = {values.high!r} must be numbers; list words instead")
+        if not low < high and values.n != 1:
+            raise ValueError(f"{path}: from = {values.low!r} must be below to = {values.high!r}")
+        if values.log and low == 0:
+            raise ValueError(f"{path}: a log range cannot start at 0")
+        shares = np.linspace(0.0, 1.0, 2 if spec.mode == "sample" else values.n)
+        between = range_values(values, low, high, shares)
+        numbers = along_range(path, between)
+        if numbers is not between and len(np.unique(numbers)) < len(numbers):
+            raise ValueError(f"{path}: {values.n} steps from {low:g} to {high:g} repeat whole numbers; ask for fewer")
+    else:
+        found = [parsed(path, value) for value in values]
+        if any(isinstance(value, str) for value in found):
+            return _words_axis(path, found)
+        numbers = np.array(found)
+        if len(set(numbers.tolist())) < len(numbers):
+            raise ValueError(f"{path} = {list(values)!r} has a value twice")
+    label = Coordinate(short_name(path), numbers, leaf_unit(path), leaf_long_name(path))
+    return Axis(label.name, len(numbers), {path: numbers}, (label,))
+
+
+def _words_axis(path: str, found: list[str | float]) -> Axis:
+    """An axis over words, and numbers among them, labelled by themselves."""
+    words = np.array([value if isinstance(value, str) else f"{value:g}" for value in found], object)
+    label = Coordinate(short_name(path), words, "", leaf_long_name(path))
+    return Axis(label.name, len(words), {path: Choice(tuple(found), np.arange(len(words)))}, (label,))
+
+
+def short_name(path: str) -> str:
+    """Name of the axis over the leaf at `path`: its last two components, or one for workload and deployment numbers."""
+    parts = path.split(".")[1:]
+    return "_".join(parts[-2:])
+
+
+def named_apart(axes: list[Axis]) -> list[Axis]:
+    """The axes with names of their own: where two would share one, the whole path makes the name."""
+    names = [axis.name for axis in axes]
+    renamed = []
+    for axis in axes:
+        if names.count(axis.name) > 1:
+            (path,) = axis.columns
+            name = path.replace(".", "_")
+            axis = dataclasses.replace(
+                axis, name=name, coordinates=(dataclasses.replace(axis.coordinates[0], name=name),)
+            )
+        renamed.append(axis)
+    return renamed

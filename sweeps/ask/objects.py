@@ -1,0 +1,123 @@
+"""Axes over whole structs: accelerators, models, precisions, efficiencies and deployments, labelled by their names."""
+
+import itertools
+from typing import Any
+
+import numpy as np
+
+import hwspaces
+import workloads
+from sweeps.ask.axes import Axis, Choice, Coordinate
+from sweeps.ask.cases import KV_BYTES, Case, leaf_number, model_deployment, require_precisions
+from sweeps.ask.deployments import label as deployment_label
+from sweeps.ask.deployments import with_settings
+from sweeps.ask.drafting import with_draft
+from sweeps.ask.paths import number, replaced
+from sweeps.ask.spec import Range, Spec
+
+MEANINGS = {
+    "hardware": "accelerator",
+    "model": "model",
+    "weights": "precision of the weights",
+    "kv": "precision of the KV cache",
+    "efficiency": "efficiency constants",
+}
+"""Axis -> its long name."""
+
+
+def under(paths: dict[str, Any], root: str) -> dict[str, Any]:
+    """Values of the paths below `root`, by the rest of their paths."""
+    prefix = f"{root}."
+    return {path.removeprefix(prefix): value for path, value in paths.items() if path.startswith(prefix)}
+
+
+def first_value(values: tuple | Range) -> Any:
+    """The value that an axis starts from."""
+    return values.low if isinstance(values, Range) else values[0]
+
+
+def object_axis(key: str, names: tuple[str, ...], spec: Spec, base: Case) -> tuple[Axis, list[str]]:
+    """An axis over whole structs, labelled by their names."""
+    columns: dict[str, Any] = {}
+    notes: list[str] = []
+    index = np.arange(len(names))
+    if key == "hardware":
+        devices = [device_named(name, spec) for name in names]
+        for device in devices:
+            require_precisions(device, base.model, base.scenario.deployment)
+            notes += [f"{device.name}: {assumption}" for assumption in device.assumptions]
+        columns["hardware"] = Choice(tuple(device.hardware for device in devices), index)
+        names = tuple(device.name for device in devices)
+    elif key in ("model", "weights"):
+        own = spec.objects.get("weights", (None,))
+        entries = (
+            [workloads.model(name, weights=own[0]) for name in names]
+            if key == "model"
+            else [workloads.model(spec.objects["model"][0], weights=name) for name in names]
+        )
+        kv, sent = (spec.objects.get(key, (None,))[0] for key in ("kv", "communication"))
+        entries = [with_draft(entry, spec.objects.get("draft", (None,))[0]) for entry in entries]
+        deployments = []
+        for entry in entries:
+            deployments.append(model_deployment(entry, kv, sent))
+            for name in spec.objects["hardware"]:
+                require_precisions(device_named(name, spec), entry, deployments[-1])
+            notes.append(f"{entry.name}: weights {entry.precision} (from {entry.precision_source})")
+            notes += [f"{entry.name}: {note}" for note in entry.notes]
+        deployments = [with_settings(deployment, _spread(spec)) for deployment in deployments]
+        models = _with_settings("model", [entry.model for entry in entries], spec)
+        columns["model"] = Choice(tuple(models), index)
+        if any(deployment != deployments[0] for deployment in deployments):
+            columns["deployment"] = Choice(tuple(deployments), index)
+        if key == "model":
+            names = tuple(entry.name for entry in entries)
+    elif key == "kv":
+        for name in names:
+            model_deployment(base.model, name)
+        columns["deployment.kv_bytes"] = np.array([KV_BYTES[name] for name in names])
+    else:
+        constants = [hwspaces.efficiency(name).efficiency for name in names]
+        columns["efficiency"] = Choice(tuple(_with_settings("efficiency", constants, spec)), index)
+    if len(set(names)) < len(names):
+        raise ValueError(f"{key}: two of the names stand for the same entry: {', '.join(names)}")
+    label = Coordinate(key, np.array(names, object), "", MEANINGS[key])
+    return Axis(key, len(names), columns, (label,)), notes
+
+
+def deployment_axis(spec: Spec, base: Case, axes: list[Axis]) -> Axis:
+    """An axis over whole deployments, labelled by what sets each apart."""
+    for axis in axes:
+        if "deployment" in axis.columns or "deployment.kv_bytes" in axis.columns:
+            raise ValueError(f"{axis.name} and deployments both set the precision of the KV cache: list one of them")
+    kv, sent = (spec.objects.get(key, (None,))[0] for key in ("kv", "communication"))
+    plain = model_deployment(base.model, kv, sent)
+    structs = tuple(with_settings(plain, _spread(spec) | dict(settings)) for settings in spec.deployments)
+    for struct, name in itertools.product(structs, spec.objects["hardware"]):
+        require_precisions(device_named(name, spec), base.model, struct)
+    names = [deployment_label(settings) for settings in spec.deployments]
+    if len(set(names)) < len(names):
+        raise ValueError(f"deployments: two are the same: {', '.join(names)}")
+    label = Coordinate("deployment", np.array(names, object), "", "deployment")
+    return Axis("deployment", len(names), {"deployment": Choice(structs, np.arange(len(names)))}, (label,))
+
+
+def _spread(spec: Spec) -> dict[str, Any]:
+    """Settings of the deployment that the specification fixes, and where its axes over them start, by name."""
+    return under(spec.fixed | {path: first_value(values) for path, values in spec.axes.items()}, "deployment")
+
+
+def device_named(name: str, spec: Spec) -> hwspaces.HardwareEntry:
+    """The accelerator of that name with the single figures that the specification sets."""
+    settings = {path: value for path, value in spec.fixed.items() if path.startswith("hardware.")}
+    device = hwspaces.hardware(name)
+    return hwspaces.overridden(device, settings) if settings else device
+
+
+def _with_settings(root: str, structs: list[Any], spec: Spec) -> list[Any]:
+    """Every struct with the single values that the specification sets below `root`."""
+    for path, value in spec.fixed.items():
+        if path.startswith(f"{root}."):
+            for struct in structs:
+                number({root: struct}, path)
+            structs = [replaced({root: struct}, path, leaf_number(path, value))[root] for struct in structs]
+    return structs

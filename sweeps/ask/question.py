@@ -1,0 +1,176 @@
+"""From a specification to a question: every name looked up, every axis made and labelled."""
+
+import dataclasses
+import hashlib
+import itertools
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import jax
+import numpy as np
+
+import hwspaces
+from jaxroof.version import VERSION
+from sweeps.ask.alike import alike, alike_axes, all_alike
+from sweeps.ask.axes import Axis, Choice
+from sweeps.ask.cases import Case, case, compute_precisions, leaf_number
+from sweeps.ask.deployments import PREFIX, is_structure
+from sweeps.ask.effects import facts, given_paths, require_effect
+from sweeps.ask.followers import followed
+from sweeps.ask.leaf_axes import Parser, leaf_axis, named_apart
+from sweeps.ask.objects import deployment_axis, device_named, first_value, object_axis, under
+from sweeps.ask.paths import number
+from sweeps.ask.samples import sampled
+from sweeps.ask.spec import Spec
+from sweeps.jobs import JOBS, Job, Scenario
+
+
+@dataclasses.dataclass(frozen=True)
+class Question:
+    """What to compute at a point: a job, the scenario that axes start from, metrics, and op tables or not."""
+
+    job: Job
+    base: Scenario
+    names: tuple[str, ...] | None = None  # None: all
+    breakdown: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Asked:
+    """A question and its axes, ready to be planned, with what the dataset records about them."""
+
+    question: Question | None  # None: a simulation
+    axes: tuple[Axis, ...]
+    case: Case  # what the axes start from
+    attributes: dict[str, Any]
+    notes: tuple[str, ...]
+
+
+def named(spec: Spec) -> Asked:
+    """Every name and number of `spec` looked up; whether its deployments are legal is not checked.
+
+    Raises:
+      ValueError: one line: an unknown name, a wrong unit or value, two axes on one leaf, a combination that cannot be.
+    """
+    base, axes, notes = resolved(spec)
+    axes = alike_axes(axes, precisions_of(base.scenario, axes))
+    _check_variables(spec, base.scenario)
+    question = Question(JOBS[spec.job], base.scenario, spec.variables, spec.breakdown)
+    return Asked(question, axes, base, attributes(spec, base), notes)
+
+
+def asking(question: Asked, names: tuple[str, ...]) -> Asked:
+    """The same of these variables alone."""
+    return dataclasses.replace(question, question=dataclasses.replace(question.question, names=names))
+
+
+def alike_devices(question: Asked, precisions: Collection[str]) -> Asked:
+    """The question with every accelerator, the first and those along axes, as `alike` has it."""
+    base = question.question.base
+    base = dataclasses.replace(base, hardware=alike(base.hardware, precisions))
+    axes = all_alike(question.axes, precisions)
+    return dataclasses.replace(question, question=dataclasses.replace(question.question, base=base), axes=axes)
+
+
+def precisions_of(base: Scenario, axes: tuple[Axis, ...]) -> set[str]:
+    """Precisions that anything is multiplied in anywhere on the axes."""
+    items = (column.items for axis in axes for column in axis.columns.values() if isinstance(column, Choice))
+    return compute_precisions((base, *itertools.chain.from_iterable(items)))
+
+
+def resolved(
+    spec: Spec, parsers: Mapping[str, Parser] = MappingProxyType({})
+) -> tuple[Case, tuple[Axis, ...], tuple[str, ...]]:
+    """The case that the axes of `spec` start from, the axes, and notes on what was looked up.
+
+    In sample mode there is one axis, of the points that are drawn from the others.
+
+    Args:
+      parsers: of values along axes that the scenario has no leaf for, by path; text makes an axis of words.
+    """
+    base, axes, notes = unsampled(spec, parsers)
+    return base, (sampled(axes, spec),) if spec.mode == "sample" else axes, notes
+
+
+def unsampled(
+    spec: Spec, parsers: Mapping[str, Parser] = MappingProxyType({})
+) -> tuple[Case, tuple[Axis, ...], tuple[str, ...]]:
+    """As `resolved`, with an axis of its own for everything that varies.
+
+    In sample mode the axis of a range has its two ends alone.
+    """
+    first = {key: names[0] for key, names in spec.objects.items()}
+    start = {path: first_value(values) for path, values in spec.axes.items() if path not in parsers}
+    given = spec.fixed | start
+    for path in spec.axes:
+        if is_structure(path):
+            raise ValueError(f"{path} is structure, which cannot be an axis; list whole deployments instead")
+    if spec.deployments:
+        given = given | {f"{PREFIX}{name}": value for name, value in spec.deployments[0].items()}
+    base = case(
+        spec.job,
+        **first,
+        workload=under(given, "workload"),
+        deployment=under(given, "deployment"),
+        overrides={path: value for path, value in given.items() if not path.startswith(("workload.", "deployment."))},
+        check=False,
+        prefill=spec.prefill,
+        neighbour=spec.neighbour,
+    )
+    axes, notes = [], list(base.notes)
+    for key, names in spec.objects.items():
+        if len(names) > 1:
+            axis, said = object_axis(key, names, spec, base)
+            axes.append(axis)
+            notes += said
+    if len(spec.deployments) > 1:
+        axes.append(deployment_axis(spec, base, axes))
+    for path, values in spec.axes.items():
+        if path not in parsers:
+            number(base.scenario, path)
+        axes.append(leaf_axis(path, values, spec, parsers.get(path, leaf_number)))
+    words = {key: spec.objects.get(key) for key in ("kv", "communication")}
+    named = {name for settings in spec.deployments for name in settings}
+    given = given_paths(named, (), (*spec.fixed, *spec.axes), prefill=spec.prefill, neighbour=spec.neighbour, **words)
+    require_effect(given, facts(base.scenario, axes))
+    return base, followed(tuple(named_apart(axes)), spec, base.scenario), tuple(dict.fromkeys(notes))
+
+
+def _check_variables(spec: Spec, scenario: Scenario) -> None:
+    """Refuse a wanted variable that the job does not have, or that none of the accelerators has figures for."""
+    if spec.variables is None:
+        return
+    job = JOBS[spec.job]
+    number = jax.ShapeDtypeStruct((), np.float32)
+    known: dict[str, Any] = {}
+    for name in spec.objects["hardware"]:
+        if not set(spec.variables) <= known.keys():
+            place = dataclasses.replace(scenario, hardware=device_named(name, spec).hardware)
+            sums = {name: number for name in job.sums(place)}
+            tables = {name: {"some op": number} for name in job.tables(place)}
+            known |= jax.eval_shape(job.metrics, place, sums, tables)
+    for name in spec.variables:
+        if name not in known:
+            raise ValueError(f"output.variables: a {spec.job} has no {name} here{hwspaces.units.nearest(name, known)}")
+
+
+def attributes(spec: Spec, base: Case) -> dict[str, Any]:
+    """How the dataset was made: enough to make it again."""
+    names = {key: list(values) for key, values in spec.objects.items()}
+    records = {"efficiency": [base.efficiency.name]} | names
+    return {
+        "Conventions": "CF-1.11",
+        "title": f"{spec.job} sweep of {', '.join(names['model'])} on {', '.join(names['hardware'])}",
+        "source": f"jaxroof {VERSION}, jax {jax.__version__}",
+        "jaxroof_version": VERSION,
+        "job": spec.job,
+        "mode": spec.mode,
+        "spec": spec.text(),
+        "spec_sha256": hashlib.sha256(spec.text().encode()).hexdigest(),
+        "base_scenario_sha256": hashlib.sha256(repr(base.scenario).encode()).hexdigest(),
+        "dtype": spec.dtype,
+        "entries": ", ".join(f"{key}: {' | '.join(values)}" for key, values in records.items()),
+        **({"seed": spec.seed, "method": spec.method} if spec.mode == "sample" else {}),
+        "notes": " | ".join(base.notes),
+    }

@@ -1,0 +1,53 @@
+"""The text of a sweep: what is asked, what was written, and the best feasible point by every key metric."""
+
+import sys
+from typing import Any
+
+from sweeps.cli.printing import escaped
+
+RATED_POINTS = 100_000
+"""Points from which a rate says something: fewer are outweighed by compilation."""
+
+
+def print_asked(asked: Any, plan: Any) -> None:
+    print(escaped(asked.attributes["title"], breaks=True))
+    drawn = [label.name for axis in plan.axes for label in axis.coordinates if axis.name == "point"][1:]
+    sizes = " x ".join(f"{axis.size:,} {axis.name}" for axis in plan.axes) or "no axes"
+    print(f"{plan.points:,} points: {', '.join(drawn) or sizes}; {len(plan.outputs)} variables")
+    for note in asked.notes:
+        print(f"note  {escaped(note, breaks=True)}")
+    sys.stdout.flush()
+
+
+def print_found(output: str, written: str) -> None:
+    """What was written; then the best feasible point by every key metric, read back lazily."""
+    from sweeps.ask.names import variable
+    from sweeps.cli.tables import console, table
+    from sweeps.data import best, labels
+    from sweeps.data.keep.rows import as_sample
+    from sweeps.data.store import opened
+
+    out = console()
+    with opened(output) as whole:
+        dataset = as_sample(whole)
+        if dataset is None:
+            out.print(f"{output}: {written}")
+            return
+        found = [best.best(dataset, metric) for metric in best.key_metrics(dataset)]
+        places = {point.metric: best.coordinates(dataset, point) for point in found if point is not None}
+        feasible, points = best.feasible_points(dataset)
+        heads = {name: f"{'highest' if variable(name).higher_is_better else 'lowest'}\n{name}" for name in places}
+        points_table = table("of the feasible points", *heads.values(), numbers=heads.values())
+        values = [labels.text(dataset, point.metric, point.value) for point in found if point is not None]
+        points_table.add_row("value", *values, style="bold")
+        for name in labels.axes(dataset):
+            points_table.add_row(f"at {name}", *(place[name] for place in places.values()))
+    out.print(f"{output}: {written}")
+    if dataset is whole:
+        out.print(f"{feasible:,} points ({100 * feasible / points:.0f} %) are feasible")
+    else:
+        out.print(f"{points:,} points are kept")
+    if places:
+        out.print()
+        out.print(points_table)
+    out.print(f"\n`jaxroof plot {output}` draws it.")

@@ -1,0 +1,116 @@
+"""Which points of a sweep can be, and the best of them by one metric. Nothing is broadcast to the whole grid."""
+
+import dataclasses
+import math
+
+import numpy as np
+import xarray as xr
+
+from sweeps.ask.names import VARIABLES, variable
+from sweeps.data import labels
+
+KEY_METRICS = {
+    "request": ("tokens_per_second_per_device", "tpot", "ttft", "usd_per_million_tokens"),
+    "serve": ("tokens_per_second_per_device", "goodput", "ttft_p99", "tpot_p50", "usd_per_million_tokens"),
+    "step": ("tokens_per_second_per_device", "step_time", "usd_per_million_tokens"),
+}
+"""Metrics that a reader asks for first, by job."""
+
+PAIRS = (
+    ("tokens_per_second_per_request", "tokens_per_second_per_device"),
+    ("tpot", "tokens_per_second_per_device"),
+    ("ttft", "tpot"),
+    ("step_time", "tokens_per_second_per_device"),
+    ("step_time", "mfu"),
+    ("tpot_p50", "tokens_per_second_per_device"),
+)
+"""Pairs of metrics worth trading: what a user sees against what an owner gets. The first that varies is the default."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Best:
+    """The best feasible point by one metric."""
+
+    metric: str
+    value: float
+    position: dict[str, int]  # along every axis; along those that the metric does not depend on, the first feasible
+
+
+def metrics(dataset: xr.Dataset) -> tuple[str, ...]:
+    """Variables that are better higher or lower, over the axes only: what a best point can be asked of."""
+    names = []
+    for name, array in dataset.data_vars.items():
+        plain = not any(labels.is_op_dimension(str(dim)) for dim in array.dims)
+        if name in VARIABLES and VARIABLES[name].higher_is_better is not None and plain:
+            names.append(str(name))
+    return tuple(names)
+
+
+def key_metrics(dataset: xr.Dataset) -> tuple[str, ...]:
+    """The metrics of most interest that the dataset has and that vary in it; else whatever does."""
+    wanted = [name for name in KEY_METRICS.get(dataset.attrs.get("job", ""), ()) if name in dataset]
+    return tuple(name for name in wanted or metrics(dataset) if dataset[name].dims)
+
+
+def feasible(dataset: xr.Dataset) -> xr.DataArray:
+    """True where a deployment can be and fits, over as few axes as that depends on; all true where nothing says so."""
+    mask = xr.DataArray(True)
+    for name in ("feasible",) if "feasible" in dataset else ("legal", "fits"):
+        if name in dataset:
+            mask = mask & dataset[name].astype(bool)
+    return mask.drop_vars(mask.coords)
+
+
+def feasible_points(dataset: xr.Dataset) -> tuple[int, int]:
+    """(feasible points, all points)."""
+    points = math.prod(size for dim, size in dataset.sizes.items() if not labels.is_op_dimension(str(dim)))
+    mask = feasible(dataset)
+    return int(mask.sum()) * (points // mask.size), points
+
+
+def masked(dataset: xr.Dataset, metric: str, over: tuple[str, ...] = ()) -> xr.DataArray:
+    """`metric` over its axes and those of `over`; NaN where no point along all other axes is feasible."""
+    array, mask = dataset[metric], feasible(dataset)
+    array = array if array.dtype.kind == "f" else array.astype(float)  # only real numbers have a NaN
+    extra = [dim for dim in over if dim not in array.dims]
+    dims = (*array.dims, *extra)
+    inside = mask.any([dim for dim in mask.dims if dim not in dims])
+    values = array.values.reshape(array.shape + (1,) * len(extra))
+    if not inside.values.all():
+        sizes = [dataset.sizes[dim] if dim in inside.dims else 1 for dim in dims]
+        order = [dim for dim in dims if dim in inside.dims]
+        values = np.where(inside.transpose(*order).values.reshape(sizes), values, np.asarray(np.nan, values.dtype))
+    return xr.DataArray(np.broadcast_to(values, [dataset.sizes[dim] for dim in dims]), dims=dims)
+
+
+def best(dataset: xr.Dataset, metric: str) -> Best | None:
+    """The best feasible point by `metric`; None when there is none."""
+    array = masked(dataset, metric)
+    index = best_index(array.values.reshape(-1), metric)
+    if index < 0:
+        return None
+    where = dict(zip(array.dims, np.unravel_index(index, array.shape), strict=True))
+    mask = feasible(dataset)
+    rest = mask.isel({dim: where[dim] for dim in mask.dims if dim in where})
+    first = dict(zip(rest.dims, np.unravel_index(int(rest.values.reshape(-1).argmax()), rest.shape), strict=True))
+    place = {str(dim): int(where.get(dim, first.get(dim, 0))) for dim in dataset.dims}
+    position = {dim: at for dim, at in place.items() if not labels.is_op_dimension(dim)}
+    return Best(metric, float(array.values.reshape(-1)[index]), position)
+
+
+def best_index(values: np.ndarray, metric: str) -> int:
+    """Position of the best finite number of a flat array; -1 when there is none."""
+    finite = np.isfinite(values)
+    if not finite.any():
+        return -1
+    return int(np.nanargmax(values) if variable(metric).higher_is_better else np.nanargmin(values))
+
+
+def coordinates(dataset: xr.Dataset, point: Best) -> dict[str, str]:
+    """Where a point is: what was varied, or is held at one value -> its value there, as text with its unit."""
+    held = [str(name) for name, label in dataset.coords.items() if not label.dims]
+    found = {name: labels.text(dataset, name, dataset[name].values[()]) for name in held}
+    for name in labels.axes(dataset):
+        (dim,) = dataset[name].dims
+        found[name] = labels.text(dataset, name, dataset[name].values[point.position[str(dim)]])
+    return found

@@ -1,0 +1,190 @@
+"""A condition in words, such as "tpot < 40 ms and feasible", as a function of columns. Nothing in it is executed."""
+
+import ast
+import operator
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from hwspaces.units import nearest
+from sweeps.data.querying.dimensions import amount, require_same
+
+LONGEST = 10_000
+"""Characters of a condition."""
+
+DEEPEST = 50
+"""Levels of brackets in a condition."""
+
+_COMPARISONS: dict[type, Callable] = {
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+}
+
+_ARITHMETIC: dict[type, Callable] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+}
+
+_ORDERS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
+
+_AMOUNT = re.compile(
+    r"(?<![\w.\"'])((?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][-+]?\d++)?)(?![eE][-+]?\d)"
+    r"\s*+([A-Za-zµ][A-Za-z/µ]*+2?)(?![\w(])"
+)
+"""A number with a unit behind it; it is read without going back over its digits."""
+
+_AMOUNT_NAME = "amount__"
+"""How the names begin under which amounts with a unit stand in the expression."""
+
+_WORDS = ("and", "or", "not", "in", "is", "if", "else")
+"""What is no unit behind a number."""
+
+
+class Condition:
+    """A condition on the variables and axes of a sweep.
+
+    Args:
+      text: names, numbers with or without units, quoted names; < <= > >= == !=, and, or, not, + - * /, brackets.
+      units: SI units of everything that it may name, by name; "" for text.
+
+    Attributes:
+      names: what it reads.
+
+    Raises:
+      ValueError: one line, for what is not such a condition, a name that there is not, or a wrong unit.
+    """
+
+    def __init__(self, text: str, units: Mapping[str, str]):
+        if len(text) > LONGEST:
+            raise ValueError(f"--where has {len(text):,} characters; at most {LONGEST:,} are read")
+        self.text = text
+        if _AMOUNT_NAME in text:
+            raise ValueError(f"--where: there is no {_AMOUNT_NAME} here")
+        plain, self._amounts = _named_amounts(text)
+        units = {**units, **{name: unit for name, (_, unit, _) in self._amounts.items()}}
+        try:
+            tree = ast.parse(plain.strip(), mode="eval").body
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            raise ValueError(f"--where {text!r} is not a condition such as 'tpot < 40e-3 and feasible'") from None
+        try:
+            names = dict.fromkeys(_checked(tree, text, units, 0))
+        except RecursionError:  # of lists in lists, which are not allowed, as they are shown
+            raise ValueError(f"--where {text[:60]!r} ... has more than {DEEPEST} levels of brackets") from None
+        self.names = tuple(name for name in names if name not in self._amounts)
+        require_same(tree, units, {name: words for name, (_, _, words) in self._amounts.items()})
+        if _is_amount(tree, units):
+            raise ValueError(f"--where {text!r} is a number, not a condition such as 'tpot < 40e-3 and feasible'")
+        self._tree = tree
+
+    def __call__(self, columns: Mapping[str, np.ndarray]) -> np.ndarray:
+        """True where the condition holds, of the shape that `columns` have together."""
+        with np.errstate(all="ignore"):
+            amounts = {name: value for name, (value, _, _) in self._amounts.items()}
+            return np.asarray(_value(self._tree, {**columns, **amounts})).astype(bool)
+
+
+def _named_amounts(text: str) -> tuple[str, dict[str, tuple[float, str, str]]]:
+    """The text with a name for every amount that has a unit; by name, its SI value, SI unit and words.
+
+    What is quoted stays as it is.
+    """
+    found: dict[str, tuple[float, str, str]] = {}
+
+    def named(match: re.Match) -> str:
+        if match[2] in _WORDS:
+            return match[0]
+        name = f"{_AMOUNT_NAME}{len(found)}"
+        found[name] = (*amount(match[1], match[2]), f"{match[1][:40]} {match[2][:40]}")
+        return name
+
+    parts = re.split(r"(\"[^\"]*\"|'[^']*')", text)
+    return "".join(part if i % 2 else _AMOUNT.sub(named, part) for i, part in enumerate(parts)), found
+
+
+def _checked(node: ast.AST, text: str, units: Mapping[str, str], depth: int) -> Iterable[str]:
+    """Names that an expression reads; ValueError for anything that it must not be."""
+    if depth > DEEPEST:
+        raise ValueError(f"--where {text!r} has more than {DEEPEST} levels of brackets")
+    if isinstance(node, ast.Name):
+        if node.id not in units:
+            raise ValueError(f"--where: there is no {node.id} here{nearest(node.id, units)}")
+        yield node.id
+    elif isinstance(node, ast.Constant):
+        if not isinstance(node.value, bool | int | float | str):
+            raise ValueError(f"--where: {node.value!r} must be a number or a quoted name")
+        if isinstance(node.value, int) and abs(node.value) > 1 << 62:
+            raise ValueError("--where: a number is beyond 64 bits")
+    elif isinstance(node, ast.BoolOp):
+        for value in node.values:
+            yield from _checked(value, text, units, depth + 1)
+    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not | ast.USub):
+        yield from _checked(node.operand, text, units, depth + 1)
+    elif isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC:
+        for value in (node.left, node.right):
+            _require_number(value, text, units)
+            yield from _checked(value, text, units, depth + 1)
+    elif isinstance(node, ast.Compare) and all(type(op) in _COMPARISONS for op in node.ops):
+        sides = [node.left, *node.comparators]
+        for value in sides:
+            yield from _checked(value, text, units, depth + 1)
+        kinds = {_is_text(value, units) for value in sides}
+        if len(kinds) > 1 or (kinds == {True} and any(isinstance(op, _ORDERS) for op in node.ops)):
+            raise ValueError(f"--where: {ast.unparse(node)} compares names; they are equal (==) or not (!=) to a name")
+    else:
+        raise ValueError(f"--where: {ast.unparse(node)} is not allowed; names, numbers, comparisons, and, or, not are")
+
+
+def _require_number(node: ast.AST, text: str, units: Mapping[str, str]) -> None:
+    if _is_text(node, units):
+        raise ValueError(f"--where: {ast.unparse(node)} is a name, which cannot be calculated with")
+
+
+def _is_text(node: ast.AST, units: Mapping[str, str]) -> bool:
+    if isinstance(node, ast.Name):
+        return units.get(node.id) == ""
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def _is_amount(node: ast.AST, units: Mapping[str, str]) -> bool:
+    """True for what is a number and no condition."""
+    if isinstance(node, ast.Name):
+        return units[node.id] != "flag"
+    if isinstance(node, ast.UnaryOp):
+        return isinstance(node.op, ast.USub)
+    return isinstance(node, ast.BinOp | ast.Constant) and not (
+        isinstance(node, ast.Constant) and isinstance(node.value, bool)
+    )
+
+
+def _value(node: ast.AST, columns: Mapping[str, np.ndarray]) -> Any:
+    if isinstance(node, ast.Name):
+        return columns[node.id]
+    if isinstance(node, ast.Constant):
+        return node.value
+    if isinstance(node, ast.BoolOp):
+        values = [np.asarray(_value(value, columns)).astype(bool) for value in node.values]
+        combine = np.logical_and if isinstance(node.op, ast.And) else np.logical_or
+        found = values[0]
+        for value in values[1:]:
+            found = combine(found, value)
+        return found
+    if isinstance(node, ast.UnaryOp):
+        value = np.asarray(_value(node.operand, columns))
+        return ~value.astype(bool) if isinstance(node.op, ast.Not) else -value.astype(float)
+    if isinstance(node, ast.BinOp):
+        left, right = _value(node.left, columns), _value(node.right, columns)
+        return _ARITHMETIC[type(node.op)](np.asarray(left, float), np.asarray(right, float))
+    sides = [_value(side, columns) for side in (node.left, *node.comparators)]
+    pairs = zip(node.ops, sides[:-1], sides[1:], strict=True)
+    found: Any = True
+    for op, left, right in pairs:
+        found = np.logical_and(found, _COMPARISONS[type(op)](left, right))
+    return found

@@ -1,0 +1,186 @@
+"""The points of a sweep that keep a condition, best first: a part of the sweep in memory at a time."""
+
+import dataclasses
+import math
+import re
+from collections.abc import Iterator
+
+import numpy as np
+import xarray as xr
+
+from sweeps.ask.names import VARIABLES, variable
+from sweeps.data import labels
+from sweeps.data.pieces import part_lengths
+from sweeps.data.querying.expression import Condition
+
+PART_POINTS = 1 << 22
+"""Points that are in memory at a time, about."""
+
+POINTS_LIMIT = 10**10
+"""Points that a query looks at without being told to: some minutes."""
+
+MOST_ROWS = 10**7
+"""Points that a query returns."""
+
+COSTS = ("owning_usd_per_million_tokens", "usd_per_million_tokens")
+
+SHORT = {"cost": COSTS, "throughput": ("tokens_per_second_per_device",), "latency": ("e2e", "e2e_p50")}
+"""Words for variables: the first that there is."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """The points that keep a condition."""
+
+    matches: int
+    points: int  # that were looked at
+    rows: xr.Dataset  # the first of them along `row`: variables, and what was varied as coordinates
+
+
+def query(
+    dataset: xr.Dataset,
+    where: str | None = None,
+    sort: str | None = None,
+    top: int = 20,
+    highest: bool | None = None,
+    points_limit: float = POINTS_LIMIT,
+) -> Found:
+    """Points of a sweep that keep a condition, in the order of one variable or axis.
+
+    Args:
+      dataset: of `sweeps.open`, `xarray.open_dataset` or `sweeps.sweep`; read part by part.
+      where: a condition on variables and axes (see `Condition`); None: all points.
+      sort: a variable or an axis; None: the order of the sweep.
+      top: how many points to return at most.
+      highest: whether the highest come first; None: the better ones, of an axis the lowest.
+      points_limit: points that it may look at; of a sweep that has more, nothing is read.
+
+    Raises:
+      ValueError: one line: a name that there is not, a condition that is none or compares seconds with bytes, a sweep
+        of more points than the limit.
+    """
+    if not 1 <= top <= MOST_ROWS:
+        raise ValueError(f"top = {top} must be at least 1 and at most {MOST_ROWS:,}")
+    known = units(dataset)
+    condition = Condition(_long(where, dataset), known) if where is not None else None
+    name = None if sort is None else labels.known(short_names(dataset).get(sort, sort), known, "variable or axis")
+    if name is not None and known[name] == "":
+        raise ValueError(f"--sort {name}: it has names, not numbers")
+    highest = bool(name in VARIABLES and variable(name).higher_is_better) if highest is None else highest
+    shape = _shape(dataset)
+    points = math.prod(shape.values())
+    if points > points_limit:
+        raise ValueError(
+            f"the query would look at {points:,} points ({' x '.join(f'{size:,}' for size in shape.values())}), "
+            f"the limit is {points_limit:,.0f}; give --points-limit, in Python points_limit, for more"
+        )
+    best = np.zeros(0, np.int64), np.zeros(0)
+    matches = 0
+    needed = tuple(dict.fromkeys((*(condition.names if condition else ()), *((name,) if name else ()))))
+    for part in parts(shape):
+        columns = {column: _column(dataset, column, part, tuple(shape)) for column in needed}
+        sizes = [places.stop - places.start for places in part.values()]
+        holds = np.broadcast_to(condition(columns), sizes) if condition else np.broadcast_to(True, sizes)
+        matches += int(holds.sum())
+        if name is None:
+            if len(best[0]) < top:
+                numbers = _numbers(np.flatnonzero(holds)[: top - len(best[0])], part, shape)
+                best = np.concatenate([best[0], numbers]), np.zeros(len(best[0]) + len(numbers))
+            continue
+        values = np.broadcast_to(columns[name], sizes)
+        keys = np.where(holds & ~np.isnan(values), -values if highest else values, np.inf).reshape(-1)
+        limit = best[1][-1] if len(best[1]) == top else np.inf
+        places = np.flatnonzero((keys <= limit) & np.isfinite(keys))
+        if len(places) > top:
+            places = places[keys[places] <= np.partition(keys[places], top - 1)[top - 1]]
+        numbers = np.concatenate([best[0], _numbers(places, part, shape)])
+        kept = np.concatenate([best[1], keys[places].astype(float)])
+        order = np.lexsort((numbers, kept))[:top]
+        best = numbers[order], kept[order]
+    return Found(matches, points, _rows(dataset, best[0], shape))
+
+
+def short_names(dataset: xr.Dataset) -> dict[str, str]:
+    """Words that stand for variables of this dataset."""
+    return {
+        word: next(name for name in names if name in dataset)
+        for word, names in SHORT.items()
+        if word not in dataset.variables and any(name in dataset for name in names)
+    }
+
+
+def units(dataset: xr.Dataset) -> dict[str, str]:
+    """Everything that a condition may name, with its SI unit: "" for text, "flag" for yes or no."""
+    names = [str(name) for name in dataset.variables if not _is_breakdown(dataset[name])]
+    return {name: _unit(dataset, name) for name in names if name != "point"}
+
+
+def _unit(dataset: xr.Dataset, name: str) -> str:
+    if dataset[name].dtype.kind == "b" or labels.is_text(dataset[name]):
+        return "flag" if dataset[name].dtype.kind == "b" else ""
+    try:
+        return labels.unit(dataset, name)
+    except KeyError:  # a variable of another program's
+        return str(dataset[name].attrs.get("units") or "1")
+
+
+def parts(shape: dict[str, int]) -> Iterator[dict[str, slice]]:
+    """A grid in parts of at most `PART_POINTS`, in its order: inner axes whole, one in parts, the others one by one."""
+    lengths = dict(zip(shape, part_lengths(list(shape.values()), PART_POINTS, equal=False), strict=True))
+    counts = [math.ceil(size / lengths[dim]) for dim, size in shape.items()]
+    for place in np.ndindex(*counts):
+        lows = {dim: i * lengths[dim] for dim, i in zip(shape, place, strict=True)}
+        yield {dim: slice(low, min(low + lengths[dim], shape[dim])) for dim, low in lows.items()}
+
+
+def _shape(dataset: xr.Dataset) -> dict[str, int]:
+    """Points along every axis, in the order of the sweep."""
+    sizes = {str(dim): size for dim, size in dataset.sizes.items() if not labels.is_op_dimension(str(dim))}
+    order = [str(name) for name in labels.axes(dataset) if name in sizes] if not labels.is_sample(dataset) else []
+    return {dim: sizes[dim] for dim in dict.fromkeys((*order, *sizes))}
+
+
+def _column(dataset: xr.Dataset, name: str, part: dict[str, slice], dims: tuple[str, ...]) -> np.ndarray:
+    """A variable or coordinate over a part, with a dimension of size 1 where it does not vary."""
+    array = dataset[name]
+    values = array.isel({dim: part[dim] for dim in array.dims}).transpose(*[dim for dim in dims if dim in array.dims])
+    return values.values[tuple(slice(None) if dim in array.dims else np.newaxis for dim in dims)]
+
+
+def _numbers(places: np.ndarray, part: dict[str, slice], shape: dict[str, int]) -> np.ndarray:
+    """Numbers in the whole grid of places in a part."""
+    found = np.zeros(len(places), np.int64)
+    along = np.unravel_index(places, [side.stop - side.start for side in part.values()]) if part else ()
+    for (dim, side), where in zip(part.items(), along, strict=True):
+        found = found * shape[dim] + side.start + where
+    return found
+
+
+def _rows(dataset: xr.Dataset, numbers: np.ndarray, shape: dict[str, int]) -> xr.Dataset:
+    """All variables at some points, along `row`."""
+    along = dict(zip(shape, np.unravel_index(numbers, list(shape.values())), strict=True)) if shape else {}
+    plain = [name for name in dataset.variables if not _is_breakdown(dataset[name])]
+    places = {dim: xr.DataArray(where, dims="row") for dim, where in along.items()}
+    found = {str(name): dataset[name].isel({d: places[d] for d in dataset[name].dims}) for name in plain}
+    found = {name: array if array.dims else array.expand_dims(row=len(numbers)) for name, array in found.items()}
+    variables = {name: ("row", array.values, array.attrs) for name, array in found.items()}
+    number = ("row", numbers, {"units": "1", "long_name": "number of the point in the sweep"})
+    rows = xr.Dataset(variables | {"number": number}, attrs=dataset.attrs)
+    return rows.set_coords([name for name in dataset.coords if name in rows])
+
+
+def _long(where: str, dataset: xr.Dataset) -> str:
+    """The condition with words that stand for variables written out."""
+    for word, name in short_names(dataset).items():
+        where = re.sub(rf"\b{word}\b", name, where)
+    return where
+
+
+def _is_breakdown(array: xr.DataArray) -> bool:
+    return any(labels.is_op_dimension(str(dim)) for dim in array.dims)
+
+
+def named(where: str | None, sort: str | None, dataset: xr.Dataset) -> tuple[str, ...]:
+    """Variables and axes that a query names."""
+    names = Condition(_long(where, dataset), units(dataset)).names if where is not None else ()
+    return tuple(dict.fromkeys((*((short_names(dataset).get(sort, sort),) if sort else ()), *names)))

@@ -1,3 +1,0 @@
-"""What is kept of a sweep that is too large to keep: best points, a front, histograms, quantiles, found on the fly."""
-
-from sweeps.keep.parse import keepers as keepers

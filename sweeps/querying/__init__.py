@@ -1,3 +1,0 @@
-"""Questions to a finished sweep of any size: which points keep a condition, and which of them are best."""
-
-from sweeps.querying.run import query as query

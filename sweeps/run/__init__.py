@@ -1,0 +1,1 @@
+"""The evaluation of questions: compiled grids and samples, small sets of points, single answers."""

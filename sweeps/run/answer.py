@@ -1,0 +1,141 @@
+"""The answer to one case as plain numbers: its metrics, and what every op of its steps costs."""
+
+import dataclasses
+import math
+from typing import Any
+
+import jax
+
+from jaxroof.batch import Batch
+from jaxroof.collectives import ALGORITHMS
+from jaxroof.colocation import Colocated
+from jaxroof.disaggregation import Handover
+from jaxroof.forward import step_ops
+from jaxroof.op import BOUNDS, Op
+from jaxroof.overlap import HIDDEN
+from jaxroof.request import Requests, decode_batch, prefill_batch
+from jaxroof.training import Training
+from sweeps.ask.cases import Case
+from sweeps.ask.names import variable
+from sweeps.disaggregated_job import pool_steps
+from sweeps.jobs import JOBS, Scenario, step_batch
+from sweeps.run.precision import precision
+
+
+@dataclasses.dataclass(frozen=True)
+class OpAnswer:
+    """What one op costs over all its runs in one step, on one device."""
+
+    name: str
+    count: float  # runs per step: layers
+    precision: str | None  # of its matrix products
+    time: float  # s
+    flops: float  # FLOP, matrix and vector
+    bytes: float  # B, each operand once
+    message_bytes: float  # B, buffers of collectives
+    bound: str  # one of `jaxroof.op.BOUNDS`
+    algorithm: str | None  # of a collective, the one that was chosen
+    energy: float | None = None  # J beside static power; None where the hardware's is unknown
+
+    @property
+    def intensity(self) -> float | None:
+        """FLOP per B; None for an op that moves nothing through memory."""
+        return self.flops / self.bytes if self.bytes > 0 else None
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """Metrics by name, bounds as text; and the ops that run, in order, of each step: `step`, or `prefill`, `decode`."""
+
+    metrics: dict[str, float | bool | str]
+    steps: dict[str, tuple[OpAnswer, ...]]
+
+    def bound_shares(self, step: str) -> dict[str, float]:
+        """Share of the ops' time that every resource binds, largest first; resources that bind nothing are left out."""
+        ops = [op for op in self.steps[step] if op.name != HIDDEN]
+        total = sum(op.time for op in ops)
+        shares = {bound: sum(op.time for op in ops if op.bound == bound) / total for bound in BOUNDS}
+        return {bound: share for bound, share in sorted(shares.items(), key=lambda item: -item[1]) if share > 0}
+
+
+def answer(case: Case) -> Answer:
+    """Evaluate one case in float64, in one compiled call. The same job as a sweep's, so that both agree."""
+    order: dict[str, Any] = {}
+
+    def evaluated(scenario: Scenario) -> tuple[list, list]:
+        job = next(job for job in JOBS.values() if isinstance(scenario.workload, job.workload))
+        sums = {name: sum(terms().values()) for name, terms in job.sums(scenario).items()}
+        tables = {name: terms() for name, terms in job.tables(scenario).items()}
+        metrics = job.metrics(scenario, sums, tables)
+        steps = {}
+        for step, (place, batch) in step_places(scenario).items():
+            ops = step_ops(place.model, place.deployment, batch)
+            prefix = "" if step == "step" else f"{step}_"
+            fields = ("time", "flops", "bytes", "bound", "algorithm", "energy")
+            columns = [tables[f"{prefix}op_{field}"] for field in fields if f"{prefix}op_{field}" in tables]
+            steps[step] = {name: (ops.get(name), *(column[name] for column in columns)) for name in columns[0]}
+        order["metrics"] = tuple(metrics)  # JAX keeps the order of lists, not of keys
+        order["steps"] = {step: tuple(rows) for step, rows in steps.items()}
+        return list(metrics.values()), [list(rows.values()) for rows in steps.values()]
+
+    with precision("float64"):
+        metrics, steps = jax.device_get(jax.jit(evaluated)(case.scenario))
+    found = {
+        step: tuple(_op(name, *row) for name, row in zip(names, rows, strict=True))
+        for (step, names), rows in zip(order["steps"].items(), steps, strict=True)
+    }
+    return Answer(
+        metrics={name: _plain(name, value) for name, value in zip(order["metrics"], metrics, strict=True)},
+        steps={step: tuple(op for op in ops if op.time != 0) for step, ops in found.items()},
+    )
+
+
+def step_places(scenario: Scenario) -> dict[str, tuple[Scenario, Batch]]:
+    """The engine steps that a scenario is made of, by name, and of each the scenario of the devices that it runs on."""
+    if isinstance(scenario.workload, Handover):
+        return pool_steps(scenario)
+    if isinstance(scenario.workload, Colocated):
+        return {}
+    return {name: (scenario, batch) for name, batch in step_batches(scenario).items()}
+
+
+def step_batches(scenario: Scenario) -> dict[str, Batch]:
+    """The engine steps that a scenario is made of, by name; none of training, whose table is its metrics."""
+    work = scenario.workload
+    if isinstance(work, Training):
+        return {}
+    if isinstance(work, Requests):
+        place = scenario.model, scenario.deployment
+        return {"prefill": prefill_batch(work, *place), "decode": decode_batch(work, *place)}
+    return {"step": step_batch(work, scenario.model)}
+
+
+def _op(
+    name: str, op: Op | None, time: Any, flops: Any, moved: Any, bound: Any, algorithm: Any, energy: Any = None
+) -> OpAnswer:
+    """One op as plain numbers; the host is none of the model's ops and runs once."""
+    count = 1.0 if op is None else float(op.count)
+    return OpAnswer(
+        name=name,
+        count=count,
+        precision=None if op is None else op.precision,
+        time=float(time),
+        flops=float(flops),
+        bytes=float(moved),
+        message_bytes=0.0 if op is None or op.message_bytes is None else count * float(op.message_bytes),
+        bound=BOUNDS[int(bound)],
+        algorithm=ALGORITHMS[int(algorithm)] if op is not None and op.kind == "collective" else None,
+        energy=None if energy is None else float(energy),
+    )
+
+
+def _plain(name: str, value: Any) -> float | bool | str:
+    flags = variable(name).flags
+    if flags:
+        return flags[int(value)]
+    if value.dtype == bool:
+        return bool(value)
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError(f"{name} is {number}: the case is outside of what the model can price")
+    return number

@@ -1,0 +1,199 @@
+"""Evaluates a question over axes: one program per structure of the structs, called chunk after chunk."""
+
+import collections
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from sweeps.ask.axes import Axis, Segment, blocks
+from sweeps.ask.question import Question
+from sweeps.data.pieces import Box, Output, Piece, View, as_slice, corners, gathered, part_lengths
+from sweeps.run.program import in_dtype, program
+
+CHUNK_BYTES = {"cpu": 64e6, "gpu": 16e9, "tpu": 4e9}
+"""B of one compiled call's buffers by platform. On a CPU larger ones are paged in anew at every call; a GPU needs
+large calls to hide their fixed cost."""
+
+POINT_VALUES = 15
+"""Numbers per point that a call holds beside the columns it reads: terms, sums and outputs, typically."""
+
+
+class Plan:
+    """A question compiled block by block. `outputs` is known at once; `pieces` and `values` compute.
+
+    What is computed in one call, a chunk, depends on the question and the platform alone. So does every bit of a
+    result: not on which boxes the chunks are gathered in, nor on the number of devices, nor on what else is computed.
+
+    Args:
+      question: what to compute at every point.
+      axes: what varies, outermost first.
+      dtype: of floats, "float32" or "float64"; float64 needs JAX's x64 mode to be on.
+      chunk_points: points per compiled call; by default what suits the platform and the columns that are read.
+    """
+
+    def __init__(
+        self,
+        question: Question,
+        axes: tuple[Axis, ...],
+        dtype: str = "float32",
+        chunk_points: int | None = None,
+    ):
+        self.axes = axes
+        self._blocks = [_Block(question, axes, parts, np.dtype(dtype), chunk_points) for parts in blocks(axes)]
+        self.outputs = _merged_outputs(self._blocks, axes)
+        self.points = math.prod(axis.size for axis in axes)
+
+    def boxes(self, points: int = 1) -> Iterator[Box]:
+        """The sweep in boxes of about `points` points, at least a chunk each, in an order of their own."""
+        for number, block in enumerate(self._blocks):
+            for corner, chunks in gathered(block.counts, max(1, points // block.chunk_points)):
+                yield self._box(number, corner, chunks)
+
+    def pieces(
+        self, progress: Callable[[int], None] = lambda points: None, boxes: Iterable[Box] | None = None
+    ) -> Iterator[Piece]:
+        """Compute every variable, chunk after chunk, in an order that does not depend on timing.
+
+        Args:
+          progress: called with the number of points that each chunk adds.
+          boxes: what to compute; by default all.
+        """
+        for chunk, results in self._computed(self.boxes() if boxes is None else boxes):
+            block = self._blocks[chunk.block]
+            for name in self.outputs:  # the order of the job, whatever a compiled function's is
+                if name in chunk.names:
+                    yield block.piece(self.outputs[name], np.asarray(results[name]), chunk)
+            progress(chunk.points)
+
+    def values(
+        self, progress: Callable[[int], None] = lambda points: None, boxes: Iterable[Box] | None = None
+    ) -> Iterator[tuple[Box, dict[str, View]]]:
+        """Every chunk with all of its variables on the device, for whoever keeps less than everything.
+
+        Breakdowns stay out.
+        """
+        for chunk, results in self._computed(self.boxes() if boxes is None else boxes, everything=True):
+            block = self._blocks[chunk.block]
+            yield chunk, {name: block.own(name, results[name], chunk) for name in results if not self.outputs[name].ops}
+            progress(chunk.points)
+
+    def _box(self, number: int, corner: tuple[int, ...], chunks: tuple[int, ...]) -> Box:
+        block = self._blocks[number]
+        repeated = {axis.name for axis, low in zip(self.axes, corner, strict=True) if low}
+        names = frozenset(name for name in block.program.names if repeated <= set(self.outputs[name].dims))
+        return Box(number, corner, chunks, block.owned(corner, chunks), names)
+
+    def _computed(self, boxes: Iterable[Box], everything: bool = False) -> Iterator[tuple[Box, dict[str, jax.Array]]]:
+        """Every chunk of the boxes with its results, while the next ones are computed, one on each device."""
+        devices = jax.local_devices()
+        begun: collections.deque[tuple[Box, dict[str, jax.Array]]] = collections.deque()
+        chunks = (self._box(box.block, corner, (1,) * len(corner)) for box in boxes for corner in corners(box))
+        for number, chunk in enumerate(chunks):
+            device = devices[number % len(devices)] if len(devices) > 1 else None
+            wanted = everything or chunk.names
+            begun.append((chunk, self._blocks[chunk.block].begin(chunk.corner, device) if wanted else {}))
+            if len(begun) > len(devices):
+                yield begun.popleft()
+        yield from begun
+
+
+class _Block:
+    """The part of a grid in which structs differ in numbers only: one program, called chunk after chunk.
+
+    A chunk has `lengths` positions along every axis. The last one ends at the axis' end, so that it computes some
+    positions of the one before again; they stay those of the one before.
+    """
+
+    def __init__(
+        self,
+        question: Question,
+        axes: tuple[Axis, ...],
+        combination: tuple[Segment, ...],
+        dtype: np.dtype,
+        chunk_points: int | None,
+    ):
+        self.axes = axes
+        self.positions = [segment.positions for segment in combination]
+        settings = [jax.tree.map(lambda leaf: np.asarray(leaf, dtype), segment.settings) for segment in combination]
+        columns = max((sum(leaf.ndim for leaf in jax.tree.leaves(setting)) for setting in settings), default=0)
+        fitting = CHUNK_BYTES.get(jax.default_backend(), CHUNK_BYTES["cpu"]) / (
+            dtype.itemsize * (columns + POINT_VALUES)
+        )
+        self._sizes = [len(positions) for positions in self.positions]
+        self._lengths = part_lengths(self._sizes, chunk_points or int(fitting))
+        self.chunk_points = math.prod(self._lengths)
+        self.counts = tuple(math.ceil(n / length) for n, length in zip(self._sizes, self._lengths, strict=True))
+        self.program = program(question, settings, dtype)
+        self._base = in_dtype(question.base, dtype)
+        self._settings = settings
+        self._parts: dict[tuple[int, int, jax.Device | None], dict[str, Any]] = {}
+
+    def owned(self, corner: tuple[int, ...], chunks: tuple[int, ...]) -> tuple[np.ndarray, ...]:
+        """Positions along every axis of a box of chunks."""
+        sides = zip(self.positions, corner, chunks, self._lengths, strict=True)
+        return tuple(positions[low * length : (low + n) * length] for positions, low, n, length in sides)
+
+    def begin(self, corner: tuple[int, ...], device: jax.Device | None) -> dict[str, jax.Array]:
+        """Start computing one chunk on `device`, or JAX's default one, without waiting for it."""
+        return self.program(self._base, [self._part(axis, number, device) for axis, number in enumerate(corner)])
+
+    def own(self, name: str, values: jax.Array, chunk: Box) -> View:
+        """One variable of a chunk over its own positions."""
+        over = tuple(i in self.program.dims[name] for i in range(len(self.axes)))
+        inside = tuple((place.start, place.stop) for place in self._inside(chunk, over))
+        return View(values, inside, over)
+
+    def piece(self, output: Output, values: np.ndarray, chunk: Box) -> Piece:
+        """One output of one chunk, spread over the dimensions that other blocks add to it."""
+        over = [i in self.program.dims[output.name] for i in range(len(self.axes))]
+        values = values[self._inside(chunk, over)]
+        index, spread = [], []
+        for i, axis in enumerate(self.axes):
+            if axis.name in output.dims:
+                index.append(as_slice(chunk.positions[i]))
+                spread.append(slice(None) if over[i] else np.newaxis)
+        values = values[tuple(spread)]
+        if output.ops:
+            index.append(as_slice(np.array([output.ops.index(op) for op in self.program.ops[output.name]])))
+        shape = [len(i) if isinstance(i, np.ndarray) else i.stop - i.start for i in index]
+        return Piece(output.name, tuple(index), np.broadcast_to(values, shape))
+
+    def _inside(self, chunk: Box, over: Sequence[bool]) -> tuple[slice, ...]:
+        """Where a chunk's own positions are in what is computed for it, along the axes that a variable is over."""
+        starts = [part * length - self._start(i, part) for i, (part, length) in enumerate(self._corner(chunk))]
+        places = [slice(low, low + len(own)) for low, own in zip(starts, chunk.positions, strict=True)]
+        return tuple(place for place, known in zip(places, over, strict=True) if known)
+
+    def _corner(self, chunk: Box) -> Iterator[tuple[int, int]]:
+        return zip(chunk.corner, self._lengths, strict=True)
+
+    def _start(self, axis: int, number: int) -> int:
+        return min(number * self._lengths[axis], self._sizes[axis] - self._lengths[axis])
+
+    def _part(self, axis: int, number: int, device: jax.Device | None) -> dict[str, Any]:
+        """The settings of an axis that one of its chunks reads, kept on the device."""
+        if (axis, number, device) not in self._parts:
+            start, length = self._start(axis, number), self._lengths[axis]
+            part = jax.tree.map(lambda leaf: leaf[start : start + length] if leaf.ndim else leaf, self._settings[axis])
+            self._parts[axis, number, device] = jax.device_put(part, device)
+        return self._parts[axis, number, device]
+
+
+def _merged_outputs(parts: list[_Block], axes: tuple[Axis, ...]) -> dict[str, Output]:
+    """Every variable of every block: its dimensions are those of any block, and those that blocks are split along."""
+    split = {i for i in range(len(axes)) if len({part.positions[i].tobytes() for part in parts}) > 1}
+    outputs = {}
+    for name in dict.fromkeys(name for part in parts for name in part.program.names):
+        programs = [part.program for part in parts if name in part.program.dims]
+        over = split.union(*(program.dims[name] for program in programs))
+        dims = tuple(axis.name for i, axis in enumerate(axes) if i in over)
+        shape = tuple(axis.size for i, axis in enumerate(axes) if i in over)
+        ops = tuple(dict.fromkeys(op for program in programs for op in program.ops.get(name, ())))
+        if ops:
+            dims, shape = (*dims, "op"), (*shape, len(ops))
+        complete = len(programs) == len(parts) and all(program.ops.get(name, ()) == ops for program in programs)
+        outputs[name] = Output(name, dims, shape, np.dtype(programs[0].dtypes[name]), ops, complete)
+    return outputs

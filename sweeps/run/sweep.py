@@ -1,0 +1,115 @@
+"""A sweep in one call: to a Dataset in memory, or to a netCDF file of any size."""
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import xarray as xr
+
+from hwspaces import output
+from sweeps.ask.question import Asked
+from sweeps.ask.spec import SERVE, Range, Spec, read, spec
+from sweeps.data import store
+from sweeps.data.dataset import coordinates, dataset, fill
+from sweeps.run.asked import asked
+from sweeps.run.engine import Plan
+from sweeps.run.precision import precision
+
+
+def sweep(
+    source: str | os.PathLike | Mapping[str, Any] | None = None,
+    /,
+    progress: Callable[[int], None] = lambda points: None,
+    **keys: Any,
+) -> xr.Dataset:
+    """Evaluate a job over a grid or a sample and return a labelled Dataset.
+
+    Args:
+      source: the path of a TOML specification, or its content as a dictionary; `keys` add to or replace its keys.
+      progress: called with the number of points that were added, chunk after chunk.
+      **keys: keys of the specification: job, hardware, model, workload, deployment, axes, output, ...
+
+    Returns:
+      One variable per metric. Its dimensions are the axes that it depends on, and no others.
+
+    Raises:
+      ValueError: one line that names the key, its value and what is allowed.
+
+    Example:
+      sweep(hardware="H100-SXM", model="Llama-3.1-8B", workload={"batch": [1, 8, 64], "isl": 1024, "osl": 256})
+    """
+    checked = _whole(_spec(source, keys))
+    with precision(working(checked)):
+        question, plan = planned(checked)
+        return fill(dataset(plan.axes, plan.outputs, question.attributes), plan.pieces(progress))
+
+
+def sweep_to_file(
+    path: str | os.PathLike,
+    source: str | os.PathLike | Mapping[str, Any],
+    begun: Callable[[Asked, Plan], Callable[[int], None]] = lambda asked, plan: lambda points: None,
+    *,
+    force: bool = False,
+) -> None:
+    """Evaluate a specification chunk after chunk into a netCDF file, which appears when it is whole.
+
+    Args:
+      path: the file.
+      source: as `sweep` takes it.
+      begun: called before the first chunk with what will be computed; returns the progress callback.
+      force: replace a file that jaxroof did not write.
+
+    Raises:
+      ValueError: one line that names the key, its value and what is allowed; or the file, which must end in .nc, must
+        be none of those that the specification names, and must have room.
+    """
+    checked, inputs = _whole(_spec(source, {})), output.named(source)
+    output.require([output.Wanted(os.fspath(path), ("dataset",))], inputs, force)
+    with precision(working(checked)):
+        question, plan = planned(checked)
+        progress = begun(question, plan)
+        labels = xr.Dataset(coords=coordinates(plan.axes, plan.outputs), attrs=question.attributes)
+        with output.replacing(path, ("dataset",), inputs, force) as name:
+            store.written(name, labels, plan.outputs, plan.pieces(progress))
+
+
+def linear(low: Any, high: Any, n: int | None = None) -> Range:
+    """An axis of `n` evenly spaced values, both ends included; in sample mode the bounds of a uniform draw."""
+    return Range(low, high, n, log=False)
+
+
+def log(low: Any, high: Any, n: int | None = None) -> Range:
+    """An axis of `n` values in equal ratios, both ends included; in sample mode the bounds of a log-uniform draw."""
+    return Range(low, high, n, log=True)
+
+
+def working(checked: Spec) -> str:
+    """The precision to compute in: clocks of simulations need more than the 7 digits that may be stored of them."""
+    return "float64" if checked.job == SERVE else checked.dtype
+
+
+def planned(checked: Spec) -> tuple[Asked, Plan]:
+    """What is asked, with every name looked up, and how it is computed; to be called in its working precision."""
+    if checked.job == SERVE:
+        from sweeps.serving.plan import planned
+
+        return planned(checked)
+    question = asked(checked)
+    return question, Plan(question.question, question.axes, checked.dtype)
+
+
+def _whole(checked: Spec) -> Spec:
+    """The specification of a sweep that keeps every number as it is; ValueError of one line for another."""
+    for key in ("keep", "compression", "digits"):
+        if key in checked.output:
+            raise ValueError(
+                f"output.{key} = {checked.output[key]!r} is for folders: sweeps.sweep_to_folder, or -o DIR/"
+            )
+    return checked
+
+
+def _spec(source: str | os.PathLike | Mapping[str, Any] | None, keys: Mapping[str, Any]) -> Spec:
+    if isinstance(source, str | os.PathLike):
+        checked = read(source)
+        return spec({**checked.source, **keys}) if keys else checked
+    return spec({**(source or {}), **keys})

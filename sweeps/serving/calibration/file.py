@@ -1,0 +1,132 @@
+"""A calibration as an efficiency file, which `--efficiency` takes, and what such a file says of where it is from."""
+
+import datetime
+import hashlib
+import os
+import pathlib
+import shlex
+from collections import Counter
+from collections.abc import Sequence
+
+from hwspaces import EfficiencyEntry, formatted
+from hwspaces.efficiency import TABLES
+from hwspaces.kernel_tables import CLASSES
+from hwspaces.output import replacing
+from jaxroof.efficiency import Efficiency, Kernels
+from jaxroof.version import VERSION
+from sweeps.serving.calibration.fit import Calibration
+from sweeps.serving.calibration.residual import Residual
+from sweeps.validate.efficiency_file import efficiency_text
+from workloads.traces.documents import run_of
+
+NAMES = {"vllm": "vLLM", "sglang": "SGLang", "trtllm": "TensorRT-LLM"}
+"""Engine -> its name in files."""
+
+COMMAND = ("jaxroof", "calibrate")
+
+
+def calibration_text(
+    found: Calibration,
+    base: EfficiencyEntry,
+    efficiency: Efficiency,
+    engine: str,
+    version: str | None,
+    measured: str,
+    words: Sequence[str],
+) -> str:
+    """The TOML text of a calibration.
+
+    Args:
+      found: its overheads; they replace those of `efficiency`.
+      base: where the other constants are from.
+      efficiency: the other constants: those of `base`, or with settings of the user's in their place.
+      engine: a key of `NAMES`.
+      version: of the engine.
+      measured: file of the run, with "#2" after it for the second of several.
+      words: of the command that calibrates again, after "jaxroof calibrate".
+    """
+    host = type(efficiency.host)(**{name: float(f"{value:.3g}") for name, value in found.after.items()})
+    whole = type(efficiency)(**{**_fields(efficiency), "host": host})
+    name, requests = pathlib.Path(measured).name, len(found.run.stream)
+    training, validation = found.errors["training"], found.errors["validation"]
+    heading = {
+        "engine": NAMES[engine],
+        **({"version": version} if version else {}),
+        "date": datetime.date.today().isoformat(),
+        "refit": shlex.join([*COMMAND, *words]),
+        "errors": f"MAPE before and after, training: {changes(training)}; held out: {changes(validation)}",
+    }
+    notes = [
+        f"Calibrated by jaxroof {VERSION} to {requests} requests of {name}, SHA-256 {digest(measured)}.",
+        f"All constants but those of host are those of {base.name}.",
+        *found.run.notes,
+    ]
+    return efficiency_text(
+        whole, _sources(found, base, efficiency, name), heading, notes, f"Overheads of one server: {name}."
+    )
+
+
+def changes(errors: dict[str, Residual]) -> str:
+    """Errors in words, before and after: "TTFT 20.0% to 5.1%, ..."."""
+    before, after = errors["before"], errors["after"]
+    pairs = ((name, getattr(before, name), getattr(after, name)) for name in ("ttft", "tpot", "e2e"))
+    return ", ".join(f"{name.upper()} {first:.1%} to {last:.1%}" for name, first, last in pairs)
+
+
+def digest(measured: str) -> str:
+    """SHA-256 of the file of a run, in hexadecimal."""
+    with open(run_of(measured)[0], "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def recorded_words(entry: EfficiencyEntry) -> list[str]:
+    """The words after "jaxroof calibrate" with which a calibration's file was made.
+
+    Raises:
+      ValueError: one line, for an efficiency that no calibration made.
+    """
+    words = shlex.split(entry.refit or "")
+    if tuple(words[: len(COMMAND)]) != COMMAND:
+        raise ValueError(f"{entry.file}: its refit is no `{' '.join(COMMAND)}` command: no calibration made it")
+    return words[len(COMMAND) :]
+
+
+def written(path: str | os.PathLike, text: str, force: bool = False) -> None:
+    """Write a file, which appears when it is whole.
+
+    Raises:
+      ValueError: one line, for a file that must not or cannot be written: `hwspaces.output`.
+    """
+    with replacing(path, ("efficiency",), force=force) as name:
+        pathlib.Path(name).write_text(text, encoding="utf-8")
+
+
+def _sources(found: Calibration, base: EfficiencyEntry, efficiency: Efficiency, name: str) -> dict[str, str]:
+    sources = dict(base.sources)
+    for table in TABLES:
+        if isinstance(getattr(efficiency, table), Kernels):
+            sources = _by_class(sources, table)
+    for constant, before in found.before.items():
+        path = f"host.{constant}"
+        if constant in found.told:
+            was = f"{formatted(before, 's')} in {base.name}"
+            sources[path] = f"calibrated to {name}, +-{100 * found.spread[constant]:.0f}%; {was}"
+        else:
+            sources[path] = f"as {base.name}, {name} does not tell it: {base.sources.get(path, 'no source given')}"
+    return sources
+
+
+def _by_class(sources: dict[str, str], table: str) -> dict[str, str]:
+    """Sources with one for every class of kernels of a table, the most frequent of its constants, and the others."""
+    kept = {path: source for path, source in sources.items() if not path.startswith(f"{table}.")}
+    for name in CLASSES:
+        prefix = f"{table}.{name}."
+        own = {path: source for path, source in sources.items() if path.startswith(prefix)}
+        if own:
+            common = Counter(own.values()).most_common(1)[0][0]
+            kept |= {prefix[:-1]: common} | {path: source for path, source in own.items() if source != common}
+    return kept
+
+
+def _fields(efficiency: Efficiency) -> dict:
+    return {name: getattr(efficiency, name) for name in efficiency.__dataclass_fields__}

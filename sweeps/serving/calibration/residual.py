@@ -1,0 +1,68 @@
+"""How far simulated latencies are from measured ones, on the requests of one part of a run."""
+
+import dataclasses
+from collections.abc import Mapping
+
+import numpy as np
+
+from sweeps.serving.calibration.measured_run import METRICS, Run
+from sweeps.serving.calibration.simulator import CONSTANTS, Simulator
+from sweeps.serving.simulation import Serving
+from sweeps.validate.least_squares import errors
+
+STALE = 0.30
+"""Residual error of a run on which constants no longer hold."""
+
+SCORED = ("ttft", "e2e")
+"""Metrics whose mean error is *the* error: what a user waits for."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Residual:
+    """Mean absolute relative errors of predicted latencies."""
+
+    ttft: float
+    tpot: float
+    e2e: float
+
+    @property
+    def error(self) -> float:
+        """Mean of the errors of TTFT and E2E."""
+        return sum(getattr(self, name) for name in SCORED) / len(SCORED)
+
+
+def residual(run: Run, serving: Serving) -> tuple[Residual, Mapping[str, np.ndarray]]:
+    """Errors of a deployment's constants, as they are, on all requests of a run; and the simulated latencies in s.
+
+    Raises:
+      ValueError: one line: an overhead of 0, or a simulation that does not end.
+    """
+    logarithms = np.log([positive(serving, name) for name in CONSTANTS])
+    simulated = Simulator(serving).latencies(logarithms).values
+    return scored(run, simulated, np.ones(len(run.stream), bool)), simulated
+
+
+def scored(run: Run, simulated: Mapping[str, np.ndarray], part: np.ndarray) -> Residual:
+    """Errors of simulated latencies on the requests of `part`, NaN where none was measured.
+
+    Args:
+      simulated: s, by metric, shape [requests].
+      part: True for requests that count, shape [requests].
+    """
+    found = {}
+    for name in METRICS:
+        known = part & np.isfinite(run.latencies[name]) & np.isfinite(simulated[name])
+        found[name] = errors(simulated[name][known], run.latencies[name][known]).mape if known.any() else float("nan")
+    return Residual(**found)
+
+
+def positive(serving: Serving, name: str) -> float:
+    """An overhead of the deployment's efficiency in s.
+
+    Raises:
+      ValueError: one line, where it is 0: a logarithm moves it.
+    """
+    value = float(getattr(serving.efficiency.host, name))
+    if not value > 0.0:
+        raise ValueError(f"efficiency: host.{name} is {value:g} s; a calibration starts from a positive time")
+    return value

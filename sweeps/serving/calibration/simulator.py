@@ -1,0 +1,96 @@
+"""Latencies of a run's requests under given engine overheads, and their derivatives."""
+
+import dataclasses
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxroof.efficiency import Host
+from jaxroof.scheduler import Size, simulate
+from jaxroof.traffic import STATUSES
+from sweeps.serving.calibration.measured_run import METRICS
+from sweeps.serving.simulation import Serving, size_for
+
+CONSTANTS = tuple(field.name for field in dataclasses.fields(Host))
+"""The overheads, in the order of every vector of them: per step, per sequence, per request."""
+
+ITERATIONS = 5.0
+"""Iterations per request to begin with; doubled while requests are left."""
+
+MOST_DOUBLINGS = 7
+
+
+class Latencies(NamedTuple):
+    """What the simulator says of every request. NaN for requests that it did not finish."""
+
+    values: dict[str, np.ndarray]  # by `METRICS`, s, shape [requests]
+    slopes: dict[str, np.ndarray]  # of the values, per logarithm of every constant, s, shape [requests, constants]
+
+
+class Simulator:
+    """One run on one deployment, simulated again and again as the overheads move.
+
+    What the scheduler decides is a step function of the overheads, so nothing is kept from one set of them to the next.
+    """
+
+    def __init__(self, serving: Serving):
+        """
+        Args:
+          serving: one simulation; its efficiency's host is what moves.
+        """
+        size = size_for(serving.traffic, serving.policy)
+        self.size = dataclasses.replace(size, iterations=_hundreds(ITERATIONS * np.shape(serving.traffic.isl)[-1]))
+        self.serving = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype=float), serving)
+        self.evaluations = 0
+
+    def latencies(self, logarithms: np.ndarray) -> Latencies:
+        """Latencies and slopes at `logarithms` of the constants in s, shape [constants].
+
+        Raises:
+          ValueError: one line, when requests do not end within many times the usual number of iterations.
+        """
+        for _ in range(MOST_DOUBLINGS):
+            slopes, (values, status) = _linearized(jnp.asarray(logarithms, dtype=float), self.serving, self.size)
+            left = int(np.sum(np.asarray(status) == STATUSES.index("unfinished")))
+            if not left:
+                self.evaluations += 1
+                return Latencies(*({name: np.asarray(each[name]) for name in METRICS} for each in (values, slopes)))
+            self.size = dataclasses.replace(self.size, iterations=2 * self.size.iterations)
+        raise ValueError(f"{left} of {len(status)} requests are left after {self.size.iterations // 2} iterations")
+
+
+@functools.partial(jax.jit, static_argnames="size")
+def _linearized(logarithms: jax.Array, serving: Serving, size: Size) -> Any:
+    def found(logs: jax.Array) -> Any:
+        values, status = request_latencies(logs, serving, size)
+        return values, (values, status)
+
+    return jax.jacfwd(found, has_aux=True)(logarithms)
+
+
+def request_latencies(logarithms: jax.Array, serving: Serving, size: Size) -> tuple[dict[str, jax.Array], jax.Array]:
+    """TTFT, TPOT and E2E of every request in s and its status, shapes [requests].
+
+    Gradient: that of `jaxroof.scheduler.simulate`, which ties the steps that a request meets to its arrival: not the
+    slope of one request's saw tooth, but about that of the mean over requests, which arrive at any part of a step.
+
+    Args:
+      logarithms: of the constants in s, shape [constants].
+    """
+    host = Host(**dict(zip(CONSTANTS, jnp.exp(logarithms), strict=True)))
+    efficiency = dataclasses.replace(serving.efficiency, host=host)
+    one = serving
+    found, _ = simulate(one.hardware, one.model, one.deployment, efficiency, one.traffic, one.policy, size)
+    ttft = found.first_token - found.arrival
+    decoding = found.finish - found.first_token
+    tokens = jnp.asarray(one.traffic.osl, dtype=float)
+    several = tokens > 1.5
+    tpot = jnp.where(several, decoding / jnp.where(several, tokens - 1.0, 1.0), jnp.nan)
+    return {"ttft": ttft, "tpot": tpot, "e2e": ttft + decoding}, found.status
+
+
+def _hundreds(value: float) -> int:
+    return int(-(-value // 100) * 100)

@@ -1,0 +1,114 @@
+"""Where the time of a step goes: its ops, stacked, along one axis of a sweep."""
+
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from sweeps.data import labels
+from sweeps.data.best import best
+from sweeps.show import style
+from sweeps.show.overview import default_metric
+from sweeps.show.plane import REDUCTIONS, two_axes
+from sweeps.show.positions import positions, spread
+from sweeps.show.wording import source_note
+
+MOST_OPS = 11
+"""Ops that have a colour of their own; the smaller ones share one."""
+
+REST = "all others"
+
+
+@style.styled
+def breakdown(dataset: xr.Dataset, x: str | None = None, metric: str | None = None, reduce: str = "best") -> Any:
+    """A figure of the time of every op along the axis `x`, one panel per step.
+
+    Args:
+      dataset: of a grid whose specification asked for the breakdown.
+      x: axis; by default the one that `metric` depends on most.
+      metric: what makes a design good; by default the first of what readers ask for.
+      reduce: the other axes stand at the "best" feasible design, or each at its middle value ("median").
+    """
+    steps = [name for name in ("op_time", "prefill_op_time", "decode_op_time") if name in dataset]
+    if not steps:
+        raise ValueError("the file has no breakdown; set breakdown = true under [output] of its specification")
+    if labels.is_sample(dataset):
+        raise ValueError("a breakdown needs a grid; the file is a sample")
+    metric = metric or default_metric(dataset)
+    x = x or next(iter(two_axes(dataset, metric)), None)
+    if x is None:
+        raise ValueError("the file holds a single point: there is no axis to draw over")
+    place = {dim: at for dim, at in _place(dataset, metric, reduce).items() if dim != x}
+    values = {dim: labels.text(dataset, dim, dataset[dim].values[at]) for dim, at in place.items()}
+    where = ", ".join(f"{labels.short(dataset, dim)} {value}" for dim, value in values.items())
+    tables = {name: _table(dataset, name, x, place) for name in steps}
+    which = "the best design's values" if reduce == "best" else "their middle values"
+    details = f"Other axes at {which}: {where}." if place else ""
+    title = f"Where the time goes, by {labels.title(dataset, x)}"
+    made = style.figure(1.8 + 4.4 * len(steps), 4.6, title, details, source_note(dataset))
+    axes = made.subplots(1, len(steps), squeeze=False)[0]
+    colours = _colours(tables)
+    for panel, (name, table) in zip(axes, tables.items(), strict=True):
+        _stack(panel, dataset, x, table, colours)
+        step = name.removesuffix("op_time").strip("_")
+        panel.set_title(f"{step.capitalize()} step" if step else "Step")
+    patch = style.matplotlib().patches.Patch
+    handles = [patch(color=colour, label=op) for op, colour in reversed(colours.items())]
+    axes[-1].legend(handles=handles, loc="center left", bbox_to_anchor=(1.01, 0.5), handlelength=1.2)
+    return made
+
+
+def _place(dataset: xr.Dataset, metric: str, reduce: str) -> dict[str, int]:
+    """Position along every axis at which the others stand."""
+    if reduce not in REDUCTIONS:
+        raise ValueError(f"reduce = {reduce!r} must be {' or '.join(REDUCTIONS)}")
+    middle = {name: dataset.sizes[name] // 2 for name in labels.axes(dataset)}
+    point = best(dataset, metric) if reduce == "best" else None
+    return middle if point is None else point.position
+
+
+def _table(dataset: xr.Dataset, name: str, x: str, place: dict[str, int]) -> dict[str, np.ndarray]:
+    """s of every op along `x`, blocks of layers added up."""
+    array = dataset[name].isel({dim: at for dim, at in place.items() if dim in dataset[name].dims})
+    ops = str(array.dims[-1])
+    if x not in array.dims:
+        array = array.expand_dims({x: dataset.sizes[x]})
+    values = np.nan_to_num(array.transpose(x, ops).values.astype(float))
+    table: dict[str, np.ndarray] = {}
+    for op, column in zip(dataset[ops].values, values.T, strict=True):
+        number, dot, plain = str(op).partition(".")
+        plain = plain if dot and number.isdigit() else str(op)
+        table[plain] = table.get(plain, 0.0) + column
+    return table
+
+
+def _colours(tables: dict[str, dict[str, np.ndarray]]) -> dict[str, Any]:
+    """A colour for each of the largest ops of any step, in the order of running, and one for the rest."""
+    share: dict[str, float] = {}
+    for table in tables.values():
+        total = sum(column.sum() for column in table.values())
+        for op, column in table.items():
+            share[op] = max(share.get(op, 0.0), float(column.sum() / total))
+    large = sorted(share, key=lambda op: -share[op])[:MOST_OPS]
+    palette = style.matplotlib().colormaps["tab20"].colors
+    bright = [palette[i] for i in (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 18, 19)]
+    named = dict(zip((op for op in share if op in large), bright, strict=False))
+    return named | ({REST: style.CLOUD} if len(share) > len(named) else {})
+
+
+def _stack(axes: Any, dataset: xr.Dataset, x: str, table: dict[str, np.ndarray], colours: dict[str, Any]) -> None:
+    across = positions(dataset, x)
+    rest = sum((column for op, column in table.items() if op not in colours), np.zeros(len(across.at)))
+    columns = {op: rest if op == REST else table.get(op, np.zeros_like(rest)) for op in colours}
+    total = sum(columns.values())
+    scale = style.prefix(total, "s")[1]
+    at, floor = np.arange(len(across.at)), np.zeros(len(across.at))
+    for op, column in columns.items():
+        axes.bar(at, column / scale, bottom=floor / scale, width=0.84, color=colours[op], lw=0)
+        floor = floor + column
+    shown = spread(len(at))
+    texts = [across.texts[i] for i in shown]
+    turned = {"rotation": 30, "ha": "right", "rotation_mode": "anchor"} if sum(map(len, texts)) > 40 else {}
+    axes.set_xticks(shown, texts, **turned)
+    axes.set_xlabel(across.label)
+    axes.set_ylabel(style.quantity_label("time", "s", total))

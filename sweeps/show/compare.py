@@ -1,0 +1,83 @@
+"""A picture of a comparison: its best rows as bars, and what throughput costs them in latency."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from sweeps.ask.names import variable
+from sweeps.data.labels import amount
+from sweeps.show import style
+from sweeps.studies.comparison import RATE, Comparison, Row
+
+MOST = 40
+"""Bars that can be told apart on one page."""
+
+
+@style.styled
+def ranking(found: Comparison, rows: Sequence[Row]) -> Any:
+    """A figure of `rows`, best first: bars of the metric they are sorted by; beside them TPOT against throughput.
+
+    Raises:
+      ValueError: when there is no row to draw.
+    """
+    rows = rows[:MOST]
+    if not rows:
+        raise ValueError("nothing is feasible: there is nothing to draw")
+    meaning = variable(found.metric)
+    best = rows[0]
+    words = meaning.long_name.partition(":")[0].partition(",")[0]
+    title = f"{best.devices} x {best.hardware} ({best.layout}) is best for {found.model.name}"
+    work = found.dataset.attrs.get("title", "").partition(" of ")[0]
+    details = f"{words[:1].upper()}{words[1:]} at every row's best batch, {_direction(meaning)} is better"
+    source = f"{found.points:,} points of a {work}, weights {found.model.precision}, "
+    source += f"KV cache {found.kv}, efficiency {found.efficiency}; {found.dataset.attrs['source']}"
+    made = style.figure(11.0, 1.2 + 0.24 * max(len(rows), 10), title, details, source)
+    left, right = made.subplots(1, 2, width_ratios=(1.25, 1.0))
+    names = list(dict.fromkeys(row.hardware for row in rows))
+    colours = {name: style.SERIES_COLOURS[i % len(style.SERIES_COLOURS)] for i, name in enumerate(names)}
+    _bars(left, rows, found.metric, colours)
+    _trade(right, rows, colours)
+    return made
+
+
+def _direction(meaning: Any) -> str:
+    return "higher" if meaning.higher_is_better else "lower"
+
+
+def _bars(axes: Any, rows: Sequence[Row], metric: str, colours: dict[str, str]) -> None:
+    """One bar per row with its value; the rows' names stand at the axis."""
+    unit, values = variable(metric).unit, np.array([row.metrics[metric] for row in rows])
+    places = np.arange(len(rows))
+    axes.barh(places, values, height=0.72, color=[colours[row.hardware] for row in rows])
+    for place, value in zip(places, values, strict=True):
+        axes.text(value, place, f" {amount(float(value), unit)}", va="center", fontsize=8, color=style.INK)
+    axes.set_yticks(
+        places, [f"{i}.  {r.devices} x {r.hardware}, {r.layout}, batch {r.batch}" for i, r in enumerate(rows, 1)]
+    )
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    axes.set_xlim(0, values.max() * 1.16)
+    axes.tick_params(axis="y", length=0, labelsize=8)
+    axes.spines["left"].set_visible(False)
+    ticks = np.append(values, 0.0)
+    style.scaled_ticks(axes.xaxis, ticks, unit, False)
+    axes.set_xlabel(style.quantity_label(_words(metric), unit, values))
+
+
+def _trade(axes: Any, rows: Sequence[Row], colours: dict[str, str]) -> None:
+    """Throughput per device over TPOT, every row by its rank."""
+    across, up = (np.array([row.metrics[name] for row in rows]) for name in ("tpot", RATE))
+    axes.scatter(across, up, s=150, color=[colours[row.hardware] for row in rows], alpha=0.9, lw=0)
+    for rank, (x, y) in enumerate(zip(across, up, strict=True), 1):
+        axes.text(x, y, str(rank), ha="center", va="center", fontsize=7, color="white", fontweight="bold")
+    for axis, values, metric, side in ((axes.xaxis, across, "tpot", "x"), (axes.yaxis, up, RATE, "y")):
+        log = bool(values.max() / values.min() > 5)
+        getattr(axes, f"set_{side}scale")("log" if log else "linear")
+        style.scaled_ticks(axis, values, variable(metric).unit, log)
+        getattr(axes, f"set_{side}label")(style.quantity_label(_words(metric), variable(metric).unit, values))
+    axes.set_title("better \u2196", loc="right", fontweight="normal", fontsize=9, color=style.QUIET)
+    axes.margins(0.1)
+
+
+def _words(metric: str) -> str:
+    return variable(metric).long_name.partition(":")[0]

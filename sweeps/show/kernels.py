@@ -1,0 +1,136 @@
+"""Kernels in pictures: predicted against measured times, and errors over everything that describes a call."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from sweeps.show import style
+from sweeps.validate.kernel_errors import Scored
+
+COLUMNS = 3
+BINS = 14
+"""Ranges of a feature whose errors are summed up by one point."""
+
+LARGEST_RATIO = 3.0
+"""Of predicted to measured times; what is beyond is drawn at the edge."""
+
+NAMES = {
+    "m": "rows m",
+    "n": "outputs n",
+    "k": "inputs k",
+    "batch": "sequences",
+    "seq_q": "new tokens per sequence",
+    "kv_past": "cached tokens per sequence",
+    "kv_len": "cached tokens per sequence",
+    "n_heads": "query heads",
+    "n_kv_heads": "heads of keys and values",
+    "head_dim": "elements per head",
+    "window": "window",
+    "num_tokens": "tokens",
+    "topk": "experts per token",
+    "num_experts": "experts",
+}
+"""Column of a table -> what it counts."""
+
+
+@style.styled
+def measured_against_predicted(family: str, scored: Sequence[Scored]) -> Any:
+    """A panel per device: predicted over measured time, against measured time; dark where rows are many."""
+    devices = list(dict.fromkeys(one.group.device for one in scored))
+    made = _figure(
+        scored,
+        len(devices),
+        f"{family}: predicted over measured time",
+        "Shade: rows, logarithmic. Lines: median, and the range of 90 % of rows. Beside each name: median and mean "
+        "absolute error.",
+    )
+    grid = _panels(made, len(devices))
+    for axes, device in zip(grid, devices, strict=False):
+        part = [one for one in scored if one.group.device == device]
+        measured, ratio = _measured(part), _ratio(part)
+        shown = np.clip(ratio, 1.0 / LARGEST_RATIO, LARGEST_RATIO)
+        axes.hexbin(
+            measured, shown, xscale="log", yscale="log", gridsize=45, bins="log", cmap="Greys", linewidths=0, mincnt=1
+        )
+        _band(axes, measured, ratio, style.SERIES_COLOURS[0])
+        axes.set_title(f"{device}: {_error_text(ratio)}", fontsize=9)
+        style.scaled_ticks(axes.xaxis, measured, "s", True)
+        axes.set_xlabel(style.quantity_label("measured", "s", measured))
+    return made
+
+
+@style.styled
+def errors_by_feature(family: str, scored: Sequence[Scored]) -> Any:
+    """A panel per column of the table: median and 90 % range of predicted over measured time, a colour per device."""
+    names = [name for name in scored[0].group.columns if len(np.unique(_column(scored, name))) > 1]
+    devices = list(dict.fromkeys(one.group.device for one in scored))
+    made = _figure(
+        scored,
+        len(names),
+        f"{family}: error against everything that describes a call",
+        "Predicted over measured time: line, the median of a range; shade, the range of 90 % of rows.",
+    )
+    grid = _panels(made, len(names))
+    for axes, name in zip(grid, names, strict=False):
+        for colour, device in zip(style.SERIES_COLOURS, devices, strict=False):
+            part = [one for one in scored if one.group.device == device]
+            _band(axes, np.maximum(_column(part, name), 0.5), _ratio(part), colour, device)
+        axes.set_xlabel(NAMES.get(name, name.replace("_", " ")))
+        axes.set_xscale("log")
+        style.scaled_ticks(axes.xaxis, np.maximum(_column(scored, name), 0.5), "1", True)
+    grid[0].legend(fontsize=7)
+    return made
+
+
+def _figure(scored: Sequence[Scored], panels: int, title: str, details: str) -> Any:
+    rows = -(-panels // COLUMNS)
+    engines = ", ".join(dict.fromkeys(f"{one.group.engine} {one.group.version}" for one in scored))
+    count = sum(len(one.group) for one in scored)
+    return style.figure(11.0, 2.6 * rows + 0.3, title, details, f"{count:,} rows of {engines}")
+
+
+def _panels(made: Any, count: int) -> list[Any]:
+    grid = made.subplots(-(-count // COLUMNS), COLUMNS, squeeze=False)
+    for axes in grid.flat[count:]:
+        axes.set_visible(False)
+    for axes in grid.flat:
+        axes.axhline(1.0, color=style.QUIET, lw=0.8, zorder=1)
+    return list(grid.flat)
+
+
+def _band(axes: Any, feature: np.ndarray, ratio: np.ndarray, colour: str, label: str = "") -> None:
+    """Median and 90 % range of `ratio` over ranges of `feature`: its values where they are few, else equal shares."""
+    values = np.unique(feature)
+    if len(values) > BINS:
+        values = np.unique(np.quantile(feature, np.linspace(0.0, 1.0, BINS + 1)))
+        place = np.clip(np.searchsorted(values, feature, side="right") - 1, 0, len(values) - 2)
+        groups = [ratio[place == i] for i in range(len(values) - 1)]
+        at = np.sqrt(values[1:] * values[:-1])
+    else:
+        groups, at = [ratio[feature == value] for value in values], values
+    kept = [i for i, group in enumerate(groups) if len(group)]
+    low, middle, high = (np.array([np.quantile(groups[i], q) for i in kept]) for q in (0.05, 0.5, 0.95))
+    axes.set_yscale("log")
+    axes.set_ylim(1.0 / LARGEST_RATIO, LARGEST_RATIO)
+    axes.set_yticks([0.5, 0.7, 1.0, 1.4, 2.0], ["0.5", "0.7", "1", "1.4", "2"])
+    axes.minorticks_off()
+    axes.fill_between(at[kept], low, high, color=colour, alpha=0.13, lw=0)
+    axes.plot(at[kept], middle, "-", lw=1.3, color=colour, label=label)
+
+
+def _error_text(ratio: np.ndarray) -> str:
+    error = np.abs(ratio - 1.0)
+    return f"{np.median(error):.0%}, {np.mean(error):.0%}"
+
+
+def _column(scored: Sequence[Scored], name: str) -> np.ndarray:
+    return np.concatenate([one.group.columns[name] for one in scored])
+
+
+def _measured(scored: Sequence[Scored]) -> np.ndarray:
+    return np.concatenate([one.group.seconds for one in scored])
+
+
+def _ratio(scored: Sequence[Scored]) -> np.ndarray:
+    return np.concatenate([one.seconds for one in scored]) / _measured(scored)

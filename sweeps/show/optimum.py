@@ -1,0 +1,156 @@
+"""Pictures of an optimum: slices through the best design along every variable, or a Pareto front."""
+
+import math
+import textwrap
+from typing import Any
+
+import numpy as np
+
+from hwspaces import formatted
+from sweeps.ask.names import leaf_long_name
+from sweeps.ask.names import variable as meaning
+from sweeps.show import style
+from sweeps.studies.optimization.descent import KEPT, worst
+from sweeps.studies.optimization.goals import ROOTS, unit_of
+from sweeps.studies.optimization.result import Slice, slices
+from sweeps.studies.optimization.search import Found
+
+COLUMNS, LABEL = 3, 44
+"""Slices side by side, and letters of a line below them."""
+
+
+@style.styled
+def optimum(found: Found) -> Any:
+    """A figure of what a search found."""
+    return _front(found) if len(found.problem.objectives) > 1 else _slices(found)
+
+
+def goal_words(found: Found) -> str:
+    """What was asked for: "minimise time to first token"."""
+    parts = [f"{'maximise' if one.maximise else 'minimise'} {words(one.name)}" for one in found.problem.objectives]
+    return " and ".join(parts)
+
+
+def words(name: str) -> str:
+    """A metric's or leaf's meaning in a few words."""
+    return (
+        leaf_long_name(name) if name.startswith(ROOTS) else meaning(name).long_name.partition(":")[0].partition(",")[0]
+    )
+
+
+def _slices(found: Found) -> Any:
+    problem = found.problem
+    cut = slices(problem, found.designs[0])
+    rows = math.ceil(len(cut) / COLUMNS)
+    objective = problem.objectives[0]
+    value = objective.sign * found.objectives[0, 0]
+    unit = unit_of(objective.name)
+    kept = ", ".join(constraint.text for constraint in problem.constraints)
+    details = (
+        f"Slices through the best design, everything else as it is there. Dashed: a constraint is broken ({kept})."
+    )
+    title = f"Best design: {words(objective.name)} {_amount(value, unit)}"
+    made = style.figure(9.0, 2.3 * rows, title, details, problem.attributes["title"])
+    panels = made.subplots(rows, COLUMNS, squeeze=False)
+    finite = [one.objective[np.isfinite(one.objective)] for one in cut]
+    everything = np.concatenate([*finite, [value]])
+    for panel, one in zip(panels.flat, cut, strict=False):
+        _slice(panel, one, value)
+        _limits(panel, everything, value, unit)
+        if found.grid_design is not None:
+            i = problem.variables.index(one.variable)
+            best = objective.sign * found.grid_objectives[0]
+            panel.plot(found.grid_design[i], best, "D", ms=5, mfc="none", mec=style.QUIET, zorder=4)
+    for panel in panels.flat[len(cut) :]:
+        panel.set_axis_off()
+    made.supylabel(style.quantity_label(words(objective.name), unit, everything), fontsize=9, color=style.INK)
+    handles = [
+        style.matplotlib().lines.Line2D([], [], marker="o", ls="", color=style.SERIES_COLOURS[1], label="best design")
+    ]
+    if found.grid_design is not None:
+        points = f"best of {len(found.grid[0]):,} {'sampled' if found.sampled else 'grid'} points"
+        grid = style.matplotlib().lines.Line2D([], [], marker="D", ls="", mfc="none", mec=style.QUIET, label=points)
+        handles.append(grid)
+    made.legend(handles=handles, loc="outside lower right", ncols=2)
+    return made
+
+
+def _slice(panel: Any, one: Slice, value: float) -> None:
+    variable = one.variable
+    label = variable.axis.coordinates[0]
+    kept = one.violation <= KEPT
+    colour = style.SERIES_COLOURS[0]
+    if variable.choice:
+        places = np.arange(len(one.values))
+        panel.plot(places[kept], one.objective[kept], "o", color=colour, ms=4)
+        panel.plot(places[~kept], one.objective[~kept], "o", mfc="none", mec=colour, ms=4)
+        panel.set_xticks(places, [f"{name:g}" if isinstance(name, float) else str(name) for name in variable.labels])
+        panel.set_xlim(-0.5, len(places) - 0.5)
+    else:
+        panel.plot(one.values, np.where(kept, one.objective, np.nan), color=colour, lw=1.7)
+        panel.plot(one.values, one.objective, color=colour, lw=0.9, ls=(0, (3, 2)), zorder=1)
+        if variable.log and variable.high / variable.low > 4:
+            panel.set_xscale("log")
+        style.scaled_ticks(
+            panel.xaxis, np.array([variable.low, variable.high]), label.unit, panel.get_xscale() == "log"
+        )
+    panel.plot(one.at, value, "o", color=style.SERIES_COLOURS[1], ms=6, zorder=5, clip_on=False)
+    limits = np.array([variable.low, variable.high])
+    text = (
+        label.long_name.partition(",")[0]
+        if variable.choice
+        else style.quantity_label(label.long_name, label.unit, limits)
+    )
+    panel.set_xlabel(textwrap.fill(text, LABEL), fontsize=8)
+    panel.grid(axis="y", color=style.INFEASIBLE, lw=0.8)
+    panel.set_axisbelow(True)
+
+
+def _limits(panel: Any, everything: np.ndarray, value: float, unit: str) -> None:
+    """The same limits in all slices: around the best value, what is far from it left out."""
+    low, high = max(everything.min(), value / 4), min(everything.max(), value * 4)
+    low, high = low / 1.1, high * 1.1
+    log = high / low > 4
+    panel.set_yscale("log" if log else "linear")
+    style.scaled_ticks(panel.yaxis, np.array([low, high]), unit, log)
+    panel.set_ylim(low, high)
+
+
+def _front(found: Found) -> Any:
+    problem = found.problem
+    first, second = problem.objectives[:2]
+    designs, objectives, constraints = found.grid
+    kept = worst(constraints) <= KEPT
+    title = f"What no other design beats: {words(first.name)} against {words(second.name)}"
+    limits = ", ".join(constraint.text for constraint in problem.constraints)
+    cloud = f"{'sampled' if found.sampled else 'grid'} points that keep {limits}"
+    made = style.figure(
+        7.5,
+        5.0,
+        title,
+        f"{len(found.designs)} designs by gradients; grey: {int(kept.sum()):,} {cloud}",
+        problem.attributes["title"],
+    )
+    panel = made.add_subplot()
+    x, y = first.sign * objectives[kept, 0], second.sign * objectives[kept, 1]
+    panel.scatter(x, y, s=3, lw=0, color=style.CLOUD, alpha=0.5, rasterized=True)
+    across, up = first.sign * found.objectives[:, 0], second.sign * found.objectives[:, 1]
+    panel.plot(across, up, "o-", color=style.SERIES_COLOURS[1], lw=1.2, ms=4, mec="white", mew=0.5)
+    for axis, one, values in ((panel.xaxis, first, across), (panel.yaxis, second, up)):
+        unit = unit_of(one.name)
+        shown = (
+            values if not kept.any() else np.concatenate([values, np.quantile(x if one is first else y, [0.0, 0.7])])
+        )
+        low, high = shown.min() / 1.05, shown.max() * 1.05
+        log = high / low > 4
+        (panel.set_xscale if axis is panel.xaxis else panel.set_yscale)("log" if log else "linear")
+        style.scaled_ticks(axis, np.array([low, high]), unit, log)
+        axis.set_label_text(style.quantity_label(words(one.name), unit, values))
+        (panel.set_xlim if axis is panel.xaxis else panel.set_ylim)(low, high)
+    panel.grid(color=style.INFEASIBLE, lw=0.8)
+    panel.set_axisbelow(True)
+    return made
+
+
+def _amount(value: float, unit: str) -> str:
+    return formatted(value, unit)

@@ -1,0 +1,93 @@
+"""The default picture of a sweep: where the good designs are, what binds them, and what can be traded."""
+
+from typing import Any
+
+import xarray as xr
+
+from sweeps.data import labels
+from sweeps.data.best import key_metrics
+from sweeps.show import style
+from sweeps.show.heatmap import bound_map, metric_map
+from sweeps.show.lines import line_panel
+from sweeps.show.pareto import chosen_pair, pareto_panel
+from sweeps.show.plane import plane, two_axes
+from sweeps.show.scatter import scatter_bound, scatter_metric, scatter_series
+from sweeps.show.wording import heading, source_note
+
+BOUNDS = {"ttft": "prefill_bound", "step_time": "bound"}
+"""Which variable says what binds, by metric; decode for the others of a request."""
+
+
+@style.styled
+def overview(dataset: xr.Dataset, metric: str | None = None, x: str | None = None, y: str | None = None) -> Any:
+    """A figure of up to three panels: a metric over its two most influential axes, what binds there, a Pareto front.
+
+    Args:
+      dataset: of a sweep.
+      metric: what is good; by default the first of what readers ask for.
+      x, y: axes of the maps.
+    """
+    metric = metric or default_metric(dataset)
+    rest = [name for name in two_axes(dataset, metric) if name not in (x, y)]
+    x = x or (rest.pop(0) if rest else None)
+    y = y or (rest.pop(0) if rest else None)
+    if x is None:
+        raise ValueError("the file holds a single point: there is nothing to draw over")
+    bound = bound_name(dataset, metric) if y is not None else None
+    pair = _pair(dataset)
+    panels = 1 + (bound is not None) + (pair is not None)
+    title, details = heading(dataset, metric, (x, y), "best")
+    details = details.replace("At every place", "In maps, at every place")
+    made = style.figure(0.6 + 4.9 * panels, 4.6, title, details, source_note(dataset))
+    axes = iter(made.subplots(1, panels, squeeze=False)[0])
+    first = next(axes)
+    if y is None:
+        panel = scatter_series if labels.is_sample(dataset) else line_panel
+        panel(first, dataset, metric, x, None)
+        first.set_title("Where the good designs are")
+    elif labels.is_sample(dataset):
+        scatter_metric(made, first, dataset, metric, x, y)
+        first.set_title("Where the good designs are")
+        if bound is not None:
+            second = next(axes)
+            scatter_bound(second, dataset, metric, bound, x, y)
+            second.set_title(_binding_title(bound))
+    else:
+        drawn = plane(dataset, metric, x, y)
+        metric_map(made, first, dataset, drawn)
+        first.set_title("Where the good designs are")
+        if bound is not None:
+            second = next(axes)
+            bound_map(second, dataset, drawn, bound)
+            second.set_title(_binding_title(bound))
+    if pair is not None:
+        third = next(axes)
+        pareto_panel(third, dataset, *pair)
+        third.set_title("What can be traded")
+    return made
+
+
+def default_metric(dataset: xr.Dataset) -> str:
+    """The metric of most interest; ValueError when nothing in the dataset is better higher or lower."""
+    names = key_metrics(dataset)
+    if not names:
+        raise ValueError("no variable of the file is better higher or lower, or none varies: name one with --metric")
+    return names[0]
+
+
+def bound_name(dataset: xr.Dataset, metric: str) -> str | None:
+    """The variable that says what binds where `metric` is the aim; None when the dataset has none."""
+    names = (BOUNDS.get(metric), "decode_bound", "bound", "prefill_bound")
+    return next((name for name in names if name in dataset), None)
+
+
+def _binding_title(bound: str) -> str:
+    step = bound.removesuffix("bound").strip("_")
+    return f"What binds {f'{step} ' if step else ''}there"
+
+
+def _pair(dataset: xr.Dataset) -> tuple[str, str] | None:
+    try:
+        return chosen_pair(dataset)
+    except ValueError:
+        return None

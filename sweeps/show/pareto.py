@@ -1,0 +1,139 @@
+"""Pareto fronts: the designs of a sweep that no other beats in two metrics at once."""
+
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from sweeps.ask.names import variable
+from sweeps.data import labels
+from sweeps.data.best import PAIRS, feasible
+from sweeps.show import style
+from sweeps.show.plane import group_axis
+from sweeps.show.subset import distinct, picked
+from sweeps.show.wording import source_note
+
+FLAGS = ("feasible", "legal", "fits")
+
+FEW = 100_000
+"""Points from which on a front is first searched in a sample of them, which throws most of the others out."""
+
+
+@style.styled
+def pareto(dataset: xr.Dataset, x: str | None = None, y: str | None = None) -> Any:
+    """A figure of the feasible designs in two metrics, with the front of all of them, coloured by one axis."""
+    x, y = chosen_pair(dataset, x, y)
+    words = f"{labels.title(dataset, x)} against {labels.title(dataset, y)}"
+    of = f" of {dataset.attrs['points']:,} designs" if "points" in dataset.attrs else " design"
+    made = style.figure(7.5, 5.2, f"What no other{of} beats: {words}", source=source_note(dataset))
+    pareto_panel(made.add_subplot(), dataset, x, y)
+    return made
+
+
+def chosen_pair(dataset: xr.Dataset, x: str | None = None, y: str | None = None) -> tuple[str, str]:
+    """The two metrics to trade: those given, else of the usual pairs the first that varies."""
+    kept = tuple(dataset.attrs["pareto"].split(":")) if "pareto" in dataset.attrs else ()
+    for first, second in (kept, *PAIRS) if kept else PAIRS:
+        here = first in dataset and second in dataset and dataset[first].dims and dataset[second].dims
+        if here and x in (None, first) and y in (None, second):
+            return first, second
+    if x is None or y is None:
+        raise ValueError("a Pareto front needs two metrics: give them as --x and --y")
+    return x, y
+
+
+def pareto_panel(axes: Any, dataset: xr.Dataset, x: str, y: str) -> None:
+    """Draw all feasible designs faintly, by group, and the front of all of them, over two metrics."""
+    group = group_axis(dataset)
+    dims = tuple(dict.fromkeys((*dataset[x].dims, *dataset[y].dims)))
+    if group is not None and dataset[group].dims[0] not in (*dims, *feasible(dataset).dims):
+        group = None
+    wanted = [name for name in dict.fromkeys((x, y, *FLAGS)) if name in dataset]
+    dataset = dataset[wanted].load()  # picking groups from the file would read it point by point
+    clouds, fronts = [], []
+    for name, part in _groups(dataset, group):
+        first, second = _pairs(part, x, y)
+        if first.size:
+            pick = picked(first.size)
+            best = front(_lower_better(x, first), _lower_better(y, second))
+            clouds.append((name, first[pick], second[pick]))
+            fronts.append((first[best], second[best]))
+    if not fronts:
+        axes.text(0.5, 0.5, "nothing is feasible", transform=axes.transAxes, ha="center")
+        axes.set_axis_off()
+        return
+    colours = style.SERIES_COLOURS if group is not None else (style.QUIET,)
+    for (_, across, up), colour in zip(clouds, colours, strict=False):
+        size, alpha = (14, 0.4) if across.size < 1000 else (3, 0.25)
+        axes.scatter(across, up, s=size, lw=0, color=colour, alpha=alpha, rasterized=True, zorder=1)
+    across, up = (np.concatenate([found[i] for found in fronts]) for i in range(2))
+    whose = np.repeat(np.arange(len(fronts)), [found[0].size for found in fronts])
+    best = front(_lower_better(x, across), _lower_better(y, up))
+    axes.plot(across[best], up[best], color=style.INK, lw=1.2, zorder=3)
+    marker = {"ms": 5, "mec": "white", "mew": 0.5} if best.size <= 60 else {"ms": 3, "mew": 0}
+    for number, ((name, *_), colour) in enumerate(zip(clouds, colours, strict=False)):
+        here = best[whose[best] == number]
+        axes.plot(across[here], up[here], "o", **marker, color=colour, label=name, zorder=4)
+    _metric_axis(axes, dataset, x, "x", np.concatenate([cloud[1] for cloud in clouds]))
+    _metric_axis(axes, dataset, y, "y", np.concatenate([cloud[2] for cloud in clouds]))
+    arrows = {(True, True): "\u2197", (True, False): "\u2198", (False, True): "\u2196", (False, False): "\u2199"}
+    corner = tuple(variable(name).higher_is_better is not False for name in (x, y))
+    axes.set_title(f"better {arrows[corner]}", loc="right", fontweight="normal", fontsize=9, color=style.QUIET)
+    if group is not None:
+        axes.legend(loc="best", title=labels.short(dataset, group), title_fontsize=8.5)
+
+
+def front(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Positions of the points that no other beats, both numbers being better lower; in the order of `a`.
+
+    Of points that are equal in both, the first stands for all.
+    """
+    alive = np.arange(a.size)
+    if a.size > FEW:
+        some = picked(a.size)
+        some = some[_front(a[some], b[some])]
+        left = np.searchsorted(a[some], a, side="right") - 1
+        alive = alive[(left < 0) | (b <= b[some][np.maximum(left, 0)])]
+    return alive[_front(a[alive], b[alive])]
+
+
+def _front(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    order = np.lexsort((b, a))
+    lowest = np.minimum.accumulate(b[order])
+    before = np.concatenate([[np.inf], lowest[:-1]])
+    return order[b[order] < before]
+
+
+def _groups(dataset: xr.Dataset, group: str | None) -> list[tuple[str, xr.Dataset]]:
+    if group is None:
+        return [("", dataset)]
+    values = dataset[group].values
+    parts = []
+    for value in distinct(values):
+        (dim,) = dataset[group].dims
+        at = np.flatnonzero(values == value)
+        parts.append((labels.text(dataset, group, value), dataset.isel({dim: at})))
+    return parts
+
+
+def _pairs(dataset: xr.Dataset, x: str, y: str) -> tuple[np.ndarray, np.ndarray]:
+    """Both metrics at every feasible point of the axes that either depends on, flat."""
+    arrays = xr.broadcast(dataset[x].drop_vars(dataset[x].coords), dataset[y].drop_vars(dataset[y].coords))
+    mask = feasible(dataset)
+    mask = mask.any([dim for dim in mask.dims if dim not in arrays[0].dims])
+    keep = mask.broadcast_like(arrays[0]).transpose(*arrays[0].dims).values
+    first, second = arrays[0].values, arrays[1].transpose(*arrays[0].dims).values
+    keep = keep & np.isfinite(first) & np.isfinite(second)
+    return first[keep], second[keep]
+
+
+def _lower_better(name: str, values: np.ndarray) -> np.ndarray:
+    return -values if variable(name).higher_is_better else values
+
+
+def _metric_axis(axes: Any, dataset: xr.Dataset, name: str, side: str, values: np.ndarray) -> None:
+    unit, axis = labels.unit(dataset, name), getattr(axes, f"{side}axis")
+    getattr(axes, f"set_{side}label")(style.quantity_label(labels.title(dataset, name), unit, values))
+    log = bool((values > 0).all() and values.max() / values.min() > 5)
+    getattr(axes, f"set_{side}scale")("log" if log else "linear")
+    style.scaled_ticks(axis, values, unit, log)

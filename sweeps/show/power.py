@@ -1,0 +1,49 @@
+"""Measured electrical power of kernels in a picture: predicted over measured, one panel per kind of kernel."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from sweeps.show import style
+from sweeps.validate.power import PowerScore
+
+COLUMNS = 3
+
+
+@style.styled
+def measured_against_predicted(scores: Sequence[PowerScore]) -> Any:
+    """A panel per table and precision: predicted against measured power; short runs, which the meter blurs, in grey."""
+    names = list(dict.fromkeys(score.label for score in scores))
+    rows = -(-len(names) // COLUMNS)
+    count, devices = sum(len(score.group) for score in scores), list(dict.fromkeys(s.group.device for s in scores))
+    made = style.figure(
+        11.0,
+        3.0 * rows + 0.3,
+        "Predicted against measured power of kernels",
+        "Colour: runs that fill the meter's window; grey: shorter runs, whose readings are of what ran before as well.",
+        f"{count:,} rows of {', '.join(devices)}",
+    )
+    grid = made.subplots(rows, COLUMNS, squeeze=False)
+    top = 1.05 * max(score.measured.max() for score in scores)
+    for axes in grid.flat[len(names) :]:
+        axes.set_visible(False)
+    for axes, name in zip(grid.flat, names, strict=False):
+        part = [score for score in scores if score.label == name]
+        measured, power, filled = (
+            np.concatenate([getattr(s, field) for s in part]) for field in ("measured", "power", "filled")
+        )
+        axes.plot([0.0, top], [0.0, top], color=style.QUIET, lw=0.8, zorder=1)
+        axes.scatter(measured[~filled], power[~filled], s=3, lw=0, color=style.CLOUD, rasterized=True)
+        axes.scatter(
+            measured[filled], power[filled], s=4, lw=0, alpha=0.5, color=style.SERIES_COLOURS[0], rasterized=True
+        )
+        error = np.abs(power[filled] / measured[filled] - 1.0)
+        note = f": {np.median(error):.0%}, {np.mean(error):.0%}" if filled.any() else ""
+        short = name.replace("_attention bfloat16", "").replace("context", "prefill").replace("generation", "decode")
+        axes.set_title(f"{short}{note}", fontsize=9)
+        axes.set_xlim(0.0, top)
+        axes.set_ylim(0.0, top)
+        axes.set_xlabel("Measured, W")
+        axes.set_ylabel("Predicted, W")
+    return made

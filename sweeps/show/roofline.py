@@ -1,0 +1,169 @@
+"""The roofline of a step: what every op achieves against what the hardware allows at its intensity."""
+
+from typing import Any
+
+import numpy as np
+
+from hwspaces import formatted
+from sweeps.ask.cases import Case
+from sweeps.run.answer import Answer, OpAnswer, answer
+from sweeps.show import style
+from sweeps.show.names import Spot, named
+
+LABELLED_SHARE = 0.004
+"""Share of the step's time from which an op is named."""
+
+LARGEST_MARKER = 1500.0
+"""Area in points^2 of the marker of an op that takes all of the time."""
+
+TOUCHING = 13.0
+"""Points between markers up to which they share a name: less than the height of two lines."""
+
+
+@style.styled
+def roofline(case: Case, found: Answer | None = None, what: str = "") -> Any:
+    """A figure of the FLOP/s that every op achieves over its FLOP per byte, under the hardware's roofs.
+
+    Args:
+      case: one step, or a request, whose two steps get a panel each.
+      found: its answer, if it is known already.
+      what: what the step works on, in words.
+    """
+    found = found or answer(case)
+    tp = case.scenario.deployment.tp
+    title = f"{case.model.name} on {tp:g} x {case.hardware.name}{f': {what}' if what else ''}"
+    details = (
+        f"Marker area is an op's share of the step's time; roofs are the datasheet's, "
+        f"times are {case.efficiency.name}. {_undrawn(found)}"
+    )
+    made = style.figure(1.0 + 7.4 * len(found.steps), 5.6, title, details, "; ".join(case.notes))
+    panels = made.subplots(1, len(found.steps), squeeze=False)[0]
+    for axes, (step, ops) in zip(panels, found.steps.items(), strict=True):
+        _panel(made, axes, case, ops)
+        if len(found.steps) > 1:
+            axes.set_title(f"{step.capitalize()} step")
+    return made
+
+
+def _panel(made: Any, axes: Any, case: Case, ops: tuple[OpAnswer, ...]) -> None:
+    hardware, total = case.scenario.hardware, sum(op.time for op in ops)
+    drawn = [op for op in ops if op.flops > 0 and op.bytes > 0]
+    bandwidth = hardware.memory.hbm.bandwidth
+    peaks = {f"{name} matrix": hardware.matrix[name] for name in dict.fromkeys(op.precision for op in ops) if name}
+    vector = hardware.cores.count * hardware.cores.vector_flops
+    ridge = max(peaks.values()) / bandwidth
+    low = min([op.intensity for op in drawn] + [ridge]) / 3
+    high = max([op.intensity for op in drawn] + [ridge]) * 6
+    bottom = min([_rate(op) for op in drawn] + [low * bandwidth]) / 3
+    top = max(peaks.values()) * 5
+    axes.set(xscale="log", yscale="log", xlim=(low, high), ylim=(bottom, top))
+    for name, peak in peaks.items():
+        start = peak / bandwidth
+        axes.plot([low, start, high], [low * bandwidth, peak, peak], color=style.INK, lw=1.6, zorder=2)
+        axes.text(
+            high / 1.06, peak * 1.06, f"{name} peak {formatted(peak, 'FLOP/s')}", ha="right", va="bottom", fontsize=8.5
+        )
+    axes.plot([vector / bandwidth, high], [vector, vector], color=style.QUIET, lw=1.0, ls="--", zorder=2)
+    axes.text(
+        high / 1.06,
+        vector * 1.06,
+        f"vector peak {formatted(vector, 'FLOP/s')}",
+        ha="right",
+        va="bottom",
+        fontsize=8.5,
+        color=style.QUIET,
+    )
+    for op in sorted(drawn, key=lambda op: -op.time):
+        colour = style.BOUND_COLOURS[op.bound]
+        axes.scatter(
+            op.intensity, _rate(op), s=_area(op, total), color=colour, ec="white", lw=0.7, alpha=0.85, zorder=3
+        )
+    intensities = np.array([low, high])
+    style.scaled_ticks(axes.xaxis, intensities, "1", True)
+    style.scaled_ticks(axes.yaxis, np.array([bottom, top]), "FLOP/s", True)
+    axes.set_xlim(low, high)
+    axes.set_ylim(bottom, top)
+    axes.set_xlabel("Arithmetic intensity (FLOP per byte of HBM)")
+    axes.set_ylabel(style.quantity_label("achieved", "FLOP/s", np.array([bottom, top])))
+    _bandwidth_label(made, axes, low, ridge, bandwidth)
+    bounds = dict.fromkeys(op.bound for op in sorted(drawn, key=lambda op: -op.time))
+    line = style.matplotlib().lines.Line2D
+    dots = {name: line([], [], marker="o", ls="", color=style.BOUND_COLOURS[name]) for name in bounds}
+    axes.legend(dots.values(), [f"bound by {name}" for name in dots], loc="lower right")
+    named(made, axes, _spots(made, axes, drawn, total))
+
+
+def _bandwidth_label(made: Any, axes: Any, low: float, ridge: float, bandwidth: float) -> None:
+    """The name of the memory roof, along its slope, clear of the ops at its lower end."""
+    made.draw_without_rendering()
+    at = low * (ridge / low) ** 0.55
+    ends = axes.transData.transform([(low, low * bandwidth), (ridge, ridge * bandwidth)])
+    angle = float(np.degrees(np.arctan2(*(ends[1] - ends[0])[::-1])))
+    axes.annotate(
+        f"HBM {formatted(bandwidth, 'B/s')}",
+        (at, at * bandwidth),
+        xytext=(-5, 5),
+        textcoords="offset points",
+        rotation=angle,
+        rotation_mode="anchor",
+        ha="center",
+        va="bottom",
+        fontsize=8.5,
+    )
+
+
+def _spots(made: Any, axes: Any, ops: list[OpAnswer], total: float) -> list[Spot]:
+    """Every marker with its name; of markers that touch, the largest has the names of all, one to a line."""
+    made.draw_without_rendering()
+    scale = made.dpi / 72
+    groups: list[tuple[np.ndarray, float, list[OpAnswer]]] = []
+    for op in sorted(ops, key=lambda op: -op.time):
+        place = axes.transData.transform((op.intensity, _rate(op))) / scale
+        radius = float(np.sqrt(_area(op, total) / np.pi))
+        near = (group for group in groups if np.hypot(*(group[0] - place)) < max(group[1] + radius, TOUCHING))
+        group = next(near, None)
+        groups.append((place, radius, [op])) if group is None else group[2].append(op)
+    several = [name for *_, group in groups for name in {_plain(op.name) for op in group}]
+    leads = {id(group[0]): _names(group, several, total) for *_, group in groups}
+    return [
+        Spot(op.intensity, _rate(op), float(np.sqrt(_area(op, total) / np.pi)), leads.get(id(op), ""), number)
+        for number, (*_, group) in enumerate(groups)
+        for op in group
+    ]
+
+
+def _names(group: list[OpAnswer], several: list[str], total: float) -> str:
+    """Names and shares of the ops of one spot, one to a line; blocks of layers apart only where they stand apart."""
+    shares: dict[str, float] = {}
+    for op in group:
+        name = op.name if several.count(_plain(op.name)) > 1 else _plain(op.name)
+        shares[name] = shares.get(name, 0.0) + op.time / total
+    return "\n".join(f"{name} {100 * share:.1f} %" for name, share in shares.items() if share >= LABELLED_SHARE)
+
+
+def _rate(op: OpAnswer) -> float:
+    return op.flops / op.time
+
+
+def _area(op: OpAnswer, total: float) -> float:
+    return max(14.0, LARGEST_MARKER * op.time / total)
+
+
+def _plain(name: str) -> str:
+    """An op's name without the number of its block of layers."""
+    return name.rpartition(".")[2]
+
+
+def _undrawn(found: Answer) -> str:
+    """Which ops have no place on a roofline, and their share of the time."""
+    parts = []
+    for ops in found.steps.values():
+        total = sum(op.time for op in ops)
+        rest: dict[str, float] = {}
+        for op in ops:
+            if not (op.flops > 0 and op.bytes > 0):
+                rest[_plain(op.name)] = rest.get(_plain(op.name), 0.0) + op.time / total
+        if rest:
+            named = ", ".join(f"{name} {100 * share:.1f} %" for name, share in rest.items())
+            parts.append(f"Not drawn, for they compute nothing: {named}.")
+    return " ".join(dict.fromkeys(parts))

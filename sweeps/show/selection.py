@@ -1,0 +1,70 @@
+"""The part of a sweep that a picture is of: some axes held at one value, and the metric by name."""
+
+import numpy as np
+import xarray as xr
+
+from hwspaces import quantity
+from hwspaces.units import nearest
+from sweeps.data import labels
+from sweeps.data.best import metrics
+
+
+def selected(dataset: xr.Dataset, places: list[str]) -> xr.Dataset:
+    """`dataset` at each `AXIS=VALUE` of `places`: the value on the axis that is nearest, on its scale.
+
+    Of a sample, only the points with that name or number.
+
+    Raises:
+      ValueError: one line, for an unknown axis or name, a wrong unit, an axis given twice, a value beyond the axis,
+        or a number between those that were drawn.
+    """
+    held: set[str] = set()
+    for place in places:
+        name, equals, text = (part.strip() for part in place.partition("="))
+        if not (name and equals and text):
+            raise ValueError(f"--at {place!r} must be AXIS=VALUE, such as tp=8")
+        if name in held:
+            raise ValueError(f"--at {name} is given twice")
+        labels.known(name, labels.axes(dataset), "axis")
+        held.add(name)
+        (dim,) = dataset[name].dims
+        if labels.is_sample(dataset):
+            dataset = dataset.isel({dim: _drawn(dataset, name, text)})
+        else:
+            dataset = dataset.isel({dim: _position(dataset, name, text)})
+    return dataset
+
+
+def metric_name(dataset: xr.Dataset, name: str) -> str:
+    """`name` when it is a number that can be better or worse; else ValueError with the nearest ones."""
+    return labels.known(name, metrics(dataset), "metric")
+
+
+def _position(dataset: xr.Dataset, name: str, text: str) -> int:
+    values = dataset[name].values
+    if labels.is_text(dataset[name]):
+        return [str(value) for value in values].index(_known_text(values, name, text))
+    value = quantity(text, labels.unit(dataset, name), f"--at {name}")
+    low, high = float(values.min()), float(values.max())
+    if not low * (1 - 1e-6) <= value <= high * (1 + 1e-6):
+        shown = [labels.text(dataset, name, end) for end in (low, high)]
+        raise ValueError(f"--at {name}={text} is beyond the axis, which runs from {shown[0]} to {shown[1]}")
+    return int(np.abs(np.log(values / value) if low > 0 else values - value).argmin())
+
+
+def _drawn(dataset: xr.Dataset, name: str, text: str) -> np.ndarray:
+    values = dataset[name].values
+    if labels.is_text(dataset[name]):
+        return np.flatnonzero(values == _known_text(values, name, text))
+    value = quantity(text, labels.unit(dataset, name), f"--at {name}")
+    found = np.flatnonzero(np.isclose(values, value, rtol=1e-6))
+    if not found.size:
+        raise ValueError(f"--at {name}={text}: no point of the sample has this value")
+    return found
+
+
+def _known_text(values: np.ndarray, name: str, text: str) -> str:
+    known = list(dict.fromkeys(map(str, values)))
+    if text not in known:
+        raise ValueError(f"--at {name}={text} is not on the axis{nearest(text, known)}")
+    return text

@@ -1,0 +1,122 @@
+"""Served models in pictures: predicted against measured latencies, and errors over concurrency."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from sweeps.show import style
+from sweeps.validate.serving.scores import BANDS, HIT, Prediction, band, score
+
+METRICS = {"ttft": "TTFT", "tpot": "TPOT"}
+NAMES = {"vllm": "vLLM", "trtllm": "TensorRT-LLM", "sglang": "SGLang"}
+
+LARGEST_RATIO = 3.0
+"""Of predicted to measured times; what is beyond is drawn at the edge."""
+
+
+@style.styled
+def predicted_against_measured(predictions: Sequence[Prediction]) -> Any:
+    """A panel per latency: predicted against measured, a colour per engine; suspect rows as grey crosses.
+
+    Raises:
+      ValueError: without predictions.
+    """
+    made = _figure(
+        predictions,
+        3.9,
+        "TTFT and TPOT under load: predicted against measured",
+        "Lines: right, and 20 % off. Beside each name: median and mean absolute error of the rows that nothing speaks "
+        "against; grey crosses are the others.",
+    )
+    for axes, (metric, name) in zip(made.subplots(1, 2), METRICS.items(), strict=True):
+        measured, predicted = _measured(predictions, metric), _predicted(predictions, metric)
+        both = np.concatenate([measured, predicted])
+        ends = np.array([both.min() / 1.3, both.max() * 1.3])
+        for factor, width in ((1.0, 0.9), (1.0 - HIT, 0.5), (1.0 + HIT, 0.5)):
+            axes.plot(ends, factor * ends, "-", color=style.QUIET, lw=width, zorder=1)
+        for colour, engine, rows in _engines(predictions):
+            here = [one for one in rows if one.point.suspect is None]
+            if here:
+                text = f"{NAMES.get(engine, engine)}: {_error_text(here, metric)}"
+                places = (_measured(here, metric), _predicted(here, metric))
+                axes.scatter(*places, s=9, lw=0, alpha=0.55, color=colour, label=text)
+            apart = [one for one in rows if one.point.suspect is not None]
+            places = (_measured(apart, metric), _predicted(apart, metric))
+            axes.scatter(*places, s=11, marker="x", lw=0.6, color=style.CLOUD, zorder=1)
+        axes.set(xscale="log", yscale="log", xlim=ends, ylim=ends, aspect="equal")
+        for axis, word in ((axes.xaxis, "measured"), (axes.yaxis, "predicted")):
+            style.scaled_ticks(axis, both, "s", True)
+            axis.set_label_text(style.quantity_label(word, "s", both))
+        axes.set_title(name)
+        axes.legend(loc="upper left", handletextpad=0.1)
+    return made
+
+
+@style.styled
+def errors_by_concurrency(predictions: Sequence[Prediction]) -> Any:
+    """A panel per latency: predicted over measured time by concurrency band and engine; median and 90 % range.
+
+    Suspect rows are left out.
+
+    Raises:
+      ValueError: without a row that nothing speaks against.
+    """
+    trusted = [one for one in predictions if one.point.suspect is None]
+    made = _figure(
+        trusted,
+        3.2,
+        "TTFT and TPOT under load: error by concurrency",
+        "Predicted over measured time: dot, the median; line, the range of 90 % of rows.",
+    )
+    bands = [name for _, name in BANDS]
+    for axes, (metric, name) in zip(made.subplots(1, 2), METRICS.items(), strict=True):
+        axes.axhspan(1.0 - HIT, 1.0 + HIT, color=style.INFEASIBLE, lw=0, zorder=0)
+        axes.axhline(1.0, color=style.QUIET, lw=0.8, zorder=1)
+        engines = list(_engines(trusted))
+        for place, (colour, engine, rows) in enumerate(engines):
+            groups = [[one.ratio(metric) for one in rows if band(one.point) == at] for at in bands]
+            kept = [i for i, group in enumerate(groups) if group]
+            at = np.array(kept) + 0.18 * (place - 0.5 * (len(engines) - 1))
+            low, middle, high = (np.array([np.quantile(groups[i], q) for i in kept]) for q in (0.05, 0.5, 0.95))
+            low, middle, high = (np.clip(each, 1.0 / LARGEST_RATIO, LARGEST_RATIO) for each in (low, middle, high))
+            axes.vlines(at, low, high, color=colour, lw=1.6, alpha=0.45)
+            axes.plot(at, middle, "o", ms=4.5, color=colour, label=NAMES.get(engine, engine))
+        axes.set(yscale="log", ylim=(1.0 / LARGEST_RATIO, LARGEST_RATIO), title=name)
+        axes.set_yticks([0.5, 0.7, 1.0, 1.4, 2.0], ["0.5", "0.7", "1", "1.4", "2"])
+        axes.minorticks_off()
+        axes.set_xticks(range(len(bands)), bands)
+        axes.set_xlabel("Concurrent requests")
+        axes.legend(loc="upper left", ncols=3, handletextpad=0.1)
+    return made
+
+
+def _figure(predictions: Sequence[Prediction], height: float, title: str, details: str) -> Any:
+    if not predictions:
+        raise ValueError("there are no served points to draw")
+    models = len({one.point.model_name for one in predictions})
+    devices = ", ".join(sorted({one.point.gpu for one in predictions}))
+    source = f"{len(predictions):,} measured rows of {models} models on {devices}"
+    return style.figure(9.6, height, title, details, source)
+
+
+def _engines(predictions: Sequence[Prediction]) -> list[tuple[str, str, list[Prediction]]]:
+    """Colour, name and rows of every engine."""
+    names = [name for name in NAMES if any(one.point.engine == name for one in predictions)]
+    return [
+        (style.SERIES_COLOURS[list(NAMES).index(name)], name, [one for one in predictions if one.point.engine == name])
+        for name in names
+    ]
+
+
+def _measured(predictions: Sequence[Prediction], metric: str) -> np.ndarray:
+    return np.array([getattr(one.point, metric) for one in predictions])
+
+
+def _predicted(predictions: Sequence[Prediction], metric: str) -> np.ndarray:
+    return np.array([getattr(one, metric) for one in predictions])
+
+
+def _error_text(predictions: Sequence[Prediction], metric: str) -> str:
+    found = score(predictions, metric)
+    return f"{found.median:.0%}, {found.mape:.0%}"

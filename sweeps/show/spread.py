@@ -1,0 +1,73 @@
+"""Histograms and quantiles of the metrics of a sweep of which nothing but counts was kept."""
+
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from sweeps.ask.names import variable
+from sweeps.data import labels
+from sweeps.show import style
+from sweeps.show.wording import source_note
+
+MOST = 9
+"""Panels of one picture."""
+
+LABEL_BOX = {"facecolor": "white", "alpha": 0.7, "lw": 0, "pad": 1}
+
+MARKED = (0.05, 0.5, 0.95)
+"""Quantiles that are drawn as lines."""
+
+
+@style.styled
+def spread(dataset: xr.Dataset) -> Any:
+    """A figure of a panel per metric: how many feasible designs have which value.
+
+    Raises:
+      ValueError: one line, where no histogram was kept.
+    """
+    names = [str(name).removeprefix("histogram_") for name in dataset.data_vars if str(name).startswith("histogram_")]
+    names = [name for name in names if f"{name}_bin" in dataset and dataset.sizes[f"{name}_bin"] > 1][:MOST]
+    if not names:
+        raise ValueError("the sweep kept no histogram: --keep histogram,quantiles does")
+    points = int(dataset[f"histogram_{names[0]}"].sum())
+    columns = min(3, len(names))
+    rows = -(-len(names) // columns)
+    title = f"How {points:,} feasible designs spread"
+    made = style.figure(4.6 * columns, 2.9 * rows + 0.9, title, source=source_note(dataset))
+    for i, name in enumerate(names):
+        _panel(made.add_subplot(rows, columns, i + 1), dataset, name)
+    return made
+
+
+def _panel(axes: Any, dataset: xr.Dataset, name: str) -> None:
+    low, high = dataset[f"{name}_bin"].values, dataset[f"{name}_bin_upper"].values
+    counts, unit = dataset[f"histogram_{name}"].values, variable(name).unit
+    per_octave = counts / np.log2(np.maximum(high, 1e-300) / np.maximum(low, 1e-300)) if low[0] > 0 else counts
+    axes.stairs(
+        per_octave / per_octave.sum(), np.append(low, high[-1]), fill=True, color=style.SERIES_COLOURS[0], alpha=0.7
+    )
+    if f"quantiles_{name}" in dataset:
+        levels = dataset["quantile"].values
+        for level in MARKED:
+            value = float(dataset[f"quantiles_{name}"].values[np.argmin(np.abs(levels - level))])
+            axes.axvline(value, color=style.INK, lw=1.0, ls="-" if level == 0.5 else ":")
+            words = f"{level:.0%}: {labels.amount(value, unit)}"
+            axes.text(
+                value,
+                0.97,
+                f" {words}",
+                rotation=90,
+                va="top",
+                ha="left",
+                fontsize=7,
+                bbox=LABEL_BOX,
+                transform=axes.get_xaxis_transform(),
+            )
+    log = bool(low[0] > 0 and high[-1] / low[0] > 5)
+    axes.set_xscale("log" if log else "linear")
+    axes.set_xlabel(
+        style.quantity_label(variable(name).long_name.partition(":")[0], unit, np.array([low[0], high[-1]]))
+    )
+    style.scaled_ticks(axes.xaxis, np.array([low[0], high[-1]]), unit, log)
+    axes.set_yticks([])

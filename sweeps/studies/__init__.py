@@ -1,0 +1,1 @@
+"""Studies made of many answers: comparisons, sensitivities, optima, splits, layouts and scenarios."""

@@ -1,0 +1,58 @@
+"""A design problem as a function of torch tensors, for BoTorch's models and for torch's own optimisers."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from sweeps.studies.adapters.libraries import library
+from sweeps.studies.optimization.cube import Cube
+from sweeps.studies.optimization.problem import Problem
+from sweeps.studies.optimization.shares import Shares
+
+
+def outcomes(problem: Problem) -> Callable[[Any], Any]:
+    """outcomes(X) of points of the unit cube, shape [n, d], as tensors of shape [n, objectives + constraints].
+
+    As BoTorch wants them: objectives to be made large, the negative logarithms of what the problem makes small, then
+    constraints, which are kept where <= 0. `Cube(problem).designs(X)` are the designs. Values only; gradients are
+    those of `goals`.
+
+    Raises:
+      ValueError: one line with the command that installs BoTorch, where torch is missing.
+    """
+    torch = library("torch", "botorch")
+    cube = Cube(problem)
+
+    def found(points: Any) -> Any:
+        objectives, constraints = cube.evaluate(points.detach().cpu().numpy())
+        scores = np.sign(objectives) * np.log(np.abs(objectives))
+        return torch.as_tensor(np.concatenate([-scores, constraints], axis=1), dtype=points.dtype, device=points.device)
+
+    return found
+
+
+def goals(shares: Shares) -> Callable[[Any], Any]:
+    """goals(x) of shares x, shape [k]: the objective's logarithm, made small, then the constraints, shape [1 + c].
+
+    torch differentiates through it, by jaxroof's gradients; ValueError as `outcomes`.
+    """
+    torch = library("torch", "botorch")
+
+    class Goals(torch.autograd.Function):
+        """Values of jaxroof with its slopes."""
+
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            found = shares.goals(x.detach().cpu().numpy())
+            slopes = np.concatenate([found.slopes[np.newaxis], found.constraint_slopes])
+            ctx.save_for_backward(torch.as_tensor(slopes, dtype=x.dtype, device=x.device))
+            values = np.concatenate([[found.score], found.constraints])
+            return torch.as_tensor(values, dtype=x.dtype, device=x.device)
+
+        @staticmethod
+        def backward(ctx: Any, gradient: Any) -> Any:
+            (slopes,) = ctx.saved_tensors
+            return gradient @ slopes
+
+    return Goals.apply

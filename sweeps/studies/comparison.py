@@ -1,0 +1,354 @@
+"""A ranking of accelerators, their number and parallelism for one model, over a grid of all of them."""
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+import hwspaces
+import workloads
+from jaxroof.legality import broken_rule
+from jaxroof.memory import weight_bytes
+from sweeps.ask.cases import cache_precision, cache_text, compute_precisions, leaf_number, model_deployment
+from sweeps.ask.deployments import PREFIX, with_settings
+from sweeps.ask.layouts import Layout, has_experts, label, layouts, possible, reach
+from sweeps.ask.names import variable, variable_attributes
+from sweeps.ask.question import alike_devices, asking
+from sweeps.ask.spec import spec
+from sweeps.data.labels import known
+from sweeps.run.asked import asked
+from sweeps.run.pointwise import pointwise
+from sweeps.run.precision import precision
+from sweeps.studies import reasons
+from sweeps.studies.reasons import FEASIBLE, UNTRIED
+
+METRICS = (
+    *("ttft", "tpot", "e2e", "devices", "tokens_per_second", "tokens_per_second_per_request"),
+    *("tokens_per_second_per_device", "tokens_per_joule_at_tdp", "usd_per_million_tokens"),
+    *("weight_bytes", "kv_capacity_tokens", "sequence_capacity", "fits", "legal", "feasible"),
+)
+"""Variables of every comparison; the one that it is sorted by comes to them."""
+
+AXES = ("hardware", "deployment", "batch")
+MAX_DEVICES = 16
+BATCHES = tuple(2**i for i in range(10))
+"""Requests at once that are tried by default: powers of two up to 512."""
+
+PRICE, RATE = "usd_per_million_tokens", "tokens_per_second_per_device"
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One accelerator, a number of devices and a layout, at its best batch; or why it is none to choose."""
+
+    hardware: str
+    devices: int
+    layout: str
+    batch: int
+    metrics: Mapping[str, float]  # SI units; NaN where the accelerator has no figure for it
+    capacity: float  # B of one device's memory
+    stage: int  # one of the codes of `sweeps.studies.reasons`
+    distance: float  # from being feasible, between rows of one stage; 0 for feasible ones
+    reason: str | None  # None: feasible
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """What was tried and what came of it, best first."""
+
+    dataset: xr.Dataset  # over hardware, deployment and batch
+    metric: str  # what rows are sorted by
+    chosen: str  # why by that one: "asked for", or how the default came about
+    rows: tuple[Row, ...]  # every feasible (hardware, devices, layout), best first
+    infeasible: tuple[Row, ...]  # every other one that was tried, in the order of the hardware
+    lacking: Mapping[str, str]  # accelerators that lack a matrix precision -> which, and what they have
+    announced: frozenset[str]  # accelerators that cannot be bought yet
+    refused: Mapping[str, str]  # layouts that the model does not allow -> the broken rule
+    model: workloads.ModelEntry
+    isl: float  # prompt tokens of every request
+    osl: float  # output tokens
+    slo: Mapping[str, float]  # limit by metric, SI units
+    kv: str  # precision of the KV cache in words
+    efficiency: str  # name of the constants that every point was computed with
+    points: int
+    seconds: float
+    notes: tuple[str, ...]
+
+    @property
+    def best_layouts(self) -> tuple[Row, ...]:
+        """Of `rows`, the best of every (hardware, devices)."""
+        first: dict[tuple[str, int], Row] = {}
+        for row in self.rows:
+            first.setdefault((row.hardware, row.devices), row)
+        return tuple(first.values())
+
+    @property
+    def nearest_misses(self) -> tuple[Row, ...]:
+        """For every accelerator without any feasible row, the row that came nearest to one."""
+        served, nearest = {row.hardware for row in self.rows}, {}
+        for row in self.infeasible:
+            before = nearest.get(row.hardware, row)
+            if row.hardware not in served and (-row.stage, row.distance) <= (-before.stage, before.distance):
+                nearest[row.hardware] = row
+        return tuple(nearest.values())
+
+    @property
+    def accelerators(self) -> int:
+        """How many accelerators were looked at."""
+        return len({row.hardware for row in (*self.rows, *self.infeasible)}) + len(self.lacking)
+
+
+def compare(
+    model: str,
+    isl: float | str,
+    osl: float | str,
+    *,
+    hardware: Iterable[str] | None = None,
+    devices: Iterable[int] | None = None,
+    max_devices: int = MAX_DEVICES,
+    batch: Iterable[int] | None = None,
+    slo: str | Mapping[str, Any] | None = None,
+    sort: str | None = None,
+    weights: str | None = None,
+    kv: str | None = None,
+    efficiency: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    begun: Callable[[int], Callable[[int], None]] = lambda points: lambda done: None,
+) -> Comparison:
+    """Price a static batch of requests on every accelerator, number of devices, layout and batch, and rank them.
+
+    Args:
+      model: a catalogue name or a config file.
+      isl, osl: prompt and output tokens of every request.
+      hardware: names or files; None: the whole catalogue.
+      devices: how many are tried; None: powers of two up to `max_devices` and to what an accelerator's links connect.
+      batch: requests at once, of which every row takes the best; None: powers of two up to 512.
+      slo: limits by metric, as "ttft=500ms,tpot=40ms" or a dictionary; points that miss one are not feasible.
+      sort: a metric; None: US dollars per million tokens where any accelerator has a price, else tokens per second and
+        device.
+      weights, kv, efficiency: precisions in place of the checkpoint's, and efficiency constants.
+      settings: any number by dotted path, as `set` of a sweep.
+      begun: called with the number of points before they are computed; returns a callback for those that are done.
+
+    Returns:
+      The ranking, the reasons of what is not in it, and a Dataset of all points. `sweeps.ask.layouts.layouts` says
+      which layouts are tried.
+
+    Raises:
+      ValueError: one line that names what is wrong, its value and what is allowed.
+    """
+    start = time.perf_counter()
+    wanted = reasons.limits(slo)
+    if sort is not None:
+        known(sort, reasons.RANKED, "metric")
+    entry = workloads.model(model, weights=weights)
+    given = dict(settings or {})
+    plain = model_deployment(entry, kv)
+    spread = {path.removeprefix(PREFIX): value for path, value in given.items() if path.startswith(PREFIX)}
+    asked_for = with_settings(plain, spread)
+    constants = hwspaces.efficiency(efficiency)
+    needed = compute_precisions((entry.model, asked_for))
+    runnable, lacking = _sorted_out(_entries(hardware, given), needed)
+    metric, chosen = _metric(sort, [device for _, device in runnable])
+    counts = list(dict.fromkeys(devices)) if devices is not None else _powers_of_two(max_devices)
+    candidates = [layout for count in counts for layout in layouts(count, has_experts(entry.model))]
+    base = runnable[0][1].hardware if runnable else hwspaces.hardware("H100-SXM").hardware
+    tried, refused = possible(candidates, base, entry.model, plain)
+    notes = (f"weights {entry.precision} (from {entry.precision_source})", *entry.notes)
+    nothing = Comparison(
+        dataset=xr.Dataset(),
+        metric=metric,
+        chosen=chosen,
+        rows=(),
+        infeasible=(),
+        lacking=lacking,
+        announced=frozenset(device.name for _, device in runnable if device.status == "announced"),
+        refused=refused,
+        model=entry,
+        isl=leaf_number("workload.isl", isl),
+        osl=leaf_number("workload.osl", osl),
+        slo=wanted,
+        kv=cache_text(asked_for, cache_precision(entry, kv)),
+        efficiency=constants.name,
+        points=0,
+        seconds=time.perf_counter() - start,
+        notes=notes,
+    )
+    if not runnable or not tried:
+        return nothing
+    source = {
+        "hardware": [name for name, _ in runnable],
+        "model": model,
+        "workload": {"isl": isl, "osl": osl, "batch": list(batch or BATCHES)},
+        "deployments": tried,
+        "output": {"illegal": "mask"},
+        **({"set": given} if given else {}),
+        **{k: v for k, v in (("weights", weights), ("kv", kv), ("efficiency", efficiency)) if v is not None},
+    }
+    with precision("float32"):
+        figures = tuple(dict.fromkeys((*METRICS, metric, *wanted)))
+        question = asking(alike_devices(asked(spec(source)), needed), figures)
+        points = len(runnable) * len(tried) * len(source["workload"]["batch"])
+        progress = begun(points)
+        swept = pointwise(question.question, question.axes, question.attributes, progress)
+    grid = _with_blanks(_labelled(swept, [device.name for _, device in runnable], tried), figures)
+    deployment = question.question.base.deployment
+    setting = _Setting(
+        [device for _, device in runnable],
+        tried,
+        np.array([reach(device.hardware) for _, device in runnable]) if devices is None else None,
+        float(weight_bytes(entry.model, plain)),
+        float(deployment.memory_utilization),
+        float(deployment.reserve_bytes),
+        lambda h, d: broken_rule(runnable[h][1].hardware, entry.model, with_settings(plain, tried[d])),
+    )
+    rows, infeasible = _rows(grid, setting, wanted, metric)
+    seconds = time.perf_counter() - start
+    return dataclasses.replace(nothing, dataset=grid, rows=rows, infeasible=infeasible, points=points, seconds=seconds)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Setting:
+    """What the sentences of infeasible rows are made from."""
+
+    devices: list[hwspaces.HardwareEntry]
+    layouts: list[Layout]
+    reached: np.ndarray | None  # devices that the links of each accelerator connect; None: larger ones were asked for
+    whole: float  # B of the model's weights on one device
+    utilization: float
+    reserve: float  # B
+    broken: Callable[[int, int], str | None]  # rule that a layout breaks on an accelerator
+
+
+def _entries(names: Iterable[str] | None, settings: Mapping[str, Any]) -> list[tuple[str, hwspaces.HardwareEntry]]:
+    """Every accelerator by the name it was asked for, with the figures that are set."""
+    own = {path: value for path, value in settings.items() if path.startswith("hardware.")}
+    found = []
+    for name in dict.fromkeys(hwspaces.names() if names is None else names):
+        device = hwspaces.hardware(name)
+        found.append((name, hwspaces.overridden(device, own) if own else device))
+    if not found:
+        raise ValueError("hardware is empty; give at least one name")
+    return found
+
+
+def _sorted_out(
+    entries: list[tuple[str, hwspaces.HardwareEntry]], needed: set[str]
+) -> tuple[list[tuple[str, hwspaces.HardwareEntry]], dict[str, str]]:
+    """Accelerators that have a peak for every precision, and what the others lack."""
+    runnable, lacking = [], {}
+    for name, device in entries:
+        missing = sorted(needed - set(device.hardware.matrix))
+        if missing:
+            lacking[device.name] = (
+                f"no matrix peak for {' and '.join(missing)}; it has {', '.join(device.hardware.matrix)}"
+            )
+        else:
+            runnable.append((name, device))
+    return runnable, lacking
+
+
+def _metric(sort: str | None, devices: list[hwspaces.HardwareEntry]) -> tuple[str, str]:
+    if sort is not None:
+        return sort, "asked for"
+    priced = sum(device.hardware.price is not None for device in devices)
+    said = f"default: {priced or 'none'} of {len(devices)} accelerators {'has' if priced < 2 else 'have'} a price"
+    return (PRICE if 2 * priced >= len(devices) > 0 else RATE), said
+
+
+def _powers_of_two(most: int) -> list[int]:
+    return [2**i for i in range(int(most).bit_length()) if 2**i <= most]
+
+
+def _labelled(swept: xr.Dataset, names: list[str], tried: list[Layout]) -> xr.Dataset:
+    """The sweep with all three dimensions, and layouts labelled without degrees of 1."""
+    labels = {"hardware": names, "deployment": [label(layout) for layout in tried]}
+    for dim, values in labels.items():
+        attributes = swept[dim].attrs if dim in swept.coords else {"units": "1", "long_name": dim}
+        swept = swept if dim in swept.dims else swept.expand_dims(dim)
+        swept = swept.assign_coords({dim: (dim, np.array(values, object), attributes)})
+    return swept
+
+
+def _with_blanks(grid: xr.Dataset, figures: Iterable[str]) -> xr.Dataset:
+    """The grid with NaN for figures that no accelerator has, such as those per joule without a TDP."""
+    shape = tuple(grid.sizes[dim] for dim in AXES)
+    blank = np.full(shape, np.nan, np.float32)
+    lacking = [name for name in figures if name not in grid]
+    return grid.assign({name: (AXES, blank, variable_attributes(name, blank.dtype)) for name in lacking})
+
+
+def _rows(
+    grid: xr.Dataset, setting: _Setting, slo: Mapping[str, float], metric: str
+) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
+    """Every (hardware, layout) at its best batch, ranked; and those that have none, in order."""
+    shape = tuple(grid.sizes[dim] for dim in AXES)
+    arrays = {str(name): _whole_array(array, shape) for name, array in grid.data_vars.items()}
+    batches, groups = grid["batch"].values, np.array([layout.get("attention_dp", 1) for layout in setting.layouts])
+    used = np.array([math.prod(layout[name] for name in layout if name != "ep") for layout in setting.layouts])
+    tried = np.ones(shape, bool) if setting.reached is None else used[:, None] <= setting.reached[:, None, None]
+    even = np.mod(batches, groups[:, None])[None] == 0
+    stage = reasons.stages(arrays, tried, even, slo, metric)
+    furthest = stage.max(axis=2)
+    better = _ascending(arrays, metric)
+    choice = np.where(stage == FEASIBLE, better, np.inf).argmin(axis=2)
+    distance = reasons.distances(arrays, stage, batches, slo)
+    miss = np.where(stage == furthest[:, :, None], distance, np.inf).argmin(axis=2)
+    chosen = np.where(furthest == FEASIBLE, choice, miss)
+
+    def row(h: int, d: int) -> Row:
+        b, device, layout = int(chosen[h, d]), setting.devices[h], setting.layouts[d]
+        capacity = float(device.hardware.memory.hbm.capacity)
+        point = reasons.Point(
+            stage=int(furthest[h, d]),
+            metrics={name: float(array[h, d, b]) for name, array in arrays.items()},
+            batch=int(batches[b]),
+            devices=int(used[d]),
+            groups=int(groups[d]),
+            capacity=capacity,
+            usable=setting.utilization * capacity - setting.reserve,
+            whole=setting.whole,
+            reach=reach(device.hardware),
+        )
+        reason = None
+        if point.stage != FEASIBLE:
+            reason = reasons.sentence(point, slo, metric, lambda: setting.broken(h, d))
+        return Row(
+            hardware=device.name,
+            devices=point.devices,
+            layout=label(layout),
+            batch=point.batch,
+            metrics=point.metrics,
+            capacity=capacity,
+            stage=point.stage,
+            distance=float(distance[h, d, b]),
+            reason=reason,
+        )
+
+    value = np.take_along_axis(better, chosen[:, :, None], axis=2)[:, :, 0]
+    order = [divmod(int(i), shape[1]) for i in np.argsort(value, axis=None, kind="stable")]
+    ranked = tuple(row(h, d) for h, d in order if furthest[h, d] == FEASIBLE)
+    others = [(h, d) for h, d in np.ndindex(furthest.shape) if UNTRIED < furthest[h, d] < FEASIBLE]
+    return ranked, tuple(row(h, d) for h, d in others)
+
+
+def _whole_array(array: xr.DataArray, shape: tuple[int, ...]) -> np.ndarray:
+    """A variable over all three axes, whichever it depends on."""
+    present = [dim for dim in AXES if dim in array.dims]
+    values = array.transpose(*present).values
+    return np.broadcast_to(
+        values.reshape([size if dim in present else 1 for dim, size in zip(AXES, shape, strict=True)]), shape
+    )
+
+
+def _ascending(arrays: Mapping[str, np.ndarray], metric: str) -> np.ndarray:
+    """Numbers that are lower where a point is better; of equals, the one with more tokens per second and device."""
+    sign = -1.0 if variable(metric).higher_is_better else 1.0
+    order = np.lexsort((-arrays[RATE].ravel(), (sign * arrays[metric].astype(float)).ravel()))
+    place = np.empty(order.size)
+    place[order] = np.arange(order.size)
+    return place.reshape(arrays[metric].shape)

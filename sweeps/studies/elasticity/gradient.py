@@ -1,0 +1,104 @@
+"""Elasticities of a job's metrics at a scenario, as pure functions for JAX to transform."""
+
+from collections.abc import Callable, Sequence
+
+import jax
+import jax.numpy as jnp
+
+from sweeps.ask.paths import leaf, replaced
+from sweeps.jobs import Job, Scenario
+from sweeps.point import answers_at
+
+Factors = dict[str, jax.Array]
+"""By path, what the number there is multiplied by."""
+
+QUICK = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}
+"""Compiler options of programs that run for milliseconds: LLVM's optimisation would take longer than all the rest, and
+the newer emitters of fused loops twice as long as the older ones."""
+
+
+def at_factors(job: Job, scenario: Scenario, factors: Factors, names: Sequence[str] | None = None) -> Factors:
+    """Metrics of `job` that are real numbers where `scenario` has its numbers times `factors`, shapes ().
+
+    Args:
+      names: of the metrics that are wanted: what only others depend on is neither computed nor traced. None: all.
+    """
+    found = answers_at(job, moved(scenario, factors), names)
+    return {name: value for name, value in found.items() if jnp.issubdtype(value.dtype, jnp.floating)}
+
+
+def moved(scenario: Scenario, factors: Factors) -> Scenario:
+    """`scenario` with its numbers times `factors`."""
+    for path, factor in factors.items():
+        scenario = replaced(scenario, path, leaf(scenario, path) * factor)
+    return scenario
+
+
+def times_by_bound(job: Job, scenario: Scenario) -> dict[str, jax.Array]:
+    """For every step of `job`, its time in s by what binds it, shapes (len(BOUNDS),)."""
+    suffix = "_by_bound"
+    return {
+        name.removesuffix(suffix): sum(terms().values())
+        for name, terms in job.sums(scenario).items()
+        if name.endswith(suffix)
+    }
+
+
+def slopes(
+    job: Job, names: Sequence[str]
+) -> Callable[[Scenario, Factors], tuple[dict[str, jax.Array], dict[str, jax.Array], dict[str, jax.Array]]]:
+    """A function of a scenario and a direction: metrics y, dy for d ln x of the direction's numbers, time by bound.
+
+    Forward mode. At one point it takes as many calls as there are knobs, each of a few milliseconds; a reverse-mode
+    program of the same metrics takes several times longer to compile than all of these calls together. Every number in
+    the direction adds to what is compiled, whether its entry is 0 or not.
+    """
+
+    def along(scenario: Scenario, direction: Factors):
+        def metrics(factors: Factors):
+            return at_factors(job, scenario, factors, names)
+
+        values, changes = jax.jvp(metrics, (jax.tree.map(jnp.ones_like, direction),), (direction,))
+        return values, changes, times_by_bound(job, scenario)
+
+    return along
+
+
+def log_sum(
+    job: Job, scenario: Scenario, factors: Factors, names: Sequence[str], weights: jax.Array
+) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """Sum of weight x ln y over metrics, shape (), and the metrics: one number for one reverse sweep.
+
+    A metric that is not positive, which has no logarithm, adds 0.
+
+    Args:
+      names: of the metrics, real-valued ones.
+      weights: shape (metrics,).
+    """
+    real = at_factors(job, scenario, factors, names)
+    values = jnp.stack([real[name] for name in names])
+    positive = values > 0.0
+    return jnp.sum(jnp.where(positive, weights * jnp.log(jnp.where(positive, values, 1.0)), 0.0)), real
+
+
+def metric_names(job: Job, scenario: Scenario) -> tuple[str, ...]:
+    """Metrics of `job` at `scenario` that are real numbers, in its order."""
+    order: list[str] = []
+
+    def listed(scenario: Scenario) -> None:
+        sums = {name: jnp.zeros(()) for name in job.sums(scenario)}  # names and types need no ops
+        tables = {name: {"": jnp.zeros(())} for name in job.tables(scenario)}
+        found = job.metrics(scenario, sums, tables)
+        order.extend(name for name, value in found.items() if jnp.issubdtype(jnp.asarray(value).dtype, jnp.floating))
+
+    jax.eval_shape(listed, scenario)
+    return tuple(order)
+
+
+def batched(job: Job, scenario: Scenario, names: Sequence[str]) -> Callable[[Factors], dict[str, jax.Array]]:
+    """Metrics of many variants of one scenario: a compiled function of factors of shape (variants,)."""
+
+    def one(factors: Factors) -> dict[str, jax.Array]:
+        return at_factors(job, scenario, factors, names)
+
+    return jax.jit(jax.vmap(one), compiler_options=QUICK)

@@ -1,0 +1,105 @@
+"""Which numbers of a scenario can be turned, and which of them only stand for something that comes in whole pieces."""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from hwspaces.units import nearest
+from jaxroof.deployment import DEGREES
+from sweeps.ask.names import leaf_unit
+from sweeps.ask.paths import leaf, leaf_paths
+
+ROOTS = ("hardware", "deployment", "workload")
+"""Parts of a scenario whose numbers are asked about where nobody says otherwise."""
+
+OTHER_ROOTS = ("model", "efficiency")
+
+SWITCHES = (
+    *("asynchronous", "shared_issue", "reduces", "untied", "value_projection", "qk_norm", "output_norm"),
+    *("graphics", "separate", "zero", "recompute", "schedule", "offload", "dropout"),
+)
+"""Numbers that are 0 or 1, on or off, or stand for words: with nothing in between."""
+
+WHOLE = (*(f"deployment.{name}" for name in (*DEGREES, "drafts")), "links.*.devices", "links.*.axes")
+"""Counts that the cost model takes as real numbers, but that nobody can change by a tenth."""
+
+COUNTS = (
+    *("batch", "isl", "osl", "cached", "prefills", "prefill", "past", "decode", "context", "encoder_tokens"),
+    *("max_batched_tokens", "count", "experts", "top_k", "heads", "kv_heads", "head_dim", "value_dim", "hidden"),
+    *("vocabulary", "intermediate", "window", "global_batch", "micro_batch", "seq", "virtual_stages", "rank"),
+)
+"""Last names of other counts, which are taken as real numbers too."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Knob:
+    """One number of a scenario."""
+
+    path: str
+    value: float  # in the SI unit
+    unit: str  # SI unit, as `hwspaces.units` writes it
+    count: bool  # a count, taken as a real number
+    whole: bool  # a count that is no use to change by a tenth
+
+
+def knobs(scenario: Any, wanted: Sequence[str] | None = None) -> tuple[Knob, ...]:
+    """Numbers of `scenario` that have an elasticity: those that are not 0, without switches and tables.
+
+    Args:
+      wanted: dotted paths, or the parts before them: "hardware.links", "efficiency". None: `ROOTS`.
+
+    Raises:
+      ValueError: one line, for a path that names no number here, or one without an elasticity.
+    """
+    found = []
+    for path in _named(scenario, wanted):
+        value = float(leaf(scenario, path))
+        if value == 0.0 or path.rpartition(".")[2] in SWITCHES:
+            if wanted is not None and path in wanted:
+                why = "is a switch" if value else "is 0, which no share of it changes"
+                raise ValueError(f"{path} {why}: it has no elasticity")
+            continue
+        name, whole = path.rpartition(".")[2], _is_whole(path)
+        found.append(Knob(path, value, leaf_unit(path), whole or name in COUNTS, whole))
+    return tuple(found)
+
+
+def without_elasticity(scenario: Any, wanted: Sequence[str] | None = None) -> dict[str, str]:
+    """Numbers that were left out, by path: "0", "switch", or "unknown" for a figure or level that is None."""
+    found = {}
+    for path in _named(scenario, wanted):
+        if float(leaf(scenario, path)) == 0.0:
+            found[path] = "0"
+        elif path.rpartition(".")[2] in SWITCHES:
+            found[path] = "switch"
+    for root in ROOTS if wanted is None else ():
+        found |= dict.fromkeys(_unknown(getattr(scenario, root), root), "unknown")
+    return found
+
+
+def _named(scenario: Any, wanted: Sequence[str] | None) -> Iterator[str]:
+    known = [path for path in leaf_paths(scenario) if not getattr(leaf(scenario, path), "ndim", 0)]
+    roots = ROOTS if wanted is None else tuple(dict.fromkeys(wanted))
+    for root in roots:
+        below = [path for path in known if path == root or path.startswith(f"{root}.")]
+        if not below:
+            raise ValueError(f"{root} is no number of this case{nearest(root, (*ROOTS, *OTHER_ROOTS, *known))}")
+    yield from (path for path in known if any(path == root or path.startswith(f"{root}.") for root in roots))
+
+
+def _is_whole(path: str) -> bool:
+    if path.startswith("deployment.stages"):
+        return True
+    parts = path.split(".")
+    return path in WHOLE or (parts[:2] == ["hardware", "links"] and ".".join(("links.*", *parts[3:])) in WHOLE)
+
+
+def _unknown(tree: Any, prefix: str) -> Iterator[str]:
+    if not dataclasses.is_dataclass(tree):
+        return
+    for field in dataclasses.fields(tree):
+        value, path = getattr(tree, field.name), f"{prefix}.{field.name}"
+        if value is None:
+            yield path
+        else:
+            yield from _unknown(value, path)

@@ -1,0 +1,153 @@
+"""Sensitivities of a simulated engine: elasticities of latencies and rates of one stream of requests."""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from hwspaces.units import nearest
+from jaxroof.scheduler import Size, cache_blocks, simulate
+from jaxroof.serving import serving_metrics
+from jaxroof.smooth import SHARPNESS
+from jaxroof.struct import Scalar, struct
+from jaxroof.traffic import STATUSES
+from sweeps.ask.paths import leaf, leaf_paths, replaced
+from sweeps.jobs import Scenario
+from sweeps.run.precision import precision
+from sweeps.serving.question import Question
+from sweeps.serving.run import Setup, setup, unfinished_note
+from sweeps.serving.simulation import size_for
+from sweeps.studies.elasticity.gradient import QUICK, moved
+from sweeps.studies.elasticity.knobs import knobs, without_elasticity
+from sweeps.studies.elasticity.point import FACTORS, HEADLINES, Check, Point, chosen
+
+REQUESTS = 64
+"""Requests that are simulated where nobody says how many: a gradient takes several times a simulation."""
+
+ITERATIONS = 4
+"""Of the simulator per request; more where they do not suffice."""
+
+
+@struct
+class Stream:
+    """What of a stream of requests is a real number."""
+
+    rate: Scalar | None  # requests/s; None: clients, who send when their last request has ended
+
+
+def sensitivity_of_serve(
+    asked: Question,
+    metrics: Sequence[str] | None = None,
+    wanted: Sequence[str] | None = None,
+    exponent: float | None = None,
+    top: int = 8,
+) -> tuple[Setup, tuple[str, ...], Point, dict[str, tuple[Check, ...]]]:
+    """What is asked for, notes on it, elasticities of its metrics, and the largest ones beside new simulations.
+
+    Forward mode, one compiled program of the whole simulation and one call per knob. What the scheduler decides
+    (admissions, batches, preemptions, counts of requests) has no gradient; when steps end has one. A rate scales the
+    times of all arrivals.
+
+    Args:
+      asked: what is simulated.
+      metrics: real-valued ones of the simulation; None: mean latencies.
+      wanted: knobs, as `sweeps.studies.elasticity.knobs.knobs` takes them.
+      exponent: of smoothing; None: `jaxroof.smooth.SHARPNESS`.
+      top: knobs that are turned by a tenth.
+
+    Raises:
+      ValueError: one line, for a metric or knob that there is not, and for what `sweeps.serving.run.setup` refuses.
+    """
+    if asked.requests is None and asked.duration is None and asked.trace is None:
+        asked = dataclasses.replace(asked, requests=REQUESTS)
+    found = setup(asked)
+    traffic, policy = found.replica.traffic, found.policy
+    arrivals = np.asarray(traffic.arrival)
+    span = float(arrivals[-1] - arrivals[0]) if traffic.clients is None else 0.0
+    rate = found.replicas * (len(arrivals) - 1) / span if span > 0.0 else None
+    scenario = dataclasses.replace(found.case.scenario, workload=Stream(rate=rate))
+    turned = knobs(scenario, wanted)
+    size = size_for(traffic, policy)
+    size = dataclasses.replace(size, iterations=ITERATIONS * len(arrivals) + 64)
+    with precision("float64"), chosen(exponent):
+        one = functools.partial(_metrics, traffic=traffic, policy=policy, objective=found.objective)
+        numbers = [path for path in leaf_paths(scenario) if not getattr(leaf(scenario, path), "ndim", 0)]
+        parts = {knob.path.partition(".")[0] for knob in turned}  # every other number would add to what is compiled
+        still = {path: np.float64(0.0) for path in numbers if path.partition(".")[0] in parts}
+        while True:  # the gradient's own program, along no direction: values need no other
+            along = jax.jit(functools.partial(_slopes, one, size), compiler_options=QUICK)
+            values, _, left = jax.device_get(along(scenario, still))
+            if not left or size.iterations > 64 * len(arrivals):
+                break
+            size = dataclasses.replace(size, iterations=2 * size.iterations)
+        names = _names(values, metrics)
+        rows = [along(scenario, still | {knob.path: np.float64(1.0)})[1] for knob in turned]
+        rows = jax.device_get(rows)
+        point = Point(
+            job="serve",
+            knobs=turned,
+            left_out=without_elasticity(scenario, wanted),
+            metrics={name: float(values[name]) for name in names},
+            elasticities={
+                name: np.array([float(row[name]) for row in rows]) / (float(values[name]) or math.nan) for name in names
+            },
+            bounds={},
+            smoothing=SHARPNESS if exponent is None else exponent,
+        )
+        checked: dict[str, list[Check]] = {name: [] for name in names}
+        for knob in point.top(top):
+            if knob.whole:
+                continue
+            ends = [jax.device_get(along(replaced(scenario, knob.path, knob.value * f), still)[0]) for f in FACTORS]
+            for name in names:
+                slope = float(point.elasticities[name][point.knobs.index(knob)])
+                actual = tuple(float(other[name]) / point.metrics[name] - 1.0 for other in ends)
+                checked[name].append(Check(knob, tuple(f**slope - 1.0 for f in FACTORS), actual))
+    notes = (*found.notes, *([unfinished_note(int(left))] if left else []))
+    return found, notes, point, {name: tuple(rows) for name, rows in checked.items()}
+
+
+def _metrics(scenario: Scenario, size: Size, traffic: Any, policy: Any, objective: Any) -> tuple[dict, jax.Array]:
+    """Metrics of one simulation, rates of all replicas; and how many requests were left."""
+    place = scenario.hardware, scenario.model, scenario.deployment
+    rate = scenario.workload.rate
+    arrival = jnp.asarray(traffic.arrival, dtype=float)
+    if rate is not None:
+        arrival = arrival * (jax.lax.stop_gradient(_known(rate, traffic, scenario)) / rate)
+    traffic = jax.tree.map(lambda column: jnp.asarray(column, dtype=float), traffic)
+    traffic = dataclasses.replace(traffic, arrival=arrival)
+    served, timeline = simulate(*place, scenario.efficiency, traffic, policy, size)
+    blocks = jax.lax.stop_gradient(cache_blocks(*place, policy))
+    limits = jax.tree.map(lambda limit: jnp.asarray(limit, dtype=float), objective)
+    found = serving_metrics(served, timeline, traffic, blocks, limits)
+    left = jnp.sum(served.status == STATUSES.index("unfinished"), dtype=jnp.int32)
+    return found, left
+
+
+def _known(rate: Scalar, traffic: Any, scenario: Scenario) -> jax.Array:
+    """Requests/s of the stream as it was drawn, of all replicas."""
+    arrival = np.asarray(traffic.arrival, dtype=float)
+    return jnp.asarray((len(arrival) - 1) / (arrival[-1] - arrival[0])) * scenario.deployment.dp
+
+
+def _slopes(one: Any, size: Size, scenario: Scenario, direction: dict) -> tuple[dict, dict, jax.Array]:
+    """Metrics y, dy for d ln x of every number along `direction`, and how many requests were left."""
+
+    def metrics(factors: dict) -> tuple[dict[str, jax.Array], jax.Array]:
+        return one(moved(scenario, factors), size=size)
+
+    return jax.jvp(metrics, (jax.tree.map(jnp.ones_like, direction),), (direction,), has_aux=True)
+
+
+def _names(values: dict[str, Any], metrics: Sequence[str] | None) -> tuple[str, ...]:
+    if metrics is None:
+        return tuple(name for name in HEADLINES["serve"] if float(values[name]) > 0.0)
+    for name in metrics:
+        if name not in values:
+            raise ValueError(f"a serve has no real-valued metric {name} here{nearest(name, values)}")
+    return tuple(dict.fromkeys(metrics))

@@ -1,0 +1,131 @@
+"""What an optimiser is to reach: objectives, and constraints with their limits in SI units."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+
+from hwspaces.units import TEXT_UNITS, formatted, nearest, quantity
+from sweeps.ask.names import VARIABLES, leaf_unit, variable
+from sweeps.ask.paths import number
+from sweeps.ask.quantities import quantity_or_zero
+
+ROOTS = ("hardware.", "model.", "deployment.", "workload.", "efficiency.")
+"""What the path of a leaf begins with."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Objective:
+    """A metric, or a leaf by its path, to be made small or large."""
+
+    name: str
+    maximise: bool
+
+    @property
+    def sign(self) -> float:
+        """1 where smaller is better, -1 where larger is."""
+        return -1.0 if self.maximise else 1.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Constraint:
+    """A metric, or a leaf by its path, that must not exceed a limit, or must not be below it."""
+
+    name: str
+    limit: float  # SI
+    at_least: bool
+
+    @property
+    def unit(self) -> str:
+        """SI unit of the quantity."""
+        return unit_of(self.name)
+
+    @property
+    def text(self) -> str:
+        """ "tpot <= 40 ms"."""
+        shown = f"{self.limit:g}" if self.unit == "1" else formatted(self.limit, self.unit)
+        return f"{self.name} {'>=' if self.at_least else '<='} {shown}"
+
+
+FITS = Constraint("memory_use", 1.0, at_least=False)
+"""Model and workload fit in memory: always asked for."""
+
+
+def unit_of(name: str) -> str:
+    """SI unit of a metric or a leaf."""
+    return leaf_unit(name) if name.startswith(ROOTS) else variable(name).unit
+
+
+def objectives(table: Mapping[str, Any]) -> tuple[Objective, ...]:
+    """The objectives of `[optimize]`: minimize and maximize, each a name or a list of names.
+
+    Raises:
+      ValueError: one line: none is given, or one is given twice or is no text.
+    """
+    found = []
+    for key in ("minimize", "maximize"):
+        names = table.get(key, [])
+        for name in names if isinstance(names, list | tuple) else [names]:
+            if not isinstance(name, str):
+                raise ValueError(f"optimize.{key} = {name!r} must be the name of a metric, or a list of names")
+            if any(name == other.name for other in found):
+                raise ValueError(f"optimize.{key}: {name} is given twice")
+            found.append(Objective(name, key == "maximize"))
+    if not found:
+        raise ValueError("optimize.minimize is missing: name the metric to minimise (or optimize.maximize)")
+    return tuple(found)
+
+
+def constraints(table: Mapping[str, Any]) -> tuple[Constraint, ...]:
+    """The constraints of `[constraints]`: {max = "40ms"}, {min = ..}, or both, by metric or leaf.
+
+    Raises:
+      ValueError: one line that names the key, its value and what is allowed.
+    """
+    found = []
+    for name, limits in table.items():
+        if not isinstance(limits, Mapping) or not limits or set(limits) - {"min", "max"}:
+            raise ValueError(f'constraints."{name}" = {limits!r} must be {{max = ..}}, {{min = ..}} or both')
+        for key, value in limits.items():
+            where = f'constraints."{name}".{key}'
+            _require_known(name, where)
+            limit = (
+                quantity_or_zero(value, leaf_unit(name), where)
+                if name.startswith(ROOTS)
+                else quantity(value, _read_unit(name), where)
+            )
+            if limit <= 0.0:
+                raise ValueError(f"{where} = {value!r} must be positive")
+            found.append(Constraint(name, limit, key == "min"))
+    return tuple(found)
+
+
+def require_answered(names: list[str], answers: Mapping[str, Any], scenario: Any, job: str) -> None:
+    """ValueError, one line, for a name that is no number of the job, or that has no gradient.
+
+    Args:
+      answers: metric -> its shape and type.
+    """
+    for name in names:
+        if name.startswith(ROOTS):
+            number(scenario, name)
+        elif name not in answers:
+            raise ValueError(f"a {job} has no {name} here{nearest(name, _numbers(answers))}")
+        elif name not in _numbers(answers):
+            raise ValueError(f"{name} is no number that varies smoothly{nearest(name, _numbers(answers))}")
+
+
+def _numbers(answers: Mapping[str, jax.ShapeDtypeStruct]) -> list[str]:
+    return [name for name, value in answers.items() if value.dtype.kind == "f"]
+
+
+def _require_known(name: str, where: str) -> None:
+    if not name.startswith(ROOTS) and name not in VARIABLES:
+        raise ValueError(f"{where}: there is no {name}{nearest(name, VARIABLES)}")
+
+
+def _read_unit(name: str) -> str:
+    """The unit in which a user may write a limit of the metric; plain SI numbers where text has no way to write it."""
+    unit = variable(name).unit
+    return unit if unit in TEXT_UNITS else "1"

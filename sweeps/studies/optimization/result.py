@@ -1,0 +1,148 @@
+"""An optimum as a labelled dataset: the designs with all their metrics, and slices through the best of them."""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from sweeps.ask.names import UDUNITS, variable_attributes
+from sweeps.studies.optimization.descent import worst
+from sweeps.studies.optimization.goals import unit_of
+from sweeps.studies.optimization.problem import Problem
+from sweeps.studies.optimization.search import Found
+from sweeps.studies.optimization.variables import Variable
+
+STEPS = 41
+"""Designs of one slice."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Slice:
+    """The first objective along one variable through a design, everything else as it is there."""
+
+    variable: Variable
+    values: np.ndarray  # [STEPS] or one per choice: the column of the design
+    objective: np.ndarray  # as users read it
+    violation: np.ndarray  # the largest constraint; kept where <= 0
+    at: float  # the design's own value
+
+
+def slices(problem: Problem, design: np.ndarray) -> tuple[Slice, ...]:
+    """One slice per variable."""
+    columns = []
+    for variable in problem.variables:
+        if variable.choice:
+            columns.append(np.arange(len(variable.labels), dtype=float))
+        else:
+            columns.append(variable.unit_values(np.linspace(0.0, 1.0, STEPS)))
+    designs = np.concatenate([_along(design, i, column) for i, column in enumerate(columns)])
+    objectives, constraints = problem.evaluate(designs)
+    legal = problem.legal(designs)
+    violations = np.where(legal, worst(constraints), np.inf)
+    values = problem.objectives[0].sign * objectives[:, 0]
+    cuts = np.cumsum([len(column) for column in columns])[:-1]
+    parts = zip(columns, np.split(values, cuts), np.split(violations, cuts), strict=True)
+    return tuple(
+        Slice(problem.variables[i], column, value, violation, float(design[i]))
+        for i, (column, value, violation) in enumerate(parts)
+    )
+
+
+def dataset(found: Found) -> xr.Dataset:
+    """Every design that was found, the best first, along `design`.
+
+    Returns:
+      Per design its variables as coordinates, every metric of the job, `feasible`, and per constraint
+      ln(value / limit), which is not positive where it is kept; SI units. Attributes hold the specification, what is
+      active with its elasticity, the best point of the grid, versions, effort and seconds.
+    """
+    problem = found.problem
+    metrics = problem.metrics(found.designs)
+    columns = {name: (("design",), values, variable_attributes(name, values.dtype)) for name, values in metrics.items()}
+    for i, objective in enumerate(problem.objectives):
+        if objective.name not in metrics:
+            values = objective.sign * found.objectives[:, i]
+            columns["objective" if i == 0 else f"objective_{i + 1}"] = (("design",), values, _leaf(objective.name))
+    meaning = {"units": "1", "long_name": "ln(value / limit) of a constraint, kept where not positive"}
+    columns["constraint_excess"] = (("design", "constraint"), found.constraints, meaning)
+    columns["keeps_constraints"] = (("design",), found.feasible, {"units": "1", "long_name": "keeps every constraint"})
+    labels: dict[str, Any] = {"constraint": (("constraint",), np.array(problem.constraint_names, object))}
+    for i, variable in enumerate(problem.variables):
+        label = variable.axis.coordinates[0]
+        values = np.array([problem.label(variable, value) for value in found.designs[:, i]])
+        text = values.dtype.kind not in "fiu"
+        unit = UDUNITS.get(label.unit, label.unit)
+        attributes = {"units": "1" if text else unit, "long_name": label.long_name}
+        name = variable.name if variable.name not in columns else f"variable_{variable.name}"
+        labels[name] = (("design",), values.astype(object) if text else values.astype(float), attributes)
+    return xr.Dataset(columns, labels, _attributes(found))
+
+
+def record(found: Found) -> dict[str, Any]:
+    """The search's result for machines: SI numbers."""
+    problem = found.problem
+    designs = []
+    for i in range(len(found.designs)):
+        designs.append(
+            {
+                "variables": design_record(problem, found.designs[i]),
+                "objectives": {
+                    objective.name: float(objective.sign * found.objectives[i, j])
+                    for j, objective in enumerate(problem.objectives)
+                },
+                "keeps_constraints": bool(found.feasible[i]),
+            }
+        )
+    grid = None
+    if found.grid_design is not None:
+        grid = {
+            "variables": design_record(problem, found.grid_design),
+            "objective": float(problem.objectives[0].sign * found.grid_objectives[0]),
+            "points": len(found.grid[0]),
+            "sampled": found.sampled,
+        }
+    return {
+        "designs": designs,
+        "active": [dataclasses.asdict(one) for one in found.active],
+        "optimality_residual": found.residual,
+        "best_grid_point": grid,
+        "evaluations": found.evaluations,
+        "gradients": found.gradients,
+        "seconds": {name: round(value, 3) for name, value in found.seconds.items()},
+    }
+
+
+def design_record(problem: Problem, design: np.ndarray) -> dict[str, float | str]:
+    """A design by the names of its variables: numbers in SI units, and names of choices."""
+    found = {}
+    for variable, value in zip(problem.variables, design, strict=True):
+        label = problem.label(variable, value)
+        found[variable.name] = label if isinstance(label, str) else float(label)
+    return found
+
+
+def _along(design: np.ndarray, i: int, values: np.ndarray) -> np.ndarray:
+    designs = np.tile(design, (len(values), 1))
+    designs[:, i] = values
+    return designs
+
+
+def _leaf(path: str) -> dict[str, str]:
+    return {"units": UDUNITS.get(unit_of(path), unit_of(path)), "long_name": path}
+
+
+def _attributes(found: Found) -> Mapping[str, Any]:
+    plain = record(found)
+    return found.problem.attributes | {
+        "objectives": ", ".join(
+            f"{'maximise' if one.maximise else 'minimise'} {one.name}" for one in found.problem.objectives
+        ),
+        "active": json.dumps(plain["active"]),
+        "best_grid_point": json.dumps(plain["best_grid_point"]),
+        "optimality_residual": found.residual,
+        "evaluations": found.evaluations,
+        "gradients": found.gradients,
+    }

@@ -1,0 +1,252 @@
+"""The search for the best design: a grid, descent from its best points in every combination of choices, polishing."""
+
+import dataclasses
+import math
+import os
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from sweeps.studies.optimization.descent import KEPT, descended, worst
+from sweeps.studies.optimization.multipliers import Active, active
+from sweeps.studies.optimization.pareto import nondominated, spread_weights
+from sweeps.studies.optimization.polish import polished, settled
+from sweeps.studies.optimization.problem import Problem
+from sweeps.studies.optimization.spec import Design, Search, made, read
+from sweeps.studies.optimization.variables import combinations
+
+FEW_LEVELS = 3
+"""A grid with fewer levels per variable says little: as many points are drawn instead."""
+
+POLISHED = 4
+"""Designs that are polished at most, each the best of its combination of choices."""
+
+NEAR = 0.3
+"""How much worse than the best, in logarithms, a design may be to be polished."""
+
+FRONT = 48
+"""Designs of a Pareto front that are polished."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """What a search found: the best designs first; with several objectives, the Pareto front."""
+
+    problem: Problem
+    designs: np.ndarray  # [n, d]
+    objectives: np.ndarray  # [n, objectives], to be made small
+    constraints: np.ndarray  # [n, constraints]
+    active: tuple[Active, ...]  # of the best design; none of a front
+    residual: float  # of its optimality conditions
+    grid_design: np.ndarray | None  # the best feasible point of the grid, [d]
+    grid_objectives: np.ndarray | None  # its objectives
+    grid: tuple[np.ndarray, np.ndarray, np.ndarray]  # designs, objectives and constraints of the grid
+    sampled: bool  # whether the grid is a sample
+    seconds: Mapping[str, float]  # of every stage, compilation included
+    evaluations: int
+    gradients: int
+
+    @property
+    def feasible(self) -> np.ndarray:
+        """Which designs keep every constraint, shape [n]."""
+        return worst(self.constraints) <= KEPT
+
+
+def optimize(
+    source: str | os.PathLike | Mapping[str, Any] | Design,
+    progress: Callable[[str, int, int], None] = lambda stage, done, all_of_it: None,
+) -> Found:
+    """Search for the design that a specification asks for.
+
+    Args:
+      source: as `sweeps.problem` takes it.
+      progress: called with a stage's name, what is done of it, and all of it.
+
+    Raises:
+      ValueError: one line: what is wrong with the specification, or that no design keeps the constraints.
+    """
+    asked = source if isinstance(source, Design) else read(source)
+    return searched(made(asked), asked.search, progress)
+
+
+def searched(problem: Problem, search: Search, progress: Callable[[str, int, int], None] = lambda *_: None) -> Found:
+    """Search a problem: see `optimize`."""
+    clock = _Clock()
+    chosen = _legal_combinations(problem)
+    designs, sampled = _grid(problem, chosen, search)
+    progress("compile", 0, 1)
+    problem.prepare(designs)
+    progress("compile", 1, 1)
+    clock.lap("compile")
+    progress("grid", 0, len(designs))
+    objectives, constraints = problem.evaluate(designs)
+    progress("grid", len(designs), len(designs))
+    kept = worst(constraints) <= KEPT
+    several = len(problem.objectives) > 1
+    clock.lap("grid")
+
+    starts, weights = _starts(problem, designs, objectives, constraints, search)
+    done = 0
+
+    def stepped(steps: int) -> None:
+        nonlocal done
+        done += steps
+        progress("descent", done, search.steps)
+
+    ends, values, violations = descended(problem, starts, weights, search.steps, stepped)
+    clock.lap("descent")
+
+    if several:
+        order = nondominated(np.where((violations <= KEPT)[:, None], values, np.inf))
+        picks = order[np.unique(np.linspace(0, len(order) - 1, FRONT).astype(int))] if len(order) else order
+    else:
+        picks = _best_of_combinations(problem, ends, values[:, 0], violations)
+    points = []
+    for i, pick in enumerate(picks):
+        progress("polish", i, len(picks))
+        point = polished(problem, ends[pick], weights[pick])
+        points.append(point if several else settled(problem, point, weights[pick], search.seed))
+    progress("polish", len(picks), len(picks))
+    best = np.array([point.design for point in points]).reshape(-1, len(problem.variables))
+    clock.lap("polish")
+
+    grid_best = None
+    if kept.any() and not several:
+        grid_best = int(np.flatnonzero(kept)[np.argmin(objectives[kept, 0])])
+        best = np.concatenate([best, designs[grid_best][np.newaxis]]) if not sampled else best
+    best = _ordered(problem, best, several)
+    found_objectives, found_constraints = problem.evaluate(best)
+    if not (worst(found_constraints) <= KEPT).any():
+        least = int(np.argmin(worst(found_constraints)))
+        raise ValueError(
+            f"no design keeps the constraints; the nearest misses: {_misses(problem, found_constraints[least])}"
+        )
+    held, residual = ((), 0.0) if several else active(problem, best[0], np.ones(1))
+    clock.lap("conditions")
+    return Found(
+        problem=problem,
+        designs=best,
+        objectives=found_objectives,
+        constraints=found_constraints,
+        active=held,
+        residual=residual,
+        grid_design=None if grid_best is None else designs[grid_best],
+        grid_objectives=None if grid_best is None else objectives[grid_best],
+        grid=(designs, objectives, constraints),
+        sampled=sampled,
+        seconds=clock.laps,
+        evaluations=problem.evaluations,
+        gradients=problem.gradients,
+    )
+
+
+class _Clock:
+    """Seconds of every stage."""
+
+    def __init__(self):
+        self.laps: dict[str, float] = {}
+        self._last = time.perf_counter()
+
+    def lap(self, name: str) -> None:
+        now = time.perf_counter()
+        self.laps[name], self._last = now - self._last, now
+
+
+def _legal_combinations(problem: Problem) -> np.ndarray:
+    """Positions of the choices of every combination whose deployment can be, shape [combinations, choices]."""
+    tried = list(combinations(problem.variables))
+    found = np.array(tried, float).reshape(len(tried), sum(v.choice for v in problem.variables))
+    designs = np.tile(problem.lower, (len(found), 1))
+    designs[:, [v.choice for v in problem.variables]] = found
+    legal = problem.legal(designs)
+    if not legal.any():
+        raise ValueError("no combination of the choices is a deployment that can be")
+    return found[legal]
+
+
+def _grid(problem: Problem, chosen: np.ndarray, search: Search) -> tuple[np.ndarray, bool]:
+    """Designs over all combinations: a grid of equal levels, or, where it has too few levels, a Sobol sample."""
+    ranges = [v for v in problem.variables if not v.choice]
+    per = max(search.grid // len(chosen), 1)
+    levels = int(per ** (1.0 / len(ranges)) + 1e-9) if ranges else 1
+    sampled = bool(ranges) and levels < FEW_LEVELS
+    if sampled:
+        from scipy.stats import qmc
+
+        power = max(int(math.log2(per)), 2)
+        shares = qmc.Sobol(len(ranges), rng=np.random.default_rng(search.seed)).random_base2(power)
+        columns = [v.unit_values(shares[:, i]) for i, v in enumerate(ranges)]
+        columns = [v.rounded(column) for v, column in zip(ranges, columns, strict=True)]
+        numbers = np.stack(columns, axis=1)
+    else:
+        sides = [np.unique(v.rounded(v.unit_values(np.linspace(0.0, 1.0, levels)))) for v in ranges]
+        numbers = (
+            np.stack([side.ravel() for side in np.meshgrid(*sides, indexing="ij")], axis=1)
+            if sides
+            else np.zeros((1, 0))
+        )
+    designs = np.empty((len(chosen) * len(numbers), len(problem.variables)))
+    choice = np.array([v.choice for v in problem.variables])
+    designs[:, choice] = np.repeat(chosen, len(numbers), axis=0)
+    designs[:, ~choice] = np.tile(numbers, (len(chosen), 1))
+    return designs, sampled
+
+
+def _starts(
+    problem: Problem, designs: np.ndarray, objectives: np.ndarray, constraints: np.ndarray, search: Search
+) -> tuple[np.ndarray, np.ndarray]:
+    """Where to descend from, and the weights of the objectives there: the best of the grid, for every combination."""
+    violations = np.maximum(worst(constraints), 0.0)
+    groups = _combination_numbers(problem, designs)
+    count = groups.max() + 1
+    per = max(search.starts // count, 2)
+    picks, weights = [], []
+    drawn = spread_weights(len(problem.objectives), per)
+    for group in range(count):
+        rows = np.flatnonzero(groups == group)
+        logs = np.sign(objectives[rows]) * np.log(np.abs(objectives[rows]))
+        for weight in np.unique(drawn, axis=0):
+            own = int(np.sum((drawn == weight).all(axis=1)))
+            order = np.argsort(logs @ weight + 100.0 * violations[rows], kind="stable")[:own]
+            picks.append(rows[order])
+            weights.append(np.tile(weight, (len(order), 1)))
+    return designs[np.concatenate(picks)], np.concatenate(weights)
+
+
+def _combination_numbers(problem: Problem, designs: np.ndarray) -> np.ndarray:
+    """A number for the combination of choices of every design."""
+    choice = np.array([v.choice for v in problem.variables])
+    if not choice.any():
+        return np.zeros(len(designs), int)
+    return np.unique(designs[:, choice], axis=0, return_inverse=True)[1].reshape(-1)
+
+
+def _best_of_combinations(
+    problem: Problem, designs: np.ndarray, objectives: np.ndarray, violations: np.ndarray
+) -> np.ndarray:
+    """The best design of each of the best combinations."""
+    infeasible = violations > KEPT
+    scores = np.where(infeasible, violations, np.sign(objectives) * np.log(np.abs(objectives)))
+    order = np.lexsort((scores, infeasible))
+    groups = _combination_numbers(problem, designs)[order]
+    order = order[np.sort(np.unique(groups, return_index=True)[1])][:POLISHED]
+    worth = (scores[order] <= scores[order[0]] + NEAR) & (infeasible[order] == infeasible[order[0]])
+    return order[worth]
+
+
+def _ordered(problem: Problem, designs: np.ndarray, several: bool) -> np.ndarray:
+    """The designs from best to worst, or those of them that are on the front, along the first objective."""
+    objectives, constraints = problem.evaluate(designs)
+    violations = worst(constraints)
+    infeasible = violations > KEPT
+    if several and not infeasible.all():
+        return designs[nondominated(np.where(infeasible[:, None], np.inf, objectives))]
+    return designs[np.lexsort((np.where(infeasible, violations, objectives[:, 0]), infeasible))]
+
+
+def _misses(problem: Problem, constraints: np.ndarray) -> str:
+    """The constraints that a design does not keep, and by how much."""
+    broken = [i for i in np.argsort(-constraints) if constraints[i] > KEPT]
+    return ", ".join(f"{problem.constraints[i].text} by {100 * math.expm1(constraints[i]):.3g} %" for i in broken)

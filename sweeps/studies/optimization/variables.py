@@ -1,0 +1,127 @@
+"""Variables of an optimisation: numbers within bounds, whole numbers, and choices from lists."""
+
+import dataclasses
+import fnmatch
+import itertools
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from sweeps.ask.axes import Axis
+from sweeps.ask.quantities import COUNTS, plain_path
+from sweeps.ask.spec import Range, Spec
+
+WHOLE = ("hardware.cores.count", "hardware.links.*.devices")
+"""Figures of hardware that count something: a result has whole numbers there, and of `sweeps.ask.quantities.COUNTS`."""
+
+MOST_CHOICES = 256
+"""Combinations of choices that are tried one by one; of more, the longest lists of numbers are relaxed."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Variable:
+    """One column of a design. Of a choice, the column holds the position in the list; else the number in SI units."""
+
+    name: str
+    axis: Axis
+    path: str | None  # of the leaf that it sets; None: whole structs
+    low: float
+    high: float
+    choice: bool  # positions of a list, tried one by one
+    allowed: np.ndarray | None  # numbers that a result may have; None: any, or whole numbers
+    whole: bool
+
+    @property
+    def log(self) -> bool:
+        """Whether steps are ratios."""
+        return not self.choice and self.low > 0.0
+
+    @property
+    def labels(self) -> np.ndarray:
+        """Names of a choice's positions."""
+        return self.axis.coordinates[0].values
+
+    def unit_values(self, shares: np.ndarray) -> np.ndarray:
+        """Values at `shares` in [0, 1] of the way from low to high, in ratios where `log`."""
+        if self.log:
+            return np.clip(self.low * (self.high / self.low) ** shares, self.low, self.high)
+        return self.low + (self.high - self.low) * shares
+
+    def shares(self, values: np.ndarray) -> np.ndarray:
+        """Where `values` stand between low and high."""
+        if self.high == self.low:
+            return np.zeros_like(values)
+        if self.log:
+            return np.log(values / self.low) / math.log(self.high / self.low)
+        return (values - self.low) / (self.high - self.low)
+
+    def slope(self, values: np.ndarray) -> np.ndarray:
+        """Change of the value per change of its share."""
+        return values * math.log(self.high / self.low) if self.log else np.full_like(values, self.high - self.low)
+
+    def rounded(self, values: np.ndarray) -> np.ndarray:
+        """The nearest values that a result may have, shape [n]."""
+        if self.allowed is not None:
+            return self.allowed[np.argmin(np.abs(np.log(values[:, np.newaxis] / self.allowed)), axis=1)]
+        return np.clip(np.round(values), self.low, self.high) if self.whole else values
+
+    def neighbours(self, value: float) -> tuple[float, ...]:
+        """The one or two allowed values next to `value`."""
+        if self.allowed is not None:
+            above = int(np.searchsorted(self.allowed, value * (1.0 - 1e-9)))
+            found = self.allowed[max(above - 1, 0) : above + 1]
+            exact = [number for number in found if math.isclose(number, value, rel_tol=1e-9)]
+            return tuple(map(float, exact or found))
+        if not self.whole or math.isclose(value, round(value), rel_tol=1e-9):
+            return (float(round(value)) if self.whole else float(value),)
+        return tuple(float(n) for n in (math.floor(value), math.ceil(value)) if self.low <= n <= self.high)
+
+
+def variables_of(spec: Spec, axes: tuple[Axis, ...]) -> tuple[Variable, ...]:
+    """The variables of a specification, ranges and lists, in its order.
+
+    Raises:
+      ValueError: one line: nothing varies, or the bounds of a count hold no whole number.
+    """
+    if not axes:
+        raise ValueError("nothing varies: give a range {from = .., to = ..} or a list of something")
+    found = [_variable(axis, spec) for axis in axes]
+    while math.prod(len(v.labels) for v in found if v.choice) > MOST_CHOICES:
+        lists = [v for v in found if v.choice and v.path is not None and _relaxable(v)]
+        if not lists:
+            break
+        longest = max(lists, key=lambda v: len(v.labels))
+        found = [_relaxed(v) if v is longest else v for v in found]
+    return tuple(found)
+
+
+def combinations(variables: tuple[Variable, ...]) -> Iterator[tuple[int, ...]]:
+    """Every combination of the choices' positions, in their order."""
+    return itertools.product(*(range(len(v.labels)) for v in variables if v.choice))
+
+
+def _variable(axis: Axis, spec: Spec) -> Variable:
+    (path, *others), label = axis.columns, axis.coordinates[0]
+    if isinstance(spec.axes.get(path), Range):
+        low, high = (float(axis.columns[path][i]) for i in (0, -1))
+        whole = plain_path(path) in COUNTS or any(fnmatch.fnmatch(path, pattern) for pattern in WHOLE)
+        if whole and math.floor(high) < math.ceil(low):
+            raise ValueError(f"{path}: there is no whole number from {low:g} to {high:g}")
+        if whole:
+            low, high = float(math.ceil(low)), float(math.floor(high))
+        return Variable(label.name, axis, path, low, high, False, None, whole)
+    leaf = path if not others and label.unit and label.values.dtype.kind == "f" else None
+    return Variable(label.name, axis, leaf, 0.0, axis.size - 1.0, True, None, True)
+
+
+def _relaxable(variable: Variable) -> bool:
+    return len(variable.labels) > 2 and bool(np.all(variable.labels > 0))
+
+
+def _relaxed(variable: Variable) -> Variable:
+    """A list of numbers as a number between its ends, to be rounded to one of them."""
+    allowed = np.sort(np.asarray(variable.labels, float))
+    return dataclasses.replace(
+        variable, low=float(allowed[0]), high=float(allowed[-1]), choice=False, allowed=allowed, whole=False
+    )

@@ -1,0 +1,144 @@
+"""Why a point of a comparison is none to choose: the first obstacle of each point, and its sentence."""
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from hwspaces import formatted, quantity
+from hwspaces.units import nearest
+from sweeps.ask.names import VARIABLES, variable
+from sweeps.data.labels import amount, number
+
+UNTRIED, ILLEGAL, UNEVEN, WEIGHTS, CACHE, SLO, UNPRICED, FEASIBLE = range(8)
+"""How far a point gets: beyond what the links connect and not asked for; a split that cannot be; a batch that its
+attention groups cannot share evenly; weights, then KV cache, that do not fit; a limit that is missed; a device without
+the figure that points are sorted by; or all the way."""
+
+Arrays = Mapping[str, np.ndarray]
+"""Variables of the request job over (hardware, deployment, batch)."""
+
+
+def limits(text: str | Mapping[str, Any] | None) -> dict[str, float]:
+    """Limits by metric in SI units, of "ttft=500ms,tpot=40ms" or the same as a dictionary.
+
+    Raises:
+      ValueError: one line, for a name that is no metric, one given twice, or a value with a wrong unit.
+    """
+    if text is None:
+        return {}
+    pairs = list(text.items()) if isinstance(text, Mapping) else [_pair(part) for part in text.split(",")]
+    found: dict[str, float] = {}
+    for name, value in pairs:
+        if name not in RANKED:
+            raise ValueError(f"slo: there is no metric {name}{nearest(name, RANKED)}")
+        if name in found:
+            raise ValueError(f"slo: {name} is given twice")
+        found[name] = quantity(value, variable(name).unit, f"slo {name}")
+    return found
+
+
+RANKED = tuple(
+    name
+    for name, meaning in VARIABLES.items()
+    if meaning.higher_is_better is not None and name not in ("step_time", "mfu", "mbu") and not name.startswith("op_")
+)
+"""Metrics of a request that are better higher or lower."""
+
+
+def _pair(part: str) -> tuple[str, str]:
+    name, equals, value = (word.strip() for word in part.partition("="))
+    if not (name and equals and value):
+        raise ValueError(f"slo {part.strip()!r} must be METRIC=VALUE, such as ttft=500ms")
+    return name, value
+
+
+def stages(arrays: Arrays, tried: np.ndarray, even: np.ndarray, slo: Mapping[str, float], metric: str) -> np.ndarray:
+    """How far every point gets, as one of the codes above; int, shape (hardware, deployment, batch)."""
+    obstacles = (
+        (UNTRIED, ~tried),
+        (ILLEGAL, ~arrays["legal"]),
+        (UNEVEN, ~even),
+        (WEIGHTS, ~(arrays["kv_capacity_tokens"] > 0)),
+        (CACHE, ~arrays["fits"]),
+        (SLO, ~(excess(arrays, slo) <= 1.0)),
+        (UNPRICED, ~np.isfinite(arrays[metric])),
+    )
+    codes, masks = zip(*obstacles, strict=True)
+    shape = np.broadcast_shapes(*(mask.shape for mask in masks))
+    return np.select([np.broadcast_to(mask, shape) for mask in masks], codes, FEASIBLE)
+
+
+def excess(arrays: Arrays, slo: Mapping[str, float]) -> np.ndarray:
+    """By what factor a point misses the limit that it misses most; at most 1 where it meets all of them."""
+    worst = np.zeros(arrays["ttft"].shape)
+    for name, limit in slo.items():
+        values = arrays[name].astype(float)
+        worst = np.maximum(worst, limit / values if variable(name).higher_is_better else values / limit)
+    return worst
+
+
+def distances(arrays: Arrays, stage: np.ndarray, batches: np.ndarray, slo: Mapping[str, float]) -> np.ndarray:
+    """How far every point is from passing the obstacle that stops it; comparable between points of one stage."""
+    room = np.maximum(arrays["sequence_capacity"], 0.5)
+    far = {WEIGHTS: arrays["weight_bytes"], CACHE: batches / room, SLO: excess(arrays, slo)}
+    return np.select([stage == code for code in far], list(far.values()), 0.0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Point:
+    """What the sentence of a point needs to know."""
+
+    stage: int
+    metrics: Mapping[str, float]
+    batch: int
+    devices: int
+    groups: int  # attention groups
+    capacity: float  # B of one device's memory
+    usable: float  # B of it that weights, activations and cache may take
+    whole: float  # B of the model's weights on a single device
+    reach: float  # devices that the links connect
+
+
+def sentence(point: Point, slo: Mapping[str, float], metric: str, broken: Callable[[], str | None]) -> str:
+    """Why `point` is none to choose, in words; `broken` gives the rule that an illegal one breaks."""
+    if point.stage == ILLEGAL:
+        return broken() or "the split is not possible"
+    if point.stage == UNEVEN:
+        return f"{point.groups} attention groups cannot share a batch of {point.batch} evenly"
+    if point.stage == WEIGHTS:
+        weights = (
+            f"weights {formatted(point.metrics['weight_bytes'], 'B')} of {formatted(point.capacity, 'B')} per device"
+        )
+        least = math.ceil(point.whole / point.usable) if point.usable > 0 else 0
+        needs = f", needs at least {least} devices" if least > point.devices else ""
+        linked = f"; its links connect {number(point.reach)}" if least > point.reach else ""
+        return f"does not fit: {weights}{needs}{linked}"
+    if point.stage == CACHE:
+        room = number(point.metrics["sequence_capacity"])
+        return f"does not fit: KV cache for {room} such sequences, batch {point.batch}"
+    if point.stage == SLO:
+        return " and ".join(_missed(name, point.metrics[name], slo[name]) for name in slo if _misses(name, point, slo))
+    return "no price" if metric == "usd_per_million_tokens" else f"no figure for {metric}"
+
+
+def _misses(name: str, point: Point, slo: Mapping[str, float]) -> bool:
+    value = point.metrics[name]
+    return not (value >= slo[name] if variable(name).higher_is_better else value <= slo[name])
+
+
+def _missed(name: str, value: float, limit: float) -> str:
+    return f"{word(name)} {amount(value, variable(name).unit)} misses {amount(limit, variable(name).unit)}"
+
+
+def limit_text(name: str, limit: float) -> str:
+    """A limit for people: "TTFT <= 500 ms"."""
+    sign = ">=" if variable(name).higher_is_better else "<="
+    return f"{word(name)} {sign} {amount(limit, variable(name).unit)}"
+
+
+def word(name: str) -> str:
+    """A metric as people write it."""
+    return {"ttft": "TTFT", "tpot": "TPOT", "e2e": "E2E"}.get(name, name)

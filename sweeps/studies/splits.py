@@ -1,0 +1,161 @@
+"""How devices are best split between prefill and decode: latencies of every split at every load, and the best one."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import xarray as xr
+
+from hwspaces import formatted
+from jaxroof.deployment import replica_devices
+from jaxroof.disaggregation import Curve, split_latency
+from jaxroof.serving import Objective
+from sweeps.ask.cases import Case
+from sweeps.ask.names import variable_attributes
+from sweeps.disaggregated_job import DISAGGREGATED
+from sweeps.point import answers_at
+from sweeps.run.precision import precision
+from sweeps.serving.objective import slo_text
+
+BATCHES = np.unique(np.round(2.0 ** np.arange(0.0, 10.01, 0.5)))
+"""Sequences at once for which a decode replica is evaluated: up to 1024, as far as they fit."""
+
+
+def replica_curve(case: Case) -> Curve:
+    """What one replica of each pool of `case` does, over the decode batches that fit; NumPy float64.
+
+    Raises:
+      ValueError: one line, where not even one sequence fits.
+    """
+    scenario = case.scenario
+    one = dataclasses.replace(scenario.deployment, dp=1.0)
+    alone = dataclasses.replace(scenario.prefill, deployment=dataclasses.replace(scenario.prefill.deployment, dp=1.0))
+    work = dataclasses.replace(scenario.workload, rate=None)
+    scenario = dataclasses.replace(scenario, deployment=one, prefill=alone, workload=work)
+    names = ("ttft", "tpot", "transfer_time", "prefill_rate", "fits")
+
+    def at(batch: jax.Array) -> dict[str, jax.Array]:
+        place = dataclasses.replace(scenario, workload=dataclasses.replace(work, batch=batch))
+        return answers_at(DISAGGREGATED, place, names)
+
+    with precision("float64"):
+        found = jax.device_get(jax.jit(jax.vmap(at))(jnp.asarray(BATCHES)))
+    fits = found["fits"]
+    if not fits[0]:
+        raise ValueError(
+            f"{case.model.name} does not fit: a replica has no room for weights and one sequence; use more devices (tp)"
+        )
+    return Curve(
+        ttft=found["ttft"][0],
+        service=1.0 / found["prefill_rate"][0],
+        transfer=found["transfer_time"][0],
+        batches=BATCHES[fits],
+        tpots=found["tpot"][fits],
+        tokens=max(float(work.osl) - 1.0, 1.0),
+    )
+
+
+def splits(case: Case, devices: int, loads: Sequence[float], objective: Objective) -> xr.Dataset:
+    """Every split of `devices` devices into whole replicas of both pools, at every load, as a Dataset.
+
+    Of each: TTFT, TPOT and E2E latency, and use; `best` is the split that keeps up with a load and every limit with
+    most room to spare, the lowest of its largest latency over limit; without limits, that of the lowest E2E latency.
+    -1 where none does.
+
+    Args:
+      case: of a disaggregated job: layouts of one replica of each pool, and requests.
+      devices: all of them.
+      loads: requests/s.
+      objective: limits on latencies.
+
+    Raises:
+      ValueError: one line, where the devices do not make one replica of each pool, or nothing fits.
+    """
+    sizes = [
+        int(replica_devices(deployment)) for deployment in (case.scenario.prefill.deployment, case.scenario.deployment)
+    ]
+    prefill = np.arange(1, max(devices - sizes[1], 0) // sizes[0] + 1)
+    decode = (devices - prefill * sizes[0]) // sizes[1]
+    if not len(prefill):
+        raise ValueError(
+            f"devices = {devices} do not make a prefill replica of {sizes[0]} and a decode replica of {sizes[1]}"
+        )
+    curve = replica_curve(case)
+
+    def at(first: jax.Array, second: jax.Array, rate: jax.Array) -> tuple:
+        return split_latency(curve, first, second, rate)
+
+    with precision("float64"):
+        over_loads = jax.vmap(at, in_axes=(None, None, 0))
+        over_splits = jax.jit(jax.vmap(over_loads, in_axes=(0, 0, None)))
+        counts = (jnp.asarray(prefill, dtype=float), jnp.asarray(decode, dtype=float))
+        ttft, tpot, use = jax.device_get(over_splits(*counts, jnp.asarray(loads, dtype=float)))
+    e2e = ttft + max(float(case.scenario.workload.osl) - 1.0, 0.0) * tpot
+    limits = {"ttft": objective.ttft, "tpot": objective.tpot, "e2e": objective.e2e}
+    latencies = {"ttft": ttft, "tpot": tpot, "e2e": e2e}
+    ratio = np.max([latencies[name] / limit for name, limit in limits.items()], axis=0)
+    keeps = (use < 1.0) & (ratio <= 1.0)
+    score = np.where(keeps, ratio if ratio.any() else e2e, np.inf)
+    best = np.where(keeps.any(axis=0), score.argmin(axis=0), -1)
+    flat = {
+        **{name: (("split", "load"), values) for name, values in latencies.items()},
+        "split_use": (("split", "load"), use),
+        "limit_ratio": (("split", "load"), ratio),
+        "best_split": (("load",), best.astype(np.int32)),
+        "prefill_devices": (("split",), (prefill * sizes[0]).astype(float)),
+        "decode_devices": (("split",), (decode * sizes[1]).astype(float)),
+    }
+    found = xr.Dataset(
+        {name: (dims, values, variable_attributes(name, values.dtype)) for name, (dims, values) in flat.items()},
+        {
+            "split": (
+                ("split",),
+                np.array([f"{p}:{d}" for p, d in zip(prefill, decode, strict=True)], object),
+                {"units": "1", "long_name": "replicas that prefill and that decode"},
+            ),
+            "load": (("load",), np.asarray(loads, float), {"units": "s-1", "long_name": "requests per second"}),
+        },
+        _attributes(case, devices, objective),
+    )
+    return found
+
+
+def _attributes(case: Case, devices: int, objective: Objective) -> dict[str, Any]:
+    work, scenario = case.scenario.workload, case.scenario
+    layouts = (scenario.prefill.deployment, scenario.deployment)
+    sizes = " and ".join(f"{float(replica_devices(layout)):g}" for layout in layouts)
+    return {
+        "Conventions": "CF-1.11",
+        "title": f"{case.model.name}: {devices} devices split between prefill and decode",
+        "requests": f"requests of {work.isl:,.0f} + {work.osl:,.0f} tokens",
+        "replicas": f"replicas of {sizes} x {case.hardware.name}",
+        "target": slo_text(objective) if objective != Objective() else "",
+        "efficiency": case.efficiency.name,
+        **{
+            f"limit_{name}": limit
+            for name, limit in (("ttft", objective.ttft), ("tpot", objective.tpot), ("e2e", objective.e2e))
+            if np.isfinite(limit)
+        },
+    }
+
+
+def best_text(dataset: xr.Dataset, i: int) -> str:
+    """The best split at the i-th load, in words."""
+    best = int(dataset["best_split"].values[i])
+    if best < 0:
+        return "no split keeps up within the limits"
+    ttft, tpot = (formatted(float(dataset[name].values[best, i]), "s") for name in ("ttft", "tpot"))
+    return f"{dataset['split'].values[best]}: TTFT {ttft}, TPOT {tpot}"
+
+
+def default_loads(case: Case, devices: int, count: int = 40) -> list[float]:
+    """Loads in requests/s, evenly spaced up to just above what the best split can do at most."""
+    curve = replica_curve(case)
+    per_prefill, per_decode = 1.0 / curve.service, (curve.batches / (curve.tokens * curve.tpots))[-1]
+    sizes = [float(replica_devices(d)) for d in (case.scenario.prefill.deployment, case.scenario.deployment)]
+    # Both pools busy: a device's worth of requests is 1 / (sum of a replica's devices over its rate).
+    most = devices / (sizes[0] / per_prefill + sizes[1] / per_decode)
+    return [float(load) for load in np.linspace(most / count, 1.05 * most, count)]

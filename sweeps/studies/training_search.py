@@ -1,0 +1,109 @@
+"""The best layouts of a training run on a number of devices: all that can be, evaluated by one compiled function."""
+
+import dataclasses
+import functools
+import time
+from collections.abc import Callable, Sequence
+
+import jax
+import numpy as np
+
+from jaxroof.model import Experts
+from sweeps.ask.cases import Case
+from sweeps.ask.training_layouts import Layouts, layouts
+from sweeps.job import Scenario
+from sweeps.point import answers_at, scenario_at
+from sweeps.training_job import TRAIN
+
+METRICS = (
+    *("iteration_time", "mfu", "training_memory", "bubble_share", "communication_exposed", "communication_hidden"),
+    *("training_tokens_per_second", "training_tokens_per_second_per_device", "fits", "legal", "feasible"),
+)
+"""What is known of every layout."""
+
+CHUNK = 1 << 14
+"""Layouts of one compiled call; the last call is filled up."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """Layouts and what they are worth, best first."""
+
+    layouts: Layouts
+    metrics: dict[str, np.ndarray]  # of every layout, in the order of `layouts`
+    order: np.ndarray  # places of feasible layouts, fastest first
+    seconds: float  # of evaluating all, without compiling
+    compile_seconds: float
+
+    def rows(self, top: int) -> list[dict]:
+        """The best layouts in numbers and words, with their metrics."""
+        return [
+            self.layouts.row(place) | {name: values[place].item() for name, values in self.metrics.items()}
+            for place in self.order[:top].tolist()
+        ]
+
+
+def search(case: Case, devices: int) -> Found:
+    """Every layout of the case's model and workload on `devices` devices, the fastest that fits first.
+
+    Args:
+      case: of job "train"; its own degrees, micro-batch, ZeRO stage, recomputation and schedule do not count.
+
+    Raises:
+      ValueError: one line, where no layout can be.
+    """
+    scenario, work = searched(case.scenario), case.scenario.workload
+    tried = layouts(scenario.model, devices, int(work.global_batch), int(work.seq))
+    if not len(tried):
+        raise ValueError(
+            f"devices = {devices}: no layout divides layers, tokens and a global batch of {work.global_batch:g}"
+        )
+    columns = {path: column.astype(np.float32) for path, column in tried.paths(has_experts(scenario)).items()}
+    begun = time.perf_counter()
+    program = compiled(scenario, columns)
+    compiling, begun = time.perf_counter() - begun, time.perf_counter()
+    metrics = evaluated(program, columns)
+    seconds = time.perf_counter() - begun
+    order = np.argsort(metrics["iteration_time"], kind="stable")
+    return Found(tried, metrics, order[metrics["feasible"][order]], seconds, compiling)
+
+
+def searched(scenario: Scenario) -> Scenario:
+    """`scenario` with a number for every degree that layouts set: degrees that are None are structure."""
+    spread = dataclasses.replace(scenario.deployment, pp=1.0, cp=1.0, stages=None)
+    if has_experts(scenario):
+        spread = dataclasses.replace(spread, ep=1.0, attention_dp=1.0)
+    return dataclasses.replace(scenario, deployment=spread)
+
+
+def has_experts(scenario: Scenario) -> bool:
+    """Whether layouts have a degree for experts."""
+    return any(isinstance(block.feedforward, Experts) for block in scenario.model.blocks)
+
+
+def point(scenario: Scenario, names: Sequence[str], settings: dict[str, jax.Array]) -> dict[str, jax.Array]:
+    """Metrics of one layout: what is mapped over all."""
+    return answers_at(TRAIN, scenario_at(scenario, [settings]), names)
+
+
+def compiled(scenario: Scenario, columns: dict[str, np.ndarray], names: Sequence[str] = METRICS) -> Callable:
+    """The function of `CHUNK` layouts, compiled; numbers that do not vary are constants of its arguments."""
+    base = jax.tree.map(np.float32, scenario)
+    mapped = jax.vmap(lambda base, settings: point(base, names, settings), in_axes=(None, 0))
+    shapes = {path: jax.ShapeDtypeStruct((CHUNK,), column.dtype) for path, column in columns.items()}
+    return functools.partial(jax.jit(mapped).lower(base, shapes).compile(), base)
+
+
+def evaluated(program: Callable, columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Metrics of all layouts, chunk after chunk."""
+    number = len(next(iter(columns.values())))
+    parts = []
+    for low in range(0, number, CHUNK):
+        part = {path: _filled(column[low : low + CHUNK]) for path, column in columns.items()}
+        parts.append(program(part))
+    return {name: np.concatenate([np.asarray(part[name]) for part in parts])[:number] for name in parts[0]}
+
+
+def _filled(column: np.ndarray) -> np.ndarray:
+    """A column of `CHUNK` numbers, the last one repeated."""
+    return np.pad(column, (0, CHUNK - len(column)), mode="edge")
