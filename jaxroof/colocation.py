@@ -9,6 +9,7 @@ from jaxroof.batch import Batch
 from jaxroof.deployment import Deployment
 from jaxroof.efficiency import Efficiency
 from jaxroof.energy import energies_of, limited_time, power_known
+from jaxroof.field import number
 from jaxroof.hardware import Hardware
 from jaxroof.memory import activation_bytes, kv_bytes_of_sequence, weight_bytes
 from jaxroof.model import Model
@@ -16,6 +17,7 @@ from jaxroof.op import Op
 from jaxroof.op_time import op_timing
 from jaxroof.overlap import computing_hardware, hidden_time, overlapped_ops
 from jaxroof.request import (
+    EqualRequests,
     Requests,
     decode_batch,
     device_energy,
@@ -25,7 +27,7 @@ from jaxroof.request import (
     tokens_per_step,
 )
 from jaxroof.smooth import maximum, positive_part
-from jaxroof.speculation import Acceptance
+from jaxroof.speculation import Acceptance, acceptance_number
 from jaxroof.step import host_time
 from jaxroof.struct import Scalar, struct
 from jaxroof.traced_once import traced_once
@@ -48,17 +50,22 @@ class Tenant:
 
 
 @struct
-class Colocated:
+class Colocated(EqualRequests):
     """Requests of the first of two tenants, and how it shares with the second."""
 
-    batch: Scalar  # requests at once
-    isl: Scalar  # prompt tokens of each
-    osl: Scalar  # output tokens of each, at least 1
-    cached: Scalar = 0.0  # of the prompt's tokens, how many are in the prefix cache already
-    acceptance: Acceptance = 0.0  # probability that a drafted token is right, given that those before it are
-    sharing: Scalar = 0.0  # index into SHARINGS
-    cores: Scalar = 0.5  # share of the cores that the first has, side by side; the second has the rest
-    cache: Scalar = 0.5  # share of the memory that is left for cache that the first has
+    acceptance: Acceptance = acceptance_number()
+    sharing: Scalar = number("1", "whether two models take turns or run side by side", codes=SHARINGS, default=0.0)
+    cores: Scalar = number(
+        "1",
+        "share of the cores that the first model has",
+        "side by side; the second has the rest",
+        most=1.0,
+        open=True,
+        default=0.5,
+    )
+    cache: Scalar = number(
+        "1", "share of the memory for KV cache that the first model has", most=1.0, open=True, default=0.5
+    )
 
 
 def colocated_requests(work: Colocated) -> Requests:

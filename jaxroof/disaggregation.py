@@ -7,14 +7,15 @@ import jax.numpy as jnp
 
 from jaxroof.deployment import Deployment, replica_devices
 from jaxroof.efficiency import Efficiency
+from jaxroof.field import number, switch
 from jaxroof.hardware import Hardware
 from jaxroof.layers.collective import collective
 from jaxroof.memory import kv_bytes_of_sequence, layer_count
 from jaxroof.model import Model
 from jaxroof.op_time import op_time
-from jaxroof.request import Requests, request_cost, tokens_per_step
+from jaxroof.request import EqualRequests, Requests, request_cost, tokens_per_step
 from jaxroof.smooth import maximum, minimum, positive_part
-from jaxroof.speculation import Acceptance
+from jaxroof.speculation import Acceptance, acceptance_number
 from jaxroof.struct import Scalar, struct
 
 BOTTLENECKS = ("prefill", "decode", "transfer")
@@ -34,18 +35,27 @@ class Pool:
 
 
 @struct
-class Handover:
-    """Requests that are prefilled in one pool, hand their cache over, and are decoded in the other."""
+class Handover(EqualRequests):
+    """Requests that are prefilled in one pool, hand their cache over, and are decoded in the other.
 
-    batch: Scalar  # sequences that each replica of the decode pool decodes at once
-    isl: Scalar  # prompt tokens of each
-    osl: Scalar  # output tokens of each, at least 1
-    cached: Scalar = 0.0  # of the prompt's tokens, how many the prefill pool has in its prefix cache
-    prompts: Scalar = 1.0  # prompts of one prefill step
-    acceptance: Acceptance = 0.0  # probability that a drafted token is right, given that those before it are
-    rate: Scalar | None = None  # requests/s that arrive at random; None: a prompt finds its replica idle
-    lanes: Scalar | None = None  # links that carry one request's cache at once; None: one per device of the fewer
-    layerwise: Scalar = 1.0  # 1: a layer's cache leaves as soon as it is computed; 0: all of it after the prompt
+    `batch` sequences are decoded at once by each replica of the decode pool; the prefill pool has the `cached` tokens.
+    """
+
+    prompts: Scalar = number("1", "prompts of one prefill step", whole=True, default=1.0)
+    acceptance: Acceptance = acceptance_number()
+    rate: Scalar | None = number(
+        "1/s", "requests sent per second", "at random times; None: a prompt finds its replica idle", default=None
+    )
+    lanes: Scalar | None = number(
+        "1",
+        "links that carry one request's cache at once",
+        "None: one per device of the fewer",
+        whole=True,
+        default=None,
+    )
+    layerwise: Scalar = switch(
+        "1 where a layer's cache leaves as soon as it is computed", "0: all of it after the prompt", default=1.0
+    )
 
 
 @struct

@@ -96,6 +96,11 @@ def word(meaning: str, choices: tuple[str, ...], about: str = "", **facts: Any) 
     return _field(Declaration("", meaning, about, choices=choices, structure=True, **facts))
 
 
+def text(meaning: str, about: str = "", **facts: Any) -> Any:
+    """A field that holds a name or other text and is structure."""
+    return _field(Declaration("", meaning, about, structure=True, **facts))
+
+
 def option(meaning: str, about: str = "", **facts: Any) -> Any:
     """A field that holds True or False and is structure."""
     return _field(Declaration("", meaning, about, structure=True, **facts))
@@ -166,7 +171,8 @@ def _walk(kind: type, prefix: str, titles: tuple[str, ...], around: _Part) -> It
         declared = field.metadata.get(_DECLARED)
         if isinstance(declared, Declaration):
             hint = hints[field.name]
-            several = any(typing.get_origin(part) in (dict, tuple) for part in _alternatives(hint))
+            known = [part for part in _alternatives(hint) if part is not type(None)]
+            several = all(typing.get_origin(part) in (dict, tuple) for part in known)
             path = f"{prefix}{field.name}{'.*' * several}"
             meaning = around.names.get(field.name, declared.meaning)
             if titles and not several:

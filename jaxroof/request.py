@@ -8,27 +8,45 @@ from jaxroof import batch as batches
 from jaxroof.deployment import Deployment, degree, largest_stage, pipelined_parts
 from jaxroof.efficiency import Efficiency
 from jaxroof.energy import energies_of, limited_time, power_known
+from jaxroof.field import number
 from jaxroof.hardware import Hardware
 from jaxroof.memory import layer_count
 from jaxroof.model import Model
 from jaxroof.overlap import overlapped_ops
 from jaxroof.smooth import maximum, positive_part
-from jaxroof.speculation import Acceptance, expected_tokens
+from jaxroof.speculation import Acceptance, acceptance_number, expected_tokens
 from jaxroof.step import step_time
 from jaxroof.struct import Scalar, struct
 
 
 @struct
-class Requests:
+class EqualRequests:
+    """`batch` requests of the same lengths."""
+
+    batch: Scalar = number("1", "requests that run at once", "on one replica", whole=True, default=1.0)
+    isl: Scalar = number("1", "prompt tokens per request", "those of images included", whole=True)
+    osl: Scalar = number("1", "output tokens per request", "at least 1", whole=True)
+    cached: Scalar = number(
+        "1",
+        "prompt tokens per request that are cached already",
+        "in the prefix cache",
+        zero=True,
+        whole=True,
+        default=0.0,
+    )
+
+
+@struct
+class Requests(EqualRequests):
     """`batch` requests that start together on one replica and run to their end without others joining."""
 
-    batch: Scalar  # requests at once
-    isl: Scalar  # prompt tokens of each, those of images included
-    osl: Scalar  # output tokens of each, at least 1
-    cached: Scalar  # of the prompt's tokens, how many are in the prefix cache already
-    encoder_tokens: Scalar | None = None  # patches, frames or words that the encoder works on; None: it does not run
-    delay: Scalar = 0.0  # s from arrival until the prompt is there: retrieval of what it is made of
-    acceptance: Acceptance = 0.0  # probability that a drafted token is right, given that those before it are
+    encoder_tokens: Scalar | None = number(
+        "1", "patches, frames or words per request that the encoder works on", whole=True, default=None
+    )
+    delay: Scalar = number(
+        "s", "time from arrival until the prompt is there", "retrieval of what it is made of", zero=True, default=0.0
+    )
+    acceptance: Acceptance = acceptance_number()
 
 
 @struct

@@ -9,6 +9,7 @@ from jaxroof.cost import capital_rate, device_cost, device_price, energy_price
 from jaxroof.deployment import degree, devices, replica_devices
 from jaxroof.efficiency import Efficiency
 from jaxroof.energy import limited_time, power_known
+from jaxroof.field import number
 from jaxroof.hardware import Hardware, ridge
 from jaxroof.legality import legal
 from jaxroof.model import Model
@@ -41,12 +42,18 @@ from sweeps.training_job import TRAIN
 class StepWork:
     """One engine step: `prefills` prompts of `prefill` new tokens each, `decode` sequences of `context` tokens each."""
 
-    prefills: Scalar = 1.0  # prompts in the step
-    prefill: Scalar | None  # new tokens per prompt; None: no prefill in the step
-    past: Scalar = 0.0  # tokens per prompt that are cached already
-    decode: Scalar | None  # sequences that decode; None: no decode in the step
-    context: Scalar | None  # tokens per decoding sequence that are attended to, the new one included
-    encoder_tokens: Scalar | None = None  # patches, frames or words per prompt that the encoder works on
+    prefills: Scalar = number("1", "prompts in the step", whole=True, default=1.0)
+    prefill: Scalar | None = number(
+        "1", "new prompt tokens per prefilling sequence", "None: no prefill in the step", whole=True, default=None
+    )
+    past: Scalar = number("1", "tokens of each prompt that are cached already", zero=True, whole=True, default=0.0)
+    decode: Scalar | None = number("1", "decoding sequences", "None: no decode in the step", whole=True, default=None)
+    context: Scalar | None = number(
+        "1", "tokens per decoding sequence that are attended to", "the new one included", whole=True, default=None
+    )
+    encoder_tokens: Scalar | None = number(
+        "1", "patches, frames or words per request that the encoder works on", whole=True, default=None
+    )
 
 
 def step_batch(work: StepWork, model: Model) -> Batch:

@@ -1,19 +1,16 @@
-"""Names, units and meanings of everything a sweep returns, and the labelled dataset they make."""
+"""Names, units and meanings of everything that a sweep returns."""
 
 import dataclasses
 from typing import Any
 
 import numpy as np
 
-from hwspaces.leaves import leaf_unit as hardware_leaf_unit
 from jaxroof.collectives import ALGORITHMS
 from jaxroof.op import BOUNDS
 from jaxroof.serving import PERCENTILES
 from jaxroof.traffic import STATUSES
-from sweeps.ask.policy_names import POLICIES
-from sweeps.ask.production_names import CACHES, OUTSIDE, PRODUCED, PRODUCTION
-from sweeps.ask.silicon_names import COSTS, SILICON
-from sweeps.ask.training_names import TRAINED, TRAINING
+from sweeps.ask.production_names import PRODUCED
+from sweeps.ask.training_names import TRAINED
 
 
 @dataclasses.dataclass(frozen=True)
@@ -191,75 +188,6 @@ UDUNITS = {
 }
 """How UDUNITS writes our SI units, where it differs: there `B` means bel, and operations and dollars are numbers."""
 
-COORDINATES = {
-    "deployment.tp": "tensor-parallel degree",
-    "deployment.pp": "pipeline-parallel degree",
-    "deployment.cp": "context-parallel degree",
-    "deployment.attention_dp": "attention data-parallel degree",
-    "deployment.ep": "expert-parallel degree",
-    "deployment.dp": "replicas",
-    "deployment.drafts": "tokens drafted per sequence and step",
-    **CACHES,
-    "deployment.imbalance": "rows of the busiest expert-parallel device over the mean",
-    "deployment.alike": "exponent of tokens that choose experts on their own",
-    "deployment.reserved_cores": "share of the cores that overlapped communication takes",
-    "workload.encoder_tokens": "patches, frames or words per request that the encoder works on",
-    "workload.acceptance": "probability that a drafted token is right",
-    "workload.batch": "requests that run at once",
-    "workload.isl": "prompt tokens per request",
-    "workload.osl": "output tokens per request",
-    "workload.cached": "prompt tokens per request that are cached already",
-    "workload.prefill": "new prompt tokens per prefilling sequence",
-    "workload.decode": "decoding sequences",
-    "workload.context": "tokens per decoding sequence that are attended to",
-    "workload.trace": "file of requests",
-    "workload.rate": "requests sent per second",
-    "workload.arrivals": "arrivals of requests",
-    "workload.concurrency": "clients with a request under way",
-    "workload.think": "time between an answer and its client's next request",
-    "workload.requests": "requests of the simulation",
-    "workload.duration": "time in which requests arrive",
-    "workload.prefixes": "system prompts that requests share",
-    "workload.sessions": "conversations that requests are turns of",
-    "workload.seed": "seed of the requests that are drawn",
-    **POLICIES,
-    "hardware.memory.hbm.bandwidth": "HBM bandwidth",
-    "hardware.memory.hbm.capacity": "HBM capacity",
-    "hardware.memory.l2.bandwidth": "L2 bandwidth",
-    "hardware.memory.l2.capacity": "L2 capacity",
-    "hardware.memory.scratchpad.bandwidth": "scratchpad bandwidth per core",
-    "hardware.memory.scratchpad.capacity": "scratchpad capacity per core",
-    "hardware.memory.register_capacity": "register capacity per core",
-    **OUTSIDE,
-    "hardware.cores.count": "cores",
-    "hardware.cores.vector_flops": "vector FLOP/s per core",
-    "hardware.cores.exp_rate": "exponentials per second per core",
-    "hardware.cores.clock": "clock of the cores",
-    "hardware.cores.shared_issue": "1 where address arithmetic takes turns with vector operations",
-    "hardware.cores.asynchronous": "1 where matrix units fetch their operands by themselves",
-    "hardware.links.scale_up.bandwidth": "scale-up link bandwidth per direction and device",
-    "hardware.links.scale_up.latency": "scale-up link latency per hop",
-    "hardware.links.scale_up.devices": "devices in a scale-up domain",
-    "hardware.links.scale_out.bandwidth": "scale-out link bandwidth per direction and device",
-    "hardware.links.scale_out.latency": "scale-out link latency per hop",
-    "hardware.power.tdp": "thermal design power",
-    "hardware.power.static": "power of a device while kernels run, whatever they do",
-    "hardware.energy.vector": "energy per vector FLOP",
-    "hardware.energy.exp": "energy per exponential",
-    "hardware.energy.hbm": "energy per byte of device memory",
-    "hardware.energy.l2": "energy per byte of L2",
-    "hardware.energy.scratchpad": "energy per byte of scratchpad",
-    "hardware.energy.scale_up": "energy per byte sent over scale-up links",
-    "hardware.energy.scale_out": "energy per byte sent over scale-out links",
-    "hardware.energy.cluster": "energy per byte sent beyond the scale-out tier",
-    "hardware.price": "price per device and second, in US dollars",
-    **SILICON,
-    **COSTS,
-    **TRAINING,
-    **PRODUCTION,
-}
-"""What a leaf is, for axes and plots; other leaves are described by their path."""
-
 DERIVED = {
     "elasticity_of_": "elasticity of {}: d ln y / d ln x in the knob",
     "predicted_change_of_": "relative change of {} that its elasticity predicts",
@@ -289,37 +217,6 @@ def variable(name: str) -> Variable:
     step, _, plain = name.partition("_")
     meaning = VARIABLES[plain]
     return dataclasses.replace(meaning, long_name=f"{meaning.long_name}, {step} step")
-
-
-def leaf_unit(path: str) -> str:
-    """SI unit of any leaf of a scenario by its dotted path."""
-    path = path.removeprefix("prefill.")
-    if path.startswith("hardware."):
-        return hardware_leaf_unit(path)
-    name = path.rpartition(".")[2]
-    if name.endswith("bytes"):
-        return "B"
-    if path == "workload.host_bandwidth":
-        return "B/s"
-    if path == "workload.rate":
-        return "1/s"
-    return "s" if name.endswith("_time") or name in ("think", "duration", "delay") else "1"
-
-
-def leaf_long_name(path: str) -> str:
-    """What the leaf at `path` is, in words."""
-    if path.startswith("prefill."):
-        return f"{leaf_long_name(path.removeprefix('prefill.'))}, prefill pool"
-    if path.startswith("neighbour."):
-        own = path.removeprefix("neighbour.").replace("requests.", "workload.")
-        return f"{leaf_long_name(own)}, neighbour"
-    if path in COORDINATES:
-        return COORDINATES[path]
-    if path.startswith("hardware.matrix."):
-        return f"dense matrix peak, {path.rpartition('.')[2]}"
-    if path.startswith("hardware.energy.matrix."):
-        return f"energy per matrix FLOP, {path.rpartition('.')[2]}"
-    return path.replace("_", " ").replace(".", ", ")
 
 
 def variable_attributes(name: str, dtype: np.dtype) -> dict[str, Any]:

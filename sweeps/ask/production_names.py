@@ -1,4 +1,4 @@
-"""Names and meanings of what pools and co-located models are measured by, and of their workloads' numbers."""
+"""Names and meanings of what pools and co-located models are measured by."""
 
 from jaxroof.disaggregation import BOTTLENECKS
 
@@ -37,29 +37,3 @@ PRODUCED: dict[str, tuple] = {
     "best_split": ("1", "place of the split that keeps every limit with most room to spare; -1: none does"),
 }
 """Variable -> unit, long name, flags, whether higher is better."""
-
-PRODUCTION = {
-    "workload.prompts": "prompts of one prefill step",
-    "workload.sharing": "whether two models take turns or run side by side",
-    "workload.cores": "share of the cores that the first model has",
-    "workload.cache": "share of the memory for KV cache that the first model has",
-    "workload.delay": "time from arrival until the prompt is there",
-    "workload.lanes": "links that carry one request's cache at once",
-    "workload.layerwise": "1 where a layer's cache leaves as soon as it is computed",
-}
-"""What a leaf is, for axes and plots."""
-
-CACHES = {
-    "deployment.block_tokens": "tokens of one block of the KV cache",
-    "deployment.offloaded": "share of every sequence's KV cache that is outside the device",
-    "deployment.prefetched": "1 where a layer's part of the KV cache comes while others compute",
-}
-"""What leaves of a deployment that keep its cache are."""
-
-OUTSIDE = {
-    "hardware.memory.host.bandwidth": "bandwidth of one device's link to the host's memory",
-    "hardware.memory.host.capacity": "host memory per device",
-    "hardware.memory.storage.bandwidth": "bandwidth of storage per device",
-    "hardware.memory.storage.capacity": "storage per device",
-}
-"""What leaves of memory beyond the device are."""

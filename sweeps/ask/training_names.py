@@ -1,4 +1,4 @@
-"""Names and meanings of what a training iteration is measured by, and of its workload's numbers."""
+"""Names and meanings of what a training iteration is measured by."""
 
 KINDS = {
     "tp": "tensor-parallel devices",
@@ -45,23 +45,3 @@ TRAINED: dict[str, tuple] = {
     "training_energy": ("J", "energy of all devices to train on all tokens", (), False),
 }
 """Metric -> unit, meaning, flags and whether higher is better, as `sweeps.ask.names.Variable` takes them."""
-
-TRAINING = {
-    "workload.global_batch": "sequences per iteration",
-    "workload.micro_batch": "sequences per micro-batch and attention group",
-    "workload.seq": "tokens per sequence",
-    "workload.zero": "ZeRO stage: 1 shards optimiser states, 2 gradients too, 3 weights too",
-    "workload.recompute": "what is computed again: 0 nothing, 1 attention cores, 2 layers",
-    "workload.schedule": "pipeline schedule: 0 gpipe, 1 1f1b, 2 interleaved, 3 zero_bubble, 4 dualpipe",
-    "workload.virtual_stages": "chunks of layers per device",
-    "workload.overlap": "share of a pass that hides messages between copies of the weights",
-    "workload.dropout": "1 where masks of dropout are stored",
-    "workload.offload": "1 where optimiser states are in host memory",
-    "workload.host_bandwidth": "bandwidth per direction between device and host",
-    "workload.tokens": "tokens to train on",
-    "workload.weight_bytes": "bytes of a weight",
-    "workload.gradient_bytes": "bytes of a gradient",
-    "workload.optimizer_bytes": "bytes of optimiser states per parameter",
-    "workload.lora.rank": "rank of the adapters",
-}
-"""What a number of the workload is."""
