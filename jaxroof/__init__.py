@@ -4,14 +4,19 @@ from jaxroof.area import area_parts, die_area
 from jaxroof.attention_split import AttentionSplitCost, attention_split_cost
 from jaxroof.batch import Batch, Decode, Encode, Prefill, decode, mixed, prefill
 from jaxroof.collectives import ALGORITHMS, collective_algorithm, collective_time, collective_times
-from jaxroof.colocation import Colocated, Tenant, TenantCost, colocated_cost
 from jaxroof.cost import cost_parts, device_cost, device_price, die_cost, owning_rate
 from jaxroof.deployment import Adapters, Deployment
-from jaxroof.disaggregation import Curve, Handover, HandoverCost, Pool, disaggregated_cost, split_latency
 from jaxroof.efficiency import Efficiency, datasheet
 from jaxroof.energy import limited_time, op_energy, power_known
 from jaxroof.feedback import FeedbackCost, Scorer, feedback_cost
 from jaxroof.hardware import Cores, Energy, Hardware, Link, Links, Memory, MemoryLevel, Power, Protocol, Transport
+from jaxroof.jobs.colocated import Colocated, TenantCost, colocated_cost
+from jaxroof.jobs.composition import RequestCost, Requests
+from jaxroof.jobs.disaggregated import Handover, HandoverCost, disaggregated_cost
+from jaxroof.jobs.pool_split import Curve, split_latency
+from jaxroof.jobs.request import request_cost
+from jaxroof.jobs.scenario import Pool, Tenant
+from jaxroof.jobs.serve import Objective, serving_metrics
 from jaxroof.memory import (
     active_parameter_count,
     kv_bytes_per_token,
@@ -38,9 +43,7 @@ from jaxroof.model import (
 from jaxroof.money import Costs
 from jaxroof.op import BOUNDS, Op
 from jaxroof.policy import Policy
-from jaxroof.request import RequestCost, Requests, request_cost
 from jaxroof.scheduler import Size, simulate
-from jaxroof.serving import Objective, serving_metrics
 from jaxroof.silicon import Areas, Process, Silicon
 from jaxroof.speculation import beta_acceptance, expected_tokens
 from jaxroof.step import OpCost, step_cost, step_time, step_times

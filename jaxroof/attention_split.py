@@ -7,8 +7,9 @@ import jax.numpy as jnp
 
 from jaxroof import batch as batches
 from jaxroof.deployment import replica_devices
-from jaxroof.disaggregation import Pool, lane_time
 from jaxroof.forward import device_tokens, group_batch, stage_tokens
+from jaxroof.jobs.scenario import Pool
+from jaxroof.jobs.transfer import lane_time
 from jaxroof.layers.block import block_ops
 from jaxroof.memory import layer_count
 from jaxroof.model import Model

@@ -5,9 +5,10 @@ import jax
 from jaxroof.deployment import Deployment
 from jaxroof.efficiency import Efficiency
 from jaxroof.hardware import Hardware
+from jaxroof.jobs.composition import Requests
+from jaxroof.jobs.request import request_cost
 from jaxroof.memory import parameter_count
 from jaxroof.model import Model
-from jaxroof.request import Requests, request_cost
 from jaxroof.smooth import ceiling
 from jaxroof.struct import Scalar, struct
 

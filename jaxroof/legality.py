@@ -1,6 +1,6 @@
 """Whether a deployment can exist at all: which splits a model and its hardware allow, and what is worth saying."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import jax
 import jax.numpy as jnp
@@ -197,19 +197,32 @@ def _only_tp(deployment: Deployment) -> bool:
 
 
 def legal(hardware: Hardware, model: Model, deployment: Deployment) -> jax.Array:
-    """True where every rule holds, shape (). Pure: an axis may run over any leaf."""
-    verdict = jnp.asarray(True)
-    for holds, _ in rules(hardware, model, deployment):
-        verdict = verdict & holds
-    return verdict
+    """True where every rule of a deployment holds, shape (). Pure: an axis may run over any leaf."""
+    return holds(rules(hardware, model, deployment))
 
 
 def broken_rule(hardware: Hardware, model: Model, deployment: Deployment) -> str | None:
-    """The first rule that concrete structs break, as a sentence; None when all hold."""
-    for holds, sentence in rules(hardware, model, deployment):
-        if not bool(holds):
-            return sentence()
-    return None
+    """The first rule of a deployment that concrete structs break, as a sentence; None when all hold."""
+    return first_broken(rules(hardware, model, deployment))
+
+
+def holds(found: Iterable[Rule]) -> jax.Array:
+    """True where every one of the rules holds, shape ()."""
+    verdict = jnp.asarray(True)
+    for held, _ in found:
+        verdict = verdict & held
+    return verdict
+
+
+def first_broken(found: Iterable[Rule]) -> str | None:
+    """The sentence of the first rule that does not hold; None when all hold. For concrete numbers."""
+    return next((sentence() for held, sentence in found if not bool(held)), None)
+
+
+def told_of(what: str, found: Iterable[Rule]) -> Iterator[Rule]:
+    """The rules of one part of a scenario, with its name before each sentence."""
+    for held, sentence in found:
+        yield held, lambda sentence=sentence: f"{what}: {sentence()}"
 
 
 def crosses_domain(hardware: Hardware, deployment: Deployment) -> jax.Array:

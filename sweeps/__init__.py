@@ -6,6 +6,9 @@ if TYPE_CHECKING:
     from sweeps.ask.cases import Case as Case
     from sweeps.ask.cases import case as case
     from sweeps.data.querying.run import query as query
+    from sweeps.data.shards.merge import merge as merge
+    from sweeps.data.shards.read import open as open
+    from sweeps.run.shards.api import sweep_to_folder as sweep_to_folder
     from sweeps.run.sweep import linear as linear
     from sweeps.run.sweep import log as log
     from sweeps.run.sweep import sweep as sweep
@@ -13,9 +16,6 @@ if TYPE_CHECKING:
     from sweeps.serving.capacity import capacity as capacity
     from sweeps.serving.curve import latency_curve as latency_curve
     from sweeps.serving.run import serve as serve
-    from sweeps.shards.api import sweep_to_folder as sweep_to_folder
-    from sweeps.shards.merge import merge as merge
-    from sweeps.shards.read import open as open
     from sweeps.studies.comparison import Comparison as Comparison
     from sweeps.studies.comparison import compare as compare
     from sweeps.studies.elasticity.api import sensitivity as sensitivity
@@ -38,9 +38,9 @@ _HOMES = {
     "query": "sweeps.data.querying.run",
     "sensitivity": "sweeps.studies.elasticity.api",
     "serve": "sweeps.serving.run",
-    "sweep_to_folder": "sweeps.shards.api",
-    "merge": "sweeps.shards.merge",
-    "open": "sweeps.shards.read",
+    "sweep_to_folder": "sweeps.run.shards.api",
+    "merge": "sweeps.data.shards.merge",
+    "open": "sweeps.data.shards.read",
 }
 
 __all__ = list(_HOMES)

@@ -125,7 +125,7 @@ def _undisturbed(folder: pathlib.Path, verb: str) -> tuple[float, Callable[[], b
 def _content(path: pathlib.Path) -> object:
     """What a file says, for comparisons; of a folder that is not finished, nothing is asked here."""
     if path.is_dir():
-        from sweeps.shards.status import status
+        from sweeps.data.shards.status import status
 
         found = status(path, check=True)
         return checksums(path) if found["shards_done"] == found["shards"] else None
@@ -191,7 +191,7 @@ def _as_it_should_be(folder: pathlib.Path, output: str | None, whole: Callable[[
     """True where what has the final name is whole; a folder, that may be continued, has nothing that is damaged."""
     if output is None or "." in output:
         return whole()
-    from sweeps.shards.status import status
+    from sweeps.data.shards.status import status
 
     if not (folder / output / "manifest.jsonl").exists():
         return True

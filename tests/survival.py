@@ -19,10 +19,10 @@ import xarray as xr
 
 import sweeps
 import sweeps.run.engine
-from sweeps.shards import manifest
-from sweeps.shards.run import run
-from sweeps.shards.status import status
-from sweeps.shards.work import Work
+from sweeps.data.shards import manifest
+from sweeps.data.shards.status import status
+from sweeps.run.shards.run import run
+from sweeps.run.shards.work import Work
 
 ROOT = pathlib.Path(__file__).parents[1]
 
@@ -57,7 +57,7 @@ import sys
 import time
 
 import sweeps.run.engine
-from sweeps.shards.work import Work
+from sweeps.run.shards.work import Work
 
 sweeps.run.engine.CHUNK_BYTES = {{"cpu": {CHUNK_BYTES}}}
 pause = float(os.environ.get("TEST_PAUSE", "0"))

@@ -9,9 +9,10 @@ import workloads
 from hwspaces.units import nearest
 from jaxroof.deployment import Deployment
 from jaxroof.field import required
-from jaxroof.legality import crosses_domain
+from jaxroof.jobs import JOBS, Scenario
+from jaxroof.jobs.composition import Requests
+from jaxroof.legality import crosses_domain, first_broken
 from jaxroof.model import WeightFormat
-from jaxroof.request import Requests
 from sweeps.ask.deployments import PREFIX, with_settings
 from sweeps.ask.drafting import acceptance, require_drafts, with_draft
 from sweeps.ask.effects import facts, given_paths, require_effect
@@ -20,9 +21,7 @@ from sweeps.ask.neighbours import neighbour_entry, neighbour_notes, neighbour_re
 from sweeps.ask.paths import number, replaced
 from sweeps.ask.pools import prefill_pool, require_legal
 from sweeps.ask.quantities import quantity_or_zero
-from sweeps.jobs import JOBS, Scenario
-from sweeps.legality import scenario_broken_rule
-from sweeps.training_case import training_workload
+from sweeps.ask.training_case import training_workload
 
 KV_BYTES = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "int8": 1.0, "fp4": 0.5 + 1.0 / 16.0}
 """B per cached key or value element, by the precision that engines store it at; fp4 with a scale per 16 (NVFP4)."""
@@ -140,7 +139,7 @@ def case(
     if check:
         if pool is not None:
             require_legal(dataclasses.replace(pool, pool=scenario.prefill), entry)
-        broken = scenario_broken_rule(scenario)
+        broken = first_broken(JOBS[job].rules(scenario))
         if broken:
             raise ValueError(f"{entry.name} on {device.name}: {broken}")
         asked = {name for name, value in workload.items() if value is not None}

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from jaxroof.colocation import SHARINGS
+from jaxroof.jobs import Scenario
+from jaxroof.jobs.colocated import SHARINGS
 from jaxroof.model import Block, Experts, LinearAttention, Model
 from sweeps.ask.axes import Axis, Choice
 from sweeps.ask.leaves import leaf as declared_leaf
 from sweeps.ask.leaves import plain_path
 from sweeps.ask.paths import leaf
-from sweeps.job import Scenario
 
 SEVERAL = ("tp", "cp", "attention_dp", "pp")
 """Degrees by which the devices of one replica work together."""

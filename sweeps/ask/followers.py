@@ -6,6 +6,7 @@
 import dataclasses
 from typing import Any
 
+from jaxroof.jobs import Scenario
 from sweeps.ask.axes import Axis, Choice
 from sweeps.ask.cases import leaf_number
 from sweeps.ask.deployments import PREFIX
@@ -13,7 +14,6 @@ from sweeps.ask.neighbours import SHARED
 from sweeps.ask.paths import replaced
 from sweeps.ask.pools import OBJECTS, SEPARATE
 from sweeps.ask.spec import Spec
-from sweeps.job import Scenario
 
 
 def followed(axes: tuple[Axis, ...], spec: Spec, base: Scenario) -> tuple[Axis, ...]:

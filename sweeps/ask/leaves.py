@@ -8,9 +8,9 @@ from hwspaces.leaves import leaf_unit as hardware_leaf_unit
 from jaxroof.deployment import Deployment
 from jaxroof.field import Declaration, declaration, declarations
 from jaxroof.hardware import Hardware
+from jaxroof.jobs import JOBS
 from jaxroof.policy import Policy
 from sweeps.ask.offered_load import OfferedLoad
-from sweeps.jobs import JOBS
 
 ROOTS: Mapping[str, tuple[type, ...]] = {
     "hardware": (Hardware,),

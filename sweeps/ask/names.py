@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from jaxroof.collectives import ALGORITHMS
+from jaxroof.jobs.serve import PERCENTILES
 from jaxroof.op import BOUNDS
-from jaxroof.serving import PERCENTILES
 from jaxroof.traffic import STATUSES
 from sweeps.ask.production_names import PRODUCED
 from sweeps.ask.training_names import TRAINED

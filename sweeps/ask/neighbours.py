@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import workloads
-from jaxroof.colocation import Tenant
 from jaxroof.deployment import DEGREES, Deployment
-from jaxroof.request import Requests
+from jaxroof.jobs import Scenario
+from jaxroof.jobs.composition import Requests
+from jaxroof.jobs.scenario import Tenant
 from sweeps.ask.deployments import with_settings
-from sweeps.job import Scenario
 
 NAMES = ("model", "weights")
 REQUESTS = ("batch", "isl", "osl", "cached", "acceptance", "encoder_tokens")

@@ -7,7 +7,7 @@ from typing import Any
 import hwspaces
 import workloads
 from jaxroof.deployment import DEGREES, Deployment
-from jaxroof.disaggregation import Pool
+from jaxroof.jobs.scenario import Pool
 from jaxroof.legality import broken_rule
 from sweeps.ask.deployments import with_settings
 

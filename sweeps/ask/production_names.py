@@ -1,6 +1,6 @@
 """Names and meanings of what pools and co-located models are measured by."""
 
-from jaxroof.disaggregation import BOTTLENECKS
+from jaxroof.jobs.disaggregated import BOTTLENECKS
 
 PRODUCED: dict[str, tuple] = {
     "prefill_wait": ("s", "mean time of a request in the queue of the prefill pool", (), False),

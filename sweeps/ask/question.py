@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 import hwspaces
+from jaxroof.jobs import JOBS, Job, Scenario
 from jaxroof.version import VERSION
 from sweeps.ask.alike import alike, alike_axes, all_alike
 from sweeps.ask.axes import Axis, Choice
@@ -23,7 +24,6 @@ from sweeps.ask.objects import deployment_axis, device_named, first_value, objec
 from sweeps.ask.paths import number
 from sweeps.ask.samples import sampled
 from sweeps.ask.spec import Spec
-from sweeps.jobs import JOBS, Job, Scenario
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from hwspaces import document
+from jaxroof.jobs import JOBS
 from sweeps.ask.names import VARIABLES
-from sweeps.jobs import JOBS
 
 KEYS = {
     "job": "request, step, train, disaggregated, colocated or serve",

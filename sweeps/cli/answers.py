@@ -6,10 +6,10 @@ from typing import Any
 
 from hwspaces import formatted
 from jaxroof.efficiency.timing import NINETY_PERCENT
+from jaxroof.jobs.step import StepWork
 from sweeps.ask.cases import Case
 from sweeps.ask.names import UDUNITS, variable
 from sweeps.data.labels import number
-from sweeps.jobs import StepWork
 from sweeps.run.answer import Answer, OpAnswer
 
 THROTTLED = 1.001

@@ -21,8 +21,8 @@ def run(options: argparse.Namespace) -> None:
     if options.output is None:
         raise ValueError("-o OUT.nc is missing")
     from sweeps.cli.tables import size
-    from sweeps.shards import manifest
-    from sweeps.shards.merge import merge
+    from sweeps.data.shards import manifest
+    from sweeps.data.shards.merge import merge
 
     begun = time.perf_counter()
     bar = Progress(manifest.read(pathlib.Path(options.folder)).header["points"])

@@ -60,8 +60,8 @@ def run(options: argparse.Namespace) -> None:
 
 def _usual(file: str | None) -> str:
     """The kind of picture that a sweep is drawn as where nobody says which: what it kept, where that is little."""
-    from sweeps.shards.manifest import read
-    from sweeps.shards.read import is_folder
+    from sweeps.data.shards.manifest import read
+    from sweeps.data.shards.read import is_folder
 
     if file is None or not is_folder(file):
         return "overview"
@@ -103,7 +103,7 @@ def _of_file(options: argparse.Namespace, kind: str) -> Any:
 
     from sweeps.data import labels
     from sweeps.data.keep.rows import as_sample
-    from sweeps.data.store import opened
+    from sweeps.data.opened import opened
     from sweeps.show.overview import default_metric
     from sweeps.show.plane import REDUCTIONS
     from sweeps.show.selection import metric_name, selected

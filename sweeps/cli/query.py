@@ -39,8 +39,9 @@ def run(options: argparse.Namespace) -> None:
     if options.highest and options.lowest:
         raise ValueError("--highest and --lowest are both given")
     from sweeps.data.keep.rows import as_sample
+    from sweeps.data.opened import opened
     from sweeps.data.querying.run import POINTS_LIMIT, query
-    from sweeps.data.store import opened, saved
+    from sweeps.data.store import saved
 
     highest = True if options.highest else False if options.lowest else None
     with opened(options.sweep) as whole:

@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from hwspaces import formatted
-from jaxroof.serving import LATENCIES, PERCENTILES
+from jaxroof.jobs.serve import LATENCIES, PERCENTILES
 from sweeps.ask.names import UDUNITS, variable
 from sweeps.cli import tables
 from sweeps.cli.progress import LINE_SECONDS

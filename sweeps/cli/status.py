@@ -19,7 +19,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Print what the manifest says."""
-    from sweeps.shards.status import status
+    from sweeps.data.shards.status import status
 
     found = status(pathlib.Path(options.folder), options.check)
     if options.json:

@@ -25,9 +25,9 @@ def run(options: argparse.Namespace, source: Callable[[argparse.Namespace], Mapp
     stopping.say(watch.stopped)
     compilation_cache()
     from sweeps.cli.tables import size
-    from sweeps.shards.api import executor
-    from sweeps.shards.run import run as run_shards
-    from sweeps.shards.work import Work
+    from sweeps.run.shards.api import executor
+    from sweeps.run.shards.run import run as run_shards
+    from sweeps.run.shards.work import Work
 
     place, asked = pathlib.Path(options.output), source(options)
     points = _number("--shard-points", options.shard_points)

@@ -25,7 +25,7 @@ def print_found(output: str, written: str) -> None:
     from sweeps.cli.tables import console, table
     from sweeps.data import best, labels
     from sweeps.data.keep.rows import as_sample
-    from sweeps.data.store import opened
+    from sweeps.data.opened import opened
 
     out = console()
     with opened(output) as whole:

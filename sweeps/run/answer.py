@@ -6,20 +6,17 @@ from typing import Any
 
 import jax
 
-from jaxroof.batch import Batch
 from jaxroof.collectives import ALGORITHMS
-from jaxroof.colocation import Colocated
-from jaxroof.disaggregation import Handover
 from jaxroof.forward import step_ops
+from jaxroof.jobs import Scenario, job_of
+from jaxroof.jobs.job import table_prefix
 from jaxroof.op import BOUNDS, Op
 from jaxroof.overlap import HIDDEN
-from jaxroof.request import Requests, decode_batch, prefill_batch
-from jaxroof.training import Training
 from sweeps.ask.cases import Case
 from sweeps.ask.names import variable
-from sweeps.disaggregated_job import pool_steps
-from sweeps.jobs import JOBS, Scenario, step_batch
-from sweeps.run.precision import precision
+from sweeps.run.precision import (
+    precision,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,16 +58,17 @@ class Answer:
 def answer(case: Case) -> Answer:
     """Evaluate one case in float64, in one compiled call. The same job as a sweep's, so that both agree."""
     order: dict[str, Any] = {}
+    job = job_of(case.scenario)
 
     def evaluated(scenario: Scenario) -> tuple[list, list]:
-        job = next(job for job in JOBS.values() if isinstance(scenario.workload, job.workload))
         sums = {name: sum(terms().values()) for name, terms in job.sums(scenario).items()}
         tables = {name: terms() for name, terms in job.tables(scenario).items()}
         metrics = job.metrics(scenario, sums, tables)
         steps = {}
-        for step, (place, batch) in step_places(scenario).items():
+        places = job.steps(scenario)
+        for step, (place, batch) in places.items():
             ops = step_ops(place.model, place.deployment, batch)
-            prefix = "" if step == "step" else f"{step}_"
+            prefix = table_prefix(step, places)
             fields = ("time", "flops", "bytes", "bound", "algorithm", "energy")
             columns = [tables[f"{prefix}op_{field}"] for field in fields if f"{prefix}op_{field}" in tables]
             steps[step] = {name: (ops.get(name), *(column[name] for column in columns)) for name in columns[0]}
@@ -88,26 +86,6 @@ def answer(case: Case) -> Answer:
         metrics={name: _plain(name, value) for name, value in zip(order["metrics"], metrics, strict=True)},
         steps={step: tuple(op for op in ops if op.time != 0) for step, ops in found.items()},
     )
-
-
-def step_places(scenario: Scenario) -> dict[str, tuple[Scenario, Batch]]:
-    """The engine steps that a scenario is made of, by name, and of each the scenario of the devices that it runs on."""
-    if isinstance(scenario.workload, Handover):
-        return pool_steps(scenario)
-    if isinstance(scenario.workload, Colocated):
-        return {}
-    return {name: (scenario, batch) for name, batch in step_batches(scenario).items()}
-
-
-def step_batches(scenario: Scenario) -> dict[str, Batch]:
-    """The engine steps that a scenario is made of, by name; none of training, whose table is its metrics."""
-    work = scenario.workload
-    if isinstance(work, Training):
-        return {}
-    if isinstance(work, Requests):
-        place = scenario.model, scenario.deployment
-        return {"prefill": prefill_batch(work, *place), "decode": decode_batch(work, *place)}
-    return {"step": step_batch(work, scenario.model)}
 
 
 def _op(

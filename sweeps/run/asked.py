@@ -5,14 +5,14 @@ import math
 import numpy as np
 import xarray as xr
 
+from jaxroof.jobs import Job, legality
+from jaxroof.legality import first_broken
 from sweeps.ask.axes import Axis, Choice
 from sweeps.ask.cases import Case
 from sweeps.ask.paths import replaced
 from sweeps.ask.question import Asked, Question, named
 from sweeps.ask.spec import Spec
 from sweeps.data.dataset import dataset, fill
-from sweeps.jobs import LEGALITY
-from sweeps.legality import scenario_broken_rule
 from sweeps.run.engine import Plan
 from sweeps.run.pointwise import one_by_one
 
@@ -28,13 +28,13 @@ def asked(spec: Spec) -> Asked:
     """
     question = named(spec)
     if spec.illegal == "refuse":
-        _refuse_illegal(question.case, question.axes)
+        _refuse_illegal(question.question.job, question.case, question.axes)
     return question
 
 
-def _refuse_illegal(base: Case, axes: tuple[Axis, ...]) -> None:
+def _refuse_illegal(job: Job, base: Case, axes: tuple[Axis, ...]) -> None:
     """ValueError with the broken rule when any point's deployment cannot be."""
-    legal = _verdicts(Question(LEGALITY, base.scenario), axes)["legal"]
+    legal = _verdicts(Question(legality(job), base.scenario), axes)["legal"]
     if bool(legal.all()):
         return
     corner = dict(zip(legal.dims, np.argwhere(~legal.values)[0].tolist(), strict=True))
@@ -49,7 +49,7 @@ def _refuse_illegal(base: Case, axes: tuple[Axis, ...]) -> None:
         for label in axis.coordinates:
             if label.name in names:
                 names[label.name] = label.values[corner.get(axis.name, 0)]
-    rule = scenario_broken_rule(scenario)
+    rule = first_broken(job.rules(scenario))
     raise ValueError(
         f'{names["model"]} on {names["hardware"]}: {rule} (output.illegal = "mask" keeps such points as infeasible)'
     )

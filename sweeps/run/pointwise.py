@@ -11,12 +11,18 @@ import jax
 import numpy as np
 import xarray as xr
 
+from jaxroof.jobs import Scenario
 from sweeps.ask.axes import Axis, Choice, Segment, blocks
 from sweeps.ask.question import Question
-from sweeps.data.dataset import dataset, fill
-from sweeps.data.pieces import Output, Piece
-from sweeps.jobs import Scenario
-from sweeps.point import answers_at, scenario_at
+from sweeps.data.dataset import (
+    dataset,
+    fill,
+)
+from sweeps.data.pieces import (
+    Output,
+    Piece,
+)
+from sweeps.run.point import answers_at, scenario_at
 
 DTYPE = np.dtype("float32")
 

@@ -12,9 +12,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxroof.dependence import output_dependence
-from sweeps.ask.question import Question
-from sweeps.jobs import Scenario
-from sweeps.point import scenario_at, used_terms
+from jaxroof.jobs import (
+    Scenario,
+)
+from sweeps.ask.question import (
+    Question,
+)
+from sweeps.run.point import scenario_at, used_terms
 
 Settings = list[dict[str, Any]]
 """For every axis, the trees that it sets, by path; leaves that vary along it have one leading dimension."""

@@ -12,16 +12,16 @@ import workloads
 from hwspaces import formatted
 from jaxroof.deployment import Deployment, replica_devices
 from jaxroof.efficiency import Efficiency
+from jaxroof.jobs import Scenario
+from jaxroof.jobs.serve import Objective
 from jaxroof.legality import broken_rule
 from jaxroof.memory import kv_capacity_tokens, weight_bytes, weights_fit
 from jaxroof.policy import Policy
-from jaxroof.serving import Objective
 from jaxroof.traffic import Traffic
 from sweeps.ask.cases import case, require_precisions
 from sweeps.ask.effects import Facts, given_paths, require_effect
 from sweeps.ask.engines import engine_of
 from sweeps.ask.layouts import reach
-from sweeps.job import Scenario
 from sweeps.serving.grid import Metrics, outcomes
 from sweeps.serving.load import Load, load
 from sweeps.serving.policies import chosen_policy, policy_values

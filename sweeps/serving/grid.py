@@ -13,10 +13,10 @@ import numpy as np
 
 from jaxroof.deployment import devices, replica_devices
 from jaxroof.hardware import Links
+from jaxroof.jobs.serve import Objective, serving_metrics
 from jaxroof.legality import legal
 from jaxroof.memory import kv_capacity_tokens, weight_bytes, weights_fit
 from jaxroof.scheduler import Size, cache_blocks
-from jaxroof.serving import Objective, serving_metrics
 from jaxroof.traffic import Traffic
 from sweeps.ask.alike import alike
 from sweeps.ask.cases import compute_precisions

@@ -6,7 +6,7 @@ from typing import Any
 
 from hwspaces import formatted, quantity
 from hwspaces.units import nearest
-from jaxroof.serving import LATENCIES, PERCENTILES, Objective
+from jaxroof.jobs.serve import LATENCIES, PERCENTILES, Objective
 
 LIMITS = tuple(field.name for field in dataclasses.fields(Objective))
 """Latencies of a request that can be limited."""

@@ -12,9 +12,9 @@ import xarray as xr
 
 from jaxroof import memory
 from jaxroof.deployment import devices, replica_devices
+from jaxroof.jobs.serve import Objective, serving_metrics
 from jaxroof.policy import Policy
 from jaxroof.scheduler import cache_blocks
-from jaxroof.serving import Objective, serving_metrics
 from jaxroof.traffic import STATUSES, Served, Timeline
 from sweeps.ask.cases import Case, case
 from sweeps.ask.effects import facts, given_paths, require_effect

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from hwspaces import formatted
-from jaxroof.serving import PERCENTILES
+from jaxroof.jobs.serve import PERCENTILES
 from sweeps.serving.objective import LIMITS, Target, figure_text
 
 Metrics = Mapping[str, np.ndarray]

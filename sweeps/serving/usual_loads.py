@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from jaxroof.serving import Objective
+from jaxroof.jobs.serve import Objective
 from sweeps.serving.fleet import Fleet, fleet
 from sweeps.serving.objective import Target
 from sweeps.serving.question import Question

@@ -11,12 +11,12 @@ import xarray as xr
 
 from hwspaces import formatted
 from jaxroof.deployment import replica_devices
-from jaxroof.disaggregation import Curve, split_latency
-from jaxroof.serving import Objective
+from jaxroof.jobs.disaggregated import DISAGGREGATED
+from jaxroof.jobs.pool_split import Curve, split_latency
+from jaxroof.jobs.serve import Objective
 from sweeps.ask.cases import Case
 from sweeps.ask.names import variable_attributes
-from sweeps.disaggregated_job import DISAGGREGATED
-from sweeps.point import answers_at
+from sweeps.run.point import answers_at
 from sweeps.run.precision import precision
 from sweeps.serving.objective import slo_text
 

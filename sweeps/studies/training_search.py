@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 import jax
 import numpy as np
 
+from jaxroof.jobs import Scenario
+from jaxroof.jobs.train import TRAIN
 from jaxroof.model import Experts
 from sweeps.ask.cases import Case
 from sweeps.ask.training_layouts import Layouts, layouts
-from sweeps.job import Scenario
-from sweeps.point import answers_at, scenario_at
-from sweeps.training_job import TRAIN
+from sweeps.run.point import answers_at, scenario_at
 
 METRICS = (
     *("iteration_time", "mfu", "training_memory", "bubble_share", "communication_exposed", "communication_hidden"),

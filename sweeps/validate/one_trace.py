@@ -19,7 +19,7 @@ from rich.table import Table
 import hwspaces
 import workloads
 from jaxroof.efficiency import Efficiency, Host
-from jaxroof.request import request_cost
+from jaxroof.jobs.request import request_cost
 from sweeps.ask.cases import model_deployment
 from sweeps.ask.engines import policy
 from sweeps.ask.paths import replaced

@@ -13,9 +13,10 @@ import workloads
 from jaxroof.deployment import Deployment
 from jaxroof.efficiency import Efficiency
 from jaxroof.hardware import Hardware
+from jaxroof.jobs.composition import Requests
+from jaxroof.jobs.request import request_cost
 from jaxroof.legality import broken_rule
 from jaxroof.model import Model
-from jaxroof.request import Requests, request_cost
 from sweeps.ask.cases import model_deployment, require_precisions
 from sweeps.ask.paths import replaced
 from sweeps.validate.least_squares import errors

@@ -5,11 +5,12 @@ from collections.abc import Callable
 
 import numpy as np
 
+from jaxroof.jobs import Scenario
+from jaxroof.jobs.request import REQUEST
 from sweeps.ask.axes import Axis
 from sweeps.ask.cases import case
 from sweeps.ask.paths import leaf, leaf_paths
 from sweeps.ask.question import Question
-from sweeps.jobs import REQUEST, Scenario
 
 TOTALS = ("ttft", "tpot")
 

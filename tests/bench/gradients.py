@@ -15,9 +15,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxroof.jobs import Scenario
+from jaxroof.jobs.request import REQUEST
 from sweeps.ask.paths import leaf
-from sweeps.jobs import REQUEST, Scenario
-from sweeps.point import scenario_at
+from sweeps.run.point import scenario_at
 from sweeps.run.tiles import tiled
 from sweeps.studies.elasticity.gradient import at_factors
 from tests.bench.cases import base

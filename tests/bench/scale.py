@@ -47,10 +47,10 @@ def case(name: str, scale: float, folder: pathlib.Path) -> dict[str, Any]:
     if name.endswith("one core"):
         os.sched_setaffinity(0, {0})  # before JAX begins, which has a thread per core
     from sweeps.ask.spec import spec
+    from sweeps.run.shards.api import executor
+    from sweeps.run.shards.run import run
+    from sweeps.run.shards.work import Work
     from sweeps.run.sweep import planned
-    from sweeps.shards.api import executor
-    from sweeps.shards.run import run
-    from sweeps.shards.work import Work
 
     if name == "in memory":
         plan = planned(spec(grid(int(1e8 * scale))))[1]

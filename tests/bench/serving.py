@@ -126,9 +126,9 @@ def compiled(case: Case):
 
     import hwspaces
     import workloads
+    from jaxroof.jobs.serve import Objective, serving_metrics
     from jaxroof.policy import Policy
     from jaxroof.scheduler import simulate
-    from jaxroof.serving import Objective, serving_metrics
     from sweeps.ask.cases import model_deployment
     from sweeps.serving.simulation import Serving, simulated, size_for
     from workloads.traffic import traffic

@@ -16,8 +16,8 @@ import time
 
 import sweeps
 from sweeps.ask.spec import content
-from sweeps.shards.run import run
-from sweeps.shards.work import Work
+from sweeps.run.shards.run import run
+from sweeps.run.shards.work import Work
 from tests.bench.scale import SPECS, grid, resident
 
 MINUTE_SECONDS = 60.0

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 
 import sweeps
-from sweeps.shards.run import run
+from sweeps.run.shards.run import run
 from tests.stops import OUTCOMES, VERBS, stops, table
 from tests.survival import (
     Place,

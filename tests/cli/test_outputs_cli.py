@@ -22,17 +22,17 @@ WRITERS = {
     "hwspaces/unfinished.py",  # makes every temporary file and gives it its name
     "hwspaces/output.py",  # decides
     "hwspaces/surface.py",
-    "sweeps/store.py",
-    "sweeps/plots/style.py",
+    "sweeps/data/store.py",
+    "sweeps/show/style.py",
     "sweeps/serving/chrome.py",
-    "sweeps/calibration/file.py",
+    "sweeps/serving/calibration/file.py",
     "sweeps/validate/fit_command.py",
     "sweeps/cli/bench.py",
     "sweeps/cli/printing.py",  # to nowhere, in place of a stream that is closed
     "sweeps/cli/comparison_files.py",
-    "sweeps/shards/encode.py",  # into files that `unfinished` made, of a folder that is locked
-    "sweeps/shards/folder.py",
-    "sweeps/shards/manifest.py",
+    "sweeps/data/shards/encode.py",  # into files that `unfinished` made, of a folder that is locked
+    "sweeps/data/shards/folder.py",
+    "sweeps/data/shards/manifest.py",
 }
 """Modules that write, each by `replacing` or in a folder of shards."""
 

@@ -107,8 +107,8 @@ def _saved(data: bytes) -> tuple[str, Any]:
 def _dataset(data: bytes) -> None:
     path, recipe = _saved(data)
     from sweeps.data.keep.rows import as_sample
+    from sweeps.data.opened import opened
     from sweeps.data.querying import query
-    from sweeps.data.store import opened
 
     where, sort = (recipe.get(key) if isinstance(recipe.get(key), str) else None for key in ("where", "sort"))
     with opened(path) as whole:
@@ -169,8 +169,8 @@ def _drawn(data: bytes) -> None:
 
 def _opened(path: str) -> None:
     from sweeps.data.keep.rows import as_sample
+    from sweeps.data.opened import opened
     from sweeps.data.querying import query
-    from sweeps.data.store import opened
 
     with opened(path) as whole:
         found = as_sample(whole)
@@ -187,7 +187,7 @@ def _manifest(path: str) -> None:
 def _header(data: bytes) -> None:
     """A manifest whose checksums are right, whatever it says."""
     import sweeps
-    from sweeps.shards.manifest import _line
+    from sweeps.data.shards.manifest import _line
 
     try:
         found = json.loads(data)
@@ -220,7 +220,7 @@ def _files() -> list[bytes]:
 
 
 def _manifests() -> list[bytes]:
-    from sweeps.shards.manifest import _line
+    from sweeps.data.shards.manifest import _line
 
     return [_line({**_header_of(), "lines": None}) + _line(_LINE)]
 

@@ -14,10 +14,10 @@ import workloads
 from hwspaces import document
 from sweeps.ask import spec
 from sweeps.data.keep import keepers
-from sweeps.data.store import opened
+from sweeps.data.opened import opened
+from sweeps.data.shards import encode, manifest
 from sweeps.serving.objective import parse_slo
 from sweeps.serving.policies import chosen_policy
-from sweeps.shards import encode, manifest
 from sweeps.show.heatmap import heatmap
 from sweeps.show.plane import plane
 from sweeps.studies.optimization.spec import design

@@ -120,7 +120,7 @@ def _folder(change: dict[str, Any]) -> Callable[[pathlib.Path], None]:
     """A folder whose manifest is written as it should be, but for a part of what it says."""
 
     def make(path: pathlib.Path) -> None:
-        from sweeps.shards.manifest import _line
+        from sweeps.data.shards.manifest import _line
 
         path.mkdir()
         made(RECIPE).to_netcdf(path / "frame.nc", engine="netcdf4")

@@ -11,9 +11,9 @@ from jaxroof import Deployment, Requests, datasheet, decode, mixed, parameter_co
 from jaxroof.deployment import Adapters
 from jaxroof.feedback import Scorer, feedback_cost, sync_time
 from jaxroof.forward import step_ops
+from jaxroof.jobs.composition import tokens_per_second
 from jaxroof.layers.adapters import adapter_elements
 from jaxroof.memory import weight_bytes
-from jaxroof.request import tokens_per_second
 from tests.hand import EXACT, check
 
 

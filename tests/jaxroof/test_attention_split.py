@@ -8,7 +8,7 @@ import pytest
 
 from jaxroof import Deployment, datasheet, decode, step_times
 from jaxroof.attention_split import attention_split_cost
-from jaxroof.disaggregation import Pool
+from jaxroof.jobs.scenario import Pool
 from tests.hand import EXACT
 
 

@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxroof.batch import Batch, Decode, Prefill
+from jaxroof.jobs.serve import LATENCIES, Objective, serving_metrics
 from jaxroof.policy import Policy
 from jaxroof.scheduler import Size, cache_blocks, simulate
-from jaxroof.serving import LATENCIES, Objective, serving_metrics
 from jaxroof.step import step_time
 from jaxroof.traffic import STATUSES, Traffic
 from sweeps.run.precision import precision

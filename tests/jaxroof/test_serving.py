@@ -10,11 +10,12 @@ import pytest
 import hwspaces
 import workloads
 from jaxroof.batch import Batch, Decode, Prefill
+from jaxroof.jobs.composition import Requests
+from jaxroof.jobs.request import request_cost
+from jaxroof.jobs.serve import LATENCIES, PERCENTILES, Objective, serving_metrics, weighted_percentile
 from jaxroof.policy import Policy
 from jaxroof.prices import Limits, octave_position, octaves, step_prices
-from jaxroof.request import Requests, request_cost
 from jaxroof.scheduler import Size, begin, proceed, served, simulate
-from jaxroof.serving import LATENCIES, PERCENTILES, Objective, serving_metrics, weighted_percentile
 from jaxroof.step import step_time
 from jaxroof.traffic import STATUSES, Served, Timeline, Traffic
 from sweeps.ask.cases import model_deployment

@@ -11,11 +11,12 @@ import hwspaces
 import workloads
 from jaxroof import Deployment, Requests, datasheet, decode, mixed, prefill
 from jaxroof.forward import step_ops
+from jaxroof.jobs.composition import decode_batch
+from jaxroof.jobs.request import request_cost
 from jaxroof.legality import broken_rule
 from jaxroof.memory import kv_bytes_of_sequence, kv_bytes_per_token, weight_bytes
 from jaxroof.overlap import overlapped_ops
 from jaxroof.prices import Limits, step_prices
-from jaxroof.request import decode_batch, request_cost
 from jaxroof.speculation import beta_acceptance, expected_tokens
 from jaxroof.step import memory_floors, step_time
 from tests.hand import EXACT

@@ -39,7 +39,7 @@ from jaxroof import (
     prefill,
     step_time,
 )
-from jaxroof.request import RequestCost
+from jaxroof.jobs.composition import RequestCost
 from jaxroof.step import OpCost
 from tests.silicon_examples import COSTS, SILICON
 from tests.structures import STRUCTURES, points

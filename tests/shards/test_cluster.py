@@ -10,8 +10,9 @@ import urllib.request
 
 import pytest
 
-from sweeps.shards import cluster, manifest
-from sweeps.shards.run import run
+from sweeps.data.shards import manifest
+from sweeps.run.shards import cluster
+from sweeps.run.shards.run import run
 from tests.survival import Place, checksums, leftovers, scheduler_killed, small_work, worker_killed
 
 pytest.importorskip("distributed")

@@ -8,8 +8,8 @@ import pytest
 import xarray as xr
 
 import sweeps
-from sweeps.shards.run import run
-from sweeps.shards.work import Work
+from sweeps.run.shards.run import run
+from sweeps.run.shards.work import Work
 from tests.survival import checksums, harmed_and_repaired, small_work
 
 pytestmark = pytest.mark.xdist_group("survival")

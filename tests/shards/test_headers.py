@@ -7,7 +7,7 @@ import pytest
 
 import sweeps
 from sweeps.cli import main
-from sweeps.shards import manifest
+from sweeps.data.shards import manifest
 
 SPEC = {
     "job": "step",

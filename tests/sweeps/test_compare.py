@@ -9,9 +9,9 @@ import pytest
 import hwspaces
 import sweeps
 from jaxroof import Links, request_cost
+from jaxroof.jobs.request import REQUEST
 from sweeps.ask.alike import alike
 from sweeps.ask.layouts import label, layouts, reach
-from sweeps.jobs import REQUEST
 from sweeps.run.answer import answer
 from sweeps.run.precision import precision
 from sweeps.studies.reasons import limits

@@ -8,8 +8,9 @@ import hwspaces
 import sweeps
 import workloads
 from hwspaces import quantity
-from jaxroof.colocation import Colocated
-from jaxroof.request import Requests
+from jaxroof.jobs import Scenario
+from jaxroof.jobs.colocated import Colocated
+from jaxroof.jobs.composition import Requests
 from jaxroof.training import Training
 from sweeps.ask.cases import case, model_deployment
 from sweeps.ask.deployments import with_settings
@@ -18,7 +19,6 @@ from sweeps.ask.leaves import leaves
 from sweeps.ask.quantities import along_range, quantity_or_zero
 from sweeps.ask.spec import content, read
 from sweeps.cli import main
-from sweeps.job import Scenario
 from sweeps.serving.objective import parse_slo
 from sweeps.studies.optimization.goals import constraints
 from sweeps.studies.optimization.spec import read as read_design

@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 
 import sweeps
-from jaxroof.request import request_cost
+from jaxroof.jobs.request import REQUEST, request_cost
 from sweeps.ask.axes import Axis, Choice
 from sweeps.ask.cases import case
 from sweeps.ask.paths import replaced
 from sweeps.ask.question import Question
-from sweeps.jobs import REQUEST
 from sweeps.run.engine import Plan
 from sweeps.run.precision import precision
 

@@ -1,8 +1,12 @@
 """Units of every formula: elasticities over all numbers add up to the powers of second, joule, dollar and metre."""
 
+from jaxroof.jobs.request import (
+    REQUEST,
+)
 from sweeps.ask.cases import case
-from sweeps.jobs import REQUEST
-from sweeps.run.precision import precision
+from sweeps.run.precision import (
+    precision,
+)
 from sweeps.studies.elasticity.check import checked
 from sweeps.studies.elasticity.dimensions import leaf_powers, metric_powers, powers
 

@@ -9,8 +9,8 @@ import pytest
 
 import sweeps
 from jaxroof import Process, device_price, die_area
+from jaxroof.jobs.economics import economics
 from sweeps.ask.alike import alike
-from sweeps.jobs import _economics
 
 WORK = {"isl": 512, "osl": 64, "batch": 8}
 MONEY = ("die_area", "device_cost", "device_price", "capital_usd_per_million_tokens")
@@ -38,9 +38,9 @@ def test_metrics_of_a_sweep_follow_the_silicon():
 
 def test_capital_alone_until_joules_are_known(scenario):
     """Capital does not need them; owning is both or absent."""
-    found = _economics(scenario, 1000.0)
+    found = economics(scenario.hardware, scenario.deployment, 1000.0)
     assert set(MONEY) <= set(found) and "owning_usd_per_million_tokens" not in found
-    both = _economics(scenario, 1000.0, 0.5)
+    both = economics(scenario.hardware, scenario.deployment, 1000.0, 0.5)
     capital = float(both["capital_usd_per_million_tokens"])
     # 0.5 J x 1e6 tokens x 1.2 x 0.083 USD / 3.6e6 J
     assert float(both["energy_usd_per_million_tokens"]) == pytest.approx(0.5e6 * 1.2 * 0.083 / 3.6e6, rel=1e-5)
@@ -56,7 +56,7 @@ def test_nothing_unknown_is_guessed(scenario):
         (dataclasses.replace(hardware, costs=None), MONEY[1:]),
         (dataclasses.replace(hardware, power=power), MONEY[3:]),
     ):
-        found = _economics(dataclasses.replace(scenario, hardware=changed), 1000.0)
+        found = economics(changed, scenario.deployment, 1000.0)
         assert not set(absent) & set(found) and set(MONEY) - set(absent) <= set(found)
 
 
@@ -64,7 +64,7 @@ def test_elasticities_of_cost_per_token(scenario):
     """Margin 1 less hosting's part; utilisation -1; a denser process makes tokens cheaper."""
 
     def log_cost(hardware):
-        found = _economics(dataclasses.replace(scenario, hardware=hardware), 1000.0)
+        found = economics(hardware, scenario.deployment, 1000.0)
         return jax.numpy.log(found["capital_usd_per_million_tokens"])
 
     slopes = jax.jit(jax.grad(log_cost))(jax.tree.map(jax.numpy.asarray, scenario.hardware))

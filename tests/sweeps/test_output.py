@@ -16,7 +16,7 @@ import sweeps
 from hwspaces import output, unfinished
 from hwspaces.output import Wanted
 from sweeps.data import store
-from sweeps.shards import folder
+from sweeps.data.shards import folder
 
 SPEC = {"hardware": "H100-SXM", "model": "Llama-3.1-8B", "workload": {"batch": [1, 2], "isl": 128, "osl": 16}}
 
@@ -224,7 +224,7 @@ LIMITED = """
 import resource, sys
 import numpy as np, xarray as xr
 from sweeps.data import store
-from sweeps.shards import encode, folder
+from sweeps.data.shards import encode, folder
 resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))
 place, many = sys.argv[1], xr.Dataset({"tpot": ("batch", np.random.rand(100_000))})
 import pathlib

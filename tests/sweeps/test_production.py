@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from jaxroof.serving import Objective
+from jaxroof.jobs.serve import Objective
 from sweeps.ask.cases import case
 from sweeps.ask.spec import spec
 from sweeps.cli import main

@@ -11,10 +11,12 @@ import pytest
 import xarray as xr
 
 import sweeps
+from jaxroof.jobs import JOBS
 from sweeps.ask.cases import case
 from sweeps.ask.paths import replaced
-from sweeps.jobs import JOBS
-from sweeps.run.precision import precision
+from sweeps.run.precision import (
+    precision,
+)
 from sweeps.studies.elasticity import maps
 from sweeps.studies.elasticity.api import specification
 from sweeps.studies.elasticity.gradient import QUICK, slopes

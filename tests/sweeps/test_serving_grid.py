@@ -10,7 +10,7 @@ import pytest
 import xarray as xr
 
 import sweeps
-from jaxroof.serving import Objective
+from jaxroof.jobs.serve import Objective
 from sweeps.ask.spec import spec
 from sweeps.run.precision import precision
 from sweeps.serving import capacity as search

@@ -12,9 +12,9 @@ import xarray as xr
 import sweeps
 from sweeps.data.keep.chunk import Points
 from sweeps.data.pieces import Box, View
-from sweeps.shards import manifest
-from sweeps.shards.run import run
-from sweeps.shards.work import Work
+from sweeps.data.shards import manifest
+from sweeps.run.shards.run import run
+from sweeps.run.shards.work import Work
 
 pytestmark = pytest.mark.xdist_group("shards")
 

@@ -4,11 +4,13 @@ import jax
 import numpy as np
 import pytest
 
+from jaxroof.jobs.step import STEP
 from jaxroof.smooth import smoothing
 from sweeps.ask.cases import case
 from sweeps.ask.paths import leaf, leaf_paths, replaced
-from sweeps.jobs import STEP
-from sweeps.run.precision import precision
+from sweeps.run.precision import (
+    precision,
+)
 from sweeps.studies.elasticity.check import drawn
 from sweeps.studies.elasticity.dimensions import BASES, leaf_powers, metric_powers
 from sweeps.studies.elasticity.gradient import QUICK, metric_names, slopes

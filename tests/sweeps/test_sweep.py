@@ -10,7 +10,7 @@ import pytest
 import xarray as xr
 
 import sweeps
-from sweeps.data import store
+from sweeps.data.opened import opened
 
 SPEC = {
     "job": "request",
@@ -228,4 +228,4 @@ def test_a_folder_that_is_not_there_is_refused(tmp_path):
     with pytest.raises(ValueError, match="there is no folder"):
         sweeps.sweep_to_file(tmp_path / "none" / "out.nc", SPEC)
     with pytest.raises(ValueError, match="no such file"):
-        store.opened(tmp_path / "none.nc")
+        opened(tmp_path / "none.nc")

@@ -7,16 +7,16 @@ import pytest
 import hwspaces
 import sweeps
 from jaxroof import Deployment, Training
+from jaxroof.jobs import Scenario
+from jaxroof.jobs.train import TRAIN
 from sweeps.ask.cases import case
 from sweeps.ask.paths import leaf, leaf_paths, replaced
-from sweeps.job import Scenario
-from sweeps.point import answers_at
+from sweeps.run.point import answers_at
 from sweeps.run.precision import precision
 from sweeps.studies.elasticity.check import drawn
 from sweeps.studies.elasticity.dimensions import BASES, leaf_powers, metric_powers
 from sweeps.studies.elasticity.gradient import QUICK, metric_names
 from sweeps.studies.elasticity.point import sensitivity_at
-from sweeps.training_job import TRAIN
 
 POINTS = 512
 WORK = {"global_batch": 64, "seq": 2048}

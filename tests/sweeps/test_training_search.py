@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import workloads
-from jaxroof.legality import legal
+from jaxroof.jobs.train import training_rules
+from jaxroof.legality import first_broken
 from jaxroof.training import iteration_cost, training_memory
-from jaxroof.training.legality import training_legal
 from jaxroof.training.memory import total_memory
 from sweeps.ask.cases import case
 from sweeps.ask.training_layouts import COLUMNS, layouts, settings
@@ -56,8 +56,10 @@ def test_the_best_is_the_best_of_a_loop(asked, found):
         counts = {name: row[name] for name in ("micro_batch", "zero", "recompute", "schedule", "virtual_stages")}
         deployment = dataclasses.replace(scenario.deployment, **degrees)
         training = dataclasses.replace(scenario.workload, **counts)
-        assert bool(legal(scenario.hardware, scenario.model, deployment))
-        assert bool(training_legal(scenario.hardware, scenario.model, deployment, training))
+        assert (
+            first_broken(training_rules(dataclasses.replace(scenario, deployment=deployment, workload=training)))
+            is None
+        )
         memory = float(total_memory(training_memory(scenario.model, deployment, training)))
         assert found.metrics["training_memory"][i] == pytest.approx(memory, rel=1e-4)
         assert memory <= scenario.hardware.memory.hbm.capacity

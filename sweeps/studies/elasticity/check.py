@@ -8,10 +8,12 @@ import time
 import jax
 import numpy as np
 
+from jaxroof.jobs import JOBS, Job, Scenario
 from sweeps.ask.cases import case
 from sweeps.ask.paths import leaf, leaf_paths, replaced
-from sweeps.jobs import JOBS, Job, Scenario
-from sweeps.run.precision import precision
+from sweeps.run.precision import (
+    precision,
+)
 from sweeps.studies.elasticity.dimensions import BASES, leaf_powers, metric_powers
 from sweeps.studies.elasticity.gradient import QUICK, log_sum, metric_names
 from sweeps.studies.elasticity.knobs import continuous

@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 import jax
 import jax.numpy as jnp
 
+from jaxroof.jobs import Job, Scenario
 from sweeps.ask.paths import leaf, replaced
-from sweeps.jobs import Job, Scenario
-from sweeps.point import answers_at
+from sweeps.run.point import answers_at
 
 Factors = dict[str, jax.Array]
 """By path, what the number there is multiplied by."""

@@ -10,12 +10,14 @@ import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 
+from jaxroof.jobs import Job, Scenario
 from sweeps.ask.axes import Axis, Segment, blocks
 from sweeps.ask.names import variable_attributes
 from sweeps.ask.paths import leaf_paths
-from sweeps.data.dataset import coordinates
-from sweeps.jobs import Job, Scenario
-from sweeps.point import scenario_at
+from sweeps.data.dataset import (
+    coordinates,
+)
+from sweeps.run.point import scenario_at
 from sweeps.run.tiles import compiled
 from sweeps.studies.elasticity.gradient import QUICK, at_factors, metric_names, slopes
 from sweeps.studies.elasticity.knobs import Knob

@@ -10,11 +10,13 @@ import jax
 import numpy as np
 
 from hwspaces.units import nearest
+from jaxroof.jobs import JOBS, Job, Scenario
 from jaxroof.op import BOUNDS
 from jaxroof.smooth import SHARPNESS, smoothing
 from sweeps.ask.paths import leaf, leaf_paths, replaced
-from sweeps.jobs import JOBS, Job, Scenario
-from sweeps.run.precision import precision
+from sweeps.run.precision import (
+    precision,
+)
 from sweeps.studies.elasticity.gradient import QUICK, metric_names, slopes
 from sweeps.studies.elasticity.knobs import ROOTS, Knob, knobs, without_elasticity
 

@@ -11,14 +11,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from hwspaces.units import nearest
+from jaxroof.jobs import Scenario
+from jaxroof.jobs.serve import serving_metrics
 from jaxroof.scheduler import Size, cache_blocks, simulate
-from jaxroof.serving import serving_metrics
 from jaxroof.smooth import SHARPNESS
 from jaxroof.struct import Scalar, struct
 from jaxroof.traffic import STATUSES
 from sweeps.ask.paths import leaf, leaf_paths, replaced
-from sweeps.jobs import Scenario
-from sweeps.run.precision import precision
+from sweeps.run.precision import (
+    precision,
+)
 from sweeps.serving.question import Question
 from sweeps.serving.run import Setup, setup, unfinished_note
 from sweeps.serving.simulation import size_for

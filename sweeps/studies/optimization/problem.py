@@ -10,11 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxroof.jobs import JOBS, Scenario
 from jaxroof.legality import legal
 from sweeps.ask.axes import Segment, segments
 from sweeps.ask.paths import leaf
-from sweeps.jobs import JOBS, Scenario
-from sweeps.point import answers_at, scenario_at
+from sweeps.run.point import answers_at, scenario_at
 from sweeps.run.precision import precision
 from sweeps.studies.optimization.goals import Constraint, Objective, require_answered
 from sweeps.studies.optimization.variables import Variable

@@ -14,12 +14,14 @@ import numpy as np
 import xarray as xr
 
 from hwspaces.units import nearest
+from jaxroof.jobs.colocated import COLOCATED
 from jaxroof.version import VERSION
 from sweeps.ask.names import variable
 from sweeps.ask.question import alike_devices, asking, precisions_of
 from sweeps.ask.spec import SERVE, spec
-from sweeps.colocated_job import COLOCATED
-from sweeps.run.asked import asked
+from sweeps.run.asked import (
+    asked,
+)
 from sweeps.run.pointwise import one_by_one
 from sweeps.run.sweep import sweep
 from sweeps.studies.scenarios.suite import Check, ScenarioEntry, names, scenario

@@ -1,4 +1,4 @@
-"""Latency and throughput of a static batch of equal requests: one prefill step, then decode steps."""
+"""Composition of a static batch of equal requests: one prefill step, then decode steps, and their latencies."""
 
 import dataclasses
 
@@ -7,15 +7,13 @@ import jax
 from jaxroof import batch as batches
 from jaxroof.deployment import Deployment, degree, largest_stage, pipelined_parts
 from jaxroof.efficiency import Efficiency
-from jaxroof.energy import energies_of, limited_time, power_known
+from jaxroof.energy import limited_time
 from jaxroof.field import number
 from jaxroof.hardware import Hardware
 from jaxroof.memory import layer_count
 from jaxroof.model import Model
-from jaxroof.overlap import overlapped_ops
 from jaxroof.smooth import maximum, positive_part
 from jaxroof.speculation import Acceptance, acceptance_number, expected_tokens
-from jaxroof.step import step_time
 from jaxroof.struct import Scalar, struct
 
 
@@ -82,33 +80,9 @@ def decode_batch(requests: Requests, model: Model, deployment: Deployment) -> ba
     return dataclasses.replace(step, encoded=requests.encoder_tokens / model.encoder.merged)
 
 
-def request_cost(
-    hardware: Hardware, model: Model, deployment: Deployment, requests: Requests, efficiency: Efficiency
-) -> RequestCost:
-    """TTFT, TPOT and E2E latency of a static batch, shapes ().
-
-    ttft = request_time + delay + step_time(prefill) (1 + (m - 1) s)
-    tpot = step_time(decode at the mean context) max(1, m s) / tokens_per_step
-    e2e = ttft + (osl - 1) tpot, so that tpot is vLLM's: (e2e - ttft) / (osl - 1)
-
-    m micro-batches follow each other through the pipeline, whose largest stage has the share s of the layers; without
-    pipeline stages both are 1. The mean over decode steps is exact while attention time is linear in the context, that
-    is while one resource binds it over the whole output. With osl = 1 there is no decode step and tpot says what one
-    would take. Differentiable in every leaf.
-    """
-    steps = prefill_batch(requests, model, deployment), decode_batch(requests, model, deployment)
-    prefill, decode = (step_time(hardware, model, deployment, step, efficiency) for step in steps)
-    if power_known(hardware):
-        energies = (sum(energies_of(overlapped_ops(model, deployment, step), hardware).values()) for step in steps)
-        times = pipelined_times(prefill, decode, model, deployment, requests)
-        times = limited_times(times, tuple(energies), hardware, deployment, requests)
-        return pipelined_latency(*times, deployment, requests, efficiency)
-    return latency(prefill, decode, model, deployment, requests, efficiency)
-
-
 def limited_times(
     times: tuple[Scalar, Scalar],
-    energies: tuple[Scalar, Scalar],
+    energies: tuple[Scalar, Scalar] | None,
     hardware: Hardware,
     deployment: Deployment,
     requests: Requests,
@@ -117,8 +91,10 @@ def limited_times(
 
     Args:
       times: s of all micro-batches, `pipelined_times`.
-      energies: J of one micro-batch in all stages, as `device_energy` takes them.
+      energies: J of one micro-batch in all stages, as `device_energy` takes them; None: unknown, so there is no limit.
     """
+    if energies is None:
+        return times
     prefill, decode = (
         limited_time(time, device_energy(energy, deployment, requests), hardware)
         for time, energy in zip(times, energies, strict=True)
@@ -129,19 +105,6 @@ def limited_times(
 def device_energy(energy: Scalar, deployment: Deployment, requests: Requests) -> Scalar:
     """J that one device spends while all micro-batches pass, from those of one micro-batch in all stages."""
     return energy * (micro_batches(requests, deployment) / degree(deployment.pp))
-
-
-def latency(
-    prefill_time: Scalar,
-    decode_time: Scalar,
-    model: Model,
-    deployment: Deployment,
-    requests: Requests,
-    efficiency: Efficiency,
-) -> RequestCost:
-    """The latencies that a prefill step and a mean decode step in s of one micro-batch make up."""
-    times = pipelined_times(prefill_time, decode_time, model, deployment, requests)
-    return pipelined_latency(*times, deployment, requests, efficiency)
 
 
 def pipelined_latency(

@@ -12,10 +12,10 @@ from typing import Any
 
 import jax
 
+from sweeps.data.shards import manifest
 from sweeps.run.precision import precision
-from sweeps.shards import manifest
-from sweeps.shards.run import Executor, Watch
-from sweeps.shards.work import Work, hardware_kind
+from sweeps.run.shards.run import Executor, Watch
+from sweeps.run.shards.work import Work, hardware_kind
 
 INSTALL = "pip install 'jaxroof[dask]'"
 

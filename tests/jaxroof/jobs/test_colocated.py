@@ -10,10 +10,9 @@ import pytest
 import hwspaces
 import workloads
 from jaxroof import Deployment, Requests, datasheet, decode, request_cost, step_time
-from jaxroof.colocation import (
+from jaxroof.jobs.colocated import (
     SHARINGS,
     Colocated,
-    Tenant,
     cache_left,
     colocated_cost,
     colocated_requests,
@@ -21,7 +20,8 @@ from jaxroof.colocation import (
     sequences_left,
     share_of,
 )
-from jaxroof.request import decode_batch
+from jaxroof.jobs.composition import decode_batch
+from jaxroof.jobs.scenario import Tenant
 from tests.hand import EXACT
 
 TURNS, BESIDE = (float(SHARINGS.index(name)) for name in ("time", "space"))

@@ -1,9 +1,13 @@
-"""What is known of every op of one step of a scenario: terms of sums and tables, computed where they are used."""
+"""Sums and tables over the ops of one engine step, computed where they are used, and metrics that are read off them."""
 
 import functools
 
+import jax.numpy as jnp
+
 from jaxroof.batch import Batch
+from jaxroof.efficiency import Efficiency
 from jaxroof.energy import energies_of, power_known
+from jaxroof.jobs.scenario import Scenario
 from jaxroof.overlap import overlapped_ops
 from jaxroof.step import (
     Lazy,
@@ -11,21 +15,22 @@ from jaxroof.step import (
     extrapolated_times,
     matrix_floors,
     memory_floors,
+    spread_known,
     step_cost,
     tables_known,
     times_by_bound,
     times_of,
 )
-from sweeps.job import Scenario
+from jaxroof.struct import Scalar
 
-
-def _setting(scenario: Scenario, batch: Batch) -> tuple:
-    return scenario.hardware, scenario.model, scenario.deployment, batch, scenario.efficiency
+Steps = dict[str, tuple[Scenario, Batch]]
+"""Engine steps by name, each with the scenario of the devices that it runs on."""
 
 
 def op_tables(prefix: str, scenario: Scenario, batch: Batch) -> Lazy:
     """What every op of one step costs, by field; names begin with `prefix`."""
-    costs = functools.cache(lambda: step_cost(*_setting(scenario, batch)))
+    place = scenario.hardware, scenario.model, scenario.deployment
+    costs = functools.cache(lambda: step_cost(*place, batch, scenario.efficiency))
     fields = ("time", "flops", "bytes", "bound", "algorithm", *(("energy",) if power_known(scenario.hardware) else ()))
     return {
         f"{prefix}op_{field}": lambda field=field: {name: getattr(cost, field) for name, cost in costs().items()}
@@ -54,3 +59,24 @@ def step_terms(prefix: str, scenario: Scenario, batch: Batch) -> Lazy:
             for name, deviation in deviations_of(ops(), hardware, deployment, efficiency).items()
         },
     }
+
+
+def extrapolated_shares(sums: dict[str, Scalar], *steps: str) -> dict[str, Scalar]:
+    """Shares of the time of steps in kernels beyond the measured tables; nothing where there are no tables."""
+    names = [f"{step}_extrapolated" for step in steps]
+    return {name: sums[name] / sums[step] for name, step in zip(names, steps, strict=True) if name in sums}
+
+
+def spreads(
+    name: str, time: Scalar, parts: tuple[tuple[Scalar, Scalar, Scalar], ...], efficiency: Efficiency
+) -> dict[str, Scalar]:
+    """Standard deviation of the logarithm of `time`, if all kernels err alike and if they err on their own.
+
+    `parts` are the steps that it consists of: how often, and the sums of deviations in s and of their squares. Nothing
+    where the efficiency does not know its errors.
+    """
+    if not spread_known(efficiency):
+        return {}
+    alike = sum(runs * deviation for runs, deviation, _ in parts)
+    squares = sum(runs * runs * variance for runs, _, variance in parts)
+    return {f"{name}_spread": alike / time, f"{name}_spread_independent": jnp.sqrt(squares) / time}

@@ -10,19 +10,10 @@ import pytest
 import hwspaces
 import workloads
 from jaxroof import Deployment, Requests, datasheet, request_cost
-from jaxroof.disaggregation import (
-    BOTTLENECKS,
-    Curve,
-    Handover,
-    Pool,
-    decode_batch_at,
-    disaggregated_cost,
-    exposed_time,
-    split_latency,
-    transfer_bytes,
-    transfer_time,
-    waiting_time,
-)
+from jaxroof.jobs.disaggregated import BOTTLENECKS, Handover, disaggregated_cost
+from jaxroof.jobs.pool_split import Curve, decode_batch_at, split_latency, waiting_time
+from jaxroof.jobs.scenario import Pool
+from jaxroof.jobs.transfer import exposed_time, transfer_bytes, transfer_time
 from tests.hand import EXACT
 
 
@@ -58,32 +49,30 @@ def test_scenario_i5_4(name, held, time, float64):
     model = workloads.model(name).model
     pool = Pool(hardware=hardware, deployment=Deployment(tp=4.0), efficiency=datasheet())
     assert float(transfer_bytes(model, pool.deployment, 2048.0)) == held
-    handed = work(isl=2048.0, lanes=1.0)
     # 0.1 %: the link's latency of some us
-    assert float(transfer_time(pool, pool, model, handed)) == pytest.approx(time, rel=1e-3)
+    assert float(transfer_time(pool, pool, model, 2048.0, 1.0)) == pytest.approx(time, rel=1e-3)
     # every device of the four sends its part
-    every = work(isl=2048.0)
-    assert float(transfer_time(pool, pool, model, every)) == pytest.approx(time / 4, rel=2e-3)
+    assert float(transfer_time(pool, pool, model, 2048.0)) == pytest.approx(time / 4, rel=2e-3)
 
 
 def test_the_slower_link_counts(dense, chip, pool):
     """4 layers x 2 x 2 x 100 x 2 B x 1000 tokens = 3.2 MB over 2 lanes at 50 GB/s: 32 us and two hops of 5 us."""
-    assert float(transfer_time(pool, pool, dense, work())) == pytest.approx(42e-6, rel=1e-5)
+    assert float(transfer_time(pool, pool, dense, 1000.0)) == pytest.approx(42e-6, rel=1e-5)
     slow = dataclasses.replace(chip.links.scale_out, bandwidth=1e10)
     other = dataclasses.replace(
         pool, hardware=dataclasses.replace(chip, links=dataclasses.replace(chip.links, scale_out=slow))
     )
     for pools in ((pool, other), (other, pool)):
-        assert float(transfer_time(*pools, dense, work())) == pytest.approx(170e-6, rel=1e-5)
+        assert float(transfer_time(*pools, dense, 1000.0)) == pytest.approx(170e-6, rel=1e-5)
     # without a scale-out tier the cache goes over the scale-up links: 4 us and two hops of 1 us
     inside = dataclasses.replace(
         pool, hardware=dataclasses.replace(chip, links=dataclasses.replace(chip.links, scale_out=None))
     )
-    assert float(transfer_time(inside, inside, dense, work())) == pytest.approx(6e-6, rel=1e-5)
+    assert float(transfer_time(inside, inside, dense, 1000.0)) == pytest.approx(6e-6, rel=1e-5)
     nothing = dataclasses.replace(chip.links, scale_out=None, scale_up=None)
     alone = dataclasses.replace(pool, hardware=dataclasses.replace(chip, links=nothing))
     with pytest.raises(ValueError, match="no links to hand a cache over"):
-        transfer_time(alone, alone, dense, work())
+        transfer_time(alone, alone, dense, 1000.0)
 
 
 def test_what_of_a_transfer_is_seen():

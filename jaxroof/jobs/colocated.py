@@ -1,22 +1,18 @@
-"""Two models on the same devices: what each is slowed down by the other, in turns or side by side, and how they fit."""
+"""The question of two models on the same devices: what each is slowed down by the other, and how they fit."""
 
 import dataclasses
+from collections.abc import Iterator
 
 import jax
 import jax.numpy as jnp
 
 from jaxroof.batch import Batch
-from jaxroof.deployment import Deployment
+from jaxroof.deployment import devices
 from jaxroof.efficiency import Efficiency
 from jaxroof.energy import energies_of, limited_time, power_known
 from jaxroof.field import number
 from jaxroof.hardware import Hardware
-from jaxroof.memory import activation_bytes, kv_bytes_of_sequence, weight_bytes
-from jaxroof.model import Model
-from jaxroof.op import Op
-from jaxroof.op_time import op_timing
-from jaxroof.overlap import computing_hardware, hidden_time, overlapped_ops
-from jaxroof.request import (
+from jaxroof.jobs.composition import (
     EqualRequests,
     Requests,
     decode_batch,
@@ -26,9 +22,16 @@ from jaxroof.request import (
     prefill_batch,
     tokens_per_step,
 )
+from jaxroof.jobs.job import Job, deployment_rules
+from jaxroof.jobs.scenario import Scenario, Tenant
+from jaxroof.legality import Rule, holds, rules, told_of
+from jaxroof.memory import activation_bytes, kv_bytes_of_sequence, weight_bytes
+from jaxroof.op import Op
+from jaxroof.op_time import op_timing
+from jaxroof.overlap import computing_hardware, hidden_time, overlapped_ops
 from jaxroof.smooth import maximum, positive_part
 from jaxroof.speculation import Acceptance, acceptance_number
-from jaxroof.step import host_time
+from jaxroof.step import Terms, host_time
 from jaxroof.struct import Scalar, struct
 from jaxroof.traced_once import traced_once
 
@@ -37,16 +40,6 @@ SHARINGS = ("time", "space")
 
 time: their steps take turns. space: each has cores of its own, and both the memory's bandwidth.
 """
-
-
-@struct
-class Tenant:
-    """One model that runs on the devices: its deployment on them, and its requests."""
-
-    model: Model
-    deployment: Deployment
-    requests: Requests
-    efficiency: Efficiency
 
 
 @struct
@@ -138,15 +131,15 @@ def colocated_cost(hardware: Hardware, first: Tenant, second: Tenant, work: Colo
     return costs[0], costs[1]
 
 
-def _phases(devices: list[Hardware], tenant: Tenant) -> tuple[list[jax.Array], list[jax.Array]]:
+def _phases(places: list[Hardware], tenant: Tenant) -> tuple[list[jax.Array], list[jax.Array]]:
     """TTFT and TPOT in s, and the share of their steps' time in which each keeps the memory busy.
 
     Args:
-      devices: that prompts and tokens are worked on by.
+      places: devices that prompts and tokens are worked on by.
     """
     model, deployment, requests = tenant.model, tenant.deployment, tenant.requests
     times, demands, energies = [], [], []
-    for device, step in zip(devices, _steps(tenant), strict=True):
+    for device, step in zip(places, _steps(tenant), strict=True):
         time, demand = _step_time_and_demand(device, tenant, step)
         times.append(time)
         demands.append(jnp.asarray(demand))
@@ -155,7 +148,7 @@ def _phases(devices: list[Hardware], tenant: Tenant) -> tuple[list[jax.Array], l
     times = pipelined_times(*times, model, deployment, requests)
     if energies:
         spent = [device_energy(energy, deployment, requests) for energy in energies]
-        times = [limited_time(*one) for one in zip(times, spent, devices, strict=True)]
+        times = [limited_time(*one) for one in zip(times, spent, places, strict=True)]
     cost = pipelined_latency(*times, deployment, requests, tenant.efficiency)
     return [jnp.asarray(cost.ttft), jnp.asarray(cost.tpot)], demands
 
@@ -232,3 +225,60 @@ def sequences_left(hardware: Hardware, first: Tenant, second: Tenant, work: Colo
         length = tenant.requests.isl + tenant.requests.osl
         counts.append(jnp.floor(share * left / kv_bytes_of_sequence(tenant.model, tenant.deployment, length)))
     return counts[0], counts[1]
+
+
+def colocated_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: dict[str, Terms]) -> dict[str, Scalar]:
+    work, hardware, second = scenario.workload, scenario.hardware, scenario.neighbour
+    first = Tenant(
+        model=scenario.model,
+        deployment=scenario.deployment,
+        requests=colocated_requests(work),
+        efficiency=scenario.efficiency,
+    )
+    own, other = colocated_cost(hardware, first, second, work)
+    left = cache_left(hardware, first, second)
+    capacities = sequences_left(hardware, first, second, work)
+    fits = (left > 0.0) & (capacities[0] >= first.requests.batch) & (capacities[1] >= second.requests.batch)
+    split = holds(colocated_rules(scenario))
+    return {
+        "ttft": own.ttft,
+        "tpot": own.tpot,
+        "e2e": own.ttft + positive_part(first.requests.osl - 1.0) * own.tpot,
+        "ttft_alone": own.ttft_alone,
+        "tpot_alone": own.tpot_alone,
+        **_neighbour(other, second),
+        "bandwidth_share": own.bandwidth,
+        "devices": devices(first.deployment),
+        "tokens_per_second": first.requests.batch / own.tpot * first.deployment.dp,
+        "weight_bytes": weight_bytes(first.model, first.deployment),
+        "cache_left": left,
+        "sequence_capacity": capacities[0],
+        "neighbour_sequence_capacity": capacities[1],
+        "fits": fits,
+        "legal": split,
+        "feasible": fits & split,
+    }
+
+
+def _neighbour(cost: TenantCost, tenant: Tenant) -> dict[str, Scalar]:
+    return {
+        "neighbour_ttft": cost.ttft,
+        "neighbour_tpot": cost.tpot,
+        "neighbour_e2e": cost.ttft + positive_part(tenant.requests.osl - 1.0) * cost.tpot,
+        "neighbour_ttft_alone": cost.ttft_alone,
+        "neighbour_tpot_alone": cost.tpot_alone,
+        "neighbour_tokens_per_second": tenant.requests.batch / cost.tpot * tenant.deployment.dp,
+        "neighbour_weight_bytes": weight_bytes(tenant.model, tenant.deployment),
+    }
+
+
+def colocated_rules(scenario: Scenario) -> Iterator[Rule]:
+    """Rules of both deployments on the devices that they share."""
+    yield from deployment_rules(scenario)
+    other = scenario.neighbour
+    if other is not None:
+        yield from told_of("neighbour", rules(scenario.hardware, other.model, other.deployment))
+
+
+COLOCATED = Job("colocated", Colocated, colocated_metrics, rules=colocated_rules)
+"""Steps of the one depend on those of the other, so nothing is a sum over ops that axes could be kept apart in."""

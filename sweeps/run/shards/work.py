@@ -19,10 +19,10 @@ from sweeps.ask.spec import Spec, plain, spec
 from sweeps.data.dataset import blanks, coordinates, dimensions, fill
 from sweeps.data.keep import keepers
 from sweeps.data.pieces import Box, Output, Piece
+from sweeps.data.shards import encode, folder, manifest
+from sweeps.data.shards.encode import Stored
 from sweeps.run.precision import precision
 from sweeps.run.sweep import planned, working
-from sweeps.shards import encode, folder, manifest
-from sweeps.shards.encode import Stored
 
 SHARD_BYTES = 64_000_000
 """B of one shard's values: what an interruption costs at most, and what is read to look at one of its points."""

@@ -19,7 +19,7 @@ import numpy as np
 
 from hwspaces import document
 from hwspaces.unfinished import NO_LINK, refusal
-from sweeps.shards import folder
+from sweeps.data.shards import folder
 
 NAME = "manifest.jsonl"
 FORMAT = "jaxroof shards 1"

@@ -17,7 +17,7 @@ import xarray as xr
 from xarray.backends import NetCDF4DataStore
 
 from hwspaces.unfinished import discarded, refusal
-from sweeps.data.store import require_sound
+from sweeps.data.sound import require_sound
 
 _ONE_BY_ONE = threading.RLock()
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from sweeps.data.keep import keepers
-from sweeps.shards import folder, manifest, read
-from sweeps.shards.outline import outline
+from sweeps.data.shards import folder, manifest, read
+from sweeps.data.shards.outline import outline
 
 
 def status(place: pathlib.Path, check: bool = False) -> dict[str, Any]:

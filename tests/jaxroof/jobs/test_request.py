@@ -9,7 +9,7 @@ import pytest
 
 from jaxroof import Deployment, Requests, datasheet, decode, prefill, request_cost, step_time
 from jaxroof.efficiency import Efficiency, Host, KindEfficiency, LinkEfficiency
-from jaxroof.request import tokens_per_second
+from jaxroof.jobs.composition import tokens_per_second
 
 TERSE = 1e-6  # relative: a few float32 roundings
 

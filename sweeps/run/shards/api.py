@@ -9,9 +9,9 @@ import xarray as xr
 
 from hwspaces import output
 from sweeps.ask.spec import content
-from sweeps.shards.read import open as opened
-from sweeps.shards.run import Watch, local, run
-from sweeps.shards.work import Work
+from sweeps.data.shards.read import open as opened
+from sweeps.run.shards.run import Watch, local, run
+from sweeps.run.shards.work import Work
 
 
 def sweep_to_folder(
@@ -58,6 +58,6 @@ def executor(scheduler: str | None, workers: int | None) -> Any:
         if workers is not None:
             raise ValueError(f"workers = {workers} are started by scheduler = dask alone")
         return local
-    from sweeps.shards.cluster import cluster
+    from sweeps.run.shards.cluster import cluster
 
     return cluster(scheduler, workers)

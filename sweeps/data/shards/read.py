@@ -16,8 +16,8 @@ from sweeps.ask.names import variable_attributes
 from sweeps.data.dataset import dimensions
 from sweeps.data.keep import keepers
 from sweeps.data.pieces import Output, blank
-from sweeps.shards import encode, folder, manifest
-from sweeps.shards.outline import Outline, outline
+from sweeps.data.shards import encode, folder, manifest
+from sweeps.data.shards.outline import Outline, outline
 
 KEPT_FILES = 4
 """Shards that stay in memory after they are read."""

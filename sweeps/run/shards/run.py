@@ -9,9 +9,9 @@ from typing import Any
 
 import jax
 
+from sweeps.data.shards import folder, manifest
 from sweeps.run.precision import precision
-from sweeps.shards import folder, manifest
-from sweeps.shards.work import FRAME, Work
+from sweeps.run.shards.work import FRAME, Work
 
 STOPPING_SECONDS = 0.5
 """s that an interrupted run waits for the call that is under way."""

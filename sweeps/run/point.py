@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 
 from jaxroof.dependence import output_dependence
+from jaxroof.jobs import Job, Scenario
 from sweeps.ask.paths import replaced
-from sweeps.jobs import Job, Scenario
 
 
 def scenario_at(base: Scenario, settings: Iterable[Mapping[str, Any]]) -> Scenario:

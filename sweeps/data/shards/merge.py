@@ -9,10 +9,10 @@ import numpy as np
 from hwspaces import output
 from sweeps.data import store
 from sweeps.data.pieces import Output, Piece, as_slice
-from sweeps.shards import encode, folder, manifest
-from sweeps.shards.outline import outline
-from sweeps.shards.read import frame
-from sweeps.shards.read import open as opened
+from sweeps.data.shards import encode, folder, manifest
+from sweeps.data.shards.outline import outline
+from sweeps.data.shards.read import frame
+from sweeps.data.shards.read import open as opened
 
 
 def merge(

@@ -1,0 +1,237 @@
+"""The question of two pools, one for prompts and one for decoding: latencies, rates of each pool, memory."""
+
+import dataclasses
+from collections.abc import Iterator
+
+import jax.numpy as jnp
+
+from jaxroof import memory
+from jaxroof.deployment import devices
+from jaxroof.energy import power_known
+from jaxroof.field import number, switch
+from jaxroof.jobs.composition import (
+    EqualRequests,
+    Requests,
+    decode_batch,
+    limited_times,
+    pipelined_times,
+    prefill_batch,
+    tokens_per_step,
+)
+from jaxroof.jobs.economics import pooled_economics
+from jaxroof.jobs.job import Job, deployment_rules
+from jaxroof.jobs.pool_split import waiting_time
+from jaxroof.jobs.request import request_cost
+from jaxroof.jobs.scenario import Pool, Scenario
+from jaxroof.jobs.terms import Steps
+from jaxroof.jobs.transfer import exposed_time, transfer_bytes, transfer_time
+from jaxroof.legality import Rule, holds, rules, told_of
+from jaxroof.memory import layer_count
+from jaxroof.model import Model
+from jaxroof.smooth import maximum, minimum, positive_part
+from jaxroof.speculation import Acceptance, acceptance_number
+from jaxroof.step import Terms, dominant_bound
+from jaxroof.struct import Scalar, struct
+
+BOTTLENECKS = ("prefill", "decode", "transfer")
+"""What limits the rate of requests, in the order of the integer codes that cost functions return."""
+
+
+@struct
+class Handover(EqualRequests):
+    """Requests that are prefilled in one pool, hand their cache over, and are decoded in the other.
+
+    `batch` sequences are decoded at once by each replica of the decode pool; the prefill pool has the `cached` tokens.
+    """
+
+    prompts: Scalar = number("1", "prompts of one prefill step", whole=True, default=1.0)
+    acceptance: Acceptance = acceptance_number()
+    rate: Scalar | None = number(
+        "1/s", "requests sent per second", "at random times; None: a prompt finds its replica idle", default=None
+    )
+    lanes: Scalar | None = number(
+        "1",
+        "links that carry one request's cache at once",
+        "None: one per device of the fewer",
+        whole=True,
+        default=None,
+    )
+    layerwise: Scalar = switch(
+        "1 where a layer's cache leaves as soon as it is computed", "0: all of it after the prompt", default=1.0
+    )
+
+
+@struct
+class HandoverCost:
+    """What a request meets, and how many requests the pools can do."""
+
+    ttft: Scalar  # s, arrival to the first token, which the client gets from the decode pool
+    tpot: Scalar  # s per output token after the first
+    e2e: Scalar  # s, arrival to last token
+    wait: Scalar  # s in the queue of the prefill pool
+    transfer: Scalar  # s that the cache is on its way
+    exposed: Scalar  # s of it after the prompt has been computed
+    prefill_rate: Scalar  # requests/s of the prefill pool at most
+    decode_rate: Scalar  # requests/s of the decode pool at its batch
+    transfer_rate: Scalar  # requests/s of the links between them at most
+    rate: Scalar  # requests/s: the least of the three
+    bottleneck: Scalar  # index into BOTTLENECKS
+
+
+def prefill_requests(work: Handover) -> Requests:
+    """What one replica of the prefill pool works on at once: prompts that make one token each."""
+    return Requests(batch=work.prompts, isl=work.isl, osl=1.0, cached=work.cached)
+
+
+def decode_requests(work: Handover) -> Requests:
+    """What one replica of the decode pool works on at once."""
+    return Requests(batch=work.batch, isl=work.isl, osl=work.osl, cached=0.0, acceptance=work.acceptance)
+
+
+def handover_cost(
+    prefill: Pool, decode: Pool, model: Model, work: Handover, prefill_time: Scalar, step_time: Scalar
+) -> HandoverCost:
+    """Latencies and rates of two pools from the times of their steps.
+
+    ttft = request_time + wait + prefill_time + exposed;  tpot = step_time / tokens per step
+    rates = replicas * requests at once / time that they take: prompts / prefill_time, batch / ((osl - 1) tpot)
+
+    Args:
+      prefill_time: s of the prompts of one prefill step, all micro-batches.
+      step_time: s from one decode step of a sequence to its next.
+    """
+    tpot = step_time / tokens_per_step(decode.deployment, decode_requests(work))
+    transfer = transfer_time(prefill, decode, model, work.isl, work.lanes)
+    exposed = exposed_time(transfer, prefill_time, layer_count(model), work.layerwise)
+    replicas = prefill.deployment.dp, decode.deployment.dp
+    service = prefill_time / work.prompts
+    rates = (
+        replicas[0] / service,
+        replicas[1] * work.batch / (maximum(work.osl - 1.0, 1.0) * tpot),
+        minimum(*replicas) / transfer,
+    )
+    wait = jnp.zeros(()) if work.rate is None else waiting_time(work.rate / replicas[0], service)
+    ttft = prefill.efficiency.host.request_time + wait + prefill_time + exposed
+    return HandoverCost(
+        ttft=ttft,
+        tpot=tpot,
+        e2e=ttft + positive_part(work.osl - 1.0) * tpot,
+        wait=wait,
+        transfer=transfer,
+        exposed=exposed,
+        prefill_rate=rates[0],
+        decode_rate=rates[1],
+        transfer_rate=rates[2],
+        rate=minimum(*rates),
+        bottleneck=jnp.argmin(jnp.stack([jnp.asarray(rate) for rate in rates])).astype(jnp.int8),
+    )
+
+
+def disaggregated_cost(prefill: Pool, decode: Pool, model: Model, work: Handover) -> HandoverCost:
+    """Latencies and rates of requests that two pools share. Differentiable in every leaf; vmap any of them.
+
+    Each pool's step is `request_cost`'s, its limit of electrical power included.
+
+    Args:
+      prefill, decode: the pools; their hardware, layouts and replicas may differ, their cache's precision may not.
+      model: what both run.
+      work: the requests.
+    """
+    prompt = request_cost(prefill.hardware, model, prefill.deployment, prefill_requests(work), prefill.efficiency)
+    token = request_cost(decode.hardware, model, decode.deployment, decode_requests(work), decode.efficiency)
+    prefill_time = prompt.ttft - prefill.efficiency.host.request_time
+    step_time = token.tpot * tokens_per_step(decode.deployment, decode_requests(work))
+    return handover_cost(prefill, decode, model, work, prefill_time, step_time)
+
+
+def pools(scenario: Scenario) -> tuple[Pool, Pool]:
+    """The pool that prefills and the one that decodes, which is the scenario's own."""
+    own = Pool(hardware=scenario.hardware, deployment=scenario.deployment, efficiency=scenario.efficiency)
+    return own if scenario.prefill is None else scenario.prefill, own
+
+
+def pool_steps(scenario: Scenario) -> Steps:
+    """The engine steps of both pools by name: each with the scenario of its own pool."""
+    prefill, decode = (
+        dataclasses.replace(
+            scenario, hardware=pool.hardware, deployment=pool.deployment, efficiency=pool.efficiency, prefill=None
+        )
+        for pool in pools(scenario)
+    )
+    work, model = scenario.workload, scenario.model
+    return {
+        "prefill": (prefill, prefill_batch(prefill_requests(work), model, prefill.deployment)),
+        "decode": (decode, decode_batch(decode_requests(work), model, decode.deployment)),
+    }
+
+
+def pool_rules(scenario: Scenario) -> Iterator[Rule]:
+    """Rules of the decode pool, which is the scenario's own, and of the prefill pool."""
+    yield from deployment_rules(scenario)
+    if scenario.prefill is not None:
+        place = scenario.prefill.hardware, scenario.model, scenario.prefill.deployment
+        yield from told_of("prefill pool", rules(*place))
+
+
+def disaggregated_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: dict[str, Terms]) -> dict[str, Scalar]:
+    work, model = scenario.workload, scenario.model
+    prefill, decode = pools(scenario)
+    prompt_time, _ = _times(sums, "prefill", prefill, model, prefill_requests(work))
+    _, step_time = _times(sums, "decode", decode, model, decode_requests(work))
+    cost = handover_cost(prefill, decode, model, work, prompt_time, step_time)
+    used = work.rate if work.rate is not None else cost.rate
+    kept_up = jnp.asarray(True) if work.rate is None else jnp.asarray(work.rate < cost.rate)
+    found = {
+        "ttft": cost.ttft,
+        "tpot": cost.tpot,
+        "e2e": cost.e2e,
+        "prefill_wait": cost.wait,
+        "transfer_bytes": transfer_bytes(model, decode.deployment, work.isl),
+        "transfer_time": cost.transfer,
+        "transfer_exposed": cost.exposed,
+        "prefill_rate": cost.prefill_rate,
+        "decode_rate": cost.decode_rate,
+        "transfer_rate": cost.transfer_rate,
+        "request_rate": cost.rate,
+        "bottleneck": cost.bottleneck,
+        "prefill_use": used / cost.prefill_rate,
+        "decode_use": used / cost.decode_rate,
+        "prefill_devices": devices(prefill.deployment),
+        "decode_devices": devices(decode.deployment),
+        "prefill_bound": dominant_bound(sums["prefill_by_bound"]),
+        "decode_bound": dominant_bound(sums["decode_by_bound"]),
+    }
+    tokens = minimum(used, cost.rate) * work.osl
+    return found | pooled_economics((prefill, decode), tokens) | _fit(scenario, kept_up)
+
+
+def _times(sums: dict[str, Scalar], step: str, pool: Pool, model: Model, requests: Requests) -> tuple[Scalar, Scalar]:
+    """Times in s of all micro-batches of one pool's step, as a prefill and from one decode step to the next."""
+    times = pipelined_times(sums[step], sums[step], model, pool.deployment, requests)
+    energies = (sums[f"{step}_energy"],) * 2 if power_known(pool.hardware) else None
+    return limited_times(times, energies, pool.hardware, pool.deployment, requests)
+
+
+def _fit(scenario: Scenario, kept_up: Scalar) -> dict[str, Scalar]:
+    """Whether each pool holds its model and its requests, and whether the two can be and keep up with the load."""
+    work, model = scenario.workload, scenario.model
+    fits, uses = [], []
+    for pool, held, tokens in zip(
+        pools(scenario), (work.prompts, work.batch), (work.isl, work.isl + work.osl), strict=True
+    ):
+        place = pool.hardware, model, pool.deployment
+        capacity = memory.sequence_capacity(*place, tokens)
+        fits.append(memory.weights_fit(*place) & (capacity >= held))
+        uses.append(memory.memory_use(*place, tokens, held))
+    split = holds(pool_rules(scenario))
+    return {
+        "sequence_capacity": capacity,
+        "prefill_memory_use": uses[0],
+        "memory_use": uses[1],
+        "fits": fits[0] & fits[1],
+        "legal": split,
+        "feasible": fits[0] & fits[1] & split & kept_up,
+    }
+
+
+DISAGGREGATED = Job("disaggregated", Handover, disaggregated_metrics, pool_steps, rules=pool_rules)

@@ -1,0 +1,91 @@
+"""What tokens cost: throughput per device, per watt and per dollar, and what they cost the devices' owner."""
+
+from collections.abc import Sequence
+
+from jaxroof.area import die_area
+from jaxroof.cost import capital_rate, device_cost, device_price, energy_price
+from jaxroof.deployment import Deployment, devices, replica_devices
+from jaxroof.hardware import Hardware, ridge
+from jaxroof.jobs.scenario import Pool
+from jaxroof.struct import Scalar
+
+MILLION, BILLION = 1e6, 1e9
+"""Tokens that prices are of."""
+
+
+def economics(
+    hardware: Hardware, deployment: Deployment, rate: Scalar, joules_per_token: Scalar | None = None
+) -> dict[str, Scalar]:
+    """Throughput of all replicas and per device, and what tokens cost whoever rents or owns the devices.
+
+    Args:
+      rate: tokens/s of one replica: output tokens, or those of `jaxroof.jobs.step.step_tokens`.
+      joules_per_token: of all devices of a replica and the same tokens; None: unknown.
+    """
+    found = {"ridge": ridge(hardware, deployment.attention_compute), **throughput(hardware, deployment, rate)}
+    return found | _owning(hardware, found["tokens_per_second_per_device"], joules_per_token)
+
+
+def throughput(hardware: Hardware, deployment: Deployment, rate: Scalar) -> dict[str, Scalar]:
+    """Tokens/s of all replicas and per device, and per watt and dollar where the hardware has figures for them.
+
+    Args:
+      rate: tokens/s of one replica.
+    """
+    per_device = rate / replica_devices(deployment)
+    found = {
+        "devices": devices(deployment),
+        "tokens_per_second": rate * deployment.dp,
+        "tokens_per_second_per_device": per_device,
+    }
+    if hardware.power.tdp is not None:
+        found["tokens_per_joule_at_tdp"] = per_device / hardware.power.tdp
+    if hardware.price is not None:
+        found["usd_per_million_tokens"] = usd_of_tokens(MILLION, hardware.price, per_device)
+    return found
+
+
+def pooled_economics(pools: Sequence[Pool], rate: Scalar) -> dict[str, Scalar]:
+    """Throughput of several pools together, per device, and per dollar where all have prices.
+
+    Args:
+      rate: tokens/s of all of them.
+    """
+    counts = [devices(pool.deployment) for pool in pools]
+    prices = [pool.hardware.price for pool in pools]
+    found = {
+        "devices": sum(counts),
+        "tokens_per_second": rate,
+        "tokens_per_second_per_device": rate / sum(counts),
+    }
+    if None not in prices:
+        price = sum(count * price for count, price in zip(counts, prices, strict=True))
+        found["usd_per_million_tokens"] = usd_of_tokens(MILLION, price, rate)
+    return found
+
+
+def usd_of_tokens(tokens: Scalar, price: Scalar, rate: Scalar) -> Scalar:
+    """USD of `tokens` tokens from devices of `price` USD/s in all that make `rate` tokens/s."""
+    return tokens * price / rate
+
+
+def joules_of_tokens(tokens: Scalar, power: Scalar, rate: Scalar) -> Scalar:
+    """J of `tokens` tokens from devices of `power` W in all that make `rate` tokens/s."""
+    return tokens * power / rate
+
+
+def _owning(hardware: Hardware, per_device: Scalar, joules_per_token: Scalar | None) -> dict[str, Scalar]:
+    """Die area, what a device costs, and what tokens cost its owner: capital, and energy where the joules are known."""
+    if hardware.silicon is None:
+        return {}
+    found = {"die_area": die_area(hardware)}
+    if hardware.costs is None:
+        return found
+    found |= {"device_cost": device_cost(hardware), "device_price": device_price(hardware)}
+    if hardware.power.tdp is not None:
+        capital = usd_of_tokens(MILLION, capital_rate(hardware), per_device)
+        found["capital_usd_per_million_tokens"] = capital
+        if joules_per_token is not None:
+            energy = MILLION * joules_per_token * energy_price(hardware)
+            found |= {"energy_usd_per_million_tokens": energy, "owning_usd_per_million_tokens": capital + energy}
+    return found

@@ -1,0 +1,35 @@
+"""Whether sequences fit in the memory of a deployment: metrics of what is stored and of what is left for KV cache."""
+
+import jax.numpy as jnp
+
+from jaxroof import memory
+from jaxroof.jobs.scenario import Scenario
+from jaxroof.legality import legal
+from jaxroof.paging import mean_wasted_tokens, wasted_tokens
+from jaxroof.struct import Scalar
+
+
+def fit(scenario: Scenario, context: Scalar, sequences: Scalar, encoded: Scalar) -> dict[str, Scalar]:
+    """Memory metrics: what is stored, what is left for KV cache, whether `sequences` of `context` tokens fit."""
+    place = scenario.hardware, scenario.model, scenario.deployment
+    capacity = memory.sequence_capacity(*place, context, encoded)
+    fits = memory.weights_fit(*place) & (capacity >= sequences)
+    split, paged = legal(*place), {}
+    if scenario.deployment.block_tokens is not None:
+        block = scenario.deployment.block_tokens
+        waste = wasted_tokens(context, block)
+        paged = {
+            "kv_blocks_left": jnp.floor(memory.kv_capacity_tokens(*place) / block),
+            "cache_waste": waste / (context + waste),
+            "cache_waste_mean": jnp.asarray(mean_wasted_tokens(block)),
+        }
+    return {
+        "weight_bytes": memory.weight_bytes(scenario.model, scenario.deployment),
+        "kv_capacity_tokens": memory.kv_capacity_tokens(*place),
+        "sequence_capacity": capacity,
+        "memory_use": memory.memory_use(*place, context, sequences, encoded),
+        "fits": fits,
+        "legal": split,
+        "feasible": fits & split,
+        **paged,
+    }

@@ -1,0 +1,131 @@
+"""The question of a static batch of requests: its latencies, throughput, utilisation, power and memory."""
+
+from jaxroof.deployment import Deployment, degree, replica_devices
+from jaxroof.efficiency import Efficiency
+from jaxroof.energy import energies_of, power_known
+from jaxroof.hardware import Hardware
+from jaxroof.jobs.composition import (
+    RequestCost,
+    Requests,
+    decode_batch,
+    device_energy,
+    limited_times,
+    micro_batches,
+    pipelined_latency,
+    pipelined_times,
+    prefill_batch,
+    tokens_per_second,
+    tokens_per_step,
+)
+from jaxroof.jobs.economics import economics
+from jaxroof.jobs.fit import fit
+from jaxroof.jobs.job import Job
+from jaxroof.jobs.scenario import Scenario
+from jaxroof.jobs.terms import Steps, extrapolated_shares, spreads
+from jaxroof.model import Model
+from jaxroof.overlap import overlapped_ops
+from jaxroof.smooth import positive_part
+from jaxroof.step import Terms, dominant_bound, step_time
+from jaxroof.struct import Scalar
+
+
+def request_cost(
+    hardware: Hardware, model: Model, deployment: Deployment, requests: Requests, efficiency: Efficiency
+) -> RequestCost:
+    """TTFT, TPOT and E2E latency of a static batch, shapes ().
+
+    ttft = request_time + delay + step_time(prefill) (1 + (m - 1) s)
+    tpot = step_time(decode at the mean context) max(1, m s) / tokens_per_step
+    e2e = ttft + (osl - 1) tpot, so that tpot is vLLM's: (e2e - ttft) / (osl - 1)
+
+    m micro-batches follow each other through the pipeline, whose largest stage has the share s of the layers; without
+    pipeline stages both are 1. The mean over decode steps is exact while attention time is linear in the context, that
+    is while one resource binds it over the whole output. With osl = 1 there is no decode step and tpot says what one
+    would take. Differentiable in every leaf.
+    """
+    steps = prefill_batch(requests, model, deployment), decode_batch(requests, model, deployment)
+    prefill, decode = (step_time(hardware, model, deployment, step, efficiency) for step in steps)
+    energies = None
+    if power_known(hardware):
+        energies = tuple(sum(energies_of(overlapped_ops(model, deployment, one), hardware).values()) for one in steps)
+    times = pipelined_times(prefill, decode, model, deployment, requests)
+    times = limited_times(times, energies, hardware, deployment, requests)
+    return pipelined_latency(*times, deployment, requests, efficiency)
+
+
+def request_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: dict[str, Terms]) -> dict[str, Scalar]:
+    requests = scenario.workload
+    model, deployment = scenario.model, scenario.deployment
+    unlimited = pipelined_times(sums["prefill"], sums["decode"], model, deployment, requests)
+    energies = (sums["prefill_energy"], sums["decode_energy"]) if power_known(scenario.hardware) else None
+    times = prefill_time, decode_time = limited_times(unlimited, energies, scenario.hardware, deployment, requests)
+    cost = pipelined_latency(*times, deployment, requests, scenario.efficiency)
+    busy = micro_batches(requests, deployment) / degree(deployment.pp)  # floors are of one micro-batch in all stages
+    encoded = decode_batch(requests, model, deployment).encoded
+    prefill = prefill_time / sums["prefill"], sums["prefill_deviation"], sums["prefill_variance"]
+    decode = sums["decode_deviation"], sums["decode_variance"]
+    per_token, tokens = cost.tpot / sums["decode"], positive_part(requests.osl - 1.0)
+    power = _request_power(scenario, cost, times, unlimited, energies)
+    place, output_rate = (scenario.hardware, deployment), tokens_per_second(cost, requests)
+    return {
+        "ttft": cost.ttft,
+        "tpot": cost.tpot,
+        "e2e": cost.e2e,
+        "tokens_per_second_per_request": 1.0 / cost.tpot,
+        **spreads("ttft", cost.ttft, (prefill,), scenario.efficiency),
+        **spreads("tpot", cost.tpot, ((per_token, *decode),), scenario.efficiency),
+        **spreads("e2e", cost.e2e, (prefill, (tokens * per_token, *decode)), scenario.efficiency),
+        **extrapolated_shares(sums, "prefill", "decode"),
+        **economics(*place, output_rate, power.get("joules_per_token")),
+        **power,
+        "prefill_mfu": sums["prefill_matrix_floor"] * busy / prefill_time,
+        "decode_mbu": sums["decode_memory_floor"] * busy / decode_time,
+        "prefill_bound": dominant_bound(sums["prefill_by_bound"]),
+        "decode_bound": dominant_bound(sums["decode_by_bound"]),
+        **fit(scenario, requests.isl + requests.osl, requests.batch, encoded),
+    }
+
+
+def _request_power(
+    scenario: Scenario,
+    cost: RequestCost,
+    times: tuple[Scalar, Scalar],
+    unlimited: tuple[Scalar, Scalar],
+    energies: tuple[Scalar, Scalar] | None,
+) -> dict[str, Scalar]:
+    """Power of one device in both phases and over the whole batch, and energy per token of a replica's devices.
+
+    Nothing where energy, static power or the limit are unknown. Static power is drawn from when the prompt is there to
+    the last token.
+
+    Args:
+      times: s of the prefill and of one decode step of all micro-batches, as the limit stretches them.
+      unlimited: the same without a limit.
+      energies: J of one micro-batch's steps on one device per stage, beside static power.
+    """
+    if energies is None:
+        return {}
+    requests, deployment, static = scenario.workload, scenario.deployment, scenario.hardware.power.static
+    prefill, decode = (device_energy(energy, deployment, requests) for energy in energies)
+    steps = positive_part(requests.osl - 1.0) / tokens_per_step(deployment, requests)
+    busy = cost.e2e - requests.delay
+    total = prefill + steps * decode + static * busy
+    per_token = total * replica_devices(deployment) / (requests.batch * requests.osl)
+    return {
+        "power": total / busy,
+        "prefill_power": prefill / times[0] + static,
+        "decode_power": decode / times[1] + static,
+        "prefill_slowdown": times[0] / unlimited[0],
+        "decode_slowdown": times[1] / unlimited[1],
+        "joules_per_token": per_token,
+        "tokens_per_joule": 1.0 / per_token,
+        "energy_delay_product": per_token * cost.tpot,
+    }
+
+
+def _steps(scenario: Scenario) -> Steps:
+    place = scenario.workload, scenario.model, scenario.deployment
+    return {"prefill": (scenario, prefill_batch(*place)), "decode": (scenario, decode_batch(*place))}
+
+
+REQUEST = Job("request", Requests, request_metrics, _steps)

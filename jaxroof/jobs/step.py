@@ -1,0 +1,107 @@
+"""The question of one engine step: its time, throughput, utilisation, power and memory."""
+
+import jax.numpy as jnp
+
+from jaxroof.batch import Batch, Decode, Encode, Prefill
+from jaxroof.deployment import degree, replica_devices
+from jaxroof.energy import limited_time, power_known
+from jaxroof.field import number
+from jaxroof.jobs.economics import economics
+from jaxroof.jobs.fit import fit
+from jaxroof.jobs.job import Job
+from jaxroof.jobs.scenario import Scenario
+from jaxroof.jobs.terms import Steps, extrapolated_shares, spreads
+from jaxroof.model import Model
+from jaxroof.step import Terms, dominant_bound
+from jaxroof.struct import Scalar, struct
+
+
+@struct
+class StepWork:
+    """One engine step: `prefills` prompts of `prefill` new tokens each, `decode` sequences of `context` tokens each."""
+
+    prefills: Scalar = number("1", "prompts in the step", whole=True, default=1.0)
+    prefill: Scalar | None = number(
+        "1", "new prompt tokens per prefilling sequence", "None: no prefill in the step", whole=True, default=None
+    )
+    past: Scalar = number("1", "tokens of each prompt that are cached already", zero=True, whole=True, default=0.0)
+    decode: Scalar | None = number("1", "decoding sequences", "None: no decode in the step", whole=True, default=None)
+    context: Scalar | None = number(
+        "1", "tokens per decoding sequence that are attended to", "the new one included", whole=True, default=None
+    )
+    encoder_tokens: Scalar | None = number(
+        "1", "patches, frames or words per request that the encoder works on", whole=True, default=None
+    )
+
+
+def step_batch(work: StepWork, model: Model) -> Batch:
+    """The engine step that `work` describes."""
+    prefill, decode, encode, encoded, logits = None, None, None, 0.0, 0.0
+    if work.prefill is not None:
+        prefill = Prefill(sequences=work.prefills, tokens=work.prefills * work.prefill, past=work.prefills * work.past)
+        logits = logits + work.prefills
+    if work.decode is not None:
+        decode = Decode(sequences=work.decode, context=work.decode * work.context)
+        logits = logits + work.decode
+    if work.encoder_tokens is not None and model.encoder is not None:
+        encoded = work.encoder_tokens / model.encoder.merged
+        if work.prefill is not None:
+            encode = Encode(sequences=work.prefills, tokens=work.prefills * work.encoder_tokens)
+    return Batch(prefill=prefill, decode=decode, logits=logits, encode=encode, encoded=encoded)
+
+
+def step_tokens(work: StepWork) -> Scalar:
+    """Tokens that a step processes, which its figures per token are of: new ones of prompts, one per decoding sequence.
+
+    The prompt's alone in a prefill step, output tokens in a decode step; prompt tokens that are cached do not count.
+    """
+    prompt = 0.0 if work.prefill is None else work.prefills * work.prefill
+    return prompt + (0.0 if work.decode is None else work.decode)
+
+
+def step_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: dict[str, Terms]) -> dict[str, Scalar]:
+    work = scenario.workload
+    batch = step_batch(work, scenario.model)
+    tokens = step_tokens(work)
+    time, drawn = _limited_step(scenario, sums, tokens)
+    prefill = jnp.zeros(()) if work.prefill is None else work.prefills * (work.prefill + work.past)
+    decode = jnp.zeros(()) if work.decode is None else work.decode * work.context
+    errors = sums["step_deviation"], sums["step_variance"]
+    return {
+        "step_time": time,
+        **spreads("step_time", time, ((time / sums["step"], *errors),), scenario.efficiency),
+        **extrapolated_shares(sums, "step"),
+        **economics(scenario.hardware, scenario.deployment, tokens / time, drawn.get("joules_per_token")),
+        **drawn,
+        "mfu": sums["step_matrix_floor"] / (time * degree(scenario.deployment.pp)),
+        "mbu": sums["step_memory_floor"] / (time * degree(scenario.deployment.pp)),
+        "bound": dominant_bound(sums["step_by_bound"]),
+        **fit(scenario, (prefill + decode) / batch.logits, batch.logits, batch.encoded),
+    }
+
+
+def _limited_step(scenario: Scenario, sums: dict[str, Scalar], tokens: Scalar) -> tuple[Scalar, dict[str, Scalar]]:
+    """Time in s of a step under the limit of electrical power, and power of a device and energy per token in it.
+
+    No limit and no metrics where energy, static power or the limit are unknown.
+    """
+    hardware, deployment, time = scenario.hardware, scenario.deployment, sums["step"]
+    if not power_known(hardware):
+        return time, {}
+    energy = sums["step_energy"] / degree(deployment.pp)
+    limited = limited_time(time, energy, hardware)
+    power = energy / limited + hardware.power.static
+    per_token = power * limited * replica_devices(deployment) / tokens
+    return limited, {
+        "power": power,
+        "slowdown": limited / time,
+        "joules_per_token": per_token,
+        "tokens_per_joule": 1.0 / per_token,
+    }
+
+
+def _steps(scenario: Scenario) -> Steps:
+    return {"step": (scenario, step_batch(scenario.workload, scenario.model))}
+
+
+STEP = Job("step", StepWork, step_metrics, _steps)

@@ -1,0 +1,157 @@
+"""The question of one training iteration: its time, throughput, memory, energy and price."""
+
+from collections.abc import Iterator
+
+import jax.numpy as jnp
+
+from jaxroof.deployment import degree, devices
+from jaxroof.energy import power_known
+from jaxroof.jobs.economics import BILLION, joules_of_tokens, usd_of_tokens
+from jaxroof.jobs.job import Job, deployment_rules
+from jaxroof.jobs.scenario import Scenario
+from jaxroof.legality import Rule, holds
+from jaxroof.memory import layer_count
+from jaxroof.step import Lazy, Terms
+from jaxroof.struct import Scalar
+from jaxroof.training.communication import KINDS
+from jaxroof.training.flops import model_floor, model_flops
+from jaxroof.training.iteration import Iteration, iteration
+from jaxroof.training.memory import total_memory, training_fits, training_memory
+from jaxroof.training.schedules import SCHEDULES, schedule_legal
+from jaxroof.training.terms import training_terms
+from jaxroof.training.training import Training, groups, micro_batches
+
+
+def _place(scenario: Scenario) -> tuple:
+    return scenario.hardware, scenario.model, scenario.deployment, scenario.workload
+
+
+def training_rules(scenario: Scenario) -> Iterator[Rule]:
+    """Rules of the deployment, and those that training adds: micro-batches, stages, chunks and devices that add up."""
+    yield from deployment_rules(scenario)
+    hardware, model, deployment, training = _place(scenario)
+    number, pp, chunks = micro_batches(training, deployment), degree(deployment.pp), training.virtual_stages
+    share = groups(deployment)
+    yield (
+        jnp.asarray((jnp.mod(number, 1.0) == 0.0) & (number >= 1.0)),
+        lambda: (
+            f"global_batch = {training.global_batch:g} is no multiple of micro_batch x dp x attention_dp "
+            f"= {training.micro_batch:g} x {share:g}"
+        ),
+    )
+    yield (
+        jnp.asarray((jnp.mod(training.zero, 1.0) == 0.0) & (training.zero <= 3.0)),
+        lambda: f"zero = {training.zero:g} must be 0, 1, 2 or 3",
+    )
+    cp = degree(deployment.cp)
+    yield (
+        jnp.asarray(jnp.mod(training.seq, cp) == 0.0),
+        lambda: f"cp = {cp:g} does not divide the sequences of {training.seq:g} tokens",
+    )
+    yield (
+        schedule_legal(training.schedule, pp, chunks, number),
+        lambda: (
+            f"schedule = {SCHEDULES[int(training.schedule)]} does not run {number:g} micro-batches on pp = {pp:g} "
+            f"stages of {chunks:g} chunks: interleaved takes pp > 1 and a multiple of pp micro-batches, dualpipe an "
+            "even pp and an even number of at least 2 pp, and the others 1 chunk"
+        ),
+    )
+    layers = layer_count(model)
+    yield (
+        jnp.asarray(pp * chunks <= layers),
+        lambda: f"pp x virtual_stages = {pp * chunks:g} chunks exceed the {layers:g} layers",
+    )
+    if deployment.sequence_parallel:
+        yield (
+            jnp.asarray(jnp.mod(training.seq, cp * deployment.tp) == 0.0),
+            lambda: f"sequence parallelism: tp x cp = {cp * deployment.tp:g} does not divide {training.seq:g} tokens",
+        )
+    links, used = hardware.links, devices(deployment)
+    widest = next((link for link in (links.cluster, links.scale_out, links.scale_up) if link is not None), None)
+    reach = 1.0 if widest is None else widest.devices
+    yield (
+        jnp.asarray(used <= reach),
+        lambda: f"{used:g} devices exceed the {reach:g} that the hardware's links connect",
+    )
+
+
+def _sums(scenario: Scenario) -> Lazy:
+    return training_terms(*_place(scenario), scenario.efficiency)
+
+
+def training_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: dict[str, Terms]) -> dict[str, Scalar]:
+    hardware, model, deployment, training = _place(scenario)
+    found = iteration(sums, *_place(scenario), scenario.efficiency)
+    every = devices(deployment)
+    flops = model_flops(model, deployment, training)
+    floor = model_floor(hardware, model, deployment, training)
+    sequences = training.global_batch / every
+    return {
+        "iteration_time": found.time,
+        "mfu": floor * sequences / found.time,
+        "hfu": found.executed / found.time,
+        "model_flops_per_second": flops * sequences / found.time,
+        "devices": every,
+        "micro_batches": found.micro_batches,
+        "micro_batch_forward_time": found.forward,
+        "micro_batch_backward_time": found.backward,
+        "recompute_time": found.recompute,
+        "optimizer_time": found.optimizer,
+        "bubble_time": found.bubble,
+        "bubble_share": found.bubble / found.unlimited,
+        "communication_exposed": sum(found.exposed.values()),
+        "communication_hidden": sum(found.hidden.values()),
+        **{f"{kind}_exposed": found.exposed[kind] for kind in KINDS},
+        **{f"{kind}_hidden": found.hidden[kind] for kind in KINDS},
+        **_memory(scenario),
+        **_rates(scenario, found),
+    }
+
+
+def _memory(scenario: Scenario) -> dict[str, Scalar]:
+    """Memory of the fullest device by kind, whether it fits, and whether the layout can be."""
+    hardware, model, deployment, training = _place(scenario)
+    memory = training_memory(model, deployment, training)
+    fits = training_fits(hardware, memory)
+    split = holds(training_rules(scenario))
+    total = total_memory(memory)
+    return {
+        "weights_memory": memory.weights,
+        "gradients_memory": memory.gradients,
+        "optimizer_memory": memory.optimizer,
+        "activations_memory": memory.activations,
+        "buffers_memory": memory.buffers,
+        "training_memory": total,
+        "memory_use": total / hardware.memory.hbm.capacity,
+        "fits": fits,
+        "legal": split,
+        "feasible": fits & split,
+    }
+
+
+def _rates(scenario: Scenario, found: Iteration) -> dict[str, Scalar]:
+    """Tokens per second, and what tokens take in energy, money and time where the figures are known."""
+    hardware, _, deployment, training = _place(scenario)
+    every = devices(deployment)
+    rate = training.global_batch * training.seq / found.time
+    metrics = {"training_tokens_per_second": rate, "training_tokens_per_second_per_device": rate / every}
+    if power_known(hardware):
+        power = found.energy / found.time + hardware.power.static
+        metrics |= {
+            "power": power,
+            "slowdown": found.time / found.unlimited,
+            "joules_per_billion_tokens": joules_of_tokens(BILLION, power * every, rate),
+        }
+    if hardware.price is not None:
+        metrics["usd_per_billion_tokens"] = usd_of_tokens(BILLION, hardware.price * every, rate)
+    if training.tokens is None:
+        return metrics
+    metrics["training_time"] = training.tokens / rate
+    if hardware.price is not None:
+        metrics["training_usd"] = usd_of_tokens(training.tokens, hardware.price * every, rate)
+    if power_known(hardware):
+        metrics["training_energy"] = training.tokens / BILLION * metrics["joules_per_billion_tokens"]
+    return metrics
+
+
+TRAIN = Job("train", Training, training_metrics, others=_sums, rules=training_rules)

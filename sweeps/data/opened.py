@@ -1,0 +1,49 @@
+"""Datasets opened from netCDF files and folders of shards, lazily, after checks of what they hold."""
+
+import os
+import pathlib
+import sys
+
+import netCDF4
+import xarray as xr
+
+from hwspaces import document
+from sweeps.ask.names import VARIABLES
+from sweeps.data.shards.read import open as opened_folder
+from sweeps.data.sound import NotSound, require_sound
+
+
+def opened(path: str | os.PathLike) -> xr.Dataset:
+    """The dataset in a netCDF file or a folder of shards, lazily; ValueError in one line when there is none."""
+    if pathlib.Path(path).is_dir():
+        return opened_folder(path)
+    size = document.require_file(path, sys.maxsize)
+    try:
+        with netCDF4.Dataset(path) as file:
+            require_sound(file, size, path)
+    except NotSound:
+        raise
+    except (OSError, ValueError, RuntimeError, UnicodeError, AttributeError) as error:
+        raise ValueError(f"{path} is not a netCDF file: {' '.join(str(error).split())}") from None
+    try:
+        found = xr.open_dataset(path, engine="netcdf4")
+    except Exception as error:  # whatever xarray makes of attributes that it cannot read
+        raise ValueError(f"{path} cannot be read: {' '.join(str(error).split())}") from None
+    try:
+        _require_labelled(found, path)
+    except ValueError:
+        found.close()
+        raise
+    return found
+
+
+def _require_labelled(dataset: xr.Dataset, path: str | os.PathLike) -> None:
+    """ValueError for a file in which a metric is no number, or that calls something by what is no text."""
+    for name, array in dataset.variables.items():
+        for label in ("units", "long_name"):
+            words = array.attrs.get(label, "")
+            if not isinstance(words, str):
+                raise ValueError(f"{path}: {label} of {name} is {' '.join(str(words).split())}; it must be text")
+        number = name == "point" or (name in VARIABLES and name not in dataset.coords)
+        if number and array.dtype.kind not in "fiub":
+            raise ValueError(f"{path}: {name} must be numbers; it is of type {array.dtype}")
