@@ -22,7 +22,7 @@ class Drafting:
     tree: tuple[Scalar, ...] | None = number(
         "1",
         "branches of a drafted token at depth {}",
-        "of every drafted token by depth, where drafts are a tree: 4,2,1; none: a chain",
+        "one number for every depth, where drafts are a tree: 4,2,1; none: a chain",
         words="the branches of every drafted token by depth, such as 4,2,1",
         whole=True,
         default=None,

@@ -59,7 +59,7 @@ class Parallelism:
     stages: tuple[Scalar, ...] | None = number(
         "1",
         "layers of pipeline stage {}",
-        "of every pipeline stage, where they are not even",
+        "one number for every stage, where they are not even",
         words="the layers of every stage, such as 20,20,21",
         whole=True,
         few=True,

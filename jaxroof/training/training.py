@@ -43,16 +43,21 @@ class Training:
     zero: Scalar = number(
         "1",
         "ZeRO stage: 1 shards optimiser states, 2 gradients too, 3 weights too",
-        "arXiv:1910.02054",
         zero=True,
         whole=True,
         most=3.0,
         words="0, 1, 2 or 3",
+        source="Rajbhandari et al., arXiv:1910.02054",
+        flag="STAGE",
         discrete=True,
         default=0.0,
     )
     recompute: Scalar = number(
-        "1", "what is computed again: 0 nothing, 1 attention cores, 2 layers", codes=RECOMPUTES, default=0.0
+        "1",
+        "what is computed again: 0 nothing, 1 attention cores, 2 layers",
+        codes=RECOMPUTES,
+        default=0.0,
+        flag="WHAT",
     )
     schedule: Scalar = number(
         "1",
@@ -84,7 +89,7 @@ class Training:
         default=0.0,
     )
     host_bandwidth: Scalar | None = number(
-        "B/s", "bandwidth per direction between device and host", "None: unknown", default=None
+        "B/s", "bandwidth per direction between device and host", "such as 55GB/s", default=None, flag="RATE"
     )
     tokens: Scalar | None = number(
         "1", "tokens to train on", "adds time, energy and cost of all", whole=True, default=None, flag="TOKENS"

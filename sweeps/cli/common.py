@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from sweeps.cli import deployment
+from sweeps.cli.leaf_flags import flag as flag_of
 
 EFFICIENCY_HELP = (
     "how far kernels are from the datasheet: learned (default), kernel, derated, datasheet, learned-trtllm, "
@@ -22,10 +23,6 @@ ACCEPTANCE_HELP = (
 
 CACHE = "jaxroof"
 """Folder of compiled programs, inside the user's cache folder."""
-
-
-NOT_COUNTS = ("acceptance", "delay", "rate", "layerwise", "sharing", "cores", "cache")
-"""Flags of workloads that are shares, rates or words; all others count."""
 
 
 def case_arguments(parser: argparse.ArgumentParser) -> None:
@@ -127,15 +124,19 @@ def asked_case(
 
 
 def workload_number(name: str, text: str) -> float | str:
-    """The value of a workload's flag: a count, or a share, which is checked where it is used."""
-    return text if name in NOT_COUNTS else whole_number(deployment.flag(name), text)
+    """The value of a workload's flag: a count, or text that is checked where it is used."""
+    from sweeps.ask.leaves import leaf
+    from sweeps.ask.quantities import declared_quantity
+
+    declared = leaf(f"workload.{name}")
+    return declared_quantity(text, declared, flag_of(name)) if declared.whole else text
 
 
-def whole_number(flag: str, text: str) -> float:
-    """The value of a flag that counts something; zero only where none of it is a sensible answer."""
+def whole_number(flag: str, text: str, zero: bool = False) -> float:
+    """The value of a flag that counts something; zero only where that is a sensible answer."""
     from hwspaces import quantity
 
-    if flag in ("--cached", "--past") and text == "0":
+    if zero and text == "0":
         return 0.0
     value = quantity(text, "1", flag)
     if value != int(value):
@@ -152,8 +153,8 @@ def overrides(settings: list[str]) -> dict[str, str]:
     values: dict[str, str] = {}
     for path, value, setting in _pairs("--set", settings, "PATH=VALUE", "hardware.memory.hbm.bandwidth=8TB/s"):
         name = path.partition(".")[2]
-        if path.startswith("workload.") or (path.startswith("deployment.") and name in deployment.DEGREES):
-            raise ValueError(f"--set {setting}: use {deployment.flag(name)}")
+        if path.startswith("workload.") or (path.startswith("deployment.") and name in deployment.degrees()):
+            raise ValueError(f"--set {setting}: use {flag_of(name)}")
         values[path] = value
     return values
 

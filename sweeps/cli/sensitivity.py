@@ -5,8 +5,9 @@ import json
 import pathlib
 from typing import Any
 
-from sweeps.cli import deployment, request, serve, step, train
+from sweeps.cli import request, serve, step, train
 from sweeps.cli.common import case_arguments, compilation_cache, json_argument, whole_number
+from sweeps.cli.leaf_flags import flag as flag_of
 from sweeps.cli.outputs import output_argument
 
 JOBS = ("request", "step", "train", "serve")
@@ -71,7 +72,7 @@ def run(options: argparse.Namespace) -> None:
     for job, flags in OWN.items():
         given = [flag for flag in flags if job != options.job and getattr(options, flag)]
         if given:
-            raise ValueError(f"{deployment.flag(given[0])} is of --job {job}, and this is --job {options.job}")
+            raise ValueError(f"{flag_of(given[0])} is of --job {job}, and this is --job {options.job}")
     if options.job == "serve":
         from sweeps.cli.sensitivity_serve import found_of_serve
 
@@ -113,7 +114,7 @@ def _said(options: argparse.Namespace) -> tuple[str, Any]:
     if options.job == "train":
         for name in UNTRAINED:
             if getattr(options, name) is not None:
-                raise ValueError(f"{deployment.flag(name)} is not of --job train")
+                raise ValueError(f"{flag_of(name)} is not of --job train")
         case = train.training_case(options)
         from sweeps.cli.train_report import heading as heading_of_training
 
