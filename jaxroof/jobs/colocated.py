@@ -23,6 +23,7 @@ from jaxroof.jobs.composition import (
     tokens_per_step,
 )
 from jaxroof.jobs.job import Job, deployment_rules
+from jaxroof.jobs.metric import Metric, higher, lower
 from jaxroof.jobs.scenario import Scenario, Tenant
 from jaxroof.legality import Rule, holds, rules, told_of
 from jaxroof.memory import activation_bytes, kv_bytes_of_sequence, weight_bytes
@@ -40,6 +41,23 @@ SHARINGS = ("time", "space")
 
 time: their steps take turns. space: each has cores of its own, and both the memory's bandwidth.
 """
+
+
+METRICS = {
+    "ttft_alone": lower("s", "time to first token without the neighbour"),
+    "tpot_alone": lower("s", "time per output token without the neighbour"),
+    "neighbour_ttft": lower("s", "time to first token of the neighbour"),
+    "neighbour_tpot": lower("s", "time per output token of the neighbour"),
+    "neighbour_e2e": lower("s", "end-to-end latency of the neighbour"),
+    "neighbour_ttft_alone": lower("s", "time to first token of the neighbour on its own"),
+    "neighbour_tpot_alone": lower("s", "time per output token of the neighbour on its own"),
+    "neighbour_tokens_per_second": higher("1/s", "output tokens per second of the neighbour"),
+    "neighbour_weight_bytes": Metric("B", "weights of the neighbour per device"),
+    "neighbour_sequence_capacity": higher("1", "the neighbour's sequences whose KV cache fits in its share"),
+    "bandwidth_share": higher("1", "share of the memory bandwidth that decode steps get beside the neighbour's"),
+    "cache_left": higher("B", "memory per device that both models leave for KV cache"),
+}
+"""Metrics of two models beside those of requests."""
 
 
 @struct

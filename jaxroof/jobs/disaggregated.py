@@ -20,6 +20,7 @@ from jaxroof.jobs.composition import (
 )
 from jaxroof.jobs.economics import pooled_economics
 from jaxroof.jobs.job import Job, deployment_rules
+from jaxroof.jobs.metric import Metric, higher, lower
 from jaxroof.jobs.pool_split import waiting_time
 from jaxroof.jobs.request import request_cost
 from jaxroof.jobs.scenario import Pool, Scenario
@@ -35,6 +36,25 @@ from jaxroof.struct import Scalar, struct
 
 BOTTLENECKS = ("prefill", "decode", "transfer")
 """What limits the rate of requests, in the order of the integer codes that cost functions return."""
+
+
+METRICS = {
+    "prefill_wait": lower("s", "mean time of a request in the queue of the prefill pool"),
+    "transfer_bytes": Metric("B", "cache that one request hands over"),
+    "transfer_time": lower("s", "time that one request's cache is on its way"),
+    "transfer_exposed": lower("s", "time between a prompt's computation and the arrival of its cache"),
+    "prefill_rate": higher("1/s", "requests per second that the prefill pool can do"),
+    "decode_rate": higher("1/s", "requests per second that the decode pool can do at its batch"),
+    "transfer_rate": higher("1/s", "requests per second whose cache the links between the pools can carry"),
+    "request_rate": higher("1/s", "requests per second that both pools and their links can do"),
+    "bottleneck": Metric("1", "what limits the rate of requests", BOTTLENECKS),
+    "prefill_use": Metric("1", "rate of requests over what the prefill pool can do"),
+    "decode_use": Metric("1", "rate of requests over what the decode pool can do"),
+    "prefill_devices": lower("1", "devices of the prefill pool"),
+    "decode_devices": lower("1", "devices of the decode pool"),
+    "prefill_memory_use": lower("1", "share of the usable memory of the prefill pool that is needed"),
+}
+"""Metrics of two pools beside those of requests."""
 
 
 @struct

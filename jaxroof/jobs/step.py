@@ -9,11 +9,22 @@ from jaxroof.field import number
 from jaxroof.jobs.economics import economics
 from jaxroof.jobs.fit import fit
 from jaxroof.jobs.job import Job
+from jaxroof.jobs.metric import Metric, higher, lower
 from jaxroof.jobs.scenario import Scenario
 from jaxroof.jobs.terms import Steps, extrapolated_shares, spreads
 from jaxroof.model import Model
+from jaxroof.op import BOUNDS
 from jaxroof.step import Terms, dominant_bound
 from jaxroof.struct import Scalar, struct
+
+METRICS = {
+    "step_time": lower("s", "time of one engine step"),
+    "slowdown": lower("1", "time of the step over its time without a limit of electrical power"),
+    "mfu": higher("1", "model FLOP utilisation: matrix work at peak over time"),
+    "mbu": higher("1", "memory bandwidth utilisation: bytes at peak HBM bandwidth over time"),
+    "bound": Metric("1", "resource that binds most of the step's time", BOUNDS),
+}
+"""Metrics of a step beside those of money, memory and errors."""
 
 
 @struct

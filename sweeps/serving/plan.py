@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from hwspaces.units import nearest
+from jaxroof.jobs.serve import METRICS as SERVED
 from jaxroof.legality import broken_rule
 from jaxroof.traffic import Traffic
 from sweeps.ask.axes import Axis, Choice
@@ -19,7 +20,6 @@ from sweeps.ask.effects import facts, require_effect
 from sweeps.ask.engines import engine_of
 from sweeps.ask.engines import policy as engine_policy
 from sweeps.ask.leaves import leaf_unit
-from sweeps.ask.names import SERVED
 from sweeps.ask.offered_load import LOAD
 from sweeps.ask.paths import replaced
 from sweeps.ask.quantities import quantity_or_zero
