@@ -5,7 +5,7 @@ import json
 import pathlib
 from typing import Any
 
-from sweeps.cli import request, serve, step, train
+from sweeps.cli import deployment, request, serve, step, train
 from sweeps.cli.common import case_arguments, compilation_cache, json_argument, whole_number
 from sweeps.cli.leaf_flags import flag as flag_of
 from sweeps.cli.outputs import output_argument
@@ -25,8 +25,8 @@ OWN = {
 }
 """Flags that only one job reads."""
 
-UNTRAINED = ("isl", "osl", "weights", "attention", "kv", "communication", "attention_dp", "stages", "drafts", "tree")
-UNTRAINED += ("adapters", "block_tokens", "offloaded", "offload_to", "exchange", "alike", "reserved_cores")
+UNTRAINED = ("isl", "osl", "weights", "attention", "kv", "communication", "adapters")
+UNTRAINED += tuple(name for name in deployment.flags() if name not in (*train.DEGREES, *train.PLACES))
 """Flags that `--job train` does not read, of those that the others do."""
 
 
