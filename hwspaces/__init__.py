@@ -1,4 +1,4 @@
-"""Which hardware exists and which could exist: the catalogue, a user's own devices, and their units."""
+"""Hardware: the catalogue of accelerators, a user's own devices, and their units."""
 
 from hwspaces.efficiency import EfficiencyEntry as EfficiencyEntry
 from hwspaces.efficiency import efficiencies as efficiencies

@@ -1,4 +1,4 @@
-"""What a `hardware_config.json` of the BLIS inference simulator says of an accelerator."""
+"""Accelerators from a `hardware_config.json` of the BLIS inference simulator."""
 
 from collections.abc import Mapping
 
@@ -43,25 +43,7 @@ def blis_entry(name: str, table: Mapping, file: str) -> HardwareEntry:
       ValueError: one line that names file, field, value and what is allowed.
     """
     where = f"{file}: {name}"
-    known = (*_FIGURES, *_UNUSED)
-    figures, sources, unused = {}, {}, []
-    for key, value in table.items():
-        if key not in known:
-            raise ValueError(f"{where}: {key} = {value!r} is not known{nearest(key, known)}")
-        if key in _UNUSED:
-            if value != 0 or isinstance(value, bool):
-                positive(value, f"{where}: {key}")
-            unused.append(f"{key} = {value:g}")
-            continue
-        if key == "TFlopsFP8" and value == 0:
-            continue
-        paths, size = _FIGURES[key]
-        for path in paths:
-            figures[path] = positive(value, f"{where}: {key}", size)
-            sources[path] = f"{key} of {name} in {file}"
-    for key in _REQUIRED:
-        if key not in table:
-            raise ValueError(f"{where}: {key} is missing; it must hold {', '.join(_REQUIRED)}")
+    figures, sources, unused = _figures(name, table, file, where)
     total = VECTOR_FRACTION_OF_MATRIX * figures["matrix.bf16"]
     figures |= {"cores.count": 1.0, "cores.vector_flops": total}
     sources |= {"cores.count": "assumption", "cores.vector_flops": "assumption"}
@@ -86,3 +68,27 @@ def blis_entry(name: str, table: Mapping, file: str) -> HardwareEntry:
         notes=(),
         file=file,
     )
+
+
+def _figures(name: str, table: Mapping, file: str, where: str) -> tuple[dict[str, float], dict[str, str], list[str]]:
+    """Figures by leaf path, their sources, and the keys that are not used, each with its value."""
+    known = (*_FIGURES, *_UNUSED)
+    figures, sources, unused = {}, {}, []
+    for key, value in table.items():
+        if key not in known:
+            raise ValueError(f"{where}: {key} = {value!r} is not known{nearest(key, known)}")
+        if key in _UNUSED:
+            if value != 0 or isinstance(value, bool):
+                positive(value, f"{where}: {key}")
+            unused.append(f"{key} = {value:g}")
+            continue
+        if key == "TFlopsFP8" and value == 0:
+            continue
+        paths, size = _FIGURES[key]
+        for path in paths:
+            figures[path] = positive(value, f"{where}: {key}", size)
+            sources[path] = f"{key} of {name} in {file}"
+    for key in _REQUIRED:
+        if key not in table:
+            raise ValueError(f"{where}: {key} is missing; it must hold {', '.join(_REQUIRED)}")
+    return figures, sources, unused

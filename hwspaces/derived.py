@@ -1,4 +1,4 @@
-"""What follows from an accelerator's other figures: rates per clock, link latencies, the vector rate of one core."""
+"""Figures that follow from an accelerator's others: rates per clock, link latencies, vector rate of one core."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ _PER_CLOCK = {  # key of an architecture -> leaf it gives when multiplied with t
 
 @dataclasses.dataclass(frozen=True)
 class Shared:
-    """What accelerators refer to by name: sources, architectures and link technologies."""
+    """Tables that accelerators refer to by name: sources, architectures and link technologies."""
 
     sources: Mapping[str, str]
     architectures: Mapping[str, Mapping]
@@ -136,7 +136,7 @@ def linked(figures: Figures, shared: Shared, where: str) -> list[str]:
 
 
 def _add_plain(figures: Figures, tier: str) -> None:
-    """What a link is unless something says otherwise."""
+    """Add the usual figures of a link, where nothing says otherwise."""
     for leaf, (value, source) in PLAIN_LINK.items():
         figures.add(f"{tier}.{leaf}", value, source)
 

@@ -1,4 +1,4 @@
-"""TOML and JSON files as plain values, with bounds on what they hold: what costs time is checked before parsing."""
+"""TOML and JSON files as plain values, with bounds on size and depth that are checked before parsing."""
 
 import json
 import os
@@ -87,7 +87,7 @@ def text(path: str | Path, largest: int) -> str:
         if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
             raise ValueError(f"{path}: cannot be read: it is in UTF-16; UTF-8 is read")
         if b"\x00" in content:
-            raise ValueError(f"{path}: cannot be read: byte {content.index(0)} is zero; it is no text")
+            raise ValueError(f"{path}: cannot be read: byte {content.index(0)} is zero; it is not text")
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}: not a text file in UTF-8: byte {error.start} is wrong") from None
@@ -108,7 +108,7 @@ def require_file(path: str | Path, largest: int) -> int:
     except (OSError, ValueError) as error:
         raise ValueError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
     if not stat.S_ISREG(found.st_mode):
-        raise ValueError(f"{path}: cannot be read: it is no file")
+        raise ValueError(f"{path}: cannot be read: it is not a file")
     if found.st_size > largest:
         raise ValueError(f"{path}: {found.st_size:,} B; at most {largest:,} are read")
     return found.st_size
@@ -128,7 +128,7 @@ def _parsed(words: str, where: str, language: str, parse: Callable[[str], Any]) 
 
 
 def _toml(words: str) -> dict[str, Any]:
-    """The tables of a text, once its brackets, its dotted keys and its length promise that they are found soon."""
+    """The tables of a text whose brackets, dotted keys and length are such that parsing is quick."""
     depth = dots = entries = 0
     for token in _TOKEN.finditer(words):
         kind = token.lastgroup

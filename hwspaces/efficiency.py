@@ -1,4 +1,4 @@
-"""Which efficiency constants a name or a file stands for, and where each of them comes from."""
+"""Efficiency constants by name or file, with the source of each."""
 
 import dataclasses
 import datetime
@@ -124,6 +124,7 @@ def _built_in(name: str) -> EfficiencyEntry:
 
 
 def _entry(name: str, tables: Mapping, file: str) -> EfficiencyEntry:
+    """The entry that the tables of an efficiency file describe, every key and value checked."""
     allowed = (*TABLES, *_TEXTS, "format", "date", "notes", "source")
     for key in tables:
         if key not in allowed:
@@ -144,17 +145,10 @@ def _entry(name: str, tables: Mapping, file: str) -> EfficiencyEntry:
         if any(isinstance(tables[table].get(name), Mapping) for name in kernel_tables.CLASSES):
             kernel_tables.required_format(tables, file)
             parts[table], own = kernel_tables.kernel_table(tables[table], f"{file}: {table}")
-            sources |= {f"{table}.{path}": cited.get(source, source) for path, source in own.items()}
-            continue
-        parts[table] = kind(**_constants(tables[table], kind, f"{file}: {table}"))
-        own = texts(tables[table].get("sources", {}), f"{file}: {table}.sources")
-        fields = [field.name for field in dataclasses.fields(kind)]
-        for key, source in own.items():
-            if key not in fields:
-                raise ValueError(f"{file}: {table}.sources: {key} = {source!r}: no such constant{nearest(key, fields)}")
-        for field in fields:
-            source = own.get(field, f"given in {file}")
-            sources[f"{table}.{field}"] = cited.get(source, source)
+        else:
+            parts[table] = kind(**_constants(tables[table], kind, f"{file}: {table}"))
+            own = _constant_sources(tables[table], table, kind, file)
+        sources |= {f"{table}.{path}": cited.get(source, source) for path, source in own.items()}
     engine = " ".join(word for word in (words["engine"], words["version"]) if word)
     return EfficiencyEntry(
         name=name,
@@ -167,6 +161,16 @@ def _entry(name: str, tables: Mapping, file: str) -> EfficiencyEntry:
         notes=strings(tables.get("notes", []), f"{file}: notes"),
         file=file,
     )
+
+
+def _constant_sources(constants: Mapping, table: str, kind: type, file: str) -> dict[str, str]:
+    """Source of every constant of a table: what its `sources` say, or the file itself."""
+    own = texts(constants.get("sources", {}), f"{file}: {table}.sources")
+    fields = [field.name for field in dataclasses.fields(kind)]
+    for key, source in own.items():
+        if key not in fields:
+            raise ValueError(f"{file}: {table}.sources: {key} = {source!r}: no such constant{nearest(key, fields)}")
+    return {field: own.get(field, f"given in {file}") for field in fields}
 
 
 def _constants(table: Mapping, kind: type, where: str) -> dict[str, Any]:
@@ -182,7 +186,7 @@ def _constants(table: Mapping, kind: type, where: str) -> dict[str, Any]:
             continue
         plain, number = _share(key, value, where) if units.get(key) == "1" else _time(key, value, where, units)
         if plain in values:
-            raise ValueError(f"{where}: {key} = {value!r} gives {plain} a second time")
+            raise ValueError(f"{where}: {key} = {value!r}: {plain} is given twice")
         values[plain] = number
     needed = {field.name for field in dataclasses.fields(kind) if field.default is dataclasses.MISSING}
     for field, unit in units.items():

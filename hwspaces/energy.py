@@ -1,4 +1,4 @@
-"""What operations and bytes of an accelerator cost in joules, by its process and the technology of memory and links."""
+"""Energy of an accelerator's operations and bytes, by its process and the technology of memory and links."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -143,7 +143,7 @@ def _unfitted(process: str, tables: Mapping[str, Mapping]) -> dict[str, str]:
 
 
 def _narrower(figures, width: float) -> tuple[float, str]:
-    """How much more a matrix FLOP costs than at the reference width, and how to say so."""
+    """Energy of a matrix FLOP over that at the reference width, and the words for its source."""
     rates = [figures.values[leaf] for leaf in _WIDE[:2] if leaf in figures.values]
     clock, count = figures.values.get("cores.clock"), figures.values["cores.count"]
     if not rates or clock is None or count == 1.0:

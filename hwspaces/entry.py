@@ -1,4 +1,4 @@
-"""What one accelerator of the catalogue is: its figures, where each comes from, and what had to be assumed."""
+"""One accelerator of the catalogue: its figures, the source of each, and assumptions."""
 
 import dataclasses
 from collections.abc import Mapping

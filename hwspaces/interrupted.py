@@ -1,4 +1,4 @@
-"""Files that are being written: what a stopped process takes away, and which files it had finished by then.
+"""Files under way when a process is stopped: those that are removed and those that were finished.
 
 Whoever ends a process looks it up among the modules that are loaded: where it is not, no file has been begun. It
 imports nothing of this package, so that it is whole as soon as it is there.
@@ -24,7 +24,7 @@ def register(path: str | os.PathLike, remove=os.unlink) -> None:
 
 
 def made(path: str | os.PathLike, make):
-    """What `make()` returns, which makes the file `path`: at no moment is it there and not registered.
+    """Result of `make()`, which makes the file `path`: at no moment is it there and not registered.
 
     Raises:
       OSError: of `make`; then nothing is registered.

@@ -1,4 +1,4 @@
-"""Tables of an efficiency file that describe kernels: which model prices each class, and its constants."""
+"""Tables of an efficiency file that describe kernels: the model that prices each class, and its constants."""
 
 import dataclasses
 from collections.abc import Mapping

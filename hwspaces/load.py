@@ -1,4 +1,4 @@
-"""Which accelerator a name or a file stands for."""
+"""Accelerators by name or file."""
 
 import dataclasses
 import functools

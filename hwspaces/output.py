@@ -1,4 +1,4 @@
-"""Files that are written: what may be replaced and what is refused, decided in one place for every verb and function.
+"""Files to write: one rule for all verbs and functions of what may be replaced and what is refused.
 
 A file appears under its name only when all of it is on the disk. It is refused when it is one of the files that are
 read, when its name does not end as what is written, and, unless that is forced, when there is a file of that name
@@ -107,7 +107,7 @@ class Wanted:
 
     @property
     def words(self) -> str:
-        """How messages call it."""
+        """The words by which messages refer to it."""
         return f"{self.flag} {self.path}".strip()
 
 
@@ -250,7 +250,7 @@ def _require_folder(wanted: Wanted, inputs: list[str]) -> Path:
 
 
 def _resolved(wanted: Wanted) -> Path:
-    """Where a name leads; ValueError of one line for what is neither a file nor a folder nor nothing."""
+    """Target of a name; ValueError of one line for what is neither a file nor a folder nor nothing."""
     try:
         mode = os.stat(wanted.path).st_mode
     except OSError as error:
@@ -260,7 +260,7 @@ def _resolved(wanted: Wanted) -> Path:
             raise ValueError(f"{wanted.words} cannot be written: {error.strerror}") from None
         return Path(os.path.realpath(wanted.path))
     except ValueError as error:
-        raise ValueError(f"{wanted.words!r} is no name of a file: {error}") from None
+        raise ValueError(f"{wanted.words!r} is not a file name: {error}") from None
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
         what = "a pipe" if stat.S_ISFIFO(mode) else "a socket" if stat.S_ISSOCK(mode) else "a device"
         raise ValueError(f"{wanted.words} is {what}, and jaxroof writes whole files alone: give the name of a file")

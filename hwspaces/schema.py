@@ -1,4 +1,4 @@
-"""What an accelerator's TOML table may say: each key and its unit, and the entry that comes of it."""
+"""Schema of an accelerator's TOML table: its keys and their units, and the entry made from it."""
 
 import dataclasses
 import datetime
@@ -144,7 +144,7 @@ def _read(table: Mapping, path: str, where: str, figures: Figures) -> None:
             if zero:
                 number = 0.0 if _may_be_zero(inner) else positive(value, f"{place}: {key}")
             if inner in figures.values:
-                raise ValueError(f"{place}: {key} = {value!r} gives {plain} a second time")
+                raise ValueError(f"{place}: {key} = {value!r}: {plain} is given twice")
             figures.values[inner] = number
 
 

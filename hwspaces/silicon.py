@@ -1,6 +1,6 @@
-"""What is known of an accelerator's dies and prices: from its process, die, memory technology and vendor."""
+"""Dies and prices of an accelerator, from its process, die, memory technology and vendor."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from hwspaces.derived import ASSUMPTION, Figures, Shared
 from hwspaces.leaves import units
@@ -50,6 +50,9 @@ REFERENCE = "N5"
 
 _WORDS = ("source", "sources", "names", "alone")
 _DEFAULTS = {path: leaf.default for path, leaf in declarations(Silicon).items() if not leaf.required}
+
+Add = Callable[[str, float, str], None]
+"""Adds a leaf of `Silicon` with its value and its source, where it is not known yet."""
 
 
 def scaled(hardware: Hardware, figures: Figures, shared: Shared, where: str) -> dict[str, float]:
@@ -127,20 +130,54 @@ def siliconed(figures: Figures, shared: Shared, where: str) -> list[str]:
 
 
 def _dies(figures: Figures, shared: Shared, where: str, processes: tuple[str, str], technology: str) -> list[str]:
-    """Add what `Silicon` needs."""
+    """Add what `Silicon` needs; returns what was assumed. The first value of a leaf stays: the usual ones come last."""
     values, name = figures.values, figures.texts.get("die")
     area, cited = table("area", "usual", shared, where)
     die, of_die = table("die", name, shared, where) if name else ({}, {})
     stack, of_stack = table("stack", technology, shared, where)
-    count, clock = values["cores.count"], values.get("cores.clock")
 
     def add(leaf: str, value: float, source: str) -> None:
         figures.add(f"silicon.{leaf}", value, source)
 
-    phy = "stack" if "stacked" in stack else "chip"
+    # Area per unit of each part: memory that comes in chips has another interface than stacks.
+    interface = "stack" if "stacked" in stack else "chip"
     for part in Areas.__dataclass_fields__:
-        add(f"areas.{part}", area[phy if part == "stack" else part], cited[phy if part == "stack" else part])
+        key = interface if part == "stack" else part
+        add(f"areas.{part}", area[key], cited[key])
     add("largest_die", area["largest_die"], cited["largest_die"])
+    usual_density = _add_processes(add, processes, shared, where)
+    _add_stack(add, figures, stack, of_stack)
+
+    # Layout: a die of fewer transistors per area than its processes usually have is laid out more widely.
+    if "area" in die and "transistors" in die:
+        density = die["transistors"] / die["area"]
+        exponent = area["layout_exponent"]
+        source = f"({usual_density * 1e-12:.4g} / {density * 1e-12:.4g} transistors per um2) ^ {exponent:g}"
+        add("layout", (usual_density / density) ** exponent, f"{source}; {of_die['transistors']}")
+
+    _add_used_shares(add, values, die, of_die)
+
+    # Parts that no other figure counts, and numbers of dies.
+    if "memory.l2.capacity" in values and "memory.l2.bandwidth" not in values:
+        source = f"the L2, whose bandwidth is unknown: {figures.sources['memory.l2.capacity']}"
+        add("other_memory", die.get("other_memory", 0.0) + values["memory.l2.capacity"], source)
+    for leaf, key in (("graphics", "graphics"), ("other_memory", "other_memory"), ("dies", "count")):
+        if key in die:
+            add(leaf, die[key], of_die[key])
+    if "shared_count" in die:
+        add("shared_dies", die["shared_count"], of_die["shared_count"])
+        add("separate", 1.0, of_die["shared_count"])
+
+    for leaf, usual in _DEFAULTS.items():
+        if leaf not in ("scale", "shared_scale"):
+            add(leaf, usual, "the usual: nothing says otherwise")
+    if not name:
+        return ["silicon: no die named: spare parts, float64 units and layout unknown, taken as none and the usual"]
+    return [f"silicon: die {name}: {text}" for text in dict.fromkeys(of_die.values()) if ASSUMPTION in text]
+
+
+def _add_processes(add: Add, processes: tuple[str, str], shared: Shared, where: str) -> float:
+    """Add how both processes scale areas of `REFERENCE`; returns the mean of their densities in transistors per m2."""
     reference, _ = table("process", REFERENCE, shared, where)
     densities = []
     for side, process in zip(("core", "shared"), processes, strict=True):
@@ -149,6 +186,12 @@ def _dies(figures: Figures, shared: Shared, where: str, processes: tuple[str, st
         add(f"{side}_process.logic", reference["density"] / own["density"], sources["density"])
         add(f"{side}_process.sram", own["sram_cell"] / reference["sram_cell"], sources["sram_cell"])
         add(f"{side}_process.analog", own["analog"], sources["analog"])
+    return sum(densities) / 2.0
+
+
+def _add_stack(add: Add, figures: Figures, stack: Mapping[str, float], of_stack: Mapping[str, str]) -> None:
+    """Add bandwidth and capacity of one memory stack: the device's over its stacks, or the technology's."""
+    values = figures.values
     stacks = values.get("memory.hbm.stacks")
     for leaf in ("bandwidth", "capacity"):
         if stacks is None or f"memory.hbm.{leaf}" not in values:
@@ -156,11 +199,13 @@ def _dies(figures: Figures, shared: Shared, where: str, processes: tuple[str, st
         else:
             source = f"memory.hbm.{leaf} over {stacks:g} ({figures.sources['memory.hbm.stacks']})"
             add(f"stack_{leaf}", values[f"memory.hbm.{leaf}"] / stacks, source)
-    if "area" in die and "transistors" in die:
-        own = die["transistors"] / die["area"]
-        usual = sum(densities) / 2.0
-        source = f"({usual * 1e-12:.4g} / {own * 1e-12:.4g} transistors per um2) ^ {area['layout_exponent']:g}"
-        add("layout", (usual / own) ** area["layout_exponent"], f"{source}; {of_die['transistors']}")
+
+
+def _add_used_shares(
+    add: Add, values: Mapping[str, float], die: Mapping[str, float], of_die: Mapping[str, str]
+) -> None:
+    """Add the shares of a die's cores, L2, stacks and matrix units that the device uses, and its float64 rate."""
+    count, clock, stacks = values["cores.count"], values.get("cores.clock"), values.get("memory.hbm.stacks")
     for leaf, key, used in (("cores_used", "cores", count), ("l2_used", "l2", values.get("memory.l2.capacity"))):
         if key in die and used is not None:
             add(leaf, min(1.0, used / die[key]), of_die[key])
@@ -171,22 +216,6 @@ def _dies(figures: Figures, shared: Shared, where: str, processes: tuple[str, st
         add("matrix_used", min(1.0, width), of_die["matrix_per_core"])
     if "double_per_core" in die and clock is not None:
         add("double_flops", die["double_per_core"] * count * clock, of_die["double_per_core"])
-    held = die.get("other_memory", 0.0)
-    if "memory.l2.capacity" in values and "memory.l2.bandwidth" not in values:
-        source = f"the L2, whose bandwidth is unknown: {figures.sources['memory.l2.capacity']}"
-        add("other_memory", held + values["memory.l2.capacity"], source)
-    for leaf, key in (("graphics", "graphics"), ("other_memory", "other_memory"), ("dies", "count")):
-        if key in die:
-            add(leaf, die[key], of_die[key])
-    if "shared_count" in die:
-        add("shared_dies", die["shared_count"], of_die["shared_count"])
-        add("separate", 1.0, of_die["shared_count"])
-    for leaf, usual in _DEFAULTS.items():
-        if leaf not in ("scale", "shared_scale"):
-            add(leaf, usual, "the usual: nothing says otherwise")
-    if not name:
-        return ["silicon: no die named: spare parts, float64 units and layout unknown, taken as none and the usual"]
-    return [f"silicon: die {name}: {text}" for text in dict.fromkeys(of_die.values()) if ASSUMPTION in text]
 
 
 def _prices(figures: Figures, shared: Shared, where: str, processes: tuple[str, str], technology: str) -> list[str]:
@@ -212,7 +241,11 @@ def _prices(figures: Figures, shared: Shared, where: str, processes: tuple[str, 
     for leaf in units(Costs):
         figures.add(f"costs.{leaf}", *(prices[leaf] if leaf in prices else (rest[leaf], of_rest[leaf])))
     guessed = [leaf for leaf in units(Costs) if figures.sources[f"costs.{leaf}"].startswith(ASSUMPTION)]
-    return [f"costs: {len(guessed)} of {len(units(Costs))} constants, margin and life among them"] if guessed else []
+    return (
+        [f"costs: {len(guessed)} of {len(units(Costs))} constants are assumptions (margin, lifetime, ...)"]
+        if guessed
+        else []
+    )
 
 
 def _processes(text: str | None, shared: Shared) -> tuple[str, str] | None:

@@ -1,4 +1,4 @@
-"""Efficiency constants in which the kernels that a user measured take as long as they did."""
+"""Efficiency constants that reproduce the times of a user's measured kernels."""
 
 import dataclasses
 import math
@@ -159,7 +159,7 @@ def _rows(table: SurfaceTable) -> dict[str, np.ndarray]:
 def _node_times(
     table: SurfaceTable, columns: dict[str, np.ndarray], hardware: Hardware, efficiency: Efficiency
 ) -> tuple[np.ndarray, np.ndarray]:
-    """What `efficiency` says of the quantising kernels and of the measured ones themselves, s, shape [times] each."""
+    """Times in s of the quantising kernels and of the measured ones under `efficiency`, shape [times] each."""
 
     def seconds(row: dict, device: Hardware, constants: Efficiency) -> tuple:
         *before, op = node_ops(table, row)
@@ -259,7 +259,7 @@ def _resampled(values: np.ndarray, dimension: int, own: np.ndarray, wanted: np.n
 
 
 def _class(table: SurfaceTable) -> tuple:
-    """What separates tables that no label can choose between."""
+    """Class of a table, for tables that no label can choose between."""
     precision = None if table.kind == "elementwise" else table.precision
     return table.kind, precision, bool(table.labels.get("scaled")), bool(table.labels.get("dequantised"))
 

@@ -1,4 +1,4 @@
-"""The op that a position in a table of measured kernels stands for."""
+"""Ops at the positions of a table of measured kernels."""
 
 import dataclasses
 from collections.abc import Mapping

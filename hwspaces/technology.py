@@ -1,4 +1,4 @@
-"""What a link technology says: hop latency, topology, and what collectives lose on it, as measured."""
+"""Link technologies: hop latency, topology, and measured losses of collectives."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -69,7 +69,7 @@ def link_technology(name: str, tables: Mapping[str, Mapping], where: str) -> Tec
 
 
 def _assumed(source: str, sources: Mapping[str, str]) -> str | None:
-    """What was not measured: the whole technology, or else those constants whose own source says so."""
+    """Assumed constants: those of the whole technology, or those whose own source says so."""
     if source.startswith(NOT_MEASURED):
         return source
     return "; ".join(dict.fromkeys(text for text in sources.values() if text.startswith(NOT_MEASURED))) or None

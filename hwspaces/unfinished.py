@@ -1,4 +1,4 @@
-"""Files that are not whole yet: their names, how they take their final ones, and what dead processes left of them."""
+"""Unfinished files: their temporary names, their final names, and leftovers of dead processes."""
 
 import contextlib
 import errno
@@ -115,7 +115,7 @@ def refusal(path: Path, error: Exception, unfinished: Path | None = None) -> str
 
 
 def _said_again(unfinished: Path) -> OSError | None:
-    """What the system says to a little more in a file, which a library could not write."""
+    """Error of the system at a further write to a file, which a library reported without its reason."""
     try:
         handle = os.open(unfinished, os.O_WRONLY | os.O_APPEND | NO_LINK)
         try:
@@ -131,7 +131,7 @@ def _said_again(unfinished: Path) -> OSError | None:
 
 
 def _room(folder: Path) -> str:
-    """What is free on a disk, and what a file may have at most."""
+    """Free bytes of a disk, and the largest file that is allowed."""
     words = []
     with contextlib.suppress(OSError):
         words.append(f"{shutil.disk_usage(folder).free:,} bytes are free in {folder}")

@@ -1,18 +1,18 @@
 """Time, memory and cost of LLM inference on any hardware, as pure JAX functions of pytrees."""
 
 from jaxroof.area import area_parts, die_area
-from jaxroof.attention_split import AttentionSplitCost, attention_split_cost
 from jaxroof.batch import Batch, Decode, Encode, Prefill, decode, mixed, prefill
 from jaxroof.collectives import ALGORITHMS, collective_algorithm, collective_time, collective_times
 from jaxroof.cost import cost_parts, device_cost, device_price, die_cost, owning_rate
 from jaxroof.deployment import Adapters, Deployment
 from jaxroof.efficiency import Efficiency, datasheet
 from jaxroof.energy import limited_time, op_energy, power_known
-from jaxroof.feedback import FeedbackCost, Scorer, feedback_cost
 from jaxroof.hardware import Cores, Energy, Hardware, Link, Links, Memory, MemoryLevel, Power, Protocol, Transport
+from jaxroof.jobs.attention_split import AttentionSplitCost, attention_split_cost
 from jaxroof.jobs.colocated import Colocated, TenantCost, colocated_cost
 from jaxroof.jobs.composition import RequestCost, Requests
 from jaxroof.jobs.disaggregated import Handover, HandoverCost, disaggregated_cost
+from jaxroof.jobs.feedback import FeedbackCost, Scorer, feedback_cost
 from jaxroof.jobs.pool_split import Curve, split_latency
 from jaxroof.jobs.request import request_cost
 from jaxroof.jobs.scenario import Pool, Tenant

@@ -1,4 +1,4 @@
-"""How much silicon a device takes: area of each part of its dies, and how many dies there are."""
+"""Silicon area of a device: the parts of its dies, and the number of dies."""
 
 import math
 
@@ -71,7 +71,7 @@ def area_parts(hardware: Hardware) -> dict[str, jax.Array]:
     Raises:
       ValueError: when the hardware's silicon is unknown.
 
-    Source: ours; the areas per unit are fitted to dies of known size, see docs/area_and_cost.md.
+    Source: ours; the areas per unit are fitted to dies of known size, see docs/reference/area_and_cost.md.
     """
     silicon = _silicon(hardware)
     areas, cores, memory = silicon.areas, hardware.cores, hardware.memory

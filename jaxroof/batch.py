@@ -1,4 +1,4 @@
-"""What one engine step works on, in the sums that its cost depends on: O(1) in the number of requests."""
+"""Batch of one engine step, as the sums that its cost depends on: O(1) in the number of requests."""
 
 import dataclasses
 

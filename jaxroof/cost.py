@@ -1,4 +1,4 @@
-"""What a device costs to make, to buy and to own: dies, yield, memory, package, margin, years, electricity."""
+"""Cost of making, buying and owning a device: dies, yield, memory, package, margin, years, electricity."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Which inputs of a traced function each of its outputs depends on."""
+"""Dependence of the outputs of a traced function on its inputs."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Energy of ops and steps on one device: operations and bytes times joules, static power over time, the limit's cap."""
+"""Energy of ops and steps on one device: operations, bytes, static power, and the limit of power."""
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +16,7 @@ LEAST_HEADROOM = 0.01
 
 
 def op_work(op: Op, hardware: Hardware) -> dict[str, Scalar]:
-    """What one run of `op` does that takes energy, by the fields of `Energy`: FLOP, exponentials and B, shapes ().
+    """Work of one run of `op` that takes energy, by the fields of `Energy`: FLOP, exponentials and B, shapes ().
 
     Bytes into each memory level are those of `jaxroof.roofline.matrix_traffic` under every efficiency. What an op does
     not do, and a level or tier that the hardware does not have, is left out.

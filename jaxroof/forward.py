@@ -1,4 +1,4 @@
-"""What one engine step launches on one device: the ops of every layer, in order, by name."""
+"""Ops of one engine step on one device: those of every layer, in order, by name."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""What an accelerator can do at most: rates, capacities and latencies of one device and its links."""
+"""Hardware: peak rates, capacities and latencies of one accelerator and its links."""
 
 import jax
 
@@ -72,7 +72,7 @@ class Protocol:
 
 @struct
 class Transport:
-    """What collectives of a link's generation lose against its datasheet, as measured."""
+    """Losses of collectives on a link's generation against its datasheet, as measured."""
 
     low_latency: Protocol = part("low-latency protocol")  # data and flag in one word; NCCL's LL
     medium: Protocol = part("medium protocol")  # data and flag in one cache line; NCCL's LL128
@@ -137,7 +137,7 @@ class Power:
 
 @struct
 class Energy:
-    """What operations and bytes cost one device beside its static power. A tier of links that is absent is None."""
+    """Energy of a device's operations and bytes beside its static power. A tier of links that is absent is None."""
 
     matrix: dict[str, Scalar] = number(
         "J/FLOP", "energy per matrix FLOP, {}", "by precision, with the keys of `Hardware.matrix`"

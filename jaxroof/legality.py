@@ -1,4 +1,4 @@
-"""Whether a deployment can exist at all: which splits a model and its hardware allow, and what is worth saying."""
+"""Legality of a deployment: the splits that a model and its hardware allow, and remarks on legal ones."""
 
 from collections.abc import Callable, Iterable, Iterator
 

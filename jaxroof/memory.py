@@ -1,4 +1,4 @@
-"""What fits in a device: parameters, weights, KV cache, states, activations, and the capacity that is left."""
+"""Memory of a device: parameters, weights, KV cache, states, activations, and the capacity that is left."""
 
 import dataclasses
 

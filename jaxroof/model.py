@@ -1,11 +1,11 @@
-"""What is run: a transformer-family model as groups of identical blocks. Kinds are structure, dimensions are data."""
+"""Model: a transformer-family model as groups of identical blocks. Kinds are structure, dimensions are data."""
 
 from jaxroof.struct import Scalar, static, struct
 
 
 @struct
 class WeightFormat:
-    """How one weight matrix is stored and multiplied.
+    """Storage of one weight matrix, and the precision at which it is multiplied.
 
     Inputs are converted to `compute` before they are multiplied: a format of 8 bits or less (fp8, int8, fp4) takes a
     kernel that quantises activations, unless it is `calibrated`; with `dequantised` it is the weights that the kernel
@@ -183,7 +183,7 @@ class Projection:
 
 @struct
 class Encoder:
-    """What turns images, sound or text into vectors for the decoder: blocks that see all of their own input."""
+    """Encoder of images, sound or text to vectors for the decoder: blocks that see all of their own input."""
 
     hidden: Scalar
     blocks: tuple[Block, ...]

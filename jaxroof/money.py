@@ -1,4 +1,4 @@
-"""What it takes to make, buy and run a device: prices of wafers, memory, packages, servers, electricity."""
+"""Prices of making, buying and running a device: wafers, memory, packages, servers, electricity."""
 
 from jaxroof.field import number
 from jaxroof.struct import Scalar, struct

@@ -1,4 +1,4 @@
-"""Time of one op on one device by whichever model the efficiency has for its kind, and what binds it."""
+"""Time of one op on one device, by the efficiency's model of its kind, and the resource that binds it."""
 
 import dataclasses
 
@@ -67,7 +67,7 @@ def op_time(op: Op, hardware: Hardware, efficiency: Efficiency) -> jax.Array:
 
 
 def op_spread(op: Op, efficiency: Efficiency) -> Spread | None:
-    """What is known of the errors of `op_time`; None where nothing is. Of measured kernels, the model's below them."""
+    """Known errors of `op_time`; None where there are none. Of measured kernels, those of the model below them."""
     entry = getattr(efficiency, op.kind, None)
     entry = entry.base if isinstance(entry, Surfaces) else entry
     return kernel_spread(entry, op) if isinstance(entry, Kernels) else getattr(entry, "spread", None)
@@ -103,7 +103,7 @@ def op_algorithm(op: Op, hardware: Hardware, efficiency: Efficiency) -> jax.Arra
 
 @traced_once
 def op_bound(op: Op, hardware: Hardware, efficiency: Efficiency) -> jax.Array:
-    """What takes longest in one run of `op`, shape (): an int8 index into `BOUNDS`.
+    """Resource that takes longest in one run of `op`, shape (): an int8 index into `BOUNDS`.
 
     `launch` binds where the fixed time exceeds every resource's; in a collective, where the same collective of
     0 B takes more than half as long. An op without work reports `launch`.

@@ -1,4 +1,4 @@
-"""What of a step's communication hides behind its computation, under each stated model of overlap."""
+"""Communication of a step that hides behind its computation, under each model of overlap."""
 
 import dataclasses
 
@@ -47,7 +47,7 @@ def computing_hardware(hardware: Hardware, deployment: Deployment) -> Hardware:
 
 
 def hidden_time(ops: dict[str, Op], times: dict[str, Scalar], deployment: Deployment) -> dict[str, Scalar]:
-    """What overlap saves in s, as one negative term, by the name `HIDDEN`; empty without overlap.
+    """Time in s that overlap saves, as one negative term by the name `HIDDEN`; empty without overlap.
 
     two_batch: while one half of the batch computes the other communicates, so that the shorter of both sums hides:
     min(sum of kernels, sum of collectives). Filling and draining, one layer in all, is left out.

@@ -1,4 +1,4 @@
-"""How a KV cache is kept: in blocks of tokens, whose last one is rarely full, and in part outside of the device."""
+"""Storage of a KV cache: blocks of tokens, of which the last is rarely full, and a part outside of the device."""
 
 import dataclasses
 

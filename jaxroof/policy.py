@@ -1,4 +1,4 @@
-"""What an engine does between steps: which prompts it works on, how its cache is handed out, and what it takes back."""
+"""Policy of a scheduler between steps: the prompts to work on, blocks to hand out, and blocks to take back."""
 
 import math
 

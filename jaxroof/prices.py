@@ -1,4 +1,4 @@
-"""Prices of the steps of one engine: tables over what most of a step depends on, formulas for the rest of it."""
+"""Prices of one engine's steps: tables over most of what a step depends on, formulas for the rest."""
 
 import dataclasses
 import functools
@@ -44,7 +44,7 @@ class Limits:
 
 @struct
 class StepPrices:
-    """What the parts of one micro-batch's step take, tabulated over `octaves`; linear between nodes, exact on them.
+    """Times of the parts of one micro-batch's step over `octaves`; linear between nodes, exact on them.
 
     The axis before the last has the values at both ends of an interval, or at all corners of a cell, so that one read
     fetches all. The last is over quantities: time in s, and energy in J where the hardware's is known.
@@ -116,6 +116,22 @@ def step_prices(
         return [*found, energies_of(ops, hardware)] if power_known(hardware) else found
 
     kinds = [_kinds(marks) for marks in output_dependence(terms, *_probe())]
+    tables = _tables(terms, kinds, limits, deployment)
+    micro_batch = functools.partial(_micro_batch_price, tables, terms, kinds)
+    price = functools.partial(_step_price, micro_batch, hardware, model, deployment, hidden_host)
+    if deployment.drafts is None:
+        return tables, price
+    kept = expected_tokens(deployment, acceptance)
+    return tables, functools.partial(_share_of_drafting_step, price, drafted_tokens(deployment), kept)
+
+
+def _tables(terms: Callable[..., Terms], kinds: Kinds, limits: Limits, deployment: Deployment) -> StepPrices:
+    """Sums of the terms that depend on one thing alone, at all nodes of it; everything else is 1 token or sequence.
+
+    Args:
+      terms: of a micro-batch's step: of its prompt (sequences, tokens, past), its decoding (sequences, context), the
+        rows with logits, and the rows of its GEMMs.
+    """
 
     def table(kind: str, nodes: jax.Array) -> jax.Array:
         def one(n):
@@ -133,17 +149,11 @@ def step_prices(
 
     most_rows = limits.rows + (0 if deployment.drafts is None else MOST_DRAFTED * limits.sequences)
     sampled = octaves(limits.sequences, LOGITS)
-    tables = StepPrices(
+    return StepPrices(
         rows=_intervals(table("rows", octaves(most_rows, ROWS))),
         decode=_cells(jax.vmap(decode)(octaves(limits.sequences, DECODE))),
         logits=_intervals(jnp.concatenate([table("logits", sampled), jax.vmap(host)(sampled)[:, None]], axis=1)),
     )
-    micro_batch = functools.partial(_micro_batch_price, tables, terms, kinds)
-    price = functools.partial(_step_price, micro_batch, hardware, model, deployment, hidden_host)
-    if deployment.drafts is None:
-        return tables, price
-    kept = expected_tokens(deployment, acceptance)
-    return tables, functools.partial(_share_of_drafting_step, price, drafted_tokens(deployment), kept)
 
 
 def _share_of_drafting_step(
@@ -202,7 +212,7 @@ def _step_price(
 def _micro_batch_price(
     tables: StepPrices, terms: Callable[..., Terms], kinds: Kinds, batch: Batch, rows: Scalar
 ) -> tuple[jax.Array, jax.Array]:
-    """What one micro-batch's step takes in all stages, shape [quantities], and s of its host, shape ()."""
+    """Cost of one micro-batch's step in all stages, shape [quantities], and s of its host, shape ()."""
     prompt, decoding = batch.prefill, batch.decode
     spent = _between(*_read(tables.rows, octave_position(rows, ROWS)))
     some = decoding.sequences > 0
@@ -233,7 +243,7 @@ def octaves(most: int, per_octave: int) -> jax.Array:
 
 
 def octave_position(value: Scalar, per_octave: int) -> jax.Array:
-    """Where `value` stands among `octaves`, shape (): whole numbers are nodes; what is below 1 stands at 1.
+    """Position of `value` among `octaves`, shape (): whole numbers are nodes; values below 1 are at 1.
 
     The bits of a float32 are exponent and mantissa, in that order: read as a whole number, they are the position.
     """

@@ -1,4 +1,4 @@
-"""The dimensions of a kernel, which decide its tiles and waves: a matrix product's, and a fused attention's."""
+"""Dimensions of a kernel, which decide its tiles and waves: a matrix product's, and a fused attention's."""
 
 from jaxroof.struct import Scalar, static, struct
 
@@ -18,7 +18,7 @@ class ProductShape:
 
 @struct
 class AttentionShape:
-    """Softmax attention of the new tokens of alike sequences to their context, on one device."""
+    """Softmax attention of the new tokens of equal sequences to their context, on one device."""
 
     sequences: Scalar
     queries: Scalar  # new tokens of one sequence

@@ -1,4 +1,4 @@
-"""What a device's dies are made of: area per unit of each part, how a process scales it, how the dies are cut."""
+"""Silicon of a device's dies: area per unit of each part, its scale by process, and the cut into dies."""
 
 from jaxroof.field import number, part, switch
 from jaxroof.struct import Scalar, struct

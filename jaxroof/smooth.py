@@ -1,4 +1,4 @@
-"""Exact maximum and minimum with a gradient that says something on both sides of a ridge."""
+"""Exact maximum, minimum and ceiling, with gradients on both sides of a ridge."""
 
 import contextlib
 import functools
@@ -67,7 +67,7 @@ def _shared(shares: list[jax.Array], unit: jax.Array, tangents: tuple, exponent:
 
 
 def _paired(ahead: jax.Array, one: jax.Array, aside: jax.Array, norm: jax.Array, tangents: tuple) -> jax.Array:
-    """Of two terms, the one that decides has the slope `one` / `norm` and the other `aside` / `norm`."""
+    """Slope of two terms: `one` / `norm` for the one that decides, `aside` / `norm` for the other."""
     first, second = jnp.where(ahead, one, aside) / norm, jnp.where(ahead, aside, one) / norm
     return first * tangents[0] + second * tangents[1]
 

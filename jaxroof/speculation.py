@@ -1,4 +1,4 @@
-"""How many tokens a step of speculative decoding keeps: of a chain or a tree of drafts, each right with some chance."""
+"""Tokens that a step of speculative decoding keeps, of a chain or a tree of drafts."""
 
 import dataclasses
 from typing import Any
@@ -65,7 +65,7 @@ def drafter(model: Model, deployment: Deployment) -> Model | None:
 
 
 def draft_deployment(deployment: Deployment) -> Deployment:
-    """How a draft model is spread: as the model that it drafts for, with the tokens of one of its runs."""
+    """Deployment of a draft model: as the model that it drafts for, with the tokens of one of its runs."""
     further = None if deployment.tree is None else draft_rows(deployment) - 1.0
     return dataclasses.replace(deployment, drafts=further, tree=None, stages=None, offloaded=None, adapters=None)
 

@@ -1,4 +1,4 @@
-"""Cost of one engine step: time, work and what binds it, in total and op by op."""
+"""Cost of one engine step: time, work and the resource that binds, in total and op by op."""
 
 import dataclasses
 from collections.abc import Callable
@@ -32,7 +32,7 @@ HOST = "host"
 
 @struct
 class OpCost:
-    """What one named op costs in one step on one device, over all its runs."""
+    """Cost of one named op in one step on one device, over all its runs."""
 
     time: Scalar  # s
     flops: Scalar  # FLOP, matrix and vector
@@ -101,7 +101,7 @@ def times_by_bound(ops: Ops, hardware: Hardware, deployment: Deployment, batch: 
 
 
 def deviations_of(ops: Ops, hardware: Hardware, deployment: Deployment, efficiency: Efficiency) -> Terms:
-    """Standard deviation in s of every op of one step over all its runs, by name: runs of one op err alike.
+    """Standard deviation in s of every op of one step, by name: all runs of one op err by the same factor.
 
     Their sum is the step's deviation if the errors of all ops are one; the root of the sum of their squares if they
     are independent. The host's time and what overlap hides count as certain.

@@ -1,4 +1,4 @@
-"""What every struct of the cost model is: a frozen dataclass whose fields are leaves of a JAX pytree."""
+"""Structs of the cost model: frozen dataclasses whose fields are leaves of a JAX pytree."""
 
 import dataclasses
 from typing import TypeVar

@@ -1,4 +1,4 @@
-"""Functions of one op that are traced once for all ops of a kind, however their numbers were made."""
+"""Functions of one op, traced once for all ops of a kind."""
 
 import functools
 from collections.abc import Callable

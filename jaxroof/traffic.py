@@ -1,4 +1,4 @@
-"""Requests that arrive at an engine over time."""
+"""Traffic: requests that arrive at an engine, and their outcome over time."""
 
 import jax
 
@@ -32,7 +32,7 @@ there is none, because arrays are padded."""
 
 @struct
 class Served:
-    """What became of every request, shape [requests]; times in s, NaN where it did not come to that."""
+    """Outcome of every request, shape [requests]; times in s, NaN where it did not come to that."""
 
     arrival: jax.Array  # s; in a closed loop when it was sent
     admitted: jax.Array  # s, start of the first step that worked on its prompt

@@ -1,3 +1,3 @@
-"""Which version of jaxroof this is."""
+"""Version of jaxroof."""
 
 VERSION = "0.1.0"

@@ -1,15 +1,17 @@
 """Runs of a server whose overheads are known, for tests that calibrate to them."""
 
+import dataclasses
 import json
 from pathlib import Path
 
 import numpy as np
 
+from jaxroof.jobs import Scenario
+from jaxroof.jobs.serve import Service
 from sweeps.ask.cases import case
 from sweeps.run.precision import precision
 from sweeps.serving.calibration.simulator import CONSTANTS, Simulator
 from sweeps.serving.policies import chosen_policy
-from sweeps.serving.simulation import Serving
 from workloads.streams import Stream, generated
 from workloads.traffic import traffic
 
@@ -26,11 +28,10 @@ def stream(arrivals: str = "stages:1x20,30x8") -> Stream:
     return generated(arrivals, *LENGTHS, requests=REQUESTS, seed=1)
 
 
-def serving(of: Stream) -> Serving:
+def serving(of: Stream) -> Scenario:
     """What `FLAGS` describe, in an open loop."""
     one = case("request", "H100-SXM", "Llama-3.1-8B", workload={"isl": 512.0, "osl": 128.0}).scenario
-    parts = {name: getattr(one, name) for name in ("hardware", "model", "deployment", "efficiency")}
-    return Serving(**parts, traffic=traffic(of), policy=chosen_policy("vllm", {}))
+    return dataclasses.replace(one, workload=Service(traffic=traffic(of), policy=chosen_policy("vllm", {})))
 
 
 def latencies(of: Stream, overheads: dict[str, float] = TRUE) -> dict[str, np.ndarray]:

@@ -265,7 +265,7 @@ def _compared(point: Deployed, random: np.random.Generator) -> Scenario | None:
     if not set(point.workload) <= {"batch", "isl", "osl"} or "communication" in point.options or "dp" in point.degrees:
         return None
 
-    def stopped(question: Any, axes: tuple[Axis, ...], *_: Any) -> None:
+    def stopped(question: Any, axes: tuple[Axis, ...], *_: Any, **__: Any) -> None:
         raise _Asked(question, axes)
 
     other = str(random.choice([name for name in hwspaces.names() if name != point.hardware]))
@@ -276,7 +276,7 @@ def _compared(point: Deployed, random: np.random.Generator) -> Scenario | None:
         "settings": point.settings | rest,
         **{name: point.options[name] for name in ("weights", "kv", "efficiency") if name in point.options},
     }
-    with mock.patch("sweeps.studies.comparison.pointwise", stopped):
+    with mock.patch("sweeps.studies.comparison.answered", stopped):
         try:
             compare(point.model, point.workload["isl"], point.workload["osl"], **asked_for)
             return None  # no layout is possible

@@ -1,4 +1,4 @@
-"""What docs/optimisers.md tells to type runs, and prints what the page says; libraries that are missing are skipped."""
+"""Examples of docs/guide/optimisers.md run and print the figures of the page; missing libraries are skipped."""
 
 import pathlib
 import re
@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-TEXT = (pathlib.Path(__file__).parents[1] / "docs" / "optimisers.md").read_text(encoding="utf-8")
+TEXT = (pathlib.Path(__file__).parents[1] / "docs" / "guide" / "optimisers.md").read_text(encoding="utf-8")
 SECTIONS = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", TEXT, re.S)
 CHANCE = ("pymoo", "optuna", "botorch")
 """Libraries whose figures depend on random numbers that another version may draw in another order."""
@@ -27,7 +27,7 @@ def test_examples_run_and_print_the_figures_of_the_page(capsys):
     for code, printed in SECTIONS:
         try:
             with jax.numpy_dtype_promotion("standard"):  # users' JAX
-                exec(compile(code, "docs/optimisers.md", "exec"), names)
+                exec(compile(code, "docs/guide/optimisers.md", "exec"), names)
         except ModuleNotFoundError as error:
             missing.append(error.name)
             continue

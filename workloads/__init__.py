@@ -1,4 +1,4 @@
-"""What is run: model architectures by name or from a Hugging Face config."""
+"""Workloads: model architectures by name or from a Hugging Face config, and request streams."""
 
 from workloads.catalogue import CatalogueModel, catalogue, names
 from workloads.entry import ModelEntry, model

@@ -1,4 +1,4 @@
-"""When requests arrive: processes of arrival times, in words or as objects, drawn with a seed."""
+"""Arrival processes of requests, in words or as objects, drawn with a seed."""
 
 import dataclasses
 import math
@@ -131,7 +131,7 @@ class Arrivals:
         return time * v["rate"]
 
     def _time(self, clock: np.ndarray) -> np.ndarray:
-        """When so many requests are expected to have arrived: the inverse of `_clock`."""
+        """Time by which so many requests are expected: the inverse of `_clock`."""
         v = self.values
         if self.kind == "interval":
             return clock * v["seconds"]
@@ -172,7 +172,7 @@ def _staged(text: str, rest: str) -> Arrivals:
             continue
         pair = _STAGE.fullmatch(item)
         if pair is None:
-            raise ValueError(f"{text!r}: {item!r} is no stage; write requests per s x s; such as 8x60")
+            raise ValueError(f"{text!r}: {item!r} is not a stage; write requests per s x s; such as 8x60")
         rate = number(pair[1], "the rate of a stage", Range(0, 1e6), text)
         stages.append((rate, number(pair[2], "the time of a stage", _SECONDS, text)))
     if not any(rate >= _RATE.low for rate, _ in stages):

@@ -98,7 +98,7 @@ SIZES = {None: _plain, "swa": _sliding_prefix, "global": _global, "sliding": _ot
 
 
 def block_config(config: Config, index: int) -> Config:
-    """What `block_configs` says of one layer. Raises `ValueError` where it says nothing."""
+    """Config of one layer by `block_configs`. Raises `ValueError` where it says nothing."""
     blocks = config.value("block_configs")
     if not isinstance(blocks, list) or index >= len(blocks) or not isinstance(blocks[index], dict):
         raise config.error(f"block_configs must be a list of objects, one per layer; {index} is missing")

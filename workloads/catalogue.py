@@ -1,4 +1,4 @@
-"""Which models are known by name: the TOML files in `models/`, their aliases and how a name is matched."""
+"""Catalogue of models: the TOML files in `models/`, their aliases, and how a name is matched."""
 
 import dataclasses
 import difflib

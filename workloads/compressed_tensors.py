@@ -1,4 +1,4 @@
-"""What a compressed-tensors config says each group of modules is stored as."""
+"""Storage of each group of modules in a compressed-tensors config."""
 
 from workloads import formats
 from workloads.config import Config

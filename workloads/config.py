@@ -1,4 +1,4 @@
-"""What a Hugging Face config says: checked access to its keys, with errors that name the key and what is allowed."""
+"""Hugging Face configs: checked access to their keys, with errors that name the key and what is allowed."""
 
 import dataclasses
 import math

@@ -1,4 +1,4 @@
-"""Which family a config belongs to, or what its architecture needs that is not covered yet."""
+"""Coverage of configs: the family that each belongs to, or what its architecture needs that is not covered."""
 
 import dataclasses
 
@@ -114,7 +114,7 @@ def _covered() -> str:
 
 
 def _missing(config: Config) -> list[str]:
-    """What a config needs that is not covered, by its keys."""
+    """Needs of a config that are not covered, by its keys."""
     return [what for key, what in NEEDS.items() if _needs(config, key)]
 
 
@@ -128,7 +128,7 @@ def _needs(config: Config, key: str) -> bool:
 
 
 def _kinds(family: Family) -> set[str]:
-    """What a family is read with, of the kinds in `MARKS`."""
+    """Kinds in `MARKS` that a family is read with."""
     kinds = {family.mixer, family.linear or ""}
     kinds |= {"token selection"} if family.selection == "tokens" else set()
     kinds |= {"block selection"} if family.selection == "blocks" else set()

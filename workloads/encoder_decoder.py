@@ -146,7 +146,7 @@ ENCODER_DECODERS: dict[str | None, Callable[[Config, WeightFormat, WeightFormat]
 
 
 def encoder_decoder(config: Config, kind: str, quantised: Quantization, base: WeightFormat) -> Model:
-    """The model of a config with an encoder and a decoder; all its linear layers are stored alike.
+    """The model of a config with an encoder and a decoder; all its linear layers have one format.
 
     Raises:
       ValueError: a missing or wrong size, by its key.

@@ -1,4 +1,4 @@
-"""One model to run: what it is, at which precision, and where both are said."""
+"""One model to run: its architecture, its precision, and the source of both."""
 
 import dataclasses
 import os
@@ -74,7 +74,7 @@ def _config_path(text: str) -> pathlib.Path | None:
         path = pathlib.Path(text).expanduser()
         path.exists()
     except (OSError, RuntimeError) as error:  # a name longer than names are, a folder that may not be looked into
-        raise ValueError(f"{text[:60]!r} is no path: {getattr(error, 'strerror', None) or error}") from None
+        raise ValueError(f"{text[:60]!r} is not a path: {getattr(error, 'strerror', None) or error}") from None
     if path.is_dir() and (path / "config.json").is_file():
         return path / "config.json"
     if path.is_file():

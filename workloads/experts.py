@@ -1,4 +1,4 @@
-"""Which layers of a mixture of experts have experts, how many, and how wide."""
+"""Experts of a mixture-of-experts model: the layers that have them, their number and their width."""
 
 import dataclasses
 

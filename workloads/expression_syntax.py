@@ -147,7 +147,7 @@ class _Parser:
         return self._group()
 
     def _escape(self) -> Test | str:
-        """What follows a backslash: a class, or one character."""
+        """The class or the character after a backslash."""
         character = self._next()
         if character in _CLASSES:
             return _CLASSES[character]
@@ -158,7 +158,7 @@ class _Parser:
         return _CONTROLS.get(character, character)
 
     def characters(self) -> Test:
-        """What stands between brackets, the second of them included."""
+        """The set of characters between brackets, up to the second bracket."""
         negative, tests, singles = self._taken("^"), [], set()
         first = True
         while first or not self._ahead("]"):

@@ -1,4 +1,4 @@
-"""Regular expressions and wildcards of config files, matched in a time that is bounded, whatever they say.
+"""Regular expressions and wildcards of config files, matched in bounded time.
 
 The expressions of a list become one nondeterministic automaton (Thompson 1968), whose sets of states are found as texts
 need them and kept: a character costs one look-up once its set is known, and there is no backtracking. What is read:
@@ -20,7 +20,7 @@ MOST_WORK = 500_000
 
 
 class Expressions:
-    """Several expressions, of which any may match.
+    """Several expressions; a text matches if it matches any of them.
 
     Args:
       texts: the expressions.

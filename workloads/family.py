@@ -1,4 +1,4 @@
-"""What one family of models has in common that its configs do not say: biases, norms, defaults and module names."""
+"""Traits of a family of models that its configs leave out: biases, norms, defaults and module names."""
 
 import dataclasses
 
@@ -8,7 +8,7 @@ Switch = bool | tuple[str, bool]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Modules:
-    """What a family's checkpoints call their linear layers: the names that quantisation configs use.
+    """Names of linear layers in a family's checkpoints, which quantisation configs use.
 
     Where a fused layer has a name of its own, it stands after the separate ones.
     """
@@ -41,7 +41,7 @@ class Modules:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ExpertLayers:
-    """How a family's mixture-of-experts layers are described.
+    """Keys of a family's mixture-of-experts layers.
 
     `layout` says which layers have experts: "all"; "step" (`decoder_sparse_step`, `mlp_only_layers`); "first_dense"
     (`first_k_dense_replace`); "interleaved" (`moe_layers`, `interleave_moe_layer_step`); "range"

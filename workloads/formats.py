@@ -1,4 +1,4 @@
-"""How many bytes one weight takes in each number format, scales included, and which matrix unit multiplies it."""
+"""Number formats of weights: bytes per weight, scales included, and the matrix unit that multiplies it."""
 
 import dataclasses
 

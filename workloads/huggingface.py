@@ -1,4 +1,4 @@
-"""What a Hugging Face config describes: its language model as groups of identical layers, and its encoder."""
+"""Models from Hugging Face configs: a language model as groups of identical layers, and its encoder."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""How many tokens an image takes, in the encoder and in the language model."""
+"""Tokens of an image, in the encoder and in the language model."""
 
 import dataclasses
 import itertools
@@ -17,7 +17,7 @@ MOST_TILES = 64
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ImageTokens:
-    """How one family turns an image into tokens. Sides in pixels."""
+    """Rule by which one family turns an image into tokens. Sides in pixels."""
 
     rule: str  # a key of `RULES`
     patch: int  # side of a patch
@@ -39,7 +39,7 @@ class ImageCount:
 
 
 def image_tokens(config: Config) -> ImageTokens | None:
-    """How a config's model turns images into tokens, or None where it sees none.
+    """Rule by which a config's model turns images into tokens, or None where it sees none.
 
     Sizes are the config's, limits those of the published preprocessing.
     """
@@ -125,7 +125,7 @@ def _tiles(images: ImageTokens, width: int, height: int) -> ImageCount:
 
 
 def _aspect(images: ImageTokens, width: int, height: int) -> ImageCount:
-    """The grid of tiles nearest in shape, of two alike the larger where the image fills half; then the whole image."""
+    """The grid of tiles nearest in shape (of two, the larger where the image fills half), then the whole image."""
     grids = sorted(_grids(images), key=math.prod)
     best, chosen = math.inf, (1, 1)
     for columns, rows in grids:

@@ -1,4 +1,4 @@
-"""Distributions in words, `kind:name=value,...`: how the words are read, and how what is wrong in them is said."""
+"""Distributions in words, `kind:name=value,...`: how they are read, and errors that name what is wrong."""
 
 import dataclasses
 import difflib
@@ -11,7 +11,7 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """What one kind of distribution takes."""
+    """Parameters of one kind of distribution."""
 
     parameters: tuple[str, ...]  # names, in the order in which values without a name are taken
     optional: tuple[str, ...]  # names that may be left out
@@ -20,7 +20,7 @@ class Kind:
 
 @dataclasses.dataclass(frozen=True)
 class Range:
-    """What a parameter may be."""
+    """Allowed values of a parameter."""
 
     low: float
     high: float

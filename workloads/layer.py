@@ -1,4 +1,4 @@
-"""One layer that is being read: what says its sizes, and how each of its matrices is stored."""
+"""One layer that is being read: the source of its sizes, and how each of its matrices is stored."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -60,7 +60,7 @@ class Layer:
 
 
 def layer_count(config: Config) -> int:
-    """How many layers a config has, at most 2,000; where it does not say, it lists them."""
+    """Number of a config's layers, at most 2,000; where no key holds it, that of the layers it lists."""
     listed = config.value("layers_block_type", default=[])
     default = len(listed) if isinstance(listed, list) and listed else REQUIRED
     layers = config.count(*LAYER_KEYS, default=default)

@@ -1,4 +1,4 @@
-"""What each layer of a model is: which mixer and feed-forward it has, and how far back it looks."""
+"""Kind of each layer of a model: its mixer, its feed-forward, and its attention window."""
 
 import dataclasses
 

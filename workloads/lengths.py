@@ -1,4 +1,4 @@
-"""How long prompts and outputs are: distributions of token counts, in words or as objects, drawn with a seed."""
+"""Lengths of prompts and outputs: distributions of token counts, in words or as objects, drawn with a seed."""
 
 import dataclasses
 import math

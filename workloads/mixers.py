@@ -1,4 +1,4 @@
-"""What lets tokens see each other, by the names that families give it."""
+"""Mixers, through which tokens see each other, by the names that families give them."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""What ModelOpt's `quant_algo` says modules are stored as, in `hf_quant_config.json` or inside a config."""
+"""Storage of modules by ModelOpt's `quant_algo`, in `hf_quant_config.json` or inside a config."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Which modules of a model a list of names, wildcards and regular expressions means."""
+"""Modules of a model that a list of names, wildcards and regular expressions selects."""
 
 import dataclasses
 import functools

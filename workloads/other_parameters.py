@@ -1,4 +1,4 @@
-"""How many parameters a model has beside its matrices: norms, biases, convolutions, sinks, learned positions."""
+"""Parameters of a model beside its matrices: norms, biases, convolutions, sinks, learned positions."""
 
 from jaxroof.model import Attention, CompressedAttention, Experts, FeedForward, LatentAttention, LinearAttention, Mixer
 from workloads.config import Config
@@ -110,7 +110,7 @@ def linear_attention_parameters(config: Config, family: Family, attention: Linea
 
 
 def _stream_parameters(config: Config, family: Family, hidden: float) -> float:
-    """What mixes n residual streams before and after one sublayer: n (n + 2) weights of all streams, each with a bias.
+    """Parameters that mix n residual streams around a sublayer: n (n + 2) weights of all streams, each with a bias.
 
     Source: DeepSeek-AI, DeepSeek-V4, 2026, section 2.2 (hyper-connections).
     """

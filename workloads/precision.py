@@ -1,4 +1,4 @@
-"""At which precision a checkpoint is stored, and where that is said."""
+"""Precision of a checkpoint, and where it is stated."""
 
 import dataclasses
 import re
@@ -128,7 +128,7 @@ def _declared(config: Config, hf_quant: Config | None) -> tuple[Quantization | N
 def _conventional(
     base: WeightFormat, said: str | None, convention: str | None
 ) -> tuple[WeightFormat, str | None, Quantization, str]:
-    """What a name's ending says, else what torch_dtype does."""
+    """Precision by a name's ending, else by torch_dtype."""
     _, scheme, ending = name_convention(convention or "")
     source = f"name ends in {ending} (naming convention)" if ending else "torch_dtype"
     if isinstance(scheme, str):

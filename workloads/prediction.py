@@ -11,7 +11,7 @@ PREDICTION_KEYS = ("num_nextn_predict_layers", "num_mtp_modules", "mtp_num_hidde
 
 
 def prediction_count(config: Config) -> int:
-    """How many multi-token-prediction modules a config has; 0 without."""
+    """Number of a config's multi-token-prediction modules; 0 without."""
     for key in PREDICTION_KEYS:
         if config.value(key) is not None:
             return config.count(key, minimum=0)

@@ -1,4 +1,4 @@
-"""Which prompts begin alike: system prompts that many requests share, and conversations of several turns."""
+"""Prompts with a common beginning: system prompts of many requests, and conversations of several turns."""
 
 import dataclasses
 import re

@@ -1,4 +1,4 @@
-"""Which linear layers of a checkpoint are quantised, and how, as its quantisation config says."""
+"""Quantised linear layers of a checkpoint, and their formats, by its quantisation config."""
 
 import dataclasses
 from collections.abc import Callable, Iterable
@@ -16,7 +16,7 @@ Assignment = tuple[Patterns | None, Scheme]
 
 @dataclasses.dataclass(frozen=True)
 class Quantization:
-    """How a checkpoint stores its linear layers. Without assignments nothing is quantised."""
+    """Formats of a checkpoint's linear layers. Without assignments nothing is quantised."""
 
     assignments: tuple[Assignment, ...] = ()
     excluded: Patterns = patterns(())

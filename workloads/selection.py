@@ -1,4 +1,4 @@
-"""Sparse attention as configs describe it: what the indexer caches, and how many tokens a query attends to."""
+"""Sparse attention as configs describe it: the indexer's cache, and tokens that a query attends to."""
 
 from jaxroof.model import Selection, WeightFormat
 from workloads.layer import Layer

@@ -1,4 +1,4 @@
-"""What a request stream is: when requests arrive, how long they are, and which of them begin alike."""
+"""Request stream: arrival times, lengths, and groups of requests with a common beginning."""
 
 import dataclasses
 

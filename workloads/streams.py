@@ -69,30 +69,36 @@ def generated(
     prefixes, sessions = parse_prefixes(prefixes), parse_sessions(sessions)
     _check(requests, duration, seed)
     rng = np.random.Generator(np.random.PCG64(seed))
-    if sessions is None:
-        arrival = arrivals.drawn(rng, requests, duration)
-        session, turn = np.arange(len(arrival)), np.zeros(len(arrival), np.int64)
-    else:
-        starts = arrivals.drawn(rng, requests, duration)
+
+    # When requests arrive; of conversations, which one each belongs to and which of its turns it is.
+    starts = arrivals.drawn(rng, requests, duration)
+    arrival, session, turn = starts, np.arange(len(starts)), np.zeros(len(starts), np.int64)
+    if sessions is not None:
         arrival, session, turn = turns_of(sessions, rng, starts)
     count = len(arrival)
     if not count:
         raise ValueError(f"{arrivals.text}: no request arrives within {duration:g} s")
     if count > MOST_REQUESTS:
         raise ValueError(f"{count} requests; at most {MOST_REQUESTS} are allowed")
+
+    # A prompt is the system prompt, the turns before and what is new.
     new, outputs = isl.drawn(rng, count), osl.drawn(rng, count)
     key, prefix = session, np.zeros(count)
     if prefixes is not None:
         text, tokens = prefixes.drawn(rng, session[-1] + 1)
         key, prefix = text[session], tokens[session]
     said = accumulated(session, turn, new, outputs)
+    prompt = prefix + said + new
+
+    # In the order of arrival, without what is later than `duration` or beyond `requests`.
     order = np.argsort(arrival, kind="stable")
     if duration is not None:
         order = order[arrival[order] < duration]
     order = order[:requests]
-    prompt = prefix + said + new
     if prompt.max() > LARGEST_TOKENS:
         raise ValueError(f"a prompt grows to {prompt.max():.0f} tokens; at most {LARGEST_TOKENS} are allowed")
+
+    # What prompts begin with alike: a system prompt, and in later turns all that was said before.
     group, shared = alone(len(order))
     if prefixes is not None:
         group, shared = shared_prefixes(key[order], prefix[order])

@@ -1,4 +1,4 @@
-"""A request stream in numbers: rate, burstiness, lengths, and what a prefix cache could have."""
+"""Request stream in numbers: rate, burstiness, lengths, and the tokens that a prefix cache could reuse."""
 
 import dataclasses
 import math
@@ -11,7 +11,7 @@ from workloads.streams import mean_rate
 
 @dataclasses.dataclass(frozen=True)
 class LengthSummary:
-    """How long prompts or outputs are, in tokens."""
+    """Lengths of prompts or of outputs, in tokens."""
 
     mean: float
     p50: float

@@ -1,4 +1,4 @@
-"""How far back each layer's attention looks."""
+"""Attention window of each layer."""
 
 import dataclasses
 

@@ -180,7 +180,7 @@ def _ring_bytes(tier: Tier, size: Scalar) -> jax.Array:
 
 
 def _own_bytes(tier: Tier, size: Scalar) -> Scalar:
-    """B of its own part that a device copies from input to output meanwhile, as bytes on the link."""
+    """B of the local chunk that a device copies from input to output meanwhile, as bytes on the link."""
     return 0.0 if tier.transport is None else tier.losses * tier.transport.own_part * (size / tier.reached)
 
 
@@ -200,7 +200,7 @@ def _leaving(tier: Tier, size: Scalar) -> Scalar:
 
 
 def _exchange_time(tier: Tier, sent: Scalar, to_one: Scalar) -> jax.Array:
-    """Time of `sent` B per device to all its peers in the tier, of which `to_one` B to each; 0 in an unused tier.
+    """Time of `sent` B per device to all its peers in the tier, `to_one` B to each; 0 in an unused tier.
 
     Where p of n devices share a way, all of them send over it at once: p (n - p) parts against the n - 1 of a ring,
     and every one of the small buffers takes it in turn.

@@ -1,4 +1,4 @@
-"""Which algorithms may run a collective, how long each takes, and which is the cheapest."""
+"""Algorithms that may run a collective: the time of each, and the cheapest."""
 
 from collections.abc import Sequence
 

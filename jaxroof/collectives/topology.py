@@ -1,4 +1,4 @@
-"""How a group of devices lies on tiers of links, and what a byte and a hop cost there."""
+"""Layout of a group of devices on tiers of links, and the cost of a byte and of a hop there."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""Bytes that a device sends over each tier of links in a collective: what its energy is counted by."""
+"""Bytes that a device sends over each tier of links in a collective, for its energy."""
 
 from jaxroof.collectives.topology import tiers
 from jaxroof.hardware import TIERS, Links

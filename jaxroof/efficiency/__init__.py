@@ -1,4 +1,4 @@
-"""How far silicon and software fall short of the datasheet: interchangeable pytrees of named constants."""
+"""Shortfall of silicon and software against the datasheet: interchangeable pytrees of named constants."""
 
 from jaxroof.efficiency.derated import Host, KindEfficiency, LinkEfficiency
 from jaxroof.efficiency.efficiency import Efficiency, datasheet

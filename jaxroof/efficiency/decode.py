@@ -1,12 +1,14 @@
-"""Attention of few new tokens to a cache: how long the cache streams, and what its many short pieces cost."""
+"""Time of decode attention: few new tokens of each sequence against its cache, split over the cores."""
 
 import dataclasses
+from typing import NamedTuple
 
 import jax.numpy as jnp
 
 from jaxroof.efficiency.timing import Spread, Timing
 from jaxroof.hardware import Hardware, clock, matrix_peak
 from jaxroof.op import Op
+from jaxroof.shape import AttentionShape
 from jaxroof.smooth import ceiling, maximum, minimum, positive_part
 from jaxroof.struct import Scalar, struct
 
@@ -58,15 +60,38 @@ class DecodeKernel:
     spread: Spread | None = None
 
 
+class Units(NamedTuple):
+    """Independent pieces of one run, shapes (): one per KV head of a sequence and tile of its query rows."""
+
+    count: Scalar  # units
+    some: Scalar  # the same, 1 where there are none: safe to divide by
+    rows: Scalar  # query rows per KV head
+    tiles: Scalar  # tiles of these rows, each of which reads the cache
+    widths: Scalar  # elements of a key and a value
+    elements: Scalar  # cached elements
+    cache_bytes: Scalar  # B of them
+    missing_bytes: Scalar  # B that a cached element is short of 16 bits
+    single: Scalar  # bool: one query row, which needs no matrix units
+
+
+class Splits(NamedTuple):
+    """Units cut along their caches into blocks of threads, shapes ()."""
+
+    per_unit: Scalar  # parts of one cache, at least 1; not a whole number
+    share: Scalar  # 1 - 1 / per_unit: 0 where nothing is split
+    blocks: Scalar  # blocks that stream at once
+    slots: Scalar  # blocks that saturate the device
+
+
 def decode_timing(kernel: DecodeKernel, op: Op, hardware: Hardware) -> Timing:
-    """Time of one run in s: launches, and three things that hide behind each other only in part.
+    """Time of one run in s: launches, and three terms that partly overlap.
 
     time = launch + sqrt(work^2 + start^2 + wait^2)
 
     work: the slowest of cache and queries from HBM and L2, products, exponentials and conversions; rows are padded to
     a matrix instruction.
     start: max(units / cores, first_share) times the cycles that a unit costs however short its cache is.
-    wait: what blocks lose that are too few to saturate the device,
+    wait: the time that is lost where blocks are too few to saturate the device,
     part / (1 + part / block_ramp) (1 - blocks / slots) / (clock block_bytes), part = cache / blocks,
     blocks = min(units max(min(fill cores / units, keys / split_keys), 1), slots), slots = blocks per core times cores.
     It grows no further with long parts, so that a cache of GB streams at `bandwidth` wherever cores are many or few.
@@ -87,62 +112,108 @@ def decode_timing(kernel: DecodeKernel, op: Op, hardware: Hardware) -> Timing:
     Source: splits of the cache: Dao, Haziza, Massa & Sizov, Flash-Decoding, 2023; rows of one KV head in one tile:
     Shah et al., arXiv:2407.08608, and Ye et al., arXiv:2501.01005; the form and its constants are ours.
     """
-    shape, cores, memory = op.shape, hardware.cores, hardware.memory
     cycle = 1.0 / clock(hardware)
-    rows = shape.queries * shape.heads / shape.kv_heads
-    tiles = ceiling(rows / kernel.row_tile)
-    readings = shape.sequences * shape.kv_heads
-    units = readings * tiles
-    widths = shape.key_width + shape.value_width
-    elements = readings * shape.keys * (shape.key_width if shape.latent else widths)
-    cache = elements * shape.kv_bytes
-    short = positive_part(WIDE_BYTES - shape.kv_bytes)
-    single = rows <= 1.0
+    units = _units(kernel, op.shape)
+    splits = _splits(kernel, units, op.shape.keys, hardware.cores.count)
+    # Asynchronous cores need fewer cycles per unit and launch for a cache of 8 bits.
+    narrow = 1.0 - (1.0 - kernel.narrow_share) * minimum(units.missing_bytes, 1.0) * hardware.cores.asynchronous
 
-    some = jnp.where(units > 0.0, units, 1.0)
-    slots = cores.count * kernel.blocks
-    splits = maximum(minimum(cores.count * kernel.fill / some, shape.keys / kernel.split_keys), 1.0)
-    split = 1.0 - 1.0 / splits
-    blocks = minimum(some * splits, slots)
-
-    cold = _cold_share(kernel, op, hardware)
-    times = {"hbm": op.bytes * cold / (memory.hbm.bandwidth * kernel.bandwidth)}
-    moving = times["hbm"]
-    if memory.l2 is not None:
-        partial = PARTIAL_BYTES * split * splits * some * (rows / tiles) * shape.value_width
-        cached = op.bytes * (1.0 - cold) + cache * (tiles - 1.0) + partial
-        times["l2"] = cached / (memory.l2.bandwidth * kernel.cache_bandwidth)
-        moving = moving + times["l2"]
-    padding = maximum(kernel.least_rows / rows, 1.0)
-    times["matrix"] = op.matrix_flops * padding / (matrix_peak(hardware, op.precision) * kernel.matrix)
-    times["vector"] = kernel.conversions * elements * short / (cores.count * cores.vector_flops * kernel.vector)
-    if cores.exp_rate is not None:
-        times["exp"] = op.exps * padding / (cores.count * cores.exp_rate * kernel.vector)
-    work = maximum(moving, *(times[name] for name in ("matrix", "vector", "exp") if name in times))
-
-    narrow = 1.0 - (1.0 - kernel.narrow_share) * minimum(short, 1.0) * cores.asynchronous
-    unit_cycles = kernel.unit_cycles + widths * (kernel.width_cycles + kernel.row_cycles * rows / tiles)
-    unit_cycles = unit_cycles * jnp.where(single, kernel.single_share, narrow)
-    pace = maximum(clock(hardware), cores.vector_flops / kernel.core_flops)
-    start = jnp.where(units > 0.0, maximum(units / cores.count, kernel.first_share), 0.0) * unit_cycles / pace
-
-    part = cache / blocks
-    part = part / (1.0 + part / kernel.block_ramp)
-    wait = part * positive_part(1.0 - blocks / slots) * cycle / kernel.block_bytes
-
+    # work, start and wait partly overlap: the root of their squares
+    times = _resource_times(kernel, op, hardware, units, splits)
+    moved = times["hbm"] + times["l2"] if "l2" in times else times["hbm"]
+    work = maximum(moved, *(times[name] for name in ("matrix", "vector", "exp") if name in times))
+    start = _start_time(kernel, units, narrow, hardware)
+    wait = _wait_time(kernel, units.cache_bytes, splits, cycle)
     square = work * work + start * start + wait * wait
     overlapped = jnp.where(square > 0.0, jnp.sqrt(jnp.where(square > 0.0, square, 1.0)), 0.0)
-    cycles = kernel.launch_cycles * jnp.where(single, 1.0, narrow) + kernel.split_cycles * split
-    cycles = cycles + kernel.conversion_cycles * short
-    launch = LAUNCHED_TOGETHER * op.kernels * (kernel.launch_time + cycles * cycle)
     if kernel.slow_bytes is not None:
-        slow = 1.0 + (kernel.slow_bytes - 1.0) * minimum(short, 1.0)
+        slow = 1.0 + (kernel.slow_bytes - 1.0) * minimum(units.missing_bytes, 1.0)
         overlapped, times = overlapped * slow, {name: time * slow for name, time in times.items()}
+
+    # launch: splits add partial results and their sum, 8-bit caches the conversion of queries
+    cycles = kernel.launch_cycles * jnp.where(units.single, 1.0, narrow) + kernel.split_cycles * splits.share
+    cycles = cycles + kernel.conversion_cycles * units.missing_bytes
+    launch = LAUNCHED_TOGETHER * op.kernels * (kernel.launch_time + cycles * cycle)
     return Timing(launch + overlapped, {**times, "launch": launch})
 
 
+def _units(kernel: DecodeKernel, shape: AttentionShape) -> Units:
+    """The units of one run and the size of their caches."""
+    rows = shape.queries * shape.heads / shape.kv_heads
+    tiles = ceiling(rows / kernel.row_tile)
+    readings = shape.sequences * shape.kv_heads
+    widths = shape.key_width + shape.value_width
+    count = readings * tiles
+    elements = readings * shape.keys * (shape.key_width if shape.latent else widths)
+    return Units(
+        count=count,
+        some=jnp.where(count > 0.0, count, 1.0),
+        rows=rows,
+        tiles=tiles,
+        widths=widths,
+        elements=elements,
+        cache_bytes=elements * shape.kv_bytes,
+        missing_bytes=positive_part(WIDE_BYTES - shape.kv_bytes),
+        single=rows <= 1.0,
+    )
+
+
+def _splits(kernel: DecodeKernel, units: Units, keys: Scalar, cores: Scalar) -> Splits:
+    """Parts that caches are cut into: enough to fill the cores, none shorter than `split_keys`."""
+    slots = cores * kernel.blocks
+    per_unit = maximum(minimum(cores * kernel.fill / units.some, keys / kernel.split_keys), 1.0)
+    return Splits(per_unit, 1.0 - 1.0 / per_unit, minimum(units.some * per_unit, slots), slots)
+
+
+def _resource_times(
+    kernel: DecodeKernel, op: Op, hardware: Hardware, units: Units, splits: Splits
+) -> dict[str, Scalar]:
+    """Time in s that each resource alone would take for the cache, the products, conversions and exponentials."""
+    shape, cores, memory = op.shape, hardware.cores, hardware.memory
+    cold = _cold_share(kernel, op, hardware)
+    times = {"hbm": op.bytes * cold / (memory.hbm.bandwidth * kernel.bandwidth)}
+    if memory.l2 is not None:
+        # Beside what stayed there, L2 is read once more by every further tile of rows, and holds the splits' results.
+        rows = units.rows / units.tiles
+        partial = PARTIAL_BYTES * splits.share * splits.per_unit * units.some * rows * shape.value_width
+        cached = op.bytes * (1.0 - cold) + units.cache_bytes * (units.tiles - 1.0) + partial
+        times["l2"] = cached / (memory.l2.bandwidth * kernel.cache_bandwidth)
+    padding = maximum(kernel.least_rows / units.rows, 1.0)
+    times["matrix"] = op.matrix_flops * padding / (matrix_peak(hardware, op.precision) * kernel.matrix)
+    conversions = kernel.conversions * units.elements * units.missing_bytes
+    times["vector"] = conversions / (cores.count * cores.vector_flops * kernel.vector)
+    if cores.exp_rate is not None:
+        times["exp"] = op.exps * padding / (cores.count * cores.exp_rate * kernel.vector)
+    return times
+
+
+def _start_time(kernel: DecodeKernel, units: Units, narrow: Scalar, hardware: Hardware) -> Scalar:
+    """Time in s that units cost however short their caches are: the cores work through them one after the other.
+
+    Args:
+      narrow: share of a unit's cycles that remains with the cache's precision and these cores.
+    """
+    cores = hardware.cores
+    cycles = kernel.unit_cycles + units.widths * (kernel.width_cycles + kernel.row_cycles * units.rows / units.tiles)
+    cycles = cycles * jnp.where(units.single, kernel.single_share, narrow)
+    # A core with wide vector units takes several units at a time, as if its clock were faster.
+    pace = maximum(clock(hardware), cores.vector_flops / kernel.core_flops)
+    rounds = jnp.where(units.count > 0.0, maximum(units.count / cores.count, kernel.first_share), 0.0)
+    return rounds * cycles / pace
+
+
+def _wait_time(kernel: DecodeKernel, cache_bytes: Scalar, splits: Splits, cycle: Scalar) -> Scalar:
+    """Time in s that too few blocks lose against a saturated device.
+
+    Only the first bytes of a part, about `block_ramp`, are read at the slow pace of a block on its own.
+    """
+    part = cache_bytes / splits.blocks
+    slow_part = part / (1.0 + part / kernel.block_ramp)
+    return slow_part * positive_part(1.0 - splits.blocks / splits.slots) * cycle / kernel.block_bytes
+
+
 def _cold_share(kernel: DecodeKernel, op: Op, hardware: Hardware) -> Scalar:
-    """Share of the bytes that come from HBM."""
+    """Share of the bytes that come from HBM: 1 / (1 + fits^8), fits = times that the kept cache fits into L2."""
     if op.reuse_bytes is None or hardware.memory.l2 is None:
         return 1.0
     fits = hardware.memory.l2.capacity * kernel.resident / jnp.where(op.reuse_bytes > 0.0, op.reuse_bytes, 1.0)

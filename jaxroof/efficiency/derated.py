@@ -6,7 +6,7 @@ from jaxroof.struct import Scalar, struct
 
 @struct
 class KindEfficiency:
-    """Of the kernels of one kind. Shares are of the datasheet's figure, in (0, 1]."""
+    """Efficiency of one kind of kernel. Shares are of the datasheet's figure, in (0, 1]."""
 
     matrix: Scalar  # of the matrix peak at 16 bits and more
     matrix_low: Scalar  # of the matrix peak at 8 bits and less
@@ -18,7 +18,7 @@ class KindEfficiency:
 
 @struct
 class LinkEfficiency:
-    """Of collectives."""
+    """Efficiency of collectives."""
 
     losses: Scalar  # 1: what the links' transports lose as measured; 0: links at their datasheet; linear between
     share: Scalar = 1.0  # of a lone collective's speed that one between the kernels of an engine's steps reaches

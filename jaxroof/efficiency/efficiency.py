@@ -1,4 +1,4 @@
-"""What predicts the time of every kind of op, of collectives and of the host: one argument, whatever its tier."""
+"""Efficiency: times of every kind of op, of collectives and of the host under one argument, whatever its tier."""
 
 from jaxroof.efficiency.derated import Host, KindEfficiency, LinkEfficiency
 from jaxroof.efficiency.kernels import Kernels

@@ -10,6 +10,9 @@ from jaxroof.op import Op
 from jaxroof.smooth import ceiling, minimum
 from jaxroof.struct import Scalar, struct
 
+RESIDENT_BOUND = 50.0
+"""Bound on the square of how often weights fit into L2: beyond it all of them stay there, to float32's precision."""
+
 SPLITS = (1.0, 2.0, 4.0, 8.0)
 """Parts that a kernel may cut the inputs into, so that few tiles still fill all cores."""
 
@@ -31,8 +34,8 @@ class GemmKernel(TileCosts):
     split_cycles: Scalar  # clock cycles of adding up partial sums
     split_traffic: Scalar  # times that a partial sum's bytes pass device memory
     row_cycles: Scalar | None = None  # cycles of one core per row: a block of its own that prepares it; None: none
-    fetch: Scalar | None = None  # how much closer to HBM's bandwidth cores come that fetch operands asynchronously
-    software_row_cycles: Scalar | None = None  # the same, more, where matrix units are not asynchronous
+    fetch: Scalar | None = None  # extra fraction of `bandwidth` that asynchronous cores reach; None: none
+    software_row_cycles: Scalar | None = None  # further cycles per row where matrix units are not asynchronous
     spread: Spread | None = None
 
 
@@ -44,49 +47,66 @@ def gemm_timing(kernel: GemmKernel, op: Op, hardware: Hardware) -> Timing:
     h = t + t r / (t + r),  t = bytes from HBM and L2 at their shares,  r = ramp_cycles / clock
     q = contention r / (r + c + h)
     """
-    shape, memory = op.shape, hardware.memory
-    flops = op.matrix_flops
-    rate = sustained_rate(kernel, flops, hardware, op.precision, op.operand_bytes, op.reuse_bytes is None)
-    rows = shape.rows / jnp.maximum(shape.matrices, 1.0)
-
-    def row_tiles(tile: float) -> jax.Array:
-        return shape.matrices * ceiling(rows * (1.0 / tile))
-
+    # h: bytes from HBM and L2, and a ramp r until all loads are in flight
     hbm, l2 = _memory_times(kernel, op, hardware)
     ramp = kernel.ramp_cycles / clock(hardware)
     moved = hbm + l2
     moved = moved + moved * (ramp / (moved + ramp))
-    fixed_split = kernel.split_cycles / clock(hardware)
-    partial = shape.rows * shape.outputs * (PARTIAL_BYTES * kernel.split_traffic / memory.hbm.bandwidth)
-    cores = []
-    for splits in SPLITS:
-        core = matrix_time(kernel, hardware, rate, op.operand_bytes, row_tiles, shape.outputs, shape.inputs, splits)
-        cores.append(core if splits == 1.0 else core + (fixed_split + splits * partial))
-    matrix = minimum(*cores)
+
+    # c and h beside each other, contending while pipelines fill
+    matrix = _matrix_time(kernel, op, hardware)
     best = _together(matrix, moved, kernel.contention * ramp / (ramp + matrix + moved))
-    launch = op.kernels * kernel.launch_cycles / clock(hardware)
     if kernel.row_cycles is not None:
-        best = best + shape.rows * (_row_cycles(kernel, hardware) / (hardware.cores.count * clock(hardware)))
+        cores = hardware.cores.count * clock(hardware)
+        best = best + op.shape.rows * (_row_cycles(kernel, hardware) / cores)
+    launch = op.kernels * kernel.launch_cycles / clock(hardware)
     return Timing(
         launch + op.kernels * best,
         {"matrix": op.kernels * matrix, "hbm": op.kernels * hbm, "l2": op.kernels * l2, "launch": launch},
     )
 
 
+def _matrix_time(kernel: GemmKernel, op: Op, hardware: Hardware) -> jax.Array:
+    """c: time in s on the cores, by the best of `SPLITS` of the inputs; partial sums of splits are added up."""
+    shape = op.shape
+    sustained = op.reuse_bytes is None
+    rate = sustained_rate(kernel, op.matrix_flops, hardware, op.precision, op.operand_bytes, sustained)
+    rows = shape.rows / jnp.maximum(shape.matrices, 1.0)
+
+    def row_tiles(tile: float) -> jax.Array:
+        return shape.matrices * ceiling(rows * (1.0 / tile))
+
+    adding = kernel.split_cycles / clock(hardware)
+    partial_sum = shape.rows * shape.outputs * (PARTIAL_BYTES * kernel.split_traffic / hardware.memory.hbm.bandwidth)
+    times = []
+    for splits in SPLITS:
+        core = matrix_time(kernel, hardware, rate, op.operand_bytes, row_tiles, shape.outputs, shape.inputs, splits)
+        times.append(core if splits == 1.0 else core + (adding + splits * partial_sum))
+    return minimum(*times)
+
+
 def _together(matrix: Scalar, moved: Scalar, contention: Scalar) -> jax.Array:
-    """Time of two that run at once, shape (): a norm of order 4 of the two, 2 at contention 1, about a sum at 7."""
+    """Time of matrix units and memory that run at once: (c^4 + h^4 + 2 q c^2 h^2)^(1/4), q = contention, shape ().
+
+    A norm of order 4 at q = 0 and of order 2 at q = 1; about the sum at q = 7.
+    """
     matrix, moved = matrix * matrix, moved * moved
     return jnp.sqrt(jnp.sqrt(matrix * matrix + moved * moved + 2.0 * contention * matrix * moved))
 
 
 def _row_cycles(kernel: GemmKernel, hardware: Hardware) -> Scalar:
+    """Cycles of one core that prepare one row."""
     if kernel.software_row_cycles is None:
         return kernel.row_cycles
     return kernel.row_cycles + kernel.software_row_cycles * (1.0 - hardware.cores.asynchronous)
 
 
 def _memory_times(kernel: GemmKernel, op: Op, hardware: Hardware) -> tuple[Scalar, Scalar]:
-    """Time in s of bytes from HBM, and of those that L2 still holds from an earlier kernel or reading."""
+    """Time in s of bytes from HBM, and of those that L2 still holds from an earlier kernel or reading.
+
+    Of activations the share kept^2 / (kept^2 + bytes^2) is in L2, kept = activation_residency times its capacity; of
+    weights fit^8 / (1 + fit^8), fit = weight_residency capacity / reuse_bytes.
+    """
     shape, memory = op.shape, hardware.memory
     weights = shape.matrices * shape.inputs * shape.outputs * shape.weight_bytes
     activations = op.bytes - weights
@@ -99,10 +119,11 @@ def _memory_times(kernel: GemmKernel, op: Op, hardware: Hardware) -> tuple[Scala
     warm = activations * (kept * kept / (kept * kept + op.bytes * op.bytes))
     if op.reuse_bytes is not None:
         fit = kernel.weight_residency * memory.l2.capacity / jnp.maximum(op.reuse_bytes, 1.0)
-        fit = jnp.minimum(fit * fit, 50.0)
-        fit = (fit * fit) * (fit * fit)
-        warm = warm + weights * (fit / (1.0 + fit))
+        square = jnp.minimum(fit * fit, RESIDENT_BOUND)
+        eighth = (square * square) * (square * square)
+        warm = warm + weights * (eighth / (1.0 + eighth))
     cache_rate = memory.l2.bandwidth * kernel.cache_bandwidth
+    # L2 and HBM deliver at once: data in L2 is never slower to read than from HBM.
     cache_rate = jnp.sqrt(hbm_rate * hbm_rate + cache_rate * cache_rate)
     return (op.bytes - warm) / hbm_rate, warm / cache_rate
 

@@ -12,7 +12,13 @@ from jaxroof.smooth import ceiling, maximum
 from jaxroof.struct import Scalar, struct
 
 EVEN = 0.05
-"""Least logarithm of the busiest matrix's rows over the idlest's that is told from none."""
+"""Least span, ln(busiest matrix's rows / idlest's), by which `row_tiles` divides; more even loads count as this one."""
+
+SPAN_RATE = 0.9
+"""Constant of `_span`; ours, for an error below 5 % of the span at any ratio."""
+
+RESIDENT_BOUND = 50.0
+"""Bound on the fourth power of how often weights fit into L2, beyond which 98 % of them are read from there."""
 
 
 @struct
@@ -29,8 +35,8 @@ class GroupedKernel(TileCosts):
     weight_residency: Scalar  # share of L2 that holds weights from one reading to the next
     activation_residency: Scalar  # share of L2 that holds activations between the kernels around the product
     copy_cycles: Scalar  # clock cycles of a core per B of inputs and outputs that kernels around the product copy
-    coarse_rows: Scalar | None = None  # rows per matrix from which tiles are coarse and weights' lines half used
-    coarse_lines: Scalar | None = None  # extra time of weights that coarse tiles read by half lines
+    coarse_rows: Scalar | None = None  # mean rows per matrix about which tiles get coarse; None: they never do
+    coarse_lines: Scalar | None = None  # extra fraction of the weights that coarse tiles read, by half cache lines
     spread: Spread | None = None
 
 
@@ -47,19 +53,27 @@ def grouped_timing(kernel: GroupedKernel, op: Op, hardware: Hardware) -> Timing:
     read as if they had 1 + coarse_lines x / (1 + x) times their bytes.
     """
     shape = op.shape
-    rate = sustained_rate(kernel, op.matrix_flops, hardware, op.precision, op.operand_bytes, op.reuse_bytes is None)
-    core = matrix_time(
-        kernel, hardware, rate, op.operand_bytes, lambda tile: row_tiles(shape, tile), shape.outputs, shape.inputs
-    )
+    sustained = op.reuse_bytes is None
     weights = shape.matrices * shape.inputs * shape.outputs * shape.weight_bytes
     activations = jnp.maximum(op.bytes - weights, 0.0)
     coarse = _coarse(kernel, shape)
+
+    # c: tiles of all matrices on the cores
+    rate = sustained_rate(kernel, op.matrix_flops, hardware, op.precision, op.operand_bytes, sustained)
+    core = matrix_time(
+        kernel, hardware, rate, op.operand_bytes, lambda tile: row_tiles(shape, tile), shape.outputs, shape.inputs
+    )
+
+    # h: weights, more of them where coarse tiles read half lines, and activations
     read = weights if coarse is None else weights * (1.0 + kernel.coarse_lines * coarse)
     hbm, l2 = _memory_times(kernel, read, activations, op.reuse_bytes, hardware)
     moved = hbm + l2
+
+    # d: steps along the inputs of one tile, one after the other
     delay = kernel.step_time * ceiling(shape.inputs * op.operand_bytes * (1.0 / STEP_BYTES))
     if coarse is not None:
         delay = delay * (1.0 + coarse)
+
     body = jnp.sqrt(core * core + moved * moved + 2.0 * kernel.contention * core * moved + delay * delay)
     copied = kernel.copy_cycles * activations / (hardware.cores.count * clock(hardware))
     cycles = kernel.launch_cycles + kernel.matrix_cycles * shape.matrices
@@ -71,26 +85,30 @@ def grouped_timing(kernel: GroupedKernel, op: Op, hardware: Hardware) -> Timing:
 def row_tiles(shape: ProductShape, tile: float) -> jax.Array:
     """Tiles of `tile` rows that the matrices' rows need, shape (): each matrix's number is rounded up.
 
-    Where `largest` is known, logarithms of rows are spread evenly from it down to the least that gives the mean, as a
-    power law's near exponent 1 are: with a span s, the mean is (largest - least) / s, and of a matrix's tiles
+    Where `largest` is known, the logarithms of the matrices' rows are spread evenly over a span s, as those of a power
+    law of exponent 1 are: least = largest e^-s and mean rows = (largest - least) / s. The mean tiles of a matrix are
 
-    mean = 1 + (largest / tile - 1) / s - ln(largest / tile) / (2 s)    while the least is below a tile
-    mean = rows / tile + 1 / 2                                          where it is not
+    1 + (largest / tile - 1) / s - ln(largest / tile) / (2 s)    while the least is below a tile
+    rows / tile + 1 / 2                                          where it is not
     """
     scale = 1.0 / tile
     rows = shape.rows / jnp.maximum(shape.matrices, 1e-6)
     if shape.largest is None:
         return shape.matrices * maximum(ceiling(rows * scale), 1.0)
-    ratio = jnp.maximum(shape.largest / jnp.maximum(rows, 1e-6), 1.0)
-    span = jnp.maximum(ratio - jnp.exp(0.9 - 0.9 * ratio), EVEN)
+    span = _span(jnp.maximum(shape.largest / jnp.maximum(rows, 1e-6), 1.0))
     over = jnp.maximum(shape.largest * scale, 1.0)
     partly = 1.0 + (over - 1.0 - 0.5 * jnp.log(over)) / span
     least = shape.largest * scale * jnp.exp(-span)
     return shape.matrices * jnp.where(least < 1.0, partly, rows * scale + 0.5)
 
 
+def _span(ratio: Scalar) -> jax.Array:
+    """The span s with `ratio` = s / (1 - e^-s), busiest over mean rows: about ratio - e^(0.9 (1 - ratio)), shape ()."""
+    return jnp.maximum(ratio - jnp.exp(SPAN_RATE - SPAN_RATE * ratio), EVEN)
+
+
 def _coarse(kernel: GroupedKernel, shape: ProductShape) -> jax.Array | None:
-    """How far tiles are coarse, shape (): 0 where matrices have few rows, 1 where many; None where they never are."""
+    """x / (1 + x), x = (mean rows / coarse_rows)^2: 0 at few rows per matrix, 1 at many; None without `coarse_rows`."""
     if kernel.coarse_rows is None:
         return None
     ratio = shape.rows / (jnp.maximum(shape.matrices, 1e-6) * kernel.coarse_rows)
@@ -100,7 +118,11 @@ def _coarse(kernel: GroupedKernel, shape: ProductShape) -> jax.Array | None:
 def _memory_times(
     kernel: GroupedKernel, weights: Scalar, activations: Scalar, reuse: Scalar | None, hardware: Hardware
 ) -> tuple[Scalar, Scalar]:
-    """Time in s of bytes from HBM, and of those that L2 still holds from an earlier kernel or reading."""
+    """Time in s of bytes from HBM, and of those that L2 still holds from an earlier kernel or reading.
+
+    Of activations the share kept^2 / (kept^2 + bytes^2) is in L2, kept = activation_residency times its capacity; of
+    weights fit^4 / (1 + fit^4), fit = weight_residency capacity / reuse_bytes.
+    """
     memory, total = hardware.memory, weights + activations
     hbm_rate = memory.hbm.bandwidth * kernel.bandwidth
     if memory.l2 is None:
@@ -109,9 +131,10 @@ def _memory_times(
     warm = activations * (kept * kept / (kept * kept + total * total))
     if reuse is not None:
         fit = kernel.weight_residency * memory.l2.capacity / jnp.maximum(reuse, 1.0)
-        fit = jnp.minimum((fit * fit) * (fit * fit), 50.0)
-        warm = warm + weights * (fit / (1.0 + fit))
+        fourth = jnp.minimum((fit * fit) * (fit * fit), RESIDENT_BOUND)
+        warm = warm + weights * (fourth / (1.0 + fourth))
     cache_rate = memory.l2.bandwidth * kernel.cache_bandwidth
+    # L2 and HBM deliver at once: data in L2 is never slower to read than from HBM.
     cache_rate = jnp.sqrt(hbm_rate * hbm_rate + cache_rate * cache_rate)
     return (total - warm) / hbm_rate, warm / cache_rate
 

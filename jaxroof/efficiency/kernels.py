@@ -1,4 +1,4 @@
-"""Models of the kernels of one kind: which of them prices an op."""
+"""Models of the kernels of one kind of op, and the choice among them."""
 
 from jaxroof.efficiency.decode import DecodeKernel, decode_timing
 from jaxroof.efficiency.gemm import GemmKernel, gemm_timing
@@ -61,5 +61,5 @@ def kernel_timing(kernels: Kernels, op: Op, hardware: Hardware) -> Timing:
 
 
 def kernel_spread(kernels: Kernels, op: Op) -> Scalar | None:
-    """What the model of its class says about its errors."""
+    """Errors of the model that prices the op's class."""
     return kernel_of(kernels, op).spread

@@ -1,4 +1,4 @@
-"""Fused attention of prompts: tiles of queries over cores, products beside exponentials, and what moves around them."""
+"""Time of prefill attention: tiles of queries on the cores, products beside exponentials, keys from memory."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxroof.efficiency.timing import Spread, Timing
-from jaxroof.hardware import Hardware, clock, matrix_peak, tile_clock
+from jaxroof.hardware import Cores, Hardware, clock, matrix_peak, tile_clock
 from jaxroof.layers.linear import LOW_PRECISIONS
 from jaxroof.op import Op
 from jaxroof.shape import AttentionShape
@@ -64,6 +64,15 @@ class Tiles(NamedTuple):
     longest: Scalar  # pairs of the longest tile
 
 
+class PairTime(NamedTuple):
+    """Time in s of one query-key pair on one core, shapes ()."""
+
+    matrix: Scalar
+    vector: Scalar
+    exp: Scalar | None  # None: exponentials have no rate of their own
+    both: Scalar  # of all three, as far as they overlap
+
+
 def prefill_timing(kernel: PrefillKernel, op: Op, hardware: Hardware) -> Timing:
     """Time of one run: launch, tiles beside memory, and what the engine moves before.
 
@@ -84,51 +93,81 @@ def prefill_timing(kernel: PrefillKernel, op: Op, hardware: Hardware) -> Timing:
     Source: form ours. Tiles, masks and packing: Dao, arXiv:2307.08691 (FlashAttention-2); overlap of softmax with
     asynchronous products: Shah et al., arXiv:2407.08608 (FlashAttention-3).
     """
-    shape, cores, memory = op.shape, hardware.cores, hardware.memory
+    cores, memory, shape = hardware.cores, hardware.memory, op.shape
     loop = _loop(kernel, cores.asynchronous)
     tiles = attention_tiles(kernel, loop, shape)
-    widths = shape.key_width + shape.value_width
-    low = 0.0 if op.precision in LOW_PRECISIONS else positive_part(ACTIVATION_BYTES - shape.kv_bytes)
-
-    wide = 1.0 + kernel.wide * positive_part(widths / WIDTH - 1.0)
-    flops = 2.0 * widths * wide * (1.0 + low * (loop.low_cache - 1.0))
     peak = matrix_peak(hardware, op.precision)
+    # B that a cached element is short of 16 bits, where the kernel computes in 16 bits.
+    missing = 0.0 if op.precision in LOW_PRECISIONS else positive_part(ACTIVATION_BYTES - shape.kv_bytes)
+
+    # compute = ((pairs pair / cores)^4 + (tail longest pair)^4)^(1/4)
+    pair = _pair_time(kernel, loop, op, cores, peak, missing)
+    share = tiles.pairs / cores.count
+    compute = pair.both * _joined(share, kernel.tail * tiles.longest)
+    times = {"matrix": share * pair.matrix, "vector": share * pair.vector}
+    if pair.exp is not None:
+        times["exp"] = share * pair.exp
+
+    # max(compute, l2) (+) hbm + appended: tiles read keys and values from L2, which may still hold the rest as well
+    byte = 1.0 / (memory.hbm.bandwidth * kernel.bandwidth)  # s
+    appended_bytes = _appended_bytes(kernel, shape)
+    if memory.l2 is not None:
+        times["l2"] = _l2_bytes(kernel, tiles, shape) / (memory.l2.bandwidth * kernel.l2)
+        compute = maximum(compute, times["l2"])
+        if op.reuse_bytes is not None:
+            warm = _resident(op.reuse_bytes, kernel.resident * memory.l2.capacity)
+            byte = byte + warm * (1.0 / (memory.l2.bandwidth * kernel.warm) - byte)
+    moved, appended = op.bytes * byte, appended_bytes * byte
+    times["hbm"] = moved + appended
+
+    # launch, and the start and end of the tiles that one core works through
+    cycles = op.kernels * kernel.launch_cycles * (1.0 + missing * kernel.low_launch)
+    filled = loop.tile_cycles * _both(tiles.count / cores.count, minimum(tiles.count, 1.0), 0.0)
+    times["launch"] = cycles / clock(hardware) + filled / tile_clock(hardware, peak, op.operand_bytes)
+    return Timing(times["launch"] + _both(compute, moved, kernel.memory_serial) + appended, times)
+
+
+def _pair_time(kernel: PrefillKernel, loop: TileLoop, op: Op, cores: Cores, peak: Scalar, missing: Scalar) -> PairTime:
+    """Time in s of one query-key pair on one core: products beside the slower of exponentials and vector work.
+
+    pair = matrix (+) hypot(exp, vector)
+
+    Args:
+      peak: FLOP/s of all cores.
+      missing: B that a cached element is short of the 16 bits in which the kernel computes.
+    """
+    widths = op.shape.key_width + op.shape.value_width
+    wide = 1.0 + kernel.wide * positive_part(widths / WIDTH - 1.0)
+    flops = 2.0 * widths * wide * (1.0 + missing * (loop.low_cache - 1.0))
     matrix = flops * (cores.count / (peak * loop.matrix))
     vector = kernel.vector / cores.vector_flops
     exp = None if cores.exp_rate is None else 1.0 / (cores.exp_rate * kernel.exp)
     softmax = vector if exp is None else _both(vector, exp, 0.0)
-    pair = _both(matrix, softmax, loop.serial)
-    share = tiles.pairs / cores.count
-    compute = pair * _joined(share, kernel.tail * tiles.longest)
+    return PairTime(matrix, vector, exp, _both(matrix, softmax, loop.serial))
 
-    cache_width = shape.key_width if shape.latent else widths
-    cached = shape.sequences * shape.keys * shape.kv_heads * cache_width * shape.kv_bytes
+
+def _cached_width(shape: AttentionShape) -> Scalar:
+    """Elements that a KV head caches per token; latent values are part of the keys."""
+    return shape.key_width if shape.latent else shape.key_width + shape.value_width
+
+
+def _appended_bytes(kernel: PrefillKernel, shape: AttentionShape) -> Scalar:
+    """B that engines move before attention: new keys and values into the cache, queries to be rotated or converted."""
     new = ACTIVATION_BYTES * shape.sequences * minimum(shape.keys, shape.queries)
-    written = shape.kv_heads * cache_width * kernel.cache_write
-    appended = new * (written + shape.heads * widths * kernel.query_copy)
-    byte = 1.0 / (memory.hbm.bandwidth * kernel.bandwidth)
-    times = {"matrix": share * matrix, "vector": share * vector}
-    if exp is not None:
-        times["exp"] = share * exp
-    if memory.l2 is not None:
-        reads = tiles.pairs / kernel.tile_rows * cache_width * shape.kv_bytes
-        times["l2"] = (reads + cached) / (memory.l2.bandwidth * kernel.l2)
-        compute = maximum(compute, times["l2"])
-        if op.reuse_bytes is not None:
-            inside = _resident(op.reuse_bytes, kernel.resident * memory.l2.capacity)
-            byte = byte + inside * (1.0 / (memory.l2.bandwidth * kernel.warm) - byte)
-    moved = op.bytes * byte
-    times["hbm"] = moved + appended * byte
+    written = shape.kv_heads * _cached_width(shape) * kernel.cache_write
+    copied = shape.heads * (shape.key_width + shape.value_width) * kernel.query_copy
+    return new * (written + copied)
 
-    cycles = op.kernels * kernel.launch_cycles * (1.0 + low * kernel.low_launch)
-    filled = loop.tile_cycles * _both(tiles.count / cores.count, minimum(tiles.count, 1.0), 0.0)
-    times["launch"] = cycles / clock(hardware) + filled / tile_clock(hardware, peak, op.operand_bytes)
-    total = times["launch"] + _both(compute, moved, kernel.memory_serial) + appended * byte
-    return Timing(total, times)
+
+def _l2_bytes(kernel: PrefillKernel, tiles: Tiles, shape: AttentionShape) -> Scalar:
+    """B from L2: every tile reads the keys and values of its pairs, and the whole cache passes once."""
+    width = _cached_width(shape)
+    cached = shape.sequences * shape.keys * shape.kv_heads * width * shape.kv_bytes
+    return tiles.pairs / kernel.tile_rows * width * shape.kv_bytes + cached
 
 
 def attention_tiles(kernel: PrefillKernel, loop: TileLoop, shape: AttentionShape) -> Tiles:
-    """How `shape` is cut into tiles of queries, and the pairs that they multiply.
+    """Tiles of queries that `shape` is cut into, and the query-key pairs that they multiply.
 
     A tile has `tile_rows` rows, queries of one head or of all that share a key head; the last one is rounded up to
     `row_step`. Each row multiplies `padding` keys beyond either edge of its sight, or all there are. The keys that
@@ -137,33 +176,41 @@ def attention_tiles(kernel: PrefillKernel, loop: TileLoop, shape: AttentionShape
     queries = shape.queries
     group = shape.heads / shape.kv_heads
 
-    def cut(rows: Scalar) -> Scalar:
+    def tiles_of(rows: Scalar) -> Scalar:
+        """Tiles of `rows` rows: of one query head, or in part of all that share a key head, if these are fewer."""
         alone = shape.heads * ceiling(queries / rows)
         packed = minimum(alone, shape.kv_heads * ceiling(queries * group / rows))
         return shape.sequences * (alone + loop.packing * (packed - alone))
 
-    count = cut(kernel.tile_rows)
-    rows = kernel.row_step * cut(kernel.row_step)
-    mean = shape.pairs / jnp.where(queries > 0.0, queries, 1.0)
+    count = tiles_of(kernel.tile_rows)
+    rows = kernel.row_step * tiles_of(kernel.row_step)
+
+    # Keys of a mean row: those that it sees, and masked ones up to `padding` before the window and after the diagonal.
+    seen = shape.pairs / jnp.where(queries > 0.0, queries, 1.0)
     ahead = 0.5 * positive_part(queries - 1.0) if shape.causal else 0.0
-    behind = positive_part(shape.keys - mean - ahead)
-    keys = mean + minimum(behind, loop.padding)
+    behind = positive_part(shape.keys - seen - ahead)
+    keys = seen + minimum(behind, loop.padding)
     if shape.causal:
         keys = keys + minimum(ahead, loop.padding)
-    hidden = 2.0 * queries * behind
-    hidden = jnp.where(hidden > 0.0, jnp.sqrt(jnp.where(hidden > 0.0, hidden, 1.0)), 0.0)
+
+    # Keys of the last tile, which sees most: all but those that its window hides, q - w of them.
+    square = 2.0 * queries * behind
+    hidden = jnp.where(square > 0.0, jnp.sqrt(jnp.where(square > 0.0, square, 1.0)), 0.0)
     longest = minimum(positive_part(shape.keys - hidden) + loop.padding, shape.keys)
     height = rows / jnp.where(count > 0.0, count, 1.0)
     return Tiles(count, rows * keys, height * longest)
 
 
 def _loop(kernel: PrefillKernel, asynchronous: Scalar) -> TileLoop:
-    """Between the constants of the two ways to feed matrix units."""
+    """Constants at this degree of `Cores.asynchronous`, linear between 0 and 1."""
     return jax.tree.map(lambda s, a: s + asynchronous * (a - s), kernel.synchronous, kernel.asynchronous)
 
 
 def _both(first: Scalar, second: Scalar, serial: Scalar) -> Scalar:
-    """Time of two that overlap: sqrt(a^2 + b^2 + 2 serial a b), without squares that leave the range of floats."""
+    """Time of two terms that partly overlap: sqrt(a^2 + b^2 + 2 serial a b).
+
+    In ratios, as squares of short times leave the range of floats.
+    """
     longer = jnp.maximum(first, second)
     ratio = jnp.minimum(first, second) / jnp.where(longer > 0.0, longer, 1.0)
     return longer * jnp.sqrt(1.0 + ratio * (ratio + 2.0 * serial))

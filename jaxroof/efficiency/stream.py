@@ -1,4 +1,4 @@
-"""Kernels that stream: element-wise work, norms, copies and conversions. Bytes, a few operations, and a launch."""
+"""Time of streaming kernels: element-wise work, norms, copies and conversions."""
 
 from jaxroof.efficiency.timing import Spread, Timing
 from jaxroof.hardware import Hardware, clock, matrix_peak

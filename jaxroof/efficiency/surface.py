@@ -1,4 +1,4 @@
-"""Times of kernels from a user's own measurements: how far they are from the model below, interpolated between shapes.
+"""Times of kernels from a user's measurements: their ratio to the model below, interpolated between shapes.
 
 A table holds log(measured / base) at every measured shape, computed once for the device that it was measured on, and
 the time of an op is base(op, hardware) exp(table(shape)). So the time is the measured one at every measured shape,
@@ -155,7 +155,7 @@ def log_ratio(table: Surface, op: Op) -> jax.Array:
 
 
 def coordinates(op: Op) -> dict[str, Scalar]:
-    """Where `op` is in a table of its kind: positions along its axes, and labels."""
+    """Position of `op` in a table of its kind: along its axes, and its labels."""
     shape = op.shape
     if isinstance(shape, ProductShape):
         rows = shape.rows / maximum(shape.matrices, 1.0)
@@ -201,7 +201,7 @@ def _taken(numbers: Any, index: jax.Array, dtype: Any) -> jax.Array:
 
 
 def _nearest(table: Surface, shape: dict[str, Scalar]) -> jax.Array:
-    """Which of the tables is nearest in its labels, shape (), int32."""
+    """Index of the table that is nearest in its labels, shape (), int32."""
     if len(table.labels) <= 1:
         return jnp.int32(0)
     apart = _apart(table, shape)

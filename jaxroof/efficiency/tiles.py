@@ -1,4 +1,4 @@
-"""Time of matrix products on the cores: which tiles fit, how many waves they make, what each of them costs."""
+"""Time of matrix products on the cores: the tiles that fit, their waves, and the cost of each."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""What a model of one kernel says: its time, and what each resource alone would take."""
+"""Timing of one kernel: its time, and the time that each resource alone would take."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ from jaxroof.struct import Scalar, struct
 
 
 class Timing(NamedTuple):
-    """Of one run of an op."""
+    """Time of one run of an op."""
 
     total: Scalar  # s, fixed times included
     resources: dict[str, Scalar]  # s that each resource needs, by its name in `jaxroof.op.BOUNDS`

@@ -5,10 +5,11 @@ from jaxroof.jobs.disaggregated import DISAGGREGATED
 from jaxroof.jobs.job import Job, legality
 from jaxroof.jobs.request import REQUEST
 from jaxroof.jobs.scenario import Pool, Scenario, Tenant
+from jaxroof.jobs.serve import SERVE
 from jaxroof.jobs.step import STEP
 from jaxroof.jobs.train import TRAIN
 
-JOBS = {job.name: job for job in (REQUEST, STEP, TRAIN, DISAGGREGATED, COLOCATED)}
+JOBS = {job.name: job for job in (REQUEST, STEP, TRAIN, DISAGGREGATED, COLOCATED, SERVE)}
 """Every job that a specification can name."""
 
 

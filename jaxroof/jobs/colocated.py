@@ -1,4 +1,4 @@
-"""The question of two models on the same devices: what each is slowed down by the other, and how they fit."""
+"""Job of two models on the same devices: the slowdown of each by the other, and their fit in memory."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -17,6 +17,7 @@ from jaxroof.jobs.composition import (
     Requests,
     decode_batch,
     device_energy,
+    e2e_latency,
     pipelined_latency,
     pipelined_times,
     prefill_batch,
@@ -86,7 +87,7 @@ def colocated_requests(work: Colocated) -> Requests:
 
 @struct
 class TenantCost:
-    """What one tenant's requests meet, alone on the devices and beside the other."""
+    """Latencies of one tenant's requests, alone on the devices and beside the other."""
 
     ttft: Scalar  # s, together
     tpot: Scalar  # s per output token, together
@@ -261,7 +262,7 @@ def colocated_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: dict[
     return {
         "ttft": own.ttft,
         "tpot": own.tpot,
-        "e2e": own.ttft + positive_part(first.requests.osl - 1.0) * own.tpot,
+        "e2e": e2e_latency(own.ttft, own.tpot, first.requests.osl),
         "ttft_alone": own.ttft_alone,
         "tpot_alone": own.tpot_alone,
         **_neighbour(other, second),
@@ -282,7 +283,7 @@ def _neighbour(cost: TenantCost, tenant: Tenant) -> dict[str, Scalar]:
     return {
         "neighbour_ttft": cost.ttft,
         "neighbour_tpot": cost.tpot,
-        "neighbour_e2e": cost.ttft + positive_part(tenant.requests.osl - 1.0) * cost.tpot,
+        "neighbour_e2e": e2e_latency(cost.ttft, cost.tpot, tenant.requests.osl),
         "neighbour_ttft_alone": cost.ttft_alone,
         "neighbour_tpot_alone": cost.tpot_alone,
         "neighbour_tokens_per_second": tenant.requests.batch / cost.tpot * tenant.deployment.dp,

@@ -113,7 +113,12 @@ def pipelined_latency(
     """The latencies that `pipelined_times` in s make up."""
     ttft = efficiency.host.request_time + requests.delay + prefill
     tpot = step / tokens_per_step(deployment, requests)
-    return RequestCost(ttft=ttft, tpot=tpot, e2e=ttft + positive_part(requests.osl - 1.0) * tpot)
+    return RequestCost(ttft=ttft, tpot=tpot, e2e=e2e_latency(ttft, tpot, requests.osl))
+
+
+def e2e_latency(ttft: Scalar, tpot: Scalar, osl: Scalar) -> Scalar:
+    """Time in s from arrival to the last of `osl` tokens, shape (): ttft + (osl - 1) tpot."""
+    return ttft + positive_part(osl - 1.0) * tpot
 
 
 def pipelined_times(

@@ -1,4 +1,4 @@
-"""The question of two pools, one for prompts and one for decoding: latencies, rates of each pool, memory."""
+"""Job of two pools, one for prompts and one for decoding: latencies, rates of each pool, memory."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -13,6 +13,7 @@ from jaxroof.jobs.composition import (
     EqualRequests,
     Requests,
     decode_batch,
+    e2e_latency,
     limited_times,
     pipelined_times,
     prefill_batch,
@@ -29,7 +30,7 @@ from jaxroof.jobs.transfer import exposed_time, transfer_bytes, transfer_time
 from jaxroof.legality import Rule, holds, rules, told_of
 from jaxroof.memory import layer_count
 from jaxroof.model import Model
-from jaxroof.smooth import maximum, minimum, positive_part
+from jaxroof.smooth import maximum, minimum
 from jaxroof.speculation import Acceptance, acceptance_number
 from jaxroof.step import Terms, dominant_bound
 from jaxroof.struct import Scalar, struct
@@ -83,7 +84,7 @@ class Handover(EqualRequests):
 
 @struct
 class HandoverCost:
-    """What a request meets, and how many requests the pools can do."""
+    """Latencies of a request, and the rates of requests that the pools can serve."""
 
     ttft: Scalar  # s, arrival to the first token, which the client gets from the decode pool
     tpot: Scalar  # s per output token after the first
@@ -99,12 +100,12 @@ class HandoverCost:
 
 
 def prefill_requests(work: Handover) -> Requests:
-    """What one replica of the prefill pool works on at once: prompts that make one token each."""
+    """Requests of one replica of the prefill pool at once: prompts that make one token each."""
     return Requests(batch=work.prompts, isl=work.isl, osl=1.0, cached=work.cached)
 
 
 def decode_requests(work: Handover) -> Requests:
-    """What one replica of the decode pool works on at once."""
+    """Requests of one replica of the decode pool at once."""
     return Requests(batch=work.batch, isl=work.isl, osl=work.osl, cached=0.0, acceptance=work.acceptance)
 
 
@@ -135,7 +136,7 @@ def handover_cost(
     return HandoverCost(
         ttft=ttft,
         tpot=tpot,
-        e2e=ttft + positive_part(work.osl - 1.0) * tpot,
+        e2e=e2e_latency(ttft, tpot, work.osl),
         wait=wait,
         transfer=transfer,
         exposed=exposed,

@@ -1,4 +1,4 @@
-"""What tokens cost: throughput per device, per watt and per dollar, and what they cost the devices' owner."""
+"""Cost of tokens to the devices' owner, and throughput per device, per watt and per dollar."""
 
 from collections.abc import Sequence
 

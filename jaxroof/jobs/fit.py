@@ -1,4 +1,4 @@
-"""Whether sequences fit in the memory of a deployment: metrics of what is stored and of what is left for KV cache."""
+"""Fit of sequences in the memory of a deployment: bytes that are stored, and room that is left for KV cache."""
 
 import jax.numpy as jnp
 

@@ -33,6 +33,7 @@ class Job:
     steps: Callable[[Scenario], Steps] = lambda scenario: {}  # engine steps that the metrics are composed of
     others: Callable[[Scenario], Lazy] = lambda scenario: {}  # sums over ops that are of no engine step
     rules: Callable[[Scenario], Iterator[Rule]] = deployment_rules  # what a scenario has to keep to be possible
+    simulated: bool = False  # whether the metrics are of a simulation's outcome, in place of sums over ops
 
     def sums(self, scenario: Scenario) -> Lazy:
         """Terms whose totals the metrics are functions of, by name."""
@@ -42,7 +43,7 @@ class Job:
         return found
 
     def tables(self, scenario: Scenario) -> Lazy:
-        """What every op of every engine step costs, by field."""
+        """Costs of every op of every engine step, by field."""
         steps = self.steps(scenario)
         found: Lazy = {}
         for name, (place, batch) in steps.items():
@@ -51,7 +52,7 @@ class Job:
 
 
 def table_prefix(step: str, steps: Steps) -> str:
-    """What names of tables of one engine step begin with: nothing where it is the only one."""
+    """Prefix of the names of one engine step's tables: none where it is the only step."""
     return "" if len(steps) == 1 else f"{step}_"
 
 

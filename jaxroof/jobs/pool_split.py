@@ -45,7 +45,7 @@ def decode_batch_at(rate: Scalar, batches: jax.Array, step_times: jax.Array, ste
 
 @struct
 class Curve:
-    """What one replica of each pool does alone, over the sequences that the decode replica has at once."""
+    """Latencies of one replica of each pool alone, over the sequences that the decode replica has at once."""
 
     ttft: Scalar  # s without waiting
     service: Scalar  # s of a prefill replica per prompt

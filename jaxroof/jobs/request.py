@@ -1,4 +1,4 @@
-"""The question of a static batch of requests: its latencies, throughput, utilisation, power and memory."""
+"""Job of a static batch of requests: its latencies, throughput, utilisation, power and memory."""
 
 from jaxroof.deployment import Deployment, degree, replica_devices
 from jaxroof.efficiency import Efficiency

@@ -1,11 +1,17 @@
-"""Metrics of a served stream: latencies and their percentiles, throughput, goodput, and how full the engine is."""
+"""The question of a served stream: percentiles of latencies, throughput, goodput, use of the engine, cost."""
 
 import math
 
 import jax
 import jax.numpy as jnp
 
+from jaxroof import memory
+from jaxroof.jobs.economics import throughput
+from jaxroof.jobs.job import Job
 from jaxroof.jobs.metric import Metric, higher, lower
+from jaxroof.jobs.scenario import Scenario
+from jaxroof.policy import Policy
+from jaxroof.step import Terms
 from jaxroof.struct import Scalar, struct
 from jaxroof.traffic import STATUSES, Served, Timeline, Traffic
 
@@ -48,6 +54,9 @@ METRICS = {
 }
 """Metrics of a simulated engine."""
 
+RATES = ("requests_per_second", "tokens_per_second", "prompt_tokens_per_second", "goodput")
+"""Metrics that add up over replicas."""
+
 
 @struct
 class Objective:
@@ -56,6 +65,15 @@ class Objective:
     ttft: Scalar = math.inf
     tpot: Scalar = math.inf
     e2e: Scalar = math.inf
+
+
+@struct
+class Service:
+    """Requests that one replica is sent over time, how its engine schedules them, and which of them count as good."""
+
+    traffic: Traffic
+    policy: Policy
+    objective: Objective = Objective()
 
 
 def serving_metrics(
@@ -73,7 +91,6 @@ def serving_metrics(
       blocks: of KV cache.
     """
     done = found.status == STATUSES.index("finished")
-    there = found.status != STATUSES.index("absent")
     osl = jnp.asarray(traffic.osl, dtype=float)
     several = done & (osl > 1.5)
     ttft, e2e = found.first_token - found.arrival, found.finish - found.arrival
@@ -88,30 +105,40 @@ def serving_metrics(
         ("queueing", found.admitted - found.arrival, done.astype(float)),
     ):
         metrics |= _distribution(name, values, weights)
-    begin = jnp.min(jnp.where(there & jnp.isfinite(found.arrival), found.arrival, jnp.inf))
+
+    # Rates are over the time from the first arrival to the last finish.
+    sent = (found.status != STATUSES.index("absent")) & jnp.isfinite(found.arrival)
+    begin = jnp.min(jnp.where(sent, found.arrival, jnp.inf))
     over = jnp.max(jnp.where(done, found.finish, -jnp.inf))
     span = jnp.where(over > begin, over - begin, 1.0)
     good = done & (ttft <= objective.ttft) & (~several | (tpot <= objective.tpot)) & (e2e <= objective.e2e)
-    sent = _count(there & jnp.isfinite(found.arrival))
-    prompts = jnp.asarray(traffic.isl, dtype=float)
-    busy = jnp.where(timeline.steps > 0, timeline.duration, 0.0)
-    batch = timeline.decoding.astype(float)
-    used = timeline.blocks.astype(float) / jnp.where(blocks > 0.0, blocks, 1.0)
+    prompts = jnp.sum(jnp.where(done, jnp.asarray(traffic.isl, dtype=float), 0.0))
     return metrics | {
         "duration": span,
         "requests_per_second": _count(done) / span,
         "tokens_per_second": jnp.sum(jnp.where(done, osl, 0.0)) / span,
-        "prompt_tokens_per_second": jnp.sum(jnp.where(done, prompts, 0.0)) / span,
+        "prompt_tokens_per_second": prompts / span,
         "goodput": _count(good) / span,
-        "good_share": _count(good) / jnp.maximum(sent, 1.0),
+        "good_share": _count(good) / jnp.maximum(_count(sent), 1.0),
         **{name: _count(found.status == code) for code, name in enumerate(STATUSES[:-1])},
         "preemptions": jnp.sum(found.preemptions.astype(float)),
-        "cached_share": jnp.sum(jnp.where(done, found.cached.astype(float), 0.0))
-        / jnp.maximum(jnp.sum(jnp.where(done, prompts, 0.0)), 1.0),
-        "utilization": jnp.sum(busy) / span,
-        "batch_mean": jnp.sum(busy * batch) / jnp.maximum(jnp.sum(busy), 1e-30),
+        "cached_share": jnp.sum(jnp.where(done, found.cached.astype(float), 0.0)) / jnp.maximum(prompts, 1.0),
+        **_engine_metrics(timeline, blocks, span),
+    }
+
+
+def _engine_metrics(timeline: Timeline, blocks: Scalar, span: Scalar) -> dict[str, jax.Array]:
+    """Use of the engine, its batch and its cache; means are over the time in which it works."""
+    busy = jnp.where(timeline.steps > 0, timeline.duration, 0.0)
+    working = jnp.sum(busy)
+    some = jnp.maximum(working, 1e-30)
+    batch = timeline.decoding.astype(float)
+    used = timeline.blocks.astype(float) / jnp.where(blocks > 0.0, blocks, 1.0)
+    return {
+        "utilization": working / span,
+        "batch_mean": jnp.sum(busy * batch) / some,
         "batch_max": jnp.max(batch),
-        "kv_use_mean": jnp.sum(busy * used) / jnp.maximum(jnp.sum(busy), 1e-30),
+        "kv_use_mean": jnp.sum(busy * used) / some,
         "kv_use_max": jnp.max(used),
         "engine_steps": jnp.sum(timeline.steps.astype(float)),
     }
@@ -175,3 +202,31 @@ def _distribution(name: str, values: jax.Array, weights: jax.Array) -> dict[str,
 
 def _count(condition: jax.Array) -> jax.Array:
     return jnp.sum(condition.astype(float))
+
+
+def deployed_rates(scenario: Scenario, replica: dict[str, Scalar]) -> dict[str, Scalar]:
+    """Rates of all replicas from those of the simulated one, per device, and per watt and dollar.
+
+    Args:
+      replica: `serving_metrics`; those of `RATES` are read.
+    """
+    whole = {name: replica[name] * scenario.deployment.dp for name in RATES}
+    return whole | throughput(scenario.hardware, scenario.deployment, replica["tokens_per_second"])
+
+
+def deployed_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: dict[str, Terms]) -> dict[str, Scalar]:
+    """Metrics of a deployment: rates are of all replicas, counts and latencies of the simulated one.
+
+    Args:
+      sums: `serving_metrics` of the simulated replica.
+    """
+    place = scenario.hardware, scenario.model, scenario.deployment
+    return {
+        **sums,
+        **deployed_rates(scenario, sums),
+        "weight_bytes": memory.weight_bytes(scenario.model, scenario.deployment),
+        "kv_capacity_tokens": memory.kv_capacity_tokens(*place),
+    }
+
+
+SERVE = Job("serve", Service, deployed_metrics, simulated=True)

@@ -1,4 +1,4 @@
-"""The question of one engine step: its time, throughput, utilisation, power and memory."""
+"""Job of one engine step: its time, throughput, utilisation, power and memory."""
 
 import jax.numpy as jnp
 

@@ -51,7 +51,7 @@ METRICS = {
 
 
 def op_tables(prefix: str, scenario: Scenario, batch: Batch) -> Lazy:
-    """What every op of one step costs, by field; names begin with `prefix`."""
+    """Costs of every op of one step, by field; names begin with `prefix`."""
     place = scenario.hardware, scenario.model, scenario.deployment
     costs = functools.cache(lambda: step_cost(*place, batch, scenario.efficiency))
     fields = ("time", "flops", "bytes", "bound", "algorithm", *(("energy",) if power_known(scenario.hardware) else ()))
@@ -62,7 +62,7 @@ def op_tables(prefix: str, scenario: Scenario, batch: Batch) -> Lazy:
 
 
 def step_terms(prefix: str, scenario: Scenario, batch: Batch) -> Lazy:
-    """What is added up over the ops of one step: time, time by what binds it, and floors of matrix and memory time."""
+    """Terms that are summed over the ops of one step: time, time by bound, and floors of matrix and memory time."""
     hardware, deployment, efficiency = scenario.hardware, scenario.deployment, scenario.efficiency
     ops = functools.cache(lambda: overlapped_ops(scenario.model, deployment, batch))
     beyond = {}
@@ -93,7 +93,7 @@ def extrapolated_shares(sums: dict[str, Scalar], *steps: str) -> dict[str, Scala
 def spreads(
     name: str, time: Scalar, parts: tuple[tuple[Scalar, Scalar, Scalar], ...], efficiency: Efficiency
 ) -> dict[str, Scalar]:
-    """Standard deviation of the logarithm of `time`, if all kernels err alike and if they err on their own.
+    """Standard deviation of the logarithm of `time`, if the errors of all kernels are one and if each errs on its own.
 
     `parts` are the steps that it consists of: how often, and the sums of deviations in s and of their squares. Nothing
     where the efficiency does not know its errors.

@@ -1,4 +1,4 @@
-"""The question of one training iteration: its time, throughput, memory, energy and price."""
+"""Job of one training iteration: its time, throughput, memory, energy and price."""
 
 from collections.abc import Iterator
 

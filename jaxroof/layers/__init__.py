@@ -1,1 +1,1 @@
-"""What each layer of a model launches on one device of a deployment, as Ops."""
+"""Layers of a model as the ops that they launch on one device of a deployment."""

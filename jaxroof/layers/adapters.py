@@ -1,4 +1,4 @@
-"""What low-rank adapters add to a step that serves many of them: two thin grouped products per adapted matrix."""
+"""Low-rank adapters in a step that serves many of them: two thin grouped products per adapted matrix."""
 
 from jaxroof.batch import Batch
 from jaxroof.deployment import Deployment

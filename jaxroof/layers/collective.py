@@ -1,4 +1,4 @@
-"""The collectives that layers need: what is sent, between which devices of the deployment."""
+"""Collectives of layers: their messages, and the devices of the deployment that take part."""
 
 from jaxroof.deployment import Deployment
 from jaxroof.layers.linear import launched

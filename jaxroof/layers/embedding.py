@@ -1,4 +1,4 @@
-"""What surrounds the layers: embedding lookup, output head, sampling."""
+"""Ops around the layers: embedding lookup, output head, sampling."""
 
 from jaxroof.deployment import Deployment
 from jaxroof.layers.collective import all_reduce, collective

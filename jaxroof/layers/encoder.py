@@ -1,4 +1,4 @@
-"""What an encoder adds to the step that prefills: embedding, blocks over its own tokens, projector."""
+"""Ops of an encoder in the step that prefills: embedding, blocks over its own tokens, projector."""
 
 import dataclasses
 
@@ -18,7 +18,7 @@ PREFIX = "encoder."
 
 
 def encoder_deployment(encoder: Encoder, deployment: Deployment) -> tuple[Deployment, jax.Array]:
-    """How an encoder uses the tp devices, and the share of its tokens that each of them works on, shape ().
+    """Deployment of an encoder on the tp devices, and the share of its tokens that each of them works on, shape ().
 
     Blocks are split like the decoder's where tp divides their heads and widths. Where it does not, every device has
     the whole encoder and encodes 1 / tp of the images (vLLM's mm_encoder_tp_mode = "data"). Context-parallel devices

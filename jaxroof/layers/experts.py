@@ -117,7 +117,7 @@ def distinct_devices(devices: Scalar, top_k: Scalar) -> jax.Array:
 
 
 def own_choices(tokens: Scalar, alike: Scalar) -> jax.Array:
-    """Tokens that would touch as many experts if each chose on its own as `tokens` alike ones do: n^alike, shape ().
+    """Tokens that touch as many experts, each choosing on its own, as `tokens` similar ones do: n^alike, shape ().
 
     Tokens of like texts prefer the same experts, so that distinct ones grow with a power of the tokens. Below one
     token nothing is shared.

@@ -1,4 +1,4 @@
-"""What chooses the tokens that sparse attention attends to: an indexer's projections, scores and top-k."""
+"""Indexer of sparse attention, which chooses the tokens to attend to: projections, scores and top-k."""
 
 from jaxroof.batch import Batch
 from jaxroof.deployment import Deployment, degree, tokens_per_sequence

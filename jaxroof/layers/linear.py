@@ -1,4 +1,4 @@
-"""A projection: one GEMM of all tokens with one weight matrix, or with one of several each, and what it converts."""
+"""Projections: one GEMM of all tokens with a weight matrix, or with one of several, and its conversions."""
 
 from typing import NamedTuple
 

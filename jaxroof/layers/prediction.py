@@ -1,4 +1,4 @@
-"""What a multi-token-prediction head adds to a step: one run over the step's tokens, one per further draft."""
+"""Multi-token-prediction head in a step: one run over the step's tokens, one per further draft."""
 
 import dataclasses
 

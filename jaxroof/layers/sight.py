@@ -1,4 +1,4 @@
-"""What a token may attend to: pairs, cached tokens in reach and visible context, under windows and selections."""
+"""Sight of tokens: pairs, cached tokens in reach and visible context, under windows and selections."""
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +10,7 @@ from jaxroof.struct import Scalar, static, struct
 
 @struct
 class Sight:
-    """How far a query sees."""
+    """Reach of a query over the tokens before it."""
 
     limit: Scalar | None  # tokens that a query attends to at most; None: all before it
     kind: str | None = static()  # "sliding", "chunked", "selected", or None without a limit
@@ -18,7 +18,7 @@ class Sight:
 
 
 def sight(mixer: Attention | LatentAttention) -> Sight:
-    """How far the queries of a layer see. A selection counts like a sliding window, but everything stays in reach."""
+    """Sight of the queries of a layer. A selection counts like a sliding window, but everything stays in reach."""
     if mixer.selection is not None:
         return Sight(limit=mixer.selection.tokens, kind="selected")
     if isinstance(mixer, LatentAttention):

@@ -1,4 +1,4 @@
-"""Softmax attention as kernels of their own: two batched products, and what is written and read between them."""
+"""Softmax attention as separate kernels: two batched products, and the bytes written and read in between."""
 
 from jaxroof.deployment import Deployment
 from jaxroof.layers.elementwise import elementwise

@@ -1,4 +1,4 @@
-"""Giving the next prompt its share of the coming step, and its place in the cache."""
+"""Admission of the next prompt: its share of the coming step, its slot and its blocks of the cache."""
 
 from typing import NamedTuple
 
@@ -9,11 +9,14 @@ from jaxroof.scheduler.arriving import next_request, others_wait, popped
 from jaxroof.scheduler.blocks import begins_block, counted
 from jaxroof.scheduler.engine import Engine
 from jaxroof.scheduler.state import (
-    NEVER,
     Groups,
+    Slots,
     State,
+    Step,
     blocks_of,
     held_back,
+    is_empty,
+    is_held_back,
     is_swapped,
     least_slot,
     tokens_left,
@@ -22,7 +25,7 @@ from jaxroof.scheduler.state import (
 
 
 class Admission(NamedTuple):
-    """What an iteration admitted; ids are -1 where there was nothing."""
+    """Result of one admission; ids are -1 where there was nothing."""
 
     state: State
     happened: jax.Array  # bool
@@ -33,10 +36,27 @@ class Admission(NamedTuple):
     last: jax.Array  # decode count at which it ends
 
 
-class Place(NamedTuple):
-    """Blocks that an admission takes, and what of them is its group's chain."""
+class Candidate(NamedTuple):
+    """The sequence that is next to get work: the prompt under way, else a preempted one, else the queue's first."""
 
-    group: jax.Array
+    there: jax.Array  # bool: there is one
+    request: jax.Array
+    slot: jax.Array
+    free_slot: jax.Array  # bool: it has a slot, or one is empty
+    under_way: jax.Array  # bool: a part of its prompt is computed
+    preempted: jax.Array  # bool: some sequence has lost its cache; the candidate, unless a prompt is under way
+    holds_slot: jax.Array  # bool: it is one of these two
+    swapped: jax.Array  # bool: its cache is in host memory
+    left: jax.Array  # tokens that it has to produce
+    isl: jax.Array  # tokens of its prompt
+    total: jax.Array  # tokens of its prompt and its output
+    target: jax.Array  # tokens whose cache it needs before it decodes
+
+
+class Place(NamedTuple):
+    """Blocks of an admission that are its group's chain, int32."""
+
+    group: jax.Array  # -1: none
     hit: jax.Array  # blocks of the prompt that are there
     chained: jax.Array  # blocks of the prompt that are in the chain afterwards
     growth: jax.Array  # blocks that the chain grows by
@@ -44,132 +64,252 @@ class Place(NamedTuple):
     idle: jax.Array  # of them, idle ones
 
 
+class Room(NamedTuple):
+    """Blocks and a slot for a candidate."""
+
+    fits: jax.Array  # bool: there is room
+    blocks: jax.Array  # that it takes outside of its group's chain
+    starts_block: jax.Array  # bool: back from host memory, its next token begins a block
+    cuts_chain: jax.Array  # bool: it fits only without the blocks of its group's chain that are not its own
+
+
+class Share(NamedTuple):
+    """A candidate's share of the coming step, tokens."""
+
+    past: jax.Array  # of its prompt, in the cache already
+    remaining: jax.Array  # still to be computed
+    budget: jax.Array  # that the step has left
+    chunk: jax.Array  # that it may take of it
+
+
+class Work(NamedTuple):
+    """Work of a candidate in the coming step; bools say whether it happens."""
+
+    takes: jax.Array  # bool: it gets work
+    enters: jax.Array  # bool: its first, or its first after a preemption
+    returns: jax.Array  # bool: it decodes with the cache that comes from host memory
+    computes: jax.Array  # bool: it computes `chunk` tokens of its prompt
+    chunk: jax.Array
+    completes: jax.Array  # bool: these are the last of its prompt
+    decodes: jax.Array  # bool: it is among the decoding sequences afterwards
+    end: jax.Array  # decode count at which it ends then
+    offset: jax.Array  # its context less that count
+
+
 def admitted(engine: Engine, state: State, shortest: bool, need: jax.Array, allowed: jax.Array) -> Admission:
     """The state after the next prompt has got its work for this step, if there is one and if it fits.
+
+    A candidate needs a slot, blocks for its tokens with `Engine.spare` left over, and a share of the token budget.
 
     Args:
       shortest: whether the queue is ordered by the length of prompts.
       need: blocks that decoding sequences begin in the coming step, where they take part in it.
       allowed: bool, whether anything may be admitted at this point.
     """
-    slots, step = state.slots, state.step
-    places = jnp.arange(slots.end.shape[0], dtype=jnp.int32)
-    begun = state.progress >= 0
-    returning, some = least_slot(slots.end < 0, slots.number)
-    empty, vacant = least_slot(slots.end == NEVER)
-    held = begun | some
-    slot = jnp.where(begun, state.partial, jnp.where(some, returning, empty))
-    queued = next_request(engine, state, shortest)
-    request = jnp.where(held, slots.request[slot], queued.request)
-    isl = engine.isl[request]
-    total = isl + engine.osl[request]
-    before = slots.end[slot]
-    left = jnp.where(held, tokens_left(before), engine.osl[request])
-    back = held & is_swapped(before)
-    target = total - left - whole(back)  # of a prompt, or of a cache that lacks the newest token
+    candidate = _candidate(engine, state, shortest)
+    place = _place(engine, state, candidate)
+    room = _room(engine, state, candidate, place, need)
+    share = _share(engine, state, candidate, place)
+    work = _work(engine, state, candidate, share, allowed & candidate.there & room.fits)
+    after = _after(engine, state, candidate, place, room, share, work, need)
 
-    place = _place(engine, state, request, isl, target)
-    own = blocks_of(jnp.where(engine.reserve, total, target), engine.size) - place.chained
-    starts = back & engine.mixed & ~engine.reserve & begins_block(target + 1, engine.size)
-    demand = own + place.growth + whole(starts)
-    available = state.free + state.idle - place.idle - jnp.where(engine.mixed, need, 0)
-    alone = (state.running == 0) & (step.finished == 0) & (state.progress < 0)
-    cut = alone & (demand > available)  # its own group's chain, where that is longer than its prompt
-    spare = jnp.where(alone, 0.0, engine.spare)
-    fits = begun | cut | (demand.astype(float) <= available.astype(float) - spare)
-    room = begun | ((state.running + step.finished < engine.sequences) & (some | vacant))
-
-    past = jnp.where(begun, state.progress, place.hit * engine.size)
-    remaining = target - past
-    budget = engine.budget - jnp.where(engine.mixed, state.running, 0) - step.prompt
-    all_of_it = jnp.where((remaining <= budget) | (step.prompt == 0), remaining, 0)
-    chunk = jnp.where(engine.chunked, jnp.minimum(remaining, budget), all_of_it)
-    takes = allowed & (held | queued.there) & fits & room & (back | (chunk >= 1))
-    works, returns = takes & ~back, takes & back
-    chunk = jnp.where(works, chunk, 0)
-    finishes = works & (chunk == remaining)
-    decodes = finishes | returns
-    enters = takes & ~begun
-
-    end = jnp.where(back, state.count + left, state.count + whole(engine.mixed) + left - 1)
-    offset = total - end
-    mine = (places == slot) & takes
-    number = jnp.where(begun, slots.number[slot], state.admissions)
-    cut = cut & enters
-    shortened = jnp.where(cut, jnp.maximum(place.chain - place.chained, 0), 0)
-    after = state._replace(
-        slots=slots._replace(
-            end=jnp.where(mine, jnp.where(decodes, end, held_back(left, jnp.asarray(False))), slots.end),
-            number=jnp.where(mine, number, slots.number),
-            request=jnp.where(mine, request, slots.request),
-            chained=None if slots.chained is None else jnp.where(mine & ~begun, place.chained, slots.chained),
-        ),
-        groups=_joined(state.groups, place, state.event, enters, cut),
-        waiting=popped(state.waiting, request, takes & ~held),
-        step=step._replace(
-            prompt=step.prompt + chunk,
-            squares=step.squares + _product(chunk, chunk),
-            reaches=step.reaches + _product(chunk, past),
-            finished=step.finished + whole(finishes),
-            joining=step.joining + jnp.where(finishes, offset, 0),
-            need=need + whole(starts & returns),
-        ),
-        running=state.running + whole(returns),
-        offset=state.offset + jnp.where(returns, offset, 0),
-        free=state.free - jnp.where(enters, own + place.growth, 0) + shortened,
-        idle=state.idle - jnp.where(enters, place.idle, 0),
-        phases=counted(state.phases, offset, engine.size, whole(decodes & ~engine.reserve)),
-        progress=jnp.where(works, jnp.where(finishes, -1, past + chunk), state.progress),
-        partial=jnp.where(works & ~finishes, slot, state.partial),
-        lost=state.lost - whole(enters & some),
-        admissions=state.admissions + whole(enters),
-        event=state.event + whole(enters),
-        moved=state.moved + jnp.where(returns, target, 0),
-    )
-    follows = held | others_wait(engine, after)
-    room = (after.running + after.step.finished < engine.sequences) & ((budget - chunk >= 1) | held)
+    follows = candidate.holds_slot | others_wait(engine, after)
+    budget_left = (share.budget - work.chunk >= 1) | candidate.holds_slot
+    more_fit = (after.running + after.step.finished < engine.sequences) & budget_left
     return Admission(
         state=after,
-        happened=takes,
-        again=takes & (after.progress < 0) & follows & room,
-        admitted=jnp.where(takes & ~held, request, -1),
-        hit=jnp.where(begun, 0, place.hit * engine.size),
-        produced=jnp.where(decodes, request, -1),
-        last=end,
+        happened=work.takes,
+        again=work.takes & (after.progress < 0) & follows & more_fit,
+        admitted=jnp.where(work.takes & ~candidate.holds_slot, candidate.request, -1),
+        hit=jnp.where(candidate.under_way, 0, place.hit * engine.size),
+        produced=jnp.where(work.decodes, candidate.request, -1),
+        last=work.end,
     )
 
 
-def _place(engine: Engine, state: State, request: jax.Array, isl: jax.Array, target: jax.Array) -> Place:
+def _candidate(engine: Engine, state: State, shortest: bool) -> Candidate:
+    """The prompt under way; else, of the preempted sequences, the one admitted first; else the first of the queue."""
+    slots = state.slots
+    under_way = state.progress >= 0
+    returning, preempted = least_slot(is_held_back(slots.end), slots.number)
+    empty, vacant = least_slot(is_empty(slots.end))
+    holds_slot = under_way | preempted
+    slot = jnp.where(under_way, state.partial, jnp.where(preempted, returning, empty))
+    queued = next_request(engine, state, shortest)
+    request = jnp.where(holds_slot, slots.request[slot], queued.request)
+    end = slots.end[slot]
+    left = jnp.where(holds_slot, tokens_left(end), engine.osl[request])
+    swapped = holds_slot & is_swapped(end)
+    isl = engine.isl[request]
+    total = isl + engine.osl[request]
+    return Candidate(
+        there=holds_slot | queued.there,
+        request=request,
+        slot=slot,
+        free_slot=preempted | vacant,
+        under_way=under_way,
+        preempted=preempted,
+        holds_slot=holds_slot,
+        swapped=swapped,
+        left=left,
+        isl=isl,
+        total=total,
+        # A cache in host memory lacks the newest token, which the next decode step writes.
+        target=total - left - whole(swapped),
+    )
+
+
+def _place(engine: Engine, state: State, candidate: Candidate) -> Place:
+    """The candidate's part of its group's chain: what it finds there, and what a later one of the group will find."""
     none = jnp.int32(0)
     groups = state.groups
     if groups is None:
         return Place(jnp.int32(-1), none, none, none, none, none)
+    request = candidate.request
     group = engine.group[request]
     inside = jnp.maximum(group, 0)
     chain = groups.chain[inside]
     member = (group >= 0) & engine.caching
-    kept = jnp.minimum(engine.keep[request], isl) // engine.size
-    hit = jnp.minimum(jnp.minimum(chain, engine.shared[request] // engine.size), (target - 1) // engine.size)
-    hit = jnp.where(member, hit, 0)
+    kept = jnp.minimum(engine.keep[request], candidate.isl) // engine.size
+    # Whole blocks, and never the whole prompt: its last token has to be computed.
+    found = jnp.minimum(chain, engine.shared[request] // engine.size)
+    hit = jnp.where(member, jnp.minimum(found, (candidate.target - 1) // engine.size), 0)
     chained = jnp.where(member, jnp.maximum(hit, kept), 0)
     growth = jnp.where(member, jnp.maximum(chained - chain, 0), 0)
     idle = jnp.where(member & (groups.users[inside] == 0), chain, 0)
     return Place(jnp.where(member, group, -1), hit, chained, growth, chain, idle)
 
 
-def _joined(groups: Groups | None, place: Place, event: jax.Array, enters: jax.Array, cut: jax.Array) -> Groups | None:
-    """The groups after a sequence has taken hold of its prefix."""
+def _room(engine: Engine, state: State, candidate: Candidate, place: Place, need: jax.Array) -> Room:
+    """Whether the candidate's blocks fit beside those that decoding sequences are about to begin, and it has a slot."""
+    tokens = jnp.where(engine.reserve, candidate.total, candidate.target)
+    blocks = blocks_of(tokens, engine.size) - place.chained
+    next_begins = begins_block(candidate.target + 1, engine.size)
+    starts_block = candidate.swapped & engine.mixed & ~engine.reserve & next_begins
+    demand = blocks + place.growth + whole(starts_block)
+    available = state.free + state.idle - place.idle - jnp.where(engine.mixed, need, 0)
+
+    # A sequence that would be alone always fits: nothing is left to spare for, and its group's chain is cut if need be.
+    alone = (state.running == 0) & (state.step.finished == 0) & (state.progress < 0)
+    cuts_chain = alone & (demand > available)
+    spare = jnp.where(alone, 0.0, engine.spare)
+    enough = candidate.under_way | cuts_chain | (demand.astype(float) <= available.astype(float) - spare)
+    below_limit = (state.running + state.step.finished < engine.sequences) & candidate.free_slot
+    return Room(enough & (candidate.under_way | below_limit), blocks, starts_block, cuts_chain)
+
+
+def _share(engine: Engine, state: State, candidate: Candidate, place: Place) -> Share:
+    """Tokens of the candidate's prompt that the token budget has room for: a chunk, or all of them or none.
+
+    Without chunks a prompt that exceeds the budget runs in a step of its own.
+    """
+    prompt = state.step.prompt
+    past = jnp.where(candidate.under_way, state.progress, place.hit * engine.size)
+    remaining = candidate.target - past
+    budget = engine.budget - jnp.where(engine.mixed, state.running, 0) - prompt
+    all_or_none = jnp.where((remaining <= budget) | (prompt == 0), remaining, 0)
+    chunk = jnp.where(engine.chunked, jnp.minimum(remaining, budget), all_or_none)
+    return Share(past, remaining, budget, chunk)
+
+
+def _work(engine: Engine, state: State, candidate: Candidate, share: Share, fits: jax.Array) -> Work:
+    """The candidate's work in the coming step, if it `fits` and the budget has a token for it."""
+    swapped = candidate.swapped
+    takes = fits & (swapped | (share.chunk >= 1))
+    computes, returns = takes & ~swapped, takes & swapped
+    chunk = jnp.where(computes, share.chunk, 0)
+    completes = computes & (chunk == share.remaining)
+    # The step that completes a prompt produces one of the tokens left; in a mixed engine it counts as a decode step.
+    after_prompt = state.count + whole(engine.mixed) + candidate.left - 1
+    end = jnp.where(swapped, state.count + candidate.left, after_prompt)
+    return Work(
+        takes=takes,
+        enters=takes & ~candidate.under_way,
+        returns=returns,
+        computes=computes,
+        chunk=chunk,
+        completes=completes,
+        decodes=completes | returns,
+        end=end,
+        offset=candidate.total - end,
+    )
+
+
+def _after(
+    engine: Engine,
+    state: State,
+    candidate: Candidate,
+    place: Place,
+    room: Room,
+    share: Share,
+    work: Work,
+    need: jax.Array,
+) -> State:
+    """The state after the candidate has got its work."""
+    cuts_chain = room.cuts_chain & work.enters
+    freed = jnp.where(cuts_chain, jnp.maximum(place.chain - place.chained, 0), 0)
+    return state._replace(
+        slots=_slots_after(state, candidate, place, work),
+        groups=_groups_after(state, place, work, cuts_chain),
+        waiting=popped(state.waiting, candidate.request, work.takes & ~candidate.holds_slot),
+        step=_step_after(state.step, share, work, need + whole(room.starts_block & work.returns)),
+        running=state.running + whole(work.returns),
+        offset=state.offset + jnp.where(work.returns, work.offset, 0),
+        free=state.free - jnp.where(work.enters, room.blocks + place.growth, 0) + freed,
+        idle=state.idle - jnp.where(work.enters, place.idle, 0),
+        phases=counted(state.phases, work.offset, engine.size, whole(work.decodes & ~engine.reserve)),
+        progress=jnp.where(work.computes, jnp.where(work.completes, -1, share.past + work.chunk), state.progress),
+        partial=jnp.where(work.computes & ~work.completes, candidate.slot, state.partial),
+        lost=state.lost - whole(work.enters & candidate.preempted),
+        admissions=state.admissions + whole(work.enters),
+        event=state.event + whole(work.enters),
+        moved=state.moved + jnp.where(work.returns, candidate.target, 0),
+    )
+
+
+def _slots_after(state: State, candidate: Candidate, place: Place, work: Work) -> Slots:
+    """The slots with the candidate in its own: it decodes, or holds the place of a prompt that is not complete."""
+    slots = state.slots
+    here = (jnp.arange(slots.end.shape[0], dtype=jnp.int32) == candidate.slot) & work.takes
+    end = jnp.where(work.decodes, work.end, held_back(candidate.left, jnp.asarray(False)))
+    number = jnp.where(candidate.under_way, slots.number[candidate.slot], state.admissions)
+    chained = slots.chained
+    if chained is not None:
+        chained = jnp.where(here & ~candidate.under_way, place.chained, chained)
+    return Slots(
+        end=jnp.where(here, end, slots.end),
+        number=jnp.where(here, number, slots.number),
+        request=jnp.where(here, candidate.request, slots.request),
+        chained=chained,
+    )
+
+
+def _groups_after(state: State, place: Place, work: Work, cuts_chain: jax.Array) -> Groups | None:
+    """The groups after a sequence that enters has taken hold of its prefix."""
+    groups = state.groups
     if groups is None:
         return None
-    mine = (jnp.arange(groups.chain.shape[0], dtype=jnp.int32) == place.group) & enters
-    chain = jnp.where(cut, place.chained, jnp.maximum(groups.chain, place.chained))
+    here = (jnp.arange(groups.chain.shape[0], dtype=jnp.int32) == place.group) & work.enters
+    chain = jnp.where(cuts_chain, place.chained, jnp.maximum(groups.chain, place.chained))
     return Groups(
-        chain=jnp.where(mine, chain, groups.chain),
-        users=groups.users + whole(mine),
-        used=jnp.where(mine, event, groups.used),
+        chain=jnp.where(here, chain, groups.chain),
+        users=groups.users + whole(here),
+        used=jnp.where(here, state.event, groups.used),
+    )
+
+
+def _step_after(step: Step, share: Share, work: Work, need: jax.Array) -> Step:
+    """The coming step with the candidate's chunk in its sums."""
+    return Step(
+        prompt=step.prompt + work.chunk,
+        squares=step.squares + _product(work.chunk, work.chunk),
+        reaches=step.reaches + _product(work.chunk, share.past),
+        finished=step.finished + whole(work.completes),
+        joining=step.joining + jnp.where(work.completes, work.offset, 0),
+        need=need,
     )
 
 
 def _product(first: jax.Array, second: jax.Array) -> jax.Array:
-    """Of two counts, as a float: it may exceed a whole number's range."""
+    """Product of two counts, as a float: it may exceed a whole number's range."""
     return first.astype(float) * second.astype(float)

@@ -1,5 +1,4 @@
-"""Running the engine: one step with prompts in it, as many decode steps as nothing interrupts, or none until someone
-arrives."""
+"""Run of the engine: one step with prompts, all decode steps until something happens, or a wait for an arrival."""
 
 from typing import NamedTuple
 
@@ -16,9 +15,12 @@ from jaxroof.scheduler.state import NEVER, Clock, State, Step, pick, plus
 NOTHING = Step(prompt=0, squares=0.0, reaches=0.0, finished=0, joining=0, need=0)
 """A step that has been given nothing yet."""
 
+MANY = 2.0**30
+"""Decode steps that are as good as no limit, and still an int32."""
+
 
 class Advance(NamedTuple):
-    """What the engine did."""
+    """Result of one run of the engine."""
 
     state: State
     duration: jax.Array  # s, idle time included
@@ -27,69 +29,105 @@ class Advance(NamedTuple):
     prompt: jax.Array
 
 
+class Steps(NamedTuple):
+    """The next step, or the next decode steps, shapes ()."""
+
+    prompts: jax.Array  # bool: a step with prompts
+    decodes: jax.Array  # bool: decode steps alone
+    members: jax.Array  # decoding sequences that take part
+    number: jax.Array  # of steps
+    duration: jax.Array  # s of all of them
+
+
 def advanced(engine: Engine, price: Price, state: State, next_end: jax.Array, happens: jax.Array) -> Advance:
     """The state after the engine has worked or waited, if it does.
 
     Args:
       next_end: count of decode steps at which the next sequence ends.
     """
-    step, running = state.step, state.running
-    prompts = step.prompt > 0
-    decodes = ~prompts & (running > 0)
-    idle = ~prompts & (running == 0)
-    members = jnp.where(prompts & ~engine.mixed, 0, running)
-    sequences = members + jnp.where(decodes, state.padding, 0)
-    context = jnp.where(members > 0, state.offset, 0) + members * state.count + jnp.where(decodes, state.padded, 0)
-
+    step = state.step
     wait = until(engine, state.waiting, state.clock, state.waiting.next)
-    most = _most_steps(engine, state, next_end)
-    tokens = step.prompt.astype(float)
-    chunks = tokens * tokens / jnp.where(prompts, step.squares, 1.0)
-    prompt = Prefill(sequences=chunks, tokens=tokens, past=chunks * step.reaches / jnp.where(prompts, tokens, 1.0))
-    rows = jnp.where(decodes, _padded(engine, sequences), sequences) + step.prompt
-    first = _time(engine, price, prompt, sequences, context, step.finished, rows)
-    nothing = Prefill(sequences=0.0, tokens=0.0, past=0.0)
-    last = _time(engine, price, nothing, sequences, context + (most - 1) * members, step.finished, rows)
-    slope = jnp.where(decodes, (last - first) / jnp.maximum(most - 1, 1).astype(float), 0.0)
-    steps = jnp.where(decodes, jnp.minimum(most, _steps_until(engine, state, first, slope, wait)), 1)
-    runs = steps.astype(float)
-    worked = runs * first + slope * (0.5 * runs * (runs - 1.0)) + engine.swap_time * state.moved.astype(float)
+    taken = _steps(engine, price, state, next_end, wait)
+    idle = ~taken.prompts & (state.running == 0)
+    works, rests = happens & ~idle, happens & idle & jnp.isfinite(wait)
+    worked = taken.duration + engine.swap_time * state.moved.astype(float)
     resting = jnp.where(jnp.isfinite(wait), jnp.maximum(wait, 0.0), 0.0)
 
-    blocks = jnp.where(
-        prompts, jnp.where(engine.mixed, step.need, 0), jnp.where(decodes, begun(state, engine, steps), 0)
-    )
-    works, rests = happens & ~idle, happens & idle & jnp.isfinite(wait)
+    # Blocks that decoding sequences begin: in a step with prompts they were counted when these were admitted.
+    beside_prompts = jnp.where(engine.mixed, step.need, 0)
+    decoding_alone = jnp.where(taken.decodes, begun(state, engine, taken.number), 0)
     later = state._replace(
         clock=plus(state.clock, worked),
-        count=state.count + jnp.where(decodes | engine.mixed, steps, 0),
+        count=state.count + jnp.where(taken.decodes | engine.mixed, taken.number, 0),
         step=jax.tree.map(lambda new, old: jnp.asarray(new, dtype=old.dtype), NOTHING, step),
-        running=running + step.finished,
+        running=state.running + step.finished,
         offset=state.offset + step.joining,
-        free=state.free - blocks,
-        pace=worked / runs,
+        free=state.free - jnp.where(taken.prompts, beside_prompts, decoding_alone),
+        pace=worked / taken.number.astype(float),
         moved=jnp.zeros_like(state.moved),
         preempted=jnp.zeros_like(state.preempted),
-        gate=state.gate & prompts,
+        gate=state.gate & taken.prompts,
     )
     waited = state._replace(clock=pick(rests, _arrival(state), state.clock))
     return Advance(
         state=pick(works, later, waited),
         duration=jnp.where(works, worked, jnp.where(rests, resting, 0.0)),
-        steps=jnp.where(works, steps, 0),
-        decoding=jnp.where(works, members, 0),
+        steps=jnp.where(works, taken.number, 0),
+        decoding=jnp.where(works, taken.members, 0),
         prompt=jnp.where(works, step.prompt, 0),
     )
 
 
+def _steps(engine: Engine, price: Price, state: State, next_end: jax.Array, wait: jax.Array) -> Steps:
+    """One step with prompts in it, or decode steps until something happens.
+
+    Between two nodes of the price tables a decode step's time is linear in the context. So of n steps, the first of
+    `first` s and each `slope` s longer than the one before, the time is n first + slope n (n - 1) / 2.
+
+    Args:
+      wait: s until the next arrival.
+    """
+    step, running = state.step, state.running
+    prompts = step.prompt > 0
+    decodes = ~prompts & (running > 0)
+    members = jnp.where(prompts & ~engine.mixed, 0, running)
+    sequences = members + jnp.where(decodes, state.padding, 0)
+    context = jnp.where(members > 0, state.offset, 0) + members * state.count + jnp.where(decodes, state.padded, 0)
+    rows = jnp.where(decodes, _padded(engine, sequences), sequences) + step.prompt
+
+    first = _time(engine, price, _prompt(step, prompts), sequences, context, step.finished, rows)
+    most = _most_steps(engine, state, next_end)
+    nothing = Prefill(sequences=0.0, tokens=0.0, past=0.0)
+    last = _time(engine, price, nothing, sequences, context + (most - 1) * members, step.finished, rows)
+    slope = jnp.where(decodes, (last - first) / jnp.maximum(most - 1, 1).astype(float), 0.0)
+    number = jnp.where(decodes, jnp.minimum(most, _steps_until(engine, state, first, slope, wait)), 1)
+    runs = number.astype(float)
+    return Steps(prompts, decodes, members, number, runs * first + slope * (0.5 * runs * (runs - 1.0)))
+
+
+def _prompt(step: Step, prompts: jax.Array) -> Prefill:
+    """The step's chunks as equal ones with the same tokens and the same query-key pairs.
+
+    n = tokens^2 / sum of chunk^2 chunks of equal length, each after a past of sum of chunk * past / tokens.
+    """
+    tokens = step.prompt.astype(float)
+    chunks = tokens * tokens / jnp.where(prompts, step.squares, 1.0)
+    return Prefill(sequences=chunks, tokens=tokens, past=chunks * step.reaches / jnp.where(prompts, tokens, 1.0))
+
+
 def _most_steps(engine: Engine, state: State, next_end: jax.Array) -> jax.Array:
-    """Decode steps until a sequence ends, the blocks are used up, someone whose cache was taken may come back, or the
-    mean context passes a node of the price tables, between which times are linear in it; at least 1."""
+    """Decode steps until the first of four events, at least 1.
+
+    A sequence ends; the blocks are used up; a sequence that lost its cache at this instant may come back (after one
+    step); the mean context passes a node of the price tables, between which times are linear in it.
+    """
     growing = jnp.maximum(state.running, 1).astype(float)
     context = (state.offset + state.running * state.count + state.padded).astype(float)
     mean = context / (growing + state.padding.astype(float))
-    steps = (next_node(mean) - mean) * (context / (growing * mean))
-    linear = jnp.floor(jnp.minimum(steps, 2.0**30)).astype(jnp.int32) + 1
+
+    # A step adds a token to each growing sequence; those that pad a static batch count in the mean, and do not grow.
+    to_node = (next_node(mean) - mean) * (context / (growing * mean))
+    linear = jnp.floor(jnp.minimum(to_node, MANY)).astype(jnp.int32) + 1
     most = jnp.minimum(jnp.minimum(next_end - state.count, lasting(state, engine)), jnp.minimum(linear, engine.longest))
     return jnp.where(state.preempted, 1, jnp.maximum(most, 1))
 
@@ -97,7 +135,8 @@ def _most_steps(engine: Engine, state: State, next_end: jax.Array) -> jax.Array:
 def _steps_until(engine: Engine, state: State, first: jax.Array, slope: jax.Array, wait: jax.Array) -> jax.Array:
     """Decode steps until the next arrival has come, if it could be admitted then.
 
-    The smallest k with k first + slope k (k - 1) / 2 >= wait.
+    The smallest k with k first + slope k (k - 1) / 2 >= wait: with half = first - slope / 2, the positive root is
+    2 wait / (half + sqrt(half^2 + 2 slope wait)), rounded up.
     """
     matters = jnp.isfinite(wait) & (wait > 0.0)
     if state.waiting.waits is None:
@@ -107,17 +146,18 @@ def _steps_until(engine: Engine, state: State, first: jax.Array, slope: jax.Arra
     half = first - 0.5 * slope
     root = jnp.sqrt(jnp.maximum(half * half + 2.0 * slope * wait, 0.0))
     steps = jnp.ceil(2.0 * wait / jnp.maximum(half + root, 1e-30))
-    steps = jnp.maximum(jnp.minimum(steps, 2.0**30), 1.0)
+    steps = jnp.maximum(jnp.minimum(steps, MANY), 1.0)
     return jnp.where(matters, steps.astype(jnp.int32), NEVER)
 
 
 def _arrival(state: State) -> Clock:
+    """Time of the next arrival."""
     inside = jnp.minimum(state.waiting.next, state.waiting.arrival.high.shape[0] - 1)
     return Clock(state.waiting.arrival.high[inside], state.waiting.arrival.low[inside])
 
 
 def _padded(engine: Engine, sequences: jax.Array) -> jax.Array:
-    """Rows of the CUDA graph that runs a decoding batch."""
+    """Rows of the CUDA graph that runs a decoding batch: 1, 2, 4, then multiples of `graph_step`."""
     step = jnp.maximum(engine.graph_step, 1)
     small = jnp.where(sequences <= 2, sequences, 4)
     padded = jnp.where(sequences <= 4, small, -(-sequences // step) * step)

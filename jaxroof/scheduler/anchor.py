@@ -1,4 +1,4 @@
-"""A gradient that says something: what a faster engine changes about the time at which a new request finds it.
+"""Gradients of a simulation's times: the end of a step is tied to the arrival that waited for it.
 
 Step by step, an engine that is a little faster ends every step a little earlier, and the n-th step of a day much
 earlier. But a request that comes to an engine between two steps waits for a share of a step, however fast steps are: a

@@ -1,4 +1,4 @@
-"""The queue: requests that arrive, are turned away, or are next."""
+"""The queue: arrivals, rejections by a full queue, and the request that is next."""
 
 from typing import NamedTuple
 
@@ -27,15 +27,24 @@ def until(engine: Engine, waiting: Waiting, clock: Clock, place: jax.Array) -> j
 
 
 def arrival_of(waiting: Waiting, request: jax.Array) -> Clock:
-    """When a request joined the queue; of no request (-1), when any did."""
+    """Time at which a request joined the queue; for -1, no request, any finite time."""
     inside = jnp.maximum(request, 0)
     high, low = waiting.arrival.high[inside], waiting.arrival.low[inside]
     return Clock(jnp.where(jnp.isfinite(high), high, 0.0), low)
 
 
 def received(engine: Engine, state: State, closed: bool, allowed: jax.Array) -> tuple[State, jax.Array, jax.Array]:
-    """The state after one more arrival has joined the queue or found it full; whether others are there; who was
-    rejected, or -1. A queue that is a pointer receives nothing: who has arrived is compared with the clock."""
+    """The queue after one more arrival has joined it or found it full.
+
+    A queue that is a pointer receives nothing: who has arrived is compared with the clock.
+
+    Args:
+      closed: structure: whether a rejection makes its client send the next request.
+      allowed: bool, whether arrivals are due at this point.
+
+    Returns:
+      The state; whether others have arrived as well, bool; the request that was rejected, or -1.
+    """
     waiting = state.waiting
     if waiting.waits is None:
         return state, jnp.asarray(False), jnp.int32(-1)

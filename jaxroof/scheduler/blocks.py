@@ -1,10 +1,10 @@
-"""Blocks of the KV cache: who begins one when, how long the free ones last, and which idle prefix gives way."""
+"""Blocks of the KV cache: those that sequences begin, how long free ones last, and eviction of idle prefixes."""
 
 import jax
 import jax.numpy as jnp
 
 from jaxroof.scheduler.engine import Engine, group_of
-from jaxroof.scheduler.state import NEVER, Groups, State, least_slot, total_of, whole
+from jaxroof.scheduler.state import NEVER, Groups, State, is_decoding, least_slot, total_of, whole
 
 
 def begins_block(context: jax.Array, size: jax.Array) -> jax.Array:
@@ -14,7 +14,7 @@ def begins_block(context: jax.Array, size: jax.Array) -> jax.Array:
 
 def begun(state: State, engine: Engine, steps: jax.Array) -> jax.Array:
     """Blocks that the decoding sequences begin in the next `steps` decode steps."""
-    cycles = steps // engine.size
+    cycles = steps // engine.size  # each sequence begins one block per cycle
     rest = jnp.mod(steps, engine.size)
     return cycles * total_of(state.phases) + total_of(jnp.where(_order(state, engine) < rest, state.phases, 0))
 
@@ -25,6 +25,7 @@ def lasting(state: State, engine: Engine) -> jax.Array:
     each = total_of(state.phases)
     cycles = left // jnp.maximum(each, 1)
     rest = left - cycles * each
+    # Of the last cycle, as many steps as the rest of the blocks suffices for.
     order, steps = _order(state, engine), jnp.arange(1, state.phases.shape[0] + 1, dtype=jnp.int32)
     needed = total_of(jnp.where(order[None, :] < steps[:, None], state.phases[None, :], 0), axis=1)
     more = total_of((needed <= rest) & (steps < engine.size))
@@ -32,12 +33,12 @@ def lasting(state: State, engine: Engine) -> jax.Array:
 
 
 def _order(state: State, engine: Engine) -> jax.Array:
-    """In how many decode steps from now sequences of each phase begin a block: 0 .. size - 1, shape [phases]."""
+    """Decode steps from now until sequences of each phase begin a block: 0 .. size - 1, shape [phases]."""
     return jnp.mod(1 - state.count - jnp.arange(state.phases.shape[0], dtype=jnp.int32), engine.size)
 
 
 def counted(phases: jax.Array, offset: jax.Array, size: jax.Array, change: jax.Array) -> jax.Array:
-    """`phases` with `change` more sequences whose total - end is `offset`."""
+    """`phases` with `change` more sequences of this `offset`, total tokens - end."""
     places = jnp.arange(phases.shape[0], dtype=jnp.int32)
     return phases + jnp.where(places == jnp.mod(offset, size), change, 0)
 
@@ -45,7 +46,7 @@ def counted(phases: jax.Array, offset: jax.Array, size: jax.Array, change: jax.A
 def left_group(
     groups: Groups | None, group: jax.Array, event: jax.Array, leaves: jax.Array
 ) -> tuple[Groups | None, jax.Array | int]:
-    """The groups after one sequence has let go of its prefix, and the blocks that are idle since.
+    """The groups after one sequence has let go of its prefix, and the blocks that this leaves idle.
 
     Args:
       group: of the sequence; -1: none.
@@ -54,14 +55,14 @@ def left_group(
     """
     if groups is None:
         return None, 0
-    mine = (jnp.arange(groups.chain.shape[0], dtype=jnp.int32) == group) & leaves
-    users = groups.users - whole(mine)
-    idle = total_of(jnp.where(mine & (users == 0), groups.chain, 0))
-    return Groups(groups.chain, users, jnp.where(mine, event, groups.used)), idle
+    here = (jnp.arange(groups.chain.shape[0], dtype=jnp.int32) == group) & leaves
+    users = groups.users - whole(here)
+    idle = total_of(jnp.where(here & (users == 0), groups.chain, 0))
+    return Groups(groups.chain, users, jnp.where(here, event, groups.used)), idle
 
 
 def shortened(engine: Engine, state: State, happens: jax.Array) -> State:
-    """The state in which a sequence that is alone no longer shares blocks that only others of its group would use.
+    """The state after a sequence that is alone has given up the blocks of its group's chain that are not its own.
 
     Args:
       happens: bool; then there is one decoding sequence.
@@ -69,11 +70,11 @@ def shortened(engine: Engine, state: State, happens: jax.Array) -> State:
     if state.groups is None:
         return state
     slots, groups = state.slots, state.groups
-    slot, _ = least_slot((slots.end >= 0) & (slots.end < NEVER))
+    slot, _ = least_slot(is_decoding(slots.end))
     group = group_of(engine, slots.request[slot])
     chained = slots.chained[slot]
-    mine = (jnp.arange(groups.chain.shape[0], dtype=jnp.int32) == group) & happens
-    chain = jnp.where(mine, jnp.minimum(groups.chain, chained), groups.chain)
+    here = (jnp.arange(groups.chain.shape[0], dtype=jnp.int32) == group) & happens
+    chain = jnp.where(here, jnp.minimum(groups.chain, chained), groups.chain)
     return state._replace(groups=groups._replace(chain=chain), free=state.free + total_of(groups.chain - chain))
 
 
@@ -85,9 +86,9 @@ def evicted(state: State) -> State:
     groups = state.groups
     candidates = (groups.users == 0) & (groups.chain > 0)
     oldest = jnp.min(jnp.where(candidates, groups.used, NEVER))
-    mine = candidates & (groups.used == oldest)
-    taken = jnp.minimum(total_of(jnp.where(mine, groups.chain, 0)), missing)
-    chain = groups.chain - jnp.where(mine, taken, 0)
+    here = candidates & (groups.used == oldest)
+    taken = jnp.minimum(total_of(jnp.where(here, groups.chain, 0)), missing)
+    chain = groups.chain - jnp.where(here, taken, 0)
     return state._replace(
         groups=Groups(chain, groups.users, groups.used), free=state.free + taken, idle=state.idle - taken
     )

@@ -1,4 +1,4 @@
-"""What stays the same over a simulation: the policy as whole numbers, the cache, the requests in their order."""
+"""Constants of a simulation: the policy in whole numbers, the cache, and the requests in their order."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ from jaxroof.traffic import Traffic
 
 
 class Engine(NamedTuple):
-    """Constants of one simulation, shapes () but for requests'; int32 unless they say otherwise."""
+    """Constants of one simulation: int32 of shape () unless a field says otherwise."""
 
     mixed: jax.Array  # bool: prompts and decoding sequences share steps
     gated: jax.Array  # bool: prompts only into an engine that decodes nothing
@@ -30,22 +30,22 @@ class Engine(NamedTuple):
     graph_step: jax.Array
     graph_limit: jax.Array
     hidden_host: jax.Array  # bool
-    longest: jax.Array  # decode steps of one iteration
-    requests: jax.Array  # that are not refused: the first ones of the arrays
+    longest: jax.Array  # decode steps that one iteration may take together
+    requests: jax.Array  # requests that are not refused: the first ones of the arrays
     clients: jax.Array  # of a closed loop
     think: jax.Array  # s, float
     delay: jax.Array  # s from a request to its place in the queue, float
     isl: jax.Array  # shape [requests]
-    osl: jax.Array
-    group: jax.Array | None
-    shared: jax.Array | None
-    keep: jax.Array | None
+    osl: jax.Array  # shape [requests]
+    group: jax.Array | None  # shape [requests]; -1: none
+    shared: jax.Array | None  # tokens of the prompt that an earlier one of the group has too, shape [requests]
+    keep: jax.Array | None  # tokens with which a later one of the group begins, shape [requests]
 
 
 def engine(
     traffic: Traffic, policy: Policy, blocks: jax.Array, delay: jax.Array, longest: jax.Array
 ) -> tuple[Engine, Clock, jax.Array]:
-    """The engine, when its requests join the queue, and the order that they are in: refused ones last.
+    """The engine's constants, the times at which requests join the queue, and their order: refused ones last.
 
     Args:
       traffic: requests, shape [requests].
@@ -60,16 +60,21 @@ def engine(
     """
 
     def whole(value) -> jax.Array:
+        """int32 of a number; what is larger than 2^30, infinity too, is no limit."""
         return jnp.asarray(jnp.minimum(jnp.asarray(value, dtype=float), 2.0**30), dtype=jnp.int32)
 
     def on(value) -> jax.Array:
+        """A switch, 0 or 1, as a bool."""
         return jnp.asarray(value) > 0.5
 
+    # A request whose prompt and output exceed the whole cache, or that asks for no output, is refused.
     size = whole(policy.block_size)
     count = whole(blocks)
     isl, osl = whole(traffic.isl), whole(traffic.osl)
     refused = (blocks_of(isl + osl, size) > count) | (osl < 1)
     order = jnp.argsort(refused, stable=True)
+
+    # Of a closed loop only the first request of each client is sent; `ending.sent` sends the others.
     sent = jnp.asarray(traffic.arrival, dtype=float)[order]
     place = jnp.arange(isl.shape[0], dtype=jnp.int32)
     clients = whole(isl.shape[0] if traffic.clients is None else traffic.clients)
@@ -78,6 +83,7 @@ def engine(
     kind = jnp.asarray(policy.order)
 
     def ordered(values: jax.Array | None) -> jax.Array | None:
+        """Numbers of requests in the engine's order."""
         return None if values is None else whole(values)[order]
 
     constants = Engine(

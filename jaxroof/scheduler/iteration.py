@@ -1,4 +1,4 @@
-"""One iteration of the simulator: end one sequence, admit one prompt, and run the engine if nothing else is due."""
+"""One iteration of the simulator: one end, one arrival, one preemption or admission; the engine if nothing is due."""
 
 import jax.numpy as jnp
 
@@ -27,24 +27,34 @@ def iterated(engine: Engine, price: Price, closed: bool, shortest: bool, state: 
       closed: structure: whether requests are sent when others end.
       shortest: structure: whether the shortest prompt is next.
     """
+    # Idle prefixes give way until no block is missing; then the instant begins, unless prompts have work already.
     owing = state.free < 0
     state = evicted(state)
     fresh = (state.step.prompt == 0) & ~owing
+
+    # 1. Ends.
     state, ended = completed(engine, state, closed, fresh)
-    due = ended.more
-    state, coming, rejected = received(engine, state, closed, fresh & ~due)
-    settled = ~owing & ~due & ~coming
+
+    # 2. Arrivals.
+    state, coming, rejected = received(engine, state, closed, fresh & ~ended.more)
+    settled = ~owing & ~ended.more & ~coming
     state = state._replace(gate=state.gate | (fresh & (state.running == 0) & (state.progress < 0)))
 
+    # 3. Room for the next tokens. Where it is short, mixed steps admit nothing; prompts that run alone are admitted.
     need = jnp.where(fresh, begun(state, engine, jnp.int32(1)), state.step.need)
     short = fresh & settled & (need > state.free + state.idle)
     alone = state.running + whole(state.progress >= 0) == 1
-    first = settled & ~state.preempted & ~(short & engine.mixed) & (state.gate | ~engine.gated)
-    admission = admitted(engine, state, shortest, need, first)
+    admits = settled & ~state.preempted & ~(short & engine.mixed) & (state.gate | ~engine.gated)
+
+    # 4. Admissions. Where nothing is admitted and room is short, a sequence loses its cache; one that is alone keeps
+    # it and gives up shared blocks.
+    admission = admitted(engine, state, shortest, need, admits)
     state = tied(admission.state, arrival_of(state.waiting, admission.admitted), fresh & (admission.admitted >= 0))
     short = short & ~admission.happened & (state.running > 0)
     state, lost = preempted(engine, state, short & ~alone)
     state = shortened(engine, state, short & alone)
+
+    # 5. The step.
     runs = settled & ~admission.again & ~short & (state.free >= 0)
     returned = admission.happened & (state.step.prompt == 0)
     next_end = jnp.minimum(ended.next_end, jnp.where(returned, admission.last, NEVER))

@@ -1,4 +1,4 @@
-"""A serving engine over time: what becomes of every request, by `lax.scan` over iterations of fixed shape."""
+"""Simulation of a serving engine: `lax.scan` over iterations of fixed shape, then every request's times."""
 
 import dataclasses
 from typing import NamedTuple
@@ -30,7 +30,7 @@ from jaxroof.scheduler.state import (
     whole,
 )
 from jaxroof.struct import Scalar
-from jaxroof.traffic import Served, Timeline, Traffic
+from jaxroof.traffic import STATUSES, Served, Timeline, Traffic
 
 LONGEST = 2.0**30
 """Decode steps that one iteration may take together: no limit."""
@@ -102,7 +102,7 @@ def begin(
 
 
 def proceed(price: Price, run: Run, traffic: Traffic, policy: Policy, size: Size) -> tuple[Run, Record]:
-    """The simulation `size.iterations` further, and what each of them did, shapes [iterations]."""
+    """The simulation after `size.iterations` more, and the record of each of them, shapes [iterations]."""
     closed, shortest = traffic.clients is not None, policy.queue == "shortest_first"
 
     def one(state: State, _: None) -> tuple[State, tuple[jax.Array, jax.Array]]:
@@ -115,7 +115,7 @@ def proceed(price: Price, run: Run, traffic: Traffic, policy: Policy, size: Size
 
 
 def remaining(run: Run) -> jax.Array:
-    """Requests that have no answer yet, and may get one, shape ()."""
+    """Number of requests that have no answer yet and may get one, shape ()."""
     state = run.state
     waiting = run.engine.requests - state.waiting.next
     if state.waiting.waits is not None:
@@ -123,56 +123,47 @@ def remaining(run: Run) -> jax.Array:
     return waiting + state.running + state.lost + whole(state.progress >= 0)
 
 
+class Events(NamedTuple):
+    """Iterations at which things happened to every request, shape [requests], int32; `iterations` where they never did.
+
+    `complete` is -1 in place of that.
+    """
+
+    admitted: jax.Array  # for the first time
+    produced: jax.Array  # its first token
+    complete: jax.Array  # its prompt, after the last preemption: from here its decode steps run to the end
+    over: jax.Array  # its last token
+    preemptions: jax.Array  # a count
+    rejected: jax.Array  # bool
+    cached: jax.Array  # tokens of its prompt that were in the prefix cache
+
+
 def served(run: Run, records: Record) -> tuple[Served, Timeline]:
-    """What became of every request, in the order that they were given in, from what all iterations did."""
-    requests, iterations = run.engine.isl.shape[0], records.steps.shape[0]
-    places = jnp.arange(iterations, dtype=jnp.int32)
-    steps = jnp.where(records.steps > 0, places, iterations)
-    step = jax.lax.cummin(steps, reverse=True)  # the iteration whose step this one is part of
+    """Every request's outcome, in the order that requests were given in, and the engine's timeline."""
+    iterations = records.steps.shape[0]
+    step = _step_of(records)
+    events = _events(records, run.engine.isl.shape[0], step)
 
-    def last(events: jax.Array) -> jax.Array:
-        return jnp.full(requests, -1, jnp.int32).at[_index(events, requests)].max(places, mode="drop")
-
-    def earliest(events: jax.Array) -> jax.Array:
-        return jnp.full(requests, iterations, jnp.int32).at[_index(events, requests)].min(places, mode="drop")
-
-    admitted, produced = earliest(records.admitted), earliest(records.produced)
-    latest, lost = last(records.produced), last(records.preempted)
-    target = records.last[jnp.maximum(latest, 0)]
-    reached = jnp.searchsorted(records.count, target).astype(jnp.int32)
-    over = jnp.maximum(reached, _at(step, latest, iterations))
-    over = jnp.where((latest > lost) & (latest >= 0), over, iterations)
-    preemptions = jnp.zeros(requests, jnp.int32).at[_index(records.preempted, requests)].add(1, mode="drop")
-    turned = jnp.zeros(requests, bool).at[_index(records.rejected, requests)].set(True, mode="drop")
-    hits = jnp.where(records.admitted >= 0, records.hit, 0)
-    cached = jnp.zeros(requests, jnp.int32).at[_index(records.admitted, requests)].add(hits, mode="drop")
-
-    start = Clock(*(jnp.concatenate([jnp.zeros(1, end.dtype), end[:-1]]) for end in (records.high, records.low)))
-    each = jax.lax.stop_gradient(records.duration / jnp.maximum(records.steps, 1).astype(records.duration.dtype))
-    zero, end = Clock(jnp.zeros(()), jnp.zeros(())), Clock(records.high, records.low)
+    # What happens in an iteration without a step is part of the next step: it begins with it, and is over at its end.
+    zero = Clock(jnp.zeros(()), jnp.zeros(()))
+    end = Clock(records.high, records.low)
+    start = Clock(*(jnp.concatenate([jnp.zeros(1, each.dtype), each[:-1]]) for each in end))
 
     def time(clock: Clock, index: jax.Array) -> jax.Array:
         inside = jnp.minimum(index, iterations - 1)
         return jnp.where(index < iterations, since(Clock(clock.high[inside], clock.low[inside]), zero), jnp.nan)
 
-    # Steps that a faster engine has gained since the prompt was complete: 0, with a gradient.
-    last_step, first_step = jnp.minimum(over, iterations - 1), jnp.maximum(latest, 0)
-    gained = each[last_step] * (records.ahead[last_step] - records.ahead[first_step])
-    refused = jnp.arange(requests, dtype=jnp.int32) >= run.engine.requests
-    status = jnp.where(
-        over < iterations, 0, jnp.where(refused, jnp.where(run.engine.osl < 1, 4, 1), jnp.where(turned, 2, 3))
-    )
     arrival = since(run.state.waiting.arrival, zero) - run.engine.delay
     found = Served(
         arrival=jnp.where(jnp.isfinite(arrival), arrival, jnp.nan),
-        admitted=time(start, admitted),
-        first_token=time(end, _at(step, produced, iterations)),
-        finish=time(end, over) - gained,
-        status=status.astype(jnp.int8),
-        preemptions=preemptions,
-        cached=cached,
+        admitted=time(start, events.admitted),
+        first_token=time(end, _at(step, events.produced, iterations)),
+        finish=time(end, events.over) - _gained(records, events),
+        status=_status(run.engine, events, iterations).astype(jnp.int8),
+        preemptions=events.preemptions,
+        cached=events.cached,
     )
-    back = jnp.argsort(run.order)
+    joined = jnp.zeros(iterations, jnp.int32).at[step].add((records.produced >= 0).astype(jnp.int32), mode="drop")
     timeline = Timeline(
         end=since(end, zero),
         duration=records.duration,
@@ -180,10 +171,63 @@ def served(run: Run, records: Record) -> tuple[Served, Timeline]:
         decoding=records.decoding,
         prompt_tokens=records.prompt,
         blocks=records.blocks,
-        joined=jnp.zeros(iterations, jnp.int32).at[step].add((records.produced >= 0).astype(jnp.int32), mode="drop"),
+        joined=joined,
         running=records.running,
     )
-    return jax.tree.map(lambda values: values[back], found), timeline
+    given = jnp.argsort(run.order)
+    return jax.tree.map(lambda values: values[given], found), timeline
+
+
+def _step_of(records: Record) -> jax.Array:
+    """For every iteration the one that runs the engine step which it is part of, shape [iterations]."""
+    iterations = records.steps.shape[0]
+    steps = jnp.where(records.steps > 0, jnp.arange(iterations, dtype=jnp.int32), iterations)
+    return jax.lax.cummin(steps, reverse=True)
+
+
+def _events(records: Record, requests: int, step: jax.Array) -> Events:
+    """Iterations of every request's events."""
+    iterations = records.steps.shape[0]
+    places = jnp.arange(iterations, dtype=jnp.int32)
+
+    def first(events: jax.Array) -> jax.Array:
+        return jnp.full(requests, iterations, jnp.int32).at[_index(events, requests)].min(places, mode="drop")
+
+    def last(events: jax.Array) -> jax.Array:
+        return jnp.full(requests, -1, jnp.int32).at[_index(events, requests)].max(places, mode="drop")
+
+    # A request ends when the decode steps reach the count that was set when its prompt was complete for the last time,
+    # unless it has lost its cache since; at the earliest with the step that completed the prompt.
+    complete, lost = last(records.produced), last(records.preempted)
+    target = records.last[jnp.maximum(complete, 0)]
+    reached = jnp.searchsorted(records.count, target).astype(jnp.int32)
+    over = jnp.maximum(reached, _at(step, complete, iterations))
+    hits = jnp.where(records.admitted >= 0, records.hit, 0)
+    return Events(
+        admitted=first(records.admitted),
+        produced=first(records.produced),
+        complete=complete,
+        over=jnp.where((complete > lost) & (complete >= 0), over, iterations),
+        preemptions=jnp.zeros(requests, jnp.int32).at[_index(records.preempted, requests)].add(1, mode="drop"),
+        rejected=jnp.zeros(requests, bool).at[_index(records.rejected, requests)].set(True, mode="drop"),
+        cached=jnp.zeros(requests, jnp.int32).at[_index(records.admitted, requests)].add(hits, mode="drop"),
+    )
+
+
+def _gained(records: Record, events: Events) -> jax.Array:
+    """Time in s of the steps that a faster engine has gained since a prompt was complete: 0, with a gradient."""
+    each = jax.lax.stop_gradient(records.duration / jnp.maximum(records.steps, 1).astype(records.duration.dtype))
+    last = jnp.minimum(events.over, records.steps.shape[0] - 1)
+    return each[last] * (records.ahead[last] - records.ahead[jnp.maximum(events.complete, 0)])
+
+
+def _status(engine: Engine, events: Events, iterations: int) -> jax.Array:
+    """Position in `STATUSES` of every request's outcome, shape [requests]."""
+    finished, refused, rejected, unfinished, absent = range(len(STATUSES))
+    too_long = jnp.arange(events.over.shape[0], dtype=jnp.int32) >= engine.requests
+    of_refused = jnp.where(engine.osl < 1, absent, refused)
+    of_others = jnp.where(events.rejected, rejected, unfinished)
+    return jnp.where(events.over < iterations, finished, jnp.where(too_long, of_refused, of_others))
 
 
 def cache_blocks(hardware: Hardware, model: Model, deployment: Deployment, policy: Policy) -> jax.Array:
@@ -202,11 +246,11 @@ def simulate(
     size: Size,
     longest: Scalar = LONGEST,
 ) -> tuple[Served, Timeline]:
-    """What one replica of `deployment` makes of `traffic` under `policy`.
+    """Outcome of every request of `traffic` on one replica of `deployment` under `policy`.
 
     Pure, of fixed shapes: vmap any leaf, differentiate any time with respect to any leaf of hardware, model, deployment
-    and efficiency. What the scheduler decides is a step function of these, and has no
-    gradient; how long steps take has one.
+    and efficiency. The scheduler's decisions are step functions of these and have no gradient; the times of steps have
+    one.
 
     Several decode steps in which nothing changes are one iteration: between two nodes of the price tables their times
     are linear in the context. Where nothing is left to do, iterations do nothing.
@@ -232,5 +276,6 @@ def _index(events: jax.Array, requests: int) -> jax.Array:
 
 
 def _at(table: jax.Array, index: jax.Array, beyond: int) -> jax.Array:
+    """Entries of `table`; `beyond` where there is no such entry."""
     inside = jnp.clip(index, 0, table.shape[0] - 1)
     return jnp.where((index >= 0) & (index < table.shape[0]), table[inside], beyond)

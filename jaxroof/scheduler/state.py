@@ -1,4 +1,4 @@
-"""What the simulator carries from one iteration to the next, and the arithmetic of its clock and its blocks."""
+"""State of the simulator between two iterations, and the arithmetic of its clock, slots and blocks."""
 
 from typing import NamedTuple
 
@@ -19,8 +19,16 @@ class Clock(NamedTuple):
 class Slots(NamedTuple):
     """Admitted sequences, arrays of shape [slots], int32.
 
-    `end` says what is in a slot. Decoding: the count of decode steps at which it ends, 0 or more. Nothing: NEVER. A
-    prompt that is not complete, or a sequence whose cache was taken: `held_back` of the tokens that it has to produce.
+    `end` says what is in a slot and until when: one number, so that iterations select and carry one array.
+
+    | what is in the slot | `end` | reads it | makes it |
+    |---|---|---|---|
+    | nothing | NEVER | `is_empty` | NEVER |
+    | a decoding sequence | the count of decode steps at which it ends, from 0 | `is_decoding`, `is_due` | the count |
+    | a prompt that is not complete | -1 - 2 left: below 0, odd | `is_held_back`, `tokens_left` | `held_back` |
+    | a preempted sequence | the same; -2 - 2 left where its cache is in host memory | and `is_swapped` | `held_back` |
+
+    left: tokens that it has to produce.
     """
 
     end: jax.Array
@@ -38,13 +46,13 @@ class Groups(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What the coming engine step has been given so far."""
+    """Sums over what the coming engine step has been given so far."""
 
     prompt: jax.Array  # tokens, int32
     squares: jax.Array  # sum of squared chunks, float
     reaches: jax.Array  # sum of chunk * past, float
     finished: jax.Array  # prompts that it completes, int32
-    joining: jax.Array  # sum of total - end over these
+    joining: jax.Array  # sum of their offsets, as `State.offset`
     need: jax.Array  # blocks that decoding sequences begin in it
 
 
@@ -58,7 +66,7 @@ class Waiting(NamedTuple):
 
 
 class State(NamedTuple):
-    """Everything that the next iteration depends on."""
+    """All that the next iteration depends on."""
 
     clock: Clock
     count: jax.Array  # decode steps so far
@@ -67,10 +75,10 @@ class State(NamedTuple):
     waiting: Waiting
     step: Step
     running: jax.Array  # sequences that decode
-    offset: jax.Array  # sum of total - end over them
+    offset: jax.Array  # sum over them of total tokens - end: their context is offset + running * count
     free: jax.Array  # blocks; below zero until idle prefixes are evicted
     idle: jax.Array  # blocks of prefixes that nobody uses
-    phases: jax.Array  # growing sequences by (total - end) mod block size, shape [phases]
+    phases: jax.Array  # growing sequences by offset mod block size, shape [phases]: who begins a block when
     progress: jax.Array  # tokens in the cache of the prompt that takes several steps; -1: there is none
     partial: jax.Array  # its slot
     lost: jax.Array  # sequences whose cache was taken
@@ -85,23 +93,52 @@ class State(NamedTuple):
     padded: jax.Array  # their context, tokens
 
 
+def is_empty(end: jax.Array) -> jax.Array:
+    """Whether nothing is in a slot with this `Slots.end`."""
+    return end == NEVER
+
+
+def is_decoding(end: jax.Array) -> jax.Array:
+    """Whether a slot holds a decoding sequence."""
+    return (end >= 0) & (end < NEVER)
+
+
+def is_due(end: jax.Array, count: jax.Array) -> jax.Array:
+    """Whether a slot holds a sequence that has produced its last token after `count` decode steps."""
+    return (end >= 0) & (end <= count)
+
+
+def next_end(end: jax.Array) -> jax.Array:
+    """Count of decode steps at which the next of the decoding sequences ends, shape (); NEVER if there is none."""
+    return jnp.min(jnp.where(end >= 0, end, NEVER))
+
+
+def is_held_back(end: jax.Array) -> jax.Array:
+    """Whether a slot holds a sequence that does not decode: an incomplete prompt, or a preempted one."""
+    return end < 0
+
+
 def held_back(left: jax.Array, swapped: jax.Array) -> jax.Array:
-    """What `Slots.end` is for a sequence that has `left` tokens to produce and does not decode."""
+    """`Slots.end` of a sequence that does not decode and has `left` tokens to produce.
+
+    Args:
+      swapped: bool, whether its cache is in host memory.
+    """
     return -1 - (2 * left + whole(swapped))
 
 
 def tokens_left(end: jax.Array) -> jax.Array:
-    """The tokens of `held_back`."""
+    """Tokens that a sequence which is held back has to produce."""
     return (-1 - end) // 2
 
 
 def is_swapped(end: jax.Array) -> jax.Array:
-    """Whether the cache of a sequence that was held back is in host memory."""
+    """Whether a slot holds a sequence whose cache is in host memory."""
     return (end < 0) & (jnp.mod(-1 - end, 2) == 1)
 
 
 class Record(NamedTuple):
-    """What one iteration did; ids are -1 where there was none."""
+    """Record of one iteration; ids are -1 where there was none."""
 
     high: jax.Array  # the clock after it, s
     low: jax.Array

@@ -1,4 +1,4 @@
-"""What one iteration of training costs: forward and backward ops, pipeline, gradients, optimiser, memory."""
+"""Cost of one iteration of training: forward and backward ops, pipeline, gradients, optimiser, memory."""
 
 from jaxroof.training.iteration import Iteration, iteration_cost
 from jaxroof.training.memory import TrainingMemory, training_memory

@@ -1,4 +1,4 @@
-"""What training low-rank adapters adds to a pass: two thin products per adapted matrix."""
+"""Low-rank adapters in a pass of training: two thin products per adapted matrix."""
 
 import dataclasses
 

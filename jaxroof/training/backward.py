@@ -1,4 +1,4 @@
-"""What the backward pass of any op launches: gradients of inputs and of weights, and conjugate collectives."""
+"""Backward pass of any op: gradients of inputs and of weights, and conjugate collectives."""
 
 import dataclasses
 
@@ -107,7 +107,7 @@ def weight_gradient(op: Op, gradient_bytes: Scalar) -> Op:
 
 
 def attention_gradient(op: Op) -> Op:
-    """The one kernel of fused attention's backward pass; recurrences over chunks are taken to be alike.
+    """The one kernel of fused attention's backward pass; recurrences over chunks are priced the same way.
 
     Models of kernels see as many heads more as there are products, so that tiles keep their size.
     """

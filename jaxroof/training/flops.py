@@ -1,4 +1,4 @@
-"""Matrix work that a model needs per sequence of training, whatever the layout: what MFU counts."""
+"""Matrix work that a model needs per sequence of training, whatever the layout: the work that MFU counts."""
 
 import dataclasses
 

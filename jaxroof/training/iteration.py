@@ -27,7 +27,7 @@ Sums = dict[str, Scalar]
 
 @struct
 class Iteration:
-    """Where the time of one iteration goes on the fullest device. Seconds, unless said otherwise."""
+    """Parts of the time of one iteration on the fullest device. Seconds, unless said otherwise."""
 
     time: Scalar  # of the whole iteration, under the limit of electrical power
     unlimited: Scalar  # the same without that limit
@@ -63,23 +63,90 @@ def iteration_cost(
 def iteration(
     sums: Sums, hardware: Hardware, model: Model, deployment: Deployment, training: Training, efficiency: Efficiency
 ) -> Iteration:
-    """The iteration that totals of `training_terms` make up."""
+    """The iteration from totals of `training_terms`: `iteration_cost` says the equation."""
     number, pp = micro_batches(training, deployment), degree(deployment.pp)
     stage = _Stage(sums, deployment, largest_stage(deployment, layer_count(model)))
-    selective, full = (
-        jnp.where(training.recompute == float(RECOMPUTES.index(word)), 1.0, 0.0) for word in ("selective", "full")
-    )
-    attention = stage.layers * sums.get("attention_compute", 0.0)
-    again = selective * attention + full * stage.layer_time("forward")
-    paired = jnp.where(training.schedule == float(SCHEDULES.index("dualpipe")), 1.0, 0.0)
+    selective, full = (_chosen(training.recompute, RECOMPUTES, word) for word in ("selective", "full"))
+    paired = _chosen(training.schedule, SCHEDULES, "dualpipe")
     send = send_time(hardware, model, deployment, training, efficiency)
     waits = {word: _waits(stage, word, send, paired, full) for word in ("forward", "backward")}
+
+    # forward and backward: one micro-batch on the fullest stage, recomputation in the latter
+    attention = stage.layers * sums.get("attention_compute", 0.0)
+    again = selective * attention + full * stage.layer_time("forward")
     forward = stage.time("forward") - waits["forward"].hidden_ep + waits["forward"].pp
     backward = stage.time("backward") + again - waits["backward"].hidden_ep + waits["backward"].pp
-    weight = stage.part("backward", "weight")
+
+    # bubble
     idle = 0.0
     if deployment.pp is not None:
+        weight = stage.part("backward", "weight")
         idle = bubble_time(training.schedule, forward, backward, weight, pp, training.virtual_stages, number)
+
+    # messages: exposed ones are in `forward` and `backward` already, but for those of data parallelism
+    exposed, hidden = _messages(stage, number, waits, full)
+    exposed["dp"], hidden["dp"] = data_parallel_time(sums, training, number, forward, backward)
+
+    update = sums["optimizer_compute"] + offload_time(model, deployment, training)
+    total = number * (forward + backward) + idle + exposed["dp"] + update
+    energy = _energy(sums, training, number, pp, selective, full) if power_known(hardware) else None
+    floors = _over(sums, "floor") + selective * sums.get("attention_floor", 0.0)
+    return Iteration(
+        time=total if energy is None else limited_time(total, energy, hardware),
+        unlimited=total,
+        forward=forward,
+        backward=backward,
+        micro_batches=number,
+        bubble=jnp.asarray(idle),
+        recompute=number * (selective * attention + full * stage.layers * sums["forward_layers_compute"]),
+        optimizer=update,
+        exposed={kind: jnp.asarray(exposed[kind]) for kind in KINDS},
+        hidden={kind: jnp.asarray(hidden[kind]) for kind in KINDS},
+        executed=number / pp * (floors + full * sums.get("forward_layers_floor", 0.0)),
+        energy=energy,
+    )
+
+
+def _chosen(code: Scalar, words: tuple[str, ...], word: str) -> Scalar:
+    """1 where a coded choice is `word`, else 0."""
+    return jnp.where(code == float(words.index(word)), 1.0, 0.0)
+
+
+class _Waits(NamedTuple):
+    """s of one pass' messages between experts' devices and to the next stage, exposed and hidden."""
+
+    ep: Scalar
+    pp: Scalar
+    hidden_ep: Scalar
+    hidden_pp: Scalar
+
+
+def _waits(stage: "_Stage", word: str, send: Scalar, paired: Scalar, full: Scalar) -> _Waits:
+    """Messages of one pass: those that kernels wait for, and those behind kernels.
+
+    DualPipe pairs a forward with a backward pass of another micro-batch, so that the messages of each hide behind as
+    many kernels of the other; elsewhere nothing hides. Messages between experts' devices hide first.
+
+    Args:
+      word: forward or backward.
+      send: s of the messages to the next stage.
+      paired: 1 under DualPipe.
+      full: 1 where the backward pass repeats all of the forward pass.
+
+    Source: DeepSeek-AI, arXiv:2412.19437 (DeepSeek-V3), section 3.2.1.
+    """
+    again = stage.layers * full if word == "backward" else 0.0
+    sent = stage.part(word, "ep") + again * stage.sums.get("forward_layers_ep", 0.0)
+    cover = paired * (stage.part(word, "compute") + again * stage.sums.get("forward_layers_compute", 0.0))
+    left = positive_part(cover - sent)
+    return _Waits(positive_part(sent - cover), positive_part(send - left), minimum(sent, cover), minimum(send, left))
+
+
+def _messages(
+    stage: "_Stage", number: Scalar, waits: dict[str, _Waits], full: Scalar
+) -> tuple[dict[str, Scalar], dict[str, Scalar]]:
+    """Time in s of all micro-batches' messages that is exposed, and that is hidden, by parallelism but for dp."""
+    sums = stage.sums
     sent = {kind: stage.sent(kind, full) for kind in ("tp", "cp")}
     saved = stage.saved("forward") * (1.0 + full) + stage.saved("backward")
     rings = (1.0 + full) * sums.get("forward_layers_ring", 0.0) + sums.get("backward_layers_ring", 0.0)
@@ -95,54 +162,11 @@ def iteration(
         "ep": number * sum(wait.hidden_ep for wait in waits.values()),
         "pp": number * sum(wait.hidden_pp for wait in waits.values()),
     }
-    exposed["dp"], hidden["dp"] = data_parallel_time(sums, training, number, forward, backward)
-    update = sums["optimizer_compute"] + offload_time(model, deployment, training)
-    total = number * (forward + backward) + idle + exposed["dp"] + update
-    energy = None
-    if power_known(hardware):
-        energy = _energy(sums, training, number, pp, selective, full)
-    floors = _over(sums, "floor") + selective * sums.get("attention_floor", 0.0)
-    executed = number / pp * (floors + full * sums.get("forward_layers_floor", 0.0))
-    return Iteration(
-        time=total if energy is None else limited_time(total, energy, hardware),
-        unlimited=total,
-        forward=forward,
-        backward=backward,
-        micro_batches=number,
-        bubble=jnp.asarray(idle),
-        recompute=number * (selective * attention + full * stage.layers * sums["forward_layers_compute"]),
-        optimizer=update,
-        exposed={kind: jnp.asarray(exposed[kind]) for kind in KINDS},
-        hidden={kind: jnp.asarray(hidden[kind]) for kind in KINDS},
-        executed=executed,
-        energy=energy,
-    )
-
-
-class _Waits(NamedTuple):
-    """s of one pass' messages between experts' devices and to the next stage, exposed and hidden."""
-
-    ep: Scalar
-    pp: Scalar
-    hidden_ep: Scalar
-    hidden_pp: Scalar
-
-
-def _waits(stage: "_Stage", word: str, send: Scalar, paired: Scalar, full: Scalar) -> _Waits:
-    """What kernels wait for in one pass. DualPipe pairs a forward with a backward pass of another micro-batch, so that
-    the messages of each hide behind as many kernels of the other; elsewhere nothing hides.
-
-    Source: DeepSeek-AI, arXiv:2412.19437 (DeepSeek-V3), section 3.2.1.
-    """
-    again = stage.layers * full if word == "backward" else 0.0
-    sent = stage.part(word, "ep") + again * stage.sums.get("forward_layers_ep", 0.0)
-    cover = paired * (stage.part(word, "compute") + again * stage.sums.get("forward_layers_compute", 0.0))
-    left = positive_part(cover - sent)
-    return _Waits(positive_part(sent - cover), positive_part(send - left), minimum(sent, cover), minimum(send, left))
+    return exposed, hidden
 
 
 class _Stage:
-    """Sums of one micro-batch on the fullest pipeline stage: its share of the layers, and what is before or after."""
+    """Sums of one micro-batch on the fullest pipeline stage: its share of the layers, and the ops before or after."""
 
     def __init__(self, sums: Sums, deployment: Deployment, layers: Scalar):
         self.sums, self.layers, self.pp = sums, layers, deployment.pp
@@ -152,7 +176,7 @@ class _Stage:
         return self.layers * (self._of(word, "layers") - self._hidden(word))
 
     def time(self, word: str) -> Scalar:
-        """s of one pass; with stages either what is before the layers or what is after them, the longer one."""
+        """s of one pass; with stages the longer of the ops before and after the layers, without stages both."""
         return self.layer_time(word) + self._ends(self._of(word, "first"), self._of(word, "last"))
 
     def part(self, word: str, what: str) -> Scalar:
@@ -170,13 +194,15 @@ class _Stage:
         return self.layers * self._hidden(word)
 
     def _of(self, word: str, place: str) -> Scalar:
+        """s of one run of a place's kernels and messages."""
         return sum(self.sums.get(f"{word}_{place}_{what}", 0.0) for what in ("compute", "tp", "ep", "cp"))
 
     def _hidden(self, word: str) -> Scalar:
-        """What `Deployment.overlap` hides, which counts as of tp."""
+        """s of one layer's messages that hide under `Deployment.overlap`; all count as tensor-parallel ones."""
         return 0.0 - self.sums.get(f"{word}_layers_hidden", 0.0)
 
     def _ends(self, first: Scalar, last: Scalar) -> Scalar:
+        """s of the ops before and after the layers: on different stages, or both on the only one."""
         if self.pp is None:
             return first + last
         return jnp.where(self.pp > 1.0, maximum(first, last), first + last)
@@ -216,21 +242,19 @@ def data_parallel_time(
 
     Source: Rajbhandari et al., arXiv:1910.02054, sections 5 and 7; Zhao et al., arXiv:2304.11277 (FSDP), section 3.3.
     """
-    zero, reduce, scatter, gather = (
-        training.zero,
-        *(sums[f"dp_{kind}"] for kind in ("all_reduce", "reduce_scatter", "all_gather")),
-    )
+    zero = training.zero
+    reduce, scatter, gather = (sums[f"dp_{kind}"] for kind in ("all_reduce", "reduce_scatter", "all_gather"))
     each_forward = jnp.where(zero >= 3.0, gather, 0.0)
     each_backward = each_forward + jnp.where(zero >= 2.0, scatter, 0.0)
     once_forward = jnp.where((zero >= 1.0) & (zero < 3.0), gather, 0.0)
     once_backward = jnp.where(zero < 1.0, reduce, jnp.where(zero < 2.0, scatter, 0.0))
-    before, after = training.overlap * forward, training.overlap * backward
+    behind_forward, behind_backward = training.overlap * forward, training.overlap * backward
     exposed, hidden = 0.0, 0.0
     for times, sent, cover in (
-        (number, each_forward, before),
-        (number, each_backward, after),
-        (1.0, once_forward, before),
-        (1.0, once_backward, after),
+        (number, each_forward, behind_forward),
+        (number, each_backward, behind_backward),
+        (1.0, once_forward, behind_forward),
+        (1.0, once_backward, behind_backward),
     ):
         exposed = exposed + times * positive_part(sent - cover)
         hidden = hidden + times * minimum(sent, cover)
@@ -244,7 +268,7 @@ def _over(sums: Sums, what: str) -> Scalar:
 
 
 def _energy(sums: Sums, training: Training, number: Scalar, pp: Scalar, selective: Scalar, full: Scalar) -> Scalar:
-    """J of the mean device beside static power."""
+    """J of the mean device beside static power: passes, messages between copies by ZeRO stage, and the update."""
     zero = training.zero
     passes = _over(sums, "energy") + selective * sums.get("attention_energy", 0.0)
     passes = passes + full * sums.get("forward_layers_energy", 0.0)

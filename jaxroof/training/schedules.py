@@ -1,4 +1,4 @@
-"""How long pipeline stages idle in one training iteration, and how many micro-batches they hold, by schedule."""
+"""Pipeline schedules of training: time that stages idle per iteration, and micro-batches that they hold."""
 
 import jax
 import jax.numpy as jnp

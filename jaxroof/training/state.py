@@ -1,4 +1,4 @@
-"""What training keeps of a model on one device, how it is brought up to date, and how copies agree on gradients."""
+"""State of training on one device: weights and optimiser states, their update, and gradients over copies."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""What an iteration adds up: time, energy and time at peak of every op of a micro-batch and of the update, by sums."""
+"""Terms of a training iteration: time, energy and time at peak of every op of a micro-batch and of the update."""
 
 import functools
 from collections.abc import Callable
@@ -58,8 +58,16 @@ def training_terms(
 def _pass_terms(
     word: str, ops: dict[str, Op], hardware: Hardware, deployment: Deployment, timed: Callable[[dict[str, Op]], Terms]
 ) -> Lazy:
-    """Sums of one part of one pass. A sum without ops is left out."""
+    """Sums of one part of one pass: `word` is PASS_PLACE. A sum without ops is left out.
+
+    compute: kernels;  weight: of these, gradients of weights;  tp, ep: collectives that kernels wait for;
+    floor: matrix work at peak;  energy: J. Of layers also
+    hidden: collectives behind kernels under `Deployment.overlap`, negative;
+    cp, ring: messages of context parallelism that attention waits for, and those behind it.
+    """
     times = functools.cache(lambda: timed(ops))
+
+    # Sums of times of ops, by which ops they take.
     groups = {"compute": [name for name, op in ops.items() if op.kind != "collective"]}
     groups["weight"] = [name for name in ops if name.endswith(WEIGHT)]
     for kind in ("tp", "ep"):
@@ -69,10 +77,14 @@ def _pass_terms(
         for what, names in groups.items()
         if names
     }
+
+    # Floor and energy of all ops.
     if ops:
         found[f"{word}_floor"] = functools.partial(matrix_floors, ops, hardware)
     if ops and power_known(hardware):
         found[f"{word}_energy"] = functools.partial(energies_of, ops, hardware)
+
+    # What hides behind kernels, and what they wait for, of the layers.
     if word.endswith("layers") and deployment.overlap != "none":
         found[f"{word}_hidden"] = lambda: hidden_time(ops, times(), deployment)
     if word.endswith("layers") and deployment.cp is not None:

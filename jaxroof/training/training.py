@@ -1,4 +1,4 @@
-"""What is trained and how: the batch, its split, what is stored and recomputed, and what an optimiser keeps."""
+"""Training workload: the batch and its split, recomputation, and what is stored per parameter."""
 
 from jaxroof.deployment import Deployment, degree
 from jaxroof.field import number

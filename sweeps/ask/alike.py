@@ -1,4 +1,4 @@
-"""Accelerators of one structure, so that few compiled programs price all of them: what is unknown never binds."""
+"""Accelerators of one structure, so that few compiled programs price all of them: unknown figures never bind."""
 
 import dataclasses
 import math
@@ -16,7 +16,7 @@ from sweeps.ask.axes import Axis, Choice
 
 @dataclasses.dataclass(frozen=True)
 class Figures:
-    """Which optional figures get a neutral number where an accelerator lacks them."""
+    """Optional figures that get a neutral number where an accelerator lacks them."""
 
     clock: bool = True
     price: bool = True
@@ -70,7 +70,7 @@ def alike(hardware: Hardware, precisions: Collection[str], figures: Figures = AL
 
 
 def alike_axes(axes: tuple[Axis, ...], precisions: Collection[str]) -> tuple[Axis, ...]:
-    """The axes with the accelerators along each as `alike` has them, where they differ in structure.
+    """The axes with the accelerators along each replaced by `alike`, where they differ in structure.
 
     A figure that none of an axis' accelerators has stays unknown: what needs it is left out, not blank. Peaks that an
     axis of its own varies stay, whatever is multiplied in them.
@@ -80,7 +80,7 @@ def alike_axes(axes: tuple[Axis, ...], precisions: Collection[str]) -> tuple[Axi
 
 
 def all_alike(axes: tuple[Axis, ...], precisions: Collection[str]) -> tuple[Axis, ...]:
-    """The axes with every accelerator as `alike` has it, each unknown figure a neutral number."""
+    """The axes with every accelerator replaced by `alike`, each unknown figure a neutral number."""
     return tuple(_replaced(axis, precisions, ALL) for axis in axes)
 
 
@@ -92,7 +92,7 @@ def _alike_axis(axis: Axis, precisions: Collection[str]) -> Axis:
 
 
 def _replaced(axis: Axis, precisions: Collection[str], figures: Figures) -> Axis:
-    """The axis with its accelerators as `alike` has them, also those of a prefill pool beside them."""
+    """The axis with its accelerators replaced by `alike`, also those of a prefill pool beside them."""
     columns = {
         path: Choice(tuple(alike(item, precisions, figures) for item in column.items), column.index)
         for path, column in axis.columns.items()
@@ -111,7 +111,7 @@ def _silicon(hardware: Hardware, precisions: Collection[str]) -> Silicon:
 
 
 def _unknown(kind: type, **inside: Any) -> Any:
-    """A struct of which no figure is known: NaN, but for the structs in it."""
+    """A struct without a known figure: NaN, but for the structs in it."""
     names = (field.name for field in dataclasses.fields(kind))
     return kind(**{name: inside.get(name, math.nan) for name in names})
 

@@ -1,4 +1,4 @@
-"""What a sweep varies: named axes whose positions set leaves, or whole structs, of a scenario."""
+"""Axes of a sweep: named, with positions that set leaves, or whole structs, of a scenario."""
 
 import dataclasses
 import itertools

@@ -45,7 +45,7 @@ class Case:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader should know: precision and its source, assumptions, a ring that leaves its domain."""
+        """Notes for a reader: precision and its source, assumptions, a ring that leaves its domain."""
         notes = [f"weights {self.model.precision} (from {self.model.precision_source})"]
         notes += self.model.notes
         notes += self.hardware.assumptions
@@ -159,7 +159,8 @@ def model_deployment(entry: workloads.ModelEntry, kv: str | None, communication:
     """A deployment on one device at the precisions that the checkpoint asks for, with its KV cache at `kv` if given."""
     sent = communication or "bf16"
     if sent not in COMMUNICATION_BYTES:
-        raise ValueError(f"communication = {sent!r} is no precision of messages{nearest(sent, COMMUNICATION_BYTES)}")
+        close = nearest(sent, COMMUNICATION_BYTES)
+        raise ValueError(f"communication = {sent!r} is not a precision of communication{close}")
     compute = entry.model.head.compute
     return Deployment(
         kv_bytes=KV_BYTES[cache_precision(entry, kv)],
@@ -172,7 +173,7 @@ def cache_precision(entry: workloads.ModelEntry, kv: str | None) -> str:
     """Precision of the KV cache: `kv`, else what the checkpoint says, else bf16; ValueError for an unknown one."""
     cache = kv or entry.kv_precision or "bf16"
     if cache not in KV_BYTES:
-        raise ValueError(f"kv = {cache!r} is no precision of a KV cache{nearest(cache, KV_BYTES)}")
+        raise ValueError(f"kv = {cache!r} is not a precision of the KV cache{nearest(cache, KV_BYTES)}")
     return cache
 
 
@@ -208,6 +209,8 @@ def leaf_number(path: str, value: Any) -> float:
 def _workload(job: str, numbers: Mapping[str, Any], entry: workloads.ModelEntry) -> Any:
     if job == "train":
         return training_workload(numbers, leaf_number, any(block.cross is not None for block in entry.model.blocks))
+    if JOBS[job].simulated:
+        return None  # a stream of requests, which is drawn where it is simulated
     kind = JOBS[job].workload
     names = [field.name for field in dataclasses.fields(kind)]
     for name in numbers:
@@ -226,7 +229,7 @@ def _workload(job: str, numbers: Mapping[str, Any], entry: workloads.ModelEntry)
     _check_encoder(values, entry)
     if job == "step":
         if "prefill" not in values and "decode" not in values:
-            raise ValueError("a step needs workload.prefill, workload.decode, or both")
+            raise ValueError("a step job needs workload.prefill, workload.decode, or both")
         if ("decode" in values) != ("context" in values):
             raise ValueError("workload.decode and workload.context belong together: give both or neither")
         if "decode" in values and not entry.model.generates:
@@ -234,7 +237,7 @@ def _workload(job: str, numbers: Mapping[str, Any], entry: workloads.ModelEntry)
         return kind(**values)
     missing = [name for name in required(kind) if name not in values]
     if missing:
-        raise ValueError(f"a {job} needs workload.{' and workload.'.join(missing)}")
+        raise ValueError(f"a {job} job needs workload.{' and workload.'.join(missing)}")
     work = kind(**values)
     if work.cached >= work.isl:
         raise ValueError(f"workload.cached = {work.cached:g} must be below workload.isl = {work.isl:g}")

@@ -1,4 +1,4 @@
-"""Deployments from what a user writes: degrees that are not there until they are set, choices, switches, labels."""
+"""Deployments from a user's settings: degrees that are absent until they are set, choices, switches, labels."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -72,7 +72,7 @@ def adapters(value: Any, where: str) -> Adapters:
     targets = tuple(found.pop("targets", ("q", "v")))
     for target in targets:
         if target not in ADAPTED:
-            raise ValueError(f"{where}: {target!r} is no adapted matrix; known: {', '.join(ADAPTED)}")
+            raise ValueError(f"{where}: {target!r} is not a matrix with adapters; known: {', '.join(ADAPTED)}")
     return Adapters(**{name: _whole(f"{where}.{name}", number) for name, number in found.items()}, targets=targets)
 
 

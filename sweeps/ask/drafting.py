@@ -1,4 +1,4 @@
-"""Drafters and their acceptance, from text: a model; a chance, several, or their law."""
+"""Drafters and their acceptance, from text: a model; one probability, several, or a law of them."""
 
 import dataclasses
 from typing import Any
@@ -35,7 +35,7 @@ def with_draft(entry: workloads.ModelEntry, draft: str | None) -> workloads.Mode
 
 
 def require_drafts(draft: str | None, deployment: Deployment) -> None:
-    """ValueError for a draft model of which nobody says how much it drafts."""
+    """ValueError for a draft model without a number of drafted tokens."""
     if draft is not None and deployment.drafts is None:
         raise ValueError(f"draft = {draft!r} needs deployment.drafts: the tokens that it drafts per step")
 

@@ -1,4 +1,4 @@
-"""Settings that do something only beside others, and the refusal of those that are given where they do nothing."""
+"""Settings that have an effect only beside others, and the refusal of those that are given without one."""
 
 import contextlib
 import dataclasses
@@ -21,7 +21,7 @@ SEVERAL = ("tp", "cp", "attention_dp", "pp")
 
 @dataclasses.dataclass(frozen=True)
 class Facts:
-    """What a question takes its answers over: its models, and all values of every leaf."""
+    """Models and values of every leaf over which a question takes its answers."""
 
     scenarios: tuple[Scenario, ...]  # the base, and one with every whole struct that an axis puts in its place
     columns: Mapping[str, tuple]  # leaf -> values along an axis, or given beside the scenarios
@@ -56,7 +56,7 @@ class Facts:
 
 @dataclasses.dataclass(frozen=True)
 class Need:
-    """What a setting needs beside it to change anything."""
+    """Condition under which a setting changes anything."""
 
     met: Callable[[Facts], bool]
     words: str
@@ -139,7 +139,7 @@ NEEDS: dict[str, Need] = {
 
 
 def facts(base: Scenario, axes: Iterable[Axis] = (), beside: Mapping[str, tuple] | None = None) -> Facts:
-    """What the points along `axes` from `base` take their answers over.
+    """Models and values of every leaf at the points along `axes` from `base`.
 
     Args:
       beside: leaf -> its values, of leaves that scenarios do not have.

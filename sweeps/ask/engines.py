@@ -1,4 +1,4 @@
-"""How three engines schedule when nothing is said: their defaults as policies."""
+"""Default policies of three engines' schedulers."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""Which ways of spreading a model over a number of devices are worth trying, and which of them can be."""
+"""Layouts of a model over a number of devices: those worth trying, and those that are legal."""
 
 import dataclasses
 import math

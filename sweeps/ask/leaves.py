@@ -16,7 +16,7 @@ ROOTS: Mapping[str, tuple[type, ...]] = {
     "hardware": (Hardware,),
     "deployment": (Deployment,),
     "policy": (Policy,),
-    "workload": (*(job.workload for job in JOBS.values()), OfferedLoad),
+    "workload": (*(job.workload for job in JOBS.values() if not job.simulated), OfferedLoad),
 }
 """First part of a path -> structs that declare what follows."""
 

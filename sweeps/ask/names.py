@@ -109,7 +109,7 @@ KNOB_COORDINATES = {
 
 
 def variable(name: str) -> Metric:
-    """What the variable `name` is; of a step's ops, with the step said."""
+    """Unit and meaning of the variable `name`; of a step's ops, with the step named."""
     if name in VARIABLES:
         return VARIABLES[name]
     for prefix, words in DERIVED.items():

@@ -1,4 +1,4 @@
-"""The other model of a co-located pair from what a user writes: its name, its requests, its deployment."""
+"""The other model of a co-located pair from a user's settings: its name, its requests, its deployment."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ def neighbour_requests(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def neighbour_notes(entry: workloads.ModelEntry) -> tuple[str, ...]:
-    """What a reader should know of the neighbour."""
+    """Notes on the neighbour for a reader."""
     return (f"neighbour {entry.name}, weights {entry.precision} (from {entry.precision_source})", *entry.notes)
 
 

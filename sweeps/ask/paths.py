@@ -17,7 +17,7 @@ def leaf_paths(tree: Any, prefix: str = "") -> Iterator[str]:
 
 
 def leaf(tree: Any, path: str) -> Any:
-    """What stands at `path`.
+    """Value at `path`.
 
     Raises:
       ValueError: one line that names the path and the nearest known ones.

@@ -1,4 +1,4 @@
-"""The prefill pool of a disaggregated deployment from what a user writes: its accelerator, layout and constants."""
+"""The prefill pool of a disaggregated deployment from a user's settings: accelerator, layout and constants."""
 
 import dataclasses
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""From a specification to a question: every name looked up, every axis made and labelled."""
+"""Questions from specifications: every name looked up, every axis made and labelled."""
 
 import dataclasses
 import hashlib
@@ -28,7 +28,7 @@ from sweeps.ask.spec import Spec
 
 @dataclasses.dataclass(frozen=True)
 class Question:
-    """What to compute at a point: a job, the scenario that axes start from, metrics, and op tables or not."""
+    """Computation at a point: a job, the scenario that axes start from, metrics, and op tables or not."""
 
     job: Job
     base: Scenario
@@ -66,7 +66,7 @@ def asking(question: Asked, names: tuple[str, ...]) -> Asked:
 
 
 def alike_devices(question: Asked, precisions: Collection[str]) -> Asked:
-    """The question with every accelerator, the first and those along axes, as `alike` has it."""
+    """The question with every accelerator, the first and those along axes, replaced by `alike`."""
     base = question.question.base
     base = dataclasses.replace(base, hardware=alike(base.hardware, precisions))
     axes = all_alike(question.axes, precisions)
@@ -156,7 +156,7 @@ def _check_variables(spec: Spec, scenario: Scenario) -> None:
 
 
 def attributes(spec: Spec, base: Case) -> dict[str, Any]:
-    """How the dataset was made: enough to make it again."""
+    """Provenance of the dataset: enough to make it again."""
     names = {key: list(values) for key, values in spec.objects.items()}
     records = {"efficiency": [base.efficiency.name]} | names
     return {

@@ -12,6 +12,7 @@ import numpy as np
 
 from hwspaces import document
 from jaxroof.jobs import JOBS
+from jaxroof.jobs.serve import SERVE
 from sweeps.ask.names import VARIABLES
 
 KEYS = {
@@ -30,9 +31,9 @@ KEYS = {
     "communication": "precision of what collectives send",
     "deployment": "table: degrees and other settings of the deployment",
     "deployments": "a list of such tables: whole deployments along an axis",
-    "engine": "of a serve: vllm, sglang or trtllm",
-    "policy": "table: how the engine of a serve schedules",
-    "slo": "of a serve: limits such as ttft=500ms,tpot=40ms, or a table of them",
+    "engine": "for job serve: vllm, sglang or trtllm",
+    "policy": "for job serve: a table of how the engine schedules",
+    "slo": "for job serve: limits such as ttft=500ms,tpot=40ms, or a table of them",
     "axes": "table: any leaf by dotted path",
     "set": "table: any leaf by dotted path, one value",
     "sample": "table: points, method, seed",
@@ -43,9 +44,8 @@ TABLE_KEYS = {
     "sample": ("points", "method", "seed"),
     "output": ("variables", "breakdown", "illegal", "dtype", "keep", "compression", "digits"),
 }
-SERVE = "serve"
-SERVE_KEYS = ("engine", "policy", "slo")
-"""The job that simulates an engine, and keys that it alone reads."""
+SIMULATED_KEYS = ("engine", "policy", "slo")
+"""Keys that only jobs that simulate an engine read."""
 
 RANGE_KEYS = ("from", "to", "n", "scale")
 LARGEST_INTEGER = 2**63 - 1
@@ -109,7 +109,7 @@ def read(path: str | pathlib.Path) -> Spec:
 
 
 def content(path: pathlib.Path) -> dict[str, Any]:
-    """What a TOML file says, checked for its size, its keys and units of limits; ValueError of one line."""
+    """Content of a TOML file, checked for its size, its keys and units of limits; ValueError of one line."""
     found = document.toml(path)
     for where, value in _limits_of_times(found):
         if isinstance(value, int | float):
@@ -135,24 +135,12 @@ def spec(source: Mapping[str, Any]) -> Spec:
     """
     require_known(source, KEYS, "")
     source, given = pooled(source), source
-    job = _one_of(source.get("job", "request"), "job", (*JOBS, SERVE))
+    job = _one_of(source.get("job", "request"), "job", tuple(JOBS))
     mode = _one_of(source.get("mode", "grid"), "mode", ("grid", "sample"))
-    objects = {}
-    for key in SERVE_KEYS if job != SERVE else ():
+    for key in () if JOBS[job].simulated else SIMULATED_KEYS:
         if key in source:
-            raise ValueError(f'{key} = {source[key]!r} is only read with job = "{SERVE}"')
-    for key in ("hardware", "model"):
-        if key not in source:
-            raise ValueError(f"{key} is missing: give {KEYS[key]}")
-    for key in ("hardware", "model", "weights", "kv", "efficiency", "communication", "draft"):
-        if key in source:
-            objects[key] = _names(source[key], key)
-    if len(objects.get("communication", ())) > 1:
-        raise ValueError("communication is one precision; sweep deployment.communication_bytes for several")
-    if len(objects.get("draft", ())) > 1:
-        raise ValueError("draft is one model; sweep deployment.drafts and workload.acceptance for others' ways")
-    if len(objects.get("weights", ())) > 1 and len(objects["model"]) > 1:
-        raise ValueError("a list of weights needs a single model; or list models whose names carry their precision")
+            raise ValueError(f'{key} = {source[key]!r} is only read with job = "{SERVE.name}"')
+    objects = _objects(source)
     fixed, axes = _numbers(source, mode)
     sample = _table(source, "sample")
     output = _table(source, "output")
@@ -185,6 +173,22 @@ def spec(source: Mapping[str, Any]) -> Spec:
         prefill=_table(source, "prefill"),
         neighbour=_table(source, "neighbour"),
     )
+
+
+def _objects(source: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """Names of hardware, models, precisions and constants by key; only some keys may have several."""
+    for key in ("hardware", "model"):
+        if key not in source:
+            raise ValueError(f"{key} is missing: give {KEYS[key]}")
+    keys = ("hardware", "model", "weights", "kv", "efficiency", "communication", "draft")
+    objects = {key: _names(source[key], key) for key in keys if key in source}
+    if len(objects.get("communication", ())) > 1:
+        raise ValueError("communication is one precision; sweep deployment.communication_bytes for several")
+    if len(objects.get("draft", ())) > 1:
+        raise ValueError("draft is one model; sweep deployment.drafts and workload.acceptance for others' ways")
+    if len(objects.get("weights", ())) > 1 and len(objects["model"]) > 1:
+        raise ValueError("a list of weights needs a single model; or list models whose names carry their precision")
+    return objects
 
 
 def pooled(source: Mapping[str, Any]) -> Mapping[str, Any]:

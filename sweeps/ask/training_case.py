@@ -1,4 +1,4 @@
-"""A training workload from what a user writes: numbers and adapters."""
+"""A training workload from a user's settings: numbers and adapters."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -25,7 +25,7 @@ def training_workload(given: Mapping[str, Any], parsed: Callable[[str, Any], flo
     known = [field.name for field in dataclasses.fields(Training)]
     for name in given:
         if name not in (*known, "lora.rank"):
-            raise ValueError(f"workload.{name} is not a number of a train{nearest(name, known)}")
+            raise ValueError(f"workload.{name} is not a number of a training run{nearest(name, known)}")
     lora = given.get("lora")
     values = {
         name: parsed(f"workload.{name}", value)
@@ -34,7 +34,7 @@ def training_workload(given: Mapping[str, Any], parsed: Callable[[str, Any], flo
     }
     missing = [f"workload.{name}" for name in ("global_batch", "seq") if name not in values]
     if missing:
-        raise ValueError(f"a train needs {' and '.join(missing)}")
+        raise ValueError(f"a training run needs {' and '.join(missing)}")
     if encoder:
         raise ValueError("training of models that attend to an encoder's output is not modelled")
     if values.get("offload", 0.0) > 0.0 and values.get("host_bandwidth") is None:

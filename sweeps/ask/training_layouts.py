@@ -1,4 +1,4 @@
-"""Ways of laying out a training run on a number of devices, and how degrees that people name are a deployment's."""
+"""Layouts of a training run on a number of devices, and a deployment's degrees from those that people name."""
 
 import dataclasses
 import itertools

@@ -1,4 +1,4 @@
-"""Words that `step` and `request` share about an answer: whether it fits, and all of it as one JSON object."""
+"""Text that `step` and `request` share: memory, money, intervals and power of an answer, and its JSON object."""
 
 import dataclasses
 import math
@@ -28,7 +28,7 @@ def fit_text(case: Case, metrics: dict[str, Any]) -> str:
 
 
 def token_text(case: Case) -> str:
-    """Which token figures per token are of: of a step what it processes, of requests output tokens."""
+    """Meaning of "per token": of a step the tokens that it processes, of requests output tokens."""
     work = case.scenario.workload
     if not isinstance(work, StepWork) or work.prefill is None:
         return "output token"
@@ -36,7 +36,7 @@ def token_text(case: Case) -> str:
 
 
 def money_text(case: Case, metrics: dict[str, Any]) -> str | None:
-    """What a device costs and what a million tokens cost its owner and its tenant; None where nothing is known."""
+    """Cost of a device, and of a million tokens to its owner and its tenant; None where nothing is known."""
     tokens = token_text(case).replace("token", "tokens", 1)
     parts = []
     if "device_cost" in metrics:
@@ -58,7 +58,7 @@ def money_text(case: Case, metrics: dict[str, Any]) -> str | None:
 
 
 def intervals(metrics: dict[str, Any]) -> list[str]:
-    """Where each time lies in 90 % of cases, in words, if errors of all kernels are alike and if they are independent.
+    """90 % intervals of each time, in words, if the errors of all kernels are one and if each errs on its own.
 
     Empty where the efficiency does not know its errors.
     """
@@ -76,7 +76,7 @@ def intervals(metrics: dict[str, Any]) -> list[str]:
 
 
 def beyond_tables(metrics: dict[str, Any]) -> list[str]:
-    """How much of each step's time is in kernels beyond what was measured; empty where nothing was."""
+    """Share of each step's time in kernels beyond the measured ones; empty where nothing was measured."""
     names = [name for name in metrics if name.endswith("_extrapolated")]
     return [f"{metrics[name]:.0%} of {variable(name).long_name.partition(' of ')[2]}" for name in names]
 

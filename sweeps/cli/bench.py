@@ -1,4 +1,4 @@
-"""`jaxroof bench`: kernels of the device that JAX sees, measured into a netCDF file; how well that file predicts."""
+"""`jaxroof bench`: kernels of the device that JAX sees, measured into a netCDF file, and a check of that file."""
 
 import argparse
 import os

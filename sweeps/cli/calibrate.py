@@ -1,6 +1,7 @@
-"""`jaxroof calibrate`: an engine's overheads from one measured run, or whether calibrated ones still hold."""
+"""`jaxroof calibrate`: an engine's overheads from one measured run, and a check of calibrated ones on another."""
 
 import argparse
+import dataclasses
 import json
 import sys
 import time
@@ -56,7 +57,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Calibrate and write, or check; print what was found."""
+    """Calibrate and write, or check; print the result."""
     if not options.measured:
         raise ValueError("--measured FILE is missing")
     _require_together(options)
@@ -124,26 +125,18 @@ def _check(options: argparse.Namespace, entry: Any, run: Any, serving: Any) -> N
 
 def _serving(options: argparse.Namespace, run: Any) -> tuple[Any, Any, str]:
     """The case, the simulation that it is, and its engine."""
+    from jaxroof.jobs.serve import Service
     from sweeps.ask.engines import engine_of
     from sweeps.serving.policies import chosen_policy
-    from sweeps.serving.simulation import Serving
 
     if options.dp is not None:
         raise ValueError(f"--dp {options.dp}: a run is calibrated on one replica; measure one")
     stream = run.stream
     lengths = {"isl": f"{max(round(stream.isl.mean()), 1)}", "osl": f"{max(round(stream.osl.mean()), 1)}"}
     case = asked_case("request", options, lengths)
-    entry, one = case.efficiency, case.scenario
-    engine = options.engine or engine_of(entry)
+    engine = options.engine or engine_of(case.efficiency)
     policy = chosen_policy(engine, policy_settings(options.policy))
-    serving = Serving(
-        hardware=one.hardware,
-        model=one.model,
-        deployment=one.deployment,
-        efficiency=one.efficiency,
-        traffic=run.traffic,
-        policy=policy,
-    )
+    serving = dataclasses.replace(case.scenario, workload=Service(traffic=run.traffic, policy=policy))
     return case, serving, engine
 
 

@@ -1,4 +1,4 @@
-"""`jaxroof capacity`: the largest load at which each of many accelerators keeps its promises to users."""
+"""`jaxroof capacity`: the largest load at which each of many accelerators keeps its latency limits."""
 
 import argparse
 import json
@@ -90,6 +90,21 @@ def run(options: argparse.Namespace) -> None:
     require_names(options)
     if not options.slo:
         raise ValueError("--slo is missing: what has to be kept, such as ttft=500ms,tpot=40ms")
+    found = _searched(options, _load_ranges(options))
+    _write(options, found)
+    from sweeps.cli import capacity_report
+
+    if options.json:
+        print(json.dumps(capacity_report.record(found), indent=2, allow_nan=False))
+        return
+    capacity_report.show(found)
+    for name in OUTPUTS:
+        if getattr(options, name):
+            print(f"file    {getattr(options, name)}")
+
+
+def _load_ranges(options: argparse.Namespace) -> dict[str, list[float] | None]:
+    """Rates or numbers of clients that the search starts from; None: by what the accelerators can do."""
     if options.rates and options.concurrency:
         raise ValueError("--rates and --concurrency: give one; clients send when they have their answers")
     if options.points is not None and ".." not in (options.rates or options.concurrency or ""):
@@ -97,16 +112,18 @@ def run(options: argparse.Namespace) -> None:
     points = POINTS if options.points is None else int(whole_number("--points", options.points))
     if points > MOST_POINTS:
         raise ValueError(f"--points {points} must be at most {MOST_POINTS}")
-    loads = {
-        "rates": options.rates and _loads("--rates", options.rates, points, False),
-        "concurrencies": None
-        if options.concurrency in (None, "auto")
-        else _loads("--concurrency", options.concurrency, points, True),
-    }
-    degrees = None if options.tp is None else [int(whole_number("--tp", part)) for part in options.tp.split(",")]
-    options.tp = None
+    clients = None
+    if options.concurrency not in (None, "auto"):
+        clients = _loads("--concurrency", options.concurrency, points, True)
+    return {"rates": options.rates and _loads("--rates", options.rates, points, False), "concurrencies": clients}
+
+
+def _searched(options: argparse.Namespace, loads: dict[str, list[float] | None]) -> Any:
+    """The capacities that the flags ask for, with a bar of progress while they are searched."""
     from hwspaces import names, quantity
 
+    degrees = None if options.tp is None else [int(whole_number("--tp", part)) for part in options.tp.split(",")]
+    options.tp = None
     tolerance = {} if options.tolerance is None else {"tolerance": quantity(options.tolerance, "1", "--tolerance")}
     share = {} if options.share is None else {"share": options.share}
     settings, policy = overrides(options.set), policy_settings(options.policy)
@@ -122,7 +139,7 @@ def run(options: argparse.Namespace) -> None:
 
     every = options.hardware.strip() == "all"
     try:
-        found = capacity(
+        return capacity(
             options.model,
             names() if every else [name.strip() for name in options.hardware.split(",")],
             options.slo,
@@ -141,16 +158,6 @@ def run(options: argparse.Namespace) -> None:
     finally:
         for bar in bars:
             bar.stop()
-    _write(options, found)
-    from sweeps.cli import capacity_report
-
-    if options.json:
-        print(json.dumps(capacity_report.record(found), indent=2, allow_nan=False))
-        return
-    capacity_report.show(found)
-    for name in OUTPUTS:
-        if getattr(options, name):
-            print(f"file    {getattr(options, name)}")
 
 
 def _loads(flag: str, text: str, points: int, whole: bool) -> list[float]:

@@ -1,4 +1,4 @@
-"""Text of a capacity search: the table of accelerators, what was left out, and all of it as one JSON object."""
+"""Text of a capacity search: the table of accelerators, those left out, and all of it as one JSON object."""
 
 import math
 from typing import Any
@@ -88,7 +88,7 @@ def record(found: Search) -> dict[str, Any]:
 
 
 def _bounds(found: Search, what: str) -> list[str]:
-    """What is known of places that keep the target at every load tried, in words; empty where there are none."""
+    """Bounds of places that keep the target at every load tried, in words; empty where there are none."""
     bounds = [one for one in found.capacities if one.censored]
     lines = []
     for idle in (True, False):

@@ -1,4 +1,4 @@
-"""`jaxroof collective`: what a collective takes over message sizes, by every algorithm, and which one is chosen."""
+"""`jaxroof collective`: time of a collective over message sizes, by every algorithm, and the one chosen."""
 
 import argparse
 import json
@@ -48,37 +48,53 @@ def run(options: argparse.Namespace) -> None:
     stride = None if options.stride is None else whole_number("--stride", options.stride)
     sizes = message_sizes(options.size, options.step)
     compilation_cache()
-    entry = hwspaces.hardware(options.hardware)
-    settings = overrides(options.set)
-    for path in settings:
-        if not path.removeprefix("hardware.").startswith("links."):
-            raise ValueError(f"--set {path}: a collective depends on hardware.links alone")
-    entry = hwspaces.overridden(entry, settings) if settings else entry
+    entry = _entry(options.hardware, overrides(options.set))
     _require_room(entry, devices, stride)
     efficiency = hwspaces.efficiency(options.efficiency)
     times, chosen = _times(entry.hardware.links, options.kind, devices, stride, sizes, efficiency.efficiency.collective)
     about = f"{options.kind.replace('_', '-').capitalize()} of {devices:g} x {entry.name}"
     about += "" if stride is None else f", every {stride:g}th device"
     if options.json:
-        print(
-            json.dumps(
-                _json(options, entry, devices, stride, sizes, times, chosen, efficiency.name), indent=2, allow_nan=False
-            )
-        )
+        record = _json(options, entry, devices, stride, sizes, times, chosen, efficiency.name)
+        print(json.dumps(record, indent=2, allow_nan=False))
     else:
         _print(about, options.kind, devices, sizes, times, chosen, efficiency.name)
     if options.output:
-        import numpy as np
+        _draw(options, about, devices, sizes, times, chosen, efficiency.name)
 
-        from sweeps.show import style
-        from sweeps.show.collectives import algorithms
 
-        details = f"Bus bandwidth and time over message size, efficiency {efficiency.name}."
-        fastest = np.array([times[name][i] for i, name in enumerate(chosen)])
-        picture = algorithms(about, details, options.kind, devices, sizes, times, fastest)
-        style.saved(picture, options.output, options.force)
-        if not options.json:
-            print(f"\n{options.output}: {about}")
+def _entry(name: str, settings: dict[str, Any]) -> Any:
+    """The accelerator with the figures of its links that are set."""
+    import hwspaces
+
+    for path in settings:
+        if not path.removeprefix("hardware.").startswith("links."):
+            raise ValueError(f"--set {path}: a collective depends on hardware.links alone")
+    entry = hwspaces.hardware(name)
+    return hwspaces.overridden(entry, settings) if settings else entry
+
+
+def _draw(
+    options: argparse.Namespace,
+    about: str,
+    devices: float,
+    sizes: Any,
+    times: dict[str, Any],
+    chosen: list[str],
+    efficiency: str,
+) -> None:
+    """Write the picture that is asked for."""
+    import numpy as np
+
+    from sweeps.show import style
+    from sweeps.show.collectives import algorithms
+
+    details = f"Bus bandwidth and time over message size, efficiency {efficiency}."
+    fastest = np.array([times[name][i] for i, name in enumerate(chosen)])
+    picture = algorithms(about, details, options.kind, devices, sizes, times, fastest)
+    style.saved(picture, options.output, options.force)
+    if not options.json:
+        print(f"\n{options.output}: {about}")
 
 
 def message_sizes(text: str, step: str = "4") -> Any:

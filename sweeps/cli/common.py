@@ -1,4 +1,4 @@
-"""Flags that verbs share: which deployment is asked about, and the case that they describe."""
+"""Flags that verbs share: the deployment that is asked about, and the case that they describe."""
 
 import argparse
 import contextlib
@@ -199,7 +199,7 @@ def compilation_cache() -> None:
         try:
             os.makedirs(asked, exist_ok=True)
         except OSError as error:
-            why = f"{asked} is no folder and cannot be made: {error.strerror}"
+            why = f"{asked} is not a folder and cannot be made: {error.strerror}"
             raise ValueError(f"JAX_COMPILATION_CACHE_DIR: {why}; unset it, or name another") from None
         warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation cache")  # a shared one
     if asked is None:

@@ -1,4 +1,4 @@
-"""`jaxroof compare`: which accelerators, how many of them and which parallelism serve a model best."""
+"""`jaxroof compare`: accelerators, their number and their parallelism, ranked for one model."""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""Flags that say how a model is spread over devices and at which precisions it travels."""
+"""Flags of a deployment: the spread of a model over devices, and its precisions."""
 
 import argparse
 

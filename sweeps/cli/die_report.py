@@ -1,4 +1,4 @@
-"""What `jaxroof hardware NAME` says of dies and money: area by part, dies, cost by part, price, cost of owning."""
+"""Dies and money in `jaxroof hardware NAME`: area by part, dies, cost by part, price, cost of owning."""
 
 from typing import Any
 

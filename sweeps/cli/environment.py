@@ -1,4 +1,4 @@
-"""Surroundings in which a process cannot work: its streams, limits on memory, variables of JAX; each in one line."""
+"""Checks of a process's surroundings: its streams, limits on memory, variables of JAX; an error is one line."""
 
 import errno
 import os
@@ -81,7 +81,7 @@ def _limit_words(limit: int) -> str:
 
 
 def _memory() -> str:
-    """How much there is: the limit, else what is free."""
+    """Available memory: the limit, else the free part."""
     limit = _address_limit()
     if limit is not None:
         return f"{_limit_words(limit)}; raise the limit, or ask for less at a time"

@@ -59,7 +59,7 @@ def defect(error: BaseException, title: str) -> int:
 
 
 def one_line(error: BaseException) -> str:
-    """What an error says, in one line that is not too long."""
+    """Text of an error, in one line that is not too long."""
     if isinstance(error, OSError) and error.filename is not None:
         return escaped(f"{os.fsdecode(error.filename)}: {error.strerror}", breaks=True)
     text = " ".join(str(error).split())

@@ -1,4 +1,4 @@
-"""Flags that say what a model's encoder works on: images of a size, or tokens."""
+"""Flags of a model's encoder: images of a size, or tokens."""
 
 import argparse
 

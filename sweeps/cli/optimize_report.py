@@ -1,4 +1,4 @@
-"""What `jaxroof optimize` prints: the designs, the best point of the grid, and what holds the best design there."""
+"""Text of `jaxroof optimize`: the designs, the best point of the grid, and the active constraints and bounds."""
 
 from typing import Any
 
@@ -74,7 +74,7 @@ def _designs(found: Found, several: bool) -> Any:
 
 
 def _held(found: Found) -> Any:
-    """What is active at the best design, and what one per cent more of it buys."""
+    """Active constraints and bounds at the best design, and the gain from one per cent more of each."""
     objective = found.problem.objectives[0]
     value = abs(found.objectives[0, 0])
     unit = unit_of(objective.name)
@@ -97,7 +97,7 @@ def _held(found: Found) -> Any:
 
 
 def _ratio(value: float, best: float) -> str:
-    """How much worse than the best."""
+    """Distance from the best, as a ratio."""
     return f"{100.0 * (value / best - 1.0):+.3g} %" if best > 0 else f"{100.0 * (value / best - 1.0):+.3g} %"
 
 

@@ -1,4 +1,4 @@
-"""Flags that name files to write, how they are declared, and what is refused of them before a verb runs.
+"""Flags that name files to write: their declaration, and refusals before a verb runs.
 
 A verb declares every such flag here and in no other way. All other flags are taken for what is read: a file that one
 of them names, or that a specification among them names, is not written over.
@@ -47,7 +47,7 @@ def output_argument(
 
 
 def pictures_argument(parser: Any, what: str) -> None:
-    """Declare `--plots DIR`, a folder of pictures, of which the help says `what` they are."""
+    """Declare `--plots DIR`, a folder of pictures; `what` says in the help which ones."""
     output_argument(parser, "--plots", kinds=("png",), folder="pictures", metavar="DIR", help=what)
 
 

@@ -1,4 +1,4 @@
-"""The command line in words: a verb and its flags, each given once; what is wrong with them is one line."""
+"""The command line in words: a verb and its flags, each given once; an error is one line."""
 
 import argparse
 import importlib

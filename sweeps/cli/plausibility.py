@@ -1,4 +1,4 @@
-"""`jaxroof validate plausibility`: what share of its peaks every accelerator is predicted to reach on large kernels."""
+"""`jaxroof validate plausibility`: predicted shares of every accelerator's peaks on large kernels."""
 
 import argparse
 import dataclasses

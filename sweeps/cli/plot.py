@@ -70,7 +70,7 @@ def _usual(file: str | None) -> str:
 
 
 def _default(options: argparse.Namespace) -> str | None:
-    """Where the picture of a file goes when nobody says it."""
+    """Default file name of a picture."""
     return None if options.file is None else str(pathlib.Path(options.file).with_suffix(".png"))
 
 

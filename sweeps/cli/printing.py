@@ -1,4 +1,4 @@
-"""Text for people: what files and flags say reaches the terminal with control characters as escapes."""
+"""Text for people: control characters from files and flags reach the terminal as escapes."""
 
 _NAMES = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
 

@@ -113,7 +113,7 @@ def _record(row: Any) -> dict[str, Any]:
 
 
 class _Shown:
-    """How many scenarios are done, on a terminal."""
+    """Number of scenarios that are done, on a terminal."""
 
     def __init__(self, total: int):
         self.total, self.count = total, 0

@@ -1,4 +1,4 @@
-"""`jaxroof sensitivity`: which numbers of hardware, deployment and workload matter to a metric, and by how much."""
+"""`jaxroof sensitivity`: elasticities of a metric to numbers of hardware, deployment and workload."""
 
 import argparse
 import json
@@ -38,8 +38,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     request.static_batch_arguments(parser)
     serve.load_arguments(parser)
     train.workload_arguments(parser)
-    parser.add_argument("--engine", metavar="NAME", help="of a serve: vllm, sglang or trtllm")
-    parser.add_argument("--policy", metavar="NAME=VALUE", action="append", default=[], help="of a serve's scheduler")
+    parser.add_argument("--engine", metavar="NAME", help="for --job serve: vllm, sglang or trtllm")
+    parser.add_argument(
+        "--policy", metavar="NAME=VALUE", action="append", default=[], help="of the scheduler, for --job serve"
+    )
     asked = parser.add_argument_group("what is asked")
     asked.add_argument("--metric", metavar="NAME,..", help="metrics of the job (default: the most asked for)")
     asked.add_argument("--knob", metavar="PATH,..", help="numbers, or parts: hardware.links, model, efficiency")
@@ -110,7 +112,7 @@ def _found(options: argparse.Namespace, names: Any, wanted: Any, exponent: float
 
 
 def _said(options: argparse.Namespace) -> tuple[str, Any]:
-    """What is asked in words, and the case."""
+    """The question in words, and the case."""
     if options.job == "train":
         for name in UNTRAINED:
             if getattr(options, name) is not None:

@@ -1,4 +1,4 @@
-"""What `jaxroof sensitivity` prints: knobs by elasticity, what first order is worth, what binds, pairs of knobs."""
+"""Text of `jaxroof sensitivity`: knobs by elasticity, accuracy of first order, bounds, pairs of knobs."""
 
 import dataclasses
 import math

@@ -28,5 +28,5 @@ def found_of_serve(options: argparse.Namespace, names: Any, wanted: Any, exponen
         policy=policy,
     )
     found, said, point, checked = sensitivity_of_serve(asked, names, wanted, exponent)
-    notes = [*said, "when steps end has a gradient, what the scheduler decides has none: docs/scheduler.md"]
+    notes = [*said, "when steps end has a gradient, what the scheduler decides has none: docs/reference/scheduler.md"]
     return Found(heading(found.case, found.load.text, settings), notes, point, checked, {})

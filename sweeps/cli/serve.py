@@ -1,4 +1,4 @@
-"""`jaxroof serve`: a simulated engine under a stream of requests: latencies, goodput, and what it did over time."""
+"""`jaxroof serve`: a simulated engine under a stream of requests: latencies, goodput, and its timeline."""
 
 import argparse
 import json
@@ -35,7 +35,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=VALUE",
         action="append",
         default=[],
-        help="a number of the engine's scheduler, docs/serving.md: token_budget=2048, order=prefill_first, "
+        help="a number of the engine's scheduler, docs/guide/serving.md: token_budget=2048, order=prefill_first, "
         "queue=shortest_first; may be given several times",
     )
     parser.add_argument("--slo", metavar="LATENCY=LIMIT,..", help="what a good request keeps: ttft=500ms,tpot=40ms")

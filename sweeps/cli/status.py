@@ -1,4 +1,4 @@
-"""`jaxroof status`: how far a folder of shards is, at any time."""
+"""`jaxroof status`: progress of a folder of shards, at any time."""
 
 import argparse
 import json

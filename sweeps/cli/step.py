@@ -1,4 +1,4 @@
-"""`jaxroof step`: what one engine step of a deployment costs, op by op."""
+"""`jaxroof step`: cost of one engine step of a deployment, op by op."""
 
 import argparse
 import json
@@ -40,7 +40,7 @@ def step_case(options: argparse.Namespace) -> Any:
 
 
 def step_text(case: Any) -> str:
-    """What the step works on, in words: "prefill of 1 x 2,048 tokens and decode of 64 x 2,048 tokens"."""
+    """Batch of the step in words: "prefill of 1 x 2,048 tokens and decode of 64 x 2,048 tokens"."""
     work, parts = case.scenario.workload, []
     if work.prefill is not None:
         past = f" after {work.past:,.0f} cached" if work.past else ""

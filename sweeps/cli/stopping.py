@@ -1,4 +1,4 @@
-"""The end of a process at Ctrl-C, SIGTERM or a lost terminal: in a moment, with one line, whatever it is doing.
+"""The end of a process at Ctrl-C, SIGTERM or a lost terminal: prompt, and with one line.
 
 A thread waits for the signal, takes away files that are not whole and ends the process. Nothing is raised in the main
 thread: it may be inside compiled code, or in a callback that swallows what is raised. Until `begin` has been called,
@@ -63,7 +63,7 @@ def line(number: int) -> str:
 
 
 def _of_files(question):
-    """What `hwspaces.interrupted` answers; None where it is not loaded: no file has been begun."""
+    """Answer of a function of `hwspaces.interrupted`; None where it is not loaded: no file has been begun."""
     function = getattr(sys.modules.get("hwspaces.interrupted"), question, None)
     return None if function is None else function()
 

@@ -1,4 +1,4 @@
-"""`jaxroof surface`: files of measured kernels: import them from a benchmark's, or show what one holds."""
+"""`jaxroof surface`: files of measured kernels: import from a benchmark's tables, or summary of one."""
 
 import argparse
 from pathlib import Path

@@ -44,7 +44,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Compute, write, and say what was found."""
+    """Compute, write, and print the result."""
     if options.output is None:
         raise ValueError("-o OUT.nc is missing")
     from hwspaces.output import names_folder

@@ -1,4 +1,4 @@
-"""`jaxroof sweep -o FOLDER/`: shards that survive whatever happens, in this process or on many machines."""
+"""`jaxroof sweep -o FOLDER/`: shards that survive interruption, in this process or on many machines."""
 
 import argparse
 import json
@@ -15,7 +15,7 @@ from sweeps.cli.sweep_report import RATED_POINTS, print_asked, print_found
 
 
 def run(options: argparse.Namespace, source: Callable[[argparse.Namespace], Mapping[str, Any]]) -> None:
-    """Compute what the folder does not have yet, and say what was found.
+    """Compute what the folder does not have yet, and print the result.
 
     Args:
       options: parsed flags.
@@ -88,7 +88,7 @@ class _Watch:
             self.bar.stop(event)
 
     def stopped(self, title: str, name: str) -> str:
-        """What is to be said when it is stopped: every shard that is on the disk is whole. In JSON, an event first."""
+        """Message when it is stopped: every shard that is on the disk is whole. In JSON, an event first."""
         there = f"{self.kept + self.shards:,} of {self.total:,} shards are there" if self.total else "nothing is lost"
         event = "" if self.bar is None else self.bar.line("interrupted")
         place = escaped(str(self.place), breaks=True)

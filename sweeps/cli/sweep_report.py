@@ -1,4 +1,4 @@
-"""The text of a sweep: what is asked, what was written, and the best feasible point by every key metric."""
+"""Text of a sweep: the question, the files written, and the best feasible point by every key metric."""
 
 import sys
 from typing import Any
@@ -20,7 +20,7 @@ def print_asked(asked: Any, plan: Any) -> None:
 
 
 def print_found(output: str, written: str) -> None:
-    """What was written; then the best feasible point by every key metric, read back lazily."""
+    """Print the files written, then the best feasible point by every key metric, read back lazily."""
     from sweeps.ask.names import variable
     from sweeps.cli.tables import console, table
     from sweeps.data import best, labels

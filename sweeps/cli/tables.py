@@ -37,7 +37,7 @@ class _Table(Table):
 
 
 def console(error: bool = False) -> Console:
-    """Where tables are printed: as wide as the terminal; without one, plain text as wide as it needs.
+    """Console of tables: as wide as the terminal; without one, plain text as wide as it needs.
 
     Texts are printed as they are: brackets are no markup, and control characters are escapes.
 
@@ -112,7 +112,7 @@ def op_summary(steps: Mapping[str, tuple[OpAnswer, ...]], rows: int = 5) -> Tabl
 
 
 def heading(case: Case, what: str, settings: Mapping[str, str]) -> str:
-    """What was asked: model, hardware, devices and workload; precisions and where they are from; what was set."""
+    """Question in one line: model, hardware, devices and workload; precisions and their source; settings."""
     deployment = case.scenario.deployment
     spread = degrees_text(deployment)
     lines = [
@@ -131,7 +131,7 @@ def _name(entry: Any) -> str:
 
 
 def degrees_text(deployment: Deployment) -> str:
-    """How devices are used, where it is not by tensor parallelism alone: " (tp 4, pp 2)"."""
+    """Use of devices, where it is not by tensor parallelism alone: " (tp 4, pp 2)"."""
     given = {name: getattr(deployment, name) for name in DEGREES}
     if all(value in (None, 1.0) for name, value in given.items() if name != "tp"):
         return ""
@@ -139,7 +139,7 @@ def degrees_text(deployment: Deployment) -> str:
 
 
 def notes(case: Case) -> tuple[str, ...]:
-    """What else the reader should know; the precision, which `heading` says, left out."""
+    """Notes for the reader but for the precision, which `heading` states."""
     return tuple(escaped(note, breaks=True) for note in case.notes[1:])
 
 

@@ -1,4 +1,4 @@
-"""`jaxroof trace`: what a request stream is like: of a trace file, or drawn from distributions."""
+"""`jaxroof trace`: statistics of a request stream, of a trace file or drawn from distributions."""
 
 import argparse
 import math

@@ -123,7 +123,7 @@ def _schedule(text: str | None) -> dict[str, Any]:
 
 
 def other_settings(options: argparse.Namespace) -> list[str]:
-    """What `--set` says of anything but the workload."""
+    """Settings of `--set` outside of the workload."""
     return [setting for setting in options.set if not setting.strip().startswith("workload.")]
 
 

@@ -1,4 +1,4 @@
-"""What `jaxroof train` says of one iteration: tables of memory, time and communication, and one JSON object."""
+"""Text of `jaxroof train`: tables of memory, time and communication of one iteration, and one JSON object."""
 
 import dataclasses
 from typing import Any
@@ -76,7 +76,7 @@ def show(case: Case, metrics: dict[str, Any], settings: dict[str, str]) -> None:
 
 
 def heading(case: Case) -> str:
-    """What was asked, in words."""
+    """Question in words."""
     work, deployment = case.scenario.workload, case.scenario.deployment
     words = [f"ZeRO-{work.zero:g}" if work.zero else "", SCHEDULES[int(work.schedule)] if deployment.pp else ""]
     words += [f"{work.virtual_stages:g} chunks" if work.virtual_stages > 1 else ""]
@@ -102,7 +102,7 @@ def _memory_table(case: Case, metrics: dict[str, Any]) -> Any:
 
 
 def _time_table(metrics: dict[str, Any]) -> Any:
-    """Where the iteration's time goes; passes without the messages that they wait for."""
+    """Parts of the iteration's time; passes without the messages that they wait for."""
     made = tables.table("time of an iteration", "time", "share", numbers=("time", "share"))
     times = metrics["micro_batches"]
     waits = sum(metrics[f"{kind}_exposed"] for kind in PARTNERS if kind != "dp")

@@ -1,4 +1,4 @@
-"""The verbs of the `jaxroof` command and what each answers."""
+"""Verbs of the `jaxroof` command, each with one line on its answer."""
 
 VERBS = {
     "step": "one engine step: a table of its ops with time, share, work and what binds each",

@@ -1,4 +1,4 @@
-"""Which points of a sweep can be, and the best of them by one metric. Nothing is broadcast to the whole grid."""
+"""Feasible points of a sweep, and the best of them by one metric. Nothing is broadcast to the whole grid."""
 
 import dataclasses
 import math
@@ -107,7 +107,7 @@ def best_index(values: np.ndarray, metric: str) -> int:
 
 
 def coordinates(dataset: xr.Dataset, point: Best) -> dict[str, str]:
-    """Where a point is: what was varied, or is held at one value -> its value there, as text with its unit."""
+    """Coordinates of a point: axes that vary or are held at one value -> the value there, as text with its unit."""
     held = [str(name) for name, label in dataset.coords.items() if not label.dims]
     found = {name: labels.text(dataset, name, dataset[name].values[()]) for name in held}
     for name in labels.axes(dataset):

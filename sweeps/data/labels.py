@@ -1,4 +1,4 @@
-"""What the variables and coordinates of a sweep's dataset are measured in and called, for people."""
+"""Units and names of the variables and coordinates of a sweep's dataset, for people."""
 
 from collections.abc import Iterable
 
@@ -57,7 +57,7 @@ def unit(dataset: xr.Dataset, name: str) -> str:
 
 
 def title(dataset: xr.Dataset, name: str) -> str:
-    """What a variable or coordinate is, in a few words: its long name up to the first comma or colon."""
+    """Short name of a variable or coordinate: its long name up to the first comma or colon."""
     long_name = dataset[name].attrs.get("long_name", name)
     if long_name.startswith(_MATRIX):
         return f"matrix peak at {long_name.removeprefix(_MATRIX)}"

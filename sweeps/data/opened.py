@@ -1,4 +1,4 @@
-"""Datasets opened from netCDF files and folders of shards, lazily, after checks of what they hold."""
+"""Datasets opened from netCDF files and folders of shards, lazily, after checks of their content."""
 
 import os
 import pathlib

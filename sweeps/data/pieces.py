@@ -1,4 +1,4 @@
-"""Parts of a sweep: shapes of its variables, computed pieces and boxes of chunks, and how a grid is cut into them."""
+"""Parts of a sweep: shapes of its variables, computed pieces, and boxes of chunks that a grid is cut into."""
 
 import dataclasses
 import math
@@ -22,7 +22,7 @@ class Output:
 
 
 def blank(dtype: np.dtype) -> float | int | bool:
-    """What stands where there is no answer: NaN, False, or -1 for codes."""
+    """Value where there is no answer: NaN, False, or -1 for codes."""
     return {"f": float("nan"), "b": False}.get(dtype.kind, -1)
 
 

@@ -1,1 +1,1 @@
-"""How fast the device that JAX sees runs the kernels of a model: what is run, how it is timed, within a budget."""
+"""Measured speed of a model's kernels on the device that JAX sees, within a budget of time."""

@@ -1,4 +1,4 @@
-"""Which attention kernels are timed: causal prefill of new prompts, and decoding against a cold cache."""
+"""Attention kernels to time: causal prefill of new prompts, and decoding against a cold cache."""
 
 import functools
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ PRECISIONS = ("bf16", "fp16", "fp32")
 
 
 class Heads(NamedTuple):
-    """Of one attention layer on one device."""
+    """Heads of one attention layer on one device."""
 
     heads: int = 32
     kv_heads: int = 8
@@ -55,7 +55,7 @@ def decode_amounts(precision: str, heads: Heads, shape: Mapping[str, float]) -> 
 
 
 def implementations(platform: str, precision: str) -> tuple[str, ...]:
-    """What `jax.nn.dot_product_attention` may run on, of which the faster one that works is timed."""
+    """Implementations of `jax.nn.dot_product_attention`; the faster one that works is timed."""
     return ("cudnn", "xla") if platform in ("gpu", "cuda") and precision != "fp32" else ("xla",)
 
 

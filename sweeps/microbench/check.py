@@ -1,4 +1,4 @@
-"""How well a file of surfaces predicts kernels that it has not seen: fresh shapes off its grid, timed and compared."""
+"""Errors of a file of surfaces on kernels that it has not seen: fresh shapes off its grid, timed and compared."""
 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -59,7 +59,7 @@ def checked_rows(
     seed: int,
     said: Callable[[str, int], None],
 ) -> list[Row]:
-    """`points` fresh shapes of every table, each with a known one beside it, in random order: drifts hit all alike.
+    """Rows of `points` fresh shapes per table, each beside a known one, in random order, so that drifts hit all.
 
     Args:
       tables: of `jaxroof bench`.

@@ -1,4 +1,4 @@
-"""How long an all-reduce and an all-gather over all devices take, by the size of the message."""
+"""Times of an all-reduce and an all-gather over all devices, by the size of the message."""
 
 import functools
 from typing import NamedTuple

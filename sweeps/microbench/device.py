@@ -1,4 +1,4 @@
-"""What the device that JAX sees is, and the catalogue entry that its measured figures make."""
+"""The device that JAX sees, and the catalogue entry made of its measured figures."""
 
 import os
 import platform as host
@@ -30,7 +30,7 @@ class Device(NamedTuple):
 
 
 class Figures(NamedTuple):
-    """What was measured of a device as a whole."""
+    """Measured figures of a device as a whole."""
 
     matrix: dict[str, float]  # FLOP/s of the fastest product by precision
     vector: float | None  # FLOP/s of float32 multiply-adds
@@ -39,7 +39,7 @@ class Figures(NamedTuple):
 
 
 def seen_device(name: str | None = None) -> Device:
-    """What JAX and the operating system say about the device; `name` is that of its catalogue entry, if not its own."""
+    """The device by JAX and the operating system; `name` is that of its catalogue entry, if not its own."""
     first = jax.devices()[0]
     entry = hardware(name) if name else _entry(first.device_kind)
     cpu = first.platform == "cpu"

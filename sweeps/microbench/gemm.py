@@ -1,4 +1,4 @@
-"""Which matrix products are timed: activations times a cold weight matrix, at one precision."""
+"""Matrix products to time: activations times a cold weight matrix, at one precision."""
 
 import functools
 from collections.abc import Mapping

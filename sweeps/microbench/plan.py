@@ -1,4 +1,4 @@
-"""Which shapes are timed within a budget: complete grids of powers of two, from coarse to fine."""
+"""Shapes to time within a budget: complete grids of powers of two, from coarse to fine."""
 
 import itertools
 import math

@@ -1,4 +1,4 @@
-"""What a benchmark and its check found, as tables for people and as JSON."""
+"""Results of a benchmark and of its check, as tables for people and as JSON."""
 
 import json
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What a benchmark measures in its budget: surfaces of kernels, bandwidths, collectives, and the peaks among them."""
+"""One benchmark within its budget: surfaces of kernels, bandwidths, collectives, and the peaks among them."""
 
 import dataclasses
 import functools
@@ -45,7 +45,7 @@ MEMORY_SHARE = 0.2
 
 @dataclasses.dataclass(frozen=True)
 class Asked:
-    """What to measure."""
+    """Families, precisions and budget of a benchmark."""
 
     budget: float  # s
     precisions: tuple[str, ...]
@@ -55,7 +55,7 @@ class Asked:
 
 
 class Found(NamedTuple):
-    """What was measured."""
+    """Measurements of a benchmark."""
 
     tables: tuple[SurfaceTable, ...]
     spreads: dict[str, float]  # of each table
@@ -127,7 +127,7 @@ def work(family: str, precision: str, heads: Heads, implementation: str, shape: 
 
 
 class _Bench:
-    """What has been measured so far."""
+    """Measurements so far."""
 
     def __init__(self, asked: Asked, device: Device, said: Said):
         self.asked, self.device, self.said = asked, device, said

@@ -1,4 +1,4 @@
-"""Which streaming kernels are timed: a norm, a copy, and memory read in order, in strides and by random pages."""
+"""Streaming kernels to time: a norm, a copy, and memory read in order, in strides and by random pages."""
 
 import functools
 from collections.abc import Callable, Mapping
@@ -51,7 +51,7 @@ def amounts(shape: Mapping[str, float]) -> tuple[float, float]:
 
 
 def readings(total: int) -> dict[str, list[Reading]]:
-    """Name of a bandwidth -> ways to reach it, of which the fastest counts.
+    """Name of a bandwidth -> ways to reach it; the fastest counts.
 
     Args:
       total: B of the array that is read; more than any cache holds.

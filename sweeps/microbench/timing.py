@@ -1,4 +1,4 @@
-"""How long one call of a kernel takes on a device: cold operands, no dispatch, and how far repeats differ."""
+"""Time of one call of a kernel on a device: cold operands, no dispatch, and the spread of repeats."""
 
 import dataclasses
 import time
@@ -28,7 +28,7 @@ class Work(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Protocol:
-    """How calls are repeated."""
+    """Repetition of calls."""
 
     cold_bytes: float  # B that are read in turn, so that no cache still has the first of them at the second turn
     unroll: int  # calls in one compiled program
@@ -59,7 +59,7 @@ LONG = 0.3
 
 
 def protocol(platform: str, cache_bytes: float) -> Protocol:
-    """How calls are repeated on a platform of JAX.
+    """Repetition of calls on a platform of JAX.
 
     A CPU runs a loop of calls that are linked through their data, because it may run independent ones side by side.
     Elsewhere dispatches are asynchronous and a queue orders the calls: a program of several is dispatched again and

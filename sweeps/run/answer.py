@@ -1,4 +1,4 @@
-"""The answer to one case as plain numbers: its metrics, and what every op of its steps costs."""
+"""The answer to one case as plain numbers: its metrics, and the cost of every op of its steps."""
 
 import dataclasses
 import math
@@ -21,7 +21,7 @@ from sweeps.run.precision import (
 
 @dataclasses.dataclass(frozen=True)
 class OpAnswer:
-    """What one op costs over all its runs in one step, on one device."""
+    """Cost of one op over all its runs in one step, on one device."""
 
     name: str
     count: float  # runs per step: layers

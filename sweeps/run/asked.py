@@ -3,7 +3,6 @@
 import math
 
 import numpy as np
-import xarray as xr
 
 from jaxroof.jobs import Job, legality
 from jaxroof.legality import first_broken
@@ -12,12 +11,8 @@ from sweeps.ask.cases import Case
 from sweeps.ask.paths import replaced
 from sweeps.ask.question import Asked, Question, named
 from sweeps.ask.spec import Spec
-from sweeps.data.dataset import dataset, fill
-from sweeps.run.engine import Plan
-from sweeps.run.pointwise import one_by_one
-
-FEW = 32
-"""Points whose rules are checked one by one, in less time than it takes to compile the check."""
+from sweeps.run.evaluate import answered
+from sweeps.run.ways import AT_ONCE, FEW, ONE_BY_ONE
 
 
 def asked(spec: Spec) -> Asked:
@@ -34,7 +29,8 @@ def asked(spec: Spec) -> Asked:
 
 def _refuse_illegal(job: Job, base: Case, axes: tuple[Axis, ...]) -> None:
     """ValueError with the broken rule when any point's deployment cannot be."""
-    legal = _verdicts(Question(legality(job), base.scenario), axes)["legal"]
+    few = math.prod(axis.size for axis in axes) <= FEW
+    legal = answered(Question(legality(job), base.scenario), axes, {}, ONE_BY_ONE if few else AT_ONCE)["legal"]
     if bool(legal.all()):
         return
     corner = dict(zip(legal.dims, np.argwhere(~legal.values)[0].tolist(), strict=True))
@@ -53,12 +49,3 @@ def _refuse_illegal(job: Job, base: Case, axes: tuple[Axis, ...]) -> None:
     raise ValueError(
         f'{names["model"]} on {names["hardware"]}: {rule} (output.illegal = "mask" keeps such points as infeasible)'
     )
-
-
-def _verdicts(question: Question, axes: tuple[Axis, ...]) -> xr.Dataset:
-    if math.prod(axis.size for axis in axes) <= FEW:
-        return one_by_one(question, axes, {})
-    plan = Plan(question, axes)
-    return fill(dataset(axes, plan.outputs, {}), plan.pieces())
-
-

@@ -11,7 +11,8 @@ import numpy as np
 from sweeps.ask.axes import Axis, Segment, blocks
 from sweeps.ask.question import Question
 from sweeps.data.pieces import Box, Output, Piece, View, as_slice, corners, gathered, part_lengths
-from sweeps.run.program import in_dtype, program
+from sweeps.run.point import in_dtype
+from sweeps.run.program import program
 
 CHUNK_BYTES = {"cpu": 64e6, "gpu": 16e9, "tpu": 4e9}
 """B of one compiled call's buffers by platform. On a CPU larger ones are paged in anew at every call; a GPU needs
@@ -162,7 +163,7 @@ class _Block:
         return Piece(output.name, tuple(index), np.broadcast_to(values, shape))
 
     def _inside(self, chunk: Box, over: Sequence[bool]) -> tuple[slice, ...]:
-        """Where a chunk's own positions are in what is computed for it, along the axes that a variable is over."""
+        """Positions of a chunk in the computed part, along the axes that a variable is over."""
         starts = [part * length - self._start(i, part) for i, (part, length) in enumerate(self._corner(chunk))]
         places = [slice(low, low + len(own)) for low, own in zip(starts, chunk.positions, strict=True)]
         return tuple(place for place, known in zip(places, over, strict=True) if known)

@@ -1,10 +1,12 @@
-"""One point of a question: the scenario that settings make of a base, and what a job answers there."""
+"""One point of a question: the scenario that settings make of a base, and a job's answers there."""
 
+import functools
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from jaxroof.dependence import output_dependence
 from jaxroof.jobs import Job, Scenario
@@ -17,6 +19,11 @@ def scenario_at(base: Scenario, settings: Iterable[Mapping[str, Any]]) -> Scenar
     for path, tree in sorted(paths, key=lambda item: item[0].count(".")):
         base = replaced(base, path, tree)
     return base
+
+
+def in_dtype(base: Scenario, dtype: np.dtype) -> Scenario:
+    """A scenario with its leaves as a program takes them."""
+    return jax.tree.map(dtype.type, base)
 
 
 def answers_at(job: Job, scenario: Scenario, names: Collection[str] | None = None) -> dict[str, jax.Array]:
@@ -32,6 +39,12 @@ def answers_at(job: Job, scenario: Scenario, names: Collection[str] | None = Non
     zero_tables = {name: {"": jnp.zeros(())} for name in tables}
     metrics = _chosen(job.metrics(scenario, found | zeros, zero_tables), names)
     return {name: jnp.asarray(value) for name, value in metrics.items()}
+
+
+@functools.cache
+def answers(job: Job, names: tuple[str, ...] | None = None) -> Callable[[Scenario], dict[str, jax.Array]]:
+    """`answers_at` as a function of the scenario alone: the same object for the same job and names."""
+    return lambda scenario: answers_at(job, scenario, names)
 
 
 def terms_of(job: Job, scenario: Scenario, names: Collection[str] | None) -> Collection[str]:

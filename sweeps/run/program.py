@@ -18,7 +18,7 @@ from jaxroof.jobs import (
 from sweeps.ask.question import (
     Question,
 )
-from sweeps.run.point import scenario_at, used_terms
+from sweeps.run.point import in_dtype, scenario_at, used_terms
 
 Settings = list[dict[str, Any]]
 """For every axis, the trees that it sets, by path; leaves that vary along it have one leading dimension."""
@@ -157,11 +157,6 @@ def program(question: Question, settings: Settings, dtype: np.dtype) -> Program:
     if len(_KNOWN) > MOST_KNOWN:
         _KNOWN.popitem(last=False)
     return _KNOWN[key]
-
-
-def in_dtype(base: Scenario, dtype: np.dtype) -> Scenario:
-    """A scenario with its leaves as a program takes them."""
-    return jax.tree.map(dtype.type, base)
 
 
 MOST_KNOWN = 64

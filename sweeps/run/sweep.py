@@ -7,8 +7,9 @@ from typing import Any
 import xarray as xr
 
 from hwspaces import output
+from jaxroof.jobs import JOBS
 from sweeps.ask.question import Asked
-from sweeps.ask.spec import SERVE, Range, Spec, read, spec
+from sweeps.ask.spec import Range, Spec, read, spec
 from sweeps.data import store
 from sweeps.data.dataset import coordinates, dataset, fill
 from sweeps.run.asked import asked
@@ -85,12 +86,12 @@ def log(low: Any, high: Any, n: int | None = None) -> Range:
 
 def working(checked: Spec) -> str:
     """The precision to compute in: clocks of simulations need more than the 7 digits that may be stored of them."""
-    return "float64" if checked.job == SERVE else checked.dtype
+    return "float64" if JOBS[checked.job].simulated else checked.dtype
 
 
 def planned(checked: Spec) -> tuple[Asked, Plan]:
-    """What is asked, with every name looked up, and how it is computed; to be called in its working precision."""
-    if checked.job == SERVE:
+    """The question with every name looked up, and its plan; to be called in its working precision."""
+    if JOBS[checked.job].simulated:
         from sweeps.serving.plan import planned
 
         return planned(checked)

@@ -28,7 +28,7 @@ MET, MORE, NEVER = STATES
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Capacity:
-    """What one place can take."""
+    """Capacity of one place."""
 
     place: Place
     state: str  # MET, MORE or NEVER
@@ -167,7 +167,7 @@ def capacity(
 
 
 def _order(one: Capacity) -> tuple:
-    """Where a capacity stands: bounds first, in an order that says nothing of their size."""
+    """Sort key of a capacity: bounds first, in an order that says nothing of their size."""
     size = 0.0 if one.censored else -np.nan_to_num(one.per_device, nan=-1.0)
     return not one.censored, size, one.place.label
 

@@ -1,4 +1,4 @@
-"""Latency against load: what the users of several engines feel as more requests are sent to each."""
+"""Latency against load: users' latencies on several engines as more requests are sent to each."""
 
 import json
 from collections.abc import Callable, Iterable, Sequence

@@ -45,7 +45,7 @@ def written(path: str | os.PathLike, data: xr.Dataset, force: bool = False) -> N
 
 
 def request_columns(found: Simulation) -> dict[str, np.ndarray]:
-    """What became of every request of the replica, in the order in which they were given. Shape [requests] each."""
+    """Outcome of every request of the replica, in the order in which they were given. Shape [requests] each."""
     served, stream = found.served, found.replica.stream
     done = served.status == STATUSES.index("finished")
     decoded = served.finish - served.first_token
@@ -67,7 +67,7 @@ def request_columns(found: Simulation) -> dict[str, np.ndarray]:
 
 
 def iteration_columns(found: Simulation) -> dict[str, np.ndarray]:
-    """What the engine of the replica did over time. Shape [iterations] each."""
+    """Timeline of the replica's engine. Shape [iterations] each."""
     timeline = found.timeline
     counts = {name: getattr(timeline, name) for name in ("steps", "decoding", "prompt_tokens", "blocks", "running")}
     counts["waiting"] = waiting(found)
@@ -76,7 +76,7 @@ def iteration_columns(found: Simulation) -> dict[str, np.ndarray]:
 
 
 def attributes(found: Simulation) -> dict[str, Any]:
-    """How the dataset was made: `sweeps.serve(**json.loads(data.spec))` makes it again."""
+    """Provenance of the dataset: `sweeps.serve(**json.loads(data.spec))` makes it again."""
     text = found.question.text()
     case = found.case
     limits = {name: limit for name, limit in vars(found.objective).items() if np.isfinite(limit)}

@@ -13,7 +13,7 @@ from hwspaces import formatted
 from jaxroof.deployment import Deployment, replica_devices
 from jaxroof.efficiency import Efficiency
 from jaxroof.jobs import Scenario
-from jaxroof.jobs.serve import Objective
+from jaxroof.jobs.serve import SERVE, Objective, Service
 from jaxroof.legality import broken_rule
 from jaxroof.memory import kv_capacity_tokens, weight_bytes, weights_fit
 from jaxroof.policy import Policy
@@ -26,7 +26,6 @@ from sweeps.serving.grid import Metrics, outcomes
 from sweeps.serving.load import Load, load
 from sweeps.serving.policies import chosen_policy, policy_values
 from sweeps.serving.question import Question
-from sweeps.serving.simulation import Serving
 from workloads.streams import mean_rate
 
 MOST_DEVICES = 16
@@ -43,6 +42,17 @@ class Place:
     deployment: Deployment
     efficiency: Efficiency
     devices: int
+
+    @property
+    def scenario(self) -> Scenario:
+        """The place as a scenario without a workload."""
+        return Scenario(
+            hardware=self.device.hardware,
+            model=self.model.model,
+            deployment=self.deployment,
+            workload=None,
+            efficiency=self.efficiency,
+        )
 
     @property
     def price(self) -> float:
@@ -80,17 +90,13 @@ class Fleet:
     ) -> Metrics:
         """Metrics of every place at a load of its own, shape [places]: `sweeps.serving.grid.outcomes`."""
         points = [
-            Serving(
-                hardware=place.device.hardware,
-                model=place.model.model,
-                deployment=place.deployment,
-                efficiency=place.efficiency,
-                traffic=self.traffic_at(float(amount)),
-                policy=self.policy,
+            dataclasses.replace(
+                place.scenario,
+                workload=Service(traffic=self.traffic_at(float(amount)), policy=self.policy, objective=objective),
             )
             for place, amount in zip(self.places, amounts, strict=True)
         ]
-        return outcomes(points, objective, progress)
+        return outcomes(points, progress)
 
 
 def fleet(asked: Question, hardware: Iterable[str], tp: Iterable[int] | None = None) -> Fleet:
@@ -134,19 +140,9 @@ def fleet(asked: Question, hardware: Iterable[str], tp: Iterable[int] | None = N
 
 def _require_effect(asked: Question, places: Iterable[Place], policy: Policy) -> None:
     """ValueError, one line, for a setting that changes nothing at any place."""
-    scenarios = [
-        Scenario(
-            hardware=one.device.hardware,
-            model=one.model.model,
-            deployment=one.deployment,
-            workload=None,
-            efficiency=one.efficiency,
-        )
-        for one in places
-    ]
     words = {"policy": asked.policy, "kv": asked.kv, "communication": asked.communication}
     given = given_paths(asked.deployment, (), asked.overrides, **words)
-    require_effect(given, Facts(tuple(scenarios), policy_values(policy)))
+    require_effect(given, Facts(tuple(one.scenario for one in places), policy_values(policy)))
 
 
 class Unable(Exception):
@@ -194,10 +190,10 @@ def _places(name: str, asked: Question, degrees: list[int] | None, longest: floa
 
 def _case(name: str, asked: Question, settings: Mapping[str, Any], check: bool) -> Any:
     return case(
-        "request",
+        SERVE.name,
         name,
         asked.model,
-        workload={"isl": 1.0, "osl": 1.0},
+        workload={},
         deployment=settings,
         weights=asked.weights,
         kv=asked.kv,

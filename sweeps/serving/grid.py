@@ -13,15 +13,15 @@ import numpy as np
 
 from jaxroof.deployment import devices, replica_devices
 from jaxroof.hardware import Links
-from jaxroof.jobs.serve import Objective, serving_metrics
+from jaxroof.jobs import Scenario
+from jaxroof.jobs.serve import RATES, Service, deployed_rates, serving_metrics
 from jaxroof.legality import legal
 from jaxroof.memory import kv_capacity_tokens, weight_bytes, weights_fit
 from jaxroof.scheduler import Size, cache_blocks
 from jaxroof.traffic import Traffic
 from sweeps.ask.alike import alike
 from sweeps.ask.cases import compute_precisions
-from sweeps.serving.run import RATES
-from sweeps.serving.simulation import Serving, simulated, size_for
+from sweeps.serving.simulation import simulated, size_for
 
 WIDTH = 32
 """Simulations of one call: more of them at once are no faster on a CPU."""
@@ -46,19 +46,17 @@ Metrics = dict[str, np.ndarray]
 
 
 def outcomes(
-    points: Sequence[Serving],
-    objective: Objective,
+    points: Sequence[Scenario],
     progress: Callable[[int], None] = lambda points: None,
     width: int | None = None,
 ) -> Metrics:
-    """What becomes of its traffic at every point: `jaxroof.serving_metrics`, and figures per device and dollar.
+    """Outcome of the traffic at every point: `jaxroof.serving_metrics`, and figures per device and dollar.
 
     Points that differ in numbers only share a compiled program, which is called for `width` simulations at a time.
     These chunks are the same whatever the number of threads, and so are the results. Needs JAX's 64-bit mode.
 
     Args:
       points: each with the traffic of one replica; leaves are numbers, or NumPy arrays.
-      objective: of goodput.
       progress: called with the number of points that are done, from this thread.
       width: simulations per call; None: as many as pay and fit in memory.
 
@@ -66,30 +64,27 @@ def outcomes(
       What `bounds` returns, and every metric, shape [points]: NaN where a deployment is not feasible. Rates are of all
       replicas, counts of one.
     """
-    points = [comparable(point) for point in points]
+    asked, points = points, [comparable(point) for point in points]
     found = bounds(points)
     able = np.flatnonzero(found["feasible"])
     progress(len(points) - len(able))
     for group in _of_one_structure([points[i] for i in able]):
         where = able[group]
         chosen = [points[i] for i in where]
-        for part, values in _simulated(chosen, found["kv_blocks"][where], objective, progress, width):
+        for part, values in _simulated(chosen, found["kv_blocks"][where], progress, width):
             for name, numbers in values.items():
                 found.setdefault(name, np.full(len(points), np.nan))[where[part]] = numbers
-    replicas = np.array([float(point.deployment.dp) for point in points])
-    for name in RATES:
-        found[name] = found.get(name, np.full(len(points), np.nan)) * replicas
-    per_device = found["tokens_per_second"] / found["devices"]
-    price, tdp = (np.array([figure(point.hardware) for point in points]) for figure in (_price, _tdp))
-    return found | {
-        "tokens_per_second_per_device": per_device,
-        "tokens_per_joule_at_tdp": per_device / tdp,
-        "usd_per_million_tokens": 1e6 * price / np.where(per_device > 0.0, per_device, np.nan),
-    }
+    replica = {name: found.get(name, np.full(len(points), np.nan)) for name in RATES}
+    with np.errstate(divide="ignore"):  # tokens that nobody finishes have no price
+        rates = [deployed_rates(point, {name: replica[name][i] for name in RATES}) for i, point in enumerate(asked)]
+    for name in (*RATES, "tokens_per_second_per_device", "tokens_per_joule_at_tdp", "usd_per_million_tokens"):
+        found[name] = np.array([rate.get(name, np.nan) for rate in rates], float)
+    found["usd_per_million_tokens"][~(found["tokens_per_second"] > 0.0)] = np.nan
+    return found
 
 
-def comparable(point: Serving) -> Serving:
-    """The point with its hardware as `sweeps.ask.alike.alike` has it, so that most accelerators share a program.
+def comparable(point: Scenario) -> Scenario:
+    """The point with its hardware replaced by `sweeps.ask.alike.alike`: most accelerators then share a program.
 
     Where one device serves, its links are left out too: nothing is sent over them.
     """
@@ -100,8 +95,8 @@ def comparable(point: Serving) -> Serving:
     return dataclasses.replace(point, hardware=hardware)
 
 
-def bounds(points: Sequence[Serving]) -> Metrics:
-    """What is known of every point before it is simulated, shape [points].
+def bounds(points: Sequence[Scenario]) -> Metrics:
+    """Known bounds of every point before it is simulated, shape [points].
 
     `devices`, `weight_bytes`, `kv_capacity_tokens` and `kv_blocks`; `fits`: the weights, and a KV cache for its
     shortest request; `legal` and `feasible`, as of every other job.
@@ -109,14 +104,14 @@ def bounds(points: Sequence[Serving]) -> Metrics:
     points = [comparable(point) for point in points]
     found: Metrics = {}
     for where in _of_one_structure(points):
-        small = [dataclasses.replace(points[i], efficiency=(), traffic=_shortest(points[i].traffic)) for i in where]
+        small = [dataclasses.replace(points[i], efficiency=(), workload=_shortest(points[i].workload)) for i in where]
         together, _ = stacked(small, once=False)
         for name, values in jax.device_get(_bounds_of_all(together)).items():
             found.setdefault(name, np.zeros(len(points), values.dtype))[where] = values
     return found
 
 
-def stacked(points: Sequence[Serving], once: bool = True) -> tuple[Serving, Serving]:
+def stacked(points: Sequence[Scenario], once: bool = True) -> tuple[Scenario, Scenario]:
     """Points of one structure as one tree of arrays, and the axis of every leaf: 0, or -1 where all points share it.
 
     Requests are filled up to the same number.
@@ -124,9 +119,9 @@ def stacked(points: Sequence[Serving], once: bool = True) -> tuple[Serving, Serv
     Args:
       once: keep arrays that are the same object at every point once, such as the tables of an efficiency.
     """
-    requests = max(len(point.traffic.isl) for point in points)
-    trees = [dataclasses.replace(point, traffic=_padded(point.traffic, requests)) for point in points]
-    times = {id(tree.traffic.arrival) for tree in trees}  # those differ next time
+    requests = max(len(point.workload.traffic.isl) for point in points)
+    trees = [dataclasses.replace(point, workload=_padded(point.workload, requests)) for point in points]
+    times = {id(tree.workload.traffic.arrival) for tree in trees}  # those differ next time
     columns, axes = [], []
     for column in zip(*map(jax.tree.leaves, trees), strict=True):
         first = column[0]
@@ -137,7 +132,7 @@ def stacked(points: Sequence[Serving], once: bool = True) -> tuple[Serving, Serv
     return jax.tree.unflatten(structure, columns), jax.tree.unflatten(structure, axes)
 
 
-def _of_one_structure(points: Sequence[Serving]) -> list[np.ndarray]:
+def _of_one_structure(points: Sequence[Scenario]) -> list[np.ndarray]:
     """Positions of the points of every structure, in the order of their first."""
     kinds: dict[Any, list[int]] = {}
     for i, point in enumerate(points):
@@ -146,17 +141,16 @@ def _of_one_structure(points: Sequence[Serving]) -> list[np.ndarray]:
 
 
 def _simulated(
-    points: list[Serving],
+    points: list[Scenario],
     blocks: np.ndarray,
-    objective: Objective,
     progress: Callable[[int], None],
     width: int | None,
 ) -> Iterator[tuple[np.ndarray, Metrics]]:
     """Positions and metrics of every chunk of points of one structure, as chunks end."""
     together, axes = stacked(points)
-    width = min(width or _width(len(points), together.traffic.isl.shape[-1]), len(points))
-    size = size_for(together.traffic, together.policy)
-    limits = jax.tree.map(np.float64, objective)
+    work = together.workload
+    width = min(width or _width(len(points), work.traffic.isl.shape[-1]), len(points))
+    size = size_for(work.traffic, work.policy)
     parts = [np.arange(low, min(low + width, len(points))) for low in range(0, len(points), width)]
     begun, stopped = threading.Event(), threading.Event()
 
@@ -179,7 +173,7 @@ def _simulated(
             part = parts[number]
             chosen = np.concatenate([part, np.full(width - len(part), part[-1])])
             one = jax.tree.map(lambda leaf, axis: leaf if axis < 0 else leaf[chosen], together, axes)
-            values = _outcome(one, axes, size, blocks[chosen], limits, went_on)
+            values = _outcome(one, axes, size, blocks[chosen], went_on)
             return part, {name: column[: len(part)] for name, column in values.items()}
         finally:
             begun.set()
@@ -204,36 +198,37 @@ def _width(points: int, requests: int) -> int:
 
 
 def _outcome(
-    together: Serving,
-    axes: Serving,
+    together: Scenario,
+    axes: Scenario,
     size: Size,
     blocks: np.ndarray,
-    objective: Objective,
     progress: Callable[[int, int], None],
 ) -> Metrics:
     """Metrics of every simulation of a chunk, shape [simulations]."""
     mapped = jax.tree.map(lambda axis: None if axis < 0 else axis, axes)
     found, timeline = jax.device_get(simulated(together, size, mapped, progress))
-    lengths = Traffic(arrival=found.arrival, isl=together.traffic.isl, osl=together.traffic.osl)
+    work = together.workload
+    lengths = Traffic(arrival=found.arrival, isl=work.traffic.isl, osl=work.traffic.osl)
     lengths = jax.tree.map(lambda values: np.broadcast_to(values, found.arrival.shape), lengths, is_leaf=_is_array)
     lengths = dataclasses.replace(lengths, think=np.zeros(len(blocks)))
     iterations = size.iterations * _power(timeline.end.shape[1] / size.iterations, PIECES)
     timeline = jax.tree.map(lambda values: _filled(values, iterations, 1), timeline)
     lanes = jax.tree.map(
-        lambda values: _filled(values, _power(len(blocks), LANES), 0), (found, timeline, lengths, blocks)
+        lambda values: _filled(values, _power(len(blocks), LANES), 0),
+        (found, timeline, lengths, blocks, work.objective),
     )
     with _one_at_a_time:
-        scores = jax.device_get(_scores(*lanes, objective))
+        scores = jax.device_get(_scores(*lanes))
     return {name: values[: len(blocks)] for name, values in scores.items()}
 
 
-_scores = jax.jit(jax.vmap(serving_metrics, in_axes=(0, 0, 0, 0, None)))
+_scores = jax.jit(jax.vmap(serving_metrics))
 _one_at_a_time = threading.Lock()
 """So that two threads do not both compile the scores."""
 
 
 def _filled(values: np.ndarray, length: int, axis: int) -> np.ndarray:
-    """An array that ends in zeros, up to a length of which there are few: each is compiled for."""
+    """An array padded with zeros to one of a few lengths, for each of which a program is compiled."""
     more = [(0, length - size if i == axis else 0) for i, size in enumerate(np.shape(values))]
     return np.pad(values, more)
 
@@ -246,28 +241,31 @@ def _is_array(leaf: Any) -> bool:
     return isinstance(leaf, np.ndarray)
 
 
-def _padded(traffic: Traffic, requests: int) -> Traffic:
-    """The traffic with absent requests up to `requests`."""
+def _padded(work: Service, requests: int) -> Service:
+    """The workload with absent requests up to `requests`."""
+    traffic = work.traffic
     more = requests - len(traffic.isl)
     if not more:
-        return traffic
+        return work
     fills = {"arrival": math.inf, "isl": 1.0, "osl": 0.0, "group": -1.0, "shared": 0.0, "keep": 0.0}
     columns = {name: getattr(traffic, name) for name in fills if getattr(traffic, name) is not None}
     made = {name: np.concatenate([column, np.full(more, fills[name])]) for name, column in columns.items()}
-    return dataclasses.replace(traffic, **made)
+    return dataclasses.replace(work, traffic=dataclasses.replace(traffic, **made))
 
 
-def _shortest(traffic: Traffic) -> Traffic:
-    """The one request that has to fit."""
+def _shortest(work: Service) -> Service:
+    """The workload of the one request that has to fit."""
+    traffic = work.traffic
     there = np.asarray(traffic.osl) > 0.0
     least = int(np.argmin(np.where(there, traffic.isl + traffic.osl, np.inf)))
-    return Traffic(arrival=np.zeros(1), isl=traffic.isl[least : least + 1], osl=traffic.osl[least : least + 1])
+    only = slice(least, least + 1)
+    return dataclasses.replace(work, traffic=Traffic(arrival=np.zeros(1), isl=traffic.isl[only], osl=traffic.osl[only]))
 
 
-def _bounds_at_a_point(point: Serving) -> dict[str, jax.Array]:
-    place = point.hardware, point.model, point.deployment
-    blocks = cache_blocks(*place, point.policy)
-    room = blocks * point.policy.block_size >= point.traffic.isl[0] + point.traffic.osl[0]
+def _bounds_at_a_point(point: Scenario) -> dict[str, jax.Array]:
+    place, work = (point.hardware, point.model, point.deployment), point.workload
+    blocks = cache_blocks(*place, work.policy)
+    room = blocks * work.policy.block_size >= work.traffic.isl[0] + work.traffic.osl[0]
     fits, split = weights_fit(*place) & room, legal(*place)
     numbers = {
         "devices": devices(point.deployment),
@@ -280,11 +278,3 @@ def _bounds_at_a_point(point: Serving) -> dict[str, jax.Array]:
 
 
 _bounds_of_all = jax.jit(jax.vmap(_bounds_at_a_point))
-
-
-def _price(hardware: Any) -> float:
-    return float(hardware.price)
-
-
-def _tdp(hardware: Any) -> float:
-    return math.nan if hardware.power.tdp is None else float(hardware.power.tdp)

@@ -56,7 +56,7 @@ class Load:
         return traffic(self.stream, clients=self.clients, think=self.think)
 
     def replica(self, replicas: int) -> "Load":
-        """What one of `replicas` gets: every `replicas`-th request, and an equal part of the clients.
+        """Load of one of `replicas`: every `replicas`-th request, and an equal part of the clients.
 
         Raises:
           ValueError: one line, where the clients cannot be shared evenly.

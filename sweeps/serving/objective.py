@@ -1,4 +1,4 @@
-"""A service-level objective from what a user writes: limits on latencies that a request has to keep."""
+"""A service-level objective from a user's text: limits on latencies that a request has to keep."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ def parse_slo(text: str | Mapping[str, Any] | None) -> Objective:
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """What a run has to keep: a share of good requests, and limits on its percentiles and means."""
+    """Limits that a run has to keep: a share of good requests, and limits on its percentiles and means."""
 
     objective: Objective = Objective()
     share: float = SHARE  # of all requests, refused and rejected ones too

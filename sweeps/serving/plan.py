@@ -11,8 +11,10 @@ import jax
 import numpy as np
 
 from hwspaces.units import nearest
+from jaxroof.jobs import Scenario
 from jaxroof.jobs.serve import METRICS as SERVED
-from jaxroof.legality import broken_rule
+from jaxroof.jobs.serve import SERVE, Service
+from jaxroof.legality import first_broken
 from jaxroof.traffic import Traffic
 from sweeps.ask.axes import Axis, Choice
 from sweeps.ask.cases import Case
@@ -24,14 +26,14 @@ from sweeps.ask.offered_load import LOAD
 from sweeps.ask.paths import replaced
 from sweeps.ask.quantities import quantity_or_zero
 from sweeps.ask.question import Asked, attributes, resolved
-from sweeps.ask.spec import SERVE, Spec
+from sweeps.ask.spec import Spec
 from sweeps.data.pieces import Box, Output, Piece, corners, gathered, part_lengths
 from sweeps.serving.grid import bounds, outcomes
 from sweeps.serving.load import load
 from sweeps.serving.objective import parse_slo
 from sweeps.serving.policies import FIELDS, chosen_policy, policy_value, policy_values
 from sweeps.serving.question import Question
-from sweeps.serving.simulation import Serving, require_priced
+from sweeps.serving.simulation import require_priced
 
 TIMES = ("workload.think", "workload.duration")
 
@@ -57,18 +59,17 @@ def planned(spec: Spec) -> tuple[Asked, "ServePlan"]:
         raise ValueError("output.breakdown = true: a simulation has no table of ops; ask for a step or a request")
     for name in spec.variables or ():
         if name not in VARIABLES:
-            raise ValueError(f"output.variables: a {SERVE} has no {name}{nearest(name, VARIABLES)}")
+            raise ValueError(f"output.variables: a {SERVE.name} has no {name}{nearest(name, VARIABLES)}")
     for path in (*spec.fixed, *spec.axes):
         _require_known(path)
     own = {path: _parsed for path in spec.axes if _is_own(path)}
     fixed = {path: value for path, value in spec.fixed.items() if not _is_own(path)}
-    placeholder = {"workload.isl": 1.0, "workload.osl": 1.0}
-    base, axes, notes = resolved(dataclasses.replace(spec, job="request", fixed=fixed | placeholder), own)
+    base, axes, notes = resolved(dataclasses.replace(spec, fixed=fixed), own)
     engine = spec.source.get("engine") or engine_of(base.efficiency)
     given = {path: value for path, value in spec.fixed.items() if _is_own(path)}
     computed = ServePlan(base, axes, given, engine, spec)
     _require_effect(spec, base, axes, engine)
-    record = attributes(dataclasses.replace(spec, job=SERVE), base) | {"engine": engine}
+    record = attributes(spec, base) | {"engine": engine}
     return Asked(None, axes, base, record, tuple(dict.fromkeys((*notes, *computed.notes)))), computed
 
 
@@ -116,7 +117,7 @@ class ServePlan:
         """Every variable over positions along every axis."""
         shape = tuple(map(len, positions))
         numbers = np.ravel_multi_index(np.ix_(*positions), self._shape).ravel() if shape else [0]
-        values = outcomes([self._simulations[number] for number in numbers], self._objective, progress)
+        values = outcomes([self._simulations[number] for number in numbers], progress)
         place = tuple(slice(int(along[0]), int(along[-1]) + 1) for along in positions)
         for name, output in self.outputs.items():
             found = values.get(name, np.full(len(numbers), np.nan)).astype(output.dtype)
@@ -137,7 +138,7 @@ class ServePlan:
         sides = zip(corner, lots, self._lengths, self._shape, strict=True)
         return tuple(np.arange(low * length, min((low + n) * length, size)) for low, n, length, size in sides)
 
-    def _point(self, number: int) -> Serving:
+    def _point(self, number: int) -> Scenario:
         """The simulation at one point of the grid."""
         place = np.unravel_index(number, self._shape) if self._shape else ()
         scenario, own = self._base.scenario, dict(self._given)
@@ -150,17 +151,15 @@ class ServePlan:
         require_priced(self._names(number)["model"], scenario.model, scenario.deployment)
         policy = {path.partition(".")[2]: value for path, value in own.items() if path.startswith("policy.")}
         words = tuple((path.partition(".")[2], value) for path, value in own.items() if path.startswith("workload."))
-        return Serving(
-            hardware=scenario.hardware,
-            model=scenario.model,
-            deployment=jax.tree.map(float, scenario.deployment),
-            efficiency=scenario.efficiency,
+        work = Service(
             traffic=self._traffic(words, int(scenario.deployment.dp)),
             policy=chosen_policy(self._engine, policy),
+            objective=self._objective,
         )
+        return dataclasses.replace(scenario, deployment=jax.tree.map(float, scenario.deployment), workload=work)
 
     def _names(self, number: int) -> dict[str, str]:
-        """What model and hardware are called at one point of the grid."""
+        """Names of model and hardware at one point of the grid."""
         place = np.unravel_index(number, self._shape) if self._shape else ()
         names = {"model": self._base.model.name, "hardware": self._base.hardware.name}
         for axis, i in zip(self.axes, place, strict=True):
@@ -182,7 +181,7 @@ class ServePlan:
         first = int(np.argmin(legal))
         point, names = self._simulations[first], self._names(first)
         raise ValueError(
-            f"{names['model']} on {names['hardware']}: {broken_rule(point.hardware, point.model, point.deployment)} "
+            f"{names['model']} on {names['hardware']}: {first_broken(SERVE.rules(point))} "
             '(output.illegal = "mask" keeps such points as infeasible)'
         )
 
@@ -205,7 +204,7 @@ def _require_known(path: str) -> None:
     for root, names in (("workload", LOAD), ("policy", FIELDS)):
         name = path.removeprefix(f"{root}.")
         if path.startswith(f"{root}.") and name not in names:
-            raise ValueError(f"there is no {path} of a {SERVE}{nearest(name, names)}")
+            raise ValueError(f"there is no {path} for a {SERVE.name} job{nearest(name, names)}")
 
 
 def _parsed(path: str, value: Any) -> float | str:
@@ -222,7 +221,7 @@ def _parsed(path: str, value: Any) -> float | str:
 
 
 def _values(axis: Axis, i: int) -> Iterator[tuple[str, Any]]:
-    """What the axis sets at a position, by path."""
+    """Values that the axis sets at a position, by path."""
     for path, column in axis.columns.items():
         value = column.items[column.index[i]] if isinstance(column, Choice) else float(column[i])
         yield path, value

@@ -1,4 +1,4 @@
-"""An engine's policy with what a user changes of it, every value checked."""
+"""An engine's policy with a user's changes, every value checked."""
 
 import math
 from collections.abc import Mapping

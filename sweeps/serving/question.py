@@ -1,4 +1,4 @@
-"""What one simulated deployment is asked: hardware and model, how they are deployed, the load, and the policy."""
+"""The question of one simulation: hardware and model, their deployment, the load, and the policy."""
 
 import dataclasses
 import json

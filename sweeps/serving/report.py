@@ -1,4 +1,4 @@
-"""What a simulation says about a service-level objective and about requests that were not served, in words."""
+"""Sentences on a simulation: its service-level objective, and requests that were not served."""
 
 import dataclasses
 
@@ -55,7 +55,7 @@ def nearest(found: Simulation) -> Nearest | None:
 
 
 def slo_lines(found: Simulation) -> list[str]:
-    """How requests did under the objective; empty without one."""
+    """Lines on the requests under the objective; empty without one."""
     wanted = limits(found)
     if not wanted:
         return []
@@ -74,7 +74,7 @@ def slo_lines(found: Simulation) -> list[str]:
 
 
 def status_text(found: Simulation) -> str:
-    """What became of the requests of the replica: "998 finished, 2 refused: longer than the KV cache"."""
+    """Outcomes of the replica's requests: "998 finished, 2 refused: longer than the KV cache"."""
     counts = {name: int(found.metrics[name]) for name in STATUSES[:-1]}
     why = {
         "finished": "",

@@ -1,4 +1,4 @@
-"""One simulated deployment: what became of every request, what the engine did over time, and the metrics."""
+"""One simulated deployment: the outcome of every request, the engine's timeline, and the metrics."""
 
 import dataclasses
 import time
@@ -10,9 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 
-from jaxroof import memory
-from jaxroof.deployment import devices, replica_devices
-from jaxroof.jobs.serve import Objective, serving_metrics
+from jaxroof.jobs.serve import SERVE, Objective, Service, serving_metrics
 from jaxroof.policy import Policy
 from jaxroof.scheduler import cache_blocks
 from jaxroof.traffic import STATUSES, Served, Timeline
@@ -24,10 +22,7 @@ from sweeps.serving.load import Load, load
 from sweeps.serving.objective import parse_slo
 from sweeps.serving.policies import chosen_policy, policy_values
 from sweeps.serving.question import Question, question
-from sweeps.serving.simulation import Serving, no_cache, require_priced, simulated, size_for, unfinished
-
-RATES = ("requests_per_second", "tokens_per_second", "prompt_tokens_per_second", "goodput")
-"""Metrics that add up over replicas."""
+from sweeps.serving.simulation import no_cache, require_priced, simulated, size_for, unfinished
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -35,7 +30,7 @@ class Setup:
     """One deployment under one load: what is asked, and all that a simulation of it takes."""
 
     question: Question
-    case: Case  # its workload is a placeholder: requests are the load's
+    case: Case  # without a workload: requests are the load's
     engine: str
     policy: Policy
     objective: Objective
@@ -45,7 +40,7 @@ class Setup:
 
     @property
     def replicas(self) -> int:
-        """How many the deployment has; one of them is simulated."""
+        """Number of the deployment's replicas; one of them is simulated."""
         return int(self.case.scenario.deployment.dp)
 
     @property
@@ -79,7 +74,7 @@ class Simulation(Setup):
 
     @property
     def start(self) -> np.ndarray:
-        """When every iteration begins, in s, shape [iterations]: where the one before ended."""
+        """Time at which every iteration begins, in s, shape [iterations]: the end of the one before."""
         return np.concatenate([np.zeros(1), self.timeline.end])[:-1]
 
     @property
@@ -90,12 +85,12 @@ class Simulation(Setup):
 
 
 def unfinished_note(left: int) -> str:
-    """What a reader should know of a run that ended with `left` requests."""
+    """Note on a run that ended with `left` requests."""
     return f"the run ended with {left:,} requests unfinished; metrics are of those that finished"
 
 
 def setup(asked: Question) -> Setup:
-    """What a simulation takes, checked; nothing is simulated.
+    """Input of a simulation, checked; nothing is simulated.
 
     Raises:
       ValueError: one line that names what is wrong, its value and what is allowed.
@@ -132,17 +127,18 @@ def simulation(asked: Question, progress: Callable[[int, int], None] = lambda do
     """
     given = setup(asked)
     start = time.perf_counter()
-    scenario, policy, traffic = given.case.scenario, given.policy, given.replica.traffic
+    traffic = given.replica.traffic
+    work = Service(traffic=traffic, policy=given.policy, objective=given.objective)
+    scenario = dataclasses.replace(given.case.scenario, workload=work)
     with precision("float64"):
-        place = {name: getattr(scenario, name) for name in ("hardware", "model", "deployment", "efficiency")}
-        one = Serving(**place, traffic=traffic, policy=policy)
-        together = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype=float)[None], one)
-        served, timeline = simulated(together, size_for(traffic, policy), progress=progress)
+        together = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype=float)[None], scenario)
+        served, timeline = simulated(together, size_for(traffic, given.policy), progress=progress)
         served, timeline = jax.tree.map(lambda values: values[0], (served, timeline))
         limits = jax.tree.map(lambda limit: jnp.asarray(limit, dtype=float), given.objective)
         metrics = jax.jit(serving_metrics)(served, timeline, _floats(traffic), jnp.asarray(given.blocks), limits)
-        metrics = {name: float(value) for name, value in metrics.items()}
-        metrics |= _deployed(given.case, metrics)
+        metrics = {name: float(value) for name, value in SERVE.metrics(scenario, metrics, {}).items()}
+    if not metrics["tokens_per_second"] > 0.0:
+        metrics.pop("usd_per_million_tokens", None)
     seconds = time.perf_counter() - start
     served, timeline = jax.tree.map(np.asarray, (served, timeline))
     worked = timeline.duration > 0.0
@@ -200,10 +196,10 @@ def waiting(found: Simulation) -> np.ndarray:
 def _case(asked: Question) -> Case:
     """The case without its workload: hardware, model, deployment and efficiency, checked."""
     found = case(
-        "request",
+        SERVE.name,
         asked.hardware,
         asked.model,
-        workload={"isl": 1.0, "osl": 1.0},
+        workload={},
         deployment=asked.deployment,
         weights=asked.weights,
         kv=asked.kv,
@@ -224,21 +220,3 @@ def _cache(found: Case, policy: Policy) -> float:
     if blocks < 1.0:
         raise ValueError(f"{no_cache(found.model.name, found.hardware.name, *place)}; use more devices (tp)")
     return blocks
-
-
-def _deployed(found: Case, metrics: dict[str, float]) -> dict[str, float]:
-    """Rates of all replicas, and what one device and a dollar give."""
-    scenario = found.scenario
-    hardware, deployment = scenario.hardware, scenario.deployment
-    whole = {name: metrics[name] * float(deployment.dp) for name in RATES}
-    per_device = metrics["tokens_per_second"] / float(replica_devices(deployment))
-    whole |= {"devices": float(devices(deployment)), "tokens_per_second_per_device": per_device}
-    if hardware.power.tdp is not None:
-        whole["tokens_per_joule_at_tdp"] = per_device / float(hardware.power.tdp)
-    if hardware.price is not None and per_device > 0.0:
-        whole["usd_per_million_tokens"] = 1e6 * float(hardware.price) / per_device
-    place = hardware, scenario.model, deployment
-    return whole | {
-        "weight_bytes": float(memory.weight_bytes(scenario.model, deployment)),
-        "kv_capacity_tokens": float(memory.kv_capacity_tokens(*place)),
-    }

@@ -12,14 +12,13 @@ import numpy as np
 
 from hwspaces.units import formatted
 from jaxroof.deployment import Deployment, drafted_tokens, replica_devices
-from jaxroof.efficiency import Efficiency
 from jaxroof.hardware import Hardware
+from jaxroof.jobs import Scenario
 from jaxroof.memory import kv_capacity_tokens, weight_bytes
 from jaxroof.model import Model
 from jaxroof.policy import Policy
 from jaxroof.prices import MOST_DRAFTED, Limits, step_prices
 from jaxroof.scheduler import Size, begin, cache_blocks, proceed, remaining, served
-from jaxroof.struct import struct
 from jaxroof.traffic import STATUSES, Served, Timeline, Traffic
 
 PIECE = 1.25
@@ -27,18 +26,6 @@ PIECE = 1.25
 
 PIECES = 400
 """Pieces after which a simulation that has not ended is reported as it is."""
-
-
-@struct
-class Serving:
-    """One simulation: everything that its outcome depends on."""
-
-    hardware: Hardware
-    model: Model
-    deployment: Deployment
-    efficiency: Efficiency
-    traffic: Traffic
-    policy: Policy
 
 
 def require_priced(name: str, model: Model, deployment: Deployment) -> None:
@@ -114,7 +101,7 @@ def size_for(traffic: Traffic, policy: Policy, context: float | None = None) -> 
 
 
 def simulated(
-    together: Serving,
+    together: Scenario,
     size: Size,
     axes: Any = 0,
     progress: Callable[[int, int], None] = lambda done, all_of_them: None,
@@ -122,9 +109,9 @@ def simulated(
     """Many simulations to their end.
 
     Args:
-      together: simulations of one structure, stacked along the leading axis of the leaves that `axes` names.
+      together: scenarios of a serve of one structure, stacked along the leading axis of the leaves that `axes` names.
       size: of every simulation; `iterations` is how many are made between two looks at what is left.
-      axes: 0, or a `Serving` whose fields are 0, None, or trees of these.
+      axes: 0, or a `Scenario` whose fields are 0, None, or trees of these.
       progress: called after every piece with the requests that are over and with all.
 
     Returns:
@@ -165,18 +152,18 @@ def _require_finite(clocks: jax.Array) -> None:
 def _programs(size: Size, structure: Any, axes: tuple) -> tuple[Callable, Callable]:
     tree = jax.tree.unflatten(structure, axes)
 
-    def price_of(one: Serving):
+    def price_of(one: Scenario):
         limits = Limits(rows=size.rows, sequences=size.slots, context=size.context)
         place = one.hardware, one.model, one.deployment, one.efficiency
-        return step_prices(*place, limits, one.policy.acceptance, one.policy.hidden_host)
+        return step_prices(*place, limits, one.workload.policy.acceptance, one.workload.policy.hidden_host)
 
-    def start(one: Serving):
-        blocks = cache_blocks(one.hardware, one.model, one.deployment, one.policy)
-        return begin(one.traffic, one.policy, blocks, size, one.efficiency.host.request_time)
+    def start(one: Scenario):
+        blocks = cache_blocks(one.hardware, one.model, one.deployment, one.workload.policy)
+        return begin(one.workload.traffic, one.workload.policy, blocks, size, one.efficiency.host.request_time)
 
-    def go(one: Serving, run):
+    def go(one: Scenario, run):
         _, price = price_of(one)
-        return proceed(price, run, one.traffic, one.policy, size)
+        return proceed(price, run, one.workload.traffic, one.workload.policy, size)
 
     return (
         jax.jit(jax.vmap(start, in_axes=(tree,))),
@@ -184,11 +171,11 @@ def _programs(size: Size, structure: Any, axes: tuple) -> tuple[Callable, Callab
     )
 
 
-def _frozen(axes: Any, together: Serving) -> tuple:
+def _frozen(axes: Any, together: Scenario) -> tuple:
     found: list[int | None] = []
     for field in dataclasses.fields(together):
         part, axis = getattr(together, field.name), axes
-        if isinstance(axes, Serving):
+        if isinstance(axes, Scenario):
             axis = getattr(axes, field.name)
         leaves, structure = jax.tree.flatten(part)
         found += [axis] * len(leaves) if axis is None or isinstance(axis, int) else structure.flatten_up_to(axis)

@@ -1,4 +1,4 @@
-"""Whether a run keeps what it has to, and by how much it misses it."""
+"""Targets of a run: whether it keeps its limits, and the distance by which it misses them."""
 
 from collections.abc import Mapping
 
@@ -27,7 +27,7 @@ def good_share(metrics: Metrics) -> np.ndarray:
 
 
 def missed_text(metrics: Mapping[str, float], target: Target) -> str:
-    """What a run misses, by how much; "" where it keeps the target."""
+    """Limits that a run misses, and by how much; "" where it keeps the target."""
     parts = []
     share = good_share_of(metrics)
     if not share >= target.share:

@@ -1,4 +1,4 @@
-"""Where the time of a step goes: its ops, stacked, along one axis of a sweep."""
+"""Breakdown of a step's time: its ops, stacked, along one axis of a sweep."""
 
 from typing import Any
 

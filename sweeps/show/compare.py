@@ -1,4 +1,4 @@
-"""A picture of a comparison: its best rows as bars, and what throughput costs them in latency."""
+"""Picture of a comparison: its best rows as bars, and the latency that throughput costs them."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Heat maps: a metric, or what binds, over two axes of a sweep."""
+"""Heat maps: a metric, or the resource that binds, over two axes of a sweep."""
 
 from typing import Any
 

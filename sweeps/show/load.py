@@ -1,4 +1,4 @@
-"""Capacities of accelerators, and what users feel as load rises: TTFT, TPOT and throughput against requests per s."""
+"""Capacities of accelerators, and TTFT, TPOT and throughput against the load in requests per s."""
 
 from typing import Any
 

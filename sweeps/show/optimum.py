@@ -21,12 +21,12 @@ COLUMNS, LABEL = 3, 44
 
 @style.styled
 def optimum(found: Found) -> Any:
-    """A figure of what a search found."""
+    """Figure of a search's result."""
     return _front(found) if len(found.problem.objectives) > 1 else _slices(found)
 
 
 def goal_words(found: Found) -> str:
-    """What was asked for: "minimise time to first token"."""
+    """Goal in words: "minimise time to first token"."""
     parts = [f"{'maximise' if one.maximise else 'minimise'} {words(one.name)}" for one in found.problem.objectives]
     return " and ".join(parts)
 

@@ -1,4 +1,4 @@
-"""The default picture of a sweep: where the good designs are, what binds them, and what can be traded."""
+"""The default picture of a sweep: its good designs, the resources that bind them, and their trade-offs."""
 
 from typing import Any
 

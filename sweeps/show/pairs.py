@@ -1,4 +1,4 @@
-"""Heat maps of pairs of knobs: which complement each other and which are substitutes, for every metric."""
+"""Heat maps of pairs of knobs, complements and substitutes, for every metric."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -94,7 +94,7 @@ def _one(axes: Any, name: str, knobs: Sequence[Knob], table: np.ma.MaskedArray, 
 
 
 def _title(point: Point, drawn: Mapping[str, tuple[Sequence[Knob], np.ndarray]]) -> str:
-    """What is true of the strongest pair of all metrics."""
+    """Title about the strongest pair of all metrics."""
     strongest = []
     for name, (knobs, values) in drawn.items():
         slopes = np.array([point.elasticities[name][point.knobs.index(knob)] for knob in knobs])

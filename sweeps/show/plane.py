@@ -1,4 +1,4 @@
-"""A sweep's metric over two of its axes: reduced over all others, with what chose the value at every place."""
+"""A sweep's metric over two of its axes, reduced over all others, and the choice behind each value."""
 
 import dataclasses
 
@@ -96,7 +96,7 @@ def group_axis(dataset: xr.Dataset, taken: tuple[str, ...] = (), most: int = 8) 
 
 
 def _bins(values: np.ndarray) -> np.ndarray:
-    """Which of some equally full bins each of a sample's draws is in; of few distinct ones, which of them it is."""
+    """Index of each draw's bin, of some equally full bins; of few distinct draws, the index of the draw."""
     n = min(32, max(4, values.size // 64))  # with few points to a bin, chance would look like influence
     kinds, codes = np.unique(values, return_inverse=True)
     return codes if kinds.size <= n else codes * n // kinds.size

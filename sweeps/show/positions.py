@@ -1,4 +1,4 @@
-"""Where the positions of a sweep's axis stand along an axis of a picture: on a log or linear scale, or one by one."""
+"""Positions of a sweep's axis along an axis of a picture: on a log or linear scale, or one by one."""
 
 import dataclasses
 from typing import Any
@@ -54,12 +54,12 @@ class Positions:
 
 
 def spread(n: int) -> np.ndarray:
-    """Which of `n` positions get a tick: all of a few, else every second, third, ..."""
+    """Positions of `n` that get a tick: all of a few, else every second, third, ..."""
     return np.arange(0, n, -(-n // SHOWN_TICKS))
 
 
 def positions(dataset: xr.Dataset, name: str) -> Positions:
-    """Where the coordinate `name` of `dataset` stands."""
+    """Positions of the coordinate `name` of `dataset`."""
     coordinate = dataset[name]
     if labels.is_text(coordinate):
         texts = tuple(map(str, coordinate.values))

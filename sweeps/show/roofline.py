@@ -1,4 +1,4 @@
-"""The roofline of a step: what every op achieves against what the hardware allows at its intensity."""
+"""Roofline of a step: the achieved rate of every op against the hardware's roof at its intensity."""
 
 from typing import Any
 
@@ -46,40 +46,24 @@ def roofline(case: Case, found: Answer | None = None, what: str = "") -> Any:
 
 
 def _panel(made: Any, axes: Any, case: Case, ops: tuple[OpAnswer, ...]) -> None:
+    """One step: the roofs of the hardware, and a marker for every op that computes and moves bytes."""
     hardware, total = case.scenario.hardware, sum(op.time for op in ops)
     drawn = [op for op in ops if op.flops > 0 and op.bytes > 0]
     bandwidth = hardware.memory.hbm.bandwidth
     peaks = {f"{name} matrix": hardware.matrix[name] for name in dict.fromkeys(op.precision for op in ops) if name}
-    vector = hardware.cores.count * hardware.cores.vector_flops
     ridge = max(peaks.values()) / bandwidth
     low = min([op.intensity for op in drawn] + [ridge]) / 3
     high = max([op.intensity for op in drawn] + [ridge]) * 6
     bottom = min([_rate(op) for op in drawn] + [low * bandwidth]) / 3
     top = max(peaks.values()) * 5
     axes.set(xscale="log", yscale="log", xlim=(low, high), ylim=(bottom, top))
-    for name, peak in peaks.items():
-        start = peak / bandwidth
-        axes.plot([low, start, high], [low * bandwidth, peak, peak], color=style.INK, lw=1.6, zorder=2)
-        axes.text(
-            high / 1.06, peak * 1.06, f"{name} peak {formatted(peak, 'FLOP/s')}", ha="right", va="bottom", fontsize=8.5
-        )
-    axes.plot([vector / bandwidth, high], [vector, vector], color=style.QUIET, lw=1.0, ls="--", zorder=2)
-    axes.text(
-        high / 1.06,
-        vector * 1.06,
-        f"vector peak {formatted(vector, 'FLOP/s')}",
-        ha="right",
-        va="bottom",
-        fontsize=8.5,
-        color=style.QUIET,
-    )
+    _roofs(axes, peaks, hardware.cores.count * hardware.cores.vector_flops, bandwidth, low, high)
     for op in sorted(drawn, key=lambda op: -op.time):
         colour = style.BOUND_COLOURS[op.bound]
         axes.scatter(
             op.intensity, _rate(op), s=_area(op, total), color=colour, ec="white", lw=0.7, alpha=0.85, zorder=3
         )
-    intensities = np.array([low, high])
-    style.scaled_ticks(axes.xaxis, intensities, "1", True)
+    style.scaled_ticks(axes.xaxis, np.array([low, high]), "1", True)
     style.scaled_ticks(axes.yaxis, np.array([bottom, top]), "FLOP/s", True)
     axes.set_xlim(low, high)
     axes.set_ylim(bottom, top)
@@ -91,6 +75,18 @@ def _panel(made: Any, axes: Any, case: Case, ops: tuple[OpAnswer, ...]) -> None:
     dots = {name: line([], [], marker="o", ls="", color=style.BOUND_COLOURS[name]) for name in bounds}
     axes.legend(dots.values(), [f"bound by {name}" for name in dots], loc="lower right")
     named(made, axes, _spots(made, axes, drawn, total))
+
+
+def _roofs(axes: Any, peaks: dict[str, float], vector: float, bandwidth: float, low: float, high: float) -> None:
+    """Lines of the memory and matrix roofs and of the vector peak, from the lowest intensity to the highest."""
+    right = high / 1.06
+    for name, peak in peaks.items():
+        axes.plot([low, peak / bandwidth, high], [low * bandwidth, peak, peak], color=style.INK, lw=1.6, zorder=2)
+        text = f"{name} peak {formatted(peak, 'FLOP/s')}"
+        axes.text(right, peak * 1.06, text, ha="right", va="bottom", fontsize=8.5)
+    axes.plot([vector / bandwidth, high], [vector, vector], color=style.QUIET, lw=1.0, ls="--", zorder=2)
+    text = f"vector peak {formatted(vector, 'FLOP/s')}"
+    axes.text(right, vector * 1.06, text, ha="right", va="bottom", fontsize=8.5, color=style.QUIET)
 
 
 def _bandwidth_label(made: Any, axes: Any, low: float, ridge: float, bandwidth: float) -> None:
@@ -155,7 +151,7 @@ def _plain(name: str) -> str:
 
 
 def _undrawn(found: Answer) -> str:
-    """Which ops have no place on a roofline, and their share of the time."""
+    """Ops without a place on a roofline, and their share of the time."""
     parts = []
     for ops in found.steps.values():
         total = sum(op.time for op in ops)

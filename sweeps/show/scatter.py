@@ -1,4 +1,4 @@
-"""Pictures of a sample: its points over two of the drawn numbers, coloured by a metric or by what binds."""
+"""Pictures of a sample: its points over two drawn numbers, coloured by a metric or the resource that binds."""
 
 from typing import Any
 

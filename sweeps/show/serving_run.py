@@ -66,7 +66,7 @@ def _details(data: xr.Dataset) -> str:
 
 
 def _left(data: xr.Dataset) -> str:
-    """How many requests did not finish, and why: "3 refused, 5 rejected"."""
+    """Number of requests that did not finish, and why: "3 refused, 5 rejected"."""
     counts = {name: int(data[name]) for name in ("refused", "rejected", "unfinished")}
     return ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
 

@@ -1,4 +1,4 @@
-"""The best split between prefill and decode over the load: its devices, and what users feel under each split."""
+"""The best split between prefill and decode over the load: its devices, and the latencies of each split."""
 
 from typing import Any
 
@@ -66,7 +66,7 @@ def splits(dataset: xr.Dataset) -> Any:
 
 
 def _drawn(best: np.ndarray, count: int) -> list[int]:
-    """Which splits are drawn, in their order."""
+    """Splits to draw, in their order."""
     found = np.array(list(dict.fromkeys(best[best >= 0].tolist())), int)
     chosen = found[np.unique(np.linspace(0, max(len(found) - 1, 0), MOST_LINES).round().astype(int)[: len(found)])]
     chosen = chosen.tolist()

@@ -1,4 +1,4 @@
-"""Histograms and quantiles of the metrics of a sweep of which nothing but counts was kept."""
+"""Histograms and quantiles of the metrics of a sweep that kept counts alone."""
 
 from typing import Any
 

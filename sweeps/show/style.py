@@ -153,7 +153,7 @@ def prefix(values: np.ndarray, unit: str) -> tuple[str, float]:
 
 
 def quantity_label(words: str, unit: str, values: np.ndarray) -> str:
-    """What a quantity is, with its scaled unit: "HBM bandwidth (TB/s)"."""
+    """Name of a quantity with its scaled unit: "HBM bandwidth (TB/s)"."""
     words = words[:1].upper() + words[1:]
     if unit in PLAIN_UNITS:
         return words

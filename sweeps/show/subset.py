@@ -1,4 +1,4 @@
-"""A part of a large sample that stands for all of it: enough to draw and to judge by, the same every time."""
+"""Representative part of a large sample, for pictures and statistics, the same every time."""
 
 import numpy as np
 

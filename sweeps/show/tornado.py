@@ -1,4 +1,4 @@
-"""A tornado: how much a metric changes for a tenth less and a tenth more of every knob, the largest first."""
+"""Tornado: change of a metric for a tenth less and a tenth more of every knob, the largest first."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""A request stream in pictures: arrivals over time, and how long prompts and outputs are."""
+"""A request stream in pictures: arrivals over time, and lengths of prompts and outputs."""
 
 import math
 from typing import Any

@@ -1,4 +1,4 @@
-"""Words of a picture: the best design as a sentence, what was reduced, and where the numbers are from."""
+"""Words of a picture: the best design as a sentence, the reduced axes, and the source of the numbers."""
 
 import xarray as xr
 
@@ -39,7 +39,7 @@ def said(dataset: xr.Dataset, metric: str, value: float) -> str:
 
 
 def place(dataset: xr.Dataset, point: Best) -> str:
-    """Where a point is, in words: "tp 8, HBM bandwidth 3.35 TB/s"."""
+    """Place of a point in words: "tp 8, HBM bandwidth 3.35 TB/s"."""
     shown = coordinates(dataset, point)
     parts = [
         value if labels.is_text(dataset[name]) else f"{labels.short(dataset, name)} {value}".replace(" ", "\u00a0")
@@ -58,7 +58,7 @@ def _obstacles(dataset: xr.Dataset) -> str:
 
 
 def reduced_note(dataset: xr.Dataset, shown: tuple[str | None, ...], reduce: str) -> str:
-    """What was done with the axes that a picture does not show; nothing where there are none."""
+    """Note on the axes that a picture does not show; empty where there are none."""
     rest = [labels.short(dataset, name) for name in labels.axes(dataset) if name not in shown]
     if not rest or labels.is_sample(dataset):
         return ""
@@ -67,7 +67,7 @@ def reduced_note(dataset: xr.Dataset, shown: tuple[str | None, ...], reduce: str
 
 
 def source_note(dataset: xr.Dataset) -> str:
-    """What was swept and by what, with the notes that the dataset carries."""
+    """Note on the sweep and its source, with the notes that the dataset carries."""
     attributes = dataset.attrs
     entries = attributes.get("entries", "").partition(", ")[0]
     notes = attributes.get("notes", "").split(" | ")

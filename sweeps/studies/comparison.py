@@ -11,6 +11,7 @@ import xarray as xr
 
 import hwspaces
 import workloads
+from jaxroof.deployment import Deployment
 from jaxroof.legality import broken_rule
 from jaxroof.memory import weight_bytes
 from sweeps.ask.cases import cache_precision, cache_text, compute_precisions, leaf_number, model_deployment
@@ -21,7 +22,7 @@ from sweeps.ask.question import alike_devices, asking
 from sweeps.ask.spec import spec
 from sweeps.data.labels import known
 from sweeps.run.asked import asked
-from sweeps.run.pointwise import pointwise
+from sweeps.run.evaluate import answered
 from sweeps.run.precision import precision
 from sweeps.studies import reasons
 from sweeps.studies.reasons import FEASIBLE, UNTRIED
@@ -58,7 +59,7 @@ class Row:
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """What was tried and what came of it, best first."""
+    """Result of a comparison: every row that was tried, best first."""
 
     dataset: xr.Dataset  # over hardware, deployment and batch
     metric: str  # what rows are sorted by
@@ -98,7 +99,7 @@ class Comparison:
 
     @property
     def accelerators(self) -> int:
-        """How many accelerators were looked at."""
+        """Number of accelerators that were looked at."""
         return len({row.hardware for row in (*self.rows, *self.infeasible)}) + len(self.lacking)
 
 
@@ -142,6 +143,8 @@ def compare(
       ValueError: one line that names what is wrong, its value and what is allowed.
     """
     start = time.perf_counter()
+
+    # What is asked: limits, the model and its deployment, accelerators that can run it, the metric to rank by.
     wanted = reasons.limits(slo)
     if sort is not None:
         known(sort, reasons.RANKED, "metric")
@@ -154,6 +157,8 @@ def compare(
     needed = compute_precisions((entry.model, asked_for))
     runnable, lacking = _sorted_out(_entries(hardware, given), needed)
     metric, chosen = _metric(sort, [device for _, device in runnable])
+
+    # Layouts on every number of devices, without those that the model does not allow.
     counts = list(dict.fromkeys(devices)) if devices is not None else _powers_of_two(max_devices)
     candidates = [layout for count in counts for layout in layouts(count, has_experts(entry.model))]
     base = runnable[0][1].hardware if runnable else hwspaces.hardware("H100-SXM").hardware
@@ -180,6 +185,8 @@ def compare(
     )
     if not runnable or not tried:
         return nothing
+
+    # Every accelerator under every layout at every batch.
     source = {
         "hardware": [name for name, _ in runnable],
         "model": model,
@@ -189,14 +196,12 @@ def compare(
         **({"set": given} if given else {}),
         **{k: v for k, v in (("weights", weights), ("kv", kv), ("efficiency", efficiency)) if v is not None},
     }
-    with precision("float32"):
-        figures = tuple(dict.fromkeys((*METRICS, metric, *wanted)))
-        question = asking(alike_devices(asked(spec(source)), needed), figures)
-        points = len(runnable) * len(tried) * len(source["workload"]["batch"])
-        progress = begun(points)
-        swept = pointwise(question.question, question.axes, question.attributes, progress)
+    points = len(runnable) * len(tried) * len(source["workload"]["batch"])
+    figures = tuple(dict.fromkeys((*METRICS, metric, *wanted)))
+    swept, deployment = _priced(source, needed, figures, lambda: begun(points))
     grid = _with_blanks(_labelled(swept, [device.name for _, device in runnable], tried), figures)
-    deployment = question.question.base.deployment
+
+    # Rows: each accelerator and layout at its best batch, or the reason why there is none.
     setting = _Setting(
         [device for _, device in runnable],
         tried,
@@ -211,9 +216,24 @@ def compare(
     return dataclasses.replace(nothing, dataset=grid, rows=rows, infeasible=infeasible, points=points, seconds=seconds)
 
 
+def _priced(
+    source: Mapping[str, Any], needed: set[str], figures: tuple[str, ...], begun: Callable[[], Callable[[int], None]]
+) -> tuple[xr.Dataset, Deployment]:
+    """Figures of every point of a specification, and the deployment that its layouts are variants of.
+
+    Args:
+      needed: precisions that every accelerator has a peak for.
+      begun: called before points are computed; returns a callback for those that are done.
+    """
+    with precision("float32"):
+        question = asking(alike_devices(asked(spec(source)), needed), figures)
+        swept = answered(question.question, question.axes, question.attributes, progress=begun())
+    return swept, question.question.base.deployment
+
+
 @dataclasses.dataclass(frozen=True)
 class _Setting:
-    """What the sentences of infeasible rows are made from."""
+    """Facts from which the sentences of infeasible rows are made."""
 
     devices: list[hwspaces.HardwareEntry]
     layouts: list[Layout]
@@ -285,45 +305,40 @@ def _with_blanks(grid: xr.Dataset, figures: Iterable[str]) -> xr.Dataset:
 def _rows(
     grid: xr.Dataset, setting: _Setting, slo: Mapping[str, float], metric: str
 ) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
-    """Every (hardware, layout) at its best batch, ranked; and those that have none, in order."""
+    """Every (hardware, layout) at its best batch, ranked; and those without a feasible batch, in order."""
     shape = tuple(grid.sizes[dim] for dim in AXES)
     arrays = {str(name): _whole_array(array, shape) for name, array in grid.data_vars.items()}
-    batches, groups = grid["batch"].values, np.array([layout.get("attention_dp", 1) for layout in setting.layouts])
+    groups = np.array([layout.get("attention_dp", 1) for layout in setting.layouts])
     used = np.array([math.prod(layout[name] for name in layout if name != "ep") for layout in setting.layouts])
+
+    # How far each point gets: tried, legal, within memory, within limits. A batch has to divide among the groups.
+    batches = grid["batch"].values
     tried = np.ones(shape, bool) if setting.reached is None else used[:, None] <= setting.reached[:, None, None]
     even = np.mod(batches, groups[:, None])[None] == 0
     stage = reasons.stages(arrays, tried, even, slo, metric)
     furthest = stage.max(axis=2)
+
+    # Of each (hardware, layout) the best feasible batch, or the one that came nearest to being feasible.
     better = _ascending(arrays, metric)
-    choice = np.where(stage == FEASIBLE, better, np.inf).argmin(axis=2)
+    best = np.where(stage == FEASIBLE, better, np.inf).argmin(axis=2)
     distance = reasons.distances(arrays, stage, batches, slo)
-    miss = np.where(stage == furthest[:, :, None], distance, np.inf).argmin(axis=2)
-    chosen = np.where(furthest == FEASIBLE, choice, miss)
+    nearest = np.where(stage == furthest[:, :, None], distance, np.inf).argmin(axis=2)
+    chosen = np.where(furthest == FEASIBLE, best, nearest)
 
     def row(h: int, d: int) -> Row:
-        b, device, layout = int(chosen[h, d]), setting.devices[h], setting.layouts[d]
-        capacity = float(device.hardware.memory.hbm.capacity)
-        point = reasons.Point(
-            stage=int(furthest[h, d]),
-            metrics={name: float(array[h, d, b]) for name, array in arrays.items()},
-            batch=int(batches[b]),
-            devices=int(used[d]),
-            groups=int(groups[d]),
-            capacity=capacity,
-            usable=setting.utilization * capacity - setting.reserve,
-            whole=setting.whole,
-            reach=reach(device.hardware),
-        )
+        b = int(chosen[h, d])
+        metrics = {name: float(array[h, d, b]) for name, array in arrays.items()}
+        point = _point(setting, h, d, int(furthest[h, d]), metrics, int(batches[b]), int(used[d]), int(groups[d]))
         reason = None
         if point.stage != FEASIBLE:
             reason = reasons.sentence(point, slo, metric, lambda: setting.broken(h, d))
         return Row(
-            hardware=device.name,
+            hardware=setting.devices[h].name,
             devices=point.devices,
-            layout=label(layout),
+            layout=label(setting.layouts[d]),
             batch=point.batch,
-            metrics=point.metrics,
-            capacity=capacity,
+            metrics=metrics,
+            capacity=point.capacity,
             stage=point.stage,
             distance=float(distance[h, d, b]),
             reason=reason,
@@ -334,6 +349,32 @@ def _rows(
     ranked = tuple(row(h, d) for h, d in order if furthest[h, d] == FEASIBLE)
     others = [(h, d) for h, d in np.ndindex(furthest.shape) if UNTRIED < furthest[h, d] < FEASIBLE]
     return ranked, tuple(row(h, d) for h, d in others)
+
+
+def _point(
+    setting: _Setting,
+    h: int,
+    d: int,
+    stage: int,
+    metrics: Mapping[str, float],
+    batch: int,
+    devices: int,
+    groups: int,
+) -> reasons.Point:
+    """The point of accelerator `h` under layout `d`, for the sentence that says why it is not feasible."""
+    hardware = setting.devices[h].hardware
+    capacity = float(hardware.memory.hbm.capacity)
+    return reasons.Point(
+        stage=stage,
+        metrics=metrics,
+        batch=batch,
+        devices=devices,
+        groups=groups,
+        capacity=capacity,
+        usable=setting.utilization * capacity - setting.reserve,
+        whole=setting.whole,
+        reach=reach(hardware),
+    )
 
 
 def _whole_array(array: xr.DataArray, shape: tuple[int, ...]) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Why a point of a comparison is none to choose: the first obstacle of each point, and its sentence."""
+"""Obstacles of points of a comparison: the first obstacle of each, and its sentence."""
 
 import dataclasses
 import math
@@ -56,7 +56,7 @@ def _pair(part: str) -> tuple[str, str]:
 
 
 def stages(arrays: Arrays, tried: np.ndarray, even: np.ndarray, slo: Mapping[str, float], metric: str) -> np.ndarray:
-    """How far every point gets, as one of the codes above; int, shape (hardware, deployment, batch)."""
+    """Stage that every point reaches, one of the codes above; int, shape (hardware, deployment, batch)."""
     obstacles = (
         (UNTRIED, ~tried),
         (ILLEGAL, ~arrays["legal"]),
@@ -81,7 +81,7 @@ def excess(arrays: Arrays, slo: Mapping[str, float]) -> np.ndarray:
 
 
 def distances(arrays: Arrays, stage: np.ndarray, batches: np.ndarray, slo: Mapping[str, float]) -> np.ndarray:
-    """How far every point is from passing the obstacle that stops it; comparable between points of one stage."""
+    """Distance of every point from passing its obstacle; comparable between points of one stage."""
     room = np.maximum(arrays["sequence_capacity"], 0.5)
     far = {WEIGHTS: arrays["weight_bytes"], CACHE: batches / room, SLO: excess(arrays, slo)}
     return np.select([stage == code for code in far], list(far.values()), 0.0)
@@ -89,7 +89,7 @@ def distances(arrays: Arrays, stage: np.ndarray, batches: np.ndarray, slo: Mappi
 
 @dataclasses.dataclass(frozen=True)
 class Point:
-    """What the sentence of a point needs to know."""
+    """Facts that the sentence of a point needs."""
 
     stage: int
     metrics: Mapping[str, float]

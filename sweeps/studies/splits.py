@@ -1,4 +1,4 @@
-"""How devices are best split between prefill and decode: latencies of every split at every load, and the best one."""
+"""Splits of devices between prefill and decode: latencies of each at every load, and the best one."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ BATCHES = np.unique(np.round(2.0 ** np.arange(0.0, 10.01, 0.5)))
 
 
 def replica_curve(case: Case) -> Curve:
-    """What one replica of each pool of `case` does, over the decode batches that fit; NumPy float64.
+    """Latencies of one replica of each pool of `case`, over the decode batches that fit; NumPy float64.
 
     Raises:
       ValueError: one line, where not even one sequence fits.
@@ -74,16 +74,39 @@ def splits(case: Case, devices: int, loads: Sequence[float], objective: Objectiv
     Raises:
       ValueError: one line, where the devices do not make one replica of each pool, or nothing fits.
     """
-    sizes = [
-        int(replica_devices(deployment)) for deployment in (case.scenario.prefill.deployment, case.scenario.deployment)
-    ]
+    layouts = case.scenario.prefill.deployment, case.scenario.deployment
+    sizes = [int(replica_devices(deployment)) for deployment in layouts]
     prefill = np.arange(1, max(devices - sizes[1], 0) // sizes[0] + 1)
     decode = (devices - prefill * sizes[0]) // sizes[1]
     if not len(prefill):
         raise ValueError(
             f"devices = {devices} do not make a prefill replica of {sizes[0]} and a decode replica of {sizes[1]}"
         )
-    curve = replica_curve(case)
+    latencies, use = _latencies(replica_curve(case), prefill, decode, loads, float(case.scenario.workload.osl))
+    ratio, best = _best_splits(latencies, use, objective)
+    flat = {
+        **{name: (("split", "load"), values) for name, values in latencies.items()},
+        "split_use": (("split", "load"), use),
+        "limit_ratio": (("split", "load"), ratio),
+        "best_split": (("load",), best.astype(np.int32)),
+        "prefill_devices": (("split",), (prefill * sizes[0]).astype(float)),
+        "decode_devices": (("split",), (decode * sizes[1]).astype(float)),
+    }
+    names = np.array([f"{p}:{d}" for p, d in zip(prefill, decode, strict=True)], object)
+    return xr.Dataset(
+        {name: (dims, values, variable_attributes(name, values.dtype)) for name, (dims, values) in flat.items()},
+        {
+            "split": (("split",), names, {"units": "1", "long_name": "replicas that prefill and that decode"}),
+            "load": (("load",), np.asarray(loads, float), {"units": "s-1", "long_name": "requests per second"}),
+        },
+        _attributes(case, devices, objective),
+    )
+
+
+def _latencies(
+    curve: Curve, prefill: np.ndarray, decode: np.ndarray, loads: Sequence[float], osl: float
+) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """TTFT, TPOT and E2E latency in s, and the use of the busier pool, shape [splits, loads] each."""
 
     def at(first: jax.Array, second: jax.Array, rate: jax.Array) -> tuple:
         return split_latency(curve, first, second, rate)
@@ -93,34 +116,18 @@ def splits(case: Case, devices: int, loads: Sequence[float], objective: Objectiv
         over_splits = jax.jit(jax.vmap(over_loads, in_axes=(0, 0, None)))
         counts = (jnp.asarray(prefill, dtype=float), jnp.asarray(decode, dtype=float))
         ttft, tpot, use = jax.device_get(over_splits(*counts, jnp.asarray(loads, dtype=float)))
-    e2e = ttft + max(float(case.scenario.workload.osl) - 1.0, 0.0) * tpot
+    return {"ttft": ttft, "tpot": tpot, "e2e": ttft + max(osl - 1.0, 0.0) * tpot}, use
+
+
+def _best_splits(
+    latencies: dict[str, np.ndarray], use: np.ndarray, objective: Objective
+) -> tuple[np.ndarray, np.ndarray]:
+    """Largest latency over its limit, shape [splits, loads], and the position of the best split, shape [loads]."""
     limits = {"ttft": objective.ttft, "tpot": objective.tpot, "e2e": objective.e2e}
-    latencies = {"ttft": ttft, "tpot": tpot, "e2e": e2e}
     ratio = np.max([latencies[name] / limit for name, limit in limits.items()], axis=0)
     keeps = (use < 1.0) & (ratio <= 1.0)
-    score = np.where(keeps, ratio if ratio.any() else e2e, np.inf)
-    best = np.where(keeps.any(axis=0), score.argmin(axis=0), -1)
-    flat = {
-        **{name: (("split", "load"), values) for name, values in latencies.items()},
-        "split_use": (("split", "load"), use),
-        "limit_ratio": (("split", "load"), ratio),
-        "best_split": (("load",), best.astype(np.int32)),
-        "prefill_devices": (("split",), (prefill * sizes[0]).astype(float)),
-        "decode_devices": (("split",), (decode * sizes[1]).astype(float)),
-    }
-    found = xr.Dataset(
-        {name: (dims, values, variable_attributes(name, values.dtype)) for name, (dims, values) in flat.items()},
-        {
-            "split": (
-                ("split",),
-                np.array([f"{p}:{d}" for p, d in zip(prefill, decode, strict=True)], object),
-                {"units": "1", "long_name": "replicas that prefill and that decode"},
-            ),
-            "load": (("load",), np.asarray(loads, float), {"units": "s-1", "long_name": "requests per second"}),
-        },
-        _attributes(case, devices, objective),
-    )
-    return found
+    score = np.where(keeps, ratio if ratio.any() else latencies["e2e"], np.inf)
+    return ratio, np.where(keeps.any(axis=0), score.argmin(axis=0), -1)
 
 
 def _attributes(case: Case, devices: int, objective: Objective) -> dict[str, Any]:

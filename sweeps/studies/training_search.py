@@ -1,11 +1,8 @@
 """The best layouts of a training run on a number of devices: all that can be, evaluated by one compiled function."""
 
 import dataclasses
-import functools
 import time
-from collections.abc import Callable, Sequence
 
-import jax
 import numpy as np
 
 from jaxroof.jobs import Scenario
@@ -13,17 +10,15 @@ from jaxroof.jobs.train import TRAIN
 from jaxroof.model import Experts
 from sweeps.ask.cases import Case
 from sweeps.ask.training_layouts import Layouts, layouts
-from sweeps.run.point import answers_at, scenario_at
+from sweeps.run.evaluate import Points, evaluate, gathered, prepared
+from sweeps.run.point import answers, in_dtype
+from sweeps.run.ways import LAYOUTS
 
 METRICS = (
     *("iteration_time", "mfu", "training_memory", "bubble_share", "communication_exposed", "communication_hidden"),
     *("training_tokens_per_second", "training_tokens_per_second_per_device", "fits", "legal", "feasible"),
 )
 """What is known of every layout."""
-
-CHUNK = 1 << 14
-"""Layouts of one compiled call; the last call is filled up."""
-
 
 @dataclasses.dataclass(frozen=True)
 class Found:
@@ -59,10 +54,12 @@ def search(case: Case, devices: int) -> Found:
             f"devices = {devices}: no layout divides layers, tokens and a global batch of {work.global_batch:g}"
         )
     columns = {path: column.astype(np.float32) for path, column in tried.paths(has_experts(scenario)).items()}
+    question = answers(TRAIN, METRICS), in_dtype(scenario, np.dtype("float32"))
+    points = Points(np.arange(len(tried)), [columns])
     begun = time.perf_counter()
-    program = compiled(scenario, columns)
+    prepared(*question, points, LAYOUTS)
     compiling, begun = time.perf_counter() - begun, time.perf_counter()
-    metrics = evaluated(program, columns)
+    metrics = gathered(evaluate(*question, [points], LAYOUTS), len(tried))
     seconds = time.perf_counter() - begun
     order = np.argsort(metrics["iteration_time"], kind="stable")
     return Found(tried, metrics, order[metrics["feasible"][order]], seconds, compiling)
@@ -79,31 +76,3 @@ def searched(scenario: Scenario) -> Scenario:
 def has_experts(scenario: Scenario) -> bool:
     """Whether layouts have a degree for experts."""
     return any(isinstance(block.feedforward, Experts) for block in scenario.model.blocks)
-
-
-def point(scenario: Scenario, names: Sequence[str], settings: dict[str, jax.Array]) -> dict[str, jax.Array]:
-    """Metrics of one layout: what is mapped over all."""
-    return answers_at(TRAIN, scenario_at(scenario, [settings]), names)
-
-
-def compiled(scenario: Scenario, columns: dict[str, np.ndarray], names: Sequence[str] = METRICS) -> Callable:
-    """The function of `CHUNK` layouts, compiled; numbers that do not vary are constants of its arguments."""
-    base = jax.tree.map(np.float32, scenario)
-    mapped = jax.vmap(lambda base, settings: point(base, names, settings), in_axes=(None, 0))
-    shapes = {path: jax.ShapeDtypeStruct((CHUNK,), column.dtype) for path, column in columns.items()}
-    return functools.partial(jax.jit(mapped).lower(base, shapes).compile(), base)
-
-
-def evaluated(program: Callable, columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Metrics of all layouts, chunk after chunk."""
-    number = len(next(iter(columns.values())))
-    parts = []
-    for low in range(0, number, CHUNK):
-        part = {path: _filled(column[low : low + CHUNK]) for path, column in columns.items()}
-        parts.append(program(part))
-    return {name: np.concatenate([np.asarray(part[name]) for part in parts])[:number] for name in parts[0]}
-
-
-def _filled(column: np.ndarray) -> np.ndarray:
-    """A column of `CHUNK` numbers, the last one repeated."""
-    return np.pad(column, (0, CHUNK - len(column)), mode="edge")

@@ -1,4 +1,4 @@
-"""Files of measured kernels, whatever benchmark wrote them, as tables that an efficiency can be made from."""
+"""Files of measured kernels from several benchmarks, as tables that an efficiency can be made from."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ HOLES = ("refuse", "drop", "keep")
 
 @dataclasses.dataclass(frozen=True)
 class Imported:
-    """What files hold."""
+    """Content of imported files."""
 
     tables: tuple[SurfaceTable, ...]
     device: str  # its name in the catalogue
@@ -72,7 +72,7 @@ def imported(
 
 
 def table_name(rows: Rows) -> str:
-    """What the table of these rows is called: kind, precision and labels."""
+    """Name of the table of these rows: kind, precision and labels."""
     labels = rows.labels
     words = [rows.kind, rows.precision]
     words += [name for name in ("scaled", "dequantised", "quantised") if labels.get(name)]

@@ -23,7 +23,7 @@ def recognised(path: Path) -> bool:
 
 
 def measured(path: Path, wanted: Wanted) -> Measured:
-    """What the file says of one device, engine and version.
+    """Rows of one device, engine and version in the file.
 
     Sliding windows, other kernels of the same engine than its most frequent one, eagerly launched products and rows
     that the table marks as suspect are left out, each with a count.

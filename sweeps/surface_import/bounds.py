@@ -1,4 +1,4 @@
-"""Which measured times are faster than the device can be: a benchmark that skipped work, or another device's rows."""
+"""Measured times that no device could reach: of a benchmark that skipped work, or of another device."""
 
 import functools
 from collections.abc import Callable

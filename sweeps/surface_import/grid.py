@@ -1,4 +1,4 @@
-"""Rows to a complete rectilinear grid: what is missing, what is there twice, and the largest part without holes."""
+"""Complete rectilinear grids from rows: missing points, repeated points, and the largest part without holes."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ SCATTERED = 0.5
 
 @dataclasses.dataclass
 class Dropped:
-    """How many rows were left out, by why."""
+    """Numbers of rows that were left out, by reason."""
 
     duplicates: int = 0
     impossible: int = 0

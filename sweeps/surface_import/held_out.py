@@ -1,4 +1,4 @@
-"""How well a table of few measured shapes predicts the others of the same device."""
+"""Error of a table of few measured shapes on the others of the same device."""
 
 import dataclasses
 from collections.abc import Sequence

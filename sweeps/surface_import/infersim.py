@@ -36,7 +36,7 @@ def recognised(path: Path) -> bool:
 
 
 def measured(path: Path, wanted: Wanted) -> Measured:
-    """What the file says of one device.
+    """Rows of one device in the file.
 
     Of a single operator's file, folders say which it is, as in `bench_data/mha/decode/h20/32-8-128.csv`: operator,
     device, and heads, KV heads and width of a head.

@@ -1,4 +1,4 @@
-"""How often a time jumps between neighbouring shapes: looked up in a table, and interpolated."""
+"""Jumps of a time between neighbouring shapes: looked up in a table, and interpolated."""
 
 import dataclasses
 import math
@@ -24,7 +24,7 @@ STEP = 0.01
 
 @dataclasses.dataclass(frozen=True)
 class Jumps:
-    """What a walk along the axes of a table meets."""
+    """Statistics of a walk along the axes of a table."""
 
     steps: int  # from one shape to the next
     counts: dict[str, int]  # interpolation -> steps that jump, but for those between close measured shapes
@@ -87,7 +87,7 @@ def _line(table: SurfaceTable, axis: str, step: float, generator: np.random.Gene
 
 
 def _close(measured: np.ndarray, line: np.ndarray, step: float) -> np.ndarray:
-    """Which steps of a line touch two measured positions that are close to each other."""
+    """Steps of a line that touch two measured positions close to each other."""
     narrow = measured[1:] < measured[:-1] * (1.0 + step) ** NARROW
     lower, upper = measured[:-1][narrow], measured[1:][narrow]
     return ((line[:-1, None] < upper) & (line[1:, None] > lower)).any(axis=1)

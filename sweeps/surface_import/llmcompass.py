@@ -34,7 +34,7 @@ def recognised(path: Path) -> bool:
 
 
 def measured(path: Path, wanted: Wanted) -> Measured:
-    """What the file says of one device.
+    """Rows of one device in the file.
 
     Raises:
       ValueError: one line: a column is missing, a row has no numbers, there are several devices and none is chosen.

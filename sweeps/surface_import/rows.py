@@ -51,7 +51,7 @@ class Measured:
 
 @dataclasses.dataclass(frozen=True)
 class Wanted:
-    """Which part of files that hold several devices and engines is asked for; None: the only one there is."""
+    """Part of files that hold several devices and engines to import; None: the only one there is."""
 
     gpu: str | None = None
     engine: str | None = None

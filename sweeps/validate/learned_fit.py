@@ -96,7 +96,7 @@ def _refit(folder: Path, engine: str, console: Console) -> str:
         "date": datetime.date.today().isoformat(),
         "refit": f"python -m sweeps.validate.learned_fit --data DIR --engine {engine}",
         "errors": f"serving: {len(observations)} rows in {len(groups)} groups, MAPE {mean:.1%} over groups; "
-        "kernels: docs/accuracy.md",
+        "kernels: docs/evidence/kernels.md",
     }
     notes = (
         "Kernels are fitted alone, to public tables of one call each (aiconfigurator), pooled over all their GPUs.",

@@ -19,7 +19,9 @@ from rich.table import Table
 import hwspaces
 import workloads
 from jaxroof.efficiency import Efficiency, Host
+from jaxroof.jobs import Scenario
 from jaxroof.jobs.request import request_cost
+from jaxroof.jobs.serve import Service
 from sweeps.ask.cases import model_deployment
 from sweeps.ask.engines import policy
 from sweeps.ask.paths import replaced
@@ -27,7 +29,6 @@ from sweeps.run.precision import precision
 from sweeps.serving.calibration.fit import FARTHEST, FITTED, PRIOR_SPREAD
 from sweeps.serving.calibration.simulator import CONSTANTS, Simulator
 from sweeps.serving.calibration.solver import Rows, least
-from sweeps.serving.simulation import Serving
 from sweeps.validate.requests import validation
 from sweeps.validate.saturated import NEW_TOKENS
 from sweeps.validate.saturated import SET as SATURATED
@@ -179,13 +180,13 @@ def saturated(path: Path, efficiency: Efficiency) -> list[Trace]:
         values = numbers(row, (*NUMBERS, *MEASURED), where)
         entry, device = workloads.model(row["model"]), hwspaces.hardware(row["gpu"])
         stream, counts = _stream(row, values, where)
-        serving = Serving(
+        policies = {"token_budget": values["max_num_batched_tokens"], "max_sequences": values["max_num_seqs"]}
+        serving = Scenario(
             hardware=device.hardware,
             model=entry.model,
             deployment=replaced(model_deployment(entry, None), "tp", values["tp"]),
+            workload=Service(traffic=traffic(stream, pad=PADDED), policy=policy("vllm", **policies)),
             efficiency=efficiency,
-            traffic=traffic(stream, pad=PADDED),
-            policy=policy("vllm", token_budget=values["max_num_batched_tokens"], max_sequences=values["max_num_seqs"]),
         )
         times = dict(zip(METRICS, (values[column] * 1e-3 for column in MEASURED), strict=True))
         traces.append(

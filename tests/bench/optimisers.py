@@ -101,24 +101,19 @@ def curves_of(name: str, options: argparse.Namespace) -> dict[str, np.ndarray]:
 
 def gradient_cost(problem) -> float:
     """Time of a design's values with all gradients over that of its values alone, both in calls of the same size."""
-    import jax
-
-    from sweeps.run.precision import precision
+    from sweeps.run.ways import designs as designs_way
 
     designs = np.tile(np.sqrt(np.maximum(problem.lower, 1e-9) * problem.upper), (TIMED[0], 1))
     designs = np.clip(designs, problem.lower, problem.upper)
-    ((_, key),) = problem._structures(designs)
-    arguments = problem._arguments(key, designs)
     seconds = []
-    with precision("float64"):
-        for program in (problem._values(key), problem._slopes(key)):
-            jax.block_until_ready(program(*arguments))
-            laps = []
-            for _ in range(TIMED[1]):
-                start = time.perf_counter()
-                jax.block_until_ready(program(*arguments))
-                laps.append(time.perf_counter() - start)
-            seconds.append(min(laps))
+    for function in (problem._goals, problem._slopes):
+        problem._evaluated(function, designs, designs_way(gradients=True))
+        laps = []
+        for _ in range(TIMED[1]):
+            start = time.perf_counter()
+            problem._evaluated(function, designs, designs_way(gradients=True))
+            laps.append(time.perf_counter() - start)
+        seconds.append(min(laps))
     return seconds[1] / seconds[0]
 
 

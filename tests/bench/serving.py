@@ -126,28 +126,28 @@ def compiled(case: Case):
 
     import hwspaces
     import workloads
-    from jaxroof.jobs.serve import Objective, serving_metrics
+    from jaxroof.jobs import Scenario
+    from jaxroof.jobs.serve import Objective, Service, serving_metrics
     from jaxroof.policy import Policy
     from jaxroof.scheduler import simulate
     from sweeps.ask.cases import model_deployment
-    from sweeps.serving.simulation import Serving, simulated, size_for
+    from sweeps.serving.simulation import simulated, size_for
     from workloads.traffic import traffic
 
     entry = workloads.model("Llama-3.1-70B")
     requests, policy = traffic(streams(case)), Policy(max_sequences=float(case.slots))
     deployment = dataclasses.replace(model_deployment(entry, None), tp=8.0)
-    one = Serving(
+    one = Scenario(
         hardware=hwspaces.hardware("H100-SXM").hardware,
         model=entry.model,
         deployment=deployment,
+        workload=Service(traffic=requests, policy=policy),
         efficiency=hwspaces.efficiency(case.efficiency).efficiency,
-        traffic=requests,
-        policy=policy,
     )
     one = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype=float), one)
     size = size_for(requests, policy)
 
-    def bandwidth(serving: Serving, scale) -> Serving:
+    def bandwidth(serving: Scenario, scale) -> Scenario:
         memory = serving.hardware.memory
         hbm = dataclasses.replace(memory.hbm, bandwidth=memory.hbm.bandwidth * scale)
         hardware = dataclasses.replace(serving.hardware, memory=dataclasses.replace(memory, hbm=hbm))
@@ -158,14 +158,14 @@ def compiled(case: Case):
 
         @jax.jit
         @jax.grad
-        def slope(serving: Serving):
+        def slope(serving: Scenario):
             found, timeline = simulate(*_parts(serving), size)
-            metrics = serving_metrics(found, timeline, serving.traffic, 1e5, Objective())
+            metrics = serving_metrics(found, timeline, serving.workload.traffic, 1e5, Objective())
             return metrics["ttft_mean"] + metrics["ttft_p99"]
 
         return lambda: jax.block_until_ready(slope(one)), lambda: size.iterations, lambda: 3.0
 
-    axes = Serving(hardware=0, model=None, deployment=None, efficiency=None, traffic=None, policy=None)
+    axes = Scenario(hardware=0, model=None, deployment=None, workload=None, efficiency=None)
     scales = jnp.linspace(0.9, 2.0, case.simulations)
     hardware = jax.vmap(lambda scale: bandwidth(one, scale).hardware)(scales)
     parts = [

@@ -10,8 +10,12 @@ import time
 
 import numpy as np
 
+from jaxroof.jobs.train import TRAIN
 from sweeps.ask.cases import case
-from sweeps.studies.training_search import CHUNK, compiled, evaluated, search, searched
+from sweeps.run.evaluate import Points, evaluate, gathered, prepared
+from sweeps.run.point import answers, in_dtype
+from sweeps.run.ways import LAYOUTS
+from sweeps.studies.training_search import search, searched
 
 DESIGNS = (
     *("hardware.matrix.bf16", "hardware.memory.hbm.bandwidth", "hardware.memory.hbm.capacity", "hardware.cores.count"),
@@ -46,15 +50,16 @@ def main() -> None:
     work = {"global_batch": 1024, "seq": 8192}
     place = case("train", "H100-SXM", "Llama-3.1-70B", workload=work, efficiency=options.efficiency, check=False)
     scenario = searched(place.scenario)
-    points = max(CHUNK, options.points // CHUNK * CHUNK)
-    drawn = columns(scenario, points)
+    question = answers(TRAIN, TOTALS), in_dtype(scenario, np.dtype("float32"))
+    points = max(LAYOUTS.lanes, options.points // LAYOUTS.lanes * LAYOUTS.lanes)
+    drawn = Points(np.arange(points), [columns(scenario, points)])
     begun = time.perf_counter()
-    program = compiled(scenario, drawn, TOTALS)
+    prepared(*question, drawn, LAYOUTS)
     compiling = time.perf_counter() - begun
     times = []
     for _ in range(options.repeats):
         begun = time.perf_counter()
-        evaluated(program, drawn)
+        gathered(evaluate(*question, [drawn], LAYOUTS), points)
         times.append(time.perf_counter() - begun)
     rate = points / min(times)
     print(f"totals  {points:,} layouts x designs: {rate / 1e6:.2f} M points/s, compiled in {compiling:.1f} s")

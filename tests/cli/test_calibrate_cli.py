@@ -129,7 +129,7 @@ def test_few_requests_are_counted(capsys, folder):
         (("--measured", "RUN", *FLAGS, "--plot", "x.gif"), "--plot x.gif must end in .png or .svg"),
         (("--measured", "RUN", *FLAGS, "--efficiency", "surface:a.nc", "-o", "x.toml"), "do not fit into a TOML file"),
         (("--measured", "RUN", *FLAGS, "--format", "azure"), "holds no latencies"),
-        (("--measured", "RUN", "--check", "derated"), "no calibration made it"),
+        (("--measured", "RUN", "--check", "derated"), "it was not calibrated"),
         (("--measured", "RUN", "--check", "none.toml"), "none.toml: no such file"),
         (("--measured", "RUN", "--check", "a.toml", "-o", "b.toml"), "cannot be given with --check"),
         (("--measured", "RUN", "--check", "a.toml", "--efficiency", "derated"), "cannot be given with --check"),

@@ -90,7 +90,7 @@ def test_maps(capsys, tmp_path):
         (["--smoothing", "0.5"], "--smoothing 0.5 must be 0"),
         (["--decode", "3"], "--decode is of --job step, and this is --job request"),
         (["--metric", "tpto"], "no real-valued metric tpto here; did you mean"),
-        (["--knob", "hardware.memory.hbn"], "hardware.memory.hbn is no number of this case"),
+        (["--knob", "hardware.memory.hbn"], "hardware.memory.hbn is not a number of this case"),
         (["--over", "nowhere.toml"], "--hardware is said by --over nowhere.toml"),
         (["-o", "out.txt"], "-o out.txt must end in .nc"),
     ],

@@ -28,7 +28,7 @@ REFUSED = {
     "no such platform": (STEP, "", {"JAX_PLATFORMS": "abacus"}, "JAX_PLATFORMS=abacus: JAX finds no such device here"),
     "unknown flag": (STEP, "", {"XLA_FLAGS": "--xla_no=1"}, "XLA_FLAGS=--xla_no=1: Unknown flag in XLA_FLAGS"),
     "bad flag": (STEP, "", {"XLA_FLAGS": "--xla_cpu_use_fusion_emitters=perhaps"}, "interpret value perhaps for flag"),
-    "no cache": (STEP, "", {"JAX_COMPILATION_CACHE_DIR": "/dev/null/x"}, "/dev/null/x is no folder and cannot be made"),
+    "no cache": (STEP, "", {"JAX_COMPILATION_CACHE_DIR": "/dev/null/x"}, "/dev/null/x is not a folder and cannot be"),
 }
 
 

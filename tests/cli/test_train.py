@@ -58,7 +58,7 @@ def test_search(capsys):
         ([*BASE, "--dp", "2.5"], "must be a whole number"),
         ([*BASE, "--ep", "8"], "the model has no experts"),
         ([*BASE, "--set", "workload.zero=1"], "use --zero"),
-        ([*BASE, "--set", "workload.colour=1"], "workload.colour is not a number of a train"),
+        ([*BASE, "--set", "workload.colour=1"], "workload.colour is not a number of a training run"),
     ],
 )
 def test_errors_are_one_line(words, expected, capsys):

@@ -93,13 +93,13 @@ def test_files_that_are_too_large_or_no_files(tmp_path):
     with open(path, "wb") as file:
         file.truncate(document.LARGEST_TOML + 1)
     refused("at most 524,288 are read", document.toml, path)
-    refused("it is no file", document.toml, "/dev/zero")
+    refused("it is not a file", document.toml, "/dev/zero")
     big = tmp_path / "config.json"
     with open(big, "wb") as file:
         file.truncate(2**25)
     refused("are read", workloads.model, str(big))
-    refused("is no path", workloads.model, "x" * 5000)  # OSError: file name too long
-    refused("is no path", workloads.model, "~nobody-of-that-name/config.json")  # RuntimeError
+    refused("is not a path", workloads.model, "x" * 5000)  # OSError: file name too long
+    refused("is not a path", workloads.model, "~nobody-of-that-name/config.json")  # RuntimeError
 
 
 @pytest.mark.parametrize(

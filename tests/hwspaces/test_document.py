@@ -23,7 +23,7 @@ LLAMA = {
         (f"a = {'[' * 33}{']' * 33}", "not TOML: more than 32 tables and lists are inside each other"),
         (f"a = {'9' * 9_990}", "not TOML: a whole number has thousands of digits; it has at most 64 bits"),
         (f"a = [{'1,' * 200_000}]", "not TOML: more than 100,000 lines and values; that many are read"),
-        ("a = 1\x00", "cannot be read: byte 5 is zero; it is no text"),
+        ("a = 1\x00", "cannot be read: byte 5 is zero; it is not text"),
     ],
 )
 def test_toml(tmp_path, text, says):
@@ -81,7 +81,7 @@ def test_pipes_are_not_waited_for(tmp_path):
         os.mkfifo(tmp_path / name)
     for read in (document.toml, document.json_value, lambda path: read_trace(str(path), "azure")):
         for name in ("own.toml", "own.json", "own.csv"):
-            with pytest.raises(ValueError, match=f"{name}: cannot be read: it is no file"):
+            with pytest.raises(ValueError, match=f"{name}: cannot be read: it is not a file"):
                 read(tmp_path / name)
 
 

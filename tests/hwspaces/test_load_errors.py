@@ -118,7 +118,7 @@ def test_catalogue_files_are_readable_as_a_users_own():
         ('vendor = "me"', 'sources.matrix.fp9 = "x"', "matrix.fp9 = 'x': no such figure; did you mean matrix.bf16?"),
         ("2026-01-31", '"today"', "date = 'today' is not a date"),
         ("price_USD_per_h = 3.6", "price_USD = 3.6", "price_USD = 3.6"),
-        ("price_USD_per_h = 3.6", "price_USD_per_h = 3.6\nprice_USD_per_s = 1", "gives price a second time"),
+        ("price_USD_per_h = 3.6", "price_USD_per_h = 3.6\nprice_USD_per_s = 1", "price is given twice"),
         ("[accelerator.MyChip]", "[accelerater.MyChip]", "table accelerater is not known; did you mean accelerator"),
         ("[accelerator.MyChip]", "[accelerator.MyChip", "my.toml: not TOML"),
         ("[accelerator.MyChip]", "[architecture.MyChip]", "my.toml: no accelerator in it"),

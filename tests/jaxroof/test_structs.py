@@ -40,6 +40,7 @@ from jaxroof import (
     step_time,
 )
 from jaxroof.jobs.composition import RequestCost
+from jaxroof.jobs.serve import Service
 from jaxroof.step import OpCost
 from tests.silicon_examples import COSTS, SILICON
 from tests.structures import STRUCTURES, points
@@ -83,6 +84,7 @@ def examples(chip, dense, mixture, single, experts, feedforward, attention):
         *(
             Policy(),
             Objective(),
+            Service(traffic=Traffic(arrival=0.0, isl=1.0, osl=2.0), policy=Policy()),
             Traffic(arrival=0.0, isl=1.0, osl=2.0),
             Traffic(arrival=0.0, isl=1.0, osl=2.0, clients=1.0),
         ),

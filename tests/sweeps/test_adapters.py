@@ -191,7 +191,7 @@ def test_a_missing_library_says_how_to_install_it(slowest, monkeypatch, module, 
     [
         ({}, "choices: tp is missing; it must be one of 1.0, 3.0, 2.0"),
         ({"tp": 4.0}, "choices: tp = 4.0 must be one of 1.0, 3.0, 2.0"),
-        ({"tpp": 1.0}, "choices: tpp is no choice of this problem; did you mean tp?"),
+        ({"tpp": 1.0}, "choices: tpp is not a choice of this problem; did you mean tp?"),
     ],
 )
 def test_choices_of_a_solver_are_checked(slowest, choices, message):

@@ -173,7 +173,7 @@ def test_the_file_holds_the_base_with_new_overheads(found, folder):
 
 
 def test_an_efficiency_that_no_calibration_made_has_no_words():
-    with pytest.raises(ValueError, match="no calibration made it"):
+    with pytest.raises(ValueError, match="it was not calibrated"):
         recorded_words(hwspaces.efficiency("derated"))
 
 

@@ -182,7 +182,7 @@ def test_nondominated():
     [
         ({"optimize": {}}, r"optimize.minimize is missing: name the metric"),
         ({"optimize": {"minimize": "tpott"}}, r"a request has no tpott here; did you mean tpot"),
-        ({"optimize": {"minimize": "decode_bound"}}, r"decode_bound is no number that varies smoothly"),
+        ({"optimize": {"minimize": "decode_bound"}}, r"decode_bound is not a number that varies smoothly"),
         (
             {"optimize": {"minimize": "tpot", "start": 3}},
             r"there is no key optimize.start; did you mean optimize.starts",

@@ -46,7 +46,7 @@ def said(capsys) -> str:
         ("--draft Llama-2-7B --drafts 2 --acceptance beta:0.5", "must be a probability, several by position"),
         ("--offloaded 0.5", "hardware.memory.host is unknown; give its bandwidth and capacity per device"),
         ("--offload-to tape", "deployment.offload_to = 'tape' must be host or storage"),
-        ("--adapters rank=16,targets=q,gate", "deployment.adapters: 'gate' is no adapted matrix; known: q, k, v"),
+        ("--adapters rank=16,targets=q,gate", "adapters: 'gate' is not a matrix with adapters; known: q, k, v"),
         ("--adapters loaded=16", "needs a rank: rank=16,loaded=32,targets=q,v"),
         ("--delay soon", "workload.delay = 'soon'"),
         ("--weights fp8", "A100-SXM-80GB has no fp8 figure"),
@@ -80,7 +80,7 @@ def test_requests_that_are_refused(words, sentence, capsys):
         ("disaggregate", "--devices 4 -o splits.txt", "splits.txt must end in .nc, .png or .svg"),
         ("disaggregate", "--devices 4 --loads 2,1", "--loads = '2,1' must increase"),
         ("colocate", "", "neighbour.model is missing"),
-        ("colocate", "--neighbour model=Llama-2-13B", "a request needs workload.isl and workload.osl"),
+        ("colocate", "--neighbour model=Llama-2-13B", "a request job needs workload.isl and workload.osl"),
         (
             "colocate",
             "--neighbour model=Llama-2-13B --neighbour isl=1 --neighbour osl=2 --neighbour tp=3",

@@ -214,7 +214,7 @@ def test_wrong_questions(request_case):
     scenario = request_case.scenario
     with pytest.raises(ValueError, match="no real-valued metric tpott here; did you mean tpot"):
         sensitivity_at("request", scenario, ["tpott"])
-    with pytest.raises(ValueError, match="hardware.memory.hbn is no number of this case; did you mean"):
+    with pytest.raises(ValueError, match="hardware.memory.hbn is not a number of this case; did you mean"):
         sensitivity_at("request", scenario, None, ["hardware.memory.hbn"])
     with pytest.raises(ValueError, match="workload.acceptance is 0"):
         sensitivity_at("request", scenario, None, ["workload.acceptance"])

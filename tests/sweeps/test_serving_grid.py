@@ -98,7 +98,7 @@ def test_a_clock_that_is_not_finite_is_an_error(data):
     hardware = dataclasses.replace(points[-1].hardware, memory=dataclasses.replace(memory, hbm=hbm))
     broken = [*points[:-1], dataclasses.replace(points[-1], hardware=hardware)]
     with precision("float64"), pytest.raises(ValueError, match="the clock of a simulation is at nan s"):
-        grid.outcomes(broken, Objective())
+        grid.outcomes(broken)
 
 
 def test_a_file_is_the_same(data, tmp_path):

@@ -83,7 +83,7 @@ def test_words_are_codes():
 @pytest.mark.parametrize(
     ("work", "deployment", "words"),
     [
-        ({"seq": 2048}, {}, "a train needs workload.global_batch"),
+        ({"seq": 2048}, {}, "a training run needs workload.global_batch"),
         (WORK | {"zero": 4}, {}, "workload.zero = 4 must be 0, 1, 2 or 3"),
         (WORK | {"schedule": "pipedream"}, {}, "workload.schedule = 'pipedream' must be one of gpipe, 1f1b"),
         (WORK | {"recompute": 3}, {}, "workload.recompute = 3 must be one of none, selective, full"),
@@ -91,7 +91,7 @@ def test_words_are_codes():
         (WORK | {"lora": "rank=16"}, {}, "must be like rank=16,target=q,v"),
         (WORK | {"lora": "rank=inf,target=q"}, {}, "must be like rank=16,target=q,v"),
         (WORK | {"lora": "rank=16,target=w"}, {}, "there is no target 'w'"),
-        (WORK | {"batch": 1}, {}, "workload.batch is not a number of a train"),
+        (WORK | {"batch": 1}, {}, "workload.batch is not a number of a training run"),
         (WORK, {"dp": 3}, "global_batch = 64 is no multiple of micro_batch x dp x attention_dp = 1 x 3"),
         (WORK | {"virtual_stages": 2}, {"pp": 4}, "and the others 1 chunk"),
         (WORK | {"schedule": "dualpipe"}, {"pp": 5}, "dualpipe an even pp"),

@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 
 import hwspaces
+from jaxroof.jobs import Scenario
+from jaxroof.jobs.serve import Service
 from jaxroof.layers.collective import collective
 from jaxroof.layers.experts import distinct_experts, own_choices
 from jaxroof.op_time import op_time
 from sweeps.cli import main
 from sweeps.run.precision import precision
-from sweeps.serving.simulation import Serving, simulated, size_for
+from sweeps.serving.simulation import simulated, size_for
 from sweeps.validate.efficiency_file import with_constant
 from sweeps.validate.serving.closed import steady, tpot
 from sweeps.validate.serving.fit import CONSTANTS, Fit, folds, held_out, with_values
@@ -55,13 +57,12 @@ def test_predictions_are_the_schedulers(points, derated, predicted):
         efficiency = dataclasses.replace(
             derated["vllm"], host=dataclasses.replace(derated["vllm"].host, request_time=delay)
         )
-        one = Serving(
+        one = Scenario(
             hardware=point.hardware,
             model=point.model,
             deployment=point.deployment,
+            workload=Service(traffic=requests, policy=rules),
             efficiency=efficiency,
-            traffic=requests,
-            policy=rules,
         )
         together = jax.tree.map(lambda leaf: jnp.asarray(leaf, float)[None], one)
         with jax.numpy_dtype_promotion("standard"):

@@ -56,7 +56,7 @@ def test_servegen_without_histograms_says_how_many_it_leaves_out(write):
         (SERVEGEN + "1800,1\n", HISTOGRAMS, "row 4: it has 2 values; there are 6 columns"),
         (SERVEGEN, {"0": {**HISTOGRAMS["0"], "output_tokens": "{7: 0.5}"}}, "0: output_tokens: shares sum to 0.5"),
         (SERVEGEN, {"0": {**HISTOGRAMS["0"], "output_tokens": "{__import__('os')}"}}, "it must be TOKENS: SHARE"),
-        (SERVEGEN, {"x": HISTOGRAMS["0"]}, "'x' is no time"),
+        (SERVEGEN, {"x": HISTOGRAMS["0"]}, "'x' is not a time"),
     ],
 )
 def test_wrong_servegen_data_are_one_line(write, trace, dataset, said):

@@ -149,7 +149,7 @@ def test_words_of_arrivals_read_back(words):
         ("poisson:0", "rate is 0; it must be a number from 1e-09 to 1000000"),
         ("-8", "rate is -8"),
         ("gamma:8", "gamma needs cv"),
-        ("stages:8", "'8' is no stage"),
+        ("stages:8", "'8' is not a stage"),
         ("stages:0x5", "no stage has requests"),
         ("stages:8x60,cw=2", "did you mean cv"),
         ("stages:8x-1", "the time of a stage is -1"),

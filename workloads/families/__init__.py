@@ -1,4 +1,4 @@
-"""Which families of models can be read, and what each is: the one table of `model_type`s."""
+"""Families of models that can be read: the one table of `model_type`s."""
 
 from workloads.families.bidirectional import BIDIRECTIONAL
 from workloads.families.classic import CLASSIC

@@ -1,4 +1,4 @@
-"""Models that only encode, and models that encode one text or sound and decode another."""
+"""Encoders without a decoder, and models that encode one text or sound and decode another."""
 
 import dataclasses
 

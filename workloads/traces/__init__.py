@@ -1,4 +1,4 @@
-"""Traces of requests in other tools' formats: what arrived, and what a benchmark measured of it."""
+"""Traces in other tools' formats: requests, and a benchmark's measurements of them."""
 
 from workloads.stream import Stream
 from workloads.traces.detection import FORMATS, format_of

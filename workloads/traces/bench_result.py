@@ -15,7 +15,7 @@ _SUMMARY = re.compile(r"(mean|median|std|p\d+(?:\.\d+)?)_(ttft|tpot|itl|e2el|e2e
 
 
 def measured_result(run: Record, path: str, options: Options) -> Measured:
-    """What one run's object says.
+    """Measurements of one run's object.
 
     Requests are in the order in which they were sent, where `start_times` says when; failed ones are left out and
     counted. Without `start_times` the arrivals are an assumption that `stream.notes` says. Without the lists (saved

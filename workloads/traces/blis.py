@@ -39,7 +39,7 @@ def read(path: str, options: Options) -> Stream:
 
 
 def measured(path: str, options: Options) -> Measured:
-    """What a real run (header: mode real) measured: from sending to the first and the last chunk.
+    """Measurements of a real run (header: mode real): from sending to the first and the last chunk.
 
     Raises:
       ValueError: also for a generated or replayed trace, whose times are a simulator's.

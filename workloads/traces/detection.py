@@ -1,4 +1,4 @@
-"""Which format a trace has, by its name and what its first line or object says."""
+"""Detection of a trace's format, by its name and its first line or object."""
 
 import re
 from pathlib import Path

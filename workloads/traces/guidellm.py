@@ -21,7 +21,7 @@ def read(path: str, options: Options) -> Stream:
 
 
 def measured(path: str, options: Options) -> Measured:
-    """What a benchmark measured. A report of several needs "FILE#2" for its second.
+    """Measurements of a benchmark. A report of several needs "FILE#2" for its second.
 
     Requests that failed or were cut off are left out and counted, and the rest ordered by when they started. `itl` is
     `inter_token_latency_ms`, or (e2e - ttft) / (osl - 1) where it is null. `time_per_output_token_ms` is not used: it
@@ -57,7 +57,7 @@ def measured(path: str, options: Options) -> Measured:
 
 
 def _start(one: Record) -> float:
-    """When a request was sent, s since 1970."""
+    """Time at which a request was sent, s since 1970."""
     for key in ("request_start_time", "start_time"):
         if key in one:
             return one.number(key)
@@ -96,7 +96,7 @@ def _strategy(run: Record) -> tuple[float | None, float | None]:
 
 
 def _summary(run: Record) -> dict[str, float]:
-    """What the report sums up about successful requests, in s."""
+    """The report's summary of successful requests, in s."""
     metrics = run.table("metrics") if "metrics" in run else run
     found = {}
     for key, (name, unit) in _METRICS.items():

@@ -1,4 +1,4 @@
-"""What a benchmark measured of a stream: latencies per request, and the load that its client aimed at."""
+"""Measurements of a benchmark: latencies per request, and the load that its client aimed at."""
 
 import dataclasses
 from collections.abc import Mapping

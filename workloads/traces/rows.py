@@ -1,4 +1,4 @@
-"""Requests as a trace lists them, checked row by row before they are a stream: lengths, order, and what is left out."""
+"""Rows of a trace, checked one by one before they are a stream: lengths, order, and rows to leave out."""
 
 import dataclasses
 from collections.abc import Callable
@@ -13,7 +13,7 @@ LATEST = 1e11
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """What a caller decides about a trace."""
+    """A caller's choices about a trace."""
 
     sort: bool = False  # rows that are out of order are put in order instead of refused
     drop: bool = False  # rows without prompt or output tokens are left out and counted instead of refused
@@ -67,19 +67,9 @@ def checked(found: Rows, options: Options, kept: np.ndarray | None = None) -> Ch
     if len(found.arrival) > MOST_REQUESTS:
         raise ValueError(f"{found.file}: {len(found.arrival)} requests; at most {MOST_REQUESTS} are allowed")
     kept = np.ones(len(found.arrival), bool) if kept is None else kept
-    notes = []
+    notes: list[str] = []
     for name, tokens in zip(found.names[1:], (found.isl, found.osl), strict=True):
-        empty = kept & (tokens == 0)
-        if options.drop and empty.any():
-            notes.append(f"{empty.sum()} of {len(tokens)} rows with {name} 0 left out")
-            kept = kept & ~empty
-        wrong = kept & ~((tokens >= 1) & (tokens <= LARGEST_TOKENS))
-        if wrong.any():
-            row = int(np.argmax(wrong))
-            help_text = "; drop=True or --drop leaves rows with 0 out" if tokens[row] == 0 else ""
-            raise ValueError(
-                f"{found.place(row)}: {name} is {tokens[row]:.12g}; it must be from 1 to {LARGEST_TOKENS}{help_text}"
-            )
+        kept = _with_tokens(found, name, tokens, options, kept, notes)
     wild = kept & (np.abs(found.arrival.astype(float)) * found.tick > LATEST)
     if wild.any():
         row = int(np.argmax(wild))
@@ -89,20 +79,44 @@ def checked(found: Rows, options: Options, kept: np.ndarray | None = None) -> Ch
     rows = np.flatnonzero(kept)
     if not len(rows):
         raise ValueError(f"{found.file}: all of its {len(kept)} rows are left out: {'; '.join(notes) or 'they failed'}")
+    rows = _in_order(found, rows, options, notes)
+    arrival = found.arrival[rows]
+    seconds = (arrival - arrival[0]).astype(float) * found.tick
+    return Checked(rows, seconds, found.isl[rows].astype(float), found.osl[rows].astype(float), tuple(notes))
+
+
+def _with_tokens(
+    found: Rows, name: str, tokens: np.ndarray, options: Options, kept: np.ndarray, notes: list[str]
+) -> np.ndarray:
+    """`kept` without rows of 0 tokens if these may be left out; raises for any other number that is not allowed."""
+    empty = kept & (tokens == 0)
+    if options.drop and empty.any():
+        notes.append(f"{empty.sum()} of {len(tokens)} rows with {name} 0 left out")
+        kept = kept & ~empty
+    wrong = kept & ~((tokens >= 1) & (tokens <= LARGEST_TOKENS))
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        help_text = "; drop=True or --drop leaves rows with 0 out" if tokens[row] == 0 else ""
+        raise ValueError(
+            f"{found.place(row)}: {name} is {tokens[row]:.12g}; it must be from 1 to {LARGEST_TOKENS}{help_text}"
+        )
+    return kept
+
+
+def _in_order(found: Rows, rows: np.ndarray, options: Options, notes: list[str]) -> np.ndarray:
+    """`rows` by arrival: as they are, or sorted if that is allowed; raises for the first that is early otherwise."""
     arrival = found.arrival[rows]
     late = np.flatnonzero(np.diff(arrival) < 0)
-    if len(late) and not options.sort:
+    if not len(late):
+        return rows
+    if not options.sort:
         before, after = arrival[late[0]], arrival[late[0] + 1]
         raise ValueError(
             f"{found.place(int(rows[late[0] + 1]))}: {found.names[0]} is {_plain(after)}, before the row above it, "
             f"{_plain(before)}; sort=True or --sort puts rows in order"
         )
-    if len(late):
-        order = np.argsort(arrival, kind="stable")
-        rows, arrival = rows[order], arrival[order]
-        notes.append(f"{len(late)} rows were earlier than the row above them; rows are sorted by {found.names[0]}")
-    seconds = (arrival - arrival[0]).astype(float) * found.tick
-    return Checked(rows, seconds, found.isl[rows].astype(float), found.osl[rows].astype(float), tuple(notes))
+    notes.append(f"{len(late)} rows were earlier than the row above them; rows are sorted by {found.names[0]}")
+    return rows[np.argsort(arrival, kind="stable")]
 
 
 def _plain(value: float) -> str:

@@ -26,7 +26,7 @@ _SUM_TOLERANCE = 1e-3
 
 @dataclasses.dataclass(frozen=True)
 class Client:
-    """What ServeGen says about one client. Arrays of shape [windows]."""
+    """Data of one client in ServeGen. Arrays of shape [windows]."""
 
     number: int
     rows: Table
@@ -115,7 +115,7 @@ def _histograms(dataset: Record) -> tuple[dict, frozenset[str]]:
     found, fields = {}, set()
     for key in dataset.values:
         if not re.fullmatch(r"\d{1,12}", key):
-            raise ValueError(f"{dataset.place}: {key!r} is no time; keys are whole seconds")
+            raise ValueError(f"{dataset.place}: {key!r} is not a time; keys are whole seconds")
         window = dataset.table(key)
         fields |= set(window.values) - set(LENGTHS)
         sides = tuple(_histogram(window, side) for side in LENGTHS)

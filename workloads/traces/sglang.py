@@ -14,7 +14,7 @@ def read(path: str, options: Options) -> Stream:
 
 
 def measured(path: str, options: Options) -> Measured:
-    """What a run measured. Every run appends a line, so a file of several needs "FILE#2".
+    """Measurements of a run. Every run appends a line, so a file of several needs "FILE#2".
 
     `--output-details` keeps input_lens, output_lens, ttfts and itls in s, and errors; when requests were sent is not
     kept. An infinite `request_rate` is written as Infinity; "trace" means that requests followed a trace's times.

@@ -30,7 +30,7 @@ _TIME = re.compile(r"((?:19[7-9]|20\d|21\d)\d-\d\d-\d\d)[ T](\d\d:\d\d:\d\d(?:\.
 
 @dataclasses.dataclass(frozen=True)
 class Column:
-    """How the values of one column are read."""
+    """Reading of the values of one column."""
 
     convert: Callable[[Sequence[str]], np.ndarray]  # raises ValueError, or gives nan, for values that are wrong
     allowed: str
@@ -46,7 +46,7 @@ class Table:
     lines: np.ndarray  # as an editor counts them, from 1
 
     def place(self, row: int) -> str:
-        """Where a row stands, for messages."""
+        """Place of a row, for messages."""
         return f"{self.file}: row {self.lines[row]}"
 
     def unused(self) -> tuple[str, ...]:
@@ -118,7 +118,7 @@ def lines(file: str, largest: int, longest: int) -> Iterator[str]:
                 if len(line) > longest:
                     raise ValueError(f"{file}: row {row}: more than {longest:,} characters; that many are read")
                 if "\x00" in line:
-                    raise ValueError(f"{file}: row {row}: it has a zero byte; it is no text")
+                    raise ValueError(f"{file}: row {row}: it has a zero byte; it is not text")
                 if not line:
                     return
                 yield line
@@ -154,7 +154,7 @@ class _Reader:
 
 
 def _places(file: str, names: tuple[str, ...], wanted: dict[str, Column], optional: set[str]) -> dict[str, int]:
-    """Where each wanted column stands."""
+    """Position of each wanted column."""
     twice = next((name for name, count in Counter(names).items() if count > 1), None)
     if twice is not None:
         raise ValueError(f"{file}: row 1: column {twice} is there twice")

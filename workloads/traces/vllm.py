@@ -15,7 +15,7 @@ def read(path: str, options: Options) -> Stream:
 
 
 def measured(path: str, options: Options) -> Measured:
-    """What a run measured. A file of several runs (`--append-result`, one per line) needs "FILE#2".
+    """Measurements of a run. A file of several runs (`--append-result`, one per line) needs "FILE#2".
 
     `--save-detailed` keeps input_lens, output_lens, start_times (since 2025), ttfts, itls in s, and errors;
     without it they are taken out and totals remain. End-to-end latency is ttft plus the sum of itls: it is not saved.

@@ -1,3 +1,3 @@
-"""What is kept of a sweep that is too large to keep: best points, a front, histograms, quantiles, found on the fly."""
+"""Parts that are kept of a sweep too large to keep: best points, a front, histograms, quantiles."""
 
 from sweeps.data.keep.parse import keepers as keepers

@@ -66,7 +66,7 @@ class Points:
         return np.broadcast_to(np.asarray(_gathered(view.array, padded)), length)[: len(places)]
 
     def keys(self, name: str, higher_is_better: bool, places: np.ndarray) -> np.ndarray:
-        """What is better lower, at places of the chunk; inf where it is not a number."""
+        """Sort key of the chunk's places, lower is better; inf where it is not a number."""
         return lower_better(self.at(name, places), higher_is_better)
 
     def numbers(self, places: np.ndarray) -> np.ndarray:

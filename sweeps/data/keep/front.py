@@ -1,4 +1,4 @@
-"""The points of a sweep that no other beats in two metrics at once."""
+"""Pareto front of a sweep in two metrics."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -43,7 +43,7 @@ class Front:
         return first, second
 
     def merged(self, parts: Iterable[xr.Dataset]) -> xr.Dataset:
-        """What is kept of several parts of a sweep as what is kept of all."""
+        """Kept points of the whole sweep, from those of its parts."""
         return merged(parts, self.kind, self.types, self.best).dataset(self.kind, self.dim)
 
 

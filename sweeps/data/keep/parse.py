@@ -1,11 +1,12 @@
-"""From words such as "top=100:tpot" to what they keep."""
+"""Parts to keep of a sweep, from words such as "top=100:tpot"."""
 
 from collections.abc import Iterable
 from typing import Any
 
 from hwspaces.units import nearest
+from jaxroof.jobs import JOBS
 from sweeps.ask.names import VARIABLES, variable
-from sweeps.ask.spec import SERVE, integer
+from sweeps.ask.spec import integer
 from sweeps.data.best import KEY_METRICS, PAIRS
 from sweeps.data.keep.front import Front
 from sweeps.data.keep.spread import TOLD, Spread
@@ -21,7 +22,7 @@ FORMS = {
 
 
 def keepers(words: Iterable[str], plan: Any, job: str) -> list[Any]:
-    """What to keep of a sweep.
+    """Parts of a sweep to keep.
 
     Args:
       words: as in `FORMS`.
@@ -33,8 +34,8 @@ def keepers(words: Iterable[str], plan: Any, job: str) -> list[Any]:
     """
     found: dict[str, str] = {}
     words = tuple(words)
-    if words and job == SERVE:
-        raise ValueError(f"output.keep = {words[0]}: a {SERVE} keeps every point; leave it out")
+    if words and JOBS[job].simulated:
+        raise ValueError(f"output.keep = {words[0]}: a {job} keeps every point; leave it out")
     for word in words:
         kind, _, rest = word.partition("=")
         if kind not in FORMS:

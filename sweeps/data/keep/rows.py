@@ -47,7 +47,7 @@ class Rows:
         return Rows(self.numbers[places], {name: values[places] for name, values in self.values.items()})
 
     def keys(self, name: str, higher_is_better: bool) -> np.ndarray:
-        """What is better lower; inf where it is not a number."""
+        """Sort key, lower is better; inf where it is not a number."""
         return lower_better(self.values[name], higher_is_better)
 
     def dataset(self, prefix: str, dim: str) -> xr.Dataset:

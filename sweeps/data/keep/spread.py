@@ -1,4 +1,4 @@
-"""How the values of a sweep spread: counts in bins that are the same for every sweep, and quantiles from them.
+"""Spread of a sweep's values: counts in bins that are the same for every sweep, and quantiles from them.
 
 A bin is a range of float32 numbers that begin with the same bits: 128 to a factor of two, so that a value is known to
 0.8 % from its bin. Counts add up exactly, in whatever order parts of a sweep are looked at.
@@ -51,7 +51,7 @@ class Spread:
         return _State(self)
 
     def merged(self, parts: Iterable[xr.Dataset]) -> xr.Dataset:
-        """What is kept of several parts of a sweep as what is kept of all."""
+        """Counts of the whole sweep, from those of its parts."""
         counts = {name: np.zeros(BINS, np.int64) for name in self.types}
         for part in parts:
             for name, count in counts.items():

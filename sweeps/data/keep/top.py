@@ -36,7 +36,7 @@ class Top:
         return rows.picked(order[np.isfinite(keys[order])][: self.count])
 
     def merged(self, parts: Iterable[xr.Dataset]) -> xr.Dataset:
-        """What is kept of several parts of a sweep as what is kept of all."""
+        """Kept points of the whole sweep, from those of its parts."""
         return merged(parts, self.kind, self.types, self.best).dataset(self.kind, self.dim)
 
 

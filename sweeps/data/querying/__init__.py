@@ -1,3 +1,3 @@
-"""Questions to a finished sweep of any size: which points keep a condition, and which of them are best."""
+"""Questions to a finished sweep of any size: the points that keep a condition, and the best of them."""
 
 from sweeps.data.querying.run import query as query

@@ -1,4 +1,4 @@
-"""The dimensions of what a condition compares: seconds with seconds, bytes with bytes."""
+"""Dimensions of the two sides of a condition: seconds with seconds, bytes with bytes."""
 
 import ast
 import re

@@ -1,4 +1,4 @@
-"""Datasets as the bytes of netCDF files, so that what is on the disk can be checked before it is read.
+"""Datasets as the bytes of netCDF files, so that data on disk can be checked before it is read.
 
 The netCDF library is not made for threads, and a file left open is closed by whichever thread happens to collect
 garbage. So all that is opened here is closed here, one thread after the other.
@@ -24,7 +24,7 @@ _ONE_BY_ONE = threading.RLock()
 
 @dataclasses.dataclass(frozen=True)
 class Stored:
-    """How values are put on the disk. Both settings give up speed for size; `digits` gives up precision too."""
+    """Encoding of values on disk. Both settings give up speed for size; `digits` gives up precision too."""
 
     compression: int = 0  # level of zlib, 0 to 9; 0: none
     digits: int | None = None  # significant decimal digits that are kept of real numbers; None: all

@@ -1,4 +1,4 @@
-"""A folder that several processes may find at once: one writer, whole files only, and only what was written is read."""
+"""A folder of shards shared by processes: one writer, whole files only, and only written files are read."""
 
 import contextlib
 import errno
@@ -146,7 +146,7 @@ def _clean(folder: pathlib.Path) -> None:
 
 
 def writer(folder: pathlib.Path) -> str | None:
-    """Who writes into a folder right now, as "process 71 on host"; None where nobody does."""
+    """Process that writes into a folder right now, as "process 71 on host"; None where there is none."""
     import fcntl
 
     try:
@@ -173,6 +173,6 @@ def _holder(folder: pathlib.Path) -> str:
 
 
 def _said(handle: int) -> str | None:
-    """Who holds a lock, as its file says; None where it says something else."""
+    """Holder of a lock, by its file; None where the file says something else."""
     words = HOLDER.fullmatch(os.pread(handle, 300, 0).decode("utf-8", "replace"))
     return words[0] if words else None

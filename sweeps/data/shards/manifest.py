@@ -1,4 +1,4 @@
-"""Manifest of a folder of shards: a header of what is asked, then a line for every shard that is whole.
+"""Manifest of a folder of shards: a header with the question, then a line for every whole shard.
 
 The file is only ever appended to, so that an interruption costs the line that is being written and nothing else. Every
 line carries a checksum of itself; that of a shard is one of the question too, so that lines whose header is lost can
@@ -170,7 +170,7 @@ def _lines(place: pathlib.Path) -> list[bytes]:
     """Lines of a manifest; the last is what follows the last end of a line."""
     path = place / NAME
     if not path.exists():
-        raise ValueError(f"{place} is no folder of shards: it has no {NAME}")
+        raise ValueError(f"{place} is not a folder of shards: it has no {NAME}")
     document.require_file(path, LARGEST)
     try:
         content = path.read_bytes()
@@ -189,7 +189,7 @@ def _check(body: str, salt: str) -> str:
 
 
 def _parsed(line: bytes, salt: str = "") -> Any:
-    """What a line says; None where it is not as it was written."""
+    """Content of a line; None where it is not as it was written."""
     try:
         content = json.loads(line)
         body = content["is"]
@@ -283,7 +283,7 @@ def file_name(number: int) -> str:
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """What two headers ask differently, each as "key was x, is y"; empty where both mean the same sweep."""
+    """Differences of two headers, each as "key was x, is y"; empty where both mean the same sweep."""
     found = []
     for key in ASKED:
         old, new = before[key], now[key]

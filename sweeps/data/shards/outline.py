@@ -1,4 +1,4 @@
-"""A sweep as its manifest describes it: axes, variables and what is kept, without planning any of it."""
+"""A sweep as its manifest describes it: axes, variables and kept parts, without planning any of it."""
 
 import dataclasses
 import math
@@ -21,7 +21,7 @@ class Side:
 
 @dataclasses.dataclass(frozen=True)
 class Outline:
-    """What `sweeps.data.keep` and readers of shards need to know of a sweep."""
+    """Facts of a sweep that `sweeps.data.keep` and readers of shards need."""
 
     axes: tuple[Side, ...]
     outputs: Mapping[str, Output]

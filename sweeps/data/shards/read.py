@@ -1,4 +1,4 @@
-"""A folder of shards as one Dataset that reads what is asked of it; nothing is read that is not as it was written."""
+"""A folder of shards as one lazy Dataset; every part is checked against the manifest before it is read."""
 
 import collections
 import os
@@ -180,7 +180,7 @@ def _index(parts: list[np.ndarray]) -> tuple:
 
 
 def _kept(place: pathlib.Path, found: manifest.Manifest, known: Outline, labels: xr.Dataset) -> xr.Dataset:
-    """What is kept of all shards together, with the labels of its points."""
+    """Kept points or counts of all shards together, with the labels of the points."""
     merged = xr.Dataset(attrs=labels.attrs)
     for keeper in keepers(known.keep, known, known.job):
         whole = keeper.merged(_parts(place, found))

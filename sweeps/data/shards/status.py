@@ -1,4 +1,4 @@
-"""Progress of a folder of shards, and whether what it says it has is there."""
+"""Progress of a folder of shards, and presence of the shards that its manifest lists."""
 
 import json
 import pathlib
@@ -11,7 +11,7 @@ from sweeps.data.shards.outline import outline
 
 
 def status(place: pathlib.Path, check: bool = False) -> dict[str, Any]:
-    """What is known of a sweep in a folder, as JSON has it.
+    """Progress of a sweep in a folder, as a JSON object.
 
     Args:
       place: the folder.
@@ -50,7 +50,7 @@ def status(place: pathlib.Path, check: bool = False) -> dict[str, Any]:
 
 
 def _wrong(reading: Callable[..., Any], *words: Any) -> str | None:
-    """What is wrong with a file, as its reader says; None where nothing is."""
+    """Fault of a file, by its reader; None where there is none."""
     try:
         reading(*words)
     except ValueError as error:

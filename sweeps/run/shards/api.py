@@ -53,7 +53,7 @@ def sweep_to_folder(
 
 
 def executor(scheduler: str | None, workers: int | None) -> Any:
-    """What computes shards; ValueError of one line for workers without a scheduler, or where Dask is missing."""
+    """Executor of shards; ValueError of one line for workers without a scheduler, or where Dask is missing."""
     if scheduler is None:
         if workers is not None:
             raise ValueError(f"workers = {workers} are started by scheduler = dask alone")

@@ -43,7 +43,7 @@ PATIENCE_SECONDS = 60.0
 
 
 def cluster(scheduler: str, workers: int | None) -> Executor:
-    """What computes shards on Dask workers.
+    """Executor of shards on Dask workers.
 
     Args:
       scheduler: "dask" for workers that are started here, or the address of a scheduler.
@@ -150,7 +150,7 @@ def _from_client(
 
 
 def _raise(future: Any, result: Any) -> None:
-    """What became of a shard that is not finished."""
+    """Raise the error of a shard that is not finished."""
     if future.status in ("cancelled", "lost"):
         raise _Lost(f"a shard was {future.status}")
     error = result[1] if isinstance(result, tuple) else future.exception()
@@ -159,7 +159,7 @@ def _raise(future: Any, result: Any) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Asked:
-    """What a worker has to know."""
+    """A worker's task."""
 
     source: str  # the specification as JSON
     shard_points: int
@@ -168,7 +168,7 @@ class Asked:
 
     @classmethod
     def of(cls, work: Work, place: pathlib.Path) -> "Asked":
-        """What it takes to compute shards of `work` into a folder."""
+        """The task to compute shards of `work` into a folder."""
         return cls(json.dumps(dict(work.spec.source)), work.shard_points, hardware_kind(), str(place.resolve()))
 
 

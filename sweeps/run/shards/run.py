@@ -1,4 +1,4 @@
-"""A sweep into a folder: begun, interrupted, continued, finished; what is there already is checked and kept."""
+"""A sweep into a folder: begun, interrupted, continued, finished; existing shards are checked and kept."""
 
 import os
 import pathlib
@@ -57,13 +57,14 @@ def run(place: pathlib.Path, work: Work, watch: Watch | None = None, executor: E
 
 
 def local(work: Work, numbers: Iterable[int], place: pathlib.Path, watch: Watch) -> Iterator[manifest.Shard]:
-    """In this process: threads compute shards while this one writes those that are done.
+    """Executor in this process: threads compute shards while the caller writes those that are done.
 
     Looking for what is kept is work for one core, so that a CPU computes a shard on each; the first of them compiles
     before the others begin.
     """
     ready: queue.Queue[tuple[int, pathlib.Path, float] | BaseException | None] = queue.Queue(maxsize=1)
-    stopping, compiled, taking, left = threading.Event(), threading.Event(), threading.Lock(), iter(numbers)
+    left, taking = iter(numbers), threading.Lock()  # numbers to be computed, taken by one thread at a time
+    stopping, compiled = threading.Event(), threading.Event()
 
     def computed(points: int) -> None:
         compiled.set()
@@ -88,14 +89,14 @@ def local(work: Work, numbers: Iterable[int], place: pathlib.Path, watch: Watch)
         _put(ready, last, stopping)
 
     def follow() -> None:
-        compiled.wait()
+        compiled.wait()  # the first thread compiles for all
         compute()
 
     several = (os.cpu_count() or 1) if work.keep and jax.default_backend() == "cpu" else 1
     threads = [threading.Thread(target=follow if i else compute, daemon=True) for i in range(several)]
     for thread in threads:
         thread.start()
-    working = len(threads)
+    working = len(threads)  # a thread that is done puts None, one that failed its error
     try:
         while working:
             done = ready.get()
@@ -124,7 +125,7 @@ def _put(ready: queue.Queue, item: Any, stopping: threading.Event) -> None:
 
 
 def _resumed(place: pathlib.Path, work: Work) -> tuple[manifest.Manifest, dict[int, str]]:
-    """What the folder has of this sweep, every shard checked, and what was there but is damaged."""
+    """Shards of this sweep in the folder, every one checked, and those that are damaged."""
     header, damaged = work.header, {}
     if not (place / manifest.NAME).exists():
         return manifest.begun(place, header | {"frame": work.write_frame(place)}), {}

@@ -1,4 +1,4 @@
-"""A sweep cut into shards, any of which can be computed by itself, in any process, to the same bits."""
+"""A sweep cut into shards, each of which any process computes by itself, to the same bits."""
 
 import dataclasses
 import hashlib
@@ -86,7 +86,7 @@ class Work:
 
     @property
     def header(self) -> dict[str, Any]:
-        """What the manifest says before the first shard: everything that the result depends on."""
+        """Manifest's content before the first shard: everything that the result depends on."""
         return {
             "question_sha256": _question_hash(self.asked.attributes, self.plan.axes),
             "spec": dict(self.spec.source),
@@ -132,7 +132,7 @@ class Work:
         return fill(found, (_moved(piece, place, self.plan.outputs) for piece in self.plan.pieces(progress, [box])))
 
     def _kept(self, box: Box, progress: Callable[[int], None]) -> xr.Dataset:
-        """What is kept of a box."""
+        """Kept points or counts of a box."""
         states = [keeper.begun() for keeper in self.keep]
         for chunk, arrays in self.plan.values(progress, [box]):
             for state in states:

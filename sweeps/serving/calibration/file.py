@@ -1,4 +1,4 @@
-"""A calibration as an efficiency file, which `--efficiency` takes, and what such a file says of where it is from."""
+"""A calibration as an efficiency file, which `--efficiency` takes, with its provenance."""
 
 import datetime
 import hashlib
@@ -87,7 +87,7 @@ def recorded_words(entry: EfficiencyEntry) -> list[str]:
     """
     words = shlex.split(entry.refit or "")
     if tuple(words[: len(COMMAND)]) != COMMAND:
-        raise ValueError(f"{entry.file}: its refit is no `{' '.join(COMMAND)}` command: no calibration made it")
+        raise ValueError(f"{entry.file}: its refit is not a `{' '.join(COMMAND)}` command: it was not calibrated")
     return words[len(COMMAND) :]
 
 

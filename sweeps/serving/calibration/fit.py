@@ -1,4 +1,4 @@
-"""Engine overheads that make simulated latencies meet a run's measured ones, and which of them the run can tell."""
+"""Fit of engine overheads to a run's measured latencies, and the overheads that the run determines."""
 
 import dataclasses
 import math
@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from jaxroof.jobs import Scenario
 from sweeps.serving.calibration.measured_run import Run
 from sweeps.serving.calibration.residual import Residual, positive, scored
 from sweeps.serving.calibration.simulator import CONSTANTS, Latencies, Simulator
 from sweeps.serving.calibration.solver import Rows, least
-from sweeps.serving.simulation import Serving
 
 FITTED = ("ttft", "tpot")
 """Metrics whose log ratios are made small. E2E follows from both, and counting it too would count queues twice."""
@@ -57,7 +57,7 @@ class Calibration:
 
 
 def calibrated(
-    run: Run, serving: Serving, progress: Callable[[int, float], None] = lambda evaluations, error: None
+    run: Run, serving: Scenario, progress: Callable[[int, float], None] = lambda evaluations, error: None
 ) -> Calibration:
     """The overheads per step, per sequence and per request that explain a run.
 

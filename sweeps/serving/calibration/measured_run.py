@@ -1,4 +1,4 @@
-"""What a simulator takes of a measured run: traffic, latencies to meet, and which requests are held out."""
+"""A simulator's input from a measured run: traffic, latencies to meet, and requests that are held out."""
 
 import dataclasses
 import math
@@ -35,7 +35,7 @@ class Run:
 
     @property
     def clients(self) -> int | None:
-        """Of a closed loop; None: an open one."""
+        """Clients of a closed loop; None: an open one."""
         return None if self.traffic.clients is None else int(self.traffic.clients)
 
 

@@ -1,13 +1,13 @@
-"""How far simulated latencies are from measured ones, on the requests of one part of a run."""
+"""Distance of simulated latencies from measured ones, on the requests of one part of a run."""
 
 import dataclasses
 from collections.abc import Mapping
 
 import numpy as np
 
+from jaxroof.jobs import Scenario
 from sweeps.serving.calibration.measured_run import METRICS, Run
 from sweeps.serving.calibration.simulator import CONSTANTS, Simulator
-from sweeps.serving.simulation import Serving
 from sweeps.validate.least_squares import errors
 
 STALE = 0.30
@@ -31,7 +31,7 @@ class Residual:
         return sum(getattr(self, name) for name in SCORED) / len(SCORED)
 
 
-def residual(run: Run, serving: Serving) -> tuple[Residual, Mapping[str, np.ndarray]]:
+def residual(run: Run, serving: Scenario) -> tuple[Residual, Mapping[str, np.ndarray]]:
     """Errors of a deployment's constants, as they are, on all requests of a run; and the simulated latencies in s.
 
     Raises:
@@ -56,7 +56,7 @@ def scored(run: Run, simulated: Mapping[str, np.ndarray], part: np.ndarray) -> R
     return Residual(**found)
 
 
-def positive(serving: Serving, name: str) -> float:
+def positive(serving: Scenario, name: str) -> float:
     """An overhead of the deployment's efficiency in s.
 
     Raises:

@@ -9,10 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxroof.efficiency import Host
+from jaxroof.jobs import Scenario
 from jaxroof.scheduler import Size, simulate
 from jaxroof.traffic import STATUSES
 from sweeps.serving.calibration.measured_run import METRICS
-from sweeps.serving.simulation import Serving, size_for
+from sweeps.serving.simulation import size_for
 
 CONSTANTS = tuple(field.name for field in dataclasses.fields(Host))
 """The overheads, in the order of every vector of them: per step, per sequence, per request."""
@@ -24,7 +25,7 @@ MOST_DOUBLINGS = 7
 
 
 class Latencies(NamedTuple):
-    """What the simulator says of every request. NaN for requests that it did not finish."""
+    """Simulated latencies of every request. NaN for requests that it did not finish."""
 
     values: dict[str, np.ndarray]  # by `METRICS`, s, shape [requests]
     slopes: dict[str, np.ndarray]  # of the values, per logarithm of every constant, s, shape [requests, constants]
@@ -36,13 +37,15 @@ class Simulator:
     What the scheduler decides is a step function of the overheads, so nothing is kept from one set of them to the next.
     """
 
-    def __init__(self, serving: Serving):
+    def __init__(self, serving: Scenario):
         """
         Args:
           serving: one simulation; its efficiency's host is what moves.
         """
-        size = size_for(serving.traffic, serving.policy)
-        self.size = dataclasses.replace(size, iterations=_hundreds(ITERATIONS * np.shape(serving.traffic.isl)[-1]))
+        work = serving.workload
+        requests = np.shape(work.traffic.isl)[-1]
+        size = size_for(work.traffic, work.policy)
+        self.size = dataclasses.replace(size, iterations=_hundreds(ITERATIONS * requests))
         self.serving = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype=float), serving)
         self.evaluations = 0
 
@@ -63,7 +66,7 @@ class Simulator:
 
 
 @functools.partial(jax.jit, static_argnames="size")
-def _linearized(logarithms: jax.Array, serving: Serving, size: Size) -> Any:
+def _linearized(logarithms: jax.Array, serving: Scenario, size: Size) -> Any:
     def found(logs: jax.Array) -> Any:
         values, status = request_latencies(logs, serving, size)
         return values, (values, status)
@@ -71,7 +74,7 @@ def _linearized(logarithms: jax.Array, serving: Serving, size: Size) -> Any:
     return jax.jacfwd(found, has_aux=True)(logarithms)
 
 
-def request_latencies(logarithms: jax.Array, serving: Serving, size: Size) -> tuple[dict[str, jax.Array], jax.Array]:
+def request_latencies(logarithms: jax.Array, serving: Scenario, size: Size) -> tuple[dict[str, jax.Array], jax.Array]:
     """TTFT, TPOT and E2E of every request in s and its status, shapes [requests].
 
     Gradient: that of `jaxroof.scheduler.simulate`, which ties the steps that a request meets to its arrival: not the
@@ -82,11 +85,11 @@ def request_latencies(logarithms: jax.Array, serving: Serving, size: Size) -> tu
     """
     host = Host(**dict(zip(CONSTANTS, jnp.exp(logarithms), strict=True)))
     efficiency = dataclasses.replace(serving.efficiency, host=host)
-    one = serving
-    found, _ = simulate(one.hardware, one.model, one.deployment, efficiency, one.traffic, one.policy, size)
+    place, work = (serving.hardware, serving.model, serving.deployment), serving.workload
+    found, _ = simulate(*place, efficiency, work.traffic, work.policy, size)
     ttft = found.first_token - found.arrival
     decoding = found.finish - found.first_token
-    tokens = jnp.asarray(one.traffic.osl, dtype=float)
+    tokens = jnp.asarray(work.traffic.osl, dtype=float)
     several = tokens > 1.5
     tpot = jnp.where(several, decoding / jnp.where(several, tokens - 1.0, 1.0), jnp.nan)
     return {"ttft": ttft, "tpot": tpot, "e2e": ttft + decoding}, found.status

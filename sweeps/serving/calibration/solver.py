@@ -1,4 +1,4 @@
-"""The least of a sum of Huber losses that is rough in the small: each evaluation decides anew what a scheduler does."""
+"""Minimum of a sum of Huber losses that is rough at small scales, where a scheduler's decisions change."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -30,7 +30,7 @@ class Rows(NamedTuple):
 
 
 def least(rows: Callable[[np.ndarray], Rows], start: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """Variables between `low` and `high` with the least loss that was found, shape [variables].
+    """Variables between `low` and `high` with the least loss of all evaluations, shape [variables].
 
     Gauss-Newton steps with Huber weights, then a trust-region descent from the best point of their path or its end's
     mean. Deterministic.

@@ -10,12 +10,12 @@ from sweeps.studies.optimization.problem import Problem
 
 
 def directions(problem: Problem) -> list[str]:
-    """What `optuna.create_study(directions=..)` takes: "minimize" or "maximize" for every objective."""
+    """Directions for `optuna.create_study(directions=..)`: "minimize" or "maximize" for every objective."""
     return ["maximize" if objective.maximise else "minimize" for objective in problem.objectives]
 
 
 def told(problem: Problem, study: Any, trials: int, batch: int = 1) -> Any:
-    """The study after `trials` more trials, of which `batch` at a time are asked for, evaluated in one call and told.
+    """The study after `trials` more trials, `batch` of them at a time asked for, evaluated in one call and told.
 
     Parameters are the problem's variables in SI units: counts whole, choices by their labels, numbers from 0 up in
     ratios. Values are the objectives as users read them, in the study's directions; constraints are set by name and

@@ -8,7 +8,7 @@ from sweeps.studies.optimization.shares import Shares
 
 
 def arguments(shares: Shares, start: np.ndarray | None = None, method: str = "SLSQP") -> dict[str, Any]:
-    """What `scipy.optimize.minimize` takes: minimize(**arguments(shares), options={..}).
+    """Arguments of `scipy.optimize.minimize`: minimize(**arguments(shares), options={..}).
 
     The objective is in logarithms and every number a share of its range, so that the solver sees slopes of order 1;
     objective, constraints and both their derivatives at one point cost one evaluation of the problem.
@@ -26,7 +26,7 @@ def arguments(shares: Shares, start: np.ndarray | None = None, method: str = "SL
         )
 
     class Curvature(BFGS):
-        """Of functions that may be straight lines in these coordinates, as a bandwidth's logarithm is."""
+        """Curvature of functions that may be straight lines in these coordinates, as a bandwidth's logarithm is."""
 
         def update(self, change: np.ndarray, slope_change: np.ndarray) -> None:
             if np.any(slope_change):

@@ -1,1 +1,1 @@
-"""Which numbers matter and by how much: elasticities of a job's metrics, at one point or over a sweep."""
+"""Sensitivities: elasticities of a job's metrics, at one point or over a sweep."""

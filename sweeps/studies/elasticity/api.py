@@ -9,7 +9,7 @@ from typing import Any
 import xarray as xr
 
 from jaxroof.jobs import JOBS
-from sweeps.ask.spec import SERVE, Spec, read, spec
+from sweeps.ask.spec import Spec, read, spec
 from sweeps.data.opened import (
     opened,
 )
@@ -58,8 +58,9 @@ def sensitivity(
       sensitivity({"hardware": "H100-SXM", "model": "Llama-3.1-8B", "workload": {"isl": 1024, "osl": 256}})
     """
     checked = specification(source)
-    if checked.job == SERVE:
-        raise ValueError(f"job = {SERVE!r} has no maps of sensitivities; known: {', '.join(JOBS)}")
+    if JOBS[checked.job].simulated:
+        known = ", ".join(name for name, job in JOBS.items() if not job.simulated)
+        raise ValueError(f"job = {checked.job!r} has no maps of sensitivities; known: {known}")
     question = asked(checked)
     axes, base = question.axes, question.question.base
     wanted = checked.variables if metrics is None else metrics
@@ -87,7 +88,7 @@ def specification(source: str | os.PathLike | Mapping[str, Any]) -> Spec:
     with opened(source) as dataset:
         text = dataset.attrs.get("spec")
     if text is None:
-        raise ValueError(f"{source} is no sweep: it has no attribute spec")
+        raise ValueError(f"{source} is not a sweep: it has no attribute spec")
     try:
         return spec(json.loads(text))
     except ValueError as error:

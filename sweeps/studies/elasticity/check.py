@@ -1,4 +1,4 @@
-"""Whether gradients are finite and add up as units demand, over millions of random points: a command, and its parts."""
+"""Check of gradients at millions of random points: finite, and sums that units demand. A command and its parts."""
 
 import argparse
 import dataclasses
@@ -42,7 +42,7 @@ TOLERANCE = {"float64": 1e-5, "float32": 1e-2}
 
 @dataclasses.dataclass
 class Report:
-    """What was found over many points."""
+    """Result of the check over many points."""
 
     metrics: tuple[str, ...] = ()
     points: int = 0
@@ -114,7 +114,7 @@ def drawn(scenario: Scenario, points: int, random: np.random.Generator) -> Scena
 
 
 def main(words: list[str] | None = None) -> int:
-    """Check every structure and print what was found; 1 where something is wrong."""
+    """Check every structure and print the result; 1 where something is wrong."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--points", type=int, default=1_000_000, help="of every structure (default a million)")
     parser.add_argument("--structure", choices=tuple(CASES), help="only this one")

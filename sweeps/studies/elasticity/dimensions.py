@@ -1,4 +1,4 @@
-"""Powers of second, joule, dollar and metre in every number of a scenario: what Euler's theorem is checked with."""
+"""Powers of second, joule, dollar and metre in every number of a scenario, for Euler's theorem."""
 
 from sweeps.ask.leaves import leaf_unit
 from sweeps.ask.names import variable

@@ -1,4 +1,4 @@
-"""Which numbers of a scenario can be turned, and which of them only stand for something that comes in whole pieces."""
+"""Knobs: numbers of a scenario that can be turned, and those among them that come in whole pieces."""
 
 import dataclasses
 from collections.abc import Iterator, Sequence
@@ -83,7 +83,7 @@ def _named(scenario: Any, wanted: Sequence[str] | None) -> Iterator[str]:
     for root in roots:
         below = [path for path in known if path == root or path.startswith(f"{root}.")]
         if not below:
-            raise ValueError(f"{root} is no number of this case{nearest(root, (*ROOTS, *OTHER_ROOTS, *known))}")
+            raise ValueError(f"{root} is not a number of this case{nearest(root, (*ROOTS, *OTHER_ROOTS, *known))}")
     yield from (path for path in known if any(path == root or path.startswith(f"{root}.") for root in roots))
 
 

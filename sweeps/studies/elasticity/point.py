@@ -1,4 +1,4 @@
-"""Sensitivities at one point: elasticities of metrics, how far first order carries, which knobs replace each other."""
+"""Sensitivities at one point: elasticities of metrics, range of first order, and substitutes among knobs."""
 
 import dataclasses
 import functools
@@ -43,7 +43,7 @@ HEADLINES = {
 
 @dataclasses.dataclass(frozen=True)
 class Point:
-    """What a job's metrics depend on at one scenario."""
+    """Elasticities of a job's metrics at one scenario."""
 
     job: str
     knobs: tuple[Knob, ...]
@@ -68,7 +68,7 @@ class Point:
 
 @dataclasses.dataclass(frozen=True)
 class Check:
-    """What first order says of a change of one knob, and what the model says: relative changes of one metric."""
+    """Change of one metric with one knob: by first order, and by the model; relative."""
 
     knob: Knob
     predicted: tuple[float, ...]  # at every one of FACTORS: factor^elasticity - 1

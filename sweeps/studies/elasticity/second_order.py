@@ -1,4 +1,4 @@
-"""Which knobs replace each other and which need each other: signs and sizes of second derivatives."""
+"""Substitutes and complements among knobs: signs and sizes of second derivatives."""
 
 import dataclasses
 import itertools
@@ -44,7 +44,7 @@ def pairs(metric: str, knobs: Sequence[Knob], elasticities: np.ndarray, curvatur
 
 
 def gains(metric: str, elasticities: np.ndarray, curvatures: np.ndarray) -> np.ndarray:
-    """How much of its elasticity every knob gains per unit of ln of every other one, shape (knobs, knobs), symmetric.
+    """Gain of every knob's elasticity per unit of ln of every other one, shape (knobs, knobs), symmetric.
 
     A knob is turned to the better where it raises a metric that is better high, or lowers one that is better low. With
     u = +-ln x in that direction and g = +-ln y, the gain of a pair is d^2 g / du1 du2: above 0 for complements, below

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -25,7 +25,7 @@ from sweeps.serving.question import Question
 from sweeps.serving.run import Setup, setup, unfinished_note
 from sweeps.serving.simulation import size_for
 from sweeps.studies.elasticity.gradient import QUICK, moved
-from sweeps.studies.elasticity.knobs import knobs, without_elasticity
+from sweeps.studies.elasticity.knobs import Knob, knobs, without_elasticity
 from sweeps.studies.elasticity.point import FACTORS, HEADLINES, Check, Point, chosen
 
 REQUESTS = 64
@@ -37,7 +37,7 @@ ITERATIONS = 4
 
 @struct
 class Stream:
-    """What of a stream of requests is a real number."""
+    """Real numbers of a stream of requests."""
 
     rate: Scalar | None  # requests/s; None: clients, who send when their last request has ended
 
@@ -49,7 +49,7 @@ def sensitivity_of_serve(
     exponent: float | None = None,
     top: int = 8,
 ) -> tuple[Setup, tuple[str, ...], Point, dict[str, tuple[Check, ...]]]:
-    """What is asked for, notes on it, elasticities of its metrics, and the largest ones beside new simulations.
+    """Setup, notes, elasticities of the metrics of a simulation, and new simulations beside the largest ones.
 
     Forward mode, one compiled program of the whole simulation and one call per knob. What the scheduler decides
     (admissions, batches, preemptions, counts of requests) has no gradient; when steps end has one. A rate scales the
@@ -81,7 +81,7 @@ def sensitivity_of_serve(
         numbers = [path for path in leaf_paths(scenario) if not getattr(leaf(scenario, path), "ndim", 0)]
         parts = {knob.path.partition(".")[0] for knob in turned}  # every other number would add to what is compiled
         still = {path: np.float64(0.0) for path in numbers if path.partition(".")[0] in parts}
-        while True:  # the gradient's own program, along no direction: values need no other
+        while True:  # values too come from the gradient's program, along no direction: one compilation
             along = jax.jit(functools.partial(_slopes, one, size), compiler_options=QUICK)
             values, _, left = jax.device_get(along(scenario, still))
             if not left or size.iterations > 64 * len(arrivals):
@@ -101,17 +101,27 @@ def sensitivity_of_serve(
             bounds={},
             smoothing=SHARPNESS if exponent is None else exponent,
         )
-        checked: dict[str, list[Check]] = {name: [] for name in names}
-        for knob in point.top(top):
-            if knob.whole:
-                continue
-            ends = [jax.device_get(along(replaced(scenario, knob.path, knob.value * f), still)[0]) for f in FACTORS]
-            for name in names:
-                slope = float(point.elasticities[name][point.knobs.index(knob)])
-                actual = tuple(float(other[name]) / point.metrics[name] - 1.0 for other in ends)
-                checked[name].append(Check(knob, tuple(f**slope - 1.0 for f in FACTORS), actual))
+        checks = _checks(point, top, lambda knob, f: along(replaced(scenario, knob.path, knob.value * f), still)[0])
     notes = (*found.notes, *([unfinished_note(int(left))] if left else []))
-    return found, notes, point, {name: tuple(rows) for name, rows in checked.items()}
+    return found, notes, point, checks
+
+
+def _checks(point: Point, top: int, simulated: Callable[[Knob, float], dict]) -> dict[str, tuple[Check, ...]]:
+    """Changes of every metric when the largest knobs are turned: by its elasticity, and in a new simulation.
+
+    Args:
+      simulated: metrics with one knob turned by a factor.
+    """
+    checked: dict[str, list[Check]] = {name: [] for name in point.metrics}
+    for knob in point.top(top):
+        if knob.whole:
+            continue
+        ends = [jax.device_get(simulated(knob, factor)) for factor in FACTORS]
+        for name, rows in checked.items():
+            slope = float(point.elasticities[name][point.knobs.index(knob)])
+            actual = tuple(float(other[name]) / point.metrics[name] - 1.0 for other in ends)
+            rows.append(Check(knob, tuple(f**slope - 1.0 for f in FACTORS), actual))
+    return {name: tuple(rows) for name, rows in checked.items()}
 
 
 def _metrics(scenario: Scenario, size: Size, traffic: Any, policy: Any, objective: Any) -> tuple[dict, jax.Array]:

@@ -1,1 +1,1 @@
-"""Inverse design: which hardware, deployment and workload are best under constraints, by gradients."""
+"""Inverse design: the best hardware, deployment and workload under constraints, by gradients."""

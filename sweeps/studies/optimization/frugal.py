@@ -174,7 +174,7 @@ class _Walk:
         return design
 
     def _best_of_model(self) -> tuple[np.ndarray, float]:
-        """Where, within the radius, the model's merit is smallest, and how small; a linear program.
+        """Minimum of the model's merit within the radius: its place and its value; a linear program.
 
         Of x, t and s, t + PENALTY s is made small: t is above every tangent of the objective, s above every tangent of
         every constraint. A tangent that lies above what is known where the walk stands is lowered to it.

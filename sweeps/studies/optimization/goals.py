@@ -1,4 +1,4 @@
-"""What an optimiser is to reach: objectives, and constraints with their limits in SI units."""
+"""Goals of an optimiser: objectives, and constraints with their limits in SI units."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -114,7 +114,7 @@ def require_answered(names: list[str], answers: Mapping[str, Any], scenario: Any
         elif name not in answers:
             raise ValueError(f"a {job} has no {name} here{nearest(name, _numbers(answers))}")
         elif name not in _numbers(answers):
-            raise ValueError(f"{name} is no number that varies smoothly{nearest(name, _numbers(answers))}")
+            raise ValueError(f"{name} is not a number that varies smoothly{nearest(name, _numbers(answers))}")
 
 
 def _numbers(answers: Mapping[str, jax.ShapeDtypeStruct]) -> list[str]:

@@ -1,4 +1,4 @@
-"""What holds an optimum where it is: the active constraints and bounds, and what a little more of each would buy."""
+"""Active constraints and bounds of an optimum, and the gain from a little more of each."""
 
 import dataclasses
 

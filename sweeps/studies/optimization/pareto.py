@@ -1,4 +1,4 @@
-"""Several objectives at once: which designs no other beats, and weights that spread a search over them."""
+"""Several objectives at once: designs on the Pareto front, and weights that spread a search over them."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""The last digits of a design: sequential quadratic programming, whole numbers one by one, and a cloud of neighbours.
+"""Polishing of a design: sequential quadratic programming, whole numbers one by one, a cloud of neighbours.
 
 Slopes are smoothed, so that they lead across steps such as the number of memory stacks; they do not say on which side
 of a step to stay. Neighbours drawn around the best design, ever closer, do.

@@ -3,7 +3,7 @@
 import concurrent.futures
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -14,19 +14,16 @@ from jaxroof.jobs import JOBS, Scenario
 from jaxroof.legality import legal
 from sweeps.ask.axes import Segment, segments
 from sweeps.ask.paths import leaf
-from sweeps.run.point import answers_at, scenario_at
+from sweeps.run.evaluate import Points, evaluate, gathered, prepared
+from sweeps.run.point import answers, answers_at, scenario_at
 from sweeps.run.precision import precision
+from sweeps.run.ways import CURVE, Way
+from sweeps.run.ways import designs as designs_way
 from sweeps.studies.optimization.goals import Constraint, Objective, require_answered
 from sweeps.studies.optimization.variables import Variable
 
-CALL, GRADIENT_CALL = 4096, 64
-"""Designs of every call, without and with gradients: fewer are filled up, so that one program is compiled of each."""
-
 COMPILERS = 4
 """Programs that are compiled at once."""
-
-QUICKLY = {"xla_cpu_use_fusion_emitters": False}
-"""Options of XLA under which programs of gradients compile in half the time and run a little slower, on a CPU."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,6 +72,8 @@ class Problem:
         self.objective_names = tuple(objective.name for objective in objectives)
         self.constraint_names = tuple(constraint.text for constraint in constraints)
         self.evaluations = self.gradients = 0
+        self._numbers = jax.tree.map(np.float64, base)
+        self._paths = [tuple(variable.axis.columns) for variable in variables if not variable.choice]
         self._choice = np.array([variable.choice for variable in variables])
         self._segments = [tuple(segments(variable.axis)) if variable.choice else () for variable in variables]
         names = [goal.name for goal in (*objectives, *constraints)]
@@ -96,26 +95,23 @@ class Problem:
         """
         designs = self._checked(designs)
         self.evaluations += len(designs)
-        values = self._by_structure(designs, self._values, CALL, (len(self.objectives) + len(self.constraints),))
+        values = self._evaluated(self._goals, designs, designs_way(gradients=False))["goals"]
         return values[:, : len(self.objectives)], values[:, len(self.objectives) :]
 
     def value_and_grad(self, designs: np.ndarray) -> Gradients:
         """As `evaluate`, with every derivative by every variable, of the smoothed functions (`jaxroof.smooth`)."""
         designs = self._checked(designs)
         self.gradients += len(designs)
-        shape = len(self.objectives) + len(self.constraints), 1 + len(self.variables)
-        found = self._by_structure(designs, self._slopes, GRADIENT_CALL, shape)
-        values, slopes, count = found[:, :, 0], found[:, :, 1:], len(self.objectives)
+        found = self._evaluated(self._slopes, designs, designs_way(gradients=True))
+        values, slopes, count = found["goals"], found["slopes"], len(self.objectives)
         return Gradients(values[:, :count], values[:, count:], slopes[:, :count], slopes[:, count:])
 
     def prepare(self, designs: np.ndarray) -> None:
         """Compile what `evaluate` and `value_and_grad` need for these designs, several programs at once."""
-        tasks = []
-        for rows, key in self._structures(self._checked(designs)):
-            for program, lanes in ((self._slopes(key), GRADIENT_CALL), (self._values(key), CALL)):
-                tasks.append((program, self._arguments(key, np.tile(designs[rows[0]], (lanes, 1)))))
+        ways = (self._slopes, designs_way(gradients=True)), (self._goals, designs_way(gradients=False))
+        tasks = [(points, *how) for points in self._points(self._checked(designs)) for how in ways]
         with precision("float64"), concurrent.futures.ThreadPoolExecutor(COMPILERS) as pool:
-            list(pool.map(lambda task: jax.block_until_ready(task[0](*task[1])), tasks))
+            list(pool.map(lambda task: prepared(task[1], self._numbers, task[0], task[2]), tasks))
 
     def function(self, design: np.ndarray) -> Callable[[jax.Array], jax.Array]:
         """Objectives, then constraints, at the choices of `design`, shape [d], as a pure JAX function of the numbers.
@@ -123,42 +119,21 @@ class Problem:
         The function takes the columns that are no choices, shape [numbers], and returns shape [objectives +
         constraints]; for `jit`, `grad` and `vmap`, in the precision that JAX is set to. Bounds are not checked.
         """
-        row = self._checked(np.asarray(design, float)[np.newaxis])
-        ((_, key),) = self._structures(row)
-        settings = jax.tree.map(lambda leaf: leaf[0] if leaf.ndim else leaf, self._arguments(key, row)[1])
-        return lambda numbers: self._goals(numbers, settings)
+        (points,) = self._points(self._checked(np.asarray(design, float)[np.newaxis]))
+        *settings, _ = jax.tree.map(lambda leaf: leaf[0] if np.ndim(leaf) else leaf, points.settings)
+
+        def goals(numbers: jax.Array) -> jax.Array:
+            return self._goals(scenario_at(self._numbers, [*settings, self._set(numbers)]))["goals"]
+
+        return goals
 
     def metrics(self, designs: np.ndarray) -> dict[str, np.ndarray]:
         """Every metric of the job at every design, shapes [n]; NaN, False or -1 where a design's parts have none."""
-        designs = self._checked(designs)
-        parts = []
-        for rows, key, arguments in self._groups(designs):
-
-            def answers(numbers: jax.Array, settings: list[dict[str, Any]]) -> dict[str, jax.Array]:
-                return answers_at(JOBS[self.job], self._scenario(numbers, settings))
-
-            with precision("float64"):
-                parts.append((rows, jax.device_get(jax.jit(self._mapped(key, answers))(*arguments))))
-        found: dict[str, np.ndarray] = {}
-        for rows, answers in parts:
-            for name, values in answers.items():
-                blank = {"f": np.nan, "b": False}.get(values.dtype.kind, -1)
-                found.setdefault(name, np.full(len(designs), blank, values.dtype))[rows] = values
-        return found
+        return self._evaluated(answers(JOBS[self.job]), self._checked(designs), CURVE)
 
     def legal(self, designs: np.ndarray) -> np.ndarray:
         """Whether the deployments of the designs can be, shape [n]."""
-        designs = self._checked(designs)
-        found = np.zeros(len(designs), bool)
-        for rows, key, arguments in self._groups(designs):
-
-            def split(numbers: jax.Array, settings: list[dict[str, Any]]) -> jax.Array:
-                scenario = self._scenario(numbers, settings)
-                return legal(scenario.hardware, scenario.model, scenario.deployment)
-
-            with precision("float64"):
-                found[rows] = jax.jit(self._mapped(key, split))(*arguments)
-        return found
+        return self._evaluated(_legal, self._checked(designs), CURVE)["legal"]
 
     def label(self, variable: Variable, value: float) -> Any:
         """A column's value as people know it: the choice's name, or the number."""
@@ -178,16 +153,18 @@ class Problem:
             )
         return np.clip(designs, self.lower, self.upper)
 
-    def _by_structure(self, designs: np.ndarray, program_of: Callable, most: int, shape: tuple) -> np.ndarray:
-        """What a program returns for every design, called for designs of one structure at a time."""
-        found = np.empty((len(designs), *shape))
-        for rows, key in self._structures(designs):
-            for low in range(0, len(rows), most):
-                part = rows[low : low + most]
-                filled = designs[np.concatenate([part, np.full(most - len(part), part[-1])])]
-                with precision("float64"):
-                    found[part] = np.asarray(program_of(key)(*self._arguments(key, filled)))[: len(part)]
-        return found
+    def _evaluated(self, function: Callable, designs: np.ndarray, way: Way) -> dict[str, np.ndarray]:
+        """What a function of a scenario returns at every design, in float64."""
+        with precision("float64"):
+            return gathered(evaluate(function, self._numbers, self._points(designs), way), len(designs))
+
+    def _points(self, designs: np.ndarray) -> list[Points]:
+        """Designs, structure by structure: the settings of every choice, then the columns that are numbers."""
+        numbers = designs[:, ~self._choice]
+        return [
+            Points(rows, [*self._choices(key, designs[rows]), self._set(numbers[rows].T)])
+            for rows, key in self._structures(designs)
+        ]
 
     def _structures(self, designs: np.ndarray) -> list[tuple[np.ndarray, tuple[int, ...]]]:
         """Rows of every combination of segments, with the numbers of the segments."""
@@ -210,31 +187,20 @@ class Problem:
         columns = [i for i, parts in enumerate(self._segments) if parts]
         return {i: self._segments[i][number] for i, number in zip(columns, key, strict=True)}
 
-    def _arguments(self, key: tuple[int, ...], designs: np.ndarray) -> tuple[np.ndarray, list[dict[str, Any]]]:
-        """Columns that are numbers, shape [n, numbers], and the settings of every choice."""
+    def _choices(self, key: tuple[int, ...], designs: np.ndarray) -> list[dict[str, Any]]:
+        """The settings of every choice at designs of one structure; a leaf that all its positions share is a number."""
         settings = []
         for i, segment in self._chosen(key).items():
             places = np.searchsorted(segment.positions, np.round(designs[:, i]).astype(int))
             settings.append(jax.tree.map(lambda leaf, places=places: _at(leaf, places), segment.settings))
-        return designs[:, ~self._choice], settings
+        return settings
 
-    def _mapped(self, key: tuple[int, ...], function: Callable) -> Callable:
-        """`function` of one design over many, which share the leaves that are the same in all of a segment."""
-        settings = [segment.settings for segment in self._chosen(key).values()]
-        return jax.vmap(function, in_axes=(0, jax.tree.map(lambda leaf: 0 if np.ndim(leaf) else None, settings)))
+    def _set(self, numbers: Any) -> dict[str, Any]:
+        """The settings of variables that are numbers, from a value or a column for each of them."""
+        return {path: numbers[i] for i, paths in enumerate(self._paths) for path in paths}
 
-    def _groups(self, designs: np.ndarray) -> Iterator[tuple[np.ndarray, tuple[int, ...], tuple]]:
-        for rows, key in self._structures(designs):
-            yield rows, key, self._arguments(key, designs[rows])
-
-    def _scenario(self, numbers: jax.Array, settings: list[dict[str, Any]]) -> Scenario:
-        free = [v for v in self.variables if not v.choice]
-        own = {path: numbers[i] for i, v in enumerate(free) for path in v.axis.columns}
-        return scenario_at(jax.tree.map(np.float64, self.base), [*settings, own])
-
-    def _goals(self, numbers: jax.Array, settings: list[dict[str, Any]]) -> jax.Array:
+    def _goals(self, scenario: Scenario) -> dict[str, jax.Array]:
         """Objectives, then constraints, of one design."""
-        scenario = self._scenario(numbers, settings)
         answers = answers_at(JOBS[self.job], scenario, [goal.name for goal in (*self.objectives, *self.constraints)])
 
         def value(name: str) -> jax.Array:
@@ -244,31 +210,26 @@ class Problem:
         for constraint in self.constraints:
             kept = jnp.log(value(constraint.name) / constraint.limit)
             found.append(-kept if constraint.at_least else kept)
-        return jnp.stack(found)
+        return {"goals": jnp.stack(found)}
 
-    @functools.cache  # noqa: B019 - a problem lives as long as its programs
-    def _values(self, key: tuple[int, ...]) -> Callable:
-        return _jitted(self._mapped(key, self._goals))
+    def _slopes(self, scenario: Scenario) -> dict[str, jax.Array]:
+        """The goals of one design, and their derivatives by every variable.
 
-    @functools.cache  # noqa: B019
-    def _slopes(self, key: tuple[int, ...]) -> Callable:
+        Forward mode. A design has few numbers, and XLA compiles it in half the time of reverse mode.
+        """
+        numbers = jnp.stack([jnp.asarray(leaf(scenario, paths[0]), float) for paths in self._paths])
+        values, along = jax.linearize(lambda n: self._goals(scenario_at(scenario, [self._set(n)]))["goals"], numbers)
+        rows = jax.vmap(along, out_axes=1)(jnp.eye(len(numbers)))
         columns = np.flatnonzero(~self._choice)
+        slopes = jnp.zeros((len(values), len(self.variables))).at[:, columns].set(rows)
+        return {"goals": values, "slopes": slopes}
 
-        def slopes(numbers: jax.Array, settings: list[dict[str, Any]]) -> jax.Array:
-            # Forward mode: a design has few numbers, and XLA compiles it in half the time of reverse mode.
-            values, along = jax.linearize(lambda n: self._goals(n, settings), numbers)
-            rows = jax.vmap(along, out_axes=1)(jnp.eye(len(numbers)))
-            spread = jnp.zeros((len(values), len(self.variables))).at[:, columns].set(rows)
-            return jnp.concatenate([values[:, jnp.newaxis], spread], axis=1)
 
-        return _jitted(self._mapped(key, slopes))
+def _legal(scenario: Scenario) -> dict[str, jax.Array]:
+    return {"legal": jnp.asarray(legal(scenario.hardware, scenario.model, scenario.deployment))}
 
 
 def _at(leaf: Any, places: np.ndarray) -> np.ndarray:
     """A leaf of every design; the number itself where all share it."""
     values = np.asarray(leaf, float)
     return values[places] if values.ndim else values
-
-
-def _jitted(function: Callable) -> Callable:
-    return jax.jit(function, compiler_options=QUICKLY if jax.default_backend() == "cpu" else None)

@@ -52,7 +52,7 @@ def slices(problem: Problem, design: np.ndarray) -> tuple[Slice, ...]:
 
 
 def dataset(found: Found) -> xr.Dataset:
-    """Every design that was found, the best first, along `design`.
+    """Every design of the search, the best first, along `design`.
 
     Returns:
       Per design its variables as coordinates, every metric of the job, `feasible`, and per constraint

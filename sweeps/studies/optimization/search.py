@@ -32,7 +32,7 @@ FRONT = 48
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """What a search found: the best designs first; with several objectives, the Pareto front."""
+    """Result of a search: the best designs first; with several objectives, the Pareto front."""
 
     problem: Problem
     designs: np.ndarray  # [n, d]
@@ -50,7 +50,7 @@ class Found:
 
     @property
     def feasible(self) -> np.ndarray:
-        """Which designs keep every constraint, shape [n]."""
+        """Designs that keep every constraint, bool, shape [n]."""
         return worst(self.constraints) <= KEPT
 
 
@@ -73,9 +73,10 @@ def optimize(
 
 def searched(problem: Problem, search: Search, progress: Callable[[str, int, int], None] = lambda *_: None) -> Found:
     """Search a problem: see `optimize`."""
-    clock = _Clock()
-    chosen = _legal_combinations(problem)
-    designs, sampled = _grid(problem, chosen, search)
+    clock, several = _Clock(), len(problem.objectives) > 1
+
+    # 1. A grid, or a sample, over all combinations of choices.
+    designs, sampled = _grid(problem, _legal_combinations(problem), search)
     progress("compile", 0, 1)
     problem.prepare(designs)
     progress("compile", 1, 1)
@@ -83,10 +84,9 @@ def searched(problem: Problem, search: Search, progress: Callable[[str, int, int
     progress("grid", 0, len(designs))
     objectives, constraints = problem.evaluate(designs)
     progress("grid", len(designs), len(designs))
-    kept = worst(constraints) <= KEPT
-    several = len(problem.objectives) > 1
     clock.lap("grid")
 
+    # 2. Descent from its best points in every combination.
     starts, weights = _starts(problem, designs, objectives, constraints, search)
     done = 0
 
@@ -98,20 +98,12 @@ def searched(problem: Problem, search: Search, progress: Callable[[str, int, int
     ends, values, violations = descended(problem, starts, weights, search.steps, stepped)
     clock.lap("descent")
 
-    if several:
-        order = nondominated(np.where((violations <= KEPT)[:, None], values, np.inf))
-        picks = order[np.unique(np.linspace(0, len(order) - 1, FRONT).astype(int))] if len(order) else order
-    else:
-        picks = _best_of_combinations(problem, ends, values[:, 0], violations)
-    points = []
-    for i, pick in enumerate(picks):
-        progress("polish", i, len(picks))
-        point = polished(problem, ends[pick], weights[pick])
-        points.append(point if several else settled(problem, point, weights[pick], search.seed))
-    progress("polish", len(picks), len(picks))
-    best = np.array([point.design for point in points]).reshape(-1, len(problem.variables))
+    # 3. Polishing of the best of each combination, or of designs along the front.
+    best = _polished_designs(problem, ends, values, violations, weights, search, progress)
     clock.lap("polish")
 
+    # 4. The best of these and of the grid, and the conditions of optimality there.
+    kept = worst(constraints) <= KEPT
     grid_best = None
     if kept.any() and not several:
         grid_best = int(np.flatnonzero(kept)[np.argmin(objectives[kept, 0])])
@@ -140,6 +132,36 @@ def searched(problem: Problem, search: Search, progress: Callable[[str, int, int
         evaluations=problem.evaluations,
         gradients=problem.gradients,
     )
+
+
+def _polished_designs(
+    problem: Problem,
+    ends: np.ndarray,
+    values: np.ndarray,
+    violations: np.ndarray,
+    weights: np.ndarray,
+    search: Search,
+    progress: Callable[[str, int, int], None],
+) -> np.ndarray:
+    """Designs that are polished from the best ends of the descent, shape [designs, variables]."""
+    several = len(problem.objectives) > 1
+    if several:
+        picks = _along_front(values, violations)
+    else:
+        picks = _best_of_combinations(problem, ends, values[:, 0], violations)
+    points = []
+    for i, pick in enumerate(picks):
+        progress("polish", i, len(picks))
+        point = polished(problem, ends[pick], weights[pick])
+        points.append(point if several else settled(problem, point, weights[pick], search.seed))
+    progress("polish", len(picks), len(picks))
+    return np.array([point.design for point in points]).reshape(-1, len(problem.variables))
+
+
+def _along_front(values: np.ndarray, violations: np.ndarray) -> np.ndarray:
+    """Positions of up to `FRONT` designs that no other beats in all objectives, spread along the front."""
+    order = nondominated(np.where((violations <= KEPT)[:, None], values, np.inf))
+    return order[np.unique(np.linspace(0, len(order) - 1, FRONT).astype(int))] if len(order) else order
 
 
 class _Clock:
@@ -197,7 +219,7 @@ def _grid(problem: Problem, chosen: np.ndarray, search: Search) -> tuple[np.ndar
 def _starts(
     problem: Problem, designs: np.ndarray, objectives: np.ndarray, constraints: np.ndarray, search: Search
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Where to descend from, and the weights of the objectives there: the best of the grid, for every combination."""
+    """Starts of the descent, and the weights of the objectives there: the best of the grid, for every combination."""
     violations = np.maximum(worst(constraints), 0.0)
     groups = _combination_numbers(problem, designs)
     count = groups.max() + 1

@@ -12,7 +12,7 @@ from sweeps.studies.optimization.problem import Problem
 
 @dataclasses.dataclass(frozen=True)
 class Goals:
-    """What a solver sees of one design, in logarithms, with the derivatives by every share."""
+    """Goals of one design for a solver, in logarithms, with the derivatives by every share."""
 
     objective: float  # to be made small
     score: float  # its logarithm
@@ -85,7 +85,7 @@ def _chosen(problem: Problem, choices: Mapping[str, Any]) -> np.ndarray:
     """A design with the positions of the choices."""
     for name in choices:
         if name not in problem.choices:
-            raise ValueError(f"choices: {name} is no choice of this problem{nearest(name, list(problem.choices))}")
+            raise ValueError(f"choices: {name} is not a choice of this problem{nearest(name, list(problem.choices))}")
     design = problem.lower.copy()
     for i, variable in enumerate(problem.variables):
         if not variable.choice:

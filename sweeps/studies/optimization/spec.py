@@ -6,6 +6,7 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
+from jaxroof.jobs import JOBS
 from sweeps.ask import spec as sweep_spec
 from sweeps.ask.question import attributes, unsampled
 from sweeps.studies.optimization.goals import FITS, Constraint, Objective, constraints, objectives
@@ -25,7 +26,7 @@ FOREIGN = ("mode", "sample", "output", "engine", "policy", "slo")
 
 @dataclasses.dataclass(frozen=True)
 class Search:
-    """How hard to look."""
+    """Effort of a search."""
 
     starts: int = 512  # designs that gradient descent starts from
     steps: int = 150  # of the descent
@@ -79,8 +80,8 @@ def design(source: Mapping[str, Any]) -> Design:
     }
     rest = {key: value for key, value in source.items() if key not in OWN}
     job = rest.get("job", "request")
-    if job == sweep_spec.SERVE:
-        raise ValueError('job = "serve": simulations cannot be optimised yet; a request has TTFT and TPOT at a batch')
+    if job in JOBS and JOBS[job].simulated:
+        raise ValueError(f'job = "{job}": simulations cannot be optimised yet; a request has TTFT and TPOT at a batch')
     checked = sweep_spec.spec({**rest, "mode": "sample"})
     checked = dataclasses.replace(checked, source=dict(source))
     return Design(checked, goals, (*limits, FITS), Search(**counts))

@@ -45,7 +45,7 @@ class Variable:
         return self.low + (self.high - self.low) * shares
 
     def shares(self, values: np.ndarray) -> np.ndarray:
-        """Where `values` stand between low and high."""
+        """Shares of the way from low to high at which `values` are."""
         if self.high == self.low:
             return np.zeros_like(values)
         if self.log:

@@ -1,4 +1,4 @@
-"""The suite of scenarios: what people ask of models of training and inference, with hand-worked values beside it."""
+"""The suite of scenarios: common questions about training and inference, with hand-worked values beside them."""
 
 from sweeps.studies.scenarios.rows import Row, run, table
 from sweeps.studies.scenarios.suite import Check, Refusal, ScenarioEntry, names, scenario

@@ -14,16 +14,18 @@ import numpy as np
 import xarray as xr
 
 from hwspaces.units import nearest
+from jaxroof.jobs import JOBS
 from jaxroof.jobs.colocated import COLOCATED
 from jaxroof.version import VERSION
 from sweeps.ask.names import variable
 from sweeps.ask.question import alike_devices, asking, precisions_of
-from sweeps.ask.spec import SERVE, spec
+from sweeps.ask.spec import spec
 from sweeps.run.asked import (
     asked,
 )
-from sweeps.run.pointwise import one_by_one
+from sweeps.run.evaluate import answered as evaluated
 from sweeps.run.sweep import sweep
+from sweeps.run.ways import ONE_BY_ONE
 from sweeps.studies.scenarios.suite import Check, ScenarioEntry, names, scenario
 
 ASSUMED = "half"
@@ -79,7 +81,7 @@ def run(
       ValueError: one line that names the scenario and what is wrong.
     """
     chosen = list(names() if ids is None else ids)
-    simulated = [name for name in chosen if scenario(name).spec["job"] == SERVE]
+    simulated = [name for name in chosen if JOBS[scenario(name).spec["job"]].simulated]
     others = [[name] for name in chosen if name not in simulated]
     others.sort(key=lambda names: scenario(names[0]).spec["job"] != COLOCATED.name)  # what takes longest begins first
 
@@ -146,17 +148,17 @@ def answered(entry: ScenarioEntry, efficiency: str | None = None) -> dict[str, x
 
 
 def _answered(source: Mapping[str, Any]) -> xr.Dataset:
-    if source["job"] == SERVE:
+    if JOBS[source["job"]].simulated:
         return sweep(source)
     with jax.enable_x64(False):  # in this thread, whatever a simulation in another one sets
         question = asking(asked(spec(source)), checked_variables(source["job"]))
         question = alike_devices(question, precisions_of(question.question.base, question.axes))
-        return one_by_one(question.question, question.axes, question.attributes)
+        return evaluated(question.question, question.axes, question.attributes, ONE_BY_ONE)
 
 
 @functools.cache
 def checked_variables(job: str) -> tuple[str, ...]:
-    """What checks read of a job, in all scenarios: the same for each, so that they share what is compiled."""
+    """Variables that checks read of a job, over all scenarios: the same for each, so that they share programs."""
     found: dict[str, None] = {}
     for entry in map(scenario, names()):
         jobs = {name: part["job"] for name, part in {"": entry.spec, **entry.parts}.items()}
@@ -183,7 +185,7 @@ def _row(entry: ScenarioEntry, check: Check, predicted: Answers, assumed: Answer
 
 
 def _value(check: Check, data: Answers) -> float:
-    """What a check reads from a dataset."""
+    """Value that a check reads from a dataset."""
     value = _at(check, data, check.at)
     if check.over is not None:
         value = value / _at(check, data, check.over)

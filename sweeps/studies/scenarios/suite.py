@@ -1,4 +1,4 @@
-"""Which scenarios there are: files of `workloads/scenarios`, each a specification with what is known by hand."""
+"""Files of scenarios in `workloads/scenarios`, each a specification with values known by hand."""
 
 import dataclasses
 import functools
@@ -39,7 +39,7 @@ class Check:
 
 @dataclasses.dataclass(frozen=True)
 class Refusal:
-    """What a scenario must not answer: keys of its specification replaced, and a word that the error has."""
+    """Refused variant of a scenario: keys of its specification replaced, and a word that the error has."""
 
     set: Mapping[str, Any]
     says: str
