@@ -66,7 +66,9 @@ class Colocated(EqualRequests):
     """Requests of the first of two tenants, and how it shares with the second."""
 
     acceptance: Acceptance = acceptance_number()
-    sharing: Scalar = number("1", "whether two models take turns or run side by side", codes=SHARINGS, default=0.0)
+    sharing: Scalar = number(
+        "1", "whether two models take turns or run side by side", codes=SHARINGS, default=0.0, flag="KIND"
+    )
     cores: Scalar = number(
         "1",
         "share of the cores that the first model has",
@@ -74,9 +76,10 @@ class Colocated(EqualRequests):
         most=1.0,
         open=True,
         default=0.5,
+        flag="SHARE",
     )
     cache: Scalar = number(
-        "1", "share of the memory for KV cache that the first model has", most=1.0, open=True, default=0.5
+        "1", "share of the memory for KV cache that the first model has", most=1.0, open=True, default=0.5, flag="SHARE"
     )
 
 

@@ -21,9 +21,9 @@ from jaxroof.struct import Scalar, struct
 class EqualRequests:
     """`batch` requests of the same lengths."""
 
-    batch: Scalar = number("1", "requests that run at once", "on one replica", whole=True, default=1.0)
-    isl: Scalar = number("1", "prompt tokens per request", "those of images included", whole=True)
-    osl: Scalar = number("1", "output tokens per request", "at least 1", whole=True)
+    batch: Scalar = number("1", "requests that run at once", "on one replica", whole=True, default=1.0, flag="N")
+    isl: Scalar = number("1", "prompt tokens per request", "those of images included", whole=True, flag="TOKENS")
+    osl: Scalar = number("1", "output tokens per request", "at least 1", whole=True, flag="TOKENS")
     cached: Scalar = number(
         "1",
         "prompt tokens per request that are cached already",
@@ -31,6 +31,7 @@ class EqualRequests:
         zero=True,
         whole=True,
         default=0.0,
+        flag="TOKENS",
     )
 
 
@@ -42,7 +43,12 @@ class Requests(EqualRequests):
         "1", "patches, frames or words per request that the encoder works on", whole=True, default=None
     )
     delay: Scalar = number(
-        "s", "time from arrival until the prompt is there", "retrieval of what it is made of", zero=True, default=0.0
+        "s",
+        "time from arrival until the prompt is there",
+        "such as 150ms of retrieval",
+        zero=True,
+        default=0.0,
+        flag="TIME",
     )
     acceptance: Acceptance = acceptance_number()
 

@@ -65,17 +65,22 @@ class Handover(EqualRequests):
     `batch` sequences are decoded at once by each replica of the decode pool; the prefill pool has the `cached` tokens.
     """
 
-    prompts: Scalar = number("1", "prompts of one prefill step", whole=True, default=1.0)
+    prompts: Scalar = number("1", "prompts of one prefill step", whole=True, default=1.0, flag="N")
     acceptance: Acceptance = acceptance_number()
     rate: Scalar | None = number(
-        "1/s", "requests sent per second", "at random times; None: a prompt finds its replica idle", default=None
+        "1/s",
+        "requests sent per second",
+        "at random times; none: a prompt finds its replica idle",
+        default=None,
+        flag="R",
     )
     lanes: Scalar | None = number(
         "1",
         "links that carry one request's cache at once",
-        "None: one per device of the fewer",
+        "none: one per device of the smaller pool",
         whole=True,
         default=None,
+        flag="N",
     )
     layerwise: Scalar = switch(
         "1 where a layer's cache leaves as soon as it is computed", "0: all of it after the prompt", default=1.0

@@ -31,14 +31,28 @@ METRICS = {
 class StepWork:
     """One engine step: `prefills` prompts of `prefill` new tokens each, `decode` sequences of `context` tokens each."""
 
-    prefills: Scalar = number("1", "prompts in the step", whole=True, default=1.0)
+    prefills: Scalar = number("1", "prompts in the step", whole=True, default=1.0, flag="N")
     prefill: Scalar | None = number(
-        "1", "new prompt tokens per prefilling sequence", "None: no prefill in the step", whole=True, default=None
+        "1",
+        "new prompt tokens per prefilling sequence",
+        "none: no prefill in the step",
+        whole=True,
+        default=None,
+        flag="TOKENS",
     )
-    past: Scalar = number("1", "tokens of each prompt that are cached already", zero=True, whole=True, default=0.0)
-    decode: Scalar | None = number("1", "decoding sequences", "None: no decode in the step", whole=True, default=None)
+    past: Scalar = number(
+        "1", "tokens of each prompt that are cached already", zero=True, whole=True, default=0.0, flag="TOKENS"
+    )
+    decode: Scalar | None = number(
+        "1", "decoding sequences", "one token each; none: no decode in the step", whole=True, default=None, flag="N"
+    )
     context: Scalar | None = number(
-        "1", "tokens per decoding sequence that are attended to", "the new one included", whole=True, default=None
+        "1",
+        "tokens per decoding sequence that are attended to",
+        "the new one included",
+        whole=True,
+        default=None,
+        flag="TOKENS",
     )
     encoder_tokens: Scalar | None = number(
         "1", "patches, frames or words per request that the encoder works on", whole=True, default=None

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from sweeps.cli import deployment
+from sweeps.cli.leaf_flags import add_flags, leaf_flags
 from sweeps.cli.leaf_flags import flag as flag_of
 
 EFFICIENCY_HELP = (
@@ -48,18 +49,18 @@ def draft_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--draft", metavar="NAME", help="a smaller model that drafts --drafts tokens per step")
 
 
+REQUESTS = leaf_flags("jobs.composition")
+"""Flags of a batch of equal requests, by name."""
+
+
 def length_arguments(parser: argparse.ArgumentParser) -> None:
     """Add `--isl` and `--osl`."""
-    parser.add_argument("--isl", metavar="TOKENS", help="prompt tokens of each request")
-    parser.add_argument("--osl", metavar="TOKENS", help="output tokens of each request")
+    add_flags(parser, {name: REQUESTS[name] for name in ("isl", "osl")})
 
 
-def batch_arguments(
-    parser: argparse.ArgumentParser, batch: str = "requests that start and run together (default 1)"
-) -> None:
+def batch_arguments(parser: argparse.ArgumentParser, batch: str = REQUESTS["batch"].help) -> None:
     """Add the flags of a batch of equal requests beside its lengths; `batch` says what `--batch` counts."""
-    parser.add_argument("--batch", metavar="N", help=batch)
-    parser.add_argument("--cached", metavar="TOKENS", help="prompt tokens of each that are cached already (default 0)")
+    add_flags(parser, {"batch": REQUESTS["batch"]._replace(help=batch), "cached": REQUESTS["cached"]})
     parser.add_argument("--acceptance", metavar="SHARE", help=ACCEPTANCE_HELP)
 
 

@@ -18,7 +18,7 @@ OUTPUTS = ("output", "plot")
 TOP = 20
 
 OWN = {
-    "step": ("prefill", "prefills", "past", "decode", "context"),
+    "step": tuple(step.NUMBERS),
     "request": ("batch", "cached", "acceptance"),
     "train": train.WORK,
     "serve": tuple(name for name in serve.LOAD if name not in ("isl", "osl", "think", "seed")) + ("engine", "policy"),
