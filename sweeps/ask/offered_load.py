@@ -13,31 +13,57 @@ class OfferedLoad:
     clients with `isl` and `osl` or with the lengths of a `trace`.
     """
 
-    trace: str | None = text("file of requests", default=None)
-    format: str | None = text("format of the trace", "None: as it looks", default=None)
-    sort: bool = option("put rows of the trace in order that are not, instead of refusing them", default=False)
-    drop: bool = option("leave out rows of the trace without tokens, instead of refusing them", default=False)
+    trace: str | None = text(
+        "file of requests", "a trace or a benchmark's results (jaxroof trace)", default=None, flag="FILE"
+    )
+    format: str | None = text(
+        "format of the trace", "azure, mooncake, vllm ...; none: as it looks", default=None, flag="NAME"
+    )
+    sort: bool = option("put the trace's rows in order, instead of refusing them", default=False)
+    drop: bool = option("leave out the trace's rows without tokens, instead of refusing them", default=False)
     rate: float | str | None = number(
-        "1/s", "requests sent per second", "to all replicas; with a trace its times are scaled to it", default=None
+        "1/s",
+        "requests sent per second",
+        "to all replicas, as a Poisson stream; scales the times of a trace",
+        default=None,
+        flag="R",
     )
     arrivals: str | None = text(
-        "arrivals of requests", 'in place of `rate`: "gamma:rate=8,cv=3", "stages:8x60,16x30"', default=None
+        "arrivals of requests", "in place of a rate: gamma:rate=8,cv=3, stages:8x60,16x30", default=None, flag="TEXT"
     )
     concurrency: int | str | None = number(
-        "1", "clients with a request under way", "of a closed loop, of all replicas", whole=True, default=None
+        "1",
+        "clients with a request under way",
+        "each sends when its last request ended; of all replicas",
+        whole=True,
+        default=None,
+        flag="N",
     )
-    think: float | str = number("s", "time between an answer and its client's next request", zero=True, default=0.0)
+    think: float | str = number(
+        "s", "time between an answer and its client's next request", zero=True, default=0.0, flag="TIME"
+    )
     isl: float | str | None = number(
-        "1", "prompt tokens per request", '1024, "lognormal:mean=1024,sigma=0.8"', whole=True, default=None
+        "1", "prompt tokens per request", "1024, lognormal:mean=1024,sigma=0.8", whole=True, default=None, flag="TEXT"
     )
-    osl: float | str | None = number("1", "output tokens per request", whole=True, default=None)
+    osl: float | str | None = number("1", "output tokens per request", whole=True, default=None, flag="TEXT")
     requests: int | str | None = number(
-        "1", "requests of the simulation", "or the first ones of a trace", whole=True, default=None
+        "1",
+        "requests of the simulation",
+        "1000 where nothing says otherwise; of a trace the first ones",
+        whole=True,
+        default=None,
+        flag="N",
     )
-    duration: float | str | None = number("s", "time in which requests arrive", default=None)
-    prefixes: str | None = text("system prompts that requests share", '"groups=10,tokens=1000,zipf=1"', default=None)
-    sessions: str | None = text("conversations that requests are turns of", '"turns=2..8,think=30"', default=None)
-    seed: int | str = number("1", "seed of the requests that are drawn", zero=True, whole=True, default=0)
+    duration: float | str | None = number(
+        "s", "time in which requests arrive", "in place of their number", default=None, flag="TIME"
+    )
+    prefixes: str | None = text(
+        "system prompts that requests share", "groups=10,tokens=1000,zipf=1", default=None, flag="TEXT"
+    )
+    sessions: str | None = text(
+        "conversations that requests are turns of", "turns=2..8,think=30", default=None, flag="TEXT"
+    )
+    seed: int | str = number("1", "seed of the requests that are drawn", zero=True, whole=True, default=0, flag="N")
 
 
 LOAD = tuple(field.name for field in dataclasses.fields(OfferedLoad))

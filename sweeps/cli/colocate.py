@@ -17,7 +17,7 @@ from sweeps.cli.common import (
 )
 from sweeps.cli.leaf_flags import add_flags, leaf_flags
 
-SHARED = leaf_flags("jobs.colocated")
+SHARED = leaf_flags("jaxroof.jobs.colocated")
 """Flags of what the models share, by name."""
 
 NUMBERS = ("isl", "osl", "batch", "cached", "acceptance", *SHARED)

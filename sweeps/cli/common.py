@@ -49,7 +49,7 @@ def draft_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--draft", metavar="NAME", help="a smaller model that drafts --drafts tokens per step")
 
 
-REQUESTS = leaf_flags("jobs.composition")
+REQUESTS = leaf_flags("jaxroof.jobs.composition")
 """Flags of a batch of equal requests, by name."""
 
 

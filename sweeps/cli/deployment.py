@@ -10,12 +10,12 @@ CONCERNS = ("parallelism", "communication", "kernels", "drafting", "cache")
 
 def flags() -> dict:
     """Flags of a deployment's leaves, by name."""
-    return leaf_flags(*(f"deployment.{concern}" for concern in CONCERNS))
+    return leaf_flags(*(f"jaxroof.deployment.{concern}" for concern in CONCERNS))
 
 
 def degrees() -> tuple[str, ...]:
     """Parallel degrees, which have flags of their own."""
-    return tuple(name for name, flag in leaf_flags("deployment.parallelism").items() if flag.placeholder == "N")
+    return tuple(name for name, flag in leaf_flags("jaxroof.deployment.parallelism").items() if flag.placeholder == "N")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

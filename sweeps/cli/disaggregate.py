@@ -19,7 +19,7 @@ from sweeps.cli.common import (
 from sweeps.cli.leaf_flags import add_flags, leaf_flags
 from sweeps.cli.outputs import output_argument
 
-POOLS = leaf_flags("jobs.disaggregated")
+POOLS = leaf_flags("jaxroof.jobs.disaggregated")
 """Flags of the pools' work, by name."""
 
 NUMBERS = ("isl", "osl", "batch", "cached", "acceptance", *POOLS)

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
-KINDS = ("number", "word", "option")
+KINDS = ("number", "word", "text", "option")
 """Functions of `jaxroof.field` that declare a leaf which may have a flag."""
 
 
@@ -24,11 +24,12 @@ class Flag(NamedTuple):
 
 @functools.cache
 def leaf_flags(*modules: str) -> dict[str, Flag]:
-    """Flags of the leaves that modules of `jaxroof` declare, by the leaf's name: `leaf_flags("jobs.step")`."""
-    folder = Path(find_spec("jaxroof").origin).parent
+    """Flags of the leaves that modules declare, by the leaf's name: `leaf_flags("jaxroof.jobs.step")`."""
     found: dict[str, Flag] = {}
     for module in modules:
-        tree = ast.parse((folder / f"{module.replace('.', '/')}.py").read_text(encoding="utf-8"))
+        package, _, path = module.partition(".")
+        file = Path(find_spec(package).origin).parent / f"{path.replace('.', '/')}.py"
+        tree = ast.parse(file.read_text(encoding="utf-8"))
         named = {node.targets[0].id: node.value for node in tree.body if isinstance(node, ast.Assign)}
         for node in ast.walk(tree):
             if isinstance(node, ast.AnnAssign) and isinstance(node.value, ast.Call):

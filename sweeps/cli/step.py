@@ -8,7 +8,7 @@ from sweeps.cli.common import asked_case, case_arguments, draft_argument, json_a
 from sweeps.cli.images import encoder_arguments, encoder_workload
 from sweeps.cli.leaf_flags import add_flags, leaf_flags
 
-NUMBERS = leaf_flags("jobs.step")
+NUMBERS = leaf_flags("jaxroof.jobs.step")
 """Flags of a step's work, by name."""
 
 

@@ -18,7 +18,7 @@ DEGREES = {
 }
 """Degrees as training frameworks count them."""
 
-NUMBERS = leaf_flags("training.training")
+NUMBERS = leaf_flags("jaxroof.training.training")
 """Flags of a training's numbers, by name."""
 
 WORK = (*NUMBERS, "schedule", "precision", "lora", "offload")
