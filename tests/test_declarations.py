@@ -8,16 +8,18 @@ from pathlib import Path
 import pytest
 
 from hwspaces.units import TEXT_UNITS
+from jaxroof.batch import Batch
 from jaxroof.deployment import Deployment
 from jaxroof.field import Declaration, declaration, declarations, kinds, required
 from jaxroof.hardware import Hardware, Link
+from jaxroof.traffic import Served, Timeline, Traffic
 from jaxroof.training import Training
 from sweeps.ask.leaves import ROOTS, leaf, leaves
 from sweeps.cli import deployment as deployment_flags
 from sweeps.cli import train as train_flags
 
 ROOT = Path(__file__).parents[1]
-STRUCTS = [kind for root in ROOTS.values() for kind in root]
+STRUCTS = [*(kind for root in ROOTS.values() for kind in root), Batch, Traffic, Served, Timeline]
 MODULES = [path for package in ("hwspaces", "workloads", "sweeps") for path in sorted((ROOT / package).rglob("*.py"))]
 
 UNDECLARED = {"targets"}
