@@ -241,11 +241,7 @@ def _prices(figures: Figures, shared: Shared, where: str, processes: tuple[str, 
     for leaf in units(Costs):
         figures.add(f"costs.{leaf}", *(prices[leaf] if leaf in prices else (rest[leaf], of_rest[leaf])))
     guessed = [leaf for leaf in units(Costs) if figures.sources[f"costs.{leaf}"].startswith(ASSUMPTION)]
-    return (
-        [f"costs: {len(guessed)} of {len(units(Costs))} constants are assumptions (margin, lifetime, ...)"]
-        if guessed
-        else []
-    )
+    return [f"costs: {len(guessed)} of {len(units(Costs))} constants, margin and life among them"] if guessed else []
 
 
 def _processes(text: str | None, shared: Shared) -> tuple[str, str] | None:

@@ -11,10 +11,11 @@ from sweeps.ask.paths import leaf, leaf_paths, replaced
 from sweeps.run.precision import (
     precision,
 )
-from sweeps.studies.elasticity.check import drawn
-from sweeps.studies.elasticity.dimensions import BASES, leaf_powers, metric_powers
-from sweeps.studies.elasticity.gradient import QUICK, metric_names, slopes
+from sweeps.run.ways import QUICK
+from sweeps.studies.elasticity.gradient import metric_names, slopes
 from sweeps.studies.elasticity.knobs import continuous
+from tests.evidence.gradients import drawn
+from tests.evidence.unit_powers import BASES, leaf_powers, metric_powers
 
 pytestmark = pytest.mark.xdist_group("step_elasticities")
 

@@ -14,9 +14,10 @@ from sweeps.ask.paths import leaf, leaf_paths, replaced
 from sweeps.run.precision import (
     precision,
 )
-from sweeps.studies.elasticity.dimensions import BASES, leaf_powers, metric_powers
-from sweeps.studies.elasticity.gradient import QUICK, log_sum, metric_names
+from sweeps.run.ways import QUICK
+from sweeps.studies.elasticity.gradient import log_sum, metric_names
 from sweeps.studies.elasticity.knobs import continuous
+from tests.evidence.unit_powers import BASES, leaf_powers, metric_powers
 
 REQUEST = {"batch": 64, "isl": 2048, "osl": 256, "cached": 512}
 STEP = {"prefill": 700, "prefills": 3, "past": 130, "decode": 70, "context": 900}
