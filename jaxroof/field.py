@@ -85,6 +85,16 @@ def number(unit: str, meaning: str, about: str = "", **facts: Any) -> Any:
     return _field(Declaration(unit, meaning, about, **facts))
 
 
+def count(meaning: str, about: str = "", **facts: Any) -> Any:
+    """A field that holds a whole number of things."""
+    return _field(Declaration("1", meaning, about, whole=True, **facts))
+
+
+def share(meaning: str, about: str = "", **facts: Any) -> Any:
+    """A field that holds a number of at most 1."""
+    return _field(Declaration("1", meaning, about, **({"most": 1.0} | facts)))
+
+
 def switch(meaning: str, about: str = "", **facts: Any) -> Any:
     """A field that holds 0 or 1."""
     own = {"zero": True, "least": 1.0, "most": 1.0, "words": "0 or 1"} | facts

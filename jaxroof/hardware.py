@@ -2,7 +2,7 @@
 
 import jax
 
-from jaxroof.field import number, part, switch, word
+from jaxroof.field import number, part, share, switch, word
 from jaxroof.money import Costs
 from jaxroof.silicon import Silicon
 from jaxroof.smooth import maximum
@@ -67,7 +67,7 @@ class Protocol:
     """One way that a library moves messages over a link: fixed + bytes / (share * bandwidth)."""
 
     fixed_time: Scalar = number("s", "{}: fixed time of a message", "launch, handshakes, flush", zero=True)
-    share: Scalar = number("1", "{}: share of the link's bandwidth that the payload reaches", most=1.0)
+    share: Scalar = share("{}: share of the link's bandwidth that the payload reaches")
 
 
 @struct

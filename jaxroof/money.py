@@ -1,6 +1,6 @@
 """Prices of making, buying and running a device: wafers, memory, packages, servers, electricity."""
 
-from jaxroof.field import number
+from jaxroof.field import number, share
 from jaxroof.struct import Scalar, struct
 
 
@@ -14,9 +14,7 @@ class Costs:
     scribe: Scalar = number("m", "space between two dies", zero=True)
     defects: Scalar = number("1/m2", "defects per area", zero=True)
     clustering: Scalar = number("1", "clustering of defects", "alpha of the negative binomial distribution")
-    repairable: Scalar = number(
-        "1", "share of a die where a defect leaves it of use", "the device can be sold", zero=True, most=1.0
-    )
+    repairable: Scalar = share("share of a die where a defect leaves it of use", "the device can be sold", zero=True)
     memory: Scalar = number("USD/B", "price of device memory, in US dollars", zero=True)
     package: Scalar = number(
         "USD/m2", "price of the package per area on it, in US dollars", "of dies and memory stacks", zero=True
@@ -24,7 +22,7 @@ class Costs:
     stack_footprint: Scalar = number(
         "m2", "area of a memory stack on the package", "0 for chips on the board", zero=True
     )
-    package_yield: Scalar = number("1", "share of packages that work", most=1.0)
+    package_yield: Scalar = share("share of packages that work")
     test: Scalar = number("USD", "test and assembly per die, in US dollars", zero=True)
     board: Scalar = number(
         "USD", "board of a device, in US dollars", "module, power conversion, cooling plate", zero=True
@@ -32,7 +30,7 @@ class Costs:
     margin: Scalar = number("1", "price over cost of a device", zero=True)
     server: Scalar = number("1", "price of server and network over the device's", zero=True)
     life: Scalar = number("s", "life of a device", "until it is worth nothing")
-    utilisation: Scalar = number("1", "share of its life that a device works", most=1.0)
+    utilisation: Scalar = share("share of its life that a device works")
     hosting: Scalar = number(
         "USD/J",
         "price of hosting per watt of TDP and second, in US dollars",

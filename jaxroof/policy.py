@@ -2,7 +2,7 @@
 
 import math
 
-from jaxroof.field import number, switch, word
+from jaxroof.field import count, number, share, switch, word
 from jaxroof.struct import Scalar, struct
 
 ORDERS = ("mixed", "prefill_first", "decode_first", "static")
@@ -25,46 +25,32 @@ class Policy:
     """The scheduler of one engine. Fields are data, so that policies are an axis like any other, but for `queue`."""
 
     order: Scalar = number("1", "which work goes first", codes=ORDERS, default=0.0)
-    token_budget: Scalar = number(
-        "1", "tokens of one step", "decoding sequences included", whole=True, least=1.0, most=MOST, default=8192.0
+    token_budget: Scalar = count(
+        "tokens of one step", "decoding sequences included", least=1.0, most=MOST, default=8192.0
     )
-    max_sequences: Scalar = number("1", "sequences that run at once", whole=True, least=1.0, most=MOST, default=256.0)
+    max_sequences: Scalar = count("sequences that run at once", least=1.0, most=MOST, default=256.0)
     chunked: Scalar = switch("1 where prompts are split over steps", default=1.0)
-    block_size: Scalar = number(
-        "1", "tokens of one block of the KV cache", whole=True, least=1.0, most=4096.0, default=16.0
-    )
-    watermark: Scalar = number(
-        "1", "share of the KV blocks that an admission leaves free", zero=True, most=1.0, open=True, default=0.0
-    )
+    block_size: Scalar = count("tokens of one block of the KV cache", least=1.0, most=4096.0, default=16.0)
+    watermark: Scalar = share("share of the KV blocks that an admission leaves free", zero=True, open=True, default=0.0)
     reserve: Scalar = switch("1 where blocks for the whole output are taken at admission", default=0.0)
     swap: Scalar = switch(
         "1 where a preempted sequence's cache is kept in host memory", "0: it is computed again", default=0.0
     )
     swap_time: Scalar = number("s", "time to move one token's cache to or from host memory", zero=True, default=0.0)
     prefix_caching: Scalar = switch("1 where prompts find their beginning in the cache", default=1.0)
-    max_waiting: Scalar = number(
-        "1", "requests that wait at most", "one more is rejected", whole=True, least=1.0, default=math.inf
-    )
-    graph_step: Scalar = number(
-        "1",
+    max_waiting: Scalar = count("requests that wait at most", "one more is rejected", least=1.0, default=math.inf)
+    graph_step: Scalar = count(
         "multiples that decoding batches are padded to",
         "beside 1, 2 and 4; 0: they are not padded",
         zero=True,
-        whole=True,
         most=MOST,
         default=0.0,
     )
-    graph_limit: Scalar = number("1", "largest batch that is padded", zero=True, whole=True, most=MOST, default=512.0)
+    graph_limit: Scalar = count("largest batch that is padded", zero=True, most=MOST, default=512.0)
     hidden_host: Scalar = switch(
         "1 where the host works while the device does", "the longer of both counts", default=0.0
     )
-    acceptance: Scalar = number(
-        "1",
-        "probability that a drafted token is right",
-        "given that those before it are",
-        zero=True,
-        most=1.0,
-        open=True,
-        default=0.0,
+    acceptance: Scalar = share(
+        "probability that a drafted token is right", "given that those before it are", zero=True, open=True, default=0.0
     )
     queue: str = word("which waiting request is next", QUEUES, default="fcfs")

@@ -1,6 +1,6 @@
 """Silicon of a device's dies: area per unit of each part, its scale by process, and the cut into dies."""
 
-from jaxroof.field import number, part, switch
+from jaxroof.field import number, part, share, switch
 from jaxroof.struct import Scalar, struct
 
 
@@ -46,10 +46,10 @@ class Silicon:
     double_flops: Scalar = number("FLOP/s", "vector FLOP/s in float64", "of all cores", zero=True, default=0.0)
     graphics: Scalar = switch("1 where the die also draws pictures", default=0.0)
     other_memory: Scalar = number("B", "shared on-die memory that is no modelled level", zero=True, default=0.0)
-    cores_used: Scalar = number("1", "share of the cores on the dies that work", most=1.0, default=1.0)
-    matrix_used: Scalar = number("1", "share of the matrix units' rate that the device may use", most=1.0, default=1.0)
-    l2_used: Scalar = number("1", "share of the L2 on the dies that is in use", most=1.0, default=1.0)
-    stacks_used: Scalar = number("1", "share of the memory PHYs on the dies in use", most=1.0, default=1.0)
+    cores_used: Scalar = share("share of the cores on the dies that work", default=1.0)
+    matrix_used: Scalar = share("share of the matrix units' rate that the device may use", default=1.0)
+    l2_used: Scalar = share("share of the L2 on the dies that is in use", default=1.0)
+    stacks_used: Scalar = share("share of the memory PHYs on the dies in use", default=1.0)
     stack_bandwidth: Scalar = number("B/s", "bandwidth of one memory stack", "or chip of memory")
     stack_capacity: Scalar = number("B", "capacity of one memory stack", "or chip of memory")
     separate: Scalar = switch("1 where caches and I/O are on dies of their own", default=0.0)

@@ -2,7 +2,7 @@
 
 import jax
 
-from jaxroof.field import number
+from jaxroof.field import count, number
 from jaxroof.struct import Scalar, struct
 
 
@@ -15,8 +15,8 @@ class Traffic:
     """
 
     arrival: jax.Array = number("s", "arrival", "non-decreasing; of a closed loop those of the first `clients` count")
-    isl: jax.Array = number("1", "prompt tokens", "at least 1", whole=True)
-    osl: jax.Array = number("1", "output tokens", "at least 1; 0: there is no such request", zero=True, whole=True)
+    isl: jax.Array = count("prompt tokens", "at least 1")
+    osl: jax.Array = count("output tokens", "at least 1; 0: there is no such request", zero=True)
     group: jax.Array | None = number(
         "1", "group of requests that begin alike", "0 .. groups - 1, or -1; none: there are no groups", default=None
     )
@@ -30,7 +30,7 @@ class Traffic:
         zero=True,
         default=None,
     )
-    clients: Scalar | None = number("1", "clients of a closed loop", whole=True, default=None)
+    clients: Scalar | None = count("clients of a closed loop", default=None)
     think: Scalar = number("s", "time between an answer and its client's next request", zero=True, default=0.0)
 
 

@@ -1,6 +1,6 @@
 """Low-rank adapters that requests run with."""
 
-from jaxroof.field import number
+from jaxroof.field import count
 from jaxroof.struct import Scalar, static, struct
 
 ADAPTED = ("q", "k", "v", "o", "up", "down")
@@ -14,8 +14,8 @@ class Adapters:
     Source: Hu et al., arXiv:2106.09685, section 4.1.
     """
 
-    rank: Scalar = number("1", "rank of the adapters", whole=True)
-    loaded: Scalar = number("1", "adapters in the device's memory", "equally popular", whole=True, default=1.0)
+    rank: Scalar = count("rank of the adapters")
+    loaded: Scalar = count("adapters in the device's memory", "equally popular", default=1.0)
     targets: tuple[str, ...] = static(default=("q", "v"))  # of ADAPTED
 
 

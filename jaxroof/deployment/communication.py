@@ -1,6 +1,6 @@
 """Communication of a deployment: how tokens and keys are exchanged, and what that hides behind."""
 
-from jaxroof.field import number, option, word
+from jaxroof.field import option, share, word
 from jaxroof.struct import Scalar, struct
 
 EXCHANGES = ("all_to_all", "low_latency", "all_gather")
@@ -23,12 +23,10 @@ class Communication:
     )
     exchange: str = word("how tokens reach experts on other devices", EXCHANGES, default="all_to_all", flag="WAY")
     overlap: str = word("what communication hides behind", OVERLAPS, default="none", flag="WAY")
-    reserved_cores: Scalar = number(
-        "1",
+    reserved_cores: Scalar = share(
         "share of the cores that overlapped communication takes",
         "from compute",
         zero=True,
-        most=1.0,
         open=True,
         default=0.0,
         flag="SHARE",

@@ -1,6 +1,6 @@
 """Drafts of speculative decoding: how many tokens a step verifies per sequence."""
 
-from jaxroof.field import number
+from jaxroof.field import count
 from jaxroof.smooth import minimum, positive_part
 from jaxroof.struct import Scalar, struct
 
@@ -9,22 +9,18 @@ from jaxroof.struct import Scalar, struct
 class Drafting:
     """Tokens that the model's prediction head or a smaller model drafts, in a chain or a tree."""
 
-    drafts: Scalar | None = number(
-        "1",
+    drafts: Scalar | None = count(
         "tokens drafted per sequence and step",
         "by the model's prediction head or the --draft model; none: nothing drafts",
         zero=True,
-        whole=True,
         few=True,
         default=None,
         flag="N",
     )
-    tree: tuple[Scalar, ...] | None = number(
-        "1",
+    tree: tuple[Scalar, ...] | None = count(
         "branches of a drafted token at depth {}",
         "one number for every depth, where drafts are a tree: 4,2,1; none: a chain",
         words="the branches of every drafted token by depth, such as 4,2,1",
-        whole=True,
         default=None,
         flag="BRANCHES,..",
     )

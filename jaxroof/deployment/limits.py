@@ -1,6 +1,6 @@
 """Memory and tokens that an engine may use."""
 
-from jaxroof.field import number
+from jaxroof.field import count, number, share
 from jaxroof.struct import Scalar, struct
 
 
@@ -8,25 +8,16 @@ from jaxroof.struct import Scalar, struct
 class MemoryLimits:
     """What an engine keeps free, and the largest step that it makes room for."""
 
-    memory_utilization: Scalar = number(
-        "1",
-        "share of device memory the engine may use",
-        most=1.0,
-        default=0.9,
-        source="vLLM's gpu_memory_utilization",
+    memory_utilization: Scalar = share(
+        "share of device memory the engine may use", default=0.9, source="vLLM's gpu_memory_utilization"
     )
     reserve_bytes: Scalar = number(
         "B",
         "memory per device for context, graphs and communication buffers",
         zero=True,
-        default=3e9,
+        default=3000000000.0,
         source="ours, typical of vLLM on H100",
     )
-    max_batched_tokens: Scalar = number(
-        "1",
-        "tokens of the largest step",
-        "which sizes activations",
-        whole=True,
-        default=8192.0,
-        source="vLLM's default, serving",
+    max_batched_tokens: Scalar = count(
+        "tokens of the largest step", "which sizes activations", default=8192.0, source="vLLM's default, serving"
     )

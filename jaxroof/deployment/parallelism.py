@@ -1,6 +1,6 @@
 """Spread of a model over devices: parallel degrees, pipeline stages, and how evenly experts are used."""
 
-from jaxroof.field import declarations, number
+from jaxroof.field import count, declarations, number, share
 from jaxroof.smooth import ceiling, maximum, minimum
 from jaxroof.struct import Scalar, struct
 
@@ -14,54 +14,26 @@ class Parallelism:
     the way by width.
     """
 
-    tp: Scalar = number(
-        "1",
-        "tensor-parallel degree",
-        "heads and widths of a layer are split",
-        whole=True,
-        few=True,
-        default=1.0,
-        flag="N",
+    tp: Scalar = count(
+        "tensor-parallel degree", "heads and widths of a layer are split", few=True, default=1.0, flag="N"
     )
-    pp: Scalar | None = number(
-        "1", "pipeline-parallel degree", "stages of consecutive layers", whole=True, few=True, default=None, flag="N"
+    pp: Scalar | None = count(
+        "pipeline-parallel degree", "stages of consecutive layers", few=True, default=None, flag="N"
     )
-    cp: Scalar | None = number(
-        "1",
-        "context-parallel degree",
-        "tokens of one prompt and its cache are split",
-        whole=True,
-        few=True,
-        default=None,
-        flag="N",
+    cp: Scalar | None = count(
+        "context-parallel degree", "tokens of one prompt and its cache are split", few=True, default=None, flag="N"
     )
-    attention_dp: Scalar | None = number(
-        "1",
-        "attention data-parallel degree",
-        "groups of requests that share experts",
-        whole=True,
-        few=True,
-        default=None,
-        flag="N",
+    attention_dp: Scalar | None = count(
+        "attention data-parallel degree", "groups of requests that share experts", few=True, default=None, flag="N"
     )
-    ep: Scalar | None = number(
-        "1",
-        "expert-parallel degree",
-        "of the tp x cp x attention-dp devices",
-        whole=True,
-        few=True,
-        default=None,
-        flag="N",
+    ep: Scalar | None = count(
+        "expert-parallel degree", "of the tp x cp x attention-dp devices", few=True, default=None, flag="N"
     )
-    dp: Scalar = number(
-        "1", "replicas", "independent; a workload's batch is that of one", whole=True, few=True, default=1.0, flag="N"
-    )
-    stages: tuple[Scalar, ...] | None = number(
-        "1",
+    dp: Scalar = count("replicas", "independent; a workload's batch is that of one", few=True, default=1.0, flag="N")
+    stages: tuple[Scalar, ...] | None = count(
         "layers of pipeline stage {}",
         "one number for every stage, where they are not even",
         words="the layers of every stage, such as 20,20,21",
-        whole=True,
         few=True,
         default=None,
         flag="LAYERS,..",
@@ -75,11 +47,9 @@ class Parallelism:
         source="ours: routing is even",
         flag="RATIO",
     )
-    alike: Scalar = number(
-        "1",
+    alike: Scalar = share(
         "exponent of tokens that choose experts on their own",
         "n^EXPONENT of n tokens do; 1: routing without preference",
-        most=1.0,
         default=1.0,
         source="ours: all of them do",
         flag="EXPONENT",

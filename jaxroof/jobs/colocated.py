@@ -10,7 +10,7 @@ from jaxroof.batch import Batch
 from jaxroof.deployment import devices
 from jaxroof.efficiency import Efficiency
 from jaxroof.energy import energies_of, limited_time, power_known
-from jaxroof.field import number
+from jaxroof.field import number, share
 from jaxroof.hardware import Hardware
 from jaxroof.jobs.composition import (
     EqualRequests,
@@ -69,17 +69,15 @@ class Colocated(EqualRequests):
     sharing: Scalar = number(
         "1", "whether two models take turns or run side by side", codes=SHARINGS, default=0.0, flag="KIND"
     )
-    cores: Scalar = number(
-        "1",
+    cores: Scalar = share(
         "share of the cores that the first model has",
         "side by side; the second has the rest",
-        most=1.0,
         open=True,
         default=0.5,
         flag="SHARE",
     )
-    cache: Scalar = number(
-        "1", "share of the memory for KV cache that the first model has", most=1.0, open=True, default=0.5, flag="SHARE"
+    cache: Scalar = share(
+        "share of the memory for KV cache that the first model has", open=True, default=0.5, flag="SHARE"
     )
 
 
@@ -243,9 +241,9 @@ def sequences_left(hardware: Hardware, first: Tenant, second: Tenant, work: Colo
     """Sequences of each tenant's lengths that fit at once, shapes (): the first has its share of what is left."""
     left = positive_part(cache_left(hardware, first, second))
     counts = []
-    for tenant, share in ((first, work.cache), (second, 1.0 - work.cache)):
+    for tenant, part in ((first, work.cache), (second, 1.0 - work.cache)):
         length = tenant.requests.isl + tenant.requests.osl
-        counts.append(jnp.floor(share * left / kv_bytes_of_sequence(tenant.model, tenant.deployment, length)))
+        counts.append(jnp.floor(part * left / kv_bytes_of_sequence(tenant.model, tenant.deployment, length)))
     return counts[0], counts[1]
 
 

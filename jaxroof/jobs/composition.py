@@ -8,7 +8,7 @@ from jaxroof import batch as batches
 from jaxroof.deployment import Deployment, degree, largest_stage, pipelined_parts
 from jaxroof.efficiency import Efficiency
 from jaxroof.energy import limited_time
-from jaxroof.field import number
+from jaxroof.field import count, number
 from jaxroof.hardware import Hardware
 from jaxroof.memory import layer_count
 from jaxroof.model import Model
@@ -21,15 +21,13 @@ from jaxroof.struct import Scalar, struct
 class EqualRequests:
     """`batch` requests of the same lengths."""
 
-    batch: Scalar = number("1", "requests that run at once", "on one replica", whole=True, default=1.0, flag="N")
-    isl: Scalar = number("1", "prompt tokens per request", "those of images included", whole=True, flag="TOKENS")
-    osl: Scalar = number("1", "output tokens per request", "at least 1", whole=True, flag="TOKENS")
-    cached: Scalar = number(
-        "1",
+    batch: Scalar = count("requests that run at once", "on one replica", default=1.0, flag="N")
+    isl: Scalar = count("prompt tokens per request", "those of images included", flag="TOKENS")
+    osl: Scalar = count("output tokens per request", "at least 1", flag="TOKENS")
+    cached: Scalar = count(
         "prompt tokens per request that are cached already",
         "in the prefix cache",
         zero=True,
-        whole=True,
         default=0.0,
         flag="TOKENS",
     )
@@ -39,8 +37,8 @@ class EqualRequests:
 class Requests(EqualRequests):
     """`batch` requests that start together on one replica and run to their end without others joining."""
 
-    encoder_tokens: Scalar | None = number(
-        "1", "patches, frames or words per request that the encoder works on", whole=True, default=None
+    encoder_tokens: Scalar | None = count(
+        "patches, frames or words per request that the encoder works on", default=None
     )
     delay: Scalar = number(
         "s",

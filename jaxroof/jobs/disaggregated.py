@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxroof import memory
 from jaxroof.deployment import devices
 from jaxroof.energy import power_known
-from jaxroof.field import number, switch
+from jaxroof.field import count, number, switch
 from jaxroof.jobs.composition import (
     EqualRequests,
     Requests,
@@ -65,7 +65,7 @@ class Handover(EqualRequests):
     `batch` sequences are decoded at once by each replica of the decode pool; the prefill pool has the `cached` tokens.
     """
 
-    prompts: Scalar = number("1", "prompts of one prefill step", whole=True, default=1.0, flag="N")
+    prompts: Scalar = count("prompts of one prefill step", default=1.0, flag="N")
     acceptance: Acceptance = acceptance_number()
     rate: Scalar | None = number(
         "1/s",
@@ -74,11 +74,9 @@ class Handover(EqualRequests):
         default=None,
         flag="R",
     )
-    lanes: Scalar | None = number(
-        "1",
+    lanes: Scalar | None = count(
         "links that carry one request's cache at once",
         "none: one per device of the smaller pool",
-        whole=True,
         default=None,
         flag="N",
     )

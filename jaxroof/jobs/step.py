@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jaxroof.batch import Batch, Decode, Encode, Prefill
 from jaxroof.deployment import degree, replica_devices
 from jaxroof.energy import limited_time, power_known
-from jaxroof.field import number
+from jaxroof.field import count
 from jaxroof.jobs.economics import economics
 from jaxroof.jobs.fit import fit
 from jaxroof.jobs.job import Job
@@ -31,31 +31,19 @@ METRICS = {
 class StepWork:
     """One engine step: `prefills` prompts of `prefill` new tokens each, `decode` sequences of `context` tokens each."""
 
-    prefills: Scalar = number("1", "prompts in the step", whole=True, default=1.0, flag="N")
-    prefill: Scalar | None = number(
-        "1",
-        "new prompt tokens per prefilling sequence",
-        "none: no prefill in the step",
-        whole=True,
-        default=None,
-        flag="TOKENS",
+    prefills: Scalar = count("prompts in the step", default=1.0, flag="N")
+    prefill: Scalar | None = count(
+        "new prompt tokens per prefilling sequence", "none: no prefill in the step", default=None, flag="TOKENS"
     )
-    past: Scalar = number(
-        "1", "tokens of each prompt that are cached already", zero=True, whole=True, default=0.0, flag="TOKENS"
+    past: Scalar = count("tokens of each prompt that are cached already", zero=True, default=0.0, flag="TOKENS")
+    decode: Scalar | None = count(
+        "decoding sequences", "one token each; none: no decode in the step", default=None, flag="N"
     )
-    decode: Scalar | None = number(
-        "1", "decoding sequences", "one token each; none: no decode in the step", whole=True, default=None, flag="N"
+    context: Scalar | None = count(
+        "tokens per decoding sequence that are attended to", "the new one included", default=None, flag="TOKENS"
     )
-    context: Scalar | None = number(
-        "1",
-        "tokens per decoding sequence that are attended to",
-        "the new one included",
-        whole=True,
-        default=None,
-        flag="TOKENS",
-    )
-    encoder_tokens: Scalar | None = number(
-        "1", "patches, frames or words per request that the encoder works on", whole=True, default=None
+    encoder_tokens: Scalar | None = count(
+        "patches, frames or words per request that the encoder works on", default=None
     )
 
 

@@ -1,7 +1,7 @@
 """Training workload: the batch and its split, recomputation, and what is stored per parameter."""
 
 from jaxroof.deployment import Deployment, degree
-from jaxroof.field import number
+from jaxroof.field import count, number, share
 from jaxroof.struct import Scalar, static, struct
 from jaxroof.training.schedules import SCHEDULES
 
@@ -19,7 +19,7 @@ class LoRA:
     Source: Hu et al., arXiv:2106.09685, section 4.1.
     """
 
-    rank: Scalar = number("1", "rank of the adapters", whole=True)
+    rank: Scalar = count("rank of the adapters")
     targets: tuple[str, ...] = static()  # of jaxroof.deployment.ADAPTED
 
 
@@ -30,21 +30,14 @@ class Training:
     Words that a search varies are float codes, so that one compiled function evaluates all of them.
     """
 
-    global_batch: Scalar = number("1", "sequences per iteration", whole=True, flag="N")
-    micro_batch: Scalar = number(
-        "1",
-        "sequences per micro-batch and attention group",
-        "that go through the model at once",
-        whole=True,
-        default=1.0,
-        flag="N",
+    global_batch: Scalar = count("sequences per iteration", flag="N")
+    micro_batch: Scalar = count(
+        "sequences per micro-batch and attention group", "that go through the model at once", default=1.0, flag="N"
     )
-    seq: Scalar = number("1", "tokens per sequence", whole=True, flag="TOKENS")
-    zero: Scalar = number(
-        "1",
+    seq: Scalar = count("tokens per sequence", flag="TOKENS")
+    zero: Scalar = count(
         "ZeRO stage: 1 shards optimiser states, 2 gradients too, 3 weights too",
         zero=True,
-        whole=True,
         most=3.0,
         words="0, 1, 2 or 3",
         source="Rajbhandari et al., arXiv:1910.02054",
@@ -65,14 +58,12 @@ class Training:
         codes=SCHEDULES,
         default=1.0,
     )
-    virtual_stages: Scalar = number(
-        "1", "chunks of layers per device", "more than 1 with the interleaved schedule", whole=True, default=1.0
+    virtual_stages: Scalar = count(
+        "chunks of layers per device", "more than 1 with the interleaved schedule", default=1.0
     )
-    overlap: Scalar = number(
-        "1",
+    overlap: Scalar = share(
         "share of a pass that hides messages between copies of the weights",
         zero=True,
-        most=1.0,
         default=1.0,
         source="ours: all of it",
     )
@@ -91,8 +82,8 @@ class Training:
     host_bandwidth: Scalar | None = number(
         "B/s", "bandwidth per direction between device and host", "such as 55GB/s", default=None, flag="RATE"
     )
-    tokens: Scalar | None = number(
-        "1", "tokens to train on", "adds time, energy and cost of all", whole=True, default=None, flag="TOKENS"
+    tokens: Scalar | None = count(
+        "tokens to train on", "adds time, energy and cost of all", default=None, flag="TOKENS"
     )
     weight_bytes: Scalar = number(
         "B", "bytes of a weight", default=2.0, source="16 bits; Micikevicius et al., arXiv:1710.03740"

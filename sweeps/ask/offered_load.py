@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from jaxroof.field import number, option, text
+from jaxroof.field import count, number, option, text
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -31,26 +31,22 @@ class OfferedLoad:
     arrivals: str | None = text(
         "arrivals of requests", "in place of a rate: gamma:rate=8,cv=3, stages:8x60,16x30", default=None, flag="TEXT"
     )
-    concurrency: int | str | None = number(
-        "1",
+    concurrency: int | str | None = count(
         "clients with a request under way",
         "each sends when its last request ended; of all replicas",
-        whole=True,
         default=None,
         flag="N",
     )
     think: float | str = number(
         "s", "time between an answer and its client's next request", zero=True, default=0.0, flag="TIME"
     )
-    isl: float | str | None = number(
-        "1", "prompt tokens per request", "1024, lognormal:mean=1024,sigma=0.8", whole=True, default=None, flag="TEXT"
+    isl: float | str | None = count(
+        "prompt tokens per request", "1024, lognormal:mean=1024,sigma=0.8", default=None, flag="TEXT"
     )
-    osl: float | str | None = number("1", "output tokens per request", whole=True, default=None, flag="TEXT")
-    requests: int | str | None = number(
-        "1",
+    osl: float | str | None = count("output tokens per request", default=None, flag="TEXT")
+    requests: int | str | None = count(
         "requests of the simulation",
         "1000 where nothing says otherwise; of a trace the first ones",
-        whole=True,
         default=None,
         flag="N",
     )
@@ -63,7 +59,7 @@ class OfferedLoad:
     sessions: str | None = text(
         "conversations that requests are turns of", "turns=2..8,think=30", default=None, flag="TEXT"
     )
-    seed: int | str = number("1", "seed of the requests that are drawn", zero=True, whole=True, default=0, flag="N")
+    seed: int | str = count("seed of the requests that are drawn", zero=True, default=0, flag="N")
 
 
 LOAD = tuple(field.name for field in dataclasses.fields(OfferedLoad))

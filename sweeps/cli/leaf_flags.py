@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
-KINDS = ("number", "word", "text", "option")
+KINDS = ("number", "count", "share", "word", "text", "option")
 """Functions of `jaxroof.field` that declare a leaf which may have a flag."""
 
 
