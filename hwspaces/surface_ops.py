@@ -7,16 +7,16 @@ from typing import Any
 from hwspaces.surface import SurfaceTable
 from jaxroof.batch import Decode, Prefill
 from jaxroof.deployment import Deployment
-from jaxroof.layers.attention import decode_attention, prefill_attention
+from jaxroof.layers.attention import Attention, decode_attention, prefill_attention
 from jaxroof.layers.linear import OPERAND_BYTES, Matrix, projection
-from jaxroof.model import Attention, WeightFormat
-from jaxroof.op import Op
+from jaxroof.model import WeightFormat
+from jaxroof.op import Kernel
 
 ACTIVATION_BYTES = 2.0
 """B per activation element between kernels."""
 
 
-def node_ops(table: SurfaceTable, row: Mapping[str, Any]) -> tuple[Op, ...]:
+def node_ops(table: SurfaceTable, row: Mapping[str, Any]) -> tuple[Kernel, ...]:
     """The op at one position of `table`, after the one that quantises its activations where the time includes it.
 
     Args:
@@ -29,13 +29,13 @@ def node_ops(table: SurfaceTable, row: Mapping[str, Any]) -> tuple[Op, ...]:
     if table.kind == "linear":
         return _product(table, row)
     if table.kind == "elementwise":
-        return (Op(kind="elementwise", count=1.0, kernels=1.0, bytes=row["bytes"]),)
+        return (Kernel(kind="elementwise", count=1.0, kernels=1.0, bytes=row["bytes"]),)
     op = _attention(table, row)
     reuse = row["copies"] * op.bytes if "copies" in table.labels else None
     return (dataclasses.replace(op, reuse_bytes=reuse),)
 
 
-def _product(table: SurfaceTable, row: Mapping[str, Any]) -> tuple[Op, ...]:
+def _product(table: SurfaceTable, row: Mapping[str, Any]) -> tuple[Kernel, ...]:
     flags = {name: bool(table.labels.get(name)) for name in ("scaled", "dequantised", "quantised")}
     quantised = flags.pop("quantised")
     size = row["weight_bytes"] if "weight_bytes" in table.labels else OPERAND_BYTES[require_known(table.precision)]
@@ -47,7 +47,7 @@ def _product(table: SurfaceTable, row: Mapping[str, Any]) -> tuple[Op, ...]:
     return (*(ops.values() if quantised else ()), product)
 
 
-def _attention(table: SurfaceTable, row: Mapping[str, Any]) -> Op:
+def _attention(table: SurfaceTable, row: Mapping[str, Any]) -> Kernel:
     weights = WeightFormat(bytes=2.0, compute="bf16")
     attention = Attention(
         heads=row["heads"],

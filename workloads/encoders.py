@@ -4,7 +4,8 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from jaxroof.model import Attention, Block, Encoder, FeedForward, Projection, WeightFormat
+from jaxroof.layers.attention import Attention
+from jaxroof.model import Block, Encoder, FeedForward, Projection, WeightFormat
 from workloads.config import Config
 
 COLOURS = 3.0

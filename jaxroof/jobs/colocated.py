@@ -26,11 +26,12 @@ from jaxroof.jobs.composition import (
 from jaxroof.jobs.job import Job, deployment_rules
 from jaxroof.jobs.metric import Metric, higher, lower
 from jaxroof.jobs.scenario import Scenario, Tenant
-from jaxroof.legality import Rule, holds, rules, told_of
+from jaxroof.legality import holds, rules, told_of
 from jaxroof.memory import activation_bytes, kv_bytes_of_sequence, weight_bytes
 from jaxroof.op import Op
 from jaxroof.op_time import op_timing
 from jaxroof.overlap import computing_hardware, hidden_time, overlapped_ops
+from jaxroof.rule import Rule
 from jaxroof.smooth import maximum, positive_part
 from jaxroof.speculation import Acceptance, acceptance_number
 from jaxroof.step import Terms, host_time

@@ -27,9 +27,10 @@ from jaxroof.jobs.request import request_cost
 from jaxroof.jobs.scenario import Pool, Scenario
 from jaxroof.jobs.terms import Steps
 from jaxroof.jobs.transfer import exposed_time, transfer_bytes, transfer_time
-from jaxroof.legality import Rule, holds, rules, told_of
+from jaxroof.legality import holds, rules, told_of
 from jaxroof.memory import layer_count
 from jaxroof.model import Model
+from jaxroof.rule import Rule
 from jaxroof.smooth import maximum, minimum
 from jaxroof.speculation import Acceptance, acceptance_number
 from jaxroof.step import Terms, dominant_bound

@@ -10,11 +10,12 @@ from jaxroof.jobs.economics import BILLION, joules_of_tokens, usd_of_tokens
 from jaxroof.jobs.job import Job, deployment_rules
 from jaxroof.jobs.metric import Metric, higher, lower
 from jaxroof.jobs.scenario import Scenario
-from jaxroof.legality import Rule, holds
+from jaxroof.legality import holds
 from jaxroof.memory import layer_count
+from jaxroof.op import PARALLELISMS
+from jaxroof.rule import Rule
 from jaxroof.step import Lazy, Terms
 from jaxroof.struct import Scalar
-from jaxroof.training.communication import KINDS
 from jaxroof.training.flops import model_floor, model_flops
 from jaxroof.training.iteration import Iteration, iteration
 from jaxroof.training.memory import total_memory, training_fits, training_memory
@@ -148,8 +149,8 @@ def training_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: dict[s
         "bubble_share": found.bubble / found.unlimited,
         "communication_exposed": sum(found.exposed.values()),
         "communication_hidden": sum(found.hidden.values()),
-        **{f"{kind}_exposed": found.exposed[kind] for kind in KINDS},
-        **{f"{kind}_hidden": found.hidden[kind] for kind in KINDS},
+        **{f"{kind}_exposed": found.exposed[kind] for kind in PARALLELISMS},
+        **{f"{kind}_hidden": found.hidden[kind] for kind in PARALLELISMS},
         **_memory(scenario),
         **_rates(scenario, found),
     }

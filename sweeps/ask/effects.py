@@ -9,7 +9,8 @@ import numpy as np
 
 from jaxroof.jobs import Scenario
 from jaxroof.jobs.colocated import SHARINGS
-from jaxroof.model import Block, Experts, LinearAttention, Model
+from jaxroof.layers.registry import mixer_kind
+from jaxroof.model import Block, Experts, Model
 from sweeps.ask.axes import Axis, Choice
 from sweeps.ask.leaves import leaf as declared_leaf
 from sweeps.ask.leaves import plain_path
@@ -68,9 +69,8 @@ def _routed(facts: Facts) -> bool:
 
 def _cached(facts: Facts) -> bool:
     return facts.blocks(
-        lambda block: (
-            block.cross is not None or not (block.attention is None or isinstance(block.attention, LinearAttention))
-        )
+        lambda block: block.cross is not None
+        or not (block.attention is None or mixer_kind(block.attention).recurrent)
     )
 
 
@@ -112,7 +112,9 @@ NEEDS: dict[str, Need] = {
     "deployment.kv_bytes": _CACHE,
     "deployment.block_tokens": _CACHE,
     "deployment.state_bytes": Need(
-        lambda facts: facts.blocks(lambda block: isinstance(block.attention, LinearAttention)),
+        lambda facts: facts.blocks(
+            lambda block: block.attention is not None and mixer_kind(block.attention).recurrent
+        ),
         "a model with linear attention",
     ),
     "deployment.offload_to": _OFFLOADED,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from jaxroof.model import Experts, Model
+from jaxroof.model import Model, expert_layers
 from jaxroof.training.schedules import SCHEDULES
 from jaxroof.training.training import RECOMPUTES
 from sweeps.ask.leaves import leaf
@@ -91,7 +91,7 @@ def layouts(model: Model, devices: int, global_batch: int, seq: int) -> Layouts:
 
 def _degrees(model: Model, devices: int, global_batch: int, seq: int) -> Iterator[tuple[int, ...]]:
     layers = sum(int(block.count) for block in model.blocks)
-    experts = [block.feedforward for block in model.blocks if isinstance(block.feedforward, Experts)]
+    experts = expert_layers(model)
     shared = math.gcd(*(int(layer.experts) for layer in experts)) if experts else 1
     for tp in divisors(devices):
         for pp in divisors(devices // tp):

@@ -12,7 +12,7 @@ from jaxroof.collectives import ALGORITHMS
 from jaxroof.forward import step_ops
 from jaxroof.jobs import Job, Scenario, job_of
 from jaxroof.jobs.job import table_prefix
-from jaxroof.op import BOUNDS, Op
+from jaxroof.op import BOUNDS, Collective, Kernel, Op
 from jaxroof.overlap import HIDDEN
 from sweeps.ask.cases import Case
 from sweeps.ask.names import variable
@@ -34,6 +34,12 @@ class OpAnswer:
     bound: str  # one of `jaxroof.op.BOUNDS`
     algorithm: str | None  # of a collective, the one that was chosen
     energy: float | None = None  # J beside static power; None where the hardware's is unknown
+    layer: str = ""  # that it is of, which its name begins with; "" where a model has one block
+
+    @property
+    def plain_name(self) -> str:
+        """Its name inside its layer."""
+        return self.name[len(self.layer) :]
 
     @property
     def intensity(self) -> float | None:
@@ -107,14 +113,15 @@ def _op(
     return OpAnswer(
         name=name,
         count=count,
-        precision=None if op is None else op.precision,
+        precision=op.precision if isinstance(op, Kernel) else None,
         time=float(time),
         flops=float(flops),
         bytes=float(moved),
-        message_bytes=0.0 if op is None or op.message_bytes is None else count * float(op.message_bytes),
+        message_bytes=0.0 if op is None or isinstance(op, Kernel) else count * float(op.message_bytes),
         bound=BOUNDS[int(bound)],
-        algorithm=ALGORITHMS[int(algorithm)] if op is not None and op.kind == "collective" else None,
+        algorithm=ALGORITHMS[int(algorithm)] if isinstance(op, Collective) else None,
         energy=None if energy is None else float(energy),
+        layer="" if op is None else op.layer,
     )
 
 
