@@ -34,7 +34,7 @@ VOLATILE = (
     "history",
     "date",
     "seconds",
-    "time_s_compile",
+    "compile_seconds",
 )
 """Keys of answers and attributes that say when, where and by which version an answer was made."""
 

@@ -121,14 +121,29 @@ def compared(
     return numbers, others, n
 
 
-def checked(kept: Mapping[str, Any], found: Mapping[str, Any], family: str, shown: int, words: bool) -> bool:
-    """Print how the answers of a family compare; True where they are the same."""
+def checked(
+    kept: Mapping[str, Any],
+    found: Mapping[str, Any],
+    family: str,
+    shown: int = 20,
+    words: bool = True,
+    tolerance: float = TOLERANCE,
+) -> bool:
+    """Print how the answers of a family compare; True where they are the same.
+
+    Args:
+      kept, found: answers by question, as they were and as they are.
+      family: name of the family.
+      shown: differences that are printed.
+      words: texts and places must be the same too.
+      tolerance: relative difference of two numbers up to which they are the same.
+    """
     numbers, others, n = compared(kept, found, FLOORS.get(family, 0.0))
     largest = max((size for size, _ in numbers), default=0.0)
-    beyond = sorted(((size, text) for size, text in numbers if size > TOLERANCE), reverse=True)
+    beyond = sorted(((size, text) for size, text in numbers if size > tolerance), reverse=True)
     print(
         f"{family:13}{len(found):4} questions {n:7} numbers, {len(numbers)} not bit for bit, largest difference "
-        f"{largest:.2g}, {len(beyond)} beyond {TOLERANCE:g}; {len(others)} texts or places differ",
+        f"{largest:.2g}, {len(beyond)} beyond {tolerance:g}; {len(others)} texts or places differ",
         flush=True,
     )
     lines = [f"{size:.3g}  {text}" for size, text in beyond] + (others if words else [])
@@ -153,7 +168,8 @@ def take(path: Path, family: str, wanted: Callable[[str], bool]) -> None:
 def check(kept: Mapping[str, Any], family: str, options: argparse.Namespace) -> bool:
     """Ask the questions of a family that a file has answers to, and print how they compare; True if as they were."""
     wanted = {name: answer for name, answer in kept.get(family, {}).items() if options.question in name}
-    return checked(wanted, dict(answers(family, wanted.__contains__)), family, options.shown, not options.numbers)
+    found = dict(answers(family, wanted.__contains__))
+    return checked(wanted, found, family, options.shown, not options.numbers, 0.0 if options.exact else TOLERANCE)
 
 
 def main(words: Iterable[str] | None = None) -> int:
@@ -167,6 +183,7 @@ def main(words: Iterable[str] | None = None) -> int:
     parser.add_argument("--rest", action="store_true", help="with --take: only questions that the file has not")
     parser.add_argument("--tree", type=Path, metavar="FOLDER", help="whose packages answer (default: as Python finds)")
     parser.add_argument("--numbers", action="store_true", help="numbers alone decide: texts may differ")
+    parser.add_argument("--exact", action="store_true", help="numbers must be the same bit for bit")
     parser.add_argument("--shown", type=int, default=20, metavar="N", help="differences of a family that are printed")
     options = parser.parse_args(None if words is None else list(words))
     families = options.only.split(",") if options.only else list(FAMILIES)

@@ -36,7 +36,7 @@ COST = "owning_usd_per_million_tokens"
 
 DESIGNS: dict[str, tuple[Mapping[str, Any], str]] = {
     "slowest memory": (STEP, "--minimize hardware.memory.hbm.bandwidth --max step_time=6ms"),
-    "slowest memory, tighter": (STEP, "--minimize hardware.memory.hbm.bandwidth --max step_time=3ms"),
+    "slowest memory, tighter": (STEP, "--minimize hardware.memory.hbm.bandwidth --max step_time=5ms"),
     "fewest cores": (STEP, "--minimize hardware.cores.count --max step_time=8ms"),
     "fastest step": (STEP, "--minimize step_time --max hardware.memory.hbm.bandwidth=8TB/s"),
     "smallest memory": (STEP, "--minimize hardware.memory.hbm.capacity --max step_time=8ms --seed 3"),

@@ -49,7 +49,7 @@ MIXTURE = (
 
 CAPACITY = (
     "capacity --hardware H100-SXM,L4,T4 --model Llama-3.1-8B --isl 300 --osl 20 --requests 100"
-    " --slo ttft=200ms,tpot=20ms --efficiency derated --points 6"
+    " --slo ttft=200ms,tpot=20ms --efficiency derated"
 )
 
 
@@ -60,8 +60,8 @@ def questions() -> Iterator[tuple[str, Question]]:
     yield MIXTURE, lambda: command(MIXTURE)
     yield "file of a run", run_file
     yield "grid of runs", grid
-    yield CAPACITY, lambda: command(CAPACITY)
-    yield f"{CAPACITY} --concurrency 1..64", lambda: command(f"{CAPACITY} --concurrency 1..64")
+    yield f"{CAPACITY} --rates 1..64 --points 6", lambda: command(f"{CAPACITY} --rates 1..64 --points 6")
+    yield f"{CAPACITY} --concurrency 1..64 --points 6", lambda: command(f"{CAPACITY} --concurrency 1..64 --points 6")
 
 
 def run(words: str) -> dict:
@@ -69,7 +69,7 @@ def run(words: str) -> dict:
     with folder() as place:
         rows = [
             f"2023-11-16 18:{i // 12:02}:{i % 12 * 5:02}.0000000,{100 + i * 37 % 2000},{10 + i * 13 % 200}"
-            for i in range(120)
+            for i in range(160)
         ]
         (place / "trace.csv").write_text("\n".join(["TIMESTAMP,ContextTokens,GeneratedTokens", *rows]) + "\n")
         return command(words)

@@ -16,7 +16,6 @@ ASKED = {
     "comparisons": ("--sort usd_per_million_token", "--slo tfft"),
     "serving": ("--rate 0", "token_budgets=3"),
     "optima": ("unknown",),
-    "slopes": ("step_tim", "memories"),
     "scenarios": ("run X9",),
 }
 """Parts of the names of the questions of each family that are asked here."""
