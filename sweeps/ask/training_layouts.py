@@ -10,7 +10,7 @@ import numpy as np
 from jaxroof.model import Model, expert_layers
 from jaxroof.training.schedules import SCHEDULES
 from jaxroof.training.training import RECOMPUTES
-from sweeps.ask.quantities import CODES
+from sweeps.ask.leaves import leaf
 
 CHUNKS = (2, 4, 8)
 """Chunks of layers per device that interleaved schedules are tried with."""
@@ -71,7 +71,7 @@ class Layouts:
         """One layout in numbers and words."""
         found = {name: column[place].item() for name, column in self.columns.items()}
         for name in ("recompute", "schedule"):
-            found[name] = CODES[f"workload.{name}"][int(found[name])]
+            found[name] = leaf(f"workload.{name}").codes[int(found[name])]
         return found
 
 

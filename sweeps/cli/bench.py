@@ -38,7 +38,7 @@ def run(options: argparse.Namespace) -> None:
     """Measure and write, or check."""
     from sweeps.cli.common import compilation_cache, whole_number
 
-    seed = int(whole_number("--seed", options.seed)) if options.seed not in (None, "0") else 0
+    seed = int(whole_number("--seed", options.seed or "0", zero=True))
     if options.check is not None:
         given = [flag for flag in ("output", "hardware_out", "budget", "attention") if getattr(options, flag)]
         if given:

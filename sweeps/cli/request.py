@@ -4,6 +4,7 @@ import argparse
 from typing import Any
 
 from sweeps.cli.common import (
+    REQUESTS,
     asked_case,
     batch_arguments,
     case_arguments,
@@ -14,6 +15,7 @@ from sweeps.cli.common import (
     require_lengths,
 )
 from sweeps.cli.images import encoder_arguments, encoder_workload
+from sweeps.cli.leaf_flags import add_flags
 from sweeps.cli.printing import print_json
 
 
@@ -29,9 +31,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def static_batch_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags that describe a static batch beside its lengths."""
     batch_arguments(parser)
-    parser.add_argument(
-        "--delay", metavar="TIME", help="until the prompt is there, such as 150ms of retrieval (default 0)"
-    )
+    add_flags(parser, {"delay": REQUESTS["delay"]})
     draft_argument(parser)
 
 

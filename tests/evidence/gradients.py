@@ -16,7 +16,7 @@ from sweeps.run.precision import (
 )
 from sweeps.run.ways import QUICK
 from sweeps.studies.elasticity.gradient import log_sum, metric_names
-from sweeps.studies.elasticity.knobs import SWITCHES
+from sweeps.studies.elasticity.knobs import continuous
 from tests.evidence.unit_powers import BASES, leaf_powers, metric_powers
 
 REQUEST = {"batch": 64, "isl": 2048, "osl": 256, "cached": 512}
@@ -98,7 +98,7 @@ def drawn(scenario: Scenario, points: int, random: np.random.Generator) -> Scena
         if getattr(value, "ndim", 0):
             continue
         name = path.rpartition(".")[2]
-        if name in SWITCHES:
+        if not continuous(path):
             column = np.full(points, float(value))
         elif path.startswith("deployment.") and name in ("tp", "pp", "cp", "ep", "dp", "attention_dp"):
             column = random.choice(np.array([1.0, 2.0, 4.0, 8.0]), points)

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from hwspaces.units import PROTOCOLS, TRANSPORT_UNITS
+from hwspaces.leaves import units
+from hwspaces.technology import PROTOCOLS
 from jaxroof.hardware import Protocol, Transport
 from sweeps.measure.validate.collective_errors import ScoredCollective, summary, times
 from sweeps.measure.validate.collective_rows import EAGER, PROFILED, Collective, collectives
@@ -177,7 +178,7 @@ def toml(values: Mapping[str, float]) -> str:
 
 
 def _cell(name: str, leaf: str, value: float) -> str:
-    suffix, scale = UNITS[{"latency": "s", **TRANSPORT_UNITS}[leaf]]
+    suffix, scale = UNITS[{"latency": "s", **units(Transport)}[leaf]]
     return f"{name}{suffix} = {value * scale:.3g}"
 
 

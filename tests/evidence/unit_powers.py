@@ -1,6 +1,7 @@
 """Powers of second, joule, dollar and metre in every number of a scenario, for Euler's theorem."""
 
-from sweeps.ask.names import leaf_unit, variable
+from sweeps.ask.leaves import leaf_unit
+from sweeps.ask.names import variable
 
 BASES = ("s", "J", "USD", "m")
 """Units that elasticities have to add up in. Bytes and operations are counted by constants of kernels as well."""

@@ -12,7 +12,8 @@ import jax
 import pytest
 
 import hwspaces
-from hwspaces.units import LEAF_UNITS, MAY_BE_ZERO, leaf_unit
+from hwspaces.leaves import leaf, units
+from jaxroof.hardware import Hardware
 
 REFERENCE = Path(__file__).parents[2].parent / "shared" / "reference" / "accelerators.csv"
 
@@ -75,9 +76,9 @@ def test_entry_is_whole(name):
     assert entry.name == name and entry.vendor and entry.product and entry.architecture and entry.date
     assert entry.status in ("GA", "announced")
     for path, value in leaves.items():
-        zero = path.endswith((".reduces", ".own_part", ".asynchronous")) or path in MAY_BE_ZERO
+        zero = leaf(path).zero
         assert type(value) is float and math.isfinite(value) and (value > 0 or (zero and value == 0)), path
-        assert leaf_unit(path)
+        assert leaf(path).unit
         assert entry.figures[path] == value
         assert entry.sources[path].strip(), path
     for source in entry.sources.values():
@@ -247,7 +248,7 @@ def test_a_third_tier_of_links_can_be_added():
 
 def test_every_leaf_can_be_overridden():
     entry = hwspaces.hardware("H100")
-    for pattern in LEAF_UNITS:
+    for pattern in units(Hardware):
         path = pattern.replace("*", "bf16")
         if path.startswith(("links.cluster.", "energy.cluster", "memory.host.", "memory.storage.")):
             continue  # H100 has none; above, and below
