@@ -160,6 +160,16 @@ def metric_text(name: str, value: Any) -> str:
     return amount(value, variable(name).unit)
 
 
+def error_cells(errors: Mapping[str, float], *names: str) -> list[str]:
+    """Relative errors of `names` as "12.3%"; with their sign where they are signed."""
+    return [f"{errors[name]:+.1%}" if "signed" in name else f"{errors[name]:.1%}" for name in names]
+
+
+def milliseconds(seconds: float | None) -> str:
+    """A time as a number of milliseconds."""
+    return "-" if seconds is None else f"{seconds * 1e3:.4g}"
+
+
 def percent(share: float) -> str:
     """A share as "12.3 %"."""
     return f"{100 * share:.1f} %"
