@@ -5,7 +5,7 @@ import dataclasses
 import time
 from typing import Any
 
-from sweeps.cli.common import asked_case, case_arguments, compilation_cache, json_argument, policy_settings
+from sweeps.cli import common
 from sweeps.cli.outputs import files, output_argument, picture_argument
 from sweeps.cli.printing import print_json
 from sweeps.cli.progress import Line
@@ -30,15 +30,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--engine", metavar="NAME", help="vllm, sglang or trtllm (default: the efficiency's)")
     parser.add_argument("--engine-version", metavar="TEXT", help="of the engine, such as 0.15.1; for the file")
-    parser.add_argument(
-        "--policy",
-        metavar="NAME=VALUE",
-        action="append",
-        default=[],
-        help="a number of the engine's scheduler as it was started: max_sequences=128; may be given several times",
-    )
-    json_argument(parser)
-    case_arguments(parser)
+    what = "a number of the engine's scheduler as it was started: max_sequences=128; may be given several times"
+    common.settings_argument(parser, "--policy", what)
+    common.json_argument(parser)
+    common.case_arguments(parser)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -46,7 +41,7 @@ def run(options: argparse.Namespace) -> None:
     if not options.measured:
         raise ValueError("--measured FILE is missing")
     _require_together(options)
-    compilation_cache()
+    common.compilation_cache()
     from sweeps.run.precision import precision
     from sweeps.serving.calibration import measured_run
     from workloads.traces import read_measured
@@ -114,9 +109,9 @@ def _serving(options: argparse.Namespace, run: Any) -> tuple[Any, Any, str]:
         raise ValueError(f"--dp {options.dp}: a run is calibrated on one replica; measure one")
     stream = run.stream
     lengths = {"isl": f"{max(round(stream.isl.mean()), 1)}", "osl": f"{max(round(stream.osl.mean()), 1)}"}
-    case = asked_case("request", options, lengths)
+    case = common.asked_case("request", options, lengths)
     engine = options.engine or engine_of(case.efficiency)
-    policy = chosen_policy(engine, policy_settings(options.policy))
+    policy = chosen_policy(engine, common.policy_settings(options.policy))
     serving = dataclasses.replace(case.scenario, workload=Service(traffic=run.traffic, policy=policy))
     return case, serving, engine
 

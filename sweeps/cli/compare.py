@@ -5,7 +5,7 @@ import math
 import pathlib
 from typing import Any
 
-from sweeps.cli.common import EFFICIENCY_HELP, compilation_cache, json_argument, overrides, whole_number
+from sweeps.cli import common
 from sweeps.cli.outputs import output_argument
 from sweeps.cli.printing import print_json
 
@@ -32,19 +32,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--weights", metavar="PRECISION", help="in place of the checkpoint's: fp8, int8, nvfp4 ...")
     parser.add_argument("--kv", metavar="PRECISION", help="of the KV cache: bf16, fp16, fp8, int8 or fp4")
-    parser.add_argument("--efficiency", metavar="NAME", help=EFFICIENCY_HELP)
-    parser.add_argument(
-        "--set",
-        metavar="PATH=VALUE",
-        action="append",
-        default=[],
-        help="any number of every accelerator or the deployment: hardware.price=2USD/h; may be given several times",
-    )
+    parser.add_argument("--efficiency", metavar="NAME", help=common.EFFICIENCY_HELP)
+    what = "any number of every accelerator or the deployment: hardware.price=2USD/h; may be given several times"
+    common.settings_argument(parser, "--set", what, "PATH=VALUE")
     parser.add_argument("--top", metavar="N", help=f"rows that are printed (default {TOP})")
     parser.add_argument("--all", action="store_true", help="every layout, feasible or not, with its reason")
     what = ".nc all points, .csv rows, .png or .svg a picture"
     output_argument(parser, "-o", "--output", kinds=("dataset", "rows", "png", "svg"), metavar="FILE", help=what)
-    json_argument(parser)
+    common.json_argument(parser)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -54,16 +49,18 @@ def run(options: argparse.Namespace) -> None:
             raise ValueError(f"--{flag} is missing")
     if options.devices is not None and options.max_devices is not None:
         raise ValueError("--devices and --max-devices say the same in two ways: give one")
-    top = TOP if options.top is None else int(whole_number("--top", options.top))
+    top = TOP if options.top is None else int(common.whole_number("--top", options.top))
     ending = options.output and pathlib.Path(options.output).suffix.lower()
-    numbers = {name: whole_number(f"--{name}", getattr(options, name)) for name in ("isl", "osl")}
+    numbers = {name: common.whole_number(f"--{name}", getattr(options, name)) for name in ("isl", "osl")}
     lists = {name: _whole_numbers(f"--{name}", getattr(options, name)) for name in ("devices", "batch")}
     limit = (
-        {} if options.max_devices is None else {"max_devices": int(whole_number("--max-devices", options.max_devices))}
+        {}
+        if options.max_devices is None
+        else {"max_devices": int(common.whole_number("--max-devices", options.max_devices))}
     )
     names = None if options.hardware is None else [name.strip() for name in options.hardware.split(",")]
-    settings = overrides(options.set)
-    compilation_cache()
+    settings = common.overrides(options.set)
+    common.compilation_cache()
     from sweeps.cli.progress import progress
     from sweeps.studies.comparison import compare
 
@@ -87,7 +84,7 @@ def _whole_numbers(flag: str, text: str | None) -> list[int] | None:
     """A list of counts, each of them once."""
     if text is None:
         return None
-    return list(dict.fromkeys(int(whole_number(flag, part.strip())) for part in text.split(",")))
+    return list(dict.fromkeys(int(common.whole_number(flag, part.strip())) for part in text.split(",")))
 
 
 def _write(options: argparse.Namespace, ending: str, found: Any, top: int) -> None:

@@ -5,7 +5,7 @@ import pathlib
 import time
 from typing import Any
 
-from sweeps.cli.common import compilation_cache, json_argument
+from sweeps.cli.common import compilation_cache, json_argument, settings_argument
 from sweeps.cli.outputs import dataset_argument, files, picture_argument
 from sweeps.cli.printing import print_json
 from sweeps.cli.progress import Line
@@ -23,13 +23,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
             f"--{flag}", metavar="METRIC,..", help=f"metrics or leaves to {flag}, in place of the specification's"
         )
     for flag, word in LIMITS.items():
-        parser.add_argument(
-            f"--{flag}",
-            metavar="NAME=LIMIT",
-            action="append",
-            default=[],
-            help=f"what a metric or leaf may be at {word}: tpot=40ms; may be given several times",
-        )
+        what = f"what a metric or leaf may be at {word}: tpot=40ms; may be given several times"
+        settings_argument(parser, f"--{flag}", what, "NAME=LIMIT")
     for flag, what in (
         ("starts", "designs that descent starts from (default 512)"),
         ("steps", "steps of the descent (default 150)"),

@@ -3,17 +3,7 @@
 import argparse
 from typing import Any
 
-from sweeps.cli.common import (
-    REQUESTS,
-    asked_case,
-    batch_arguments,
-    case_arguments,
-    draft_argument,
-    json_argument,
-    length_arguments,
-    overrides,
-    require_lengths,
-)
+from sweeps.cli import common
 from sweeps.cli.images import encoder_arguments, encoder_workload
 from sweeps.cli.leaf_flags import add_flags
 from sweeps.cli.printing import print_json
@@ -21,26 +11,26 @@ from sweeps.cli.printing import print_json
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags of the verb."""
-    case_arguments(parser)
-    length_arguments(parser)
+    common.case_arguments(parser)
+    common.length_arguments(parser)
     static_batch_arguments(parser)
     encoder_arguments(parser)
-    json_argument(parser)
+    common.json_argument(parser)
 
 
 def static_batch_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags that describe a static batch beside its lengths."""
-    batch_arguments(parser)
-    add_flags(parser, {"delay": REQUESTS["delay"]})
-    draft_argument(parser)
+    common.batch_arguments(parser)
+    add_flags(parser, {"delay": common.REQUESTS["delay"]})
+    common.draft_argument(parser)
 
 
 def request_case(options: argparse.Namespace) -> Any:
     """The `sweeps.Case` of the batch that the flags describe; ValueError in one line when they do not."""
-    require_lengths(options)
+    common.require_lengths(options)
     names = ("batch", "isl", "osl", "cached", "acceptance", "delay")
     workload = {name: getattr(options, name) for name in names}
-    return asked_case("request", options, workload | encoder_workload(options, "isl"))
+    return common.asked_case("request", options, workload | encoder_workload(options, "isl"))
 
 
 def request_text(case: Any) -> str:
@@ -61,7 +51,7 @@ def run(options: argparse.Namespace) -> None:
     if options.json:
         return print_json(answers.record(case, found))
     out = tables.console()
-    out.print(tables.heading(case, request_text(case), overrides(options.set)), end="\n\n")
+    out.print(tables.heading(case, request_text(case), common.overrides(options.set)), end="\n\n")
     out.print(tables.metric_table({name: value for name, value in found.metrics.items() if "_spread" not in name}))
     out.print()
     out.print(tables.op_summary(found.steps))
