@@ -53,11 +53,9 @@ def run(options: argparse.Namespace) -> None:
     ending = options.output and pathlib.Path(options.output).suffix.lower()
     numbers = {name: common.whole_number(f"--{name}", getattr(options, name)) for name in ("isl", "osl")}
     lists = {name: _whole_numbers(f"--{name}", getattr(options, name)) for name in ("devices", "batch")}
-    limit = (
-        {}
-        if options.max_devices is None
-        else {"max_devices": int(common.whole_number("--max-devices", options.max_devices))}
-    )
+    limit = {}
+    if options.max_devices is not None:
+        limit["max_devices"] = int(common.whole_number("--max-devices", options.max_devices))
     names = None if options.hardware is None else [name.strip() for name in options.hardware.split(",")]
     settings = common.overrides(options.set)
     common.compilation_cache()
@@ -68,11 +66,13 @@ def run(options: argparse.Namespace) -> None:
     chosen |= {"hardware": names, "settings": settings, **numbers, **lists, **limit}
     with progress() as begun:
         found = compare(options.model, **chosen, begun=lambda points: begun(points).add)
+    shown = found.rows if options.all else found.best_layouts
+    explained = found.infeasible if options.all else found.nearest_misses
     if ending:
-        _write(options, ending, found, top)
+        _write(options, ending, found, shown, explained, top)
     if options.json:
-        return print_json(_record(found, options, top))
-    _print(found, options, top)
+        return print_json(_record(found, shown if options.all or options.top is None else shown[:top], explained))
+    _print(found, shown, explained, top, options.all)
     if ending:
         print(f"{options.output}: {_WRITTEN[ending]}")
 
@@ -87,38 +87,32 @@ def _whole_numbers(flag: str, text: str | None) -> list[int] | None:
     return list(dict.fromkeys(int(common.whole_number(flag, part.strip())) for part in text.split(",")))
 
 
-def _write(options: argparse.Namespace, ending: str, found: Any, top: int) -> None:
-    path, every, force = options.output, options.all, options.force
-    from sweeps.cli.comparison_files import write_dataset, write_rows
-
+def _write(options: argparse.Namespace, ending: str, found: Any, shown: tuple, explained: tuple, top: int) -> None:
+    path, force = options.output, options.force
     if ending == ".nc":
-        write_dataset(path, found, force)
+        from sweeps.data.store import saved
+
+        if not found.points:
+            raise ValueError(f"{path}: there are no points to write")
+        saved(path, found.dataset, force)
     elif ending == ".csv":
-        write_rows(path, _shown(found, every), _explained(found, every), force)
+        from sweeps.cli.comparison_files import write_rows
+
+        write_rows(path, shown, explained, force)
     else:
+        from sweeps.show import style
         from sweeps.show.compare import ranking
-        from sweeps.show.style import saved
 
-        saved(ranking(found, _shown(found, every)[:top]), path, force)
-
-
-def _shown(found: Any, every: bool) -> tuple:
-    return found.rows if every else found.best_layouts
+        style.saved(ranking(found, shown[:top]), path, force)
 
 
-def _explained(found: Any, every: bool) -> tuple:
-    return found.infeasible if every else found.nearest_misses
-
-
-def _record(found: Any, options: argparse.Namespace, top: int) -> dict[str, Any]:
+def _record(found: Any, rows: tuple, explained: tuple) -> dict[str, Any]:
     """Everything for machines: SI numbers; a figure that an accelerator does not have is null."""
     from sweeps.ask.names import variable
     from sweeps.cli.answers import units
     from sweeps.cli.comparison_files import row_record
 
-    shown, explained = _shown(found, options.all), _explained(found, options.all)
-    metrics = sorted({name for row in (*shown, *explained) for name in row.metrics})
-    rows = shown if options.all or options.top is None else shown[:top]
+    metrics = sorted({name for row in (*rows, *explained) for name in row.metrics})
     return {
         "model": found.model.name,
         "precision": found.model.precision,
@@ -147,9 +141,9 @@ COLUMNS = {
 """Metrics of the table; another one that rows are sorted by comes to them."""
 
 
-def _print(found: Any, options: argparse.Namespace, top: int) -> None:
+def _print(found: Any, shown: tuple, explained: tuple, top: int, every: bool) -> None:
     from sweeps.ask.names import variable
-    from sweeps.cli.tables import console, print_lines, table
+    from sweeps.cli.tables import console, print_lines, size, table
     from sweeps.data.labels import number
     from sweeps.studies.reasons import limit_text
 
@@ -161,22 +155,18 @@ def _print(found: Any, options: argparse.Namespace, top: int) -> None:
     out.print(f", efficiency {found.efficiency}")
     direction = "highest" if variable(found.metric).higher_is_better else "lowest"
     out.print(f"sorted by {found.metric}, {direction} first ({found.chosen})", end="\n\n")
-    shown = _shown(found, options.all)
     if shown:
         columns = dict(COLUMNS)
         columns.setdefault(found.metric, found.metric)
         columns.pop("devices", None)
         heads = {name: f"{head}\n({direction})" if name == found.metric else head for name, head in columns.items()}
-        ranked = table(
-            *("#", "accelerator", "devices", "layout", "batch"),
-            *(*heads.values(), "weights\nof capacity"),
-            numbers=("#", "devices", "batch", *heads.values(), "weights\nof capacity"),
-        )
+        names = ("#", "accelerator", "devices", "layout", "batch", *heads.values(), "weights\nof capacity")
+        ranked = table(*names, numbers=[name for name in names if name not in ("accelerator", "layout")])
         for rank, row in enumerate(shown[:top], 1):
-            cells = [_cell(name, row.metrics[name]) for name in columns]
-            ranked.add_row(
-                str(rank), _name(found, row), str(row.devices), row.layout, f"{row.batch:,}", *cells, _weights(row)
-            )
+            name = f"{row.hardware} *" if row.hardware in found.announced else row.hardware
+            cells = [_cell(metric, row.metrics[metric]) for metric in columns]
+            weights = f"{size(row.metrics['weight_bytes'])} of {size(row.capacity)}"
+            ranked.add_row(str(rank), name, str(row.devices), row.layout, f"{row.batch:,}", *cells, weights)
         out.print(ranked)
         if len(shown) > top:
             out.print(f"... and {len(shown) - top} more; --top {len(shown)} shows them")
@@ -184,19 +174,18 @@ def _print(found: Any, options: argparse.Namespace, top: int) -> None:
             out.print("* announced")
     else:
         out.print("nothing is feasible")
-    _print_reasons(out, found, options)
+    _print_reasons(out, found, explained, every)
     out.print()
-    _print_tried(out, found, options)
+    _print_tried(out, found, len(found.infeasible) - len(explained))
     if shown:
         out.print(f"best    {_best_text(found, shown[0])}")
     print_lines(out, "note", found.notes[1:])
 
 
-def _print_reasons(out: Any, found: Any, options: argparse.Namespace) -> None:
+def _print_reasons(out: Any, found: Any, explained: tuple, every: bool) -> None:
     """Why accelerators have no row above: those of one reason together where it is the same for all."""
     from sweeps.cli.tables import table
 
-    explained = _explained(found, options.all)
     same: dict[str, list[str]] = {}
     own = []
     for row in explained:
@@ -216,27 +205,19 @@ def _print_reasons(out: Any, found: Any, options: argparse.Namespace) -> None:
         out.print()
     for reason, names in same.items():
         out.print(f"{reason}: {', '.join(dict.fromkeys(names))}")
-    if found.refused and not options.all:
+    if found.refused and not every:
         (layout, rule), *others = found.refused.items()
         out.print(f"\nnot possible for the model: {layout} ({rule})", end="")
         out.print(f" and {len(others)} more layouts; --all shows them" if others else "")
-    for layout, rule in found.refused.items() if options.all else ():
+    for layout, rule in found.refused.items() if every else ():
         out.print(f"not possible for the model: {layout} ({rule})")
 
 
-def _print_tried(out: Any, found: Any, options: argparse.Namespace) -> None:
-    sizes = found.dataset.sizes
-    counts = " x ".join(
-        f"{sizes.get(dim, 0):,} {word}"
-        for dim, word in (
-            ("hardware", f"of {found.accelerators} accelerators"),
-            ("deployment", "layouts"),
-            ("batch", "batches"),
-        )
-    )
+def _print_tried(out: Any, found: Any, left: int) -> None:
+    words = {"hardware": f"of {found.accelerators} accelerators", "deployment": "layouts", "batch": "batches"}
+    counts = " x ".join(f"{found.dataset.sizes.get(dim, 0):,} {word}" for dim, word in words.items())
     rate = found.points / max(found.seconds, 1e-9)
     out.print(f"tried   {counts} = {found.points:,} points in {found.seconds:.1f} s, {rate:,.0f} points/s")
-    left = len(found.infeasible) - len(_explained(found, options.all))
     if left:
         out.print(f"        {left:,} more rows (accelerator, devices, layout) are not feasible; --all shows them")
     if not found.slo and found.rows:
@@ -257,13 +238,3 @@ def _cell(name: str, value: float) -> str:
     from sweeps.cli.tables import metric_text
 
     return metric_text(name, value) if math.isfinite(value) else "-"
-
-
-def _name(found: Any, row: Any) -> str:
-    return f"{row.hardware} *" if row.hardware in found.announced else row.hardware
-
-
-def _weights(row: Any) -> str:
-    from sweeps.cli.tables import size
-
-    return f"{size(row.metrics['weight_bytes'])} of {size(row.capacity)}"

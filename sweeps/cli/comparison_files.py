@@ -1,4 +1,4 @@
-"""Files of `jaxroof compare`: rows as records and as CSV, and every point as netCDF."""
+"""Rows of `jaxroof compare` as records and as a CSV file."""
 
 import csv
 import math
@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from hwspaces.output import replacing
-from sweeps.data.store import saved
-from sweeps.studies.comparison import Comparison, Row
+from sweeps.studies.comparison import Row
 
 FLAGS = ("fits", "legal", "feasible")
 
@@ -40,10 +39,3 @@ def write_rows(path: str, ranked: Iterable[Row], others: Iterable[Row], force: b
         writer = csv.DictWriter(file, list(records[0]))
         writer.writeheader()
         writer.writerows(records)
-
-
-def write_dataset(path: str, found: Comparison, force: bool = False) -> None:
-    """Every point over hardware, deployment and batch, as a netCDF file that appears when it is whole."""
-    if not found.points:
-        raise ValueError(f"{path}: there are no points to write")
-    saved(path, found.dataset, force)
