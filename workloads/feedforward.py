@@ -27,7 +27,7 @@ def experts(layer: Layer) -> Experts:
     sizes = expert_dimensions(layer.config, rules)
     parent = f"{modules.moe}.experts"
     # The first and the last expert stand for all: a list that excludes only some of them is refused.
-    numbered = [f"{i}." for i in dict.fromkeys((0, int(sizes.experts) - 1))]
+    numbered = [f"{i}." for i in (0, int(sizes.experts) - 1)]
     up = [f"{number}{module}" for number in numbered for module in modules.expert_up]
     down = [f"{number}{modules.expert_down}" for number in numbered]
     return Experts(

@@ -46,13 +46,14 @@ class Layer:
         return size(self.config, self.family, *keys, default=default)
 
     def product(self, modules: Sequence[str], fused: str = "", parent: str = "", experts: bool = False) -> WeightFormat:
-        """The format of one product that runs `modules` of `parent` as one; `fused` is its name where it is one.
+        """The format of one product that runs `modules` of `parent` as one; `fused` is the name of several as one.
 
         Without modules it is a product that no checkpoint quantises.
         """
         if not modules or (self.quantised.experts_only and not experts):
             return self.base
-        paths = [[self._path(parent, module), self._path(parent, fused or module)] for module in modules]
+        one = fused if len(modules) > 1 else ""
+        paths = [[self._path(parent, module), self._path(parent, one or module)] for module in modules]
         return linear_format(self.quantised, paths, self.base, self.name)
 
     def _path(self, parent: str, module: str) -> str:

@@ -62,10 +62,10 @@ def switched(config: Config, switch: Switch) -> bool:
 
 def _attention_parameters(config: Config, family: Family, hidden: float, attention: Attention) -> float:
     parameters = _qk_norm(config, family, attention)
-    if switched(config, family.qkv_bias):
+    if switched(config, family.attention_bias):
         values = attention.value_projection * attention.value_dim
         parameters += attention.heads * attention.head_dim + attention.kv_heads * (attention.head_dim + values)
-    if switched(config, family.output_bias):
+    if switched(config, family.attention_bias if family.output_bias is None else family.output_bias):
         parameters += hidden
     if _has_sinks(config, family, attention):
         parameters += attention.heads
@@ -78,9 +78,9 @@ def _latent_parameters(config: Config, family: Family, hidden: float, attention:
     """Norms of the compressed query and of the latent vector, and a norm with a bias of the indexer's keys."""
     rank = attention.query_rank or 0.0
     parameters = rank + attention.latent
-    if switched(config, family.qkv_bias):
+    if switched(config, family.attention_bias):
         parameters += rank + attention.latent + attention.rope_dim
-    if switched(config, family.output_bias):
+    if switched(config, family.attention_bias if family.output_bias is None else family.output_bias):
         parameters += hidden
     if attention.selection is not None:
         parameters += 2.0 * attention.selection.head_dim

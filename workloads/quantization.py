@@ -64,7 +64,7 @@ def linear_format(
 
     Raises `ValueError` when the layers differ, which one kernel does not multiply.
     """
-    parts = [tuple(paths) for paths in parts]
+    parts = dict.fromkeys(tuple(paths) for paths in parts)
     schemes = {quantised.scheme(paths) for paths in parts}
     if len(schemes) > 1:
         text = ", ".join(f"{p[0]}: {s.label if s else base.compute}" for p in parts for s in [quantised.scheme(p)])
