@@ -6,15 +6,14 @@ from pathlib import Path
 from workloads.kinds import nearest
 from workloads.traces import (
     azure,
+    bench_result,
     blis,
     burstgpt,
     guidellm,
     inference_perf,
     mooncake,
     servegen,
-    sglang,
     splitwise,
-    vllm,
 )
 from workloads.traces.documents import Record, json_lines, json_object, run_of, yaml_object
 from workloads.traces.table import header_of
@@ -26,8 +25,8 @@ FORMATS = {
     "burstgpt": (burstgpt, "CSV with Timestamp, Request tokens, Response tokens"),
     "servegen": (servegen, "chunk-N-trace.csv with chunk-N-dataset.json, or a folder of them"),
     "blis": (blis, "CSV of a BLIS TraceV2 with its YAML header beside it"),
-    "vllm": (vllm, "JSON of vllm bench serve --save-result"),
-    "sglang": (sglang, "JSON lines of SGLang's bench_serving"),
+    "vllm": (bench_result, "JSON of vllm bench serve --save-result"),
+    "sglang": (bench_result, "JSON lines of SGLang's bench_serving"),
     "guidellm": (guidellm, "JSON report of GuideLLM"),
     "inference-perf": (inference_perf, "YAML config of inference-perf"),
 }
