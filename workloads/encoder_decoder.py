@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from jaxroof.model import Attention, Block, Encoder, FeedForward, Model, WeightFormat
 from workloads.config import Config
-from workloads.encoders import Tower, encoder_of
+from workloads.encoders import UNBIASED, Tower, encoder_of
 from workloads.quantization import Quantization, linear_format
 
 T5_BUCKETS = 32  # published class default of relative_attention_num_buckets
@@ -42,23 +42,20 @@ def _t5(config: Config, linear: WeightFormat, base: WeightFormat) -> Model:
     hidden, heads, head_dim = config.count("d_model"), config.count("num_heads"), config.count("d_kv")
     layers = config.count("num_layers")
     gated = config.text("feed_forward_proj", default="relu").startswith("gated")
-    intermediate, up = float(config.count("d_ff")), 2.0 if gated else 1.0
+    intermediate, up = config.number("d_ff"), 2.0 if gated else 1.0
     tower = Tower(
         hidden=float(hidden),
         layers=float(layers),
         heads=float(heads),
         head_dim=float(head_dim),
         intermediate=intermediate,
+        **UNBIASED,
         gated=gated,
-        attention_bias=False,
-        ffn_bias=False,
-        norm_bias=False,
         inputs=None,
-        merged=1.0,
         other_parameters=hidden + float(heads * config.count("relative_attention_num_buckets", default=T5_BUCKETS)),
     )
     block = Block(
-        count=float(config.count("num_decoder_layers", default=layers)),
+        count=config.number("num_decoder_layers", default=layers),
         attention=_attention(heads, head_dim, linear, causal=True),
         cross=_attention(heads, head_dim, linear, causal=False),
         feedforward=FeedForward(intermediate=intermediate, up_projections=up, up=linear, down=linear),
@@ -71,21 +68,20 @@ def _tower(config: Config, hidden: int, stack: str, inputs: float | None) -> Tow
     heads = _stack_heads(config, hidden, stack)
     return Tower(
         hidden=float(hidden),
-        layers=float(config.count(f"{stack}_layers")),
+        layers=config.number(f"{stack}_layers"),
         heads=float(heads),
         head_dim=hidden / heads,
-        intermediate=float(config.count(f"{stack}_ffn_dim")),
+        intermediate=config.number(f"{stack}_ffn_dim"),
         inputs=inputs,
-        merged=1.0,
     )
 
 
 def _decoder_block(config: Config, hidden: int, linear: WeightFormat, key_bias: bool = True) -> Block:
     heads = _stack_heads(config, hidden, "decoder")
-    intermediate = float(config.count("decoder_ffn_dim"))
+    intermediate = config.number("decoder_ffn_dim")
     biases = 3.0 + key_bias  # of queries, values, outputs and keys
     return Block(
-        count=float(config.count("decoder_layers")),
+        count=config.number("decoder_layers"),
         attention=_attention(heads, hidden // heads, linear, causal=True),
         cross=_attention(heads, hidden // heads, linear, causal=False),
         feedforward=FeedForward(intermediate=intermediate, up_projections=1.0, up=linear, down=linear),
@@ -120,7 +116,7 @@ def _model(
         encoder = dataclasses.replace(encoder, blocks=tuple(blocks))
     return Model(
         hidden=float(hidden),
-        vocabulary=float(config.count("vocab_size")),
+        vocabulary=config.number("vocab_size"),
         blocks=(decoder,),
         embedding=base,
         head=base,

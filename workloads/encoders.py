@@ -19,6 +19,9 @@ PROJECTOR_KEYS = (
 )
 """What configs say of the encoder's output beside `vision_config`."""
 
+SIGLIP_NAMES = ("num_attention_heads", "num_hidden_layers")
+"""What most encoders call their numbers of heads and layers."""
+
 LLAVA_FEATURE_LAYER = -2  # published default of vision_feature_layer: the last layer is not run
 
 
@@ -32,7 +35,7 @@ class Tower:
     head_dim: float
     intermediate: float
     inputs: float | None
-    merged: float
+    merged: float = 1.0
     gated: bool = False
     attention_bias: bool = True
     ffn_bias: bool = True
@@ -43,6 +46,13 @@ class Tower:
     windowed_layers: float = 0.0
     window: float | None = None  # tokens in a window of those
     other_parameters: float = 0.0  # beside the layers
+
+
+UNBIASED = dict.fromkeys(("attention_bias", "ffn_bias", "norm_bias"), False)
+"""Traits of a tower without biases."""
+
+Parts = tuple[Tower, list[tuple[float, float]]]
+"""An encoder's layers, and inputs and outputs of the projections after them."""
 
 
 def encoder_of(tower: Tower, projector: list[tuple[float, float]], base: WeightFormat) -> Encoder:
@@ -102,197 +112,168 @@ def _side(value: Any) -> Any:
     return value[0] if isinstance(value, list) and len(value) == 2 and value[0] == value[1] else value
 
 
-def _qwen2_vl(vision: Config, base: WeightFormat, hidden: float) -> Encoder:
-    width, merged = vision.count("embed_dim"), vision.count("spatial_merge_size", default=2) ** 2
-    ratio = vision.count("mlp_ratio", default=4)
-    tower = Tower(
-        **_heads(vision, width, "num_heads"),
-        layers=float(vision.count("depth")),
-        intermediate=float(ratio * width),
-        inputs=_patch_inputs(vision, 14, vision.count("temporal_patch_size", default=2)),
-        merged=float(merged),
-        other_parameters=2.0 * width + merged * width + hidden,
-    )
-    return encoder_of(tower, [(merged * tower.hidden,) * 2, (merged * tower.hidden, hidden)], base)
+def _qwen2_vl(vision: Config, hidden: float) -> Parts:
+    width = vision.number("embed_dim")
+    intermediate = vision.count("mlp_ratio", default=4) * width
+    tower = _qwen(vision, width, 14, intermediate=intermediate, other_parameters=2.0 * width)
+    return _with_merger(tower, hidden)
 
 
-def _qwen2_5_vl(vision: Config, base: WeightFormat, hidden: float) -> Encoder:
-    width, merged = vision.count("hidden_size"), vision.count("spatial_merge_size", default=2) ** 2
-    layers, patch = vision.count("depth"), vision.count("patch_size", "spatial_patch_size", default=14)
-    full = vision.layer_indices("fullatt_block_indexes", layers) or []
-    side = vision.count("window_size", default=112) // patch
-    tower = Tower(
-        **_heads(vision, width, "num_heads"),
-        layers=float(layers),
-        windowed_layers=float(layers - len(set(full))),
-        window=float(side * side),
-        intermediate=float(vision.count("intermediate_size")),
-        gated=True,
-        norm_bias=False,
-        inputs=_patch_inputs(vision, 14, vision.count("temporal_patch_size", default=2)),
-        merged=float(merged),
-        other_parameters=width + merged * width + hidden,
-    )
-    return encoder_of(tower, [(merged * tower.hidden,) * 2, (merged * tower.hidden, hidden)], base)
+def _qwen2_5_vl(vision: Config, hidden: float) -> Parts:
+    width = vision.number("hidden_size")
+    tower = _qwen(vision, width, 14, gated=True, norm_bias=False, other_parameters=width)
+    full = vision.layer_indices("fullatt_block_indexes", int(tower.layers)) or []
+    side = vision.count("window_size", default=112) // vision.count("patch_size", "spatial_patch_size", default=14)
+    tower = dataclasses.replace(tower, windowed_layers=tower.layers - len(set(full)), window=float(side * side))
+    return _with_merger(tower, hidden)
 
 
-def _qwen3_vl(vision: Config, base: WeightFormat, hidden: float) -> Encoder:
+def _with_merger(tower: Tower, hidden: float) -> Parts:
+    """A tower of Qwen's and the two projections of its merged patches."""
+    wide = tower.merged * tower.hidden
+    tower = dataclasses.replace(tower, other_parameters=tower.other_parameters + wide + hidden)
+    return tower, [(wide, wide), (wide, hidden)]
+
+
+def _qwen3_vl(vision: Config, hidden: float) -> Parts:
     """Besides the last layer's output, those of some layers pass through projectors of their own."""
-    width, merged = vision.count("hidden_size"), vision.count("spatial_merge_size", default=2) ** 2
-    layers = vision.count("depth")
-    extra = len(vision.layer_indices("deepstack_visual_indexes", layers) or [])
-    wide = float(merged * width)
+    width = vision.number("hidden_size")
+    tower = _qwen(vision, width, 16)
+    extra = len(vision.layer_indices("deepstack_visual_indexes", int(tower.layers)) or [])
+    wide = tower.merged * width
     positions = vision.count("num_position_embeddings", default=2304)
-    tower = Tower(
-        **_heads(vision, width, "num_heads"),
-        layers=float(layers),
-        intermediate=float(vision.count("intermediate_size")),
-        inputs=_patch_inputs(vision, 16, vision.count("temporal_patch_size", default=2)),
-        merged=float(merged),
-        other_parameters=width * (1.0 + positions) + 2.0 * width + extra * 2.0 * wide + (1 + extra) * (wide + hidden),
-    )
-    return encoder_of(tower, [(wide, wide), (wide, hidden)] * (1 + extra), base)
+    other = width * (1.0 + positions) + 2.0 * width + extra * 2.0 * wide + (1 + extra) * (wide + hidden)
+    return dataclasses.replace(tower, other_parameters=other), [(wide, wide), (wide, hidden)] * (1 + extra)
 
 
-def _siglip(vision: Config) -> Tower:
-    """SigLIP without its pooling head: one token per patch, positions for each, a norm after the last layer."""
-    width = vision.count("hidden_size")
-    patches = (vision.count("image_size") // vision.count("patch_size")) ** 2
-    return Tower(
-        **_heads(vision, width, "num_attention_heads"),
-        layers=float(vision.count("num_hidden_layers")),
-        intermediate=float(vision.count("intermediate_size")),
-        inputs=_patch_inputs(vision, 14),
-        merged=1.0,
-        other_parameters=width * (1.0 + patches) + 2.0 * width,
-    )
-
-
-def _gemma3(vision: Config, base: WeightFormat, hidden: float) -> Encoder:
+def _gemma3(vision: Config, hidden: float) -> Parts:
     """Patches are averaged to 256 tokens before one projection."""
     tower = _siglip(vision)
-    patches = (vision.count("image_size") // vision.count("patch_size")) ** 2
-    tower = dataclasses.replace(
-        tower,
-        merged=patches / vision.count("mm_tokens_per_image", default=256),
-        other_parameters=tower.other_parameters + tower.hidden,
-    )
-    return encoder_of(tower, [(tower.hidden, hidden)], base)
+    merged = _patches(vision) / vision.count("mm_tokens_per_image", default=256)
+    return _more(tower, tower.hidden, merged=merged), [(tower.hidden, hidden)]
 
 
-def _gemma4(vision: Config, base: WeightFormat, hidden: float) -> Encoder:
-    width = vision.count("hidden_size")
-    tower = Tower(
-        **_heads(vision, width, "num_attention_heads"),
-        layers=float(vision.count("num_hidden_layers")),
-        intermediate=float(vision.count("intermediate_size")),
+def _gemma4(vision: Config, hidden: float) -> Parts:
+    width = vision.number("hidden_size")
+    tower = _tower(
+        vision,
+        width,
+        16,
+        **UNBIASED,
         gated=True,
-        attention_bias=False,
-        ffn_bias=False,
-        norm_bias=False,
         norms=4.0,
         qk_norm=True,
-        inputs=_patch_inputs(vision, 16),
-        merged=float(vision.count("pooling_kernel_size", default=3) ** 2),
+        merged=vision.number("pooling_kernel_size", default=3) ** 2,
         other_parameters=2.0 * width * vision.count("position_embedding_size", default=10240) + 2.0 * width,
     )
-    return encoder_of(tower, [(tower.hidden, hidden)], base)
+    return tower, [(width, hidden)]
 
 
-def _pixtral(vision: Config, base: WeightFormat, hidden: float) -> Encoder:
-    width = vision.count("hidden_size")
-    merged = float(vision.count("spatial_merge_size", default=2) ** 2)
-    tower = Tower(
-        **_heads(vision, width, "num_attention_heads"),
-        layers=float(vision.count("num_hidden_layers")),
-        intermediate=float(vision.count("intermediate_size")),
-        gated=True,
-        attention_bias=False,
-        ffn_bias=False,
-        norm_bias=False,
-        inputs=_patch_inputs(vision, 14),
-        merged=merged,
-        other_parameters=2.0 * width,
-    )
-    return encoder_of(tower, [(merged * width, float(width)), (float(width), hidden), (hidden, hidden)], base)
+def _pixtral(vision: Config, hidden: float) -> Parts:
+    width, merged = vision.number("hidden_size"), vision.number("spatial_merge_size", default=2) ** 2
+    tower = _tower(vision, width, 14, **UNBIASED, gated=True, merged=merged, other_parameters=2.0 * width)
+    return tower, [(merged * width, width), (width, hidden), (hidden, hidden)]
 
 
-def _llama4(vision: Config, base: WeightFormat, hidden: float) -> Encoder:
+def _llama4(vision: Config, hidden: float) -> Parts:
     """Patches of one tile are merged by shuffling pixels."""
     tower = _siglip(vision)
     merged = 1.0 / vision.fraction("pixel_shuffle_ratio", 0.5) ** 2
-    inner, outer = (float(vision.count(f"projector_{end}put_dim")) for end in ("in", "out"))
-    tower = dataclasses.replace(tower, merged=merged, other_parameters=tower.other_parameters + 3.0 * tower.hidden)
-    widths = [(merged * tower.hidden, inner), (inner, outer), (float(vision.count("vision_output_dim")), hidden)]
-    return encoder_of(tower, widths, base)
+    inner, outer = (vision.number(f"projector_{end}put_dim") for end in ("in", "out"))
+    widths = [(merged * tower.hidden, inner), (inner, outer), (vision.number("vision_output_dim"), hidden)]
+    return _more(tower, 3.0 * tower.hidden, merged=merged), widths
 
 
-def _llava(vision: Config, base: WeightFormat, hidden: float) -> Encoder:
+def _llava(vision: Config, hidden: float) -> Parts:
     """CLIP without its last layer, and two projections."""
     tower = _siglip(vision)
     layer = vision.value("vision_feature_layer", default=LLAVA_FEATURE_LAYER)
     if type(layer) is not int or not -tower.layers <= layer <= -1:
         raise vision.error(f"vision_feature_layer is {layer!r}; it must be a layer counted from the last, -1 or below")
-    skipped = -1.0 - layer
-    tower = dataclasses.replace(
-        tower,
-        layers=tower.layers - skipped,
-        other_parameters=tower.other_parameters + 3.0 * tower.hidden + 2.0 * hidden,
-    )
-    return encoder_of(tower, [(tower.hidden, hidden), (hidden, hidden)], base)
+    tower = _more(tower, 3.0 * tower.hidden + 2.0 * hidden, layers=tower.layers + layer + 1.0)
+    return tower, [(tower.hidden, hidden), (hidden, hidden)]
 
 
-def _internvl(vision: Config, base: WeightFormat, hidden: float) -> Encoder:
+def _internvl(vision: Config, hidden: float) -> Parts:
     """InternViT: a class token that its output leaves out, scaled sublayers; patches of one tile are shuffled."""
     tower = _siglip(vision)
     merged = 1.0 / vision.fraction("downsample_ratio", 0.5) ** 2
     wide = merged * tower.hidden
-    tower = dataclasses.replace(
-        tower,
-        merged=merged,
-        attention_bias=vision.flag("qkv_bias", vision.flag("attention_bias", True)),
-        scales=2.0,
-        other_parameters=tower.other_parameters + 2.0 * wide + 2.0 * hidden,
-    )
-    return encoder_of(tower, [(wide, hidden), (hidden, hidden)], base)
+    bias = vision.flag("qkv_bias", vision.flag("attention_bias", True))
+    tower = _more(tower, 2.0 * wide + 2.0 * hidden, merged=merged, attention_bias=bias, scales=2.0)
+    return tower, [(wide, hidden), (hidden, hidden)]
 
 
-def _moonvit(vision: Config, base: WeightFormat, hidden: float) -> Encoder:
-    width, heads = vision.count("vt_hidden_size"), vision.count("vt_num_attention_heads")
-    merged = float(vision.count("merge_kernel_size", default=2) ** 2)
-    inner = vision.count("qkv_hidden_size", default=width)
+def _moonvit(vision: Config, hidden: float) -> Parts:
+    width, heads = vision.number("vt_hidden_size"), vision.count("vt_num_attention_heads")
+    merged = vision.number("merge_kernel_size", default=2) ** 2
+    inner = vision.count("qkv_hidden_size", default=int(width))
     positions = vision.count("init_pos_emb_height", default=64) * vision.count("init_pos_emb_width", default=64)
     if inner % heads:
         raise vision.error(f"vt_num_attention_heads is {heads}; it must divide the width {inner} of the heads")
-    norm_bias = vision.text("norm_type", default="layernorm") != "rmsnorm"
     tower = Tower(
-        hidden=float(width),
+        hidden=width,
         heads=float(heads),
         head_dim=float(inner // heads),
-        layers=float(vision.count("vt_num_hidden_layers")),
-        intermediate=float(vision.count("vt_intermediate_size")),
+        layers=vision.number("vt_num_hidden_layers"),
+        intermediate=vision.number("vt_intermediate_size"),
         attention_bias=vision.flag("attn_bias", True),
         ffn_bias=vision.flag("linear_bias", True),
-        norm_bias=norm_bias,
+        norm_bias=vision.text("norm_type", default="layernorm") != "rmsnorm",
         inputs=_patch_inputs(vision, 14),
         merged=merged,
         other_parameters=width * (1.0 + positions) + 4.0 * width + merged * width + hidden,
     )
-    return encoder_of(tower, [(merged * width,) * 2, (merged * width, hidden)], base)
+    return tower, [(merged * width, merged * width), (merged * width, hidden)]
 
 
-def _heads(vision: Config, width: int, key: str) -> dict[str, float]:
-    heads = vision.count(key)
+def _tower(
+    vision: Config, width: float, patch: int, names: tuple[str, str] = SIGLIP_NAMES, frames: int = 1, **traits: Any
+) -> Tower:
+    """A tower of `width`; `patch` is the published default of a patch's side, `names` those of heads and layers."""
+    heads_key, layers_key = names
+    heads = vision.count(heads_key)
     if width % heads:
-        raise vision.error(f"{key} is {heads}; it must divide the width {width}")
-    return {"hidden": float(width), "heads": float(heads), "head_dim": width / heads}
+        raise vision.error(f"{heads_key} is {heads}; it must divide the width {width:.0f}")
+    if "intermediate" not in traits:
+        traits["intermediate"] = vision.number("intermediate_size")
+    return Tower(
+        hidden=width,
+        heads=float(heads),
+        head_dim=width / heads,
+        layers=vision.number(layers_key),
+        inputs=_patch_inputs(vision, patch, frames),
+        **traits,
+    )
+
+
+def _qwen(vision: Config, width: float, patch: int, **traits: Any) -> Tower:
+    """A tower with Qwen's names of sizes; it sees an image as so many equal frames."""
+    merged, frames = vision.number("spatial_merge_size", default=2) ** 2, vision.count("temporal_patch_size", default=2)
+    return _tower(vision, width, patch, ("num_heads", "depth"), frames, merged=merged, **traits)
+
+
+def _siglip(vision: Config) -> Tower:
+    """SigLIP without its pooling head: one token per patch, positions for each, a norm after the last layer."""
+    width = vision.number("hidden_size")
+    return _tower(vision, width, 14, other_parameters=width * (1.0 + _patches(vision)) + 2.0 * width)
+
+
+def _more(tower: Tower, parameters: float, **traits: Any) -> Tower:
+    """The tower with other traits and more parameters beside its layers."""
+    return dataclasses.replace(tower, other_parameters=tower.other_parameters + parameters, **traits)
+
+
+def _patches(vision: Config) -> int:
+    """Patches of an image of the one size that is seen."""
+    return (vision.count("image_size") // vision.count("patch_size")) ** 2
 
 
 def _patch_inputs(vision: Config, default: int, frames: int = 1) -> float:
     return COLOURS * frames * vision.count("patch_size", "spatial_patch_size", default=default) ** 2
 
 
-VISION: dict[str, Callable[[Config, WeightFormat, float], Encoder]] = {
+VISION: dict[str, Callable[[Config, float], Parts]] = {
     "qwen2_vl": _qwen2_vl,
     "qwen2_5_vl": _qwen2_5_vl,
     "qwen3_vl": _qwen3_vl,
@@ -304,7 +285,7 @@ VISION: dict[str, Callable[[Config, WeightFormat, float], Encoder]] = {
     "internvl": _internvl,
     "moonvit": _moonvit,
 }
-"""`Family.encoder` -> the encoder of a `vision_config`, given the width of the language model."""
+"""`Family.encoder` -> the parts of a `vision_config`'s encoder, given the width of the language model."""
 
 
 def vision_encoder(config: Config, kind: str, base: WeightFormat, hidden: float) -> Encoder | None:
@@ -316,4 +297,4 @@ def vision_encoder(config: Config, kind: str, base: WeightFormat, hidden: float)
       ValueError: a missing or wrong size, by its key.
     """
     vision = vision_config(config)
-    return None if vision is None else VISION[kind](vision, base, hidden)
+    return None if vision is None else encoder_of(*VISION[kind](vision, hidden), base)

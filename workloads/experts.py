@@ -47,13 +47,12 @@ def expert_dimensions(config: Config, rules: ExpertLayers) -> ExpertDimensions:
     if top_k > experts:
         raise config.error(f"{config.spelling(*TOP_K_KEYS)} is {top_k}; it must be at most the {experts} experts")
     intermediate = _uniform(config, *rules.intermediate)
-    width = config.count(rules.width, default=None) if rules.width else None
     return ExpertDimensions(
         experts=float(experts),
         top_k=float(top_k),
         intermediate=float(intermediate),
         shared_intermediate=float(_shared_intermediate(config, rules, intermediate)),
-        width=None if width is None else float(width),
+        width=config.number(rules.width, default=None) if rules.width else None,
     )
 
 

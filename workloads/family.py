@@ -71,10 +71,10 @@ class ExpertLayers:
 class Family:
     """One `model_type`, as its published modelling code defines it.
 
-    `mixer` is the kind of its attention, a key of `mixers.MIXERS`. `linear` is that of the layers that `pattern` names:
-    "interval" (`layer_types`, else all but every `full_attention_interval`-th layer); "kimi" (`linear_attn_config`);
-    "letters" (`hybrid_override_pattern`, one letter per layer, which has one mixer or one feed-forward); "indices"
-    (`attn_layer_indices`); "types" (`layer_types` or `attn_type_list`); "all".
+    `mixer` is the kind of its attention, a key of `huggingface.MIXERS`. `linear` is that of the layers that `pattern`
+    names: "interval" (`layer_types`, else all but every `full_attention_interval`-th layer); "kimi"
+    (`linear_attn_config`); "letters" (`hybrid_override_pattern`, one letter per layer, which has one mixer or one
+    feed-forward); "indices" (`attn_layer_indices`); "types" (`layer_types` or `attn_type_list`); "all".
 
     `sizes` says whose attention has dimensions of its own: None; "swa" (sliding layers, under `swa_`); "global" (full
     layers, `global_head_dim`, `num_global_key_value_heads`); "sliding" (sliding layers, `attention_other_setting`);

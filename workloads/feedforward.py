@@ -12,13 +12,7 @@ NAS_MULTIPLE = 256
 
 def dense(layer: Layer) -> FeedForward:
     """The dense feed-forward of one layer. Raises `ValueError` for a missing or wrong width, by its key."""
-    family, modules = layer.family, layer.family.modules
-    return FeedForward(
-        intermediate=float(_dense_width(layer)),
-        up_projections=family.up_projections,
-        up=layer.product(modules.up, modules.fused_up, modules.dense),
-        down=layer.product([modules.down], parent=modules.dense),
-    )
+    return _feedforward(layer, float(_dense_width(layer)), layer.family.modules.dense)
 
 
 def experts(layer: Layer) -> Experts:
@@ -44,17 +38,19 @@ def experts(layer: Layer) -> Experts:
     )
 
 
-def _shared(layer: Layer, intermediate: float) -> FeedForward | None:
-    if not intermediate:
-        return None
+def _feedforward(layer: Layer, intermediate: float, place: str) -> FeedForward:
     modules = layer.family.modules
-    place = f"{modules.moe}.{modules.shared}"
     return FeedForward(
         intermediate=intermediate,
         up_projections=layer.family.up_projections,
         up=layer.product(modules.up, modules.fused_up, place),
         down=layer.product([modules.down], parent=place),
     )
+
+
+def _shared(layer: Layer, intermediate: float) -> FeedForward | None:
+    modules = layer.family.modules
+    return _feedforward(layer, intermediate, f"{modules.moe}.{modules.shared}") if intermediate else None
 
 
 def _dense_width(layer: Layer) -> float:

@@ -6,7 +6,7 @@ import re
 from jaxroof.model import WeightFormat
 from workloads import formats
 from workloads.config import Config
-from workloads.formats import OVERRIDE_BYTES, OVERRIDES, UNQUANTISED, Scheme
+from workloads.formats import OVERRIDES, UNQUANTISED, Scheme
 from workloads.quantization import Quantization, hf_quant_config, quantization, with_experts
 
 CONVENTIONS: tuple[tuple[str, Scheme | str], ...] = (
@@ -141,8 +141,8 @@ def _overridden(own: Precision, weights: str) -> Precision:
     scheme = OVERRIDES[weights]
     replaced = f'weights="{weights}" replaces {own.label}, which {own.source} says,'
     kv = own.quantised.kv_precision
-    if scheme is None:
-        base = WeightFormat(bytes=OVERRIDE_BYTES[weights], compute=weights)
+    if isinstance(scheme, float):
+        base = WeightFormat(bytes=scheme, compute=weights)
         note = f"{replaced} in the whole model"
         return Precision(Quantization(kv_precision=kv), base, weights, "weights", (*own.notes, note))
     note = f"{replaced} in every linear layer but the router, an encoder's and the output head"

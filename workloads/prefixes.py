@@ -5,7 +5,8 @@ import re
 
 import numpy as np
 
-from workloads.kinds import Range, nearest, number
+from hwspaces.units import nearest
+from workloads.kinds import Range, number
 from workloads.lengths import Lengths, parse_lengths
 from workloads.stream import ALONE, MOST_REQUESTS, numbered
 

@@ -45,13 +45,8 @@ def layer_windows(config: Config, family: Family, layers: int) -> list[Window]:
 
 
 def _stated_kinds(config: Config, layers: int) -> list[str | None] | None:
-    types = config.items("layer_types", layers)
-    if types is None:
-        return None
-    for kind in types:
-        if not isinstance(kind, str) or kind not in KINDS:
-            raise config.error(f"layer_types has {kind!r}; covered are {', '.join(KINDS)}")
-    return [KINDS[kind] for kind in types]
+    types = config.items("layer_types", layers, KINDS)
+    return None if types is None else [KINDS[kind] for kind in types]
 
 
 def _family_kinds(config: Config, family: Family, layers: int) -> list[str | None]:

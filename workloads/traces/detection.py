@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from workloads.kinds import nearest
+from hwspaces.units import nearest
 from workloads.traces import (
     azure,
     bench_result,
