@@ -1,6 +1,7 @@
 """Tokens of an image, in the encoder and in the language model."""
 
 import dataclasses
+import functools
 import itertools
 import math
 
@@ -118,10 +119,7 @@ def _tiles(images: ImageTokens, width: int, height: int) -> ImageCount:
     scales = {grid: min(grid[0] * images.side / width, grid[1] * images.side / height) for grid in _grids(images)}
     enlarging = [scale for scale in scales.values() if scale >= 1.0]
     chosen = min(enlarging) if enlarging else max(scales.values())
-    tiles = min(columns * rows for (columns, rows), scale in scales.items() if scale == chosen)
-    one = _fixed(images, width, height)
-    tiles += tiles > 1
-    return ImageCount(tiles * one.encoder, tiles * one.language)
+    return _tiled(images, min(columns * rows for (columns, rows), scale in scales.items() if scale == chosen))
 
 
 def _aspect(images: ImageTokens, width: int, height: int) -> ImageCount:
@@ -133,8 +131,12 @@ def _aspect(images: ImageTokens, width: int, height: int) -> ImageCount:
         fills = width * height > 0.5 * images.side**2 * columns * rows
         if difference < best or (difference == best and fills):
             best, chosen = difference, (columns, rows)
-    tiles = math.prod(chosen)
-    one = _fixed(images, width, height)
+    return _tiled(images, math.prod(chosen))
+
+
+def _tiled(images: ImageTokens, tiles: int) -> ImageCount:
+    """Tokens of `tiles` tiles, and where there are several, of the whole image at the size of one."""
+    one = _fixed(images, images.side, images.side)
     tiles += tiles > 1
     return ImageCount(tiles * one.encoder, tiles * one.language)
 
@@ -161,30 +163,28 @@ RULES = {
 """`ImageTokens.rule` -> tokens of one image."""
 
 
-def _qwen(least_pixels: int, most_pixels: int, patch: int):
-    def read(vision: Config) -> ImageTokens:
-        return ImageTokens(
-            rule="rounded",
-            patch=vision.count("patch_size", "spatial_patch_size", default=patch),
-            merge=vision.count("spatial_merge_size", default=2),
-            least_pixels=least_pixels,
-            most_pixels=most_pixels,
-        )
-
-    return read
+def _qwen(least_pixels: int, most_pixels: int, patch: int, vision: Config) -> ImageTokens:
+    return ImageTokens(
+        rule="rounded",
+        patch=vision.count("patch_size", "spatial_patch_size", default=patch),
+        merge=vision.count("spatial_merge_size", default=2),
+        least_pixels=least_pixels,
+        most_pixels=most_pixels,
+    )
 
 
 def _gemma3(vision: Config) -> ImageTokens:
-    side, patch = vision.count("image_size"), vision.count("patch_size")
-    merge = side // patch / math.sqrt(vision.count("mm_tokens_per_image", default=256))
-    return ImageTokens(rule="fixed", patch=patch, side=side, merge=int(merge))
+    sides = _sides(vision)
+    merge = sides["side"] // sides["patch"] / math.sqrt(vision.count("mm_tokens_per_image", default=256))
+    return ImageTokens(rule="fixed", **sides, merge=int(merge))
 
 
 def _gemma4(vision: Config) -> ImageTokens:
     merge = vision.count("pooling_kernel_size", default=3)
-    tokens = vision.count("default_output_length", default=280)
-    patch = vision.count("patch_size", default=16)
-    return ImageTokens(rule="budget", patch=patch, merge=merge, most_patches=tokens * merge**2)
+    most_patches = vision.count("default_output_length", default=280) * merge**2
+    return ImageTokens(
+        rule="budget", patch=vision.count("patch_size", default=16), merge=merge, most_patches=most_patches
+    )
 
 
 def _pixtral(vision: Config) -> ImageTokens:
@@ -194,20 +194,17 @@ def _pixtral(vision: Config) -> ImageTokens:
 
 def _llama4(vision: Config) -> ImageTokens:
     merge = round(1.0 / vision.fraction("pixel_shuffle_ratio", 0.5))
-    side, patch = vision.count("image_size"), vision.count("patch_size")
-    return ImageTokens(rule="tiles", patch=patch, merge=merge, side=side, most_tiles=16, class_tokens=1)
+    return ImageTokens(rule="tiles", **_sides(vision), merge=merge, most_tiles=16, class_tokens=1)
 
 
 def _llava(vision: Config) -> ImageTokens:
-    side, patch = vision.count("image_size"), vision.count("patch_size")
-    return ImageTokens(rule="fixed", patch=patch, side=side, class_tokens=1)
+    return ImageTokens(rule="fixed", **_sides(vision), class_tokens=1)
 
 
 def _internvl(vision: Config) -> ImageTokens:
     merge = round(1.0 / vision.fraction("downsample_ratio", 0.5))
-    side, patch = vision.count("image_size"), vision.count("patch_size")
     tiles = min(vision.count("max_dynamic_patch", default=12), MOST_TILES)
-    return ImageTokens(rule="aspect", patch=patch, merge=merge, side=side, most_tiles=tiles, class_tokens=1)
+    return ImageTokens(rule="aspect", **_sides(vision), merge=merge, most_tiles=tiles, class_tokens=1)
 
 
 def _moonvit(vision: Config) -> ImageTokens:
@@ -215,10 +212,15 @@ def _moonvit(vision: Config) -> ImageTokens:
     return ImageTokens(rule="padded", patch=patch, merge=merge, most_patches=16384, side=512 * patch)
 
 
+def _sides(vision: Config) -> dict[str, int]:
+    """Sides of an image, or a tile of one, and of a patch of it, in pixels."""
+    return {"side": vision.count("image_size"), "patch": vision.count("patch_size")}
+
+
 FAMILIES = {
-    "qwen2_vl": _qwen(56 * 56, 28 * 28 * 16384, 14),
-    "qwen2_5_vl": _qwen(56 * 56, 28 * 28 * 16384, 14),
-    "qwen3_vl": _qwen(256 * 256, 4096 * 4096, 16),
+    "qwen2_vl": functools.partial(_qwen, 56 * 56, 28 * 28 * 16384, 14),
+    "qwen2_5_vl": functools.partial(_qwen, 56 * 56, 28 * 28 * 16384, 14),
+    "qwen3_vl": functools.partial(_qwen, 256 * 256, 4096 * 4096, 16),
     "gemma3": _gemma3,
     "gemma4": _gemma4,
     "pixtral": _pixtral,
