@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable
 
-from jaxroof.model import Block, Experts, Mixer, Model, Prediction, WeightFormat
+from jaxroof.model import Block, Mixer, Model, Prediction, WeightFormat
 from workloads.attention import attention
 from workloads.config import Config
 from workloads.coverage import language_model
@@ -12,7 +12,7 @@ from workloads.encoders import vision_encoder
 from workloads.family import Family
 from workloads.feedforward import dense, experts
 from workloads.latent import compressed_attention, latent_attention
-from workloads.layer import HIDDEN_KEYS, VOCABULARY_KEYS, Layer, layer_count, size
+from workloads.layer import HIDDEN_KEYS, VOCABULARY_KEYS, Layer, layer_count
 from workloads.layer_kinds import LayerKind, layer_kinds, prediction_kind
 from workloads.linear_attention import gated_delta_net, kimi_delta_attention, lightning_attention, mamba2
 from workloads.other_parameters import POSITION_KEYS, layer_parameters, model_parameters, switched
@@ -61,7 +61,7 @@ def model(config: Config, quantised: Quantization, base: WeightFormat) -> Model:
     blocks = _merged([_block(dataclasses.replace(first, index=i), kind) for i, kind in enumerate(kinds)])
     if quantised.assignments and all(_formats(block) <= {base} for block in blocks):
         raise config.error("its quantisation names no linear layer of this model")
-    vocabulary = float(size(text, family, *VOCABULARY_KEYS))
+    vocabulary = float(first.size(*VOCABULARY_KEYS))
     untied = family.generates and not _tied(config, text, family)
     head = linear_format(quantised, [("lm_head",)], base, config.name) if quantised.head and untied else base
     after = dataclasses.replace(first, index=layers)
@@ -134,17 +134,9 @@ def _merged(layers: list[Block]) -> tuple[Block, ...]:
 
 
 def _formats(block: Block) -> set[WeightFormat]:
-    """The formats of a layer's matrices, the router's left out."""
-    feedforward = block.feedforward
-    shared = feedforward.shared if isinstance(feedforward, Experts) else None
-    layers = [layer for layer in (feedforward, shared) if layer is not None]
-    return _mixer_formats(block.attention) | {f for layer in layers for f in (layer.up, layer.down)}
-
-
-def _mixer_formats(mixer: Mixer | None) -> set[WeightFormat]:
-    if mixer is None:
-        return set()
-    values = (getattr(mixer, field.name) for field in dataclasses.fields(mixer))
+    """The formats of a layer's matrices."""
+    parts = (block.attention, block.feedforward, getattr(block.feedforward, "shared", None))
+    values = [getattr(part, field.name) for part in parts if part is not None for field in dataclasses.fields(part)]
     return {value for value in values if isinstance(value, WeightFormat)}
 
 

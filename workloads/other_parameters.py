@@ -136,20 +136,9 @@ def _has_sinks(config: Config, family: Family, attention: Attention) -> bool:
 
 def _expert_parameters(config: Config, family: Family, hidden: float, layer: Experts) -> float:
     rules = family.experts
-    parameters = 0.0
-    if rules.router_bias:
-        parameters += layer.experts
-    if rules.score_correction:
-        parameters += layer.experts
-    if rules.expert_bias:
-        parameters += layer.experts * (layer.up_projections * layer.intermediate + hidden)
-    if rules.shared_gate and layer.shared is not None:
-        parameters += hidden
-    if rules.scaled_router:
-        parameters += hidden + layer.experts
-    if rules.beside_dense:
-        # Norms of the experts' input and output, and of the dense layer's output.
-        parameters += 3.0 * norm_parameters(config, family, hidden)
-    if rules.width_norm and layer.width is not None:
-        parameters += layer.width
-    return parameters
+    parameters = layer.experts * (rules.router_bias + rules.score_correction + rules.scaled_router)
+    parameters += rules.expert_bias * layer.experts * (layer.up_projections * layer.intermediate + hidden)
+    parameters += hidden * (rules.scaled_router + (rules.shared_gate and layer.shared is not None))
+    # Beside a dense layer: norms of the experts' input and output, and of the dense layer's output.
+    parameters += rules.beside_dense * 3.0 * norm_parameters(config, family, hidden)
+    return parameters + rules.width_norm * (layer.width or 0.0)
