@@ -1,11 +1,10 @@
 """Distributions in words, `kind:name=value,...`: how they are read, and errors that name what is wrong."""
 
 import dataclasses
+import difflib
 import math
 import re
-from collections.abc import Mapping
-
-from hwspaces.units import nearest
+from collections.abc import Iterable, Mapping
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
 
@@ -87,6 +86,13 @@ def number(word: str, key: str, allowed: Range, text: str) -> float:
 def shown(kind: str, values: Mapping[str, float]) -> str:
     """The words of a kind and its parameters, as `parsed` reads them."""
     return f"{kind}:{','.join(f'{key}={value:.12g}' for key, value in values.items())}" if values else kind
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The end of an error message: "; did you mean ...?" with the nearest known names, else all of them."""
+    known = list(known)
+    close = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+    return f"; did you mean {' or '.join(close)}?" if close else f"; known: {', '.join(known)}"
 
 
 def _items(rest: str) -> list[str]:

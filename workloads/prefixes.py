@@ -5,8 +5,7 @@ import re
 
 import numpy as np
 
-from hwspaces.units import nearest
-from workloads.kinds import Range, number
+from workloads.kinds import Range, nearest, number
 from workloads.lengths import Lengths, parse_lengths
 from workloads.stream import ALONE, MOST_REQUESTS, numbered
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hwspaces.units import nearest
+from workloads.kinds import nearest
 from workloads.stream import Stream, numbered
 from workloads.traces.documents import Record, yaml_object
 from workloads.traces.measured import Measured, mean_gap

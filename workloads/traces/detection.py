@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from hwspaces.units import nearest
+from workloads.kinds import nearest
 from workloads.traces import (
     azure,
     bench_result,

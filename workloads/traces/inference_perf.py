@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from hwspaces.units import nearest
+from workloads.kinds import nearest
 from workloads.stream import LARGEST_TOKENS, MOST_REQUESTS, Stream, alone, numbered
 from workloads.traces.documents import Record, yaml_object
 from workloads.traces.rows import Options, stream_name

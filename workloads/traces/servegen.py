@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hwspaces.units import nearest
+from workloads.kinds import nearest
 from workloads.stream import LARGEST_TOKENS, MOST_REQUESTS, Stream, alone
 from workloads.traces.documents import Record, json_object
 from workloads.traces.rows import Options

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import numpy as np
 
 from hwspaces import document
-from hwspaces.units import nearest
+from workloads.kinds import nearest
 from workloads.stream import MOST_REQUESTS
 
 LARGEST_FILE = 2 * 2**30
