@@ -19,9 +19,8 @@ def _whisper(config: Config, linear: WeightFormat, base: WeightFormat) -> Model:
     at most. Keys have no bias.
     """
     hidden, mel = config.count("d_model"), config.count("num_mel_bins")
-    encoder = _tower(config, hidden, "encoder", 3.0 * (mel + hidden))
     positions = config.count("max_source_positions")
-    encoder = dataclasses.replace(encoder, other_parameters=hidden * (positions + 4.0))
+    encoder = _tower(config, hidden, 3.0 * (mel + hidden), hidden * (positions + 4.0))
     decoder = _decoder_block(config, hidden, linear, key_bias=False)
     other = hidden * (config.count("max_target_positions") + 2.0)
     return _model(config, encoder_of(encoder, [], linear), base, hidden, decoder, other, key_bias=False)
@@ -32,9 +31,8 @@ def _bart(config: Config, linear: WeightFormat, base: WeightFormat) -> Model:
     hidden = config.count("d_model")
     positions = config.count("max_position_embeddings") + BART_POSITIONS_EXTRA
     other = hidden * (positions + 2.0)
-    encoder = dataclasses.replace(_tower(config, hidden, "encoder", None), other_parameters=other)
-    decoder = _decoder_block(config, hidden, linear)
-    return _model(config, encoder_of(encoder, [], linear), base, hidden, decoder, other)
+    encoder = encoder_of(_tower(config, hidden, None, other), [], linear)
+    return _model(config, encoder, base, hidden, _decoder_block(config, hidden, linear), other)
 
 
 def _t5(config: Config, linear: WeightFormat, base: WeightFormat) -> Model:
@@ -64,15 +62,16 @@ def _t5(config: Config, linear: WeightFormat, base: WeightFormat) -> Model:
     return _model(config, encoder_of(tower, [], linear), base, hidden, block, tower.other_parameters)
 
 
-def _tower(config: Config, hidden: int, stack: str, inputs: float | None) -> Tower:
-    heads = _stack_heads(config, hidden, stack)
+def _tower(config: Config, hidden: int, inputs: float | None, other_parameters: float) -> Tower:
+    heads = _stack_heads(config, hidden, "encoder")
     return Tower(
         hidden=float(hidden),
-        layers=config.number(f"{stack}_layers"),
+        layers=config.number("encoder_layers"),
         heads=float(heads),
         head_dim=hidden / heads,
-        intermediate=config.number(f"{stack}_ffn_dim"),
+        intermediate=config.number("encoder_ffn_dim"),
         inputs=inputs,
+        other_parameters=other_parameters,
     )
 
 

@@ -1,6 +1,7 @@
 """Models from Hugging Face configs: a language model as groups of identical layers, and its encoder."""
 
 import dataclasses
+from collections import Counter
 from collections.abc import Callable
 
 from jaxroof.model import Block, Mixer, Model, Prediction, WeightFormat
@@ -126,11 +127,8 @@ def _norm_kernels(config: Config, family: Family) -> float:
 
 
 def _merged(layers: list[Block]) -> tuple[Block, ...]:
-    counts: dict[Block, int] = {}
-    for layer in layers:
-        counts[layer] = counts.get(layer, 0) + 1
-    some = [layer for layer in counts if layer.attention is not None or layer.feedforward is not None]
-    return tuple(dataclasses.replace(layer, count=float(counts[layer])) for layer in some)
+    some = Counter(layer for layer in layers if layer.attention is not None or layer.feedforward is not None)
+    return tuple(dataclasses.replace(layer, count=float(count)) for layer, count in some.items())
 
 
 def _formats(block: Block) -> set[WeightFormat]:

@@ -99,10 +99,9 @@ def name_convention(name: str) -> tuple[str, Scheme | str | None, str]:
 
 def _base(config: Config) -> tuple[WeightFormat, str | None]:
     """The format of unquantised weights, and the dtype that says so."""
-    nested = config.nested()
     dtype = config.value("torch_dtype", "dtype")
-    if dtype is None and nested is not None:
-        dtype = nested.value("torch_dtype", "dtype")
+    if dtype is None:
+        dtype = (config.nested() or config).value("torch_dtype", "dtype")
     if dtype is None:
         return WeightFormat(bytes=2.0, compute="bf16"), None
     key = str(dtype).removeprefix("torch.")
@@ -113,8 +112,7 @@ def _base(config: Config) -> tuple[WeightFormat, str | None]:
 
 
 def _declared(config: Config, hf_quant: Config | None) -> tuple[Quantization | None, str]:
-    nested = config.nested()
-    table = config.table("quantization_config") or (nested.table("quantization_config") if nested else None)
+    table = config.table("quantization_config") or (config.nested() or config).table("quantization_config")
     if table is not None:
         declared = quantization(table)
         if config.value("expert_dtype") == "fp4":
