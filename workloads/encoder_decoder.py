@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 from jaxroof.model import Attention, Block, Encoder, FeedForward, Model, WeightFormat
 from workloads.config import Config
-from workloads.encoders import UNBIASED, Tower, encoder_of
 from workloads.quantization import Quantization, linear_format
+from workloads.towers import UNBIASED, Tower, encoder_of
 
 T5_BUCKETS = 32  # published class default of relative_attention_num_buckets
 BART_POSITIONS_EXTRA = 2  # rows of its learned positions beyond the longest sequence

@@ -18,6 +18,7 @@ from workloads.layer_kinds import LayerKind, layer_kinds, prediction_kind
 from workloads.linear_attention import gated_delta_net, kimi_delta_attention, lightning_attention, mamba2
 from workloads.other_parameters import POSITION_KEYS, layer_parameters, model_parameters, switched
 from workloads.quantization import Quantization, linear_format
+from workloads.towers import encoder_of
 
 MIXERS: dict[str, Callable[[Layer], Mixer]] = {
     "softmax": attention,
@@ -65,6 +66,7 @@ def model(config: Config, quantised: Quantization, base: WeightFormat) -> Model:
     vocabulary = float(first.size(*VOCABULARY_KEYS))
     untied = family.generates and not _tied(config, text, family)
     head = linear_format(quantised, [("lm_head",)], base, config.name) if quantised.head and untied else base
+    vision = vision_encoder(config)
     after = dataclasses.replace(first, index=layers)
     return Model(
         hidden=hidden,
@@ -74,7 +76,7 @@ def model(config: Config, quantised: Quantization, base: WeightFormat) -> Model:
         head=head,
         untied=float(untied),
         other_parameters=float(model_parameters(text, family, hidden, vocabulary)),
-        encoder=None if family.encoder is None else vision_encoder(config, family.encoder, base, hidden),
+        encoder=None if vision is None else encoder_of(vision.tower, vision.projector, base),
         prediction=_prediction(after, prediction_kind(text, family, kinds)),
         generates=family.generates,
     )

@@ -1,19 +1,11 @@
 """Tokens of an image, in the encoder and in the language model."""
 
 import dataclasses
-import functools
 import itertools
 import math
 
-from workloads.config import Config
-from workloads.coverage import language_model
-from workloads.encoders import vision_config
-
 MOST_RATIO = 200.0
 """Sides of an image may differ by this factor; Qwen's published preprocessing refuses more."""
-
-MOST_TILES = 64
-"""More tiles than any preprocessing cuts an image into."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -37,18 +29,6 @@ class ImageCount:
 
     encoder: float  # patches, over all tiles
     language: float  # that take a place in the language model's context
-
-
-def image_tokens(config: Config) -> ImageTokens | None:
-    """Rule by which a config's model turns images into tokens, or None where it sees none.
-
-    Sizes are the config's, limits those of the published preprocessing.
-    """
-    family, _ = language_model(config)
-    vision = vision_config(config)
-    if vision is None or family.encoder not in FAMILIES:
-        return None
-    return FAMILIES[family.encoder](vision)
 
 
 def encoder_tokens(images: ImageTokens, width: int, height: int) -> ImageCount:
@@ -161,72 +141,3 @@ RULES = {
     "aspect": _aspect,
 }
 """`ImageTokens.rule` -> tokens of one image."""
-
-
-def _qwen(least_pixels: int, most_pixels: int, patch: int, vision: Config) -> ImageTokens:
-    return ImageTokens(
-        rule="rounded",
-        patch=vision.count("patch_size", "spatial_patch_size", default=patch),
-        merge=vision.count("spatial_merge_size", default=2),
-        least_pixels=least_pixels,
-        most_pixels=most_pixels,
-    )
-
-
-def _gemma3(vision: Config) -> ImageTokens:
-    sides = _sides(vision)
-    merge = sides["side"] // sides["patch"] / math.sqrt(vision.count("mm_tokens_per_image", default=256))
-    return ImageTokens(rule="fixed", **sides, merge=int(merge))
-
-
-def _gemma4(vision: Config) -> ImageTokens:
-    merge = vision.count("pooling_kernel_size", default=3)
-    most_patches = vision.count("default_output_length", default=280) * merge**2
-    return ImageTokens(
-        rule="budget", patch=vision.count("patch_size", default=16), merge=merge, most_patches=most_patches
-    )
-
-
-def _pixtral(vision: Config) -> ImageTokens:
-    merge, side = vision.count("spatial_merge_size", default=2), vision.count("image_size", default=1540)
-    return ImageTokens(rule="rows", patch=vision.count("patch_size", default=14), merge=merge, side=side)
-
-
-def _llama4(vision: Config) -> ImageTokens:
-    merge = round(1.0 / vision.fraction("pixel_shuffle_ratio", 0.5))
-    return ImageTokens(rule="tiles", **_sides(vision), merge=merge, most_tiles=16, class_tokens=1)
-
-
-def _llava(vision: Config) -> ImageTokens:
-    return ImageTokens(rule="fixed", **_sides(vision), class_tokens=1)
-
-
-def _internvl(vision: Config) -> ImageTokens:
-    merge = round(1.0 / vision.fraction("downsample_ratio", 0.5))
-    tiles = min(vision.count("max_dynamic_patch", default=12), MOST_TILES)
-    return ImageTokens(rule="aspect", **_sides(vision), merge=merge, most_tiles=tiles, class_tokens=1)
-
-
-def _moonvit(vision: Config) -> ImageTokens:
-    patch, merge = vision.count("patch_size", default=14), vision.count("merge_kernel_size", default=2)
-    return ImageTokens(rule="padded", patch=patch, merge=merge, most_patches=16384, side=512 * patch)
-
-
-def _sides(vision: Config) -> dict[str, int]:
-    """Sides of an image, or a tile of one, and of a patch of it, in pixels."""
-    return {"side": vision.count("image_size"), "patch": vision.count("patch_size")}
-
-
-FAMILIES = {
-    "qwen2_vl": functools.partial(_qwen, 56 * 56, 28 * 28 * 16384, 14),
-    "qwen2_5_vl": functools.partial(_qwen, 56 * 56, 28 * 28 * 16384, 14),
-    "qwen3_vl": functools.partial(_qwen, 256 * 256, 4096 * 4096, 16),
-    "gemma3": _gemma3,
-    "gemma4": _gemma4,
-    "pixtral": _pixtral,
-    "llama4": _llama4,
-    "llava": _llava,
-    "internvl": _internvl,
-    "moonvit": _moonvit,
-}
-"""`Family.encoder` -> how it turns images into tokens. Limits are those of the published preprocessor configs."""
