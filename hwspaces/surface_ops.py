@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from hwspaces.surface import SurfaceTable
+from hwspaces.surface import FLAGS, SurfaceTable
 from jaxroof.batch import Decode, Prefill
 from jaxroof.deployment import Deployment
 from jaxroof.layers.attention import decode_attention, prefill_attention
@@ -38,7 +38,7 @@ def node_ops(table: SurfaceTable, row: Mapping[str, Any]) -> tuple[Op, ...]:
 
 
 def _product(table: SurfaceTable, row: Mapping[str, Any]) -> tuple[Op, ...]:
-    flags = {name: bool(table.labels.get(name)) for name in ("scaled", "dequantised", "quantised")}
+    flags = {name: bool(table.labels.get(name)) for name in FLAGS}
     quantised = flags.pop("quantised")
     size = row["weight_bytes"] if "weight_bytes" in table.labels else OPERAND_BYTES[table.precision]
     weights = WeightFormat(bytes=size, compute=table.precision, **flags)

@@ -51,8 +51,10 @@ class Checked:
     osl: np.ndarray
     notes: tuple[str, ...]
 
-    def stream(self, file: str, notes: tuple[str, ...] = (), groups: tuple[np.ndarray, np.ndarray] | None = None):
-        """The `Stream` of these rows, with its `group` and `shared`; without these, requests begin like no other."""
+    def stream(
+        self, file: str, notes: tuple[str, ...] = (), groups: tuple[np.ndarray, np.ndarray] | None = None
+    ) -> Stream:
+        """The stream of these rows, with its `group` and `shared`; without these, requests begin like no other."""
         columns = (self.arrival, self.isl, self.osl, *(groups or alone(len(self.rows))))
         return Stream(stream_name(file), *columns, source=file, notes=(*notes, *self.notes))
 
