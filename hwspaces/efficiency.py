@@ -11,7 +11,7 @@ import jax
 
 from hwspaces import document, kernel_tables
 from hwspaces.schema import strings, texts
-from hwspaces.surface_efficiency import PREFIX, surface_entry
+from hwspaces.surface_efficiency import PREFIX, surface_efficiency
 from hwspaces.units import from_key, nearest, positive
 from jaxroof.efficiency import Efficiency, Host, KindEfficiency, LinkEfficiency, datasheet, kernel
 
@@ -81,11 +81,13 @@ def efficiency(name_or_path: str | Path | None = None) -> EfficiencyEntry:
 
     Raises:
       ValueError: one line that names file, key, value and what is allowed: an unknown name or key with the nearest
-        known ones, a constant that is missing, a share outside (0, 1], a negative time, a unit of another dimension.
+        known ones, a constant that is missing, a share outside (0, 1], a negative time, a unit of another dimension;
+        of a surface, what `surface_efficiency` refuses.
     """
     text = DEFAULT if name_or_path is None else str(name_or_path)
     if text.startswith(PREFIX):
-        return surface_entry(text, efficiency)
+        path, _, base = text.removeprefix(PREFIX).partition(".nc:")
+        return surface_efficiency(f"{path}.nc" if base else path, efficiency(base or None))
     if text.lower().endswith(".toml"):
         return _entry(Path(text).stem, document.toml(text), text)
     if text not in efficiencies():
