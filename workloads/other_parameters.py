@@ -16,14 +16,12 @@ def layer_parameters(
     parameters = family.norms * parts / 2.0 * norm_parameters(config, family, hidden)
     if family.streams is not None:
         parameters += parts * _stream_parameters(config, family, hidden)
-    if isinstance(mixer, Attention):
+    if isinstance(mixer, Attention | LatentAttention):
         parameters += _attention_parameters(config, family, hidden, mixer)
-    elif isinstance(mixer, LatentAttention):
-        parameters += _latent_parameters(config, family, hidden, mixer)
     elif isinstance(mixer, CompressedAttention):
         parameters += _compressed_parameters(mixer)
     elif isinstance(mixer, LinearAttention):
-        parameters += linear_attention_parameters(config, family, mixer)
+        parameters += _linear_parameters(config, family, mixer)
     if isinstance(feedforward, Experts):
         return parameters + _expert_parameters(config, family, hidden, feedforward)
     if feedforward is not None and switched(config, family.ffn_bias):
@@ -60,31 +58,20 @@ def switched(config: Config, switch: Switch) -> bool:
     return switch if isinstance(switch, bool) else config.flag(*switch)
 
 
-def _attention_parameters(config: Config, family: Family, hidden: float, attention: Attention) -> float:
-    parameters = _qk_norm(config, family, attention)
-    if switched(config, family.attention_bias):
-        values = attention.value_projection * attention.value_dim
-        parameters += attention.heads * attention.head_dim + attention.kv_heads * (attention.head_dim + values)
-    if switched(config, family.attention_bias if family.output_bias is None else family.output_bias):
-        parameters += hidden
-    if _has_sinks(config, family, attention):
-        parameters += attention.heads
+def _attention_parameters(
+    config: Config, family: Family, hidden: float, attention: Attention | LatentAttention
+) -> float:
+    biased = switched(config, family.attention_bias)
+    parameters = hidden * (biased if family.output_bias is None else switched(config, family.output_bias))
     if attention.selection is not None:
-        parameters += 2.0 * attention.selection.head_dim
-    return parameters
-
-
-def _latent_parameters(config: Config, family: Family, hidden: float, attention: LatentAttention) -> float:
-    """Norms of the compressed query and of the latent vector, and a norm with a bias of the indexer's keys."""
-    rank = attention.query_rank or 0.0
-    parameters = rank + attention.latent
-    if switched(config, family.attention_bias):
-        parameters += rank + attention.latent + attention.rope_dim
-    if switched(config, family.attention_bias if family.output_bias is None else family.output_bias):
-        parameters += hidden
-    if attention.selection is not None:
-        parameters += 2.0 * attention.selection.head_dim
-    return parameters
+        parameters += 2.0 * attention.selection.head_dim  # a norm with a bias of the indexer's keys
+    if isinstance(attention, LatentAttention):
+        # Norms of the compressed query and of the latent vector.
+        rank = attention.query_rank or 0.0
+        return parameters + rank + attention.latent + biased * (rank + attention.latent + attention.rope_dim)
+    values = attention.value_projection * attention.value_dim
+    parameters += biased * (attention.heads * attention.head_dim + attention.kv_heads * (attention.head_dim + values))
+    return parameters + _qk_norm(config, family, attention) + attention.heads * _has_sinks(config, family, attention)
 
 
 def _compressed_parameters(attention: CompressedAttention) -> float:
@@ -95,7 +82,7 @@ def _compressed_parameters(attention: CompressedAttention) -> float:
     return parameters + sum(width * ((attention.ratio or 0.0) * attention.overlap + 1.0) for width in widths)
 
 
-def linear_attention_parameters(config: Config, family: Family, attention: LinearAttention) -> float:
+def _linear_parameters(config: Config, family: Family, attention: LinearAttention) -> float:
     """The short convolution, decays and step sizes per head or channel, and the norm of the output."""
     values = attention.heads * attention.value_dim
     channels = 2.0 * attention.key_heads * attention.key_dim + values
