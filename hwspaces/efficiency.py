@@ -62,12 +62,12 @@ class EfficiencyEntry:
     name: str
     efficiency: Efficiency  # leaves are Python floats, times in s
     sources: dict[str, str]  # constant, by dotted path -> what it was fitted to or which fact it is taken from
-    notes: tuple[str, ...]
-    file: str
     engine: str | None = None  # serving engine whose kernels and host code the constants describe, with its version
     date: str | None = None  # when they were fitted, ISO 8601
     refit: str | None = None  # command that fits them again
     errors: str | None = None  # what was left over by the fit
+    notes: tuple[str, ...]
+    file: str
 
 
 def efficiency(name_or_path: str | Path | None = None) -> EfficiencyEntry:
