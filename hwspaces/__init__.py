@@ -3,14 +3,14 @@
 from hwspaces.efficiency import EfficiencyEntry as EfficiencyEntry
 from hwspaces.efficiency import efficiencies as efficiencies
 from hwspaces.efficiency import efficiency as efficiency
-from hwspaces.entry import PRECISIONS as PRECISIONS
 from hwspaces.entry import HardwareEntry as HardwareEntry
 from hwspaces.entry import overridden as overridden
 from hwspaces.entry import require_precision as require_precision
+from hwspaces.leaves import PRECISIONS as PRECISIONS
+from hwspaces.leaves import leaf_unit as leaf_unit
 from hwspaces.load import catalogue as catalogue
 from hwspaces.load import hardware as hardware
 from hwspaces.load import names as names
 from hwspaces.units import formatted as formatted
 from hwspaces.units import from_key as from_key
-from hwspaces.units import leaf_unit as leaf_unit
 from hwspaces.units import quantity as quantity

@@ -3,7 +3,9 @@
 import dataclasses
 from collections.abc import Mapping
 
+from hwspaces.leaves import units
 from hwspaces.units import from_key, nearest, positive
+from jaxroof.hardware import TIERS, Energy
 
 ASSUMPTION = "assumption"
 """What the text of a source begins with when no source gives the figure."""
@@ -11,15 +13,8 @@ ASSUMPTION = "assumption"
 WIDEST = 16384.0
 """16-bit FLOP per clock of the widest core that still saves energy by being wide: `jaxroof.hardware.LARGEST_CORE`."""
 
-_TIERS = ("scale_up", "scale_out", "cluster")
-_PROCESS = {
-    "vector": "J/FLOP",
-    "exp": "J",
-    "l2": "J/B",
-    "scratchpad": "J/B",
-    "static_share": "1",
-    "width": "1",
-}
+_PROCESS = {leaf: units(Energy)[leaf] for leaf in ("vector", "exp", "l2", "scratchpad")}
+_PROCESS |= {"static_share": "1", "width": "1"}
 _TEXTS = ("source", "precisions", "scratchpads")
 _FITTED = ("bf16", "fp16", "fp8", "fp32")
 _WIDE = ("matrix.bf16", "matrix.fp16", "matrix.fp8", "matrix.int8")
@@ -91,13 +86,15 @@ def energized(figures, known: Technologies | None, where: str) -> list[str]:
         told = sources.get(leaf, source)
         add(f"energy.{leaf}", value * (narrower if wide else 1.0), told + said * wide)
     tables = {"hbm": (known.memory, memory)}
-    for tier in _TIERS:
+    for tier in TIERS:
         if f"links.{tier}.bandwidth" in figures.values:
             tables[tier] = (known.link, figures.texts.get(f"links.{tier}.technology"))
     for leaf, (table, name) in tables.items():
         if name in table:
             own = {key: value for key, value in table[name].items() if key != "source"}
-            read = dict(from_key(k, v, f"{where}: energy.{name}", {"moved": "J/B"}) for k, v in own.items())
+            read = dict(
+                from_key(k, v, f"{where}: energy.{name}", {"moved": units(Energy)["hbm"]}) for k, v in own.items()
+            )
             add(f"energy.{leaf}", read["moved"], table[name]["source"])
     if "power.tdp" in figures.values:
         tdp = figures.values["power.tdp"]

@@ -3,22 +3,15 @@
 import dataclasses
 from collections.abc import Mapping
 
-from hwspaces.silicon import costs_of, silicon_of
-from hwspaces.units import LINK_UNITS, PROTOCOLS, TRANSPORT_UNITS, leaf_quantity, leaf_unit, nearest
-from jaxroof.hardware import Cores, Energy, Hardware, Link, Links, Memory, MemoryLevel, Power, Protocol, Transport
+from hwspaces.leaves import PRECISIONS, leaf, leaf_quantity, struct_of
+from hwspaces.units import nearest
+from jaxroof.field import declaration, kinds, optional_parts, required
+from jaxroof.hardware import Energy, Hardware, Link
 
-PRECISIONS = ("bf16", "fp16", "fp8", "fp6", "fp4", "int8", "int4", "tf32", "fp32")
-"""Precisions that a matrix unit may have a peak for."""
-
-_REQUIRED = ("cores.count", "cores.vector_flops", "memory.hbm.bandwidth", "memory.hbm.capacity")
 TIERS = {
-    "memory.l2": ("bandwidth", "capacity"),
-    "memory.scratchpad": ("bandwidth", "capacity"),
-    "memory.host": ("bandwidth", "capacity"),
-    "memory.storage": ("bandwidth", "capacity"),
-    "links.scale_up": ("bandwidth", "latency", "devices"),
-    "links.scale_out": ("bandwidth", "latency", "devices"),
-    "links.cluster": ("bandwidth", "latency", "devices"),
+    f"{group}.{name}": required(kind)
+    for group in ("memory", "links")
+    for name, kind in optional_parts(kinds(Hardware)[group]).items()
 }
 """Tiers of which a device has every leaf or, as far as the model sees, none."""
 
@@ -64,41 +57,20 @@ def assembled(
     Raises:
       ValueError: one line, when a figure that every device needs is missing.
     """
-    for path in _REQUIRED:
+    for path in required(Hardware):
         if path not in figures:
             raise ValueError(f"{where}: {path} is missing; every accelerator needs it")
-    matrix = {p: figures[f"matrix.{p}"] for p in PRECISIONS if f"matrix.{p}" in figures}
-    if not matrix:
+    if not any(f"matrix.{precision}" in figures for precision in PRECISIONS):
         raise ValueError(f"{where}: matrix is missing; give at least one of {', '.join(PRECISIONS)}")
     for tier in (tier for tier in complete if tier in TIERS):
         missing = [f"{tier}.{leaf}" for leaf in TIERS[tier] if f"{tier}.{leaf}" not in figures]
         if missing:
             raise ValueError(f"{where}: {tier} also needs {' and '.join(missing)}, which is unknown")
-    return Hardware(
-        matrix=matrix,
-        cores=Cores(
-            count=figures["cores.count"],
-            vector_flops=figures["cores.vector_flops"],
-            exp_rate=figures.get("cores.exp_rate"),
-            clock=figures.get("cores.clock"),
-            asynchronous=figures.get("cores.asynchronous", 0.0),
-            shared_issue=figures.get("cores.shared_issue"),
-        ),
-        memory=Memory(
-            hbm=_tier(MemoryLevel, figures, "memory.hbm", ("bandwidth", "capacity")),
-            l2=_tier(MemoryLevel, figures, "memory.l2"),
-            scratchpad=_tier(MemoryLevel, figures, "memory.scratchpad"),
-            register_capacity=figures.get("memory.register_capacity"),
-            host=_tier(MemoryLevel, figures, "memory.host"),
-            storage=_tier(MemoryLevel, figures, "memory.storage"),
-        ),
-        links=Links(**{tier.removeprefix("links."): _link(figures, tier, topologies or {}) for tier in LINKS}),
-        power=Power(tdp=figures.get("power.tdp"), static=figures.get("power.static")),
-        price=figures.get("price"),
-        energy=_energy(figures, matrix, where, "energy" in complete),
-        silicon=silicon_of(figures, where),
-        costs=costs_of(figures, where),
-    )
+    for group in ("silicon", "costs"):
+        _require_whole(group, figures, where)
+    texts = {f"{tier}.topology": topology for tier, topology in (topologies or {}).items()}
+    found = struct_of(Hardware, figures, texts)
+    return dataclasses.replace(found, energy=_energy(found, figures, where, "energy" in complete))
 
 
 def overridden(entry: HardwareEntry, settings: Mapping[str, str | float], where: str = "--set") -> HardwareEntry:
@@ -112,14 +84,14 @@ def overridden(entry: HardwareEntry, settings: Mapping[str, str | float], where:
 
     Raises:
       ValueError: one line, for an unknown path, a wrong unit, a value that is not positive and finite (some leaves
-        of a link may be zero: `units.MAY_BE_ZERO`), or a tier that is still incomplete (a cache's capacity without
+        may be zero), or a tier that is still incomplete (a cache's capacity without
         its bandwidth).
     """
     figures, sources, tiers = dict(entry.figures), dict(entry.sources), []
     for path, value in settings.items():
         plain = path.removeprefix("hardware.")
         try:
-            leaf_unit(plain)
+            leaf(plain)
         except ValueError as error:
             raise ValueError(f"{where} {path}={value}: {error}") from None
         if plain.startswith(("matrix.", "energy.matrix.")):
@@ -153,45 +125,33 @@ def known_precision(precision: str, where: str) -> str:
     return precision
 
 
-def _tier(cls, figures: Mapping[str, float], path: str, leaves: tuple[str, ...] | None = None):
-    leaves = TIERS[path] if leaves is None else leaves
-    values = {leaf: figures.get(f"{path}.{leaf}") for leaf in leaves}
-    return None if None in values.values() else cls(**values)
+def _require_whole(group: str, figures: Mapping[str, float], where: str) -> None:
+    """ValueError where only a part of `silicon` or `costs` is known, or a share is above 1."""
+    given = {path.removeprefix(f"{group}."): value for path, value in figures.items() if path.startswith(f"{group}.")}
+    kind = kinds(Hardware)[group]
+    for name, value in given.items():
+        if value > declaration(kind, name).most:
+            raise ValueError(f"{where}: {group}.{name} = {value:g} must be at most 1: it is a share")
+    missing = [path for path in required(kind) if path not in given]
+    if given and missing:
+        raise ValueError(f"{where}: {group} also needs {', '.join(missing)}, which is unknown")
 
 
-def _energy(figures: Mapping[str, float], matrix: Mapping[str, float], where: str, complete: bool) -> Energy | None:
-    """Energy of operations and bytes; None unless all that the device needs is known, or ValueError then."""
-    tiers = [tier for tier in LINKS if all(f"{tier}.{leaf}" in figures for leaf in TIERS[tier])]
-    needed = ["vector", "exp", "hbm", "l2", "scratchpad", *(f"matrix.{precision}" for precision in matrix)]
-    needed += [tier.removeprefix("links.") for tier in tiers]
+def _energy(hardware: Hardware, figures: Mapping[str, float], where: str, complete: bool) -> Energy | None:
+    """What operations and bytes cost; None unless all of it is known that the device needs, or ValueError then."""
+    tiers = {tier.removeprefix("links."): link for tier, link in _links(hardware).items()}
+    needed = [*required(Energy)]
+    needed += [f"matrix.{precision}" for precision in hardware.matrix]
+    needed += [tier for tier, link in tiers.items() if link is not None]
     missing = [f"energy.{leaf}" for leaf in needed if f"energy.{leaf}" not in figures]
     if missing and complete:
         raise ValueError(f"{where}: energy also needs {' and '.join(missing)}, which is unknown")
     if missing:
         return None
-    known = {leaf: figures[f"energy.{leaf}"] for leaf in needed if not leaf.startswith("matrix.")}
-    known |= {tier: known.get(tier) for tier in ("scale_up", "scale_out", "cluster")}
-    return Energy(matrix={precision: figures[f"energy.matrix.{precision}"] for precision in matrix}, **known)
+    absent = {tier: None for tier, link in tiers.items() if link is None}
+    matrix = {precision: hardware.energy.matrix[precision] for precision in hardware.matrix}
+    return dataclasses.replace(hardware.energy, matrix=matrix, **absent)
 
 
 def _links(hardware: Hardware) -> dict[str, Link | None]:
     return {tier: getattr(hardware.links, tier.removeprefix("links.")) for tier in LINKS}
-
-
-def _link(figures: Mapping[str, float], path: str, topologies: Mapping[str, str]) -> Link | None:
-    known = {leaf: figures[f"{path}.{leaf}"] for leaf in LINK_UNITS if f"{path}.{leaf}" in figures}
-    if any(leaf not in known for leaf in TIERS[path]):
-        return None
-    return Link(**known, transport=_transport(figures, path), topology=topologies.get(path, "switched"))
-
-
-def _transport(figures: Mapping[str, float], path: str) -> Transport | None:
-    """Losses of collectives on the link; None where not all of them are known."""
-    leaves = {leaf: figures.get(f"{path}.transport.{leaf}") for leaf in TRANSPORT_UNITS}
-    if None in leaves.values():
-        return None
-    plain = {leaf: value for leaf, value in leaves.items() if "." not in leaf}
-    protocols = {
-        name: Protocol(fixed_time=leaves[f"{name}.fixed_time"], share=leaves[f"{name}.share"]) for name in PROTOCOLS
-    }
-    return Transport(**plain, **protocols)

@@ -82,7 +82,7 @@ KINDS = {
     "efficiency": Kind(
         "an efficiency",
         (".toml",),
-        _says(rb'# [^\n]*\n\n.*\nrefit = "(jaxroof calibrate|python -m sweeps\.validate)'),
+        _says(rb'# [^\n]*\n\n.*\nrefit = "(jaxroof calibrate|python -m )'),
     ),
     "hardware": Kind("a hardware entry", (".toml",), _says(rb"# [^\n]*, measured by jaxroof bench on \d{4}-\d\d-\d\d")),
 }

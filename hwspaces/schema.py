@@ -1,49 +1,34 @@
 """Schema of an accelerator's TOML table: its keys and their units, and the entry made from it."""
 
+import dataclasses
 import datetime
 from collections.abc import Mapping
 
 from hwspaces.derived import ASSUMPTION, Figures, Shared, clocked, linked, vectored
 from hwspaces.energy import energized
-from hwspaces.entry import LINKS, PRECISIONS, TIERS, HardwareEntry, assembled
+from hwspaces.entry import LINKS, TIERS, HardwareEntry, assembled
+from hwspaces.leaves import PRECISIONS
 from hwspaces.silicon import scaled, siliconed
-from hwspaces.units import (
-    COST_UNITS,
-    ENERGY_UNITS,
-    LINK_UNITS,
-    MAY_BE_ZERO,
-    SILICON_UNITS,
-    from_key,
-    is_zero,
-    nearest,
-    positive,
-)
+from hwspaces.units import from_key, is_zero, nearest, positive
+from jaxroof.field import declaration, declarations
+from jaxroof.hardware import Hardware
 
-TABLES = {
-    "": {"price": "USD/s"},
-    "matrix": {p: "FLOP/s" for p in PRECISIONS},
-    "vector": {"fp32": "FLOP/s", "fraction_of_matrix": "1"},
-    "cores": {"count": "1", "clock": "Hz", "exp_rate": "1/s", "asynchronous": "1", "shared_issue": "1"},
-    "memory": {"register_capacity": "B"},
-    "memory.hbm": {"bandwidth": "B/s", "capacity": "B", "stacks": "1"},
-    "memory.l2": {"bandwidth": "B/s", "capacity": "B"},
-    "memory.scratchpad": {"bandwidth": "B/s", "capacity": "B"},
-    "memory.host": {"bandwidth": "B/s", "capacity": "B"},
-    "memory.storage": {"bandwidth": "B/s", "capacity": "B"},
-    "links": {},
-    **{tier: {leaf: unit for leaf, unit in LINK_UNITS.items() if leaf != "reduces"} for tier in LINKS},
-    "power": {"tdp": "W", "static": "W"},
-    "energy": {leaf: unit for leaf, unit in ENERGY_UNITS.items() if "." not in leaf},
-    "energy.matrix": dict.fromkeys(PRECISIONS, ENERGY_UNITS["matrix.*"]),
-    "silicon": {leaf: unit for leaf, unit in SILICON_UNITS.items() if "." not in leaf},
-    **{
-        f"silicon.{group[:-1]}": {
-            leaf.partition(".")[2]: u for leaf, u in SILICON_UNITS.items() if leaf.startswith(group)
-        }
-        for group in ("areas.", "core_process.", "shared_process.")
-    },
-    "costs": COST_UNITS,
-}
+_INPUTS = {"vector.fp32": "FLOP/s", "vector.fraction_of_matrix": "1", "memory.hbm.stacks": "1"}
+"""Figures of a file that are no leaf of `Hardware`, and their units."""
+
+
+def _tables() -> dict[str, dict[str, str]]:
+    given = {path: leaf.unit for path, leaf in declarations(Hardware).items() if leaf.given and not leaf.structure}
+    found: dict[str, dict[str, str]] = {"": {}}
+    for path, unit in (given | _INPUTS).items():
+        *around, key = path.split(".")
+        for depth in range(len(around)):
+            found.setdefault(".".join(around[: depth + 1]), {})
+        found[".".join(around)] |= dict.fromkeys(PRECISIONS, unit) if key == "*" else {key: unit}
+    return found
+
+
+TABLES = _tables()
 """Table of an accelerator -> plain key -> SI unit. In a file a key ends in its unit unless it is dimensionless."""
 
 TEXTS = {
@@ -56,7 +41,6 @@ TEXTS = {
 STATUSES = ("GA", "announced", "hypothetical")
 
 _OTHERS = ("aliases", "date", "notes", "sources")
-_INPUTS = ("vector.fp32", "vector.fraction_of_matrix", "memory.hbm.stacks")  # figures that are no leaf of `Hardware`
 
 
 def entry(name: str, table: Mapping, shared: Shared, file: str) -> HardwareEntry:
@@ -85,7 +69,11 @@ def entry(name: str, table: Mapping, shared: Shared, file: str) -> HardwareEntry
     figures.add("cores.asynchronous", 0.0, "threads feed the matrix units unless a source says otherwise")
     leaves = {path: value for path, value in figures.values.items() if path not in _INPUTS}
     topologies = {tier: figures.texts[f"{tier}.topology"] for tier in LINKS if f"{tier}.topology" in figures.texts}
-    leaves |= scaled(assembled(leaves, where, topologies=topologies), figures, shared, where)
+    hardware = assembled(leaves, where, topologies=topologies)
+    scales = scaled(hardware, figures, shared, where)
+    if scales:
+        hardware = dataclasses.replace(hardware, silicon=dataclasses.replace(hardware.silicon, **scales))
+    leaves |= {f"silicon.{leaf}": scale for leaf, scale in scales.items()}
     assumed += [_unknown(tier, leaves) for tier in TIERS if _unknown(tier, leaves)]
     return HardwareEntry(
         name=name,
@@ -95,7 +83,7 @@ def entry(name: str, table: Mapping, shared: Shared, file: str) -> HardwareEntry
         architecture=figures.texts.get("architecture"),
         status=_status(figures.texts.get("status"), where),
         date=_date(table.get("date"), where),
-        hardware=assembled(leaves, where, topologies=topologies),
+        hardware=hardware,
         figures=leaves,
         sources=figures.sources,
         assumptions=tuple(assumed),
@@ -147,17 +135,22 @@ def _read(table: Mapping, path: str, where: str, figures: Figures) -> None:
                 raise ValueError(f"{place}: {key} = {value!r} is not text")
             figures.texts[inner] = value
         elif units.get(key) == "1":
-            zero = inner in MAY_BE_ZERO and is_zero(value)
+            zero = _may_be_zero(inner) and is_zero(value)
             figures.values[inner] = 0.0 if zero else positive(value, f"{place}: {key}")
         else:
             zero = is_zero(value)
             plain, number = from_key(key, 1.0 if zero else value, place, units | dict.fromkeys(words, "1"))
             inner = f"{path}.{plain}" if path else plain
             if zero:
-                number = 0.0 if inner in MAY_BE_ZERO else positive(value, f"{place}: {key}")
+                number = 0.0 if _may_be_zero(inner) else positive(value, f"{place}: {key}")
             if inner in figures.values:
                 raise ValueError(f"{place}: {key} = {value!r}: {plain} is given twice")
             figures.values[inner] = number
+
+
+def _may_be_zero(path: str) -> bool:
+    leaf = declaration(Hardware, path)
+    return leaf is not None and leaf.zero
 
 
 def _sources(table: Mapping, figures: Figures, shared: Shared, where: str, file: str) -> dict[str, str]:

@@ -3,16 +3,18 @@
 from collections.abc import Callable, Mapping
 
 from hwspaces.derived import ASSUMPTION, Figures, Shared
-from hwspaces.units import COST_UNITS, SILICON_UNITS, formatted, from_key, nearest, positive
+from hwspaces.leaves import units
+from hwspaces.units import formatted, from_key, nearest, positive
 from jaxroof.area import PRECISION_BYTES, dies
+from jaxroof.field import declarations
 from jaxroof.hardware import Hardware
 from jaxroof.money import Costs
-from jaxroof.silicon import Areas, Process, Silicon
+from jaxroof.silicon import Areas, Silicon
 
 KINDS = {
     "process": {"density": "1/m2", "sram_cell": "m2", "analog": "1"},
     "area": {
-        **{leaf.removeprefix("areas."): unit for leaf, unit in SILICON_UNITS.items() if leaf.startswith("areas.")},
+        **units(Areas),
         **{"chip": "m2", "largest_die": "m2", "layout_exponent": "1"},
     },
     "stack": {"bandwidth": "B/s", "capacity": "B", "stacked": "1"},
@@ -31,7 +33,7 @@ KINDS = {
     },
     "wafer": {"price": "USD", "defects": "1/m2"},
     "memory_price": {"price": "USD/B"},
-    "cost": {**{leaf: unit for leaf, unit in COST_UNITS.items()}, "chip_package": "USD/m2"},
+    "cost": units(Costs) | {"chip_package": "USD/m2"},
 }
 """Kinds of shared tables -> plain key -> SI unit. `[process.N7]` is a table of the kind `process`."""
 
@@ -46,45 +48,15 @@ REQUIRED = {
 REFERENCE = "N5"
 """The process that areas per unit are of."""
 
-SHARES = ("cores_used", "matrix_used", "l2_used", "stacks_used", "separate", "graphics")
-SHARES += ("repairable", "package_yield", "utilisation")
-"""Leaves that are at most 1."""
-
 _WORDS = ("source", "sources", "names", "alone")
-_DEFAULTS = {
-    leaf: 1.0
-    for leaf in ("scale", "shared_scale", "layout", "cores_used", "matrix_used", "l2_used", "stacks_used", "dies")
-}
-_DEFAULTS |= dict.fromkeys(("double_flops", "graphics", "other_memory", "separate", "shared_dies"), 0.0)
-
+_DEFAULTS = {path: leaf.default for path, leaf in declarations(Silicon).items() if not leaf.required}
 
 Add = Callable[[str, float, str], None]
 """Adds a leaf of `Silicon` with its value and its source, where it is not known yet."""
 
 
-def silicon_of(figures: Mapping[str, float], where: str) -> Silicon | None:
-    """The `Silicon` that figures by leaf path describe; None where there is none of them.
-
-    Raises:
-      ValueError: one line that names what is missing when only a part is there.
-    """
-    found = _whole("silicon", SILICON_UNITS, figures, _DEFAULTS, where)
-    if found is None:
-        return None
-    nested = {name: _inside(found, name) for name in ("areas", "core_process", "shared_process")}
-    kinds: dict[str, Callable] = {"areas": Areas, "core_process": Process, "shared_process": Process}
-    plain = {leaf: value for leaf, value in found.items() if "." not in leaf}
-    return Silicon(**plain, **{name: kinds[name](**leaves) for name, leaves in nested.items()})
-
-
-def costs_of(figures: Mapping[str, float], where: str) -> Costs | None:
-    """The `Costs` that figures by leaf path describe; None where there is none of them. Raises as `silicon_of`."""
-    found = _whole("costs", COST_UNITS, figures, {}, where)
-    return None if found is None else Costs(**found)
-
-
 def scaled(hardware: Hardware, figures: Figures, shared: Shared, where: str) -> dict[str, float]:
-    """`silicon.scale` and `shared_scale` by path, so that dies of known size have it; 1 where it is unknown.
+    """`scale` and `shared_scale` of its silicon, so that dies of known size have it; 1 where it is unknown.
 
     Dies with cores and without are scaled apart where both sizes are known. Sources are added to `figures`.
     """
@@ -111,7 +83,7 @@ def scaled(hardware: Hardware, figures: Figures, shared: Shared, where: str) -> 
             )
         if path not in figures.values:
             figures.add(path, value, source)
-            found[path] = value
+            found[leaf] = value
     return found
 
 
@@ -266,14 +238,10 @@ def _prices(figures: Figures, shared: Shared, where: str, processes: tuple[str, 
     if "stacked" not in stack:
         prices["package"] = (rest["chip_package"], of_rest["chip_package"])
         prices["stack_footprint"] = (0.0, "memory chips lie on the board")
-    for leaf in COST_UNITS:
+    for leaf in units(Costs):
         figures.add(f"costs.{leaf}", *(prices[leaf] if leaf in prices else (rest[leaf], of_rest[leaf])))
-    guessed = [leaf for leaf in COST_UNITS if figures.sources[f"costs.{leaf}"].startswith(ASSUMPTION)]
-    return (
-        [f"costs: {len(guessed)} of {len(COST_UNITS)} constants are assumptions (margin, lifetime, ...)"]
-        if guessed
-        else []
-    )
+    guessed = [leaf for leaf in units(Costs) if figures.sources[f"costs.{leaf}"].startswith(ASSUMPTION)]
+    return [f"costs: {len(guessed)} of {len(units(Costs))} constants, margin and life among them"] if guessed else []
 
 
 def _processes(text: str | None, shared: Shared) -> tuple[str, str] | None:
@@ -287,23 +255,3 @@ def _processes(text: str | None, shared: Shared) -> tuple[str, str] | None:
 def _width(values: Mapping[str, float]) -> float:
     """16-bit FLOP/s that the matrix units are built for, as `jaxroof.area.matrix_width`."""
     return max(values.get(f"matrix.{name}", 0.0) * size / 2.0 for name, size in PRECISION_BYTES.items())
-
-
-def _whole(
-    group: str, units: Mapping[str, str], figures: Mapping[str, float], defaults: Mapping[str, float], where: str
-) -> dict[str, float] | None:
-    given = {leaf: figures[f"{group}.{leaf}"] for leaf in units if f"{group}.{leaf}" in figures}
-    if not given:
-        return None
-    for leaf, value in given.items():
-        if leaf in SHARES and value > 1.0:
-            raise ValueError(f"{where}: {group}.{leaf} = {value:g} must be at most 1: it is a share")
-    found = {**defaults, **given}
-    missing = [leaf for leaf in units if leaf not in found]
-    if missing:
-        raise ValueError(f"{where}: {group} also needs {', '.join(missing)}, which is unknown")
-    return found
-
-
-def _inside(found: Mapping[str, float], name: str) -> dict[str, float]:
-    return {leaf.removeprefix(f"{name}."): value for leaf, value in found.items() if leaf.startswith(f"{name}.")}

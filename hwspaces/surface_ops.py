@@ -7,16 +7,16 @@ from typing import Any
 from hwspaces.surface import FLAGS, SurfaceTable
 from jaxroof.batch import Decode, Prefill
 from jaxroof.deployment import Deployment
-from jaxroof.layers.attention import decode_attention, prefill_attention
+from jaxroof.layers.attention import Attention, decode_attention, prefill_attention
 from jaxroof.layers.linear import OPERAND_BYTES, Matrix, projection
-from jaxroof.model import Attention, WeightFormat
-from jaxroof.op import Op
+from jaxroof.model import WeightFormat
+from jaxroof.op import Kernel
 
 ACTIVATION_BYTES = 2.0
 """B per activation element between kernels."""
 
 
-def node_ops(table: SurfaceTable, row: Mapping[str, Any]) -> tuple[Op, ...]:
+def node_ops(table: SurfaceTable, row: Mapping[str, Any]) -> tuple[Kernel, ...]:
     """The op at one position of `table`, after the one that quantises its activations where the time includes it.
 
     Args:
@@ -27,7 +27,7 @@ def node_ops(table: SurfaceTable, row: Mapping[str, Any]) -> tuple[Op, ...]:
       ValueError: the precision of a product is not known.
     """
     if table.kind == "elementwise":
-        return (Op(kind="elementwise", count=1.0, kernels=1.0, bytes=row["bytes"]),)
+        return (Kernel(kind="elementwise", count=1.0, kernels=1.0, bytes=row["bytes"]),)
     if table.precision not in OPERAND_BYTES:
         raise ValueError(f"precision = {table.precision!r} must be one of {', '.join(OPERAND_BYTES)}")
     if table.kind == "linear":
@@ -37,7 +37,7 @@ def node_ops(table: SurfaceTable, row: Mapping[str, Any]) -> tuple[Op, ...]:
     return (dataclasses.replace(op, reuse_bytes=reuse),)
 
 
-def _product(table: SurfaceTable, row: Mapping[str, Any]) -> tuple[Op, ...]:
+def _product(table: SurfaceTable, row: Mapping[str, Any]) -> tuple[Kernel, ...]:
     flags = {name: bool(table.labels.get(name)) for name in FLAGS}
     quantised = flags.pop("quantised")
     size = row["weight_bytes"] if "weight_bytes" in table.labels else OPERAND_BYTES[table.precision]
@@ -49,7 +49,7 @@ def _product(table: SurfaceTable, row: Mapping[str, Any]) -> tuple[Op, ...]:
     return (*(ops.values() if quantised else ()), product)
 
 
-def _attention(table: SurfaceTable, row: Mapping[str, Any]) -> Op:
+def _attention(table: SurfaceTable, row: Mapping[str, Any]) -> Kernel:
     weights = WeightFormat(bytes=2.0, compute="bf16")
     attention = Attention(
         heads=row["heads"],

@@ -3,13 +3,20 @@
 import dataclasses
 from collections.abc import Mapping
 
-from hwspaces.units import PROTOCOLS, TRANSPORT_UNITS, from_key, nearest, positive
+from hwspaces.leaves import units
+from hwspaces.units import from_key, nearest, positive
+from jaxroof.field import declarations, kinds, required
+from jaxroof.hardware import Link, Protocol, Transport
 
 NOT_MEASURED = ("no public data", "assumption")
 """What the source of a technology begins with when nothing was measured on it, so that its devices say so."""
 
-UNITS = {"latency": "s", "axes": "1"} | {key: unit for key, unit in TRANSPORT_UNITS.items() if "." not in key}
-"""Plain keys of a `[link.NAME]` table -> unit. Each of `PROTOCOLS` is a table of `fixed_time` and `share`."""
+PROTOCOLS = tuple(kinds(Transport))
+"""Keys of a `[link.NAME]` table that are tables of `fixed_time` and `share`."""
+
+_LEAVES = {key: declarations(Link)[key] for key in ("latency", "axes")}
+_LEAVES |= {key: leaf for key, leaf in declarations(Transport).items() if "." not in key}
+_LEAVES |= declarations(Protocol)
 
 _TEXTS = ("base", "topology", "source")
 _OTHERS = ("reduces", "sources", "notes")
@@ -53,9 +60,10 @@ def link_technology(name: str, tables: Mapping[str, Mapping], where: str) -> Tec
         current = table.get("base")
         if current is not None and current not in tables:
             raise ValueError(f"{place}: base = {current!r} is not known{nearest(current, tables)}")
-    given = [leaf for leaf in TRANSPORT_UNITS if f"transport.{leaf}" in values]
-    if given and len(given) < len(TRANSPORT_UNITS):
-        missing = [leaf for leaf in TRANSPORT_UNITS if leaf not in given]
+    constants = required(Transport)
+    given = [leaf for leaf in constants if f"transport.{leaf}" in values]
+    if given and len(given) < len(constants):
+        missing = [leaf for leaf in constants if leaf not in given]
         raise ValueError(f"{where}: link.{name}: {', '.join(missing)} missing; give all constants, or base")
     return Technology(topology or "switched", values, sources, _assumed(tables[name].get("source", ""), sources))
 
@@ -81,24 +89,25 @@ def _values(table: Mapping, place: str) -> dict[str, float]:
             if not isinstance(value, Mapping):
                 raise ValueError(f"{place}: {key} = {value!r} is not a table of fixed_time_us and share")
             for inner, number in value.items():
-                path, plain = _number(inner, number, f"{place}.{key}", {"fixed_time": "s", "share": "1"})
+                path, plain = _number(inner, number, f"{place}.{key}", units(Protocol))
                 values[f"transport.{key}.{path}"] = plain
         else:
-            known = UNITS | dict.fromkeys((*PROTOCOLS, *_TEXTS, "reduces"), "1")
+            known = {name: leaf.unit for name, leaf in _LEAVES.items() if name not in units(Protocol)}
+            known |= dict.fromkeys((*PROTOCOLS, *_TEXTS, "reduces"), "1")
             path, plain = _number(key, value, place, known)
             values[path if path in ("latency", "axes") else f"transport.{path}"] = plain
     return values
 
 
 def _number(key: str, value: object, place: str, units: Mapping[str, str]) -> tuple[str, float]:
-    """Plain key and SI value; a time and `own_part` may be 0, a share is at most 1."""
+    """Plain key and SI value, 0 where the leaf may be 0; a share is at most 1."""
     zero = isinstance(value, int | float) and not isinstance(value, bool) and value == 0
     if units.get(key) == "1":
-        number = 0.0 if zero and key == "own_part" else positive(value, f"{place}: {key}")
+        number = 0.0 if zero and _LEAVES[key].zero else positive(value, f"{place}: {key}")
         if key == "share" and number > 1.0:
             raise ValueError(f"{place}: share = {value!r} must be in (0, 1]: it is a share of the link's bandwidth")
         return key, number
     plain, number = from_key(key, 1.0 if zero else value, place, units)
-    if zero and units[plain] != "s":
+    if zero and not _LEAVES[plain].zero:
         raise ValueError(f"{place}: {key} = {value!r} must be a positive finite number")
     return plain, 0.0 if zero else number

@@ -1,7 +1,6 @@
 """Units: text such as "8TB/s" and keys such as `bandwidth_TBps` to SI numbers, and SI numbers to text."""
 
 import difflib
-import fnmatch
 import math
 import re
 from collections.abc import Mapping
@@ -79,91 +78,6 @@ for _unit, _rows in _SPELLINGS.items():
             if _suffix:
                 KEY_UNITS.setdefault(_prefix + _suffix, {}).setdefault(_unit, _scale * _size)
 
-LINK_UNITS = {"bandwidth": "B/s", "latency": "s", "devices": "1", "oversubscription": "1", "reduces": "1", "axes": "1"}
-"""SI unit of every plain leaf of `jaxroof.hardware.Link`."""
-
-PROTOCOLS = ("low_latency", "medium", "bulk", "direct", "peer", "shot", "switch", "dispatch")
-"""Leaves of `jaxroof.hardware.Transport` that are a `Protocol`."""
-
-TRANSPORT_UNITS = {
-    f"{protocol}.{leaf}": unit for protocol in PROTOCOLS for leaf, unit in (("fixed_time", "s"), ("share", "1"))
-}
-TRANSPORT_UNITS |= {
-    "peer_rate": "B/s",
-    "signal_time": "s",
-    "shot_limit": "B",
-    "peers": "1",
-    "crossing": "1",
-    "spread": "1",
-    "own_part": "1",
-}
-"""SI unit of every leaf of `jaxroof.hardware.Transport`, by dotted path."""
-
-_LEVEL = (("bandwidth", "B/s"), ("capacity", "B"))
-LEAF_UNITS = {
-    "matrix.*": "FLOP/s",
-    "cores.count": "1",
-    "cores.vector_flops": "FLOP/s",
-    "cores.exp_rate": "1/s",
-    "cores.clock": "Hz",
-    "cores.asynchronous": "1",
-    "cores.shared_issue": "1",
-    "memory.hbm.bandwidth": "B/s",
-    "memory.hbm.capacity": "B",
-    "memory.l2.bandwidth": "B/s",
-    "memory.l2.capacity": "B",
-    "memory.scratchpad.bandwidth": "B/s",
-    "memory.scratchpad.capacity": "B",
-    "memory.register_capacity": "B",
-    **{f"memory.{_level}.{_leaf}": _unit for _level in ("host", "storage") for _leaf, _unit in _LEVEL},
-    "power.tdp": "W",
-    "power.static": "W",
-    "price": "USD/s",
-}
-ENERGY_UNITS = {"matrix.*": "J/FLOP", "vector": "J/FLOP", "exp": "J"}
-ENERGY_UNITS |= dict.fromkeys(("hbm", "l2", "scratchpad", "scale_up", "scale_out", "cluster"), "J/B")
-"""SI unit of every leaf of `jaxroof.hardware.Energy`, by dotted path; `*` stands for a precision."""
-
-LEAF_UNITS |= {f"energy.{_leaf}": _unit for _leaf, _unit in ENERGY_UNITS.items()}
-SILICON_UNITS = {f"areas.{part}": "m2" for part in ("matrix", "vector", "double", "graphics", "core", "stack", "fixed")}
-SILICON_UNITS |= {"areas.core_memory": "m2/B", "areas.l2": "m2/B", "areas.link": "m2 s/B"}
-SILICON_UNITS |= {
-    f"{process}_process.{part}": "1" for process in ("core", "shared") for part in ("logic", "sram", "analog")
-}
-SILICON_UNITS |= dict.fromkeys(
-    ("scale", "shared_scale", "layout", "graphics", "cores_used", "matrix_used", "l2_used", "stacks_used"), "1"
-)
-SILICON_UNITS |= dict.fromkeys(("separate", "dies", "shared_dies"), "1")
-SILICON_UNITS |= {"double_flops": "FLOP/s", "other_memory": "B", "largest_die": "m2"}
-SILICON_UNITS |= {"stack_bandwidth": "B/s", "stack_capacity": "B"}
-"""SI unit of every leaf of `jaxroof.silicon.Silicon`, by dotted path."""
-
-COST_UNITS = dict.fromkeys(("wafer", "shared_wafer", "test", "board"), "USD")
-COST_UNITS |= {"wafer_diameter": "m", "scribe": "m", "defects": "1/m2", "memory": "USD/B", "package": "USD/m2"}
-COST_UNITS |= {"stack_footprint": "m2", "life": "s", "hosting": "USD/J", "electricity": "USD/J"}
-COST_UNITS |= dict.fromkeys(
-    ("clustering", "repairable", "package_yield", "margin", "server", "utilisation", "pue"), "1"
-)
-"""SI unit of every leaf of `jaxroof.money.Costs`."""
-
-LEAF_UNITS |= {f"silicon.{leaf}": unit for leaf, unit in SILICON_UNITS.items()}
-LEAF_UNITS |= {f"costs.{leaf}": unit for leaf, unit in COST_UNITS.items()}
-for _tier in ("scale_up", "scale_out", "cluster"):
-    LEAF_UNITS |= {f"links.{_tier}.{_leaf}": _unit for _leaf, _unit in LINK_UNITS.items()}
-    LEAF_UNITS |= {f"links.{_tier}.transport.{_leaf}": _unit for _leaf, _unit in TRANSPORT_UNITS.items()}
-"""SI unit of every leaf of `jaxroof.hardware.Hardware`, by dotted path; `*` stands for a precision."""
-
-_NOTHING = ("latency", "reduces", "transport.signal_time", "transport.shot_limit", "transport.own_part")
-_NOTHING += tuple(f"transport.{protocol}.fixed_time" for protocol in PROTOCOLS)
-_NONE_OF = ("double_flops", "graphics", "other_memory", "separate", "shared_dies")
-_FREE = frozenset(COST_UNITS) - {"clustering", "life", "utilisation", "package_yield"}
-MAY_BE_ZERO = frozenset({"cores.asynchronous"})
-MAY_BE_ZERO |= {f"silicon.{_leaf}" for _leaf in _NONE_OF}
-MAY_BE_ZERO |= {f"costs.{_leaf}" for _leaf in _FREE}
-MAY_BE_ZERO |= {f"energy.{_leaf}" for _leaf in ENERGY_UNITS if _leaf != "matrix.*"}
-MAY_BE_ZERO |= {f"links.{_tier}.{_leaf}" for _tier in ("scale_up", "scale_out", "cluster") for _leaf in _NOTHING}
-"""Leaves of `LEAF_UNITS` for which zero is a sensible figure: what a link does not do, or does at once."""
-
 PLAIN = ("1", "1/s")
 """Units that text need not say: counts and shares, and their rates."""
 
@@ -201,18 +115,6 @@ def quantity(text_or_number: str | int | float, unit: str, where: str) -> float:
     if not symbol and unit not in PLAIN:
         raise ValueError(f"{where} = {text_or_number!r} has no unit; write one, such as {_example(unit)}")
     return positive(float(number.replace("_", "")) * units.get(symbol, 1.0), where, shown=text_or_number)
-
-
-def leaf_quantity(text_or_number: str | int | float, path: str, where: str) -> float:
-    """The figure of a leaf of `Hardware` in its SI unit, positive and finite; zero where `MAY_BE_ZERO` has the leaf.
-
-    Raises:
-      ValueError: one line, as `leaf_unit` and `quantity`.
-    """
-    unit = leaf_unit(path)
-    if path.removeprefix("hardware.") in MAY_BE_ZERO and is_zero(text_or_number, unit):
-        return 0.0
-    return quantity(text_or_number, unit, where)
 
 
 def is_zero(value: object, unit: str = "1") -> bool:
@@ -277,19 +179,6 @@ def from_key(key: str, value: int | float, where: str, units: Mapping[str, str] 
         raise ValueError(f"{place} = {value!r} has no unit; allowed: {_allowed_keys(key, units[key])}")
     known = [k + _usual_suffix(u) for k, u in units.items()]
     raise ValueError(f"{place} = {value!r} is not known{nearest(key, known)}")
-
-
-def leaf_unit(path: str) -> str:
-    """The SI unit of a leaf of `Hardware`, by dotted path, with or without a leading `hardware.`.
-
-    Raises:
-      ValueError: one line with the nearest known paths when there is no such leaf.
-    """
-    plain = path.removeprefix("hardware.")
-    for pattern, unit in LEAF_UNITS.items():
-        if fnmatch.fnmatchcase(plain, pattern) and plain.count(".") == pattern.count("."):
-            return unit
-    raise ValueError(f"{path} is not a figure of the hardware{nearest(plain, LEAF_UNITS)}")
 
 
 def formatted(value: float, unit: str, digits: int = 3) -> str:

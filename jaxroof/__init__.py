@@ -17,6 +17,11 @@ from jaxroof.jobs.pool_split import Curve, split_latency
 from jaxroof.jobs.request import request_cost
 from jaxroof.jobs.scenario import Pool, Tenant
 from jaxroof.jobs.serve import Objective, serving_metrics
+from jaxroof.layers.attention import Attention
+from jaxroof.layers.compressed_attention import CompressedAttention
+from jaxroof.layers.indexer import Selection
+from jaxroof.layers.latent_attention import LatentAttention
+from jaxroof.layers.linear_attention import LinearAttention
 from jaxroof.memory import (
     active_parameter_count,
     kv_bytes_per_token,
@@ -25,23 +30,9 @@ from jaxroof.memory import (
     sequence_capacity,
     weight_bytes,
 )
-from jaxroof.model import (
-    Attention,
-    Block,
-    CompressedAttention,
-    Encoder,
-    Experts,
-    FeedForward,
-    LatentAttention,
-    LinearAttention,
-    Model,
-    Prediction,
-    Projection,
-    Selection,
-    WeightFormat,
-)
+from jaxroof.model import Block, Encoder, Experts, FeedForward, Model, Prediction, Projection, WeightFormat
 from jaxroof.money import Costs
-from jaxroof.op import BOUNDS, Op
+from jaxroof.op import BOUNDS, Collective, Copy, Kernel, Op
 from jaxroof.policy import Policy
 from jaxroof.scheduler import Size, simulate
 from jaxroof.silicon import Areas, Process, Silicon
@@ -59,8 +50,10 @@ __all__ = [
     "AttentionSplitCost",
     "Batch",
     "Block",
+    "Collective",
     "Colocated",
     "CompressedAttention",
+    "Copy",
     "Cores",
     "Costs",
     "Curve",
@@ -77,6 +70,7 @@ __all__ = [
     "HandoverCost",
     "Hardware",
     "Iteration",
+    "Kernel",
     "LatentAttention",
     "LinearAttention",
     "Link",

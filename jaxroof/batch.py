@@ -4,6 +4,7 @@ import dataclasses
 
 import jax
 
+from jaxroof.field import number
 from jaxroof.struct import Scalar, struct
 
 
@@ -11,25 +12,25 @@ from jaxroof.struct import Scalar, struct
 class Prefill:
     """New prompt tokens of one step."""
 
-    sequences: Scalar
-    tokens: Scalar  # new tokens, summed over sequences
-    past: Scalar  # tokens already in the cache before this step, summed over sequences
+    sequences: Scalar = number("1", "prompts of the step")
+    tokens: Scalar = number("1", "new prompt tokens", "summed over sequences")
+    past: Scalar = number("1", "tokens in the cache before the step", "summed over sequences", zero=True)
 
 
 @struct
 class Decode:
     """Sequences that each add one token in one step, and verify the ones that a deployment drafts."""
 
-    sequences: Scalar
-    context: Scalar  # tokens in the cache that are attended to, the new one included, summed over sequences
+    sequences: Scalar = number("1", "decoding sequences")
+    context: Scalar = number("1", "tokens that are attended to", "the new one included, summed over sequences")
 
 
 @struct
 class Encode:
     """Images, sounds or texts that the encoder turns into vectors in one step."""
 
-    sequences: Scalar
-    tokens: Scalar  # patches, frames or words, summed over sequences
+    sequences: Scalar = number("1", "inputs of the encoder")
+    tokens: Scalar = number("1", "patches, frames or words", "summed over sequences")
 
 
 @struct
@@ -41,9 +42,11 @@ class Batch:
 
     prefill: Prefill | None
     decode: Decode | None
-    logits: Scalar  # sequences that sample a token
+    logits: Scalar = number("1", "sequences that sample a token", zero=True)
     encode: Encode | None = None
-    encoded: Scalar = 0.0  # encoder outputs that every sequence attends to in cross-attention
+    encoded: Scalar = number(
+        "1", "encoder outputs that every sequence attends to in cross-attention", zero=True, default=0.0
+    )
 
 
 def prefill(sequences: Scalar, tokens: Scalar, past: Scalar = 0.0) -> Batch:

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 
 from jaxroof.collectives.volume import sent_bytes
 from jaxroof.hardware import Hardware
-from jaxroof.op import Op
+from jaxroof.op import Collective, Copy, Kernel, Op
 from jaxroof.roofline import ACCUMULATOR_BYTES, matrix_traffic
 from jaxroof.smooth import maximum, positive_part
 from jaxroof.struct import Scalar
@@ -21,6 +21,12 @@ def op_work(op: Op, hardware: Hardware) -> dict[str, Scalar]:
     Bytes into each memory level are those of `jaxroof.roofline.matrix_traffic` under every efficiency. What an op does
     not do, and a level or tier that the hardware does not have, is left out.
     """
+    if isinstance(op, Collective):
+        return sent_bytes(hardware.links, op)
+    return {} if isinstance(op, Copy) else _kernel_work(op, hardware)
+
+
+def _kernel_work(op: Kernel, hardware: Hardware) -> dict[str, Scalar]:
     memory, work = hardware.memory, {}
     if op.matrix_flops is not None:
         work["matrix"] = op.matrix_flops
@@ -35,8 +41,6 @@ def op_work(op: Op, hardware: Hardware) -> dict[str, Scalar]:
             work["l2"] = matrix_traffic(op, memory.scratchpad and memory.scratchpad.capacity, op.operand_bytes)
         if memory.scratchpad is not None:
             work["scratchpad"] = matrix_traffic(op, memory.register_capacity, ACCUMULATOR_BYTES)
-    if op.kind == "collective":
-        work |= sent_bytes(hardware.links, op)
     return work
 
 
@@ -67,7 +71,8 @@ def op_energy(op: Op, hardware: Hardware) -> jax.Array:
         else:
             each = getattr(costs, name)
         if each is None:
-            raise ValueError(f"hardware.energy has no figure for {name}{f' at {op.precision}' * (name == 'matrix')}")
+            at = f" at {op.precision}" if name == "matrix" else ""
+            raise ValueError(f"hardware.energy has no figure for {name}{at}")
         joules = joules + amount * each
     return joules
 

@@ -12,13 +12,13 @@ from jaxroof.layers.embedding import embedding_ops, head_ops
 from jaxroof.layers.encoder import encoder_ops
 from jaxroof.layers.prediction import FURTHER, PREFIX, prediction_ops
 from jaxroof.model import Model
-from jaxroof.op import Op
+from jaxroof.op import Ops, in_layer
 from jaxroof.paging import copy_ops
 from jaxroof.speculation import draft_deployment, drafter
 from jaxroof.struct import Scalar
 
 
-def step_ops(model: Model, deployment: Deployment, batch: Batch, rows: Scalar | None = None) -> dict[str, Op]:
+def step_ops(model: Model, deployment: Deployment, batch: Batch, rows: Scalar | None = None) -> Ops:
     """Ops of one step on one device, in the order they first run; with pipeline stages, on one device after another.
 
     A mixed step is additive: its GEMMs see all tokens at once, then prefill attention, then decode attention.
@@ -32,14 +32,16 @@ def step_ops(model: Model, deployment: Deployment, batch: Batch, rows: Scalar | 
         tokens, group_tokens = device_tokens(local, deployment), stage_tokens(batch, deployment)
     else:
         tokens, group_tokens = rows / (degree(deployment.attention_dp) * degree(deployment.cp)), rows
-    ops: dict[str, Op] = {}
+    ops: Ops = {}
     if batch.encode is not None and model.encoder is not None:
         ops |= encoder_ops(model.encoder, deployment, local.encode)
     ops |= embedding_ops(model, deployment, tokens)
     ops |= layer_ops(model, deployment, local, tokens, group_tokens)
     if deployment.pp is not None:
         message = tokens * model.hidden * deployment.communication_bytes
-        ops["stage_send"] = collective("send_recv", message, 2.0, deployment.pp - 1.0, stage_devices(deployment))
+        ops["stage_send"] = collective(
+            "send_recv", message, 2.0, deployment.pp - 1.0, stage_devices(deployment), parallelism="pp", role="stage"
+        )
     ops["final_norm"] = norm(tokens, model.hidden, deployment.activation_bytes, 1.0)
     ops |= copy_ops(model, deployment, local)
     if not model.generates:
@@ -53,9 +55,7 @@ def step_ops(model: Model, deployment: Deployment, batch: Batch, rows: Scalar | 
     return ops
 
 
-def layer_ops(
-    model: Model, deployment: Deployment, local: Batch, tokens: Scalar, group_tokens: Scalar
-) -> dict[str, Op]:
+def layer_ops(model: Model, deployment: Deployment, local: Batch, tokens: Scalar, group_tokens: Scalar) -> Ops:
     """Ops of all layers of the decoder in the order they first run; with several blocks, names carry its number.
 
     Args:
@@ -63,33 +63,32 @@ def layer_ops(
       tokens: of the group on this device.
       group_tokens: of all groups that share experts.
     """
-    ops: dict[str, Op] = {}
+    ops: Ops = {}
     for index, block in enumerate(model.blocks):
         prefix = f"{index}." if len(model.blocks) > 1 else ""
         layer = block_ops(block, model.hidden, deployment, local, tokens, group_tokens)
         layer |= adapter_ops(block, model.hidden, deployment, local, tokens)
-        ops |= {prefix + name: op for name, op in layer.items()}
+        ops |= in_layer(layer, prefix)
     return ops
 
 
-def draft_ops(draft: Model, deployment: Deployment, batch: Batch) -> dict[str, Op]:
+def draft_ops(draft: Model, deployment: Deployment, batch: Batch) -> Ops:
     """Ops of a draft model beside a step of the model that it drafts for, on the same devices in the same layout.
 
     It works on the prompts once, without sampling, and `deployment.drafts` times on the newest tokens of every
     decoding sequence; of a tree, each run works on the mean of its depths. The run that catches up with a token that
     was added after all drafts were right is left out.
     """
-    ops: dict[str, Op] = {}
+    ops: Ops = {}
     if batch.prefill is not None:
         prompt = dataclasses.replace(batch, decode=None, logits=0.0)
         found = step_ops(draft, draft_deployment(deployment), prompt)
-        ops |= {PREFIX + name: op for name, op in found.items()}
+        ops |= in_layer(found, PREFIX)
     if batch.decode is not None:
         newest = Batch(prefill=None, decode=batch.decode, logits=batch.decode.sequences, encoded=batch.encoded)
         found = step_ops(draft, draft_deployment(deployment), newest)
-        ops |= {
-            FURTHER + name: dataclasses.replace(op, count=op.count * deployment.drafts) for name, op in found.items()
-        }
+        runs = {name: dataclasses.replace(op, count=op.count * deployment.drafts) for name, op in found.items()}
+        ops |= in_layer(runs, FURTHER)
     return ops
 
 

@@ -2,42 +2,60 @@
 
 import jax
 
+from jaxroof.field import number, part, share, switch, word
 from jaxroof.money import Costs
 from jaxroof.silicon import Silicon
 from jaxroof.smooth import maximum
-from jaxroof.struct import Scalar, static, struct
+from jaxroof.struct import Scalar, struct
 
 
 @struct
 class MemoryLevel:
     """One level of the memory hierarchy. Of one device; the scratchpad's and registers' are of one core."""
 
-    bandwidth: Scalar  # B/s, into the level inside it
-    capacity: Scalar  # B
+    bandwidth: Scalar = number("B/s", "{} bandwidth", "into the level inside it")
+    capacity: Scalar = number("B", "{} capacity")
 
 
 @struct
 class Memory:
     """The memory hierarchy, outermost first. A level whose figures are unknown is None and never binds."""
 
-    hbm: MemoryLevel  # device memory, whatever its technology
-    l2: MemoryLevel | None  # last cache shared by all cores
-    scratchpad: MemoryLevel | None  # shared memory, LDS or SBUF of one core
-    register_capacity: Scalar | None  # B, accumulators of one core
-    host: MemoryLevel | None = None  # the host's memory: bandwidth of one device's link to it, capacity per device
-    storage: MemoryLevel | None = None  # the host's SSDs: bandwidth and capacity per device
+    hbm: MemoryLevel = part("HBM")  # device memory, whatever its technology
+    l2: MemoryLevel | None = part("L2")  # last cache shared by all cores
+    scratchpad: MemoryLevel | None = part(  # shared memory, LDS or SBUF of one core
+        bandwidth="scratchpad bandwidth per core", capacity="scratchpad capacity per core"
+    )
+    register_capacity: Scalar | None = number("B", "register capacity per core", "accumulators")
+    host: MemoryLevel | None = part(
+        default=None, bandwidth="bandwidth of one device's link to the host's memory", capacity="host memory per device"
+    )
+    storage: MemoryLevel | None = part(  # the host's SSDs
+        default=None, bandwidth="bandwidth of storage per device", capacity="storage per device"
+    )
 
 
 @struct
 class Cores:
     """The cores (SM, CU, TensorCore) that share the device's work."""
 
-    count: Scalar  # 1
-    vector_flops: Scalar  # FLOP/s of one core, float32
-    exp_rate: Scalar | None  # exponentials/s of one core, special-function units
-    clock: Scalar | None = None  # Hz, boost; what a kernel's fixed costs in cycles take
-    shared_issue: Scalar | None = None  # 1: address arithmetic takes turns with vector operations; None: it runs beside
-    asynchronous: Scalar = 0.0  # 1: matrix units fetch operands from the scratchpad by themselves; 0: threads feed them
+    count: Scalar = number("1", "cores", count=True)
+    vector_flops: Scalar = number("FLOP/s", "vector FLOP/s per core", "float32", given=False)
+    exp_rate: Scalar | None = number("1/s", "exponentials per second per core", "special-function units")
+    clock: Scalar | None = number(
+        "Hz", "clock of the cores", "boost; what a kernel's fixed costs in cycles take", default=None
+    )
+    shared_issue: Scalar | None = switch(
+        "1 where address arithmetic takes turns with vector operations",
+        "None: it runs beside them",
+        zero=False,
+        default=None,
+    )
+    asynchronous: Scalar = switch(
+        "1 where matrix units fetch their operands by themselves",
+        "from the scratchpad; 0: threads feed them",
+        default=0.0,
+    )
 
 
 TOPOLOGIES = ("switched", "mesh", "torus")
@@ -48,52 +66,61 @@ TOPOLOGIES = ("switched", "mesh", "torus")
 class Protocol:
     """One way that a library moves messages over a link: fixed + bytes / (share * bandwidth)."""
 
-    fixed_time: Scalar  # s: launch, handshakes, flush
-    share: Scalar  # of the link's bandwidth that the payload reaches
+    fixed_time: Scalar = number("s", "{}: fixed time of a message", "launch, handshakes, flush", zero=True)
+    share: Scalar = share("{}: share of the link's bandwidth that the payload reaches")
 
 
 @struct
 class Transport:
     """Losses of collectives on a link's generation against its datasheet, as measured."""
 
-    low_latency: Protocol  # data and flag in one word, for the smallest messages; NCCL's LL
-    medium: Protocol  # data and flag in one cache line; NCCL's LL128
-    bulk: Protocol  # chunks with a fence each; NCCL's Simple
-    direct: Protocol  # chunks to every peer at once: all-to-all
-    peer: Protocol  # chunks to one peer: send-receive
-    shot: Protocol  # engines' own kernels, which read and write the peers' memory
-    switch: Protocol  # reduction inside the switch; NVLS
-    dispatch: Protocol  # low-latency expert kernels
-    peer_rate: Scalar  # B/s to one peer through the small buffers of the low-latency protocol
-    signal_time: Scalar  # s per peer that an engine's kernel waits for
-    shot_limit: Scalar  # B, largest message of engines' own kernels
-    peers: Scalar  # devices that reach each other at full speed: 2 below a PCIe switch, all of a switched domain
-    crossing: Scalar  # slowdown by each way that a larger group shares: out of `peers`, and out of twice as many
-    own_part: Scalar  # of a device's own part, what a gather or scatter moves as if over the link
-    spread: Scalar  # bytes that a shared way carries for all its devices at once, against those for one of them
+    low_latency: Protocol = part("low-latency protocol")  # data and flag in one word; NCCL's LL
+    medium: Protocol = part("medium protocol")  # data and flag in one cache line; NCCL's LL128
+    bulk: Protocol = part("bulk protocol")  # chunks with a fence each; NCCL's Simple
+    direct: Protocol = part("direct protocol")  # chunks to every peer at once: all-to-all
+    peer: Protocol = part("peer protocol")  # chunks to one peer: send-receive
+    shot: Protocol = part("engines' own kernels")  # they read and write the peers' memory
+    switch: Protocol = part("reduction in the switch")  # NVLS
+    dispatch: Protocol = part("low-latency expert kernels")
+    peer_rate: Scalar = number("B/s", "{} rate to one peer", "through the low-latency protocol's small buffers")
+    signal_time: Scalar = number("s", "{} time per peer that an engine's kernel waits for", zero=True)
+    shot_limit: Scalar = number("B", "{}: largest message of engines' own kernels", zero=True)
+    peers: Scalar = number("1", "{}: devices that reach each other at full speed", "2 below a PCIe switch")
+    crossing: Scalar = number("1", "{}: slowdown by each shared way", "out of `peers`, and out of twice as many")
+    own_part: Scalar = number(
+        "1",
+        "{}: share of the local chunk that is copied at link speed",
+        "what a gather or scatter moves of a device's own part",
+        zero=True,
+    )
+    spread: Scalar = number(
+        "1", "{}: bytes that a shared way carries for all its devices at once, against those for one of them"
+    )
 
 
 @struct
 class Link:
     """One tier of links between devices. Bandwidth and latency are the datasheet's; losses are the transport's."""
 
-    bandwidth: Scalar  # B/s per direction per device, over all its links
-    latency: Scalar  # s, of one hop between two neighbours: one step of a ring
-    devices: Scalar  # devices that the tier connects
-    oversubscription: Scalar = 1.0  # bandwidth into the first switch over that out of it
-    reduces: Scalar = 0.0  # 1 where the switch adds up, 0 elsewhere
-    axes: Scalar = 1.0  # of a torus
-    transport: Transport | None = None  # None: nothing is lost
-    topology: str = static(default="switched")  # one of TOPOLOGIES
+    bandwidth: Scalar = number("B/s", "{} link bandwidth per direction and device", "over all its links")
+    latency: Scalar = number("s", "{} link latency per hop", "between two neighbours: one step of a ring", zero=True)
+    devices: Scalar = number("1", "devices in a {} domain", few=True, count=True)
+    oversubscription: Scalar = number(
+        "1", "{} oversubscription", "bandwidth into the first switch over that out of it", default=1.0
+    )
+    reduces: Scalar = switch("1 where the {} switch adds up", default=0.0, given=False)
+    axes: Scalar = number("1", "axes of a {} torus", few=True, default=1.0)
+    transport: Transport | None = part(default=None, given=False)  # None: nothing is lost
+    topology: str = word("how the {} tier joins its devices", TOPOLOGIES, default="switched")
 
 
 @struct
 class Links:
     """Link tiers, innermost first. A tier that is absent or unknown is None."""
 
-    scale_up: Link | None  # NVLink, Infinity Fabric, ICI: inside one domain
-    scale_out: Link | None  # NIC: between domains
-    cluster: Link | None = None  # beyond the scale-out tier
+    scale_up: Link | None = part("scale-up")  # NVLink, Infinity Fabric, ICI: inside one domain
+    scale_out: Link | None = part("scale-out")  # NIC: between domains
+    cluster: Link | None = part("cluster", default=None)  # beyond the scale-out tier
 
 
 TIERS = ("scale_up", "scale_out", "cluster")
@@ -104,23 +131,25 @@ TIERS = ("scale_up", "scale_out", "cluster")
 class Power:
     """Electrical limits. Unknown figures are None."""
 
-    tdp: Scalar | None  # W
-    static: Scalar | None = None  # W that a device draws while kernels run, whatever they do
+    tdp: Scalar | None = number("W", "thermal design power")
+    static: Scalar | None = number("W", "power of a device while kernels run, whatever they do", default=None)
 
 
 @struct
 class Energy:
     """Energy of a device's operations and bytes beside its static power. A tier of links that is absent is None."""
 
-    matrix: dict[str, Scalar]  # J/FLOP of the matrix units by precision, with the keys of `Hardware.matrix`
-    vector: Scalar  # J/FLOP of the vector units, float32
-    exp: Scalar  # J per exponential
-    hbm: Scalar  # J/B that device memory moves, both ends and the way between them
-    l2: Scalar  # J/B that L2 hands to the cores
-    scratchpad: Scalar  # J/B that the scratchpad hands to the registers
-    scale_up: Scalar | None  # J/B that the device sends
-    scale_out: Scalar | None  # J/B that the device sends
-    cluster: Scalar | None = None  # J/B that the device sends
+    matrix: dict[str, Scalar] = number(
+        "J/FLOP", "energy per matrix FLOP, {}", "by precision, with the keys of `Hardware.matrix`"
+    )
+    vector: Scalar = number("J/FLOP", "energy per vector FLOP", "float32", zero=True)
+    exp: Scalar = number("J", "energy per exponential", zero=True)
+    hbm: Scalar = number("J/B", "energy per byte of device memory", "both ends and the way between them", zero=True)
+    l2: Scalar = number("J/B", "energy per byte of L2", "handed to the cores", zero=True)
+    scratchpad: Scalar = number("J/B", "energy per byte of scratchpad", "handed to the registers", zero=True)
+    scale_up: Scalar | None = number("J/B", "energy per byte sent over scale-up links", zero=True)
+    scale_out: Scalar | None = number("J/B", "energy per byte sent over scale-out links", zero=True)
+    cluster: Scalar | None = number("J/B", "energy per byte sent beyond the scale-out tier", zero=True, default=None)
 
 
 @struct
@@ -132,12 +161,12 @@ class Hardware:
     vector units, special-function units and scratchpads, not the matrix peak.
     """
 
-    matrix: dict[str, Scalar]  # FLOP/s by precision
+    matrix: dict[str, Scalar] = number("FLOP/s", "dense matrix peak, {}")
     cores: Cores
     memory: Memory
     links: Links
     power: Power
-    price: Scalar | None  # USD per device and second
+    price: Scalar | None = number("USD/s", "price per device and second, in US dollars")
     energy: Energy | None = None
     silicon: Silicon | None = None  # None: area unknown
     costs: Costs | None = None  # None: what it costs to make and own is unknown

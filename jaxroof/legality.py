@@ -1,19 +1,18 @@
 """Legality of a deployment: the splits that a model and its hardware allow, and remarks on legal ones."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 import jax
 import jax.numpy as jnp
 
-from jaxroof.deployment import DEGREES, Deployment, degree, expert_tp, replica_devices, stage_devices
+from jaxroof.deployment import DEGREES, Deployment, degree, replica_devices, stage_devices
 from jaxroof.hardware import Hardware
+from jaxroof.layers.cross_attention import cross_attention_rules
+from jaxroof.layers.registry import feed_forward_kind, mixer_kind
 from jaxroof.memory import layer_count
-from jaxroof.model import Attention, Block, CompressedAttention, Experts, LinearAttention, Model
+from jaxroof.model import Block, Mixer, Model, has_experts
+from jaxroof.rule import Rule, divides
 from jaxroof.speculation import drafter
-from jaxroof.struct import Scalar
-
-Rule = tuple[jax.Array, Callable[[], str]]
-"""Whether a rule holds, shape (), and the sentence for when it does not."""
 
 
 def rules(hardware: Hardware, model: Model, deployment: Deployment) -> Iterator[Rule]:
@@ -35,87 +34,42 @@ def rules(hardware: Hardware, model: Model, deployment: Deployment) -> Iterator[
     elif deployment.drafts is not None and model.prediction is not None:
         blocks.append(model.prediction.block)
     for block in blocks:
-        yield from _mixer_rules(block, deployment)
-        yield from _feedforward_rules(block, deployment)
+        yield from _block_rules(block, deployment)
     yield from _group_rules(model, deployment)
     yield from _stage_rules(model, deployment)
     yield from _link_rules(hardware, deployment)
 
 
-def _mixer_rules(block: Block, deployment: Deployment) -> Iterator[Rule]:
-    tp = deployment.tp
-    for mixer in (block.attention, block.cross):
-        if mixer is None:
-            continue
-        yield (
-            _divides(tp, mixer.heads),
-            lambda heads=mixer.heads: f"tp = {tp:g} does not divide the {heads:g} attention heads",
-        )
-        if deployment.attention_kernel == "unfused" and not isinstance(mixer, LinearAttention):
-            plain = isinstance(mixer, Attention) and mixer.selection is None and mixer is block.attention
-            yield (
-                jnp.asarray(plain),
-                lambda: "attention_kernel = unfused is of softmax self-attention to keys and values of its own",
-            )
-        if isinstance(mixer, Attention):
-            yield (
-                _divides(tp, mixer.kv_heads) | _divides(mixer.kv_heads, tp),
-                lambda heads=mixer.kv_heads: f"tp = {tp:g} neither divides nor is a multiple of the {heads:g} KV heads",
-            )
-        if isinstance(mixer, CompressedAttention):
-            yield (
-                _divides(tp, mixer.output_groups),
-                lambda groups=mixer.output_groups: f"tp = {tp:g} does not divide the {groups:g} output groups",
-            )
-        if isinstance(mixer, LinearAttention):
-            yield (
-                _divides(tp, mixer.key_heads) | _divides(mixer.key_heads, tp),
-                lambda heads=mixer.key_heads: (
-                    f"tp = {tp:g} neither divides nor is a multiple of the {heads:g} key heads"
-                ),
-            )
-            if deployment.cp is not None:
-                yield (
-                    jnp.asarray(deployment.cp <= 1.0),
-                    lambda: (
-                        f"cp = {deployment.cp:g} splits prompts, but the states of linear attention run through them"
-                    ),
-                )
+def _block_rules(block: Block, deployment: Deployment) -> Iterator[Rule]:
+    """Rules of one layer: each kind of mixer and of feed-forward has its own."""
+    mixer, cross, layer = block.attention, block.cross, block.feedforward
+    if mixer is not None:
+        yield _heads_rule(mixer, deployment)
+        yield from mixer_kind(mixer).rules(mixer, deployment)
+    if cross is not None:
+        yield _heads_rule(cross, deployment)
+        yield from cross_attention_rules(cross, deployment)
+    if layer is not None:
+        yield from feed_forward_kind(layer).rules(layer, deployment)
 
 
-def _feedforward_rules(block: Block, deployment: Deployment) -> Iterator[Rule]:
-    layer = block.feedforward
-    if layer is None:
-        return
-    if not isinstance(layer, Experts):
-        yield _width_rule("tp", deployment.tp, "feed-forward", layer.intermediate)
-        return
-    ep = degree(deployment.ep)
-    yield (
-        _divides(ep, layer.experts),
-        lambda: f"ep = {ep:g} does not divide the {layer.experts:g} experts",
-    )
-    yield _width_rule("expert tp (tp x cp x attention_dp / ep)", expert_tp(deployment), "expert", layer.intermediate)
-    if layer.shared is not None:
-        yield _width_rule("tp", deployment.tp, "shared expert", layer.shared.intermediate)
-
-
-def _width_rule(name: str, ways: Scalar, kind: str, width: Scalar) -> Rule:
-    return _divides(ways, width), lambda: f"{name} = {ways:g} does not divide the {kind} width {width:g}"
+def _heads_rule(mixer: Mixer, deployment: Deployment) -> Rule:
+    tp, heads = deployment.tp, mixer.heads
+    return divides(tp, heads), lambda: f"tp = {tp:g} does not divide the {heads:g} attention heads"
 
 
 def _group_rules(model: Model, deployment: Deployment) -> Iterator[Rule]:
     """Rules of the devices that share experts."""
-    has_experts = any(isinstance(block.feedforward, Experts) for block in model.blocks)
+    mixture = has_experts(model)
     stage = stage_devices(deployment)
     if deployment.ep is not None:
         yield (
-            _divides(deployment.ep, stage),
+            divides(deployment.ep, stage),
             lambda: f"ep = {deployment.ep:g} does not divide tp x cp x attention_dp = {stage:g} devices",
         )
-        if not has_experts:
+        if not mixture:
             yield deployment.ep <= 1.0, lambda: f"ep = {deployment.ep:g}, but the model has no experts"
-    if deployment.attention_dp is not None and not has_experts:
+    if deployment.attention_dp is not None and not mixture:
         yield (
             deployment.attention_dp <= 1.0,
             lambda: f"attention_dp = {deployment.attention_dp:g}, but the model has no experts to share: use dp",
@@ -230,7 +184,3 @@ def crosses_domain(hardware: Hardware, deployment: Deployment) -> jax.Array:
     inner = hardware.links.scale_up
     reach = 1.0 if inner is None else inner.devices
     return jnp.asarray(replica_devices(deployment) > reach)
-
-
-def _divides(divisor: Scalar, number: Scalar) -> jax.Array:
-    return jnp.mod(number, divisor) == 0.0

@@ -8,17 +8,13 @@ import jax.numpy as jnp
 from jaxroof.deployment import Deployment, degree, largest_stage
 from jaxroof.hardware import Hardware
 from jaxroof.layers.adapters import ADAPTER_BYTES, adapter_elements
-from jaxroof.layers.attention import attention_kv_bytes, kv_heads_per_device
+from jaxroof.layers.attention import attention_kv_bytes
 from jaxroof.layers.block import block_matrices
-from jaxroof.layers.compressed_attention import compressed_kv_bytes, window_bytes
 from jaxroof.layers.encoder import encoder_matrices
-from jaxroof.layers.indexer import index_key_bytes
-from jaxroof.layers.latent_attention import absorbed_matrices, latent_kv_bytes
 from jaxroof.layers.linear import Matrices
-from jaxroof.layers.linear_attention import state_bytes
 from jaxroof.layers.prediction import join_matrix, prediction_matrices
-from jaxroof.layers.sight import kept_tokens, sight
-from jaxroof.model import Attention, Block, CompressedAttention, Experts, LatentAttention, LinearAttention, Model
+from jaxroof.layers.registry import feed_forward_kind, mixer_kind
+from jaxroof.model import Block, Model
 from jaxroof.smooth import ceiling, maximum, minimum, positive_part
 from jaxroof.speculation import draft_deployment, drafter
 from jaxroof.struct import Scalar
@@ -43,18 +39,18 @@ def active_parameter_count(model: Model) -> Scalar:
 
     The embedding and an untied head both count, as model cards count them.
     """
-    active = [
-        dataclasses.replace(
-            block,
-            feedforward=dataclasses.replace(block.feedforward, experts=block.feedforward.top_k),
-            other_parameters=block.other_parameters
-            + model.hidden * (block.feedforward.experts - block.feedforward.top_k),
-        )
-        if isinstance(block.feedforward, Experts)
-        else block
-        for block in model.blocks
-    ]
+    active = (_active(block, model.hidden) for block in model.blocks)
     return _outer_parameters(model) + sum(block.count * _parameters(block, model.hidden) for block in active)
+
+
+def _active(block: Block, hidden: Scalar) -> Block:
+    """The part of a layer that one token runs."""
+    layer = block.feedforward
+    part = None if layer is None else feed_forward_kind(layer).active
+    if part is None:
+        return block
+    active, others = part(layer, hidden)
+    return dataclasses.replace(block, feedforward=active, other_parameters=block.other_parameters + others)
 
 
 def encoder_parameter_count(model: Model) -> Scalar:
@@ -126,9 +122,10 @@ def layer_count(model: Model) -> Scalar:
 
 def _stored(block: Block, hidden: Scalar, deployment: Deployment) -> Scalar:
     stored = _bytes(block_matrices(block, hidden, deployment)) + block.other_parameters * OTHER_PARAMETER_BYTES
-    if isinstance(block.attention, LatentAttention):
-        stored = stored + sum(m.elements * m.weights.bytes for m in absorbed_matrices(block.attention, deployment))
-    return stored
+    copies = None if block.attention is None else mixer_kind(block.attention).copies
+    if copies is None:
+        return stored
+    return stored + sum(matrix.elements * matrix.weights.bytes for matrix in copies(block.attention, deployment))
 
 
 def _bytes(matrices: Matrices) -> Scalar:
@@ -187,32 +184,21 @@ def _cache_share(model: Model, deployment: Deployment) -> Scalar:
 
 def _token_bytes(block: Block, deployment: Deployment) -> Scalar:
     """B of cache that one token adds in one layer."""
-    mixer = block.attention
-    if isinstance(mixer, Attention):
-        held = attention_kv_bytes(mixer, deployment)
-    elif isinstance(mixer, LatentAttention):
-        held = latent_kv_bytes(mixer, deployment)
-    elif isinstance(mixer, CompressedAttention):
-        held = compressed_kv_bytes(mixer, deployment)
-    else:
-        return 0.0
-    return held if mixer.selection is None else held + index_key_bytes(mixer.selection)
+    token_bytes = None if block.attention is None else mixer_kind(block.attention).token_bytes
+    return 0.0 if token_bytes is None else token_bytes(block.attention, deployment)
 
 
 def _sequence_bytes(block: Block, deployment: Deployment, context: Scalar) -> Scalar:
     """B of cache of one sequence in one layer, without what it holds however short it is."""
     mixer = block.attention
-    kept = kept_tokens(context, sight(mixer)) if isinstance(mixer, Attention) else context
+    kept = context if mixer is None else mixer_kind(mixer).kept_tokens(mixer, context)
     return kept * _token_bytes(block, deployment)
 
 
 def _fixed_bytes(block: Block, deployment: Deployment) -> Scalar:
     """B that one sequence holds in one layer however short it is."""
-    if isinstance(block.attention, LinearAttention):
-        return state_bytes(block.attention, deployment)
-    if isinstance(block.attention, CompressedAttention):
-        return window_bytes(block.attention, deployment)
-    return 0.0
+    fixed_bytes = None if block.attention is None else mixer_kind(block.attention).fixed_bytes
+    return 0.0 if fixed_bytes is None else fixed_bytes(block.attention, deployment)
 
 
 def activation_bytes(model: Model, deployment: Deployment) -> jax.Array:
@@ -228,21 +214,11 @@ def activation_bytes(model: Model, deployment: Deployment) -> jax.Array:
 
 def _widths(block: Block, deployment: Deployment) -> list[Scalar]:
     """Elements per token between the matrices of a layer on one device."""
-    mixer, feedforward, tp = block.attention, block.feedforward, deployment.tp
-    widths = []
-    if isinstance(mixer, Attention):
-        width = mixer.head_dim + mixer.value_dim
-        widths.append(mixer.heads * width / tp + kv_heads_per_device(mixer, deployment) * width)
-    elif isinstance(mixer, LatentAttention):
-        widths.append(2.0 * mixer.heads / tp * (mixer.nope_dim + mixer.rope_dim + mixer.value_dim))
-    elif isinstance(mixer, CompressedAttention):
-        widths.append(2.0 * mixer.heads / tp * mixer.head_dim)
-    elif mixer is not None:
-        keys = 2.0 * mixer.key_heads * mixer.key_dim
-        widths.append((keys + mixer.heads * (mixer.gates + 2.0 * mixer.value_dim)) / tp)
+    mixer, feedforward, widths = block.attention, block.feedforward, []
+    if mixer is not None:
+        widths.append(mixer_kind(mixer).width(mixer, deployment))
     if feedforward is not None:
-        rows = feedforward.top_k if isinstance(feedforward, Experts) else 1.0
-        widths.append(rows * (feedforward.up_projections + 1.0) * feedforward.intermediate / tp)
+        widths.append(feed_forward_kind(feedforward).width(feedforward, deployment))
     return widths
 
 

@@ -1,5 +1,6 @@
 """Prices of making, buying and running a device: wafers, memory, packages, servers, electricity."""
 
+from jaxroof.field import number, share
 from jaxroof.struct import Scalar, struct
 
 
@@ -7,23 +8,36 @@ from jaxroof.struct import Scalar, struct
 class Costs:
     """Prices and the constants of yield. USD without inflation; the catalogue gives each price's year."""
 
-    wafer: Scalar  # USD per wafer of the dies with cores
-    shared_wafer: Scalar  # USD per wafer of the dies without cores
-    wafer_diameter: Scalar  # m, usable
-    scribe: Scalar  # m between two dies
-    defects: Scalar  # 1/m2
-    clustering: Scalar  # 1, of defects: alpha of the negative binomial distribution
-    repairable: Scalar  # share of a die's area where a defect leaves a device that can be sold
-    memory: Scalar  # USD/B of device memory
-    package: Scalar  # USD/m2 of dies and memory stacks on the package
-    stack_footprint: Scalar  # m2 of one stack of memory on the package; 0 for chips on the board
-    package_yield: Scalar  # share of the packages that work
-    test: Scalar  # USD per die, test and assembly
-    board: Scalar  # USD per device: module, power conversion, cooling plate
-    margin: Scalar  # price over the cost to make
-    server: Scalar  # price of the rest of server and network over the device's
-    life: Scalar  # s until it is worth nothing
-    utilisation: Scalar  # share of its life that the device works
-    hosting: Scalar  # USD/J: USD per second and W of TDP for space, power distribution and cooling plant
-    electricity: Scalar  # USD/J
-    pue: Scalar  # power of the data centre over that of its computers
+    wafer: Scalar = number("USD", "price of a wafer, in US dollars", "of the dies with cores", zero=True)
+    shared_wafer: Scalar = number("USD", "price of a wafer of dies without cores, in US dollars", zero=True)
+    wafer_diameter: Scalar = number("m", "usable diameter of a wafer", zero=True)
+    scribe: Scalar = number("m", "space between two dies", zero=True)
+    defects: Scalar = number("1/m2", "defects per area", zero=True)
+    clustering: Scalar = number("1", "clustering of defects", "alpha of the negative binomial distribution")
+    repairable: Scalar = share("share of a die where a defect leaves it of use", "the device can be sold", zero=True)
+    memory: Scalar = number("USD/B", "price of device memory, in US dollars", zero=True)
+    package: Scalar = number(
+        "USD/m2", "price of the package per area on it, in US dollars", "of dies and memory stacks", zero=True
+    )
+    stack_footprint: Scalar = number(
+        "m2", "area of a memory stack on the package", "0 for chips on the board", zero=True
+    )
+    package_yield: Scalar = share("share of packages that work")
+    test: Scalar = number("USD", "test and assembly per die, in US dollars", zero=True)
+    board: Scalar = number(
+        "USD", "board of a device, in US dollars", "module, power conversion, cooling plate", zero=True
+    )
+    margin: Scalar = number("1", "price over cost of a device", zero=True)
+    server: Scalar = number("1", "price of server and network over the device's", zero=True)
+    life: Scalar = number("s", "life of a device", "until it is worth nothing")
+    utilisation: Scalar = share("share of its life that a device works")
+    hosting: Scalar = number(
+        "USD/J",
+        "price of hosting per watt of TDP and second, in US dollars",
+        "space, power distribution and cooling plant",
+        zero=True,
+    )
+    electricity: Scalar = number("USD/J", "price of electricity, in US dollars", zero=True)
+    pue: Scalar = number(
+        "1", "power usage effectiveness of the data centre", "its power over that of its computers", zero=True
+    )

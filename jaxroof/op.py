@@ -1,10 +1,16 @@
-"""What one kernel of a step does: operations, bytes and messages, before any hardware is known."""
+"""Ops of a step before any hardware is known: kernels, collectives and copies, with what each is for."""
 
 from jaxroof.shape import AttentionShape, ProductShape
 from jaxroof.struct import Scalar, static, struct
 
-KINDS = ("linear", "experts", "prefill_attention", "decode_attention", "elementwise", "collective")
-"""Op kinds. An `Efficiency` has one entry for each. Beside them a "copy" moves bytes to or from outside memory."""
+KINDS = ("linear", "experts", "prefill_attention", "decode_attention", "elementwise")
+"""Kinds of kernels. An `Efficiency` has one entry for each."""
+
+ATTENTION_PHASES = {"prefill_attention": "prefill", "decode_attention": "decode"}
+"""Kinds of attention kernels -> the phase of their queries."""
+
+PRODUCTS = ("linear", "experts")
+"""Kinds of kernels that multiply rows with weight matrices."""
 
 COLLECTIVES = (
     "all_reduce",
@@ -18,22 +24,71 @@ COLLECTIVES = (
 )
 """What a collective does. Dispatch and combine are the all-to-alls of low-latency expert kernels."""
 
+PARALLELISMS = ("tp", "pp", "dp", "ep", "cp")
+"""Groups of devices that a collective runs between."""
+
+PHASES = ("prefill", "decode", "mixed")
+"""Tokens that an op works on: those of prompts, the newest ones of decoding sequences, or both at once."""
+
+ROLES = {
+    "embedding": "lookup or projection of a model's inputs",
+    "norm": "norm and residual sum around a mixer or a feed-forward",
+    "mixer": "projections, rotations, recurrences and cache writes of a mixer",
+    "indexer": "choice of the tokens that sparse attention attends to",
+    "attention": "scores, softmax and weighted sum of values of self-attention",
+    "cross_attention": "the same of attention to an encoder's output",
+    "context": "messages between devices that hold parts of a context",
+    "feedforward": "dense feed-forward, shared experts included",
+    "router": "choice of a token's experts",
+    "exchange": "messages that bring tokens to their experts and results back",
+    "experts": "routed experts, and the sum of their results",
+    "reduction": "sum of a layer's partial results over tensor-parallel devices",
+    "adapter": "low-rank adapters that are served",
+    "trained_adapter": "low-rank adapters that are trained beside frozen weights",
+    "projector": "what turns an encoder's vectors, or two vectors of a prediction head, into the decoder's",
+    "head": "output head, with the messages that gather its logits",
+    "sampling": "choice of the next token",
+    "loss": "loss of training",
+    "stage": "messages to the next pipeline stage",
+    "cache": "copies of a cache from and to memory outside the device",
+    "replica": "messages between devices that hold the same weights",
+    "optimizer": "update of the weights",
+}
+"""Role of an op in its model -> what that is."""
+
+ATTENTION_CORES = ("attention", "cross_attention")
+"""Roles of the attention core: it has no weights, and selective recomputation of training repeats it.
+
+Source: Korthikanti et al., arXiv:2205.05198, section 5.
+"""
+
 BOUNDS = ("matrix", "vector", "exp", "hbm", "l2", "scratchpad", "link", "launch")
 """What can bind an op, in the order of the integer codes that cost functions return."""
 
 
 @struct
 class Op:
-    """One kernel (or a few that always run together) as it runs on one device of the deployment.
+    """What every op has: how often it runs on one device of the deployment, and what it is in its model.
 
-    A quantity that the op does not use is None, so that no term is computed for it.
+    An op is a `Kernel`, a `Collective` or a `Copy`. A quantity that it does not use is None, so that no term is
+    computed for it. `layer`, `role` and `phase` say nothing about its own time: ops that differ only in them share one
+    compiled function (`jaxroof.traced_once`).
     """
 
-    kind: str = static()  # one of KINDS, or "copy"
-    precision: str | None = static(default=None)  # of the products, or converted to: a key of `Hardware.matrix`
-    scaled: bool = static(default=False)  # a scale per block of operands is applied between matrix products
     count: Scalar  # how often the step runs it: layers
     kernels: Scalar  # kernels per run; 0 when the step has no work for it
+    layer: str = static(default="")  # "encoder.0.": of these ops it is; "" where a model has one block
+    role: str | None = static(default=None)  # one of ROLES; None: outside of any model
+    phase: str = static(default="mixed")  # one of PHASES
+
+
+@struct
+class Kernel(Op):
+    """One kernel, or a few that always run together."""
+
+    kind: str = static()  # one of KINDS
+    precision: str | None = static(default=None)  # of the products, or converted to: a key of `Hardware.matrix`
+    scaled: bool = static(default=False)  # a scale per block of operands is applied between matrix products
     matrix_flops: Scalar | None = None  # FLOP per run on matrix units
     operand_bytes: Scalar | None = None  # B per matrix operand element, which sizes its tiles
     vector_flops: Scalar | None = None  # FLOP per run on vector units
@@ -41,8 +96,63 @@ class Op:
     bytes: Scalar | None = None  # B per run read and written, each operand once
     shape: ProductShape | AttentionShape | None = None  # what decides its tiles; None: a few bytes per operation
     reuse_bytes: Scalar | None = None  # B touched between two readings of its weights or cache; None: beyond any cache
-    tier: str | None = static(default=None)  # of a copy: the field of `Memory` that it reads or writes
-    collective: str | None = static(default=None)  # one of COLLECTIVES
-    message_bytes: Scalar | None = None  # B per run of a copy, or of a collective's whole buffer, as nccl-tests counts
-    participants: Scalar | None = None  # devices of the collective
-    stride: Scalar | None = None  # devices from one participant to the next; 1: neighbours
+    gradient: str | None = static(default=None)  # in a backward pass, of what: "inputs", "weights"; None: forward
+
+
+@struct
+class Collective(Op):
+    """One collective of `participants` devices."""
+
+    operation: str = static()  # one of COLLECTIVES
+    message_bytes: Scalar  # B per run of the whole buffer, as nccl-tests counts its size
+    participants: Scalar  # devices
+    stride: Scalar | None = None  # devices from one participant to the next; None: neighbours, 1
+    parallelism: str | None = static(default=None)  # one of PARALLELISMS; None: of no deployment
+    behind: str | None = static(default=None)  # what it may hide behind in its layer: "product", "attention", or None
+
+
+@struct
+class Copy(Op):
+    """One copy between a device and the memory outside of it; it may hide behind kernels of other layers."""
+
+    tier: str = static()  # field of `Memory` that it reads or writes
+    message_bytes: Scalar  # B per run
+
+
+Ops = dict[str, Op]
+"""Ops by name, in the order that they first run. Names are for readers: nothing is decided by them."""
+
+
+def with_role(ops: Ops, role: str) -> Ops:
+    """The same ops, where those without a role have `role`."""
+    return {name: op if op.role is not None else _labelled(op, role=role) for name, op in ops.items()}
+
+
+def in_phase(ops: Ops, phase: str) -> Ops:
+    """The same ops, all of one phase."""
+    return {name: _labelled(op, phase=phase) for name, op in ops.items()}
+
+
+def in_layer(ops: Ops, layer: str) -> Ops:
+    """The same ops inside of `layer`, which their names and their layers begin with; "" changes nothing."""
+    if not layer:
+        return ops
+    return {layer + name: _labelled(op, layer=layer + op.layer) for name, op in ops.items()}
+
+
+def unlabelled(op: Op) -> Op:
+    """The op without what it is in its model: what its time, work and energy depend on."""
+    labels = {"layer": "", "role": None, "phase": "mixed"}
+    if isinstance(op, Kernel):
+        labels["gradient"] = None
+    if isinstance(op, Collective):
+        labels |= {"parallelism": None, "behind": None}
+    return _labelled(op, **labels)
+
+
+def _labelled(op: Op, **labels: str | None) -> Op:
+    """A copy with other labels. Every op of a step is labelled a few times: `dataclasses.replace`, which calls the
+    constructor, takes ten times as long."""
+    copy = object.__new__(type(op))
+    copy.__dict__.update(op.__dict__, **labels)
+    return copy

@@ -6,12 +6,12 @@ import jax
 import jax.numpy as jnp
 
 from jaxroof.collectives import collective_algorithm, collective_time
-from jaxroof.efficiency import Efficiency, Kernels, KindEfficiency, Timing
+from jaxroof.efficiency import Efficiency, Kernels, KindEfficiency, LinkEfficiency, Timing
 from jaxroof.efficiency.kernels import kernel_spread, kernel_timing
 from jaxroof.efficiency.surface import Surfaces, surface_extrapolated, surface_timing
 from jaxroof.efficiency.timing import SHORT, Spread
 from jaxroof.hardware import Hardware
-from jaxroof.op import BOUNDS, Op
+from jaxroof.op import BOUNDS, Collective, Copy, Kernel, Op
 from jaxroof.roofline import roofline_timing
 from jaxroof.struct import Scalar
 from jaxroof.traced_once import traced_once
@@ -30,17 +30,21 @@ def op_timing(op: Op, hardware: Hardware, efficiency: Efficiency) -> Timing:
     Raises:
       ValueError: while tracing, when the hardware has no matrix figure for the op's precision.
     """
-    if op.kind == "collective":
-        constants = efficiency.collective
-        time = collective_time(hardware.links, op, constants) / constants.share
-        time = op.kernels * (time + constants.wait_time)
-        return Timing(time, {"link": time})
-    if op.kind == "copy":
+    if isinstance(op, Collective):
+        return _collective_timing(op, hardware, efficiency.collective)
+    if isinstance(op, Copy):
         return _copy_timing(op, hardware)
-    return _entry_timing(getattr(efficiency, op.kind), op, hardware)
+    return _kernel_timing(getattr(efficiency, op.kind), op, hardware)
 
 
-def _copy_timing(op: Op, hardware: Hardware) -> Timing:
+def _collective_timing(op: Collective, hardware: Hardware, constants: LinkEfficiency) -> Timing:
+    """Time in s of a collective by its cheapest algorithm, at the share of the links' bandwidth that is reached."""
+    time = collective_time(hardware.links, op, constants) / constants.share
+    time = op.kernels * (time + constants.wait_time)
+    return Timing(time, {"link": time})
+
+
+def _copy_timing(op: Copy, hardware: Hardware) -> Timing:
     """Time in s of a copy at the bandwidth of the memory outside: what it reaches, as a user gives it."""
     level = getattr(hardware.memory, op.tier)
     if level is None:
@@ -49,9 +53,9 @@ def _copy_timing(op: Op, hardware: Hardware) -> Timing:
     return Timing(time, {"link": time, "launch": jnp.zeros(())})
 
 
-def _entry_timing(entry: KindEfficiency | Kernels | Surfaces, op: Op, hardware: Hardware) -> Timing:
+def _kernel_timing(entry: KindEfficiency | Kernels | Surfaces, op: Kernel, hardware: Hardware) -> Timing:
     if isinstance(entry, Surfaces):
-        return surface_timing(entry, op, _entry_timing(entry.base, op, hardware))
+        return surface_timing(entry, op, _kernel_timing(entry.base, op, hardware))
     if isinstance(entry, KindEfficiency):
         return roofline_timing(op, hardware, entry)
     return kernel_timing(entry, op, hardware)
@@ -68,7 +72,9 @@ def op_time(op: Op, hardware: Hardware, efficiency: Efficiency) -> jax.Array:
 
 def op_spread(op: Op, efficiency: Efficiency) -> Spread | None:
     """Known errors of `op_time`; None where there are none. Of measured kernels, those of the model below them."""
-    entry = getattr(efficiency, op.kind, None)
+    if isinstance(op, Copy):
+        return None
+    entry = efficiency.collective if isinstance(op, Collective) else getattr(efficiency, op.kind)
     entry = entry.base if isinstance(entry, Surfaces) else entry
     return kernel_spread(entry, op) if isinstance(entry, Kernels) else getattr(entry, "spread", None)
 
@@ -89,14 +95,16 @@ def op_deviation(op: Op, hardware: Hardware, efficiency: Efficiency) -> jax.Arra
 @traced_once
 def op_extrapolated(op: Op, efficiency: Efficiency) -> jax.Array:
     """Whether `op` is beyond what its kind's tables measured, shape (); False where the kind has no tables."""
-    entry = getattr(efficiency, op.kind, None)
+    if not isinstance(op, Kernel):
+        return jnp.asarray(False)
+    entry = getattr(efficiency, op.kind)
     return surface_extrapolated(entry, op) if isinstance(entry, Surfaces) else jnp.asarray(False)
 
 
 @traced_once
 def op_algorithm(op: Op, hardware: Hardware, efficiency: Efficiency) -> jax.Array:
     """The algorithm that a collective runs, shape (): an int8 index into `jaxroof.collectives.ALGORITHMS`; else -1."""
-    if op.kind != "collective":
+    if not isinstance(op, Collective):
         return jnp.int8(-1)
     return collective_algorithm(hardware.links, op, efficiency.collective)
 
@@ -121,7 +129,7 @@ def op_time_by_bound(op: Op, hardware: Hardware, efficiency: Efficiency) -> jax.
 
 def _rivals(op: Op, hardware: Hardware, efficiency: Efficiency, timing: Timing) -> dict[str, Scalar]:
     """The times that compete for binding `op`: its resources', and the fixed time, which a collective has inside."""
-    if op.kind != "collective":
+    if not isinstance(op, Collective):
         return timing.resources
     empty = dataclasses.replace(op, message_bytes=0.0)
     fixed = op_timing(empty, hardware, efficiency).total

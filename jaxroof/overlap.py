@@ -7,7 +7,7 @@ from jaxroof.deployment import Deployment
 from jaxroof.forward import step_ops
 from jaxroof.hardware import Hardware
 from jaxroof.model import Model
-from jaxroof.op import Op
+from jaxroof.op import PRODUCTS, Collective, Copy, Kernel, Op, Ops
 from jaxroof.smooth import minimum
 from jaxroof.struct import Scalar
 
@@ -20,11 +20,8 @@ PIECES = 4.0
 Source: Chang et al., arXiv:2406.06858 (Flux), section 3, where tiles are communicated as they finish.
 """
 
-_LAYER_COLLECTIVES = ("attention_", "cross_", "feedforward_")
-"""What the names of collectives between the tensor-parallel devices of a layer begin with."""
 
-
-def overlapped_ops(model: Model, deployment: Deployment, batch: Batch, rows: Scalar | None = None) -> dict[str, Op]:
+def overlapped_ops(model: Model, deployment: Deployment, batch: Batch, rows: Scalar | None = None) -> Ops:
     """Ops of one step as they are launched: of two halves of the batch, each with kernels of its own, or of it all.
 
     Args:
@@ -46,13 +43,13 @@ def computing_hardware(hardware: Hardware, deployment: Deployment) -> Hardware:
     return dataclasses.replace(hardware, cores=cores, matrix=matrix)
 
 
-def hidden_time(ops: dict[str, Op], times: dict[str, Scalar], deployment: Deployment) -> dict[str, Scalar]:
+def hidden_time(ops: Ops, times: dict[str, Scalar], deployment: Deployment) -> dict[str, Scalar]:
     """Time in s that overlap saves, as one negative term by the name `HIDDEN`; empty without overlap.
 
     two_batch: while one half of the batch computes the other communicates, so that the shorter of both sums hides:
     min(sum of kernels, sum of collectives). Filling and draining, one layer in all, is left out.
-    gemm: every all-reduce, reduce-scatter or all-gather between tensor-parallel devices runs behind the matrix
-    product next to it, in `PIECES` pieces: (1 - 1 / PIECES) min(collective, product).
+    gemm: every collective that may hide behind a product (`Collective.behind`) runs behind the one next to it, in
+    `PIECES` pieces: (1 - 1 / PIECES) min(collective, product).
 
     Args:
       ops: of the step, in order.
@@ -64,45 +61,55 @@ def hidden_time(ops: dict[str, Op], times: dict[str, Scalar], deployment: Deploy
     if deployment.overlap == "none":
         return {HIDDEN: -saved}
     if deployment.overlap == "two_batch":
-        communication = sum(times[name] for name, op in ops.items() if op.kind == "collective")
-        computation = sum(times[name] for name, op in ops.items() if op.kind not in ("collective", "copy"))
+        communication = sum(times[name] for name, op in ops.items() if isinstance(op, Collective))
+        computation = sum(times[name] for name, op in ops.items() if isinstance(op, Kernel))
         return {HIDDEN: -(minimum(communication, computation) + saved)}
     for name, partner in _partners(ops).items():
         saved = saved + (1.0 - 1.0 / PIECES) * minimum(times[name], times[partner])
     return {HIDDEN: -saved}
 
 
-def _hidden_copies(ops: dict[str, Op], times: dict[str, Scalar], deployment: Deployment) -> Scalar:
+def _hidden_copies(ops: Ops, times: dict[str, Scalar], deployment: Deployment) -> Scalar:
     """Time in s that copies of a cache run behind the kernels of other layers: all but one layer's, at most theirs.
 
     Source: Sheng et al., arXiv:2303.06865 (FlexGen), section 4.1.
     """
-    kernels = sum(times[name] for name, op in ops.items() if op.kind not in ("collective", "copy"))
+    kernels = sum(times[name] for name, op in ops.items() if isinstance(op, Kernel))
     saved = 0.0
     for name, op in ops.items():
-        if op.kind == "copy":
+        if isinstance(op, Copy):
             saved = saved + deployment.prefetched * (1.0 - 1.0 / op.count) * minimum(times[name], kernels)
     return saved
 
 
-def _partners(ops: dict[str, Op]) -> dict[str, str]:
-    """The product of the same layer that each tensor-parallel collective hides behind.
+def _partners(ops: Ops) -> dict[str, str]:
+    """The product of the same layer that each collective of a layer hides behind, by their names.
 
     It is the one before; of what is gathered the one after, which after the last is the next layer's first.
     """
-    layers: dict[str, list[str]] = {}
-    for name in ops:
-        layers.setdefault(name.rpartition(".")[0], []).append(name)
+    # Ops of one layer stand together, in the order they run.
+    layers: dict[str, Ops] = {}
+    for name, op in ops.items():
+        layers.setdefault(op.layer, {})[name] = op
     partners = {}
-    for names in layers.values():
-        products = [name for name in names if ops[name].kind in ("linear", "experts") and name != "head"]
-        for position, name in enumerate(names):
-            if not name.rpartition(".")[2].startswith(_LAYER_COLLECTIVES) or ops[name].kind != "collective":
+    for layer in layers.values():
+        products = {place: name for place, (name, op) in enumerate(layer.items()) if _covers(op)}
+        for place, (name, op) in enumerate(layer.items()):
+            if not isinstance(op, Collective) or op.behind != "product":
                 continue
-            before = [product for product in products if names.index(product) < position]
-            after = [product for product in products if names.index(product) > position]
-            if ops[name].collective == "all_gather":
-                partners[name] = (after or products)[0]
+            before = [product for at, product in products.items() if at < place]
+            after = [product for at, product in products.items() if at > place]
+            if op.operation == "all_gather":
+                partners[name] = (after or list(products.values()))[0]
             elif before:
                 partners[name] = before[-1]
     return partners
+
+
+def _covers(op: Op) -> bool:
+    """Whether collectives of its layer may run behind it: a product with weights, but a model's own head.
+
+    The head of a prediction module stands beside the one layer that it has.
+    """
+    of_model = op.role == "head" and not op.layer
+    return isinstance(op, Kernel) and op.kind in PRODUCTS and not of_model

@@ -9,7 +9,7 @@ from jaxroof.deployment import Deployment
 from jaxroof.layers.linear import launched
 from jaxroof.memory import kv_bytes_of_sequence, kv_bytes_per_token, layer_count, paged_tokens
 from jaxroof.model import Model
-from jaxroof.op import Op
+from jaxroof.op import Copy, Ops
 from jaxroof.struct import Scalar
 
 
@@ -26,7 +26,7 @@ def mean_wasted_tokens(block_tokens: Scalar) -> Scalar:
     return 0.5 * (block_tokens - 1.0)
 
 
-def copy_ops(model: Model, deployment: Deployment, local: Batch) -> dict[str, Op]:
+def copy_ops(model: Model, deployment: Deployment, local: Batch) -> Ops:
     """Copies of one step between a device and the memory that has a part of its cache; none where all of it is here.
 
     Decoding sequences read that part of theirs; prompts read that of what they had and write that of what they add.
@@ -48,7 +48,11 @@ def copy_ops(model: Model, deployment: Deployment, local: Batch) -> dict[str, Op
     layers = layer_count(model)
     message = deployment.offloaded * held / layers
     return {
-        "cache_copy": Op(
-            kind="copy", count=layers, kernels=launched(message), message_bytes=message, tier=deployment.offload_to
+        "cache_copy": Copy(
+            count=layers,
+            kernels=launched(message),
+            role="cache",
+            message_bytes=message,
+            tier=deployment.offload_to,
         )
     }

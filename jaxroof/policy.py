@@ -2,7 +2,8 @@
 
 import math
 
-from jaxroof.struct import Scalar, static, struct
+from jaxroof.field import count, number, share, switch, word
+from jaxroof.struct import Scalar, struct
 
 ORDERS = ("mixed", "prefill_first", "decode_first", "static")
 """Which work goes first.
@@ -12,31 +13,44 @@ admitted, else decoding (vLLM v0). decode_first: prompts only when nothing decod
 keeps its size until its longest sequence ends.
 """
 
+QUEUES = ("fcfs", "shortest_first")
+"""Which of the waiting requests is next: the one that came first, or the one with the shortest prompt."""
+
+MOST = 2.0**30
+"""Tokens, sequences and the like that a policy may name."""
+
 
 @struct
 class Policy:
-    """The scheduler of one engine. Fields are data, so that policies are an axis like any other, but for `queue`.
+    """The scheduler of one engine. Fields are data, so that policies are an axis like any other, but for `queue`."""
 
-    Switches are 0 or 1.
-    """
-
-    order: Scalar = 0.0  # index into ORDERS
-    token_budget: Scalar = 8192.0  # tokens of one step, decoding sequences included
-    max_sequences: Scalar = 256.0  # sequences that run at once
-    chunked: Scalar = 1.0  # 1: a prompt may be split over steps
-    block_size: Scalar = 16.0  # tokens of one block of the KV cache
-    watermark: Scalar = 0.0  # share of the blocks that an admission leaves free
-    reserve: Scalar = 0.0  # 1: blocks for the whole output are taken at admission
-    swap: Scalar = 0.0  # 1: a preempted sequence's cache is kept in host memory; 0: it is computed again
-    swap_time: Scalar = 0.0  # s to move one token's cache to or from host memory
-    prefix_caching: Scalar = 1.0  # 1: prompts that begin like earlier ones find that part in the cache
-    max_waiting: Scalar = math.inf  # requests that wait; one more is rejected
-    graph_step: Scalar = 0.0  # decoding batches are padded to 1, 2, 4 and multiples of this; 0: they are not
-    graph_limit: Scalar = 512.0  # largest batch that is padded
-    hidden_host: Scalar = 0.0  # 1: the host works while the device does, so that the longer of both counts
-    acceptance: Scalar = 0.0  # probability that a drafted token is right, given that those before it are
-    queue: str = static(default="fcfs")  # one of QUEUES
-
-
-QUEUES = ("fcfs", "shortest_first")
-"""Which of the waiting requests is next: the one that came first, or the one with the shortest prompt."""
+    order: Scalar = number("1", "which work goes first", codes=ORDERS, default=0.0)
+    token_budget: Scalar = count(
+        "tokens of one step", "decoding sequences included", least=1.0, most=MOST, default=8192.0
+    )
+    max_sequences: Scalar = count("sequences that run at once", least=1.0, most=MOST, default=256.0)
+    chunked: Scalar = switch("1 where prompts are split over steps", default=1.0)
+    block_size: Scalar = count("tokens of one block of the KV cache", least=1.0, most=4096.0, default=16.0)
+    watermark: Scalar = share("share of the KV blocks that an admission leaves free", zero=True, open=True, default=0.0)
+    reserve: Scalar = switch("1 where blocks for the whole output are taken at admission", default=0.0)
+    swap: Scalar = switch(
+        "1 where a preempted sequence's cache is kept in host memory", "0: it is computed again", default=0.0
+    )
+    swap_time: Scalar = number("s", "time to move one token's cache to or from host memory", zero=True, default=0.0)
+    prefix_caching: Scalar = switch("1 where prompts find their beginning in the cache", default=1.0)
+    max_waiting: Scalar = count("requests that wait at most", "one more is rejected", least=1.0, default=math.inf)
+    graph_step: Scalar = count(
+        "multiples that decoding batches are padded to",
+        "beside 1, 2 and 4; 0: they are not padded",
+        zero=True,
+        most=MOST,
+        default=0.0,
+    )
+    graph_limit: Scalar = count("largest batch that is padded", zero=True, most=MOST, default=512.0)
+    hidden_host: Scalar = switch(
+        "1 where the host works while the device does", "the longer of both counts", default=0.0
+    )
+    acceptance: Scalar = share(
+        "probability that a drafted token is right", "given that those before it are", zero=True, open=True, default=0.0
+    )
+    queue: str = word("which waiting request is next", QUEUES, default="fcfs")

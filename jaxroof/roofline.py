@@ -5,7 +5,7 @@ import jax
 from jaxroof.efficiency import KindEfficiency, Timing
 from jaxroof.hardware import Hardware, matrix_peak
 from jaxroof.layers.linear import LOW_PRECISIONS
-from jaxroof.op import Op
+from jaxroof.op import Kernel
 from jaxroof.smooth import maximum
 from jaxroof.struct import Scalar
 
@@ -13,7 +13,7 @@ ACCUMULATOR_BYTES = 4.0
 """B of one float32 accumulator in registers."""
 
 
-def roofline_timing(op: Op, hardware: Hardware, shares: KindEfficiency) -> Timing:
+def roofline_timing(op: Kernel, hardware: Hardware, shares: KindEfficiency) -> Timing:
     """Time in s of one run of `op` over a memory hierarchy: its kernels' fixed time plus the slowest resource.
 
     time = launch + max(matrix, vector, exp, hbm, l2, scratchpad)
@@ -55,7 +55,7 @@ def roofline_timing(op: Op, hardware: Hardware, shares: KindEfficiency) -> Timin
     return Timing(launch + maximum(*times.values()), {**times, "launch": launch})
 
 
-def matrix_traffic(op: Op, capacity: Scalar | None, element_bytes: Scalar | None) -> Scalar:
+def matrix_traffic(op: Kernel, capacity: Scalar | None, element_bytes: Scalar | None) -> Scalar:
     """B that one run of `op` moves into a memory level of `capacity` B from the level outside it, shape ().
 
     traffic = max(operands and results once, 2 m n k b / sqrt(S)),  S = capacity / element_bytes,  b = operand_bytes

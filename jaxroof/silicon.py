@@ -1,5 +1,6 @@
 """Silicon of a device's dies: area per unit of each part, its scale by process, and the cut into dies."""
 
+from jaxroof.field import number, part, share, switch
 from jaxroof.struct import Scalar, struct
 
 
@@ -7,25 +8,29 @@ from jaxroof.struct import Scalar, struct
 class Process:
     """Area of a circuit in one manufacturing process over that in the reference process (5 nm class)."""
 
-    logic: Scalar  # 1
-    sram: Scalar  # 1
-    analog: Scalar  # 1, PHYs and other I/O
+    logic: Scalar = number("1", "area of logic circuits over that in a 5 nm process, {}")
+    sram: Scalar = number("1", "area of sram circuits over that in a 5 nm process, {}")
+    analog: Scalar = number("1", "area of analog circuits over that in a 5 nm process, {}", "PHYs and other I/O")
 
 
 @struct
 class Areas:
     """Area of each part of a die per unit of it, in the reference process."""
 
-    matrix: Scalar  # m2 per 16-bit FLOP per cycle of the matrix units
-    vector: Scalar  # m2 per float32 FLOP per cycle of the vector units
-    double: Scalar  # m2 per float64 FLOP per cycle of the vector units
-    graphics: Scalar  # m2 per float32 FLOP per cycle, of rasterisers, texture and ray-tracing units
-    core: Scalar  # m2 per core: scheduling, load and store, first caches' control
-    core_memory: Scalar  # m2/B of scratchpads and registers
-    l2: Scalar  # m2/B of the caches that all cores share
-    stack: Scalar  # m2 of PHY and controller of one stack or chip of memory
-    link: Scalar  # m2 s/B of link bandwidth per direction
-    fixed: Scalar  # m2 of host interface, command processors, media
+    matrix: Scalar = number("m2", "area of the matrix units per 16-bit FLOP per cycle")
+    vector: Scalar = number("m2", "area of the vector units per float32 FLOP per cycle")
+    double: Scalar = number("m2", "area of the vector units per float64 FLOP per cycle")
+    graphics: Scalar = number(
+        "m2", "area of graphics units per float32 FLOP per cycle", "rasterisers, texture and ray-tracing units"
+    )
+    core: Scalar = number(
+        "m2", "area of a core beside its units and memories", "scheduling, load and store, first caches' control"
+    )
+    core_memory: Scalar = number("m2/B", "area of scratchpads and registers per byte")
+    l2: Scalar = number("m2/B", "area of the L2 per byte")
+    stack: Scalar = number("m2", "area of PHY and controller per memory stack", "or chip of memory")
+    link: Scalar = number("m2 s/B", "area of links per bandwidth", "per direction")
+    fixed: Scalar = number("m2", "area that every device has", "host interface, command processors, media")
 
 
 @struct
@@ -33,21 +38,21 @@ class Silicon:
     """The dies of one device. Parts that are on them but switched off are counted: shares say how much is in use."""
 
     areas: Areas
-    core_process: Process  # of matrix and vector units, scratchpads, registers
-    shared_process: Process  # of caches, PHYs and the rest; the same unless they are on dies of their own
-    scale: Scalar = 1.0  # area of cores over what `areas` say; 1 but for dies of known size
-    shared_scale: Scalar = 1.0  # the same of everything else
-    layout: Scalar = 1.0  # area of logic over that of the usual layout in the process
-    double_flops: Scalar = 0.0  # FLOP/s in float64 of all cores, vector units
-    graphics: Scalar = 0.0  # 1 where the die also draws pictures
-    other_memory: Scalar = 0.0  # B of shared on-die memory that is no level of `Memory`
-    cores_used: Scalar = 1.0  # share of the cores on the dies that work
-    matrix_used: Scalar = 1.0  # share of the rate of those cores' matrix units that the device may use
-    l2_used: Scalar = 1.0  # share of the L2 on the dies
-    stacks_used: Scalar = 1.0  # share of the memory PHYs on the dies
-    stack_bandwidth: Scalar  # B/s of one stack or chip of memory
-    stack_capacity: Scalar  # B of one stack or chip of memory
-    separate: Scalar = 0.0  # 1 where caches, PHYs and the rest are on dies of their own
-    dies: Scalar = 1.0  # fewest dies with cores
-    shared_dies: Scalar = 0.0  # fewest dies without cores
-    largest_die: Scalar  # m2, what one exposure covers
+    core_process: Process = part("dies with cores")
+    shared_process: Process = part("caches and I/O")  # the same process unless they are on dies of their own
+    scale: Scalar = number("1", "area of cores over what the areas per unit give", "1: size unknown", default=1.0)
+    shared_scale: Scalar = number("1", "area beside the cores over what the areas per unit give", default=1.0)
+    layout: Scalar = number("1", "area of logic over that of the usual layout", "in the same process", default=1.0)
+    double_flops: Scalar = number("FLOP/s", "vector FLOP/s in float64", "of all cores", zero=True, default=0.0)
+    graphics: Scalar = switch("1 where the die also draws pictures", default=0.0)
+    other_memory: Scalar = number("B", "shared on-die memory that is no modelled level", zero=True, default=0.0)
+    cores_used: Scalar = share("share of the cores on the dies that work", default=1.0)
+    matrix_used: Scalar = share("share of the matrix units' rate that the device may use", default=1.0)
+    l2_used: Scalar = share("share of the L2 on the dies that is in use", default=1.0)
+    stacks_used: Scalar = share("share of the memory PHYs on the dies in use", default=1.0)
+    stack_bandwidth: Scalar = number("B/s", "bandwidth of one memory stack", "or chip of memory")
+    stack_capacity: Scalar = number("B", "capacity of one memory stack", "or chip of memory")
+    separate: Scalar = switch("1 where caches and I/O are on dies of their own", default=0.0)
+    dies: Scalar = number("1", "fewest dies with cores", default=1.0)
+    shared_dies: Scalar = number("1", "fewest dies without cores", zero=True, default=0.0)
+    largest_die: Scalar = number("m2", "largest die", "what one exposure covers")

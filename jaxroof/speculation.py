@@ -1,11 +1,13 @@
 """Tokens that a step of speculative decoding keeps, of a chain or a tree of drafts."""
 
 import dataclasses
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from jaxroof.deployment import Deployment, drafted_part
+from jaxroof.field import number
 from jaxroof.model import Model
 from jaxroof.smooth import minimum
 from jaxroof.struct import Scalar
@@ -15,6 +17,20 @@ Acceptance = Scalar | tuple[Scalar, ...]
 
 Positions beyond the last given one are never right.
 """
+
+
+def acceptance_number() -> Any:
+    """A workload's field that holds an `Acceptance`, 0 where nothing else is said."""
+    return number(
+        "1",
+        "probability that a drafted token is right",
+        "given that those before it are",
+        words="a probability: at most 1",
+        zero=True,
+        most=1.0,
+        default=0.0,
+    )
+
 
 MARGIN = 1e-6
 """Probabilities are taken as at least a thousandth of this and at most 1 - MARGIN, where powers have gradients."""

@@ -13,12 +13,10 @@ from jaxroof.energy import op_energy, power_known
 from jaxroof.forward import group_batch
 from jaxroof.hardware import Hardware, matrix_peak
 from jaxroof.model import Model
-from jaxroof.op import BOUNDS, Op
+from jaxroof.op import BOUNDS, Kernel, Op, Ops
 from jaxroof.op_time import op_algorithm, op_bound, op_deviation, op_extrapolated, op_time, op_time_by_bound
 from jaxroof.overlap import computing_hardware, hidden_time, overlapped_ops
 from jaxroof.struct import Scalar, struct
-
-Ops = dict[str, Op]
 
 Terms = dict[str, Scalar]
 """One number per op, by name."""
@@ -152,14 +150,16 @@ def matrix_floors(ops: Ops, hardware: Hardware) -> Terms:
     return {
         name: op.count * op.matrix_flops / matrix_peak(hardware, op.precision)
         for name, op in ops.items()
-        if op.matrix_flops is not None
+        if isinstance(op, Kernel) and op.matrix_flops is not None
     }
 
 
 def memory_floors(ops: Ops, hardware: Hardware) -> Terms:
     """Time in s to move every op's bytes once at the datasheet's HBM bandwidth. Sum divided by step time is MBU."""
     return {
-        name: op.count * op.bytes / hardware.memory.hbm.bandwidth for name, op in ops.items() if op.bytes is not None
+        name: op.count * op.bytes / hardware.memory.hbm.bandwidth
+        for name, op in ops.items()
+        if isinstance(op, Kernel) and op.bytes is not None
     }
 
 
@@ -171,11 +171,12 @@ def _time_alone(time: Scalar, hardware: Hardware) -> OpCost:
 
 def op_cost(op: Op, hardware: Hardware, efficiency: Efficiency) -> OpCost:
     """Cost of all runs of one op."""
+    kernel = isinstance(op, Kernel)
     return OpCost(
         time=op.count * op_time(op, hardware, efficiency),
         flops=op.count * op_flops(op),
-        bytes=op.count * (0.0 if op.bytes is None else op.bytes),
-        message_bytes=op.count * (0.0 if op.message_bytes is None else op.message_bytes),
+        bytes=op.count * (op.bytes if kernel and op.bytes is not None else 0.0),
+        message_bytes=op.count * (0.0 if kernel else op.message_bytes),
         bound=op_bound(op, hardware, efficiency),
         algorithm=op_algorithm(op, hardware, efficiency),
         energy=op.count * op_energy(op, hardware) if power_known(hardware) else None,
@@ -184,6 +185,8 @@ def op_cost(op: Op, hardware: Hardware, efficiency: Efficiency) -> OpCost:
 
 def op_flops(op: Op) -> Scalar:
     """FLOP of one run, matrix and vector units together."""
+    if not isinstance(op, Kernel):
+        return 0
     return sum(flops for flops in (op.matrix_flops, op.vector_flops) if flops is not None)
 
 

@@ -7,20 +7,21 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jaxroof.op import Op
+from jaxroof.op import Op, unlabelled
 
 
 def traced_once(function: Callable[..., Any]) -> Callable[..., Any]:
     """`jax.jit` of a function whose first argument is an op.
 
     A step has many ops of few kinds. Some of their numbers are constants, which JAX types weakly, and which ones these
-    are differs within a kind; with one type for all numbers, ops of a kind share a trace and a compiled function.
+    are differs within a kind; what an op is in its model (its layer, its role) differs too. With one type for all
+    numbers, and without these labels, ops of a kind share a trace and a compiled function.
     """
     compiled = jax.jit(function)
 
     @functools.wraps(function)
     def of_one_type(op: Op, *where: Any, **named: Any) -> Any:
-        return compiled(_of_one_type(op), *where, **named)
+        return compiled(_of_one_type(unlabelled(op)), *where, **named)
 
     return of_one_type
 

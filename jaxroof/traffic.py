@@ -2,6 +2,7 @@
 
 import jax
 
+from jaxroof.field import count, number
 from jaxroof.struct import Scalar, struct
 
 
@@ -13,16 +14,24 @@ class Traffic:
     them is sent `think` s after one of these ends.
     """
 
-    arrival: jax.Array  # s, non-decreasing; of a closed loop those of the first `clients` count
-    isl: jax.Array  # prompt tokens, whole numbers of at least 1
-    osl: jax.Array  # output tokens, whole numbers of at least 1; 0: there is no such request
-    group: jax.Array | None = None  # requests that begin alike, 0 .. groups - 1, or -1; None: there are no groups
-    shared: jax.Array | None = None  # prompt tokens that an earlier request of the group began with
-    keep: jax.Array | None = (
-        None  # tokens of prompt and output, but the last, that a later one of the group begins with
+    arrival: jax.Array = number("s", "arrival", "non-decreasing; of a closed loop those of the first `clients` count")
+    isl: jax.Array = count("prompt tokens", "at least 1")
+    osl: jax.Array = count("output tokens", "at least 1; 0: there is no such request", zero=True)
+    group: jax.Array | None = number(
+        "1", "group of requests that begin alike", "0 .. groups - 1, or -1; none: there are no groups", default=None
     )
-    clients: Scalar | None = None  # of a closed loop
-    think: Scalar = 0.0  # s
+    shared: jax.Array | None = number(
+        "1", "prompt tokens that an earlier request of the group began with", zero=True, default=None
+    )
+    keep: jax.Array | None = number(
+        "1",
+        "tokens that a later request of the group begins with",
+        "of prompt and output, but the last",
+        zero=True,
+        default=None,
+    )
+    clients: Scalar | None = count("clients of a closed loop", default=None)
+    think: Scalar = number("s", "time between an answer and its client's next request", zero=True, default=0.0)
 
 
 STATUSES = ("finished", "refused", "rejected", "unfinished", "absent")
@@ -34,24 +43,24 @@ there is none, because arrays are padded."""
 class Served:
     """Outcome of every request, shape [requests]; times in s, NaN where it did not come to that."""
 
-    arrival: jax.Array  # s; in a closed loop when it was sent
-    admitted: jax.Array  # s, start of the first step that worked on its prompt
-    first_token: jax.Array  # s
-    finish: jax.Array  # s
-    status: jax.Array  # index into STATUSES
-    preemptions: jax.Array
-    cached: jax.Array  # prompt tokens found in the prefix cache
+    arrival: jax.Array = number("s", "when the request was sent")
+    admitted: jax.Array = number("s", "start of the first step that worked on the prompt")
+    first_token: jax.Array = number("s", "when the first token was there")
+    finish: jax.Array = number("s", "when the last token was there")
+    status: jax.Array = number("1", "what became of the request", codes=STATUSES)
+    preemptions: jax.Array = number("1", "times that the request's cache was taken away")
+    cached: jax.Array = number("1", "prompt tokens that the prefix cache had")
 
 
 @struct
 class Timeline:
     """Every iteration of the simulator, shape [iterations]; those of no duration are parts of the step that follows."""
 
-    end: jax.Array  # s, clock after it
-    duration: jax.Array  # s; idle time too
-    steps: jax.Array  # engine steps; 0: none, or idle
-    decoding: jax.Array  # sequences that each add a token per step
-    prompt_tokens: jax.Array
-    blocks: jax.Array  # KV blocks in use after it, those of idle prefixes included
-    joined: jax.Array  # prompts that its step completes
-    running: jax.Array  # sequences admitted and not ended, after it
+    end: jax.Array = number("s", "when the iteration ends")
+    duration: jax.Array = number("s", "time of the iteration", "idle time too")
+    steps: jax.Array = number("1", "engine steps of the iteration", "0: none, or idle")
+    decoding: jax.Array = number("1", "sequences that each add a token per step")
+    prompt_tokens: jax.Array = number("1", "prompt tokens of the step")
+    blocks: jax.Array = number("1", "KV blocks in use after it", "those of idle prefixes included")
+    joined: jax.Array = number("1", "prompts that its step completes")
+    running: jax.Array = number("1", "sequences that were admitted and have not ended, after it")

@@ -17,10 +17,10 @@ from jaxroof.energy import limited_time, power_known
 from jaxroof.jobs import JOBS, Scenario
 from jaxroof.jobs.composition import micro_batches, tokens_per_step
 from jaxroof.memory import layer_count
+from jaxroof.model import has_experts
 from sweeps.ask.alike import alike
 from sweeps.ask.axes import Axis, Choice
 from sweeps.ask.cases import Case, case, compute_precisions
-from sweeps.ask.layouts import has_experts
 from sweeps.ask.spec import spec
 from sweeps.run.asked import asked
 from sweeps.run.point import answers_at, scenario_at

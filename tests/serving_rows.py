@@ -2,7 +2,7 @@
 
 import csv
 
-from sweeps.validate.serving.points import COLUMNS, points
+from sweeps.measure.validate.serving.serving_points import COLUMNS, points
 
 ROW = dict.fromkeys(COLUMNS, "") | {
     "id": "one",

@@ -6,15 +6,11 @@ from collections.abc import Callable
 import numpy as np
 
 from jaxroof import Model, WeightFormat
-from jaxroof.model import (
-    CompressedAttention,
-    Encoder,
-    LatentAttention,
-    LinearAttention,
-    Prediction,
-    Projection,
-    Selection,
-)
+from jaxroof.layers.compressed_attention import CompressedAttention
+from jaxroof.layers.indexer import Selection
+from jaxroof.layers.latent_attention import LatentAttention
+from jaxroof.layers.linear_attention import LinearAttention
+from jaxroof.model import Encoder, Prediction, Projection
 from tests.points import (
     Draw,
     Points,

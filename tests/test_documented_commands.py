@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from sweeps.cli import VERBS
+from sweeps.cli.verbs import VERBS
 
 ROOT = pathlib.Path(__file__).parents[1]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]

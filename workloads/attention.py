@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from jaxroof.model import Attention
+from jaxroof.layers.attention import Attention
 from workloads.config import REQUIRED, Config
 from workloads.layer import HEAD_DIM_KEYS, HEAD_KEYS, KV_HEAD_KEYS, Layer
 from workloads.other_parameters import switched

@@ -3,7 +3,8 @@
 import dataclasses
 from collections.abc import Callable
 
-from jaxroof.model import Attention, Block, Encoder, FeedForward, Model, WeightFormat
+from jaxroof.layers.attention import Attention
+from jaxroof.model import Block, Encoder, FeedForward, Model, WeightFormat
 from workloads.config import Config
 from workloads.quantization import Quantization, linear_format
 from workloads.towers import UNBIASED, Tower, encoder_of

@@ -1,6 +1,7 @@
 """Multi-head latent attention and compressed attention as configs describe them."""
 
-from jaxroof.model import CompressedAttention, LatentAttention
+from jaxroof.layers.compressed_attention import CompressedAttention
+from jaxroof.layers.latent_attention import LatentAttention
 from workloads.layer import HEAD_KEYS, Layer
 from workloads.selection import token_selection
 

@@ -1,6 +1,6 @@
 """Layers with a state in place of a cache as configs describe them: delta nets, Mamba-2, lightning attention."""
 
-from jaxroof.model import LinearAttention
+from jaxroof.layers.linear_attention import LinearAttention
 from workloads.config import Config
 from workloads.layer import HEAD_KEYS, Layer
 

@@ -1,6 +1,10 @@
 """Parameters of a model beside its matrices: norms, biases, convolutions, sinks, learned positions."""
 
-from jaxroof.model import Attention, CompressedAttention, Experts, FeedForward, LatentAttention, LinearAttention, Mixer
+from jaxroof.layers.attention import Attention
+from jaxroof.layers.compressed_attention import CompressedAttention
+from jaxroof.layers.latent_attention import LatentAttention
+from jaxroof.layers.linear_attention import LinearAttention
+from jaxroof.model import Experts, FeedForward, Mixer
 from workloads.config import Config
 from workloads.family import Family, Switch
 
@@ -16,12 +20,8 @@ def layer_parameters(
     parameters = family.norms * parts / 2.0 * norm_parameters(config, family, hidden)
     if family.streams is not None:
         parameters += parts * _stream_parameters(config, family, hidden)
-    if isinstance(mixer, Attention | LatentAttention):
-        parameters += _attention_parameters(config, family, hidden, mixer)
-    elif isinstance(mixer, CompressedAttention):
-        parameters += _compressed_parameters(mixer)
-    elif isinstance(mixer, LinearAttention):
-        parameters += _linear_parameters(config, family, mixer)
+    if mixer is not None:
+        parameters += MIXER_PARAMETERS[type(mixer)](config, family, hidden, mixer)
     if isinstance(feedforward, Experts):
         return parameters + _expert_parameters(config, family, hidden, feedforward)
     if feedforward is not None and switched(config, family.ffn_bias):
@@ -74,7 +74,7 @@ def _attention_parameters(
     return parameters + _qk_norm(config, family, attention) + attention.heads * _has_sinks(config, family, attention)
 
 
-def _compressed_parameters(attention: CompressedAttention) -> float:
+def _compressed_parameters(config: Config, family: Family, hidden: float, attention: CompressedAttention) -> float:
     """Norms, sinks, and what the compressors add to their gates by position."""
     parameters = attention.query_rank + attention.head_dim + attention.heads
     widths = [] if attention.ratio is None else [attention.head_dim]
@@ -82,7 +82,7 @@ def _compressed_parameters(attention: CompressedAttention) -> float:
     return parameters + sum(width * ((attention.ratio or 0.0) * attention.overlap + 1.0) for width in widths)
 
 
-def _linear_parameters(config: Config, family: Family, attention: LinearAttention) -> float:
+def _linear_parameters(config: Config, family: Family, hidden: float, attention: LinearAttention) -> float:
     """The short convolution, decays and step sizes per head or channel, and the norm of the output."""
     values = attention.heads * attention.value_dim
     channels = 2.0 * attention.key_heads * attention.key_dim + values
@@ -94,6 +94,15 @@ def _linear_parameters(config: Config, family: Family, attention: LinearAttentio
         return parameters + values
     steps = values if family.linear == "kimi delta" else attention.heads
     return parameters + attention.heads + steps + attention.value_dim
+
+
+MIXER_PARAMETERS = {
+    Attention: _attention_parameters,
+    LatentAttention: _attention_parameters,
+    CompressedAttention: _compressed_parameters,
+    LinearAttention: _linear_parameters,
+}
+"""Struct of a mixer -> the parameters of one layer's that are in no matrix."""
 
 
 def _stream_parameters(config: Config, family: Family, hidden: float) -> float:

@@ -1,6 +1,6 @@
 """Sparse attention as configs describe it: the indexer's cache, and tokens that a query attends to."""
 
-from jaxroof.model import Selection
+from jaxroof.layers.indexer import Selection
 from workloads.layer import Layer
 
 SCALED_FP8 = 1.0 + 4.0 / 128.0

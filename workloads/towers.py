@@ -2,7 +2,8 @@
 
 import dataclasses
 
-from jaxroof.model import Attention, Block, Encoder, FeedForward, Projection, WeightFormat
+from jaxroof.layers.attention import Attention
+from jaxroof.model import Block, Encoder, FeedForward, Projection, WeightFormat
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -24,7 +24,7 @@ from jaxroof.collectives.algorithms import (
 from jaxroof.collectives.topology import tiers
 from jaxroof.efficiency import LinkEfficiency
 from jaxroof.hardware import Links
-from jaxroof.op import Op
+from jaxroof.op import Collective
 from jaxroof.smooth import minimum
 
 ALGORITHMS = (
@@ -48,7 +48,7 @@ LIBRARIES = {
 
 
 def collective_times(
-    links: Links, op: Op, efficiency: LinkEfficiency, algorithms: Sequence[str] = ALGORITHMS
+    links: Links, op: Collective, efficiency: LinkEfficiency, algorithms: Sequence[str] = ALGORITHMS
 ) -> dict[str, jax.Array]:
     """Time in s of `op`'s collective by every algorithm of `algorithms` that knows how, each of shape ().
 
@@ -58,7 +58,7 @@ def collective_times(
 
     Args:
       links: tiers of links; which of them exist and their topology are static.
-      op: collective (None: all_reduce), message_bytes, participants and stride.
+      op: operation, message_bytes, participants and stride.
       efficiency: `losses`, the share of the measured losses that applies.
       algorithms: names to choose from.
 
@@ -66,7 +66,7 @@ def collective_times(
       Differentiable times; of degree -1 in bandwidths and peer rates, +1 in latencies and fixed times.
 
     Raises:
-      ValueError: while tracing, when the collective is not one of `COLLECTIVES`.
+      ValueError: while tracing, when the operation is not one of `COLLECTIVES`.
 
     Source: Thakur, Rabenseifner & Gropp, IJHPCA 19(1), 2005, for the alpha-beta model; each algorithm names its own.
     """
@@ -75,26 +75,26 @@ def collective_times(
 
 
 def collective_time(
-    links: Links, op: Op, efficiency: LinkEfficiency, algorithms: Sequence[str] | None = None
+    links: Links, op: Collective, efficiency: LinkEfficiency, algorithms: Sequence[str] | None = None
 ) -> jax.Array:
     """Time in s of `op`'s collective by the cheapest of `algorithms`, shape (); 0 on one device and without links.
 
     None stands for those that an engine on today's libraries can run: `in_use(collective)`.
     Differentiable; where two algorithms take about as long, the gradient is shared by both.
     """
-    names = in_use(op.collective or "all_reduce") if algorithms is None else algorithms
+    names = in_use(op.operation) if algorithms is None else algorithms
     times = _times(links, op, efficiency, names)
     return jnp.where(op.participants > 1.0, minimum(*times.values()), 0.0) if times else jnp.zeros(())
 
 
 def collective_algorithm(
-    links: Links, op: Op, efficiency: LinkEfficiency, algorithms: Sequence[str] | None = None
+    links: Links, op: Collective, efficiency: LinkEfficiency, algorithms: Sequence[str] | None = None
 ) -> jax.Array:
     """The cheapest of `algorithms` for `op`'s collective, shape (): an int8 index into `ALGORITHMS`.
 
     None stands for those of `in_use(collective)`. A group of one device, and a device without links, report the first.
     """
-    names = in_use(op.collective or "all_reduce") if algorithms is None else algorithms
+    names = in_use(op.operation) if algorithms is None else algorithms
     times = iter(collective_times(links, op, efficiency, names).items())
     first, shortest = next(times, (ALGORITHMS[0], jnp.zeros(())))
     chosen = jnp.int8(ALGORITHMS.index(first))
@@ -116,9 +116,9 @@ def in_use(collective: str) -> tuple[str, ...]:
     return (*library, *LIBRARIES["engine"])
 
 
-def _times(links: Links, op: Op, efficiency: LinkEfficiency, algorithms: Sequence[str]) -> dict[str, jax.Array]:
+def _times(links: Links, op: Collective, efficiency: LinkEfficiency, algorithms: Sequence[str]) -> dict[str, jax.Array]:
     """The times of `collective_times`, for groups of more than one device."""
-    kind = op.collective or "all_reduce"
+    kind = op.operation
     if kind not in WAYS:
         raise ValueError(f"{kind!r} is not a collective; known: {', '.join(WAYS)}")
     used = tiers(links, op, efficiency.losses)

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxroof.hardware import Link, Links, Transport
-from jaxroof.op import Op
+from jaxroof.op import Collective
 from jaxroof.smooth import maximum, minimum
 from jaxroof.struct import Scalar
 
@@ -29,7 +29,7 @@ class Tier(NamedTuple):
     reduces: Scalar
 
 
-def tiers(links: Links, op: Op, losses: Scalar) -> tuple[Tier, ...]:
+def tiers(links: Links, op: Collective, losses: Scalar) -> tuple[Tier, ...]:
     """The tiers that exist, innermost first, as the group of `op` uses them.
 
     A tier reaches d / stride of the group's devices, at least one and at most all of them; the last one reaches

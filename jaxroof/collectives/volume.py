@@ -2,7 +2,7 @@
 
 from jaxroof.collectives.topology import tiers
 from jaxroof.hardware import TIERS, Links
-from jaxroof.op import Op
+from jaxroof.op import Collective
 from jaxroof.smooth import maximum
 from jaxroof.struct import Scalar
 
@@ -13,7 +13,7 @@ EXCHANGES = ("all_to_all", "dispatch", "combine")
 """Collectives in which every device sends a part of its own to every other."""
 
 
-def sent_bytes(links: Links, op: Op) -> dict[str, Scalar]:
+def sent_bytes(links: Links, op: Collective) -> dict[str, Scalar]:
     """B that one device sends over each tier in one run of `op`'s collective, by the tier's name, shapes ().
 
     ring:     passes (S / inner_i - S / reached_i), S the message, of which a device holds S / inner_i in tier i
@@ -25,12 +25,12 @@ def sent_bytes(links: Links, op: Op) -> dict[str, Scalar]:
 
     Args:
       links: tiers of links; which of them exist is static.
-      op: collective (None: all_reduce), message_bytes, participants and stride.
+      op: operation, message_bytes, participants and stride.
 
     Source: Thakur, Rabenseifner & Gropp, IJHPCA 19(1), 2005, sections 4.1 to 4.5, for the volumes.
     """
     names = [name for name in TIERS if getattr(links, name) is not None]
-    used, size, kind = tiers(links, op, 0.0), op.message_bytes, op.collective or "all_reduce"
+    used, size, kind = tiers(links, op, 0.0), op.message_bytes, op.operation
     if kind in PASSES:
         sent = [PASSES[kind] * (size / tier.inner - size / tier.reached) for tier in used]
     elif kind in EXCHANGES:

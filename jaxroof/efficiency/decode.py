@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from jaxroof.efficiency.timing import Spread, Timing
 from jaxroof.hardware import Hardware, clock, matrix_peak
-from jaxroof.op import Op
+from jaxroof.op import Kernel
 from jaxroof.shape import AttentionShape
 from jaxroof.smooth import ceiling, maximum, minimum, positive_part
 from jaxroof.struct import Scalar, struct
@@ -83,7 +83,7 @@ class Splits(NamedTuple):
     slots: Scalar  # blocks that saturate the device
 
 
-def decode_timing(kernel: DecodeKernel, op: Op, hardware: Hardware) -> Timing:
+def decode_timing(kernel: DecodeKernel, op: Kernel, hardware: Hardware) -> Timing:
     """Time of one run in s: launches, and three terms that partly overlap.
 
     time = launch + sqrt(work^2 + start^2 + wait^2)
@@ -166,7 +166,7 @@ def _splits(kernel: DecodeKernel, units: Units, keys: Scalar, cores: Scalar) -> 
 
 
 def _resource_times(
-    kernel: DecodeKernel, op: Op, hardware: Hardware, units: Units, splits: Splits
+    kernel: DecodeKernel, op: Kernel, hardware: Hardware, units: Units, splits: Splits
 ) -> dict[str, Scalar]:
     """Time in s that each resource alone would take for the cache, the products, conversions and exponentials."""
     shape, cores, memory = op.shape, hardware.cores, hardware.memory
@@ -212,7 +212,7 @@ def _wait_time(kernel: DecodeKernel, cache_bytes: Scalar, splits: Splits, cycle:
     return slow_part * positive_part(1.0 - splits.blocks / splits.slots) * cycle / kernel.block_bytes
 
 
-def _cold_share(kernel: DecodeKernel, op: Op, hardware: Hardware) -> Scalar:
+def _cold_share(kernel: DecodeKernel, op: Kernel, hardware: Hardware) -> Scalar:
     """Share of the bytes that come from HBM: 1 / (1 + fits^8), fits = times that the kept cache fits into L2."""
     if op.reuse_bytes is None or hardware.memory.l2 is None:
         return 1.0

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jaxroof.efficiency.tiles import TileCosts, matrix_time, sustained_rate
 from jaxroof.efficiency.timing import Spread, Timing
 from jaxroof.hardware import Hardware, clock
-from jaxroof.op import Op
+from jaxroof.op import Kernel
 from jaxroof.smooth import ceiling, minimum
 from jaxroof.struct import Scalar, struct
 
@@ -39,7 +39,7 @@ class GemmKernel(TileCosts):
     spread: Spread | None = None
 
 
-def gemm_timing(kernel: GemmKernel, op: Op, hardware: Hardware) -> Timing:
+def gemm_timing(kernel: GemmKernel, op: Kernel, hardware: Hardware) -> Timing:
     """Time of one run of `op`, which has a `ProductShape`.
 
     time = launch_cycles / clock + (c^4 + h^4 + 2 q c^2 h^2)^(1/4) + row_cycles rows / (cores clock)
@@ -66,7 +66,7 @@ def gemm_timing(kernel: GemmKernel, op: Op, hardware: Hardware) -> Timing:
     )
 
 
-def _matrix_time(kernel: GemmKernel, op: Op, hardware: Hardware) -> jax.Array:
+def _matrix_time(kernel: GemmKernel, op: Kernel, hardware: Hardware) -> jax.Array:
     """c: time in s on the cores, by the best of `SPLITS` of the inputs; partial sums of splits are added up."""
     shape = op.shape
     sustained = op.reuse_bytes is None
@@ -101,7 +101,7 @@ def _row_cycles(kernel: GemmKernel, hardware: Hardware) -> Scalar:
     return kernel.row_cycles + kernel.software_row_cycles * (1.0 - hardware.cores.asynchronous)
 
 
-def _memory_times(kernel: GemmKernel, op: Op, hardware: Hardware) -> tuple[Scalar, Scalar]:
+def _memory_times(kernel: GemmKernel, op: Kernel, hardware: Hardware) -> tuple[Scalar, Scalar]:
     """Time in s of bytes from HBM, and of those that L2 still holds from an earlier kernel or reading.
 
     Of activations the share kept^2 / (kept^2 + bytes^2) is in L2, kept = activation_residency times its capacity; of

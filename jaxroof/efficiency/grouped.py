@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jaxroof.efficiency.tiles import STEP_BYTES, TileCosts, matrix_time, sustained_rate
 from jaxroof.efficiency.timing import Spread, Timing
 from jaxroof.hardware import Hardware, clock
-from jaxroof.op import Op
+from jaxroof.op import Kernel
 from jaxroof.shape import ProductShape
 from jaxroof.smooth import ceiling, maximum
 from jaxroof.struct import Scalar, struct
@@ -40,7 +40,7 @@ class GroupedKernel(TileCosts):
     spread: Spread | None = None
 
 
-def grouped_timing(kernel: GroupedKernel, op: Op, hardware: Hardware) -> Timing:
+def grouped_timing(kernel: GroupedKernel, op: Kernel, hardware: Hardware) -> Timing:
     """Time of one run of `op`, which has a `ProductShape`: 0 where it has no rows.
 
     time = launch + sqrt(c^2 + h^2 + 2 contention c h + d^2) + copy_cycles activations / (cores clock)

@@ -8,7 +8,7 @@ from jaxroof.efficiency.stream import StreamKernel, stream_timing
 from jaxroof.efficiency.timing import Timing
 from jaxroof.hardware import Hardware
 from jaxroof.layers.linear import LOW_PRECISIONS
-from jaxroof.op import Op
+from jaxroof.op import Kernel
 from jaxroof.shape import AttentionShape
 from jaxroof.struct import Scalar, struct
 
@@ -35,7 +35,7 @@ class Kernels:
     plain: StreamKernel | None = None  # ops of the kind without a shape: index scores, recurrent states
 
 
-def class_of(kernels: Kernels, op: Op) -> str:
+def class_of(kernels: Kernels, op: Kernel) -> str:
     """Name of the class that prices `op`: a field of `Kernels`."""
     candidates = ["wide"]
     if op.precision in LOW_PRECISIONS:
@@ -49,17 +49,17 @@ def class_of(kernels: Kernels, op: Op) -> str:
     return next(name for name in candidates if getattr(kernels, name) is not None)
 
 
-def kernel_of(kernels: Kernels, op: Op) -> KernelModel:
+def kernel_of(kernels: Kernels, op: Kernel) -> KernelModel:
     """The model that prices `op`."""
     return getattr(kernels, class_of(kernels, op))
 
 
-def kernel_timing(kernels: Kernels, op: Op, hardware: Hardware) -> Timing:
+def kernel_timing(kernels: Kernels, op: Kernel, hardware: Hardware) -> Timing:
     """Time of one run of `op` by the model of its class, where it has work."""
     kernel = kernel_of(kernels, op)
     return MODELS[type(kernel)](kernel, op, hardware)
 
 
-def kernel_spread(kernels: Kernels, op: Op) -> Scalar | None:
+def kernel_spread(kernels: Kernels, op: Kernel) -> Scalar | None:
     """Errors of the model that prices the op's class."""
     return kernel_of(kernels, op).spread

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxroof.efficiency.timing import Spread, Timing
 from jaxroof.hardware import Cores, Hardware, clock, matrix_peak, tile_clock
 from jaxroof.layers.linear import LOW_PRECISIONS
-from jaxroof.op import Op
+from jaxroof.op import Kernel
 from jaxroof.shape import AttentionShape
 from jaxroof.smooth import ceiling, maximum, minimum, positive_part
 from jaxroof.struct import Scalar, struct
@@ -73,7 +73,7 @@ class PairTime(NamedTuple):
     both: Scalar  # of all three, as far as they overlap
 
 
-def prefill_timing(kernel: PrefillKernel, op: Op, hardware: Hardware) -> Timing:
+def prefill_timing(kernel: PrefillKernel, op: Kernel, hardware: Hardware) -> Timing:
     """Time of one run: launch, tiles beside memory, and what the engine moves before.
 
     pair = matrix (+) hypot(exp, vector),                        s per multiplied pair on one core
@@ -127,7 +127,9 @@ def prefill_timing(kernel: PrefillKernel, op: Op, hardware: Hardware) -> Timing:
     return Timing(times["launch"] + _both(compute, moved, kernel.memory_serial) + appended, times)
 
 
-def _pair_time(kernel: PrefillKernel, loop: TileLoop, op: Op, cores: Cores, peak: Scalar, missing: Scalar) -> PairTime:
+def _pair_time(
+    kernel: PrefillKernel, loop: TileLoop, op: Kernel, cores: Cores, peak: Scalar, missing: Scalar
+) -> PairTime:
     """Time in s of one query-key pair on one core: products beside the slower of exponentials and vector work.
 
     pair = matrix (+) hypot(exp, vector)

@@ -2,7 +2,7 @@
 
 from jaxroof.efficiency.timing import Spread, Timing
 from jaxroof.hardware import Hardware, clock, matrix_peak
-from jaxroof.op import Op
+from jaxroof.op import Kernel
 from jaxroof.smooth import maximum
 from jaxroof.struct import Scalar, struct
 
@@ -21,7 +21,7 @@ class StreamKernel:
     spread: Spread | None = None
 
 
-def stream_timing(kernel: StreamKernel, op: Op, hardware: Hardware) -> Timing:
+def stream_timing(kernel: StreamKernel, op: Kernel, hardware: Hardware) -> Timing:
     """Time of one run: its launches, and the slowest of its resources.
 
     time = kernels (launch_cycles / clock + launch_time) + max(cold bytes / bandwidth, vector, exp, matrix)
@@ -44,7 +44,7 @@ def stream_timing(kernel: StreamKernel, op: Op, hardware: Hardware) -> Timing:
     return Timing(launch + maximum(*times.values()), {**times, "launch": launch})
 
 
-def _cold_bytes(kernel: StreamKernel, op: Op, hardware: Hardware) -> Scalar:
+def _cold_bytes(kernel: StreamKernel, op: Kernel, hardware: Hardware) -> Scalar:
     """B that HBM moves: all of a large op, few of one that L2 holds. bytes^3 / (bytes^2 + kept^2)"""
     l2 = hardware.memory.l2
     if kernel.residency is None or l2 is None:

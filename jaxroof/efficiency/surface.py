@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jaxroof.efficiency.derated import KindEfficiency
 from jaxroof.efficiency.kernels import Kernels
 from jaxroof.efficiency.timing import Timing
-from jaxroof.op import Op
+from jaxroof.op import Kernel
 from jaxroof.shape import AttentionShape, ProductShape
 from jaxroof.smooth import maximum
 from jaxroof.struct import Scalar, static, struct
@@ -86,12 +86,12 @@ class Surfaces:
     tables: tuple[Surface, ...] = static()
 
 
-def surface_of(surfaces: Surfaces, op: Op) -> Surface | None:
+def surface_of(surfaces: Surfaces, op: Kernel) -> Surface | None:
     """The tables that price `op`; None where its kind of kernel was not measured."""
     return next((table for table in surfaces.tables if _measured(table, op)), None)
 
 
-def surface_timing(surfaces: Surfaces, op: Op, base: Timing) -> Timing:
+def surface_timing(surfaces: Surfaces, op: Kernel, base: Timing) -> Timing:
     """Time in s of one run of `op`: what the model below says, times how far the measured kernel is from it.
 
     time = base exp(interpolated log(measured / base))
@@ -113,7 +113,7 @@ def surface_timing(surfaces: Surfaces, op: Op, base: Timing) -> Timing:
     return Timing(base.total * ratio, {name: time * ratio for name, time in base.resources.items()})
 
 
-def surface_extrapolated(surfaces: Surfaces, op: Op) -> jax.Array:
+def surface_extrapolated(surfaces: Surfaces, op: Kernel) -> jax.Array:
     """Whether `op` is outside of what was measured, shape (): it has no table, is beyond the positions of an axis, is
     half or twice of every table's labels or more, or has what no table has (several matrices, drafts in decode)."""
     table = surface_of(surfaces, op)
@@ -132,7 +132,7 @@ def surface_extrapolated(surfaces: Surfaces, op: Op) -> jax.Array:
     return outside
 
 
-def log_ratio(table: Surface, op: Op) -> jax.Array:
+def log_ratio(table: Surface, op: Kernel) -> jax.Array:
     """Log of measured time over the model's at the shape of `op`, shape (): multilinear in the logarithm of the shape.
 
     `jax.scipy.interpolate.RegularGridInterpolator` gives the same, but takes five times as long in a sweep.
@@ -154,7 +154,7 @@ def log_ratio(table: Surface, op: Op) -> jax.Array:
     return between(index, 0)
 
 
-def coordinates(op: Op) -> dict[str, Scalar]:
+def coordinates(op: Kernel) -> dict[str, Scalar]:
     """Position of `op` in a table of its kind: along its axes, and its labels."""
     shape = op.shape
     if isinstance(shape, ProductShape):
@@ -173,7 +173,7 @@ def coordinates(op: Op) -> dict[str, Scalar]:
     return {"bytes": op.bytes / maximum(op.kernels, 1.0)}
 
 
-def _measured(table: Surface, op: Op) -> bool:
+def _measured(table: Surface, op: Kernel) -> bool:
     if op.kind != table.kind or table.precision not in (None, op.precision, SAME_SPEED.get(op.precision)):
         return False
     if op.kind == "elementwise":

@@ -10,8 +10,10 @@ from jaxroof.batch import Batch
 from jaxroof.deployment import devices
 from jaxroof.efficiency import Efficiency
 from jaxroof.energy import energies_of, limited_time, power_known
+from jaxroof.field import number, share
 from jaxroof.hardware import Hardware
 from jaxroof.jobs.composition import (
+    EqualRequests,
     Requests,
     decode_batch,
     device_energy,
@@ -22,14 +24,16 @@ from jaxroof.jobs.composition import (
     tokens_per_step,
 )
 from jaxroof.jobs.job import Job, deployment_rules
+from jaxroof.jobs.metric import Metric, higher, lower
 from jaxroof.jobs.scenario import Scenario, Tenant
-from jaxroof.legality import Rule, holds, rules, told_of
+from jaxroof.legality import holds, rules, told_of
 from jaxroof.memory import activation_bytes, kv_bytes_of_sequence, weight_bytes
 from jaxroof.op import Op
 from jaxroof.op_time import op_timing
 from jaxroof.overlap import computing_hardware, hidden_time, overlapped_ops
+from jaxroof.rule import Rule
 from jaxroof.smooth import maximum, positive_part
-from jaxroof.speculation import Acceptance
+from jaxroof.speculation import Acceptance, acceptance_number
 from jaxroof.step import Terms, host_time
 from jaxroof.struct import Scalar, struct
 from jaxroof.traced_once import traced_once
@@ -41,18 +45,41 @@ time: their steps take turns. space: each has cores of its own, and both the mem
 """
 
 
+METRICS = {
+    "ttft_alone": lower("s", "time to first token without the neighbour"),
+    "tpot_alone": lower("s", "time per output token without the neighbour"),
+    "neighbour_ttft": lower("s", "time to first token of the neighbour"),
+    "neighbour_tpot": lower("s", "time per output token of the neighbour"),
+    "neighbour_e2e": lower("s", "end-to-end latency of the neighbour"),
+    "neighbour_ttft_alone": lower("s", "time to first token of the neighbour on its own"),
+    "neighbour_tpot_alone": lower("s", "time per output token of the neighbour on its own"),
+    "neighbour_tokens_per_second": higher("1/s", "output tokens per second of the neighbour"),
+    "neighbour_weight_bytes": Metric("B", "weights of the neighbour per device"),
+    "neighbour_sequence_capacity": higher("1", "the neighbour's sequences whose KV cache fits in its share"),
+    "bandwidth_share": higher("1", "share of the memory bandwidth that decode steps get beside the neighbour's"),
+    "cache_left": higher("B", "memory per device that both models leave for KV cache"),
+}
+"""Metrics of two models beside those of requests."""
+
+
 @struct
-class Colocated:
+class Colocated(EqualRequests):
     """Requests of the first of two tenants, and how it shares with the second."""
 
-    batch: Scalar  # requests at once
-    isl: Scalar  # prompt tokens of each
-    osl: Scalar  # output tokens of each, at least 1
-    cached: Scalar = 0.0  # of the prompt's tokens, how many are in the prefix cache already
-    acceptance: Acceptance = 0.0  # probability that a drafted token is right, given that those before it are
-    sharing: Scalar = 0.0  # index into SHARINGS
-    cores: Scalar = 0.5  # share of the cores that the first has, side by side; the second has the rest
-    cache: Scalar = 0.5  # share of the memory that is left for cache that the first has
+    acceptance: Acceptance = acceptance_number()
+    sharing: Scalar = number(
+        "1", "whether two models take turns or run side by side", codes=SHARINGS, default=0.0, flag="KIND"
+    )
+    cores: Scalar = share(
+        "share of the cores that the first model has",
+        "side by side; the second has the rest",
+        open=True,
+        default=0.5,
+        flag="SHARE",
+    )
+    cache: Scalar = share(
+        "share of the memory for KV cache that the first model has", open=True, default=0.5, flag="SHARE"
+    )
 
 
 def colocated_requests(work: Colocated) -> Requests:
@@ -215,9 +242,9 @@ def sequences_left(hardware: Hardware, first: Tenant, second: Tenant, work: Colo
     """Sequences of each tenant's lengths that fit at once, shapes (): the first has its share of what is left."""
     left = positive_part(cache_left(hardware, first, second))
     counts = []
-    for tenant, share in ((first, work.cache), (second, 1.0 - work.cache)):
+    for tenant, part in ((first, work.cache), (second, 1.0 - work.cache)):
         length = tenant.requests.isl + tenant.requests.osl
-        counts.append(jnp.floor(share * left / kv_bytes_of_sequence(tenant.model, tenant.deployment, length)))
+        counts.append(jnp.floor(part * left / kv_bytes_of_sequence(tenant.model, tenant.deployment, length)))
     return counts[0], counts[1]
 
 

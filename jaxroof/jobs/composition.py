@@ -8,25 +8,47 @@ from jaxroof import batch as batches
 from jaxroof.deployment import Deployment, degree, largest_stage, pipelined_parts
 from jaxroof.efficiency import Efficiency
 from jaxroof.energy import limited_time
+from jaxroof.field import count, number
 from jaxroof.hardware import Hardware
 from jaxroof.memory import layer_count
 from jaxroof.model import Model
 from jaxroof.smooth import maximum, positive_part
-from jaxroof.speculation import Acceptance, expected_tokens
+from jaxroof.speculation import Acceptance, acceptance_number, expected_tokens
 from jaxroof.struct import Scalar, struct
 
 
 @struct
-class Requests:
+class EqualRequests:
+    """`batch` requests of the same lengths."""
+
+    batch: Scalar = count("requests that run at once", "on one replica", default=1.0, flag="N")
+    isl: Scalar = count("prompt tokens per request", "those of images included", flag="TOKENS")
+    osl: Scalar = count("output tokens per request", "at least 1", flag="TOKENS")
+    cached: Scalar = count(
+        "prompt tokens per request that are cached already",
+        "in the prefix cache",
+        zero=True,
+        default=0.0,
+        flag="TOKENS",
+    )
+
+
+@struct
+class Requests(EqualRequests):
     """`batch` requests that start together on one replica and run to their end without others joining."""
 
-    batch: Scalar  # requests at once
-    isl: Scalar  # prompt tokens of each, those of images included
-    osl: Scalar  # output tokens of each, at least 1
-    cached: Scalar  # of the prompt's tokens, how many are in the prefix cache already
-    encoder_tokens: Scalar | None = None  # patches, frames or words that the encoder works on; None: it does not run
-    delay: Scalar = 0.0  # s from arrival until the prompt is there: retrieval of what it is made of
-    acceptance: Acceptance = 0.0  # probability that a drafted token is right, given that those before it are
+    encoder_tokens: Scalar | None = count(
+        "patches, frames or words per request that the encoder works on", default=None
+    )
+    delay: Scalar = number(
+        "s",
+        "time from arrival until the prompt is there",
+        "such as 150ms of retrieval",
+        zero=True,
+        default=0.0,
+        flag="TIME",
+    )
+    acceptance: Acceptance = acceptance_number()
 
 
 @struct

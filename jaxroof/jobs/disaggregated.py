@@ -8,7 +8,9 @@ import jax.numpy as jnp
 from jaxroof import memory
 from jaxroof.deployment import devices
 from jaxroof.energy import power_known
+from jaxroof.field import count, number, switch
 from jaxroof.jobs.composition import (
+    EqualRequests,
     Requests,
     decode_batch,
     e2e_latency,
@@ -19,16 +21,18 @@ from jaxroof.jobs.composition import (
 )
 from jaxroof.jobs.economics import pooled_economics
 from jaxroof.jobs.job import Job, deployment_rules
+from jaxroof.jobs.metric import Metric, higher, lower
 from jaxroof.jobs.pool_split import waiting_time
 from jaxroof.jobs.request import request_cost
 from jaxroof.jobs.scenario import Pool, Scenario
 from jaxroof.jobs.terms import Steps
 from jaxroof.jobs.transfer import exposed_time, transfer_bytes, transfer_time
-from jaxroof.legality import Rule, holds, rules, told_of
+from jaxroof.legality import holds, rules, told_of
 from jaxroof.memory import layer_count
 from jaxroof.model import Model
+from jaxroof.rule import Rule
 from jaxroof.smooth import maximum, minimum
-from jaxroof.speculation import Acceptance
+from jaxroof.speculation import Acceptance, acceptance_number
 from jaxroof.step import Terms, dominant_bound
 from jaxroof.struct import Scalar, struct
 
@@ -36,19 +40,50 @@ BOTTLENECKS = ("prefill", "decode", "transfer")
 """What limits the rate of requests, in the order of the integer codes that cost functions return."""
 
 
-@struct
-class Handover:
-    """Requests that are prefilled in one pool, hand their cache over, and are decoded in the other."""
+METRICS = {
+    "prefill_wait": lower("s", "mean time of a request in the queue of the prefill pool"),
+    "transfer_bytes": Metric("B", "cache that one request hands over"),
+    "transfer_time": lower("s", "time that one request's cache is on its way"),
+    "transfer_exposed": lower("s", "time between a prompt's computation and the arrival of its cache"),
+    "prefill_rate": higher("1/s", "requests per second that the prefill pool can do"),
+    "decode_rate": higher("1/s", "requests per second that the decode pool can do at its batch"),
+    "transfer_rate": higher("1/s", "requests per second whose cache the links between the pools can carry"),
+    "request_rate": higher("1/s", "requests per second that both pools and their links can do"),
+    "bottleneck": Metric("1", "what limits the rate of requests", BOTTLENECKS),
+    "prefill_use": Metric("1", "rate of requests over what the prefill pool can do"),
+    "decode_use": Metric("1", "rate of requests over what the decode pool can do"),
+    "prefill_devices": lower("1", "devices of the prefill pool"),
+    "decode_devices": lower("1", "devices of the decode pool"),
+    "prefill_memory_use": lower("1", "share of the usable memory of the prefill pool that is needed"),
+}
+"""Metrics of two pools beside those of requests."""
 
-    batch: Scalar  # sequences that each replica of the decode pool decodes at once
-    isl: Scalar  # prompt tokens of each
-    osl: Scalar  # output tokens of each, at least 1
-    cached: Scalar = 0.0  # of the prompt's tokens, how many the prefill pool has in its prefix cache
-    prompts: Scalar = 1.0  # prompts of one prefill step
-    acceptance: Acceptance = 0.0  # probability that a drafted token is right, given that those before it are
-    rate: Scalar | None = None  # requests/s that arrive at random; None: a prompt finds its replica idle
-    lanes: Scalar | None = None  # links that carry one request's cache at once; None: one per device of the fewer
-    layerwise: Scalar = 1.0  # 1: a layer's cache leaves as soon as it is computed; 0: all of it after the prompt
+
+@struct
+class Handover(EqualRequests):
+    """Requests that are prefilled in one pool, hand their cache over, and are decoded in the other.
+
+    `batch` sequences are decoded at once by each replica of the decode pool; the prefill pool has the `cached` tokens.
+    """
+
+    prompts: Scalar = count("prompts of one prefill step", default=1.0, flag="N")
+    acceptance: Acceptance = acceptance_number()
+    rate: Scalar | None = number(
+        "1/s",
+        "requests sent per second",
+        "at random times; none: a prompt finds its replica idle",
+        default=None,
+        flag="R",
+    )
+    lanes: Scalar | None = count(
+        "links that carry one request's cache at once",
+        "none: one per device of the smaller pool",
+        default=None,
+        flag="N",
+    )
+    layerwise: Scalar = switch(
+        "1 where a layer's cache leaves as soon as it is computed", "0: all of it after the prompt", default=1.0
+    )
 
 
 @struct

@@ -6,11 +6,39 @@ from jaxroof.area import die_area
 from jaxroof.cost import capital_rate, device_cost, device_price, energy_price
 from jaxroof.deployment import Deployment, devices, replica_devices
 from jaxroof.hardware import Hardware, ridge
+from jaxroof.jobs.metric import Metric, higher, lower
 from jaxroof.jobs.scenario import Pool
 from jaxroof.struct import Scalar
 
 MILLION, BILLION = 1e6, 1e9
 """Tokens that prices are of."""
+
+
+TOKENS = "output tokens; of a single step, prompt and output tokens"
+"""Which tokens figures per token are of."""
+
+METRICS = {
+    "ridge": Metric("1", "FLOP per byte of HBM traffic from which on the matrix units bind, attention precision"),
+    "devices": lower("1", "devices of the deployment"),
+    "tokens_per_second": higher("1/s", f"tokens per second of all replicas: {TOKENS}"),
+    "tokens_per_second_per_device": higher("1/s", f"tokens per second and device: {TOKENS}"),
+    "power": lower("W", "mean electrical power of one device"),
+    "joules_per_token": lower("J", f"energy of a replica's devices per token: {TOKENS}"),
+    "tokens_per_joule": higher("1/J", f"tokens per joule of a replica, or per second and watt: {TOKENS}"),
+    "tokens_per_joule_at_tdp": higher("1/J", f"tokens per second, device and watt of TDP: {TOKENS}"),
+    "die_area": lower("m2", "area of all dies of a device, without memory stacks"),
+    "device_cost": lower("1", "US dollars to make a device"),
+    "device_price": lower("1", "US dollars that a device is bought for: cost to make times margin"),
+    **{
+        f"{kind}usd_per_million_tokens": lower("1", f"US dollars per million tokens {words}: {TOKENS}")
+        for kind, words in (
+            *(("", "at the device's price"), ("energy_", "for electricity")),
+            ("capital_", "for owning devices, servers and their place"),
+            ("owning_", "for owning and running the devices"),
+        )
+    },
+}
+"""Throughput, power and money of every job that makes tokens."""
 
 
 def economics(

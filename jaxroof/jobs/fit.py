@@ -3,10 +3,25 @@
 import jax.numpy as jnp
 
 from jaxroof import memory
+from jaxroof.jobs.metric import Metric, higher, lower
 from jaxroof.jobs.scenario import Scenario
 from jaxroof.legality import legal
 from jaxroof.paging import mean_wasted_tokens, wasted_tokens
 from jaxroof.struct import Scalar
+
+METRICS = {
+    "weight_bytes": Metric("B", "weights stored per device"),
+    "kv_capacity_tokens": higher("1", "tokens of KV cache that fit beside the weights"),
+    "sequence_capacity": higher("1", "sequences of the workload's length whose KV cache fits"),
+    "memory_use": lower("1", "share of the usable device memory that model and workload need"),
+    "fits": Metric("1", "weights, activations and the workload's KV cache fit in device memory"),
+    "legal": Metric("1", "the deployment's split is possible for this model on these links"),
+    "feasible": Metric("1", "the deployment is legal and fits"),
+    "kv_blocks_left": higher("1", "blocks of KV cache that fit beside the weights"),
+    "cache_waste": lower("1", "share of a sequence's blocks of KV cache that is empty"),
+    "cache_waste_mean": lower("1", "tokens of room that a sequence of any length leaves empty, on average"),
+}
+"""What is stored, what is left, and whether the workload fits."""
 
 
 def fit(scenario: Scenario, context: Scalar, sequences: Scalar, encoded: Scalar) -> dict[str, Scalar]:

@@ -8,7 +8,8 @@ import jax.numpy as jnp
 
 from jaxroof.jobs.scenario import Scenario
 from jaxroof.jobs.terms import Steps, op_tables, step_terms
-from jaxroof.legality import Rule, holds, rules
+from jaxroof.legality import holds, rules
+from jaxroof.rule import Rule
 from jaxroof.step import Lazy, Terms
 from jaxroof.struct import Scalar
 

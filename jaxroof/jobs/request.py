@@ -20,13 +20,32 @@ from jaxroof.jobs.composition import (
 from jaxroof.jobs.economics import economics
 from jaxroof.jobs.fit import fit
 from jaxroof.jobs.job import Job
+from jaxroof.jobs.metric import Metric, higher, lower
 from jaxroof.jobs.scenario import Scenario
 from jaxroof.jobs.terms import Steps, extrapolated_shares, spreads
 from jaxroof.model import Model
+from jaxroof.op import BOUNDS
 from jaxroof.overlap import overlapped_ops
 from jaxroof.smooth import positive_part
 from jaxroof.step import Terms, dominant_bound, step_time
 from jaxroof.struct import Scalar
+
+METRICS = {
+    "ttft": lower("s", "time to first token, arrival to first token"),
+    "tpot": lower("s", "time per output token after the first: (e2e - ttft) / (output tokens - 1)"),
+    "e2e": lower("s", "end-to-end latency, arrival to last token"),
+    "tokens_per_second_per_request": higher("1/s", "output tokens per second of one request: 1 / tpot"),
+    "prefill_power": lower("W", "mean electrical power of one device during prefill"),
+    "decode_power": lower("W", "mean electrical power of one device during decode"),
+    "prefill_slowdown": lower("1", "prefill time over that without a limit of electrical power"),
+    "decode_slowdown": lower("1", "decode time over that without a limit of electrical power"),
+    "energy_delay_product": lower("J s", "energy per output token times time per output token"),
+    "prefill_mfu": higher("1", "model FLOP utilisation of the prefill step"),
+    "decode_mbu": higher("1", "memory bandwidth utilisation of the decode step"),
+    "prefill_bound": Metric("1", "resource that binds most of the prefill step's time", BOUNDS),
+    "decode_bound": Metric("1", "resource that binds most of the decode step's time", BOUNDS),
+}
+"""Metrics of requests beside those of money, memory and errors."""
 
 
 def request_cost(

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jaxroof import memory
 from jaxroof.jobs.economics import throughput
 from jaxroof.jobs.job import Job
+from jaxroof.jobs.metric import Metric, higher, lower
 from jaxroof.jobs.scenario import Scenario
 from jaxroof.policy import Policy
 from jaxroof.step import Terms
@@ -16,8 +17,42 @@ from jaxroof.traffic import STATUSES, Served, Timeline, Traffic
 
 PERCENTILES = (50, 90, 95, 99)
 
-LATENCIES = ("ttft", "tpot", "itl", "e2e", "queueing")
+LATENCIES = {
+    "ttft": "time to first token",
+    "tpot": "time per output token after the first",
+    "itl": "time between two tokens of a request",
+    "e2e": "end-to-end latency",
+    "queueing": "time from arrival to the first step that works on the prompt",
+}
 """Latencies with a mean and percentiles: `ttft_mean`, `ttft_p50` ... `queueing_p99`."""
+
+METRICS = {
+    **{f"{name}_mean": lower("s", f"mean of the {words}") for name, words in LATENCIES.items()},
+    **{
+        f"{name}_p{percent}": lower("s", f"{percent}th percentile of the {words}")
+        for name, words in LATENCIES.items()
+        for percent in PERCENTILES
+    },
+    "requests_per_second": higher("1/s", "finished requests per second of all replicas"),
+    "prompt_tokens_per_second": higher("1/s", "prompt tokens per second of all replicas"),
+    "goodput": higher("1/s", "requests per second that keep every limit, all replicas"),
+    "good_share": higher("1", "share of the requests that were sent that keep every limit"),
+    "finished": Metric("1", "requests that were answered"),
+    "refused": lower("1", "requests that are too long for the KV cache"),
+    "rejected": lower("1", "requests that a full queue turned away"),
+    "unfinished": lower("1", "requests that were left when the run ended"),
+    "preemptions": lower("1", "times that a request's cache was taken away"),
+    "cached_share": higher("1", "share of the prompt tokens that the prefix cache had"),
+    "duration": Metric("s", "time from the first arrival to the last finish"),
+    "utilization": Metric("1", "share of the time in which the engine works"),
+    "batch_mean": Metric("1", "mean sequences that decode, while the engine works"),
+    "batch_max": Metric("1", "most sequences that decode"),
+    "kv_use_mean": Metric("1", "mean share of the KV cache in use, while the engine works"),
+    "kv_use_max": Metric("1", "largest share of the KV cache in use"),
+    "engine_steps": Metric("1", "steps of the engine"),
+    "kv_blocks": higher("1", "blocks of KV cache of one replica"),
+}
+"""Metrics of a simulated engine."""
 
 RATES = ("requests_per_second", "tokens_per_second", "prompt_tokens_per_second", "goodput")
 """Metrics that add up over replicas."""

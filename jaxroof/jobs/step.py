@@ -5,26 +5,46 @@ import jax.numpy as jnp
 from jaxroof.batch import Batch, Decode, Encode, Prefill
 from jaxroof.deployment import degree, replica_devices
 from jaxroof.energy import limited_time, power_known
+from jaxroof.field import count
 from jaxroof.jobs.economics import economics
 from jaxroof.jobs.fit import fit
 from jaxroof.jobs.job import Job
+from jaxroof.jobs.metric import Metric, higher, lower
 from jaxroof.jobs.scenario import Scenario
 from jaxroof.jobs.terms import Steps, extrapolated_shares, spreads
 from jaxroof.model import Model
+from jaxroof.op import BOUNDS
 from jaxroof.step import Terms, dominant_bound
 from jaxroof.struct import Scalar, struct
+
+METRICS = {
+    "step_time": lower("s", "time of one engine step"),
+    "slowdown": lower("1", "time of the step over its time without a limit of electrical power"),
+    "mfu": higher("1", "model FLOP utilisation: matrix work at peak over time"),
+    "mbu": higher("1", "memory bandwidth utilisation: bytes at peak HBM bandwidth over time"),
+    "bound": Metric("1", "resource that binds most of the step's time", BOUNDS),
+}
+"""Metrics of a step beside those of money, memory and errors."""
 
 
 @struct
 class StepWork:
     """One engine step: `prefills` prompts of `prefill` new tokens each, `decode` sequences of `context` tokens each."""
 
-    prefills: Scalar = 1.0  # prompts in the step
-    prefill: Scalar | None  # new tokens per prompt; None: no prefill in the step
-    past: Scalar = 0.0  # tokens per prompt that are cached already
-    decode: Scalar | None  # sequences that decode; None: no decode in the step
-    context: Scalar | None  # tokens per decoding sequence that are attended to, the new one included
-    encoder_tokens: Scalar | None = None  # patches, frames or words per prompt that the encoder works on
+    prefills: Scalar = count("prompts in the step", default=1.0, flag="N")
+    prefill: Scalar | None = count(
+        "new prompt tokens per prefilling sequence", "none: no prefill in the step", default=None, flag="TOKENS"
+    )
+    past: Scalar = count("tokens of each prompt that are cached already", zero=True, default=0.0, flag="TOKENS")
+    decode: Scalar | None = count(
+        "decoding sequences", "one token each; none: no decode in the step", default=None, flag="N"
+    )
+    context: Scalar | None = count(
+        "tokens per decoding sequence that are attended to", "the new one included", default=None, flag="TOKENS"
+    )
+    encoder_tokens: Scalar | None = count(
+        "patches, frames or words per request that the encoder works on", default=None
+    )
 
 
 def step_batch(work: StepWork, model: Model) -> Batch:

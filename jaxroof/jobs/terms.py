@@ -5,9 +5,12 @@ import functools
 import jax.numpy as jnp
 
 from jaxroof.batch import Batch
+from jaxroof.collectives import ALGORITHMS
 from jaxroof.efficiency import Efficiency
 from jaxroof.energy import energies_of, power_known
+from jaxroof.jobs.metric import Metric, lower
 from jaxroof.jobs.scenario import Scenario
+from jaxroof.op import BOUNDS
 from jaxroof.overlap import overlapped_ops
 from jaxroof.step import (
     Lazy,
@@ -25,6 +28,26 @@ from jaxroof.struct import Scalar
 
 Steps = dict[str, tuple[Scenario, Batch]]
 """Engine steps by name, each with the scenario of the devices that it runs on."""
+
+
+METRICS = {
+    "op_time": lower("s", "time of an op over all its runs in the step"),
+    "op_flops": Metric("1", "FLOP of an op over all its runs in the step, per device"),
+    "op_bytes": Metric("B", "bytes of an op over all its runs in the step, each operand once, per device"),
+    "op_energy": Metric("J", "energy of an op over all its runs in the step, per device, beside static power"),
+    "op_bound": Metric("1", "what binds an op", BOUNDS),
+    "op_algorithm": Metric("1", "how a collective runs; -1 for other ops", ALGORITHMS),
+    **{
+        f"{name}_spread{kind}": lower("1", f"standard deviation of the logarithm of {name}, {how}")
+        for name in ("ttft", "tpot", "e2e", "step_time")
+        for kind, how in (("", "errors of all kernels alike"), ("_independent", "kernels err independently"))
+    },
+    **{
+        f"{step}_extrapolated": lower("1", f"share of {words} time in kernels beyond measured tables")
+        for step, words in (("step", "the step's"), ("prefill", "the prefill's"), ("decode", "the decode step's"))
+    },
+}
+"""What every op costs, how certain times are, and how much of them is beyond measured tables."""
 
 
 def op_tables(prefix: str, scenario: Scenario, batch: Batch) -> Lazy:

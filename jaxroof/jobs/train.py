@@ -8,18 +8,66 @@ from jaxroof.deployment import degree, devices
 from jaxroof.energy import power_known
 from jaxroof.jobs.economics import BILLION, joules_of_tokens, usd_of_tokens
 from jaxroof.jobs.job import Job, deployment_rules
+from jaxroof.jobs.metric import Metric, higher, lower
 from jaxroof.jobs.scenario import Scenario
-from jaxroof.legality import Rule, holds
+from jaxroof.legality import holds
 from jaxroof.memory import layer_count
+from jaxroof.op import PARALLELISMS
+from jaxroof.rule import Rule
 from jaxroof.step import Lazy, Terms
 from jaxroof.struct import Scalar
-from jaxroof.training.communication import KINDS
 from jaxroof.training.flops import model_floor, model_flops
 from jaxroof.training.iteration import Iteration, iteration
 from jaxroof.training.memory import total_memory, training_fits, training_memory
 from jaxroof.training.schedules import SCHEDULES, schedule_legal
 from jaxroof.training.terms import training_terms
 from jaxroof.training.training import Training, groups, micro_batches
+
+PARTNERS = {
+    "tp": "tensor-parallel devices",
+    "pp": "pipeline stages",
+    "dp": "copies of the weights",
+    "ep": "expert-parallel devices",
+    "cp": "context-parallel devices",
+}
+"""Between whom messages of each of `KINDS` are."""
+
+METRICS = {
+    "iteration_time": lower("s", "time of one training iteration"),
+    "hfu": higher("1", "hardware FLOP utilisation: matrix work at peak, recomputation included, over time"),
+    "model_flops_per_second": higher("FLOP/s", "FLOP that the model needs, per second and device"),
+    "micro_batches": Metric("1", "micro-batches of one replica and iteration"),
+    "micro_batch_forward_time": lower("s", "forward pass of one micro-batch on the fullest stage"),
+    "micro_batch_backward_time": lower("s", "backward pass of one micro-batch on the fullest stage"),
+    "recompute_time": lower("s", "time of an iteration in forward passes that are run again"),
+    "optimizer_time": lower("s", "time of the update of weights and optimiser states"),
+    "bubble_time": lower("s", "time of an iteration in which a pipeline stage idles"),
+    "bubble_share": lower("1", "share of an iteration in which a pipeline stage idles"),
+    "communication_exposed": lower("s", "time of an iteration that kernels wait for messages"),
+    "communication_hidden": Metric("s", "time of an iteration's messages that run behind kernels"),
+    "weights_memory": lower("B", "16-bit weights on the fullest device"),
+    "gradients_memory": lower("B", "gradients on the fullest device"),
+    "optimizer_memory": lower("B", "optimiser states on the fullest device"),
+    "activations_memory": lower("B", "activations of all micro-batches in flight on the fullest device"),
+    "buffers_memory": lower("B", "buffers of framework, messages and gathered layers on the fullest device"),
+    "training_memory": lower("B", "memory that training needs on the fullest device"),
+    "training_tokens_per_second": higher("1/s", "tokens trained on per second, all devices"),
+    "training_tokens_per_second_per_device": higher("1/s", "tokens trained on per second and device"),
+    "joules_per_billion_tokens": lower("J", "energy of all devices per billion tokens trained on"),
+    "usd_per_billion_tokens": lower("1", "US dollars per billion tokens trained on at the devices' price"),
+    "training_time": lower("s", "time to train on all tokens"),
+    "training_usd": lower("1", "US dollars to train on all tokens at the devices' price"),
+    "training_energy": lower("J", "energy of all devices to train on all tokens"),
+    **{
+        f"{kind}_exposed": lower("s", f"time of an iteration that kernels wait for messages between {words}")
+        for kind, words in PARTNERS.items()
+    },
+    **{
+        f"{kind}_hidden": Metric("s", f"time of an iteration's messages between {words} that run behind kernels")
+        for kind, words in PARTNERS.items()
+    },
+}
+"""Metrics of training, and of messages between whom."""
 
 
 def _place(scenario: Scenario) -> tuple:
@@ -101,8 +149,8 @@ def training_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: dict[s
         "bubble_share": found.bubble / found.unlimited,
         "communication_exposed": sum(found.exposed.values()),
         "communication_hidden": sum(found.hidden.values()),
-        **{f"{kind}_exposed": found.exposed[kind] for kind in KINDS},
-        **{f"{kind}_hidden": found.hidden[kind] for kind in KINDS},
+        **{f"{kind}_exposed": found.exposed[kind] for kind in PARALLELISMS},
+        **{f"{kind}_hidden": found.hidden[kind] for kind in PARALLELISMS},
         **_memory(scenario),
         **_rates(scenario, found),
     }

@@ -2,11 +2,12 @@
 
 from jaxroof.batch import Batch
 from jaxroof.deployment import Deployment
-from jaxroof.layers.attention import kv_heads_per_device
 from jaxroof.layers.experts import distinct_experts
 from jaxroof.layers.linear import Matrix, projection
-from jaxroof.model import Attention, Block, FeedForward, Model, WeightFormat
-from jaxroof.op import Op
+from jaxroof.layers.protocol import Sizes
+from jaxroof.layers.registry import feed_forward_kind, mixer_kind
+from jaxroof.model import Block, Model, WeightFormat
+from jaxroof.op import Ops, with_role
 from jaxroof.struct import Scalar
 
 ADAPTER_BYTES = 2.0
@@ -23,20 +24,12 @@ def adapter_matrices(block: Block, hidden: Scalar, deployment: Deployment) -> di
 
     Source: Sheng et al., arXiv:2311.03285 (S-LoRA), section 5.
     """
-    adapters, tp = deployment.adapters, deployment.tp
-    mixer, feedforward = block.attention, block.feedforward
-    sizes = {}
-    if isinstance(mixer, Attention):
-        heads, kv_heads = mixer.heads / tp, kv_heads_per_device(mixer, deployment)
-        sizes |= {
-            "q": (hidden, heads * mixer.head_dim),
-            "k": (hidden, kv_heads * mixer.head_dim),
-            "v": (hidden, kv_heads * mixer.value_dim),
-            "o": (heads * mixer.value_dim, hidden),
-        }
-    if isinstance(feedforward, FeedForward):
-        width = feedforward.intermediate / tp
-        sizes |= {"up": (hidden, feedforward.up_projections * width), "down": (width, hidden)}
+    adapters, mixer, feedforward = deployment.adapters, block.attention, block.feedforward
+    sizes: Sizes = {}
+    if mixer is not None:
+        sizes |= mixer_kind(mixer).adapted(mixer, hidden, deployment)
+    if feedforward is not None:
+        sizes |= feed_forward_kind(feedforward).adapted(feedforward, hidden, deployment)
     weights = WeightFormat(bytes=ADAPTER_BYTES, compute=deployment.attention_compute)
     return {
         target: (
@@ -48,7 +41,7 @@ def adapter_matrices(block: Block, hidden: Scalar, deployment: Deployment) -> di
     }
 
 
-def adapter_ops(block: Block, hidden: Scalar, deployment: Deployment, local: Batch, tokens: Scalar) -> dict[str, Op]:
+def adapter_ops(block: Block, hidden: Scalar, deployment: Deployment, local: Batch, tokens: Scalar) -> Ops:
     """Grouped products of one layer's adapters: every sequence has one of those loaded, without preference.
 
     The sum with the adapted matrix's result rides in the second product.
@@ -60,11 +53,11 @@ def adapter_ops(block: Block, hidden: Scalar, deployment: Deployment, local: Bat
     if deployment.adapters is None:
         return {}
     touched = distinct_experts(deployment.adapters.loaded, 1.0, _sequences(local))
-    ops: dict[str, Op] = {}
+    ops: Ops = {}
     for target, (down, up) in adapter_matrices(block, hidden, deployment).items():
         for name, matrix in ((f"adapter_{target}_a", down), (f"adapter_{target}_b", up)):
             ops |= projection(name, tokens, matrix, deployment.activation_bytes, block.count, "experts", touched)
-    return ops
+    return with_role(ops, "adapter")
 
 
 def _sequences(local: Batch) -> Scalar:

@@ -1,18 +1,42 @@
-"""Softmax attention with grouped keys and values: projections, cache write, prefill and decode attention."""
+"""Softmax attention with grouped keys and values: its struct, matrices, ops, cache and rules."""
+
+from collections.abc import Iterator
 
 from jaxroof.batch import Batch, Decode, Prefill
 from jaxroof.deployment import Deployment, degree, tokens_per_sequence
 from jaxroof.layers.collective import context_combine, context_exchange
 from jaxroof.layers.elementwise import elementwise
-from jaxroof.layers.indexer import indexer_ops
+from jaxroof.layers.indexer import Selection, index_key_bytes, indexer_matrices, indexer_ops, selection_sight
 from jaxroof.layers.linear import OPERAND_BYTES, Matrices, Matrix, launched, projection
-from jaxroof.layers.sight import attended_pairs, decoded_context, mean_length, reachable_past, sight
-from jaxroof.layers.unfused_attention import unfused_attention
-from jaxroof.model import Attention
-from jaxroof.op import Op
+from jaxroof.layers.protocol import MixerKind, Sizes
+from jaxroof.layers.sight import Sight, attended_pairs, decoded_context, kept_tokens, mean_length, reachable_past
+from jaxroof.layers.unfused_attention import fused_only, unfused_attention
+from jaxroof.model import WeightFormat
+from jaxroof.op import ATTENTION_PHASES, Kernel, Ops
+from jaxroof.rule import Rule, heads_rule
 from jaxroof.shape import AttentionShape
 from jaxroof.smooth import maximum
-from jaxroof.struct import Scalar
+from jaxroof.struct import Scalar, static, struct
+
+
+@struct
+class Attention:
+    """Softmax attention with grouped keys and values (multi-head when kv_heads == heads, multi-query when 1)."""
+
+    heads: Scalar
+    kv_heads: Scalar
+    head_dim: Scalar  # of queries and keys
+    value_dim: Scalar  # of values
+    window: Scalar | None  # tokens that a query sees at most; None: all
+    window_kind: str | None = static(default=None)  # "sliding", "chunked", or None without a window
+    causal: bool = static(default=True)  # False: every token sees every other one, as in encoders
+    value_projection: Scalar = 1.0  # 1, or 0 where values are the projected keys
+    gate: Scalar = 0.0  # elements of an output gate per query head, projected beside the queries; 0: none
+    qk_norm: Scalar = 0.0  # 1 where a kernel normalises queries and keys
+    selection: Selection | None = None
+    qkv: WeightFormat
+    output: WeightFormat
+
 
 SOFTMAX_FLOPS = 4.0
 """Vector FLOP per query-key pair beside the exponential: scale, running maximum, subtract, running sum."""
@@ -29,15 +53,18 @@ def attention_matrices(attention: Attention, hidden: Scalar, deployment: Deploym
     heads, kv_heads = attention.heads / deployment.tp, kv_heads_per_device(attention, deployment)
     queries = heads * (attention.head_dim + attention.gate)
     keys = kv_heads * (attention.head_dim + attention.value_projection * attention.value_dim)
-    return {
-        "qkv_proj": Matrix(hidden, queries + keys, attention.qkv),
-        "o_proj": Matrix(heads * attention.value_dim, hidden, attention.output),
+    matrices = {
+        "qkv_proj": Matrix(hidden, queries + keys, attention.qkv, reads_norm=True),
+        "o_proj": Matrix(heads * attention.value_dim, hidden, attention.output, to_residual=True),
     }
+    if attention.selection is not None:
+        matrices |= indexer_matrices(attention.selection, hidden, None)
+    return matrices
 
 
 def attention_ops(
     attention: Attention, hidden: Scalar, deployment: Deployment, batch: Batch, tokens: Scalar, count: Scalar
-) -> dict[str, Op]:
+) -> Ops:
     """Ops of one attention layer in the order they run. Shapes (); `tokens` counts prefill and decode together."""
     heads = attention.heads / deployment.tp
     kv_heads = kv_heads_per_device(attention, deployment)
@@ -68,14 +95,14 @@ def attention_ops(
     return ops | projection("o_proj", tokens, matrices["o_proj"], activation, count)
 
 
-def prefill_attention(attention: Attention, deployment: Deployment, prefill: Prefill, count: Scalar) -> dict[str, Op]:
+def prefill_attention(attention: Attention, deployment: Deployment, prefill: Prefill, count: Scalar) -> Ops:
     """Attention of new prompt tokens to themselves and their cached past, as one fused kernel.
 
     Context-parallel devices share the queries and the pairs evenly.
 
     Source: Dao, arXiv:2307.08691 (FlashAttention-2), section 2; pairs: `attended_pairs`.
     """
-    cp, seen = degree(deployment.cp), sight(attention)
+    cp, seen = degree(deployment.cp), attention_sight(attention)
     new, past = (mean_length(tokens, prefill.sequences) for tokens in (prefill.tokens, prefill.past))
     kv_heads, keys = kv_heads_per_device(attention, deployment), reachable_past(past, seen) + new
     shape = AttentionShape(
@@ -96,14 +123,14 @@ def prefill_attention(attention: Attention, deployment: Deployment, prefill: Pre
     return exchange | kernels
 
 
-def decode_attention(attention: Attention, deployment: Deployment, decode: Decode, count: Scalar) -> dict[str, Op]:
+def decode_attention(attention: Attention, deployment: Deployment, decode: Decode, count: Scalar) -> Ops:
     """Attention of the new tokens of every sequence to its context: the cache in reach is read once.
 
     Two kernels: partial attention over splits of the cache, and the reduction over splits
     (Flash-Decoding: Dao, Haziza, Massa & Sizov, 2023). Context-parallel devices hold a share of the cache each.
     """
     heads, cp = attention.heads / deployment.tp, degree(deployment.cp)
-    context = decoded_context(decode.context, decode.sequences, sight(attention)) / cp
+    context = decoded_context(decode.context, decode.sequences, attention_sight(attention)) / cp
     keys, new = mean_length(context, decode.sequences), tokens_per_sequence(deployment)
     shape = AttentionShape(
         sequences=decode.sequences,
@@ -122,14 +149,16 @@ def decode_attention(attention: Attention, deployment: Deployment, decode: Decod
     return kernels | context_combine(output_bytes, deployment, count)
 
 
-def attention_kernels(kind: str, deployment: Deployment, shape: AttentionShape, count: Scalar) -> dict[str, Op]:
+def attention_kernels(kind: str, deployment: Deployment, shape: AttentionShape, count: Scalar) -> Ops:
     """The kernels that attention of `shape` runs as on this deployment; `kind` begins their names."""
     if deployment.attention_kernel == "unfused":
         return unfused_attention(kind, deployment, shape, count)
     return {kind: fused_attention(kind, deployment, shape, count)}
 
 
-def fused_attention(kind: str, deployment: Deployment, shape: AttentionShape, count: Scalar) -> Op:
+def fused_attention(
+    kind: str, deployment: Deployment, shape: AttentionShape, count: Scalar, role: str = "attention"
+) -> Kernel:
     """One attention kernel: scores, softmax and the weighted sum of values, without anything written in between.
 
     FLOP = 2 pairs heads (key_width + value_width); one exponential per pair and head; queries, outputs and the keys
@@ -139,17 +168,20 @@ def fused_attention(kind: str, deployment: Deployment, shape: AttentionShape, co
       kind: prefill_attention: one kernel; decode_attention: a second one adds up the splits of the cache.
       shape: of the sequences on this device; without sequences nothing is launched.
       count: how often the step runs it.
+      role: attention or cross_attention.
     """
     pairs = shape.sequences * shape.pairs * shape.heads
     queries = shape.sequences * shape.queries
     widths = shape.key_width + shape.value_width
     cache_width = shape.key_width if shape.latent else widths
     cached = shape.sequences * shape.keys * shape.kv_heads * cache_width * shape.kv_bytes
-    return Op(
+    return Kernel(
         kind=kind,
         precision=deployment.attention_compute,
         count=count,
         kernels=(1.0 if kind == "prefill_attention" else 2.0) * launched(queries),
+        role=role,
+        phase=ATTENTION_PHASES[kind],
         matrix_flops=2.0 * pairs * widths,
         operand_bytes=OPERAND_BYTES[deployment.attention_compute],
         vector_flops=SOFTMAX_FLOPS * pairs,
@@ -164,7 +196,57 @@ def kv_heads_per_device(attention: Attention, deployment: Deployment) -> Scalar:
     return maximum(attention.kv_heads / deployment.tp, 1.0)
 
 
+def attention_sight(attention: Attention) -> Sight:
+    """How far the queries of a layer see."""
+    if attention.selection is not None:
+        return selection_sight(attention.selection)
+    return Sight(limit=attention.window, kind=attention.window_kind, causal=attention.causal)
+
+
 def attention_kv_bytes(attention: Attention, deployment: Deployment) -> Scalar:
     """B of cache that one token takes in one layer on one device, without context parallelism."""
     width = attention.head_dim + attention.value_dim
-    return kv_heads_per_device(attention, deployment) * width * deployment.kv_bytes
+    held = kv_heads_per_device(attention, deployment) * width * deployment.kv_bytes
+    return held if attention.selection is None else held + index_key_bytes(attention.selection)
+
+
+def attention_kept_tokens(attention: Attention, context: Scalar) -> Scalar:
+    """Tokens of a sequence of `context` that stay in the cache of a layer."""
+    return kept_tokens(context, attention_sight(attention))
+
+
+def attention_width(attention: Attention, deployment: Deployment) -> Scalar:
+    """Elements per token between the matrices of a layer on one device: queries and outputs, keys and values."""
+    width = attention.head_dim + attention.value_dim
+    return attention.heads * width / deployment.tp + kv_heads_per_device(attention, deployment) * width
+
+
+def attention_rules(attention: Attention, deployment: Deployment) -> Iterator[Rule]:
+    """What a layer asks of a deployment."""
+    if attention.selection is not None:
+        yield from fused_only(attention, deployment)
+    yield heads_rule(deployment.tp, attention.kv_heads, "KV")
+
+
+def adapted_sizes(attention: Attention, hidden: Scalar, deployment: Deployment) -> Sizes:
+    """Inputs and outputs on one device of what low-rank adapters may change: each projection on its own."""
+    heads, kv_heads = attention.heads / deployment.tp, kv_heads_per_device(attention, deployment)
+    return {
+        "q": (hidden, heads * attention.head_dim),
+        "k": (hidden, kv_heads * attention.head_dim),
+        "v": (hidden, kv_heads * attention.value_dim),
+        "o": (heads * attention.value_dim, hidden),
+    }
+
+
+ATTENTION = MixerKind(
+    matrices=attention_matrices,
+    ops=attention_ops,
+    width=attention_width,
+    token_bytes=attention_kv_bytes,
+    kept_tokens=attention_kept_tokens,
+    writes_scores=True,
+    rules=attention_rules,
+    adapted=adapted_sizes,
+)
+"""What the cost model asks of softmax attention."""

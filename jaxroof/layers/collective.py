@@ -2,46 +2,67 @@
 
 from jaxroof.deployment import Deployment
 from jaxroof.layers.linear import launched
-from jaxroof.op import Op
+from jaxroof.op import Collective, Ops, in_phase
 from jaxroof.struct import Scalar
 
 
 def collective(
-    kind: str, message_bytes: Scalar, participants: Scalar, count: Scalar, stride: Scalar | None = None
-) -> Op:
+    operation: str,
+    message_bytes: Scalar,
+    participants: Scalar,
+    count: Scalar,
+    stride: Scalar | None = None,
+    *,
+    parallelism: str | None = None,
+    role: str | None = None,
+    behind: str | None = None,
+) -> Collective:
     """One collective of `participants` devices, `stride` apart (None: neighbours); none is launched for one device.
 
     Args:
-      kind: one of `jaxroof.op.COLLECTIVES`.
+      operation: one of `jaxroof.op.COLLECTIVES`.
       message_bytes: B of the whole buffer, as nccl-tests counts its size.
       count: how often the step runs it.
+      parallelism, role, behind: as `Collective` and `Op` have them.
     """
-    return Op(
-        kind="collective",
-        collective=kind,
+    return Collective(
         count=count,
         kernels=launched(message_bytes) * launched(participants - 1.0),
+        role=role,
+        operation=operation,
         message_bytes=message_bytes,
         participants=participants,
         stride=stride,
+        parallelism=parallelism,
+        behind=behind,
     )
 
 
-def all_reduce(name: str, tokens: Scalar, hidden: Scalar, deployment: Deployment, count: Scalar) -> dict[str, Op]:
+def all_reduce(
+    name: str,
+    tokens: Scalar,
+    hidden: Scalar,
+    deployment: Deployment,
+    count: Scalar,
+    *,
+    role: str = "reduction",
+    behind: str | None = "product",
+) -> Ops:
     """Sum over tp devices of one layer's output; with sequence parallelism as its two halves, of equal volume.
 
     Source of the halves: Korthikanti et al., arXiv:2205.05198, section 4.2.2.
     """
     message = tokens * hidden * deployment.communication_bytes
-    if not deployment.sequence_parallel:
-        return {f"{name}_all_reduce": collective("all_reduce", message, deployment.tp, count)}
+    operations = ("reduce_scatter", "all_gather") if deployment.sequence_parallel else ("all_reduce",)
     return {
-        f"{name}_reduce_scatter": collective("reduce_scatter", message, deployment.tp, count),
-        f"{name}_all_gather": collective("all_gather", message, deployment.tp, count),
+        f"{name}_{operation}": collective(
+            operation, message, deployment.tp, count, parallelism="tp", role=role, behind=behind
+        )
+        for operation in operations
     }
 
 
-def context_exchange(cached_bytes: Scalar, deployment: Deployment, count: Scalar) -> dict[str, Op]:
+def context_exchange(cached_bytes: Scalar, deployment: Deployment, count: Scalar) -> Ops:
     """Keys and values of a prompt passed to every context-parallel device; none without context parallelism.
 
     Ring: cp - 1 times the share of one device to its neighbour; or one all-gather of them all.
@@ -56,14 +77,18 @@ def context_exchange(cached_bytes: Scalar, deployment: Deployment, count: Scalar
     if cp is None:
         return {}
     if deployment.context_kind == "ring":
-        op = collective("send_recv", cached_bytes / cp, cp, count * (cp - 1.0), stride)
+        # While one device's keys and values travel, attention to those that are there runs.
+        part, times = cached_bytes / cp, count * (cp - 1.0)
+        op = collective("send_recv", part, cp, times, stride, parallelism="cp", role="context", behind="attention")
     else:
-        op = collective("all_gather", cached_bytes, cp, count, stride)
-    return {"context_exchange": op}
+        op = collective("all_gather", cached_bytes, cp, count, stride, parallelism="cp", role="context")
+    return in_phase({"context_exchange": op}, "prefill")
 
 
-def context_combine(output_bytes: Scalar, deployment: Deployment, count: Scalar) -> dict[str, Op]:
+def context_combine(output_bytes: Scalar, deployment: Deployment, count: Scalar) -> Ops:
     """Sum of the partial attention outputs of decoding context-parallel devices; none without context parallelism."""
     if deployment.cp is None:
         return {}
-    return {"context_combine": collective("all_reduce", output_bytes, deployment.cp, count, deployment.tp)}
+    cp, stride = deployment.cp, deployment.tp
+    op = collective("all_reduce", output_bytes, cp, count, stride, parallelism="cp", role="context")
+    return in_phase({"context_combine": op}, "decode")

@@ -1,17 +1,49 @@
 """Attention over compressed vectors and a window: multi-query, one cached vector for key and value of all heads."""
 
+from collections.abc import Iterator
+
 from jaxroof.batch import Batch
 from jaxroof.deployment import Deployment, degree, tokens_per_sequence
 from jaxroof.layers.attention import NORM_FLOPS, ROPE_FLOPS, fused_attention
 from jaxroof.layers.collective import context_combine, context_exchange
 from jaxroof.layers.elementwise import elementwise
-from jaxroof.layers.indexer import indexer_matrices, indexer_ops
+from jaxroof.layers.indexer import Selection, index_key_bytes, indexer_matrices, indexer_ops, selection_sight
 from jaxroof.layers.linear import Matrices, Matrix, projection
+from jaxroof.layers.protocol import MixerKind
 from jaxroof.layers.sight import Sight, attended_pairs, decoded_context, mean_length, reachable_past
-from jaxroof.model import CompressedAttention
-from jaxroof.op import Op
+from jaxroof.layers.unfused_attention import fused_only
+from jaxroof.model import WeightFormat
+from jaxroof.op import Ops
+from jaxroof.rule import Rule, divides
 from jaxroof.shape import AttentionShape
-from jaxroof.struct import Scalar
+from jaxroof.struct import Scalar, struct
+
+
+@struct
+class CompressedAttention:
+    """Multi-query attention over one cached vector per `ratio` tokens that is both key and value, and a window.
+
+    Queries and output projections are low-rank; a gated pooling makes one vector of `ratio` tokens.
+
+    Source: DeepSeek-AI, DeepSeek-V4, 2026 (compressed sparse and heavily compressed attention).
+    """
+
+    heads: Scalar
+    head_dim: Scalar  # of queries and of the cached vector
+    rope_dim: Scalar  # rotated part of it
+    query_rank: Scalar
+    output_groups: Scalar  # heads' outputs are projected in this many groups
+    output_rank: Scalar  # to this width per group, before the output projection
+    window: Scalar  # latest tokens, cached one by one, that a query always sees
+    ratio: Scalar | None  # tokens per compressed vector; None: the window alone
+    overlap: Scalar  # compressed vectors that each token enters: 2 where pooling windows overlap, else 1
+    selection: Selection | None = None
+    down: WeightFormat  # hidden to compressed query and to what is cached
+    query: WeightFormat
+    compressor: WeightFormat
+    group: WeightFormat  # groups of heads to `output_rank`
+    output: WeightFormat
+
 
 POOL_FLOPS = 6.0
 """Vector FLOP per pooled element: exponential weight, product, sum, norm."""
@@ -22,7 +54,7 @@ def compressed_attention_matrices(attention: CompressedAttention, hidden: Scalar
     tp, rank = deployment.tp, attention.query_rank
     heads, groups = attention.heads / tp, attention.output_groups / tp
     matrices = {
-        "latent_down_proj": Matrix(hidden, rank + attention.head_dim, attention.down),
+        "latent_down_proj": Matrix(hidden, rank + attention.head_dim, attention.down, reads_norm=True),
         "q_proj": Matrix(rank, heads * attention.head_dim, attention.query),
         "group_proj": Matrix(
             attention.heads / attention.output_groups * attention.head_dim,
@@ -30,11 +62,11 @@ def compressed_attention_matrices(attention: CompressedAttention, hidden: Scalar
             attention.group,
             groups,
         ),
-        "o_proj": Matrix(groups * attention.output_rank, hidden, attention.output),
+        "o_proj": Matrix(groups * attention.output_rank, hidden, attention.output, to_residual=True),
     }
     if attention.ratio is not None:
         pooled = 2.0 * attention.overlap * attention.head_dim
-        matrices["compressor"] = Matrix(hidden, pooled, attention.compressor)
+        matrices["compressor"] = Matrix(hidden, pooled, attention.compressor, reads_norm=True)
     if attention.selection is not None:
         matrices |= indexer_matrices(attention.selection, hidden, rank)
     return matrices
@@ -42,7 +74,7 @@ def compressed_attention_matrices(attention: CompressedAttention, hidden: Scalar
 
 def compressed_attention_ops(
     attention: CompressedAttention, hidden: Scalar, deployment: Deployment, batch: Batch, tokens: Scalar, count: Scalar
-) -> dict[str, Op]:
+) -> Ops:
     """Ops of one layer in the order they run. Shapes (); `tokens` counts prefill and decode together."""
     activation, heads = deployment.activation_bytes, attention.heads / deployment.tp
     matrices = compressed_attention_matrices(attention, hidden, deployment)
@@ -84,13 +116,10 @@ def compressed_attention_ops(
 
 def _sights(attention: CompressedAttention) -> tuple[Sight, Sight]:
     """How far queries see tokens one by one, and how far compressed vectors."""
-    near = Sight(limit=attention.window, kind="sliding")
-    if attention.selection is None:
-        return near, Sight(limit=None, kind=None)
-    return near, Sight(limit=attention.selection.tokens, kind="selected")
+    return Sight(limit=attention.window, kind="sliding"), selection_sight(attention.selection)
 
 
-def _prefill(attention: CompressedAttention, deployment: Deployment, batch: Batch, count: Scalar) -> dict[str, Op]:
+def _prefill(attention: CompressedAttention, deployment: Deployment, batch: Batch, count: Scalar) -> Ops:
     """A query's pairs are those of its window and, of the tokens before it, one per `ratio`."""
     prefill, cp = batch.prefill, degree(deployment.cp)
     new, past = (mean_length(tokens, prefill.sequences) for tokens in (prefill.tokens, prefill.past))
@@ -107,7 +136,7 @@ def _prefill(attention: CompressedAttention, deployment: Deployment, batch: Batc
     return exchange | {"prefill_attention": kernel}
 
 
-def _decode(attention: CompressedAttention, deployment: Deployment, batch: Batch, count: Scalar) -> dict[str, Op]:
+def _decode(attention: CompressedAttention, deployment: Deployment, batch: Batch, count: Scalar) -> Ops:
     decode, cp = batch.decode, degree(deployment.cp)
     heads = attention.heads / deployment.tp
     near, far = _sights(attention)
@@ -147,11 +176,33 @@ def _shape(
 
 def compressed_kv_bytes(attention: CompressedAttention, deployment: Deployment) -> Scalar:
     """B of cache per token that is cached for good, in one layer on one device; its window is `window_bytes`."""
-    if attention.ratio is None:
-        return 0.0
-    return attention.head_dim * deployment.kv_bytes / attention.ratio
+    held = 0.0 if attention.ratio is None else attention.head_dim * deployment.kv_bytes / attention.ratio
+    return held if attention.selection is None else held + index_key_bytes(attention.selection)
 
 
 def window_bytes(attention: CompressedAttention, deployment: Deployment) -> Scalar:
     """B of the window of one sequence in one layer on one device."""
     return attention.window * attention.head_dim * deployment.kv_bytes
+
+
+def compressed_attention_width(attention: CompressedAttention, deployment: Deployment) -> Scalar:
+    """Elements per token between the matrices of a layer on one device: queries and outputs."""
+    return 2.0 * attention.heads / deployment.tp * attention.head_dim
+
+
+def compressed_attention_rules(attention: CompressedAttention, deployment: Deployment) -> Iterator[Rule]:
+    """What a layer asks of a deployment."""
+    yield from fused_only(attention, deployment)
+    tp, groups = deployment.tp, attention.output_groups
+    yield divides(tp, groups), lambda: f"tp = {tp:g} does not divide the {groups:g} output groups"
+
+
+COMPRESSED_ATTENTION = MixerKind(
+    matrices=compressed_attention_matrices,
+    ops=compressed_attention_ops,
+    width=compressed_attention_width,
+    token_bytes=compressed_kv_bytes,
+    fixed_bytes=window_bytes,
+    rules=compressed_attention_rules,
+)
+"""What the cost model asks of compressed attention."""

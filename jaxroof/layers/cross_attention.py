@@ -1,12 +1,15 @@
 """Attention of a decoder's tokens to the encoder's output, whose keys and values are made once per request."""
 
+from collections.abc import Iterator
+
 from jaxroof.batch import Batch
 from jaxroof.deployment import Deployment, degree, tokens_per_sequence
-from jaxroof.layers.attention import attention_matrices, fused_attention, kv_heads_per_device
+from jaxroof.layers.attention import Attention, attention_matrices, fused_attention, kv_heads_per_device
 from jaxroof.layers.linear import Matrices, Matrix, projection
 from jaxroof.layers.sight import mean_length
-from jaxroof.model import Attention
-from jaxroof.op import Op
+from jaxroof.layers.unfused_attention import fused_only
+from jaxroof.op import Ops
+from jaxroof.rule import Rule, heads_rule
 from jaxroof.shape import AttentionShape
 from jaxroof.struct import Scalar
 
@@ -17,15 +20,15 @@ def cross_attention_matrices(cross: Attention, hidden: Scalar, deployment: Deplo
     keys = kv_heads_per_device(cross, deployment) * (cross.head_dim + cross.value_dim)
     output = attention_matrices(cross, hidden, deployment)["o_proj"]
     return {
-        "cross_q_proj": Matrix(hidden, heads * cross.head_dim, cross.qkv),
-        "cross_kv_proj": Matrix(hidden, keys, cross.qkv),
+        "cross_q_proj": Matrix(hidden, heads * cross.head_dim, cross.qkv, reads_norm=True),
+        "cross_kv_proj": Matrix(hidden, keys, cross.qkv, reads_norm=True),  # the encoder's last norm
         "cross_o_proj": output,
     }
 
 
 def cross_attention_ops(
     cross: Attention, hidden: Scalar, deployment: Deployment, batch: Batch, tokens: Scalar, count: Scalar
-) -> dict[str, Op]:
+) -> Ops:
     """Ops of one cross-attention layer: every token sees all `batch.encoded` outputs of its sequence's encoder.
 
     Keys and values are projected in the step that encodes, and read from the cache in every step.
@@ -55,5 +58,12 @@ def cross_attention_ops(
             kv_bytes=deployment.kv_bytes,
             causal=False,
         )
-        ops[f"cross_{name}_attention"] = fused_attention(f"{name}_attention", deployment, shape, count)
+        kernel = fused_attention(f"{name}_attention", deployment, shape, count, role="cross_attention")
+        ops[f"cross_{name}_attention"] = kernel
     return ops | projection("cross_o_proj", tokens, matrices["cross_o_proj"], activation, count)
+
+
+def cross_attention_rules(cross: Attention, deployment: Deployment) -> Iterator[Rule]:
+    """What a layer asks of a deployment."""
+    yield from fused_only(cross, deployment)
+    yield heads_rule(deployment.tp, cross.kv_heads, "KV")

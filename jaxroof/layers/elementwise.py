@@ -1,7 +1,7 @@
 """Element-wise kernels: norms, activations, copies; bytes and a few operations per element."""
 
 from jaxroof.layers.linear import launched
-from jaxroof.op import Op
+from jaxroof.op import Kernel
 from jaxroof.struct import Scalar
 
 
@@ -14,7 +14,8 @@ def elementwise(
     count: Scalar,
     kernels: float = 1.0,
     exps: Scalar | None = None,
-) -> Op:
+    role: str | None = None,
+) -> Kernel:
     """`rows` rows, each of which reads `reads` and writes `writes` elements and does `flops` vector operations.
 
     Args:
@@ -25,17 +26,19 @@ def elementwise(
       count: how often the step runs it.
       kernels: kernels that the work is spread over.
       exps: exponentials per row.
+      role: one of `jaxroof.op.ROLES`.
     """
-    return Op(
+    return Kernel(
         kind="elementwise",
         count=count,
         kernels=kernels * launched(rows),
+        role=role,
         vector_flops=rows * flops,
         exps=None if exps is None else rows * exps,
         bytes=rows * (reads + writes) * element_bytes,
     )
 
 
-def norm(tokens: Scalar, hidden: Scalar, element_bytes: Scalar, count: Scalar) -> Op:
+def norm(tokens: Scalar, hidden: Scalar, element_bytes: Scalar, count: Scalar) -> Kernel:
     """Residual add and RMSNorm in one kernel: reads input and residual, writes both; 5 FLOP per element."""
-    return elementwise(tokens, 2.0 * hidden, 2.0 * hidden, element_bytes, 5.0 * hidden, count)
+    return elementwise(tokens, 2.0 * hidden, 2.0 * hidden, element_bytes, 5.0 * hidden, count, role="norm")

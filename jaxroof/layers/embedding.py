@@ -5,11 +5,11 @@ from jaxroof.layers.collective import all_reduce, collective
 from jaxroof.layers.elementwise import elementwise
 from jaxroof.layers.linear import Matrix, projection
 from jaxroof.model import Model
-from jaxroof.op import Op
+from jaxroof.op import Ops, with_role
 from jaxroof.struct import Scalar
 
 
-def embedding_ops(model: Model, deployment: Deployment, tokens: Scalar) -> dict[str, Op]:
+def embedding_ops(model: Model, deployment: Deployment, tokens: Scalar) -> Ops:
     """Lookup of one row of the embedding per token; its vocabulary is split over tp, and rows are summed."""
     lookup = elementwise(
         tokens,
@@ -18,11 +18,13 @@ def embedding_ops(model: Model, deployment: Deployment, tokens: Scalar) -> dict[
         deployment.activation_bytes,
         model.hidden,
         1.0,
+        role="embedding",
     )
-    return {"embedding": lookup} | all_reduce("embedding", tokens, model.hidden, deployment, 1.0)
+    summed = all_reduce("embedding", tokens, model.hidden, deployment, 1.0, role="embedding", behind=None)
+    return {"embedding": lookup} | summed
 
 
-def head_ops(model: Model, deployment: Deployment, rows: Scalar, count: Scalar = 1.0) -> dict[str, Op]:
+def head_ops(model: Model, deployment: Deployment, rows: Scalar, count: Scalar = 1.0) -> Ops:
     """Output head on the rows that sample a token, its vocabulary split over tp and gathered, and sampling in float32.
 
     Sampling reads the logits twice (softmax statistics, choice) and takes one exponential for each.
@@ -30,14 +32,22 @@ def head_ops(model: Model, deployment: Deployment, rows: Scalar, count: Scalar =
     logits = rows * model.vocabulary * deployment.communication_bytes
     return {
         **head_product(model, deployment, rows, count),
-        "head_all_gather": collective("all_gather", logits, deployment.tp, count),
+        "head_all_gather": collective("all_gather", logits, deployment.tp, count, parallelism="tp", role="head"),
         "sample": elementwise(
-            rows, 2.0 * model.vocabulary, 1.0, 4.0, 3.0 * model.vocabulary, count, kernels=2.0, exps=model.vocabulary
+            rows,
+            2.0 * model.vocabulary,
+            1.0,
+            4.0,
+            3.0 * model.vocabulary,
+            count,
+            kernels=2.0,
+            exps=model.vocabulary,
+            role="sampling",
         ),
     }
 
 
-def head_product(model: Model, deployment: Deployment, rows: Scalar, count: Scalar = 1.0) -> dict[str, Op]:
+def head_product(model: Model, deployment: Deployment, rows: Scalar, count: Scalar = 1.0) -> Ops:
     """The output head alone: logits of `rows` rows, of the vocabulary what one device has."""
     matrix = Matrix(model.hidden, model.vocabulary / deployment.tp, model.head)
-    return projection("head", rows, matrix, deployment.activation_bytes, count)
+    return with_role(projection("head", rows, matrix, deployment.activation_bytes, count), "head")

@@ -11,10 +11,10 @@ from jaxroof.layers.block import block_matrices, block_ops
 from jaxroof.layers.elementwise import elementwise, norm
 from jaxroof.layers.linear import Matrices, Matrix, projection
 from jaxroof.model import Encoder
-from jaxroof.op import Op
+from jaxroof.op import Ops, in_layer, with_role
 
 PREFIX = "encoder."
-"""What the names of an encoder's ops begin with."""
+"""The layer of an encoder's ops, which their names begin with."""
 
 
 def encoder_deployment(encoder: Encoder, deployment: Deployment) -> tuple[Deployment, jax.Array]:
@@ -42,7 +42,7 @@ def encoder_matrices(encoder: Encoder, deployment: Deployment) -> list[tuple[Mat
     return [(outer, 1.0), *blocks]
 
 
-def encoder_ops(encoder: Encoder, deployment: Deployment, encode: Encode) -> dict[str, Op]:
+def encoder_ops(encoder: Encoder, deployment: Deployment, encode: Encode) -> Ops:
     """Ops that turn `encode` into vectors for the decoder, in the order they run.
 
     Embedding and projector are whole on every device; `encoder_deployment` says how blocks are spread.
@@ -54,15 +54,15 @@ def encoder_ops(encoder: Encoder, deployment: Deployment, encode: Encode) -> dic
     else:
         matrix = Matrix(encoder.inputs, encoder.hidden, encoder.embedding)
         ops = projection("embedding", tokens, matrix, activation, 1.0)
+    ops = with_role(ops, "embedding")
     batch = Batch(prefill=Prefill(sequences=encode.sequences * share, tokens=tokens, past=0.0), decode=None, logits=0.0)
     for index, block in enumerate(encoder.blocks):
         prefix = f"{index}." if len(encoder.blocks) > 1 else ""
-        layer = block_ops(block, encoder.hidden, deployment, batch, tokens, tokens)
-        ops |= {prefix + name: op for name, op in layer.items()}
+        ops |= in_layer(block_ops(block, encoder.hidden, deployment, batch, tokens, tokens), prefix)
     ops["final_norm"] = norm(tokens, encoder.hidden, activation, 1.0)
     for index, layer in enumerate(encoder.projector):
         ops |= projection(f"projector_{index}", tokens / encoder.merged, Matrix(*_sizes(layer)), activation, 1.0)
-    return {PREFIX + name: op for name, op in ops.items()}
+    return in_layer(with_role(ops, "projector"), PREFIX)
 
 
 def _sizes(layer) -> tuple:

@@ -1,5 +1,8 @@
 """A mixture-of-experts layer: router, exchange of tokens, grouped GEMMs over the experts touched, shared experts."""
 
+import dataclasses
+from collections.abc import Iterator
+
 import jax
 import jax.numpy as jnp
 
@@ -8,9 +11,14 @@ from jaxroof.layers.collective import collective
 from jaxroof.layers.elementwise import elementwise
 from jaxroof.layers.feedforward import ACTIVATION_FLOPS, feedforward_matrices, feedforward_ops
 from jaxroof.layers.linear import Matrices, Matrix, launched, projection
+from jaxroof.layers.protocol import FeedForwardKind
 from jaxroof.model import Experts
-from jaxroof.op import Op
+from jaxroof.op import Ops, with_role
+from jaxroof.rule import Rule, divides, width_rule
 from jaxroof.struct import Scalar
+
+EXCHANGE = {"parallelism": "ep", "role": "exchange"}
+"""What the collectives are that bring tokens to their experts and results back."""
 
 
 def expert_matrices(experts: Experts, hidden: Scalar, deployment: Deployment) -> Matrices:
@@ -18,21 +26,22 @@ def expert_matrices(experts: Experts, hidden: Scalar, deployment: Deployment) ->
     held = experts.experts / degree(deployment.ep)
     width, inputs = experts.intermediate / expert_tp(deployment), hidden if experts.width is None else experts.width
     matrices = {
-        "router": Matrix(hidden, experts.experts, experts.router),
-        "expert_up_proj": Matrix(inputs, experts.up_projections * width, experts.up, held),
-        "expert_down_proj": Matrix(width, inputs, experts.down, held),
+        "router": Matrix(hidden, experts.experts, experts.router, reads_norm=True),
+        "expert_up_proj": Matrix(inputs, experts.up_projections * width, experts.up, held, routed=True),
+        "expert_down_proj": Matrix(width, inputs, experts.down, held, routed=True),
     }
     if experts.width is not None:
-        matrices["narrow_proj"] = Matrix(hidden, inputs, experts.projection)
-        matrices["widen_proj"] = Matrix(inputs, hidden, experts.projection)
+        matrices["narrow_proj"] = Matrix(hidden, inputs, experts.projection, reads_norm=True)
+        matrices["widen_proj"] = Matrix(inputs, hidden, experts.projection, to_residual=True)
     if experts.shared is not None:
-        matrices |= feedforward_matrices(experts.shared, hidden, deployment, "shared_")
+        shared = feedforward_matrices(experts.shared, hidden, deployment, "shared_")
+        matrices |= {name: matrix._replace(target=None) for name, matrix in shared.items()}  # none is adapted
     return matrices
 
 
 def expert_ops(
     experts: Experts, hidden: Scalar, deployment: Deployment, tokens: Scalar, group_tokens: Scalar, count: Scalar
-) -> dict[str, Op]:
+) -> Ops:
     """Ops of one mixture-of-experts layer in the order they run.
 
     Args:
@@ -47,7 +56,7 @@ def expert_ops(
     if deployment.ep is not None:
         rows, touched = rows * deployment.imbalance / deployment.ep, touched / deployment.ep
     sent, returned = exchange_ops(experts, up.inputs, deployment, group_tokens, count)
-    ops = projection("router", tokens, matrices["router"], activation, count)
+    ops = with_role(projection("router", tokens, matrices["router"], activation, count), "router")
     ops["route"] = elementwise(
         tokens,
         experts.experts,
@@ -57,6 +66,7 @@ def expert_ops(
         count,
         kernels=3.0,
         exps=experts.experts,
+        role="router",
     )
     if experts.width is not None:
         ops |= projection("narrow_proj", tokens, matrices["narrow_proj"], activation, count)
@@ -74,12 +84,12 @@ def expert_ops(
         ops |= projection("widen_proj", tokens, matrices["widen_proj"], activation, count)
     if experts.shared is not None:
         ops |= feedforward_ops(experts.shared, hidden, deployment, tokens, count, prefix="shared_")
-    return ops
+    return with_role(ops, "experts")
 
 
 def exchange_ops(
     experts: Experts, width: Scalar, deployment: Deployment, group_tokens: Scalar, count: Scalar
-) -> tuple[dict[str, Op], dict[str, Op]]:
+) -> tuple[Ops, Ops]:
     """What brings tokens to their experts and results back; nothing while all devices have all tokens.
 
     "all_gather": every group gets all tokens, and results are summed back. Otherwise each of the stage's devices sends
@@ -97,16 +107,17 @@ def exchange_ops(
     devices, groups = stage_devices(deployment), degree(deployment.attention_dp) * degree(deployment.cp)
     if deployment.exchange == "all_gather":
         elements = group_tokens * width
-        gathered = collective("all_gather", elements * deployment.dispatch_bytes, groups, count, deployment.tp)
-        summed = collective("reduce_scatter", elements * deployment.communication_bytes, groups, count, deployment.tp)
+        there, back, stride = deployment.dispatch_bytes, deployment.communication_bytes, deployment.tp
+        gathered = collective("all_gather", elements * there, groups, count, stride, **EXCHANGE)
+        summed = collective("reduce_scatter", elements * back, groups, count, stride, **EXCHANGE)
         return {"dispatch_all_gather": gathered}, {"combine_reduce_scatter": summed}
     if deployment.exchange == "low_latency":
         copies, kinds = experts.top_k, ("dispatch", "combine")
     else:
         copies, kinds = distinct_devices(degree(deployment.ep), experts.top_k), ("all_to_all", "all_to_all")
     sent = launched(groups - 1.0) * group_tokens / devices * copies * expert_tp(deployment) * deployment.imbalance
-    there = collective(kinds[0], sent * width * deployment.dispatch_bytes, devices, count)
-    back = collective(kinds[1], sent * width * deployment.communication_bytes, devices, count)
+    there = collective(kinds[0], sent * width * deployment.dispatch_bytes, devices, count, **EXCHANGE)
+    back = collective(kinds[1], sent * width * deployment.communication_bytes, devices, count, **EXCHANGE)
     return {"dispatch": there}, {"return": back}
 
 
@@ -137,3 +148,33 @@ def distinct_experts(experts: Scalar, top_k: Scalar, tokens: Scalar) -> jax.Arra
     """
     missed = jnp.log1p(-jnp.minimum(top_k / experts, 1.0 - 1e-6))
     return -experts * jnp.expm1(tokens * missed)
+
+
+def expert_width(experts: Experts, deployment: Deployment) -> Scalar:
+    """Elements per token between the matrices of a layer on one device: those of all experts of a token."""
+    return experts.top_k * (experts.up_projections + 1.0) * experts.intermediate / deployment.tp
+
+
+def active_experts(experts: Experts, hidden: Scalar) -> tuple[Experts, Scalar]:
+    """The experts that one token is routed to, and the parameters of the router for the others: it scores them all."""
+    return dataclasses.replace(experts, experts=experts.top_k), hidden * (experts.experts - experts.top_k)
+
+
+def expert_rules(experts: Experts, deployment: Deployment) -> Iterator[Rule]:
+    """What a layer asks of a deployment."""
+    ep = degree(deployment.ep)
+    yield divides(ep, experts.experts), lambda: f"ep = {ep:g} does not divide the {experts.experts:g} experts"
+    ways = expert_tp(deployment)
+    yield width_rule("expert tp (tp x cp x attention_dp / ep)", ways, "expert", experts.intermediate)
+    if experts.shared is not None:
+        yield width_rule("tp", deployment.tp, "shared expert", experts.shared.intermediate)
+
+
+EXPERTS = FeedForwardKind(
+    matrices=expert_matrices,
+    ops=expert_ops,
+    width=expert_width,
+    active=active_experts,
+    rules=expert_rules,
+)
+"""What the cost model asks of a mixture of experts."""

@@ -5,9 +5,28 @@ from jaxroof.deployment import Deployment, degree, tokens_per_sequence
 from jaxroof.layers.elementwise import elementwise
 from jaxroof.layers.linear import OPERAND_BYTES, Matrices, Matrix, launched, projection
 from jaxroof.layers.sight import Sight, attended_pairs, mean_length
-from jaxroof.model import Selection
-from jaxroof.op import Op
-from jaxroof.struct import Scalar
+from jaxroof.model import WeightFormat
+from jaxroof.op import Kernel, Ops, in_phase, with_role
+from jaxroof.struct import Scalar, struct
+
+
+@struct
+class Selection:
+    """Sparse attention: an indexer scores what is cached, and every query attends to the best of it only.
+
+    Source: DeepSeek-AI, DeepSeek-V3.2-Exp, 2025, section 2.1 (lightning indexer, `stride` 1); with `stride` above 1
+    one key stands for a block of tokens (block-sparse attention).
+    """
+
+    tokens: Scalar  # cached tokens that a query attends to at most
+    heads: Scalar  # of the indexer; every tensor-parallel device has them all
+    head_dim: Scalar  # of the indexer's queries and keys
+    stride: Scalar  # tokens that one of the indexer's cached keys stands for
+    key_outputs: Scalar  # of the projection to its keys: head_dim, or more where keys are pooled with gates
+    query_rank: Scalar | None  # width that the indexer's queries are projected from; None: the hidden size
+    key_bytes: Scalar  # B per element of a cached key
+    weights: WeightFormat  # of its projections
+
 
 SCORE_FLOPS = 3.0
 """Vector FLOP per head and pair that is scored: rectify, weight, add."""
@@ -25,10 +44,13 @@ def indexer_matrices(selection: Selection, hidden: Scalar, query_inputs: Scalar 
     Args:
       query_inputs: width that queries are projected from where the layer compresses its queries; None: hidden.
     """
-    inputs = hidden if selection.query_rank is None or query_inputs is None else query_inputs
+    uncompressed = selection.query_rank is None or query_inputs is None
+    inputs = hidden if uncompressed else query_inputs
     return {
-        "index_q_proj": Matrix(inputs, selection.heads * selection.head_dim, selection.weights),
-        "index_k_proj": Matrix(hidden, selection.key_outputs + selection.heads, selection.weights),
+        "index_q_proj": Matrix(
+            inputs, selection.heads * selection.head_dim, selection.weights, reads_norm=uncompressed
+        ),
+        "index_k_proj": Matrix(hidden, selection.key_outputs + selection.heads, selection.weights, reads_norm=True),
     }
 
 
@@ -40,7 +62,7 @@ def indexer_ops(
     batch: Batch,
     tokens: Scalar,
     count: Scalar,
-) -> dict[str, Op]:
+) -> Ops:
     """Ops of one layer's indexer in the order they run: every query scores every cached key, and keeps the best.
 
     An indexer without heads launches nothing: its layer attends to what an earlier one chose.
@@ -73,16 +95,14 @@ def indexer_ops(
         queries = runs * part.sequences * tokens_per_sequence(deployment)
         pairs = queries * mean_length(part.context, part.sequences) / cp
         ops |= _choice("decode", selection, queries, pairs, runs * part.context / cp, count)
-    return ops
+    return with_role(ops, "indexer")
 
 
-def _choice(
-    part: str, selection: Selection, queries: Scalar, pairs: Scalar, cached: Scalar, count: Scalar
-) -> dict[str, Op]:
+def _choice(part: str, selection: Selection, queries: Scalar, pairs: Scalar, cached: Scalar, count: Scalar) -> Ops:
     """Scores of `queries` queries over `cached` cached tokens, and the choice of the best."""
     compute = selection.weights.compute
     scores = pairs / selection.stride
-    scoring = Op(
+    scoring = Kernel(
         kind=f"{part}_attention",
         precision=compute,
         count=count,
@@ -93,7 +113,15 @@ def _choice(
         bytes=cached / selection.stride * selection.head_dim * selection.key_bytes + scores * SCORE_BYTES,
     )
     top_k = elementwise(scores, TOP_K_PASSES, 0.0, SCORE_BYTES, TOP_K_PASSES, count)
-    return {f"{part}_index_scores": scoring, f"{part}_index_top_k": top_k}
+    return in_phase({f"{part}_index_scores": scoring, f"{part}_index_top_k": top_k}, part)
+
+
+def selection_sight(selection: Selection | None) -> Sight:
+    """How far the queries of a layer without a window see: a selection counts like a sliding window, but everything
+    stays in reach."""
+    if selection is None:
+        return Sight(limit=None, kind=None)
+    return Sight(limit=selection.tokens, kind="selected")
 
 
 def index_key_bytes(selection: Selection) -> Scalar:

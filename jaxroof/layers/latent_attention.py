@@ -5,13 +5,40 @@ from jaxroof.deployment import Deployment, degree, tokens_per_sequence
 from jaxroof.layers.attention import NORM_FLOPS, ROPE_FLOPS, fused_attention
 from jaxroof.layers.collective import context_combine, context_exchange
 from jaxroof.layers.elementwise import elementwise
-from jaxroof.layers.indexer import indexer_matrices, indexer_ops
+from jaxroof.layers.indexer import Selection, index_key_bytes, indexer_matrices, indexer_ops, selection_sight
 from jaxroof.layers.linear import LOW_PRECISIONS, OPERAND_BYTES, Matrices, Matrix, projection
-from jaxroof.layers.sight import attended_pairs, decoded_context, mean_length, sight
-from jaxroof.model import LatentAttention, WeightFormat
-from jaxroof.op import Op
+from jaxroof.layers.protocol import MixerKind
+from jaxroof.layers.sight import attended_pairs, decoded_context, mean_length
+from jaxroof.layers.unfused_attention import fused_only
+from jaxroof.model import WeightFormat
+from jaxroof.op import Ops, in_phase
 from jaxroof.shape import AttentionShape
-from jaxroof.struct import Scalar
+from jaxroof.struct import Scalar, struct
+
+
+@struct
+class LatentAttention:
+    """Multi-head latent attention: keys and values of all heads are projections of one cached latent vector.
+
+    Expanded to heads in prefill; absorbed in decode, and in prefill too with a selection, where queries attend to the
+    latent vector itself.
+
+    Source: DeepSeek-AI, arXiv:2405.04434 (DeepSeek-V2), section 2.1.
+    """
+
+    heads: Scalar
+    query_rank: Scalar | None  # width of the compressed query; None: queries are projected from the hidden state
+    latent: Scalar  # width of the cached latent vector, kv_lora_rank
+    nope_dim: Scalar  # of queries and keys, without the rotated part
+    rope_dim: Scalar  # rotated part of queries and of the one key that heads share, cached beside the latent vector
+    value_dim: Scalar
+    gate: Scalar | None = None  # elements of an output gate per head, projected from the hidden state; None: none
+    selection: Selection | None = None
+    down: WeightFormat  # hidden to compressed query, latent vector and rotated key
+    query: WeightFormat  # to the heads' queries
+    up: WeightFormat  # latent vector to the heads' keys and values
+    output: WeightFormat
+
 
 GATE_FLOPS = 3.0
 """Vector FLOP per gated element beside the sigmoid's exponential: add, divide, multiply."""
@@ -29,20 +56,20 @@ def latent_attention_matrices(attention: LatentAttention, hidden: Scalar, deploy
     rank = attention.query_rank
     if rank is None:
         first = {
-            "latent_down_proj": Matrix(hidden, cached, attention.down),
-            "q_proj": Matrix(hidden, queries, attention.query),
+            "latent_down_proj": Matrix(hidden, cached, attention.down, reads_norm=True),
+            "q_proj": Matrix(hidden, queries, attention.query, reads_norm=True),
         }
     else:
         first = {
-            "latent_down_proj": Matrix(hidden, rank + cached, attention.down),
+            "latent_down_proj": Matrix(hidden, rank + cached, attention.down, reads_norm=True),
             "q_proj": Matrix(rank, queries, attention.query),
         }
     matrices = first | {
         "kv_up_proj": Matrix(attention.latent, heads * (attention.nope_dim + attention.value_dim), attention.up),
-        "o_proj": Matrix(heads * attention.value_dim, hidden, attention.output),
+        "o_proj": Matrix(heads * attention.value_dim, hidden, attention.output, to_residual=True),
     }
     if attention.gate is not None:
-        matrices["gate_proj"] = Matrix(hidden, heads * attention.gate, attention.down)
+        matrices["gate_proj"] = Matrix(hidden, heads * attention.gate, attention.down, reads_norm=True)
     if attention.selection is not None:
         matrices |= indexer_matrices(attention.selection, hidden, rank)
     return matrices
@@ -50,7 +77,7 @@ def latent_attention_matrices(attention: LatentAttention, hidden: Scalar, deploy
 
 def latent_attention_ops(
     attention: LatentAttention, hidden: Scalar, deployment: Deployment, batch: Batch, tokens: Scalar, count: Scalar
-) -> dict[str, Op]:
+) -> Ops:
     """Ops of one layer in the order they run. Shapes (); `tokens` counts prefill and decode together."""
     activation, heads = deployment.activation_bytes, attention.heads / deployment.tp
     matrices = latent_attention_matrices(attention, hidden, deployment)
@@ -87,20 +114,20 @@ def latent_attention_ops(
 
 def _expanded_prefill(
     attention: LatentAttention, deployment: Deployment, batch: Batch, up: Matrix, count: Scalar
-) -> dict[str, Op]:
+) -> Ops:
     """Prompt attention with keys and values of every head: those of the cached past are expanded again too."""
     prefill, heads, cp = batch.prefill, attention.heads / deployment.tp, degree(deployment.cp)
     key_dim = attention.nope_dim + attention.rope_dim
     new, past = (mean_length(tokens, prefill.sequences) for tokens in (prefill.tokens, prefill.past))
     cached = prefill.tokens + prefill.past
-    ops = projection("kv_up_proj", cached, up, deployment.activation_bytes, count)
+    ops = in_phase(projection("kv_up_proj", cached, up, deployment.activation_bytes, count), "prefill")
     latent_bytes = cached * (attention.latent + attention.rope_dim) * deployment.activation_bytes
     ops |= context_exchange(latent_bytes, deployment, count)
     shape = AttentionShape(
         sequences=prefill.sequences,
         queries=new / cp,
         keys=new + past,
-        pairs=attended_pairs(new, past, sight(attention)) / cp,
+        pairs=attended_pairs(new, past, selection_sight(attention.selection)) / cp,
         heads=heads,
         kv_heads=heads,
         key_width=key_dim,
@@ -111,15 +138,13 @@ def _expanded_prefill(
     return ops
 
 
-def _absorbed(
-    attention: LatentAttention, deployment: Deployment, batch: Batch, part: str, count: Scalar
-) -> dict[str, Op]:
+def _absorbed(attention: LatentAttention, deployment: Deployment, batch: Batch, part: str, count: Scalar) -> Ops:
     """Attention of the heads' queries to the cached latent vectors, which are keys and values at once.
 
     Queries are projected to the latent space before and outputs from it after, head by head, by `absorbed_matrices`.
     FLOP of the attention itself = 2 pairs heads (2 latent + rope_dim); the cache in reach is read once.
     """
-    heads, cp, seen = attention.heads / deployment.tp, degree(deployment.cp), sight(attention)
+    heads, cp, seen = attention.heads / deployment.tp, degree(deployment.cp), selection_sight(attention.selection)
     activation = deployment.activation_bytes
     width = attention.latent + attention.rope_dim
     if part == "prefill":
@@ -127,7 +152,7 @@ def _absorbed(
         new, past = (mean_length(tokens, sequences) for tokens in (batch.prefill.tokens, batch.prefill.past))
         keys, queries, pairs = new + past, new / cp, attended_pairs(new, past, seen) / cp
         exchange = context_exchange(sequences * keys * width * activation, deployment, count)
-        combine: dict[str, Op] = {}
+        combine: Ops = {}
     else:
         sequences, queries = batch.decode.sequences, tokens_per_sequence(deployment)
         keys = mean_length(decoded_context(batch.decode.context, sequences, seen) / cp, sequences)
@@ -150,13 +175,14 @@ def _absorbed(
     )
     kernel = fused_attention(f"{part}_attention", deployment, shape, count)
     rows = sequences * queries * heads
-    return {
+    ops = {
         **projection(f"{part}_absorb_query", rows, to_latent, activation, count),
         **exchange,
         f"{part}_attention": kernel,
         **combine,
         **projection(f"{part}_absorb_value", rows, from_latent, activation, count),
     }
+    return in_phase(ops, part)
 
 
 def absorbed_matrices(attention: LatentAttention, deployment: Deployment) -> tuple[Matrix, Matrix]:
@@ -176,6 +202,23 @@ def absorbed_matrices(attention: LatentAttention, deployment: Deployment) -> tup
 def latent_kv_bytes(attention: LatentAttention, deployment: Deployment) -> Scalar:
     """B of cache that one token takes in one layer on one device: a latent vector and a rotated key, however large tp.
 
-    Without the indexer's keys, which `indexer.index_key_bytes` counts.
+    And the keys of an indexer.
     """
-    return (attention.latent + attention.rope_dim) * deployment.kv_bytes
+    held = (attention.latent + attention.rope_dim) * deployment.kv_bytes
+    return held if attention.selection is None else held + index_key_bytes(attention.selection)
+
+
+def latent_attention_width(attention: LatentAttention, deployment: Deployment) -> Scalar:
+    """Elements per token between the matrices of a layer on one device: of every head, keys and values too."""
+    return 2.0 * attention.heads / deployment.tp * (attention.nope_dim + attention.rope_dim + attention.value_dim)
+
+
+LATENT_ATTENTION = MixerKind(
+    matrices=latent_attention_matrices,
+    ops=latent_attention_ops,
+    width=latent_attention_width,
+    token_bytes=latent_kv_bytes,
+    copies=absorbed_matrices,
+    rules=fused_only,
+)
+"""What the cost model asks of latent attention."""

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxroof.model import WeightFormat
-from jaxroof.op import Op
+from jaxroof.op import Kernel, Ops
 from jaxroof.shape import ProductShape
 from jaxroof.smooth import maximum
 from jaxroof.struct import Scalar
@@ -36,6 +36,10 @@ class Matrix(NamedTuple):
     outputs: Scalar
     weights: WeightFormat
     copies: Scalar = 1.0  # matrices of that shape: experts, heads
+    reads_norm: bool = False  # multiplies a norm's result
+    to_residual: bool = False  # its results are added to the residual stream
+    routed: bool = False  # of experts, which devices of a stage share by `Deployment.ep` rather than hold each
+    target: str | None = None  # one of `deployment.ADAPTED`, where nothing but its own gradient needs its inputs
 
     @property
     def elements(self) -> Scalar:
@@ -56,7 +60,7 @@ def projection(
     kind: str = "linear",
     copies: Scalar | None = None,
     quantized_rows: Scalar | None = None,
-) -> dict[str, Op]:
+) -> Ops:
     """The GEMM `name`, after the kernel that quantises its inputs where it multiplies at 8 bits or less.
 
     Scales that the checkpoint has (`calibrated`) let the kernel before write quantised activations: none of its own.
@@ -79,10 +83,10 @@ def projection(
     return ops | {name: linear(rows, *matrix[:3], activation_bytes, count, kind, touched)}
 
 
-def quantize(rows: Scalar, matrix: Matrix, activation_bytes: Scalar, count: Scalar) -> Op:
+def quantize(rows: Scalar, matrix: Matrix, activation_bytes: Scalar, count: Scalar) -> Kernel:
     """Inputs of a GEMM read once, scaled, and written at the precision that it multiplies."""
     size = activation_bytes + OPERAND_BYTES[matrix.weights.compute]
-    return Op(
+    return Kernel(
         kind="elementwise",
         precision=matrix.weights.compute,
         scaled=matrix.weights.scaled,
@@ -102,7 +106,7 @@ def linear(
     count: Scalar,
     kind: str = "linear",
     matrices: Scalar = 1.0,
-) -> Op:
+) -> Kernel:
     """`(rows, inputs) @ (inputs, outputs)`: 2 m n k FLOP; weights, inputs and outputs moved once.
 
     Args:
@@ -116,7 +120,7 @@ def linear(
     operand_bytes = OPERAND_BYTES[weights.compute]
     kernels = launched(rows)
     elements = kernels * matrices * inputs * outputs
-    return Op(
+    return Kernel(
         kind=kind,
         precision=weights.compute,
         scaled=weights.scaled,

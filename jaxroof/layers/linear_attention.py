@@ -1,14 +1,44 @@
 """Layers with a state in place of a cache: chunked over a prompt, one recurrence per decoded token."""
 
+from collections.abc import Iterator
+
+import jax.numpy as jnp
+
 from jaxroof.batch import Batch, Decode, Prefill
 from jaxroof.deployment import Deployment, tokens_per_sequence
 from jaxroof.layers.attention import NORM_FLOPS
 from jaxroof.layers.elementwise import elementwise
 from jaxroof.layers.linear import OPERAND_BYTES, Matrices, Matrix, launched, projection
-from jaxroof.model import LinearAttention
-from jaxroof.op import Op
+from jaxroof.layers.protocol import MixerKind
+from jaxroof.model import WeightFormat
+from jaxroof.op import Kernel, Ops
+from jaxroof.rule import Rule, heads_rule
 from jaxroof.smooth import maximum
-from jaxroof.struct import Scalar
+from jaxroof.struct import Scalar, static, struct
+
+
+@struct
+class LinearAttention:
+    """A layer with a state in place of a cache: gated delta net, Kimi delta attention, Mamba-2, lightning attention.
+
+    Every head keeps a state of key_dim x value_dim numbers. Mamba-2's names: heads are `nheads`, key heads its groups,
+    key_dim is `d_state`, value_dim is `headdim`; its C, B and x are queries, keys and values.
+
+    Source: Yang, Kautz & Hatamizadeh, arXiv:2412.06464 (gated delta networks); Dao & Gu, arXiv:2405.21060 (Mamba-2);
+    Kimi Team, arXiv:2510.26692 (Kimi delta attention); Qin et al., arXiv:2401.04658 (lightning attention).
+    """
+
+    heads: Scalar  # of values: states
+    key_heads: Scalar  # of queries and keys, shared by heads / key_heads heads each
+    key_dim: Scalar
+    value_dim: Scalar
+    gates: Scalar  # further outputs of the input projection per head: output gate, decay, write strength
+    gate_rank: Scalar | None  # rank of two more gates of heads x value_dim that are low-rank projections; None: none
+    convolution: Scalar | None  # tokens in the short convolution over queries, keys and values; None: none
+    rule: str = static()  # "delta": what a key recalls is replaced; "decay": keys and values are added
+    input: WeightFormat
+    output: WeightFormat
+
 
 CHUNK = 64.0
 """Tokens that a prompt kernel works on as one block; as flash-linear-attention's kernels do."""
@@ -22,16 +52,16 @@ def linear_attention_matrices(attention: LinearAttention, hidden: Scalar, deploy
     heads, key_heads = attention.heads / deployment.tp, key_heads_per_device(attention, deployment)
     values = heads * attention.value_dim
     outputs = 2.0 * key_heads * attention.key_dim + values + heads * attention.gates
-    matrices = {"in_proj": Matrix(hidden, outputs, attention.input)}
+    matrices = {"in_proj": Matrix(hidden, outputs, attention.input, reads_norm=True)}
     if attention.gate_rank is not None:
-        matrices["gate_down_proj"] = Matrix(hidden, 2.0 * attention.gate_rank, attention.input)
+        matrices["gate_down_proj"] = Matrix(hidden, 2.0 * attention.gate_rank, attention.input, reads_norm=True)
         matrices["gate_up_proj"] = Matrix(attention.gate_rank, values, attention.input, 2.0)
-    return matrices | {"out_proj": Matrix(values, hidden, attention.output)}
+    return matrices | {"out_proj": Matrix(values, hidden, attention.output, to_residual=True)}
 
 
 def linear_attention_ops(
     attention: LinearAttention, hidden: Scalar, deployment: Deployment, batch: Batch, tokens: Scalar, count: Scalar
-) -> dict[str, Op]:
+) -> Ops:
     """Ops of one layer in the order they run. Shapes (); `tokens` counts prefill and decode together."""
     activation, values = deployment.activation_bytes, attention.heads / deployment.tp * attention.value_dim
     matrices = linear_attention_matrices(attention, hidden, deployment)
@@ -54,7 +84,7 @@ def linear_attention_ops(
     return ops | projection("out_proj", tokens, matrices["out_proj"], activation, count)
 
 
-def chunked_prefill(attention: LinearAttention, deployment: Deployment, prefill: Prefill, count: Scalar) -> Op:
+def chunked_prefill(attention: LinearAttention, deployment: Deployment, prefill: Prefill, count: Scalar) -> Kernel:
     """A prompt in chunks of c tokens: attention within a chunk, a state of key_dim x value_dim from chunk to chunk.
 
     One fused kernel that keeps the state in registers, as FlashInfer's does.
@@ -75,11 +105,12 @@ def chunked_prefill(attention: LinearAttention, deployment: Deployment, prefill:
         across = across + 2.0 * keys * values
     states = prefill.sequences * heads * keys * values * deployment.state_bytes
     rows = 2.0 * key_heads_per_device(attention, deployment) * keys + 2.0 * heads * values
-    return Op(
+    return Kernel(
         kind="prefill_attention",
         precision=compute,
         count=count,
         kernels=launched(prefill.tokens),
+        phase="prefill",
         matrix_flops=prefill.tokens * heads * (within + across),
         operand_bytes=OPERAND_BYTES[compute],
         vector_flops=prefill.tokens * heads * 3.0 * CHUNK,
@@ -88,17 +119,18 @@ def chunked_prefill(attention: LinearAttention, deployment: Deployment, prefill:
     )
 
 
-def recurrent_decode(attention: LinearAttention, deployment: Deployment, decode: Decode, count: Scalar) -> Op:
+def recurrent_decode(attention: LinearAttention, deployment: Deployment, decode: Decode, count: Scalar) -> Kernel:
     """One token per sequence: its state and convolution window are read, changed and written."""
     tokens = decode.sequences * tokens_per_sequence(deployment)
     heads = attention.heads / deployment.tp
     elements = heads * attention.key_dim * attention.value_dim
     rows = 2.0 * key_heads_per_device(attention, deployment) * attention.key_dim + 2.0 * heads * attention.value_dim
     states = 2.0 * decode.sequences * state_bytes(attention, deployment)
-    return Op(
+    return Kernel(
         kind="decode_attention",
         count=count,
         kernels=launched(tokens),
+        phase="decode",
         vector_flops=tokens * STATE_FLOPS[attention.rule] * elements,
         exps=tokens * heads,
         bytes=states + tokens * rows * deployment.activation_bytes,
@@ -123,3 +155,30 @@ def state_bytes(attention: LinearAttention, deployment: Deployment) -> Scalar:
         return state
     window = (attention.convolution - 1.0) * convolved_channels(attention, deployment)
     return state + window * deployment.activation_bytes
+
+
+def linear_attention_width(attention: LinearAttention, deployment: Deployment) -> Scalar:
+    """Elements per token between the matrices of a layer on one device: queries, keys, values, gates and outputs."""
+    keys = 2.0 * attention.key_heads * attention.key_dim
+    return (keys + attention.heads * (attention.gates + 2.0 * attention.value_dim)) / deployment.tp
+
+
+def linear_attention_rules(attention: LinearAttention, deployment: Deployment) -> Iterator[Rule]:
+    """What a layer asks of a deployment."""
+    yield heads_rule(deployment.tp, attention.key_heads, "key")
+    if deployment.cp is not None:
+        yield (
+            jnp.asarray(deployment.cp <= 1.0),
+            lambda: f"cp = {deployment.cp:g} splits prompts, but the states of linear attention run through them",
+        )
+
+
+LINEAR_ATTENTION = MixerKind(
+    matrices=linear_attention_matrices,
+    ops=linear_attention_ops,
+    width=linear_attention_width,
+    fixed_bytes=state_bytes,
+    recurrent=True,
+    rules=linear_attention_rules,
+)
+"""What the cost model asks of layers with a state."""

@@ -9,15 +9,15 @@ from jaxroof.layers.elementwise import norm
 from jaxroof.layers.embedding import head_ops
 from jaxroof.layers.linear import Matrices, Matrix, launched, projection
 from jaxroof.model import Model, Prediction
-from jaxroof.op import Op
+from jaxroof.op import Ops, in_layer, with_role
 from jaxroof.smooth import positive_part
 from jaxroof.struct import Scalar
 
 PREFIX = "draft."
-"""What the names of a prediction head's ops begin with."""
+"""The layer of a prediction head's ops, which their names begin with."""
 
 FURTHER = "drafts."
-"""What they begin with in the runs after the first."""
+"""Their layer in the runs after the first."""
 
 
 def prediction_matrices(prediction: Prediction, hidden: Scalar, deployment: Deployment) -> Matrices:
@@ -30,9 +30,7 @@ def join_matrix(prediction: Prediction, hidden: Scalar) -> Matrix:
     return Matrix(2.0 * hidden, hidden, prediction.projection)
 
 
-def prediction_ops(
-    model: Model, deployment: Deployment, batch: Batch, tokens: Scalar, group_tokens: Scalar
-) -> dict[str, Op]:
+def prediction_ops(model: Model, deployment: Deployment, batch: Batch, tokens: Scalar, group_tokens: Scalar) -> Ops:
     """Ops that draft `deployment.drafts` tokens per sequence: a run over all tokens of the step, and one per further
     draft over the newest token of every sequence.
 
@@ -60,15 +58,15 @@ def _run(
     tokens: Scalar,
     group_tokens: Scalar,
     runs: Scalar,
-) -> dict[str, Op]:
+) -> Ops:
     block = dataclasses.replace(model.prediction.block, count=runs)
     activation = deployment.activation_bytes
     matrix = join_matrix(model.prediction, model.hidden)
     ops = {
         "norms": norm(2.0 * tokens, model.hidden, activation, runs),
-        **projection("join_proj", tokens, matrix, activation, runs),
+        **with_role(projection("join_proj", tokens, matrix, activation, runs), "projector"),
         **block_ops(block, model.hidden, deployment, batch, tokens, group_tokens),
         "final_norm": norm(tokens, model.hidden, activation, runs),
         **head_ops(model, deployment, batch.logits, runs),
     }
-    return {prefix + name: op for name, op in ops.items()}
+    return in_layer(ops, prefix)

@@ -3,7 +3,6 @@
 import jax
 import jax.numpy as jnp
 
-from jaxroof.model import Attention, LatentAttention
 from jaxroof.smooth import maximum, minimum, positive_part
 from jaxroof.struct import Scalar, static, struct
 
@@ -15,15 +14,6 @@ class Sight:
     limit: Scalar | None  # tokens that a query attends to at most; None: all before it
     kind: str | None = static()  # "sliding", "chunked", "selected", or None without a limit
     causal: bool = static(default=True)  # False: later tokens of the same sequence too
-
-
-def sight(mixer: Attention | LatentAttention) -> Sight:
-    """Sight of the queries of a layer. A selection counts like a sliding window, but everything stays in reach."""
-    if mixer.selection is not None:
-        return Sight(limit=mixer.selection.tokens, kind="selected")
-    if isinstance(mixer, LatentAttention):
-        return Sight(limit=None, kind=None)
-    return Sight(limit=mixer.window, kind=mixer.window_kind, causal=mixer.causal)
 
 
 def attended_pairs(new: Scalar, past: Scalar, seen: Sight) -> jax.Array:

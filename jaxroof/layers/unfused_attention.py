@@ -1,10 +1,15 @@
 """Softmax attention as separate kernels: two batched products, and the bytes written and read in between."""
 
+from collections.abc import Iterator
+
+import jax.numpy as jnp
+
 from jaxroof.deployment import Deployment
 from jaxroof.layers.elementwise import elementwise
 from jaxroof.layers.linear import linear
 from jaxroof.model import WeightFormat
-from jaxroof.op import Op
+from jaxroof.op import ATTENTION_PHASES, Ops, in_phase, with_role
+from jaxroof.rule import Rule
 from jaxroof.shape import AttentionShape
 from jaxroof.struct import Scalar
 
@@ -23,13 +28,13 @@ COPIES = 4.0
 """Kernels that bring queries, keys, values and outputs from one order of tokens and heads to the other."""
 
 
-def unfused_attention(kind: str, deployment: Deployment, shape: AttentionShape, count: Scalar) -> dict[str, Op]:
+def unfused_attention(kind: str, deployment: Deployment, shape: AttentionShape, count: Scalar) -> Ops:
     """Attention that writes its scores, in the order it runs; every query meets every key, masked or not.
 
     copies, queries (keys)^T, scale and mask, softmax, weights (values). Keys and values of grouped heads are repeated.
 
     Args:
-      kind: what the names begin with: prefill_attention, decode_attention.
+      kind: prefill_attention or decode_attention, which the names begin with.
       shape: of the sequences on this device.
       count: how often the step runs it.
     """
@@ -39,7 +44,7 @@ def unfused_attention(kind: str, deployment: Deployment, shape: AttentionShape, 
     widths = shape.heads * (shape.key_width + shape.value_width)
     kernels = SCORE_KERNELS if deployment.score_kernels is None else deployment.score_kernels
     passes = kernels * shape.keys
-    return {
+    ops = {
         f"{kind}_copies": elementwise(tokens, 2.0 * widths, 2.0 * widths, size, 0.0, count, COPIES),
         f"{kind}_scores": linear(rows, shape.key_width, shape.keys, operands, size, count, matrices=heads),
         f"{kind}_mask": elementwise(rows, passes, passes, size, passes, count, kernels),
@@ -48,3 +53,13 @@ def unfused_attention(kind: str, deployment: Deployment, shape: AttentionShape, 
         ),
         f"{kind}_values": linear(rows, shape.keys, shape.value_width, operands, size, count, matrices=heads),
     }
+    return in_phase(with_role(ops, "attention"), ATTENTION_PHASES[kind])
+
+
+def fused_only(mixer: object, deployment: Deployment) -> Iterator[Rule]:
+    """That a layer which cannot be computed so is on a deployment with fused attention."""
+    if deployment.attention_kernel == "unfused":
+        yield (
+            jnp.asarray(False),
+            lambda: "attention_kernel = unfused is of softmax self-attention to keys and values of its own",
+        )

@@ -5,7 +5,7 @@ import dataclasses
 import jax.numpy as jnp
 
 from jaxroof.layers.linear import LOW_PRECISIONS, OPERAND_BYTES, QUANTIZE_FLOPS
-from jaxroof.op import Op
+from jaxroof.op import Collective, Kernel, Op, Ops
 from jaxroof.shape import ProductShape
 from jaxroof.struct import Scalar
 
@@ -34,11 +34,8 @@ CONJUGATES = {
 }
 """What passes gradients back through a collective; Korthikanti et al., arXiv:2205.05198, section 4.2.2."""
 
-WEIGHT = "_wgrad"
-"""How names of ops end that make gradients of weights."""
 
-
-def backward_ops(ops: dict[str, Op], gradient_bytes: Scalar = 2.0, frozen: bool = False) -> dict[str, Op]:
+def backward_ops(ops: Ops, gradient_bytes: Scalar = 2.0, frozen: bool = False) -> Ops:
     """Ops of the backward pass of `ops`, last first. Names are those of the forward ops with an ending.
 
     Products become two, `_dgrad` and `_wgrad`, each of as many FLOP, and at 8 bits or less a kernel before them
@@ -51,14 +48,14 @@ def backward_ops(ops: dict[str, Op], gradient_bytes: Scalar = 2.0, frozen: bool 
       gradient_bytes: B per element of a weight's gradient, which is read and written: it accumulates.
       frozen: weights have no gradient.
     """
-    found: dict[str, Op] = {}
+    found: Ops = {}
     for name, op in reversed(ops.items()):
         found |= _backward(name, op, gradient_bytes, frozen)
     return found
 
 
-def _backward(name: str, op: Op, gradient_bytes: Scalar, frozen: bool) -> dict[str, Op]:
-    if op.kind == "collective":
+def _backward(name: str, op: Op, gradient_bytes: Scalar, frozen: bool) -> Ops:
+    if isinstance(op, Collective):
         return {f"{name}_backward": conjugate(op)}
     if isinstance(op.shape, ProductShape):
         ops = {}
@@ -66,7 +63,7 @@ def _backward(name: str, op: Op, gradient_bytes: Scalar, frozen: bool) -> dict[s
             ops[f"{name}_grad_quantize"] = _converted(op)
         ops[f"{name}_dgrad"] = input_gradient(op)
         if not frozen:
-            ops[name + WEIGHT] = weight_gradient(op, gradient_bytes)
+            ops[f"{name}_wgrad"] = weight_gradient(op, gradient_bytes)
         return ops
     if op.matrix_flops is not None:
         return {f"{name}_backward": attention_gradient(op)}
@@ -75,16 +72,16 @@ def _backward(name: str, op: Op, gradient_bytes: Scalar, frozen: bool) -> dict[s
     return {f"{name}_backward": elementwise_gradient(op)}
 
 
-def input_gradient(op: Op) -> Op:
+def input_gradient(op: Kernel) -> Kernel:
     """dX = dY W^T of the product Y = X W: (m, n) @ (n, k), as many FLOP as forward."""
     shape = op.shape
     weights = shape.matrices * shape.inputs * shape.outputs * shape.weight_bytes
     moved = shape.rows * (shape.outputs * op.operand_bytes + shape.inputs * shape.output_bytes)
     turned = dataclasses.replace(shape, outputs=shape.inputs, inputs=shape.outputs)
-    return dataclasses.replace(op, bytes=weights + moved, shape=turned)
+    return dataclasses.replace(op, bytes=weights + moved, shape=turned, gradient="inputs")
 
 
-def weight_gradient(op: Op, gradient_bytes: Scalar) -> Op:
+def weight_gradient(op: Kernel, gradient_bytes: Scalar) -> Kernel:
     """dW = X^T dY of the product Y = X W: (k, m) @ (m, n) for every weight matrix, added to what is there.
 
     Of several matrices each multiplies its own rows, m / matrices in the mean.
@@ -102,11 +99,16 @@ def weight_gradient(op: Op, gradient_bytes: Scalar) -> Op:
         output_bytes=gradient_bytes,
     )
     return dataclasses.replace(
-        op, bytes=operands + 2.0 * elements * gradient_bytes, shape=turned, vector_flops=None, reuse_bytes=None
+        op,
+        bytes=operands + 2.0 * elements * gradient_bytes,
+        shape=turned,
+        vector_flops=None,
+        reuse_bytes=None,
+        gradient="weights",
     )
 
 
-def attention_gradient(op: Op) -> Op:
+def attention_gradient(op: Kernel) -> Kernel:
     """The one kernel of fused attention's backward pass; recurrences over chunks are priced the same way.
 
     Models of kernels see as many heads more as there are products, so that tiles keep their size.
@@ -122,19 +124,21 @@ def attention_gradient(op: Op) -> Op:
         vector_flops=None if op.vector_flops is None else ELEMENTWISE_FLOPS * op.vector_flops,
         bytes=None if op.bytes is None else ATTENTION_BYTES * op.bytes,
         shape=shape,
+        gradient="inputs",
     )
 
 
-def elementwise_gradient(op: Op) -> Op:
+def elementwise_gradient(op: Kernel) -> Kernel:
     """Derivative times gradient, element by element; exponentials are taken again."""
     return dataclasses.replace(
         op,
         vector_flops=None if op.vector_flops is None else ELEMENTWISE_FLOPS * op.vector_flops,
         bytes=None if op.bytes is None else ELEMENTWISE_BYTES * op.bytes,
+        gradient="inputs",
     )
 
 
-def conjugate(op: Op) -> Op:
+def conjugate(op: Collective) -> Collective:
     """The collective that passes gradients back.
 
     A ring of sends goes around twice: with keys and values once more, and with their gradients (Liu, Zaharia &
@@ -143,22 +147,25 @@ def conjugate(op: Op) -> Op:
     Raises:
       ValueError: while tracing, for a collective without a conjugate.
     """
-    kind = op.collective or "all_reduce"
-    if kind not in CONJUGATES:
-        raise ValueError(f"a {kind} has no backward pass; known: {', '.join(CONJUGATES)}")
-    count = 2.0 * op.count if kind == "send_recv" else op.count
-    return dataclasses.replace(op, collective=CONJUGATES[kind], count=count)
+    if op.operation not in CONJUGATES:
+        raise ValueError(f"a {op.operation} has no backward pass; known: {', '.join(CONJUGATES)}")
+    count = 2.0 * op.count if op.operation == "send_recv" else op.count
+    return dataclasses.replace(op, operation=CONJUGATES[op.operation], count=count)
 
 
-def _converted(op: Op) -> Op:
+def _converted(op: Kernel) -> Kernel:
     """The gradient of a product's result, read once and written at the precision that products read."""
     elements = op.shape.rows * op.shape.outputs
-    return Op(
+    return Kernel(
         kind="elementwise",
         precision=op.precision,
         scaled=op.scaled,
         count=op.count,
         kernels=op.kernels,
+        layer=op.layer,
+        role=op.role,
+        phase=op.phase,
+        gradient="inputs",
         vector_flops=QUANTIZE_FLOPS * elements,
         bytes=elements * (op.shape.output_bytes + OPERAND_BYTES[op.precision]),
     )

@@ -1,31 +1,16 @@
-"""Which parallelism a collective of training belongs to, and what of it hides behind kernels by itself."""
+"""Messages of training by the parallelism that they belong to, and what of a ring's hides behind attention."""
 
-from jaxroof.deployment import Deployment
-from jaxroof.op import Op
+from jaxroof.op import ATTENTION_PHASES, Collective, Kernel, Op, Ops
 from jaxroof.smooth import minimum, positive_part
 from jaxroof.struct import Scalar
 
-KINDS = ("tp", "pp", "dp", "ep", "cp")
-"""Parallelism that communication is counted by."""
 
-BEGINNINGS = {
-    "ep": ("dispatch", "return", "combine_reduce_scatter"),
-    "cp": ("context_",),
-    "pp": ("stage_",),
-    "dp": ("gradient_", "weight_", "expert_gradient_", "expert_weight_"),
-}
-"""How names of collectives begin, by kind; all others are between tensor-parallel devices."""
+def collectives_of(ops: Ops, parallelism: str) -> list[str]:
+    """Names of the collectives of one parallelism."""
+    return [name for name, op in ops.items() if isinstance(op, Collective) and op.parallelism == parallelism]
 
 
-def kind_of(name: str) -> str:
-    """The kind of a collective, by its op's name."""
-    plain = name.rpartition(".")[2]
-    return next((kind for kind, beginnings in BEGINNINGS.items() if plain.startswith(beginnings)), "tp")
-
-
-def ring_parts(
-    ops: dict[str, Op], times: dict[str, Scalar], deployment: Deployment
-) -> tuple[dict[str, Scalar], dict[str, Scalar]]:
+def ring_parts(ops: Ops, times: dict[str, Scalar]) -> tuple[dict[str, Scalar], dict[str, Scalar]]:
     """Time in s of context-parallel messages that attention waits for, and of those that hide behind it, by op.
 
     In a ring, while one device's keys and values travel, attention to those that are there runs: what hides is
@@ -38,15 +23,19 @@ def ring_parts(
     Source: Liu, Zaharia & Abbeel, arXiv:2310.01889 (ring attention), section 3; Llama Team, arXiv:2407.21783, section
     3.3.2 (all-gather).
     """
+    attention = {op.layer: name for name, op in ops.items() if _fused_attention(op)}
     exposed, hidden = {}, {}
-    for name, op in ops.items():
-        if op.kind != "collective" or kind_of(name) != "cp":
-            continue
-        prefix, dot, plain = name.rpartition(".")
-        attention = prefix + dot + plain.replace("context_exchange", "prefill_attention")
-        if deployment.context_kind == "ring" and attention in times:
-            exposed[name] = positive_part(times[name] - times[attention])
-            hidden[name] = minimum(times[name], times[attention])
+    for name in collectives_of(ops, "cp"):
+        op = ops[name]
+        if op.behind == "attention" and op.layer in attention:
+            cover = times[attention[op.layer]]
+            exposed[name] = positive_part(times[name] - cover)
+            hidden[name] = minimum(times[name], cover)
         else:
             exposed[name] = times[name]
     return exposed, hidden
+
+
+def _fused_attention(op: Op) -> bool:
+    """Whether `op` is one kernel of self-attention: what is not fused writes its scores and overlaps with nothing."""
+    return op.role == "attention" and isinstance(op, Kernel) and op.kind in ATTENTION_PHASES

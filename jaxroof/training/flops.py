@@ -5,13 +5,13 @@ import dataclasses
 from jaxroof.deployment import Deployment
 from jaxroof.hardware import Hardware, matrix_peak
 from jaxroof.model import Model
-from jaxroof.op import Op
+from jaxroof.op import PRODUCTS, Kernel
 from jaxroof.struct import Scalar
-from jaxroof.training.passes import forward_pass, is_adapter
+from jaxroof.training.passes import forward_pass
 from jaxroof.training.training import Training
 
 
-def needed_products(model: Model, deployment: Deployment, training: Training) -> list[tuple[Op, Scalar]]:
+def needed_products(model: Model, deployment: Deployment, training: Training) -> list[tuple[Kernel, Scalar]]:
     """Ops of one sequence's forward pass on one device, and how often their FLOP are needed in one iteration.
 
     3: forward, gradients of inputs and of weights; 2 where weights are frozen. Recomputed scores of fused attention
@@ -22,10 +22,10 @@ def needed_products(model: Model, deployment: Deployment, training: Training) ->
     ops = forward_pass(model, alone, single)
     frozen = training.lora is not None
     return [
-        (op, 2.0 if frozen and op.kind in ("linear", "experts") and not is_adapter(name) else 3.0)
+        (op, 2.0 if frozen and op.kind in PRODUCTS and op.role != "trained_adapter" else 3.0)
         for part in ops
-        for name, op in part.items()
-        if op.matrix_flops is not None
+        for op in part.values()
+        if isinstance(op, Kernel) and op.matrix_flops is not None
     ]
 
 

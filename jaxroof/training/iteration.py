@@ -11,10 +11,10 @@ from jaxroof.hardware import Hardware
 from jaxroof.layers.collective import collective
 from jaxroof.memory import layer_count
 from jaxroof.model import Model
+from jaxroof.op import PARALLELISMS
 from jaxroof.op_time import op_time
 from jaxroof.smooth import maximum, minimum, positive_part
 from jaxroof.struct import Scalar, struct
-from jaxroof.training.communication import KINDS
 from jaxroof.training.passes import pass_tokens
 from jaxroof.training.schedules import SCHEDULES, bubble_time, device_sends
 from jaxroof.training.state import offload_time
@@ -100,8 +100,8 @@ def iteration(
         bubble=jnp.asarray(idle),
         recompute=number * (selective * attention + full * stage.layers * sums["forward_layers_compute"]),
         optimizer=update,
-        exposed={kind: jnp.asarray(exposed[kind]) for kind in KINDS},
-        hidden={kind: jnp.asarray(hidden[kind]) for kind in KINDS},
+        exposed={kind: jnp.asarray(exposed[kind]) for kind in PARALLELISMS},
+        hidden={kind: jnp.asarray(hidden[kind]) for kind in PARALLELISMS},
         executed=number / pp * (floors + full * sums.get("forward_layers_floor", 0.0)),
         energy=energy,
     )

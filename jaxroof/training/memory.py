@@ -7,17 +7,15 @@ from jaxroof.deployment import Deployment, degree, largest_stage
 from jaxroof.hardware import Hardware
 from jaxroof.layers.block import block_matrices
 from jaxroof.layers.linear import Matrix
+from jaxroof.layers.registry import mixer_kind
 from jaxroof.memory import layer_count
-from jaxroof.model import Attention, Block, Experts, Model
+from jaxroof.model import Block, Model
 from jaxroof.smooth import maximum, positive_part
 from jaxroof.struct import Scalar, struct
 from jaxroof.training.passes import LOSS_BYTES, pass_tokens
 from jaxroof.training.schedules import in_flight
 from jaxroof.training.state import held, layer_weight_bytes
 from jaxroof.training.training import RECOMPUTES, Training, gradient_ways, micro_batches
-
-TO_RESIDUAL = ("o_proj", "out_proj", "cross_o_proj", "down_proj", "shared_down_proj", "widen_proj")
-"""Matrices whose results are added to the residual stream: nothing needs them in the backward pass."""
 
 SCORE_BYTES, SCORE_DROPOUT_BYTES = 2.0, 3.0
 """B per score that attention stores where it is not fused: the softmax's result; with dropout its result and mask."""
@@ -135,32 +133,38 @@ def layer_activations(block: Block, hidden: Scalar, deployment: Deployment, trai
     """
     tokens, group_tokens = pass_tokens(deployment, training)
     element, stream = deployment.activation_bytes, _stream_ways(deployment)
+    # Norms: input and result of each, one to a sublayer; and masks of what dropout passes to the residual stream.
     slots = [slot for slot in (block.attention, block.cross, block.feedforward) if slot is not None]
     normed = 1.0 if block.parallel else float(len(slots))
     norms = 2.0 * normed + (block.norms - 1.0) * normed
     kept = tokens * hidden * element * norms / stream
     kept = kept + tokens * hidden * training.dropout * len(slots) / stream
-    for name, matrix in block_matrices(block, hidden, deployment).items():
+    # Matrices: of experts the rows that the busiest device works on, each multiplied once.
+    for matrix in block_matrices(block, hidden, deployment).values():
         rows, copies = tokens, matrix.copies
-        if isinstance(block.feedforward, Experts) and name.startswith("expert_"):
+        if matrix.routed:
             rows = group_tokens * block.feedforward.top_k * deployment.imbalance / degree(deployment.ep)
             copies = 1.0
-        kept = kept + rows * copies * element * _kept_widths(name, matrix, hidden, training)
-    if isinstance(block.attention, Attention) and deployment.attention_kernel == "unfused":
-        heads, keys = block.attention.heads / deployment.tp, training.seq
+        kept = kept + rows * copies * element * _kept_widths(matrix, training)
+    # Scores: what softmax made of them, of every head, query and key.
+    mixer = block.attention
+    if deployment.attention_kernel == "unfused" and mixer is not None and mixer_kind(mixer).writes_scores:
+        heads, keys = mixer.heads / deployment.tp, training.seq
         stored = training.recompute == float(RECOMPUTES.index("none"))
         scores = tokens * keys * heads * (SCORE_BYTES + SCORE_DROPOUT_BYTES * training.dropout)
         kept = kept + jnp.where(stored, scores, 0.0)
     return kept
 
 
-def _kept_widths(name: str, matrix: Matrix, hidden: Scalar, training: Training) -> Scalar:
-    """Elements per row of a matrix's inputs and results that are kept. Without its own gradient it needs no inputs,
-    but what attention made is kept for attention's gradient."""
-    reads_norm = matrix.inputs is hidden and not name.startswith("expert_")
-    frozen_inputs = training.lora is not None and name == "down_proj" and "down" not in training.lora.targets
-    inputs = 0.0 if reads_norm or frozen_inputs else matrix.inputs
-    return inputs if name in TO_RESIDUAL else inputs + matrix.outputs
+def _kept_widths(matrix: Matrix, training: Training) -> Scalar:
+    """Elements per row of a matrix's inputs and results that are kept.
+
+    Norms keep their results themselves. Without its own gradient a matrix needs no inputs, but what attention made is
+    kept for attention's gradient. What is added to the residual stream nothing needs.
+    """
+    frozen = training.lora is not None and matrix.target is not None and matrix.target not in training.lora.targets
+    inputs = 0.0 if matrix.reads_norm or frozen else matrix.inputs
+    return inputs if matrix.to_residual else inputs + matrix.outputs
 
 
 def _stream_ways(deployment: Deployment) -> Scalar:

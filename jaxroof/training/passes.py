@@ -9,13 +9,11 @@ from jaxroof.layers.collective import collective
 from jaxroof.layers.elementwise import elementwise, norm
 from jaxroof.layers.embedding import embedding_ops, head_product
 from jaxroof.model import Model
-from jaxroof.op import Op
+from jaxroof.op import ATTENTION_CORES, Ops
 from jaxroof.struct import Scalar
 from jaxroof.training.adapters import adapter_ops
 from jaxroof.training.backward import backward_ops
 from jaxroof.training.training import Training
-
-Ops = dict[str, Op]
 
 LOSS_BYTES = 4.0
 """B per logit of the loss: float32, as frameworks compute it."""
@@ -23,6 +21,9 @@ LOSS_BYTES = 4.0
 LOSS_SUMS = 3.0
 """All-reduces of one number per token in a loss whose vocabulary is split: largest logit, the label's, sum of
 exponentials. Source: NVIDIA/Megatron-LM, megatron/core/tensor_parallel/cross_entropy.py."""
+
+WITH_GRADIENTS = (*ATTENTION_CORES, "trained_adapter")
+"""Roles of ops whose every operand has a gradient while weights are frozen."""
 
 
 class Pass(NamedTuple):
@@ -64,8 +65,10 @@ def loss_ops(model: Model, deployment: Deployment, tokens: Scalar) -> Ops:
     """Cross entropy of every token; each device has its part of the vocabulary."""
     width = model.vocabulary / deployment.tp
     return {
-        "loss": elementwise(tokens, width, width, LOSS_BYTES, 4.0 * width, 1.0, exps=width),
-        "loss_all_reduce": collective("all_reduce", LOSS_BYTES * tokens, deployment.tp, LOSS_SUMS),
+        "loss": elementwise(tokens, width, width, LOSS_BYTES, 4.0 * width, 1.0, exps=width, role="loss"),
+        "loss_all_reduce": collective(
+            "all_reduce", LOSS_BYTES * tokens, deployment.tp, LOSS_SUMS, parallelism="tp", role="loss"
+        ),
     }
 
 
@@ -77,12 +80,7 @@ def backward_pass(forward: Pass, training: Training) -> Pass:
     gradient, lora = training.gradient_bytes, training.lora
     if lora is None:
         return Pass(*(backward_ops(ops, gradient) for ops in forward))
-    whole = {name: op for name, op in forward.layers.items() if is_adapter(name) or "prefill_attention" in name}
+    whole = {name: op for name, op in forward.layers.items() if op.role in WITH_GRADIENTS}
     frozen = {name: op for name, op in forward.layers.items() if name not in whole}
     layers = backward_ops(frozen, gradient, frozen=True) | backward_ops(whole, gradient)
     return Pass({}, layers, backward_ops(forward.last, gradient, frozen=True))
-
-
-def is_adapter(name: str) -> bool:
-    """Whether an op is of an adapter, by its name."""
-    return name.rpartition(".")[2].startswith("lora_")

@@ -10,8 +10,8 @@ from jaxroof.layers.block import block_matrices
 from jaxroof.layers.collective import collective
 from jaxroof.layers.elementwise import elementwise
 from jaxroof.memory import layer_count
-from jaxroof.model import Experts, Model
-from jaxroof.op import Op
+from jaxroof.model import Model, has_experts
+from jaxroof.op import Kernel, Ops
 from jaxroof.smooth import maximum
 from jaxroof.struct import Scalar
 from jaxroof.training.adapters import adapted
@@ -20,9 +20,6 @@ from jaxroof.training.training import Training, gradient_ways
 
 UPDATE_FLOPS = 12.0
 """Vector FLOP per parameter of Adam: two moments (3 and 4), bias corrections, root, quotient, decay, step. Ours."""
-
-EXPERT_MATRICES = ("expert_up_proj", "expert_down_proj")
-"""Matrices that devices of one stage share among them by `Deployment.ep`, rather than hold each."""
 
 
 class Held(NamedTuple):
@@ -42,10 +39,9 @@ def held(model: Model, deployment: Deployment, training: Training) -> Held:
     """
     plain, expert = 0.0, 0.0
     for block in model.blocks:
-        matrices = block_matrices(block, model.hidden, deployment)
-        shared = isinstance(block.feedforward, Experts)
-        inside = sum(m.elements for name, m in matrices.items() if shared and name in EXPERT_MATRICES)
-        outside = sum(m.elements for name, m in matrices.items() if not (shared and name in EXPERT_MATRICES))
+        matrices = block_matrices(block, model.hidden, deployment).values()
+        inside = sum(matrix.elements for matrix in matrices if matrix.routed)
+        outside = sum(matrix.elements for matrix in matrices if not matrix.routed)
         plain = plain + block.count * (outside + block.other_parameters)
         expert = expert + block.count * inside
     stage = stage_share(model, deployment, training)
@@ -75,11 +71,11 @@ def owned(model: Model, deployment: Deployment, training: Training) -> Scalar:
     )
 
 
-def optimizer_op(model: Model, deployment: Deployment, training: Training) -> Op:
+def optimizer_op(model: Model, deployment: Deployment, training: Training) -> Kernel:
     """One update of what the device owns: gradients and states read, states and 16-bit weights written."""
     reads = training.gradient_bytes + training.optimizer_bytes
     writes = training.optimizer_bytes + training.weight_bytes
-    return elementwise(owned(model, deployment, training), reads, writes, 1.0, UPDATE_FLOPS, 1.0)
+    return elementwise(owned(model, deployment, training), reads, writes, 1.0, UPDATE_FLOPS, 1.0, role="optimizer")
 
 
 def offload_time(model: Model, deployment: Deployment, training: Training) -> Scalar:
@@ -91,7 +87,7 @@ def offload_time(model: Model, deployment: Deployment, training: Training) -> Sc
     return training.offload * states / training.host_bandwidth
 
 
-def data_parallel_ops(model: Model, deployment: Deployment, training: Training) -> dict[str, dict[str, Op]]:
+def data_parallel_ops(model: Model, deployment: Deployment, training: Training) -> dict[str, Ops]:
     """Collectives between devices that hold the same weights, one run of each: all_reduce and reduce_scatter of all
     gradients, all_gather of the weights that a device needs of others.
 
@@ -101,9 +97,9 @@ def data_parallel_ops(model: Model, deployment: Deployment, training: Training) 
     parts, ways = held(model, deployment, training), gradient_ways(deployment)
     near = deployment.tp * degree(deployment.pp)
     groups = [("", parts.plain, parts.trained, ways[0], near)]
-    if any(isinstance(block.feedforward, Experts) for block in model.blocks):
+    if has_experts(model):
         groups.append(("expert_", parts.expert, parts.trained_expert, ways[1], replica_devices(deployment)))
-    found: dict[str, dict[str, Op]] = {"all_reduce": {}, "reduce_scatter": {}, "all_gather": {}}
+    found: dict[str, Ops] = {"all_reduce": {}, "reduce_scatter": {}, "all_gather": {}}
     for prefix, everything, trained, copies, stride in groups:
         gradients = trained * training.gradient_bytes
         weights = jnp.where(training.zero >= 3.0, everything, trained) * training.weight_bytes
@@ -112,7 +108,9 @@ def data_parallel_ops(model: Model, deployment: Deployment, training: Training) 
             ("reduce_scatter", "gradient_reduce_scatter", gradients),
             ("all_gather", "weight_all_gather", weights),
         ):
-            found[kind][prefix + name] = collective(kind, message, copies, 1.0, stride)
+            found[kind][prefix + name] = collective(
+                kind, message, copies, 1.0, stride, parallelism="dp", role="replica"
+            )
     return found
 
 

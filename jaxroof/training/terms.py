@@ -8,12 +8,11 @@ from jaxroof.efficiency import Efficiency
 from jaxroof.energy import energies_of, power_known
 from jaxroof.hardware import Hardware
 from jaxroof.model import Model
-from jaxroof.op import Op
+from jaxroof.op import ATTENTION_CORES, Collective, Kernel, Ops
 from jaxroof.op_time import op_time
 from jaxroof.overlap import computing_hardware, hidden_time
 from jaxroof.step import Lazy, Terms, matrix_floors
-from jaxroof.training.backward import WEIGHT
-from jaxroof.training.communication import kind_of, ring_parts
+from jaxroof.training.communication import collectives_of, ring_parts
 from jaxroof.training.passes import Pass, backward_pass, forward_pass
 from jaxroof.training.state import data_parallel_ops, optimizer_op
 from jaxroof.training.training import Training
@@ -34,14 +33,14 @@ def training_terms(
     backward = functools.cache(lambda: backward_pass(forward(), training))
     device = computing_hardware(hardware, deployment)
 
-    def times(ops: dict[str, Op]) -> Terms:
+    def times(ops: Ops) -> Terms:
         return {name: op.count * op_time(op, device, efficiency) for name, op in ops.items()}
 
     found: Lazy = {}
     for word, make in (("forward", forward), ("backward", backward)):
         for place in Pass._fields:
             found |= _pass_terms(f"{word}_{place}", getattr(make(), place), hardware, deployment, times)
-    attention = {name: op for name, op in forward().layers.items() if "prefill_attention" in name}
+    attention = {name: op for name, op in forward().layers.items() if op.role in ATTENTION_CORES}
     groups = {"attention": attention, "optimizer": {"optimizer": optimizer_op(model, deployment, training)}}
     for word, ops in groups.items():
         found[f"{word}_compute"] = functools.partial(times, ops)
@@ -55,9 +54,7 @@ def training_terms(
     return found
 
 
-def _pass_terms(
-    word: str, ops: dict[str, Op], hardware: Hardware, deployment: Deployment, timed: Callable[[dict[str, Op]], Terms]
-) -> Lazy:
+def _pass_terms(word: str, ops: Ops, hardware: Hardware, deployment: Deployment, timed: Callable[[Ops], Terms]) -> Lazy:
     """Sums of one part of one pass: `word` is PASS_PLACE. A sum without ops is left out.
 
     compute: kernels;  weight: of these, gradients of weights;  tp, ep: collectives that kernels wait for;
@@ -68,10 +65,10 @@ def _pass_terms(
     times = functools.cache(lambda: timed(ops))
 
     # Sums of times of ops, by which ops they take.
-    groups = {"compute": [name for name, op in ops.items() if op.kind != "collective"]}
-    groups["weight"] = [name for name in ops if name.endswith(WEIGHT)]
+    groups = {"compute": [name for name, op in ops.items() if not isinstance(op, Collective)]}
+    groups["weight"] = [name for name, op in ops.items() if isinstance(op, Kernel) and op.gradient == "weights"]
     for kind in ("tp", "ep"):
-        groups[kind] = [name for name, op in ops.items() if op.kind == "collective" and kind_of(name) == kind]
+        groups[kind] = collectives_of(ops, kind)
     found: Lazy = {
         f"{word}_{what}": lambda names=tuple(names): {name: times()[name] for name in names}
         for what, names in groups.items()
@@ -88,6 +85,6 @@ def _pass_terms(
     if word.endswith("layers") and deployment.overlap != "none":
         found[f"{word}_hidden"] = lambda: hidden_time(ops, times(), deployment)
     if word.endswith("layers") and deployment.cp is not None:
-        found[f"{word}_cp"] = lambda: ring_parts(ops, times(), deployment)[0]
-        found[f"{word}_ring"] = lambda: ring_parts(ops, times(), deployment)[1]
+        found[f"{word}_cp"] = lambda: ring_parts(ops, times())[0]
+        found[f"{word}_ring"] = lambda: ring_parts(ops, times())[1]
     return found

@@ -1,7 +1,9 @@
 """Training workload: the batch and its split, recomputation, and what is stored per parameter."""
 
 from jaxroof.deployment import Deployment, degree
+from jaxroof.field import count, number, share
 from jaxroof.struct import Scalar, static, struct
+from jaxroof.training.schedules import SCHEDULES
 
 RECOMPUTES = ("none", "selective", "full")
 """What the backward pass computes again, in the order of the float codes: nothing, the attention core, whole layers.
@@ -17,7 +19,7 @@ class LoRA:
     Source: Hu et al., arXiv:2106.09685, section 4.1.
     """
 
-    rank: Scalar
+    rank: Scalar = count("rank of the adapters")
     targets: tuple[str, ...] = static()  # of jaxroof.deployment.ADAPTED
 
 
@@ -28,21 +30,73 @@ class Training:
     Words that a search varies are float codes, so that one compiled function evaluates all of them.
     """
 
-    global_batch: Scalar  # sequences per iteration
-    micro_batch: Scalar = 1.0  # sequences per attention group that go through the model at once
-    seq: Scalar  # tokens per sequence
-    zero: Scalar = 0.0  # 0 to 3: shards nothing, optimiser states, also gradients, also weights; arXiv:1910.02054
-    recompute: Scalar = 0.0  # index into RECOMPUTES
-    schedule: Scalar = 1.0  # index into jaxroof.training.schedules.SCHEDULES; 1: 1f1b
-    virtual_stages: Scalar = 1.0  # chunks of layers per device; more than 1 with the interleaved schedule
-    overlap: Scalar = 1.0  # share of a pass behind which data-parallel messages hide; ours: all of it
-    dropout: Scalar = 0.0  # 1: masks of dropout are stored, 1 B per element
-    offload: Scalar = 0.0  # 1: optimiser states are in host memory and stream through the device
-    host_bandwidth: Scalar | None = None  # B/s per direction between device and host; None: unknown
-    tokens: Scalar | None = None  # to train on in all; None: not asked
-    weight_bytes: Scalar = 2.0  # B per parameter in 16 bits; Micikevicius et al., arXiv:1710.03740
-    gradient_bytes: Scalar = 2.0  # B per parameter: 2 for 16 bits, 4 for main gradients in float32 (Megatron-LM)
-    optimizer_bytes: Scalar = 12.0  # B per parameter: float32 weights, two moments of Adam; arXiv:1910.02054, 3.1
+    global_batch: Scalar = count("sequences per iteration", flag="N")
+    micro_batch: Scalar = count(
+        "sequences per micro-batch and attention group", "that go through the model at once", default=1.0, flag="N"
+    )
+    seq: Scalar = count("tokens per sequence", flag="TOKENS")
+    zero: Scalar = count(
+        "ZeRO stage: 1 shards optimiser states, 2 gradients too, 3 weights too",
+        zero=True,
+        most=3.0,
+        words="0, 1, 2 or 3",
+        source="Rajbhandari et al., arXiv:1910.02054",
+        flag="STAGE",
+        discrete=True,
+        default=0.0,
+    )
+    recompute: Scalar = number(
+        "1",
+        "what is computed again: 0 nothing, 1 attention cores, 2 layers",
+        codes=RECOMPUTES,
+        default=0.0,
+        flag="WHAT",
+    )
+    schedule: Scalar = number(
+        "1",
+        "pipeline schedule: 0 gpipe, 1 1f1b, 2 interleaved, 3 zero_bubble, 4 dualpipe",
+        codes=SCHEDULES,
+        default=1.0,
+    )
+    virtual_stages: Scalar = count(
+        "chunks of layers per device", "more than 1 with the interleaved schedule", default=1.0
+    )
+    overlap: Scalar = share(
+        "share of a pass that hides messages between copies of the weights",
+        zero=True,
+        default=1.0,
+        source="ours: all of it",
+    )
+    dropout: Scalar = number(
+        "1", "1 where masks of dropout are stored", "1 B per element", zero=True, most=1.0, discrete=True, default=0.0
+    )
+    offload: Scalar = number(
+        "1",
+        "1 where optimiser states are in host memory",
+        "and stream through the device",
+        zero=True,
+        most=1.0,
+        discrete=True,
+        default=0.0,
+    )
+    host_bandwidth: Scalar | None = number(
+        "B/s", "bandwidth per direction between device and host", "such as 55GB/s", default=None, flag="RATE"
+    )
+    tokens: Scalar | None = count(
+        "tokens to train on", "adds time, energy and cost of all", default=None, flag="TOKENS"
+    )
+    weight_bytes: Scalar = number(
+        "B", "bytes of a weight", default=2.0, source="16 bits; Micikevicius et al., arXiv:1710.03740"
+    )
+    gradient_bytes: Scalar = number(
+        "B", "bytes of a gradient", "4 for main gradients in float32 (Megatron-LM)", default=2.0
+    )
+    optimizer_bytes: Scalar = number(
+        "B",
+        "bytes of optimiser states per parameter",
+        default=12.0,
+        source="float32 weights, two moments of Adam; arXiv:1910.02054, 3.1",
+    )
     lora: LoRA | None = None  # None: every weight is trained
 
 

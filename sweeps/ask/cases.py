@@ -8,6 +8,7 @@ import hwspaces
 import workloads
 from hwspaces.units import nearest
 from jaxroof.deployment import Deployment
+from jaxroof.field import required
 from jaxroof.jobs import JOBS, Scenario
 from jaxroof.jobs.composition import Requests
 from jaxroof.legality import crosses_domain, first_broken
@@ -15,7 +16,7 @@ from jaxroof.model import WeightFormat
 from sweeps.ask.deployments import PREFIX, with_settings
 from sweeps.ask.drafting import acceptance, require_drafts, with_draft
 from sweeps.ask.effects import facts, given_paths, require_effect
-from sweeps.ask.names import leaf_unit
+from sweeps.ask.leaves import leaf_unit
 from sweeps.ask.neighbours import neighbour_entry, neighbour_notes, neighbour_requests, neighbour_tenant
 from sweeps.ask.paths import number, replaced
 from sweeps.ask.pools import prefill_pool, require_legal
@@ -28,26 +29,8 @@ KV_BYTES = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "int8": 1.0, "fp4
 COMMUNICATION_BYTES = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "int8": 1.0}
 """B per element that collectives send, by precision."""
 
-DEFAULTS = {"request": {"batch": 1.0, "cached": 0.0}, "step": {"prefills": 1.0, "past": 0.0}}
-DEFAULTS |= dict.fromkeys(("disaggregated", "colocated"), {"batch": 1.0, "cached": 0.0})
-"""Workload numbers that need not be given, by job; optional ones beside them are `Scalar | None` in the struct."""
-
 ACCEPTANCE = "workload.acceptance"
 """Path of the chance that a drafted token is right, which may be several numbers."""
-
-NOT_NEEDED = (
-    "encoder_tokens",
-    "acceptance",
-    "delay",
-    "prompts",
-    "rate",
-    "lanes",
-    "layerwise",
-    "sharing",
-    "cores",
-    "cache",
-)
-"""Workload numbers that only some models or deployments use."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -238,32 +221,31 @@ def _workload(job: str, numbers: Mapping[str, Any], entry: workloads.ModelEntry)
         for name, value in numbers.items()
         if value is not None
     }
-    values = DEFAULTS[job] | values
     if "encoder_tokens" not in names and any(block.cross is not None for block in entry.model.blocks):
         raise ValueError(f"{entry.name} attends to an encoder's output, which a {job} job does not price")
     left_out = "encoder_tokens" in set(names) - set(values)
     if left_out and entry.encoder_positions is not None and entry.model.encoder is not None:
         values["encoder_tokens"] = float(entry.encoder_positions)  # what it always works on, such as 30 s of sound
     _check_encoder(values, entry)
-    if job != "step":
-        missing = [name for name in names if name not in values and name not in NOT_NEEDED]
-        if missing:
-            raise ValueError(f"a {job} job needs workload.{' and workload.'.join(missing)}")
-        if values["cached"] >= values["isl"]:
-            raise ValueError(f"workload.cached = {values['cached']:g} must be below workload.isl = {values['isl']:g}")
-        if values["osl"] < 1:
-            raise ValueError(f"workload.osl = {values['osl']:g} must be at least 1")
-        if values["osl"] > 1 and not entry.model.generates:
-            raise ValueError(f"{entry.name} is an encoder and generates nothing: workload.osl must be 1")
-    else:
+    if job == "step":
         if "prefill" not in values and "decode" not in values:
             raise ValueError("a step job needs workload.prefill, workload.decode, or both")
         if ("decode" in values) != ("context" in values):
             raise ValueError("workload.decode and workload.context belong together: give both or neither")
         if "decode" in values and not entry.model.generates:
             raise ValueError(f"{entry.name} is an encoder and decodes nothing: give workload.prefill alone")
-        values = {"prefill": None, "decode": None, "context": None} | values
-    return kind(**values)
+        return kind(**values)
+    missing = [name for name in required(kind) if name not in values]
+    if missing:
+        raise ValueError(f"a {job} job needs workload.{' and workload.'.join(missing)}")
+    work = kind(**values)
+    if work.cached >= work.isl:
+        raise ValueError(f"workload.cached = {work.cached:g} must be below workload.isl = {work.isl:g}")
+    if work.osl < 1:
+        raise ValueError(f"workload.osl = {work.osl:g} must be at least 1")
+    if work.osl > 1 and not entry.model.generates:
+        raise ValueError(f"{entry.name} is an encoder and generates nothing: workload.osl must be 1")
+    return work
 
 
 def _check_encoder(values: Mapping[str, float | None], entry: workloads.ModelEntry) -> None:

@@ -4,51 +4,25 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from hwspaces.units import nearest
-from jaxroof.deployment import (
-    ADAPTED,
-    ATTENTION_KERNELS,
-    CONTEXT_KINDS,
-    DEGREES,
-    EXCHANGES,
-    OUTSIDE,
-    OVERLAPS,
-    Adapters,
-    Deployment,
-)
-from jaxroof.layers.linear import OPERAND_BYTES
-from sweeps.ask.names import leaf_unit
+from hwspaces.units import nearest, quantity
+from jaxroof.deployment import ADAPTED, DEGREES, Adapters, Deployment
+from jaxroof.field import declarations
+from sweeps.ask.leaves import leaf_unit
 from sweeps.ask.quantities import quantity_or_zero
 
 PREFIX = "deployment."
 
-CHOICES: dict[str, tuple[str, ...]] = {
-    "context_kind": CONTEXT_KINDS,
-    "exchange": EXCHANGES,
-    "overlap": OVERLAPS,
-    "attention_kernel": ATTENTION_KERNELS,
-    "offload_to": OUTSIDE,
-    "attention_compute": tuple(OPERAND_BYTES),
-}
-"""Settings that are structure, and what they may be."""
-
-SWITCHES = ("sequence_parallel",)
+FIELDS = tuple(field.name for field in dataclasses.fields(Deployment))
 
 ADAPTERS = "rank=16,loaded=32,targets=q,v"
 """What low-rank adapters look like where a user writes them."""
 
-LISTS = {
-    "stages": "the layers of every stage, such as 20,20,21",
-    "tree": "the branches of every drafted token by depth, such as 4,2,1",
-}
-"""Settings that are several whole numbers, and which."""
-
 
 def with_settings(deployment: Deployment, settings: Mapping[str, Any]) -> Deployment:
-    """`deployment` with every setting: a number, one of `CHOICES`, a switch, or the layers of pipeline stages.
+    """`deployment` with every setting: a number, a word, true or false, or a list.
 
     Args:
-      settings: name -> a number, text with a unit, text, a boolean, or a list for `stages`.
+      settings: name -> a number, text with a unit, text, a boolean, or a list for `stages` and `tree`.
 
     Raises:
       ValueError: one line that names the setting, its value and what is allowed.
@@ -61,28 +35,26 @@ def with_settings(deployment: Deployment, settings: Mapping[str, Any]) -> Deploy
 
 def _value(name: str, value: Any) -> Any:
     where = PREFIX + name
-    known = [field.name for field in dataclasses.fields(Deployment)]
-    if name not in known:
-        raise ValueError(f"there is no {where}{nearest(name, known)}")
-    if name in CHOICES:
-        if value not in CHOICES[name]:
-            raise ValueError(f"{where} = {value!r} must be {' or '.join(CHOICES[name])}")
+    if name not in FIELDS:
+        raise ValueError(f"there is no {where}{nearest(name, FIELDS)}")
+    declared = declarations(Deployment).get(name)
+    if declared is not None and declared.choices:
+        if value not in declared.choices:
+            raise ValueError(f"{where} = {value!r} must be {' or '.join(declared.choices)}")
         return value
-    if name in SWITCHES:
+    if declared is not None and declared.structure:
         if value not in (True, False, "true", "false"):
             raise ValueError(f"{where} = {value!r} must be true or false")
         return value in (True, "true")
     if name == "adapters":
         return adapters(value, where)
-    if name in LISTS:
+    if declared is None:
         numbers = value.split(",") if isinstance(value, str) else value
         if isinstance(numbers, int | float):
             numbers = [numbers]
         if not isinstance(numbers, list | tuple) or not numbers:
-            raise ValueError(f"{where} = {value!r} must list {LISTS[name]}")
+            raise ValueError(f"{where} = {value!r} must list {declarations(Deployment)[f'{name}.*'].words}")
         return tuple(_whole(f"{where}.{i}", number) for i, number in enumerate(numbers))
-    if name in DEGREES:
-        return _whole(where, value)
     return quantity_or_zero(value, leaf_unit(where), where)
 
 
@@ -126,7 +98,7 @@ def adapter_settings(value: Any) -> dict[str, Any] | None:
 
 
 def _whole(where: str, value: Any) -> float:
-    number = quantity_or_zero(value, "1", where)
+    number = quantity(value, "1", where)
     if number < 1 or number != int(number):
         raise ValueError(f"{where} = {value!r} must be a whole number of at least 1")
     return number
@@ -134,15 +106,18 @@ def _whole(where: str, value: Any) -> float:
 
 def is_structure(path: str) -> bool:
     """Whether the deployment's leaf at `path` cannot vary along an axis, because it is structure."""
-    name = path.removeprefix(PREFIX)
-    return path.startswith(PREFIX) and (name in CHOICES or name in SWITCHES or name in LISTS or name == "adapters")
+    if not path.startswith(PREFIX):
+        return False
+    declared = declarations(Deployment).get(path.removeprefix(PREFIX))
+    return (declared is None and path.removeprefix(PREFIX) in FIELDS) or (declared is not None and declared.structure)
 
 
 def label(settings: Mapping[str, Any]) -> str:
     """A deployment's settings as a short name: "tp8", "tp4 attention_dp2 ep8 overlap=gemm"."""
     parts = []
     for name, value in settings.items():
-        if name in SWITCHES:
+        declared = declarations(Deployment).get(name)
+        if declared is not None and declared.structure and not declared.choices:
             parts += [name] if value in (True, "true") else []
         elif name in DEGREES:
             parts.append(f"{name}{float(value):g}")

@@ -9,10 +9,12 @@ import numpy as np
 
 from jaxroof.jobs import Scenario
 from jaxroof.jobs.colocated import SHARINGS
-from jaxroof.model import Block, Experts, LinearAttention, Model
+from jaxroof.layers.registry import mixer_kind
+from jaxroof.model import Block, Experts, Model
 from sweeps.ask.axes import Axis, Choice
+from sweeps.ask.leaves import leaf as declared_leaf
+from sweeps.ask.leaves import plain_path
 from sweeps.ask.paths import leaf
-from sweeps.ask.quantities import plain_path
 
 SEVERAL = ("tp", "cp", "attention_dp", "pp")
 """Degrees by which the devices of one replica work together."""
@@ -57,7 +59,6 @@ class Facts:
 class Need:
     """Condition under which a setting changes anything."""
 
-    neutral: tuple  # values that ask for nothing
     met: Callable[[Facts], bool]
     words: str
 
@@ -69,7 +70,7 @@ def _routed(facts: Facts) -> bool:
 def _cached(facts: Facts) -> bool:
     return facts.blocks(
         lambda block: block.cross is not None
-        or not (block.attention is None or isinstance(block.attention, LinearAttention))
+        or not (block.attention is None or mixer_kind(block.attention).recurrent)
     )
 
 
@@ -79,13 +80,11 @@ def _copied(facts: Facts) -> bool:
 
 _COPIES = "several copies of the weights: dp, attention_dp or cp above 1"
 _EXCHANGED = Need(
-    ("all_to_all", 2.0),
     lambda facts: _routed(facts) and facts.several("attention_dp", "cp"),
     "a model with experts, and attention_dp or cp above 1, so that tokens are exchanged",
 )
-_CACHE = Need((2.0,), _cached, "a model that caches keys and values")
+_CACHE = Need(_cached, "a model that caches keys and values")
 _OFFLOADED = Need(
-    ("host", 1.0),
     lambda facts: facts.above("deployment.offloaded", 0.0),
     "deployment.offloaded above 0, so that a part of the cache is outside the device",
 )
@@ -93,56 +92,52 @@ NEEDS: dict[str, Need] = {
     "deployment.exchange": _EXCHANGED,
     "deployment.dispatch_bytes": _EXCHANGED,
     "deployment.imbalance": Need(
-        (1.0,),
         lambda facts: _routed(facts) and facts.several("ep", "attention_dp", "cp"),
         "a model with experts, and ep, attention_dp or cp above 1, so that devices differ in rows",
     ),
-    "deployment.alike": Need((1.0,), _routed, "a model with experts"),
-    "deployment.context_kind": Need(("ring",), lambda facts: facts.several("cp"), "cp above 1"),
-    "deployment.sequence_parallel": Need((False,), lambda facts: facts.several("tp"), "tp above 1"),
+    "deployment.alike": Need(_routed, "a model with experts"),
+    "deployment.context_kind": Need(lambda facts: facts.several("cp"), "cp above 1"),
+    "deployment.sequence_parallel": Need(lambda facts: facts.several("tp"), "tp above 1"),
     "deployment.overlap": Need(
-        ("none",),
         lambda facts: facts.several(*SEVERAL),
         "communication to hide: tp, cp, attention_dp or pp above 1",
     ),
     "deployment.reserved_cores": Need(
-        (0.0,), lambda facts: "two_batch" in facts.values("deployment.overlap"), "deployment.overlap = two_batch"
+        lambda facts: "two_batch" in facts.values("deployment.overlap"), "deployment.overlap = two_batch"
     ),
     "deployment.communication_bytes": Need(
-        (2.0,),
         lambda facts: facts.several(*SEVERAL, "dp"),
         "several devices: tp, cp, attention_dp, pp or dp above 1",
     ),
     "deployment.kv_bytes": _CACHE,
     "deployment.block_tokens": _CACHE,
     "deployment.state_bytes": Need(
-        (4.0,),
-        lambda facts: facts.blocks(lambda block: isinstance(block.attention, LinearAttention)),
+        lambda facts: facts.blocks(
+            lambda block: block.attention is not None and mixer_kind(block.attention).recurrent
+        ),
         "a model with linear attention",
     ),
     "deployment.offload_to": _OFFLOADED,
     "deployment.prefetched": _OFFLOADED,
     "deployment.score_kernels": Need(
-        (),
         lambda facts: "unfused" in facts.values("deployment.attention_kernel"),
         "deployment.attention_kernel = unfused",
     ),
     **dict.fromkeys(
         ("workload.acceptance", "policy.acceptance"),
-        Need((0.0,), lambda facts: facts.above("deployment.drafts", 0.0), "deployment.drafts: tokens drafted per step"),
+        Need(lambda facts: facts.above("deployment.drafts", 0.0), "deployment.drafts: tokens drafted per step"),
     ),
     "workload.cores": Need(
-        (0.5,),
         lambda facts: float(SHARINGS.index("space")) in facts.values("workload.sharing"),
         "workload.sharing = space",
     ),
-    "workload.zero": Need((0.0,), _copied, _COPIES),
-    "workload.overlap": Need((1.0,), _copied, _COPIES),
-    "workload.host_bandwidth": Need((), lambda facts: facts.above("workload.offload", 0.0), "workload.offload above 0"),
-    "policy.swap_time": Need((0.0,), lambda facts: facts.above("policy.swap", 0.0), "policy.swap = 1"),
-    "policy.graph_limit": Need((), lambda facts: facts.above("policy.graph_step", 0.0), "policy.graph_step above 0"),
+    "workload.zero": Need(_copied, _COPIES),
+    "workload.overlap": Need(_copied, _COPIES),
+    "workload.host_bandwidth": Need(lambda facts: facts.above("workload.offload", 0.0), "workload.offload above 0"),
+    "policy.swap_time": Need(lambda facts: facts.above("policy.swap", 0.0), "policy.swap = 1"),
+    "policy.graph_limit": Need(lambda facts: facts.above("policy.graph_step", 0.0), "policy.graph_step above 0"),
 }
-"""Leaf -> what it needs. Splits that cannot be at all are rules of `jaxroof.legality`."""
+"""Leaf -> what it needs; its default asks for nothing. Splits that cannot be at all are rules of `jaxroof.legality`."""
 
 
 def facts(base: Scenario, axes: Iterable[Axis] = (), beside: Mapping[str, tuple] | None = None) -> Facts:
@@ -175,7 +170,8 @@ def require_effect(given: Iterable[str], found: Facts) -> None:
         need = NEEDS.get(plain)
         if need is None or need.met(found):
             continue
-        asked = [value for value in found.values(plain) if value not in need.neutral]
+        declared = declared_leaf(plain)
+        asked = [value for value in found.values(plain) if value != declared.default]
         if asked:
             raise ValueError(f"{path} = {_text(asked[0])} has no effect here: it needs {need.words}")
 

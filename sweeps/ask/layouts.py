@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from jaxroof.deployment import Deployment
 from jaxroof.hardware import Hardware, Link, Links
 from jaxroof.legality import broken_rule
-from jaxroof.model import Experts, Model
+from jaxroof.model import Model
 from sweeps.ask.deployments import with_settings
 
 Layout = dict[str, int]
@@ -44,11 +44,6 @@ def layouts(devices: int, experts: bool) -> tuple[Layout, ...]:
 def label(layout: Layout) -> str:
     """A layout in short, other degrees than tp left out where they are 1: "tp4 pp2", "tp1 attention_dp8 ep8"."""
     return " ".join(f"{name}{degree}" for name, degree in layout.items() if degree > 1 or name == "tp")
-
-
-def has_experts(model: Model) -> bool:
-    """Whether any layer of the decoder has experts."""
-    return any(isinstance(block.feedforward, Experts) for block in model.blocks)
 
 
 def possible(

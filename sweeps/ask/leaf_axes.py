@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from sweeps.ask.axes import Axis, Choice, Coordinate
-from sweeps.ask.names import leaf_long_name, leaf_unit
+from sweeps.ask.leaves import leaf_long_name, leaf_unit
 from sweeps.ask.quantities import along_range
 from sweeps.ask.spec import Range, Spec, range_values
 

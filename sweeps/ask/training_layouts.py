@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from jaxroof.model import Experts, Model
+from jaxroof.model import Model, expert_layers
 from jaxroof.training.schedules import SCHEDULES
 from jaxroof.training.training import RECOMPUTES
-from sweeps.ask.quantities import CODES
+from sweeps.ask.leaves import leaf
 
 CHUNKS = (2, 4, 8)
 """Chunks of layers per device that interleaved schedules are tried with."""
@@ -71,7 +71,7 @@ class Layouts:
         """One layout in numbers and words."""
         found = {name: column[place].item() for name, column in self.columns.items()}
         for name in ("recompute", "schedule"):
-            found[name] = CODES[f"workload.{name}"][int(found[name])]
+            found[name] = leaf(f"workload.{name}").codes[int(found[name])]
         return found
 
 
@@ -91,7 +91,7 @@ def layouts(model: Model, devices: int, global_batch: int, seq: int) -> Layouts:
 
 def _degrees(model: Model, devices: int, global_batch: int, seq: int) -> Iterator[tuple[int, ...]]:
     layers = sum(int(block.count) for block in model.blocks)
-    experts = [block.feedforward for block in model.blocks if isinstance(block.feedforward, Experts)]
+    experts = expert_layers(model)
     shared = math.gcd(*(int(layer.experts) for layer in experts)) if experts else 1
     for tp in divisors(devices):
         for pp in divisors(devices // tp):

@@ -17,9 +17,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Compare and print."""
     import hwspaces
-    from sweeps.validate.area import area_rows
+    from sweeps.measure.validate.die_areas import die_areas
 
-    rows = area_rows()
+    rows = die_areas()
     if options.hardware is not None:
         name = hwspaces.hardware(options.hardware).name
         rows = [row for row in rows if row.device == name]

@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> None:
     """Measure and write, or check."""
     from sweeps.cli.common import compilation_cache, whole_number
 
-    seed = int(whole_number("--seed", options.seed)) if options.seed not in (None, "0") else 0
+    seed = int(whole_number("--seed", options.seed or "0", zero=True))
     if options.check is not None:
         given = [flag for flag in ("output", "hardware_out", "budget", "attention") if getattr(options, flag)]
         if given:
@@ -106,13 +106,13 @@ class Progress:
 
 def _asked(options: argparse.Namespace, seed: int) -> Any:
     from hwspaces import quantity
-    from sweeps.microbench.attention import Heads
-    from sweeps.microbench.run import Asked
+    from sweeps.measure.microbench.attention import Heads
+    from sweeps.measure.microbench.run import BenchRequest
 
     heads = [text.strip() for text in (options.attention or "32,8,128").split(",")]
     if len(heads) != 3 or not all(text.isdigit() and int(text) for text in heads) or int(heads[0]) % int(heads[1]):
         raise ValueError(f"--attention {options.attention!r} must be HEADS,KV_HEADS,WIDTH, such as 32,8,128")
-    return Asked(
+    return BenchRequest(
         budget=quantity(options.budget or "3min", "s", "--budget"),
         precisions=_listed("--precision", options.precision or "bf16,fp32", PRECISIONS),
         families=_listed("--only", options.only or ",".join(FAMILIES), FAMILIES),
@@ -125,8 +125,8 @@ def _measure(options: argparse.Namespace, asked: Any) -> None:
     import datetime
 
     from hwspaces.surface import write_surfaces
-    from sweeps.microbench.device import hardware_toml, seen_device
-    from sweeps.microbench.run import bench
+    from sweeps.measure.microbench.device import hardware_toml, seen_device
+    from sweeps.measure.microbench.run import bench
 
     device, start = seen_device(), time.perf_counter()
     if options.hardware_out and not {"gemm", "bandwidth"} <= set(asked.families):
@@ -143,23 +143,23 @@ def _measure(options: argparse.Namespace, asked: Any) -> None:
     write_surfaces(options.output, stored, provenance, found.figures.bandwidths, options.force)
     if toml is not None:
         _written(options.hardware_out, toml, options.force)
-    from sweeps.microbench import report
+    from sweeps.cli import bench_report
 
     seconds = time.perf_counter() - start
     if options.json:
-        report.print_json(options, asked, device, found, seconds)
+        bench_report.print_json(options, asked, device, found, seconds)
     else:
-        report.print_found(options, asked, device, found, seconds)
+        bench_report.print_found(options, asked, device, found, seconds)
 
 
 def _check(options: argparse.Namespace, seed: int) -> None:
     import hwspaces
     from hwspaces.surface import read_surfaces
     from hwspaces.surface_efficiency import surface_efficiency
+    from sweeps.cli import bench_report
     from sweeps.cli.common import whole_number
-    from sweeps.microbench import report
-    from sweeps.microbench.check import checked_rows
-    from sweeps.microbench.device import seen_device
+    from sweeps.measure.microbench.check import checked_rows
+    from sweeps.measure.microbench.device import seen_device
 
     file = read_surfaces(options.check)
     points = int(whole_number("--points", options.points or "12"))
@@ -197,13 +197,13 @@ def _check(options: argparse.Namespace, seed: int) -> None:
     finally:
         bar.stop()
     if options.json:
-        report.print_check_json(rows)
+        bench_report.print_check_json(rows)
     else:
-        report.print_check(rows, options.check, base.name)
+        bench_report.print_check(rows, options.check, base.name)
 
 
 def _benched(table: Any) -> bool:
-    from sweeps.microbench.run import KINDS
+    from sweeps.measure.microbench.run import KINDS
 
     return KINDS.get(table.name.partition("_")[0]) == table.kind
 

@@ -15,7 +15,9 @@ from sweeps.cli.common import (
     require_names,
     whole_number,
 )
+from sweeps.cli.leaf_flags import add_flags
 from sweeps.cli.outputs import output_argument
+from sweeps.cli.serve import FLAGS
 
 OUTPUTS = ("output", "plot")
 """Flags of files that are written."""
@@ -23,11 +25,8 @@ OUTPUTS = ("output", "plot")
 POINTS = 12
 MOST_POINTS = 1000
 
-LOAD = (
-    *("trace", "format", "sort", "drop", "arrivals", "think", "isl", "osl", "requests", "duration"),
-    *("prefixes", "sessions", "seed"),
-)
-"""Flags that say which requests come."""
+LOAD = {name: flag for name, flag in FLAGS.items() if name not in ("rate", "concurrency")}
+"""Flags that say which requests come, by name."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,19 +54,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     load.add_argument("--concurrency", metavar="LOW..HIGH", help="in place of it: clients, or a list of them, or auto")
     load.add_argument("--points", metavar="N", help=f"loads from LOW to HIGH (default {POINTS})")
     load.add_argument("--tolerance", metavar="SHARE", help="of the capacity (default 2 %%)")
-    load.add_argument("--trace", metavar="FILE", help="a trace or a benchmark's results (jaxroof trace)")
-    load.add_argument("--format", metavar="NAME", help="of the trace (default: as it looks): azure, mooncake, vllm ...")
-    load.add_argument("--sort", action="store_true", help="put the trace's rows in order, instead of refusing them")
-    load.add_argument("--drop", action="store_true", help="leave out the trace's rows without tokens")
-    load.add_argument("--arrivals", metavar="TEXT", help="how requests are spread (default poisson): gamma:rate=1,cv=3")
-    load.add_argument("--think", metavar="TIME", default="0", help="time that a client waits in between (default 0)")
-    load.add_argument("--isl", metavar="TEXT", help="prompt tokens: 1024, lognormal:mean=1024,sigma=0.8")
-    load.add_argument("--osl", metavar="TEXT", help="output tokens")
-    load.add_argument("--requests", metavar="N", help="how many (default 1000), or the first ones of the trace")
-    load.add_argument("--duration", metavar="TIME", help="of --arrivals, in place of --requests")
-    load.add_argument("--prefixes", metavar="TEXT", help="system prompts: groups=10,tokens=1000,zipf=1")
-    load.add_argument("--sessions", metavar="TEXT", help="conversations: turns=2..8,think=30")
-    load.add_argument("--seed", metavar="N", default="0", help="of what is drawn (default 0)")
+    spread = LOAD["arrivals"]._replace(help="how requests are spread (default poisson): gamma:rate=1,cv=3")
+    add_flags(load, LOAD | {"arrivals": spread})
     parser.add_argument("--engine", metavar="NAME", help="vllm, sglang or trtllm (default: the efficiency's)")
     parser.add_argument(
         "--policy", metavar="NAME=VALUE", action="append", default=[], help="a number of the scheduler, as of serve"
@@ -153,7 +141,7 @@ def _searched(options: argparse.Namespace, loads: dict[str, list[float] | None])
             overrides=settings,
             policy=policy,
             **{name: getattr(options, name) for name in ("weights", "kv", "communication", "efficiency", "engine")},
-            **{name: getattr(options, name) for name in LOAD},
+            **{name: getattr(options, name) for name in LOAD if getattr(options, name) is not None},
         )
     finally:
         for bar in bars:

@@ -140,12 +140,11 @@ def _times(links: Any, kind: str, devices: float, stride: float | None, sizes: A
     import numpy as np
 
     from jaxroof.collectives import ALGORITHMS, collective_algorithm, collective_times
-    from jaxroof.op import Op
+    from jaxroof.op import Collective
 
     def both(size):
-        op = Op(
-            kind="collective",
-            collective=kind,
+        op = Collective(
+            operation=kind,
             count=1.0,
             kernels=1.0,
             message_bytes=size,

@@ -27,12 +27,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Score the files and print the result."""
     from hwspaces import quantity
-    from sweeps.validate.collectives import validation
+    from sweeps.measure.validate.collective_errors import collective_errors
 
     losses = 0.0 if options.losses == "0" else quantity(options.losses, "1", "--losses")
     if losses > 1.0:
         raise ValueError(f"--losses = {options.losses!r} must be at most 1")
-    result = validation(options.data, losses)
+    result = collective_errors(options.data, losses)
     pictures = _pictures(options, result) if options.plots else []
     if options.json:
         print(json.dumps(_json(options.data, losses, result, pictures), indent=2, allow_nan=False))
@@ -52,7 +52,7 @@ def _pictures(options: argparse.Namespace, result: Any) -> list[str]:
 
 
 def _json(path: str, losses: float, result: Any, pictures: list[str]) -> dict[str, Any]:
-    from sweeps.validate.collectives import GROUPS
+    from sweeps.measure.validate.collective_errors import GROUPS
 
     return {
         "path": path,

@@ -15,8 +15,12 @@ from sweeps.cli.common import (
     overrides,
     require_lengths,
 )
+from sweeps.cli.leaf_flags import add_flags, leaf_flags
 
-NUMBERS = ("isl", "osl", "batch", "cached", "acceptance", "sharing", "cores", "cache")
+SHARED = leaf_flags("jaxroof.jobs.colocated")
+"""Flags of what the models share, by name."""
+
+NUMBERS = ("isl", "osl", "batch", "cached", "acceptance", *SHARED)
 """Flags of the first model's requests, and of what is shared."""
 
 
@@ -33,9 +37,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     length_arguments(parser)
     batch_arguments(parser)
-    parser.add_argument("--sharing", metavar="KIND", help="time: steps in turns (default); space: cores of their own")
-    parser.add_argument("--cores", metavar="SHARE", help="of the cores, for the first model (default 0.5)")
-    parser.add_argument("--cache", metavar="SHARE", help="of what is left for KV cache, for the first (default 0.5)")
+    add_flags(parser, SHARED)
     json_argument(parser)
 
 

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from sweeps.cli import deployment
+from sweeps.cli.leaf_flags import add_flags, leaf_flags
+from sweeps.cli.leaf_flags import flag as flag_of
 
 EFFICIENCY_HELP = (
     "how far kernels are from the datasheet: learned (default), kernel, derated, datasheet, learned-trtllm, "
@@ -22,10 +24,6 @@ ACCEPTANCE_HELP = (
 
 CACHE = "jaxroof"
 """Folder of compiled programs, inside the user's cache folder."""
-
-
-NOT_COUNTS = ("acceptance", "delay", "rate", "layerwise", "sharing", "cores", "cache")
-"""Flags of workloads that are shares, rates or words; all others count."""
 
 
 def case_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,18 +49,18 @@ def draft_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--draft", metavar="NAME", help="a smaller model that drafts --drafts tokens per step")
 
 
+REQUESTS = leaf_flags("jaxroof.jobs.composition")
+"""Flags of a batch of equal requests, by name."""
+
+
 def length_arguments(parser: argparse.ArgumentParser) -> None:
     """Add `--isl` and `--osl`."""
-    parser.add_argument("--isl", metavar="TOKENS", help="prompt tokens of each request")
-    parser.add_argument("--osl", metavar="TOKENS", help="output tokens of each request")
+    add_flags(parser, {name: REQUESTS[name] for name in ("isl", "osl")})
 
 
-def batch_arguments(
-    parser: argparse.ArgumentParser, batch: str = "requests that start and run together (default 1)"
-) -> None:
+def batch_arguments(parser: argparse.ArgumentParser, batch: str = REQUESTS["batch"].help) -> None:
     """Add the flags of a batch of equal requests beside its lengths; `batch` says what `--batch` counts."""
-    parser.add_argument("--batch", metavar="N", help=batch)
-    parser.add_argument("--cached", metavar="TOKENS", help="prompt tokens of each that are cached already (default 0)")
+    add_flags(parser, {"batch": REQUESTS["batch"]._replace(help=batch), "cached": REQUESTS["cached"]})
     parser.add_argument("--acceptance", metavar="SHARE", help=ACCEPTANCE_HELP)
 
 
@@ -127,15 +125,19 @@ def asked_case(
 
 
 def workload_number(name: str, text: str) -> float | str:
-    """The value of a workload's flag: a count, or a share, which is checked where it is used."""
-    return text if name in NOT_COUNTS else whole_number(deployment.flag(name), text)
+    """The value of a workload's flag: a count, or text that is checked where it is used."""
+    from hwspaces.leaves import declared_quantity
+    from sweeps.ask.leaves import leaf
+
+    declared = leaf(f"workload.{name}")
+    return declared_quantity(text, declared, flag_of(name)) if declared.whole else text
 
 
-def whole_number(flag: str, text: str) -> float:
-    """The value of a flag that counts something; zero only where none of it is a sensible answer."""
+def whole_number(flag: str, text: str, zero: bool = False) -> float:
+    """The value of a flag that counts something; zero only where that is a sensible answer."""
     from hwspaces import quantity
 
-    if flag in ("--cached", "--past") and text == "0":
+    if zero and text == "0":
         return 0.0
     value = quantity(text, "1", flag)
     if value != int(value):
@@ -152,8 +154,8 @@ def overrides(settings: list[str]) -> dict[str, str]:
     values: dict[str, str] = {}
     for path, value, setting in _pairs("--set", settings, "PATH=VALUE", "hardware.memory.hbm.bandwidth=8TB/s"):
         name = path.partition(".")[2]
-        if path.startswith("workload.") or (path.startswith("deployment.") and name in deployment.DEGREES):
-            raise ValueError(f"--set {setting}: use {deployment.flag(name)}")
+        if path.startswith("workload.") or (path.startswith("deployment.") and name in deployment.degrees()):
+            raise ValueError(f"--set {setting}: use {flag_of(name)}")
         values[path] = value
     return values
 

@@ -16,10 +16,14 @@ from sweeps.cli.common import (
     require_lengths,
     whole_number,
 )
+from sweeps.cli.leaf_flags import add_flags, leaf_flags
 from sweeps.cli.outputs import output_argument
 
-NUMBERS = ("isl", "osl", "batch", "cached", "prompts", "lanes")
-"""Flags that count."""
+POOLS = leaf_flags("jaxroof.jobs.disaggregated")
+"""Flags of the pools' work, by name."""
+
+NUMBERS = ("isl", "osl", "batch", "cached", "acceptance", *POOLS)
+"""Flags of the workload."""
 
 SPLITTING = ("loads", "slo", "output")
 """Flags that only a search over splits reads."""
@@ -39,9 +43,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     length_arguments(parser)
     batch_arguments(parser, "sequences that a decode replica has at once (default 1)")
-    parser.add_argument("--prompts", metavar="N", help="prompts of one prefill step (default 1)")
-    parser.add_argument("--rate", metavar="R", help="requests/s that arrive at random (default: none waits)")
-    parser.add_argument("--lanes", metavar="N", help="links that carry one cache at once (default: one per device)")
+    add_flags(parser, POOLS)
     parser.add_argument(
         "--whole", action="store_true", help="the cache leaves after the prompt, instead of layer by layer"
     )
@@ -67,7 +69,7 @@ def run(options: argparse.Namespace) -> None:
         for flag in SPLITTING:
             if getattr(options, flag) is not None:
                 raise ValueError(f"--{flag} is for a search over splits: give --devices N too")
-    workload: dict[str, Any] = {name: getattr(options, name) for name in (*NUMBERS, "acceptance", "rate")}
+    workload: dict[str, Any] = {name: getattr(options, name) for name in NUMBERS}
     workload["layerwise"] = "0" if options.whole else None
     prefill = named_settings("--prefill", options.prefill, "tp=4")
     if options.devices is None:

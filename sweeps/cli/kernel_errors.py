@@ -30,7 +30,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Score the tables and print the result."""
-    from sweeps.validate.kernel_errors import kernel_errors
+    from sweeps.measure.validate.kernel_errors import kernel_errors
 
     result = kernel_errors(options.data, options.efficiency, options.hardware, tuple(options.only))
     pictures = _pictures(options, result) if options.plots else []
@@ -56,7 +56,7 @@ def _pictures(options: argparse.Namespace, result: Any) -> list[str]:
 
 
 def _json(options: argparse.Namespace, result: Any, pictures: list[str]) -> dict[str, Any]:
-    from sweeps.validate.kernel_errors import LABELS
+    from sweeps.measure.validate.kernel_errors import LABELS
 
     return {
         "path": options.data,

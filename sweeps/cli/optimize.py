@@ -138,7 +138,7 @@ def _with_flags(source: dict[str, Any], options: argparse.Namespace) -> dict[str
     for flag in ("starts", "steps", "grid", "seed"):
         text = getattr(options, flag)
         if text is not None:
-            goals[flag] = 0 if flag == "seed" and text == "0" else int(whole_number(f"--{flag}", text))
+            goals[flag] = int(whole_number(f"--{flag}", text, zero=flag == "seed"))
     limits = source.get("constraints", {})
     for flag in LIMITS:
         for name, value in named_settings(f"--{flag}", getattr(options, flag), "tpot=40ms").items():

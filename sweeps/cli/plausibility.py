@@ -15,7 +15,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Print the shares; what is outside of the range of measured GPUs is named."""
     import hwspaces
-    from sweeps.validate.plausibility import catalogue_shares, implausible, shares
+    from sweeps.measure.validate.plausibility import catalogue_shares, implausible, shares
 
     constants = hwspaces.efficiency(options.efficiency).efficiency
     if options.hardware is None:

@@ -21,11 +21,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Score the table and print the result."""
-    from sweeps.validate.power import power_scores
+    from sweeps.measure.validate.kernel_power import power_errors, power_scores
 
     scores, left_out = power_scores(options.data, options.efficiency)
     pictures = _pictures(options, scores) if options.plots and scores else []
-    rows = [row for held_out in (True, False) for row in _rows(scores, held_out)]
+    rows = [row for held_out in (True, False) for row in power_errors(scores, held_out)]
     if options.json:
         reasons = [{"reason": reason, "rows": count} for reason, count in left_out.items()]
         print(json.dumps({"path": options.data, "groups": rows, "left_out": reasons, "pictures": pictures}, indent=2))
@@ -52,50 +52,6 @@ def run(options: argparse.Namespace) -> None:
         out.print(f"{count:,} rows left out: {reason}")
     for picture in pictures:
         out.print(picture)
-
-
-def _rows(scores: list[Any], held_out: bool) -> list[dict[str, Any]]:
-    """Errors by kernels and device, then of all; of held-out shapes only where the meter was filled."""
-    import numpy as np
-
-    found = []
-    for short in (False,) if held_out else (False, True):
-        masks = [(s.filled | short) & (s.held_out | (not held_out)) for s in scores]
-        members: dict[tuple[str, str], list[int]] = {}
-        for i, score in enumerate(scores):
-            members.setdefault((score.label, score.group.device), []).append(i)
-        for key, chosen in [*members.items(), (("all", "all"), list(range(len(scores))))]:
-
-            def column(name: str, chosen: list[int] = chosen, masks: list[Any] = masks) -> Any:
-                return np.concatenate([getattr(scores[i], name)[masks[i]] for i in chosen] or [np.zeros(0)])
-
-            measured = column("measured")
-            if not len(measured):
-                continue
-            error, own = column("power") / measured - 1.0, column("own") / measured - 1.0
-            limits = np.concatenate([np.full(masks[i].sum(), _tdp(scores[i])) for i in chosen])
-            found.append(
-                {
-                    "kernels": key[0],
-                    "device": key[1],
-                    "held_out": held_out,
-                    "short_runs": short,
-                    "rows": len(measured),
-                    "median_ape": float(np.median(np.abs(error))),
-                    "mape": float(np.mean(np.abs(error))),
-                    "signed_median": float(np.median(error)),
-                    "own_time_median_ape": float(np.median(np.abs(own))),
-                    "own_time_mape": float(np.mean(np.abs(own))),
-                    "over_tdp": float(np.mean(column("unlimited") > 1.05 * limits)),
-                }
-            )
-    return found
-
-
-def _tdp(score: Any) -> float:
-    import hwspaces
-
-    return float(hwspaces.hardware(score.group.device).hardware.power.tdp)
 
 
 def _cells(row: dict[str, Any]) -> list[str]:

@@ -5,6 +5,7 @@ import json
 from typing import Any
 
 from sweeps.cli.common import (
+    REQUESTS,
     asked_case,
     batch_arguments,
     case_arguments,
@@ -15,6 +16,7 @@ from sweeps.cli.common import (
     require_lengths,
 )
 from sweeps.cli.images import encoder_arguments, encoder_workload
+from sweeps.cli.leaf_flags import add_flags
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,9 +31,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def static_batch_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags that describe a static batch beside its lengths."""
     batch_arguments(parser)
-    parser.add_argument(
-        "--delay", metavar="TIME", help="until the prompt is there, such as 150ms of retrieval (default 0)"
-    )
+    add_flags(parser, {"delay": REQUESTS["delay"]})
     draft_argument(parser)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from sweeps.cli import deployment, request, serve, step, train
 from sweeps.cli.common import case_arguments, compilation_cache, json_argument, whole_number
+from sweeps.cli.leaf_flags import flag as flag_of
 from sweeps.cli.outputs import output_argument
 
 JOBS = ("request", "step", "train", "serve")
@@ -17,15 +18,15 @@ OUTPUTS = ("output", "plot")
 TOP = 20
 
 OWN = {
-    "step": ("prefill", "prefills", "past", "decode", "context"),
+    "step": tuple(step.NUMBERS),
     "request": ("batch", "cached", "acceptance"),
     "train": train.WORK,
     "serve": tuple(name for name in serve.LOAD if name not in ("isl", "osl", "think", "seed")) + ("engine", "policy"),
 }
 """Flags that only one job reads."""
 
-UNTRAINED = ("isl", "osl", "weights", "attention", "kv", "communication", "attention_dp", "stages", "drafts", "tree")
-UNTRAINED += ("adapters", "block_tokens", "offloaded", "offload_to", "exchange", "alike", "reserved_cores")
+UNTRAINED = ("isl", "osl", "weights", "attention", "kv", "communication", "adapters")
+UNTRAINED += tuple(name for name in deployment.flags() if name not in (*train.DEGREES, *train.PLACES))
 """Flags that `--job train` does not read, of those that the others do."""
 
 
@@ -73,7 +74,7 @@ def run(options: argparse.Namespace) -> None:
     for job, flags in OWN.items():
         given = [flag for flag in flags if job != options.job and getattr(options, flag)]
         if given:
-            raise ValueError(f"{deployment.flag(given[0])} is of --job {job}, and this is --job {options.job}")
+            raise ValueError(f"{flag_of(given[0])} is of --job {job}, and this is --job {options.job}")
     if options.job == "serve":
         from sweeps.cli.sensitivity_serve import found_of_serve
 
@@ -115,7 +116,7 @@ def _said(options: argparse.Namespace) -> tuple[str, Any]:
     if options.job == "train":
         for name in UNTRAINED:
             if getattr(options, name) is not None:
-                raise ValueError(f"{deployment.flag(name)} is not of --job train")
+                raise ValueError(f"{flag_of(name)} is not of --job train")
         case = train.training_case(options)
         from sweeps.cli.train_report import heading as heading_of_training
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from sweeps.cli import deployment
 from sweeps.cli.common import compilation_cache, overrides, policy_settings, require_names
-from sweeps.cli.serve import LOAD
+from sweeps.cli.serve import offered
 
 
 def found_of_serve(options: argparse.Namespace, names: Any, wanted: Any, exponent: float | None) -> Any:
@@ -22,7 +22,8 @@ def found_of_serve(options: argparse.Namespace, names: Any, wanted: Any, exponen
 
     asked = Question(
         **{name: getattr(options, name) for name in ("hardware", "model", "weights", "kv", "communication")},
-        **{name: getattr(options, name) for name in ("efficiency", "engine", *LOAD)},
+        **{name: getattr(options, name) for name in ("efficiency", "engine")},
+        **offered(options),
         deployment=deployment.settings(options),
         overrides=settings,
         policy=policy,

@@ -14,11 +14,13 @@ from sweeps.cli.common import (
     policy_settings,
     require_names,
 )
+from sweeps.cli.leaf_flags import add_flags, leaf_flags
 from sweeps.cli.outputs import output_argument
 
-LOAD = ("trace", "format", "sort", "drop", "rate", "arrivals", "concurrency", "think", "isl", "osl")
-LOAD += ("requests", "duration", "prefixes", "sessions", "seed")
-"""Flags that say which requests come."""
+FLAGS = leaf_flags("sweeps.ask.offered_load")
+"""Flags that say which requests come, by name."""
+
+LOAD = tuple(FLAGS)
 
 OUTPUTS = ("output", "chrome_trace", "plot")
 """Flags of files that are written."""
@@ -58,21 +60,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def load_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags that say which requests come."""
     load = parser.add_argument_group("requests, of a file, at a rate or from clients")
-    load.add_argument("--trace", metavar="FILE", help="a trace or a benchmark's results (jaxroof trace)")
-    load.add_argument("--format", metavar="NAME", help="of the trace (default: as it looks): azure, mooncake, vllm ...")
-    load.add_argument("--sort", action="store_true", help="put the trace's rows in order, instead of refusing them")
-    load.add_argument("--drop", action="store_true", help="leave out the trace's rows without tokens")
-    load.add_argument("--rate", metavar="R", help="requests/s of a Poisson stream; scales the times of a trace")
-    load.add_argument("--arrivals", metavar="TEXT", help="in place of --rate: gamma:rate=8,cv=3, stages:8x60,16x30")
-    load.add_argument("--concurrency", metavar="N", help="clients, each of which sends when its last request ended")
-    load.add_argument("--think", metavar="TIME", default="0", help="time that a client waits in between (default 0)")
-    load.add_argument("--isl", metavar="TEXT", help="prompt tokens: 1024, lognormal:mean=1024,sigma=0.8")
-    load.add_argument("--osl", metavar="TEXT", help="output tokens")
-    load.add_argument("--requests", metavar="N", help="how many (default 1000), or the first ones of the trace")
-    load.add_argument("--duration", metavar="TIME", help="in place of --requests: as many as arrive within it")
-    load.add_argument("--prefixes", metavar="TEXT", help="system prompts: groups=10,tokens=1000,zipf=1")
-    load.add_argument("--sessions", metavar="TEXT", help="conversations: turns=2..8,think=30")
-    load.add_argument("--seed", metavar="N", default="0", help="of what is drawn (default 0)")
+    add_flags(load, FLAGS)
+
+
+def offered(options: argparse.Namespace) -> dict[str, Any]:
+    """What the flags say of the requests that come, by name."""
+    return {name: getattr(options, name) for name in LOAD if getattr(options, name, None) is not None}
 
 
 def run(options: argparse.Namespace) -> None:
@@ -86,7 +79,8 @@ def run(options: argparse.Namespace) -> None:
 
     asked = Question(
         **{name: getattr(options, name) for name in ("hardware", "model", "draft", "weights", "kv", "communication")},
-        **{name: getattr(options, name) for name in ("efficiency", "engine", "slo", *LOAD)},
+        **{name: getattr(options, name) for name in ("efficiency", "engine", "slo")},
+        **offered(options),
         deployment=deployment.settings(options),
         overrides=settings,
         policy=policy,

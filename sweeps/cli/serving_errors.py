@@ -31,16 +31,13 @@ MOST_NAMED = 6
 
 def run(options: argparse.Namespace) -> None:
     """Simulate every row that can be priced, and print how far off it is and which rows were left out."""
-    from sweeps.validate.serving.attempt import attempted
-    from sweeps.validate.serving.points import DisaggPoint, Skipped, points
-    from sweeps.validate.serving.predict import engine_efficiencies
+    from sweeps.measure.validate.serving.attempt import attempted
+    from sweeps.measure.validate.serving.predict import engine_efficiencies
+    from sweeps.measure.validate.serving.serving_points import points
 
     found, left = points(options.data)
     every = len(found) + len(left)
-    apart = "prefill and decode workers apart are not simulated"
-    left += [Skipped(one.row, one.id, apart) for one in found if isinstance(one, DisaggPoint)]
-    rows = [one for one in found if not isinstance(one, DisaggPoint)]
-    rows = [one for one in rows if not options.engine or one.engine in options.engine]
+    rows = [one for one in found if not options.engine or one.engine in options.engine]
     predicted: list[Any] = []
     if rows:
         efficiencies = engine_efficiencies(options.efficiency)
@@ -121,7 +118,7 @@ def _pictures(options: argparse.Namespace, predicted: Any) -> list[str]:
 def _json(options: argparse.Namespace, predicted: Any, left: Any, pictures: list[str]) -> dict[str, Any]:
     import dataclasses
 
-    from sweeps.validate.serving.scores import scores, worst
+    from sweeps.measure.validate.serving.scores import scores, worst
 
     trusted = any(one.point.suspect is None for one in predicted)
     return {
@@ -151,7 +148,7 @@ def _json(options: argparse.Namespace, predicted: Any, left: Any, pictures: list
 
 
 def _assumed(options: argparse.Namespace, predicted: Any) -> Counter:
-    from sweeps.validate.serving.assumptions import assumptions
+    from sweeps.measure.validate.serving.assumptions import assumptions
 
     return assumptions([one.point for one in predicted], learned=options.efficiency is None)
 
@@ -178,7 +175,7 @@ def _row(one: Any) -> dict[str, Any]:
 
 def _print(options: argparse.Namespace, predicted: Any, left: Any, pictures: list[str]) -> None:
     from sweeps.cli.tables import console, table
-    from sweeps.validate.serving.scores import scores, worst, worst_lines
+    from sweeps.measure.validate.serving.scores import scores, worst, worst_lines
 
     out = console()
     name = options.efficiency or "learned, of each row's engine"

@@ -6,6 +6,10 @@ from typing import Any
 
 from sweeps.cli.common import asked_case, case_arguments, draft_argument, json_argument, overrides
 from sweeps.cli.images import encoder_arguments, encoder_workload
+from sweeps.cli.leaf_flags import add_flags, leaf_flags
+
+NUMBERS = leaf_flags("jaxroof.jobs.step")
+"""Flags of a step's work, by name."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,18 +22,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def workload_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags that say what one step works on. Prefill and decode together make a mixed step."""
-    parser.add_argument("--prefill", metavar="TOKENS", help="new prompt tokens of each prompt in the step")
-    parser.add_argument("--prefills", metavar="N", help="prompts in the step (default 1)")
-    parser.add_argument("--past", metavar="TOKENS", help="tokens of each prompt that are cached already (default 0)")
-    parser.add_argument("--decode", metavar="N", help="sequences that decode one token each")
-    parser.add_argument("--context", metavar="TOKENS", help="tokens that each of them attends to")
+    add_flags(parser, NUMBERS)
     encoder_arguments(parser)
 
 
 def step_case(options: argparse.Namespace) -> Any:
     """The `sweeps.Case` of one step that the flags describe; ValueError in one line when they do not."""
-    names = ("prefill", "prefills", "past", "decode", "context")
-    given = {name: getattr(options, name) for name in names}
+    given = {name: getattr(options, name) for name in NUMBERS}
     if given["prefill"] is None and given["decode"] is None:
         raise ValueError("a step needs --prefill TOKENS, --decode N with --context TOKENS, or both")
     if (given["decode"] is None) != (given["context"] is None):

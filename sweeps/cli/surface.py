@@ -50,7 +50,7 @@ def _import(options: argparse.Namespace) -> None:
     import datetime
 
     from hwspaces.surface import write_surfaces
-    from sweeps.surface_import import Wanted, imported
+    from sweeps.measure.surface_import import Wanted, imported
 
     wanted = Wanted(options.gpu, options.engine, options.version)
     holes = "keep" if options.keep_holes else "refuse"

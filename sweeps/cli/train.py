@@ -4,8 +4,9 @@ import argparse
 import json
 from typing import Any
 
+from sweeps.cli import deployment
 from sweeps.cli.common import EFFICIENCY_HELP, compilation_cache, json_argument, overrides, require_names, whole_number
-from sweeps.cli.deployment import flag
+from sweeps.cli.leaf_flags import add_flags, flag, leaf_flags
 from sweeps.cli.train_search import TOP, run_search
 
 DEGREES = {
@@ -17,16 +18,13 @@ DEGREES = {
 }
 """Degrees as training frameworks count them."""
 
-COUNTS = {
-    "micro_batch": "sequences per micro-batch and copy (default 1)",
-    "global_batch": "sequences per iteration",
-    "seq": "tokens per sequence",
-    "tokens": "tokens to train on: adds time, energy and cost of all",
-}
-WORK = (*COUNTS, "zero", "recompute", "schedule", "precision", "lora", "offload", "host_bandwidth")
+NUMBERS = leaf_flags("jaxroof.training.training")
+"""Flags of a training's numbers, by name."""
+
+WORK = (*NUMBERS, "schedule", "precision", "lora", "offload")
 """Flags that only a training has."""
 
-PLACES = ("context_kind", "overlap", "imbalance", "attention_kernel")
+PLACES = ("sequence_parallel", "context_kind", "overlap", "imbalance", "attention_kernel")
 """Flags of the deployment beside its degrees."""
 
 PRECISIONS = ("bf16", "fp8")
@@ -41,11 +39,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     for name, text in DEGREES.items():
         parser.add_argument(flag(name), metavar="N", help=text)
     workload_arguments(parser)
-    parser.add_argument("--sequence-parallel", action="store_true", help="norms and residuals on 1/tp of the tokens")
-    parser.add_argument("--context-kind", metavar="WAY", help="how cp devices pass keys on: ring (default), all_gather")
-    parser.add_argument("--attention-kernel", metavar="WAY", help="fused (default), or unfused: scores are written")
-    parser.add_argument("--overlap", metavar="WAY", help="what tp messages hide behind: none (default), gemm")
-    parser.add_argument("--imbalance", metavar="RATIO", help="rows of the busiest ep device over the mean (default 1)")
+    add_flags(parser, {name: deployment.flags()[name] for name in PLACES})
     parser.add_argument("--search", action="store_true", help="every layout of --devices, the fastest that fit first")
     parser.add_argument("--devices", metavar="N", help="of --search")
     parser.add_argument("--top", metavar="N", help=f"layouts of --search that are shown (default {TOP})")
@@ -60,18 +54,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def workload_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of `WORK`."""
-    for name, text in COUNTS.items():
-        parser.add_argument(flag(name), metavar="TOKENS" if name in ("seq", "tokens") else "N", help=text)
-    parser.add_argument("--zero", metavar="STAGE", help="ZeRO: 1 shards optimiser states, 2 gradients, 3 weights too")
-    parser.add_argument("--recompute", metavar="WHAT", help="in the backward pass: none (default), selective, full")
+    """Add the flags that only a training has."""
+    add_flags(parser, NUMBERS)
     parser.add_argument(
         "--schedule", metavar="NAME", help="1f1b (default), gpipe, interleaved:CHUNKS, zero-bubble, dualpipe"
     )
     parser.add_argument("--precision", metavar="NAME", help="of linear layers: bf16 (default), fp8")
     parser.add_argument("--lora", metavar="TEXT", help="train adapters alone: rank=16,target=q,v (q k v o up down)")
     parser.add_argument("--offload", metavar="WHAT", help="optimizer: its states are in host memory")
-    parser.add_argument("--host-bandwidth", metavar="RATE", help="of the link to the host per direction: 55GB/s")
 
 
 def training_case(options: argparse.Namespace) -> Any:
@@ -79,41 +69,40 @@ def training_case(options: argparse.Namespace) -> Any:
     require_names(options)
     for name in ("global_batch", "seq"):
         if getattr(options, name) is None:
-            raise ValueError(f"{flag(name)} is missing: {COUNTS[name]}")
+            raise ValueError(f"{flag(name)} is missing: {NUMBERS[name].help}")
     precision = options.precision or "bf16"
     if precision not in PRECISIONS:
         raise ValueError(f"--precision {precision} must be {' or '.join(PRECISIONS)}")
     if options.offload is not None and options.offload not in OFFLOADS:
         raise ValueError(f"--offload {options.offload} must be optimizer")
-    numbers: dict[str, Any] = {
-        name: whole_number(flag(name), getattr(options, name)) for name in COUNTS if getattr(options, name) is not None
+    given = {name: getattr(options, name) for name in (*NUMBERS, "lora") if getattr(options, name) is not None}
+    work: dict[str, Any] = {
+        name: whole_number(flag(name), text) if name in NUMBERS and NUMBERS[name].counts else text
+        for name, text in given.items()
     }
     degrees = {
         name: int(whole_number(flag(name), getattr(options, name)))
         for name in DEGREES
         if getattr(options, name) is not None
     }
-    numbers |= {name: getattr(options, name) for name in ("zero", "recompute", "lora", "host_bandwidth")}
-    numbers |= _schedule(options.schedule)
+    work |= _schedule(options.schedule)
     if options.offload:
-        numbers["offload"] = 1.0
+        work["offload"] = 1.0
     others = other_settings(options)
     settings = overrides(others)
-    numbers |= _workload([setting for setting in options.set if setting not in others])
+    work |= _workload([setting for setting in options.set if setting not in others])
     compilation_cache()
     from sweeps.ask.cases import case
     from sweeps.ask.training_layouts import settings as placed
 
-    deployment: dict[str, Any] = placed(degrees)
-    deployment |= {name: getattr(options, name) for name in PLACES if getattr(options, name) is not None}
-    if options.sequence_parallel:
-        deployment["sequence_parallel"] = True
+    spread: dict[str, Any] = placed(degrees)
+    spread |= {name: getattr(options, name) for name in PLACES if getattr(options, name) is not None}
     return case(
         "train",
         options.hardware,
         options.model,
-        workload=numbers,
-        deployment=deployment,
+        workload=work,
+        deployment=spread,
         weights=precision,
         efficiency=options.efficiency,
         overrides=settings,
@@ -146,7 +135,7 @@ def _workload(settings: list[str]) -> dict[str, str]:
         name = path.removeprefix("workload.")
         if not (equals and value):
             raise ValueError(f"--set {setting!r} must be PATH=VALUE, such as workload.gradient_bytes=4B")
-        if name in (*COUNTS, "zero", "recompute", "lora", "schedule", "host_bandwidth"):
+        if name in (*NUMBERS, "lora", "schedule"):
             raise ValueError(f"--set {setting}: use {flag(name)}")
         found[name] = value
     return found

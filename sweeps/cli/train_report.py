@@ -5,11 +5,11 @@ from typing import Any
 
 from hwspaces import formatted
 from jaxroof.deployment import devices
+from jaxroof.jobs.train import PARTNERS
 from jaxroof.training.schedules import SCHEDULES
 from jaxroof.training.training import RECOMPUTES
 from sweeps.ask.cases import Case
 from sweeps.ask.names import UDUNITS, variable
-from sweeps.ask.training_names import KINDS
 from sweeps.cli import tables
 from sweeps.data.labels import amount, number
 from sweeps.run.answer import Answer
@@ -105,7 +105,7 @@ def _time_table(metrics: dict[str, Any]) -> Any:
     """Parts of the iteration's time; passes without the messages that they wait for."""
     made = tables.table("time of an iteration", "time", "share", numbers=("time", "share"))
     times = metrics["micro_batches"]
-    waits = sum(metrics[f"{kind}_exposed"] for kind in KINDS if kind != "dp")
+    waits = sum(metrics[f"{kind}_exposed"] for kind in PARTNERS if kind != "dp")
     compute = times * sum(metrics[name] for name in TIMES.values()) - waits - metrics["recompute_time"]
     rows = {
         f"kernels of {number(times)} micro-batches": compute,
@@ -126,7 +126,7 @@ def _time_table(metrics: dict[str, Any]) -> Any:
 
 def _communication_table(metrics: dict[str, Any]) -> Any:
     made = tables.table("messages between", "exposed", "hidden", numbers=("exposed", "hidden"))
-    for kind, words in KINDS.items():
+    for kind, words in PARTNERS.items():
         exposed, hidden = metrics[f"{kind}_exposed"], metrics[f"{kind}_hidden"]
         if exposed or hidden:
             cells = [formatted(time, "s") if time else "-" for time in (exposed, hidden)]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sweeps.cli.common import whole_number
-from sweeps.cli.deployment import flag
+from sweeps.cli.leaf_flags import flag
 
 CHOSEN = ("tp", "pp", "cp", "ep", "dp", "micro_batch", "zero", "recompute", "schedule")
 """Flags that a search sets by itself."""

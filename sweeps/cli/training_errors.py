@@ -19,13 +19,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Score the label set of one file and print the errors."""
     import hwspaces
-    from sweeps.validate.labels import EFFICIENCY, labels, scored
+    from sweeps.measure.validate.training_passes import EFFICIENCY, measured_passes, scored_passes
 
     constants = hwspaces.efficiency(options.efficiency or EFFICIENCY)
-    rows, left = labels(options.data)
+    rows, left = measured_passes(options.data)
     if not rows:
         raise ValueError(f"{options.data}: no row of the label set in it that can be predicted")
-    found = scored(rows, constants.efficiency)
+    found = scored_passes(rows, constants.efficiency)
     if options.json:
         print(json.dumps(_json(options.data, constants.name, found, left), indent=2, allow_nan=False))
     else:

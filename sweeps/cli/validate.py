@@ -39,10 +39,10 @@ def _request_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _requests(options: argparse.Namespace) -> None:
     import hwspaces
-    from sweeps.validate.requests import validation
+    from sweeps.measure.validate.single_requests import request_errors
 
     constants = hwspaces.efficiency(options.efficiency)
-    result = validation(options.data, constants.efficiency)
+    result = request_errors(options.data, constants.efficiency)
     if options.json:
         print(json.dumps(_json(options.data, constants, result), indent=2))
     else:
@@ -57,7 +57,7 @@ def _json(file: str, constants: Any, result: Any) -> dict[str, Any]:
         "rows": [_row(row) for row in result.scored],
         "errors": result.errors(),
         "unpredicted": [
-            {"row": row.row, "experiment": row.experiment, "reason": row.reason} for row in result.unpredicted
+            {"row": row.row, "experiment": row.name, "reason": row.reason} for row in result.unpredicted
         ],
     }
 

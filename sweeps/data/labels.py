@@ -7,7 +7,8 @@ import xarray as xr
 
 from hwspaces import formatted
 from hwspaces.units import nearest
-from sweeps.ask.names import COORDINATES, UDUNITS, leaf_long_name, leaf_unit, variable
+from sweeps.ask.leaves import leaf_long_name, leaf_unit, leaves
+from sweeps.ask.names import UDUNITS, variable
 
 _SI_UNITS = {udunits: unit for unit, udunits in UDUNITS.items() if udunits not in ("1", "s-1")}
 """Our units by how UDUNITS writes them, where only one of ours is written so."""
@@ -99,4 +100,4 @@ def _path(long_name: str) -> str | None:
     if long_name.startswith(_MATRIX):
         path = f"hardware.matrix.{long_name.removeprefix(_MATRIX)}"
         return path if leaf_long_name(path) == long_name else None
-    return next((path for path, words in COORDINATES.items() if words == long_name), None)
+    return next((path for path, declared in leaves().items() if declared.meaning == long_name), None)

@@ -1,22 +1,23 @@
 """The answer to one case as plain numbers: its metrics, and the cost of every op of its steps."""
 
 import dataclasses
+import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import jax
 
 from jaxroof.collectives import ALGORITHMS
 from jaxroof.forward import step_ops
-from jaxroof.jobs import Scenario, job_of
+from jaxroof.jobs import Job, Scenario, job_of
 from jaxroof.jobs.job import table_prefix
-from jaxroof.op import BOUNDS, Op
+from jaxroof.op import BOUNDS, Collective, Kernel, Op
 from jaxroof.overlap import HIDDEN
 from sweeps.ask.cases import Case
 from sweeps.ask.names import variable
-from sweeps.run.precision import (
-    precision,
-)
+from sweeps.run.evaluate import at_base
+from sweeps.run.precision import precision
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,6 +34,12 @@ class OpAnswer:
     bound: str  # one of `jaxroof.op.BOUNDS`
     algorithm: str | None  # of a collective, the one that was chosen
     energy: float | None = None  # J beside static power; None where the hardware's is unknown
+    layer: str = ""  # that it is of, which its name begins with; "" where a model has one block
+
+    @property
+    def plain_name(self) -> str:
+        """Its name inside its layer."""
+        return self.name[len(self.layer) :]
 
     @property
     def intensity(self) -> float | None:
@@ -57,10 +64,29 @@ class Answer:
 
 def answer(case: Case) -> Answer:
     """Evaluate one case in float64, in one compiled call. The same job as a sweep's, so that both agree."""
-    order: dict[str, Any] = {}
-    job = job_of(case.scenario)
+    function, orders = _described(job_of(case.scenario))
+    with precision("float64"):
+        metrics, steps = at_base(function, case.scenario)
+    metric_names, op_names = orders[jax.tree.structure(case.scenario)]
+    found = {
+        step: tuple(_op(name, *row) for name, row in zip(names, rows, strict=True))
+        for (step, names), rows in zip(op_names.items(), steps, strict=True)
+    }
+    return Answer(
+        metrics={name: _plain(name, value) for name, value in zip(metric_names, metrics, strict=True)},
+        steps={step: tuple(op for op in ops if op.time != 0) for step, ops in found.items()},
+    )
 
-    def evaluated(scenario: Scenario) -> tuple[list, list]:
+
+@functools.cache
+def _described(job: Job) -> tuple[Callable[[Scenario], tuple[list, list]], dict[Any, tuple]]:
+    """A function of a scenario to its metrics and to the ops of its steps; and the names of both, by structure.
+
+    JAX keeps the order of lists, not of keys: names are left where the function is traced.
+    """
+    orders: dict[Any, tuple] = {}
+
+    def described(scenario: Scenario) -> tuple[list, list]:
         sums = {name: sum(terms().values()) for name, terms in job.sums(scenario).items()}
         tables = {name: terms() for name, terms in job.tables(scenario).items()}
         metrics = job.metrics(scenario, sums, tables)
@@ -72,20 +98,11 @@ def answer(case: Case) -> Answer:
             fields = ("time", "flops", "bytes", "bound", "algorithm", "energy")
             columns = [tables[f"{prefix}op_{field}"] for field in fields if f"{prefix}op_{field}" in tables]
             steps[step] = {name: (ops.get(name), *(column[name] for column in columns)) for name in columns[0]}
-        order["metrics"] = tuple(metrics)  # JAX keeps the order of lists, not of keys
-        order["steps"] = {step: tuple(rows) for step, rows in steps.items()}
+        names = tuple(metrics), {step: tuple(rows) for step, rows in steps.items()}
+        orders[jax.tree.structure(scenario)] = names
         return list(metrics.values()), [list(rows.values()) for rows in steps.values()]
 
-    with precision("float64"):
-        metrics, steps = jax.device_get(jax.jit(evaluated)(case.scenario))
-    found = {
-        step: tuple(_op(name, *row) for name, row in zip(names, rows, strict=True))
-        for (step, names), rows in zip(order["steps"].items(), steps, strict=True)
-    }
-    return Answer(
-        metrics={name: _plain(name, value) for name, value in zip(order["metrics"], metrics, strict=True)},
-        steps={step: tuple(op for op in ops if op.time != 0) for step, ops in found.items()},
-    )
+    return described, orders
 
 
 def _op(
@@ -96,14 +113,15 @@ def _op(
     return OpAnswer(
         name=name,
         count=count,
-        precision=None if op is None else op.precision,
+        precision=op.precision if isinstance(op, Kernel) else None,
         time=float(time),
         flops=float(flops),
         bytes=float(moved),
-        message_bytes=0.0 if op is None or op.message_bytes is None else count * float(op.message_bytes),
+        message_bytes=0.0 if op is None or isinstance(op, Kernel) else count * float(op.message_bytes),
         bound=BOUNDS[int(bound)],
-        algorithm=ALGORITHMS[int(algorithm)] if op is not None and op.kind == "collective" else None,
+        algorithm=ALGORITHMS[int(algorithm)] if isinstance(op, Collective) else None,
         energy=None if energy is None else float(energy),
+        layer="" if op is None else op.layer,
     )
 
 

@@ -45,6 +45,16 @@ class Points:
     settings: Settings  # leaves of shape (n,) where the points differ, () where they do not
 
 
+ALONE = Points(np.zeros(1, int), ())
+"""The base itself."""
+
+
+def at_base(function: Function, base: Scenario, way: Way = AT_ONCE, others: tuple = ()) -> Any:
+    """What `function` returns at the base itself, as NumPy arrays."""
+    ((_, found),) = evaluate(function, base, [ALONE], way, others)
+    return jax.tree.map(lambda column: column[0], found)
+
+
 def points_of(axes: tuple[Axis, ...], dtype: Any = float) -> Iterator[Points]:
     """Every point of a grid, structure after structure; places are those of the flat grid, the last axis fastest."""
     shape = tuple(axis.size for axis in axes)

@@ -6,11 +6,11 @@ from typing import Any
 
 import jax
 
-QUICK = (("xla_backend_optimization_level", 0), ("xla_cpu_use_fusion_emitters", False))
+QUICK = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}
 """XLA's options for programs that run for milliseconds: LLVM's optimisation would take longer than all the rest, and
 the newer emitters of fused loops twice as long as the older ones."""
 
-QUICKLY = (("xla_cpu_use_fusion_emitters", False),)
+QUICKLY = {"xla_cpu_use_fusion_emitters": False}
 """XLA's options for programs of gradients on a CPU: they compile in half the time and run a little slower."""
 
 FEW = 32
@@ -48,7 +48,10 @@ LAYOUTS = Way(lanes=1 << 14)
 CURVE = Way(constants=True)
 """A handful of points of one structure that are evaluated once."""
 
-SLOPES = Way(lanes=1 << 14, at_most=True, constants=True, options=QUICK)
+ONE_SLOPE = Way(options=tuple(QUICK.items()))
+"""The gradient in one number at one point: a program that runs for milliseconds."""
+
+SLOPES = Way(lanes=1 << 14, at_most=True, constants=True, options=tuple(QUICK.items()))
 """Gradients in one number after the other: compiles fast. Buffers of a call stay in a cache of some MB per op."""
 
 ALL_SLOPES = Way(lanes=1 << 14, constants=True, tiles=True, threads=os.cpu_count() or 1)
@@ -57,7 +60,7 @@ ALL_SLOPES = Way(lanes=1 << 14, constants=True, tiles=True, threads=os.cpu_count
 
 def designs(gradients: bool) -> Way:
     """Designs of an optimiser, of which each call of one length keeps the number of programs small."""
-    options = QUICKLY if jax.default_backend() == "cpu" else ()
+    options = tuple(QUICKLY.items()) if jax.default_backend() == "cpu" else ()
     return Way(lanes=64 if gradients else 4096, constants=True, options=options)
 
 

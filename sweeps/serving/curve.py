@@ -9,7 +9,8 @@ import numpy as np
 import xarray as xr
 
 from jaxroof.version import VERSION
-from sweeps.ask.names import UDUNITS, leaf_long_name, leaf_unit, variable_attributes
+from sweeps.ask.leaves import leaf_long_name, leaf_unit
+from sweeps.ask.names import UDUNITS, variable_attributes
 from sweeps.run.precision import precision
 from sweeps.serving.fleet import Fleet, fleet
 from sweeps.serving.grid import Metrics

@@ -7,7 +7,10 @@ from typing import Any
 import numpy as np
 
 from hwspaces import quantity
+from hwspaces.leaves import declared_quantity
+from hwspaces.units import is_zero
 from jaxroof.traffic import Traffic
+from sweeps.ask.leaves import leaf
 from sweeps.data.labels import number
 from sweeps.serving.question import Question
 from workloads.stream import ALONE, Stream, numbered
@@ -83,7 +86,7 @@ def load(asked: Question) -> Load:
     seed = _whole("seed", asked.seed, least=0)
     requests = None if asked.requests is None else _whole("requests", asked.requests)
     clients = None if asked.concurrency is None else _whole("concurrency", asked.concurrency)
-    think = 0.0 if asked.think in (0, "0") else quantity(asked.think, "s", "think")
+    think = declared_quantity(asked.think, leaf("workload.think"), "think")
     rate = None if asked.rate is None else quantity(asked.rate, "1", "rate")
     if asked.trace is not None:
         stream = read_trace(asked.trace, asked.format or "auto", sort=asked.sort, drop=asked.drop, seed=seed)
@@ -114,7 +117,7 @@ def _check_together(asked: Question) -> None:
         for key in ("isl", "osl"):
             if getattr(asked, key) is None:
                 raise ValueError(f"{key} is missing: the tokens of a request; or give a trace")
-    if asked.concurrency is None and asked.think not in (0, "0"):
+    if asked.concurrency is None and not is_zero(asked.think, "s"):
         raise ValueError(f"think = {asked.think}: only the clients of a concurrency wait before they ask again")
     if asked.concurrency is not None and asked.duration is not None:
         raise ValueError(

@@ -12,6 +12,7 @@ import numpy as np
 
 from hwspaces.units import nearest
 from jaxroof.jobs import Scenario
+from jaxroof.jobs.serve import METRICS as SERVED
 from jaxroof.jobs.serve import SERVE, Service
 from jaxroof.legality import first_broken
 from jaxroof.traffic import Traffic
@@ -20,7 +21,8 @@ from sweeps.ask.cases import Case
 from sweeps.ask.effects import facts, require_effect
 from sweeps.ask.engines import engine_of
 from sweeps.ask.engines import policy as engine_policy
-from sweeps.ask.names import SERVED, leaf_unit
+from sweeps.ask.leaves import leaf_unit
+from sweeps.ask.offered_load import LOAD
 from sweeps.ask.paths import replaced
 from sweeps.ask.quantities import quantity_or_zero
 from sweeps.ask.question import Asked, attributes, resolved
@@ -32,12 +34,6 @@ from sweeps.serving.objective import parse_slo
 from sweeps.serving.policies import FIELDS, chosen_policy, policy_value, policy_values
 from sweeps.serving.question import Question
 from sweeps.serving.simulation import require_priced
-
-LOAD = (
-    *("trace", "format", "rate", "arrivals", "concurrency", "think", "isl", "osl", "requests", "duration"),
-    *("prefixes", "sessions", "seed"),
-)
-"""Keys of `[workload]`, as `sweeps.serving.question.Question` has them."""
 
 TIMES = ("workload.think", "workload.duration")
 
@@ -221,8 +217,6 @@ def _parsed(path: str, value: Any) -> float | str:
         raise ValueError(f"{path} = {value!r} must be a number or text")
     if isinstance(value, str) and path not in TIMES:
         return value
-    if path in ("workload.think", "workload.seed") and value in (0, "0"):
-        return 0.0
     return quantity_or_zero(value, leaf_unit(path), path)
 
 

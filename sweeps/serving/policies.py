@@ -1,19 +1,20 @@
 """An engine's policy with a user's changes, every value checked."""
 
-import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from hwspaces import formatted, quantity
+from hwspaces import formatted
+from hwspaces.leaves import declared_quantity
 from hwspaces.units import nearest
-from jaxroof.policy import ORDERS, QUEUES, Policy
+from jaxroof.field import Declaration, declarations
+from jaxroof.policy import ORDERS, Policy
 from sweeps.ask.engines import ENGINES
 from sweeps.ask.engines import policy as engine_policy
 from sweeps.data.labels import number
 
-SWITCHES = ("chunked", "reserve", "swap", "prefix_caching", "hidden_host")
-FIELDS = tuple(field.name for field in dataclasses.fields(Policy))
+DECLARED = declarations(Policy)
+FIELDS = tuple(DECLARED)
 
 
 def chosen_policy(engine: str, values: Mapping[str, Any]) -> Policy:
@@ -46,7 +47,29 @@ def policy_value(name: str, value: Any) -> float | str:
     Raises:
       ValueError: one line that names the field, its value and what is allowed.
     """
-    return _VALUES[name](f"policy.{name}", value)
+    declared, where = DECLARED[name], f"policy.{name}"
+    words = declared.codes or declared.choices
+    if words:
+        if value not in words:
+            raise ValueError(f"{where} = {value!r} must be {', '.join(words[:-1])} or {words[-1]}")
+        return float(words.index(value)) if declared.codes else value
+    if declared.unit != "1":
+        return declared_quantity(value, declared, where)
+    found = _number(value)
+    endless = found == math.inf == declared.most
+    if not endless and not (declared.zero and found == 0.0) and not declared.allows(found):
+        raise ValueError(f"{where} = {value!r} must be {_range(declared)}")
+    if declared.whole and not endless and found != math.floor(found):
+        raise ValueError(f"{where} = {value!r} must be {_range(declared)}")
+    return found
+
+
+def _range(declared: Declaration) -> str:
+    """What a number of a policy may be, in words."""
+    if declared.whole:
+        above = "" if math.isinf(declared.most) else f" to {declared.most:.0f}"
+        return f"a whole number of at least {0 if declared.zero else 1}{above}"
+    return declared.words or f"a share {declared.range}"
 
 
 def policy_values(policy: Policy) -> dict[str, tuple]:
@@ -59,7 +82,7 @@ def policy_text(policy: Policy) -> str:
     parts = [ORDERS[int(policy.order)], policy.queue]
     for name in FIELDS:
         value = getattr(policy, name)
-        if name in SWITCHES:
+        if DECLARED[name].discrete:
             parts += [name.replace("_", " ")] if value else []
         elif name == "swap_time":
             parts += [f"{formatted(value, 's')} per swapped token"] if value else []
@@ -77,67 +100,8 @@ def policy_record(policy: Policy) -> dict[str, float | str | None]:
     return found | {"order": ORDERS[int(policy.order)]}
 
 
-def _one_of(names: tuple[str, ...]) -> Callable[[str, Any], str]:
-    def value_of(key: str, value: Any) -> str:
-        if value not in names:
-            raise ValueError(f"{key} = {value!r} must be {', '.join(names[:-1])} or {names[-1]}")
-        return value
-
-    return value_of
-
-
-def _order(key: str, value: Any) -> float:
-    return float(ORDERS.index(_one_of(ORDERS)(key, value)))
-
-
-def _switch(key: str, value: Any) -> float:
-    found = _number(value)
-    if found not in (0.0, 1.0):
-        raise ValueError(f"{key} = {value!r} must be 0 or 1")
-    return found
-
-
-def _count(least: int, most: float = 2.0**30) -> Callable[[str, Any], float]:
-    def value_of(key: str, value: Any) -> float:
-        found = _number(value)
-        if not (found == math.inf == most or (least <= found <= most and found == math.floor(found))):
-            above = "" if math.isinf(most) else f" to {most:.0f}"
-            raise ValueError(f"{key} = {value!r} must be a whole number of at least {least}{above}")
-        return found
-
-    return value_of
-
-
-def _share(key: str, value: Any) -> float:
-    found = _number(value)
-    if not 0.0 <= found < 1.0:
-        raise ValueError(f"{key} = {value!r} must be a share from 0 to below 1")
-    return found
-
-
-def _time(key: str, value: Any) -> float:
-    return 0.0 if value in (0, "0") else quantity(value, "s", key)
-
-
 def _number(value: Any) -> float:
     try:
         return float(value)
     except (TypeError, ValueError):
         return math.nan
-
-
-_VALUES: dict[str, Callable[[str, Any], float | str]] = {
-    **dict.fromkeys(SWITCHES, _switch),
-    "order": _order,
-    "token_budget": _count(1),
-    "max_sequences": _count(1),
-    "block_size": _count(1, 4096),
-    "watermark": _share,
-    "swap_time": _time,
-    "max_waiting": _count(1, math.inf),
-    "graph_step": _count(0),
-    "graph_limit": _count(0),
-    "acceptance": _share,
-    "queue": _one_of(QUEUES),
-}
-"""Field -> what reads its value, given the key that errors name and what was written."""

@@ -109,7 +109,8 @@ def simulated(
     """Many simulations to their end.
 
     Args:
-      together: scenarios of a serve of one structure, stacked along the leading axis of the leaves that `axes` names.
+      together: scenarios of one structure whose workload is a `Service`, stacked along the leading axis of the leaves
+        that `axes` names.
       size: of every simulation; `iterations` is how many are made between two looks at what is left.
       axes: 0, or a `Scenario` whose fields are 0, None, or trees of these.
       progress: called after every piece with the requests that are over and with all.

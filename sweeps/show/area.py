@@ -6,14 +6,14 @@ from typing import Any
 import numpy as np
 
 from sweeps.ask.silicon_names import PARTS
+from sweeps.measure.validate.die_areas import DieArea
 from sweeps.show import style
-from sweeps.validate.area import Row
 
 
 @style.styled
-def area_by_part(rows: Sequence[Row]) -> Any:
+def area_by_part(rows: Sequence[DieArea]) -> Any:
     """A bar per die, of the accelerator that it is worst for: predicted parts stacked; a mark where the die is."""
-    shown: dict[str, Row] = {}
+    shown: dict[str, DieArea] = {}
     for row in rows:
         if row.die not in shown or row.error > shown[row.die].error:
             shown[row.die] = row

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from jaxroof.collectives import UNAVAILABLE
+from sweeps.measure.validate.collective_errors import ScoredCollective, family_name, kind_name, summary
 from sweeps.show import style
-from sweeps.validate.collectives import Scored, family_name, kind_name, summary
 
 COLUMNS = 3
 
@@ -27,9 +27,9 @@ def bus_bandwidth(kind: str, participants: Any, message_bytes: Any, seconds: Any
 
 
 @style.styled
-def measured_against_predicted(device: str, scored: Sequence[Scored]) -> Any:
+def measured_against_predicted(device: str, scored: Sequence[ScoredCollective]) -> Any:
     """A figure with a panel per collective and library: bus bandwidth, measured (dots) and predicted (lines)."""
-    panels: dict[str, list[Scored]] = {}
+    panels: dict[str, list[ScoredCollective]] = {}
     for row in scored:
         family = family_name(row.row)
         name = row.row.kind.replace("_", "-") if family == "nccl" else f"{row.row.kind.replace('_', '-')}, {family}"
@@ -57,8 +57,8 @@ def measured_against_predicted(device: str, scored: Sequence[Scored]) -> Any:
     return made
 
 
-def _panel(axes: Any, name: str, scored: Sequence[Scored]) -> None:
-    groups: dict[tuple[float, bool], list[Scored]] = {}
+def _panel(axes: Any, name: str, scored: Sequence[ScoredCollective]) -> None:
+    groups: dict[tuple[float, bool], list[ScoredCollective]] = {}
     for row in scored:
         groups.setdefault((row.row.participants, row.row.crosses), []).append(row)
     for (participants, crosses), colour in zip(sorted(groups), style.SERIES_COLOURS, strict=False):

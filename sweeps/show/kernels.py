@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from sweeps.measure.validate.kernel_errors import ScoredKernels
 from sweeps.show import style
-from sweeps.validate.kernel_errors import Scored
 
 COLUMNS = 3
 BINS = 14
@@ -35,7 +35,7 @@ NAMES = {
 
 
 @style.styled
-def measured_against_predicted(family: str, scored: Sequence[Scored]) -> Any:
+def measured_against_predicted(family: str, scored: Sequence[ScoredKernels]) -> Any:
     """A panel per device: predicted over measured time, against measured time; dark where rows are many."""
     devices = list(dict.fromkeys(one.group.device for one in scored))
     made = _figure(
@@ -61,7 +61,7 @@ def measured_against_predicted(family: str, scored: Sequence[Scored]) -> Any:
 
 
 @style.styled
-def errors_by_feature(family: str, scored: Sequence[Scored]) -> Any:
+def errors_by_feature(family: str, scored: Sequence[ScoredKernels]) -> Any:
     """A panel per column of the table: median and 90 % range of predicted over measured time, a colour per device."""
     names = [name for name in scored[0].group.columns if len(np.unique(_column(scored, name))) > 1]
     devices = list(dict.fromkeys(one.group.device for one in scored))
@@ -83,7 +83,7 @@ def errors_by_feature(family: str, scored: Sequence[Scored]) -> Any:
     return made
 
 
-def _figure(scored: Sequence[Scored], panels: int, title: str, details: str) -> Any:
+def _figure(scored: Sequence[ScoredKernels], panels: int, title: str, details: str) -> Any:
     rows = -(-panels // COLUMNS)
     engines = ", ".join(dict.fromkeys(f"{one.group.engine} {one.group.version}" for one in scored))
     count = sum(len(one.group) for one in scored)
@@ -124,13 +124,13 @@ def _error_text(ratio: np.ndarray) -> str:
     return f"{np.median(error):.0%}, {np.mean(error):.0%}"
 
 
-def _column(scored: Sequence[Scored], name: str) -> np.ndarray:
+def _column(scored: Sequence[ScoredKernels], name: str) -> np.ndarray:
     return np.concatenate([one.group.columns[name] for one in scored])
 
 
-def _measured(scored: Sequence[Scored]) -> np.ndarray:
+def _measured(scored: Sequence[ScoredKernels]) -> np.ndarray:
     return np.concatenate([one.group.seconds for one in scored])
 
 
-def _ratio(scored: Sequence[Scored]) -> np.ndarray:
+def _ratio(scored: Sequence[ScoredKernels]) -> np.ndarray:
     return np.concatenate([one.seconds for one in scored]) / _measured(scored)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from hwspaces import formatted
-from sweeps.ask.names import leaf_long_name
+from sweeps.ask.leaves import leaf_long_name
 from sweeps.ask.names import variable as meaning
 from sweeps.show import style
 from sweeps.studies.optimization.descent import KEPT, worst

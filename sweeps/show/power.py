@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from sweeps.measure.validate.kernel_power import PowerScore
 from sweeps.show import style
-from sweeps.validate.power import PowerScore
 
 COLUMNS = 3
 

@@ -119,7 +119,7 @@ def _spots(made: Any, axes: Any, ops: list[OpAnswer], total: float) -> list[Spot
         near = (group for group in groups if np.hypot(*(group[0] - place)) < max(group[1] + radius, TOUCHING))
         group = next(near, None)
         groups.append((place, radius, [op])) if group is None else group[2].append(op)
-    several = [name for *_, group in groups for name in {_plain(op.name) for op in group}]
+    several = [name for *_, group in groups for name in {op.plain_name for op in group}]
     leads = {id(group[0]): _names(group, several, total) for *_, group in groups}
     return [
         Spot(op.intensity, _rate(op), float(np.sqrt(_area(op, total) / np.pi)), leads.get(id(op), ""), number)
@@ -132,7 +132,7 @@ def _names(group: list[OpAnswer], several: list[str], total: float) -> str:
     """Names and shares of the ops of one spot, one to a line; blocks of layers apart only where they stand apart."""
     shares: dict[str, float] = {}
     for op in group:
-        name = op.name if several.count(_plain(op.name)) > 1 else _plain(op.name)
+        name = op.name if several.count(op.plain_name) > 1 else op.plain_name
         shares[name] = shares.get(name, 0.0) + op.time / total
     return "\n".join(f"{name} {100 * share:.1f} %" for name, share in shares.items() if share >= LABELLED_SHARE)
 
@@ -145,11 +145,6 @@ def _area(op: OpAnswer, total: float) -> float:
     return max(14.0, LARGEST_MARKER * op.time / total)
 
 
-def _plain(name: str) -> str:
-    """An op's name without the number of its block of layers."""
-    return name.rpartition(".")[2]
-
-
 def _undrawn(found: Answer) -> str:
     """Ops without a place on a roofline, and their share of the time."""
     parts = []
@@ -158,7 +153,7 @@ def _undrawn(found: Answer) -> str:
         rest: dict[str, float] = {}
         for op in ops:
             if not (op.flops > 0 and op.bytes > 0):
-                rest[_plain(op.name)] = rest.get(_plain(op.name), 0.0) + op.time / total
+                rest[op.plain_name] = rest.get(op.plain_name, 0.0) + op.time / total
         if rest:
             named = ", ".join(f"{name} {100 * share:.1f} %" for name, share in rest.items())
             parts.append(f"Not drawn, for they compute nothing: {named}.")

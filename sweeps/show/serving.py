@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from sweeps.measure.validate.serving.scores import BANDS, HIT, Prediction, band, score
 from sweeps.show import style
-from sweeps.validate.serving.scores import BANDS, HIT, Prediction, band, score
 
 METRICS = {"ttft": "TTFT", "tpot": "TPOT"}
 NAMES = {"vllm": "vLLM", "trtllm": "TensorRT-LLM", "sglang": "SGLang"}

@@ -14,9 +14,10 @@ import workloads
 from jaxroof.deployment import Deployment
 from jaxroof.legality import broken_rule
 from jaxroof.memory import weight_bytes
+from jaxroof.model import has_experts
 from sweeps.ask.cases import cache_precision, cache_text, compute_precisions, leaf_number, model_deployment
 from sweeps.ask.deployments import PREFIX, with_settings
-from sweeps.ask.layouts import Layout, has_experts, label, layouts, possible, reach
+from sweeps.ask.layouts import Layout, label, layouts, possible, reach
 from sweeps.ask.names import variable, variable_attributes
 from sweeps.ask.question import alike_devices, asking
 from sweeps.ask.spec import spec

@@ -16,8 +16,10 @@ from jaxroof.jobs.pool_split import Curve, split_latency
 from jaxroof.jobs.serve import Objective
 from sweeps.ask.cases import Case
 from sweeps.ask.names import variable_attributes
-from sweeps.run.point import answers_at
+from sweeps.run.evaluate import Points, evaluate
+from sweeps.run.point import answers
 from sweeps.run.precision import precision
+from sweeps.run.ways import CURVE
 from sweeps.serving.objective import slo_text
 
 BATCHES = np.unique(np.round(2.0 ** np.arange(0.0, 10.01, 0.5)))
@@ -37,12 +39,9 @@ def replica_curve(case: Case) -> Curve:
     scenario = dataclasses.replace(scenario, deployment=one, prefill=alone, workload=work)
     names = ("ttft", "tpot", "transfer_time", "prefill_rate", "fits")
 
-    def at(batch: jax.Array) -> dict[str, jax.Array]:
-        place = dataclasses.replace(scenario, workload=dataclasses.replace(work, batch=batch))
-        return answers_at(DISAGGREGATED, place, names)
-
+    points = Points(np.arange(len(BATCHES)), [{"workload.batch": BATCHES}])
     with precision("float64"):
-        found = jax.device_get(jax.jit(jax.vmap(at))(jnp.asarray(BATCHES)))
+        ((_, found),) = evaluate(answers(DISAGGREGATED, names), scenario, [points], CURVE)
     fits = found["fits"]
     if not fits[0]:
         raise ValueError(

@@ -7,7 +7,7 @@ import numpy as np
 
 from jaxroof.jobs import Scenario
 from jaxroof.jobs.train import TRAIN
-from jaxroof.model import Experts
+from jaxroof.model import has_experts
 from sweeps.ask.cases import Case
 from sweeps.ask.training_layouts import Layouts, layouts
 from sweeps.run.evaluate import Points, evaluate, gathered, prepared
@@ -53,7 +53,7 @@ def search(case: Case, devices: int) -> Found:
         raise ValueError(
             f"devices = {devices}: no layout divides layers, tokens and a global batch of {work.global_batch:g}"
         )
-    columns = {path: column.astype(np.float32) for path, column in tried.paths(has_experts(scenario)).items()}
+    columns = {path: column.astype(np.float32) for path, column in tried.paths(has_experts(scenario.model)).items()}
     question = answers(TRAIN, METRICS), in_dtype(scenario, np.dtype("float32"))
     points = Points(np.arange(len(tried)), [columns])
     begun = time.perf_counter()
@@ -68,11 +68,6 @@ def search(case: Case, devices: int) -> Found:
 def searched(scenario: Scenario) -> Scenario:
     """`scenario` with a number for every degree that layouts set: degrees that are None are structure."""
     spread = dataclasses.replace(scenario.deployment, pp=1.0, cp=1.0, stages=None)
-    if has_experts(scenario):
+    if has_experts(scenario.model):
         spread = dataclasses.replace(spread, ep=1.0, attention_dp=1.0)
     return dataclasses.replace(scenario, deployment=spread)
-
-
-def has_experts(scenario: Scenario) -> bool:
-    """Whether layouts have a degree for experts."""
-    return any(isinstance(block.feedforward, Experts) for block in scenario.model.blocks)

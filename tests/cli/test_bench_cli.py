@@ -39,8 +39,8 @@ def measured(tmp_path_factory):
 
 def small_spans(patch) -> None:
     """Shapes, and caches to overflow, that take no time."""
-    from sweeps.microbench import device, run
-    from sweeps.microbench.plan import Span
+    from sweeps.measure.microbench import device, run
+    from sweeps.measure.microbench.plan import Span
 
     space = run.space
     spans = {"m": (1, 16), "n": (64, 128), "k": (64, 128), "sequences": (1, 2), "keys": (16, 32), "queries": (8, 16)}

@@ -26,7 +26,6 @@ WRITERS = {
     "sweeps/show/style.py",
     "sweeps/serving/chrome.py",
     "sweeps/serving/calibration/file.py",
-    "sweeps/validate/fit_command.py",
     "sweeps/cli/bench.py",
     "sweeps/cli/printing.py",  # to nowhere, in place of a stream that is closed
     "sweeps/cli/comparison_files.py",
@@ -233,7 +232,7 @@ def test_its_own_files_are_replaced_by_the_same_command(tmp_path, monkeypatch, c
 def test_texts_that_are_written_are_known_again(tmp_path):
     """The heads of the other kinds, as their writers make them."""
     import hwspaces
-    from sweeps.validate.efficiency_file import efficiency_text
+    from hwspaces.efficiency_file import efficiency_text
 
     heads = {
         "rows": "rank,hardware,devices,layout,batch,ttft\n1,H100-SXM,1,tp=1,8,0.1\n",

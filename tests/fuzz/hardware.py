@@ -62,7 +62,7 @@ def _surface(path: str) -> None:
 
 
 def _imported(path: str) -> None:
-    from sweeps.surface_import import Wanted, imported
+    from sweeps.measure.surface_import import Wanted, imported
 
     found = imported([pathlib.Path(path)], "auto", Wanted(), holes="keep")
     for table in found.tables:

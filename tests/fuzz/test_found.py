@@ -16,12 +16,12 @@ from sweeps.ask import spec
 from sweeps.data.keep import keepers
 from sweeps.data.opened import opened
 from sweeps.data.shards import encode, manifest
+from sweeps.measure.surface_import import Wanted, imported
 from sweeps.serving.objective import parse_slo
 from sweeps.serving.policies import chosen_policy
 from sweeps.show.heatmap import heatmap
 from sweeps.show.plane import plane
 from sweeps.studies.optimization.spec import design
-from sweeps.surface_import import Wanted, imported
 from tests import trace_files
 from tests.fuzz.datasets import _HEADER as HEADER
 from workloads.arrivals import parse_arrivals

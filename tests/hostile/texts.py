@@ -16,10 +16,10 @@ def loaders() -> dict[str, tuple[str, Read]]:
     """Name of every loader of text: the name of its file, and how it is read."""
     from hwspaces import efficiency, hardware
     from sweeps.ask.spec import read as spec
+    from sweeps.measure.surface_import import Wanted, imported
+    from sweeps.measure.validate.measured_csv import rows
     from sweeps.studies.optimization.spec import read as design
     from sweeps.studies.scenarios.suite import scenario
-    from sweeps.surface_import import Wanted, imported
-    from sweeps.validate.table import rows
     from workloads import model
     from workloads.traces import read_measured, read_trace
 

@@ -12,7 +12,9 @@ import jax
 import pytest
 
 import hwspaces
-from hwspaces.units import LEAF_UNITS, MAY_BE_ZERO, leaf_unit
+from hwspaces.leaves import leaf
+from jaxroof.field import declarations
+from jaxroof.hardware import Hardware
 
 REFERENCE = Path(__file__).parents[2].parent / "shared" / "reference" / "accelerators.csv"
 
@@ -75,9 +77,9 @@ def test_entry_is_whole(name):
     assert entry.name == name and entry.vendor and entry.product and entry.architecture and entry.date
     assert entry.status in ("GA", "announced")
     for path, value in leaves.items():
-        zero = path.endswith((".reduces", ".own_part", ".asynchronous")) or path in MAY_BE_ZERO
+        zero = leaf(path).zero
         assert type(value) is float and math.isfinite(value) and (value > 0 or (zero and value == 0)), path
-        assert leaf_unit(path)
+        assert leaf(path).unit
         assert entry.figures[path] == value
         assert entry.sources[path].strip(), path
     for source in entry.sources.values():
@@ -247,12 +249,23 @@ def test_a_third_tier_of_links_can_be_added():
 
 def test_every_leaf_can_be_overridden():
     entry = hwspaces.hardware("H100")
-    for pattern in LEAF_UNITS:
+    for pattern, declared in declarations(Hardware).items():
         path = pattern.replace("*", "bf16")
+        if declared.structure:
+            continue
         if path.startswith(("links.cluster.", "energy.cluster", "memory.host.", "memory.storage.")):
             continue  # H100 has none; above, and below
-        value = 0.5 if path.startswith(("silicon.", "costs.")) else 7.0  # many of these are shares
+        value = next(number for number in (7.0, 0.5, 1.0) if declared.allows(number))  # others, shares and switches
         assert flat(hwspaces.overridden(entry, {path: value}).hardware)[path] == value
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "said"),
+    [("cores.asynchronous", 0.5, "must be 0 or 1"), ("links.scale_up.transport.bulk.share", "120%", "must be ")],
+)
+def test_figures_keep_the_range_that_their_declaration_gives(path, value, said):
+    with pytest.raises(ValueError, match=said):
+        hwspaces.overridden(hwspaces.hardware("H100"), {path: value})
 
 
 def test_memory_outside_of_the_device_is_given_whole():

@@ -3,7 +3,8 @@
 import pytest
 
 import hwspaces
-from hwspaces.units import formatted, leaf_unit, quantity
+from hwspaces.leaves import leaf_unit
+from hwspaces.units import formatted, quantity
 from jaxroof import die_area
 from tests.hwspaces.test_load_errors import refused, written
 

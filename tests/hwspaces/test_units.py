@@ -4,7 +4,9 @@ import math
 
 import pytest
 
-from hwspaces.units import LEAF_UNITS, formatted, from_key, leaf_unit, quantity
+from hwspaces.leaves import leaf_unit, units
+from hwspaces.units import formatted, from_key, quantity
+from jaxroof.hardware import Hardware
 
 
 @pytest.mark.parametrize(
@@ -147,7 +149,7 @@ def test_leaf_units_cover_the_hardware_struct():
     assert leaf_unit("hardware.memory.hbm.bandwidth") == leaf_unit("memory.hbm.bandwidth") == "B/s"
     assert leaf_unit("matrix.bf16") == "FLOP/s"
     assert leaf_unit("links.scale_up.latency") == "s"
-    assert set(LEAF_UNITS.values()) == {"FLOP/s", "1", "1/s", "B/s", "B", "s", "Hz", "W", "USD/s"} | {
+    assert set(units(Hardware).values()) == {"FLOP/s", "1", "1/s", "B/s", "B", "s", "Hz", "W", "USD/s"} | {
         *("J", "J/B", "J/FLOP", "m", "m2", "m2/B", "m2 s/B", "1/m2", "USD", "USD/B", "USD/m2", "USD/J"),
     }
 

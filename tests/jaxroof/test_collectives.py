@@ -10,7 +10,7 @@ import pytest
 from jaxroof.collectives import ALGORITHMS, UNAVAILABLE, collective_algorithm, collective_time, collective_times
 from jaxroof.efficiency import LinkEfficiency
 from jaxroof.hardware import Link, Links, Protocol, Transport
-from jaxroof.op import COLLECTIVES, Op
+from jaxroof.op import COLLECTIVES, Collective
 from tests.oracle.collectives import seconds
 from tests.points import Draw, hardware
 
@@ -50,10 +50,9 @@ def changed(links: Links, **fields) -> Links:
     return dataclasses.replace(links, scale_up=dataclasses.replace(links.scale_up, **fields))
 
 
-def asked(kind: str, size: float, devices: float, stride: float | None = None) -> Op:
-    return Op(
-        kind="collective",
-        collective=kind,
+def asked(kind: str, size: float, devices: float, stride: float | None = None) -> Collective:
+    return Collective(
+        operation=kind,
         count=1.0,
         kernels=1.0,
         message_bytes=size,
@@ -270,11 +269,7 @@ def test_one_device_and_no_links_take_no_time():
     assert collective_times(nothing, asked("all_reduce", 8e6, 4.0), FULL) == {}
 
 
-def test_without_a_name_an_op_is_an_all_reduce_and_others_are_refused():
-    op = dataclasses.replace(asked("all_reduce", 1e6, 8.0), collective=None)
-    assert float(collective_time(TWO_TIERS, op, FULL)) == float(
-        collective_time(TWO_TIERS, asked("all_reduce", 1e6, 8.0), FULL)
-    )
+def test_an_unknown_operation_is_refused():
     with pytest.raises(ValueError, match="'gossip' is not a collective; known: all_reduce"):
         collective_time(TWO_TIERS, asked("gossip", 1e6, 8.0), FULL)
 

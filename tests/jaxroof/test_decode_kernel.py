@@ -12,7 +12,7 @@ from jaxroof.deployment import Deployment
 from jaxroof.efficiency.decode import DecodeKernel, decode_timing, published, published_latent
 from jaxroof.hardware import Hardware
 from jaxroof.layers.attention import fused_attention
-from jaxroof.op import BOUNDS, Op
+from jaxroof.op import BOUNDS, Kernel
 from jaxroof.shape import AttentionShape
 
 PLAIN = DecodeKernel(
@@ -66,7 +66,7 @@ ENGINES = {
 
 def attention(
     sequences=1.0, keys=1000.0, heads=8.0, kv_heads=1.0, width=100.0, queries=1.0, kv_bytes=2.0, latent=False, to="bf16"
-) -> Op:
+) -> Kernel:
     key_width = width + 64.0 if latent else width
     shape = AttentionShape(
         sequences=sequences,
@@ -83,7 +83,7 @@ def attention(
     return fused_attention("decode_attention", Deployment(attention_compute=to), shape, 1.0)
 
 
-def seconds(op: Op, hardware: Hardware, **constants) -> float:
+def seconds(op: Kernel, hardware: Hardware, **constants) -> float:
     return float(decode_timing(dataclasses.replace(PLAIN, **constants), op, hardware).total)
 
 

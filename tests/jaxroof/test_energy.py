@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxroof import Energy, Op, Power, Requests, datasheet, limited_time, op_energy, request_cost
+from jaxroof import Collective, Energy, Kernel, Power, Requests, datasheet, limited_time, op_energy, request_cost
 from jaxroof.collectives.volume import sent_bytes
 
 ENERGY = Energy(
@@ -28,8 +28,8 @@ def powered(chip):
     return dataclasses.replace(chip, energy=ENERGY, power=Power(tdp=700.0, static=100.0))
 
 
-def op(**quantities) -> Op:
-    return Op(**({"kind": "linear", "precision": "bf16", "count": 1.0, "kernels": 1.0} | quantities))
+def op(**quantities) -> Kernel:
+    return Kernel(**({"kind": "linear", "precision": "bf16", "count": 1.0, "kernels": 1.0} | quantities))
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_energy_of_an_op_by_hand(powered, quantities, joules):
     ],
 )
 def test_bytes_that_a_device_sends(powered, collective, devices, up, out):
-    sends = op(kind="collective", precision=None, collective=collective, message_bytes=1e6, participants=devices)
+    sends = Collective(operation=collective, count=1.0, kernels=1.0, message_bytes=1e6, participants=devices)
     sent = sent_bytes(powered.links, sends)
     np.testing.assert_allclose([sent["scale_up"], sent["scale_out"]], [up, out], rtol=1e-6)
     assert float(op_energy(sends, powered)) == pytest.approx(up * 4e-11 + out * 2e-10, rel=1e-6)

@@ -6,7 +6,8 @@ import pytest
 
 from jaxroof import Block, Deployment, Model, decode, kv_bytes_per_token, parameter_count, prefill, weight_bytes
 from jaxroof.forward import step_ops
-from jaxroof.model import LatentAttention, WeightFormat
+from jaxroof.layers.latent_attention import LatentAttention
+from jaxroof.model import WeightFormat
 from tests.hand import EXACT, check
 
 

@@ -25,9 +25,9 @@ EXACT = 1e-6  # relative: a few float32 roundings
 
 
 def numbers(op) -> dict[str, float]:
-    """Quantities of an op that are not None."""
+    """Quantities that an op has."""
     fields = ("count", "kernels", "matrix_flops", "vector_flops", "exps", "bytes", "message_bytes", "participants")
-    return {name: float(getattr(op, name)) for name in fields if getattr(op, name) is not None}
+    return {name: float(getattr(op, name)) for name in fields if getattr(op, name, None) is not None}
 
 
 def check(op, **expected):

@@ -6,8 +6,11 @@ import jax.numpy as jnp
 import pytest
 
 from jaxroof import Attention, Block, Deployment, Experts, FeedForward, Hardware, Model, WeightFormat
+from jaxroof.layers.compressed_attention import CompressedAttention
+from jaxroof.layers.latent_attention import LatentAttention
+from jaxroof.layers.linear_attention import LinearAttention
 from jaxroof.legality import broken_rule, legal
-from jaxroof.model import CompressedAttention, LatentAttention, LinearAttention, Prediction
+from jaxroof.model import Prediction
 
 BF16 = WeightFormat(bytes=2.0, compute="bf16")
 

@@ -6,8 +6,8 @@ import pytest
 
 from jaxroof import Block, Deployment, Model, datasheet, decode, kv_bytes_per_token, prefill, step_time
 from jaxroof.forward import step_ops
+from jaxroof.layers.linear_attention import LinearAttention
 from jaxroof.memory import kv_bytes_of_sequence, state_bytes_of_sequence, weight_bytes
-from jaxroof.model import LinearAttention
 from tests.hand import EXACT, check
 
 

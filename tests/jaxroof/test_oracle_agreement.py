@@ -8,6 +8,7 @@ import pytest
 
 from jaxroof import datasheet, decode, kv_bytes_per_token, request_cost, step_cost, step_time, weight_bytes
 from jaxroof.memory import kv_bytes_of_sequence
+from jaxroof.op import Collective
 from jaxroof.overlap import overlapped_ops
 from tests import oracle
 from tests.points import Points, leaves_as
@@ -27,11 +28,11 @@ COLUMNS = ("time", "flops", "bytes", "message_bytes")
 def everything(bounds, collectives, hardware, model, deployment, batch, requests, efficiency):
     """All that is compared; with `bounds` what binds each op too, with `collectives` each collective."""
     cost = request_cost(hardware, model, deployment, requests, efficiency)
-    kinds = {name: op.kind for name, op in overlapped_ops(model, deployment, batch).items()}
+    launched = overlapped_ops(model, deployment, batch)
     ops = {}
     for name, op in step_cost(hardware, model, deployment, batch, efficiency).items():
         ops[name] = {column: getattr(op, column) for column in COLUMNS}
-        if bounds and (collectives or kinds.get(name) != "collective"):
+        if bounds and (collectives or not isinstance(launched.get(name), Collective)):
             ops[name]["bound"] = op.bound
     return {
         "ops": ops,

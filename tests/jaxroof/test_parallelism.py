@@ -90,7 +90,7 @@ def test_sends_between_stages(dense):
     # 7 tokens of 1000 x 2 B, three times between four stages, each on two tensor-parallel devices
     op = step_ops(dense, Deployment(tp=2.0, pp=4.0), prefill(1.0, 7.0))["stage_send"]
     check(op, count=3, kernels=1, message_bytes=14_000, participants=2, stride=2)
-    assert op.collective == "send_recv"
+    assert op.operation == "send_recv"
     assert "stage_send" not in step_ops(dense, Deployment(), prefill(1.0, 7.0))
 
 
@@ -121,7 +121,7 @@ def test_a_ring_passes_what_a_gather_does(dense):
     check(gather["context_exchange"], count=4, message_bytes=100 * 200 * 2, participants=4, stride=2)
     sent = float(ring.count * ring.message_bytes)
     received = 4 * float(gather["context_exchange"].message_bytes) * 3 / 4
-    assert ring.collective == "send_recv" and sent == pytest.approx(received, rel=EXACT)
+    assert ring.operation == "send_recv" and sent == pytest.approx(received, rel=EXACT)
 
 
 def test_prompts_are_split_and_tokens_are_not(dense):
@@ -197,11 +197,11 @@ def test_messages_to_experts(mixture):
     ops = exchanged(mixture, "all_to_all")
     check(ops["dispatch"], count=4, message_bytes=10 * 1.75 * 1000 * 2, participants=4)
     check(ops["return"], message_bytes=10 * 1.75 * 1000 * 2)
-    assert ops["dispatch"].collective == ops["return"].collective == "all_to_all"
+    assert ops["dispatch"].operation == ops["return"].operation == "all_to_all"
     # once per expert: 2 copies
     ops = exchanged(mixture, "low_latency")
     check(ops["dispatch"], message_bytes=10 * 2 * 1000 * 2)
-    assert (ops["dispatch"].collective, ops["return"].collective) == ("dispatch", "combine")
+    assert (ops["dispatch"].operation, ops["return"].operation) == ("dispatch", "combine")
     # all 40 tokens to all four groups
     ops = exchanged(mixture, "all_gather")
     check(ops["dispatch_all_gather"], message_bytes=40 * 1000 * 2, participants=4, stride=1)

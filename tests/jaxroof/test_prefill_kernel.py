@@ -13,7 +13,7 @@ from jaxroof.deployment import Deployment
 from jaxroof.efficiency.prefill import PrefillKernel, TileLoop, attention_tiles, prefill_timing, published
 from jaxroof.layers.attention import fused_attention
 from jaxroof.layers.sight import Sight, attended_pairs, reachable_past
-from jaxroof.op import BOUNDS, Op
+from jaxroof.op import BOUNDS, Kernel
 from jaxroof.shape import AttentionShape
 from sweeps.ask.paths import leaf_paths, replaced
 
@@ -59,7 +59,7 @@ def machine(asynchronous: float = 0.0, exp_rate: float | None = 1e10, l2: bool =
 
 def attention(
     sequences=1.0, new=4096.0, past=0.0, heads=8.0, kv_heads=8.0, width=128.0, window=None, kv_bytes=2.0, compute="bf16"
-) -> Op:
+) -> Kernel:
     """The op of causal prefill attention."""
     seen = Sight(limit=window, kind=None if window is None else "sliding")
     shape = AttentionShape(
@@ -76,7 +76,7 @@ def attention(
     return fused_attention("prefill_attention", Deployment(kv_bytes=kv_bytes, attention_compute=compute), shape, 1.0)
 
 
-def seconds(op: Op, hardware: Hardware, kernel: PrefillKernel = KERNEL) -> float:
+def seconds(op: Kernel, hardware: Hardware, kernel: PrefillKernel = KERNEL) -> float:
     return float(prefill_timing(kernel, op, hardware).total)
 
 
@@ -166,7 +166,7 @@ def test_data_that_stays_in_l2_is_faster():
     assert seconds(warm, machine(), published()) < seconds(cold, machine(), published())
 
 
-def points(n: int) -> tuple[Op, Hardware]:
+def points(n: int) -> tuple[Kernel, Hardware]:
     """Random ops and machines, leaves of shape (n,)."""
     random = np.random.default_rng(5)
 
@@ -189,7 +189,7 @@ def points(n: int) -> tuple[Op, Hardware]:
 OPS, MACHINES = points(3000)
 
 
-def totals(ops: Op, machines: Hardware) -> jax.Array:
+def totals(ops: Kernel, machines: Hardware) -> jax.Array:
     return jax.jit(jax.vmap(lambda op, hardware: prefill_timing(published(), op, hardware).total))(ops, machines)
 
 

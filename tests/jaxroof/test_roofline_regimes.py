@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from jaxroof import BOUNDS, Op, datasheet
+from jaxroof import BOUNDS, Collective, Kernel, datasheet
 from jaxroof.collectives import ALGORITHMS
 from jaxroof.efficiency import KindEfficiency
 from jaxroof.hardware import matrix_peak
@@ -23,7 +23,7 @@ EXACT = 1e-6  # relative: a few float32 roundings
 #               1e12 x 2 / 300 = 6.667e9, / 1e13                               = 0.6667 ms
 #   scratchpad  registers hold 2.5e5 / 4 = 62500 accumulators, side 250:
 #               1e12 x 2 / 250 = 8e9, / (100 x 2e11)                           = 0.4 ms
-PRODUCT = Op(
+PRODUCT = Kernel(
     kind="linear",
     precision="bf16",
     count=3.0,
@@ -85,7 +85,7 @@ def test_launch_adds_and_binds_when_it_is_longest(chip):
 
 def test_link_binds_a_collective(chip):
     # 4 devices, in two stages: 2 hops x 1 us + 2 x 3/4 x 8 MB / 4e11 = 2 us + 30 us
-    op = Op(kind="collective", count=1.0, kernels=1.0, message_bytes=8e6, participants=4.0)
+    op = Collective(operation="all_reduce", count=1.0, kernels=1.0, message_bytes=8e6, participants=4.0)
     assert float(op_time(op, chip, datasheet())) == pytest.approx(32e-6, rel=EXACT)
     assert bound(op, chip) == "link"
     assert ALGORITHMS[int(op_algorithm(op, chip, datasheet()))] == "two_shot"
@@ -98,7 +98,7 @@ def test_link_binds_a_collective(chip):
 
 
 def test_op_without_work_takes_no_time(chip):
-    nothing = Op(kind="elementwise", count=4.0, kernels=0.0, vector_flops=0.0, bytes=0.0)
+    nothing = Kernel(kind="elementwise", count=4.0, kernels=0.0, vector_flops=0.0, bytes=0.0)
     assert float(op_time(nothing, chip, datasheet())) == 0.0
     assert bound(nothing, chip) == "launch"
 
@@ -117,7 +117,7 @@ def test_traffic_falls_with_the_root_of_the_capacity():
 
 
 def test_traffic_without_matrix_work_or_capacity():
-    copy = Op(kind="elementwise", count=1.0, kernels=1.0, bytes=1e8)
+    copy = Kernel(kind="elementwise", count=1.0, kernels=1.0, bytes=1e8)
     assert matrix_traffic(copy, 10.0, None) == 1e8
     assert matrix_traffic(PRODUCT, None, 2.0) == 1e8
 

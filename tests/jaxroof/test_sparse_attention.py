@@ -6,9 +6,11 @@ import pytest
 
 from jaxroof import Block, Deployment, Model, decode, kv_bytes_per_token, prefill
 from jaxroof.forward import step_ops
+from jaxroof.layers.indexer import Selection
+from jaxroof.layers.latent_attention import LatentAttention
 from jaxroof.layers.sight import Sight, attended_pairs, reachable_past, visible_context
 from jaxroof.memory import kv_bytes_of_sequence, weight_bytes
-from jaxroof.model import LatentAttention, Selection, WeightFormat
+from jaxroof.model import WeightFormat
 from tests.hand import EXACT, check
 
 SLIDING, CHUNKED, SELECTED = (Sight(limit=4.0, kind=kind) for kind in ("sliding", "chunked", "selected"))

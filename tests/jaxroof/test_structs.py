@@ -12,13 +12,16 @@ import jaxroof
 from jaxroof import (
     Adapters,
     AttentionSplitCost,
+    Collective,
     Colocated,
+    Copy,
     Curve,
     Energy,
     FeedbackCost,
     Handover,
     HandoverCost,
     Iteration,
+    Kernel,
     LoRA,
     Objective,
     Op,
@@ -75,9 +78,15 @@ def examples(chip, dense, mixture, single, experts, feedforward, attention):
     """One or more of every struct, optional parts both there and absent."""
     requests = Requests(batch=8.0, isl=100.0, osl=10.0, cached=0.0)
     bare = dataclasses.replace(chip, memory=dataclasses.replace(chip.memory, l2=None), price=None)
-    op = Op(kind="linear", precision="bf16", count=1.0, kernels=1.0, matrix_flops=2.0)
+    often = {"count": 1.0, "kernels": 1.0}
+    ops = (
+        Op(**often),
+        Kernel(kind="linear", precision="bf16", matrix_flops=2.0, **often),
+        Collective(operation="all_reduce", message_bytes=3.0, participants=2.0, **often),
+        Copy(tier="host", message_bytes=4.0, **often),
+    )
     roots = [
-        *(chip, bare, dense, mixture, single, requests, datasheet(), prefill(1.0, 7.0), decode(1.0, 9.0), op),
+        *(chip, bare, dense, mixture, single, requests, datasheet(), prefill(1.0, 7.0), decode(1.0, 9.0), *ops),
         dataclasses.replace(experts, shared=feedforward),
         dataclasses.replace(attention, window=64.0, window_kind="sliding"),
         RequestCost(ttft=1.0, tpot=2.0, e2e=3.0),
@@ -163,7 +172,7 @@ def test_static_fields_are_structure(fixture, change, request):
 
 
 def test_op_kind_and_precision_are_structure():
-    op = Op(kind="linear", precision="bf16", count=1.0, kernels=1.0)
+    op = Kernel(kind="linear", precision="bf16", count=1.0, kernels=1.0)
     assert len(jax.tree.leaves(op)) == 2
     for change in ({"kind": "experts"}, {"precision": "fp8"}, {"bytes": 1.0}):
         assert jax.tree.structure(dataclasses.replace(op, **change)) != jax.tree.structure(op)

@@ -15,10 +15,10 @@ from jaxroof.batch import Decode, Prefill
 from jaxroof.deployment import Deployment
 from jaxroof.efficiency import KindEfficiency, datasheet
 from jaxroof.efficiency.surface import Surfaces, surface_extrapolated, surface_of
-from jaxroof.layers.attention import decode_attention, prefill_attention
+from jaxroof.layers.attention import Attention, decode_attention, prefill_attention
 from jaxroof.layers.linear import linear
-from jaxroof.model import Attention, WeightFormat
-from jaxroof.op import BOUNDS, Op
+from jaxroof.model import WeightFormat
+from jaxroof.op import BOUNDS, Kernel
 from jaxroof.op_time import op_bound, op_spread, op_time, op_timing
 
 BF16 = WeightFormat(bytes=2.0, compute="bf16")
@@ -47,7 +47,7 @@ def surface(products, derated, chip):
     return with_surfaces(derated, [products], chip, "test")
 
 
-def product(m, n, k, weights=BF16) -> Op:
+def product(m, n, k, weights=BF16) -> Kernel:
     return linear(m, k, n, weights, 2.0, 1.0)
 
 
@@ -65,7 +65,7 @@ def test_between_and_beyond_measured_shapes_by_hand(chip):
 
     def seconds(size: float, interpolation: str = "linear") -> float:
         efficiency = with_surfaces(datasheet(), [table], chip, "test", interpolation)
-        return float(op_time(Op(kind="elementwise", count=1.0, kernels=1.0, bytes=size), chip, efficiency))
+        return float(op_time(Kernel(kind="elementwise", count=1.0, kernels=1.0, bytes=size), chip, efficiency))
 
     assert seconds(1e6) == pytest.approx(1e-6, rel=1e-5)
     assert seconds(2e6) == pytest.approx(1e-6 * math.sqrt(8), rel=1e-5)
@@ -197,7 +197,7 @@ def heads(count: float, kv: float) -> Attention:
     return Attention(heads=count, kv_heads=kv, head_dim=128.0, value_dim=128.0, window=None, qkv=BF16, output=BF16)
 
 
-def decode(count: float, kv: float, sequences: float, keys: float, drafts: float = 0.0) -> Op:
+def decode(count: float, kv: float, sequences: float, keys: float, drafts: float = 0.0) -> Kernel:
     deployment = Deployment(drafts=drafts) if drafts else Deployment()
     batch = Decode(sequences=sequences, context=sequences * keys)
     return decode_attention(heads(count, kv), deployment, batch, 1.0)["decode_attention"]

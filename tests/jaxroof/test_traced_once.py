@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from jaxroof.op import Op
+from jaxroof.op import Kernel
 from jaxroof.traced_once import traced_once
 
 KINDS = {
@@ -14,8 +14,8 @@ KINDS = {
 }
 
 
-def made(number) -> Op:
-    return Op(kind="elementwise", count=number(2.0), kernels=number(1.0), bytes=number(3.0))
+def made(number) -> Kernel:
+    return Kernel(kind="elementwise", count=number(2.0), kernels=number(1.0), bytes=number(3.0))
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def test_one_trace_serves_all_ops_of_a_kind(function, traces):
 
 def test_arguments_by_name_and_gradients(function):
     def total(count):
-        op = Op(kind="elementwise", count=count, kernels=1.0, bytes=3.0)
+        op = Kernel(kind="elementwise", count=count, kernels=1.0, bytes=3.0)
         return function(op, factor=2.0)
 
     assert float(jax.grad(total)(2.0)) == 6.0

@@ -15,6 +15,7 @@ from jaxroof.collectives import collective_time
 from jaxroof.efficiency import LinkEfficiency
 from jaxroof.layers.adapters import adapter_elements
 from jaxroof.layers.collective import collective
+from jaxroof.op import Collective
 from jaxroof.op_time import op_time
 from jaxroof.training import RECOMPUTES, LoRA, Training
 from jaxroof.training.adapters import adapted
@@ -268,8 +269,8 @@ def test_t4_3_sequence_parallelism_sends_as_much():
         deployment = Deployment(tp=8.0, sequence_parallel=parallel)
         forward = forward_pass(gpt, deployment, training)
         passes = (forward.layers, backward_pass(forward, training).layers)
-        ops = [op for part in passes for op in part.values() if op.kind == "collective"]
-        sent.append(sum(float(op.count * op.message_bytes) * (2 if op.collective == "all_reduce" else 1) for op in ops))
+        ops = [op for part in passes for op in part.values() if isinstance(op, Collective)]
+        sent.append(sum(float(op.count * op.message_bytes) * (2 if op.operation == "all_reduce" else 1) for op in ops))
     assert sent[0] == sent[1] == 96 * 4 * 2 * 2048 * 12288 * 2
 
 
@@ -285,7 +286,7 @@ def test_t4_4_all_to_all():
         name: op
         for part in (forward.layers, backward.layers)
         for name, op in part.items()
-        if op.collective == "all_to_all"
+        if isinstance(op, Collective) and op.operation == "all_to_all"
     }
     assert {float(op.count) for op in found.values()} == {32.0} and len(found) == 4
     sizes = [float(op.message_bytes) for op in found.values()]

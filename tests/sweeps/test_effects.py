@@ -15,7 +15,8 @@ from jaxroof.training import Training
 from sweeps.ask.cases import case, model_deployment
 from sweeps.ask.deployments import with_settings
 from sweeps.ask.effects import NEEDS, facts, require_effect
-from sweeps.ask.quantities import COUNTS, LIMITS, along_range, quantity_or_zero
+from sweeps.ask.leaves import leaves
+from sweeps.ask.quantities import along_range, quantity_or_zero
 from sweeps.ask.spec import content, read
 from sweeps.cli import main
 from sweeps.serving.objective import parse_slo
@@ -159,17 +160,24 @@ BEYOND = {
 }
 
 
-@pytest.mark.parametrize("path", LIMITS)
+RANGES = [path for path, leaf in leaves().items() if leaf.range and path.startswith(("deployment.", "workload."))]
+
+
+@pytest.mark.parametrize("path", [path for path in RANGES if not path.endswith("*")])
 def test_numbers_beyond_their_range_are_refused(path):
-    with pytest.raises(ValueError, match=f"^{path} = .* must be {LIMITS[path].words}"):
+    declared = leaves()[path]
+    with pytest.raises(ValueError, match=f"^{path} = .* must be {declared.range}"):
         quantity_or_zero(BEYOND.get(path, "1.5"), "1", path)
-    inside = LIMITS[path].least or 0.5
-    assert quantity_or_zero(inside, "1", path) == inside if path != "workload.zero" else True
+    inside = declared.least or (1.0 if declared.whole else 0.5)
+    assert quantity_or_zero(inside, "1", path) == inside
 
 
-@pytest.mark.parametrize("path", sorted(COUNTS))
+WHOLE = [path.replace("*", "0") for path, declared in leaves().items() if declared.whole]
+
+
+@pytest.mark.parametrize("path", [path for path in WHOLE if not path.startswith("policy.")])
 def test_counts_are_whole(path):
-    assert quantity_or_zero(3, "1", path) == 3.0 if path != "policy.max_waiting" else True
+    assert quantity_or_zero(3, "1", path) == 3.0
     with pytest.raises(ValueError, match=f"{path} = 1.5 must be a whole number"):
         quantity_or_zero(1.5, "1", path)
 

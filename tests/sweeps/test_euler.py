@@ -7,8 +7,8 @@ from sweeps.ask.cases import case
 from sweeps.run.precision import (
     precision,
 )
-from sweeps.studies.elasticity.check import checked
-from sweeps.studies.elasticity.dimensions import leaf_powers, metric_powers, powers
+from tests.evidence.gradients import checked
+from tests.evidence.unit_powers import leaf_powers, metric_powers, powers
 
 POINTS = 10_000
 

@@ -11,13 +11,13 @@ import pytest
 
 import hwspaces
 from hwspaces.surface import SurfaceTable
-from sweeps.microbench import stream
-from sweeps.microbench.attention import Heads, decode_amounts, prefill_amounts
-from sweeps.microbench.check import Row, fresh_shapes, known_shape
-from sweeps.microbench.device import Device, Figures, hardware_toml, seen_device
-from sweeps.microbench.gemm import gemm, gemm_amounts
-from sweeps.microbench.plan import Cell, Space, Span, positions, timed_grid
-from sweeps.microbench.timing import Numbers, Protocol, Work, call_time
+from sweeps.measure.microbench import stream
+from sweeps.measure.microbench.attention import Heads, decode_amounts, prefill_amounts
+from sweeps.measure.microbench.check import FreshShape, fresh_shapes, known_shape
+from sweeps.measure.microbench.device import Device, Figures, hardware_toml, seen_device
+from sweeps.measure.microbench.gemm import gemm, gemm_amounts
+from sweeps.measure.microbench.plan import Cell, Space, Span, positions, timed_grid
+from sweeps.measure.microbench.timing import Numbers, Protocol, Work, call_time
 
 QUICK = Protocol(
     cold_bytes=1e5, unroll=2, loop=True, linked=True, sample_time=2e-4, total_time=1e-3, samples=3, long_samples=2
@@ -123,7 +123,7 @@ def test_a_copy_is_no_faster_than_its_first_element():
 
 def test_every_kernel_computes_finite_numbers():
     numbers, heads = Numbers(1), Heads(4, 2, 8)
-    from sweeps.microbench.run import work
+    from sweeps.measure.microbench.run import work
 
     shapes = {
         "gemm": {"m": 3, "n": 8, "k": 16},
@@ -208,5 +208,6 @@ def test_fresh_shapes_are_inside_and_known_ones_on_the_grid():
 
 def test_a_drift_of_the_machine_is_told_from_errors():
     """Everything takes twice as long today; the fresh shape was predicted a quarter too long beside that."""
-    row = Row("gemm_fp32", {"m": 3}, measured=2.0, predicted=1.25, plain=1.0, near_measured=4.0, near_predicted=2.0)
+    times = {"measured": 2.0, "predicted": 1.25, "plain": 1.0, "near_measured": 4.0, "near_predicted": 2.0}
+    row = FreshShape("gemm_fp32", {"m": 3}, **times)
     assert math.isclose(row.error, -0.375) and math.isclose(row.drift, -0.5) and math.isclose(row.corrected, 0.25)

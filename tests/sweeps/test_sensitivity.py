@@ -17,9 +17,10 @@ from sweeps.ask.paths import replaced
 from sweeps.run.precision import (
     precision,
 )
+from sweeps.run.ways import QUICK
 from sweeps.studies.elasticity import maps
 from sweeps.studies.elasticity.api import specification
-from sweeps.studies.elasticity.gradient import QUICK, slopes
+from sweeps.studies.elasticity.gradient import slopes
 from sweeps.studies.elasticity.knobs import knobs, without_elasticity
 from sweeps.studies.elasticity.point import FACTORS, checks, curvatures, sensitivity_at
 from sweeps.studies.elasticity.second_order import pairs

@@ -3,8 +3,8 @@
 import pytest
 
 from sweeps.serving.question import question
-from sweeps.studies.elasticity.dimensions import leaf_powers
 from sweeps.studies.elasticity.serve import sensitivity_of_serve
+from tests.evidence.unit_powers import leaf_powers
 
 METRICS = ("e2e_mean", "ttft_mean", "tpot_mean")
 

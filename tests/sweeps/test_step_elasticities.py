@@ -11,10 +11,11 @@ from sweeps.ask.paths import leaf, leaf_paths, replaced
 from sweeps.run.precision import (
     precision,
 )
-from sweeps.studies.elasticity.check import drawn
-from sweeps.studies.elasticity.dimensions import BASES, leaf_powers, metric_powers
-from sweeps.studies.elasticity.gradient import QUICK, metric_names, slopes
-from sweeps.studies.elasticity.knobs import SWITCHES
+from sweeps.run.ways import QUICK
+from sweeps.studies.elasticity.gradient import metric_names, slopes
+from sweeps.studies.elasticity.knobs import continuous
+from tests.evidence.gradients import drawn
+from tests.evidence.unit_powers import BASES, leaf_powers, metric_powers
 
 pytestmark = pytest.mark.xdist_group("step_elasticities")
 
@@ -58,7 +59,7 @@ def along(scenario, paths):
 
 def test_against_differences(scenario, paths, along):
     """All metrics in all knobs. Without smoothing gradients are exact: only rounding tells them from differences."""
-    turned = [i for i, path in enumerate(paths) if leaf(scenario, path) and path.rpartition(".")[2] not in SWITCHES]
+    turned = [i for i, path in enumerate(paths) if leaf(scenario, path) and continuous(path)]
     places, directions = [], np.zeros((LANES, len(paths)))
     for i in turned:
         value = leaf(scenario, paths[i])

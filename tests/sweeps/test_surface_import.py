@@ -10,10 +10,8 @@ import hwspaces
 from hwspaces.surface import SurfaceTable, read_surfaces, write_surfaces
 from hwspaces.surface_efficiency import surface_efficiency
 from jaxroof.efficiency import datasheet
-from sweeps.surface_import import Wanted, imported
-from sweeps.surface_import.grid import complete
-from sweeps.surface_import.held_out import coarser, held_out
-from sweeps.surface_import.jumps import boundary_jumps
+from sweeps.measure.surface_import import Wanted, imported
+from sweeps.measure.surface_import.complete_grid import complete
 
 HEADER = "m,k,n,latency_us,mfu"
 
@@ -250,29 +248,3 @@ def test_the_complete_part_of_a_grid_keeps_most():
     axes, kept = complete({"m": np.arange(6.0), "n": np.arange(6.0)}, seconds)
     assert kept.size == 25 and 4.0 not in axes["m"]
     assert not np.isnan(kept).any()
-
-
-@pytest.fixture(scope="module")
-def measured() -> SurfaceTable:
-    """Times that are far from the datasheet at few rows and close to it at many, as smooth as a real kernel's."""
-    m, n, k = 2.0 ** np.arange(0, 14), 2.0 ** np.arange(7, 15), 2.0 ** np.arange(7, 15)
-    grid = np.meshgrid(m, n, k, indexing="ij")
-    work = 2 * grid[0] * grid[1] * grid[2]
-    seconds = 4e-6 + work / 6e14 + 2 * (grid[0] * grid[2] + grid[1] * grid[2] + grid[0] * grid[1]) / 2.5e12
-    return SurfaceTable("gemm", "linear", "bf16", {"m": m, "n": n, "k": k}, seconds, {})
-
-
-def test_interpolation_has_few_of_the_jumps_of_nearest_lookup(measured):
-    device = hwspaces.hardware("H100").hardware
-    jumps = boundary_jumps(measured, hwspaces.efficiency("datasheet").efficiency, device, lines=8)
-    assert jumps.counts["nearest"] > 50
-    assert jumps.fewer >= 0.95
-    assert jumps.measured == 0
-
-
-def test_a_coarse_table_predicts_what_it_has_not_seen(measured):
-    device = hwspaces.hardware("H100").hardware
-    found = held_out([measured], hwspaces.efficiency("datasheet").efficiency, device)
-    assert 0.1 < found.kept < 0.3
-    assert coarser(measured, 0.2).axes["m"][-1] == measured.axes["m"][-1]
-    assert found.surface.median < 0.1 < 0.3 < found.base.median

@@ -13,10 +13,11 @@ from sweeps.ask.cases import case
 from sweeps.ask.paths import leaf, leaf_paths, replaced
 from sweeps.run.point import answers_at
 from sweeps.run.precision import precision
-from sweeps.studies.elasticity.check import drawn
-from sweeps.studies.elasticity.dimensions import BASES, leaf_powers, metric_powers
-from sweeps.studies.elasticity.gradient import QUICK, metric_names
+from sweeps.run.ways import QUICK
+from sweeps.studies.elasticity.gradient import metric_names
 from sweeps.studies.elasticity.point import sensitivity_at
+from tests.evidence.gradients import drawn
+from tests.evidence.unit_powers import BASES, leaf_powers, metric_powers
 
 POINTS = 512
 WORK = {"global_batch": 64, "seq": 2048}
@@ -26,7 +27,7 @@ def test_units_add_up(chip, dense):
     """Euler's theorem: when every number is counted in another second, joule or dollar, every metric is too, so its
     derivative in that direction is its value times its power. At random points, for all metrics at once; in float64,
     1e-6. Energy, measured links and gradients in every number apart, in a minute:
-    `python -m sweeps.studies.elasticity.check --structure training`."""
+    `python -m tests.evidence.gradients --structure training`."""
     place = Scenario(
         hardware=chip,
         model=dense,

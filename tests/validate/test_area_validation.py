@@ -1,12 +1,11 @@
-"""Predicted die areas against published ones: the table, its refit, and the command."""
+"""Predicted die areas against published ones: the table and the command."""
 
 import json
 
 import pytest
 
 from sweeps.cli import main
-from sweeps.validate import area_fit
-from sweeps.validate.area import TOLERANCE, area_rows
+from sweeps.measure.validate.die_areas import TOLERANCE, die_areas
 
 PUBLISHED = {  # mm2: NVIDIA's whitepapers; Hot Chips 33 and 34, ISSCC 2024 for AMD's
     **{"P100-PCIe": 610, "P4": 314, "V100-SXM": 815, "T4": 545, "A100-SXM-80GB": 826, "A30": 826, "A40": 628.4},
@@ -20,7 +19,7 @@ UNEXPLAINED = {"BMG-G21": 0.6, "GB100": 0.8, "GB110": 0.9}
 
 @pytest.fixture(scope="module")
 def rows():
-    return area_rows()
+    return die_areas()
 
 
 def test_every_fitted_die_is_within_the_tolerance(rows):
@@ -40,32 +39,6 @@ def test_what_is_not_explained_is_reported(rows):
             assert not row.fitted and row.ratio < UNEXPLAINED[row.die]
         if row.limit:
             assert row.predicted < row.known  # TPU v4: less than 600 mm2
-
-
-def test_the_catalogue_holds_what_the_refit_gives():
-    """To 1 %: three digits are written. Left out, a family is predicted within 25 %."""
-    known = area_fit.dies()
-    areas, exponent = area_fit.fitted(known)
-    silicon = area_fit_silicon()
-    for part, area in areas.items():
-        kept = silicon["stack_area" if part == "stack" else part]
-        assert area == pytest.approx(kept * 1e6, rel=1e-2), part
-    assert exponent == pytest.approx(0.6, rel=1e-2)
-    for family in {die.family for die in known}:
-        found = area_fit.fitted([die for die in known if die.family != family])
-        ratios = [area_fit.predicted(die, *found) / die.known for die in known if die.family == family]
-        assert all(0.8 < ratio < 1.25 for ratio in ratios), family
-
-
-def area_fit_silicon() -> dict[str, float]:
-    """The catalogue's areas per unit, of stacks and of chips."""
-    import dataclasses
-
-    import hwspaces
-
-    found = {name: hwspaces.hardware(name).hardware.silicon.areas for name in ("H100-SXM", "L40S")}
-    areas = dataclasses.asdict(found["H100-SXM"])
-    return areas | {"stack_area": areas["stack"], "chip": found["L40S"].stack}
 
 
 def test_validate_area(capsys, tmp_path):

@@ -8,10 +8,10 @@ import pathlib
 import pytest
 
 from sweeps.cli import main
-from sweeps.validate import collectives as module
-from sweeps.validate.collective_families import FAMILIES, algorithms
-from sweeps.validate.collective_rows import PROFILE_COLUMNS, TABLE_COLUMNS, collectives
-from sweeps.validate.collectives import band, validation
+from sweeps.measure.validate import collective_errors as module
+from sweeps.measure.validate.collective_errors import band, collective_errors
+from sweeps.measure.validate.collective_families import FAMILIES, algorithms
+from sweeps.measure.validate.collective_rows import PROFILE_COLUMNS, TABLE_COLUMNS, collectives
 
 TABLES = pathlib.Path(__file__).parents[2].parent / "shared" / "measured"
 
@@ -77,14 +77,14 @@ def test_eager_runs_wait_for_the_host_and_copy(file):
     graph = ROW | {"backend": "vllm_custom", "dtype": "bfloat16", "mode": "cudagraph"}
     big = {"message_bytes": str(2**29), "latency_us": "2100"}
     rows = [graph, graph | {"mode": "eager"}, graph | big, graph | big | {"mode": "eager"}]
-    small, small_eager, large, large_eager = (scored.predicted for scored in validation(file(*rows)).scored)
+    small, small_eager, large, large_eager = (scored.predicted for scored in collective_errors(file(*rows)).scored)
     assert small < 16e-6 and small_eager == pytest.approx(20.5e-6 + 2 * 2**20 / (0.87 * 3.35e12), rel=1e-5)
     assert large_eager - large == pytest.approx(2 * 2**29 / (0.87 * 3.35e12), rel=1e-3)
 
 
 def test_unknown_devices_and_collectives_are_named_and_left_out(file):
     rows = [ROW, ROW | {"gpu": "q100"}, ROW | {"op_name": "gossip"}, ROW | {"backend": "gloo"}, ROW | {"mode": "x"}]
-    result = validation(file(*rows))
+    result = collective_errors(file(*rows))
     assert len(result.scored) == 1 and [row.row for row in result.left_out] == [3, 4, 5, 6]
     reasons = " ".join(row.reason for row in result.left_out)
     assert all(word in reasons for word in ("'q100'", "'gossip'", "'gloo'", "'x'"))
@@ -92,11 +92,11 @@ def test_unknown_devices_and_collectives_are_named_and_left_out(file):
 
 def test_a_time_that_is_not_finite_is_named_and_left_out(file, monkeypatch):
     monkeypatch.setattr(module, "times", lambda rows: lambda *_: [1e-5, math.nan][-len(rows) :])
-    result = validation(file(ROW, ROW))
+    result = collective_errors(file(ROW, ROW))
     assert [scored.predicted for scored in result.scored] == [1e-5]
     assert [(one.row, one.reason) for one in result.left_out] == [(3, "the predicted time, nan s, is not finite")]
     with pytest.raises(ValueError, match="none of 1 rows can be predicted; row 2: the predicted time, nan s"):
-        validation(file(ROW))
+        collective_errors(file(ROW))
 
 
 def test_bad_files_are_refused_in_one_line(file, tmp_path):
@@ -111,7 +111,7 @@ def test_bad_files_are_refused_in_one_line(file, tmp_path):
     ):
         path = tmp_path / "none.csv" if row is None else file(row)
         with pytest.raises(ValueError, match=message) as error:
-            validation(path)
+            collective_errors(path)
         assert "\n" not in str(error.value)
 
 
@@ -119,15 +119,15 @@ def test_a_folder_holds_files_of_both_forms(file, tmp_path):
     file(ROW)
     file(PROFILE, name="profile.csv")
     file({"other": "1"}, name="other.csv")
-    assert len(validation(tmp_path).scored) == 2
+    assert len(collective_errors(tmp_path).scored) == 2
     (tmp_path / "empty").mkdir()
     with pytest.raises(ValueError, match="no CSV file of measured collectives in this folder"):
-        validation(tmp_path / "empty")
+        collective_errors(tmp_path / "empty")
 
 
 def test_errors_are_grouped(file):
     rows = [ROW, ROW | {"num_gpus": "4"}, ROW | {"message_bytes": "512", "latency_us": "16"}]
-    result = validation(file(*rows))
+    result = collective_errors(file(*rows))
     assert result.errors()[()]["rows"] == 3
     assert {group: error["rows"] for group, error in result.errors("devices").items()} == {("4",): 1, ("8",): 2}
     assert [group for (group,) in result.errors("size")] == ["< 64 KiB", "1 to 64 MiB"]
@@ -152,7 +152,7 @@ def test_the_command(file, capsys, tmp_path):
 @pytest.mark.skipif(not TABLES.is_dir(), reason="the measured collectives are not beside the project")
 def test_the_public_tables_are_predicted_to_a_few_percent():
     """10 % median and 15 % mean by device, collective and group; a box whose own benchmarks differ by 40 % apart."""
-    result = validation(TABLES / "kernels" / "aic_comm.csv")
+    result = collective_errors(TABLES / "kernels" / "aic_comm.csv")
     assert len(result.scored) >= 4245 and not result.left_out
     assert TABLE_COLUMNS[0] == "gpu"
     for (device,), error in result.errors("device").items():

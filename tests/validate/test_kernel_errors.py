@@ -9,10 +9,10 @@ import pytest
 
 import hwspaces
 from sweeps.cli import main
-from sweeps.validate import plausibility
-from sweeps.validate.kernel_errors import kernel_errors
-from sweeps.validate.tables.gemm import gemm_groups
-from sweeps.validate.tables.group import predicted
+from sweeps.measure.kernel_data.gemm import gemm_groups
+from sweeps.measure.kernel_data.group import predicted
+from sweeps.measure.validate import plausibility
+from sweeps.measure.validate.kernel_errors import kernel_errors
 
 KERNELS = Path(__file__).parents[2].parent / "shared" / "measured" / "kernels"
 

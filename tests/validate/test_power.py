@@ -8,7 +8,7 @@ import pytest
 
 import hwspaces
 from sweeps.cli import main
-from sweeps.validate.power import power_scores
+from sweeps.measure.validate.kernel_power import power_scores
 
 DATA = Path(__file__).parents[2] / ".." / "shared" / "measured" / "kernels"
 needs_data = pytest.mark.skipif(not (DATA / "aic_power.parquet").exists(), reason="measured tables are not here")
@@ -42,16 +42,6 @@ def test_the_command_prints_what_was_held_out(capsys):
     assert groups["all"]["rows"] > 1000 and groups["gemm bfloat16"]["median_ape"] <= 0.15
 
 
-@needs_data
-def test_the_catalogue_has_what_the_fit_gives():
-    from sweeps.validate.power_fit import fitted
-
-    values, figures = fitted(str(DATA), "H200-SXM"), hwspaces.hardware("H200-SXM").figures
-    for name, value in values.items():
-        path = "power.static" if name == "static" else f"energy.{name}"
-        assert figures[path] == pytest.approx(value, rel=0.02), name
-
-
 def test_a_missing_table_is_one_line(tmp_path, capsys):
     assert main(["validate", "power", "--data", str(tmp_path)]) == 2
     error = capsys.readouterr().err
@@ -59,11 +49,11 @@ def test_a_missing_table_is_one_line(tmp_path, capsys):
 
 
 def test_equal_shapes_are_held_out_together():
-    from sweeps.validate.power import held_out
-    from sweeps.validate.tables.group import Group
+    from sweeps.measure.kernel_data.group import KernelGroup
+    from sweeps.measure.validate.kernel_power import held_out
 
     shape = {name: np.arange(1.0, 2001.0) for name in ("m", "n", "k")}
-    group = Group("gemm", "bfloat16", "vllm", "0", "x", "H200", lambda row: (), shape, np.ones(2000))
+    group = KernelGroup("gemm", "bfloat16", "vllm", "0", "x", "H200", lambda row: (), shape, np.ones(2000))
     kept = held_out(group)
     assert 0.15 < kept.mean() < 0.25
     assert (held_out(group.chosen(np.arange(500))) == kept[:500]).all()

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from sweeps.cli import main
-from sweeps.validate.serving import attempt
-from sweeps.validate.serving.attempt import attempted
-from sweeps.validate.serving.predict import engine_efficiencies, predictions
-from sweeps.validate.serving.presets import AMD_PROMPT_TOKENS, DEFAULTS
-from sweeps.validate.serving.tables import op_times
+from sweeps.measure.validate.serving import attempt
+from sweeps.measure.validate.serving.attempt import attempted
+from sweeps.measure.validate.serving.predict import engine_efficiencies
+from sweeps.measure.validate.serving.presets import AMD_PROMPT_TOKENS, DEFAULTS
+from sweeps.measure.validate.serving.step_tables import op_times
 from tests.serving_rows import FULL, MIXED, SMALL, read_rows
 
 pytestmark = pytest.mark.xdist_group("predict")
@@ -70,7 +70,7 @@ def test_a_row_is_priced_as_it_is_alone(answer, tmp_path):
     (point,), _ = read_rows(tmp_path, MIXED[3])
     row = answer["rows"][3]
     point = dataclasses.replace(point, row=row["row"])  # which its requests are drawn by
-    (alone,) = predictions([point], engine_efficiencies("derated"))
+    ((alone,), _) = attempted([point], engine_efficiencies("derated"))
     assert (row["ttft_predicted_s"], row["tpot_predicted_s"]) == pytest.approx((alone.ttft, alone.tpot), rel=1e-6)
 
 

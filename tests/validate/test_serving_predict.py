@@ -1,4 +1,4 @@
-"""Simulated latencies of served points: tables against step prices, predictions against the scheduler, the fit."""
+"""Simulated latencies of served points: predictions against the scheduler."""
 
 import dataclasses
 import json
@@ -16,14 +16,23 @@ from jaxroof.layers.collective import collective
 from jaxroof.layers.experts import distinct_experts, own_choices
 from jaxroof.op_time import op_time
 from sweeps.cli import main
-from sweeps.run.precision import precision
-from sweeps.serving.simulation import simulated, size_for
-from sweeps.validate.efficiency_file import with_constant
-from sweeps.validate.serving.closed import steady, tpot
-from sweeps.validate.serving.fit import CONSTANTS, Fit, folds, held_out, with_values
-from sweeps.validate.serving.predict import engine_efficiencies, extent, predictions, units
-from sweeps.validate.serving.tables import tables
-from sweeps.validate.serving.traffic import policy, traffic
+from sweeps.measure.validate.serving.attempt import (
+    attempted,
+)
+from sweeps.measure.validate.serving.closed_loop import (
+    policy,
+    traffic,
+)
+from sweeps.measure.validate.serving.predict import (
+    engine_efficiencies,
+)
+from sweeps.run.precision import (
+    precision,
+)
+from sweeps.serving.simulation import (
+    simulated,
+    size_for,
+)
 from tests.serving_rows import read_rows
 
 pytestmark = pytest.mark.xdist_group("predict")
@@ -46,7 +55,7 @@ def derated():
 
 @pytest.fixture(scope="module")
 def predicted(points, derated):
-    return predictions(points, derated)
+    return attempted(points, derated)[0]
 
 
 def test_predictions_are_the_schedulers(points, derated, predicted):
@@ -74,15 +83,6 @@ def test_predictions_are_the_schedulers(points, derated, predicted):
     assert predicted[1].tpot == pytest.approx(np.mean(each), rel=0.01)
 
 
-def test_the_closed_form_is_near_the_simulation(points, derated, predicted):
-    with precision("float64"):
-        made, places = units(points, derated)
-        known = tables(made, extent(points))
-    for point, place, one in zip(points, places, predicted, strict=True):
-        served = dataclasses.replace(point, ttft=one.ttft, tpot=one.tpot)
-        assert tpot(steady(served), known[place]) == pytest.approx(one.tpot, rel=0.08)
-
-
 def test_alike_tokens_share_experts():
     assert float(own_choices(64.0, 1.0)) == 64.0
     assert float(own_choices(64.0, 0.5)) == pytest.approx(8.0)
@@ -107,44 +107,6 @@ def test_collectives_between_the_kernels_of_an_engine():
     assert time(two_shot=0.0) > 1.2 * alone  # one stage reads 7 messages, the library is slower
 
 
-def test_a_constant_is_found_from_points_without_it():
-    # log ratios = 0.2 - slope * place: a fold that is left out moves by what the other says
-    found = Fit(
-        efficiency=None,
-        values=(1.0,),
-        logs=np.array([0.1, 0.1, -0.1, -0.1]),
-        slopes=np.full((4, 1), 1.0),
-        place=np.zeros(1),
-    )
-    left = held_out(found, [0, 0, 1, 1])
-    assert left[0] > 0.15 and left[2] < -0.15
-    assert np.allclose(held_out(found, [0, 0, 0, 0]), found.logs)
-
-
-def test_folds_keep_deployments_together(points):
-    assert len(set(folds(points))) == 1
-
-
-@pytest.mark.parametrize("engine", CONSTANTS)
-def test_priors_are_constants_of_the_engine(engine):
-    start = hwspaces.efficiency(f"learned-{engine}").efficiency
-    constants = CONSTANTS[engine]
-    moved = with_values(start, constants, [constant.prior for constant in constants])
-    assert jax.tree.structure(moved) == jax.tree.structure(start)
-    assert moved != start
-
-
-def test_a_constant_is_written_into_its_file():
-    text = '# head\n[collective]\nlosses = 1\nsources.losses = "a"\n\n[host]\nstep_time_us = 2\n'
-    changed = with_constant(with_constant(text, "collective.wait_time", 3e-6, "b"), "host.step_time", 4e-6, "c")
-    assert changed == (
-        '# head\n[collective]\nlosses = 1\nsources.losses = "a"\nwait_time_us = 3\nsources.wait_time = "b"\n\n'
-        '[host]\nstep_time_us = 4\nsources.step_time = "c"\n'
-    )
-    with pytest.raises(ValueError, match="no table experts.wide"):
-        with_constant(text, "experts.wide.launch_time", 1e-6, "d")
-
-
 def test_the_command(tmp_path, capsys):
     read_rows(tmp_path, *ROWS)
     file = str(tmp_path / "measured.csv")
@@ -158,11 +120,11 @@ def test_the_command(tmp_path, capsys):
 
 @pytest.mark.skipif(not REAL.exists(), reason="no measured data beside the project")
 def test_measured_points(tmp_path):
-    from sweeps.validate.serving.points import points as read
+    from sweeps.measure.validate.serving.serving_points import points as read
 
     found, _ = read(REAL)
     dense = [p for p in found if getattr(p, "model_name", "") == "Llama-3.1-70B" and p.engine == "vllm"]
     dense = [p for p in dense if getattr(p, "concurrency", 1e9) <= 4.0][:2]
-    one_each = predictions(dense, engine_efficiencies("derated"))
+    one_each, _ = attempted(dense, engine_efficiencies("derated"))
     errors = np.abs([one.ratio("tpot") - 1.0 for one in one_each])
     assert np.median(errors) < 0.25  # of constant shares; of the learned constants 3 % over all rows of the model

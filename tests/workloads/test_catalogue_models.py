@@ -7,6 +7,8 @@ import pytest
 
 import workloads
 from jaxroof import Deployment
+from jaxroof.layers.attention import Attention
+from jaxroof.layers.latent_attention import LatentAttention
 from jaxroof.memory import (
     active_parameter_count,
     encoder_parameter_count,
@@ -15,7 +17,6 @@ from jaxroof.memory import (
     prediction_parameter_count,
     state_bytes_of_sequence,
 )
-from jaxroof.model import Attention, LatentAttention
 from workloads.catalogue import catalogue, matched
 
 pytestmark = pytest.mark.usefixtures("float64")  # counts beyond 2**24 are compared exactly

@@ -5,7 +5,11 @@ import json
 import pytest
 
 import workloads
-from jaxroof.model import Attention, CompressedAttention, Experts, FeedForward, LatentAttention, LinearAttention
+from jaxroof.layers.attention import Attention
+from jaxroof.layers.compressed_attention import CompressedAttention
+from jaxroof.layers.latent_attention import LatentAttention
+from jaxroof.layers.linear_attention import LinearAttention
+from jaxroof.model import Experts, FeedForward
 
 SMALL = {
     "num_hidden_layers": 4,

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 
 from hwspaces import EfficiencyEntry, formatted
 from hwspaces.efficiency import TABLES
+from hwspaces.efficiency_file import efficiency_text
 from hwspaces.kernel_tables import CLASSES
 from hwspaces.output import replacing
 from jaxroof.efficiency import Efficiency, Kernels
 from jaxroof.version import VERSION
 from sweeps.serving.calibration.fit import Calibration
 from sweeps.serving.calibration.residual import Residual
-from sweeps.validate.efficiency_file import efficiency_text
 from workloads.traces.documents import run_of
 
 NAMES = {"vllm": "vLLM", "sglang": "SGLang", "trtllm": "TensorRT-LLM"}

@@ -8,7 +8,6 @@ import numpy as np
 from jaxroof.jobs import Scenario
 from sweeps.serving.calibration.measured_run import METRICS, Run
 from sweeps.serving.calibration.simulator import CONSTANTS, Simulator
-from sweeps.validate.least_squares import errors
 
 STALE = 0.30
 """Residual error of a run on which constants no longer hold."""
@@ -52,7 +51,8 @@ def scored(run: Run, simulated: Mapping[str, np.ndarray], part: np.ndarray) -> R
     found = {}
     for name in METRICS:
         known = part & np.isfinite(run.latencies[name]) & np.isfinite(simulated[name])
-        found[name] = errors(simulated[name][known], run.latencies[name][known]).mape if known.any() else float("nan")
+        relative = simulated[name][known] / run.latencies[name][known] - 1.0
+        found[name] = float(np.mean(np.abs(relative))) if known.any() else float("nan")
     return Residual(**found)
 
 

@@ -1,5 +1,6 @@
 """Elasticities of a job's metrics at a scenario, as pure functions for JAX to transform."""
 
+import functools
 from collections.abc import Callable, Sequence
 
 import jax
@@ -11,11 +12,6 @@ from sweeps.run.point import answers_at
 
 Factors = dict[str, jax.Array]
 """By path, what the number there is multiplied by."""
-
-QUICK = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}
-"""Compiler options of programs that run for milliseconds: LLVM's optimisation would take longer than all the rest, and
-the newer emitters of fused loops twice as long as the older ones."""
-
 
 def at_factors(job: Job, scenario: Scenario, factors: Factors, names: Sequence[str] | None = None) -> Factors:
     """Metrics of `job` that are real numbers where `scenario` has its numbers times `factors`, shapes ().
@@ -44,8 +40,9 @@ def times_by_bound(job: Job, scenario: Scenario) -> dict[str, jax.Array]:
     }
 
 
+@functools.cache
 def slopes(
-    job: Job, names: Sequence[str]
+    job: Job, names: tuple[str, ...]
 ) -> Callable[[Scenario, Factors], tuple[dict[str, jax.Array], dict[str, jax.Array], dict[str, jax.Array]]]:
     """A function of a scenario and a direction: metrics y, dy for d ln x of the direction's numbers, time by bound.
 
@@ -95,10 +92,23 @@ def metric_names(job: Job, scenario: Scenario) -> tuple[str, ...]:
     return tuple(order)
 
 
-def batched(job: Job, scenario: Scenario, names: Sequence[str]) -> Callable[[Factors], dict[str, jax.Array]]:
-    """Metrics of many variants of one scenario: a compiled function of factors of shape (variants,)."""
+@functools.cache
+def changes(job: Job, names: tuple[str, ...]) -> Callable[[Scenario, Factors], tuple[Factors, Factors]]:
+    """As `slopes`, without times by bound."""
+    along = slopes(job, names)
+    return lambda scenario, direction: along(scenario, direction)[:2]
 
-    def one(factors: Factors) -> dict[str, jax.Array]:
-        return at_factors(job, scenario, factors, names)
 
-    return jax.jit(jax.vmap(one), compiler_options=QUICK)
+@functools.cache
+def all_slopes(job: Job, names: tuple[str, ...], paths: tuple[str, ...]) -> Callable[[Scenario], dict[str, tuple]]:
+    """A function of a scenario: by metric, y and dy for d ln x of every number of `paths`. Reverse mode."""
+
+    def backwards(scenario: Scenario) -> dict[str, tuple[jax.Array, Factors]]:
+        def metrics(factors: Factors) -> Factors:
+            return at_factors(job, scenario, factors, names)
+
+        values, back = jax.vjp(metrics, dict.fromkeys(paths, jnp.ones(())))
+        units = {name: {other: jnp.full((), float(other == name)) for other in values} for name in values}
+        return {name: (values[name], back(units[name])[0]) for name in values}
+
+    return backwards

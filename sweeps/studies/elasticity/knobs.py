@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from hwspaces.units import nearest
-from jaxroof.deployment import DEGREES
-from sweeps.ask.names import leaf_unit
+from sweeps.ask.leaves import leaf as leaf_of
+from sweeps.ask.leaves import leaf_unit
 from sweeps.ask.paths import leaf, leaf_paths
 
 ROOTS = ("hardware", "deployment", "workload")
@@ -14,21 +14,14 @@ ROOTS = ("hardware", "deployment", "workload")
 
 OTHER_ROOTS = ("model", "efficiency")
 
-SWITCHES = (
-    *("asynchronous", "shared_issue", "reduces", "untied", "value_projection", "qk_norm", "output_norm"),
-    *("graphics", "separate", "zero", "recompute", "schedule", "offload", "dropout"),
-)
-"""Numbers that are 0 or 1, on or off, or stand for words: with nothing in between."""
+MODEL_SWITCHES = ("untied", "value_projection", "qk_norm", "output_norm")
+"""Last names of numbers of a model that are 0 or 1."""
 
-WHOLE = (*(f"deployment.{name}" for name in (*DEGREES, "drafts")), "links.*.devices", "links.*.axes")
-"""Counts that the cost model takes as real numbers, but that nobody can change by a tenth."""
-
-COUNTS = (
-    *("batch", "isl", "osl", "cached", "prefills", "prefill", "past", "decode", "context", "encoder_tokens"),
-    *("max_batched_tokens", "count", "experts", "top_k", "heads", "kv_heads", "head_dim", "value_dim", "hidden"),
-    *("vocabulary", "intermediate", "window", "global_batch", "micro_batch", "seq", "virtual_stages", "rank"),
+MODEL_COUNTS = (
+    *("count", "experts", "top_k", "heads", "kv_heads", "head_dim", "value_dim", "hidden", "vocabulary"),
+    *("intermediate", "window"),
 )
-"""Last names of other counts, which are taken as real numbers too."""
+"""Last names of numbers of a model that count something."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,6 +33,12 @@ class Knob:
     unit: str  # SI unit, as `hwspaces.units` writes it
     count: bool  # a count, taken as a real number
     whole: bool  # a count that is no use to change by a tenth
+
+
+def continuous(path: str) -> bool:
+    """Whether there are numbers between those of the leaf at `path`: it is no switch, and stands for no words."""
+    declared = leaf_of(path)
+    return path.rpartition(".")[2] not in MODEL_SWITCHES if declared is None else declared.continuous
 
 
 def knobs(scenario: Any, wanted: Sequence[str] | None = None) -> tuple[Knob, ...]:
@@ -54,13 +53,14 @@ def knobs(scenario: Any, wanted: Sequence[str] | None = None) -> tuple[Knob, ...
     found = []
     for path in _named(scenario, wanted):
         value = float(leaf(scenario, path))
-        if value == 0.0 or path.rpartition(".")[2] in SWITCHES:
+        if value == 0.0 or not continuous(path):
             if wanted is not None and path in wanted:
                 why = "is a switch" if value else "is 0, which no share of it changes"
                 raise ValueError(f"{path} {why}: it has no elasticity")
             continue
-        name, whole = path.rpartition(".")[2], _is_whole(path)
-        found.append(Knob(path, value, leaf_unit(path), whole or name in COUNTS, whole))
+        declared, name = leaf_of(path), path.rpartition(".")[2]
+        counts, few = (name in MODEL_COUNTS, False) if declared is None else (declared.counts, declared.few)
+        found.append(Knob(path, value, leaf_unit(path), counts, few))
     return tuple(found)
 
 
@@ -70,7 +70,7 @@ def without_elasticity(scenario: Any, wanted: Sequence[str] | None = None) -> di
     for path in _named(scenario, wanted):
         if float(leaf(scenario, path)) == 0.0:
             found[path] = "0"
-        elif path.rpartition(".")[2] in SWITCHES:
+        elif not continuous(path):
             found[path] = "switch"
     for root in ROOTS if wanted is None else ():
         found |= dict.fromkeys(_unknown(getattr(scenario, root), root), "unknown")
@@ -85,13 +85,6 @@ def _named(scenario: Any, wanted: Sequence[str] | None) -> Iterator[str]:
         if not below:
             raise ValueError(f"{root} is not a number of this case{nearest(root, (*ROOTS, *OTHER_ROOTS, *known))}")
     yield from (path for path in known if any(path == root or path.startswith(f"{root}.") for root in roots))
-
-
-def _is_whole(path: str) -> bool:
-    if path.startswith("deployment.stages"):
-        return True
-    parts = path.split(".")
-    return path in WHOLE or (parts[:2] == ["hardware", "links"] and ".".join(("links.*", *parts[3:])) in WHOLE)
 
 
 def _unknown(tree: Any, prefix: str) -> Iterator[str]:

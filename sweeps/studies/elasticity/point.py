@@ -1,12 +1,10 @@
 """Sensitivities at one point: elasticities of metrics, range of first order, and substitutes among knobs."""
 
 import dataclasses
-import functools
 import math
 from collections.abc import Sequence
 from typing import Any
 
-import jax
 import numpy as np
 
 from hwspaces.units import nearest
@@ -14,10 +12,12 @@ from jaxroof.jobs import JOBS, Job, Scenario
 from jaxroof.op import BOUNDS
 from jaxroof.smooth import SHARPNESS, smoothing
 from sweeps.ask.paths import leaf, leaf_paths, replaced
+from sweeps.run.evaluate import at_base
 from sweeps.run.precision import (
     precision,
 )
-from sweeps.studies.elasticity.gradient import QUICK, metric_names, slopes
+from sweeps.run.ways import ONE_SLOPE
+from sweeps.studies.elasticity.gradient import Factors, metric_names, slopes
 from sweeps.studies.elasticity.knobs import ROOTS, Knob, knobs, without_elasticity
 
 FACTORS = (0.9, 1.1)
@@ -126,9 +126,9 @@ def checks(scenario: Scenario, point: Point, turned: Sequence[Knob]) -> dict[str
         return {name: () for name in point.metrics}
     job, names = JOBS[point.job], tuple(point.metrics)
     with precision("float64"), chosen(point.smoothing):  # the gradient's own program: its values need no other
-        along, still = _slopes(job, names), _still(scenario, point.knobs)
+        still = _still(scenario, point.knobs)
         moved = [[replaced(scenario, knob.path, knob.value * factor) for factor in FACTORS] for knob in turned]
-        moved = jax.device_get([[along(there, still)[0] for there in row] for row in moved])
+        moved = [[_along(job, names, there, still)[0] for there in row] for row in moved]
     places = {knob.path: i for i, knob in enumerate(point.knobs)}
     result = {}
     for name, value in point.metrics.items():
@@ -176,9 +176,9 @@ def wanted_metrics(job: Job, scenario: Scenario, metrics: Sequence[str] | None) 
     return tuple(dict.fromkeys(metrics))
 
 
-@functools.cache
-def _slopes(job: Job, names: tuple[str, ...]) -> Any:
-    return jax.jit(slopes(job, names), compiler_options=QUICK)
+def _along(job: Job, names: tuple[str, ...], scenario: Scenario, direction: Factors) -> tuple:
+    """Metrics y, dy for d ln x of the direction's numbers, and every step's time by bound, at one scenario."""
+    return at_base(slopes(job, names), scenario, ONE_SLOPE, (direction,))
 
 
 def _still(scenario: Scenario, known: Sequence[Knob]) -> dict[str, np.float64]:
@@ -201,8 +201,8 @@ def _elasticities(
 
     `known` knobs, of which `turned` are some, choose the program.
     """
-    along, still = _slopes(job, names), _still(scenario, known)
-    rows = jax.device_get([along(scenario, still | {knob.path: np.float64(1.0)}) for knob in turned])
+    still = _still(scenario, known)
+    rows = [_along(job, names, scenario, still | {knob.path: np.float64(1.0)}) for knob in turned]
     values, _, times = rows[0]
     found = {
         name: np.array([float(row[name]) for _, row, _ in rows])

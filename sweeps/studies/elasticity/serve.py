@@ -21,10 +21,11 @@ from sweeps.ask.paths import leaf, leaf_paths, replaced
 from sweeps.run.precision import (
     precision,
 )
+from sweeps.run.ways import QUICK
 from sweeps.serving.question import Question
 from sweeps.serving.run import Setup, setup, unfinished_note
 from sweeps.serving.simulation import size_for
-from sweeps.studies.elasticity.gradient import QUICK, moved
+from sweeps.studies.elasticity.gradient import moved
 from sweeps.studies.elasticity.knobs import Knob, knobs, without_elasticity
 from sweeps.studies.elasticity.point import FACTORS, HEADLINES, Check, Point, chosen
 

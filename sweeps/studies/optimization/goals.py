@@ -7,7 +7,8 @@ from typing import Any
 import jax
 
 from hwspaces.units import TEXT_UNITS, formatted, nearest, quantity
-from sweeps.ask.names import VARIABLES, leaf_unit, variable
+from sweeps.ask.leaves import leaf_unit
+from sweeps.ask.names import VARIABLES, variable
 from sweeps.ask.paths import number
 from sweeps.ask.quantities import quantity_or_zero
 

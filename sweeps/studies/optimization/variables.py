@@ -1,7 +1,6 @@
 """Variables of an optimisation: numbers within bounds, whole numbers, and choices from lists."""
 
 import dataclasses
-import fnmatch
 import itertools
 import math
 from collections.abc import Iterator
@@ -9,11 +8,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from sweeps.ask.axes import Axis
-from sweeps.ask.quantities import COUNTS, plain_path
+from sweeps.ask.leaves import leaf as declared_leaf
 from sweeps.ask.spec import Range, Spec
-
-WHOLE = ("hardware.cores.count", "hardware.links.*.devices")
-"""Figures of hardware that count something: a result has whole numbers there, and of `sweeps.ask.quantities.COUNTS`."""
 
 MOST_CHOICES = 256
 """Combinations of choices that are tried one by one; of more, the longest lists of numbers are relaxed."""
@@ -105,7 +101,8 @@ def _variable(axis: Axis, spec: Spec) -> Variable:
     (path, *others), label = axis.columns, axis.coordinates[0]
     if isinstance(spec.axes.get(path), Range):
         low, high = (float(axis.columns[path][i]) for i in (0, -1))
-        whole = plain_path(path) in COUNTS or any(fnmatch.fnmatch(path, pattern) for pattern in WHOLE)
+        declared = declared_leaf(path)
+        whole = declared is not None and declared.counts  # a result has whole numbers there
         if whole and math.floor(high) < math.ceil(low):
             raise ValueError(f"{path}: there is no whole number from {low:g} to {high:g}")
         if whole:

@@ -1,0 +1,92 @@
+"""Text of an efficiency TOML file: constants in the units of their keys, and the source of each."""
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hwspaces.efficiency import TABLES
+from hwspaces.kernel_tables import CLASSES, FORMAT, STRUCTS
+from jaxroof.efficiency import Efficiency, Kernels, Spread
+
+UNITS = {
+    "kernel_time": ("us", 1e6),
+    "step_time": ("us", 1e6),
+    "wait_time": ("us", 1e6),
+    "sequence_time": ("us", 1e6),
+    "request_time": ("ms", 1e3),
+}
+"""Field of a time -> suffix of its key and how many of the unit are in a second."""
+
+
+def efficiency_text(
+    efficiency: Efficiency, sources: Mapping[str, str], heading: Mapping[str, str], notes: Sequence[str], comment: str
+) -> str:
+    """A file that `hwspaces.efficiency` reads.
+
+    Args:
+      efficiency: constants, times in s.
+      sources: of every constant, by dotted path; of kernels of a class, one for all of it: "linear.wide".
+      heading: engine, version, date (ISO 8601), refit, errors.
+      notes: sentences about all of it.
+      comment: first line.
+    """
+    lines = [f"# {comment}", "", f"format = {FORMAT}"]
+    lines += [f"{key} = {text if key == 'date' else json.dumps(text)}" for key, text in heading.items()]
+    lines += ["notes = [", *(f"    {json.dumps(note)}," for note in notes), "]"]
+    for table, kind in TABLES.items():
+        entry = getattr(efficiency, table)
+        fields = [
+            field.name
+            for field in dataclasses.fields(kind)
+            if field.name != "spread" and getattr(entry, field.name, None) != field.default
+        ]
+        if isinstance(entry, Kernels):
+            lines += _kernel_lines(table, entry, sources)
+            continue
+        lines += ["", f"[{table}]"]
+        lines += [_constant(field, getattr(getattr(efficiency, table), field)) for field in fields]
+        lines += [f"sources.{field} = {json.dumps(sources[f'{table}.{field}'])}" for field in fields]
+        if getattr(entry, "spread", None) is not None:
+            lines.append(_spread(entry.spread))
+    return "\n".join(lines) + "\n"
+
+
+def _kernel_lines(table: str, kernels: Kernels, sources: Mapping[str, str]) -> list[str]:
+    lines = []
+    for name in CLASSES:
+        model = getattr(kernels, name)
+        if model is None:
+            continue
+        word = next(word for word, struct in STRUCTS.items() if struct is type(model))
+        lines += ["", f"[{table}.{name}]", f"model = {json.dumps(word)}", *_field_lines(model)]
+        path = f"{table}.{name}"
+        lines += [f"source = {json.dumps(sources[path])}"]
+        own = {key.removeprefix(f"{path}."): text for key, text in sources.items() if key.startswith(f"{path}.")}
+        lines += [f"sources.{key} = {json.dumps(text)}" for key, text in own.items()]
+    return lines
+
+
+def _field_lines(struct: Any, prefix: str = "") -> list[str]:
+    """One line per constant; those of a struct inside have its name and a dot before theirs."""
+    lines = []
+    for field in dataclasses.fields(struct):
+        value = getattr(struct, field.name)
+        if isinstance(value, Spread):
+            lines.append(_spread(value))
+        elif dataclasses.is_dataclass(value):
+            lines += _field_lines(value, f"{prefix}{field.name}.")
+        elif value is not None:
+            time = field.name.endswith("_time")
+            number = float(value) * (1e6 if time else 1.0)
+            lines.append(f"{prefix}{field.name}{'_us' if time else ''} = {number:.4g}")
+    return lines
+
+
+def _spread(spread: Spread) -> str:
+    return f"spread = {{ short = {spread.short:.3g}, long = {spread.long:.3g} }}"
+
+
+def _constant(field: str, value: float) -> str:
+    suffix, scale = UNITS.get(field, ("", 1.0))
+    return f"{field}{'_' if suffix else ''}{suffix} = {value * scale:.3g}"

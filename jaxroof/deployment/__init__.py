@@ -1,0 +1,16 @@
+"""Deployments of a model on devices: one file for each concern, all of whose fields `Deployment` has."""
+
+from jaxroof.deployment.adapters import ADAPTED as ADAPTED
+from jaxroof.deployment.adapters import Adapters as Adapters
+from jaxroof.deployment.deployment import Deployment as Deployment
+from jaxroof.deployment.drafting import drafted_part as drafted_part
+from jaxroof.deployment.drafting import drafted_tokens as drafted_tokens
+from jaxroof.deployment.drafting import tokens_per_sequence as tokens_per_sequence
+from jaxroof.deployment.parallelism import DEGREES as DEGREES
+from jaxroof.deployment.parallelism import degree as degree
+from jaxroof.deployment.parallelism import devices as devices
+from jaxroof.deployment.parallelism import expert_tp as expert_tp
+from jaxroof.deployment.parallelism import largest_stage as largest_stage
+from jaxroof.deployment.parallelism import pipelined_parts as pipelined_parts
+from jaxroof.deployment.parallelism import replica_devices as replica_devices
+from jaxroof.deployment.parallelism import stage_devices as stage_devices

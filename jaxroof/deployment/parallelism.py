@@ -1,0 +1,99 @@
+"""Spread of a model over devices: parallel degrees, pipeline stages, and how evenly experts are used."""
+
+from jaxroof.field import count, declarations, number, share
+from jaxroof.smooth import ceiling, maximum, minimum
+from jaxroof.struct import Scalar, struct
+
+
+@struct
+class Parallelism:
+    """Ways that a model is split. A degree that is None is 1, and adds no kernels to a step.
+
+    Devices of a replica are numbered with tp fastest, then cp, attention_dp and pp, and fill one tier of links after
+    the other. Experts are spread over the tp x cp x attention_dp devices of a stage: `ep` ways by expert, the rest of
+    the way by width.
+    """
+
+    tp: Scalar = count(
+        "tensor-parallel degree", "heads and widths of a layer are split", few=True, default=1.0, flag="N"
+    )
+    pp: Scalar | None = count(
+        "pipeline-parallel degree", "stages of consecutive layers", few=True, default=None, flag="N"
+    )
+    cp: Scalar | None = count(
+        "context-parallel degree", "tokens of one prompt and its cache are split", few=True, default=None, flag="N"
+    )
+    attention_dp: Scalar | None = count(
+        "attention data-parallel degree", "groups of requests that share experts", few=True, default=None, flag="N"
+    )
+    ep: Scalar | None = count(
+        "expert-parallel degree", "of the tp x cp x attention-dp devices", few=True, default=None, flag="N"
+    )
+    dp: Scalar = count("replicas", "independent; a workload's batch is that of one", few=True, default=1.0, flag="N")
+    stages: tuple[Scalar, ...] | None = count(
+        "layers of pipeline stage {}",
+        "one number for every stage, where they are not even",
+        words="the layers of every stage, such as 20,20,21",
+        few=True,
+        default=None,
+        flag="LAYERS,..",
+    )
+    imbalance: Scalar = number(
+        "1",
+        "rows of the busiest expert-parallel device over the mean",
+        words="at least 1: the busiest device over the mean of all",
+        least=1.0,
+        default=1.0,
+        source="ours: routing is even",
+        flag="RATIO",
+    )
+    alike: Scalar = share(
+        "exponent of tokens that choose experts on their own",
+        "n^EXPONENT of n tokens do; 1: routing without preference",
+        default=1.0,
+        source="ours: all of them do",
+        flag="EXPONENT",
+    )
+
+
+DEGREES = tuple(path for path, leaf in declarations(Parallelism).items() if leaf.few and "." not in path)
+"""Parallel degrees of a deployment: whole numbers."""
+
+
+def degree(of: Scalar | None) -> Scalar:
+    """A parallel degree as a number: 1 for None."""
+    return 1.0 if of is None else of
+
+
+def stage_devices(deployment: Parallelism) -> Scalar:
+    """Devices that share one layer: tp x cp x attention_dp."""
+    return deployment.tp * degree(deployment.cp) * degree(deployment.attention_dp)
+
+
+def replica_devices(deployment: Parallelism) -> Scalar:
+    """Devices of one replica: tp x cp x attention_dp x pp."""
+    return stage_devices(deployment) * degree(deployment.pp)
+
+
+def devices(deployment: Parallelism) -> Scalar:
+    """Devices of the whole deployment."""
+    return replica_devices(deployment) * deployment.dp
+
+
+def expert_tp(deployment: Parallelism) -> Scalar:
+    """Ways that one expert's width is split: what expert parallelism leaves of the stage's devices."""
+    return stage_devices(deployment) / degree(deployment.ep)
+
+
+def largest_stage(deployment: Parallelism, layers: Scalar) -> Scalar:
+    """Share of `layers` layers in the largest pipeline stage, shape (); ceil(layers / pp) / layers where even."""
+    if deployment.pp is None:
+        return 1.0
+    if deployment.stages is not None:
+        return maximum(*deployment.stages) / sum(deployment.stages)
+    return ceiling(layers / deployment.pp) / layers
+
+
+def pipelined_parts(deployment: Parallelism, sequences: Scalar) -> Scalar:
+    """Micro-batches that pipeline stages work on at once: one per stage, or one per sequence where these are fewer."""
+    return 1.0 if deployment.pp is None else minimum(deployment.pp, sequences)

@@ -1,0 +1,211 @@
+"""Declarations of the numbers that structs hold: unit, meaning, range and default, stated once in the field itself.
+
+    bandwidth: Scalar = number("B/s", "{} bandwidth")
+    hbm: MemoryLevel = part("HBM")
+
+declares `memory.hbm.bandwidth` as "HBM bandwidth" in B/s. Files' keys, units, labels, flags, checks of what users write
+and knobs of sensitivity are derived from `declarations`.
+"""
+
+import dataclasses
+import functools
+import math
+import types
+import typing
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+NO_DEFAULT = object()
+"""In place of a default where there is none."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Declaration:
+    """What one leaf of a struct is."""
+
+    unit: str  # SI unit, as `hwspaces.units` writes it; "" for words
+    meaning: str  # long name; `{}` stands for the titles of the structs around it, or for the key of a dict
+    about: str = ""  # what a reader should know besides
+    zero: bool = False  # zero is a sensible number; every other one is above zero
+    least: float = 0.0
+    most: float = math.inf
+    open: bool = False  # `most` itself is not allowed
+    words: str = ""  # the range in words, where they say more than its ends
+    whole: bool = False  # users give whole numbers only
+    count: bool = False  # counts something, but may be a fraction: a design's cores vary continuously
+    few: bool = False  # a count that nobody changes by a tenth
+    discrete: bool = False  # a switch or a stage: nothing lies between its values
+    codes: tuple[str, ...] = ()  # words whose places are the leaf's values
+    choices: tuple[str, ...] = ()  # of a leaf that is structure: what it may be
+    structure: bool = False  # no number: two structs that differ in it cannot be stacked
+    given: bool = True  # files may give it; else it follows from other figures
+    flag: str = ""  # placeholder of its value behind a flag of the command line; "": no flag
+    source: str = ""  # where the default is from
+    default: Any = NO_DEFAULT
+    optional: bool = False  # None where it is unknown or absent
+
+    @property
+    def counts(self) -> bool:
+        """Whether it counts something."""
+        return self.whole or self.count or self.few
+
+    @property
+    def continuous(self) -> bool:
+        """Whether numbers between its values make sense."""
+        return not (self.discrete or self.codes)
+
+    @property
+    def required(self) -> bool:
+        """Whether a struct cannot be made without it."""
+        return self.default is NO_DEFAULT and not self.optional
+
+    @property
+    def range(self) -> str:
+        """What a number may be beside positive, in words."""
+        if self.words or (math.isinf(self.most) and not self.least):
+            return self.words
+        if self.zero:
+            return f"from 0 to below {self.most:g}" if self.open else f"at most {self.most:g}"
+        return f"above 0 and {'below' if self.open else 'at most'} {self.most:g}"
+
+    def allows(self, number: float) -> bool:
+        """Whether a number that is not 0 is in the range."""
+        return self.least <= number <= self.most and not (self.open and number == self.most)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Part:
+    title: str
+    names: Mapping[str, str]
+    given: bool
+
+
+def number(unit: str, meaning: str, about: str = "", **facts: Any) -> Any:
+    """A field that holds a number of the SI unit `unit`, or a dict or tuple of such; `facts` as in `Declaration`."""
+    return _field(Declaration(unit, meaning, about, **facts))
+
+
+def count(meaning: str, about: str = "", **facts: Any) -> Any:
+    """A field that holds a whole number of things."""
+    return _field(Declaration("1", meaning, about, whole=True, **facts))
+
+
+def share(meaning: str, about: str = "", **facts: Any) -> Any:
+    """A field that holds a number of at most 1."""
+    return _field(Declaration("1", meaning, about, **({"most": 1.0} | facts)))
+
+
+def switch(meaning: str, about: str = "", **facts: Any) -> Any:
+    """A field that holds 0 or 1."""
+    own = {"zero": True, "least": 1.0, "most": 1.0, "words": "0 or 1"} | facts
+    return _field(Declaration("1", meaning, about, discrete=True, **own))
+
+
+def word(meaning: str, choices: tuple[str, ...], about: str = "", **facts: Any) -> Any:
+    """A field that holds one of `choices` and is structure."""
+    return _field(Declaration("", meaning, about, choices=choices, structure=True, **facts))
+
+
+def text(meaning: str, about: str = "", **facts: Any) -> Any:
+    """A field that holds a name or other text and is structure."""
+    return _field(Declaration("", meaning, about, structure=True, **facts))
+
+
+def option(meaning: str, about: str = "", **facts: Any) -> Any:
+    """A field that holds True or False and is structure."""
+    return _field(Declaration("", meaning, about, structure=True, **facts))
+
+
+def part(title: str = "", default: Any = dataclasses.MISSING, given: bool = True, **names: str) -> Any:
+    """A field that holds a struct: its leaves' `{}` is `title`, or a leaf is what `names` says of it."""
+    return dataclasses.field(metadata={_DECLARED: _Part(title, names, given)}, default=default)
+
+
+_DECLARED = "declared"
+
+
+def _field(declared: Declaration) -> Any:
+    metadata = {_DECLARED: declared} | ({"static": True} if declared.structure else {})
+    default = dataclasses.MISSING if declared.default is NO_DEFAULT else declared.default
+    return dataclasses.field(metadata=metadata, default=default)
+
+
+@functools.cache
+def declarations(kind: type) -> Mapping[str, Declaration]:
+    """Every declared leaf of a struct and of the structs in it, by dotted path; `*` stands for a key or a position."""
+    return types.MappingProxyType(dict(_walk(kind, "", (), _Part("", {}, True))))
+
+
+def declaration(kind: type, path: str) -> Declaration | None:
+    """What the leaf at the dotted `path` of a struct is, its key said; None where it is not declared."""
+    found = declarations(kind).get(path)
+    if found is None:
+        around, _, key = path.rpartition(".")
+        found = declarations(kind).get(f"{around}.*")
+        return found and dataclasses.replace(found, meaning=found.meaning.format(key))
+    return found
+
+
+def kinds(kind: type) -> dict[str, type]:
+    """Types of the structs that a struct holds, by field, whether they are optional or not."""
+    hints = typing.get_type_hints(kind)
+    found = {field.name: _struct(hints[field.name]) for field in dataclasses.fields(kind)}
+    return {name: inner for name, inner in found.items() if inner is not None}
+
+
+def required(kind: type) -> tuple[str, ...]:
+    """Dotted paths of the numbers that a struct cannot be made without, those of structs that it must hold too.
+
+    Dicts are left out: which keys they need is for others to say.
+    """
+    inner, missable = kinds(kind), optional_parts(kind)
+    found: list[str] = []
+    for field in dataclasses.fields(kind):
+        leaf = declarations(kind).get(field.name)
+        if leaf is not None:
+            found += [field.name] * leaf.required
+        elif field.name in inner and field.name not in missable:
+            found += [f"{field.name}.{path}" for path in required(inner[field.name])]
+    return tuple(found)
+
+
+def optional_parts(kind: type) -> dict[str, type]:
+    """Structs that a struct may hold or not, by field."""
+    hints = typing.get_type_hints(kind)
+    return {name: inner for name, inner in kinds(kind).items() if _optional(hints[name])}
+
+
+def _walk(kind: type, prefix: str, titles: tuple[str, ...], around: _Part) -> Iterator[tuple[str, Declaration]]:
+    hints, inner = typing.get_type_hints(kind), kinds(kind)
+    for field in dataclasses.fields(kind):
+        declared = field.metadata.get(_DECLARED)
+        if isinstance(declared, Declaration):
+            hint = hints[field.name]
+            known = [part for part in _alternatives(hint) if part is not type(None)]
+            several = all(typing.get_origin(part) in (dict, tuple) for part in known)
+            path = f"{prefix}{field.name}{'.*' * several}"
+            meaning = around.names.get(field.name, declared.meaning)
+            if titles and not several:
+                meaning = meaning.replace("{}", " ".join(titles))
+            given = declared.given and around.given
+            yield path, dataclasses.replace(declared, meaning=meaning, optional=_optional(hint), given=given)
+        elif field.name in inner:
+            below = declared or _Part("", {}, True)
+            below = dataclasses.replace(below, given=below.given and around.given)
+            yield from _walk(
+                inner[field.name], f"{prefix}{field.name}.", (*titles, below.title) if below.title else titles, below
+            )
+
+
+def _alternatives(hint: Any) -> tuple[Any, ...]:
+    return typing.get_args(hint) if isinstance(hint, types.UnionType | typing._UnionGenericAlias) else (hint,)
+
+
+def _optional(hint: Any) -> bool:
+    return type(None) in _alternatives(hint)
+
+
+def _struct(hint: Any) -> type | None:
+    """The one struct among the alternatives of a type."""
+    found = [part for part in _alternatives(hint) if dataclasses.is_dataclass(part)]
+    return found[0] if len(found) == 1 else None

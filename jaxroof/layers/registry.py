@@ -1,0 +1,31 @@
+"""Kinds of mixers and feed-forwards by the struct that describes one."""
+
+from jaxroof.layers.attention import ATTENTION, Attention
+from jaxroof.layers.compressed_attention import COMPRESSED_ATTENTION, CompressedAttention
+from jaxroof.layers.experts import EXPERTS
+from jaxroof.layers.feedforward import FEED_FORWARD
+from jaxroof.layers.latent_attention import LATENT_ATTENTION, LatentAttention
+from jaxroof.layers.linear_attention import LINEAR_ATTENTION, LinearAttention
+from jaxroof.layers.protocol import FeedForwardKind, MixerKind
+from jaxroof.model import Experts, FeedForward, Mixer
+
+MIXERS: dict[type, MixerKind] = {
+    Attention: ATTENTION,
+    LatentAttention: LATENT_ATTENTION,
+    CompressedAttention: COMPRESSED_ATTENTION,
+    LinearAttention: LINEAR_ATTENTION,
+}
+"""Struct of a mixer -> its functions."""
+
+FEED_FORWARDS: dict[type, FeedForwardKind] = {FeedForward: FEED_FORWARD, Experts: EXPERTS}
+"""Struct of a feed-forward -> its functions."""
+
+
+def mixer_kind(mixer: Mixer) -> MixerKind:
+    """The functions of a mixer's kind."""
+    return MIXERS[type(mixer)]
+
+
+def feed_forward_kind(layer: FeedForward | Experts) -> FeedForwardKind:
+    """The functions of a feed-forward's kind."""
+    return FEED_FORWARDS[type(layer)]

@@ -1,0 +1,68 @@
+"""Declarations of a scenario's numbers by dotted path: `hardware.memory.hbm.bandwidth`, `workload.batch`."""
+
+import functools
+import types
+from collections.abc import Mapping
+
+from hwspaces.leaves import leaf_unit as hardware_leaf_unit
+from jaxroof.deployment import Deployment
+from jaxroof.field import Declaration, declaration, declarations
+from jaxroof.hardware import Hardware
+from jaxroof.jobs import JOBS
+from jaxroof.policy import Policy
+from sweeps.ask.offered_load import OfferedLoad
+
+ROOTS: Mapping[str, tuple[type, ...]] = {
+    "hardware": (Hardware,),
+    "deployment": (Deployment,),
+    "policy": (Policy,),
+    "workload": (*(job.workload for job in JOBS.values() if not job.simulated), OfferedLoad),
+}
+"""First part of a path -> structs that declare what follows."""
+
+
+def plain_path(path: str) -> str:
+    """The path of a leaf without the pool or the neighbour that it is of."""
+    path = path.removeprefix("prefill.")
+    if path.startswith("neighbour."):
+        return path.removeprefix("neighbour.").replace("requests.", "workload.", 1)
+    return path
+
+
+@functools.cache
+def leaf(path: str) -> Declaration | None:
+    """What the leaf at `path` is, of whichever pool or tenant; None where it is not declared."""
+    root, _, rest = plain_path(path).partition(".")
+    found = (declaration(kind, rest) for kind in ROOTS.get(root, ()))
+    return next((declared for declared in found if declared is not None), None)
+
+
+@functools.cache
+def leaves() -> Mapping[str, Declaration]:
+    """Every declared leaf by path; `*` stands for a precision or a position."""
+    found: dict[str, Declaration] = {}
+    for root, kinds in ROOTS.items():
+        for kind in kinds:
+            found |= {f"{root}.{path}": declared for path, declared in declarations(kind).items()}
+    return types.MappingProxyType(found)
+
+
+def leaf_unit(path: str) -> str:
+    """SI unit of any leaf of a scenario by its dotted path."""
+    if path.removeprefix("prefill.").startswith("hardware."):
+        return hardware_leaf_unit(path.removeprefix("prefill."))
+    declared = leaf(path)
+    if declared is not None:
+        return declared.unit or "1"
+    name = path.rpartition(".")[2]
+    return "B" if name.endswith("bytes") else "s" if name.endswith("_time") else "1"
+
+
+def leaf_long_name(path: str) -> str:
+    """What the leaf at `path` is, in words."""
+    if path.startswith("prefill."):
+        return f"{leaf_long_name(path.removeprefix('prefill.'))}, prefill pool"
+    if path.startswith("neighbour."):
+        return f"{leaf_long_name(plain_path(path))}, neighbour"
+    declared = leaf(path)
+    return path.replace("_", " ").replace(".", ", ") if declared is None else declared.meaning

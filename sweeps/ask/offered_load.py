@@ -1,0 +1,66 @@
+"""Offered load of a simulated engine: which requests come, and when."""
+
+import dataclasses
+
+from jaxroof.field import count, number, option, text
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OfferedLoad:
+    """Requests as a user writes them: names, numbers in SI units, or text with units.
+
+    One of: a `trace`; an open loop of `rate` or `arrivals` with `isl` and `osl`; a closed loop of `concurrency`
+    clients with `isl` and `osl` or with the lengths of a `trace`.
+    """
+
+    trace: str | None = text(
+        "file of requests", "a trace or a benchmark's results (jaxroof trace)", default=None, flag="FILE"
+    )
+    format: str | None = text(
+        "format of the trace", "azure, mooncake, vllm ...; none: as it looks", default=None, flag="NAME"
+    )
+    sort: bool = option("put the trace's rows in order, instead of refusing them", default=False)
+    drop: bool = option("leave out the trace's rows without tokens, instead of refusing them", default=False)
+    rate: float | str | None = number(
+        "1/s",
+        "requests sent per second",
+        "to all replicas, as a Poisson stream; scales the times of a trace",
+        default=None,
+        flag="R",
+    )
+    arrivals: str | None = text(
+        "arrivals of requests", "in place of a rate: gamma:rate=8,cv=3, stages:8x60,16x30", default=None, flag="TEXT"
+    )
+    concurrency: int | str | None = count(
+        "clients with a request under way",
+        "each sends when its last request ended; of all replicas",
+        default=None,
+        flag="N",
+    )
+    think: float | str = number(
+        "s", "time between an answer and its client's next request", zero=True, default=0.0, flag="TIME"
+    )
+    isl: float | str | None = count(
+        "prompt tokens per request", "1024, lognormal:mean=1024,sigma=0.8", default=None, flag="TEXT"
+    )
+    osl: float | str | None = count("output tokens per request", default=None, flag="TEXT")
+    requests: int | str | None = count(
+        "requests of the simulation",
+        "1000 where nothing says otherwise; of a trace the first ones",
+        default=None,
+        flag="N",
+    )
+    duration: float | str | None = number(
+        "s", "time in which requests arrive", "in place of their number", default=None, flag="TIME"
+    )
+    prefixes: str | None = text(
+        "system prompts that requests share", "groups=10,tokens=1000,zipf=1", default=None, flag="TEXT"
+    )
+    sessions: str | None = text(
+        "conversations that requests are turns of", "turns=2..8,think=30", default=None, flag="TEXT"
+    )
+    seed: int | str = count("seed of the requests that are drawn", zero=True, default=0, flag="N")
+
+
+LOAD = tuple(field.name for field in dataclasses.fields(OfferedLoad))
+"""What says which requests come, by name."""

@@ -1,0 +1,81 @@
+"""Flags of leaves, from the fields that declare them: name, placeholder and help.
+
+Declarations are read from the source text. Importing the cost model takes a second, for which no usage line may wait.
+"""
+
+import argparse
+import ast
+import functools
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
+
+KINDS = ("number", "count", "share", "word", "text", "option")
+"""Functions of `jaxroof.field` that declare a leaf which may have a flag."""
+
+
+class Flag(NamedTuple):
+    """The flag of one leaf."""
+
+    placeholder: str  # "": it takes no value
+    help: str
+    counts: bool = False  # its value is a number of things: `N` or `TOKENS`
+
+
+@functools.cache
+def leaf_flags(*modules: str) -> dict[str, Flag]:
+    """Flags of the leaves that modules declare, by the leaf's name: `leaf_flags("jaxroof.jobs.step")`."""
+    found: dict[str, Flag] = {}
+    for module in modules:
+        package, _, path = module.partition(".")
+        file = Path(find_spec(package).origin).parent / f"{path.replace('.', '/')}.py"
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        named = {node.targets[0].id: node.value for node in tree.body if isinstance(node, ast.Assign)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.AnnAssign) and isinstance(node.value, ast.Call):
+                kind, facts = _facts(node.value, named)
+                if kind == "option" or facts.get("flag"):
+                    found[node.target.id] = _flag(**facts)
+    return found
+
+
+def add_flags(parser: argparse.ArgumentParser, flags: dict[str, Flag]) -> None:
+    """Add flags to a parser."""
+    for name, declared in flags.items():
+        if declared.placeholder:
+            parser.add_argument(flag(name), metavar=declared.placeholder, help=declared.help)
+        else:
+            parser.add_argument(flag(name), action="store_const", const=True, help=declared.help)
+
+
+def flag(name: str) -> str:
+    """The flag of a setting."""
+    return f"--{name.replace('_', '-')}"
+
+
+def _facts(call: ast.Call, named: dict[str, ast.expr]) -> tuple[str, dict[str, Any]]:
+    """What a field declares: the function that it calls, and that function's arguments by name."""
+    kind = getattr(call.func, "id", "")
+    if kind not in KINDS:
+        return kind, {}
+    places = {"number": ("unit", "meaning", "about"), "word": ("meaning", "choices", "about")}
+    given = dict(zip(places.get(kind, ("meaning", "about")), call.args, strict=False))
+    given |= {keyword.arg: keyword.value for keyword in call.keywords}
+    if not (kind == "option" or "flag" in given):
+        return kind, {}
+    return kind, {name: ast.literal_eval(named.get(getattr(value, "id", ""), value)) for name, value in given.items()}
+
+
+def _flag(flag: str = "", **facts: Any) -> Flag:
+    return Flag(flag, _help(**facts), flag in ("N", "TOKENS"))
+
+
+def _help(meaning: str, about: str = "", choices: tuple = (), codes: tuple = (), default: Any = None, **_: Any) -> str:
+    """What a flag sets, its words, and its default."""
+    if codes:
+        meaning, choices, default = meaning.partition(":")[0], codes, codes[int(default)]
+    if choices:
+        words = ", ".join(f"{word} (default)" if word == default else word for word in choices)
+        return f"{meaning}: {words}{f'; {about}' * bool(about)}"
+    usual = "" if default is None or isinstance(default, bool) else f" (default {default:g})"
+    return f"{meaning.replace(' {}', '')}{f'; {about}' * bool(about)}{usual}"

@@ -1,0 +1,1 @@
+"""Published tables of measured kernels as calls that the cost model prices."""

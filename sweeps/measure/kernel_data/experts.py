@@ -1,0 +1,134 @@
+"""Routed experts of a layer in one call: `aic_moe.parquet`, without the router and the choice of experts."""
+
+import dataclasses
+import functools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jaxroof.layers.elementwise import elementwise
+from jaxroof.layers.feedforward import ACTIVATION_FLOPS
+from jaxroof.layers.linear import Matrix, projection
+from jaxroof.model import WeightFormat
+from jaxroof.op import Op
+from sweeps.measure.kernel_data.gemm import ACTIVATION_BYTES
+from sweeps.measure.kernel_data.gemm import FORMATS as DENSE
+from sweeps.measure.kernel_data.group import Call, Columns, KernelGroup, groups, table
+from sweeps.measure.kernel_data.routing import Routing, routing
+
+FILE = "aic_moe.parquet"
+
+FORMATS = DENSE | {
+    "w4a16_mxfp4": WeightFormat(bytes=0.5 + 1.0 / 32, compute="bf16", dequantised=True),
+    "w4a8_mxfp4_mxfp8": WeightFormat(bytes=0.5 + 1.0 / 32, compute="fp8", scaled=True),
+}
+"""dtype of the table -> how weights are stored and multiplied."""
+
+UNGATED = "nongated"
+"""Part of the names of kernels whose experts have one up projection."""
+
+MASKED = r"triton|^vllm_fused_moe"
+"""Names of kernels that mask rows of other devices' experts instead of leaving them out: they store zeros for them,
+activate and combine them. vllm-project/vllm and sgl-project/sglang, fused_moe_kernel."""
+
+UNGATED_SIZES = ((2688, 1856), (4096, 2688), (1024, 2688), (2048, 5120), (8192, 5120))
+"""Hidden and inner sizes of models whose experts have one up projection, whatever the kernel's name: the config.json of
+NVIDIA's Nemotron-3 models, mlp_hidden_act relu2."""
+
+ADJOINING = (("vllm", "0.14.0"), ("sglang", "0.5.10"))
+"""Engines and versions that were measured with an older routing: a device holds adjoining experts, as loads are laid
+out, and experts are gated in all models."""
+
+CHOSEN_AGAIN = (("sglang", "0.5.10"),)
+"""Those that choose `topk` of the device's own experts for every token that has one there."""
+
+ROUTING = ("distribution", "num_tokens", "num_experts", "topk", "moe_ep_size")
+NUMBERS = (
+    *("num_tokens", "hidden_size", "inter_size", "moe_tp_size", "rows", "stored", "up_projections"),
+    *("touched", "largest"),
+)
+LABELS = {"dtype": "{}", "balanced": ""}
+
+
+def expert_groups(folder: Path, **chosen: str) -> list[KernelGroup]:
+    """Rows of all tables of experts.
+
+    Args:
+      folder: of the tables.
+      chosen: values that columns must have: backend, gpu, dtype.
+    """
+    frame = expert_table(folder)
+    for column, value in chosen.items():
+        frame = frame[frame[column] == value]
+    return groups(routed(frame), "experts", LABELS, NUMBERS, expert_call)
+
+
+def expert_table(folder: Path) -> Any:
+    """The table as it stands, texts as such."""
+    texts = ("gpu", "backend", "version", "kernel_source", "dtype", "distribution")
+    frame = table(folder / FILE, (*texts, *ROUTING, "hidden_size", "inter_size", "moe_tp_size", "latency_us"))
+    return frame.assign(**{name: frame[name].astype(str) for name in texts})
+
+
+def routed(frame: Any) -> Any:
+    """The table with what the measured device gets: its rows, experts touched, and rows of the busiest.
+
+    `stored` are its rows and those that it masks.
+    """
+    releases = list(zip(frame.backend, frame.version, strict=True))
+    frame = frame.assign(adjoining=[release in ADJOINING for release in releases])
+    names = [*ROUTING, "adjoining"]
+    kinds = frame[names].drop_duplicates()
+    found = [routing(str(row[0]), *map(int, row[1:-1]), bool(row[-1])) for row in kinds.itertuples(index=False)]
+    kinds = kinds.assign(**{name: [getattr(each, name) for each in found] for name in Routing._fields})
+    frame = frame.merge(kinds, on=names, how="left")
+    again = np.asarray([release in CHOSEN_AGAIN for release in releases])
+    scale = np.where(again, frame.visitors * frame.topk / np.maximum(frame.rows, 1e-9), 1.0)
+    sources = frame.kernel_source.astype(str)
+    ungated = [size in UNGATED_SIZES for size in zip(frame.hidden_size, frame.inter_size, strict=True)]
+    ungated = sources.str.contains(UNGATED) | (np.asarray(ungated) & ~frame.adjoining)
+    tokens, rows = np.where(again, frame.visitors, frame.num_tokens), frame.rows * scale
+    return frame.assign(
+        num_tokens=tokens,
+        rows=rows,
+        stored=np.where(sources.str.contains(MASKED), np.maximum(tokens * frame.topk, rows), rows),
+        largest=frame.largest * scale,
+        up_projections=np.where(ungated, 1.0, 2.0),
+        balanced=frame.distribution == "balanced",
+    )
+
+
+@functools.cache
+def expert_call(dtype: str, balanced: bool) -> Call | None:
+    """The ops of one call at `dtype`; None where the dtype is not modelled."""
+    weights = FORMATS.get(dtype)
+    if weights is None:
+        return None
+
+    def call(row: Columns) -> tuple[Op, ...]:
+        rows, stored, hidden = row["rows"], row["stored"], row["hidden_size"]
+        width, touched = row["inter_size"] / row["moe_tp_size"], row["touched"]
+        up = Matrix(hidden, row["up_projections"] * width, weights)
+        down = Matrix(width, hidden, weights)
+        ops = projection("up", rows, up, ACTIVATION_BYTES, 1.0, "experts", touched, row["num_tokens"])
+        ops["activation"] = elementwise(
+            stored, up.outputs, width, ACTIVATION_BYTES, ACTIVATION_FLOPS * width, 1.0, exps=width
+        )
+        ops |= projection("down", rows, down, ACTIVATION_BYTES, 1.0, "experts", touched)
+        moved = stored + row["num_tokens"]
+        ops["combine"] = elementwise(moved, hidden, 0.0, ACTIVATION_BYTES, 2.0 * hidden, 1.0)
+        # Zeros that the two products store for masked rows: part of their kernels.
+        zeros = elementwise(stored - rows, 0.0, up.outputs + hidden, ACTIVATION_BYTES, 0.0, 1.0)
+        ops["zeros"] = dataclasses.replace(zeros, kernels=0.0)
+        # The benchmark runs one layer again and again, so its weights are what L2 may still hold.
+        reuse = touched * (up.inputs * up.outputs + down.inputs * down.outputs) * weights.bytes
+        return tuple(_measured(op, reuse, None if balanced else row["largest"]) for op in ops.values())
+
+    return call
+
+
+def _measured(op: Op, reuse: Any, largest: Any) -> Op:
+    if op.shape is None:
+        return op
+    return dataclasses.replace(op, reuse_bytes=reuse, shape=dataclasses.replace(op.shape, largest=largest))

@@ -1,0 +1,77 @@
+"""Dense matrix products: `aic_gemm.parquet`. Low precisions include the kernel that quantises activations."""
+
+import dataclasses
+import functools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import hwspaces
+from jaxroof.layers.linear import Matrix, projection
+from jaxroof.model import WeightFormat
+from jaxroof.op import Op
+from sweeps.measure.kernel_data.group import Call, Columns, KernelGroup, groups, table
+
+FILE = "aic_gemm.parquet"
+
+FORMATS = {
+    "bfloat16": WeightFormat(bytes=2.0, compute="bf16"),
+    "fp8": WeightFormat(bytes=1.0, compute="fp8"),
+    "fp8_block": WeightFormat(bytes=1.0 + 4.0 / 128**2, compute="fp8", scaled=True),
+    "nvfp4": WeightFormat(bytes=0.5 + 1.0 / 16, compute="fp4"),
+    "sq": WeightFormat(bytes=1.0, compute="int8"),
+    "int8_wo": WeightFormat(bytes=1.0, compute="bf16", dequantised=True),
+    "int4_wo": WeightFormat(bytes=0.5 + 2.0 / 128, compute="bf16", dequantised=True),
+}
+"""dtype of the table -> how weights are stored and multiplied."""
+
+COPIES = 6.0
+"""Weights that the benchmark of most engines reads in turn, so that they are cold: the pack's README says 5 to 6."""
+
+TRTLLM_COPIES = 5.0
+"""The same of TensorRT-LLM's at most: it takes no more copies than exceed L2."""
+
+ACTIVATION_BYTES = 2.0
+
+
+def gemm_groups(folder: Path) -> list[KernelGroup]:
+    """Rows that a CUDA graph replayed; eager ones measure the host's launches."""
+    frame = table(folder / FILE, ("gpu", "backend", "version", "kernel_source", "dtype", "n", "k", "m", "latency_us"))
+    if "timing" in frame.columns:
+        frame = frame[frame.timing != "eager"]
+    frame = frame[frame.dtype.isin(list(FORMATS))]
+    return groups(frame.assign(copies=_copies(frame)), "GEMM", {"dtype": "{}"}, ("m", "n", "k", "copies"), gemm_call)
+
+
+@functools.cache
+def gemm_call(dtype: str) -> Call | None:
+    """The ops of one product at `dtype`; None where the dtype is not modelled."""
+    weights = FORMATS.get(dtype)
+    if weights is None:
+        return None
+
+    def call(row: Columns) -> tuple[Op, ...]:
+        ops = projection("gemm", row["m"], Matrix(row["k"], row["n"], weights), ACTIVATION_BYTES, 1.0)
+        rotated = row["copies"] * row["k"] * row["n"] * weights.bytes
+        return tuple(dataclasses.replace(op, reuse_bytes=rotated if op.shape else None) for op in ops.values())
+
+    return call
+
+
+def _copies(frame: Any) -> np.ndarray:
+    """Copies of its weights that the benchmark of each row reads in turn, shape [rows]."""
+    caches = {device: _cache_bytes(device) for device in frame.gpu.unique()}
+    sizes = {dtype: float(weights.bytes) for dtype, weights in FORMATS.items()}
+    bytes_ = frame.n.to_numpy(float) * frame.k.to_numpy(float) * frame.dtype.astype(str).map(sizes).to_numpy(float)
+    needed = np.ceil(frame.gpu.astype(str).map(caches).to_numpy(float) / bytes_)
+    return np.where(frame.backend == "trtllm", np.minimum(TRTLLM_COPIES, needed), COPIES)
+
+
+def _cache_bytes(device: str) -> float:
+    """L2 of a device of the table in B; 0 where it, or the device, is unknown."""
+    try:
+        l2 = hwspaces.hardware(device).hardware.memory.l2
+    except ValueError:  # whoever prices the rows says so
+        return 0.0
+    return 0.0 if l2 is None else float(l2.capacity)

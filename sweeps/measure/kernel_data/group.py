@@ -1,0 +1,175 @@
+"""Measured calls of one kind on one device, and what an efficiency says they take."""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from hwspaces import document
+from jaxroof.efficiency import Efficiency
+from jaxroof.hardware import Hardware
+from jaxroof.op import Op
+from jaxroof.op_time import op_deviation, op_time
+from jaxroof.struct import Scalar
+from workloads.traces.table import LONGEST_ROW, lines
+
+Columns = Mapping[str, Any]
+"""Numbers of one call by the name of their column: scalars of one row, or arrays of shape [rows]."""
+
+Call = Callable[[Columns], tuple[Op, ...]]
+"""The ops that one call runs, from its numbers. One function per structure, so that it is compiled once."""
+
+CHUNK = 1 << 15
+"""Rows per compiled call; the last one is padded."""
+
+
+@dataclasses.dataclass(frozen=True)
+class KernelGroup:
+    """Rows that one compiled function prices: one kind, precision, engine, version, kernel and device."""
+
+    family: str  # "GEMM", "prefill attention", ...
+    precision: str  # as the table says it
+    engine: str
+    version: str  # of the engine
+    kernel: str  # what the engine calls the kernel
+    device: str  # a name of the catalogue
+    call: Call
+    columns: dict[str, np.ndarray]  # shape [rows] each
+    seconds: np.ndarray  # measured, shape [rows]
+
+    def __len__(self) -> int:
+        return len(self.seconds)
+
+    def chosen(self, rows: np.ndarray) -> "KernelGroup":
+        """Some of the rows: positions or a mask."""
+        columns = {name: column[rows] for name, column in self.columns.items()}
+        return dataclasses.replace(self, columns=columns, seconds=self.seconds[rows])
+
+
+def call_times(group: KernelGroup, hardware: Hardware, efficiency: Efficiency) -> jax.Array:
+    """Time in s of every row, shape [rows]: traceable, for fits."""
+    return _times(group.call, group.columns, hardware, efficiency)[0]
+
+
+def predicted(group: KernelGroup, hardware: Hardware, efficiency: Efficiency) -> tuple[np.ndarray, np.ndarray]:
+    """Time and standard deviation in s of every row as numbers, chunk by chunk, so that any table fits into memory."""
+    rows, parts = len(group), []
+    size = CHUNK if rows > CHUNK else 1 << max(rows - 1, 1).bit_length()
+    for start in range(0, rows, size):
+        columns = {name: _padded(column[start : start + size], size) for name, column in group.columns.items()}
+        times, deviations = _times(group.call, columns, hardware, efficiency)
+        parts.append(np.stack([times, deviations])[:, : rows - start])
+    found = np.concatenate(parts, axis=1)
+    return found[0], found[1]
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _times(call: Call, columns: Columns, hardware: Hardware, efficiency: Efficiency) -> tuple[jax.Array, jax.Array]:
+    """Times and deviations; the ops of one call err alike."""
+
+    def priced(row: Columns) -> tuple[Scalar, Scalar]:
+        ops = call(row)
+        times = (op.count * op_time(op, hardware, efficiency) for op in ops)
+        deviations = (op.count * op_deviation(op, hardware, efficiency) for op in ops)
+        return sum(times), sum(deviations)
+
+    return jax.vmap(priced)(columns)
+
+
+def _padded(column: np.ndarray, size: int) -> np.ndarray:
+    return np.concatenate([column, np.repeat(column[-1:], size - len(column))])
+
+
+LARGEST = 2 * 2**30
+"""B of a file that is read."""
+
+
+MOST_VALUES = 10**8
+"""Rows times columns. A parquet file packs a million equal ones into a few bytes."""
+
+MOST_COLUMNS = 1_000
+"""Columns of a file."""
+
+
+def _require_believable(path: Path) -> None:
+    """ValueError for a file of more values than are read, or of rows that take the parser minutes."""
+    if path.suffix == ".csv":
+        rows = lines(str(path), LARGEST, LONGEST_ROW)
+        columns = next(rows, "").count(",") + 1
+        count = sum(1 for _ in rows)
+    else:
+        from pyarrow import parquet
+
+        found = parquet.read_metadata(path)
+        columns, count = found.num_columns, found.num_rows
+    if columns > MOST_COLUMNS:
+        raise ValueError(f"it has {columns:,} columns; at most {MOST_COLUMNS:,} are read")
+    if columns * count > MOST_VALUES:
+        raise ValueError(f"it has {columns * count:,} values; at most {MOST_VALUES:,} are read")
+
+
+def table(path: Path, columns: tuple[str, ...]) -> Any:
+    """A parquet or csv file as a pandas table.
+
+    Raises:
+      ValueError: one line: the file is missing or unreadable, a column is missing, or pandas and pyarrow are.
+    """
+    try:
+        import pandas
+    except ImportError:
+        raise ValueError(f"{path}: reading it needs pandas and pyarrow: pip install 'jaxroof[validate]'") from None
+    document.require_file(path, LARGEST)
+    try:
+        _require_believable(path)
+        frame = pandas.read_csv(path) if path.suffix == ".csv" else pandas.read_parquet(path)
+    except Exception as error:  # of pandas and pyarrow, whatever a damaged file makes of them
+        raise ValueError(f"{path}: cannot be read: {' '.join(str(error).split())}") from None
+    if path.suffix == ".csv" and not isinstance(frame.index, pandas.RangeIndex):
+        raise ValueError(f"{path}: its rows have more values than there are columns")
+    frame.columns = [" ".join(str(name).split()) for name in frame.columns]
+    missing = [name for name in columns if name not in frame.columns]
+    if missing:
+        raise ValueError(f"{path}: column {missing[0]} is missing; it has {', '.join(map(str, frame.columns))}")
+    return frame
+
+
+def groups(
+    frame: Any, family: str, labels: Mapping[str, str], numbers: tuple[str, ...], call: Callable[..., Call | None]
+) -> list[KernelGroup]:
+    """The rows of `frame` by device, engine, version, kernel and the columns that decide structure.
+
+    Args:
+      frame: a pandas table with gpu, backend, version, kernel_source and latency_us.
+      family: its name.
+      labels: columns that decide structure -> how a precision's label names their values ("{}" where they stand).
+      numbers: columns that become numbers of a call.
+      call: the ops of a row, from the values of `labels` by keyword; None where the kind is not modelled.
+        It returns the same function for the same values.
+    """
+    keys = ["gpu", "backend", "version", "kernel_source", *labels]
+    found = []
+    for values, rows in frame.groupby(keys, sort=True, observed=True):
+        named = dict(zip(keys, values, strict=True))
+        kinds = {name: named[name] for name in labels}
+        function = call(**kinds)
+        if function is None:
+            continue
+        precision = " ".join(text.format(kinds[name]) for name, text in labels.items() if text).strip()
+        found.append(
+            KernelGroup(
+                family=family,
+                precision=precision,
+                engine=str(named["backend"]),
+                version=str(named["version"]),
+                kernel=str(named["kernel_source"]),
+                device=str(named["gpu"]),
+                call=function,
+                columns={name: rows[name].to_numpy(float) for name in numbers},
+                seconds=rows["latency_us"].to_numpy(float) * 1e-6,
+            )
+        )
+    return found

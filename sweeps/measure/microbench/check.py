@@ -1,0 +1,138 @@
+"""Errors of a file of surfaces on kernels that it has not seen: fresh shapes off its grid, timed and compared."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from hwspaces.surface import SurfaceTable
+from hwspaces.surface_ops import node_ops
+from jaxroof.efficiency import Efficiency
+from jaxroof.hardware import Hardware
+from jaxroof.op_time import op_time
+from sweeps.measure.microbench.attention import Heads
+from sweeps.measure.microbench.device import Device
+from sweeps.measure.microbench.run import work
+from sweeps.measure.microbench.timing import Numbers, call_time, protocol
+
+MULTIPLES = {"n": 128, "k": 128, "bytes": 1 << 16}
+"""Axis -> what its positions are multiples of, as widths of models are; others are any whole number."""
+
+
+class FreshShape(NamedTuple):
+    """One fresh shape, and the nearest one that the table holds, timed again right after it."""
+
+    table: str
+    shape: dict[str, int]
+    measured: float  # s
+    predicted: float  # s, by the surfaces
+    plain: float  # s, by the constants below them alone
+    near_measured: float  # s, of the nearest known shape, now
+    near_predicted: float  # s, as it was
+
+    @property
+    def error(self) -> float:
+        """Predicted / measured - 1."""
+        return self.predicted / self.measured - 1.0
+
+    @property
+    def drift(self) -> float:
+        """The same of the known shape: what the machine alone differs from when the file was made."""
+        return self.near_predicted / self.near_measured - 1.0
+
+    @property
+    def corrected(self) -> float:
+        """Error of the fresh shape's time relative to the known one's, both of the same moment."""
+        return (1.0 + self.error) / (1.0 + self.drift) - 1.0
+
+
+def checked_rows(
+    tables: tuple[SurfaceTable, ...],
+    hardware: Hardware,
+    efficiency: Efficiency,
+    base: Efficiency,
+    device: Device,
+    implementations: Mapping[str, str],
+    points: int,
+    seed: int,
+    said: Callable[[str, int], None],
+) -> list[FreshShape]:
+    """Rows of `points` fresh shapes per table, each beside a known one, in random order, so that drifts hit all.
+
+    Args:
+      tables: of `jaxroof bench`.
+      hardware: that was measured.
+      efficiency: with the tables in front of `base`.
+      base: what prices everything else.
+      device: that JAX sees now.
+      implementations: name of a table -> of the attention that it was measured with.
+      points: per table.
+      seed: of the shapes and of the numbers that are multiplied.
+      said: told how many are done.
+    """
+    random, numbers, how = np.random.default_rng(seed), Numbers(seed), protocol(device.platform, device.cache_bytes)
+    asked = [(table, shape) for table in tables for shape in fresh_shapes(table, points, random)]
+    rows = []
+    for place in random.permutation(len(asked)):
+        table, shape = asked[place]
+
+        def timed(shape: dict[str, int], table: SurfaceTable = table) -> tuple[float, float]:
+            """Measured and predicted."""
+            predicted = predicted_time(table, shape, hardware, efficiency)
+            implementation = implementations.get(table.name, "xla")
+            kernel = work(table.name.partition("_")[0], table.precision, _heads(table), implementation, shape)
+            return call_time(kernel, numbers, how, expected=predicted).seconds, predicted
+
+        plain = predicted_time(table, shape, hardware, base)
+        rows.append(FreshShape(table.name, shape, *timed(shape), plain, *timed(known_shape(table, shape))))
+        said("check", len(rows))
+    return rows
+
+
+def check_errors(rows: Sequence[FreshShape]) -> dict[str, dict[str, float]]:
+    """Median magnitudes of the errors of `FreshShape`, of every table and of all of them."""
+    found = {}
+    for name in [*sorted({row.table for row in rows}), "all"]:
+        chosen = [row for row in rows if name in (row.table, "all")]
+        found[name] = {
+            "shapes": len(chosen),
+            "error": float(np.median([abs(row.error) for row in chosen])),
+            "drift": float(np.median([abs(row.drift) for row in chosen])),
+            "corrected": float(np.median([abs(row.corrected) for row in chosen])),
+            "plain": float(np.median([abs(row.plain / row.measured - 1.0) for row in chosen])),
+        }
+    return found
+
+
+def known_shape(table: SurfaceTable, shape: dict[str, int]) -> dict[str, int]:
+    """The nearest position of the grid."""
+    return {
+        axis: int(positions[np.argmin(abs(np.log(positions / shape[axis])))]) for axis, positions in table.axes.items()
+    }
+
+
+def fresh_shapes(table: SurfaceTable, points: int, random: np.random.Generator) -> list[dict[str, int]]:
+    """Random shapes inside the table, uniform in the logarithm of every axis, none of them a position of the grid."""
+    found: list[dict[str, int]] = []
+    while len(found) < points:
+        shape = {}
+        for axis, positions in table.axes.items():
+            low, high, step = positions[0], positions[-1], MULTIPLES.get(axis, 1)
+            value = np.exp(random.uniform(np.log(low), np.log(high)))
+            shape[axis] = int(np.clip(round(value / step) * step, low, high))
+        found.append(shape)
+    return found
+
+
+def predicted_time(table: SurfaceTable, shape: dict[str, int], hardware: Hardware, efficiency: Efficiency) -> float:
+    """Time in s that the efficiency gives the kernel of one shape."""
+    row = {name: jnp.float32(value) for name, value in (shape | table.labels).items()}
+    return float(sum(jax.tree.leaves([op_time(op, hardware, efficiency) for op in node_ops(table, row)])))
+
+
+def _heads(table: SurfaceTable) -> Heads:
+    if "heads" not in table.labels:
+        return Heads()
+    return Heads(*(int(table.labels[name]) for name in ("heads", "kv_heads", "head_dim")))

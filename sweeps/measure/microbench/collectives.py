@@ -1,0 +1,67 @@
+"""Times of an all-reduce and an all-gather over all devices, by the size of the message."""
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from sweeps.measure.microbench.timing import Arrays, Measurement, Numbers, Protocol, Work, call_time
+
+AXIS = "device"
+
+
+class Collective(NamedTuple):
+    """One timed message."""
+
+    name: str  # all_reduce or all_gather
+    bytes: float  # of one device's whole buffer: the vector that is summed up, or what is gathered
+    measurement: Measurement
+
+
+def collective(name: str, message: int, numbers: Numbers, how: Protocol) -> Collective:
+    """One size of one collective in bf16, calls one after another.
+
+    Raises:
+      ValueError: when there is only one device.
+    """
+    devices = jax.devices()
+    if len(devices) < 2:
+        raise ValueError("a collective needs more than one device")
+    mesh, count = Mesh(np.array(devices), (AXIS,)), len(devices)
+    size = max(count, message // 2 // count * count)
+    wanted = jax.ShapeDtypeStruct((count * size if name == "all_reduce" else size,), jnp.bfloat16)
+    part = functools.partial(_reduced if name == "all_reduce" else _gathered, count)
+    spec = PartitionSpec(AXIS)
+    over = jax.shard_map(part, mesh=mesh, in_specs=spec, out_specs=spec)
+    work = Work(call=lambda state, cold: (over(state[0]),), state=(wanted,), feeds=True)
+    return Collective(name, 2.0 * size, call_time(work, _Sharded(numbers, NamedSharding(mesh, spec)), how))
+
+
+def bus_bandwidth(found: Collective, devices: int) -> float:
+    """B/s over each device's links: the bytes that a ring moves over each of them, over the time."""
+    passes = (2.0 if found.name == "all_reduce" else 1.0) * (devices - 1.0) / devices
+    return passes * found.bytes / found.measurement.seconds
+
+
+class _Sharded:
+    """Random arrays, spread over the devices."""
+
+    def __init__(self, numbers: Numbers, sharding: NamedSharding):
+        self._numbers, self._sharding = numbers, sharding
+
+    def array(self, wanted: jax.ShapeDtypeStruct) -> jax.Array:
+        return jax.device_put(self._numbers.array(wanted), self._sharding)
+
+
+def _reduced(count: int, mine: jax.Array) -> jax.Array:
+    total = lax.psum(mine, AXIS) * jnp.asarray(1.0 / count, mine.dtype)
+    return lax.pcast(total, AXIS, to="varying") if hasattr(lax, "pcast") else lax.pvary(total, AXIS)
+
+
+def _gathered(count: int, mine: jax.Array) -> Arrays:
+    everything = lax.optimization_barrier(lax.all_gather(mine, AXIS, tiled=True))
+    return lax.dynamic_slice_in_dim(everything, lax.axis_index(AXIS) * mine.shape[0], mine.shape[0])

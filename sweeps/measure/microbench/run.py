@@ -1,0 +1,264 @@
+"""One benchmark within its budget: surfaces of kernels, bandwidths, collectives, and the peaks among them."""
+
+import dataclasses
+import functools
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from hwspaces.surface import SurfaceTable
+from sweeps.measure.microbench import attention, gemm, stream
+from sweeps.measure.microbench.attention import Heads
+from sweeps.measure.microbench.collectives import Collective, bus_bandwidth, collective
+from sweeps.measure.microbench.device import Device, Figures
+from sweeps.measure.microbench.plan import Cell, Space, Span, timed_grid
+from sweeps.measure.microbench.timing import Measurement, Numbers, Protocol, Work, call_time, protocol
+
+SHARES = {
+    "bandwidth": 0.08,
+    "gemm": 0.46,
+    "prefill": 0.16,
+    "decode": 0.18,
+    "elementwise": 0.05,
+    "copy": 0.03,
+    "collective": 0.04,
+}
+"""What may be measured, in this order, and its share of the budget."""
+
+KINDS = {
+    "gemm": "linear",
+    "prefill": "prefill_attention",
+    "decode": "decode_attention",
+    "elementwise": "elementwise",
+    "copy": "elementwise",
+}
+"""What has surfaces -> the kind of op that they price."""
+
+MANY = ("gemm", "prefill", "decode")
+"""What is measured at every precision; the others at the first one."""
+
+MEMORY_SHARE = 0.2
+"""Of the device's memory that timing one shape may take."""
+
+
+@dataclasses.dataclass(frozen=True)
+class BenchRequest:
+    """Families, precisions and budget of a benchmark."""
+
+    budget: float  # s
+    precisions: tuple[str, ...]
+    families: tuple[str, ...]  # keys of `SHARES`
+    heads: Heads
+    seed: int
+
+
+class BenchResult(NamedTuple):
+    """Measurements of a benchmark."""
+
+    tables: tuple[SurfaceTable, ...]
+    spreads: dict[str, float]  # of each table
+    implementations: dict[str, str]  # of each table of attention
+    figures: Figures
+    collectives: tuple[Collective, ...]
+    left_out: tuple[str, ...]  # what the device does not run, one sentence each
+    dispatch: float  # s, median over shapes
+    dispatch_bound: int  # shapes whose time the host may have stretched
+
+
+Said = Callable[[str, int], None]
+"""Told what is being measured and how many shapes of it are done."""
+
+
+def bench(
+    asked: BenchRequest, device: Device, said: Said, clock: Callable[[], float] = time.perf_counter
+) -> BenchResult:
+    """Measure in the order of `SHARES`; what one family does not use of its share is left to the ones after it."""
+    start, bench_ = clock(), _Bench(asked, device, said)
+    jobs = [
+        (family, precision)
+        for family in SHARES
+        if family in asked.families and (family != "collective" or device.count > 1)
+        for precision in (asked.precisions if family in MANY else asked.precisions[:1])
+    ]
+    for place, (family, precision) in enumerate(jobs):
+        shares = [SHARES[name] for name, _ in jobs[place:]]
+        budget = max(0.0, start + asked.budget - clock()) * shares[0] / sum(shares)
+        if family == "bandwidth":
+            bench_.bandwidths(budget, clock)
+        elif family == "collective":
+            bench_.collectives(budget, clock)
+        else:
+            bench_.table(family, precision, budget, clock)
+    return bench_.found()
+
+
+def space(family: str, precision: str, heads: Heads, device: Device) -> Space:
+    """The shapes that a table of `family` may hold on `device`: an accelerator's reach further than a CPU's."""
+    large = device.platform != "cpu"
+    if family == "gemm":
+        low, high = (512, 16384) if large else (256, 8192)
+        spans = {"m": Span(1, 16384 if large else 4096, 256), "n": Span(low, high, 2048), "k": Span(low, high, 2048)}
+        amounts = functools.partial(gemm.gemm_amounts, precision)
+    elif family == "prefill":
+        spans = {"sequences": Span(1, 16 if large else 4, 2), "queries": Span(16, 16384 if large else 4096, 512)}
+        amounts = functools.partial(attention.prefill_amounts, precision, heads)
+    elif family == "decode":
+        spans = {"sequences": Span(1, 256 if large else 32, 4), "keys": Span(64, 32768 if large else 8192, 1024)}
+        amounts = functools.partial(attention.decode_amounts, precision, heads)
+    else:
+        spans = {"bytes": Span(1 << 17, 1 << (32 if large else 29), 1 << 26)}
+        amounts = stream.amounts
+
+    def needed(shape) -> float:
+        size = 3.0 * amounts(shape)[1]
+        scores = 4.0 * 3.0 * heads.heads * shape["sequences"] * shape["queries"] ** 2 if family == "prefill" else 0.0
+        return size + scores
+
+    return Space(spans, amounts, needed, MEMORY_SHARE * (device.memory_bytes or 8e9))
+
+
+def work(family: str, precision: str, heads: Heads, implementation: str, shape: dict[str, int]) -> Work:
+    """The kernel of one shape."""
+    if family == "gemm":
+        return gemm.gemm(precision, shape)
+    if family in ("prefill", "decode"):
+        return getattr(attention, family)(precision, heads, implementation, shape)
+    return getattr(stream, family)(precision, shape)
+
+
+class _Bench:
+    """Measurements so far."""
+
+    def __init__(self, asked: BenchRequest, device: Device, said: Said):
+        self.asked, self.device, self.said = asked, device, said
+        self.how: Protocol = protocol(device.platform, device.cache_bytes)
+        self.numbers = Numbers(asked.seed)
+        self.tables: list[SurfaceTable] = []
+        self.spreads: dict[str, float] = {}
+        self.implementations: dict[str, str] = {}
+        self.matrix: dict[str, float] = {}
+        self.vector: float | None = None
+        self.rates: dict[str, float] = {}
+        self.messages: list[Collective] = []
+        self.left_out: list[str] = []
+        self.measurements: list[Measurement] = []
+
+    def table(self, family: str, precision: str, budget: float, clock: Callable[[], float]) -> None:
+        """One surface."""
+        name = f"{family}_{precision}"
+        shapes = space(family, precision, self.asked.heads, self.device)
+        try:
+            implementation = self._implementation(family, precision, shapes)
+        except Exception as error:
+            self.left_out.append(f"{name} does not run on this device: {_one_line(error)}")
+            return
+        done = 0
+
+        def measure(shape: dict[str, int], expected: float) -> Cell:
+            nonlocal done
+            begin = clock()
+            kernel = work(family, precision, self.asked.heads, implementation, shape)
+            measurement = self._timed(kernel, expected)
+            done += 1
+            self.said(name, done)
+            return Cell(measurement.seconds, measurement.spread, clock() - begin)
+
+        grid = timed_grid(shapes, measure, budget, clock)
+        axes = {axis: np.array(positions, float) for axis, positions in grid.axes.items()}
+        labels = _labels(family, precision, self.asked.heads)
+        self.tables.append(SurfaceTable(name, KINDS[family], precision, axes, grid.seconds, labels))
+        self.spreads[name] = grid.spread
+        if implementation:
+            self.implementations[name] = implementation
+        if family == "gemm":
+            names = list(grid.axes)
+            rates = [shapes.amounts(dict(zip(names, key, strict=True)))[0] / c.seconds for key, c in grid.cells.items()]
+            self.matrix[precision] = max(rates)
+
+    def bandwidths(self, budget: float, clock: Callable[[], float]) -> None:
+        """Rates of memory by the fastest way of each, and of the vector units."""
+        limit = 0.05 * (self.device.memory_bytes or 8e9)
+        total = int(min(3.0 * self.device.cache_bytes, limit))
+        for done, (name, ways) in enumerate(stream.readings(total).items()):
+            self.rates[name] = max(way.bytes / self._timed(way.work, 1.0).seconds for way in ways)
+            self.said("bandwidth", done + 1)
+        chain, flops = stream.vector(1 << 18 if self.device.platform == "cpu" else 1 << 23)
+        self.vector = flops / self._timed(chain).seconds
+
+    def collectives(self, budget: float, clock: Callable[[], float]) -> None:
+        """All-reduce and all-gather from 4 KiB, in powers of four, as far as the budget goes."""
+        start, size = clock(), 1 << 12
+        while size <= 1 << 28 and (size == 1 << 12 or clock() - start < budget):
+            for name in ("all_reduce", "all_gather"):
+                self.messages.append(collective(name, size, self.numbers, self.how))
+                self.said("collective", len(self.messages))
+            size *= 4
+
+    def found(self) -> BenchResult:
+        """All of it."""
+        reduced = [message for message in self.messages if message.name == "all_reduce"]
+        links = None
+        if reduced:
+            fastest = max(bus_bandwidth(message, self.device.count) for message in reduced)
+            links = fastest, reduced[0].measurement.seconds
+        return BenchResult(
+            tables=tuple(self.tables),
+            spreads=self.spreads,
+            implementations=self.implementations,
+            figures=Figures(self.matrix, self.vector, self.rates, links),
+            collectives=tuple(self.messages),
+            left_out=tuple(self.left_out),
+            dispatch=float(np.median([m.dispatch for m in self.measurements])) if self.measurements else 0.0,
+            dispatch_bound=sum(m.bound_by_dispatch for m in self.measurements),
+        )
+
+    def _timed(self, kernel: Work, expected: float = 0.0) -> Measurement:
+        self.measurements.append(call_time(kernel, self.numbers, self.how, expected))
+        return self.measurements[-1]
+
+    def _implementation(self, family: str, precision: str, shapes: Space) -> str:
+        """The faster of those that work, at a middling shape.
+
+        Raises:
+          Exception: what the last one raised when none works.
+        """
+        if family in ("prefill", "decode") and precision not in attention.PRECISIONS:
+            raise ValueError(f"attention is timed in {', '.join(attention.PRECISIONS)}")
+        if family == "gemm" and precision == "tf32" and self.device.platform == "cpu":
+            raise ValueError("a CPU has no tf32")
+        known = attention.implementations(self.device.platform, precision) if family in ("prefill", "decode") else ("",)
+        times, failure = {}, None
+        shape = {axis: span.low if len(known) == 1 else span.enough for axis, span in shapes.spans.items()}
+        for name in known:
+            try:
+                times[name] = self._timed(work(family, precision, self.asked.heads, name, shape)).seconds
+            except Exception as error:  # a backend says in many ways that it lacks a kernel
+                failure = error
+        if not times:
+            raise failure
+        return min(times, key=times.get)
+
+
+def best_rates(made: SurfaceTable, asked: BenchRequest, device: Device) -> tuple[float, float]:
+    """The most FLOP/s and B/s of any shape of a table; 0 where it has no FLOP."""
+    amounts = space(made.name.partition("_")[0], made.precision, asked.heads, device).amounts
+    best = [0.0, 0.0]
+    for index, seconds in np.ndenumerate(made.seconds):
+        shape = {axis: float(p[i]) for (axis, p), i in zip(made.axes.items(), index, strict=True)}
+        best = [max(old, amount / seconds) for old, amount in zip(best, amounts(shape), strict=True)]
+    return best[0], best[1]
+
+
+def _labels(family: str, precision: str, heads: Heads) -> dict[str, float]:
+    size = float(np.dtype(gemm.DTYPES[precision]).itemsize)
+    if family == "gemm":
+        return {"weight_bytes": size}
+    if family in ("prefill", "decode"):
+        return {"head_dim": heads.head_dim, "heads": heads.heads, "kv_heads": heads.kv_heads, "kv_bytes": size}
+    return {}
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]

@@ -1,0 +1,125 @@
+"""Benchmarks as InferSim keeps them: one csv per operator and device, or one csv that unites them."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sweeps.measure.surface_import.kernel_rows import (
+    KernelRows,
+    MeasuredFile,
+    Wanted,
+    frame,
+    numbers,
+    of_device,
+    require_columns,
+)
+
+TABLES = ("gemm", "mha/prefill", "mha/decode")
+"""Operators that are tables of ours; the others (grouped products, latent and linear attention) are left out."""
+
+GEMM_PRECISION = "fp8"
+"""Of the products: they are DeepGEMM's, with a scale per block of 128 operands, as the script that measures them says.
+Source: alibaba/InferSim, kernel_benchmark."""
+
+COLUMNS = {
+    "gemm": {"m": "m", "n": "n", "k": "k"},
+    "mha/prefill": {"queries": "seq_len"},
+    "mha/decode": {"sequences": "batch_size", "keys": "kv_len"},
+}
+"""Operator -> axis of a table -> column."""
+
+BYTES = {"bf16": 2.0, "fp16": 2.0, "fp8": 1.0}
+
+_HEADS = re.compile(r"(\d+)-(\d+)-(\d+)(?:-tp(\d+))?$")
+
+
+def recognised(path: Path) -> bool:
+    """Whether `path` looks like such a file: by its header."""
+    if path.suffix != ".csv":
+        return False
+    columns = _header(path)
+    return "latency_us" in columns and "mfu" in columns
+
+
+def measured(path: Path, wanted: Wanted) -> MeasuredFile:
+    """Rows of one device in the file.
+
+    Of a single operator's file, folders say which it is, as in `bench_data/mha/decode/h20/32-8-128.csv`: operator,
+    device, and heads, KV heads and width of a head.
+
+    Raises:
+      ValueError: one line: a column is missing, a row has no numbers, heads are not where they should be, there are
+        several devices and none is chosen.
+    """
+    found = frame(path)
+    require_columns(found, ("latency_us", "mfu"), path)
+    if "table" not in found.columns:
+        found = _united(found, path)
+    else:
+        require_columns(found, ("gpu", "shape_tag"), path)
+    found, device = of_device(found, wanted.gpu, path)
+    rows: list[KernelRows] = []
+    for table in TABLES:
+        own = found[found["table"] == table]
+        if not len(own):
+            continue
+        require_columns(own, tuple(COLUMNS[table].values()), path)
+        keys = ["shape_tag", *(name for name in ("dtype", "kv_dtype") if name in own.columns)]
+        for values, part in own.groupby(keys, dropna=False, sort=True):
+            rows.append(_rows(table, part, dict(zip(keys, values, strict=True)), path))
+    others = found[~found["table"].isin(TABLES)]["table"].value_counts()
+    left = tuple(f"{count} rows of {name}" for name, count in others.items())
+    return MeasuredFile(tuple(rows), device, {"source": f"InferSim benchmark, {path.name}"}, left)
+
+
+def _rows(table: str, part: Any, structure: dict[str, Any], path: Path) -> KernelRows:
+    axes = {axis: numbers(part, column, path) for axis, column in COLUMNS[table].items()}
+    if table == "gemm":
+        kind, precision = "linear", GEMM_PRECISION
+        labels = {"weight_bytes": 1.0 + 4.0 / 128**2, "scaled": 1.0}
+    else:
+        kind = "prefill_attention" if table == "mha/prefill" else "decode_attention"
+        if kind == "prefill_attention":
+            axes = {"sequences": np.ones(len(part)), **axes}
+        require_columns(part, ("dtype",), path)
+        precision = str(structure["dtype"])
+        cache = structure.get("kv_dtype")
+        cache = precision if cache is None or cache != cache else str(cache)
+        for name, value in (("dtype", precision), ("kv_dtype", cache)):
+            if value not in BYTES:
+                row = int(part.index[0]) + 1
+                raise ValueError(f"{path}: row {row}: {name} = {value!r} must be one of {', '.join(BYTES)}")
+        labels = {**_heads(str(structure["shape_tag"]), part, path), "kv_bytes": BYTES[cache], "copies": 1.0}
+    seconds = numbers(part, "latency_us", path) * 1e-6
+    return KernelRows(kind, precision, labels, axes, seconds, part.index.to_numpy() + 1, str(path))
+
+
+def _heads(tag: str, part: Any, path: Path) -> dict[str, float]:
+    """Heads of one device: the name of the shape is heads-kv_heads-width, of the whole model where it ends in -tpN."""
+    match = _HEADS.match(tag)
+    if match is None:
+        raise ValueError(f"{path}: row {int(part.index[0]) + 1}: {tag!r} must be HEADS-KV_HEADS-WIDTH, as in 32-8-128")
+    heads, kv_heads, width, tp = (float(text or 1) for text in match.groups())
+    return {"head_dim": width, "heads": heads / tp, "kv_heads": max(kv_heads / tp, 1.0)}
+
+
+def _united(found: Any, path: Path) -> Any:
+    folders = path.resolve().parts[:-1]
+    for table in TABLES:
+        names = tuple(table.split("/"))
+        if folders[-1 - len(names) : -1] == names:
+            return found.assign(table=table, gpu=folders[-1], shape_tag=path.stem)
+    raise ValueError(
+        f"{path}: which operator and device it is of must be in its folders, as in mha/decode/h20/32-8-128.csv; "
+        f"known operators: {', '.join(TABLES)}"
+    )
+
+
+def _header(path: Path) -> list[str]:
+    try:
+        with path.open(encoding="utf-8") as file:
+            return file.readline().strip().split(",")
+    except (OSError, UnicodeDecodeError):
+        return []

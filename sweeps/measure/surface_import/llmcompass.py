@@ -1,0 +1,91 @@
+"""Measurements as LLMCompass keeps them: matmul and GELU csvs without a header, or one csv that unites them."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sweeps.measure.surface_import.kernel_rows import (
+    KernelRows,
+    MeasuredFile,
+    Wanted,
+    frame,
+    numbers,
+    of_device,
+    require_columns,
+)
+
+PRECISION = "fp16"
+"""Of all its measurements."""
+
+STREAMED = "gelu"
+"""The operator whose times stand for element-wise kernels: it reads and writes every element once."""
+
+STREAM_BYTES = 4.0
+"""B that one element of it moves: read and written at 16 bits."""
+
+_NAME = re.compile(r"(matmul|gelu|softmax|layernorm)_(.+)$")
+
+
+def recognised(path: Path) -> bool:
+    """Whether `path` looks like such a file: by its name or header."""
+    if path.suffix != ".csv":
+        return False
+    if _NAME.match(path.stem):
+        return True
+    try:
+        with path.open(encoding="utf-8") as file:
+            return file.readline().startswith("op,gpu,")
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def measured(path: Path, wanted: Wanted) -> MeasuredFile:
+    """Rows of one device in the file.
+
+    Raises:
+      ValueError: one line: a column is missing, a row has no numbers, there are several devices and none is chosen.
+    """
+    match = _NAME.match(path.stem)
+    found = _original(path, *match.groups()) if match else frame(path)
+    require_columns(found, ("op", "gpu", "m", "n", "k", "latency_us"), path)
+    found, device = of_device(found, wanted.gpu, path)
+    rows = []
+    products = found[found["op"] == "matmul"]
+    if len(products):
+        axes = {name: numbers(products, name, path) for name in ("m", "n", "k")}
+        seconds = numbers(products, "latency_us", path) * 1e-6
+        rows.append(KernelRows("linear", PRECISION, {}, axes, seconds, products.index.to_numpy() + 1, str(path)))
+    streams = found[found["op"] == STREAMED]
+    if len(streams):
+        axes = {"bytes": STREAM_BYTES * numbers(streams, "m", path)}
+        seconds = numbers(streams, "latency_us", path) * 1e-6
+        rows.append(KernelRows("elementwise", PRECISION, {}, axes, seconds, streams.index.to_numpy() + 1, str(path)))
+    others = found[~found["op"].isin(["matmul", STREAMED])]["op"].value_counts()
+    left = tuple(f"{count} rows of {name}" for name, count in others.items())
+    return MeasuredFile(tuple(rows), device, {"source": f"LLMCompass, {path.name}"}, left)
+
+
+def _original(path: Path, op: str, device: str) -> Any:
+    """A file without a header: `m, n, k, 0.19ms, 101.7Tflops`, or a shape and thousand million elements per second."""
+    import pandas
+
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path}: cannot be read: {error}") from None
+    rows = []
+    for number, line in enumerate(lines, 1):
+        cells = [cell.strip() for cell in line.split(",")]
+        try:
+            if op == "matmul":
+                m, n, k = map(float, cells[:3])
+                rows.append((op, device, m, n, k, float(cells[3].removesuffix("ms")) * 1e3))
+            else:
+                shape, rate = [float(cell) for cell in cells[:-1]], float(cells[-1])
+                elements = float(np.prod(shape))
+                rows.append((op, device, *(shape + [np.nan] * 3)[:3], elements / rate * 1e-3))
+        except (ValueError, IndexError, ZeroDivisionError):
+            raise ValueError(f"{path}: row {number}: {line!r} is not a row of {op}") from None
+    return pandas.DataFrame(rows, columns=["op", "gpu", "m", "n", "k", "latency_us"])

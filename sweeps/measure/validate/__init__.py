@@ -1,0 +1,1 @@
+"""Scores of predictions against measured files, a module per kind of data."""

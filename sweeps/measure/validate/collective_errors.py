@@ -1,0 +1,203 @@
+"""Predicted times of collectives against measured ones, by device, library, collective, group and message size."""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxroof.collectives import collective_time
+from jaxroof.efficiency import LinkEfficiency
+from jaxroof.hardware import Links, Transport
+from jaxroof.op import Collective as CollectiveOp
+from jaxroof.struct import Scalar, struct
+from sweeps.measure.validate.collective_families import COPY_SHARE, EAGER_COPIES, FAMILIES, launch_time
+from sweeps.measure.validate.collective_rows import EAGER, Collective, collectives
+from sweeps.measure.validate.measured_csv import LeftOut
+from sweeps.measure.validate.relative_errors import error_summary
+from sweeps.measure.validate.stacks import stack
+
+BANDS = ((2.0**16, "< 64 KiB"), (2.0**20, "64 KiB to 1 MiB"), (2.0**26, "1 to 64 MiB"), (float("inf"), ">= 64 MiB"))
+"""Upper end in B and name of each band of message sizes."""
+
+
+@struct
+class _Case:
+    """What a prediction needs of a row, as numbers."""
+
+    links: Links
+    participants: Scalar
+    message_bytes: Scalar
+    shot_limit: Scalar  # B
+    copy_time: Scalar  # s
+    launch_time: Scalar  # s
+    eager_byte_time: Scalar  # s per B of the message
+
+
+@dataclasses.dataclass(frozen=True)
+class ScoredCollective:
+    """A row with its prediction."""
+
+    row: Collective
+    predicted: float  # s
+
+    @property
+    def error(self) -> float:
+        """predicted / measured - 1."""
+        return self.predicted / self.row.seconds - 1.0
+
+
+@dataclasses.dataclass(frozen=True)
+class CollectiveErrors:
+    """Every row of the files, scored or left out."""
+
+    scored: tuple[ScoredCollective, ...]
+    left_out: tuple[LeftOut, ...]
+
+    def errors(self, *keys: str) -> dict[tuple[str, ...], dict[str, float]]:
+        """Per group of rows that agree in `keys` of `GROUPS`: rows, mape, median_ape, signed_median."""
+        groups: dict[tuple[str, ...], list[ScoredCollective]] = {}
+        for scored in self.scored:
+            groups.setdefault(tuple(GROUPS[key](scored.row) for key in keys), []).append(scored)
+        return {group: summary(part) for group, part in sorted(groups.items(), key=lambda item: _order(item[0]))}
+
+
+def summary(scored: Sequence[ScoredCollective]) -> dict[str, float]:
+    """rows, mape, median_ape and signed_median of predicted / measured - 1."""
+    return error_summary([each.predicted for each in scored], [each.row.seconds for each in scored])
+
+
+def collective_errors(path: str | Path, losses: float = 1.0) -> CollectiveErrors:
+    """Predictions for every collective of a CSV file or a folder of them; rows without a finite one are left out.
+
+    Args:
+      path: a file of one of the forms of `collective_rows`, or a folder.
+      losses: share of the links' measured losses that applies.
+
+    Raises:
+      ValueError: one line, as `collective_rows.collectives`.
+    """
+    rows, left_out = collectives(path)
+    predicted = np.asarray(times(rows)(lambda device: None, losses))
+    pairs = list(zip(rows, predicted, strict=True))
+    left_out += [
+        LeftOut(row.line, "", f"the predicted time, {time:g} s, is not finite", row.file)
+        for row, time in pairs
+        if not np.isfinite(time)
+    ]
+    scored = tuple(ScoredCollective(row, float(time)) for row, time in pairs if np.isfinite(time))
+    if not scored:
+        first = left_out[0]
+        raise ValueError(f"{path}: none of {len(left_out)} rows can be predicted; row {first.row}: {first.reason}")
+    return CollectiveErrors(scored, tuple(left_out))
+
+
+def times(rows: Sequence[Collective]) -> Callable[[Callable[[str], Transport | None], Scalar], jax.Array]:
+    """A function from transports and losses to the times in s of all `rows`, shape [rows].
+
+    Its first argument gives the latency and transport of a device's scale-up link in place of the catalogue's, or
+    None to leave it. Rows of one device, collective and set of algorithms are evaluated together.
+    """
+    groups: dict[Any, list[int]] = {}
+    for position, row in enumerate(rows):
+        structure = jax.tree.structure(row.links)
+        groups.setdefault((row.device, row.kind, row.algorithms, structure), []).append(position)
+    stacks = [
+        (device, kind, algorithms, stack([_case(rows[i]) for i in positions]))
+        for (device, kind, algorithms, _), positions in groups.items()
+    ]
+    order = np.argsort(np.concatenate([np.asarray(positions) for positions in groups.values()]))
+
+    def predicted(replacement: Callable[[str], Any], losses: Scalar) -> jax.Array:
+        parts = []
+        for device, kind, algorithms, cases in stacks:
+            changed = replacement(device)
+            parts.append(_group_times(kind, algorithms, cases, changed, losses))
+        return jnp.concatenate(parts)[order]
+
+    return predicted
+
+
+def _group_times(kind: str, algorithms: tuple[str, ...], cases: _Case, changed: Any, losses: Scalar) -> jax.Array:
+    run = jax.jit(
+        lambda cases, changed, losses: jax.vmap(lambda case: case_time(kind, algorithms, case, changed, losses))(cases)
+    )
+    return run(cases, changed, losses)
+
+
+def case_time(kind: str, algorithms: tuple[str, ...], case: _Case, changed: Any, losses: Scalar) -> jax.Array:
+    """Time in s of one row: the collective and the family's copies, or the host's launch where that takes longer.
+
+    time = max(launch_time, collective + copies of the family) + copies of an eager run
+
+    Args:
+      changed: fields of the scale-up link to replace, or None.
+    """
+    links = case.links
+    scale_up = links.scale_up if changed is None else dataclasses.replace(links.scale_up, **changed)
+    if scale_up.transport is not None:
+        scale_up = dataclasses.replace(
+            scale_up, transport=dataclasses.replace(scale_up.transport, shot_limit=case.shot_limit)
+        )
+    links = dataclasses.replace(links, scale_up=scale_up)
+    op = CollectiveOp(
+        operation=kind,
+        count=1.0,
+        kernels=1.0,
+        message_bytes=case.message_bytes,
+        participants=case.participants,
+    )
+    efficiency = LinkEfficiency(losses=losses)
+    library = tuple(name for name in algorithms if name not in ("one_shot", "two_shot"))
+    kernel = collective_time(links, op, efficiency, library)
+    own = tuple(name for name in algorithms if name in ("one_shot", "two_shot"))
+    if own and kind == "all_reduce":
+        copies = case.copy_time * scale_up.reduces
+        kernel = jnp.minimum(kernel, copies + collective_time(links, op, efficiency, own))
+    return jnp.maximum(case.launch_time, kernel) + case.eager_byte_time * case.message_bytes
+
+
+def _case(row: Collective) -> _Case:
+    family, eager = FAMILIES[row.family], row.mode == EAGER
+    return _Case(
+        links=row.links,
+        participants=row.participants,
+        message_bytes=row.message_bytes,
+        shot_limit=family.largest,
+        copy_time=family.copy_time,
+        launch_time=launch_time(row.family, row.version) if eager else 0.0,
+        eager_byte_time=EAGER_COPIES / (COPY_SHARE * row.memory_bandwidth) if eager else 0.0,
+    )
+
+
+def band(message_bytes: float) -> str:
+    """Name of the band of sizes that a message falls into."""
+    return next(name for end, name in BANDS if message_bytes < end)
+
+
+def family_name(row: Collective) -> str:
+    """Library or engine, with the mode where there is more than one: "vllm eager"."""
+    return row.family if row.mode == "stream" else f"{row.family} {row.mode}"
+
+
+def kind_name(row: Collective) -> str:
+    """Which of the stated families of collectives a row belongs to: "all_reduce", "custom all_reduce", ..."""
+    return row.kind if row.family == "nccl" else f"custom {row.kind}"
+
+
+GROUPS: Mapping[str, Callable[[Collective], str]] = {
+    "device": lambda row: row.device,
+    "family": family_name,
+    "collective": kind_name,
+    "devices": lambda row: f"{row.participants:g}" + (" across nodes" if row.crosses else ""),
+    "size": lambda row: band(row.message_bytes),
+}
+"""What rows are grouped by -> the group of a row."""
+
+
+def _order(group: tuple[str, ...]) -> tuple:
+    names = [name for _, name in BANDS]
+    return tuple((names.index(key), key) if key in names else (0, key) for key in group)

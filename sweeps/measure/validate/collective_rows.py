@@ -1,0 +1,211 @@
+"""Measured collectives from CSV files of either public form: aiconfigurator's tables, or vidur's profiling data."""
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+
+import hwspaces
+from jaxroof.hardware import Links
+from sweeps.measure.validate.collective_families import NCCL, algorithms
+from sweeps.measure.validate.measured_csv import CsvRow, LeftOut, numbers, rows
+
+TABLE_COLUMNS = ("gpu", "backend", "op_name", "dtype", "num_gpus", "message_bytes", "latency_us", "mode")
+PROFILE_COLUMNS = ("topology", "collective", "num_workers", "devices_per_node", "message_bytes", "latency_us")
+
+NAMES = {
+    "all_reduce": "all_reduce",
+    "all_gather": "all_gather",
+    "reduce_scatter": "reduce_scatter",
+    "alltoall": "all_to_all",
+    "all_to_all": "all_to_all",
+    "broadcast": "broadcast",
+    "send_recv": "send_recv",
+}
+"""How files call a collective -> `jaxroof.op.COLLECTIVES`."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Topology:
+    """Machines of a profile."""
+
+    device: str  # name in the catalogue
+    board: str | None = None  # device whose scale-up link joins pairs to a server
+    node_bandwidth: float | None = None  # B/s between nodes, shared by a node's devices; None: a NIC for each
+
+
+TOPOLOGIES = {
+    "a100_dgx": Topology("A100-SXM-80GB", node_bandwidth=1e10),
+    "h100_dgx": Topology("H100-SXM"),
+    "a100_x4_nvlink": Topology("A100-SXM-80GB"),
+    "a100_pairwise_nvlink": Topology("A100-SXM-80GB", board="L40S", node_bandwidth=1e10),
+}
+"""Topology of a profile -> its machines. The bandwidth between A100 nodes is ours: their profile gives none, and its
+send-receives across nodes level off at 9 GB/s, whatever the NICs of the catalogue do."""
+
+PCIE = "PCIe"
+PROFILED = "profiled"
+GRAPH, EAGER, STREAM = "cudagraph", "eager", "stream"
+
+
+@dataclasses.dataclass(frozen=True)
+class Collective:
+    """One measured collective that can be predicted."""
+
+    device: str  # canonical name in the catalogue
+    family: str  # one of `collective_families.FAMILIES`
+    mode: str  # stream, cudagraph, eager; profiled: as a profiler saw it, host delays and all
+    version: str  # of the library or engine; of a profile its topology
+    kind: str  # one of `jaxroof.op.COLLECTIVES`
+    dtype: str
+    participants: float
+    message_bytes: float
+    seconds: float
+    links: Links
+    memory_bandwidth: float  # B/s
+    algorithms: tuple[str, ...]
+    crosses: bool  # whether the group leaves its scale-up domain
+    file: str = ""
+    line: int = 0  # of the file
+
+
+def collectives(path: str | Path) -> tuple[list[Collective], list[LeftOut]]:
+    """Rows of a CSV file, or of every CSV file of a known form in a folder.
+
+    Raises:
+      ValueError: one line that names file, row, column and value: a missing or empty file, missing columns, text
+        that is no positive number, or that there is nothing to predict.
+    """
+    files = _files(Path(path))
+    found, left_out = [], []
+    for file, reader in files:
+        for index, row in enumerate(rows(file, ()), start=2):
+            try:
+                read = reader(row, f"{file}: row {index}")
+                found.append(dataclasses.replace(read, file=str(file), line=index))
+            except Unpredictable as reason:
+                left_out.append(LeftOut(index, "", str(reason), str(file)))
+    if not found:
+        reason = f"; row {left_out[0].row}: {left_out[0].reason}" if left_out else ""
+        raise ValueError(f"{path}: none of {len(left_out)} rows can be predicted{reason}")
+    return found, left_out
+
+
+class Unpredictable(Exception):
+    """A well-formed row about something that the catalogue or the model does not know."""
+
+
+def _files(path: Path) -> list[tuple[Path, Callable[[CsvRow, str], Collective]]]:
+    if not path.is_dir():
+        reader = _reader(path)
+        if reader is None:
+            header = ", ".join(rows(path, ())[0])
+            raise ValueError(
+                f"{path}: the columns are neither {', '.join(TABLE_COLUMNS)} nor {', '.join(PROFILE_COLUMNS)}; "
+                f"it has {header}"
+            )
+        return [(path, reader)]
+    known = [(file, _reader(file)) for file in sorted(path.rglob("*.csv"))]
+    readable = [(file, reader) for file, reader in known if reader is not None]
+    if not readable:
+        raise ValueError(f"{path}: no CSV file of measured collectives in this folder")
+    return readable
+
+
+def _reader(file: Path) -> Callable[[CsvRow, str], Collective] | None:
+    """How to read the rows of a file with such columns; None when it has neither form."""
+    header = rows(file, ())[0].keys()
+    for columns, reader in ((TABLE_COLUMNS, _table_row), (PROFILE_COLUMNS, _profile_row)):
+        if all(column in header for column in columns):
+            return reader
+    return None
+
+
+def _table_row(row: CsvRow, where: str) -> Collective:
+    values = _positive(row, ("num_gpus", "message_bytes", "latency_us"), where)
+    entry = _device(row["gpu"])
+    family = row["backend"].removesuffix("_custom")
+    over_pcie = entry.technologies.get("scale_up", "").startswith(PCIE)
+    try:
+        allowed = algorithms(family, row["dtype"], over_pcie)
+    except ValueError as error:
+        raise Unpredictable(str(error)) from None
+    if row["mode"] not in (STREAM, GRAPH, EAGER):
+        raise Unpredictable(f"mode {row['mode']!r} is not known; known: {STREAM}, {GRAPH}, {EAGER}")
+    links = entry.hardware.links
+    _require_links(entry.name, links)
+    return Collective(
+        device=entry.name,
+        family=family,
+        mode=row["mode"],
+        version=row.get("version", ""),
+        kind=_kind(row["op_name"]),
+        dtype=row["dtype"],
+        participants=values["num_gpus"],
+        message_bytes=values["message_bytes"],
+        seconds=1e-6 * values["latency_us"],
+        links=links,
+        memory_bandwidth=entry.hardware.memory.hbm.bandwidth,
+        algorithms=allowed,
+        crosses=values["num_gpus"] > links.scale_up.devices,
+    )
+
+
+def _profile_row(row: CsvRow, where: str) -> Collective:
+    values = _positive(row, ("num_workers", "devices_per_node", "message_bytes", "latency_us"), where)
+    name, _, _ = row["topology"].partition(" ")
+    if name not in TOPOLOGIES:
+        raise Unpredictable(f"topology {name!r} is not known; known: {', '.join(TOPOLOGIES)}")
+    machines = TOPOLOGIES[name]
+    entry = _device(machines.device)
+    links, node = entry.hardware.links, values["devices_per_node"]
+    _require_links(entry.name, links)
+    domain = min(node, 2.0) if machines.board else node
+    links = dataclasses.replace(links, scale_up=dataclasses.replace(links.scale_up, devices=domain))
+    if machines.board and node > 2.0:
+        board = _device(machines.board).hardware.links.scale_up
+        board = dataclasses.replace(board, devices=node, oversubscription=board.transport.crossing)
+        links = dataclasses.replace(links, scale_out=board)
+    elif machines.node_bandwidth is not None:
+        network = dataclasses.replace(links.scale_out, bandwidth=machines.node_bandwidth / node)
+        links = dataclasses.replace(links, scale_out=network)
+    return Collective(
+        device=entry.name,
+        family=NCCL,
+        mode=PROFILED,
+        version=name,
+        kind=_kind(row["collective"]),
+        dtype="half",
+        participants=values["num_workers"],
+        message_bytes=values["message_bytes"],
+        seconds=1e-6 * values["latency_us"],
+        links=links,
+        memory_bandwidth=entry.hardware.memory.hbm.bandwidth,
+        algorithms=algorithms(NCCL, "half", False),
+        crosses=values["num_workers"] > domain,
+    )
+
+
+def _positive(row: CsvRow, columns: tuple[str, ...], where: str) -> dict[str, float]:
+    values = numbers(row, columns, where)
+    for column, value in values.items():
+        if value <= 0.0:
+            raise ValueError(f"{where}: {column} = {row[column]!r} must be positive")
+    return values
+
+
+def _device(name: str) -> hwspaces.HardwareEntry:
+    try:
+        return hwspaces.hardware(name)
+    except ValueError as error:
+        raise Unpredictable(f"GPU {error}") from None
+
+
+def _require_links(name: str, links: Links) -> None:
+    if links.scale_up is None:
+        raise Unpredictable(f"{name} has no link to other devices in the catalogue")
+
+
+def _kind(name: str) -> str:
+    if name not in NAMES:
+        raise Unpredictable(f"collective {name!r} is not known; known: {', '.join(NAMES)}")
+    return NAMES[name]

@@ -1,0 +1,211 @@
+"""Electrical power of measured kernels: what the board's meter read, and what the energy of their work says."""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+import hwspaces
+from jaxroof.energy import op_energy, op_work, power_known
+from jaxroof.hardware import Hardware
+from sweeps.measure.kernel_data.attention import decode_call, prefill_call
+from sweeps.measure.kernel_data.gemm import COPIES, gemm_call
+from sweeps.measure.kernel_data.group import Call, Columns, KernelGroup, groups, predicted, table
+from sweeps.measure.validate.kernel_errors import learned_name
+
+FILE = "aic_power.parquet"
+
+SHORT_KERNEL, SHORT_RUN, LONG_RUN, MOST_RUNS = 1e-4, 0.3, 1.0, 3000.0
+"""s of a kernel below which it is repeated for `SHORT_RUN` instead of `LONG_RUN` s, and most repetitions of a graph.
+
+Source: ai-dynamo/aiconfigurator, collector/helper.py, benchmark_with_power.
+"""
+
+GRAPH_KERNELS = {"gemm": 5.0, "context_attention": 1.0, "generation_attention": 1.0}
+"""Kernels in a graph, by table. Source: the same; products repeat theirs five times."""
+
+LEAST_RUN = 0.3
+"""s that a kernel has to run for its reading to count: the meter's value is a mean over about 1 s, so that shorter runs
+read what ran before. Source: nvmlDeviceGetPowerUsage, NVML API reference, 1 s from Ampere on, GA100 apart; the
+threshold is ours: below it readings of equal work differ by a factor of 3."""
+
+EAGER = ("fp8_block",)
+"""dtypes of vLLM's products that the host launches one by one: below `SHORT_KERNEL` their times are the host's, and the
+readings follow the kernels' own times instead."""
+
+HELD_OUT = 5
+"""One shape in so many is held out of the fit, by a hash of its numbers."""
+
+_SHAPES = {
+    "gemm": ("m", "n", "k"),
+    "context_attention": ("batch", "seq_q", "kv_past", "n_heads", "n_kv_heads", "head_dim", "window"),
+    "generation_attention": ("batch", "kv_len", "n_heads", "n_kv_heads", "head_dim", "window"),
+}
+_LABELS = {"gemm": {"dtype": "{}"}}
+_ATTENTION = {"attn_dtype": "{}", "kv_dtype": "kv {}", "windowed": ""}
+_CALLS: dict[str, Callable[..., Call | None]] = {
+    "gemm": gemm_call,
+    "context_attention": prefill_call,
+    "generation_attention": decode_call,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class PowerScore:
+    """Rows of one table, dtype and device. Arrays of shape [rows]; power in W."""
+
+    group: KernelGroup
+    measured: np.ndarray
+    energy: np.ndarray  # J of each row's work beside static power
+    power: np.ndarray  # from energy and the measured time, at most TDP
+    own: np.ndarray  # from energy and the predicted time, at most TDP
+    unlimited: np.ndarray  # as `power`, without the limit
+    filled: np.ndarray  # whether the kernel ran long enough for the meter, at a time that is its own
+    held_out: np.ndarray  # whether the shape was held out of the fit
+    limit: float  # TDP
+
+    @property
+    def label(self) -> str:
+        """Table and precision: "gemm bfloat16"."""
+        return f"{self.group.family} {self.group.precision}"
+
+
+def power_scores(folder: str | Path, efficiency: str | None = None) -> tuple[list[PowerScore], dict[str, int]]:
+    """Every group of the folder's table of power with its predictions, and rows left out by reason.
+
+    Args:
+      folder: with `aic_power.parquet`.
+      efficiency: a name or a file for the second prediction's times; None: learned, of each row's engine.
+
+    Raises:
+      ValueError: one line, when the file is missing or lacks a column, or the efficiency is unknown.
+    """
+    chosen = None if efficiency is None else hwspaces.efficiency(efficiency).efficiency
+    scores, left_out = [], {}
+    for group in power_groups(folder):
+        try:
+            hardware = hwspaces.hardware(group.device).hardware
+            if not power_known(hardware):
+                raise ValueError(f"{group.device}: energy, static power or TDP unknown")
+            constants = chosen or hwspaces.efficiency(learned_name(group.engine)).efficiency
+            scores.append(_scored(group, hardware, predicted(group, hardware, constants)[0]))
+        except ValueError as error:
+            left_out[str(error)] = left_out.get(str(error), 0) + len(group)
+    return scores, left_out
+
+
+def power_errors(scores: Sequence[PowerScore], held_out: bool) -> list[dict[str, Any]]:
+    """Errors by kernels and device, then of all; of held-out shapes only where the meter was filled.
+
+    over_tdp: share of rows whose energy at the measured time would take more than 5 % above the limit.
+    """
+    found = []
+    for short in (False,) if held_out else (False, True):
+        masks = [(s.filled | short) & (s.held_out | (not held_out)) for s in scores]
+        members: dict[tuple[str, str], list[int]] = {}
+        for i, score in enumerate(scores):
+            members.setdefault((score.label, score.group.device), []).append(i)
+        for key, chosen in [*members.items(), (("all", "all"), list(range(len(scores))))]:
+
+            def column(name: str, chosen: list[int] = chosen, masks: list[np.ndarray] = masks) -> np.ndarray:
+                return np.concatenate([getattr(scores[i], name)[masks[i]] for i in chosen] or [np.zeros(0)])
+
+            measured = column("measured")
+            if not len(measured):
+                continue
+            error, own = column("power") / measured - 1.0, column("own") / measured - 1.0
+            limits = np.concatenate([np.full(masks[i].sum(), scores[i].limit) for i in chosen])
+            found.append(
+                {
+                    "kernels": key[0],
+                    "device": key[1],
+                    "held_out": held_out,
+                    "short_runs": short,
+                    "rows": len(measured),
+                    "median_ape": float(np.median(np.abs(error))),
+                    "mape": float(np.mean(np.abs(error))),
+                    "signed_median": float(np.median(error)),
+                    "own_time_median_ape": float(np.median(np.abs(own))),
+                    "own_time_mape": float(np.mean(np.abs(own))),
+                    "over_tdp": float(np.mean(column("unlimited") > 1.05 * limits)),
+                }
+            )
+    return found
+
+
+def power_groups(folder: str | Path) -> list[KernelGroup]:
+    """Rows of the table of power; their columns hold what was read, `power_w`, beside the shape."""
+    columns = ("gpu", "backend", "version", "table", "kernel_source", "dtype", "latency_us", "power_w", "m", "n", "k")
+    frame = table(Path(folder) / FILE, (*columns, "kv_past", "window"))
+    frame = frame.assign(kv_len=frame.kv_past + 1, windowed=frame.window > 0, copies=COPIES)
+    found = []
+    for name, numbers in _SHAPES.items():
+        rows = frame[frame.table == name]
+        extra = ("copies",) if name == "gemm" else ()
+        if len(rows):
+            labels = _LABELS.get(name, _ATTENTION)
+            found += groups(rows, name, labels, (*numbers, *extra, "power_w"), _CALLS[name])
+    return found
+
+
+def run_time(group: KernelGroup) -> np.ndarray:
+    """s for which the kernel of each row was repeated while its power was read, shape [rows]."""
+    repeats = GRAPH_KERNELS[group.family]
+    wanted = np.where(group.seconds < SHORT_KERNEL, SHORT_RUN, LONG_RUN)
+    return np.minimum(wanted, MOST_RUNS * repeats * group.seconds)
+
+
+def filled(group: KernelGroup) -> np.ndarray:
+    """Whether each row's reading is of its kernel, shape [rows]: it ran `LEAST_RUN` s, and not for the host."""
+    long = run_time(group) >= LEAST_RUN * (1.0 - 1e-9)
+    return long & (group.seconds >= SHORT_KERNEL) if group.precision in EAGER else long
+
+
+def held_out(group: KernelGroup) -> np.ndarray:
+    """Whether each row's shape is kept out of the fit, shape [rows]; the same for the same shape everywhere."""
+    key = np.zeros(len(group), np.uint64)
+    for name in _SHAPES[group.family]:
+        key = (key ^ group.columns[name].astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
+        key ^= key >> np.uint64(29)
+    return key % np.uint64(HELD_OUT) == 0
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def work(call: Call, columns: Columns, hardware: Hardware) -> dict[str, jax.Array]:
+    """What every row does, by the paths of `Energy`, shapes [rows]."""
+
+    def one(row: Columns) -> dict[str, jax.Array]:
+        done: dict[str, jax.Array] = {}
+        for op in call(row):
+            for name, amount in op_work(op, hardware).items():
+                path = f"matrix.{op.precision}" if name == "matrix" else name
+                done[path] = done.get(path, 0.0) + op.count * amount
+        return done
+
+    return jax.vmap(one)(columns)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _energies(call: Call, columns: Columns, hardware: Hardware) -> jax.Array:
+    return jax.vmap(lambda row: sum(op.count * op_energy(op, hardware) for op in call(row)))(columns)
+
+
+def _scored(group: KernelGroup, hardware: Hardware, seconds: np.ndarray) -> PowerScore:
+    energy = np.asarray(_energies(group.call, group.columns, hardware), float)
+    static, tdp = float(hardware.power.static), float(hardware.power.tdp)
+    unlimited = static + energy / group.seconds
+    return PowerScore(
+        group=group,
+        measured=group.columns["power_w"],
+        energy=energy,
+        power=np.minimum(unlimited, tdp),
+        own=np.minimum(static + energy / seconds, tdp),
+        unlimited=unlimited,
+        filled=filled(group),
+        held_out=held_out(group),
+        limit=tdp,
+    )

@@ -1,0 +1,215 @@
+"""Simulated TTFT and TPOT of measured serving points: the benchmark's closed loop in front of each deployment."""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import hwspaces
+from jaxroof.batch import Batch, Decode, Prefill
+from jaxroof.efficiency import Efficiency
+from jaxroof.memory import kv_capacity_tokens
+from jaxroof.policy import Policy
+from jaxroof.scheduler import Size, begin, proceed, remaining, served
+from jaxroof.struct import Scalar, struct
+from jaxroof.traffic import STATUSES, Traffic
+from sweeps.measure.validate.serving.closed_loop import policy, traffic
+from sweeps.measure.validate.serving.deployment_labels import ENGINES
+from sweeps.measure.validate.serving.precisions import has_experts
+from sweeps.measure.validate.serving.scores import Prediction
+from sweeps.measure.validate.serving.serving_points import ServingPoint
+from sweeps.measure.validate.serving.step_tables import Extent, Tables, Unit, price
+
+SEED = 1
+"""Of the requests' lengths: every point has its own draw, the same in every run."""
+
+PIECE = 1.25
+"""Iterations per request between two looks at whether all simulations have ended."""
+
+PIECES = 60
+"""Pieces after which a simulation that has not ended counts as it is."""
+
+LANES = 2**19
+"""Requests that are simulated together: what their records take stays below 1 GB."""
+
+
+@struct
+class Lane:
+    """One simulation."""
+
+    tables: Tables
+    traffic: Traffic
+    policy: Policy
+    blocks: Scalar  # of KV cache, all attention groups together
+    delay: Scalar  # s between a request and its place in the queue
+
+
+def engine_efficiencies(name: str | None = None) -> dict[str, Efficiency]:
+    """Engine -> the constants of its kernels and its host: those called `name`, else the learned ones of each."""
+    if name is None:
+        return {engine: hwspaces.efficiency(f"learned-{engine}").efficiency for engine in ENGINES}
+    return dict.fromkeys(ENGINES, hwspaces.efficiency(name).efficiency)  # one object: its kernels are priced together
+
+
+def units(points: Sequence[ServingPoint], efficiencies: Mapping[str, Efficiency]) -> tuple[list[Unit], list[int]]:
+    """What differs between the points in anything but their load, and which of them every point is."""
+    found: dict[Any, int] = {}
+    made, places = [], []
+    for point in points:
+        leaves, structure = jax.tree.flatten((point.hardware, point.model, point.deployment))
+        key = (tuple(leaves), structure, point.engine)
+        if key not in found:
+            found[key] = len(made)
+            made.append(Unit(point.hardware, point.model, point.deployment, efficiencies[point.engine]))
+        places.append(found[key])
+    return made, places
+
+
+def extent(points: Sequence[ServingPoint]) -> Extent:
+    """The largest step of any point."""
+    rows = max(max(point.preset.budget * _groups(point), point.isl + point.concurrency) for point in points)
+    return Extent(
+        rows=_power(rows),
+        sequences=_power(max(point.concurrency for point in points)),
+        context=_power(max(point.isl + point.osl for point in points)),
+    )
+
+
+def lane_groups(points: Sequence[ServingPoint]) -> list[tuple[int, list[int]]]:
+    """Which points are simulated together: their number of clients rounded up, and their indices."""
+    groups: dict[int, list[int]] = {}
+    for index, point in enumerate(points):
+        groups.setdefault(_clients(point), []).append(index)
+    return [
+        (clients, part)
+        for clients, members in sorted(groups.items())
+        for part in _parts(members, max(LANES // (10 * clients), 1))
+    ]
+
+
+def simulated_points(
+    points: Sequence[ServingPoint], known: Sequence[Tables], efficiencies: Mapping[str, Efficiency]
+) -> list[Prediction]:
+    """The predictions of points that `lane_groups` puts into one group, from the tables of every one; in float64."""
+    clients = _clients(points[0])
+    lanes = [
+        _lane(point, each, efficiencies[point.engine], 10 * clients) for point, each in zip(points, known, strict=True)
+    ]
+    return [
+        Prediction(point, float(ttft), float(tpot), int(answered))
+        for point, ttft, tpot, answered in zip(points, *_simulated(lanes, clients), strict=True)
+    ]
+
+
+def _clients(point: ServingPoint) -> int:
+    return _power(max(point.concurrency, 4.0))
+
+
+def _lane(point: ServingPoint, tables: Tables, efficiency: Efficiency, requests: int) -> Lane:
+    rules, groups = policy(point), _groups(point)
+    rules = dataclasses.replace(
+        rules,
+        token_budget=rules.token_budget * groups,
+        max_sequences=rules.max_sequences * groups,
+        graph_step=rules.graph_step * groups,
+        graph_limit=rules.graph_limit * groups,
+    )
+    tokens = float(kv_capacity_tokens(point.hardware, point.model, point.deployment)) * groups
+    return Lane(
+        tables=tables,
+        traffic=_padded(traffic(point, SEED + point.row), requests),
+        policy=rules,
+        blocks=np.floor(tokens / rules.block_size),
+        delay=front_time(point, tables, efficiency),
+    )
+
+
+def front_time(point: ServingPoint, tables: Tables, efficiency: Efficiency) -> float:
+    """s between a request and its place in the queue: the engine's front end, and steps that it is held back for."""
+    mean = 0.5 * (1.0 + point.low)
+    context = mean * (point.isl + 0.5 * point.osl)
+    clients = min(point.concurrency, point.preset.max_sequences * _groups(point))
+    decode = Batch(
+        prefill=Prefill(sequences=0.0, tokens=0.0, past=0.0),
+        decode=Decode(sequences=clients, context=clients * context),
+        logits=clients,
+    )
+    step = float(sum(price(tables, decode, jnp.asarray(clients))))
+    # A request comes at any time between two looks for new ones.
+    steps = point.preset.wait_steps + 0.5 * (point.preset.poll_steps - 1.0)
+    more = point.preset.mixture_time if has_experts(point.model) else 0.0
+    return float(efficiency.host.request_time) + point.preset.client_time + more + steps * step
+
+
+def _padded(requests: Traffic, count: int) -> Traffic:
+    """The requests, and absent ones up to `count`."""
+    more = max(count - len(requests.isl), 0)
+    return dataclasses.replace(
+        requests,
+        arrival=np.concatenate([requests.arrival, np.full(more, np.inf)]),
+        isl=np.concatenate([requests.isl, np.ones(more)]),
+        osl=np.concatenate([requests.osl, np.zeros(more)]),
+    )
+
+
+def _simulated(lanes: Sequence[Lane], clients: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Mean TTFT and TPOT in s of every lane, NaN where nothing was answered, and answered requests; shapes [lanes]."""
+    together = jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf, float) for leaf in leaves]), *lanes)
+    start, go, end = _programs(clients, jax.tree.structure(together))
+    run = start(together)
+    pieces = []
+    for _ in range(PIECES):
+        run, records, left = go(together, run)
+        pieces.append(records)
+        if not int(left):
+            break
+    records = jax.tree.map(lambda *parts: np.concatenate(parts, axis=-1), *jax.device_get(pieces))
+    return jax.device_get(end(run, records, together.traffic.osl))
+
+
+@functools.lru_cache(maxsize=32)
+def _programs(clients: int, structure: Any) -> tuple[Callable, Callable, Callable]:
+    size = Size(slots=max(clients, 16), iterations=max(int(PIECE * 10 * clients), 64), block=64)
+
+    def start(lane: Lane) -> Any:
+        return begin(lane.traffic, lane.policy, lane.blocks, size, lane.delay)
+
+    def go(lane: Lane, run: Any) -> Any:
+        run, records = proceed(functools.partial(price, lane.tables), run, lane.traffic, lane.policy, size)
+        return run, records, remaining(run)
+
+    def together(lanes: Any, runs: Any) -> Any:
+        runs, records, left = jax.vmap(go)(lanes, runs)
+        return runs, records, jnp.sum(left, dtype=jnp.int32)
+
+    def one(run: Any, records: Any, osl: jax.Array) -> tuple[jax.Array, ...]:
+        found, _ = served(run, records)
+        done = found.status == STATUSES.index("finished")
+        several = done & (osl > 1.5)
+        tpot = (found.finish - found.first_token) / jnp.where(several, osl - 1.0, 1.0)
+        return _mean(found.first_token - found.arrival, done), _mean(tpot, several), jnp.sum(done, dtype=jnp.int32)
+
+    return jax.jit(jax.vmap(start)), jax.jit(together), jax.jit(jax.vmap(one))
+
+
+def _mean(values: jax.Array, there: jax.Array) -> jax.Array:
+    count = jnp.sum(there.astype(float))
+    total = jnp.sum(jnp.where(there, values, 0.0))
+    return jnp.where(count > 0.0, total / jnp.maximum(count, 1.0), jnp.nan)
+
+
+def _groups(point: ServingPoint) -> float:
+    """Attention groups, which the scheduler treats as one with their budgets together."""
+    return point.deployment.attention_dp or 1.0
+
+
+def _parts(values: Sequence[int], most: int) -> list[list[int]]:
+    return [list(values[first : first + most]) for first in range(0, len(values), most)]
+
+
+def _power(value: float) -> int:
+    return 2 ** max(int(np.ceil(np.log2(max(value, 2.0)))), 2)

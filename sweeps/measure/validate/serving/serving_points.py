@@ -1,0 +1,236 @@
+"""Measured points of served models: every row of a file as a deployment with its load, or the reason why it is not."""
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NoReturn
+
+import hwspaces
+from jaxroof.deployment import Deployment
+from jaxroof.hardware import Hardware
+from jaxroof.legality import broken_rule
+from jaxroof.memory import weight_bytes
+from jaxroof.model import Model
+from sweeps.ask.cases import model_deployment, require_precisions
+from sweeps.measure.validate.measured_csv import CsvRow, LeftOut, number, rows
+from sweeps.measure.validate.serving.deployment_labels import ENGINES, Layout, layout, suite
+from sweeps.measure.validate.serving.precisions import MICROSCALED, bits, has_experts, labelled_model
+from sweeps.measure.validate.serving.presets import Preset, Run, is_blackwell, preset, scripted_degrees
+from sweeps.serving.simulation import require_priced
+
+DEGREES = ("tp_size", "pp_size", "attention_dp_size", "moe_tp_size", "moe_ep_size")
+SIDES = ("prefill", "decode")
+SIDE_NUMBERS = ("batch_size", "num_workers", *DEGREES)
+
+LOAD = ("isl_tokens", "osl_tokens", "concurrency", "batch_size")
+MEASURED = ("gt_ttft_ms", "gt_tpot_ms")
+TEXTS = ("id", "model_path", "gpu", "backend", "backend_version", "gemm_quant_mode", "moe_quant_mode", "mode")
+COLUMNS = (*TEXTS, "source_tag", *LOAD, *DEGREES, *MEASURED)
+"""Columns that a file must have. Columns of disaggregated rows, spreads and dates are read where they are."""
+
+PRECISIONS = {"bf16": "bfloat16", "fp16": "float16", "fp8": "fp8", "fp4": "nvfp4", "int4": "int4_wo", "int8": "int8_wo"}
+"""Value of `precision` -> the mode that it stands for where both modes are empty."""
+
+ROUNDS = 10.0
+"""Requests per client: InferenceX sends 10 times the concurrency (`--num-prompts`); NVIDIA's sweeps fit it too."""
+
+RESERVE_BYTES = 3e9
+"""B per device for context, graphs and communication buffers, where the engine's share does not include them."""
+
+ALIKE = 0.8
+"""Exponent of tokens that choose experts on their own: prompts of random tokens are answered with texts of a kind.
+
+Source: ours, fitted with the engines' other constants to public points of 6 mixtures.
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class ServingPoint:
+    """One measured point of one kind of device doing everything."""
+
+    row: int  # line of the file
+    id: str
+    label: str  # `model_path`
+    modes: tuple[str, str]  # `gemm_quant_mode`, `moe_quant_mode`
+    tag: str  # `source_tag`
+    model_name: str  # of the catalogue
+    precision: str  # of the weights
+    gpu: str  # of the catalogue
+    vendor: str | None  # of the device
+    hardware: Hardware
+    model: Model
+    deployment: Deployment
+    engine: str  # one of ENGINES
+    version: str  # of the engine, "" where it is not recorded
+    family: str  # labels.INFERENCEX or labels.NVIDIA
+    date: str  # ISO 8601, "" where it is not recorded
+    preset: Preset
+    isl: float  # nominal, tokens
+    osl: float
+    low: float  # shortest length over nominal; the longest is 1
+    concurrency: float  # clients
+    ttft: float  # s, mean
+    tpot: float  # s, mean
+    ttft_spread: float  # largest over smallest of repeated measurements, 1 where there was one
+    tpot_spread: float
+    repaired: bool  # degrees are not what the labels say
+    suspect: str | None  # why the row does not say what ran; None: nothing speaks against it
+
+    @property
+    def requests(self) -> float:
+        """Requests of the measurement."""
+        return ROUNDS * self.concurrency
+
+
+def points(path: str | Path) -> tuple[list[ServingPoint], list[LeftOut]]:
+    """Every row of a CSV file, as a point or as what is in its way.
+
+    Args:
+      path: a file with `COLUMNS`; its other columns are ignored.
+
+    Raises:
+      ValueError: one line that names file, row, column and value: a missing or empty file, a missing column, text
+        that is no number, a number that cannot be.
+    """
+    found: list[ServingPoint] = []
+    skipped = []
+    for index, row in enumerate(rows(path, COLUMNS), start=2):
+        values = _values(row, f"{path}: row {index}")
+        try:
+            if row["mode"] == "disagg":
+                _refuse_disaggregated(row, values)
+            found.append(_point(index, row, values))
+        except ValueError as error:
+            skipped.append(LeftOut(index, row["id"], str(error)))
+    return found, skipped
+
+
+def _values(row: CsvRow, where: str) -> dict[str, float | None]:
+    sided = [f"{side}_{column}" for side in SIDES for column in SIDE_NUMBERS]
+    columns = (*LOAD, *DEGREES, *MEASURED, "rep_ttft_spread", "rep_tpot_spread", *sided)
+    values = {column: number(row, column, where) for column in columns}
+    for column, value in values.items():
+        if value is not None and value < 0.0:
+            raise ValueError(f"{where}: {column} = {row[column]!r} must not be negative")
+    return values
+
+
+def _point(index: int, row: CsvRow, values: dict[str, float | None]) -> ServingPoint:
+    """Raises ValueError with the reason why the row cannot be priced."""
+    if row["mode"] not in ("agg", ""):
+        raise ValueError(f"mode = {row['mode']!r} is not known")
+    device, entry, family = _named(row)
+    clients = values["concurrency"] or (values["batch_size"] or 0.0) * (values["attention_dp_size"] or 1.0)
+    _require(values, ("isl_tokens", "osl_tokens", "tp_size", *MEASURED))
+    if not clients:
+        raise ValueError("neither concurrency nor batch_size is given")
+    isl, osl = values["isl_tokens"], values["osl_tokens"]
+    blackwell = is_blackwell(device.vendor, device.hardware)
+    degrees = scripted_degrees(values, row["backend"], family, row["backend_version"], entry.name, blackwell)
+    spread = layout(degrees, family, has_experts(entry.model))
+    settings = preset(
+        Run(
+            engine=row["backend"],
+            version=row["backend_version"],
+            family=family,
+            vendor=device.vendor,
+            hardware=device.hardware,
+            model=entry.name,
+            low_precision=bits(entry.precision) <= 8,
+            layout=spread,
+            isl=isl,
+            osl=osl,
+            clients=clients,
+        )
+    )
+    deployment = _deployment(device, entry, spread, settings)
+    require_priced(entry.name, entry.model, deployment)
+    broken = broken_rule(device.hardware, entry.model, deployment)
+    if broken:
+        raise ValueError(f"{entry.name} on {device.name}: {broken}")
+    return ServingPoint(
+        row=index,
+        id=row["id"],
+        label=row["model_path"],
+        modes=(row["gemm_quant_mode"], row["moe_quant_mode"]),
+        tag=row["source_tag"],
+        model_name=entry.name,
+        precision=entry.precision,
+        gpu=device.name,
+        vendor=device.vendor,
+        hardware=device.hardware,
+        model=entry.model,
+        deployment=deployment,
+        engine=row["backend"],
+        version=row["backend_version"],
+        family=family,
+        date=row.get("measured_date", ""),
+        preset=settings,
+        isl=isl,
+        osl=osl,
+        low=settings.low,
+        concurrency=clients,
+        ttft=values["gt_ttft_ms"] * 1e-3,
+        tpot=values["gt_tpot_ms"] * 1e-3,
+        ttft_spread=values["rep_ttft_spread"] or 1.0,
+        tpot_spread=values["rep_tpot_spread"] or 1.0,
+        repaired=spread.repaired or degrees != values,
+        suspect=spread.suspect,
+    )
+
+
+def _deployment(device: hwspaces.HardwareEntry, entry, spread: Layout, settings: Preset) -> Deployment:
+    deployment = dataclasses.replace(
+        model_deployment(entry, settings.kv),
+        tp=spread.tp,
+        pp=_degree(spread.pp),
+        attention_dp=_degree(spread.attention_dp),
+        ep=_degree(spread.ep),
+        memory_utilization=settings.memory,
+        reserve_bytes=RESERVE_BYTES,
+        max_batched_tokens=settings.budget,
+        state_bytes=settings.state_bytes,
+        alike=ALIKE,
+    )
+    require_precisions(device, entry, deployment)
+    if not settings.of_free:
+        return deployment
+    # A share of what weights and the reserve leave, as a share of the whole and a larger reserve.
+    free = device.hardware.memory.hbm.capacity - float(weight_bytes(entry.model, deployment)) - RESERVE_BYTES
+    reserved = RESERVE_BYTES + (1.0 - settings.memory) * max(free, 0.0)
+    return dataclasses.replace(deployment, memory_utilization=1.0, reserve_bytes=reserved)
+
+
+def _degree(value: float) -> float | None:
+    return None if value == 1.0 else value
+
+
+def _named(row: CsvRow):
+    """Device, model and suite of a row; ValueError for what is not known."""
+    if row["backend"] not in ENGINES:
+        raise ValueError(f"backend = {row['backend']!r} is not known; known: {', '.join(ENGINES)}")
+    device = hwspaces.hardware(row["gpu"])
+    gemm, moe = row["gemm_quant_mode"], row["moe_quant_mode"]
+    if not gemm and not moe:
+        gemm = moe = PRECISIONS.get(row.get("precision", ""), "")
+    entry = labelled_model(row["model_path"], gemm, moe)
+    microscaled = is_blackwell(device.vendor, device.hardware) and row["backend"] in ("vllm", "trtllm")
+    if microscaled and entry.precision.startswith("mxfp4"):
+        entry = labelled_model(row["model_path"], gemm, MICROSCALED)
+    return device, entry, suite(row["source_tag"])
+
+
+def _require(values: Mapping[str, float | None], columns: tuple[str, ...]) -> None:
+    """ValueError where a number is missing or 0."""
+    for column in columns:
+        if not values[column]:
+            raise ValueError(f"{column} is {'empty' if values[column] is None else '0'}")
+
+
+def _refuse_disaggregated(row: CsvRow, values: dict[str, float | None]) -> NoReturn:
+    """Raises ValueError with the reason why a row of separate prefill and decode workers is skipped."""
+    _named(row)
+    _require(values, ("isl_tokens", "osl_tokens", "concurrency", *MEASURED))
+    for side in SIDES:
+        _require(values, (f"{side}_tp_size", f"{side}_num_workers"))
+    raise ValueError("prefill and decode workers apart are not simulated")

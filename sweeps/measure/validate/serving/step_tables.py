@@ -1,0 +1,289 @@
+"""Step times of many deployments as tables, so that one compiled simulation serves every model and engine."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxroof.batch import Batch, Decode, Prefill
+from jaxroof.dependence import output_dependence
+from jaxroof.deployment import Deployment, largest_stage
+from jaxroof.efficiency import Efficiency
+from jaxroof.hardware import Hardware
+from jaxroof.memory import layer_count
+from jaxroof.model import Model
+from jaxroof.op import unlabelled
+from jaxroof.op_time import op_time
+from jaxroof.overlap import computing_hardware, overlapped_ops
+from jaxroof.prices import CONTEXT, LOGITS, octave_position, octaves
+from jaxroof.smooth import maximum
+from jaxroof.struct import Scalar, struct
+from sweeps.measure.validate.stacks import positions_by_structure, stack
+
+ROWS, DECODE, PROMPT = 32, 8, 4
+"""Nodes per octave of tables over GEMM rows, decoding sequences and tokens of one prompt."""
+
+TOGETHER = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
+"""Prompts of one step that attention is tabulated for; linear between them and beyond."""
+
+PAST = (0.0, 1024.0, 4096.0, 16384.0, 65536.0)
+"""Tokens before a chunk of a prompt that its attention is tabulated for."""
+
+KINDS = ("rows", "decode", "logits", "prompt")
+
+
+@dataclasses.dataclass(frozen=True)
+class Unit:
+    """What a table is made for."""
+
+    hardware: Hardware
+    model: Model
+    deployment: Deployment
+    efficiency: Efficiency
+
+
+@dataclasses.dataclass(frozen=True)
+class Extent:
+    """The largest step of any unit."""
+
+    rows: int = 2**15
+    sequences: int = 2**10
+    context: int = 2**15
+
+
+@struct
+class Tables:
+    """s of the parts of one unit's steps on the device, and of its host. `jaxroof.prices.StepPrices` with prompts."""
+
+    rows: jax.Array  # shape [octaves(rows)]
+    decode: jax.Array  # shape [octaves(sequences), octaves(context)]
+    logits: jax.Array  # shape [octaves(sequences)]
+    prompt: jax.Array  # shape [PAST, TOGETHER, octaves(rows)]
+    step_time: Scalar  # s of the host per step
+    sequence_time: Scalar  # s of the host per sampled sequence
+
+
+Progress = Callable[[str, int, int], None]
+"""Called with what is counted, how much of it is done, and all of it."""
+
+
+def silent(what: str, done: int, every: int) -> None:
+    """A `Progress` that says nothing."""
+
+
+OpTimes = dict[str, dict[str, np.ndarray]]
+"""Kind of table -> name of an op -> its time in s over all its runs at every node."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Alike:
+    """Ops of one structure that belong to tables of one kind."""
+
+    kind: str
+    ops: Any  # an op with leaves of shape [ops, nodes]
+    hardware: Hardware  # of each, leaves of shape [ops]
+    places: tuple[tuple[int, str], ...]  # unit and name of each
+
+
+def op_times(units: Sequence[Unit], extent: Extent, progress: Progress = silent) -> list[OpTimes]:
+    """Times of every op of every unit at the nodes of the table that it belongs to.
+
+    Raises:
+      ValueError: where an op depends on more than its tables have axes for.
+    """
+    return timed(units, alike_ops(units, extent, progress), extent, progress)
+
+
+def timed(
+    units: Sequence[Unit], groups: Sequence[Alike], extent: Extent, progress: Progress = silent
+) -> list[OpTimes]:
+    """The times of ops that are there already, under the units' efficiencies: nothing is compiled a second time."""
+    found: list[OpTimes] = [{kind: {} for kind in KINDS} for _ in units]
+    for done, group in enumerate(groups, start=1):
+        times = np.asarray(_timed(group.ops, group.hardware, units[group.places[0][0]].efficiency))
+        for row, (i, name) in zip(times, group.places, strict=True):
+            found[i][group.kind][name] = _laps(units[i]) * row.reshape(_shape(group.kind, extent))
+        progress("kernels", done, len(groups))
+    return found
+
+
+def alike_ops(units: Sequence[Unit], extent: Extent, progress: Progress = silent) -> list[Alike]:
+    """Every op of every unit at the nodes of the table that it belongs to.
+
+    Ops of one structure on devices of one structure, whatever model and device they are of, are evaluated together: a
+    program is compiled for every kind of kernel rather than for every model.
+    """
+    waiting: dict[Any, list] = {}
+    computing = [computing_hardware(unit.hardware, unit.deployment) for unit in units]
+    structures = positions_by_structure([(unit.model, unit.deployment) for unit in units])
+    for done, members in enumerate(structures, start=1):
+        models = stack([(units[i].model, units[i].deployment) for i in members])
+        first = units[members[0]]
+        kinds = _kinds(first.model, first.deployment)
+        for kind in KINDS:
+            names = tuple(name for name in kinds if kinds[name] == kind)
+            for name, op in _ops(models, kind, names, extent).items():
+                op = unlabelled(jax.tree.map(np.asarray, op))
+                for place, i in enumerate(members):
+                    key = (kind, jax.tree.structure((op, computing[i])), id(units[i].efficiency))
+                    one = jax.tree.map(lambda leaf, place=place: leaf[place], op)
+                    waiting.setdefault(key, []).append((i, name, one))
+        progress("structures", done, len(structures))
+    return [
+        Alike(
+            kind=kind,
+            ops=jax.tree.map(lambda *leaves: np.stack(leaves), *(op for _, _, op in entries)),
+            hardware=stack([computing[i] for i, _, _ in entries]),
+            places=tuple((i, name) for i, name, _ in entries),
+        )
+        for (kind, _, _), entries in waiting.items()
+    ]
+
+
+def summed(unit: Unit, times: OpTimes, extent: Extent) -> Tables:
+    """The tables of one unit, from the times of its ops."""
+    parts = {kind: sum(times[kind].values(), np.zeros(_shape(kind, extent))) for kind in KINDS}
+    host = unit.efficiency.host
+    groups = 1.0 if unit.deployment.attention_dp is None else unit.deployment.attention_dp
+    return Tables(**parts, step_time=float(host.step_time), sequence_time=float(host.sequence_time) / groups)
+
+
+def price(tables: Tables, batch: Batch, rows: Scalar) -> tuple[jax.Array, jax.Array]:
+    """Time in s of a step on the device and on its host: a `jaxroof.prices.Price` once its tables are given."""
+    prompt, decoding = batch.prefill, batch.decode
+    device = _at(tables.rows, octave_position(rows, ROWS))
+    some = decoding.sequences > 0
+    sequences = jnp.where(some, decoding.sequences, 1.0)
+    place = octave_position(sequences, DECODE), octave_position(decoding.context / sequences, CONTEXT)
+    device = device + jnp.where(some, _at_pair(tables.decode, *place), 0.0)
+    device = device + jnp.where(batch.logits > 0, _at(tables.logits, octave_position(batch.logits, LOGITS)), 0.0)
+    device = device + jnp.where(prompt.tokens > 0, _prompt_time(tables.prompt, prompt), 0.0)
+    return device, tables.step_time + tables.sequence_time * batch.logits
+
+
+def _prompt_time(table: jax.Array, prompt: Prefill) -> jax.Array:
+    """s of what depends on the lengths of prompts: linear between nodes, and in their number beyond the last."""
+    n = jnp.maximum(prompt.sequences, 1.0)
+    past, together = jnp.asarray(PAST), jnp.asarray(TOGETHER)
+    tokens = octave_position(prompt.tokens / n, PROMPT)
+    few = jnp.clip(jnp.searchsorted(together, n, side="right") - 1, 0, together.shape[0] - 2)
+    before = prompt.past / n
+    near = jnp.clip(jnp.searchsorted(past, before, side="right") - 1, 0, past.shape[0] - 2)
+    share = (n - together[few]) / (together[few + 1] - together[few])
+    later = (before - past[near]) / (past[near + 1] - past[near])
+
+    def along(line: jax.Array) -> jax.Array:
+        return _at(line, tokens)
+
+    def across(plane: jax.Array) -> jax.Array:
+        return along(plane[few]) * (1.0 - share) + along(plane[few + 1]) * share
+
+    return across(table[near]) * (1.0 - later) + across(table[near + 1]) * later
+
+
+@jax.jit
+def _timed(ops: Any, hardware: Hardware, efficiency: Efficiency) -> jax.Array:
+    """s of ops, leaves of shape [ops, nodes], over all their runs."""
+
+    def one(op: Any, device: Hardware) -> jax.Array:
+        return jax.vmap(lambda each: each.count * op_time(each, device, efficiency))(op)
+
+    return jax.vmap(one)(ops, hardware)
+
+
+def _laps(unit: Unit) -> float:
+    d = unit.deployment
+    parts = 1.0 if d.pp is None else d.pp
+    return float(maximum(parts * largest_stage(d, layer_count(unit.model)), 1.0))
+
+
+def _ops(models: Any, kind: str, names: tuple[str, ...], extent: Extent) -> dict[str, Any]:
+    """The named ops of models of one structure at the nodes of a table; leaves of shape [models, nodes]."""
+    nodes = _nodes(kind, extent)
+
+    def one(pair: tuple[Model, Deployment], node: tuple) -> dict[str, Any]:
+        ops = _function(*pair)(*_arguments(kind, node))
+        return {name: ops[name] for name in names}
+
+    return jax.jit(jax.vmap(jax.vmap(one, in_axes=(None, 0)), in_axes=(0, None)))(models, nodes)
+
+
+def _function(model: Model, deployment: Deployment) -> Callable:
+    parts = 1.0 if deployment.pp is None else deployment.pp
+
+    def ops(prompt: tuple, decoding: tuple, logits: Scalar, rows: Scalar) -> dict[str, Any]:
+        batch = Batch(
+            prefill=Prefill(sequences=prompt[0] / parts, tokens=prompt[1] / parts, past=prompt[2] / parts),
+            decode=Decode(sequences=decoding[0] / parts, context=decoding[1] / parts),
+            logits=logits / parts,
+        )
+        return overlapped_ops(model, deployment, batch, rows / parts)
+
+    return ops
+
+
+def _kinds(model: Model, deployment: Deployment) -> dict[str, str]:
+    """Name of every op -> the table that it belongs to."""
+    mark = {name: frozenset((name,)) for name in KINDS}
+    values = (2.0, 64.0, 16.0), (2.0, 64.0), 3.0, 66.0
+    marks = ((mark["prompt"],) * 3, (mark["decode"],) * 2, mark["logits"], mark["rows"])
+    found = output_dependence(_function(model, deployment), values, marks)
+    kinds = {}
+    for name, op in found.items():
+        leaves = jax.tree.leaves(op, is_leaf=lambda leaf: isinstance(leaf, frozenset))
+        needs = frozenset().union(*leaves)
+        alone = next((kind for kind in KINDS if needs <= {kind}), None)
+        if alone is None and not needs <= {"prompt", "rows"}:
+            raise ValueError(f"op {name} depends on {', '.join(sorted(needs))}: there is no table for it")
+        kinds[name] = alone or "prompt"
+    return kinds
+
+
+def _arguments(kind: str, node: tuple) -> tuple:
+    """Of `_function`, at a node of one table."""
+    if kind == "rows":
+        return (1.0, 1.0, 0.0), (1.0, 1.0), 1.0, node[0]
+    if kind == "logits":
+        return (1.0, 1.0, 0.0), (1.0, 1.0), node[0], 1.0
+    if kind == "decode":
+        return (1.0, 1.0, 0.0), (node[0], node[0] * node[1]), 1.0, 1.0
+    past, n, tokens = node
+    return (n, n * tokens, n * past), (1.0, 1.0), 1.0, n * tokens
+
+
+@cache
+def _axes(kind: str, extent: Extent) -> tuple[np.ndarray, ...]:
+    if kind == "rows":
+        return (np.asarray(octaves(extent.rows, ROWS)),)
+    if kind == "logits":
+        return (np.asarray(octaves(extent.sequences, LOGITS)),)
+    if kind == "decode":
+        return np.asarray(octaves(extent.sequences, DECODE)), np.asarray(octaves(extent.context, CONTEXT))
+    return np.asarray(PAST), np.asarray(TOGETHER), np.asarray(octaves(extent.rows, PROMPT))
+
+
+def _nodes(kind: str, extent: Extent) -> tuple[np.ndarray, ...]:
+    return tuple(axis.ravel() for axis in np.meshgrid(*_axes(kind, extent), indexing="ij"))
+
+
+def _shape(kind: str, extent: Extent) -> tuple[int, ...]:
+    return tuple(len(axis) for axis in _axes(kind, extent))
+
+
+def _at(table: jax.Array, position: jax.Array) -> jax.Array:
+    """A table's value between two nodes, shape (); beyond the last node what it is there."""
+    below = jnp.clip(jnp.floor(position), 0.0, table.shape[0] - 2.0)
+    share = jnp.clip(position - below, 0.0, 1.0)
+    index = below.astype(jnp.int32)
+    return table[index] * (1.0 - share) + table[index + 1] * share
+
+
+def _at_pair(table: jax.Array, first: jax.Array, second: jax.Array) -> jax.Array:
+    """A table's value between four nodes, shape ()."""
+    low = jnp.clip(jnp.floor(first), 0.0, table.shape[0] - 2.0)
+    down, index = jnp.clip(first - low, 0.0, 1.0), low.astype(jnp.int32)
+    return _at(table[index], second) * (1.0 - down) + _at(table[index + 1], second) * down

@@ -1,0 +1,146 @@
+"""Points whose labels do not say what ran, found by rules that no prediction of the model under test enters."""
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+
+import jax
+import numpy as np
+
+from jaxroof.efficiency import datasheet
+from sweeps.measure.validate.serving.deployment_labels import NVIDIA
+from sweeps.measure.validate.serving.little import little_times
+from sweeps.measure.validate.serving.precisions import has_experts
+from sweeps.measure.validate.serving.presets import NVIDIA_DEVICES
+from sweeps.measure.validate.serving.serving_points import ServingPoint
+
+ATTAINABLE = 0.95
+"""Share of a datasheet's bandwidth and peaks that no engine exceeds over a whole step."""
+
+FASTER = 1.25
+"""Ratio between two measurements of one point that no version of an engine explains by itself."""
+
+LONGER, DROP, FEW = 4.0, 0.88, 8.0
+"""Output lengths that are compared, the time per token that speculation alone explains, and up to which concurrency:
+prompts take little of the time then, and a longer context only adds to it."""
+
+MAJORITY = 0.5
+"""Share of a series' points from which on all of it is suspect."""
+
+CACHED = 0.25
+"""The same for points beyond the device's rates: a series that cannot be in a quarter of its points was not measured as
+labelled in the others either."""
+
+Rule = tuple[str, Callable[[Sequence[ServingPoint]], list[bool]]]
+
+
+def checked(points: Sequence[ServingPoint]) -> list[ServingPoint]:
+    """The points with `suspect` set where a rule speaks against them; the first rule that does gives the reason.
+
+    1. Experts and attention on different numbers of devices (set by the reader).
+    2. The same two times to all digits under different layouts: at most one of the labels is right.
+    3. Faster than weights, cache and prompts at 95 % of the datasheet: prompts were cached or tokens drafted. So is
+       all of a series of which a quarter is.
+    4. Speculative decoding without a label: a model with a prediction head whose points are 1.25 times faster than
+       another measurement of the same, or whose time per token falls as outputs grow; half of a series stands for all.
+    5. vLLM's 8-bit experts without block scales on Hopper: a kernel known to be several times too slow.
+    """
+    reasons: list[str | None] = [point.suspect for point in points]
+    for reason, rule in RULES:
+        for index, hit in enumerate(rule(points)):
+            if hit and reasons[index] is None:
+                reasons[index] = reason
+    return [dataclasses.replace(point, suspect=reason) for point, reason in zip(points, reasons, strict=True)]
+
+
+def _contradictory(points: Sequence[ServingPoint]) -> list[bool]:
+    layouts = defaultdict(set)
+    for point in points:
+        layouts[_values(point)].add(_layout(point))
+    return [len(layouts[_values(point)]) > 1 for point in points]
+
+
+def _impossible(points: Sequence[ServingPoint]) -> list[bool]:
+    if not points:
+        return []
+    bound = jax.tree.map(float, datasheet())
+    floor = little_times(points, [bound] * len(points))
+    fast = [
+        point.tpot < step / ATTAINABLE or point.ttft < prompt / ATTAINABLE
+        for point, step, prompt in zip(points, np.asarray(floor.tpot), np.asarray(floor.alone), strict=True)
+    ]
+    return _spread(points, fast, [True] * len(points), CACHED)
+
+
+def _speculative(points: Sequence[ServingPoint]) -> list[bool]:
+    same, ladder = defaultdict(list), defaultdict(list)
+    for index, point in enumerate(points):
+        if point.model.prediction is None:
+            continue
+        same[(_values(point)[:-2], _layout(point))].append(index)
+        if point.concurrency <= FEW:
+            ladder[(_series(point), _layout(point), point.isl, point.concurrency)].append(index)
+    hit, seen = [False] * len(points), [False] * len(points)
+    for group in same.values():
+        slowest = max(points[i].tpot for i in group)
+        if len({points[i].tpot for i in group}) > 1:
+            for i in group:
+                seen[i], hit[i] = True, hit[i] or slowest > FASTER * points[i].tpot
+    for group in ladder.values():
+        for i in group:
+            for j in group:
+                if points[j].osl >= LONGER * points[i].osl:
+                    falls = points[j].tpot < DROP * points[i].tpot
+                    for k in (i, j):
+                        seen[k], hit[k] = True, hit[k] or falls
+    return _spread(points, hit, seen, MAJORITY)
+
+
+def _slow_experts(points: Sequence[ServingPoint]) -> list[bool]:
+    return [
+        point.engine == "vllm"
+        and point.family == NVIDIA
+        and point.modes[1] == "fp8"
+        and has_experts(point.model)
+        and point.vendor == NVIDIA_DEVICES
+        and "fp4" not in point.hardware.matrix
+        for point in points
+    ]
+
+
+def _spread(points: Sequence[ServingPoint], hit: Sequence[bool], seen: Sequence[bool], share: float) -> list[bool]:
+    """`hit`, and all of every series in which at least `share` of the points that were compared are hit."""
+    series = defaultdict(list)
+    for index, point in enumerate(points):
+        series[_series(point)].append(index)
+    found = list(hit)
+    for group in series.values():
+        compared = [i for i in group if seen[i]]
+        if compared and sum(hit[i] for i in compared) >= share * len(compared) and any(hit[i] for i in compared):
+            for i in group:
+                found[i] = True
+    return found
+
+
+def _series(point: ServingPoint) -> tuple:
+    """Points that one campaign measured: model and engine as they were named, device, version, date."""
+    return (point.label, point.gpu, point.engine, point.version, point.family, point.date)
+
+
+def _values(point: ServingPoint) -> tuple:
+    """What was asked for, and both times."""
+    return (point.gpu, point.engine, point.isl, point.osl, point.concurrency, point.ttft, point.tpot)
+
+
+def _layout(point: ServingPoint) -> tuple:
+    d = point.deployment
+    return (point.model, d.tp, d.pp, d.attention_dp, d.ep, d.kv_bytes)
+
+
+RULES: tuple[Rule, ...] = (
+    ("the same times under two layouts", _contradictory),
+    ("faster than weights, cache and prompts at 95 % of the datasheet", _impossible),
+    ("tokens drafted without a label", _speculative),
+    ("vLLM's slow kernel for 8-bit experts without block scales", _slow_experts),
+)
+"""Reason -> the rule, in the order in which they are tried."""

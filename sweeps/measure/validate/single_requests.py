@@ -1,0 +1,175 @@
+"""Predicted TTFT, TPOT and E2E latency of requests that were served one at a time, against what was measured."""
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+import hwspaces
+import workloads
+from jaxroof.deployment import Deployment
+from jaxroof.efficiency import Efficiency
+from jaxroof.hardware import Hardware
+from jaxroof.jobs.composition import Requests
+from jaxroof.jobs.request import request_cost
+from jaxroof.legality import broken_rule
+from jaxroof.model import Model
+from sweeps.ask.cases import model_deployment, require_precisions
+from sweeps.ask.paths import replaced
+from sweeps.measure.validate.measured_csv import CsvRow, LeftOut, number, rows
+from sweeps.measure.validate.relative_errors import error_summary
+from sweeps.measure.validate.stacks import stacked
+
+SYNCHRONOUS = "sync_guidellm"
+"""The set whose rows are one request at a time. GuideLLM's TPOT column is E2E / output tokens: not used as TPOT."""
+
+METRICS = {"ttft": "gt_ttft_ms", "tpot": "derived_itl_ms", "e2e": "gt_e2e_ms"}
+"""Metric -> column that it was measured in. vLLM's TPOT, (E2E - TTFT) / (output tokens - 1), is the derived ITL."""
+
+NUMBERS = ("tp", "concurrency", "prompt_tokens", "prefix_tokens", "implied_output_tokens", *METRICS.values())
+COLUMNS = ("set", "exp_id", "gpu", "model", "dtype", *NUMBERS)
+"""Columns that a file must have."""
+
+WEIGHTS = ("fp8", "int8", "w4a16", "nvfp4", "mxfp4")
+"""Values of `dtype` that replace the precision of the checkpoint; any other text leaves the catalogue's."""
+
+
+@dataclasses.dataclass(frozen=True)
+class MeasuredRequest:
+    """One measured row that can be predicted."""
+
+    experiment: str
+    model: str
+    gpu: str
+    hardware: Hardware
+    architecture: Model
+    deployment: Deployment
+    requests: Requests
+    measured: dict[str, float]  # metric -> s, only what was measured
+
+
+@dataclasses.dataclass(frozen=True)
+class ScoredRequest:
+    """A row with its prediction."""
+
+    served: MeasuredRequest
+    predicted: dict[str, float]  # metric -> s
+
+    def error(self, metric: str) -> float | None:
+        """predicted / measured - 1, None where the metric was not measured."""
+        measured = self.served.measured.get(metric)
+        return None if measured is None else self.predicted[metric] / measured - 1.0
+
+
+@dataclasses.dataclass(frozen=True)
+class RequestErrors:
+    """Every row of a file, scored or left out."""
+
+    scored: tuple[ScoredRequest, ...]
+    unpredicted: tuple[LeftOut, ...]
+
+    def errors(self) -> dict[str, dict[str, float]]:
+        """Per metric: rows, mape, median_ape and signed_median of predicted / measured - 1."""
+        table = {}
+        for metric in METRICS:
+            known = [row for row in self.scored if metric in row.served.measured]
+            if known:
+                table[metric] = error_summary(
+                    [row.predicted[metric] for row in known], [row.served.measured[metric] for row in known]
+                )
+        return table
+
+
+def request_errors(path: str | Path, efficiency: Efficiency) -> RequestErrors:
+    """Predictions for every synchronous row of a CSV file, scored.
+
+    Args:
+      path: a file with `COLUMNS`; its other columns are ignored.
+      efficiency: constants to predict with.
+
+    Raises:
+      ValueError: one line that names file, row, column and value: a missing or empty file, a missing column, text
+        that is no number, a number that cannot be; or that no row of the file could be predicted, and why.
+    """
+    served, unpredicted = [], []
+    for index, row in enumerate(rows(path, COLUMNS), start=2):
+        values = _values(row, f"{path}: row {index}")
+        reason = _unfit(row, values)
+        if reason is None:
+            try:
+                served.append(_served(row, values))
+            except ValueError as error:
+                reason = str(error)
+        if reason is not None:
+            unpredicted.append(LeftOut(index, row["exp_id"], reason))
+    if not served:
+        raise ValueError(f"{path}: none of {len(unpredicted)} rows can be predicted; row 2: {unpredicted[0].reason}")
+    return RequestErrors(scored=tuple(_scored(served, efficiency)), unpredicted=tuple(unpredicted))
+
+
+def _values(row: CsvRow, where: str) -> dict[str, float | None]:
+    values = {column: number(row, column, where) for column in NUMBERS}
+    for column, value in values.items():
+        least = 0.0 if column == "prefix_tokens" else 1.0 if column in ("tp", "implied_output_tokens") else None
+        if value is not None and (value < least if least is not None else value <= 0.0):
+            allowed = "positive" if least is None else f"at least {least:g}"
+            raise ValueError(f"{where}: {column} = {row[column]!r} must be {allowed}")
+    return values
+
+
+def _unfit(row: CsvRow, values: Mapping[str, float | None]) -> str | None:
+    """Why the row says nothing about single requests; None when it does."""
+    if row["set"] != SYNCHRONOUS and values["concurrency"] != 1.0:
+        concurrency = row["concurrency"] or "unknown"
+        return f"not one request at a time (set {row['set'] or 'unnamed'}, concurrency {concurrency})"
+    for column in ("tp", "prompt_tokens", "implied_output_tokens"):
+        if values[column] is None:
+            return f"{column} is empty"
+    if values["gt_ttft_ms"] is None and values["gt_e2e_ms"] is None:
+        return "neither gt_ttft_ms nor gt_e2e_ms was measured"
+    return None
+
+
+def _served(row: CsvRow, values: Mapping[str, float | None]) -> MeasuredRequest:
+    weights = row["dtype"].lower() if row["dtype"].lower() in WEIGHTS else None
+    device = hwspaces.hardware(row["gpu"])
+    entry = workloads.model(row["model"], weights=weights)
+    deployment = replaced(model_deployment(entry, None), "tp", values["tp"])
+    require_precisions(device, entry, deployment)
+    broken = broken_rule(device.hardware, entry.model, deployment)
+    if broken:
+        raise ValueError(f"{entry.name} on {device.name}: {broken}")
+    cached = values["prefix_tokens"] or 0.0
+    return MeasuredRequest(
+        experiment=row["exp_id"],
+        model=entry.name,
+        gpu=device.name,
+        hardware=device.hardware,
+        architecture=entry.model,
+        deployment=deployment,
+        requests=Requests(
+            batch=1.0, isl=values["prompt_tokens"] + cached, osl=values["implied_output_tokens"], cached=cached
+        ),
+        measured={metric: values[column] * 1e-3 for metric, column in METRICS.items() if values[column] is not None},
+    )
+
+
+def _scored(served: list[MeasuredRequest], efficiency: Efficiency) -> list[ScoredRequest]:
+    order, stacks = stacked([(row.hardware, row.architecture, row.deployment, row.requests) for row in served])
+    costs = [_costs(*stack, efficiency) for stack in stacks]
+    columns = {
+        metric: np.concatenate([np.asarray(getattr(cost, metric)) for cost in costs])[order] for metric in METRICS
+    }
+    return [
+        ScoredRequest(row, {metric: float(column[i]) for metric, column in columns.items()})
+        for i, row in enumerate(served)
+    ]
+
+
+@jax.jit
+def _costs(hardware: Hardware, model: Model, deployment: Deployment, requests: Requests, efficiency: Efficiency) -> Any:
+    """Latencies of a stack of rows that have one structure."""
+    return jax.vmap(request_cost, in_axes=(0, 0, 0, 0, None))(hardware, model, deployment, requests, efficiency)

@@ -1,0 +1,267 @@
+"""Passes of whole models in fp32 PyTorch, predicted and measured: inference and training steps of the label set."""
+
+import dataclasses
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+
+import hwspaces
+import workloads
+from jaxroof.batch import Batch, Prefill
+from jaxroof.deployment import Deployment
+from jaxroof.efficiency import Efficiency
+from jaxroof.forward import step_ops
+from jaxroof.hardware import Hardware, Links, Power
+from jaxroof.layers.collective import collective
+from jaxroof.memory import parameter_count
+from jaxroof.model import Model, WeightFormat
+from jaxroof.op import Collective, Op
+from jaxroof.op_time import op_time
+from sweeps.measure.validate.measured_csv import LeftOut, number, numbers, rows
+
+SET = "neusight_label"
+
+EFFICIENCY = "eager_fp32"
+"""Constants of the kernels that were measured."""
+
+GPUS = {
+    "AMD_Instinct_MI100": "MI100",
+    "AMD_Instinct_MI210": "MI210",
+    "AMD_Instinct_MI250": "MI250",
+    "NVIDIA_A100-PCIE-40GB": "A100-PCIe-40GB",
+    "NVIDIA_A100-SXM4-40GB": "A100-SXM-40GB",
+    "NVIDIA_A100_80GB_PCIe": "A100-PCIe-80GB",
+    "NVIDIA_A100-PCIE-80GB": "A100-PCIe-80GB",
+    "NVIDIA_A100-SXM4-80GB": "A100-SXM-80GB",
+    "NVIDIA_H100_80GB_HBM3": "H100-SXM",
+    "NVIDIA_H100_PCIe": "H100-PCIe",
+    "NVIDIA_H100-PCIe": "H100-PCIe",
+    "NVIDIA_L4": "L4",
+    "Tesla_P100-PCIE-16GB": "P100-PCIe",
+    "Tesla_P4": "P4",
+    "Tesla_T4": "T4",
+    "Tesla_V100-PCIE-32GB": "V100-PCIe",
+}
+"""GPU of a row -> accelerator of the catalogue."""
+
+HALVES = ("MI250",)
+"""Modules of two dies, of which software sees one."""
+
+MODELS = {
+    "bert_large": "BERT-large",
+    "gpt2_large": "GPT-2-large",
+    "gpt3_xl": "GPT-3-XL",
+    "gpt3_27": "GPT-3-2.7B",
+    "opt_13": "OPT-1.3B",
+}
+"""Model of a row -> model of the catalogue."""
+
+WRITTEN_OUT = {"GPT-2-large": 8.0, "GPT-3-XL": 8.0, "GPT-3-2.7B": 8.0}
+"""Kernels of an activation function that Python writes out: GPT-2's tanh approximation of GELU in Hugging Face
+transformers, NewGELUActivation: three products with constants, two of arrays, a power, two sums, tanh, some at once."""
+
+WITH_DROPOUT = 3.0
+"""Kernels between the products of unfused attention when training: scale, mask and dropout."""
+
+ALONE = ("single_gpu", "fusion")
+"""Workloads of one device: eager mode, and torch.compile."""
+
+SPREAD = re.compile(r"(dp|tp|pp)(\d+)(?:_(\d+))?")
+"""Workloads of several: dp4, tp4, pp4_2 (two micro-batches)."""
+
+MODES = {"inference_forward": "inference", "training_step": "training"}
+
+
+class MeasuredPass(NamedTuple):
+    """One measured pass or pair of passes."""
+
+    name: str
+    gpu: str  # accelerator of the catalogue
+    model: str
+    mode: str  # inference, or training: forward and backward, without the optimiser's step
+    workload: str  # of ALONE, or like SPREAD
+    sequences: float
+    tokens: float  # per sequence
+    forward: float | None  # s
+    backward: float | None  # s
+    total: float  # s
+
+
+class ScoredPass(NamedTuple):
+    """A label and what was predicted for it, s."""
+
+    label: MeasuredPass
+    forward: float
+    backward: float  # with the all-reduce of gradients; 0 of inference
+
+    @property
+    def error(self) -> float:
+        """predicted / measured - 1 of the whole step."""
+        return (self.forward + self.backward) / self.label.total - 1.0
+
+
+def measured_passes(file: str | Path) -> tuple[list[MeasuredPass], list[LeftOut]]:
+    """Rows of the label set in a file of measured runs.
+
+    Raises:
+      ValueError: one line: the file cannot be read, or a column is missing.
+    """
+    columns = ("set", "exp_id", "gpu", "model", "mode", "workload", "batch", "prompt_tokens", "gt_e2e_ms")
+    found, left = [], []
+    for place, row in enumerate(rows(file, columns), start=2):
+        if row["set"] != SET:
+            continue
+        reason, where = _reason(row), f"{file}: row {place}"
+        if reason is not None:
+            left.append(LeftOut(place, row["exp_id"], reason))
+            continue
+        known = numbers(row, ("batch", "prompt_tokens", "gt_e2e_ms"), where)
+        passed = [number(row, column, where) for column in ("gt_fw_ms", "gt_bw_ms")]
+        forward, backward = (None if time is None else time * 1e-3 for time in passed)
+        found.append(
+            MeasuredPass(
+                name=row["exp_id"],
+                gpu=GPUS[row["gpu"]],
+                model=MODELS[row["model"]],
+                mode=MODES[row["mode"]],
+                workload=row["workload"],
+                sequences=known["batch"],
+                tokens=known["prompt_tokens"],
+                forward=forward,
+                backward=backward,
+                total=known["gt_e2e_ms"] * 1e-3,
+            )
+        )
+    return found, left
+
+
+def scored_passes(rows: Iterable[MeasuredPass], efficiency: Efficiency) -> list[ScoredPass]:
+    """Every label with its prediction. Compiles one function per structure of a model's passes."""
+
+    @jax.jit
+    def seconds(ops: dict[str, Op], hardware: Hardware) -> jax.Array:
+        return sum(op.count * op_time(op, hardware, efficiency) for op in ops.values())
+
+    found = []
+    for label in rows:
+        linked = label.workload not in ALONE
+        degrees, micro_batches = layout(label.workload)
+        turns = (micro_batches + degrees.get("pp", 1.0) - 1.0) / degrees.get("pp", 1.0)
+        hardware = device(label.gpu, linked)
+        forward, backward = (
+            {n: op for n, op in ops.items() if linked or not isinstance(op, Collective)} for ops in passes(label)
+        )
+        found.append(
+            ScoredPass(
+                label,
+                turns * float(seconds(forward, hardware)),
+                turns * float(seconds(backward, hardware)) if backward else 0.0,
+            )
+        )
+    return found
+
+
+def passes(label: MeasuredPass) -> tuple[dict[str, Op], dict[str, Op]]:
+    """Ops of one micro-batch's forward pass, with logits of every token, and of its backward pass; none of inference.
+
+    With pipeline stages they are those of all stages, one after another.
+    """
+    training = label.mode == "training"
+    model, deployment = fp32(workloads.model(label.model).model), _deployment(label)
+    if training:
+        model = dataclasses.replace(model, generates=True)  # BERT trains with its vocabulary's head
+    sequences = label.sequences / deployment.dp / layout(label.workload)[1]
+    tokens = sequences * label.tokens
+    batch = Batch(prefill=Prefill(sequences=sequences, tokens=tokens, past=0.0), decode=None, logits=tokens)
+    ops = {name: op for name, op in step_ops(model, deployment, batch).items() if op.role != "sampling"}
+    if not training:
+        return ops, {}
+    from jaxroof.training.backward import backward_ops
+
+    gradients = 4.0 * parameter_count(model) / deployment.tp
+    return ops, backward_ops(ops, 4.0) | {
+        "gradient_all_reduce": collective(
+            "all_reduce", gradients, deployment.dp, 1.0, deployment.tp, parallelism="dp", role="replica"
+        )
+    }
+
+
+def layout(workload: str) -> tuple[dict[str, float], float]:
+    """Degrees that a workload's word gives, and micro-batches of its pipeline."""
+    found = SPREAD.fullmatch(workload)
+    if found is None:
+        return {}, 1.0
+    kind, ways, micro_batches = found.groups()
+    return {kind: float(ways)}, float(micro_batches or 1)
+
+
+def device(name: str, linked: bool = False) -> Hardware:
+    """The accelerator as software sees it: one die of a module of two; only what passes in fp32 use of it.
+
+    Args:
+      linked: with its links.
+    """
+    whole = hwspaces.hardware(name).hardware
+    found = Hardware(
+        matrix={"fp32": whole.matrix["fp32"]},
+        cores=dataclasses.replace(whole.cores, shared_issue=whole.cores.shared_issue or 0.0),
+        memory=whole.memory,
+        links=whole.links if linked else Links(scale_up=None, scale_out=None),
+        power=Power(tdp=whole.power.tdp),
+        price=None,
+        energy=dataclasses.replace(
+            whole.energy, matrix={"fp32": whole.energy.matrix["fp32"]}, scale_up=None, scale_out=None, cluster=None
+        ),
+    )
+    if name not in HALVES:
+        return found
+
+    def half(level: Any) -> Any:
+        return jax.tree.map(lambda figure: 0.5 * figure, level)
+
+    return dataclasses.replace(
+        found,
+        matrix=half(found.matrix),
+        cores=dataclasses.replace(found.cores, count=0.5 * found.cores.count),
+        memory=dataclasses.replace(found.memory, hbm=half(found.memory.hbm), l2=half(found.memory.l2)),
+        power=half(found.power),
+    )
+
+
+def fp32(model: Model) -> Model:
+    """The model with every weight stored and multiplied in fp32."""
+
+    def wide(leaf: Any) -> Any:
+        return dataclasses.replace(leaf, bytes=4.0, compute="fp32") if isinstance(leaf, WeightFormat) else leaf
+
+    return jax.tree.map(wide, model, is_leaf=lambda leaf: isinstance(leaf, WeightFormat))
+
+
+def _deployment(label: MeasuredPass) -> Deployment:
+    """Eager mode's kernels; those of a compiled model write neither scores nor activations more than once."""
+    settings: dict[str, Any] = layout(label.workload)[0]
+    if label.workload == "fusion":
+        settings["score_kernels"] = 0.0
+    else:
+        settings["activation_kernels"] = WRITTEN_OUT.get(label.model)
+        settings["score_kernels"] = WITH_DROPOUT if label.mode == "training" else None
+    return Deployment(
+        attention_kernel="unfused",
+        attention_compute="fp32",
+        activation_bytes=4.0,
+        communication_bytes=4.0,
+        kv_bytes=4.0,
+        **settings,
+    )
+
+
+def _reason(row: dict[str, str]) -> str | None:
+    for column, known in (("gpu", GPUS), ("model", MODELS), ("mode", MODES)):
+        if row[column] not in known:
+            return f"{column} {row[column]} is not known"
+    if row["workload"] not in ALONE and SPREAD.fullmatch(row["workload"]) is None:
+        return f"workload {row['workload']} is not known"
+    return None

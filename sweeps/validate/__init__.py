@@ -1,1 +1,0 @@
-"""Predictions against measured data, one module per kind of data, and the fit of the default efficiency."""

@@ -1,0 +1,1 @@
+"""Fits of constants and reproduced claims: what needs measured data."""

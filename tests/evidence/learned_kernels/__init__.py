@@ -1,0 +1,1 @@
+"""Fits of the models of kernels, a module per kind."""

@@ -1,0 +1,35 @@
+"""Tables of measured shapes: jumps between neighbours, and what a coarse table says of the shapes it lacks."""
+
+import numpy as np
+import pytest
+
+import hwspaces
+from hwspaces.surface import SurfaceTable
+from tests.evidence.surface_held_out import coarser, held_out
+from tests.evidence.surface_jumps import boundary_jumps
+
+
+@pytest.fixture(scope="module")
+def measured() -> SurfaceTable:
+    """Times that are far from the datasheet at few rows and close to it at many, as smooth as a real kernel's."""
+    m, n, k = 2.0 ** np.arange(0, 14), 2.0 ** np.arange(7, 15), 2.0 ** np.arange(7, 15)
+    grid = np.meshgrid(m, n, k, indexing="ij")
+    work = 2 * grid[0] * grid[1] * grid[2]
+    seconds = 4e-6 + work / 6e14 + 2 * (grid[0] * grid[2] + grid[1] * grid[2] + grid[0] * grid[1]) / 2.5e12
+    return SurfaceTable("gemm", "linear", "bf16", {"m": m, "n": n, "k": k}, seconds, {})
+
+
+def test_interpolation_has_few_of_the_jumps_of_nearest_lookup(measured):
+    device = hwspaces.hardware("H100").hardware
+    jumps = boundary_jumps(measured, hwspaces.efficiency("datasheet").efficiency, device, lines=8)
+    assert jumps.counts["nearest"] > 50
+    assert jumps.fewer >= 0.95
+    assert jumps.measured == 0
+
+
+def test_a_coarse_table_predicts_what_it_has_not_seen(measured):
+    device = hwspaces.hardware("H100").hardware
+    found = held_out([measured], hwspaces.efficiency("datasheet").efficiency, device)
+    assert 0.1 < found.kept < 0.3
+    assert coarser(measured, 0.2).axes["m"][-1] == measured.axes["m"][-1]
+    assert found.surface.median < 0.1 < 0.3 < found.base.median

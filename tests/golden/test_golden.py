@@ -1,0 +1,30 @@
+"""Some golden values of each kind, in one process; `python -m tests.golden.net --check` asks all of them."""
+
+import pytest
+
+from tests.golden.net import FLOORS, TOLERANCE, VALUES, answers, compared, read
+
+pytestmark = pytest.mark.usefixtures("cache")
+
+ASKED = {
+    "catalogue": ("hardware H100-SXM", "hardware TPU-v9", "models DeepSeek-V3", "validate area", "trace --rate 4"),
+    "collectives": ("collective --kind all_reduce --hardware L40S",),
+    "single": ("--batch 1.5", "--tp 3", "--adapters loaded=16", "--imbalance 1.5", "--weights fp9", "--cached 200"),
+    "production": ("--tp 1 --batch 8", "--prefill tp=3"),
+    "datasets": ("one point", "refused"),
+    "training": ("--zero 1 --recompute full",),
+    "comparisons": ("--sort usd_per_million_token", "--slo tfft"),
+    "serving": ("--rate 0", "token_budgets=3"),
+    "optima": ("unknown",),
+    "scenarios": ("run X9",),
+}
+"""Parts of the names of the questions of each family that are asked here."""
+
+
+@pytest.mark.parametrize("family", ASKED)
+def test_golden_values(family):
+    kept = {name: one for name, one in read(VALUES)[family].items() if any(part in name for part in ASKED[family])}
+    assert kept
+    numbers, others, _ = compared(kept, dict(answers(family, kept.__contains__)), FLOORS.get(family, 0.0))
+    assert [text for size, text in numbers if size > TOLERANCE] == []
+    assert others == []
