@@ -148,7 +148,7 @@ def _json(options: argparse.Namespace, predicted: Any, left: Any, pictures: list
 
 
 def _assumed(options: argparse.Namespace, predicted: Any) -> Counter:
-    from sweeps.measure.validate.serving.assumptions import assumptions
+    from sweeps.measure.validate.serving.serving_points import assumptions
 
     return assumptions([one.point for one in predicted], learned=options.efficiency is None)
 

@@ -13,16 +13,16 @@ import hwspaces
 from jaxroof.batch import Batch, Decode, Prefill
 from jaxroof.efficiency import Efficiency
 from jaxroof.memory import kv_capacity_tokens
-from jaxroof.policy import Policy
+from jaxroof.policy import ORDERS, Policy
+from jaxroof.prices import Limits
 from jaxroof.scheduler import Size, begin, proceed, remaining, served
 from jaxroof.struct import Scalar, struct
 from jaxroof.traffic import STATUSES, Traffic
-from sweeps.measure.validate.serving.closed_loop import policy, traffic
 from sweeps.measure.validate.serving.deployment_labels import ENGINES
 from sweeps.measure.validate.serving.precisions import has_experts
 from sweeps.measure.validate.serving.scores import Prediction
 from sweeps.measure.validate.serving.serving_points import ServingPoint
-from sweeps.measure.validate.serving.step_tables import Extent, Tables, Unit, price
+from sweeps.measure.validate.serving.step_tables import Tables, Unit, price
 
 SEED = 1
 """Of the requests' lengths: every point has its own draw, the same in every run."""
@@ -69,10 +69,10 @@ def units(points: Sequence[ServingPoint], efficiencies: Mapping[str, Efficiency]
     return made, places
 
 
-def extent(points: Sequence[ServingPoint]) -> Extent:
+def extent(points: Sequence[ServingPoint]) -> Limits:
     """The largest step of any point."""
     rows = max(max(point.preset.budget * _groups(point), point.isl + point.concurrency) for point in points)
-    return Extent(
+    return Limits(
         rows=_power(rows),
         sequences=_power(max(point.concurrency for point in points)),
         context=_power(max(point.isl + point.osl for point in points)),
@@ -143,6 +143,49 @@ def front_time(point: ServingPoint, tables: Tables, efficiency: Efficiency) -> f
     steps = point.preset.wait_steps + 0.5 * (point.preset.poll_steps - 1.0)
     more = point.preset.mixture_time if has_experts(point.model) else 0.0
     return float(efficiency.host.request_time) + point.preset.client_time + more + steps * step
+
+
+def traffic(point: ServingPoint, seed: int) -> Traffic:
+    """The closed loop of the benchmark: every client at once at 0 s, then a request per answer.
+
+    Prompt and output lengths are independent, whole and uniform from `point.low` times nominal to nominal, at least 1.
+
+    Args:
+      seed: of NumPy's PCG64; the same seed gives the same requests.
+
+    Returns:
+      Requests of shape [round(10 * clients)]; times in s.
+
+    Source: `--dataset-name random --random-range-ratio --num-prompts --max-concurrency --request-rate inf` of the
+    benchmark scripts of vLLM and InferenceX.
+    """
+    clients = max(round(point.concurrency), 1)
+    count = max(round(point.requests), clients)
+    draw = np.random.Generator(np.random.PCG64(seed))
+    isl, osl = _lengths(draw, point.isl, point.low, count), _lengths(draw, point.osl, point.low, count)
+    return Traffic(arrival=jnp.zeros(count), isl=jnp.asarray(isl), osl=jnp.asarray(osl), clients=float(clients))
+
+
+def _lengths(draw: np.random.Generator, nominal: float, low: float, count: int) -> np.ndarray:
+    """Whole tokens, uniform between low * nominal and nominal, both included, shape [count]."""
+    high = max(int(nominal), 1)
+    return draw.integers(max(int(nominal * low), 1), high, size=count, endpoint=True).astype(float)
+
+
+def policy(point: ServingPoint) -> Policy:
+    """The scheduler of one attention group of the point's engine, as its suite started it; prefixes are not cached."""
+    preset = point.preset
+    return Policy(
+        order=float(ORDERS.index(preset.order)),
+        token_budget=preset.budget,
+        max_sequences=preset.max_sequences,
+        chunked=float(preset.chunked),
+        block_size=preset.block_size,
+        reserve=float(preset.reserve),
+        prefix_caching=0.0,
+        graph_step=preset.graph_step,
+        graph_limit=preset.graph_limit,
+    )
 
 
 def _padded(requests: Traffic, count: int) -> Traffic:
