@@ -124,10 +124,15 @@ def table(path: Path, columns: tuple[str, ...]) -> Any:
     if path.suffix == ".csv" and not isinstance(frame.index, pandas.RangeIndex):
         raise ValueError(f"{path}: its rows have more values than there are columns")
     frame.columns = [" ".join(str(name).split()) for name in frame.columns]
+    require_columns(frame, columns, path)
+    return frame
+
+
+def require_columns(frame: Any, columns: tuple[str, ...], path: Path) -> None:
+    """ValueError that names the first of `columns` that the table lacks."""
     missing = [name for name in columns if name not in frame.columns]
     if missing:
         raise ValueError(f"{path}: column {missing[0]} is missing; it has {', '.join(map(str, frame.columns))}")
-    return frame
 
 
 def groups(

@@ -43,7 +43,8 @@ def prefill_amounts(precision: str, heads: Heads, shape: Mapping[str, float]) ->
     queries = shape["queries"]
     tokens, pairs = shape["sequences"] * queries, shape["sequences"] * queries * (queries + 1.0) / 2.0
     size = jnp.dtype(DTYPES[precision]).itemsize
-    return 4.0 * pairs * heads.heads * heads.head_dim, _row_bytes(heads, size) * tokens
+    row_bytes = 2.0 * (heads.heads + heads.kv_heads) * heads.head_dim * size
+    return 4.0 * pairs * heads.heads * heads.head_dim, row_bytes * tokens
 
 
 def decode_amounts(precision: str, heads: Heads, shape: Mapping[str, float]) -> tuple[float, float]:
@@ -67,7 +68,3 @@ def _prefill(implementation: str, state: Arrays, cold: Arrays) -> jax.Array:
 def _decode(implementation: str, state: Arrays, cold: Arrays) -> jax.Array:
     with jax.numpy_dtype_promotion("standard"):
         return jax.nn.dot_product_attention(*state, *cold, implementation=implementation)
-
-
-def _row_bytes(heads: Heads, size: int) -> float:
-    return 2.0 * (heads.heads + heads.kv_heads) * heads.head_dim * size

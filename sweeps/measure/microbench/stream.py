@@ -1,6 +1,7 @@
 """Streaming kernels to time: a norm, a copy, and memory read in order, in strides and by random pages."""
 
 import functools
+import math
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -137,12 +138,6 @@ def _polynomials(state: Arrays, cold: Arrays) -> Arrays:
 def _coprime(rows: int) -> int:
     """A step that visits every row once, far from the one before."""
     step = int(rows * 0.618) | 1
-    while rows > 1 and _divisor(step, rows) > 1:
+    while rows > 1 and math.gcd(step, rows) > 1:
         step += 2
     return max(1, step)
-
-
-def _divisor(a: int, b: int) -> int:
-    while b:
-        a, b = b, a % b
-    return a
