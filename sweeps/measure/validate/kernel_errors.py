@@ -50,11 +50,6 @@ class ScoredKernels:
     seconds: np.ndarray  # predicted, shape [rows]
     spread: np.ndarray  # standard deviation of the log error that the prediction claims; NaN where it claims none
 
-    @property
-    def log_errors(self) -> np.ndarray:
-        """ln(predicted / measured), shape [rows]."""
-        return np.log(self.seconds) - np.log(self.group.seconds)
-
 
 @dataclasses.dataclass(frozen=True)
 class KernelErrors:

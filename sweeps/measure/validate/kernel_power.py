@@ -16,6 +16,7 @@ from sweeps.measure.kernel_data.attention import LABELS, decode_call, prefill_ca
 from sweeps.measure.kernel_data.gemm import COPIES, gemm_call
 from sweeps.measure.kernel_data.group import Call, Columns, KernelGroup, groups, predicted, table
 from sweeps.measure.validate.kernel_errors import learned_name
+from sweeps.measure.validate.relative_errors import errors
 
 FILE = "aic_power.parquet"
 
@@ -122,7 +123,7 @@ def power_errors(scores: Sequence[PowerScore], held_out: bool) -> list[dict[str,
             measured = column("measured")
             if not len(measured):
                 continue
-            error, own = column("power") / measured - 1.0, column("own") / measured - 1.0
+            error, own = errors(column("power"), measured), errors(column("own"), measured)
             limits = np.concatenate([np.full(masks[i].sum(), scores[i].limit) for i in chosen])
             found.append(
                 {
@@ -131,11 +132,11 @@ def power_errors(scores: Sequence[PowerScore], held_out: bool) -> list[dict[str,
                     "held_out": held_out,
                     "short_runs": short,
                     "rows": len(measured),
-                    "median_ape": float(np.median(np.abs(error))),
-                    "mape": float(np.mean(np.abs(error))),
-                    "signed_median": float(np.median(error)),
-                    "own_time_median_ape": float(np.median(np.abs(own))),
-                    "own_time_mape": float(np.mean(np.abs(own))),
+                    "median_ape": error.median,
+                    "mape": error.mape,
+                    "signed_median": error.signed,
+                    "own_time_median_ape": own.median,
+                    "own_time_mape": own.mape,
                     "over_tdp": float(np.mean(column("unlimited") > 1.05 * limits)),
                 }
             )
