@@ -15,8 +15,15 @@ from jaxroof.efficiency import LinkEfficiency
 from jaxroof.hardware import Links, Transport
 from jaxroof.op import Collective as CollectiveOp
 from jaxroof.struct import Scalar, struct
-from sweeps.measure.validate.collective_families import COPY_SHARE, EAGER_COPIES, FAMILIES, launch_time
-from sweeps.measure.validate.collective_rows import EAGER, Collective, collectives
+from sweeps.measure.validate.collective_rows import (
+    COPY_SHARE,
+    EAGER,
+    EAGER_COPIES,
+    FAMILIES,
+    Collective,
+    collectives,
+    launch_time,
+)
 from sweeps.measure.validate.measured_csv import LeftOut
 from sweeps.measure.validate.relative_errors import error_summary
 from sweeps.measure.validate.stacks import stack

@@ -143,9 +143,7 @@ def _point(index: int, row: CsvRow, values: dict[str, float | None]) -> ServingP
     if not clients:
         raise ValueError("neither concurrency nor batch_size is given")
     isl, osl = values["isl_tokens"], values["osl_tokens"]
-    degrees = scripted_degrees(
-        values, row["backend"], family, row["backend_version"], entry.name, is_blackwell(device)
-    )
+    degrees = scripted_degrees(values, row["backend"], family, row["backend_version"], entry.name, is_blackwell(device))
     spread = layout(degrees, family, has_experts(entry.model))
     settings = preset(
         Run(

@@ -89,9 +89,7 @@ def op_times(units: Sequence[Unit], extent: Limits, progress: Progress = silent)
     return timed(units, alike_ops(units, extent, progress), extent, progress)
 
 
-def timed(
-    units: Sequence[Unit], groups: Sequence[Alike], extent: Limits, progress: Progress = silent
-) -> list[OpTimes]:
+def timed(units: Sequence[Unit], groups: Sequence[Alike], extent: Limits, progress: Progress = silent) -> list[OpTimes]:
     """The times of ops that are there already, under the units' efficiencies: nothing is compiled a second time."""
     found: list[OpTimes] = [{kind: {} for kind in KINDS} for _ in units]
     for done, group in enumerate(groups, start=1):
