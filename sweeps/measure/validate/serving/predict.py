@@ -85,9 +85,10 @@ def lane_groups(points: Sequence[ServingPoint]) -> list[tuple[int, list[int]]]:
     for index, point in enumerate(points):
         groups.setdefault(_clients(point), []).append(index)
     return [
-        (clients, part)
+        (clients, members[first : first + most])
         for clients, members in sorted(groups.items())
-        for part in _parts(members, max(LANES // (10 * clients), 1))
+        for most in [max(LANES // (10 * clients), 1)]
+        for first in range(0, len(members), most)
     ]
 
 
@@ -110,15 +111,8 @@ def _clients(point: ServingPoint) -> int:
 
 
 def _lane(point: ServingPoint, tables: Tables, efficiency: Efficiency, requests: int) -> Lane:
-    rules, groups = policy(point), _groups(point)
-    rules = dataclasses.replace(
-        rules,
-        token_budget=rules.token_budget * groups,
-        max_sequences=rules.max_sequences * groups,
-        graph_step=rules.graph_step * groups,
-        graph_limit=rules.graph_limit * groups,
-    )
-    tokens = float(kv_capacity_tokens(point.hardware, point.model, point.deployment)) * groups
+    rules = policy(point)
+    tokens = float(kv_capacity_tokens(point.hardware, point.model, point.deployment)) * _groups(point)
     return Lane(
         tables=tables,
         traffic=_padded(traffic(point, SEED + point.row), requests),
@@ -173,18 +167,21 @@ def _lengths(draw: np.random.Generator, nominal: float, low: float, count: int) 
 
 
 def policy(point: ServingPoint) -> Policy:
-    """The scheduler of one attention group of the point's engine, as its suite started it; prefixes are not cached."""
-    preset = point.preset
+    """The scheduler of the point's engine, as its suite started it, for all attention groups together.
+
+    Prefixes are not cached.
+    """
+    preset, groups = point.preset, _groups(point)
     return Policy(
         order=float(ORDERS.index(preset.order)),
-        token_budget=preset.budget,
-        max_sequences=preset.max_sequences,
+        token_budget=preset.budget * groups,
+        max_sequences=preset.max_sequences * groups,
         chunked=float(preset.chunked),
         block_size=preset.block_size,
         reserve=float(preset.reserve),
         prefix_caching=0.0,
-        graph_step=preset.graph_step,
-        graph_limit=preset.graph_limit,
+        graph_step=preset.graph_step * groups,
+        graph_limit=preset.graph_limit * groups,
     )
 
 
@@ -248,10 +245,6 @@ def _mean(values: jax.Array, there: jax.Array) -> jax.Array:
 def _groups(point: ServingPoint) -> float:
     """Attention groups, which the scheduler treats as one with their budgets together."""
     return point.deployment.attention_dp or 1.0
-
-
-def _parts(values: Sequence[int], most: int) -> list[list[int]]:
-    return [list(values[first : first + most]) for first in range(0, len(values), most)]
 
 
 def _power(value: float) -> int:
