@@ -128,7 +128,7 @@ def _row(one: Capacity, found: Search) -> dict[str, Any]:
         **({name: value for name, value in figures.items()}),
     }
     return {
-        "hardware": one.place.device.name,
+        "hardware": one.place.case.hardware.name,
         "label": one.place.label,
         "devices": one.place.devices,
         "state": one.state,

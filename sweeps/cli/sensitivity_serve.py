@@ -17,10 +17,10 @@ def found_of_serve(options: argparse.Namespace, names: Any, wanted: Any, exponen
     compilation_cache()
     from sweeps.cli.sensitivity_report import Found
     from sweeps.cli.tables import heading
-    from sweeps.serving.question import Question
+    from sweeps.serving.spec import ServeSpec
     from sweeps.studies.elasticity.serve import sensitivity_of_serve
 
-    asked = Question(
+    asked = ServeSpec(
         **{name: getattr(options, name) for name in ("hardware", "model", "weights", "kv", "communication")},
         **{name: getattr(options, name) for name in ("efficiency", "engine")},
         **offered(options),

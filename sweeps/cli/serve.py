@@ -74,10 +74,10 @@ def run(options: argparse.Namespace) -> None:
     policy, settings = policy_settings(options.policy), overrides(options.set)
     compilation_cache()
     from sweeps.cli import serve_report
-    from sweeps.serving.question import Question
     from sweeps.serving.run import simulation
+    from sweeps.serving.spec import ServeSpec
 
-    asked = Question(
+    asked = ServeSpec(
         **{name: getattr(options, name) for name in ("hardware", "model", "draft", "weights", "kv", "communication")},
         **{name: getattr(options, name) for name in ("efficiency", "engine", "slo")},
         **offered(options),

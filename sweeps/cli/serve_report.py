@@ -33,9 +33,8 @@ OF_LIMITS = ("goodput", "good_share")
 
 def show(found: Simulation) -> None:
     """Print the report."""
-    case, question = found.case, found.question
     out = tables.console()
-    out.print(tables.heading(case, found.load.text, question.overrides))
+    out.print(tables.heading(found.case, found.load.text, found.spec.overrides))
     out.print(f"policy of {found.engine}: {policy_text(found.policy)}")
     out.print(f"source  {found.load.stream.source}", end="\n\n")
     columns = ("mean", *(f"p{percent}" for percent in PERCENTILES))
@@ -56,7 +55,7 @@ def show(found: Simulation) -> None:
     out.print(f"memory  KV cache for {cache_tokens(found):,.0f} tokens in {blocks}{_each(found)}")
     served = found.metrics["duration"]
     out.print(f"time    {formatted(served, 's')} of serving simulated in {formatted(found.seconds, 's')}")
-    for note in (*tables.notes(case), *(note for note in found.notes if note not in case.notes)):
+    for note in (*tables.notes(found.case), *(note for note in found.notes if note not in found.case.notes)):
         out.print(f"note    {note}")
 
 

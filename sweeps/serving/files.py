@@ -1,8 +1,9 @@
-"""A simulation as a labelled dataset, and that dataset in a netCDF file."""
+"""Simulations as labelled datasets, from names and numbers in one call, and those datasets in netCDF files."""
 
 import hashlib
 import json
 import os
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -14,7 +15,32 @@ from jaxroof.version import VERSION
 from sweeps.ask.names import variable_attributes
 from sweeps.data.store import saved
 from sweeps.serving.policies import policy_record
-from sweeps.serving.run import Simulation, waiting
+from sweeps.serving.run import Simulation, simulation, waiting
+from sweeps.serving.spec import serve_spec
+
+
+def serve(
+    hardware: str, model: str, *, progress: Callable[[int, int], None] = lambda done, requests: None, **keys: Any
+) -> xr.Dataset:
+    """Simulate one deployment under one load and return everything about it as a labelled Dataset.
+
+    Args:
+      hardware, model: catalogue names or files.
+      progress: called now and then with the requests that are over and with all.
+      **keys: fields of `sweeps.serving.spec.ServeSpec`: deployment, trace, rate, concurrency, isl, osl, requests,
+        seed, engine, policy, slo, ...
+
+    Returns:
+      Metrics without dimension; latencies and outcome of every request along `request`; what the engine did along
+      `iteration`: a step with prompts, several decode steps in which nothing changes, or a wait. SI units, float64.
+
+    Raises:
+      ValueError: one line that names the key, its value and what is allowed.
+
+    Example:
+      sweeps.serve("H100-SXM", "Llama-3.1-8B", rate=8, isl=1024, osl=256, slo="ttft=500ms,tpot=40ms")
+    """
+    return dataset(simulation(serve_spec(hardware=hardware, model=model, **keys), progress))
 
 
 def dataset(found: Simulation) -> xr.Dataset:
@@ -77,7 +103,7 @@ def iteration_columns(found: Simulation) -> dict[str, np.ndarray]:
 
 def attributes(found: Simulation) -> dict[str, Any]:
     """Provenance of the dataset: `sweeps.serve(**json.loads(data.spec))` makes it again."""
-    text = found.question.text()
+    text = found.spec.text()
     case = found.case
     limits = {name: limit for name, limit in vars(found.objective).items() if np.isfinite(limit)}
     return {
@@ -100,6 +126,6 @@ def attributes(found: Simulation) -> dict[str, Any]:
         "clients": 0 if found.load.clients is None else found.load.clients,
         "think": found.load.think,
         "replicas": found.replicas,
-        "seed": int(found.question.seed),
+        "seed": int(found.spec.seed),
         "notes": " | ".join(found.notes),
     }

@@ -141,6 +141,25 @@ _served, _remaining = jax.jit(jax.vmap(served)), jax.jit(jax.vmap(remaining))
 """Compiled once for all simulations of one size, whatever they price."""
 
 
+def grown(found: Callable[[Size], tuple[Any, Any]], size: Size, doublings: int) -> tuple[Any, Size, int]:
+    """A simulation in one compiled piece, with iterations enough for all of its requests.
+
+    Args:
+      found: of a size: what is asked, and the requests that are left after so many iterations.
+      size: iterations to begin with; they are doubled while requests are left.
+      doublings: at most.
+
+    Returns:
+      What `found` returned last, its size, and the requests that are left even there.
+    """
+    for more in range(doublings + 1):
+        tried = dataclasses.replace(size, iterations=size.iterations << more)
+        result, left = found(tried)
+        if not int(left):
+            break
+    return result, tried, int(left)
+
+
 def _require_finite(clocks: jax.Array) -> None:
     last = np.asarray(clocks[:, -1])
     if not np.isfinite(last).all():

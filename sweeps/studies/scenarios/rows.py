@@ -20,9 +20,7 @@ from jaxroof.version import VERSION
 from sweeps.ask.names import variable
 from sweeps.ask.question import alike_devices, asking, precisions_of
 from sweeps.ask.spec import spec
-from sweeps.run.asked import (
-    asked,
-)
+from sweeps.run.asked import asked
 from sweeps.run.evaluate import answered as evaluated
 from sweeps.run.sweep import sweep
 from sweeps.run.ways import ONE_BY_ONE
