@@ -71,8 +71,8 @@ def distances(arrays: Arrays, stage: np.ndarray, batches: np.ndarray, slo: Mappi
 
 
 @dataclasses.dataclass(frozen=True)
-class Point:
-    """Facts that the sentence of a point needs."""
+class Obstructed:
+    """Facts of a point that its sentence needs."""
 
     stage: int
     metrics: Mapping[str, float]
@@ -85,7 +85,7 @@ class Point:
     reach: float  # devices that the links connect
 
 
-def sentence(point: Point, slo: Mapping[str, float], metric: str, broken: Callable[[], str | None]) -> str:
+def sentence(point: Obstructed, slo: Mapping[str, float], metric: str, broken: Callable[[], str | None]) -> str:
     """Why `point` is none to choose, in words; `broken` gives the rule that an illegal one breaks."""
     if point.stage == ILLEGAL:
         return broken() or "the split is not possible"
@@ -107,7 +107,7 @@ def sentence(point: Point, slo: Mapping[str, float], metric: str, broken: Callab
     return "no price" if metric == "usd_per_million_tokens" else f"no figure for {metric}"
 
 
-def _misses(name: str, point: Point, slo: Mapping[str, float]) -> bool:
+def _misses(name: str, point: Obstructed, slo: Mapping[str, float]) -> bool:
     value = point.metrics[name]
     return not (value >= slo[name] if variable(name).higher_is_better else value <= slo[name])
 

@@ -9,7 +9,7 @@ import warnings
 
 import numpy as np
 
-from sweeps.studies.optimization.descent import KEPT, worst
+from sweeps.studies.optimization.descent import KEPT, best_first, scores, worst
 from sweeps.studies.optimization.problem import Problem
 
 ITERATIONS = 40
@@ -51,7 +51,7 @@ def polished(problem: Problem, design: np.ndarray, weights: np.ndarray) -> Point
     Args:
       weights: of the logarithms of the objectives, shape [objectives].
     """
-    free = np.array([not variable.choice for variable in problem.variables])
+    free = ~problem.choice
     best = _refined(problem, design, weights, free)
     for i, variable in enumerate(problem.variables):
         if variable.choice or (not variable.whole and variable.allowed is None):
@@ -80,11 +80,9 @@ def settled(problem: Problem, point: Point, weights: np.ndarray, seed: int) -> P
             shares = variable.shares(point.design[i : i + 1]) + steps
             designs[:, i] = variable.rounded(variable.unit_values(np.clip(shares, 0.0, 1.0)))
         objectives, constraints = problem.evaluate(designs)
-        scores = np.sum(weights * np.sign(objectives) * np.log(np.abs(objectives)), axis=1)
-        violations = worst(constraints)
-        infeasible = violations > KEPT
-        best = int(np.lexsort((np.where(infeasible, violations, scores), infeasible))[0])
-        found = Point(designs[best], float(scores[best]), float(violations[best]))
+        found_scores, violations = scores(objectives, weights), worst(constraints)
+        best = int(best_first(found_scores, violations)[0])
+        found = Point(designs[best], float(found_scores[best]), float(violations[best]))
         if found.better(point):
             point = found
         else:
@@ -140,7 +138,7 @@ class _Walk:
         design[columns] = [v.unit_values(shares[j : j + 1])[0] for j, v in enumerate(chosen)]
         found = self._problem.value_and_grad(design[np.newaxis])
         objectives, constraints = found.objectives[0], found.constraints[0]
-        score = float(np.sum(self._weights * np.sign(objectives) * np.log(np.abs(objectives))))
+        score = float(scores(objectives[np.newaxis], self._weights)[0])
         inner = np.array([v.slope(design[i : i + 1])[0] for i, v in zip(columns, chosen, strict=True)])
         slopes = (self._weights / np.abs(objectives)) @ found.objective_slopes[0][:, columns] * inner
         point = Point(design, score, float(worst(constraints[np.newaxis])[0]))

@@ -13,9 +13,6 @@ from sweeps.studies.optimization.goals import FITS, Constraint, Objective, const
 from sweeps.studies.optimization.problem import Problem
 from sweeps.studies.optimization.variables import variables_of
 
-TABLES = {
-    "optimize": ("minimize", "maximize", "starts", "steps", "grid", "seed"),
-}
 MOST = {"starts": 10**6, "steps": 10**6, "grid": 10**8, "seed": sweep_spec.LARGEST_INTEGER}
 """How hard a search may be asked to look: its designs are in memory."""
 
@@ -70,7 +67,7 @@ def design(source: Mapping[str, Any]) -> Design:
         tables[key] = source.get(key, {})
         if not isinstance(tables[key], Mapping):
             raise ValueError(f"{key} = {tables[key]!r} must be a table")
-    sweep_spec.require_known(tables["optimize"], TABLES["optimize"], "optimize.")
+    sweep_spec.require_known(tables["optimize"], ("minimize", "maximize", *MOST), "optimize.")
     goals = objectives(tables["optimize"])
     limits = constraints(tables["constraints"])
     counts = {
