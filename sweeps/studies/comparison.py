@@ -43,7 +43,7 @@ PRICE, RATE = "usd_per_million_tokens", "tokens_per_second_per_device"
 
 
 @dataclasses.dataclass(frozen=True)
-class Row:
+class Candidate:
     """One accelerator, a number of devices and a layout, at its best batch; or why it is none to choose."""
 
     hardware: str
@@ -64,8 +64,8 @@ class Comparison:
     dataset: xr.Dataset  # over hardware, deployment and batch
     metric: str  # what rows are sorted by
     chosen: str  # why by that one: "asked for", or how the default came about
-    rows: tuple[Row, ...]  # every feasible (hardware, devices, layout), best first
-    infeasible: tuple[Row, ...]  # every other one that was tried, in the order of the hardware
+    rows: tuple[Candidate, ...]  # every feasible (hardware, devices, layout), best first
+    infeasible: tuple[Candidate, ...]  # every other one that was tried, in the order of the hardware
     lacking: Mapping[str, str]  # accelerators that lack a matrix precision -> which, and what they have
     announced: frozenset[str]  # accelerators that cannot be bought yet
     refused: Mapping[str, str]  # layouts that the model does not allow -> the broken rule
@@ -80,15 +80,15 @@ class Comparison:
     notes: tuple[str, ...]
 
     @property
-    def best_layouts(self) -> tuple[Row, ...]:
+    def best_layouts(self) -> tuple[Candidate, ...]:
         """Of `rows`, the best of every (hardware, devices)."""
-        first: dict[tuple[str, int], Row] = {}
+        first: dict[tuple[str, int], Candidate] = {}
         for row in self.rows:
             first.setdefault((row.hardware, row.devices), row)
         return tuple(first.values())
 
     @property
-    def nearest_misses(self) -> tuple[Row, ...]:
+    def nearest_misses(self) -> tuple[Candidate, ...]:
         """For every accelerator without any feasible row, the row that came nearest to one."""
         served, nearest = {row.hardware for row in self.rows}, {}
         for row in self.infeasible:
@@ -292,7 +292,7 @@ def _with_blanks(grid: xr.Dataset, figures: Iterable[str]) -> xr.Dataset:
 
 def _rows(
     grid: xr.Dataset, setting: _Setting, slo: Mapping[str, float], metric: str
-) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
+) -> tuple[tuple[Candidate, ...], tuple[Candidate, ...]]:
     """Every (hardware, layout) at its best batch, ranked; and those without a feasible batch, in order."""
     shape = tuple(grid.sizes[dim] for dim in AXES)
     arrays = {str(name): array.transpose(*AXES).values for name, array in grid.data_vars.items()}
@@ -313,7 +313,7 @@ def _rows(
     nearest = np.where(stage == furthest[:, :, None], distance, np.inf).argmin(axis=2)
     chosen = np.where(furthest == FEASIBLE, best, nearest)
 
-    def row(h: int, d: int) -> Row:
+    def row(h: int, d: int) -> Candidate:
         b = int(chosen[h, d])
         hardware = setting.devices[h].hardware
         capacity = float(hardware.memory.hbm.capacity)
@@ -331,7 +331,7 @@ def _rows(
         reason = None
         if point.stage != FEASIBLE:
             reason = reasons.sentence(point, slo, metric, lambda: setting.broken(h, d))
-        return Row(
+        return Candidate(
             hardware=setting.devices[h].name,
             devices=point.devices,
             layout=label(setting.layouts[d]),

@@ -8,7 +8,7 @@ import xarray as xr
 
 from sweeps.ask.names import KNOB_COORDINATES, variable_attributes
 from sweeps.studies.elasticity.knobs import Knob
-from sweeps.studies.elasticity.point import FACTORS, Check, Point
+from sweeps.studies.elasticity.point import FACTORS, Sensitivities, Turn
 
 
 def knob_coordinates(knobs: Sequence[Knob]) -> dict[str, tuple]:
@@ -25,9 +25,9 @@ def knob_coordinates(knobs: Sequence[Knob]) -> dict[str, tuple]:
 
 
 def labelled(
-    point: Point,
+    point: Sensitivities,
     attributes: Mapping[str, Any],
-    checked: Mapping[str, Sequence[Check]] | None = None,
+    checked: Mapping[str, Sequence[Turn]] | None = None,
     curvatures: Mapping[str, tuple[Sequence[Knob], np.ndarray]] | None = None,
 ) -> xr.Dataset:
     """A point as a Dataset: metrics, their elasticities by knob, and what was checked or derived twice.

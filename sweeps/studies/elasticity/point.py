@@ -40,7 +40,7 @@ HEADLINES = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Point:
+class Sensitivities:
     """Elasticities of a job's metrics at one scenario."""
 
     job: str
@@ -69,7 +69,7 @@ Along = Callable[[Scenario, Factors], tuple[Factors, Factors, Any]]
 
 
 @dataclasses.dataclass(frozen=True)
-class Check:
+class Turn:
     """Change of one metric with one knob: by first order, and by the model; relative."""
 
     knob: Knob
@@ -83,7 +83,7 @@ def sensitivity_at(
     metrics: Sequence[str] | None = None,
     wanted: Sequence[str] | None = None,
     exponent: float | None = None,
-) -> Point:
+) -> Sensitivities:
     """Elasticities d ln y / d ln x at one scenario, in float64, from one compiled program.
 
     Args:
@@ -100,7 +100,7 @@ def sensitivity_at(
     with precision("float64"), chosen(exponent):
         names = wanted_metrics(JOBS[job], scenario, metrics)
         values, found, times = elasticities(_along(JOBS[job], names), names, scenario, turned, _still(scenario, turned))
-    return Point(
+    return Sensitivities(
         job=job,
         knobs=turned,
         left_out=without_elasticity(scenario, wanted),
@@ -139,7 +139,7 @@ def chosen(exponent: float | None) -> Any:
     return smoothing(SHARPNESS if exponent is None else exponent)
 
 
-def checks(scenario: Scenario, point: Point, turned: Sequence[Knob]) -> dict[str, tuple[Check, ...]]:
+def checks(scenario: Scenario, point: Sensitivities, turned: Sequence[Knob]) -> dict[str, tuple[Turn, ...]]:
     """For every metric, the changes that first order predicts for `turned` knobs beside those that the model makes.
 
     Knobs that come in whole pieces are left out.
@@ -150,8 +150,8 @@ def checks(scenario: Scenario, point: Point, turned: Sequence[Knob]) -> dict[str
 
 
 def turned_checks(
-    along: Along, scenario: Scenario, point: Point, turned: Sequence[Knob], still: Factors
-) -> dict[str, tuple[Check, ...]]:
+    along: Along, scenario: Scenario, point: Sensitivities, turned: Sequence[Knob], still: Factors
+) -> dict[str, tuple[Turn, ...]]:
     """As `checks`, of any gradient: see `elasticities`."""
     turned = [knob for knob in turned if not knob.whole]
     moved = [[replaced(scenario, knob.path, knob.value * factor) for factor in FACTORS] for knob in turned]
@@ -161,11 +161,11 @@ def turned_checks(
         actual = np.array([[float(there[name]) for there in row] for row in moved]) / value - 1.0
         slopes = [float(point.elasticities[name][point.knobs.index(knob)]) for knob in turned]
         predicted = [tuple(factor**slope - 1.0 for factor in FACTORS) for slope in slopes]
-        result[name] = tuple(map(Check, turned, predicted, map(tuple, actual.tolist())))
+        result[name] = tuple(map(Turn, turned, predicted, map(tuple, actual.tolist())))
     return result
 
 
-def curvatures(scenario: Scenario, point: Point, turned: Sequence[Knob], metric: str) -> np.ndarray:
+def curvatures(scenario: Scenario, point: Sensitivities, turned: Sequence[Knob], metric: str) -> np.ndarray:
     """Second derivatives of ln of `metric` in ln of `turned` knobs, shape (turned, turned), symmetric.
 
     Central differences of the exact gradient, which needs no further program: their error is about STEP^2. NaN where

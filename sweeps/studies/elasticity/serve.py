@@ -23,7 +23,7 @@ from sweeps.serving.simulation import grown, size_for
 from sweeps.serving.spec import ServeSpec
 from sweeps.studies.elasticity.gradient import moved
 from sweeps.studies.elasticity.knobs import knobs, without_elasticity
-from sweeps.studies.elasticity.point import Check, Point, chosen, elasticities, known_metrics, turned_checks
+from sweeps.studies.elasticity.point import Sensitivities, Turn, chosen, elasticities, known_metrics, turned_checks
 
 REQUESTS = 64
 """Requests that are simulated where nobody says how many: a gradient takes several times a simulation."""
@@ -47,7 +47,7 @@ def sensitivity_of_serve(
     wanted: Sequence[str] | None = None,
     exponent: float | None = None,
     top: int = 8,
-) -> tuple[Setup, tuple[str, ...], Point, dict[str, tuple[Check, ...]]]:
+) -> tuple[Setup, tuple[str, ...], Sensitivities, dict[str, tuple[Turn, ...]]]:
     """Setup, notes, elasticities of the metrics of a simulation, and new simulations beside the largest ones.
 
     Forward mode, one compiled program of the whole simulation and one call per knob. What the scheduler decides
@@ -91,7 +91,7 @@ def sensitivity_of_serve(
         known = [name for name, value in values.items() if metrics is not None or value > 0.0]
         names = known_metrics("serve", known, metrics)
         values, slopes, _ = elasticities(along, names, scenario, turned, still)
-        point = Point(
+        point = Sensitivities(
             job="serve",
             knobs=turned,
             left_out=without_elasticity(scenario, wanted),

@@ -19,7 +19,7 @@ from sweeps.run.point import answers, answers_at, scenario_at
 from sweeps.run.precision import precision
 from sweeps.run.ways import CURVE, Way
 from sweeps.run.ways import designs as designs_way
-from sweeps.studies.optimization.goals import Constraint, Objective, require_answered
+from sweeps.studies.optimization.goals import Constraint, Goal, require_answered
 from sweeps.studies.optimization.variables import Variable
 
 COMPILERS = 4
@@ -59,7 +59,7 @@ class Problem:
         job: str,
         base: Scenario,
         variables: tuple[Variable, ...],
-        objectives: tuple[Objective, ...],
+        objectives: tuple[Goal, ...],
         constraints: tuple[Constraint, ...],
         attributes: Mapping[str, Any],
     ):

@@ -15,7 +15,7 @@ from sweeps.studies.optimization.multipliers import Active, active
 from sweeps.studies.optimization.pareto import nondominated, spread_weights
 from sweeps.studies.optimization.polish import polished, settled
 from sweeps.studies.optimization.problem import Problem
-from sweeps.studies.optimization.spec import Design, Search, made, read
+from sweeps.studies.optimization.spec import Design, Effort, made, read
 
 FEW_LEVELS = 3
 """A grid with fewer levels per variable says little: as many points are drawn instead."""
@@ -31,7 +31,7 @@ FRONT = 48
 
 
 @dataclasses.dataclass(frozen=True)
-class Found:
+class Optimum:
     """Result of a search: the best designs first; with several objectives, the Pareto front."""
 
     problem: Problem
@@ -57,7 +57,7 @@ class Found:
 def optimize(
     source: str | os.PathLike | Mapping[str, Any] | Design,
     progress: Callable[[str, int, int], None] = lambda stage, done, all_of_it: None,
-) -> Found:
+) -> Optimum:
     """Search for the design that a specification asks for.
 
     Args:
@@ -71,7 +71,7 @@ def optimize(
     return searched(made(asked), asked.search, progress)
 
 
-def searched(problem: Problem, search: Search, progress: Callable[[str, int, int], None] = lambda *_: None) -> Found:
+def searched(problem: Problem, search: Effort, progress: Callable[[str, int, int], None] = lambda *_: None) -> Optimum:
     """Search a problem: see `optimize`."""
     clock, several = _Clock(), len(problem.objectives) > 1
 
@@ -117,7 +117,7 @@ def searched(problem: Problem, search: Search, progress: Callable[[str, int, int
         )
     held, residual = ((), 0.0) if several else active(problem, best[0], np.ones(1))
     clock.lap("conditions")
-    return Found(
+    return Optimum(
         problem=problem,
         designs=best,
         objectives=found_objectives,
@@ -140,7 +140,7 @@ def _polished_designs(
     values: np.ndarray,
     violations: np.ndarray,
     weights: np.ndarray,
-    search: Search,
+    search: Effort,
     progress: Callable[[str, int, int], None],
 ) -> np.ndarray:
     """Designs that are polished from the best ends of the descent, shape [designs, variables]."""
@@ -176,7 +176,7 @@ class _Clock:
         self.laps[name], self._last = now - self._last, now
 
 
-def _grid(problem: Problem, chosen: np.ndarray, search: Search) -> tuple[np.ndarray, bool]:
+def _grid(problem: Problem, chosen: np.ndarray, search: Effort) -> tuple[np.ndarray, bool]:
     """Designs over all combinations: a grid of equal levels, or, where it has too few levels, a Sobol sample."""
     ranges = [v for v in problem.variables if not v.choice]
     per = max(search.grid // len(chosen), 1)
@@ -200,7 +200,7 @@ def _grid(problem: Problem, chosen: np.ndarray, search: Search) -> tuple[np.ndar
 
 
 def _starts(
-    problem: Problem, designs: np.ndarray, objectives: np.ndarray, constraints: np.ndarray, search: Search
+    problem: Problem, designs: np.ndarray, objectives: np.ndarray, constraints: np.ndarray, search: Effort
 ) -> tuple[np.ndarray, np.ndarray]:
     """Starts of the descent, and the weights of the objectives there: the best of the grid, for every combination."""
     violations = np.maximum(worst(constraints), 0.0)

@@ -9,7 +9,7 @@ from typing import Any
 from jaxroof.jobs import JOBS
 from sweeps.ask import spec as sweep_spec
 from sweeps.ask.question import attributes, unsampled
-from sweeps.studies.optimization.goals import FITS, Constraint, Objective, constraints, objectives
+from sweeps.studies.optimization.goals import FITS, Constraint, Goal, constraints, objectives
 from sweeps.studies.optimization.problem import Problem
 from sweeps.studies.optimization.variables import variables_of
 
@@ -22,7 +22,7 @@ FOREIGN = ("mode", "sample", "output", "engine", "policy", "slo")
 
 
 @dataclasses.dataclass(frozen=True)
-class Search:
+class Effort:
     """Effort of a search."""
 
     starts: int = 512  # designs that gradient descent starts from
@@ -36,9 +36,9 @@ class Design:
     """A checked specification: the sweep's part of it, the goals, and how to search."""
 
     spec: sweep_spec.Spec
-    objectives: tuple[Objective, ...]
+    objectives: tuple[Goal, ...]
     constraints: tuple[Constraint, ...]
-    search: Search
+    search: Effort
 
 
 def read(source: str | os.PathLike | Mapping[str, Any]) -> Design:
@@ -81,7 +81,7 @@ def design(source: Mapping[str, Any]) -> Design:
         raise ValueError(f'job = "{job}": simulations cannot be optimised yet; a request has TTFT and TPOT at a batch')
     checked = sweep_spec.spec({**rest, "mode": "sample"})
     checked = dataclasses.replace(checked, source=dict(source))
-    return Design(checked, goals, (*limits, FITS), Search(**counts))
+    return Design(checked, goals, (*limits, FITS), Effort(**counts))
 
 
 def problem(source: str | os.PathLike | Mapping[str, Any]) -> Problem:
