@@ -12,8 +12,9 @@ from sweeps.ask.names import UDUNITS, variable
 from sweeps.cli import tables
 from sweeps.cli.progress import LINE_SECONDS
 from sweeps.data.labels import number
+from sweeps.serving.objective import limits
 from sweeps.serving.policies import policy_record, policy_text
-from sweeps.serving.report import cache_tokens, limits, nearest, slo_lines, status_text
+from sweeps.serving.report import cache_tokens, nearest, slo_lines, status_text
 from sweeps.serving.run import Simulation
 
 NAMES = {"ttft": "TTFT", "tpot": "TPOT", "itl": "ITL", "e2e": "E2E", "queueing": "queueing"}
@@ -44,7 +45,7 @@ def show(found: Simulation) -> None:
         latencies.add_row(NAMES[name], *values, variable(f"{name}_mean").long_name.removeprefix("mean of the "))
     out.print(latencies)
     out.print()
-    shown = [name for name in METRICS if name in found.metrics and (name not in OF_LIMITS or limits(found))]
+    shown = [name for name in METRICS if name in found.metrics and (name not in OF_LIMITS or limits(found.objective))]
     out.print(tables.metric_table({name: found.metrics[name] for name in shown}, SHARES))
     out.print()
     for line in slo_lines(found):
@@ -77,7 +78,7 @@ def record(found: Simulation) -> dict[str, Any]:
         "load": {"text": found.load.text, "source": found.load.stream.source, "closed_loop": clients},
         "requests": len(found.load.stream),
         "replicas": found.replicas,
-        "slo": limits(found),
+        "slo": limits(found.objective),
         "nearest": None if near is None else {**dataclasses.asdict(near), "missed": list(near.missed)},
         "kv_blocks": found.blocks,
         "seconds": found.seconds,

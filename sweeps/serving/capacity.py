@@ -15,7 +15,7 @@ from sweeps.run.precision import precision
 from sweeps.serving.curve import curve_dataset, loads_of
 from sweeps.serving.fleet import Fleet, Place, fleet
 from sweeps.serving.grid import Metrics
-from sweeps.serving.objective import LIMITS, SHARE, Target, parse_target
+from sweeps.serving.objective import SHARE, Target, limits, parse_target
 from sweeps.serving.spec import serve_spec
 from sweeps.serving.target import kept, missed_text
 from sweeps.serving.usual_loads import keeps_all_at_once, usual_clients, usual_rates
@@ -182,8 +182,8 @@ def dataset(found: Search) -> xr.Dataset:
     }
     made = {name: np.asarray(values) for name, values in columns.items()}
     variables = {name: ("hardware", values, variable_attributes(name, values.dtype)) for name, values in made.items()}
-    limits = {name: getattr(found.target.objective, name) for name in LIMITS} | dict(found.target.limits)
-    attributes = {f"limit_{name}": value for name, value in limits.items() if math.isfinite(value)}
+    limited = limits(found.target.objective) | dict(found.target.limits)
+    attributes = {f"limit_{name}": value for name, value in limited.items()}
     attributes |= {"target": found.target.text, "share": found.target.share, "tolerance": found.tolerance}
     attributes |= {"idle": ", ".join(sorted(found.idle))}
     return ordered.assign(variables).assign_attrs(attributes)

@@ -14,6 +14,7 @@ from jaxroof.traffic import STATUSES
 from jaxroof.version import VERSION
 from sweeps.ask.names import variable_attributes
 from sweeps.data.store import saved
+from sweeps.serving.objective import limits
 from sweeps.serving.policies import policy_record
 from sweeps.serving.run import Simulation, simulation, waiting
 from sweeps.serving.spec import serve_spec
@@ -105,7 +106,6 @@ def attributes(found: Simulation) -> dict[str, Any]:
     """Provenance of the dataset: `sweeps.serve(**json.loads(data.spec))` makes it again."""
     text = found.spec.text()
     case = found.case
-    limits = {name: limit for name, limit in vars(found.objective).items() if np.isfinite(limit)}
     return {
         "Conventions": "CF-1.11",
         "title": f"simulation of {case.model.name} on {case.hardware.name}: {found.load.text}",
@@ -120,7 +120,7 @@ def attributes(found: Simulation) -> dict[str, Any]:
         "efficiency": case.efficiency.name,
         "engine": found.engine,
         "policy": json.dumps(policy_record(found.policy)),
-        "slo": json.dumps({name: float(limit) for name, limit in limits.items()}),
+        "slo": json.dumps(limits(found.objective)),
         "stream": found.load.stream.source,
         "load": found.load.text,
         "clients": 0 if found.load.clients is None else found.load.clients,

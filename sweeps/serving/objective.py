@@ -1,6 +1,7 @@
 """A service-level objective from a user's text: limits on latencies that a request has to keep."""
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -109,9 +110,13 @@ def limits_of(
 
 def slo_text(objective: Objective) -> str:
     """The objective for people: "TTFT <= 500 ms, TPOT <= 40 ms"; "none" where nothing is limited."""
-    limits = {name: float(getattr(objective, name)) for name in LIMITS}
-    known = [f"{WORDS[name]} <= {formatted(value, 's')}" for name, value in limits.items() if value != float("inf")]
-    return ", ".join(known) or "none"
+    return ", ".join(f"{WORDS[name]} <= {formatted(value, 's')}" for name, value in limits(objective).items()) or "none"
+
+
+def limits(objective: Objective) -> dict[str, float]:
+    """What is limited, in s, by latency."""
+    values = {name: float(getattr(objective, name)) for name in LIMITS}
+    return {name: value for name, value in values.items() if math.isfinite(value)}
 
 
 def _pair(part: str, pair: str) -> tuple[str, str]:
