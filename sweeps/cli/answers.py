@@ -1,7 +1,8 @@
-"""Text that `step` and `request` share: memory, money, intervals and power of an answer, and its JSON object."""
+"""Text and JSON of answers that verbs share: memory, money, intervals and power; the case and its metrics."""
 
 import dataclasses
 import math
+from collections.abc import Iterable
 from typing import Any
 
 from hwspaces import formatted
@@ -9,6 +10,7 @@ from jaxroof.efficiency.timing import NINETY_PERCENT
 from jaxroof.jobs.step import StepWork
 from sweeps.ask.cases import Case
 from sweeps.ask.names import UDUNITS, variable
+from sweeps.cli import tables
 from sweeps.data.labels import number
 from sweeps.run.answer import Answer, OpAnswer
 
@@ -97,10 +99,8 @@ def power_lines(case: Case, metrics: dict[str, Any]) -> list[str]:
     return lines
 
 
-def record(case: Case, answer: Answer) -> dict[str, Any]:
-    """The answer for machines: SI numbers, all finite; a figure that does not exist is null."""
-    scenario = case.scenario
-    ops = {step: [_op_record(op, table) for op in table] for step, table in answer.steps.items()}
+def case_record(case: Case) -> dict[str, Any]:
+    """What was asked, for machines."""
     return {
         "hardware": case.hardware.name,
         "model": case.model.name,
@@ -108,12 +108,40 @@ def record(case: Case, answer: Answer) -> dict[str, Any]:
         "precision_source": case.model.precision_source,
         "kv_precision": case.kv,
         "efficiency": case.efficiency.name,
-        "deployment": dataclasses.asdict(scenario.deployment),
-        "workload": dataclasses.asdict(scenario.workload),
+        "deployment": dataclasses.asdict(case.scenario.deployment),
+    }
+
+
+def units(metrics: Iterable[str]) -> dict[str, str]:
+    """Units of metrics by name, as files have them."""
+    return {name: UDUNITS.get(variable(name).unit, variable(name).unit) for name in metrics}
+
+
+def show(case: Case, answer: Answer) -> None:
+    """Print what follows the tables of a step or a request: errors, power, memory, money and notes."""
+    metrics, out = answer.metrics, tables.console()
+    money = money_text(case, metrics)
+    for label, lines in {
+        "error": intervals(metrics),
+        "tables": beyond_tables(metrics),
+        "power": power_lines(case, metrics),
+        "memory": [fit_text(case, metrics)],
+        "money": [] if money is None else [money],
+        "note": tables.notes(case),
+    }.items():
+        tables.print_lines(out, label, lines)
+
+
+def record(case: Case, answer: Answer) -> dict[str, Any]:
+    """The answer for machines: SI numbers, all finite; a figure that does not exist is null."""
+    ops = {step: [_op_record(op, table) for op in table] for step, table in answer.steps.items()}
+    return {
+        **case_record(case),
+        "workload": dataclasses.asdict(case.scenario.workload),
         "notes": list(case.notes),
         "token_unit": token_text(case),
         "metrics": answer.metrics,
-        "units": {name: UDUNITS.get(variable(name).unit, variable(name).unit) for name in answer.metrics},
+        "units": units(answer.metrics),
         "ops": [{**op, "step": step} if len(ops) > 1 else op for step, rows in ops.items() for op in rows],
     }
 

@@ -1,21 +1,18 @@
 """`jaxroof validate area`: predicted die area of catalogue accelerators against published sizes."""
 
 import argparse
-import json
 from typing import Any
 
-from sweeps.cli.outputs import pictures_argument
+PICTURES = "also write a picture: parts of every die beside its known area"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     parser.add_argument("--hardware", metavar="NAME", help="this accelerator only")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
-    pictures_argument(parser, "also write a picture: parts of every die beside its known area")
 
 
-def run(options: argparse.Namespace) -> None:
-    """Compare and print."""
+def scored(options: argparse.Namespace) -> list[Any]:
+    """Rows of accelerators whose dies have a published size."""
     import hwspaces
     from sweeps.measure.validate.die_areas import die_areas
 
@@ -25,21 +22,18 @@ def run(options: argparse.Namespace) -> None:
         rows = [row for row in rows if row.device == name]
         if not rows:
             raise ValueError(f"--hardware {options.hardware}: {name} is on no die of published size")
-    picture = _picture(options, rows) if options.plots else None
-    if options.json:
-        print(json.dumps(_json(rows, picture), indent=2, allow_nan=False))
-    else:
-        _print(rows, picture)
+    return rows
 
 
-def _picture(options: argparse.Namespace, rows: list[Any]) -> str:
-    from sweeps.show import style
+def pictures(rows: list[Any]) -> list[tuple[str, Any]]:
+    """One picture of every die."""
     from sweeps.show.area import area_by_part
 
-    return style.pictures(options.plots, [("die_area", area_by_part(rows))], options.force)[0]
+    return [("die_area", area_by_part(rows))]
 
 
-def _json(rows: list[Any], picture: str | None) -> dict[str, Any]:
+def record(options: argparse.Namespace, rows: list[Any]) -> dict[str, Any]:
+    """The areas for machines."""
     return {
         "rows": [
             {
@@ -55,14 +49,14 @@ def _json(rows: list[Any], picture: str | None) -> dict[str, Any]:
             for row in rows
         ],
         "largest_error_of_fitted": max((row.error for row in rows if row.fitted), default=None),
-        "pictures": [] if picture is None else [picture],
     }
 
 
-def _print(rows: list[Any], picture: str | None) -> None:
-    from sweeps.cli.tables import console, table
+def show(out: Any, options: argparse.Namespace, rows: list[Any]) -> None:
+    """Print a table of the areas, and how far off those are that constants were fitted to."""
+    from sweeps.cli.tables import table
 
-    out, numbers = console(), ("known\nmm2", "predicted\nmm2", "ratio")
+    numbers = ("known\nmm2", "predicted\nmm2", "ratio")
     shown = table("device", "die", *numbers, "", numbers=numbers)
     for row in rows:
         limit = "< " if row.limit else ""
@@ -76,5 +70,3 @@ def _print(rows: list[Any], picture: str | None) -> None:
         count = len({row.die for row in fitted})
         out.print(f"\n{count} dies fitted to; the largest error is {worst.error:.0%}, of {worst.device}.")
     out.print("Accelerators keep the area of their die: `hardware.silicon.scale` is known over predicted.")
-    if picture is not None:
-        out.print(picture)

@@ -2,11 +2,12 @@
 
 import argparse
 import os
-import sys
 import time
 from typing import Any
 
 from sweeps.cli.outputs import output_argument
+from sweeps.cli.printing import print_json
+from sweeps.cli.progress import Line
 
 FAMILIES = ("bandwidth", "gemm", "prefill", "decode", "elementwise", "copy", "collective")
 """What `--only` may name."""
@@ -14,27 +15,13 @@ FAMILIES = ("bandwidth", "gemm", "prefill", "decode", "elementwise", "copy", "co
 PRECISIONS = ("bf16", "fp16", "fp32", "tf32", "fp8", "int8")
 """What `--precision` may name."""
 
-LINE_SECONDS = 10.0
-"""s between lines of progress where stderr is no terminal."""
-
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags of the verb."""
-    output_argument(
-        parser,
-        "-o",
-        "--output",
-        kinds=("surfaces",),
-        metavar="OUT.nc",
-        help="the netCDF file; it appears when it is whole",
-    )
-    output_argument(
-        parser,
-        "--hardware-out",
-        kinds=("hardware",),
-        metavar="OUT.toml",
-        help="also the device as a hardware entry, as measured",
-    )
+    what = "the netCDF file; it appears when it is whole"
+    output_argument(parser, "-o", "--output", kinds=("surfaces",), metavar="OUT.nc", help=what)
+    what = "also the device as a hardware entry, as measured"
+    output_argument(parser, "--hardware-out", kinds=("hardware",), metavar="OUT.toml", help=what)
     parser.add_argument("--budget", metavar="TIME", help="about how long it may take (default 3min)")
     parser.add_argument("--precision", metavar="LIST", help=f"of {', '.join(PRECISIONS)} (default bf16,fp32)")
     parser.add_argument("--only", metavar="LIST", help=f"of {', '.join(FAMILIES)} (default all)")
@@ -69,44 +56,25 @@ def run(options: argparse.Namespace) -> None:
     _measure(options, asked)
 
 
-class Progress:
-    """What is being measured and how much of the budget is left: a bar on a terminal, now and then a line elsewhere."""
+class Progress(Line):
+    """What is being measured, and how much is left of the budget in s, or of the shapes where they are `counted`."""
 
     def __init__(self, total: float, counted: bool = False):
-        self.total, self.counted, self.start = total, counted, time.perf_counter()  # s of budget, or shapes
-        self.said, self.done, self.bar = self.start, 0, None
-        if sys.stderr.isatty():
-            from rich.progress import BarColumn, TextColumn
-            from rich.progress import Progress as Bar
-
-            from sweeps.cli.tables import console
-
-            self.bar = Bar(BarColumn(), TextColumn("{task.fields[text]}"), console=console(error=True), transient=True)
-            self.task = self.bar.add_task("", total=total, text="")
-            self.bar.start()
+        super().__init__(remaining=False)
+        self.total, self.counted, self.start, self.done = total, counted, time.perf_counter(), 0
 
     def add(self, name: str, count: int) -> None:
         """One more shape is done, the `count`-th of `name`."""
         self.done += 1
-        now = time.perf_counter()
-        passed = max(now - self.start, 1e-9)
+        passed = max(time.perf_counter() - self.start, 1e-9)
         left = (self.total - self.done) * passed / self.done if self.counted else max(0.0, self.total - passed)
         text = f"{name}: {count} shapes; in all {self.done}, {self.done / passed:.2g}/s, ETA {left:,.0f} s"
-        if self.bar is not None:
-            self.bar.update(self.task, completed=self.done if self.counted else min(passed, self.total), text=text)
-        elif now - self.said > LINE_SECONDS:
-            self.said = now
-            print(text, file=sys.stderr, flush=True)
-
-    def stop(self) -> None:
-        """Take the bar away."""
-        if self.bar is not None:
-            self.bar.stop()
+        self.show(text, self.done if self.counted else min(passed, self.total), self.total)
 
 
 def _asked(options: argparse.Namespace, seed: int) -> Any:
     from hwspaces import quantity
-    from sweeps.measure.microbench.attention import Heads
+    from sweeps.measure.microbench.kernels import Heads
     from sweeps.measure.microbench.run import BenchRequest
 
     heads = [text.strip() for text in (options.attention or "32,8,128").split(",")]
@@ -131,11 +99,8 @@ def _measure(options: argparse.Namespace, asked: Any) -> None:
     device, start = seen_device(), time.perf_counter()
     if options.hardware_out and not {"gemm", "bandwidth"} <= set(asked.families):
         raise ValueError("--hardware-out needs both gemm and bandwidth in --only")
-    bar = Progress(asked.budget)
-    try:
+    with Progress(asked.budget) as bar:
         found = bench(asked, device, bar.add)
-    finally:
-        bar.stop()
     date = datetime.date.today().isoformat()
     toml = hardware_toml(device, found.figures, date) if options.hardware_out else None
     stored, beside = _stored(found.tables)
@@ -147,9 +112,8 @@ def _measure(options: argparse.Namespace, asked: Any) -> None:
 
     seconds = time.perf_counter() - start
     if options.json:
-        bench_report.print_json(options, asked, device, found, seconds)
-    else:
-        bench_report.print_found(options, asked, device, found, seconds)
+        return print_json(bench_report.record(options, asked, device, found, seconds))
+    bench_report.print_found(options, asked, device, found, seconds)
 
 
 def _check(options: argparse.Namespace, seed: int) -> None:
@@ -158,7 +122,7 @@ def _check(options: argparse.Namespace, seed: int) -> None:
     from hwspaces.surface_efficiency import surface_efficiency
     from sweeps.cli import bench_report
     from sweeps.cli.common import whole_number
-    from sweeps.measure.microbench.check import checked_rows
+    from sweeps.measure.microbench.check import check_errors, checked_rows
     from sweeps.measure.microbench.device import seen_device
 
     file = read_surfaces(options.check)
@@ -180,26 +144,13 @@ def _check(options: argparse.Namespace, seed: int) -> None:
     surfaces = surface_efficiency(options.check, base, entry.hardware)
     implementations = {table.name: file.provenance.get(f"{table.name}_implementation", "xla") for table in tables}
     device, total = seen_device(options.hardware), points * len(tables)
-    bar = Progress(total, counted=True)
-    try:
-        rows = checked_rows(
-            tables,
-            entry.hardware,
-            surfaces.efficiency,
-            base.efficiency,
-            device,
-            implementations,
-            points,
-            # not the numbers that the file was made with
-            seed + 1,
-            bar.add,
-        )
-    finally:
-        bar.stop()
+    efficiencies = surfaces.efficiency, base.efficiency
+    fresh = seed + 1  # not the numbers that the file was made with
+    with Progress(total, counted=True) as bar:
+        rows = checked_rows(tables, entry.hardware, *efficiencies, device, implementations, points, fresh, bar.add)
     if options.json:
-        bench_report.print_check_json(rows)
-    else:
-        bench_report.print_check(rows, options.check, base.name)
+        return print_json({"errors": check_errors(rows), "rows": [row._asdict() for row in rows]})
+    bench_report.print_check(rows, options.check, base.name)
 
 
 def _benched(table: Any) -> bool:

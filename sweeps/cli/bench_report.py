@@ -1,13 +1,12 @@
 """Results of a benchmark and of its check, as tables for people and as JSON."""
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from hwspaces import formatted
-from sweeps.cli.tables import console, percent, table
+from sweeps.cli.tables import console, percent, print_lines, table
 from sweeps.measure.microbench.check import FreshShape, check_errors
 from sweeps.measure.microbench.collectives import bus_bandwidth
 from sweeps.measure.microbench.device import Device
@@ -53,8 +52,7 @@ def print_found(options: Any, asked: BenchRequest, device: Device, found: BenchR
     out.print(
         f"{options.output}: {shapes} shapes in {seconds:.0f} s; a dispatch takes {formatted(found.dispatch, 's')}"
     )
-    for note in found.left_out:
-        out.print(f"note    {note}")
+    print_lines(out, "note", found.left_out)
     if found.dispatch_bound:
         out.print(f"note    {found.dispatch_bound} shapes may have waited for the host: their times are upper bounds")
     if options.hardware_out:
@@ -62,8 +60,8 @@ def print_found(options: Any, asked: BenchRequest, device: Device, found: BenchR
         out.print(f"`jaxroof step --hardware {options.hardware_out} --efficiency surface:{options.output}` uses both.")
 
 
-def print_json(options: Any, asked: BenchRequest, device: Device, found: BenchResult, seconds: float) -> None:
-    """The same as one JSON object."""
+def record(options: Any, asked: BenchRequest, device: Device, found: BenchResult, seconds: float) -> dict[str, Any]:
+    """The same for machines."""
     tables = {}
     for made in found.tables:
         flops, moved = best_rates(made, asked, device)
@@ -73,7 +71,7 @@ def print_json(options: Any, asked: BenchRequest, device: Device, found: BenchRe
             "bandwidth": moved,
             "spread": found.spreads[made.name],
         }
-    record = {
+    return {
         "device": device.name,
         "platform": device.platform,
         "devices": device.count,
@@ -88,7 +86,6 @@ def print_json(options: Any, asked: BenchRequest, device: Device, found: BenchRe
         "seconds": seconds,
         "file": options.output,
     }
-    print(json.dumps(record, indent=2, allow_nan=False))
 
 
 def print_check(rows: Sequence[FreshShape], file: str, base: str) -> None:
@@ -112,12 +109,6 @@ def print_check(rows: Sequence[FreshShape], file: str, base: str) -> None:
         "drift: the nearest shape that the file holds, timed again right after: what the machine does not repeat."
     )
     out.print(f"corrected: error without that drift. {base}: the constants below the file alone.")
-
-
-def print_check_json(rows: Sequence[FreshShape]) -> None:
-    """The same as one JSON object."""
-    listed = [row._asdict() for row in rows]
-    print(json.dumps({"errors": check_errors(rows), "rows": listed}, indent=2, allow_nan=False))
 
 
 _NUMBERS = ("best", "of peak", "fastest", "spread")

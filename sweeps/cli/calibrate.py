@@ -2,19 +2,16 @@
 
 import argparse
 import dataclasses
-import json
-import sys
 import time
 from typing import Any
 
-from sweeps.cli.common import asked_case, case_arguments, compilation_cache, json_argument, policy_settings
-from sweeps.cli.outputs import output_argument
+from sweeps.cli import common
+from sweeps.cli.outputs import files, output_argument, picture_argument
+from sweeps.cli.printing import print_json
+from sweeps.cli.progress import Line
 
 OF_THE_RUN = ("measured", "format", "sort", "drop", "check", "output", "plot", "force", "json", "verb", "version")
 """What a later check does not take from the command that made a file."""
-
-LINE_SECONDS = 10.0
-"""s between lines of progress where stderr is no terminal."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,35 +22,18 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", metavar="NAME", help="guidellm, vllm, sglang or blis (default: as it looks)")
     parser.add_argument("--sort", action="store_true", help="put rows in order that are not, instead of refusing them")
     parser.add_argument("--drop", action="store_true", help="leave out rows without tokens, instead of refusing them")
-    output_argument(
-        parser,
-        "-o",
-        "--output",
-        kinds=("efficiency",),
-        metavar="SERVER.toml",
-        help="the efficiency to write, for --efficiency",
-    )
-    output_argument(
-        parser,
-        "--plot",
-        kinds=("png", "svg"),
-        metavar="PICTURE",
-        help="a .png or .svg of measured against simulated latencies",
-    )
+    what = "the efficiency to write, for --efficiency"
+    output_argument(parser, "-o", "--output", kinds=("efficiency",), metavar="SERVER.toml", help=what)
+    picture_argument(parser, "a .png or .svg of measured against simulated latencies")
     parser.add_argument(
         "--check", metavar="SERVER.toml", help="in place of a calibration: does this one hold on the measured run?"
     )
     parser.add_argument("--engine", metavar="NAME", help="vllm, sglang or trtllm (default: the efficiency's)")
     parser.add_argument("--engine-version", metavar="TEXT", help="of the engine, such as 0.15.1; for the file")
-    parser.add_argument(
-        "--policy",
-        metavar="NAME=VALUE",
-        action="append",
-        default=[],
-        help="a number of the engine's scheduler as it was started: max_sequences=128; may be given several times",
-    )
-    json_argument(parser)
-    case_arguments(parser)
+    what = "a number of the engine's scheduler as it was started: max_sequences=128; may be given several times"
+    common.settings_argument(parser, "--policy", what)
+    common.json_argument(parser)
+    common.case_arguments(parser)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -61,7 +41,7 @@ def run(options: argparse.Namespace) -> None:
     if not options.measured:
         raise ValueError("--measured FILE is missing")
     _require_together(options)
-    compilation_cache()
+    common.compilation_cache()
     from sweeps.run.precision import precision
     from sweeps.serving.calibration import measured_run
     from workloads.traces import read_measured
@@ -80,11 +60,9 @@ def _calibrate(options: argparse.Namespace, case: Any, run: Any, serving: Any, e
     from sweeps.serving.calibration import calibrated
     from sweeps.serving.calibration.file import calibration_text, written
 
-    start, bar = time.perf_counter(), Progress()
-    try:
-        found = calibrated(run, serving, bar.show)
-    finally:
-        bar.stop()
+    start = time.perf_counter()
+    with Line("compiling the simulator") as bar:
+        found = calibrated(run, serving, lambda n, error: bar.show(f"simulation {n}: training error {error:.1%}"))
     seconds = time.perf_counter() - start
     if options.output:
         words, version = _words(options), options.engine_version
@@ -97,9 +75,8 @@ def _calibrate(options: argparse.Namespace, case: Any, run: Any, serving: Any, e
 
         style.saved(calibration(found), options.plot, options.force)
     if options.json:
-        print(json.dumps(_record(options, found, engine, seconds), indent=2))
-    else:
-        _print(options, case, found, engine, seconds)
+        return print_json(_record(options, found, engine, seconds))
+    _print(options, case, found, engine, seconds)
 
 
 def _check(options: argparse.Namespace, entry: Any, run: Any, serving: Any) -> None:
@@ -110,8 +87,7 @@ def _check(options: argparse.Namespace, entry: Any, run: Any, serving: Any) -> N
     if options.json:
         numbers = {"ttft": found.ttft, "tpot": found.tpot, "e2e": found.e2e, "error": found.error}
         about = {"file": options.check, "engine": entry.engine, "date": entry.date, "measured": options.measured}
-        print(json.dumps({**about, "requests": len(run.stream), **numbers, "limit": STALE, "stale": stale}, indent=2))
-        return
+        return print_json({**about, "requests": len(run.stream), **numbers, "limit": STALE, "stale": stale})
     made = f"{options.check} ({', '.join(word for word in (entry.engine, entry.date) if word)})"
     print(f"{made} on {len(run.stream):,} requests of {options.measured}")
     print(f"MAPE    TTFT {found.ttft:.1%}, TPOT {found.tpot:.1%}, E2E {found.e2e:.1%}; TTFT and E2E: {found.error:.1%}")
@@ -133,9 +109,9 @@ def _serving(options: argparse.Namespace, run: Any) -> tuple[Any, Any, str]:
         raise ValueError(f"--dp {options.dp}: a run is calibrated on one replica; measure one")
     stream = run.stream
     lengths = {"isl": f"{max(round(stream.isl.mean()), 1)}", "osl": f"{max(round(stream.osl.mean()), 1)}"}
-    case = asked_case("request", options, lengths)
+    case = common.asked_case("request", options, lengths)
     engine = options.engine or engine_of(case.efficiency)
-    policy = chosen_policy(engine, policy_settings(options.policy))
+    policy = chosen_policy(engine, common.policy_settings(options.policy))
     serving = dataclasses.replace(case.scenario, workload=Service(traffic=run.traffic, policy=policy))
     return case, serving, engine
 
@@ -180,8 +156,6 @@ def _words(options: argparse.Namespace) -> list[str]:
 
 
 def _record(options: argparse.Namespace, found: Any, engine: str, seconds: float) -> dict[str, Any]:
-    import dataclasses
-
     constants = {
         f"host.{name}": {
             "before_s": before,
@@ -203,7 +177,7 @@ def _record(options: argparse.Namespace, found: Any, engine: str, seconds: float
 
 def _print(options: argparse.Namespace, case: Any, found: Any, engine: str, seconds: float) -> None:
     from hwspaces import formatted
-    from sweeps.cli.tables import console, table
+    from sweeps.cli.tables import console, print_lines, table
 
     out, stream = console(), found.run.stream
     loop = "an open loop" if found.run.clients is None else f"a closed loop of {found.run.clients:,} clients"
@@ -230,36 +204,7 @@ def _print(options: argparse.Namespace, case: Any, found: Any, engine: str, seco
             made.add_row(name, when, *cells)
     out.print(made)
     out.print()
-    for note in found.run.notes:
-        out.print(f"note    {note}")
-    for path in (options.output, options.plot):
-        if path:
-            out.print(f"file    {path}")
+    print_lines(out, "note", found.run.notes)
+    print_lines(out, "file", files(options))
     if options.output:
         out.print(f"`--efficiency {options.output}` predicts with it.")
-
-
-class Progress:
-    """Simulations and the error so far: one line on a terminal, now and then a line elsewhere. On stderr."""
-
-    def __init__(self):
-        self.said, self.status = time.perf_counter(), None
-        if sys.stderr.isatty():
-            from sweeps.cli.tables import console
-
-            self.status = console(error=True).status("compiling the simulator")
-            self.status.start()
-
-    def show(self, evaluations: int, error: float) -> None:
-        """Say how far the calibration is."""
-        line = f"simulation {evaluations}: training error {error:.1%}"
-        if self.status is not None:
-            self.status.update(line)
-        elif time.perf_counter() - self.said > LINE_SECONDS:
-            self.said = time.perf_counter()
-            print(line, file=sys.stderr, flush=True)
-
-    def stop(self) -> None:
-        """Take the line away."""
-        if self.status is not None:
-            self.status.stop()

@@ -1,26 +1,14 @@
 """`jaxroof capacity`: the largest load at which each of many accelerators keeps its latency limits."""
 
 import argparse
-import json
 import math
 from typing import Any
 
-from sweeps.cli import deployment
-from sweeps.cli.common import (
-    case_arguments,
-    compilation_cache,
-    json_argument,
-    overrides,
-    policy_settings,
-    require_names,
-    whole_number,
-)
+from sweeps.cli import common, deployment
 from sweeps.cli.leaf_flags import add_flags
-from sweeps.cli.outputs import output_argument
+from sweeps.cli.outputs import dataset_argument, files, picture_argument
+from sweeps.cli.printing import print_json
 from sweeps.cli.serve import FLAGS
-
-OUTPUTS = ("output", "plot")
-"""Flags of files that are written."""
 
 POINTS = 12
 MOST_POINTS = 1000
@@ -31,7 +19,7 @@ LOAD = {name: flag for name, flag in FLAGS.items() if name not in ("rate", "conc
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags of the verb."""
-    case_arguments(parser)
+    common.case_arguments(parser)
     for action in parser._actions:
         if action.dest == "hardware":
             action.metavar, action.help = "NAME,..", "accelerators, or all: the whole catalogue"
@@ -56,26 +44,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     load.add_argument("--tolerance", metavar="SHARE", help="of the capacity (default 2 %%)")
     spread = LOAD["arrivals"]._replace(help="how requests are spread (default poisson): gamma:rate=1,cv=3")
     add_flags(load, LOAD | {"arrivals": spread})
-    parser.add_argument("--engine", metavar="NAME", help="vllm, sglang or trtllm (default: the efficiency's)")
-    parser.add_argument(
-        "--policy", metavar="NAME=VALUE", action="append", default=[], help="a number of the scheduler, as of serve"
-    )
-    output_argument(
-        parser, "-o", "--output", kinds=("dataset",), metavar="FILE.nc", help="the curve and the capacities, as netCDF"
-    )
-    output_argument(
-        parser,
-        "--plot",
-        kinds=("png", "svg"),
-        metavar="PICTURE",
-        help="a .png or .svg of capacities, latencies and throughput",
-    )
-    json_argument(parser)
+    common.scheduler_arguments(parser, "a number of the scheduler, as of serve")
+    dataset_argument(parser, "the curve and the capacities, as netCDF", "FILE.nc")
+    picture_argument(parser, "a .png or .svg of capacities, latencies and throughput")
+    common.json_argument(parser)
 
 
 def run(options: argparse.Namespace) -> None:
     """Search, write the files that are wanted, and print the table or its JSON."""
-    require_names(options)
+    common.require_names(options)
     if not options.slo:
         raise ValueError("--slo is missing: what has to be kept, such as ttft=500ms,tpot=40ms")
     found = _searched(options, _load_ranges(options))
@@ -83,12 +60,8 @@ def run(options: argparse.Namespace) -> None:
     from sweeps.cli import capacity_report
 
     if options.json:
-        print(json.dumps(capacity_report.record(found), indent=2, allow_nan=False))
-        return
-    capacity_report.show(found)
-    for name in OUTPUTS:
-        if getattr(options, name):
-            print(f"file    {getattr(options, name)}")
+        return print_json(capacity_report.record(found))
+    capacity_report.show(found, files(options))
 
 
 def _load_ranges(options: argparse.Namespace) -> dict[str, list[float] | None]:
@@ -97,7 +70,7 @@ def _load_ranges(options: argparse.Namespace) -> dict[str, list[float] | None]:
         raise ValueError("--rates and --concurrency: give one; clients send when they have their answers")
     if options.points is not None and ".." not in (options.rates or options.concurrency or ""):
         raise ValueError(f"--points {options.points}: it needs --rates LOW..HIGH or --concurrency LOW..HIGH")
-    points = POINTS if options.points is None else int(whole_number("--points", options.points))
+    points = POINTS if options.points is None else int(common.whole_number("--points", options.points))
     if points > MOST_POINTS:
         raise ValueError(f"--points {points} must be at most {MOST_POINTS}")
     clients = None
@@ -110,23 +83,17 @@ def _searched(options: argparse.Namespace, loads: dict[str, list[float] | None])
     """The capacities that the flags ask for, with a bar of progress while they are searched."""
     from hwspaces import names, quantity
 
-    degrees = None if options.tp is None else [int(whole_number("--tp", part)) for part in options.tp.split(",")]
+    degrees = None if options.tp is None else [int(common.whole_number("--tp", part)) for part in options.tp.split(",")]
     options.tp = None
     tolerance = {} if options.tolerance is None else {"tolerance": quantity(options.tolerance, "1", "--tolerance")}
     share = {} if options.share is None else {"share": options.share}
-    settings, policy = overrides(options.set), policy_settings(options.policy)
-    compilation_cache()
-    from sweeps.cli.progress import Progress
+    settings, policy = common.overrides(options.set), common.policy_settings(options.policy)
+    common.compilation_cache()
+    from sweeps.cli.progress import progress
     from sweeps.serving.capacity import capacity
 
-    bars: list[Progress] = []
-
-    def begun(simulations: int) -> Any:
-        bars.append(Progress(simulations))
-        return bars[0].add
-
     every = options.hardware.strip() == "all"
-    try:
+    with progress() as begun:
         return capacity(
             options.model,
             names() if every else [name.strip() for name in options.hardware.split(",")],
@@ -136,16 +103,13 @@ def _searched(options: argparse.Namespace, loads: dict[str, list[float] | None])
             **loads,
             closed=options.concurrency is not None,
             tp=degrees,
-            begun=begun,
+            begun=lambda simulations: begun(simulations).add,
             deployment=deployment.settings(options),
             overrides=settings,
             policy=policy,
             **{name: getattr(options, name) for name in ("weights", "kv", "communication", "efficiency", "engine")},
             **{name: getattr(options, name) for name in LOAD if getattr(options, name) is not None},
         )
-    finally:
-        for bar in bars:
-            bar.stop()
 
 
 def _loads(flag: str, text: str, points: int, whole: bool) -> list[float]:

@@ -1,6 +1,7 @@
 """Text of a capacity search: the table of accelerators, those left out, and all of it as one JSON object."""
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 from hwspaces import formatted
@@ -15,8 +16,8 @@ FIGURES = ("ttft_p50", "ttft_p99", "tpot_p50", "tpot_p99", "tokens_per_second_pe
 """Metrics at the capacity, beside the load, in the JSON."""
 
 
-def show(found: Search) -> None:
-    """Print the report."""
+def show(found: Search, files: Iterable[str]) -> None:
+    """Print the report, and which files are written."""
     out = tables.console()
     fleet, loads = found.fleet, found.curve["concurrency" if found.closed else "rate"].values
     what = "clients" if found.closed else "requests/s"
@@ -52,8 +53,8 @@ def show(found: Search) -> None:
     out.print(f"        {count} in {found.seconds:.1f} s: {rate}, compilation included")
     if found.longer:
         out.print(f"        {len(fleet.requests.stream):,} requests, as with fewer of them some have no limit")
-    for note in dict.fromkeys((*fleet.requests.stream.notes, *fleet.model.notes)):
-        out.print(f"note    {note}")
+    tables.print_lines(out, "note", dict.fromkeys((*fleet.requests.stream.notes, *fleet.model.notes)))
+    tables.print_lines(out, "file", files)
 
 
 def record(found: Search) -> dict[str, Any]:
@@ -78,7 +79,7 @@ def record(found: Search) -> dict[str, Any]:
         "curve": {
             axis: found.curve[axis].values.tolist(),
             **{
-                name: {str(row.hardware.values): _plain(row.values) for row in found.curve[name]}
+                name: {str(row.hardware.values): row.values.tolist() for row in found.curve[name]}
                 for name in ("ttft_p50", "ttft_p99", "tpot_p50", "tpot_p99", "tokens_per_second", "good_share")
             },
         },
@@ -119,14 +120,6 @@ def _ranking(found: Search, able: list[Capacity], what: str) -> Any:
 
 
 def _row(one: Capacity, found: Search) -> dict[str, Any]:
-    figures = {name: one.metrics[name] for name in FIGURES} | {"good_share": good_share_of(one.metrics)}
-    numbers = {
-        "capacity": one.load,
-        "fails_at": one.fails,
-        "capacity_per_device": one.per_device,
-        "requests_per_usd": one.per_dollar,
-        **({name: value for name, value in figures.items()}),
-    }
     return {
         "hardware": one.place.case.hardware.name,
         "label": one.place.label,
@@ -134,7 +127,12 @@ def _row(one: Capacity, found: Search) -> dict[str, Any]:
         "state": one.state,
         "censored": one.censored,
         "idle": one.place.label in found.idle,
-        **{name: value if math.isfinite(value) else None for name, value in numbers.items()},
+        "capacity": one.load,
+        "fails_at": one.fails,
+        "capacity_per_device": one.per_device,
+        "requests_per_usd": one.per_dollar,
+        **{name: one.metrics[name] for name in FIGURES},
+        "good_share": good_share_of(one.metrics),
         "missed": one.missed or None,
         "feasible": one.state in (MET, MORE),
     }
@@ -143,10 +141,6 @@ def _row(one: Capacity, found: Search) -> dict[str, Any]:
 def _requests(load: Load) -> str:
     count = f"{len(load.stream):,} requests"
     return count if load.clients is None else f"{count} from clients"
-
-
-def _plain(values: Any) -> list[float | None]:
-    return [float(value) if math.isfinite(value) else None for value in values]
 
 
 def _time(value: float) -> str:

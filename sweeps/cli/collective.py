@@ -1,11 +1,11 @@
 """`jaxroof collective`: time of a collective over message sizes, by every algorithm, and the one chosen."""
 
 import argparse
-import json
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
-from sweeps.cli.outputs import output_argument
+from sweeps.cli.outputs import picture_argument
+from sweeps.cli.printing import print_json
 
 LARGEST_STEPS = 200
 """Sizes that a range may have."""
@@ -23,9 +23,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--step", default="4", metavar="FACTOR", help="from one size of a range to the next")
     parser.add_argument("--efficiency", metavar="NAME", help="learned (default), datasheet, a TOML file")
     parser.add_argument("--set", metavar="PATH=VALUE", action="append", default=[], help="a figure of the hardware")
-    output_argument(
-        parser, "-o", "--output", kinds=("png", "svg"), metavar="FILE", help="also a picture: a .png or .svg"
-    )
+    picture_argument(parser, "also a picture: a .png or .svg", "-o", "--output", metavar="FILE")
     parser.add_argument("--json", action="store_true", help="one JSON object with SI numbers instead of a table")
 
 
@@ -52,15 +50,30 @@ def run(options: argparse.Namespace) -> None:
     _require_room(entry, devices, stride)
     efficiency = hwspaces.efficiency(options.efficiency)
     times, chosen = _times(entry.hardware.links, options.kind, devices, stride, sizes, efficiency.efficiency.collective)
-    about = f"{options.kind.replace('_', '-').capitalize()} of {devices:g} x {entry.name}"
-    about += "" if stride is None else f", every {stride:g}th device"
+    found = _Found(entry.name, options.kind, devices, stride, efficiency.name, sizes, times, chosen)
     if options.json:
-        record = _json(options, entry, devices, stride, sizes, times, chosen, efficiency.name)
-        print(json.dumps(record, indent=2, allow_nan=False))
+        print_json(_record(found))
     else:
-        _print(about, options.kind, devices, sizes, times, chosen, efficiency.name)
+        _print(found)
     if options.output:
-        _draw(options, about, devices, sizes, times, chosen, efficiency.name)
+        _draw(options, found)
+
+
+class _Found(NamedTuple):
+    hardware: str
+    kind: str
+    devices: float
+    stride: float | None
+    efficiency: str
+    sizes: Any  # B, shape [sizes]
+    times: dict[str, Any]  # s by algorithm, shape [sizes]
+    chosen: list[str]  # the algorithm of every size
+
+    @property
+    def about(self) -> str:
+        """The question in words."""
+        every = "" if self.stride is None else f", every {self.stride:g}th device"
+        return f"{self.kind.replace('_', '-').capitalize()} of {self.devices:g} x {self.hardware}{every}"
 
 
 def _entry(name: str, settings: dict[str, Any]) -> Any:
@@ -74,27 +87,19 @@ def _entry(name: str, settings: dict[str, Any]) -> Any:
     return hwspaces.overridden(entry, settings) if settings else entry
 
 
-def _draw(
-    options: argparse.Namespace,
-    about: str,
-    devices: float,
-    sizes: Any,
-    times: dict[str, Any],
-    chosen: list[str],
-    efficiency: str,
-) -> None:
+def _draw(options: argparse.Namespace, found: _Found) -> None:
     """Write the picture that is asked for."""
     import numpy as np
 
     from sweeps.show import style
     from sweeps.show.collectives import algorithms
 
-    details = f"Bus bandwidth and time over message size, efficiency {efficiency}."
-    fastest = np.array([times[name][i] for i, name in enumerate(chosen)])
-    picture = algorithms(about, details, options.kind, devices, sizes, times, fastest)
+    details = f"Bus bandwidth and time over message size, efficiency {found.efficiency}."
+    fastest = np.array([found.times[name][i] for i, name in enumerate(found.chosen)])
+    picture = algorithms(found.about, details, found.kind, found.devices, found.sizes, found.times, fastest)
     style.saved(picture, options.output, options.force)
     if not options.json:
-        print(f"\n{options.output}: {about}")
+        print(f"\n{options.output}: {found.about}")
 
 
 def message_sizes(text: str, step: str = "4") -> Any:
@@ -143,14 +148,8 @@ def _times(links: Any, kind: str, devices: float, stride: float | None, sizes: A
     from jaxroof.op import Collective
 
     def both(size):
-        op = Collective(
-            operation=kind,
-            count=1.0,
-            kernels=1.0,
-            message_bytes=size,
-            participants=devices,
-            stride=stride,
-        )
+        sent = {"message_bytes": size, "participants": devices, "stride": stride}
+        op = Collective(operation=kind, count=1.0, kernels=1.0, **sent)
         return collective_times(links, op, efficiency), collective_algorithm(links, op, efficiency)
 
     times, codes = jax.jit(jax.vmap(both))(np.asarray(sizes, np.float32))
@@ -158,54 +157,45 @@ def _times(links: Any, kind: str, devices: float, stride: float | None, sizes: A
     return found, [ALGORITHMS[int(code)] for code in codes]
 
 
-def _json(
-    options: Any,
-    entry: Any,
-    devices: float,
-    stride: float | None,
-    sizes: Any,
-    times: Any,
-    chosen: list,
-    efficiency: str,
-) -> dict:
+def _record(found: _Found) -> dict[str, Any]:
+    """The times for machines."""
     from jaxroof.collectives import UNAVAILABLE
     from sweeps.show.collectives import bus_bandwidth
 
     rows = []
-    for i, size in enumerate(sizes):
-        usable = {name: float(time[i]) for name, time in times.items() if time[i] < UNAVAILABLE}
-        time = usable[chosen[i]]
+    for i, size in enumerate(found.sizes):
+        usable = {name: float(time[i]) for name, time in found.times.items() if time[i] < UNAVAILABLE}
+        time = usable[found.chosen[i]]
         rows.append(
             {
                 "message_bytes": float(size),
-                "algorithm": chosen[i],
+                "algorithm": found.chosen[i],
                 "time_s": time,
-                "bus_bandwidth_Bps": float(bus_bandwidth(options.kind, devices, size, time)),
+                "bus_bandwidth_Bps": float(bus_bandwidth(found.kind, found.devices, size, time)),
                 "times_s": usable,
             }
         )
-    asked = {"hardware": entry.name, "kind": options.kind, "devices": devices, "stride": stride}
-    return {**asked, "efficiency": efficiency, "sizes": rows}
+    return {name: getattr(found, name) for name in found._fields[:5]} | {"sizes": rows}
 
 
-def _print(about: str, kind: str, devices: float, sizes: Any, times: Any, chosen: list, efficiency: str) -> None:
+def _print(found: _Found) -> None:
     from hwspaces import formatted
     from jaxroof.collectives import UNAVAILABLE
     from sweeps.cli.tables import console, table
     from sweeps.show.collectives import binary_size, bus_bandwidth
 
-    usable = [name for name, time in times.items() if (time < UNAVAILABLE).any()]
+    usable = [name for name, time in found.times.items() if (time < UNAVAILABLE).any()]
     out = console()
-    out.print(f"{about}, efficiency {efficiency}; * chosen\n")
+    out.print(f"{found.about}, efficiency {found.efficiency}; * chosen\n")
     names = [name.replace("_", "-") for name in usable]
     shown = table("size", "time", "bus bandwidth", *names, numbers=("size", "time", "bus bandwidth", *names))
-    for i, size in enumerate(sizes):
-        time = float(times[chosen[i]][i])
-        rate = formatted(float(bus_bandwidth(kind, devices, size, time)), "B/s")
+    for i, size in enumerate(found.sizes):
+        time = float(found.times[found.chosen[i]][i])
+        rate = formatted(float(bus_bandwidth(found.kind, found.devices, size, time)), "B/s")
         cells = []
         for name in usable:
-            mark = " *" if name == chosen[i] else "  "
-            own = float(times[name][i])
+            mark = " *" if name == found.chosen[i] else "  "
+            own = float(found.times[name][i])
             cells.append("-  " if own >= UNAVAILABLE else f"{formatted(own, 's')}{mark}")
         shown.add_row(binary_size(size), formatted(time, "s"), rate, *cells)
     out.print(shown)

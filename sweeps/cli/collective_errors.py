@@ -1,11 +1,11 @@
 """`jaxroof validate collectives`: predicted times of collectives against measured ones, as tables, JSON or pictures."""
 
 import argparse
-import json
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
-from sweeps.cli.outputs import pictures_argument
+PICTURES = "also write a picture per device, measured against predicted"
 
 VIEWS = (
     ("device", "family"),
@@ -20,42 +20,35 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     parser.add_argument("--data", required=True, metavar="PATH", help="CSV file of measured collectives, or a folder")
     parser.add_argument("--losses", default="1", metavar="SHARE", help="of the links' measured losses; 0: datasheet")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
-    pictures_argument(parser, "also write a picture per device, measured against predicted")
 
 
-def run(options: argparse.Namespace) -> None:
-    """Score the files and print the result."""
+def scored(options: argparse.Namespace) -> tuple[float, Any]:
+    """The share of measured losses that applies, and the rows beside their predictions."""
     from hwspaces import quantity
     from sweeps.measure.validate.collective_errors import collective_errors
 
     losses = 0.0 if options.losses == "0" else quantity(options.losses, "1", "--losses")
     if losses > 1.0:
         raise ValueError(f"--losses = {options.losses!r} must be at most 1")
-    result = collective_errors(options.data, losses)
-    pictures = _pictures(options, result) if options.plots else []
-    if options.json:
-        print(json.dumps(_json(options.data, losses, result, pictures), indent=2, allow_nan=False))
-    else:
-        _print(options.data, losses, result, pictures)
+    return losses, collective_errors(options.data, losses)
 
 
-def _pictures(options: argparse.Namespace, result: Any) -> list[str]:
-    from sweeps.show import style
+def pictures(found: tuple[float, Any]) -> Iterator[tuple[str, Any]]:
+    """A picture of every device."""
     from sweeps.show.collectives import measured_against_predicted
 
-    made = (
-        (device, measured_against_predicted(device, [s for s in result.scored if s.row.device == device]))
-        for device in dict.fromkeys(scored.row.device for scored in result.scored)
-    )
-    return style.pictures(options.plots, made, options.force)
+    rows = found[1].scored
+    for device in dict.fromkeys(one.row.device for one in rows):
+        yield device, measured_against_predicted(device, [one for one in rows if one.row.device == device])
 
 
-def _json(path: str, losses: float, result: Any, pictures: list[str]) -> dict[str, Any]:
+def record(options: argparse.Namespace, found: tuple[float, Any]) -> dict[str, Any]:
+    """The errors for machines."""
     from sweeps.measure.validate.collective_errors import GROUPS
 
+    losses, result = found
     return {
-        "path": path,
+        "path": options.data,
         "losses": losses,
         "rows": len(result.scored),
         "errors": result.errors()[()],
@@ -63,21 +56,21 @@ def _json(path: str, losses: float, result: Any, pictures: list[str]) -> dict[st
             {**dict(zip(GROUPS, group, strict=True)), **errors} for group, errors in result.errors(*GROUPS).items()
         ],
         "left_out": [{"file": row.file, "row": row.row, "reason": row.reason} for row in result.left_out],
-        "pictures": pictures,
     }
 
 
-def _print(path: str, losses: float, result: Any, pictures: list[str]) -> None:
-    from sweeps.cli.tables import console, table
+def show(out: Any, options: argparse.Namespace, found: tuple[float, Any]) -> None:
+    """Print a table of the errors per view, and which rows were left out."""
+    from sweeps.cli.tables import error_cells, table
 
-    out = console()
+    losses, result = found
     words = {1.0: "measured losses", 0.0: "links at their datasheet"}.get(losses, f"{losses:g} of the measured losses")
-    out.print(f"Collectives in {path}, {words}; error: predicted / measured - 1\n")
+    out.print(f"Collectives in {options.data}, {words}; error: predicted / measured - 1\n")
     numbers = ("rows", "MAPE", "median", "signed median")
     for view in ((), *VIEWS):
         shown = table(*(view or ("",)), *numbers, numbers=numbers)
         for group, error in result.errors(*view).items():
-            shares = (f"{error['mape']:.1%}", f"{error['median_ape']:.1%}", f"{error['signed_median']:+.1%}")
+            shares = error_cells(error, "mape", "median_ape", "signed_median")
             shown.add_row(*(group or ("all",)), str(error["rows"]), *shares)
         out.print(shown)
         out.print()
@@ -86,5 +79,3 @@ def _print(path: str, losses: float, result: Any, pictures: list[str]) -> None:
         for (file, reason), count in Counter((row.file, row.reason) for row in result.left_out).most_common():
             first = next(row.row for row in result.left_out if (row.file, row.reason) == (file, reason))
             out.print(f"  {count}: {reason} ({file}, from row {first})")
-    for picture in pictures:
-        out.print(picture)

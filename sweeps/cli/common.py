@@ -34,14 +34,22 @@ def case_arguments(parser: argparse.ArgumentParser) -> None:
         "--weights", metavar="PRECISION", help="in place of the checkpoint's: fp8, int8, w4a16, nvfp4 ..."
     )
     parser.add_argument("--efficiency", metavar="NAME", help=EFFICIENCY_HELP)
-    parser.add_argument(
-        "--set",
-        metavar="PATH=VALUE",
-        action="append",
-        default=[],
-        help="any number, with its unit: hardware.memory.hbm.bandwidth=8TB/s; may be given several times",
-    )
+    what = "any number, with its unit: hardware.memory.hbm.bandwidth=8TB/s"
+    settings_argument(parser, "--set", f"{what}; may be given several times", "PATH=VALUE")
     deployment.arguments(parser)
+
+
+def settings_argument(parser: argparse.ArgumentParser, flag: str, help: str, metavar: str = "NAME=VALUE") -> None:
+    """Add a flag that may be given several times, and sets one number each time."""
+    parser.add_argument(flag, metavar=metavar, action="append", default=[], help=help)
+
+
+def scheduler_arguments(
+    parser: argparse.ArgumentParser, policy: str, engine: str = "vllm, sglang or trtllm (default: the efficiency's)"
+) -> None:
+    """Add `--engine` and `--policy`, the numbers of its scheduler."""
+    parser.add_argument("--engine", metavar="NAME", help=engine)
+    settings_argument(parser, "--policy", policy)
 
 
 def draft_argument(parser: argparse.ArgumentParser) -> None:
@@ -126,8 +134,8 @@ def asked_case(
 
 def workload_number(name: str, text: str) -> float | str:
     """The value of a workload's flag: a count, or text that is checked where it is used."""
+    from hwspaces.leaves import declared_quantity
     from sweeps.ask.leaves import leaf
-    from sweeps.ask.quantities import declared_quantity
 
     declared = leaf(f"workload.{name}")
     return declared_quantity(text, declared, flag_of(name)) if declared.whole else text

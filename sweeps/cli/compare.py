@@ -1,13 +1,13 @@
 """`jaxroof compare`: accelerators, their number and their parallelism, ranked for one model."""
 
 import argparse
-import json
 import math
 import pathlib
 from typing import Any
 
-from sweeps.cli.common import EFFICIENCY_HELP, compilation_cache, json_argument, overrides, whole_number
+from sweeps.cli import common
 from sweeps.cli.outputs import output_argument
+from sweeps.cli.printing import print_json
 
 TOP = 20
 
@@ -32,25 +32,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--weights", metavar="PRECISION", help="in place of the checkpoint's: fp8, int8, nvfp4 ...")
     parser.add_argument("--kv", metavar="PRECISION", help="of the KV cache: bf16, fp16, fp8, int8 or fp4")
-    parser.add_argument("--efficiency", metavar="NAME", help=EFFICIENCY_HELP)
-    parser.add_argument(
-        "--set",
-        metavar="PATH=VALUE",
-        action="append",
-        default=[],
-        help="any number of every accelerator or the deployment: hardware.price=2USD/h; may be given several times",
-    )
+    parser.add_argument("--efficiency", metavar="NAME", help=common.EFFICIENCY_HELP)
+    what = "any number of every accelerator or the deployment: hardware.price=2USD/h; may be given several times"
+    common.settings_argument(parser, "--set", what, "PATH=VALUE")
     parser.add_argument("--top", metavar="N", help=f"rows that are printed (default {TOP})")
     parser.add_argument("--all", action="store_true", help="every layout, feasible or not, with its reason")
-    output_argument(
-        parser,
-        "-o",
-        "--output",
-        kinds=("dataset", "rows", "png", "svg"),
-        metavar="FILE",
-        help=".nc all points, .csv rows, .png or .svg a picture",
-    )
-    json_argument(parser)
+    what = ".nc all points, .csv rows, .png or .svg a picture"
+    output_argument(parser, "-o", "--output", kinds=("dataset", "rows", "png", "svg"), metavar="FILE", help=what)
+    common.json_argument(parser)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -60,38 +49,29 @@ def run(options: argparse.Namespace) -> None:
             raise ValueError(f"--{flag} is missing")
     if options.devices is not None and options.max_devices is not None:
         raise ValueError("--devices and --max-devices say the same in two ways: give one")
-    top = TOP if options.top is None else int(whole_number("--top", options.top))
+    top = TOP if options.top is None else int(common.whole_number("--top", options.top))
     ending = options.output and pathlib.Path(options.output).suffix.lower()
-    numbers = {name: whole_number(f"--{name}", getattr(options, name)) for name in ("isl", "osl")}
+    numbers = {name: common.whole_number(f"--{name}", getattr(options, name)) for name in ("isl", "osl")}
     lists = {name: _whole_numbers(f"--{name}", getattr(options, name)) for name in ("devices", "batch")}
     limit = (
-        {} if options.max_devices is None else {"max_devices": int(whole_number("--max-devices", options.max_devices))}
+        {}
+        if options.max_devices is None
+        else {"max_devices": int(common.whole_number("--max-devices", options.max_devices))}
     )
     names = None if options.hardware is None else [name.strip() for name in options.hardware.split(",")]
-    settings = overrides(options.set)
-    compilation_cache()
-    from sweeps.cli.progress import Progress
+    settings = common.overrides(options.set)
+    common.compilation_cache()
+    from sweeps.cli.progress import progress
     from sweeps.studies.comparison import compare
 
-    bars: list[Progress] = []
-
-    def begun(points: int) -> Any:
-        bars.append(Progress(points))
-        return bars[0].add
-
     chosen = {name: getattr(options, name) for name in ("slo", "sort", "weights", "kv", "efficiency")}
-    try:
-        found = compare(
-            options.model, **numbers, hardware=names, **lists, **limit, **chosen, settings=settings, begun=begun
-        )
-    finally:
-        for bar in bars:
-            bar.stop()
+    chosen |= {"hardware": names, "settings": settings, **numbers, **lists, **limit}
+    with progress() as begun:
+        found = compare(options.model, **chosen, begun=lambda points: begun(points).add)
     if ending:
         _write(options, ending, found, top)
     if options.json:
-        print(json.dumps(_record(found, options, top), indent=2, allow_nan=False))
-        return
+        return print_json(_record(found, options, top))
     _print(found, options, top)
     if ending:
         print(f"{options.output}: {_WRITTEN[ending]}")
@@ -104,7 +84,7 @@ def _whole_numbers(flag: str, text: str | None) -> list[int] | None:
     """A list of counts, each of them once."""
     if text is None:
         return None
-    return list(dict.fromkeys(int(whole_number(flag, part.strip())) for part in text.split(",")))
+    return list(dict.fromkeys(int(common.whole_number(flag, part.strip())) for part in text.split(",")))
 
 
 def _write(options: argparse.Namespace, ending: str, found: Any, top: int) -> None:
@@ -132,7 +112,8 @@ def _explained(found: Any, every: bool) -> tuple:
 
 def _record(found: Any, options: argparse.Namespace, top: int) -> dict[str, Any]:
     """Everything for machines: SI numbers; a figure that an accelerator does not have is null."""
-    from sweeps.ask.names import UDUNITS, variable
+    from sweeps.ask.names import variable
+    from sweeps.cli.answers import units
     from sweeps.cli.comparison_files import row_record
 
     shown, explained = _shown(found, options.all), _explained(found, options.all)
@@ -152,7 +133,7 @@ def _record(found: Any, options: argparse.Namespace, top: int) -> dict[str, Any]
         "lacking": dict(found.lacking),
         "refused_layouts": dict(found.refused),
         "notes": list(found.notes),
-        "units": {name: UDUNITS.get(variable(name).unit, variable(name).unit) for name in metrics},
+        "units": units(metrics),
     }
 
 
@@ -168,7 +149,7 @@ COLUMNS = {
 
 def _print(found: Any, options: argparse.Namespace, top: int) -> None:
     from sweeps.ask.names import variable
-    from sweeps.cli.tables import console, table
+    from sweeps.cli.tables import console, print_lines, table
     from sweeps.data.labels import number
     from sweeps.studies.reasons import limit_text
 
@@ -208,8 +189,7 @@ def _print(found: Any, options: argparse.Namespace, top: int) -> None:
     _print_tried(out, found, options)
     if shown:
         out.print(f"best    {_best_text(found, shown[0])}")
-    for note in found.notes[1:]:
-        out.print(f"note    {note}")
+    print_lines(out, "note", found.notes[1:])
 
 
 def _print_reasons(out: Any, found: Any, options: argparse.Namespace) -> None:

@@ -1,23 +1,12 @@
 """`jaxroof disaggregate`: prompts on one pool of devices and decoding on another, and the best split between them."""
 
 import argparse
-import json
 from typing import Any
 
-from sweeps.cli.common import (
-    asked_case,
-    batch_arguments,
-    case_arguments,
-    draft_argument,
-    json_argument,
-    length_arguments,
-    named_settings,
-    overrides,
-    require_lengths,
-    whole_number,
-)
+from sweeps.cli import common
 from sweeps.cli.leaf_flags import add_flags, leaf_flags
 from sweeps.cli.outputs import output_argument
+from sweeps.cli.printing import print_json
 
 POOLS = leaf_flags("jaxroof.jobs.disaggregated")
 """Flags of the pools' work, by name."""
@@ -31,18 +20,13 @@ SPLITTING = ("loads", "slo", "output")
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags of the verb."""
-    case_arguments(parser)
-    draft_argument(parser)
-    parser.add_argument(
-        "--prefill",
-        metavar="NAME=VALUE",
-        action="append",
-        default=[],
-        help="of the prefill pool: hardware, efficiency, tp, dp, ...; what is not said is as in the decode pool, but "
-        "degrees, which are 1; may be given several times. Other flags describe the decode pool",
-    )
-    length_arguments(parser)
-    batch_arguments(parser, "sequences that a decode replica has at once (default 1)")
+    common.case_arguments(parser)
+    common.draft_argument(parser)
+    what = "of the prefill pool: hardware, efficiency, tp, dp, ...; what is not said is as in the decode pool, but "
+    what += "degrees, which are 1; may be given several times. Other flags describe the decode pool"
+    common.settings_argument(parser, "--prefill", what)
+    common.length_arguments(parser)
+    common.batch_arguments(parser, "sequences that a decode replica has at once (default 1)")
     add_flags(parser, POOLS)
     parser.add_argument(
         "--whole", action="store_true", help="the cache leaves after the prompt, instead of layer by layer"
@@ -51,36 +35,30 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     split.add_argument("--devices", metavar="N", help="of both pools together")
     split.add_argument("--loads", metavar="R,..", help="requests/s (default: 40 up to what the best split can do)")
     split.add_argument("--slo", metavar="LATENCY=LIMIT,..", help="ttft=500ms,tpot=40ms")
-    output_argument(
-        split,
-        "-o",
-        "--output",
-        kinds=("dataset", "png", "svg"),
-        metavar="FILE",
-        help=".nc every split and load, .png or .svg a picture",
-    )
-    json_argument(parser)
+    what = ".nc every split and load, .png or .svg a picture"
+    output_argument(split, "-o", "--output", kinds=("dataset", "png", "svg"), metavar="FILE", help=what)
+    common.json_argument(parser)
 
 
 def run(options: argparse.Namespace) -> None:
     """Print what the two pools do, or which split of the devices is best; write the file that is wanted."""
-    require_lengths(options)
+    common.require_lengths(options)
     if options.devices is None:
         for flag in SPLITTING:
             if getattr(options, flag) is not None:
                 raise ValueError(f"--{flag} is for a search over splits: give --devices N too")
     workload: dict[str, Any] = {name: getattr(options, name) for name in NUMBERS}
     workload["layerwise"] = "0" if options.whole else None
-    prefill = named_settings("--prefill", options.prefill, "tp=4")
+    prefill = common.named_settings("--prefill", options.prefill, "tp=4")
     if options.devices is None:
-        _print_pools(asked_case("disaggregated", options, workload, prefill=prefill), options)
+        _print_pools(common.asked_case("disaggregated", options, workload, prefill=prefill), options)
         return
-    devices = int(whole_number("--devices", options.devices))
+    devices = int(common.whole_number("--devices", options.devices))
     from sweeps.serving.objective import parse_slo
 
     objective = parse_slo(options.slo)
     loads = None if options.loads is None else _loads(options.loads)
-    case = asked_case("disaggregated", options, workload, prefill=prefill)
+    case = common.asked_case("disaggregated", options, workload, prefill=prefill)
     from sweeps.studies.splits import default_loads, splits
 
     found = splits(case, devices, default_loads(case, devices) if loads is None else loads, objective)
@@ -113,29 +91,22 @@ def _print_pools(case: Any, options: argparse.Namespace) -> None:
 
     found = answer(case)
     if options.json:
-        print(json.dumps(record(case, found), indent=2, allow_nan=False))
-        return
+        return print_json(record(case, found))
     out = tables.console()
-    out.print(tables.heading(case, request_text(case), overrides(options.set)))
-    out.print(f"prefill {pool_text(case)}", end="\n\n")
+    work = case.scenario.workload
+    what = f"decode {work.batch:,.0f} requests of {work.isl:,.0f} + {work.osl:,.0f} tokens at once"
+    out.print(tables.heading(case, what, common.overrides(options.set)))
+    out.print(f"prefill {_pool_text(case.scenario.prefill.deployment)}", end="\n\n")
     out.print(tables.metric_table(found.metrics))
     out.print()
     out.print(tables.op_summary(found.steps))
-    for note in tables.notes(case):
-        out.print(f"note    {note}")
+    tables.print_lines(out, "note", tables.notes(case))
 
 
-def request_text(case: Any) -> str:
-    """The requests in words."""
-    work = case.scenario.workload
-    return f"decode {work.batch:,.0f} requests of {work.isl:,.0f} + {work.osl:,.0f} tokens at once"
-
-
-def pool_text(case: Any) -> str:
+def _pool_text(deployment: Any) -> str:
     """The prefill pool in words: how many devices, and how they are spread."""
     from jaxroof.deployment import DEGREES, degree, devices
 
-    deployment = case.scenario.prefill.deployment
     spread = [(name, degree(getattr(deployment, name))) for name in DEGREES]
     words = ", ".join(f"{name} {value:g}" for name, value in spread if value != 1.0) or "tp 1"
     return f"{devices(deployment):g} devices: {words}"
@@ -143,12 +114,14 @@ def pool_text(case: Any) -> str:
 
 def _print_splits(case: Any, found: Any, options: argparse.Namespace) -> None:
     """The best split at every load."""
+    import numpy as np
+
     from sweeps.cli import tables
     from sweeps.studies.splits import best_text
 
     if options.json:
-        print(json.dumps(_record(found), indent=2, allow_nan=False))
-        return
+        values = {name: np.asarray(found[name].values).tolist() for name in found.variables}
+        return print_json({"attributes": dict(found.attrs), **values})
     out = tables.console()
     out.print(f"{found.attrs['title']}, {found.attrs['replicas']}")
     out.print(f"{found.attrs['requests']}; {found.attrs['target'] or 'no limits: lowest E2E latency'}", end="\n\n")
@@ -158,13 +131,4 @@ def _print_splits(case: Any, found: Any, options: argparse.Namespace) -> None:
     out.print(rows)
     if options.output:
         out.print(f"{options.output}: every split and load")
-    for note in tables.notes(case):
-        out.print(f"note    {note}")
-
-
-def _record(found: Any) -> dict[str, Any]:
-    """Everything for machines."""
-    import numpy as np
-
-    values = {name: np.asarray(found[name].values).tolist() for name in found.variables}
-    return {"attributes": dict(found.attrs), **values}
+    tables.print_lines(out, "note", tables.notes(case))

@@ -1,8 +1,9 @@
 """`jaxroof hardware`: the accelerators of the catalogue as a table, or every figure of one and its source."""
 
 import argparse
-import json
 from typing import Any
+
+from sweeps.cli.printing import print_json
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,14 +18,9 @@ def run(options: argparse.Namespace) -> None:
 
     if options.name is None:
         entries = list(hwspaces.catalogue().values())
-        if options.json:
-            print(json.dumps([_record(entry) for entry in entries], indent=2, allow_nan=False))
-        else:
-            _print_catalogue(entries)
-    elif options.json:
-        print(json.dumps(_record(hwspaces.hardware(options.name)), indent=2, allow_nan=False))
-    else:
-        _print_entry(hwspaces.hardware(options.name))
+        return print_json([_record(entry) for entry in entries]) if options.json else _print_catalogue(entries)
+    entry = hwspaces.hardware(options.name)
+    return print_json(_record(entry)) if options.json else _print_entry(entry)
 
 
 COLUMNS = {
@@ -85,17 +81,6 @@ def _print_entry(entry: Any) -> None:
 def _record(entry: Any) -> dict[str, Any]:
     from sweeps.cli.die_report import die_record
 
-    return {
-        "name": entry.name,
-        "aliases": entry.aliases,
-        "vendor": entry.vendor,
-        "product": entry.product,
-        "architecture": entry.architecture,
-        "status": entry.status,
-        "date": entry.date,
-        "figures": entry.figures,
-        "sources": entry.sources,
-        "assumptions": entry.assumptions,
-        "notes": entry.notes,
-        **die_record(entry),
-    }
+    names = ("name", "aliases", "vendor", "product", "architecture", "status", "date")
+    names += ("figures", "sources", "assumptions", "notes")
+    return {name: getattr(entry, name) for name in names} | die_record(entry)

@@ -4,16 +4,14 @@ import argparse
 import pathlib
 import time
 
-from sweeps.cli.outputs import output_argument
-from sweeps.cli.progress import Progress
+from sweeps.cli.outputs import dataset_argument
+from sweeps.cli.progress import progress
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags of the verb."""
     parser.add_argument("folder", metavar="DIR", help="a folder that `jaxroof sweep -o DIR/` has finished")
-    output_argument(
-        parser, "-o", "--output", kinds=("dataset",), metavar="OUT.nc", help="the file; it appears when it is whole"
-    )
+    dataset_argument(parser, "the file; it appears when it is whole")
 
 
 def run(options: argparse.Namespace) -> None:
@@ -24,11 +22,9 @@ def run(options: argparse.Namespace) -> None:
     from sweeps.data.shards import manifest
     from sweeps.data.shards.merge import merge
 
-    begun = time.perf_counter()
-    bar = Progress(manifest.read(pathlib.Path(options.folder)).header["points"])
-    try:
-        merge(options.folder, options.output, bar.add, force=options.force)
-    finally:
-        bar.stop()
+    start = time.perf_counter()
+    points = manifest.read(pathlib.Path(options.folder)).header["points"]
+    with progress() as begun:
+        merge(options.folder, options.output, begun(points).add, force=options.force)
     written = size(pathlib.Path(options.output).stat().st_size)
-    print(f"{options.output}: {written}, {bar.points:,} points in {time.perf_counter() - begun:.1f} s")
+    print(f"{options.output}: {written}, {points:,} points in {time.perf_counter() - start:.1f} s")

@@ -1,8 +1,9 @@
 """`jaxroof models`: the models of the catalogue as a table, or everything about one."""
 
 import argparse
-import json
 from typing import Any
+
+from sweeps.cli.printing import print_json
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,11 +18,7 @@ def run(options: argparse.Namespace) -> None:
 
     if options.name is not None:
         entry = workloads.model(options.name)
-        if options.json:
-            print(json.dumps(_record(entry), indent=2, allow_nan=False))
-        else:
-            _print_entry(entry)
-        return
+        return print_json(_record(entry)) if options.json else _print_entry(entry)
     covered, refused = [], {}
     for name in workloads.names():
         try:
@@ -29,11 +26,9 @@ def run(options: argparse.Namespace) -> None:
         except ValueError as error:
             refused[name] = str(error).removeprefix(f"{name} ")
     if options.json:
-        records = [_record(entry) for entry in covered]
         refusals = [{"name": name, "refused": reason} for name, reason in refused.items()]
-        print(json.dumps(records + refusals, indent=2, allow_nan=False))
-    else:
-        _print_catalogue(covered, refused)
+        return print_json([_record(entry) for entry in covered] + refusals)
+    _print_catalogue(covered, refused)
 
 
 def _print_catalogue(covered: list[Any], refused: dict[str, str]) -> None:
@@ -83,16 +78,14 @@ def _print_entry(entry: Any) -> None:
     published = known["published_parameters"]
     rows = {
         "parameters": _billions(known["parameters"]),
-        "parameters, as published": "-" if published is None else _billions(published),
+        "parameters, as published": _billions(published),
         "active parameters per token": _billions(known["active_parameters"]),
         "weights": entry.precision,
         "weights are so by": entry.precision_source,
         "KV cache per token at 2 B per element": size(known["kv_bytes_per_token"]),
         "state per sequence": size(known["state_bytes"]),
-        "encoder's parameters": _billions(known["encoder_parameters"]) if known["encoder_parameters"] else "-",
-        "prediction head's parameters": _billions(known["prediction_parameters"])
-        if known["prediction_parameters"]
-        else "-",
+        "encoder's parameters": _billions(known["encoder_parameters"]),
+        "prediction head's parameters": _billions(known["prediction_parameters"]),
         "positions": "-" if entry.max_position is None else f"{entry.max_position:,}",
     }
     for fact, value in rows.items():
@@ -131,8 +124,10 @@ def _record(entry: Any) -> dict[str, Any]:
     }
 
 
-def _billions(count: float) -> str:
-    """A number of parameters as model names write it: 70.6B, 124M."""
+def _billions(count: float | None) -> str:
+    """A number of parameters as model names write it: 70.6B, 124M; a dash for none or an unknown one."""
+    if not count:
+        return "-"
     if count >= 999.5e9:
         return f"{count / 1e12:.3g}T"
     return f"{count / 1e9:.3g}B" if count >= 999.5e6 else f"{count / 1e6:.3g}M"

@@ -1,13 +1,14 @@
 """`jaxroof optimize`: the best hardware, deployment and workload numbers under constraints, by gradients."""
 
 import argparse
-import json
 import pathlib
 import time
 from typing import Any
 
-from sweeps.cli.common import compilation_cache, json_argument
-from sweeps.cli.outputs import output_argument
+from sweeps.cli.common import compilation_cache, json_argument, settings_argument
+from sweeps.cli.outputs import dataset_argument, files, picture_argument
+from sweeps.cli.printing import print_json
+from sweeps.cli.progress import Line
 
 LIMITS = {"max": "most", "min": "least"}
 
@@ -22,13 +23,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
             f"--{flag}", metavar="METRIC,..", help=f"metrics or leaves to {flag}, in place of the specification's"
         )
     for flag, word in LIMITS.items():
-        parser.add_argument(
-            f"--{flag}",
-            metavar="NAME=LIMIT",
-            action="append",
-            default=[],
-            help=f"what a metric or leaf may be at {word}: tpot=40ms; may be given several times",
-        )
+        what = f"what a metric or leaf may be at {word}: tpot=40ms; may be given several times"
+        settings_argument(parser, f"--{flag}", what, "NAME=LIMIT")
     for flag, what in (
         ("starts", "designs that descent starts from (default 512)"),
         ("steps", "steps of the descent (default 150)"),
@@ -36,21 +32,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         ("seed", "of what is drawn (default 0)"),
     ):
         parser.add_argument(f"--{flag}", metavar="N", help=what)
-    output_argument(
-        parser,
-        "-o",
-        "--output",
-        kinds=("dataset",),
-        metavar="OUT.nc",
-        help="every design that was found, with all its metrics",
-    )
-    output_argument(
-        parser,
-        "--plot",
-        kinds=("png", "svg"),
-        metavar="FILE",
-        help=".png or .svg: slices through the best design, or the front",
-    )
+    dataset_argument(parser, "every design that was found, with all its metrics")
+    picture_argument(parser, ".png or .svg: slices through the best design, or the front", metavar="FILE")
     json_argument(parser)
 
 
@@ -68,11 +51,8 @@ def run(options: argparse.Namespace) -> None:
         problem = specs.made(asked)
     except ValueError as error:
         raise ValueError(f"{options.spec}: {error}") from None
-    bar = _Bar()
-    try:
-        found = searched(problem, asked.search, bar)
-    finally:
-        bar.stop()
+    with Line(elsewhere=False) as bar:
+        found = searched(problem, asked.search, lambda stage, *done: bar.show(f"{stage} {done[0]}/{done[1]}", *done))
     seconds = time.perf_counter() - begin
     if options.output:
         from sweeps.serving.files import written
@@ -87,43 +67,12 @@ def run(options: argparse.Namespace) -> None:
     if options.json:
         from sweeps.studies.optimization.result import record
 
-        print(json.dumps(record(found), indent=2, allow_nan=False))
-        return
+        return print_json(record(found))
     from sweeps.cli.optimize_report import printed
 
     printed(found, seconds)
-    for path in (options.output, options.plot):
-        if path:
-            print(path)
-
-
-class _Bar:
-    """The stage of the search and how much of it is done: a bar on a terminal, nothing elsewhere. On stderr."""
-
-    def __init__(self):
-        import sys
-
-        self._bar, self._tasks = None, {}
-        if sys.stderr.isatty():
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-            from sweeps.cli.tables import console
-
-            columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-            self._bar = Progress(*columns, console=console(error=True), transient=True)
-            self._bar.start()
-
-    def __call__(self, stage: str, done: int, all_of_it: int) -> None:
-        if self._bar is None:
-            return
-        if stage not in self._tasks:
-            self._tasks[stage] = self._bar.add_task(stage, total=all_of_it)
-        self._bar.update(self._tasks[stage], completed=done)
-
-    def stop(self) -> None:
-        """Take the bar away."""
-        if self._bar is not None:
-            self._bar.stop()
+    for path in files(options):
+        print(path)
 
 
 def _with_flags(source: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:

@@ -46,6 +46,16 @@ def output_argument(
         parser.add_argument("--force", action="store_true", help=FORCE_HELP)
 
 
+def dataset_argument(parser: Any, help: str, metavar: str = "OUT.nc", **words: Any) -> None:
+    """Declare `-o`, a netCDF file of labelled numbers."""
+    output_argument(parser, "-o", "--output", kinds=("dataset",), metavar=metavar, help=help, **words)
+
+
+def picture_argument(parser: Any, help: str, *flags: str, metavar: str = "PICTURE", **words: Any) -> None:
+    """Declare `--plot`, or the flags given, a .png or .svg."""
+    output_argument(parser, *(flags or ("--plot",)), kinds=("png", "svg"), metavar=metavar, help=help, **words)
+
+
 def pictures_argument(parser: Any, what: str) -> None:
     """Declare `--plots DIR`, a folder of pictures; `what` says in the help which ones."""
     output_argument(parser, "--plots", kinds=("png",), folder="pictures", metavar="DIR", help=what)
@@ -54,6 +64,12 @@ def pictures_argument(parser: Any, what: str) -> None:
 def declared_outputs(parser: Any) -> tuple[Output, ...]:
     """The flags of a parser that name what is written."""
     return parser.get_default("_outputs") or ()
+
+
+def files(options: argparse.Namespace) -> list[str]:
+    """Files that a verb has been told to write, in the order of their flags."""
+    named = (getattr(options, each.dest) for each in getattr(options, "_outputs", ()))
+    return [name for name in named if name is not None]
 
 
 def require_outputs(options: argparse.Namespace) -> None:

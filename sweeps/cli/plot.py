@@ -5,7 +5,7 @@ import pathlib
 from typing import Any
 
 from sweeps.cli.common import case_arguments
-from sweeps.cli.outputs import output_argument
+from sweeps.cli.outputs import picture_argument
 from sweeps.cli.step import step_case, step_text, workload_arguments
 
 KINDS = ("overview", "heatmap", "lines", "pareto", "breakdown", "spread", "speculation", "splits", "roofline")
@@ -23,15 +23,8 @@ STEP_FLAGS = (
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags of the verb."""
     parser.add_argument("file", nargs="?", metavar="OUT.nc", help="a sweep's file; a roofline needs none")
-    output_argument(
-        parser,
-        "-o",
-        "--output",
-        kinds=("png", "svg"),
-        default=_default,
-        metavar="FILE",
-        help="a .png or .svg (default: the file's name with .png)",
-    )
+    what = "a .png or .svg (default: the file's name with .png)"
+    picture_argument(parser, what, "-o", "--output", metavar="FILE", default=_default)
     parser.add_argument("--kind", metavar="KIND", help=f"{', '.join(KINDS)} (default overview)")
     parser.add_argument("--x", metavar="AXIS", help="axis across; for pareto a metric")
     parser.add_argument("--y", metavar="AXIS", help="axis upwards, or the lines' axis; for pareto a metric")

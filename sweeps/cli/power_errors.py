@@ -1,12 +1,13 @@
 """`jaxroof validate power`: predicted electrical power of kernels against the board's meter, and a picture of it."""
 
 import argparse
-import json
 from typing import Any
 
-from sweeps.cli.outputs import pictures_argument
+PICTURES = "also write a picture of predicted against measured power"
 
 COLUMNS = ("rows", "median", "MAPE", "signed", "median ", "MAPE ", "over TDP")
+SHARES = ("median_ape", "mape", "signed_median", "own_time_median_ape", "own_time_mape", "over_tdp")
+"""Columns after the rows, and what they are of."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -15,24 +16,40 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--efficiency", metavar="NAME", help="of the second prediction's times; default: learned, of each row's engine"
     )
-    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
-    pictures_argument(parser, "also write a picture of predicted against measured power")
 
 
-def run(options: argparse.Namespace) -> None:
-    """Score the table and print the result."""
-    from sweeps.measure.validate.kernel_power import power_errors, power_scores
+def scored(options: argparse.Namespace) -> tuple[list[Any], dict[str, int]]:
+    """Scores of kernels, and how many rows were left out for which reason."""
+    from sweeps.measure.validate.kernel_power import power_scores
 
-    scores, left_out = power_scores(options.data, options.efficiency)
-    pictures = _pictures(options, scores) if options.plots and scores else []
-    rows = [row for held_out in (True, False) for row in power_errors(scores, held_out)]
-    if options.json:
-        reasons = [{"reason": reason, "rows": count} for reason, count in left_out.items()]
-        print(json.dumps({"path": options.data, "groups": rows, "left_out": reasons, "pictures": pictures}, indent=2))
-        return
-    from sweeps.cli.tables import console, table
+    return power_scores(options.data, options.efficiency)
 
-    out = console()
+
+def pictures(found: tuple[list[Any], dict[str, int]]) -> list[tuple[str, Any]]:
+    """One picture, where there is anything to draw."""
+    from sweeps.show.power import measured_against_predicted
+
+    return [("power", measured_against_predicted(found[0]))] if found[0] else []
+
+
+def _rows(scores: list[Any]) -> list[dict[str, Any]]:
+    """Errors by group, first of the shapes that were held out of the fit, then of all."""
+    from sweeps.measure.validate.kernel_power import power_errors
+
+    return [row for held_out in (True, False) for row in power_errors(scores, held_out)]
+
+
+def record(options: argparse.Namespace, found: tuple[list[Any], dict[str, int]]) -> dict[str, Any]:
+    """The errors for machines."""
+    reasons = [{"reason": reason, "rows": count} for reason, count in found[1].items()]
+    return {"path": options.data, "groups": _rows(found[0]), "left_out": reasons}
+
+
+def show(out: Any, options: argparse.Namespace, found: tuple[list[Any], dict[str, int]]) -> None:
+    """Print a table of the errors per choice of rows, and how many rows were left out."""
+    from sweeps.cli.tables import error_cells, table
+
+    rows = _rows(found[0])
     out.print(f"Power of kernels in {options.data}; error: predicted / measured - 1, power at most TDP")
     out.print("Left: energy model at the measured time; right: at the predicted time. Over TDP: share of rows whose")
     out.print("energy at the measured time would take more than 5 % above the limit\n")
@@ -45,22 +62,8 @@ def run(options: argparse.Namespace) -> None:
         shown = table("kernels", "device", *COLUMNS, numbers=COLUMNS)
         for row in rows:
             if (row["held_out"], row["short_runs"]) == (held_out, every):
-                shown.add_row(row["kernels"], row["device"], f"{row['rows']:,}", *_cells(row))
+                shown.add_row(row["kernels"], row["device"], f"{row['rows']:,}", *error_cells(row, *SHARES))
         out.print(shown)
         out.print()
-    for reason, count in left_out.items():
+    for reason, count in found[1].items():
         out.print(f"{count:,} rows left out: {reason}")
-    for picture in pictures:
-        out.print(picture)
-
-
-def _cells(row: dict[str, Any]) -> list[str]:
-    names = ("median_ape", "mape", "signed_median", "own_time_median_ape", "own_time_mape", "over_tdp")
-    return [f"{row[name]:+.1%}" if name == "signed_median" else f"{row[name]:.1%}" for name in names]
-
-
-def _pictures(options: argparse.Namespace, scores: list[Any]) -> list[str]:
-    from sweeps.show import style
-    from sweeps.show.power import measured_against_predicted
-
-    return style.pictures(options.plots, [("power", measured_against_predicted(scores))], options.force)

@@ -1,4 +1,6 @@
-"""Text for people: control characters from files and flags reach the terminal as escapes."""
+"""Text of answers: JSON for programs; for people, control characters from files and flags as escapes."""
+
+from typing import Any
 
 _NAMES = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
 
@@ -32,6 +34,22 @@ def escaped(text: str, breaks: bool = False) -> str:
       breaks: escape line breaks too: for one value, which is no place for them.
     """
     return text if text.isascii() and text.isprintable() else text.translate(_VALUE if breaks else _TEXT)
+
+
+def print_json(record: Any, indent: int | None = 2) -> None:
+    """Print a record as one JSON value; a number that does not exist is null."""
+    import json
+
+    print(json.dumps(_finite(record), indent=indent, allow_nan=False))
+
+
+def _finite(value: Any) -> Any:
+    """Numbers that are none, NaN and infinities, as None, wherever they are."""
+    if isinstance(value, dict):
+        return {key: _finite(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and value - value != 0.0 else value
 
 
 class Unprintable(Exception):

@@ -1,15 +1,58 @@
 """Progress of a long run on stderr: a bar on a terminal, now and then a line elsewhere, or JSON for programs."""
 
+import contextlib
 import json
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 KINDS = ("auto", "json", "quiet")
 
-LINE_SECONDS = {"auto": 10.0, "json": 1.0}
-"""s between lines where there is no bar."""
+LINE_SECONDS, JSON_SECONDS = 10.0, 1.0
+"""s between lines of words, where there is no bar, and between those of JSON."""
+
+
+class Line:
+    """What a run does, in words: beside a bar on a terminal, now and then by themselves elsewhere. On stderr.
+
+    Args:
+      text: until the first words come.
+      elsewhere: print lines where there is no terminal.
+      remaining: show the time that is left, which follows from what is done.
+    """
+
+    def __init__(self, text: str = "", elsewhere: bool = True, remaining: bool = True):
+        self.elsewhere, self.said, self.bar = elsewhere, time.perf_counter(), None
+        if sys.stderr.isatty():
+            from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+            from sweeps.cli.tables import console
+
+            columns = [BarColumn(), TextColumn("{task.description}"), *([TimeRemainingColumn()] if remaining else [])]
+            self.bar = Progress(*columns, console=console(error=True), transient=True)
+            self.task = self.bar.add_task(text, total=None)
+            self.bar.start()
+
+    def __enter__(self) -> "Line":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
+
+    def show(self, text: str, done: float = 0.0, total: float | None = None) -> None:
+        """Say `text`, when `done` of `total` are done; the last line is not said, as the answer follows."""
+        if self.bar is not None:
+            self.bar.update(self.task, completed=done, total=total, description=text)
+        elif self.elsewhere and time.perf_counter() - self.said > LINE_SECONDS and done != total:
+            self.said = time.perf_counter()
+            print(text, file=sys.stderr, flush=True)
+
+    def stop(self) -> None:
+        """Take the bar away."""
+        if self.bar is not None:
+            self.bar.stop()
 
 
 class Progress:
@@ -23,11 +66,10 @@ class Progress:
 
     def __init__(self, points: int, kept: int = 0, kind: str = "auto"):
         self.points, self.kept, self.kind, self.done = points, kept, kind, 0
-        self.bytes, self.failures, self.workers = 0, 0, 0
+        self.bytes, self.failures = 0, 0
         self.start = self.said = time.perf_counter()
-        self.bar, self._lock = None, threading.Lock()
-        if kind == "auto" and sys.stderr.isatty():
-            self._begin_bar()
+        self._line = Line() if kind == "auto" else None
+        self._lock = threading.Lock()
 
     @property
     def seconds(self) -> float:
@@ -56,8 +98,8 @@ class Progress:
 
     def stop(self, event: str = "end") -> None:
         """Take the bar away; in JSON, a last line that says how it ended."""
-        if self.bar is not None:
-            self.bar.stop()
+        if self._line is not None:
+            self._line.stop()
         self.say(event)
 
     def say(self, event: str) -> None:
@@ -71,17 +113,14 @@ class Progress:
         return f"{json.dumps(self._state(event))}\n" if self.kind == "json" else ""
 
     def _show(self) -> None:
-        if self.bar is not None:
-            done, left = self.kept + self.done, f"{rate_text(self.rate)}/s{self._beside()}"
-            self.bar.update(self.task, completed=done, done=f"{done:,}", rate=left)
-        elif self.kind != "quiet" and time.perf_counter() - self.said > LINE_SECONDS[self.kind]:
+        if self._line is not None:
+            done, rate = self.kept + self.done, f"{rate_text(self.rate)}/s{self._beside()}"
+            left = (self.points - done) / max(self.rate, 1e-9)
+            ending = f"{left:,.0f} s left" if self._line.bar is None else "ETA"
+            self._line.show(f"{done:,} of {self.points:,} points, {rate}, {ending}", done, self.points)
+        elif self.kind == "json" and time.perf_counter() - self.said > JSON_SECONDS:
             self.said = time.perf_counter()
-            if self.kind == "json":
-                self.say("progress")
-            else:
-                done, left = self.kept + self.done, (self.points - self.kept - self.done) / max(self.rate, 1e-9)
-                rate = f"{rate_text(self.rate)}/s{self._beside()}"
-                print(f"{done:,} of {self.points:,} points, {rate}, {left:,.0f} s left", file=sys.stderr, flush=True)
+            self.say("progress")
 
     def _beside(self) -> str:
         from sweeps.cli.tables import size
@@ -104,17 +143,21 @@ class Progress:
             "failures": self.failures,
         }
 
-    def _begin_bar(self) -> None:
-        from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
-        from rich.progress import Progress as Bar
 
-        from sweeps.cli.tables import console
+@contextlib.contextmanager
+def progress(kind: str = "auto") -> Iterator[Callable[[int], Progress]]:
+    """A function that begins the `Progress` of a number of points, once they are known; for `with`."""
+    bars: list[Progress] = []
 
-        count = TextColumn("{task.fields[done]} of {task.fields[points]} points, {task.fields[rate]}, ETA")
-        self.bar = Bar(BarColumn(), count, TimeRemainingColumn(), console=console(error=True), transient=True)
-        total = f"{self.points:,}"
-        self.task = self.bar.add_task("", total=self.points, completed=self.kept, done="0", points=total, rate="-")
-        self.bar.start()
+    def begun(points: int) -> Progress:
+        bars.append(Progress(points, kind=kind))
+        return bars[0]
+
+    try:
+        yield begun
+    finally:
+        for bar in bars:
+            bar.stop()
 
 
 def rate_text(rate: float) -> str:

@@ -1,11 +1,11 @@
 """`jaxroof query`: the points of a sweep that keep a condition, best first, without loading the sweep."""
 
 import argparse
-import json
 from typing import Any
 
 from sweeps.cli.common import json_argument, whole_number
-from sweeps.cli.outputs import output_argument
+from sweeps.cli.outputs import dataset_argument, files
+from sweeps.cli.printing import print_json
 
 SHOWN = ("tokens_per_second_per_device", "tpot", "ttft", "step_time", "usd_per_million_tokens", "feasible")
 """Variables that a table has beside those that are named, of those that there are."""
@@ -26,9 +26,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--points-limit", metavar="N", help="points that it may look at (default 10,000,000,000, some minutes)"
     )
-    output_argument(
-        parser, "-o", "--output", kinds=("dataset",), metavar="OUT.nc", help="write the rows, with all variables"
-    )
+    dataset_argument(parser, "write the rows, with all variables")
     json_argument(parser)
 
 
@@ -52,23 +50,14 @@ def run(options: argparse.Namespace) -> None:
         if options.output is not None:
             saved(options.output, found.rows, options.force, [options.sweep])
         if options.json:
-            print(json.dumps(_plain(found), allow_nan=False))
-        else:
-            _table(options, dataset, found)
-
-
-def _plain(found: Any) -> dict[str, Any]:
-    """Rows as JSON has them, in SI units."""
-    columns = {str(name): found.rows[name].values.tolist() for name in found.rows.variables}
-    rows = [
-        {name: None if isinstance(v, float) and v != v else v for name, v in zip(columns, values, strict=True)}
-        for values in zip(*columns.values(), strict=True)
-    ]
-    return {"matches": found.matches, "points": found.points, "rows": rows}
+            columns = [found.rows[name].values.tolist() for name in found.rows.variables]
+            rows = [dict(zip(map(str, found.rows.variables), row, strict=True)) for row in zip(*columns, strict=True)]
+            return print_json({"matches": found.matches, "points": found.points, "rows": rows}, indent=None)
+        _table(options, dataset, found)
 
 
 def _table(options: argparse.Namespace, dataset: Any, found: Any) -> None:
-    from sweeps.cli.tables import console, table
+    from sweeps.cli.tables import console, print_lines, table
     from sweeps.data import labels
     from sweeps.data.querying.run import named
 
@@ -86,5 +75,4 @@ def _table(options: argparse.Namespace, dataset: Any, found: Any) -> None:
     if found.matches:
         out.print()
         out.print(made)
-    if options.output is not None:
-        out.print(f"file    {options.output}")
+    print_lines(out, "file", files(options))

@@ -2,12 +2,13 @@
 
 import argparse
 import collections
-import json
+import itertools
 import math
-import sys
 from typing import Any
 
-from sweeps.cli.outputs import output_argument
+from sweeps.cli.outputs import dataset_argument
+from sweeps.cli.printing import print_json
+from sweeps.cli.progress import Line
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,9 +17,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("ids", nargs="*", metavar="ID", help="scenarios, such as T3.2")
     parser.add_argument("--all", action="store_true", help="every scenario")
     parser.add_argument("--efficiency", metavar="NAME", help="of the predicted values (default: each scenario's)")
-    output_argument(
-        parser, "-o", "--output", kinds=("dataset",), metavar="OUT.nc", help="write the rows as a netCDF file"
-    )
+    dataset_argument(parser, "write the rows as a netCDF file")
     parser.add_argument("--json", action="store_true", help="JSON with SI numbers instead of a table")
 
 
@@ -35,15 +34,21 @@ def run(options: argparse.Namespace) -> None:
 
     for name in options.ids:
         scenarios.scenario(name)
-    shown = _Shown(len(options.ids or scenarios.names()))
-    rows = scenarios.run(options.ids or None, options.efficiency, shown.done)
-    shown.end()
+    total, count = len(options.ids or scenarios.names()), itertools.count(1)
+    with Line(elsewhere=False) as bar:
+
+        def done(name: str) -> None:
+            number = next(count)
+            bar.show(f"{number} of {total} scenarios ({name})", number, total)
+
+        rows = scenarios.run(options.ids or None, options.efficiency, done)
     if options.output is not None:
         from sweeps.data import store
 
         store.saved(options.output, scenarios.table(rows), options.force)
     if options.json:
-        print(json.dumps([_record(row) for row in rows], indent=2, allow_nan=False))
+        ratios = [{"ratio": row.ratio, "assumed_ratio": row.assumed_ratio} for row in rows]
+        print_json([vars(row) | both for row, both in zip(rows, ratios, strict=True)])
     else:
         _print_rows(rows)
     if options.output is not None:
@@ -57,8 +62,7 @@ def _print_list(as_json: bool) -> None:
     entries = [scenario(name) for name in names()]
     if as_json:
         keys = ("id", "title", "source")
-        print(json.dumps([{key: getattr(entry, key) for key in keys} for entry in entries], indent=2))
-        return
+        return print_json([{key: getattr(entry, key) for key in keys} for entry in entries])
     found = table("id", "job", "scenario", "source")
     for entry in entries:
         found.add_row(entry.id, entry.spec.get("job", "request"), entry.title, entry.source)
@@ -105,24 +109,3 @@ def _text(value: float, unit: str) -> str:
 
 def _ratio(value: float) -> str:
     return "" if math.isnan(value) else f"{value:.3f}"
-
-
-def _record(row: Any) -> dict[str, Any]:
-    found = {**vars(row), "ratio": row.ratio, "assumed_ratio": row.assumed_ratio}
-    return {key: None if isinstance(value, float) and math.isnan(value) else value for key, value in found.items()}
-
-
-class _Shown:
-    """Number of scenarios that are done, on a terminal."""
-
-    def __init__(self, total: int):
-        self.total, self.count = total, 0
-
-    def done(self, name: str) -> None:
-        self.count += 1
-        if sys.stderr.isatty():
-            print(f"\r{self.count} of {self.total} scenarios ({name})   ", end="", file=sys.stderr, flush=True)
-
-    def end(self) -> None:
-        if sys.stderr.isatty():
-            print("\r" + " " * 50 + "\r", end="", file=sys.stderr, flush=True)

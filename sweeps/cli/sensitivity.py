@@ -1,19 +1,15 @@
 """`jaxroof sensitivity`: elasticities of a metric to numbers of hardware, deployment and workload."""
 
 import argparse
-import json
 import pathlib
 from typing import Any
 
-from sweeps.cli import deployment, request, serve, step, train
-from sweeps.cli.common import case_arguments, compilation_cache, json_argument, whole_number
+from sweeps.cli import common, deployment, request, serve, step, train
 from sweeps.cli.leaf_flags import flag as flag_of
-from sweeps.cli.outputs import output_argument
+from sweeps.cli.outputs import dataset_argument, files, picture_argument
+from sweeps.cli.printing import print_json
 
 JOBS = ("request", "step", "train", "serve")
-
-OUTPUTS = ("output", "plot")
-"""Flags of files that are written."""
 
 TOP = 20
 
@@ -33,15 +29,12 @@ UNTRAINED += tuple(name for name in deployment.flags() if name not in (*train.DE
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags of the verb."""
     parser.add_argument("--job", metavar="JOB", default="request", help="request (default), step, train or serve")
-    case_arguments(parser)
+    common.case_arguments(parser)
     step.workload_arguments(parser)
     request.static_batch_arguments(parser)
     serve.load_arguments(parser)
     train.workload_arguments(parser)
-    parser.add_argument("--engine", metavar="NAME", help="for --job serve: vllm, sglang or trtllm")
-    parser.add_argument(
-        "--policy", metavar="NAME=VALUE", action="append", default=[], help="of the scheduler, for --job serve"
-    )
+    common.scheduler_arguments(parser, "of the scheduler, for --job serve", "for --job serve: vllm, sglang or trtllm")
     asked = parser.add_argument_group("what is asked")
     asked.add_argument("--metric", metavar="NAME,..", help="metrics of the job (default: the most asked for)")
     asked.add_argument("--knob", metavar="PATH,..", help="numbers, or parts: hardware.links, model, efficiency")
@@ -50,15 +43,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     asked.add_argument("--second-order", action="store_true", help="which knobs replace or need each other")
     asked.add_argument("--smoothing", metavar="P", help="exponent of gradients at ridges (default 16); 0: exact ones")
     asked.add_argument("--over", metavar="FILE", help="maps over a SPEC.toml, or over the points of a sweep's OUT.nc")
-    output_argument(asked, "-o", "--output", kinds=("dataset",), metavar="OUT.nc", help="all of it as netCDF")
-    output_argument(
-        asked,
-        "--plot",
-        kinds=("png", "svg"),
-        metavar="PICTURE",
-        help="a .png or .svg: a tornado; pairs with --second-order, maps with --over",
-    )
-    json_argument(parser)
+    dataset_argument(asked, "all of it as netCDF")
+    picture_argument(asked, "a .png or .svg: a tornado; pairs with --second-order, maps with --over")
+    common.json_argument(parser)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -67,18 +54,15 @@ def run(options: argparse.Namespace) -> None:
         raise ValueError(f"--job {options.job} has no sensitivities; known: {', '.join(JOBS)}")
     names, wanted = (_names(getattr(options, flag)) for flag in ("metric", "knob"))
     exponent = _smoothing(options.smoothing)
-    top = int(whole_number("--top", options.top)) if options.top is not None else TOP
+    top = int(common.whole_number("--top", options.top)) if options.top is not None else TOP
     if options.over is not None:
-        _maps(options, names, wanted, exponent)
-        return
+        return _maps(options, names, wanted, exponent)
     for job, flags in OWN.items():
         given = [flag for flag in flags if job != options.job and getattr(options, flag)]
         if given:
             raise ValueError(f"{flag_of(given[0])} is of --job {job}, and this is --job {options.job}")
     if options.job == "serve":
-        from sweeps.cli.sensitivity_serve import found_of_serve
-
-        found = found_of_serve(options, names, wanted, exponent)
+        found = _found_of_serve(options, names, wanted, exponent)
     else:
         found = _found(options, names, wanted, exponent, top)
     from sweeps.cli import sensitivity_report as report
@@ -86,12 +70,8 @@ def run(options: argparse.Namespace) -> None:
     if options.output or options.plot:
         _write(options, found, top)
     if options.json:
-        print(json.dumps(report.record(found), indent=2, allow_nan=False))
-        return
-    report.show(found, top, options.all)
-    for name in OUTPUTS:
-        if getattr(options, name):
-            print(f"file    {getattr(options, name)}")
+        return print_json(report.record(found))
+    report.show(found, top, options.all, files(options))
 
 
 def _found(options: argparse.Namespace, names: Any, wanted: Any, exponent: float | None, top: int) -> Any:
@@ -111,6 +91,21 @@ def _found(options: argparse.Namespace, names: Any, wanted: Any, exponent: float
     return Found(said, notes(case), point, checked, second)
 
 
+def _found_of_serve(options: argparse.Namespace, names: Any, wanted: Any, exponent: float | None) -> Any:
+    """The sensitivities of a simulation."""
+    common.require_names(options)
+    if options.second_order:
+        raise ValueError("--second-order is of a step or a request: a simulation's decisions have no gradient")
+    asked = serve.question(options)
+    from sweeps.cli.sensitivity_report import Found
+    from sweeps.cli.tables import heading
+    from sweeps.studies.elasticity.serve import sensitivity_of_serve
+
+    found, said, point, checked = sensitivity_of_serve(asked, names, wanted, exponent)
+    notes = [*said, "when steps end has a gradient, what the scheduler decides has none: docs/reference/scheduler.md"]
+    return Found(heading(found.case, found.load.text, asked.overrides), notes, point, checked, {})
+
+
 def _said(options: argparse.Namespace) -> tuple[str, Any]:
     """The question in words, and the case."""
     if options.job == "train":
@@ -127,10 +122,9 @@ def _said(options: argparse.Namespace) -> tuple[str, Any]:
     else:
         case = request.request_case(options)
         what = request.request_text(case)
-    from sweeps.cli.common import overrides
     from sweeps.cli.tables import heading
 
-    return heading(case, what, overrides(options.set)), case
+    return heading(case, what, common.overrides(options.set)), case
 
 
 def _write(options: argparse.Namespace, found: Any, top: int) -> None:
@@ -169,7 +163,7 @@ def _maps(options: argparse.Namespace, names: Any, wanted: Any, exponent: float 
         raise ValueError(f"--{'json' if options.json else 'second-order'} is of one point, and --over makes maps")
     if not pathlib.Path(options.over).is_file():
         raise ValueError(f"--over {options.over}: no such file")
-    compilation_cache()
+    common.compilation_cache()
     from sweeps.cli import sensitivity_report as report
     from sweeps.data.store import saved
     from sweeps.studies.elasticity.api import sensitivity
@@ -182,10 +176,7 @@ def _maps(options: argparse.Namespace, names: Any, wanted: Any, exponent: float 
         style.saved(elasticity_maps(found), options.plot, options.force)
     if options.output:
         saved(options.output, found, options.force, [options.over])
-    report.show_maps(found)
-    for name in OUTPUTS:
-        if getattr(options, name):
-            print(f"file    {getattr(options, name)}")
+    report.show_maps(found, files(options))
 
 
 def _names(text: str | None) -> list[str] | None:

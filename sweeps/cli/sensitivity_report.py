@@ -9,8 +9,8 @@ import numpy as np
 import xarray as xr
 
 from hwspaces import formatted
-from sweeps.ask.names import UDUNITS, variable
-from sweeps.cli.tables import console, metric_text, percent, table
+from sweeps.cli.answers import units
+from sweeps.cli.tables import console, metric_text, percent, print_lines, table
 from sweeps.data.labels import number
 from sweeps.studies.elasticity.knobs import Knob
 from sweeps.studies.elasticity.point import FACTORS, FLAT, Sensitivities, Turn
@@ -32,8 +32,8 @@ class Found:
     curvatures: Mapping[str, tuple[Sequence[Knob], np.ndarray]]
 
 
-def show(found: Found, top: int, every: bool) -> None:
-    """Print the tables."""
+def show(found: Found, top: int, every: bool, files: Sequence[str]) -> None:
+    """Print the tables, and which files are written."""
     out, point = console(), found.point
     out.print(found.heading, end="\n\n")
     names = list(point.metrics)
@@ -58,24 +58,22 @@ def show(found: Found, top: int, every: bool) -> None:
     if flat:
         listed = ", ".join(knob.path for knob in flat[:6])
         out.print(f"flat    {listed}{f' and {len(flat) - 6} more (--all)' if len(flat) > 6 else ''}: elasticity 0")
-    zeros = [path for path, why in point.left_out.items() if why == "0"]
-    switches = [path for path, why in point.left_out.items() if why == "switch"]
-    unknown = [path for path, why in point.left_out.items() if why == "unknown"]
-    for paths, why in ((zeros, "0: a share of nothing"), (switches, "switches"), (unknown, "not set or unknown")):
+    for reason, words in (("0", "0: a share of nothing"), ("switch", "switches"), ("unknown", "not set or unknown")):
+        paths = [path for path, why in point.left_out.items() if why == reason]
         if paths:
-            out.print(f"none    {', '.join(paths)}: {why}, no elasticity")
+            out.print(f"none    {', '.join(paths)}: {words}, no elasticity")
     if any(knob.count for knob in shown):
         out.print("note    * a count, taken as a real number; degrees and domains are not changed by a tenth")
     if point.smoothing == 0.0:
         out.print("note    exact piecewise gradients: no smoothing at ridges, none of rounded-up counts")
-    for note in found.notes:
-        out.print(f"note    {note}")
+    print_lines(out, "note", found.notes)
     for name, (knobs, values) in found.curvatures.items():
         _show_pairs(out, name, knobs, point, values)
+    print_lines(out, "file", files)
 
 
-def show_maps(found: xr.Dataset) -> None:
-    """Print what the maps span: of every metric and knob the lowest, middle and highest elasticity."""
+def show_maps(found: xr.Dataset, files: Sequence[str]) -> None:
+    """Print what the maps span: of every metric and knob the lowest, middle and highest elasticity; and the files."""
     out = console()
     sizes = " x ".join(f"{size:,} {dim}" for dim, size in found.sizes.items() if dim != "knob")
     out.print(f"{found.attrs['title']}\n{sizes} points, {found.sizes['knob']} knobs", end="\n\n")
@@ -91,6 +89,7 @@ def show_maps(found: xr.Dataset) -> None:
             made.add_row(str(knob), *ends)
         out.print(made)
         out.print()
+    print_lines(out, "file", files)
 
 
 def record(found: Found) -> dict[str, Any]:
@@ -101,15 +100,15 @@ def record(found: Found) -> dict[str, Any]:
         "case": found.heading,
         "notes": list(found.notes),
         "smoothing": point.smoothing,
-        "metrics": {name: _finite(value) for name, value in point.metrics.items()},
-        "units": {name: UDUNITS.get(variable(name).unit, variable(name).unit) for name in point.metrics},
+        "metrics": {name: float(value) for name, value in point.metrics.items()},
+        "units": units(point.metrics),
         "knobs": [
             {
                 "path": point.knobs[i].path,
                 "value": point.knobs[i].value,
                 "unit": point.knobs[i].unit,
                 "count": point.knobs[i].count,
-                "elasticities": {name: _finite(point.elasticities[name][i]) for name in point.metrics},
+                "elasticities": {name: float(point.elasticities[name][i]) for name in point.metrics},
             }
             for i in point.order()
         ],
@@ -125,13 +124,7 @@ def record(found: Found) -> dict[str, Any]:
         },
         "pairs": {
             name: [
-                {
-                    "first": p.first.path,
-                    "second": p.second.path,
-                    "curvature": p.curvature,
-                    "gain": p.gain,
-                    "kind": p.kind,
-                }
+                vars(p) | {"first": p.first.path, "second": p.second.path, "kind": p.kind}
                 for p in pairs(name, knobs, _slopes(point, name, knobs), values)
             ]
             for name, (knobs, values) in found.curvatures.items()
@@ -201,7 +194,3 @@ def _text(slope: float) -> str:
     if math.isnan(slope):
         return "-"
     return "0" if abs(slope) < FLAT else f"{slope:+.3f}"
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None

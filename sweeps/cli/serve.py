@@ -1,60 +1,34 @@
 """`jaxroof serve`: a simulated engine under a stream of requests: latencies, goodput, and its timeline."""
 
 import argparse
-import json
+import dataclasses
 from typing import Any
 
-from sweeps.cli import deployment
-from sweeps.cli.common import (
-    case_arguments,
-    compilation_cache,
-    draft_argument,
-    json_argument,
-    overrides,
-    policy_settings,
-    require_names,
-)
+from sweeps.cli import common, deployment
 from sweeps.cli.leaf_flags import add_flags, leaf_flags
-from sweeps.cli.outputs import output_argument
+from sweeps.cli.outputs import dataset_argument, files, output_argument, picture_argument
+from sweeps.cli.printing import print_json
+from sweeps.cli.progress import Line
 
 FLAGS = leaf_flags("sweeps.ask.offered_load")
 """Flags that say which requests come, by name."""
 
 LOAD = tuple(FLAGS)
 
-OUTPUTS = ("output", "chrome_trace", "plot")
-"""Flags of files that are written."""
-
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags of the verb."""
-    case_arguments(parser)
-    draft_argument(parser)
+    common.case_arguments(parser)
+    common.draft_argument(parser)
     load_arguments(parser)
-    parser.add_argument("--engine", metavar="NAME", help="vllm, sglang or trtllm (default: the efficiency's)")
-    parser.add_argument(
-        "--policy",
-        metavar="NAME=VALUE",
-        action="append",
-        default=[],
-        help="a number of the engine's scheduler, docs/guide/serving.md: token_budget=2048, order=prefill_first, "
-        "queue=shortest_first; may be given several times",
-    )
+    what = "a number of the engine's scheduler, docs/guide/serving.md: token_budget=2048, order=prefill_first, "
+    common.scheduler_arguments(parser, f"{what}queue=shortest_first; may be given several times")
     parser.add_argument("--slo", metavar="LATENCY=LIMIT,..", help="what a good request keeps: ttft=500ms,tpot=40ms")
-    output_argument(
-        parser, "-o", "--output", kinds=("dataset",), metavar="RUN.nc", help="every request and iteration, as netCDF"
-    )
-    output_argument(
-        parser, "--chrome-trace", kinds=("timeline",), metavar="FILE.json", help="steps and requests, for Perfetto"
-    )
-    output_argument(
-        parser,
-        "--plot",
-        kinds=("png", "svg"),
-        metavar="PICTURE",
-        help="a .png or .svg of latencies, queue, steps and cache",
-    )
-    json_argument(parser)
+    dataset_argument(parser, "every request and iteration, as netCDF", "RUN.nc")
+    what = "steps and requests, for Perfetto"
+    output_argument(parser, "--chrome-trace", kinds=("timeline",), metavar="FILE.json", help=what)
+    picture_argument(parser, "a .png or .svg of latencies, queue, steps and cache")
+    common.json_argument(parser)
 
 
 def load_arguments(parser: argparse.ArgumentParser) -> None:
@@ -68,49 +42,49 @@ def offered(options: argparse.Namespace) -> dict[str, Any]:
     return {name: getattr(options, name) for name in LOAD if getattr(options, name, None) is not None}
 
 
-def run(options: argparse.Namespace) -> None:
-    """Simulate, write the files that are wanted, and print the report or its JSON."""
-    require_names(options)
-    policy, settings = policy_settings(options.policy), overrides(options.set)
-    compilation_cache()
-    from sweeps.cli import serve_report
-    from sweeps.serving.run import simulation
+def question(options: argparse.Namespace) -> Any:
+    """The `ServeSpec` that the flags describe; ValueError in one line when they do not."""
+    policy, settings = common.policy_settings(options.policy), common.overrides(options.set)
+    common.compilation_cache()
     from sweeps.serving.spec import ServeSpec
 
-    asked = ServeSpec(
-        **{name: getattr(options, name) for name in ("hardware", "model", "draft", "weights", "kv", "communication")},
-        **{name: getattr(options, name) for name in ("efficiency", "engine", "slo")},
+    return ServeSpec(
+        **{name: getattr(options, name) for name in ("hardware", "model", "weights", "kv", "communication")},
+        **{name: getattr(options, name) for name in ("efficiency", "engine")},
         **offered(options),
         deployment=deployment.settings(options),
         overrides=settings,
         policy=policy,
     )
-    bar = serve_report.Progress()
-    try:
-        found = simulation(asked, bar.show)
-    finally:
-        bar.stop()
-    if any(getattr(options, name) for name in OUTPUTS):
+
+
+def run(options: argparse.Namespace) -> None:
+    """Simulate, write the files that are wanted, and print the report or its JSON."""
+    common.require_names(options)
+    asked = dataclasses.replace(question(options), draft=options.draft, slo=options.slo)
+    from sweeps.cli import serve_report
+    from sweeps.serving.run import simulation
+
+    with Line("compiling") as bar:
+        found = simulation(asked, lambda *done: bar.show("{:,} of {:,} requests".format(*done), *done))
+    if files(options):
         _write(options, found)
     if options.json:
-        print(json.dumps(serve_report.record(found), indent=2, allow_nan=False))
-        return
-    serve_report.show(found)
-    for name in OUTPUTS:
-        if getattr(options, name):
-            print(f"file    {getattr(options, name)}")
+        return print_json(serve_report.record(found))
+    serve_report.show(found, files(options))
 
 
 def _write(options: argparse.Namespace, found: Any) -> None:
-    from sweeps.serving import chrome, files
+    from sweeps.serving import chrome
+    from sweeps.serving.files import dataset, written
 
-    data = files.dataset(found)
+    data = dataset(found)
     if options.plot:  # what cannot be drawn is said before any file is written
         from sweeps.show import style
         from sweeps.show.serving_run import serving_run
 
         style.saved(serving_run(data), options.plot, options.force)
     if options.output:
-        files.written(options.output, data, options.force)
+        written(options.output, data, options.force)
     if options.chrome_trace:
         chrome.written(options.chrome_trace, found, options.force)

@@ -1,12 +1,11 @@
 """`jaxroof status`: progress of a folder of shards, at any time."""
 
 import argparse
-import json
 import pathlib
 from typing import Any
 
 from sweeps.cli.common import json_argument
-from sweeps.cli.printing import escaped
+from sweeps.cli.printing import escaped, print_json
 from sweeps.cli.progress import rate_text
 
 
@@ -23,9 +22,8 @@ def run(options: argparse.Namespace) -> None:
 
     found = status(pathlib.Path(options.folder), options.check)
     if options.json:
-        print(json.dumps(found, allow_nan=False))
-    else:
-        _print(found)
+        return print_json(found, indent=None)
+    _print(found)
 
 
 def _print(found: dict[str, Any]) -> None:

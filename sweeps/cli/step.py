@@ -1,12 +1,12 @@
 """`jaxroof step`: cost of one engine step of a deployment, op by op."""
 
 import argparse
-import json
 from typing import Any
 
 from sweeps.cli.common import asked_case, case_arguments, draft_argument, json_argument, overrides
 from sweeps.cli.images import encoder_arguments, encoder_workload
 from sweeps.cli.leaf_flags import add_flags, leaf_flags
+from sweeps.cli.printing import print_json
 
 NUMBERS = leaf_flags("jaxroof.jobs.step")
 """Flags of a step's work, by name."""
@@ -51,16 +51,14 @@ def step_text(case: Any) -> str:
 
 def run(options: argparse.Namespace) -> None:
     """Print the step's table, or its JSON."""
-    from sweeps.cli import tables
-    from sweeps.cli.answers import beyond_tables, fit_text, intervals, money_text, power_lines, record
+    from sweeps.cli import answers, tables
     from sweeps.data.labels import number
     from sweeps.run.answer import answer
 
     case = step_case(options)
     found = answer(case)
     if options.json:
-        print(json.dumps(record(case, found), indent=2, allow_nan=False))
-        return
+        return print_json(answers.record(case, found))
     work, metrics, ops = case.scenario.workload, found.metrics, found.steps["step"]
     out = tables.console()
     out.print(tables.heading(case, step_text(case), overrides(options.set)), end="\n\n")
@@ -75,15 +73,4 @@ def run(options: argparse.Namespace) -> None:
     out.print(f"step    {tables.metric_text('step_time', metrics['step_time'])}, {', '.join(rates)}")
     out.print(f"use     MFU {tables.percent(metrics['mfu'])}, MBU {tables.percent(metrics['mbu'])}")
     out.print(f"bound   {shares} of the time")
-    for line in intervals(metrics):
-        out.print(f"error   {line}")
-    for line in beyond_tables(found.metrics):
-        out.print(f"tables  {line}")
-    for line in power_lines(case, found.metrics):
-        out.print(f"power   {line}")
-    out.print(f"memory  {fit_text(case, metrics)}")
-    money = money_text(case, found.metrics)
-    if money is not None:
-        out.print(f"money   {money}")
-    for note in tables.notes(case):
-        out.print(f"note    {note}")
+    answers.show(case, found)

@@ -7,24 +7,16 @@ from collections.abc import Callable
 from typing import Any
 
 from sweeps.cli.common import compilation_cache, whole_number
-from sweeps.cli.outputs import output_argument
-from sweeps.cli.progress import Progress, progress_kind, rate_text
+from sweeps.cli.outputs import dataset_argument
+from sweeps.cli.progress import progress, progress_kind, rate_text
 from sweeps.cli.sweep_report import RATED_POINTS, print_asked, print_found
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags of the verb."""
     parser.add_argument("spec", metavar="SPEC.toml", help="what to sweep; sweeps/specs/demo.toml is one")
-    output_argument(
-        parser,
-        "-o",
-        "--output",
-        kinds=("dataset",),
-        folder="shards",
-        metavar="OUT",
-        help="OUT.nc, a file that appears when it is whole; or OUT/, a folder of shards that the same command "
-        "continues after an interruption",
-    )
+    what = "OUT.nc, a file that appears when it is whole; or OUT/, a folder of shards that the same command "
+    dataset_argument(parser, f"{what}continues after an interruption", "OUT", folder="shards")
     parser.add_argument(
         "--keep",
         metavar="WHAT",
@@ -86,22 +78,18 @@ def _run_file(options: argparse.Namespace, source: dict[str, Any]) -> None:
     from sweeps.cli.tables import size
     from sweeps.run.sweep import sweep_to_file
 
-    start = time.perf_counter()
-    bars: list[Progress] = []
+    start, bars = time.perf_counter(), []
 
-    def begun(asked: Any, plan: Any) -> Callable[[int], None]:
-        print_asked(asked, plan)
-        bars.append(Progress(plan.points, kind=kind))
+    def asked(question: Any, plan: Any) -> Callable[[int], None]:
+        print_asked(question, plan)
+        bars.append(begun(plan.points))
         return bars[0].add
 
-    kind = progress_kind(options.progress)
-    try:
-        sweep_to_file(options.output, source, begun, force=options.force)
-    except ValueError as error:
-        raise ValueError(f"{options.spec}: {error}") from None
-    finally:
-        for bar in bars:
-            bar.stop()
+    with progress(progress_kind(options.progress)) as begun:
+        try:
+            sweep_to_file(options.output, source, asked, force=options.force)
+        except ValueError as error:
+            raise ValueError(f"{options.spec}: {error}") from None
     points, computing = bars[0].points, bars[0].seconds
     rate = f", {rate_text(points / computing)} points/s computed and written" if points >= RATED_POINTS else ""
     written = size(pathlib.Path(options.output).stat().st_size)

@@ -59,6 +59,12 @@ def table(*columns: str, numbers: Iterable[str] = ()) -> Table:
     return made
 
 
+def print_lines(out: Console, label: str, texts: Iterable[str]) -> None:
+    """Print texts one below the other, each after what it is: "note", "file", "power"."""
+    for text in texts:
+        out.print(f"{label:7} {text}")
+
+
 def metric_table(metrics: Mapping[str, Any], shares: Iterable[str] = ()) -> Table:
     """Every metric with its unit, or in percent if in `shares`, and what it means."""
     made = table("metric", "value", "meaning", numbers=("value",))
@@ -152,6 +158,16 @@ def metric_text(name: str, value: Any) -> str:
     if name.endswith(("mfu", "mbu")):
         return percent(value)
     return amount(value, variable(name).unit)
+
+
+def error_cells(errors: Mapping[str, float], *names: str) -> list[str]:
+    """Relative errors of `names` as "12.3%"; with their sign where they are signed."""
+    return [f"{errors[name]:+.1%}" if "signed" in name else f"{errors[name]:.1%}" for name in names]
+
+
+def milliseconds(seconds: float | None) -> str:
+    """A time as a number of milliseconds."""
+    return "-" if seconds is None else f"{seconds * 1e3:.4g}"
 
 
 def percent(share: float) -> str:

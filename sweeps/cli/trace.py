@@ -1,11 +1,13 @@
 """`jaxroof trace`: statistics of a request stream, of a trace file or drawn from distributions."""
 
 import argparse
+import dataclasses
 import math
 import re
 from typing import Any
 
-from sweeps.cli.outputs import output_argument
+from sweeps.cli.outputs import picture_argument
+from sweeps.cli.printing import print_json
 
 REQUESTS = 1000
 """Requests that are drawn where neither their number nor a duration is given."""
@@ -24,7 +26,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--first", metavar="N", help="only the first N requests")
     parser.add_argument("--seed", metavar="N", default="0", help="of what is drawn (default 0)")
     parser.add_argument("--json", action="store_true", help="one JSON object with SI numbers instead of text")
-    output_argument(parser, "-o", "--output", kinds=("png", "svg"), metavar="PICTURE", help="a .png or .svg to draw")
+    picture_argument(parser, "a .png or .svg to draw", "-o", "--output")
     files = parser.add_argument_group("of a file")
     files.add_argument(
         "--format",
@@ -58,11 +60,11 @@ def run(options: argparse.Namespace) -> None:
 
         style.saved(trace(stream), options.output, options.force)
     if options.json:
-        _print_json(stream, numbers)
-    else:
-        _print(stream, numbers)
-        if options.output:
-            print(f"picture  {options.output}")
+        about = {"name": stream.name, "source": stream.source}
+        return print_json({**about, **dataclasses.asdict(numbers), "notes": list(stream.notes)})
+    _print(stream, numbers)
+    if options.output:
+        print(f"picture  {options.output}")
 
 
 def _stream(options: argparse.Namespace) -> Any:
@@ -131,12 +133,10 @@ def _print(stream: Any, numbers: Any) -> None:
     out.print(f"{escaped(stream.name, breaks=True)}: {numbers.requests:,} requests in {span_text(numbers.duration)}")
     out.print(escaped(f"source  {stream.source}", breaks=True))
     out.print()
-    made = table(
-        "tokens", "mean", "p50", "p90", "p99", "max", "total", numbers=("mean", "p50", "p90", "p99", "max", "total")
-    )
+    columns = ("mean", "p50", "p90", "p99", "max", "total")
+    made = table("tokens", *columns, numbers=columns)
     for name, lengths in (("prompt", numbers.isl), ("output", numbers.osl)):
-        cells = (lengths.mean, lengths.p50, lengths.p90, lengths.p99, lengths.max, lengths.total)
-        made.add_row(name, *(number(value, 3) for value in cells))
+        made.add_row(name, *(number(getattr(lengths, column), 3) for column in columns))
     out.print(made)
     rate = "all at once" if math.isinf(numbers.rate) else f"{number(numbers.rate)} requests/s"
     out.print(f"mean rate     {'-' if math.isnan(numbers.rate) else rate}")
@@ -147,12 +147,3 @@ def _print(stream: Any, numbers: Any) -> None:
     out.print(f"prefix cache  could have {cached}, in {groups}")
     for note in stream.notes:
         out.print(f"note          {note}")
-
-
-def _print_json(stream: Any, numbers: Any) -> None:
-    import dataclasses
-    import json
-
-    found = {"name": stream.name, "source": stream.source, **dataclasses.asdict(numbers), "notes": list(stream.notes)}
-    finite = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in found.items()}
-    print(json.dumps(finite, indent=2))

@@ -1,12 +1,11 @@
 """`jaxroof train`: one iteration of training a model on a layout of devices, or the best of all layouts."""
 
 import argparse
-import json
 from typing import Any
 
-from sweeps.cli import deployment
-from sweeps.cli.common import EFFICIENCY_HELP, compilation_cache, json_argument, overrides, require_names, whole_number
+from sweeps.cli import common, deployment
 from sweeps.cli.leaf_flags import add_flags, flag, leaf_flags
+from sweeps.cli.printing import print_json
 from sweeps.cli.train_search import TOP, run_search
 
 DEGREES = {
@@ -35,7 +34,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags of the verb."""
     parser.add_argument("--hardware", metavar="NAME", help="accelerator: a name (jaxroof hardware) or a TOML file")
     parser.add_argument("--model", metavar="NAME", help="model: a name (jaxroof models), a config.json or its folder")
-    parser.add_argument("--efficiency", metavar="NAME", help=EFFICIENCY_HELP)
+    parser.add_argument("--efficiency", metavar="NAME", help=common.EFFICIENCY_HELP)
     for name, text in DEGREES.items():
         parser.add_argument(flag(name), metavar="N", help=text)
     workload_arguments(parser)
@@ -43,14 +42,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--search", action="store_true", help="every layout of --devices, the fastest that fit first")
     parser.add_argument("--devices", metavar="N", help="of --search")
     parser.add_argument("--top", metavar="N", help=f"layouts of --search that are shown (default {TOP})")
-    parser.add_argument(
-        "--set",
-        metavar="PATH=VALUE",
-        action="append",
-        default=[],
-        help="any number: workload.gradient_bytes=4, hardware.memory.hbm.capacity=141GB; may be given several times",
-    )
-    json_argument(parser)
+    what = "any number: workload.gradient_bytes=4, hardware.memory.hbm.capacity=141GB; may be given several times"
+    common.settings_argument(parser, "--set", what, "PATH=VALUE")
+    common.json_argument(parser)
 
 
 def workload_arguments(parser: argparse.ArgumentParser) -> None:
@@ -66,7 +60,7 @@ def workload_arguments(parser: argparse.ArgumentParser) -> None:
 
 def training_case(options: argparse.Namespace) -> Any:
     """The `sweeps.Case` that the flags describe; ValueError in one line when they do not."""
-    require_names(options)
+    common.require_names(options)
     for name in ("global_batch", "seq"):
         if getattr(options, name) is None:
             raise ValueError(f"{flag(name)} is missing: {NUMBERS[name].help}")
@@ -77,11 +71,11 @@ def training_case(options: argparse.Namespace) -> Any:
         raise ValueError(f"--offload {options.offload} must be optimizer")
     given = {name: getattr(options, name) for name in (*NUMBERS, "lora") if getattr(options, name) is not None}
     work: dict[str, Any] = {
-        name: whole_number(flag(name), text) if name in NUMBERS and NUMBERS[name].counts else text
+        name: common.whole_number(flag(name), text) if name in NUMBERS and NUMBERS[name].counts else text
         for name, text in given.items()
     }
     degrees = {
-        name: int(whole_number(flag(name), getattr(options, name)))
+        name: int(common.whole_number(flag(name), getattr(options, name)))
         for name in DEGREES
         if getattr(options, name) is not None
     }
@@ -89,9 +83,9 @@ def training_case(options: argparse.Namespace) -> Any:
     if options.offload:
         work["offload"] = 1.0
     others = other_settings(options)
-    settings = overrides(others)
+    settings = common.overrides(others)
     work |= _workload([setting for setting in options.set if setting not in others])
-    compilation_cache()
+    common.compilation_cache()
     from sweeps.ask.cases import case
     from sweeps.ask.training_layouts import settings as placed
 
@@ -118,7 +112,7 @@ def _schedule(text: str | None) -> dict[str, Any]:
     if colon and name != "interleaved":
         raise ValueError(f"--schedule {text}: only interleaved has chunks, as in interleaved:4")
     if name == "interleaved":
-        return {"schedule": name, "virtual_stages": whole_number("--schedule interleaved:", chunks or "2")}
+        return {"schedule": name, "virtual_stages": common.whole_number("--schedule interleaved:", chunks or "2")}
     return {"schedule": name}
 
 
@@ -144,8 +138,7 @@ def _workload(settings: list[str]) -> dict[str, str]:
 def run(options: argparse.Namespace) -> None:
     """Print the tables of an iteration or of a search, or their JSON."""
     if options.search:
-        run_search(options, training_case)
-        return
+        return run_search(options, training_case)
     for name in ("devices", "top"):
         if getattr(options, name) is not None:
             raise ValueError(f"--{name} belongs to --search")
@@ -155,6 +148,5 @@ def run(options: argparse.Namespace) -> None:
 
     found = answer(case)
     if options.json:
-        print(json.dumps(train_report.record(case, found), indent=2, allow_nan=False))
-        return
-    train_report.show(case, found.metrics, overrides(other_settings(options)))
+        return print_json(train_report.record(case, found))
+    train_report.show(case, found.metrics, common.overrides(other_settings(options)))

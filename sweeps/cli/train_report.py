@@ -9,8 +9,9 @@ from jaxroof.jobs.train import PARTNERS
 from jaxroof.training.schedules import SCHEDULES
 from jaxroof.training.training import RECOMPUTES
 from sweeps.ask.cases import Case
-from sweeps.ask.names import UDUNITS, variable
+from sweeps.ask.names import variable
 from sweeps.cli import tables
+from sweeps.cli.answers import case_record, units
 from sweeps.data.labels import amount, number
 from sweeps.run.answer import Answer
 
@@ -21,22 +22,21 @@ TIMES = {
 }
 DAY = 86400.0
 
+INFERENCE = ("precision_source", "kv_precision")
+"""Of a case's record, what a training does not have."""
+
 
 def record(case: Case, answer: Answer) -> dict[str, Any]:
     """The answer for machines: SI numbers; codes as words."""
-    scenario = case.scenario
-    work = dataclasses.asdict(scenario.workload)
+    work = dataclasses.asdict(case.scenario.workload)
     work |= {"schedule": SCHEDULES[int(work["schedule"])], "recompute": RECOMPUTES[int(work["recompute"])]}
+    asked = {name: value for name, value in case_record(case).items() if name not in INFERENCE}
     return {
-        "hardware": case.hardware.name,
-        "model": case.model.name,
-        "precision": case.model.precision,
-        "efficiency": case.efficiency.name,
-        "deployment": dataclasses.asdict(scenario.deployment),
+        **asked,
         "workload": work,
         "notes": list(case.notes),
         "metrics": answer.metrics,
-        "units": {name: UDUNITS.get(variable(name).unit, variable(name).unit) for name in answer.metrics},
+        "units": units(answer.metrics),
     }
 
 
@@ -71,8 +71,7 @@ def show(case: Case, metrics: dict[str, Any], settings: dict[str, str]) -> None:
     if "training_time" in metrics:
         cost = f", {number(metrics['training_usd'])} USD" if "training_usd" in metrics else ""
         out.print(f"run     {number(work.tokens)} tokens: {number(metrics['training_time'] / DAY)} days{cost}")
-    for note in tables.notes(case):
-        out.print(f"note    {note}")
+    tables.print_lines(out, "note", tables.notes(case))
 
 
 def heading(case: Case) -> str:

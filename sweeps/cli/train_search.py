@@ -1,12 +1,12 @@
 """`jaxroof train --search`: every layout of a training run on a number of devices, as a table of the best."""
 
 import argparse
-import json
 from collections.abc import Callable
 from typing import Any
 
 from sweeps.cli.common import whole_number
 from sweeps.cli.leaf_flags import flag
+from sweeps.cli.printing import print_json
 
 CHOSEN = ("tp", "pp", "cp", "ep", "dp", "micro_batch", "zero", "recompute", "schedule")
 """Flags that a search sets by itself."""
@@ -33,8 +33,7 @@ def run_search(options: argparse.Namespace, training_case: Callable[[argparse.Na
 
     found = search(case, devices)
     if options.json:
-        print(json.dumps(_record(case, found, devices, top), indent=2, allow_nan=False))
-        return
+        return print_json(_record(case, found, devices, top))
     _show(case, found, devices, top)
 
 
@@ -91,5 +90,4 @@ def _show(case: Any, found: Any, devices: int, top: int) -> None:
         f"tried   {len(found.layouts):,} layouts in {found.seconds:.2f} s, {rate:,.0f} per second, after "
         f"{found.compile_seconds:.1f} s of compiling; {len(found.order):,} are feasible"
     )
-    for note in tables.notes(case):
-        out.print(f"note    {note}")
+    tables.print_lines(out, "note", tables.notes(case))

@@ -1,7 +1,6 @@
 """`jaxroof validate training`: passes of whole models in fp32 PyTorch, predicted and measured, by device and mode."""
 
 import argparse
-import json
 from collections import Counter
 from typing import Any
 
@@ -13,11 +12,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", required=True, metavar="FILE", help="CSV file of measured runs")
     parser.add_argument("--efficiency", metavar="NAME_OR_FILE", help=f"{EFFICIENCY_HELP} (default eager_fp32)")
     parser.add_argument("--rows", action="store_true", help="also print every row")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
 
 
-def run(options: argparse.Namespace) -> None:
-    """Score the label set of one file and print the errors."""
+def scored(options: argparse.Namespace) -> tuple[str, list[Any], list[Any]]:
+    """Name of the constants, rows of the label set beside their predictions, and rows without one."""
     import hwspaces
     from sweeps.measure.validate.training_passes import EFFICIENCY, measured_passes, scored_passes
 
@@ -25,11 +23,7 @@ def run(options: argparse.Namespace) -> None:
     rows, left = measured_passes(options.data)
     if not rows:
         raise ValueError(f"{options.data}: no row of the label set in it that can be predicted")
-    found = scored_passes(rows, constants.efficiency)
-    if options.json:
-        print(json.dumps(_json(options.data, constants.name, found, left), indent=2, allow_nan=False))
-    else:
-        _print(options.data, constants.name, found, left, options.rows)
+    return constants.name, scored_passes(rows, constants.efficiency), left
 
 
 def _errors(found: list[Any]) -> dict[str, dict[str, dict[str, float]]]:
@@ -53,9 +47,11 @@ def _errors(found: list[Any]) -> dict[str, dict[str, dict[str, float]]]:
     }
 
 
-def _json(file: str, efficiency: str, found: list[Any], left: list[Any]) -> dict[str, Any]:
+def record(options: argparse.Namespace, scored: tuple[str, list[Any], list[Any]]) -> dict[str, Any]:
+    """The errors, and every row, for machines."""
+    efficiency, found, left = scored
     return {
-        "file": file,
+        "file": options.data,
         "efficiency": efficiency,
         "errors": _errors(found),
         "rows": [
@@ -71,30 +67,27 @@ def _json(file: str, efficiency: str, found: list[Any], left: list[Any]) -> dict
     }
 
 
-def _print(file: str, efficiency: str, found: list[Any], left: list[Any], every: bool) -> None:
-    from sweeps.cli.tables import console, table
+def show(out: Any, options: argparse.Namespace, scored: tuple[str, list[Any], list[Any]]) -> None:
+    """Print a table of the errors by device and mode, after one of the rows where they are asked for."""
+    from sweeps.cli.tables import error_cells, milliseconds, table
 
-    out = console()
-    if every:
+    efficiency, found, left = scored
+    if options.rows:
         numbers = ("forward, ms\nmeasured", "\npredicted", "backward, ms\nmeasured", "\npredicted", "step\nerror")
         shown = table("run", *numbers, numbers=numbers)
         for row in found:
             label = row.label
             backward = row.backward if label.mode == "training" else None
             cells = (label.forward, row.forward, label.backward, backward)
-            shown.add_row(label.name, *(_ms(time) for time in cells), f"{row.error:+.1%}")
+            shown.add_row(label.name, *(milliseconds(time) for time in cells), f"{row.error:+.1%}")
         out.print(shown)
     numbers = ("rows", "mean absolute\nerror", "mean error")
     shown = table("device", "passes", *numbers, numbers=numbers)
     for gpu, by_mode in _errors(found).items():
         for place, (mode, error) in enumerate(by_mode.items()):
-            cells = (str(error["rows"]), f"{error['mean_absolute_error']:.1%}", f"{error['mean_error']:+.1%}")
-            shown.add_row("" if place else gpu, mode, *cells)
+            shares = (*error_cells(error, "mean_absolute_error"), f"{error['mean_error']:+.1%}")
+            shown.add_row("" if place else gpu, mode, str(error["rows"]), *shares)
     out.print(shown)
-    out.print(f"Steps of whole models in {file} at efficiency {efficiency}: predicted / measured - 1.")
+    out.print(f"Steps of whole models in {options.data} at efficiency {efficiency}: predicted / measured - 1.")
     for reason, count in Counter(row.reason for row in left).most_common():
-        out.print(f"{count} rows not predicted: {reason}", highlight=False, markup=False)
-
-
-def _ms(seconds: float | None) -> str:
-    return "-" if seconds is None else f"{seconds * 1e3:.4g}"
+        out.print(f"{count} rows not predicted: {reason}")

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from hwspaces import quantity
+from hwspaces.leaves import declared_quantity
 from hwspaces.units import is_zero
 from jaxroof.traffic import Traffic
 from sweeps.ask.leaves import leaf
-from sweeps.ask.quantities import declared_quantity
 from sweeps.data.labels import number
 from sweeps.serving.spec import ServeSpec
 from workloads.stream import ALONE, Stream, numbered

@@ -242,7 +242,7 @@ def test_an_interrupted_sweep_leaves_the_old_file_and_no_other(capsys, spec, mon
     def interrupted(self, points):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("sweeps.cli.sweep.Progress.add", interrupted)
+    monkeypatch.setattr("sweeps.cli.progress.Progress.add", interrupted)
     assert main(["sweep", str(spec), "-o", str(path), "--force"]) == 130
     assert "jaxroof sweep: stopped by SIGINT; nothing was written" in capsys.readouterr().err
     assert sorted(spec.parent.iterdir()) == [path, spec]
