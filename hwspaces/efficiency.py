@@ -11,7 +11,7 @@ import jax
 
 from hwspaces import document, kernel_tables
 from hwspaces.schema import strings, texts
-from hwspaces.surface_efficiency import PREFIX, surface_entry
+from hwspaces.surface_efficiency import PREFIX, surface_efficiency
 from hwspaces.units import from_key, nearest, positive
 from jaxroof.efficiency import Efficiency, Host, KindEfficiency, LinkEfficiency, datasheet, kernel
 
@@ -62,10 +62,10 @@ class EfficiencyEntry:
     name: str
     efficiency: Efficiency  # leaves are Python floats, times in s
     sources: dict[str, str]  # constant, by dotted path -> what it was fitted to or which fact it is taken from
-    engine: str | None  # serving engine whose kernels and host code the constants describe, with its version
-    date: str | None  # when they were fitted, ISO 8601
-    refit: str | None  # command that fits them again
-    errors: str | None  # what was left over by the fit
+    engine: str | None = None  # serving engine whose kernels and host code the constants describe, with its version
+    date: str | None = None  # when they were fitted, ISO 8601
+    refit: str | None = None  # command that fits them again
+    errors: str | None = None  # what was left over by the fit
     notes: tuple[str, ...]
     file: str
 
@@ -81,11 +81,13 @@ def efficiency(name_or_path: str | Path | None = None) -> EfficiencyEntry:
 
     Raises:
       ValueError: one line that names file, key, value and what is allowed: an unknown name or key with the nearest
-        known ones, a constant that is missing, a share outside (0, 1], a negative time, a unit of another dimension.
+        known ones, a constant that is missing, a share outside (0, 1], a negative time, a unit of another dimension;
+        of a surface, what `surface_efficiency` refuses.
     """
     text = DEFAULT if name_or_path is None else str(name_or_path)
     if text.startswith(PREFIX):
-        return surface_entry(text, efficiency)
+        path, _, base = text.removeprefix(PREFIX).partition(".nc:")
+        return surface_efficiency(f"{path}.nc" if base else path, efficiency(base or None))
     if text.lower().endswith(".toml"):
         return _entry(Path(text).stem, document.toml(text), text)
     if text not in efficiencies():
@@ -114,10 +116,6 @@ def _built_in(name: str) -> EfficiencyEntry:
         name=name,
         efficiency=efficiency,
         sources=dict.fromkeys(paths, source),
-        engine=None,
-        date=None,
-        refit=None,
-        errors=None,
         notes=notes,
         file=file,
     )
@@ -147,7 +145,7 @@ def _entry(name: str, tables: Mapping, file: str) -> EfficiencyEntry:
             parts[table], own = kernel_tables.kernel_table(tables[table], f"{file}: {table}")
         else:
             parts[table] = kind(**_constants(tables[table], kind, f"{file}: {table}"))
-            own = _constant_sources(tables[table], table, kind, file)
+            own = kernel_tables.constant_sources(tables[table], kind, f"{file}: {table}", f"given in {file}")
         sources |= {f"{table}.{path}": cited.get(source, source) for path, source in own.items()}
     engine = " ".join(word for word in (words["engine"], words["version"]) if word)
     return EfficiencyEntry(
@@ -161,16 +159,6 @@ def _entry(name: str, tables: Mapping, file: str) -> EfficiencyEntry:
         notes=strings(tables.get("notes", []), f"{file}: notes"),
         file=file,
     )
-
-
-def _constant_sources(constants: Mapping, table: str, kind: type, file: str) -> dict[str, str]:
-    """Source of every constant of a table: what its `sources` say, or the file itself."""
-    own = texts(constants.get("sources", {}), f"{file}: {table}.sources")
-    fields = [field.name for field in dataclasses.fields(kind)]
-    for key, source in own.items():
-        if key not in fields:
-            raise ValueError(f"{file}: {table}.sources: {key} = {source!r}: no such constant{nearest(key, fields)}")
-    return {field: own.get(field, f"given in {file}") for field in fields}
 
 
 def _constants(table: Mapping, kind: type, where: str) -> dict[str, Any]:

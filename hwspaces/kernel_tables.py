@@ -40,6 +40,16 @@ def kernel_table(table: Mapping, where: str) -> tuple[Kernels, dict[str, str]]:
     return Kernels(**models), sources
 
 
+def constant_sources(table: Mapping, struct: type, where: str, default: str) -> dict[str, str]:
+    """Source of every constant of a `struct`: what the `sources` of its table say, or `default`."""
+    fields = [field.name for field in dataclasses.fields(struct)]
+    own = texts(table.get("sources", {}), f"{where}.sources")
+    for key, source in own.items():
+        if key not in fields:
+            raise ValueError(f"{where}.sources: {key} = {source!r}: no such constant{nearest(key, fields)}")
+    return {key: own.get(key, default) for key in fields}
+
+
 def spread(value: Any, where: str) -> Spread:
     """Standard deviations of log errors from a table with `short` and `long`."""
     if not isinstance(value, Mapping) or set(value) != {"short", "long"}:
@@ -65,15 +75,10 @@ def _model(table: Any, where: str) -> tuple[Any, dict[str, str]]:
         raise ValueError(f"{where}: model = {name!r} is not known{nearest(str(name), STRUCTS)}")
     struct, cited = STRUCTS[name], ("model", "source", "sources")
     model = _struct(struct, {key: value for key, value in table.items() if key not in cited}, where)
-    fields = [field.name for field in dataclasses.fields(struct)]
-    own = texts(table.get("sources", {}), f"{where}.sources")
-    for key in own:
-        if key not in fields:
-            raise ValueError(f"{where}.sources: {key}: no such constant{nearest(key, fields)}")
     default = table.get("source", f"given in {where}")
     if not isinstance(default, str):
         raise ValueError(f"{where}: source = {default!r} is not text")
-    return model, {key: own.get(key, default) for key in fields}
+    return model, constant_sources(table, struct, where, default)
 
 
 def _struct(struct: type, table: Any, where: str) -> Any:

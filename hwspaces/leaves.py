@@ -1,6 +1,7 @@
 """Figures of an accelerator by dotted path: unit and range of each, and the structs that they make."""
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -36,15 +37,22 @@ def leaf_unit(path: str) -> str:
 
 
 def leaf_quantity(text_or_number: str | int | float, path: str, where: str) -> float:
-    """The figure of a leaf of `Hardware` in its SI unit, positive and finite; zero where its declaration allows it.
+    """The figure of a leaf of `Hardware` in its SI unit; ValueError of one line as `leaf` and `declared_quantity`."""
+    return declared_quantity(text_or_number, leaf(path), where)
 
-    Raises:
-      ValueError: one line, as `leaf` and `quantity`.
-    """
-    declared = leaf(path)
-    if declared.zero and is_zero(text_or_number, declared.unit):
+
+def declared_quantity(value: Any, declared: Declaration, where: str) -> float:
+    """`value` in the SI unit and within the range of a declaration; ValueError begins with `where`."""
+    if declared.codes:
+        return _code(value, declared.codes, where)
+    if declared.zero and is_zero(value, declared.unit):
         return 0.0
-    return quantity(text_or_number, declared.unit, where)
+    number = quantity(value, declared.unit, where)
+    if declared.whole and number != math.floor(number):
+        raise ValueError(f"{where} = {value!r} must be a whole number")
+    if not declared.allows(number):
+        raise ValueError(f"{where} = {value!r} must be {declared.range}")
+    return number
 
 
 def struct_of(kind: type, figures: Mapping[str, float], texts: Mapping[str, str], prefix: str = "") -> Any:
@@ -69,3 +77,17 @@ def struct_of(kind: type, figures: Mapping[str, float], texts: Mapping[str, str]
             default = None if declared.default is NO_DEFAULT else declared.default
             values[field.name] = (texts if declared.structure else figures).get(path, default)
     return kind(**values)
+
+
+def _code(value: Any, words: tuple[str, ...], where: str) -> float:
+    """The code of a word, in which dashes may stand for underscores, or the code itself."""
+    if isinstance(value, str) and value.replace("-", "_") in words:
+        return float(words.index(value.replace("-", "_")))
+    try:
+        code = float(value)
+    except (TypeError, ValueError):
+        code = -1.0
+    if code not in range(len(words)):
+        known = " or ".join(words) if len(words) == 2 else f"one of {', '.join(words)}"
+        raise ValueError(f"{where} = {value!r} must be {known}")
+    return code

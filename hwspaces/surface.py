@@ -3,10 +3,10 @@
 import dataclasses
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 
+from hwspaces.document import require_file
 from hwspaces.output import replacing
 
 VERSION = 1
@@ -126,10 +126,7 @@ def read_surfaces(path: str | os.PathLike) -> SurfaceFile:
     """
     import netCDF4
 
-    if not Path(path).is_file():
-        raise ValueError(f"{path}: no such file")
-    if os.path.getsize(path) > LARGEST:
-        raise ValueError(f"{path}: {os.path.getsize(path):,} B; at most {LARGEST:,} are read")
+    require_file(path, LARGEST)
     try:
         file = netCDF4.Dataset(path, "r")
     except (OSError, UnicodeDecodeError) as error:

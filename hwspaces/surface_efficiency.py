@@ -33,22 +33,6 @@ LARGEST_PART = 0.5
 """Of a measured product with its quantisation, that the quantising kernel takes at most."""
 
 
-def surface_entry(name: str, entry: Any) -> Any:
-    """The efficiency that `name` stands for: the tables of a file over the model of another efficiency.
-
-    Args:
-      name: `surface:FILE.nc`, or `surface:FILE.nc:BASE` for kernels and shapes that the file does not have.
-      entry: from a name to its `EfficiencyEntry`; without an argument, the usual one.
-
-    Raises:
-      ValueError: as `surface_efficiency`; and when the device of the file is not in the catalogue.
-    """
-    path, _, base = name.removeprefix(PREFIX).partition(".nc:")
-    if base:
-        path += ".nc"
-    return surface_efficiency(path, entry(base) if base else entry())
-
-
 def surface_efficiency(
     path: str | os.PathLike, base: Any, hardware: Hardware | None = None, interpolation: str = "linear"
 ) -> Any:

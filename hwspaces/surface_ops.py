@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from hwspaces.surface import SurfaceTable
+from hwspaces.surface import FLAGS, SurfaceTable
 from jaxroof.batch import Decode, Prefill
 from jaxroof.deployment import Deployment
 from jaxroof.layers.attention import Attention, decode_attention, prefill_attention
@@ -26,20 +26,22 @@ def node_ops(table: SurfaceTable, row: Mapping[str, Any]) -> tuple[Kernel, ...]:
     Raises:
       ValueError: the precision of a product is not known.
     """
-    if table.kind == "linear":
-        return _product(table, row)
     if table.kind == "elementwise":
         return (Kernel(kind="elementwise", count=1.0, kernels=1.0, bytes=row["bytes"]),)
+    if table.precision not in OPERAND_BYTES:
+        raise ValueError(f"precision = {table.precision!r} must be one of {', '.join(OPERAND_BYTES)}")
+    if table.kind == "linear":
+        return _product(table, row)
     op = _attention(table, row)
     reuse = row["copies"] * op.bytes if "copies" in table.labels else None
     return (dataclasses.replace(op, reuse_bytes=reuse),)
 
 
 def _product(table: SurfaceTable, row: Mapping[str, Any]) -> tuple[Kernel, ...]:
-    flags = {name: bool(table.labels.get(name)) for name in ("scaled", "dequantised", "quantised")}
+    flags = {name: bool(table.labels.get(name)) for name in FLAGS}
     quantised = flags.pop("quantised")
-    size = row["weight_bytes"] if "weight_bytes" in table.labels else OPERAND_BYTES[require_known(table.precision)]
-    weights = WeightFormat(bytes=size, compute=require_known(table.precision), **flags)
+    size = row["weight_bytes"] if "weight_bytes" in table.labels else OPERAND_BYTES[table.precision]
+    weights = WeightFormat(bytes=size, compute=table.precision, **flags)
     ops = projection("product", row["m"], Matrix(row["k"], row["n"], weights), ACTIVATION_BYTES, 1.0)
     product = ops.pop("product")
     if "copies" in table.labels:
@@ -58,17 +60,10 @@ def _attention(table: SurfaceTable, row: Mapping[str, Any]) -> Kernel:
         qkv=weights,
         output=weights,
     )
-    deployment = Deployment(kv_bytes=row["kv_bytes"], attention_compute=require_known(table.precision))
+    deployment = Deployment(kv_bytes=row["kv_bytes"], attention_compute=table.precision)
     sequences = row["sequences"]
     if table.kind == "decode_attention":
         decode = Decode(sequences=sequences, context=sequences * row["keys"])
         return decode_attention(attention, deployment, decode, 1.0)["decode_attention"]
     prefill = Prefill(sequences=sequences, tokens=sequences * row["queries"], past=0.0)
     return prefill_attention(attention, deployment, prefill, 1.0)["prefill_attention"]
-
-
-def require_known(precision: str) -> str:
-    """The same precision; ValueError names those that products have when it is none of them."""
-    if precision not in OPERAND_BYTES:
-        raise ValueError(f"precision = {precision!r} must be one of {', '.join(OPERAND_BYTES)}")
-    return precision

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sweeps.run.sweep import sweep_to_file as sweep_to_file
     from sweeps.serving.capacity import capacity as capacity
     from sweeps.serving.curve import latency_curve as latency_curve
-    from sweeps.serving.run import serve as serve
+    from sweeps.serving.files import serve as serve
     from sweeps.studies.comparison import Comparison as Comparison
     from sweeps.studies.comparison import compare as compare
     from sweeps.studies.elasticity.api import sensitivity as sensitivity
@@ -37,7 +37,7 @@ _HOMES = {
     "problem": "sweeps.studies.optimization.spec",
     "query": "sweeps.data.querying.run",
     "sensitivity": "sweeps.studies.elasticity.api",
-    "serve": "sweeps.serving.run",
+    "serve": "sweeps.serving.files",
     "sweep_to_folder": "sweeps.run.shards.api",
     "merge": "sweeps.data.shards.merge",
     "open": "sweeps.data.shards.read",

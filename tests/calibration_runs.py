@@ -12,7 +12,8 @@ from sweeps.ask.cases import case
 from sweeps.run.precision import precision
 from sweeps.serving.calibration.simulator import CONSTANTS, Simulator
 from sweeps.serving.policies import chosen_policy
-from workloads.streams import Stream, generated
+from workloads.stream import Stream
+from workloads.streams import generated
 from workloads.traffic import traffic
 
 REQUESTS = 200

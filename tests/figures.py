@@ -26,8 +26,8 @@ from sweeps.run.asked import asked
 from sweeps.run.point import answers_at, scenario_at
 from sweeps.run.precision import precision
 from sweeps.serving.plan import planned
-from sweeps.serving.question import question
 from sweeps.serving.run import setup
+from sweeps.serving.spec import serve_spec
 from sweeps.studies.comparison import compare
 
 PARTS = ("hardware", "model", "deployment", "efficiency")
@@ -169,7 +169,7 @@ def scenarios(point: Deployed, random: np.random.Generator, sweeps: int = 3) -> 
     clients = {"concurrency": point.degrees.get("dp", 1), "requests": 6}
     lengths = {name: point.workload[name] for name in ("isl", "osl")}
     load = {"hardware": point.hardware, "model": point.model, "overrides": point.settings, **clients, **lengths}
-    served = possible(lambda: setup(question(**load, **point.options)))
+    served = possible(lambda: setup(serve_spec(**load, **point.options)))
     if served is not None:
         yield "serve", served.case.scenario
         source = point.source(job="serve", workload=clients | lengths, policy={"max_sequences": [16, 32]})

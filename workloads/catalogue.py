@@ -114,31 +114,23 @@ def _variants(entry: Mapping[str, Any], file: str) -> list[CatalogueModel]:
         raise ValueError(f"{file}: {entry.get('name', 'a model')}: {', '.join(sorted(wrong))}")
     # TOML has no null, which in some configs (sliding_window) says something else than a missing key.
     stated = {**entry["config"], **dict.fromkeys(entry.get("nulls", ()))}
-    shared = {"parameters": entry.get("parameters"), "notes": tuple(entry.get("notes", ()))}
-    own = CatalogueModel(
-        name=entry["name"],
-        aliases=tuple(entry.get("aliases", ())),
-        source=entry["source"],
-        date=str(entry["date"]),
-        config=stated,
-        hf_quant=None,
-        **shared,
-    )
-    variants = [own]
-    for variant in entry.get("variant", ()):
-        config = {k: v for k, v in stated.items() if k != "quantization_config"}
-        config |= {k: variant[k] for k in ("quantization_config",) if k in variant}
-        config |= variant.get("config", {})
+    variants = []
+    for own in (entry, *entry.get("variant", ())):
+        config = stated
+        if own is not entry:
+            config = {k: v for k, v in stated.items() if k != "quantization_config"}
+            config |= {k: own[k] for k in ("quantization_config",) if k in own} | own.get("config", {})
         variants.append(
             CatalogueModel(
-                name=variant["name"],
-                aliases=tuple(variant.get("aliases", ())),
-                source=variant.get("source", entry["source"]),
-                date=str(variant.get("date", entry["date"])),
+                name=own["name"],
+                aliases=tuple(own.get("aliases", ())),
+                source=own.get("source", entry["source"]),
+                date=str(own.get("date", entry["date"])),
                 config=config,
-                hf_quant=variant.get("hf_quant_config"),
-                requantised=True,
-                **shared,
+                hf_quant=own.get("hf_quant_config"),
+                requantised=own is not entry,
+                notes=tuple(entry.get("notes", ())),
+                parameters=entry.get("parameters"),
             )
         )
     return variants

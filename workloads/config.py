@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 REQUIRED: Any = object()
@@ -56,6 +56,11 @@ class Config:
             raise self.error(f"{self.spelling(*keys)} is {_shown(value)}; it must be at most {LARGEST}")
         return value
 
+    def number(self, *keys: str, default: Any = REQUIRED, minimum: int = 1) -> Any:
+        """`count` as a float; None where that is the default."""
+        value = self.count(*keys, default=default, minimum=minimum)
+        return None if value is None else float(value)
+
     def flag(self, key: str, default: bool) -> bool:
         """True or false."""
         value = self.value(key, default=default)
@@ -77,8 +82,8 @@ class Config:
             raise self.error(f"{self.spelling(*keys)} is {_shown(value)}; it must be a string of one line")
         return value
 
-    def items(self, key: str, length: int) -> list | None:
-        """A list of `length` values, or None when the key is absent.
+    def items(self, key: str, length: int, covered: Collection[str] | None = None) -> list | None:
+        """A list of `length` values, of `covered` ones where these are given, or None when the key is absent.
 
         Entries of multi-token-prediction layers may follow, and are left out.
         """
@@ -87,10 +92,13 @@ class Config:
             return None
         spare = self.count("num_nextn_predict_layers", default=0, minimum=0) if isinstance(value, list) else 0
         if spare and len(value) == length + spare:
-            return value[:length]
+            value = value[:length]
         if not isinstance(value, list) or len(value) != length:
             size = f"has {len(value)} values" if isinstance(value, list) else f"is {_shown(value)}"
             raise self.error(f"{key} {size}; it must be a list of {length}, one per layer")
+        wrong = [one for one in value if not (isinstance(one, str) and one in covered)] if covered is not None else []
+        if wrong:
+            raise self.error(f"{key} has {wrong[0]!r}; covered are {', '.join(covered)}")
         return value
 
     def layer_indices(self, key: str, layers: int) -> list[int] | None:

@@ -25,22 +25,25 @@ NEEDS: dict[str, str] = {
 """Keys that mean something is not covered, and what."""
 
 MARKS: dict[str, tuple[str, ...]] = {
-    "kv_lora_rank": ("latent",),
-    "index_topk": ("token selection",),
-    "compress_ratios": ("compressed",),
-    "sparse_attention_config": ("block selection",),
-    "linear_attn_config": ("kimi delta",),
-    "linear_num_key_heads": ("gated delta",),
-    "attn_type_list": ("lightning",),
-    "mamba_num_heads": ("mamba2",),
-    "mamba_n_heads": ("mamba2",),
-    "ssm_state_size": ("mamba2",),
-    "attention_other_setting": ("head gates",),
-    "attention_k_eq_v": ("keys as values",),
-    "block_configs": ("block sizes",),
-    "is_encoder_decoder": ("encoder and decoder",),
+    "kv_lora_rank": ("mixer", "latent"),
+    "index_topk": ("selection", "tokens"),
+    "compress_ratios": ("mixer", "compressed"),
+    "sparse_attention_config": ("selection", "blocks"),
+    "linear_attn_config": ("linear", "kimi delta"),
+    "linear_num_key_heads": ("linear", "gated delta"),
+    "attn_type_list": ("linear", "lightning"),
+    "mamba_num_heads": ("linear", "mamba2"),
+    "mamba_n_heads": ("linear", "mamba2"),
+    "ssm_state_size": ("linear", "mamba2"),
+    "attention_other_setting": ("sizes", "sliding"),
+    "attention_k_eq_v": ("sizes", "global"),
+    "block_configs": ("sizes", "blocks"),
+    "is_encoder_decoder": ("encoder", "whisper", "bart", "t5"),
 }
-"""Keys that describe what only some families are read with."""
+"""Keys that describe what only some families are read with -> field of `Family`, and its values for them."""
+
+ABSENT = (None, False, 0, [], {})
+"""Values that say that a model has nothing of the kind."""
 
 TYPES: dict[str, tuple[str, ...]] = {
     "phi3small": (BLOCK_SPARSE,),
@@ -88,7 +91,9 @@ def language_model(config: Config) -> tuple[Family, Config]:
         raise ValueError(f"{config.name} ({model_type}): needs {what}: not covered yet")
     family = FAMILIES.get(model_type)
     if family is None:
-        raise ValueError(f"{config.name}: model_type {model_type!r} is not covered yet; covered are {_covered()}")
+        raise ValueError(
+            f"{config.name}: model_type {model_type!r} is not covered yet; covered are {', '.join(sorted(FAMILIES))}"
+        )
     _check_architecture(config, family, model_type)
     if family.any_text and nested is not None:
         family = _around(config, nested, family)
@@ -109,10 +114,6 @@ def _around(config: Config, nested: Config, outer: Family) -> Family:
     return dataclasses.replace(family, encoder=outer.encoder, text_type=inner)
 
 
-def _covered() -> str:
-    return ", ".join(sorted(FAMILIES))
-
-
 def _missing(config: Config) -> list[str]:
     """Needs of a config that are not covered, by its keys."""
     return [what for key, what in NEEDS.items() if _needs(config, key)]
@@ -124,25 +125,13 @@ def _needs(config: Config, key: str) -> bool:
         return value is not None and value != config.value("hidden_size")
     if key == "position_embedding_type":
         return value not in (None, "absolute", "rope", "learned_absolute", "alibi", "nope")
-    return value not in (None, False, 0, [], {})
-
-
-def _kinds(family: Family) -> set[str]:
-    """Kinds in `MARKS` that a family is read with."""
-    kinds = {family.mixer, family.linear or ""}
-    kinds |= {"token selection"} if family.selection == "tokens" else set()
-    kinds |= {"block selection"} if family.selection == "blocks" else set()
-    kinds |= {"head gates"} if family.sizes == "sliding" else set()
-    kinds |= {"keys as values"} if family.sizes == "global" else set()
-    kinds |= {"block sizes"} if family.sizes == "blocks" else set()
-    return kinds | ({"encoder and decoder"} if family.encoder in ("whisper", "bart", "t5") else set())
+    return value not in ABSENT
 
 
 def _check_marks(text: Config, family: Family, model_type: str) -> None:
     """Refuse a config that has what another family's layers are described by."""
-    kinds = _kinds(family)
-    for key, needed in MARKS.items():
-        if text.value(key) not in (None, False, 0, [], {}) and not kinds & set(needed):
+    for key, (field, *values) in MARKS.items():
+        if text.value(key) not in ABSENT and getattr(family, field) not in values:
             raise text.error(f"{key} is there, which {model_type} is read without")
 
 

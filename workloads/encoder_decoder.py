@@ -6,8 +6,8 @@ from collections.abc import Callable
 from jaxroof.layers.attention import Attention
 from jaxroof.model import Block, Encoder, FeedForward, Model, WeightFormat
 from workloads.config import Config
-from workloads.encoders import Tower, encoder_of
 from workloads.quantization import Quantization, linear_format
+from workloads.towers import UNBIASED, Tower, encoder_of
 
 T5_BUCKETS = 32  # published class default of relative_attention_num_buckets
 BART_POSITIONS_EXTRA = 2  # rows of its learned positions beyond the longest sequence
@@ -20,9 +20,8 @@ def _whisper(config: Config, linear: WeightFormat, base: WeightFormat) -> Model:
     at most. Keys have no bias.
     """
     hidden, mel = config.count("d_model"), config.count("num_mel_bins")
-    encoder = _tower(config, hidden, "encoder", 3.0 * (mel + hidden))
     positions = config.count("max_source_positions")
-    encoder = dataclasses.replace(encoder, other_parameters=hidden * (positions + 4.0))
+    encoder = _tower(config, hidden, 3.0 * (mel + hidden), hidden * (positions + 4.0))
     decoder = _decoder_block(config, hidden, linear, key_bias=False)
     other = hidden * (config.count("max_target_positions") + 2.0)
     return _model(config, encoder_of(encoder, [], linear), base, hidden, decoder, other, key_bias=False)
@@ -33,9 +32,8 @@ def _bart(config: Config, linear: WeightFormat, base: WeightFormat) -> Model:
     hidden = config.count("d_model")
     positions = config.count("max_position_embeddings") + BART_POSITIONS_EXTRA
     other = hidden * (positions + 2.0)
-    encoder = dataclasses.replace(_tower(config, hidden, "encoder", None), other_parameters=other)
-    decoder = _decoder_block(config, hidden, linear)
-    return _model(config, encoder_of(encoder, [], linear), base, hidden, decoder, other)
+    encoder = encoder_of(_tower(config, hidden, None, other), [], linear)
+    return _model(config, encoder, base, hidden, _decoder_block(config, hidden, linear), other)
 
 
 def _t5(config: Config, linear: WeightFormat, base: WeightFormat) -> Model:
@@ -43,23 +41,20 @@ def _t5(config: Config, linear: WeightFormat, base: WeightFormat) -> Model:
     hidden, heads, head_dim = config.count("d_model"), config.count("num_heads"), config.count("d_kv")
     layers = config.count("num_layers")
     gated = config.text("feed_forward_proj", default="relu").startswith("gated")
-    intermediate, up = float(config.count("d_ff")), 2.0 if gated else 1.0
+    intermediate, up = config.number("d_ff"), 2.0 if gated else 1.0
     tower = Tower(
         hidden=float(hidden),
         layers=float(layers),
         heads=float(heads),
         head_dim=float(head_dim),
         intermediate=intermediate,
+        **UNBIASED,
         gated=gated,
-        attention_bias=False,
-        ffn_bias=False,
-        norm_bias=False,
         inputs=None,
-        merged=1.0,
         other_parameters=hidden + float(heads * config.count("relative_attention_num_buckets", default=T5_BUCKETS)),
     )
     block = Block(
-        count=float(config.count("num_decoder_layers", default=layers)),
+        count=config.number("num_decoder_layers", default=layers),
         attention=_attention(heads, head_dim, linear, causal=True),
         cross=_attention(heads, head_dim, linear, causal=False),
         feedforward=FeedForward(intermediate=intermediate, up_projections=up, up=linear, down=linear),
@@ -68,25 +63,25 @@ def _t5(config: Config, linear: WeightFormat, base: WeightFormat) -> Model:
     return _model(config, encoder_of(tower, [], linear), base, hidden, block, tower.other_parameters)
 
 
-def _tower(config: Config, hidden: int, stack: str, inputs: float | None) -> Tower:
-    heads = _stack_heads(config, hidden, stack)
+def _tower(config: Config, hidden: int, inputs: float | None, other_parameters: float) -> Tower:
+    heads = _stack_heads(config, hidden, "encoder")
     return Tower(
         hidden=float(hidden),
-        layers=float(config.count(f"{stack}_layers")),
+        layers=config.number("encoder_layers"),
         heads=float(heads),
         head_dim=hidden / heads,
-        intermediate=float(config.count(f"{stack}_ffn_dim")),
+        intermediate=config.number("encoder_ffn_dim"),
         inputs=inputs,
-        merged=1.0,
+        other_parameters=other_parameters,
     )
 
 
 def _decoder_block(config: Config, hidden: int, linear: WeightFormat, key_bias: bool = True) -> Block:
     heads = _stack_heads(config, hidden, "decoder")
-    intermediate = float(config.count("decoder_ffn_dim"))
+    intermediate = config.number("decoder_ffn_dim")
     biases = 3.0 + key_bias  # of queries, values, outputs and keys
     return Block(
-        count=float(config.count("decoder_layers")),
+        count=config.number("decoder_layers"),
         attention=_attention(heads, hidden // heads, linear, causal=True),
         cross=_attention(heads, hidden // heads, linear, causal=False),
         feedforward=FeedForward(intermediate=intermediate, up_projections=1.0, up=linear, down=linear),
@@ -121,7 +116,7 @@ def _model(
         encoder = dataclasses.replace(encoder, blocks=tuple(blocks))
     return Model(
         hidden=float(hidden),
-        vocabulary=float(config.count("vocab_size")),
+        vocabulary=config.number("vocab_size"),
         blocks=(decoder,),
         embedding=base,
         head=base,

@@ -12,9 +12,8 @@ from workloads import huggingface
 from workloads.catalogue import CatalogueModel, found
 from workloads.config import Config
 from workloads.coverage import language_model
-from workloads.encoders import VISION, vision_config
-from workloads.family import Family
-from workloads.images import ImageTokens, image_tokens
+from workloads.encoders import VISION, vision_encoder
+from workloads.images import ImageTokens
 from workloads.precision import precision
 
 LARGEST_FILE = 16 * 2**20
@@ -114,10 +113,11 @@ def _entry(
 ) -> ModelEntry:
     family, _ = language_model(config)
     stored = precision(config, hf_quant, convention, weights)
+    unseeing = family.encoder in VISION and config.table("vision_config") is None
     own = (
         *notes,
         *([family.note] if family.note else []),
-        *_encoder_notes(config, family),
+        *(["language model only: the config has no vision_config"] if unseeing else []),
         *source.notes,
         *stored.notes,
     )
@@ -136,14 +136,8 @@ def _entry(
         max_position=huggingface.max_position(config),
         published_parameters=None if source.parameters is None else float(source.parameters),
         encoder_positions=config.count("max_source_positions", default=None),
-        images=image_tokens(config),
+        images=None if (vision := vision_encoder(config)) is None else vision.images,
     )
-
-
-def _encoder_notes(config: Config, family: Family) -> tuple[str, ...]:
-    if family.encoder not in VISION or vision_config(config) is not None:
-        return ()
-    return ("language model only: the config has no vision_config",)
 
 
 def _json(path: pathlib.Path) -> Mapping[str, Any]:

@@ -1,6 +1,4 @@
-"""Experts of a mixture-of-experts model: the layers that have them, their number and their width."""
-
-import dataclasses
+"""Experts of a mixture-of-experts model: the layers that have them, and the spellings of their numbers."""
 
 from workloads.config import Config
 from workloads.family import ExpertLayers
@@ -27,55 +25,6 @@ TOP_K_KEYS = (
 
 SHARED_KEYS = ("n_shared_experts", "num_shared_experts", "moe_num_shared_experts")
 """The spellings of the number of shared experts."""
-
-
-@dataclasses.dataclass(frozen=True)
-class ExpertDimensions:
-    """Sizes of one layer with experts."""
-
-    experts: float
-    top_k: float
-    intermediate: float  # of one routed expert
-    shared_intermediate: float  # of all shared experts together; 0 without
-    width: float | None  # of inputs and outputs; None: the hidden size
-
-
-def expert_dimensions(config: Config, rules: ExpertLayers) -> ExpertDimensions:
-    """The sizes of a layer with experts. Raises `ValueError` for a missing or impossible one, by its key."""
-    experts = config.count(*COUNT_KEYS)
-    top_k = _uniform(config, *TOP_K_KEYS)
-    if top_k > experts:
-        raise config.error(f"{config.spelling(*TOP_K_KEYS)} is {top_k}; it must be at most the {experts} experts")
-    intermediate = _uniform(config, *rules.intermediate)
-    width = config.count(rules.width, default=None) if rules.width else None
-    return ExpertDimensions(
-        experts=float(experts),
-        top_k=float(top_k),
-        intermediate=float(intermediate),
-        shared_intermediate=float(_shared_intermediate(config, rules, intermediate)),
-        width=None if width is None else float(width),
-    )
-
-
-def _uniform(config: Config, *keys: str) -> int:
-    """A size that some configs state once per layer, where it is the same in all."""
-    value = config.value(*keys)
-    if isinstance(value, list) and value and all(entry == value[0] for entry in value):
-        return Config(config.name, {keys[0]: value[0]}).count(keys[0])
-    return config.count(*keys)
-
-
-def _shared_intermediate(config: Config, rules: ExpertLayers, intermediate: int) -> float:
-    if rules.shared_intermediate:
-        return config.count(rules.shared_intermediate, minimum=0)
-    if rules.shared:
-        return intermediate * config.count(*SHARED_KEYS, default=0, minimum=0)
-    if rules.always_shared:
-        return intermediate * rules.always_shared
-    for key in (*SHARED_KEYS, "shared_expert_intermediate_size"):
-        if config.count(key, default=0, minimum=0):
-            raise config.error(f"{key} is {config.value(key)}; shared experts are not read with this model_type")
-    return 0.0
 
 
 def layers_with_experts(config: Config, rules: ExpertLayers, layers: int) -> list[bool]:

@@ -46,9 +46,9 @@ def wildcard(text: str) -> tuple[Guards, tuple]:
         character, at = text[at], at + 1
         closed = text.find("]", at + 2 if text.startswith("!", at) else at + 1) if character == "[" else -1
         if character == "*":
-            found.append(("repeat", ("test", _any), 0, None))
+            found.append(("repeat", ("test", lambda other: True), 0, None))
         elif character == "?":
-            found.append(("test", _any))
+            found.append(("test", lambda other: True))
         elif closed > 0:
             inner = text[at:closed].replace("\\", "\\\\")
             found.append(("test", _Parser(f"{'^' + inner[1:] if inner[0] == '!' else inner}]").characters()))
@@ -219,10 +219,6 @@ class _Parser:
 
     def _ahead(self, *words: str) -> bool:
         return self._text.startswith(words, self._at)
-
-
-def _any(character: str) -> bool:
-    return True
 
 
 def _between(low: str, high: str) -> Test:

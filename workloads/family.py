@@ -1,6 +1,7 @@
 """Traits of a family of models that its configs leave out: biases, norms, defaults and module names."""
 
 import dataclasses
+from typing import Any
 
 Switch = bool | tuple[str, bool]
 """Whether a family has something: always or never, or as a config key says, with the key's default."""
@@ -10,7 +11,7 @@ Switch = bool | tuple[str, bool]
 class Modules:
     """Names of linear layers in a family's checkpoints, which quantisation configs use.
 
-    Where a fused layer has a name of its own, it stands after the separate ones.
+    Where several layers are one in some exports, `fused_` has the name of that one.
     """
 
     layers: str = "layers"  # what stands before a layer's index
@@ -70,10 +71,10 @@ class ExpertLayers:
 class Family:
     """One `model_type`, as its published modelling code defines it.
 
-    `mixer` is the kind of its attention, a key of `mixers.MIXERS`. `linear` is that of the layers that `pattern` names:
-    "interval" (`layer_types`, else all but every `full_attention_interval`-th layer); "kimi" (`linear_attn_config`);
-    "letters" (`hybrid_override_pattern`, one letter per layer, which has one mixer or one feed-forward); "indices"
-    (`attn_layer_indices`); "types" (`layer_types` or `attn_type_list`); "all".
+    `mixer` is the kind of its attention, a key of `huggingface.MIXERS`. `linear` is that of the layers that `pattern`
+    names: "interval" (`layer_types`, else all but every `full_attention_interval`-th layer); "kimi"
+    (`linear_attn_config`); "letters" (`hybrid_override_pattern`, one letter per layer, which has one mixer or one
+    feed-forward); "indices" (`attn_layer_indices`); "types" (`layer_types` or `attn_type_list`); "all".
 
     `sizes` says whose attention has dimensions of its own: None; "swa" (sliding layers, under `swa_`); "global" (full
     layers, `global_head_dim`, `num_global_key_value_heads`); "sliding" (sliding layers, `attention_other_setting`);
@@ -107,8 +108,8 @@ class Family:
     norm_free: bool = False  # norms without weights
     qk_norm: Switch = False
     qk_norm_width: str = "head"  # "head": one vector that heads share; "heads": one over all heads
-    qkv_bias: Switch = False
-    output_bias: Switch = False
+    attention_bias: Switch = False  # of queries, keys, values and output
+    output_bias: Switch | None = None  # of the output; None: as the others
     ffn_bias: Switch = False
     head_bias: Switch = False
     sinks: Switch = False  # one learned logit per head that takes probability from all keys
@@ -130,3 +131,7 @@ class Family:
     any_text: bool = False  # the language model may be of any family; `text_type` where it does not say
     reads_value_dim: bool = False  # whether values may be narrower than keys (`v_head_dim`)
     note: str | None = None  # said aloud with every model of the family
+
+    def like(self, *architectures: str, **traits: Any) -> "Family":
+        """A family that differs from this one in `traits`, and in its architectures where they are given."""
+        return dataclasses.replace(self, architectures=architectures or self.architectures, **traits)

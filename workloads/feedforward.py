@@ -2,8 +2,9 @@
 
 from jaxroof.model import Experts, FeedForward
 from workloads.attention import block_config
-from workloads.config import REQUIRED
-from workloads.experts import expert_dimensions
+from workloads.config import REQUIRED, Config
+from workloads.experts import COUNT_KEYS, SHARED_KEYS, TOP_K_KEYS
+from workloads.family import ExpertLayers
 from workloads.layer import INTERMEDIATE_KEYS, Layer
 
 NAS_MULTIPLE = 256
@@ -12,49 +13,73 @@ NAS_MULTIPLE = 256
 
 def dense(layer: Layer) -> FeedForward:
     """The dense feed-forward of one layer. Raises `ValueError` for a missing or wrong width, by its key."""
-    family, modules = layer.family, layer.family.modules
-    return FeedForward(
-        intermediate=float(_dense_width(layer)),
-        up_projections=family.up_projections,
-        up=layer.product(modules.up, modules.fused_up, modules.dense),
-        down=layer.product([modules.down], parent=modules.dense),
-    )
+    return _feedforward(layer, float(_dense_width(layer)), layer.family.modules.dense)
 
 
 def experts(layer: Layer) -> Experts:
-    """The experts of one layer, with what every token passes through beside them as one shared layer."""
-    family, modules, rules = layer.family, layer.family.modules, layer.family.experts
-    sizes = expert_dimensions(layer.config, rules)
+    """The experts of one layer, with what every token passes through beside them as one shared layer.
+
+    Raises `ValueError` for a missing or impossible size, by its key.
+    """
+    config, family, modules, rules = layer.config, layer.family, layer.family.modules, layer.family.experts
+    count, top_k = config.count(*COUNT_KEYS), _uniform(config, *TOP_K_KEYS)
+    if top_k > count:
+        raise config.error(f"{config.spelling(*TOP_K_KEYS)} is {top_k}; it must be at most the {count} experts")
+    intermediate = _uniform(config, *rules.intermediate)
+    width = config.number(rules.width, default=None) if rules.width else None
+    shared = _shared(layer, _shared_intermediate(config, rules, intermediate))
     parent = f"{modules.moe}.experts"
     # The first and the last expert stand for all: a list that excludes only some of them is refused.
-    numbered = [f"{i}." for i in dict.fromkeys((0, int(sizes.experts) - 1))]
-    up = [f"{number}{module}" for number in numbered for module in modules.expert_up]
-    down = [f"{number}{modules.expert_down}" for number in numbered]
+    up = [f"{i}.{module}" for i in (0, count - 1) for module in modules.expert_up]
+    down = [f"{i}.{modules.expert_down}" for i in (0, count - 1)]
     return Experts(
-        experts=sizes.experts,
-        top_k=sizes.top_k,
-        intermediate=sizes.intermediate,
+        experts=float(count),
+        top_k=float(top_k),
+        intermediate=float(intermediate),
         up_projections=family.up_projections,
-        width=sizes.width,
+        width=width,
         up=layer.product(up, "gate_up_proj", parent, experts=True),
         down=layer.product(down, modules.down, parent, experts=True),
         router=layer.base,
-        projection=None if sizes.width is None else layer.product(modules.narrowing, parent=modules.moe),
-        shared=dense(layer) if rules.beside_dense else _shared(layer, sizes.shared_intermediate),
+        projection=None if width is None else layer.product(modules.narrowing, parent=modules.moe),
+        shared=dense(layer) if rules.beside_dense else shared,
     )
 
 
-def _shared(layer: Layer, intermediate: float) -> FeedForward | None:
-    if not intermediate:
-        return None
+def _uniform(config: Config, *keys: str) -> int:
+    """A size that some configs state once per layer, where it is the same in all."""
+    value = config.value(*keys)
+    if isinstance(value, list) and value and all(entry == value[0] for entry in value):
+        return Config(config.name, {keys[0]: value[0]}).count(keys[0])
+    return config.count(*keys)
+
+
+def _shared_intermediate(config: Config, rules: ExpertLayers, intermediate: int) -> float:
+    if rules.shared_intermediate:
+        return config.count(rules.shared_intermediate, minimum=0)
+    if rules.shared:
+        return intermediate * config.count(*SHARED_KEYS, default=0, minimum=0)
+    if rules.always_shared:
+        return intermediate * rules.always_shared
+    for key in (*SHARED_KEYS, "shared_expert_intermediate_size"):
+        if config.count(key, default=0, minimum=0):
+            raise config.error(f"{key} is {config.value(key)}; shared experts are not read with this model_type")
+    return 0.0
+
+
+def _feedforward(layer: Layer, intermediate: float, place: str) -> FeedForward:
     modules = layer.family.modules
-    place = f"{modules.moe}.{modules.shared}"
     return FeedForward(
         intermediate=intermediate,
         up_projections=layer.family.up_projections,
         up=layer.product(modules.up, modules.fused_up, place),
         down=layer.product([modules.down], parent=place),
     )
+
+
+def _shared(layer: Layer, intermediate: float) -> FeedForward | None:
+    modules = layer.family.modules
+    return _feedforward(layer, float(intermediate), f"{modules.moe}.{modules.shared}") if intermediate else None
 
 
 def _dense_width(layer: Layer) -> float:

@@ -108,12 +108,9 @@ OVERRIDES = {
     "mxfp4": mxfp4(),
     "mxfp8": mxfp8(),
     "int4": Scheme(0.5 + 2.0 * FP16_SCALE / 128, None, "int4 (group 128, float16 zeros)", 4),
-    "bf16": None,
-    "fp16": None,
-    "tf32": None,
-    "fp32": None,
+    "bf16": 2.0,
+    "fp16": 2.0,
+    "tf32": 4.0,  # how float32 is multiplied
+    "fp32": 4.0,
 }
-"""What a user may ask for in place of the checkpoint's own precision. None: nothing is quantised."""
-
-OVERRIDE_BYTES = {"bf16": 2.0, "fp16": 2.0, "tf32": 4.0, "fp32": 4.0}
-"""B per weight of what is not quantised; TF32 is how float32 is multiplied."""
+"""What a user may ask for in place of the checkpoint's own precision. A number: B per weight, nothing is quantised."""

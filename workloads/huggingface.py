@@ -1,20 +1,38 @@
 """Models from Hugging Face configs: a language model as groups of identical layers, and its encoder."""
 
 import dataclasses
+from collections import Counter
+from collections.abc import Callable
 
-from jaxroof.model import Block, Experts, Mixer, Model, WeightFormat
+from jaxroof.model import Block, Mixer, Model, Prediction, WeightFormat
+from workloads.attention import attention
 from workloads.config import Config
 from workloads.coverage import language_model
 from workloads.encoder_decoder import ENCODER_DECODERS, encoder_decoder
 from workloads.encoders import vision_encoder
 from workloads.family import Family
 from workloads.feedforward import dense, experts
-from workloads.layer import HIDDEN_KEYS, VOCABULARY_KEYS, Layer, layer_count, size
+from workloads.latent import compressed_attention, latent_attention
+from workloads.layer import HIDDEN_KEYS, VOCABULARY_KEYS, Layer, layer_count
 from workloads.layer_kinds import LayerKind, layer_kinds, prediction_kind
-from workloads.mixers import MIXERS
+from workloads.linear_attention import gated_delta_net, kimi_delta_attention, lightning_attention, mamba2
 from workloads.other_parameters import POSITION_KEYS, layer_parameters, model_parameters, switched
-from workloads.prediction import prediction
 from workloads.quantization import Quantization, linear_format
+from workloads.towers import encoder_of
+
+MIXERS: dict[str, Callable[[Layer], Mixer]] = {
+    "softmax": attention,
+    "latent": latent_attention,
+    "compressed": compressed_attention,
+    "gated delta": gated_delta_net,
+    "kimi delta": kimi_delta_attention,
+    "mamba2": mamba2,
+    "lightning": lightning_attention,
+}
+"""`Family.mixer` or `Family.linear` -> the struct of one layer."""
+
+PREDICTION_KEYS = ("num_nextn_predict_layers", "num_mtp_modules", "mtp_num_hidden_layers")
+"""The spellings of the number of multi-token-prediction modules. Where several are there, the first one counts."""
 
 FEEDFORWARDS = {"dense": dense, "experts": experts}
 """Kind of feed-forward -> the struct of one layer."""
@@ -39,16 +57,17 @@ def model(config: Config, quantised: Quantization, base: WeightFormat) -> Model:
     if family.encoder in ENCODER_DECODERS:
         return encoder_decoder(config, family.encoder, quantised, base)
     layers = layer_count(text)
-    hidden = float(text.count(*HIDDEN_KEYS))
+    hidden = text.number(*HIDDEN_KEYS)
     first = Layer(config=text, family=family, hidden=hidden, index=0, quantised=quantised, base=base, name=config.name)
     kinds = layer_kinds(text, family, layers)
     blocks = _merged([_block(dataclasses.replace(first, index=i), kind) for i, kind in enumerate(kinds)])
     if quantised.assignments and all(_formats(block) <= {base} for block in blocks):
         raise config.error("its quantisation names no linear layer of this model")
-    vocabulary = float(size(text, family, *VOCABULARY_KEYS))
+    vocabulary = float(first.size(*VOCABULARY_KEYS))
     untied = family.generates and not _tied(config, text, family)
     head = linear_format(quantised, [("lm_head",)], base, config.name) if quantised.head and untied else base
-    next_kind = prediction_kind(text, family, kinds)
+    vision = vision_encoder(config)
+    after = dataclasses.replace(first, index=layers)
     return Model(
         hidden=hidden,
         vocabulary=vocabulary,
@@ -57,8 +76,8 @@ def model(config: Config, quantised: Quantization, base: WeightFormat) -> Model:
         head=head,
         untied=float(untied),
         other_parameters=float(model_parameters(text, family, hidden, vocabulary)),
-        encoder=None if family.encoder is None else vision_encoder(config, family.encoder, base, hidden),
-        prediction=prediction(dataclasses.replace(first, index=layers), lambda layer: _block(layer, next_kind)),
+        encoder=None if vision is None else encoder_of(vision.tower, vision.projector, base),
+        prediction=_prediction(after, prediction_kind(text, family, kinds)),
         generates=family.generates,
     )
 
@@ -86,33 +105,38 @@ def _block(layer: Layer, kind: LayerKind) -> Block:
     )
 
 
+def _prediction(layer: Layer, kind: LayerKind) -> Prediction | None:
+    """The multi-token-prediction head, or None. Every module has one layer, as after the last one, and three norms.
+
+    Published counts of parameters are those of the model without it: 671 billion of DeepSeek-V3's 685.
+    """
+    key = next((key for key in PREDICTION_KEYS if layer.config.value(key) is not None), None)
+    if key is None or not layer.config.count(key, minimum=0):
+        return None
+    return Prediction(
+        count=layer.config.number(key),
+        block=_block(layer, kind),
+        projection=layer.product(["eh_proj"]),
+        other_parameters=3.0 * layer.hidden,
+    )
+
+
 def _norm_kernels(config: Config, family: Family) -> float:
     """Norm kernels per sublayer. Mixing residual streams moves all of them, as so many norms would."""
     if family.streams is not None:
-        return float(config.count(family.streams))
+        return config.number(family.streams)
     return max(1.0, family.norms / 2.0)
 
 
 def _merged(layers: list[Block]) -> tuple[Block, ...]:
-    counts: dict[Block, int] = {}
-    for layer in layers:
-        counts[layer] = counts.get(layer, 0) + 1
-    some = [layer for layer in counts if layer.attention is not None or layer.feedforward is not None]
-    return tuple(dataclasses.replace(layer, count=float(counts[layer])) for layer in some)
+    some = Counter(layer for layer in layers if layer.attention is not None or layer.feedforward is not None)
+    return tuple(dataclasses.replace(layer, count=float(count)) for layer, count in some.items())
 
 
 def _formats(block: Block) -> set[WeightFormat]:
-    """The formats of a layer's matrices, the router's left out."""
-    feedforward = block.feedforward
-    shared = feedforward.shared if isinstance(feedforward, Experts) else None
-    layers = [layer for layer in (feedforward, shared) if layer is not None]
-    return _mixer_formats(block.attention) | {f for layer in layers for f in (layer.up, layer.down)}
-
-
-def _mixer_formats(mixer: Mixer | None) -> set[WeightFormat]:
-    if mixer is None:
-        return set()
-    values = (getattr(mixer, field.name) for field in dataclasses.fields(mixer))
+    """The formats of a layer's matrices."""
+    parts = (block.attention, block.feedforward, getattr(block.feedforward, "shared", None))
+    values = [getattr(part, field.name) for part in parts if part is not None for field in dataclasses.fields(part)]
     return {value for value in values if isinstance(value, WeightFormat)}
 
 

@@ -4,15 +4,8 @@ import dataclasses
 import itertools
 import math
 
-from workloads.config import Config
-from workloads.coverage import language_model
-from workloads.encoders import vision_config
-
 MOST_RATIO = 200.0
 """Sides of an image may differ by this factor; Qwen's published preprocessing refuses more."""
-
-MOST_TILES = 64
-"""More tiles than any preprocessing cuts an image into."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -36,18 +29,6 @@ class ImageCount:
 
     encoder: float  # patches, over all tiles
     language: float  # that take a place in the language model's context
-
-
-def image_tokens(config: Config) -> ImageTokens | None:
-    """Rule by which a config's model turns images into tokens, or None where it sees none.
-
-    Sizes are the config's, limits those of the published preprocessing.
-    """
-    family, _ = language_model(config)
-    vision = vision_config(config)
-    if vision is None or family.encoder not in FAMILIES:
-        return None
-    return FAMILIES[family.encoder](vision)
 
 
 def encoder_tokens(images: ImageTokens, width: int, height: int) -> ImageCount:
@@ -118,10 +99,7 @@ def _tiles(images: ImageTokens, width: int, height: int) -> ImageCount:
     scales = {grid: min(grid[0] * images.side / width, grid[1] * images.side / height) for grid in _grids(images)}
     enlarging = [scale for scale in scales.values() if scale >= 1.0]
     chosen = min(enlarging) if enlarging else max(scales.values())
-    tiles = min(columns * rows for (columns, rows), scale in scales.items() if scale == chosen)
-    one = _fixed(images, width, height)
-    tiles += tiles > 1
-    return ImageCount(tiles * one.encoder, tiles * one.language)
+    return _tiled(images, min(columns * rows for (columns, rows), scale in scales.items() if scale == chosen))
 
 
 def _aspect(images: ImageTokens, width: int, height: int) -> ImageCount:
@@ -133,8 +111,12 @@ def _aspect(images: ImageTokens, width: int, height: int) -> ImageCount:
         fills = width * height > 0.5 * images.side**2 * columns * rows
         if difference < best or (difference == best and fills):
             best, chosen = difference, (columns, rows)
-    tiles = math.prod(chosen)
-    one = _fixed(images, width, height)
+    return _tiled(images, math.prod(chosen))
+
+
+def _tiled(images: ImageTokens, tiles: int) -> ImageCount:
+    """Tokens of `tiles` tiles, and where there are several, of the whole image at the size of one."""
+    one = _fixed(images, images.side, images.side)
     tiles += tiles > 1
     return ImageCount(tiles * one.encoder, tiles * one.language)
 
@@ -159,72 +141,3 @@ RULES = {
     "aspect": _aspect,
 }
 """`ImageTokens.rule` -> tokens of one image."""
-
-
-def _qwen(least_pixels: int, most_pixels: int, patch: int):
-    def read(vision: Config) -> ImageTokens:
-        return ImageTokens(
-            rule="rounded",
-            patch=vision.count("patch_size", "spatial_patch_size", default=patch),
-            merge=vision.count("spatial_merge_size", default=2),
-            least_pixels=least_pixels,
-            most_pixels=most_pixels,
-        )
-
-    return read
-
-
-def _gemma3(vision: Config) -> ImageTokens:
-    side, patch = vision.count("image_size"), vision.count("patch_size")
-    merge = side // patch / math.sqrt(vision.count("mm_tokens_per_image", default=256))
-    return ImageTokens(rule="fixed", patch=patch, side=side, merge=int(merge))
-
-
-def _gemma4(vision: Config) -> ImageTokens:
-    merge = vision.count("pooling_kernel_size", default=3)
-    tokens = vision.count("default_output_length", default=280)
-    patch = vision.count("patch_size", default=16)
-    return ImageTokens(rule="budget", patch=patch, merge=merge, most_patches=tokens * merge**2)
-
-
-def _pixtral(vision: Config) -> ImageTokens:
-    merge, side = vision.count("spatial_merge_size", default=2), vision.count("image_size", default=1540)
-    return ImageTokens(rule="rows", patch=vision.count("patch_size", default=14), merge=merge, side=side)
-
-
-def _llama4(vision: Config) -> ImageTokens:
-    merge = round(1.0 / vision.fraction("pixel_shuffle_ratio", 0.5))
-    side, patch = vision.count("image_size"), vision.count("patch_size")
-    return ImageTokens(rule="tiles", patch=patch, merge=merge, side=side, most_tiles=16, class_tokens=1)
-
-
-def _llava(vision: Config) -> ImageTokens:
-    side, patch = vision.count("image_size"), vision.count("patch_size")
-    return ImageTokens(rule="fixed", patch=patch, side=side, class_tokens=1)
-
-
-def _internvl(vision: Config) -> ImageTokens:
-    merge = round(1.0 / vision.fraction("downsample_ratio", 0.5))
-    side, patch = vision.count("image_size"), vision.count("patch_size")
-    tiles = min(vision.count("max_dynamic_patch", default=12), MOST_TILES)
-    return ImageTokens(rule="aspect", patch=patch, merge=merge, side=side, most_tiles=tiles, class_tokens=1)
-
-
-def _moonvit(vision: Config) -> ImageTokens:
-    patch, merge = vision.count("patch_size", default=14), vision.count("merge_kernel_size", default=2)
-    return ImageTokens(rule="padded", patch=patch, merge=merge, most_patches=16384, side=512 * patch)
-
-
-FAMILIES = {
-    "qwen2_vl": _qwen(56 * 56, 28 * 28 * 16384, 14),
-    "qwen2_5_vl": _qwen(56 * 56, 28 * 28 * 16384, 14),
-    "qwen3_vl": _qwen(256 * 256, 4096 * 4096, 16),
-    "gemma3": _gemma3,
-    "gemma4": _gemma4,
-    "pixtral": _pixtral,
-    "llama4": _llama4,
-    "llava": _llava,
-    "internvl": _internvl,
-    "moonvit": _moonvit,
-}
-"""`Family.encoder` -> how it turns images into tokens. Limits are those of the published preprocessor configs."""

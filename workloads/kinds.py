@@ -56,7 +56,7 @@ def parsed(text: str, kinds: Mapping[str, Kind], default: str, ranges: Mapping[s
     if name not in kinds:
         raise ValueError(f"{text!r}: {name!r} is not known{nearest(name, kinds)}")
     kind = kinds[name]
-    known = (*kind.parameters, *(p for p in kind.optional if p not in kind.parameters))
+    known = (*kind.parameters, *kind.optional)
     values: dict[str, float] = {}
     for place, item in enumerate(_items(rest)):
         key, equals, value = item.partition("=")
@@ -69,7 +69,7 @@ def parsed(text: str, kinds: Mapping[str, Kind], default: str, ranges: Mapping[s
         if key in values:
             raise ValueError(f"{text!r}: {key} is given twice")
         values[key] = number(value, key, ranges[key], text)
-    missing = [key for key in kind.parameters if key not in values and key not in kind.optional]
+    missing = [key for key in kind.parameters if key not in values]
     if missing:
         raise ValueError(f"{text!r}: {name} needs {missing[0]}; such as {kind.example}")
     return name, values
@@ -96,10 +96,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def _items(rest: str) -> list[str]:
-    if not rest:
-        return []
-    first, comma, others = rest.partition(",")
+    first = rest.partition(",")[0]
     if ".." in first and "=" not in first:
-        low, _, high = first.partition("..")
-        return [low, high, *(others.split(",") if comma else [])]
-    return rest.split(",")
+        rest = rest.replace("..", ",", 1)
+    return rest.split(",") if rest else []

@@ -18,17 +18,17 @@ RATIOS = (0, 4, 128)
 def latent_attention(layer: Layer) -> LatentAttention:
     """The latent attention of one layer. Raises `ValueError` for a missing size, by its key."""
     config, modules = layer.config, layer.family.modules
-    rank = config.count("q_lora_rank", default=None)
+    rank = config.number("q_lora_rank", default=None)
     value_dim = config.count("v_head_dim")
     down, query = [modules.latent_query_down, modules.latent_down], [modules.latent_query]
     if rank is None:
         down, query = [modules.latent_down], [modules.latent_direct_query]
     return LatentAttention(
         heads=float(layer.size(*HEAD_KEYS)),
-        query_rank=None if rank is None else float(rank),
-        latent=float(config.count("kv_lora_rank")),
-        nope_dim=float(config.count("qk_nope_head_dim")),
-        rope_dim=float(config.count("qk_rope_head_dim")),
+        query_rank=rank,
+        latent=config.number("kv_lora_rank"),
+        nope_dim=config.number("qk_nope_head_dim"),
+        rope_dim=config.number("qk_rope_head_dim"),
         value_dim=float(value_dim),
         gate=float(value_dim) if config.flag("mla_use_output_gate", False) else None,
         selection=token_selection(layer),
@@ -51,12 +51,12 @@ def compressed_attention(layer: Layer) -> CompressedAttention:
         selection = token_selection(layer, float(ratio), outputs)
     return CompressedAttention(
         heads=float(layer.size(*HEAD_KEYS)),
-        head_dim=float(config.count("head_dim")),
-        rope_dim=float(config.count("qk_rope_head_dim")),
-        query_rank=float(config.count("q_lora_rank")),
-        output_groups=float(config.count("o_groups")),
-        output_rank=float(config.count("o_lora_rank")),
-        window=float(config.count("sliding_window")),
+        head_dim=config.number("head_dim"),
+        rope_dim=config.number("qk_rope_head_dim"),
+        query_rank=config.number("q_lora_rank"),
+        output_groups=config.number("o_groups"),
+        output_rank=config.number("o_lora_rank"),
+        window=config.number("sliding_window"),
         ratio=float(ratio) if ratio else None,
         overlap=2.0 if overlaps else 1.0,
         selection=selection,

@@ -43,16 +43,17 @@ class Layer:
 
     def size(self, *keys: str, default: Any = REQUIRED) -> Any:
         """A positive integer of the config, or the family's published default of the first key."""
-        return size(self.config, self.family, *keys, default=default)
+        return self.config.count(*keys, default=dict(self.family.defaults).get(keys[0], default))
 
     def product(self, modules: Sequence[str], fused: str = "", parent: str = "", experts: bool = False) -> WeightFormat:
-        """The format of one product that runs `modules` of `parent` as one; `fused` is its name where it is one.
+        """The format of one product that runs `modules` of `parent` as one; `fused` is the name of several as one.
 
         Without modules it is a product that no checkpoint quantises.
         """
         if not modules or (self.quantised.experts_only and not experts):
             return self.base
-        paths = [[self._path(parent, module), self._path(parent, fused or module)] for module in modules]
+        one = fused if len(modules) > 1 else ""
+        paths = [[self._path(parent, module), self._path(parent, one or module)] for module in modules]
         return linear_format(self.quantised, paths, self.base, self.name)
 
     def _path(self, parent: str, module: str) -> str:
@@ -67,8 +68,3 @@ def layer_count(config: Config) -> int:
     if layers > MOST_LAYERS:
         raise config.error(f"{config.spelling(*LAYER_KEYS)} is {layers}; it must be at most {MOST_LAYERS}")
     return layers
-
-
-def size(config: Config, family: Family, *keys: str, default: Any = REQUIRED) -> Any:
-    """A positive integer of a config, or the family's published default of the first key."""
-    return config.count(*keys, default=dict(family.defaults).get(keys[0], default))

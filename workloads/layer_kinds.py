@@ -33,7 +33,7 @@ FULL_INTERVAL = 4  # published class default of Qwen's full_attention_interval
 class LayerKind:
     """The kinds of one layer's parts."""
 
-    mixer: str | None  # a key of `mixers.MIXERS`
+    mixer: str | None  # a key of `huggingface.MIXERS`
     feedforward: str | None  # "dense" or "experts"
     window: Window = FULL
 
@@ -151,10 +151,5 @@ FULL_LAYERS = {"interval": _interval, "kimi": _kimi, "indices": _indices, "types
 
 
 def _stated(config: Config, layers: int, words: dict[str, bool], key: str = "layer_types") -> set[int] | None:
-    types = config.items(key, layers)
-    if types is None:
-        return None
-    wrong = [kind for kind in types if not isinstance(kind, str) or kind not in words]
-    if wrong:
-        raise config.error(f"{key} has {wrong[0]!r}; covered are {', '.join(words)}")
-    return {i for i, kind in enumerate(types) if words[kind]}
+    types = config.items(key, layers, words)
+    return None if types is None else {i for i, kind in enumerate(types) if words[kind]}

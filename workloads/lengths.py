@@ -10,19 +10,9 @@ from scipy import special
 from workloads.kinds import Kind, Range, parsed, shown
 from workloads.stream import LARGEST_TOKENS
 
-_TOKENS = Range(1, LARGEST_TOKENS, whole=True)
-_SIZE = Range(1, LARGEST_TOKENS)
-
 RANGES = {
-    "tokens": _TOKENS,
-    "low": _TOKENS,
-    "high": _TOKENS,
-    "max": _TOKENS,
-    "mean": _SIZE,
-    "p50": _SIZE,
-    "p90": _SIZE,
-    "p95": _SIZE,
-    "p99": _SIZE,
+    **dict.fromkeys(("tokens", "low", "high", "max"), Range(1, LARGEST_TOKENS, whole=True)),
+    **dict.fromkeys(("mean", "p50", "p90", "p95", "p99"), Range(1, LARGEST_TOKENS)),
     "std": Range(0, LARGEST_TOKENS),
     "sigma": Range(0, 5, above=True),
     "alpha": Range(0, 10, above=True),

@@ -58,31 +58,20 @@ def switched(config: Config, switch: Switch) -> bool:
     return switch if isinstance(switch, bool) else config.flag(*switch)
 
 
-def _attention_parameters(config: Config, family: Family, hidden: float, attention: Attention) -> float:
-    parameters = _qk_norm(config, family, attention)
-    if switched(config, family.qkv_bias):
-        values = attention.value_projection * attention.value_dim
-        parameters += attention.heads * attention.head_dim + attention.kv_heads * (attention.head_dim + values)
-    if switched(config, family.output_bias):
-        parameters += hidden
-    if _has_sinks(config, family, attention):
-        parameters += attention.heads
+def _attention_parameters(
+    config: Config, family: Family, hidden: float, attention: Attention | LatentAttention
+) -> float:
+    biased = switched(config, family.attention_bias)
+    parameters = hidden * (biased if family.output_bias is None else switched(config, family.output_bias))
     if attention.selection is not None:
-        parameters += 2.0 * attention.selection.head_dim
-    return parameters
-
-
-def _latent_parameters(config: Config, family: Family, hidden: float, attention: LatentAttention) -> float:
-    """Norms of the compressed query and of the latent vector, and a norm with a bias of the indexer's keys."""
-    rank = attention.query_rank or 0.0
-    parameters = rank + attention.latent
-    if switched(config, family.qkv_bias):
-        parameters += rank + attention.latent + attention.rope_dim
-    if switched(config, family.output_bias):
-        parameters += hidden
-    if attention.selection is not None:
-        parameters += 2.0 * attention.selection.head_dim
-    return parameters
+        parameters += 2.0 * attention.selection.head_dim  # a norm with a bias of the indexer's keys
+    if isinstance(attention, LatentAttention):
+        # Norms of the compressed query and of the latent vector.
+        rank = attention.query_rank or 0.0
+        return parameters + rank + attention.latent + biased * (rank + attention.latent + attention.rope_dim)
+    values = attention.value_projection * attention.value_dim
+    parameters += biased * (attention.heads * attention.head_dim + attention.kv_heads * (attention.head_dim + values))
+    return parameters + _qk_norm(config, family, attention) + attention.heads * _has_sinks(config, family, attention)
 
 
 def _compressed_parameters(config: Config, family: Family, hidden: float, attention: CompressedAttention) -> float:
@@ -93,7 +82,7 @@ def _compressed_parameters(config: Config, family: Family, hidden: float, attent
     return parameters + sum(width * ((attention.ratio or 0.0) * attention.overlap + 1.0) for width in widths)
 
 
-def _linear_attention_parameters(config: Config, family: Family, hidden: float, attention: LinearAttention) -> float:
+def _linear_parameters(config: Config, family: Family, hidden: float, attention: LinearAttention) -> float:
     """The short convolution, decays and step sizes per head or channel, and the norm of the output."""
     values = attention.heads * attention.value_dim
     channels = 2.0 * attention.key_heads * attention.key_dim + values
@@ -109,9 +98,9 @@ def _linear_attention_parameters(config: Config, family: Family, hidden: float, 
 
 MIXER_PARAMETERS = {
     Attention: _attention_parameters,
-    LatentAttention: _latent_parameters,
+    LatentAttention: _attention_parameters,
     CompressedAttention: _compressed_parameters,
-    LinearAttention: _linear_attention_parameters,
+    LinearAttention: _linear_parameters,
 }
 """Struct of a mixer -> the parameters of one layer's that are in no matrix."""
 
@@ -143,20 +132,9 @@ def _has_sinks(config: Config, family: Family, attention: Attention) -> bool:
 
 def _expert_parameters(config: Config, family: Family, hidden: float, layer: Experts) -> float:
     rules = family.experts
-    parameters = 0.0
-    if rules.router_bias:
-        parameters += layer.experts
-    if rules.score_correction:
-        parameters += layer.experts
-    if rules.expert_bias:
-        parameters += layer.experts * (layer.up_projections * layer.intermediate + hidden)
-    if rules.shared_gate and layer.shared is not None:
-        parameters += hidden
-    if rules.scaled_router:
-        parameters += hidden + layer.experts
-    if rules.beside_dense:
-        # Norms of the experts' input and output, and of the dense layer's output.
-        parameters += 3.0 * norm_parameters(config, family, hidden)
-    if rules.width_norm and layer.width is not None:
-        parameters += layer.width
-    return parameters
+    parameters = layer.experts * (rules.router_bias + rules.score_correction + rules.scaled_router)
+    parameters += rules.expert_bias * layer.experts * (layer.up_projections * layer.intermediate + hidden)
+    parameters += hidden * (rules.scaled_router + (rules.shared_gate and layer.shared is not None))
+    # Beside a dense layer: norms of the experts' input and output, and of the dense layer's output.
+    parameters += rules.beside_dense * 3.0 * norm_parameters(config, family, hidden)
+    return parameters + rules.width_norm * (layer.width or 0.0)

@@ -6,7 +6,7 @@ import re
 from jaxroof.model import WeightFormat
 from workloads import formats
 from workloads.config import Config
-from workloads.formats import OVERRIDE_BYTES, OVERRIDES, UNQUANTISED, Scheme
+from workloads.formats import OVERRIDES, UNQUANTISED, Scheme
 from workloads.quantization import Quantization, hf_quant_config, quantization, with_experts
 
 CONVENTIONS: tuple[tuple[str, Scheme | str], ...] = (
@@ -99,10 +99,9 @@ def name_convention(name: str) -> tuple[str, Scheme | str | None, str]:
 
 def _base(config: Config) -> tuple[WeightFormat, str | None]:
     """The format of unquantised weights, and the dtype that says so."""
-    nested = config.nested()
     dtype = config.value("torch_dtype", "dtype")
-    if dtype is None and nested is not None:
-        dtype = nested.value("torch_dtype", "dtype")
+    if dtype is None:
+        dtype = (config.nested() or config).value("torch_dtype", "dtype")
     if dtype is None:
         return WeightFormat(bytes=2.0, compute="bf16"), None
     key = str(dtype).removeprefix("torch.")
@@ -113,8 +112,7 @@ def _base(config: Config) -> tuple[WeightFormat, str | None]:
 
 
 def _declared(config: Config, hf_quant: Config | None) -> tuple[Quantization | None, str]:
-    nested = config.nested()
-    table = config.table("quantization_config") or (nested.table("quantization_config") if nested else None)
+    table = config.table("quantization_config") or (config.nested() or config).table("quantization_config")
     if table is not None:
         declared = quantization(table)
         if config.value("expert_dtype") == "fp4":
@@ -141,8 +139,8 @@ def _overridden(own: Precision, weights: str) -> Precision:
     scheme = OVERRIDES[weights]
     replaced = f'weights="{weights}" replaces {own.label}, which {own.source} says,'
     kv = own.quantised.kv_precision
-    if scheme is None:
-        base = WeightFormat(bytes=OVERRIDE_BYTES[weights], compute=weights)
+    if isinstance(scheme, float):
+        base = WeightFormat(bytes=scheme, compute=weights)
         note = f"{replaced} in the whole model"
         return Precision(Quantization(kv_precision=kv), base, weights, "weights", (*own.notes, note))
     note = f"{replaced} in every linear layer but the router, an encoder's and the output head"

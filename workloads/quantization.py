@@ -64,13 +64,18 @@ def linear_format(
 
     Raises `ValueError` when the layers differ, which one kernel does not multiply.
     """
-    parts = [tuple(paths) for paths in parts]
+    parts = dict.fromkeys(tuple(paths) for paths in parts)
     schemes = {quantised.scheme(paths) for paths in parts}
     if len(schemes) > 1:
         text = ", ".join(f"{p[0]}: {s.label if s else base.compute}" for p in parts for s in [quantised.scheme(p)])
         raise ValueError(f"{name}: linear layers that run as one are quantised differently ({text}): not covered")
     scheme = schemes.pop()
     return scheme.weight_format(base) if scheme else base
+
+
+def _of_one_scheme(config: Config, scheme: Scheme, experts_only: bool = False) -> Quantization:
+    excluded = _excluded(config, "modules_to_not_convert")
+    return Quantization(((None, scheme),), excluded, experts_only=experts_only)
 
 
 def _excluded(config: Config, *keys: str) -> Patterns:
@@ -98,10 +103,6 @@ def _fp8(config: Config) -> Quantization:
     )
 
 
-def _fbgemm_fp8(config: Config) -> Quantization:
-    return Quantization(((None, formats.fp8()),), _excluded(config, "modules_to_not_convert"))
-
-
 def _gptq(config: Config) -> Quantization:
     if config.value("dynamic"):
         raise config.error("dynamic sets other bits for some modules, which is not covered yet")
@@ -115,11 +116,6 @@ def _gptq(config: Config) -> Quantization:
     return Quantization(((targets, scheme),), excluded, head=config.flag("lm_head", False))
 
 
-def _awq(config: Config) -> Quantization:
-    scheme = _group_scheme(config, zeros=config.flag("zero_point", True), method="awq")
-    return Quantization(((None, scheme),), _excluded(config, "modules_to_not_convert"))
-
-
 def _group_scheme(config: Config, zeros: bool, method: str) -> Scheme:
     bits = config.count("bits", "w_bit")
     if bits not in (2, 3, 4, 8):
@@ -128,11 +124,6 @@ def _group_scheme(config: Config, zeros: bool, method: str) -> Scheme:
     if group == 0:
         raise config.error("group_size is 0; it must be a positive integer, or -1 for one group per channel")
     return formats.integer(bits, None if group == -1 else group, zeros, None, method)
-
-
-def _mxfp4(config: Config) -> Quantization:
-    excluded = _excluded(config, "modules_to_not_convert")
-    return Quantization(((None, formats.mxfp4()),), excluded, experts_only=True)
 
 
 def _compressed_tensors(config: Config) -> Quantization:
@@ -160,10 +151,10 @@ def _kv_scheme(config: Config) -> str | None:
 
 METHODS: dict[str, Callable[[Config], Quantization]] = {
     "fp8": _fp8,
-    "fbgemm_fp8": _fbgemm_fp8,
+    "fbgemm_fp8": lambda config: _of_one_scheme(config, formats.fp8()),
     "gptq": _gptq,
-    "awq": _awq,
-    "mxfp4": _mxfp4,
+    "awq": lambda config: _of_one_scheme(config, _group_scheme(config, config.flag("zero_point", True), "awq")),
+    "mxfp4": lambda config: _of_one_scheme(config, formats.mxfp4(), experts_only=True),
     "compressed-tensors": _compressed_tensors,
     "modelopt": _modelopt,
 }

@@ -1,7 +1,6 @@
 """Sparse attention as configs describe it: the indexer's cache, and tokens that a query attends to."""
 
 from jaxroof.layers.indexer import Selection
-from jaxroof.model import WeightFormat
 from workloads.layer import Layer
 
 SCALED_FP8 = 1.0 + 4.0 / 128.0
@@ -23,17 +22,17 @@ def token_selection(layer: Layer, ratio: float = 1.0, key_outputs: float | None 
     config = layer.config
     if layer.family.selection != "tokens":
         return None
-    head_dim = 0 if _shares(layer) else config.count("index_head_dim")
-    heads = 0 if _shares(layer) else config.count("index_n_heads")
+    shared = _shares(layer)
+    head_dim = 0.0 if shared else config.number("index_head_dim")
     return Selection(
-        tokens=float(config.count("index_topk")),
-        heads=float(heads),
-        head_dim=float(head_dim),
+        tokens=config.number("index_topk"),
+        heads=0.0 if shared else config.number("index_n_heads"),
+        head_dim=head_dim,
         stride=ratio,
-        key_outputs=float(head_dim) if key_outputs is None else key_outputs,
-        query_rank=_query_rank(layer),
+        key_outputs=head_dim if key_outputs is None else key_outputs,
+        query_rank=config.number("q_lora_rank", default=None),
         key_bytes=SCALED_FP8,
-        weights=_indexer_format(layer),
+        weights=layer.product([layer.family.modules.indexer]),
     )
 
 
@@ -56,13 +55,13 @@ def block_selection(layer: Layer) -> Selection | None:
             return None
     return Selection(
         tokens=float(table.count("sparse_topk_blocks") * table.count("sparse_block_size")),
-        heads=float(table.count("sparse_num_index_heads")),
-        head_dim=float(table.count("sparse_index_dim")),
+        heads=table.number("sparse_num_index_heads"),
+        head_dim=table.number("sparse_index_dim"),
         stride=1.0,
-        key_outputs=float(table.count("sparse_index_dim")),
+        key_outputs=table.number("sparse_index_dim"),
         query_rank=None,
         key_bytes=BLOCK_KEY_BYTES,
-        weights=_indexer_format(layer),
+        weights=layer.product([layer.family.modules.indexer]),
     )
 
 
@@ -76,12 +75,3 @@ def _shares(layer: Layer) -> bool:
     if wrong:
         raise layer.config.error(f"indexer_types has {wrong[0]!r}; it must be 'full' or 'shared'")
     return layer.index < count and listed[layer.index] == "shared"
-
-
-def _query_rank(layer: Layer) -> float | None:
-    rank = layer.config.count("q_lora_rank", default=None)
-    return None if rank is None else float(rank)
-
-
-def _indexer_format(layer: Layer) -> WeightFormat:
-    return layer.product([layer.family.modules.indexer])

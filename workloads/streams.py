@@ -16,24 +16,7 @@ from workloads.prefixes import (
     shared_prefixes,
     turns_of,
 )
-from workloads.stream import ALONE, LARGEST_TOKENS, MOST_REQUESTS, Stream, alone, numbered
-
-__all__ = [
-    "ALONE",
-    "Arrivals",
-    "Lengths",
-    "Prefixes",
-    "Sessions",
-    "Stream",
-    "first",
-    "generated",
-    "mean_rate",
-    "parse_arrivals",
-    "parse_lengths",
-    "parse_prefixes",
-    "parse_sessions",
-    "with_rate",
-]
+from workloads.stream import LARGEST_TOKENS, MOST_REQUESTS, Stream, alone, numbered
 
 
 def generated(

@@ -36,22 +36,13 @@ def layer_windows(config: Config, family: Family, layers: int) -> list[Window]:
     Raises:
       ValueError: a layer type, window or pattern that the family does not have, by name.
     """
-    kinds = _stated_kinds(config, layers) or _family_kinds(config, family, layers)
+    types = config.items("layer_types", layers, KINDS)
+    kinds = _family_kinds(config, family, layers) if types is None else [KINDS[kind] for kind in types]
     if any(kind is not None for kind in kinds) and family.windows is None:
         raise config.error("layer_types has windowed layers, which this model_type is not read with")
     sizes = {kind: _window_size(config, family, kind) for kind in dict.fromkeys(kinds) if kind is not None}
     windows = {kind: FULL if size is None else Window(float(size), kind) for kind, size in sizes.items()}
     return [FULL if kind is None else windows[kind] for kind in kinds]
-
-
-def _stated_kinds(config: Config, layers: int) -> list[str | None] | None:
-    types = config.items("layer_types", layers)
-    if types is None:
-        return None
-    for kind in types:
-        if not isinstance(kind, str) or kind not in KINDS:
-            raise config.error(f"layer_types has {kind!r}; covered are {', '.join(KINDS)}")
-    return [KINDS[kind] for kind in types]
 
 
 def _family_kinds(config: Config, family: Family, layers: int) -> list[str | None]:

@@ -74,7 +74,7 @@ class Progress(Line):
 
 def _asked(options: argparse.Namespace, seed: int) -> Any:
     from hwspaces import quantity
-    from sweeps.measure.microbench.attention import Heads
+    from sweeps.measure.microbench.kernels import Heads
     from sweeps.measure.microbench.run import BenchRequest
 
     heads = [text.strip() for text in (options.attention or "32,8,128").split(",")]

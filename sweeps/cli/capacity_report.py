@@ -121,7 +121,7 @@ def _ranking(found: Search, able: list[Capacity], what: str) -> Any:
 
 def _row(one: Capacity, found: Search) -> dict[str, Any]:
     return {
-        "hardware": one.place.device.name,
+        "hardware": one.place.case.hardware.name,
         "label": one.place.label,
         "devices": one.place.devices,
         "state": one.state,

@@ -134,8 +134,8 @@ def asked_case(
 
 def workload_number(name: str, text: str) -> float | str:
     """The value of a workload's flag: a count, or text that is checked where it is used."""
+    from hwspaces.leaves import declared_quantity
     from sweeps.ask.leaves import leaf
-    from sweeps.ask.quantities import declared_quantity
 
     declared = leaf(f"workload.{name}")
     return declared_quantity(text, declared, flag_of(name)) if declared.whole else text

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from hwspaces.output import replacing
-from sweeps.studies.comparison import Row
+from sweeps.studies.comparison import Candidate
 
 FLAGS = ("fits", "legal", "feasible")
 
 
-def row_record(row: Row) -> dict[str, Any]:
+def row_record(row: Candidate) -> dict[str, Any]:
     """One row for machines: SI numbers, null where the accelerator has no figure."""
     metrics: dict[str, Any] = {
         name: bool(value) if name in FLAGS else value if math.isfinite(value) else None
@@ -29,7 +29,7 @@ def row_record(row: Row) -> dict[str, Any]:
     }
 
 
-def write_rows(path: str, ranked: Iterable[Row], others: Iterable[Row], force: bool = False) -> None:
+def write_rows(path: str, ranked: Iterable[Candidate], others: Iterable[Candidate], force: bool = False) -> None:
     """Ranked rows, then those without a rank and their reasons, as a CSV file that appears when it is whole."""
     records = [{"rank": rank, **row_record(row)} for rank, row in enumerate(ranked, 1)]
     records += [{"rank": None, **row_record(row)} for row in others]

@@ -5,13 +5,13 @@ from typing import Any
 from hwspaces import formatted
 from sweeps.cli.tables import console, percent, table
 from sweeps.studies.optimization.goals import unit_of
-from sweeps.studies.optimization.search import Found
+from sweeps.studies.optimization.search import Optimum
 
 SHOWN = 4
 """Designs side by side."""
 
 
-def printed(found: Found, seconds: float) -> None:
+def printed(found: Optimum, seconds: float) -> None:
     """Print everything."""
     problem, out = found.problem, console()
     out.print(problem.attributes["title"])
@@ -37,7 +37,7 @@ def printed(found: Found, seconds: float) -> None:
     )
 
 
-def _designs(found: Found, several: bool) -> Any:
+def _designs(found: Optimum, several: bool) -> Any:
     """Variables, then goals, of the best designs and of the best point of the grid, side by side."""
     problem = found.problem
     count = len(found.designs) if several else min(len(found.designs), SHOWN)
@@ -73,7 +73,7 @@ def _designs(found: Found, several: bool) -> Any:
     return made
 
 
-def _held(found: Found) -> Any:
+def _held(found: Optimum) -> Any:
     """Active constraints and bounds at the best design, and the gain from one per cent more of each."""
     objective = found.problem.objectives[0]
     value = abs(found.objectives[0, 0])

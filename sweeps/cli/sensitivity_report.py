@@ -13,7 +13,7 @@ from sweeps.cli.answers import units
 from sweeps.cli.tables import console, metric_text, percent, print_lines, table
 from sweeps.data.labels import number
 from sweeps.studies.elasticity.knobs import Knob
-from sweeps.studies.elasticity.point import FACTORS, FLAT, Check, Point
+from sweeps.studies.elasticity.point import FACTORS, FLAT, Sensitivities, Turn
 from sweeps.studies.elasticity.second_order import pairs
 
 PAIRS = 10
@@ -27,8 +27,8 @@ class Found:
 
     heading: str
     notes: Sequence[str]
-    point: Point
-    checks: Mapping[str, Sequence[Check]]
+    point: Sensitivities
+    checks: Mapping[str, Sequence[Turn]]
     curvatures: Mapping[str, tuple[Sequence[Knob], np.ndarray]]
 
 
@@ -132,7 +132,7 @@ def record(found: Found) -> dict[str, Any]:
     }
 
 
-def _all_metrics(point: Point, names: list[str], shown: Sequence[Knob]) -> Any:
+def _all_metrics(point: Sensitivities, names: list[str], shown: Sequence[Knob]) -> Any:
     made = table("knob", "value", *names, numbers=("value", *names))
     made.add_row("", "", *(metric_text(name, point.metrics[name]) for name in names), style="bold")
     for knob in shown:
@@ -140,7 +140,7 @@ def _all_metrics(point: Point, names: list[str], shown: Sequence[Knob]) -> Any:
     return made
 
 
-def _one_metric(point: Point, name: str, shown: Sequence[Knob], rows: Sequence[Check]) -> Any:
+def _one_metric(point: Sensitivities, name: str, shown: Sequence[Knob], rows: Sequence[Turn]) -> Any:
     """Elasticities of one metric, and for every factor the change that they predict beside the one that is."""
     by_path = {row.knob.path: row for row in rows}
     signs = [f"{factor - 1.0:+.0%}".replace("%", " %") for factor in FACTORS]
@@ -157,7 +157,7 @@ def _one_metric(point: Point, name: str, shown: Sequence[Knob], rows: Sequence[C
     return made
 
 
-def _show_pairs(out: Any, name: str, knobs: Sequence[Knob], point: Point, values: np.ndarray) -> None:
+def _show_pairs(out: Any, name: str, knobs: Sequence[Knob], point: Sensitivities, values: np.ndarray) -> None:
     found = pairs(name, knobs, _slopes(point, name, knobs), values)[:PAIRS]
     out.print(f"\n{name}: pairs of knobs, both turned to the better")
     columns = ("d2 ln y", "gain")
@@ -182,11 +182,11 @@ def _name(knob: Knob) -> str:
     return f"{knob.path} *" if knob.count else knob.path
 
 
-def _slope(point: Point, name: str, knob: Knob) -> float:
+def _slope(point: Sensitivities, name: str, knob: Knob) -> float:
     return float(point.elasticities[name][point.knobs.index(knob)])
 
 
-def _slopes(point: Point, name: str, knobs: Sequence[Knob]) -> np.ndarray:
+def _slopes(point: Sensitivities, name: str, knobs: Sequence[Knob]) -> np.ndarray:
     return np.array([_slope(point, name, knob) for knob in knobs])
 
 

@@ -43,12 +43,12 @@ def offered(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def question(options: argparse.Namespace) -> Any:
-    """The `Question` that the flags describe; ValueError in one line when they do not."""
+    """The `ServeSpec` that the flags describe; ValueError in one line when they do not."""
     policy, settings = common.policy_settings(options.policy), common.overrides(options.set)
     common.compilation_cache()
-    from sweeps.serving.question import Question
+    from sweeps.serving.spec import ServeSpec
 
-    return Question(
+    return ServeSpec(
         **{name: getattr(options, name) for name in ("hardware", "model", "weights", "kv", "communication")},
         **{name: getattr(options, name) for name in ("efficiency", "engine")},
         **offered(options),

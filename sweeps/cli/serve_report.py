@@ -11,8 +11,9 @@ from sweeps.ask.names import variable
 from sweeps.cli import tables
 from sweeps.cli.answers import case_record, units
 from sweeps.data.labels import number
+from sweeps.serving.objective import limits
 from sweeps.serving.policies import policy_record, policy_text
-from sweeps.serving.report import cache_tokens, limits, nearest, slo_lines, status_text
+from sweeps.serving.report import cache_tokens, nearest, slo_lines, status_text
 from sweeps.serving.run import Simulation
 
 NAMES = {"ttft": "TTFT", "tpot": "TPOT", "itl": "ITL", "e2e": "E2E", "queueing": "queueing"}
@@ -32,9 +33,9 @@ OF_LIMITS = ("goodput", "good_share")
 
 def show(found: Simulation, files: Iterable[str]) -> None:
     """Print the report, and which files are written."""
-    case, question = found.case, found.question
+    case = found.case
     out = tables.console()
-    out.print(tables.heading(case, found.load.text, question.overrides))
+    out.print(tables.heading(case, found.load.text, found.spec.overrides))
     out.print(f"policy of {found.engine}: {policy_text(found.policy)}")
     out.print(f"source  {found.load.stream.source}", end="\n\n")
     columns = ("mean", *(f"p{percent}" for percent in PERCENTILES))
@@ -44,7 +45,7 @@ def show(found: Simulation, files: Iterable[str]) -> None:
         latencies.add_row(NAMES[name], *values, variable(f"{name}_mean").long_name.removeprefix("mean of the "))
     out.print(latencies)
     out.print()
-    shown = [name for name in METRICS if name in found.metrics and (name not in OF_LIMITS or limits(found))]
+    shown = [name for name in METRICS if name in found.metrics and (name not in OF_LIMITS or limits(found.objective))]
     out.print(tables.metric_table({name: found.metrics[name] for name in shown}, SHARES))
     out.print()
     tables.print_lines(out, "slo", slo_lines(found))
@@ -69,7 +70,7 @@ def record(found: Simulation) -> dict[str, Any]:
         "load": {"text": found.load.text, "source": found.load.stream.source, "closed_loop": clients},
         "requests": len(found.load.stream),
         "replicas": found.replicas,
-        "slo": limits(found),
+        "slo": limits(found.objective),
         "nearest": None if near is None else {**dataclasses.asdict(near), "missed": list(near.missed)},
         "kv_blocks": found.blocks,
         "seconds": found.seconds,

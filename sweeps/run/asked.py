@@ -1,10 +1,12 @@
 """Questions whose deployments are possible: a specification resolved, and refused where a point is illegal."""
 
 import math
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from jaxroof.jobs import Job, legality
+from jaxroof.jobs import Job, Scenario, legality
 from jaxroof.legality import first_broken
 from sweeps.ask.axes import Axis, Choice
 from sweeps.ask.cases import Case
@@ -33,19 +35,34 @@ def _refuse_illegal(job: Job, base: Case, axes: tuple[Axis, ...]) -> None:
     legal = answered(Question(legality(job), base.scenario), axes, {}, ONE_BY_ONE if few else AT_ONCE)["legal"]
     if bool(legal.all()):
         return
-    corner = dict(zip(legal.dims, np.argwhere(~legal.values)[0].tolist(), strict=True))
+    place = np.argwhere(~legal.values)[0].tolist()
     scenario = base.scenario
-    for axis in axes:
-        position = corner.get(axis.name, 0)
-        for path, column in sorted(axis.columns.items(), key=lambda item: item[0].count(".")):
-            value = column.items[column.index[position]] if isinstance(column, Choice) else float(column[position])
-            scenario = replaced(scenario, path, value)
-    names = {"hardware": base.hardware.name, "model": base.model.name}
-    for axis in axes:
-        for label in axis.coordinates:
-            if label.name in names:
-                names[label.name] = label.values[corner.get(axis.name, 0)]
-    rule = first_broken(job.rules(scenario))
-    raise ValueError(
-        f'{names["model"]} on {names["hardware"]}: {rule} (output.illegal = "mask" keeps such points as infeasible)'
+    for path, value in values_at(axes, place):
+        scenario = replaced(scenario, path, value)
+    raise refusal(job, scenario, names_at(base, axes, place))
+
+
+def values_at(axes: tuple[Axis, ...], place: Sequence[int]) -> list[tuple[str, Any]]:
+    """Values that the axes set at a position along each, by path; whole structs come before their leaves."""
+    found = [
+        (path, column.items[column.index[i]] if isinstance(column, Choice) else float(column[i]))
+        for axis, i in zip(axes, place, strict=True)
+        for path, column in axis.columns.items()
+    ]
+    return sorted(found, key=lambda item: item[0].count("."))
+
+
+def names_at(base: Case, axes: tuple[Axis, ...], place: Sequence[int]) -> dict[str, str]:
+    """Names of model and hardware at a position along each axis."""
+    names = {"model": base.model.name, "hardware": base.hardware.name}
+    for axis, i in zip(axes, place, strict=True):
+        names |= {label.name: label.values[i] for label in axis.coordinates if label.name in names}
+    return names
+
+
+def refusal(job: Job, scenario: Scenario, names: Mapping[str, str]) -> ValueError:
+    """Error in one line: the rule that the point of these names breaks."""
+    return ValueError(
+        f"{names['model']} on {names['hardware']}: {first_broken(job.rules(scenario))} "
+        '(output.illegal = "mask" keeps such points as infeasible)'
     )

@@ -15,8 +15,8 @@ from sweeps.run.precision import precision
 from sweeps.serving.curve import curve_dataset, loads_of
 from sweeps.serving.fleet import Fleet, Place, fleet
 from sweeps.serving.grid import Metrics
-from sweeps.serving.objective import LIMITS, SHARE, Target, parse_target
-from sweeps.serving.question import question
+from sweeps.serving.objective import SHARE, Target, limits, parse_target
+from sweeps.serving.spec import serve_spec
 from sweeps.serving.target import kept, missed_text
 from sweeps.serving.usual_loads import keeps_all_at_once, usual_clients, usual_rates
 
@@ -119,7 +119,7 @@ def capacity(
       tp: tensor-parallel degree, or several; None: the smallest power of two at which the model fits on each.
       tolerance: of the capacity, relative; of fewer than 1 / `tolerance` clients, one client.
       begun: called with the number of simulations to come; returns what is called with those that are done.
-      **keys: of `sweeps.serving.question.Question`, as of `latency_curve`.
+      **keys: of `sweeps.serving.spec.ServeSpec`, as of `latency_curve`.
 
     Raises:
       ValueError: one line that names what is wrong, its value and what is allowed.
@@ -131,15 +131,13 @@ def capacity(
     given, top, extra, longer = None, [], 0, 0
     if rates is not None or concurrencies is not None:
         given, closed = loads_of(rates, concurrencies)
-    asked = question(hardware="-", model=model, **keys, **({"concurrency": 1} if closed else {}))
-    names = [hardware] if isinstance(hardware, str) else list(hardware)
+    asked = serve_spec(hardware="-", model=model, **keys, **({"concurrency": 1} if closed else {}))
     with precision("float64"):
-        degrees = [tp] if isinstance(tp, int) else tp
         if given is None and not closed:
-            engines, loads, last, longer = usual_rates(asked, names, degrees, target)
+            engines, loads, last, longer = usual_rates(asked, hardware, tp, target)
             top, extra = [last], 1 + 2 * longer
         else:
-            engines = fleet(asked, names, degrees)
+            engines = fleet(asked, hardware, tp)
             loads = usual_clients(engines) if given is None else given
         count, rounds = len(engines.places), _rounds(loads, tolerance, closed)
         progress = begun(count * (len(loads) - len(top) + rounds))
@@ -184,8 +182,8 @@ def dataset(found: Search) -> xr.Dataset:
     }
     made = {name: np.asarray(values) for name, values in columns.items()}
     variables = {name: ("hardware", values, variable_attributes(name, values.dtype)) for name, values in made.items()}
-    limits = {name: getattr(found.target.objective, name) for name in LIMITS} | dict(found.target.limits)
-    attributes = {f"limit_{name}": value for name, value in limits.items() if math.isfinite(value)}
+    limited = limits(found.target.objective) | dict(found.target.limits)
+    attributes = {f"limit_{name}": value for name, value in limited.items()}
     attributes |= {"target": found.target.text, "share": found.target.share, "tolerance": found.tolerance}
     attributes |= {"idle": ", ".join(sorted(found.idle))}
     return ordered.assign(variables).assign_attrs(attributes)

@@ -16,7 +16,7 @@ from sweeps.serving.fleet import Fleet, fleet
 from sweeps.serving.grid import Metrics
 from sweeps.serving.objective import parse_slo
 from sweeps.serving.plan import FLAGS, VARIABLES
-from sweeps.serving.question import question
+from sweeps.serving.spec import serve_spec
 
 MOST_LOAD = 1e6
 """Requests per s, or clients, that make sense."""
@@ -41,7 +41,7 @@ def latency_curve(
       concurrencies: in its place, clients of a closed loop.
       tp: tensor-parallel degree, or several; None: the smallest power of two at which the model fits on each.
       progress: called with the number of simulations that are done.
-      **keys: of `sweeps.serving.question.Question`: trace, or isl and osl with requests, seed and arrivals; engine,
+      **keys: of `sweeps.serving.spec.ServeSpec`: trace, or isl and osl with requests, seed and arrivals; engine,
         policy, slo, deployment, weights, efficiency, ...
 
     Returns:
@@ -54,10 +54,9 @@ def latency_curve(
       sweeps.latency_curve("Llama-3.1-8B", ["H100-SXM", "H200-SXM"], rates=[1, 2, 4, 8], isl=1024, osl=256)
     """
     loads, closed = loads_of(rates, concurrencies)
-    asked = question(hardware="-", model=model, **keys, **({"concurrency": 1} if closed else {}))
-    names = [hardware] if isinstance(hardware, str) else list(hardware)
+    asked = serve_spec(hardware="-", model=model, **keys, **({"concurrency": 1} if closed else {}))
     with precision("float64"):
-        engines = fleet(asked, names, [tp] if isinstance(tp, int) else tp)
+        engines = fleet(asked, hardware, tp)
         found = [engines.outcomes([one] * len(engines.places), parse_slo(asked.slo), progress) for one in loads]
         return curve_dataset(engines, loads, found)
 
@@ -113,7 +112,7 @@ def _attributes(engines: Fleet, axis: str) -> dict[str, Any]:
         "source": f"jaxroof {VERSION}, jax {jax.__version__}",
         "job": "serve",
         "engine": engines.engine,
-        "question": engines.question.text(),
+        "question": engines.spec.text(),
         "requests": engines.requests.stream.source,
         "left_out": json.dumps(dict(engines.left_out)),
         "notes": " | ".join(dict.fromkeys(engines.requests.stream.notes)),

@@ -1,8 +1,9 @@
-"""A simulation as a labelled dataset, and that dataset in a netCDF file."""
+"""Simulations as labelled datasets, from names and numbers in one call, and those datasets in netCDF files."""
 
 import hashlib
 import json
 import os
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -13,8 +14,34 @@ from jaxroof.traffic import STATUSES
 from jaxroof.version import VERSION
 from sweeps.ask.names import variable_attributes
 from sweeps.data.store import saved
+from sweeps.serving.objective import limits
 from sweeps.serving.policies import policy_record
-from sweeps.serving.run import Simulation, waiting
+from sweeps.serving.run import Simulation, simulation, waiting
+from sweeps.serving.spec import serve_spec
+
+
+def serve(
+    hardware: str, model: str, *, progress: Callable[[int, int], None] = lambda done, requests: None, **keys: Any
+) -> xr.Dataset:
+    """Simulate one deployment under one load and return everything about it as a labelled Dataset.
+
+    Args:
+      hardware, model: catalogue names or files.
+      progress: called now and then with the requests that are over and with all.
+      **keys: fields of `sweeps.serving.spec.ServeSpec`: deployment, trace, rate, concurrency, isl, osl, requests,
+        seed, engine, policy, slo, ...
+
+    Returns:
+      Metrics without dimension; latencies and outcome of every request along `request`; what the engine did along
+      `iteration`: a step with prompts, several decode steps in which nothing changes, or a wait. SI units, float64.
+
+    Raises:
+      ValueError: one line that names the key, its value and what is allowed.
+
+    Example:
+      sweeps.serve("H100-SXM", "Llama-3.1-8B", rate=8, isl=1024, osl=256, slo="ttft=500ms,tpot=40ms")
+    """
+    return dataset(simulation(serve_spec(hardware=hardware, model=model, **keys), progress))
 
 
 def dataset(found: Simulation) -> xr.Dataset:
@@ -77,9 +104,8 @@ def iteration_columns(found: Simulation) -> dict[str, np.ndarray]:
 
 def attributes(found: Simulation) -> dict[str, Any]:
     """Provenance of the dataset: `sweeps.serve(**json.loads(data.spec))` makes it again."""
-    text = found.question.text()
+    text = found.spec.text()
     case = found.case
-    limits = {name: limit for name, limit in vars(found.objective).items() if np.isfinite(limit)}
     return {
         "Conventions": "CF-1.11",
         "title": f"simulation of {case.model.name} on {case.hardware.name}: {found.load.text}",
@@ -94,12 +120,12 @@ def attributes(found: Simulation) -> dict[str, Any]:
         "efficiency": case.efficiency.name,
         "engine": found.engine,
         "policy": json.dumps(policy_record(found.policy)),
-        "slo": json.dumps({name: float(limit) for name, limit in limits.items()}),
+        "slo": json.dumps(limits(found.objective)),
         "stream": found.load.stream.source,
         "load": found.load.text,
         "clients": 0 if found.load.clients is None else found.load.clients,
         "think": found.load.think,
         "replicas": found.replicas,
-        "seed": int(found.question.seed),
+        "seed": int(found.spec.seed),
         "notes": " | ".join(found.notes),
     }

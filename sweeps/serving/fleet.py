@@ -3,29 +3,26 @@
 import dataclasses
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 import hwspaces
 import workloads
 from hwspaces import formatted
-from jaxroof.deployment import Deployment, replica_devices
-from jaxroof.efficiency import Efficiency
-from jaxroof.jobs import Scenario
-from jaxroof.jobs.serve import SERVE, Objective, Service
+from jaxroof.deployment import replica_devices
+from jaxroof.jobs.serve import Objective, Service
 from jaxroof.legality import broken_rule
 from jaxroof.memory import kv_capacity_tokens, weight_bytes, weights_fit
 from jaxroof.policy import Policy
 from jaxroof.traffic import Traffic
-from sweeps.ask.cases import case, require_precisions
+from sweeps.ask.cases import Case, require_precisions
 from sweeps.ask.effects import Facts, given_paths, require_effect
 from sweeps.ask.engines import engine_of
 from sweeps.ask.layouts import reach
 from sweeps.serving.grid import Metrics, outcomes
 from sweeps.serving.load import Load, load
 from sweeps.serving.policies import chosen_policy, policy_values
-from sweeps.serving.question import Question
+from sweeps.serving.spec import ServeSpec
 from workloads.streams import mean_rate
 
 MOST_DEVICES = 16
@@ -37,27 +34,17 @@ class Place:
     """One deployment on one accelerator."""
 
     label: str  # the accelerator's name, and its deployment where there are several
-    device: hwspaces.HardwareEntry
-    model: workloads.ModelEntry
-    deployment: Deployment
-    efficiency: Efficiency
-    devices: int
+    case: Case  # without a workload
 
     @property
-    def scenario(self) -> Scenario:
-        """The place as a scenario without a workload."""
-        return Scenario(
-            hardware=self.device.hardware,
-            model=self.model.model,
-            deployment=self.deployment,
-            workload=None,
-            efficiency=self.efficiency,
-        )
+    def devices(self) -> int:
+        """Devices of the one replica."""
+        return int(replica_devices(self.case.scenario.deployment))
 
     @property
     def price(self) -> float:
         """US dollars per s of all devices; NaN where the accelerator has no price."""
-        price = self.device.hardware.price
+        price = self.case.scenario.hardware.price
         return math.nan if price is None else float(price) * self.devices
 
 
@@ -72,12 +59,12 @@ class Fleet:
     requests: Load
     traffic: Traffic  # of the requests: at their mean rate, or of one client
     rate: float | None  # requests per s of `traffic`; None: a closed loop
-    question: Question  # what was asked; its hardware is the first place's
+    spec: ServeSpec  # what was asked; its hardware is not read
 
     @property
     def model(self) -> workloads.ModelEntry:
         """The model that is served."""
-        return self.places[0].model
+        return self.places[0].case.model
 
     def traffic_at(self, amount: float) -> Traffic:
         """The same requests at `amount` requests per s, their times stretched; or from `amount` clients."""
@@ -91,7 +78,7 @@ class Fleet:
         """Metrics of every place at a load of its own, shape [places]: `sweeps.serving.grid.outcomes`."""
         points = [
             dataclasses.replace(
-                place.scenario,
+                place.case.scenario,
                 workload=Service(traffic=self.traffic_at(float(amount)), policy=self.policy, objective=objective),
             )
             for place, amount in zip(self.places, amounts, strict=True)
@@ -99,7 +86,7 @@ class Fleet:
         return outcomes(points, progress)
 
 
-def fleet(asked: Question, hardware: Iterable[str], tp: Iterable[int] | None = None) -> Fleet:
+def fleet(asked: ServeSpec, hardware: str | Iterable[str], tp: int | Iterable[int] | None = None) -> Fleet:
     """Everything that is compared.
 
     Args:
@@ -121,9 +108,9 @@ def fleet(asked: Question, hardware: Iterable[str], tp: Iterable[int] | None = N
     if rate is not None and not math.isfinite(rate):
         raise ValueError(f"{requests.stream.name}: its requests arrive at one time, so they have no rate to change")
     longest = float(np.max(requests.stream.isl + requests.stream.osl))
-    degrees = None if tp is None else list(dict.fromkeys(tp))
+    degrees = None if tp is None else [tp] if isinstance(tp, int) else list(dict.fromkeys(tp))
     found, left_out = [], {}
-    for name in dict.fromkeys(hardware):
+    for name in dict.fromkeys([hardware] if isinstance(hardware, str) else hardware):
         try:
             found += _places(name, asked, degrees, longest)
         except Unable as error:
@@ -138,33 +125,35 @@ def fleet(asked: Question, hardware: Iterable[str], tp: Iterable[int] | None = N
     return Fleet(tuple(found), left_out, policy, engine, requests, requests.traffic, rate, asked)
 
 
-def _require_effect(asked: Question, places: Iterable[Place], policy: Policy) -> None:
+def _require_effect(asked: ServeSpec, places: Iterable[Place], policy: Policy) -> None:
     """ValueError, one line, for a setting that changes nothing at any place."""
     words = {"policy": asked.policy, "kv": asked.kv, "communication": asked.communication}
     given = given_paths(asked.deployment, (), asked.overrides, **words)
-    require_effect(given, Facts(tuple(one.scenario for one in places), policy_values(policy)))
+    require_effect(given, Facts(tuple(one.case.scenario for one in places), policy_values(policy)))
 
 
 class Unable(Exception):
     """Why an accelerator cannot serve a model."""
 
 
-def _places(name: str, asked: Question, degrees: list[int] | None, longest: float) -> list[Place]:
-    device = hwspaces.hardware(name)
-    entry = workloads.model(asked.model, weights=asked.weights)
-    settings = {"tp": 1} | dict(asked.deployment)
-    given = [int(settings["tp"])] if "tp" in asked.deployment else degrees
+def _places(name: str, asked: ServeSpec, degrees: list[int] | None, longest: float) -> list[Place]:
+    def at(degree: int | str) -> Case:
+        settings = {**asked.deployment, "tp": degree}
+        return dataclasses.replace(asked, hardware=name, deployment=settings, draft=None).case(check=False)
+
+    first = at(asked.deployment.get("tp", 1))
+    given = [int(asked.deployment["tp"])] if "tp" in asked.deployment else degrees
     try:
-        require_precisions(device, entry, _case(name, asked, settings, check=False).scenario.deployment)
+        require_precisions(first.hardware, first.model, first.scenario.deployment)
     except ValueError as error:
         if "figure" not in str(error):
             raise
         raise Unable(str(error)) from None
-    most = min(MOST_DEVICES, reach(device.hardware))
+    most = min(MOST_DEVICES, reach(first.hardware.hardware))
     tried = given or [2**i for i in range(int(most).bit_length()) if 2**i <= most]
     found, why = [], ""
     for degree in tried:
-        made = _case(name, asked, settings | {"tp": degree}, check=False)
+        made = at(degree)
         scenario = made.scenario
         place = scenario.hardware, scenario.model, scenario.deployment
         rule = broken_rule(*place)
@@ -179,26 +168,9 @@ def _places(name: str, asked: Question, degrees: list[int] | None, longest: floa
             why += f"{longest:,.0f} that the longest request needs"
             continue
         label = made.hardware.name if given is None or len(given) == 1 else f"{made.hardware.name} tp{degree}"
-        count = int(replica_devices(scenario.deployment))
-        found.append(Place(label, made.hardware, made.model, scenario.deployment, scenario.efficiency, count))
+        found.append(Place(label, made))
         if given is None:
             break
     if not found:
         raise Unable(why)
     return found
-
-
-def _case(name: str, asked: Question, settings: Mapping[str, Any], check: bool) -> Any:
-    return case(
-        SERVE.name,
-        name,
-        asked.model,
-        workload={},
-        deployment=settings,
-        weights=asked.weights,
-        kv=asked.kv,
-        communication=asked.communication,
-        efficiency=asked.efficiency,
-        overrides=asked.overrides,
-        check=check,
-    )

@@ -21,7 +21,7 @@ from jaxroof.scheduler import Size, cache_blocks
 from jaxroof.traffic import Traffic
 from sweeps.ask.alike import alike
 from sweeps.ask.cases import compute_precisions
-from sweeps.serving.simulation import simulated, size_for
+from sweeps.serving.simulation import power, simulated, size_for
 
 WIDTH = 32
 """Simulations of one call: more of them at once are no faster on a CPU."""
@@ -209,12 +209,12 @@ def _outcome(
     found, timeline = jax.device_get(simulated(together, size, mapped, progress))
     work = together.workload
     lengths = Traffic(arrival=found.arrival, isl=work.traffic.isl, osl=work.traffic.osl)
-    lengths = jax.tree.map(lambda values: np.broadcast_to(values, found.arrival.shape), lengths, is_leaf=_is_array)
+    lengths = jax.tree.map(lambda values: np.broadcast_to(values, found.arrival.shape), lengths)
     lengths = dataclasses.replace(lengths, think=np.zeros(len(blocks)))
-    iterations = size.iterations * _power(timeline.end.shape[1] / size.iterations, PIECES)
+    iterations = size.iterations * power(timeline.end.shape[1] / size.iterations, PIECES)
     timeline = jax.tree.map(lambda values: _filled(values, iterations, 1), timeline)
     lanes = jax.tree.map(
-        lambda values: _filled(values, _power(len(blocks), LANES), 0),
+        lambda values: _filled(values, power(len(blocks), LANES), 0),
         (found, timeline, lengths, blocks, work.objective),
     )
     with _one_at_a_time:
@@ -231,14 +231,6 @@ def _filled(values: np.ndarray, length: int, axis: int) -> np.ndarray:
     """An array padded with zeros to one of a few lengths, for each of which a program is compiled."""
     more = [(0, length - size if i == axis else 0) for i, size in enumerate(np.shape(values))]
     return np.pad(values, more)
-
-
-def _power(value: float, least: int) -> int:
-    return max(2 ** math.ceil(math.log2(value)), least)
-
-
-def _is_array(leaf: Any) -> bool:
-    return isinstance(leaf, np.ndarray)
 
 
 def _padded(work: Service, requests: int) -> Service:

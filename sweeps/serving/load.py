@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from hwspaces import quantity
+from hwspaces.leaves import declared_quantity
 from hwspaces.units import is_zero
 from jaxroof.traffic import Traffic
 from sweeps.ask.leaves import leaf
-from sweeps.ask.quantities import declared_quantity
 from sweeps.data.labels import number
-from sweeps.serving.question import Question
+from sweeps.serving.spec import ServeSpec
 from workloads.stream import ALONE, Stream, numbered
 from workloads.streams import first, generated, mean_rate, with_rate
 from workloads.traces import read_trace
@@ -76,7 +76,7 @@ class Load:
         return dataclasses.replace(self, stream=dataclasses.replace(self.stream, **columns), clients=clients)
 
 
-def load(asked: Question) -> Load:
+def load(asked: ServeSpec) -> Load:
     """The load that is asked for.
 
     Raises:
@@ -102,7 +102,7 @@ def load(asked: Question) -> Load:
     return Load(stream, clients, think)
 
 
-def _check_together(asked: Question) -> None:
+def _check_together(asked: ServeSpec) -> None:
     """ValueError, one line, for keys that contradict one another or that are missing."""
     for key in OF_TRACES if asked.trace is None else OF_DISTRIBUTIONS:
         if getattr(asked, key):

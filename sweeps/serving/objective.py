@@ -1,6 +1,7 @@
 """A service-level objective from a user's text: limits on latencies that a request has to keep."""
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -29,7 +30,7 @@ def parse_slo(text: str | Mapping[str, Any] | None) -> Objective:
     Raises:
       ValueError: one line, for a name that is no latency, one given twice, or a value that is no positive time.
     """
-    return Objective(**_limits(text, LIMITS))
+    return Objective(**_times(text, LIMITS))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +61,7 @@ def parse_target(text: str | Mapping[str, Any] | None, share: Any = SHARE) -> Ta
     Raises:
       ValueError: one line that names what is wrong, its value and what is allowed.
     """
-    found = _limits(text, (*LIMITS, *METRICS))
+    found = _times(text, (*LIMITS, *METRICS))
     if not found:
         raise ValueError("slo is missing: what has to be kept, such as ttft=500ms,tpot=40ms or ttft_p99=1s")
     part = quantity(share, "1", "share")
@@ -76,31 +77,50 @@ def figure_text(name: str) -> str:
     return f"{WORDS.get(latency, latency.upper() if latency == 'itl' else latency)} {of}"
 
 
-def _limits(text: str | Mapping[str, Any] | None, known: tuple[str, ...]) -> dict[str, float]:
+def _times(text: str | Mapping[str, Any] | None, names: tuple[str, ...]) -> dict[str, float]:
+    return limits_of(None if text == "" else text, dict.fromkeys(names, "s"), "limit", "LATENCY=TIME")
+
+
+def limits_of(
+    text: str | Mapping[str, Any] | None, units: Mapping[str, str], what: str, pair: str
+) -> dict[str, float]:
+    """Limits in SI units, by name, of "ttft=500ms,tpot=40ms" or the same as a dictionary.
+
+    Args:
+      units: SI unit of every name that can be limited.
+      what: a name is one of, and `pair`: what a text has; for errors.
+
+    Raises:
+      ValueError: one line, for a name that there is not, one given twice, or a value with a wrong unit.
+    """
     if text is None:
         return {}
     if not isinstance(text, str | Mapping):
         raise ValueError(f"slo = {text!r} must be a text such as ttft=500ms,tpot=40ms, or a table of such limits")
-    pairs = list(text.items()) if isinstance(text, Mapping) else [_pair(part) for part in text.split(",") if text]
+    parts = text.items() if isinstance(text, Mapping) else [_pair(part, pair) for part in text.split(",")]
     found: dict[str, float] = {}
-    for name, value in pairs:
-        if name not in known:
-            raise ValueError(f"slo: there is no limit {name}{nearest(name, known)}")
+    for name, value in parts:
+        if name not in units:
+            raise ValueError(f"slo: there is no {what} {name}{nearest(name, units)}")
         if name in found:
             raise ValueError(f"slo: {name} is given twice")
-        found[name] = quantity(value, "s", f"slo {name}")
+        found[name] = quantity(value, units[name], f"slo {name}")
     return found
 
 
 def slo_text(objective: Objective) -> str:
     """The objective for people: "TTFT <= 500 ms, TPOT <= 40 ms"; "none" where nothing is limited."""
-    limits = {name: float(getattr(objective, name)) for name in LIMITS}
-    known = [f"{WORDS[name]} <= {formatted(value, 's')}" for name, value in limits.items() if value != float("inf")]
-    return ", ".join(known) or "none"
+    return ", ".join(f"{WORDS[name]} <= {formatted(value, 's')}" for name, value in limits(objective).items()) or "none"
 
 
-def _pair(part: str) -> tuple[str, str]:
+def limits(objective: Objective) -> dict[str, float]:
+    """What is limited, in s, by latency."""
+    values = {name: float(getattr(objective, name)) for name in LIMITS}
+    return {name: value for name, value in values.items() if math.isfinite(value)}
+
+
+def _pair(part: str, pair: str) -> tuple[str, str]:
     name, equals, value = (word.strip() for word in part.partition("="))
     if not (name and equals and value):
-        raise ValueError(f"slo {part.strip()!r} must be LATENCY=TIME, such as ttft=500ms")
+        raise ValueError(f"slo {part.strip()!r} must be {pair}, such as ttft=500ms")
     return name, value

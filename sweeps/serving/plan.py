@@ -14,9 +14,8 @@ from hwspaces.units import nearest
 from jaxroof.jobs import Scenario
 from jaxroof.jobs.serve import METRICS as SERVED
 from jaxroof.jobs.serve import SERVE, Service
-from jaxroof.legality import first_broken
 from jaxroof.traffic import Traffic
-from sweeps.ask.axes import Axis, Choice
+from sweeps.ask.axes import Axis
 from sweeps.ask.cases import Case
 from sweeps.ask.effects import facts, require_effect
 from sweeps.ask.engines import engine_of
@@ -28,12 +27,13 @@ from sweeps.ask.quantities import quantity_or_zero
 from sweeps.ask.question import Asked, attributes, resolved
 from sweeps.ask.spec import Spec
 from sweeps.data.pieces import Box, Output, Piece, corners, gathered, part_lengths
+from sweeps.run.asked import names_at, refusal, values_at
 from sweeps.serving.grid import bounds, outcomes
 from sweeps.serving.load import load
 from sweeps.serving.objective import parse_slo
 from sweeps.serving.policies import FIELDS, chosen_policy, policy_value, policy_values
-from sweeps.serving.question import Question
 from sweeps.serving.simulation import require_priced
+from sweeps.serving.spec import ServeSpec
 
 TIMES = ("workload.think", "workload.duration")
 
@@ -140,15 +140,14 @@ class ServePlan:
 
     def _point(self, number: int) -> Scenario:
         """The simulation at one point of the grid."""
-        place = np.unravel_index(number, self._shape) if self._shape else ()
         scenario, own = self._base.scenario, dict(self._given)
-        columns = [item for axis, i in zip(self.axes, place, strict=True) for item in _values(axis, int(i))]
-        for path, value in sorted(columns, key=lambda item: item[0].count(".")):  # whole structs before their leaves
+        for path, value in values_at(self.axes, self._place(number)):
             if _is_own(path):
                 own[path] = value
             else:
                 scenario = replaced(scenario, path, value)
-        require_priced(self._names(number)["model"], scenario.model, scenario.deployment)
+        names = names_at(self._base, self.axes, self._place(number))
+        require_priced(names["model"], scenario.model, scenario.deployment)
         policy = {path.partition(".")[2]: value for path, value in own.items() if path.startswith("policy.")}
         words = tuple((path.partition(".")[2], value) for path, value in own.items() if path.startswith("workload."))
         work = Service(
@@ -158,17 +157,13 @@ class ServePlan:
         )
         return dataclasses.replace(scenario, deployment=jax.tree.map(float, scenario.deployment), workload=work)
 
-    def _names(self, number: int) -> dict[str, str]:
-        """Names of model and hardware at one point of the grid."""
-        place = np.unravel_index(number, self._shape) if self._shape else ()
-        names = {"model": self._base.model.name, "hardware": self._base.hardware.name}
-        for axis, i in zip(self.axes, place, strict=True):
-            names |= {label.name: label.values[i] for label in axis.coordinates if label.name in names}
-        return names
+    def _place(self, number: int) -> tuple[int, ...]:
+        """Position along every axis of one point of the grid."""
+        return tuple(map(int, np.unravel_index(number, self._shape))) if self._shape else ()
 
     def _sent(self, words: tuple[tuple[str, Any], ...], replicas: int) -> Traffic:
         """Requests of one replica; the same object for the same words."""
-        found = load(Question(hardware="", model="", **dict(words)))
+        found = load(ServeSpec(hardware="", model="", **dict(words)))
         self.notes += found.stream.notes
         return found.replica(replicas).traffic
 
@@ -179,11 +174,7 @@ class ServePlan:
         if legal.all():
             return
         first = int(np.argmin(legal))
-        point, names = self._simulations[first], self._names(first)
-        raise ValueError(
-            f"{names['model']} on {names['hardware']}: {first_broken(SERVE.rules(point))} "
-            '(output.illegal = "mask" keeps such points as infeasible)'
-        )
+        raise refusal(SERVE, self._simulations[first], names_at(self._base, self.axes, self._place(first)))
 
 
 def _require_effect(spec: Spec, base: Case, axes: tuple[Axis, ...], engine: str) -> None:
@@ -218,10 +209,3 @@ def _parsed(path: str, value: Any) -> float | str:
     if isinstance(value, str) and path not in TIMES:
         return value
     return quantity_or_zero(value, leaf_unit(path), path)
-
-
-def _values(axis: Axis, i: int) -> Iterator[tuple[str, Any]]:
-    """Values that the axis sets at a position, by path."""
-    for path, column in axis.columns.items():
-        value = column.items[column.index[i]] if isinstance(column, Choice) else float(column[i])
-        yield path, value

@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from hwspaces import formatted
+from hwspaces.leaves import declared_quantity
 from hwspaces.units import nearest
 from jaxroof.field import Declaration, declarations
 from jaxroof.policy import ORDERS, Policy
 from sweeps.ask.engines import ENGINES
 from sweeps.ask.engines import policy as engine_policy
-from sweeps.ask.quantities import declared_quantity
 from sweeps.data.labels import number
 
 DECLARED = declarations(Policy)

@@ -8,7 +8,7 @@ from hwspaces import formatted
 from jaxroof.traffic import STATUSES
 from sweeps.data.labels import number
 from sweeps.serving.files import request_columns
-from sweeps.serving.objective import LIMITS, WORDS, slo_text
+from sweeps.serving.objective import WORDS, limits, slo_text
 from sweeps.serving.run import Simulation
 
 
@@ -27,18 +27,12 @@ class Nearest:
         return tuple(name for name, value in self.values.items() if value > self.limits[name])
 
 
-def limits(found: Simulation) -> dict[str, float]:
-    """Limits of the objective in s, by latency."""
-    values = {name: float(getattr(found.objective, name)) for name in LIMITS}
-    return {name: value for name, value in values.items() if np.isfinite(value)}
-
-
 def nearest(found: Simulation) -> Nearest | None:
     """The finished request whose worst limit is missed by the smallest factor; None without limits or such a request.
 
     A request of one output token has no TPOT, and so keeps its limit.
     """
-    wanted = limits(found)
+    wanted = limits(found.objective)
     columns = request_columns(found)
     done = np.flatnonzero(columns["status"] == STATUSES.index("finished"))
     if not wanted or not done.size:
@@ -56,7 +50,7 @@ def nearest(found: Simulation) -> Nearest | None:
 
 def slo_lines(found: Simulation) -> list[str]:
     """Lines on the requests under the objective; empty without one."""
-    wanted = limits(found)
+    wanted = limits(found.objective)
     if not wanted:
         return []
     text = slo_text(found.objective)

@@ -3,33 +3,31 @@
 import dataclasses
 import time
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import xarray as xr
 
 from jaxroof.jobs.serve import SERVE, Objective, Service, serving_metrics
 from jaxroof.policy import Policy
 from jaxroof.scheduler import cache_blocks
 from jaxroof.traffic import STATUSES, Served, Timeline
-from sweeps.ask.cases import Case, case
+from sweeps.ask.cases import Case
 from sweeps.ask.effects import facts, given_paths, require_effect
 from sweeps.ask.engines import engine_of
 from sweeps.run.precision import precision
 from sweeps.serving.load import Load, load
 from sweeps.serving.objective import parse_slo
 from sweeps.serving.policies import chosen_policy, policy_values
-from sweeps.serving.question import Question, question
 from sweeps.serving.simulation import no_cache, require_priced, simulated, size_for, unfinished
+from sweeps.serving.spec import ServeSpec
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Setup:
     """One deployment under one load: what is asked, and all that a simulation of it takes."""
 
-    question: Question
+    spec: ServeSpec
     case: Case  # without a workload: requests are the load's
     engine: str
     policy: Policy
@@ -58,7 +56,7 @@ class Setup:
             notes.append(f"{beyond:,} requests are longer than the model's {longest:,} positions")
         if self.case.model.model.encoder is not None:
             notes.append("prompts are text: the model's encoder has no work")
-        if self.load.clients is not None and self.question.sessions:
+        if self.load.clients is not None and self.spec.sessions:
             notes.append("clients send turns in the order in which they were drawn, not after the turn before")
         return tuple(dict.fromkeys(notes))
 
@@ -89,7 +87,7 @@ def unfinished_note(left: int) -> str:
     return f"the run ended with {left:,} requests unfinished; metrics are of those that finished"
 
 
-def setup(asked: Question) -> Setup:
+def setup(asked: ServeSpec) -> Setup:
     """Input of a simulation, checked; nothing is simulated.
 
     Raises:
@@ -97,7 +95,8 @@ def setup(asked: Question) -> Setup:
     """
     objective = parse_slo(asked.slo)
     given = load(asked)
-    found = _case(asked)
+    found = asked.case()
+    require_priced(found.model.name, found.scenario.model, found.scenario.deployment)
     engine = asked.engine or engine_of(found.efficiency)
     policy = chosen_policy(engine, asked.policy)
     require_effect(given_paths(policy=asked.policy), facts(found.scenario, beside=policy_values(policy)))
@@ -105,7 +104,7 @@ def setup(asked: Question) -> Setup:
     with precision("float64"):
         blocks = _cache(found, policy)
     return Setup(
-        question=asked,
+        spec=asked,
         case=found,
         engine=engine,
         policy=policy,
@@ -116,7 +115,7 @@ def setup(asked: Question) -> Setup:
     )
 
 
-def simulation(asked: Question, progress: Callable[[int, int], None] = lambda done, requests: None) -> Simulation:
+def simulation(asked: ServeSpec, progress: Callable[[int, int], None] = lambda done, requests: None) -> Simulation:
     """Simulate what is asked.
 
     Args:
@@ -134,8 +133,8 @@ def simulation(asked: Question, progress: Callable[[int, int], None] = lambda do
         together = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype=float)[None], scenario)
         served, timeline = simulated(together, size_for(traffic, given.policy), progress=progress)
         served, timeline = jax.tree.map(lambda values: values[0], (served, timeline))
-        limits = jax.tree.map(lambda limit: jnp.asarray(limit, dtype=float), given.objective)
-        metrics = jax.jit(serving_metrics)(served, timeline, _floats(traffic), jnp.asarray(given.blocks), limits)
+        asked_for = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype=float), (traffic, given.blocks, given.objective))
+        metrics = jax.jit(serving_metrics)(served, timeline, *asked_for)
         metrics = {name: float(value) for name, value in SERVE.metrics(scenario, metrics, {}).items()}
     if not metrics["tokens_per_second"] > 0.0:
         metrics.pop("usd_per_million_tokens", None)
@@ -151,37 +150,6 @@ def simulation(asked: Question, progress: Callable[[int, int], None] = lambda do
     )
 
 
-def serve(
-    hardware: str, model: str, *, progress: Callable[[int, int], None] = lambda done, requests: None, **keys: Any
-) -> xr.Dataset:
-    """Simulate one deployment under one load and return everything about it as a labelled Dataset.
-
-    Args:
-      hardware, model: catalogue names or files.
-      progress: called now and then with the requests that are over and with all.
-      **keys: fields of `sweeps.serving.question.Question`: deployment, trace, rate, concurrency, isl, osl, requests,
-        seed, engine, policy, slo, ...
-
-    Returns:
-      Metrics without dimension; latencies and outcome of every request along `request`; what the engine did along
-      `iteration`: a step with prompts, several decode steps in which nothing changes, or a wait. SI units, float64.
-
-    Raises:
-      ValueError: one line that names the key, its value and what is allowed.
-
-    Example:
-      sweeps.serve("H100-SXM", "Llama-3.1-8B", rate=8, isl=1024, osl=256, slo="ttft=500ms,tpot=40ms")
-    """
-    from sweeps.serving.files import dataset
-
-    return dataset(simulation(question(hardware=hardware, model=model, **keys), progress))
-
-
-def _floats(traffic: Any) -> Any:
-    """Traffic whose every leaf is an array of floats."""
-    return jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype=float), traffic)
-
-
 def waiting(found: Simulation) -> np.ndarray:
     """Requests that wait in the queue while every iteration runs: arrived when it begins, admitted later.
 
@@ -191,25 +159,6 @@ def waiting(found: Simulation) -> np.ndarray:
     arrived, admitted = (np.sort(times[kept]) for times in (found.served.arrival, found.served.admitted))
     count = [np.searchsorted(times, found.start, side="right") for times in (arrived, admitted)]
     return count[0] - count[1]
-
-
-def _case(asked: Question) -> Case:
-    """The case without its workload: hardware, model, deployment and efficiency, checked."""
-    found = case(
-        SERVE.name,
-        asked.hardware,
-        asked.model,
-        workload={},
-        deployment=asked.deployment,
-        weights=asked.weights,
-        kv=asked.kv,
-        communication=asked.communication,
-        efficiency=asked.efficiency,
-        overrides=asked.overrides,
-        draft=asked.draft,
-    )
-    require_priced(found.model.name, found.scenario.model, found.scenario.deployment)
-    return found
 
 
 def _cache(found: Case, policy: Policy) -> float:

@@ -93,8 +93,8 @@ def size_for(traffic: Traffic, policy: Policy, context: float | None = None) -> 
         slots=_rounded(slots, 16),
         iterations=max(int(PIECE * requests), 64),
         block=_rounded(most(policy.block_size), 16),
-        rows=_power(budget + slots),
-        context=_power(longest),
+        rows=power(budget + slots),
+        context=power(longest),
         groups=_rounded(most(traffic.group) + 1, 16) if grouped else 0,
         ranked=policy.queue != "fcfs" or math.isfinite(most(policy.max_waiting)),
     )
@@ -139,6 +139,25 @@ def simulated(
 
 _served, _remaining = jax.jit(jax.vmap(served)), jax.jit(jax.vmap(remaining))
 """Compiled once for all simulations of one size, whatever they price."""
+
+
+def grown(found: Callable[[Size], tuple[Any, Any]], size: Size, doublings: int) -> tuple[Any, Size, int]:
+    """A simulation in one compiled piece, with iterations enough for all of its requests.
+
+    Args:
+      found: of a size: what is asked, and the requests that are left after so many iterations.
+      size: iterations to begin with; they are doubled while requests are left.
+      doublings: at most.
+
+    Returns:
+      What `found` returned last, its size, and the requests that are left even there.
+    """
+    for more in range(doublings + 1):
+        tried = dataclasses.replace(size, iterations=size.iterations << more)
+        result, left = found(tried)
+        if not int(left):
+            break
+    return result, tried, int(left)
 
 
 def _require_finite(clocks: jax.Array) -> None:
@@ -192,5 +211,6 @@ def _rounded(value: float, multiple: int) -> int:
     return max(int(math.ceil(value / multiple)) * multiple, multiple)
 
 
-def _power(value: float) -> int:
-    return 2 ** max(math.ceil(math.log2(max(value, 2.0))), 4)
+def power(value: float, least: int = 16) -> int:
+    """The next power of two, and `least` at least: few lengths, for each of which a program is compiled."""
+    return max(2 ** math.ceil(math.log2(max(value, 1.0))), least)

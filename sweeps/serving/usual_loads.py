@@ -8,7 +8,7 @@ import numpy as np
 from jaxroof.jobs.serve import Objective
 from sweeps.serving.fleet import Fleet, fleet
 from sweeps.serving.objective import Target
-from sweeps.serving.question import Question
+from sweeps.serving.spec import ServeSpec
 from sweeps.serving.target import kept
 
 POINTS = 12
@@ -24,7 +24,9 @@ MOST_DRAWN = 16_000
 """Requests that are drawn at most where the user does not say how many."""
 
 
-def usual_rates(asked: Question, names: Iterable[str], degrees: list[int] | None, target: Target) -> tuple:
+def usual_rates(
+    asked: ServeSpec, hardware: str | Iterable[str], tp: int | Iterable[int] | None, target: Target
+) -> tuple:
     """Engines and rates of the curve, such that the largest is more than any of them can take.
 
     An engine that keeps the target at the largest rate is not slow: the stream has ended before its queue was long.
@@ -36,7 +38,7 @@ def usual_rates(asked: Question, names: Iterable[str], degrees: list[int] | None
     """
     free, times = _free(asked), 0
     while True:
-        engines = fleet(asked, names, degrees)
+        engines = fleet(asked, hardware, tp)
         rates = _rates(engines, target.objective)
         top = engines.outcomes([rates[-1]] * len(engines.places), target.objective)
         more = LONGER * len(engines.requests.stream)
@@ -56,7 +58,7 @@ def keeps_all_at_once(engines: Fleet, target: Target) -> np.ndarray:
     return kept(engines.outcomes([1e6 * engines.rate] * len(engines.places), target.objective), target)
 
 
-def _free(asked: Question) -> bool:
+def _free(asked: ServeSpec) -> bool:
     """Whether the user leaves open how many requests there are."""
     stages = str(asked.arrivals).strip().lower().startswith("stages")
     return asked.trace is None and asked.requests is None and asked.duration is None and not stages

@@ -8,14 +8,14 @@ import numpy as np
 from sweeps.ask.names import variable
 from sweeps.data.labels import amount
 from sweeps.show import style
-from sweeps.studies.comparison import RATE, Comparison, Row
+from sweeps.studies.comparison import RATE, Candidate, Comparison
 
 MOST = 40
 """Bars that can be told apart on one page."""
 
 
 @style.styled
-def ranking(found: Comparison, rows: Sequence[Row]) -> Any:
+def ranking(found: Comparison, rows: Sequence[Candidate]) -> Any:
     """A figure of `rows`, best first: bars of the metric they are sorted by; beside them TPOT against throughput.
 
     Raises:
@@ -45,7 +45,7 @@ def _direction(meaning: Any) -> str:
     return "higher" if meaning.higher_is_better else "lower"
 
 
-def _bars(axes: Any, rows: Sequence[Row], metric: str, colours: dict[str, str]) -> None:
+def _bars(axes: Any, rows: Sequence[Candidate], metric: str, colours: dict[str, str]) -> None:
     """One bar per row with its value; the rows' names stand at the axis."""
     unit, values = variable(metric).unit, np.array([row.metrics[metric] for row in rows])
     places = np.arange(len(rows))
@@ -64,7 +64,7 @@ def _bars(axes: Any, rows: Sequence[Row], metric: str, colours: dict[str, str]) 
     axes.set_xlabel(style.quantity_label(_words(metric), unit, values))
 
 
-def _trade(axes: Any, rows: Sequence[Row], colours: dict[str, str]) -> None:
+def _trade(axes: Any, rows: Sequence[Candidate], colours: dict[str, str]) -> None:
     """Throughput per device over TPOT, every row by its rank."""
     across, up = (np.array([row.metrics[name] for row in rows]) for name in ("tpot", RATE))
     axes.scatter(across, up, s=150, color=[colours[row.hardware] for row in rows], alpha=0.9, lw=0)

@@ -13,19 +13,19 @@ from sweeps.show import style
 from sweeps.studies.optimization.descent import KEPT, worst
 from sweeps.studies.optimization.goals import ROOTS, unit_of
 from sweeps.studies.optimization.result import Slice, slices
-from sweeps.studies.optimization.search import Found
+from sweeps.studies.optimization.search import Optimum
 
 COLUMNS, LABEL = 3, 44
 """Slices side by side, and letters of a line below them."""
 
 
 @style.styled
-def optimum(found: Found) -> Any:
+def optimum(found: Optimum) -> Any:
     """Figure of a search's result."""
     return _front(found) if len(found.problem.objectives) > 1 else _slices(found)
 
 
-def goal_words(found: Found) -> str:
+def goal_words(found: Optimum) -> str:
     """Goal in words: "minimise time to first token"."""
     parts = [f"{'maximise' if one.maximise else 'minimise'} {words(one.name)}" for one in found.problem.objectives]
     return " and ".join(parts)
@@ -38,7 +38,7 @@ def words(name: str) -> str:
     )
 
 
-def _slices(found: Found) -> Any:
+def _slices(found: Optimum) -> Any:
     problem = found.problem
     cut = slices(problem, found.designs[0])
     rows = math.ceil(len(cut) / COLUMNS)
@@ -116,7 +116,7 @@ def _limits(panel: Any, everything: np.ndarray, value: float, unit: str) -> None
     panel.set_ylim(low, high)
 
 
-def _front(found: Found) -> Any:
+def _front(found: Optimum) -> Any:
     problem = found.problem
     first, second = problem.objectives[:2]
     designs, objectives, constraints = found.grid

@@ -8,7 +8,7 @@ import numpy as np
 from sweeps.ask.names import variable
 from sweeps.show import style
 from sweeps.studies.elasticity.knobs import Knob
-from sweeps.studies.elasticity.point import Point
+from sweeps.studies.elasticity.point import Sensitivities
 from sweeps.studies.elasticity.second_order import gains, pairs
 
 COLUMNS = 3
@@ -22,7 +22,7 @@ LEAST = 0.1
 
 
 @style.styled
-def pair_maps(point: Point, curvatures: Mapping[str, tuple[Sequence[Knob], np.ndarray]], heading: str) -> Any:
+def pair_maps(point: Sensitivities, curvatures: Mapping[str, tuple[Sequence[Knob], np.ndarray]], heading: str) -> Any:
     """A figure with one triangle of pairs per metric, coloured by what one knob gains where the other is improved.
 
     All metrics share one scale of colours. A pair at whose point a gradient jumps is hatched.
@@ -61,7 +61,7 @@ def pair_maps(point: Point, curvatures: Mapping[str, tuple[Sequence[Knob], np.nd
     return made
 
 
-def _triangle(point: Point, name: str, knobs: Sequence[Knob], curvatures: np.ndarray) -> np.ma.MaskedArray:
+def _triangle(point: Sensitivities, name: str, knobs: Sequence[Knob], curvatures: np.ndarray) -> np.ma.MaskedArray:
     """Gains of pairs, rows from the second knob on, columns to the last but one; masked beyond the diagonal."""
     slopes = np.array([point.elasticities[name][point.knobs.index(knob)] for knob in knobs])
     table = gains(name, slopes, curvatures)[1:, :-1]
@@ -93,7 +93,7 @@ def _one(axes: Any, name: str, knobs: Sequence[Knob], table: np.ma.MaskedArray, 
     return mesh
 
 
-def _title(point: Point, drawn: Mapping[str, tuple[Sequence[Knob], np.ndarray]]) -> str:
+def _title(point: Sensitivities, drawn: Mapping[str, tuple[Sequence[Knob], np.ndarray]]) -> str:
     """Title about the strongest pair of all metrics."""
     strongest = []
     for name, (knobs, values) in drawn.items():

@@ -9,7 +9,7 @@ from sweeps.ask.names import variable
 from sweeps.data.labels import amount
 from sweeps.show import style
 from sweeps.studies.elasticity.knobs import Knob
-from sweeps.studies.elasticity.point import FACTORS, Check, Point
+from sweeps.studies.elasticity.point import FACTORS, Sensitivities, Turn
 
 LESS, MORE = "#56b4e9", "#d55e00"
 """Colours of a knob turned down and up."""
@@ -19,7 +19,7 @@ COLUMNS = 3
 
 
 @style.styled
-def tornado(point: Point, checks: Mapping[str, Sequence[Check]], heading: str, top: int = 15) -> Any:
+def tornado(point: Sensitivities, checks: Mapping[str, Sequence[Turn]], heading: str, top: int = 15) -> Any:
     """A figure with one tornado per metric; each is sorted by itself.
 
     A bar is what the model says of a knob turned by a tenth, the tick in it what the elasticity predicts. A knob that
@@ -58,7 +58,7 @@ def tornado(point: Point, checks: Mapping[str, Sequence[Check]], heading: str, t
     return made
 
 
-def _one(axes: Any, point: Point, name: str, knobs: Sequence[Knob], checks: Sequence[Check]) -> None:
+def _one(axes: Any, point: Sensitivities, name: str, knobs: Sequence[Knob], checks: Sequence[Turn]) -> None:
     known = {row.knob.path: row for row in checks}
     slopes = point.elasticities[name]
     for place, knob in enumerate(knobs):

@@ -11,7 +11,6 @@ import xarray as xr
 
 import hwspaces
 import workloads
-from jaxroof.deployment import Deployment
 from jaxroof.legality import broken_rule
 from jaxroof.memory import weight_bytes
 from jaxroof.model import has_experts
@@ -44,7 +43,7 @@ PRICE, RATE = "usd_per_million_tokens", "tokens_per_second_per_device"
 
 
 @dataclasses.dataclass(frozen=True)
-class Row:
+class Candidate:
     """One accelerator, a number of devices and a layout, at its best batch; or why it is none to choose."""
 
     hardware: str
@@ -65,8 +64,8 @@ class Comparison:
     dataset: xr.Dataset  # over hardware, deployment and batch
     metric: str  # what rows are sorted by
     chosen: str  # why by that one: "asked for", or how the default came about
-    rows: tuple[Row, ...]  # every feasible (hardware, devices, layout), best first
-    infeasible: tuple[Row, ...]  # every other one that was tried, in the order of the hardware
+    rows: tuple[Candidate, ...]  # every feasible (hardware, devices, layout), best first
+    infeasible: tuple[Candidate, ...]  # every other one that was tried, in the order of the hardware
     lacking: Mapping[str, str]  # accelerators that lack a matrix precision -> which, and what they have
     announced: frozenset[str]  # accelerators that cannot be bought yet
     refused: Mapping[str, str]  # layouts that the model does not allow -> the broken rule
@@ -81,15 +80,15 @@ class Comparison:
     notes: tuple[str, ...]
 
     @property
-    def best_layouts(self) -> tuple[Row, ...]:
+    def best_layouts(self) -> tuple[Candidate, ...]:
         """Of `rows`, the best of every (hardware, devices)."""
-        first: dict[tuple[str, int], Row] = {}
+        first: dict[tuple[str, int], Candidate] = {}
         for row in self.rows:
             first.setdefault((row.hardware, row.devices), row)
         return tuple(first.values())
 
     @property
-    def nearest_misses(self) -> tuple[Row, ...]:
+    def nearest_misses(self) -> tuple[Candidate, ...]:
         """For every accelerator without any feasible row, the row that came nearest to one."""
         served, nearest = {row.hardware for row in self.rows}, {}
         for row in self.infeasible:
@@ -199,7 +198,10 @@ def compare(
     }
     points = len(runnable) * len(tried) * len(source["workload"]["batch"])
     figures = tuple(dict.fromkeys((*METRICS, metric, *wanted)))
-    swept, deployment = _priced(source, needed, figures, lambda: begun(points))
+    with precision("float32"):
+        question = asking(alike_devices(asked(spec(source)), needed), figures)
+        swept = answered(question.question, question.axes, question.attributes, progress=begun(points))
+    deployment = question.question.base.deployment
     grid = _with_blanks(_labelled(swept, [device.name for _, device in runnable], tried), figures)
 
     # Rows: each accelerator and layout at its best batch, or the reason why there is none.
@@ -215,21 +217,6 @@ def compare(
     rows, infeasible = _rows(grid, setting, wanted, metric)
     seconds = time.perf_counter() - start
     return dataclasses.replace(nothing, dataset=grid, rows=rows, infeasible=infeasible, points=points, seconds=seconds)
-
-
-def _priced(
-    source: Mapping[str, Any], needed: set[str], figures: tuple[str, ...], begun: Callable[[], Callable[[int], None]]
-) -> tuple[xr.Dataset, Deployment]:
-    """Figures of every point of a specification, and the deployment that its layouts are variants of.
-
-    Args:
-      needed: precisions that every accelerator has a peak for.
-      begun: called before points are computed; returns a callback for those that are done.
-    """
-    with precision("float32"):
-        question = asking(alike_devices(asked(spec(source)), needed), figures)
-        swept = answered(question.question, question.axes, question.attributes, progress=begun())
-    return swept, question.question.base.deployment
 
 
 @dataclasses.dataclass(frozen=True)
@@ -305,10 +292,10 @@ def _with_blanks(grid: xr.Dataset, figures: Iterable[str]) -> xr.Dataset:
 
 def _rows(
     grid: xr.Dataset, setting: _Setting, slo: Mapping[str, float], metric: str
-) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
+) -> tuple[tuple[Candidate, ...], tuple[Candidate, ...]]:
     """Every (hardware, layout) at its best batch, ranked; and those without a feasible batch, in order."""
     shape = tuple(grid.sizes[dim] for dim in AXES)
-    arrays = {str(name): _whole_array(array, shape) for name, array in grid.data_vars.items()}
+    arrays = {str(name): array.transpose(*AXES).values for name, array in grid.data_vars.items()}
     groups = np.array([layout.get("attention_dp", 1) for layout in setting.layouts])
     used = np.array([math.prod(layout[name] for name in layout if name != "ep") for layout in setting.layouts])
 
@@ -326,20 +313,31 @@ def _rows(
     nearest = np.where(stage == furthest[:, :, None], distance, np.inf).argmin(axis=2)
     chosen = np.where(furthest == FEASIBLE, best, nearest)
 
-    def row(h: int, d: int) -> Row:
+    def row(h: int, d: int) -> Candidate:
         b = int(chosen[h, d])
-        metrics = {name: float(array[h, d, b]) for name, array in arrays.items()}
-        point = _point(setting, h, d, int(furthest[h, d]), metrics, int(batches[b]), int(used[d]), int(groups[d]))
+        hardware = setting.devices[h].hardware
+        capacity = float(hardware.memory.hbm.capacity)
+        point = reasons.Obstructed(
+            stage=int(furthest[h, d]),
+            metrics={name: float(array[h, d, b]) for name, array in arrays.items()},
+            batch=int(batches[b]),
+            devices=int(used[d]),
+            groups=int(groups[d]),
+            capacity=capacity,
+            usable=setting.utilization * capacity - setting.reserve,
+            whole=setting.whole,
+            reach=reach(hardware),
+        )
         reason = None
         if point.stage != FEASIBLE:
             reason = reasons.sentence(point, slo, metric, lambda: setting.broken(h, d))
-        return Row(
+        return Candidate(
             hardware=setting.devices[h].name,
             devices=point.devices,
             layout=label(setting.layouts[d]),
             batch=point.batch,
-            metrics=metrics,
-            capacity=point.capacity,
+            metrics=point.metrics,
+            capacity=capacity,
             stage=point.stage,
             distance=float(distance[h, d, b]),
             reason=reason,
@@ -350,41 +348,6 @@ def _rows(
     ranked = tuple(row(h, d) for h, d in order if furthest[h, d] == FEASIBLE)
     others = [(h, d) for h, d in np.ndindex(furthest.shape) if UNTRIED < furthest[h, d] < FEASIBLE]
     return ranked, tuple(row(h, d) for h, d in others)
-
-
-def _point(
-    setting: _Setting,
-    h: int,
-    d: int,
-    stage: int,
-    metrics: Mapping[str, float],
-    batch: int,
-    devices: int,
-    groups: int,
-) -> reasons.Point:
-    """The point of accelerator `h` under layout `d`, for the sentence that says why it is not feasible."""
-    hardware = setting.devices[h].hardware
-    capacity = float(hardware.memory.hbm.capacity)
-    return reasons.Point(
-        stage=stage,
-        metrics=metrics,
-        batch=batch,
-        devices=devices,
-        groups=groups,
-        capacity=capacity,
-        usable=setting.utilization * capacity - setting.reserve,
-        whole=setting.whole,
-        reach=reach(hardware),
-    )
-
-
-def _whole_array(array: xr.DataArray, shape: tuple[int, ...]) -> np.ndarray:
-    """A variable over all three axes, whichever it depends on."""
-    present = [dim for dim in AXES if dim in array.dims]
-    values = array.transpose(*present).values
-    return np.broadcast_to(
-        values.reshape([size if dim in present else 1 for dim, size in zip(AXES, shape, strict=True)]), shape
-    )
 
 
 def _ascending(arrays: Mapping[str, np.ndarray], metric: str) -> np.ndarray:

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from hwspaces import formatted, quantity
-from hwspaces.units import nearest
+from hwspaces import formatted
 from sweeps.ask.names import VARIABLES, variable
 from sweeps.data.labels import amount, number
+from sweeps.serving.objective import limits_of
 
 UNTRIED, ILLEGAL, UNEVEN, WEIGHTS, CACHE, SLO, UNPRICED, FEASIBLE = range(8)
 """How far a point gets: beyond what the links connect and not asked for; a split that cannot be; a batch that its
@@ -27,17 +27,7 @@ def limits(text: str | Mapping[str, Any] | None) -> dict[str, float]:
     Raises:
       ValueError: one line, for a name that is no metric, one given twice, or a value with a wrong unit.
     """
-    if text is None:
-        return {}
-    pairs = list(text.items()) if isinstance(text, Mapping) else [_pair(part) for part in text.split(",")]
-    found: dict[str, float] = {}
-    for name, value in pairs:
-        if name not in RANKED:
-            raise ValueError(f"slo: there is no metric {name}{nearest(name, RANKED)}")
-        if name in found:
-            raise ValueError(f"slo: {name} is given twice")
-        found[name] = quantity(value, variable(name).unit, f"slo {name}")
-    return found
+    return limits_of(text, {name: variable(name).unit for name in RANKED}, "metric", "METRIC=VALUE")
 
 
 RANKED = tuple(
@@ -46,13 +36,6 @@ RANKED = tuple(
     if meaning.higher_is_better is not None and name not in ("step_time", "mfu", "mbu") and not name.startswith("op_")
 )
 """Metrics of a request that are better higher or lower."""
-
-
-def _pair(part: str) -> tuple[str, str]:
-    name, equals, value = (word.strip() for word in part.partition("="))
-    if not (name and equals and value):
-        raise ValueError(f"slo {part.strip()!r} must be METRIC=VALUE, such as ttft=500ms")
-    return name, value
 
 
 def stages(arrays: Arrays, tried: np.ndarray, even: np.ndarray, slo: Mapping[str, float], metric: str) -> np.ndarray:
@@ -88,8 +71,8 @@ def distances(arrays: Arrays, stage: np.ndarray, batches: np.ndarray, slo: Mappi
 
 
 @dataclasses.dataclass(frozen=True)
-class Point:
-    """Facts that the sentence of a point needs."""
+class Obstructed:
+    """Facts of a point that its sentence needs."""
 
     stage: int
     metrics: Mapping[str, float]
@@ -102,7 +85,7 @@ class Point:
     reach: float  # devices that the links connect
 
 
-def sentence(point: Point, slo: Mapping[str, float], metric: str, broken: Callable[[], str | None]) -> str:
+def sentence(point: Obstructed, slo: Mapping[str, float], metric: str, broken: Callable[[], str | None]) -> str:
     """Why `point` is none to choose, in words; `broken` gives the rule that an illegal one breaks."""
     if point.stage == ILLEGAL:
         return broken() or "the split is not possible"
@@ -124,7 +107,7 @@ def sentence(point: Point, slo: Mapping[str, float], metric: str, broken: Callab
     return "no price" if metric == "usd_per_million_tokens" else f"no figure for {metric}"
 
 
-def _misses(name: str, point: Point, slo: Mapping[str, float]) -> bool:
+def _misses(name: str, point: Obstructed, slo: Mapping[str, float]) -> bool:
     value = point.metrics[name]
     return not (value >= slo[name] if variable(name).higher_is_better else value <= slo[name])
 

@@ -20,7 +20,7 @@ from sweeps.run.evaluate import Points, evaluate
 from sweeps.run.point import answers
 from sweeps.run.precision import precision
 from sweeps.run.ways import CURVE
-from sweeps.serving.objective import slo_text
+from sweeps.serving.objective import limits, slo_text
 
 BATCHES = np.unique(np.round(2.0 ** np.arange(0.0, 10.01, 0.5)))
 """Sequences at once for which a decode replica is evaluated: up to 1024, as far as they fit."""
@@ -122,8 +122,7 @@ def _best_splits(
     latencies: dict[str, np.ndarray], use: np.ndarray, objective: Objective
 ) -> tuple[np.ndarray, np.ndarray]:
     """Largest latency over its limit, shape [splits, loads], and the position of the best split, shape [loads]."""
-    limits = {"ttft": objective.ttft, "tpot": objective.tpot, "e2e": objective.e2e}
-    ratio = np.max([latencies[name] / limit for name, limit in limits.items()], axis=0)
+    ratio = np.max([latencies[name] / getattr(objective, name) for name in latencies], axis=0)
     keeps = (use < 1.0) & (ratio <= 1.0)
     score = np.where(keeps, ratio if ratio.any() else latencies["e2e"], np.inf)
     return ratio, np.where(keeps.any(axis=0), score.argmin(axis=0), -1)
@@ -140,11 +139,7 @@ def _attributes(case: Case, devices: int, objective: Objective) -> dict[str, Any
         "replicas": f"replicas of {sizes} x {case.hardware.name}",
         "target": slo_text(objective) if objective != Objective() else "",
         "efficiency": case.efficiency.name,
-        **{
-            f"limit_{name}": limit
-            for name, limit in (("ttft", objective.ttft), ("tpot", objective.tpot), ("e2e", objective.e2e))
-            if np.isfinite(limit)
-        },
+        **{f"limit_{name}": limit for name, limit in limits(objective).items()},
     }
 
 

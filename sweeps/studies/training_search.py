@@ -21,7 +21,7 @@ METRICS = (
 """What is known of every layout."""
 
 @dataclasses.dataclass(frozen=True)
-class Found:
+class RankedLayouts:
     """Layouts and what they are worth, best first."""
 
     layouts: Layouts
@@ -38,7 +38,7 @@ class Found:
         ]
 
 
-def search(case: Case, devices: int) -> Found:
+def search(case: Case, devices: int) -> RankedLayouts:
     """Every layout of the case's model and workload on `devices` devices, the fastest that fits first.
 
     Args:
@@ -62,7 +62,7 @@ def search(case: Case, devices: int) -> Found:
     metrics = gathered(evaluate(*question, [points], LAYOUTS), len(tried))
     seconds = time.perf_counter() - begun
     order = np.argsort(metrics["iteration_time"], kind="stable")
-    return Found(tried, metrics, order[metrics["feasible"][order]], seconds, compiling)
+    return RankedLayouts(tried, metrics, order[metrics["feasible"][order]], seconds, compiling)
 
 
 def searched(scenario: Scenario) -> Scenario:

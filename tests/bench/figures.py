@@ -19,8 +19,8 @@ import workloads
 from sweeps.ask.layouts import label
 from sweeps.run.answer import answer
 from sweeps.run.sweep import sweep
-from sweeps.serving.question import question
 from sweeps.serving.run import simulation
+from sweeps.serving.spec import serve_spec
 from sweeps.studies.comparison import compare
 from sweeps.studies.elasticity.point import sensitivity_at
 from tests.figures import LAYOUT, PARTS, Deployed, comparable, deployments, figures, of_steps, possible, same, scenarios
@@ -134,7 +134,7 @@ def computed(point: Deployed, random: np.random.Generator) -> Iterator[tuple[str
             yield "compare in float32", {n: v for n, v in row.metrics.items() if not math.isnan(v)}
     client = {"concurrency": 1, "requests": 3, "isl": point.workload["isl"], "osl": point.workload["osl"]}
     place = {"hardware": point.hardware, "model": point.model, "overrides": point.settings, **point.options}
-    served = simulation(question(**place, **client, policy={"prefix_caching": 0})).metrics
+    served = simulation(serve_spec(**place, **client, policy={"prefix_caching": 0})).metrics
     own = {"tokens_per_second": served["tokens_per_second"]}
     yield "serve, one client", own | {name: served[f"{name}_mean"] for name in LATENCIES}
     pools = possible(lambda: figures(point.case("disaggregated", prefill=point.degrees), "disaggregated"))

@@ -4,8 +4,10 @@ import argparse
 import dataclasses
 import sys
 import time
+from collections.abc import Sequence
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from jaxroof.jobs import JOBS, Job, Scenario
@@ -15,7 +17,7 @@ from sweeps.run.precision import (
     precision,
 )
 from sweeps.run.ways import QUICK
-from sweeps.studies.elasticity.gradient import log_sum, metric_names
+from sweeps.studies.elasticity.gradient import Factors, at_factors, metric_names
 from sweeps.studies.elasticity.knobs import continuous
 from tests.evidence.unit_powers import BASES, leaf_powers, metric_powers
 
@@ -51,6 +53,23 @@ class Report:
     throttled: int = 0  # points where the limit of electrical power stretches a step
     not_finite: set[str] = dataclasses.field(default_factory=set)  # metrics, and paths of gradients
     worst: dict[str, float] = dataclasses.field(default_factory=dict)  # base unit -> largest error
+
+
+def log_sum(
+    job: Job, scenario: Scenario, factors: Factors, names: Sequence[str], weights: jax.Array
+) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """Sum of weight x ln y over metrics, shape (), and the metrics: one number for one reverse sweep.
+
+    A metric that is not positive, which has no logarithm, adds 0.
+
+    Args:
+      names: of the metrics, real-valued ones.
+      weights: shape (metrics,).
+    """
+    real = at_factors(job, scenario, factors, names)
+    values = jnp.stack([real[name] for name in names])
+    positive = values > 0.0
+    return jnp.sum(jnp.where(positive, weights * jnp.log(jnp.where(positive, values, 1.0)), 0.0)), real
 
 
 def checked(job: Job, scenario: Scenario, points: int, seed: int = 0, chunk: int = CHUNK) -> Report:

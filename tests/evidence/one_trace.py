@@ -30,7 +30,7 @@ from sweeps.measure.validate.single_requests import request_errors
 from sweeps.run.precision import precision
 from sweeps.serving.calibration.fit import FARTHEST, FITTED, PRIOR_SPREAD
 from sweeps.serving.calibration.simulator import CONSTANTS, Simulator
-from sweeps.serving.calibration.solver import Rows, least
+from sweeps.serving.calibration.solver import Linearized, least
 from tests.evidence.saturated import (
     NEW_TOKENS,
 )
@@ -131,11 +131,11 @@ def scores(traces: Sequence[Trace], host: Host) -> dict[str, Any]:
 def calibrated(trace: Trace, prior: np.ndarray) -> np.ndarray:
     """Logarithms of the overheads in s that explain a row's mean TTFT and TPOT, shape [constants]."""
 
-    def found(point: np.ndarray) -> Rows:
+    def found(point: np.ndarray) -> Linearized:
         means = trace.predicted(point)
         off = [np.log(means.values[name] / trace.measured[name]) / ROW_SPREAD for name in FITTED]
         slopes = [means.slopes[name] / means.values[name] / ROW_SPREAD for name in FITTED]
-        return Rows(
+        return Linearized(
             np.concatenate([off, (point - prior) / PRIOR_SPREAD]),
             np.concatenate([np.stack(slopes), np.eye(len(prior)) / PRIOR_SPREAD]),
         )

@@ -1,13 +1,18 @@
 """Joules per operation and byte of a GPU, fitted to measured power: `python -m tests.evidence.power_fit`."""
 
 import argparse
+import functools
 import sys
 from collections.abc import Sequence
 
+import jax
 import numpy as np
 
 import hwspaces
-from sweeps.measure.validate.kernel_power import filled, held_out, power_groups, work
+from jaxroof.energy import op_work
+from jaxroof.hardware import Hardware
+from sweeps.measure.kernel_data.group import Call, Columns
+from sweeps.measure.validate.kernel_power import filled, held_out, power_groups
 
 PRIORS = {
     "static": (250.0, 0.003),
@@ -73,6 +78,21 @@ def fitted(folder: str, device: str) -> dict[str, float]:
 
     solution = least_squares(residuals, np.zeros(len(start)), loss="soft_l1", f_scale=OUTLIER)
     return dict(zip(PRIORS, (start * np.exp(solution.x)).tolist(), strict=True))
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def work(call: Call, columns: Columns, hardware: Hardware) -> dict[str, jax.Array]:
+    """What every row does, by the paths of `Energy`, shapes [rows]."""
+
+    def one(row: Columns) -> dict[str, jax.Array]:
+        done: dict[str, jax.Array] = {}
+        for op in call(row):
+            for name, amount in op_work(op, hardware).items():
+                path = f"matrix.{op.precision}" if name == "matrix" else name
+                done[path] = done.get(path, 0.0) + op.count * amount
+        return done
+
+    return jax.vmap(one)(columns)
 
 
 def toml(values: dict[str, float], device: str) -> str:

@@ -15,11 +15,12 @@ from scipy.optimize import least_squares
 import hwspaces
 from hwspaces.efficiency_file import UNITS
 from jaxroof.efficiency import Efficiency
+from jaxroof.prices import Limits
 from sweeps.ask.paths import leaf, replaced
 from sweeps.measure.validate.serving.deployment_labels import ENGINES
 from sweeps.measure.validate.serving.predict import extent, units
 from sweeps.measure.validate.serving.serving_points import ServingPoint, points
-from sweeps.measure.validate.serving.step_tables import Alike, Extent, Unit, alike_ops, summed, timed
+from sweeps.measure.validate.serving.step_tables import Alike, Unit, alike_ops, summed, timed
 from sweeps.measure.validate.serving.suspects import checked
 from sweeps.run.precision import precision
 from tests.evidence.fit_command import exit_status, fit_parser
@@ -103,7 +104,7 @@ class Task:
     units: tuple[Unit, ...]
     places: tuple[int, ...]  # unit of every point
     groups: tuple[Alike, ...]
-    size: Extent
+    size: Limits
 
     @property
     def measured(self) -> np.ndarray:

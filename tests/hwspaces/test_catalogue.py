@@ -12,7 +12,8 @@ import jax
 import pytest
 
 import hwspaces
-from hwspaces.leaves import leaf, units
+from hwspaces.leaves import leaf
+from jaxroof.field import declarations
 from jaxroof.hardware import Hardware
 
 REFERENCE = Path(__file__).parents[2].parent / "shared" / "reference" / "accelerators.csv"
@@ -248,12 +249,23 @@ def test_a_third_tier_of_links_can_be_added():
 
 def test_every_leaf_can_be_overridden():
     entry = hwspaces.hardware("H100")
-    for pattern in units(Hardware):
+    for pattern, declared in declarations(Hardware).items():
         path = pattern.replace("*", "bf16")
+        if declared.structure:
+            continue
         if path.startswith(("links.cluster.", "energy.cluster", "memory.host.", "memory.storage.")):
             continue  # H100 has none; above, and below
-        value = 0.5 if path.startswith(("silicon.", "costs.")) else 7.0  # many of these are shares
+        value = next(number for number in (7.0, 0.5, 1.0) if declared.allows(number))  # others, shares and switches
         assert flat(hwspaces.overridden(entry, {path: value}).hardware)[path] == value
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "said"),
+    [("cores.asynchronous", 0.5, "must be 0 or 1"), ("links.scale_up.transport.bulk.share", "120%", "must be ")],
+)
+def test_figures_keep_the_range_that_their_declaration_gives(path, value, said):
+    with pytest.raises(ValueError, match=said):
+        hwspaces.overridden(hwspaces.hardware("H100"), {path: value})
 
 
 def test_memory_outside_of_the_device_is_given_whole():

@@ -14,7 +14,7 @@ from sweeps.serving.calibration.file import calibration_text, recorded_words
 from sweeps.serving.calibration.fit import PRIOR_SPREAD
 from sweeps.serving.calibration.measured_run import held_out
 from sweeps.serving.calibration.simulator import CONSTANTS, Latencies, Simulator
-from sweeps.serving.calibration.solver import Rows, least
+from sweeps.serving.calibration.solver import Linearized, least
 from tests.calibration_runs import TRUE, latencies, report, serving, stream
 from workloads.stream import Stream
 from workloads.traces import read_measured
@@ -184,7 +184,7 @@ def test_the_solver_passes_over_ripples():
 
     def rows(point):
         off = slopes @ (point - np.array([1.0, 2.0]))
-        return Rows(10.0 * (off + 0.05 * (np.sin(200.0 * off + phases) - np.sin(phases))), 10.0 * slopes)
+        return Linearized(10.0 * (off + 0.05 * (np.sin(200.0 * off + phases) - np.sin(phases))), 10.0 * slopes)
 
     found = least(rows, np.zeros(2), np.full(2, -3.0), np.full(2, 3.0))
     assert found == pytest.approx([1.0, 2.0], abs=0.03)
@@ -204,7 +204,7 @@ class Staircase:
     """A closed loop's simulator, in short: TTFT is a whole step whatever a request's own time, but slopes say more."""
 
     def __init__(self, serving):
-        self.requests, self.evaluations = len(serving.traffic.isl), 0
+        self.requests, self.evaluations = len(serving.workload.traffic.isl), 0
 
     def latencies(self, logarithms):
         self.evaluations += 1

@@ -11,11 +11,10 @@ import pytest
 
 import hwspaces
 from hwspaces.surface import SurfaceTable
-from sweeps.measure.microbench import stream
-from sweeps.measure.microbench.attention import Heads, decode_amounts, prefill_amounts
+from sweeps.measure.microbench import kernels
 from sweeps.measure.microbench.check import FreshShape, fresh_shapes, known_shape
 from sweeps.measure.microbench.device import Device, Figures, hardware_toml, seen_device
-from sweeps.measure.microbench.gemm import gemm, gemm_amounts
+from sweeps.measure.microbench.kernels import Heads, decode_amounts, gemm, gemm_amounts, prefill_amounts
 from sweeps.measure.microbench.plan import Cell, Space, Span, positions, timed_grid
 from sweeps.measure.microbench.timing import Numbers, Protocol, Work, call_time
 
@@ -117,7 +116,7 @@ def test_a_product_takes_some_time_and_its_result_is_not_left_out(how):
 def test_a_copy_is_no_faster_than_its_first_element():
     """A copy of 64 MiB against one of 64 KiB: what is handed on whole cannot be skipped."""
     numbers = Numbers(0)
-    small, large = (call_time(stream.copy("fp32", {"bytes": size}), numbers, QUICK) for size in (1 << 16, 1 << 26))
+    small, large = (call_time(kernels.copy("fp32", {"bytes": size}), numbers, QUICK) for size in (1 << 16, 1 << 26))
     assert large.seconds > 10.0 * small.seconds  # a thousand times the bytes; the factor leaves room for overheads
 
 
@@ -143,9 +142,9 @@ def test_every_kernel_computes_finite_numbers():
 
 
 def test_every_way_to_read_memory_and_the_vector_chain_run():
-    ways = [way for listed in stream.readings(1 << 20).values() for way in listed]
-    assert set(stream.readings(1 << 20)) == set(hwspaces.surface.BANDWIDTHS)
-    chain, flops = stream.vector(1024)
+    ways = [way for listed in kernels.readings(1 << 20).values() for way in listed]
+    assert set(kernels.readings(1 << 20)) == set(hwspaces.surface.BANDWIDTHS)
+    chain, flops = kernels.vector(1024)
     assert flops == 2 * 8 * 16 * 1024
     for kernel in [way.work for way in ways] + [chain]:
         assert call_time(kernel, Numbers(0), QUICK).seconds > 0.0
@@ -153,7 +152,7 @@ def test_every_way_to_read_memory_and_the_vector_chain_run():
 
 def test_the_pages_of_a_gather_are_a_permutation():
     for rows in (1, 2, 6, 97, 1024):
-        step = stream._coprime(rows)
+        step = kernels._coprime(rows)
         assert sorted((np.arange(rows) * step) % rows) == list(range(rows))
 
 

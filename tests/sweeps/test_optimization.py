@@ -13,7 +13,7 @@ from sweeps.studies.optimization.multipliers import active
 from sweeps.studies.optimization.pareto import nondominated, spread_weights
 from sweeps.studies.optimization.problem import Problem
 from sweeps.studies.optimization.search import searched
-from sweeps.studies.optimization.spec import Search, design, problem
+from sweeps.studies.optimization.spec import Effort, design, problem
 
 pytestmark = [pytest.mark.xdist_group("optimization"), pytest.mark.usefixtures("cache")]
 
@@ -41,7 +41,7 @@ def small() -> Problem:
 
 @pytest.fixture(scope="module")
 def found(small):
-    return searched(small, Search(starts=24, steps=60, grid=2000))
+    return searched(small, Effort(starts=24, steps=60, grid=2000))
 
 
 def _draws(asked: Problem, n: int, seed: int = 0) -> np.ndarray:
@@ -150,7 +150,7 @@ def test_multiplier_is_what_the_limit_buys():
     best = []
     for limit in (8.0, 8.08):
         asked = problem(question | {"constraints": {"tpot": {"max": f"{limit}ms"}}})
-        best.append((asked, searched(asked, Search(starts=4, steps=40, grid=64))))
+        best.append((asked, searched(asked, Effort(starts=4, steps=40, grid=64))))
     held, residual = active(best[0][0], best[0][1].designs[0], np.ones(1))
     assert [one.name for one in held] == ["tpot <= 8 ms"] and residual < 1e-6
     gained = np.log(best[1][1].objectives[0, 0] / best[0][1].objectives[0, 0]) / np.log(1.01)
@@ -161,7 +161,7 @@ def test_multiplier_is_what_the_limit_buys():
 def test_pareto_front():
     """Fast against cheap: what is found is a front, and no point of the grid beats it."""
     asked = problem(SPEC | {"optimize": {"minimize": ["tpot", "die_area"]}, "constraints": {"ttft": {"max": "1s"}}})
-    front = searched(asked, Search(starts=32, steps=40, grid=500))
+    front = searched(asked, Effort(starts=32, steps=40, grid=500))
     assert len(front.designs) > 3 and front.feasible.all()
     assert (np.diff(front.objectives[:, 0]) > 0).all() and (np.diff(front.objectives[:, 1]) < 0).all()
     designs, objectives, constraints = front.grid

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sweeps.serving.question import question
+from sweeps.serving.spec import serve_spec
 from sweeps.studies.elasticity.serve import sensitivity_of_serve
 from tests.evidence.unit_powers import leaf_powers
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.xdist_group("sensitivity_serve")
 @pytest.fixture(scope="module")
 def found():
     """Sixteen requests at a rate at which few of them meet, so that a faster engine changes few decisions."""
-    asked = question(
+    asked = serve_spec(
         hardware="H100-SXM", model="Llama-3.1-8B", rate=1, isl=700, osl=40, requests=16, efficiency="derated"
     )
     return sensitivity_of_serve(asked, METRICS, PARTS)

@@ -15,9 +15,9 @@ from sweeps.ask.names import variable
 from sweeps.serving import chrome, files
 from sweeps.serving.load import load
 from sweeps.serving.policies import chosen_policy, policy_record, policy_text
-from sweeps.serving.question import question
 from sweeps.serving.report import nearest, slo_lines, status_text
 from sweeps.serving.run import simulation, waiting
+from sweeps.serving.spec import serve_spec
 from sweeps.show.serving_run import serving_run
 
 pytestmark = pytest.mark.xdist_group("files")
@@ -39,7 +39,7 @@ def promotion():
 @pytest.fixture(scope="module")
 def found():
     """48 requests that arrive faster than 16 slots can take them."""
-    return simulation(question(**OPEN, slo="ttft=300ms"))
+    return simulation(serve_spec(**OPEN, slo="ttft=300ms"))
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +119,7 @@ def test_a_trace_has_every_step_and_request_in_us(found, data, tmp_path):
 
 
 def test_the_nearest_where_nothing_keeps_the_limits():
-    found = simulation(question(**OPEN, slo="ttft=1ms,e2e=3ms"))
+    found = simulation(serve_spec(**OPEN, slo="ttft=1ms,e2e=3ms"))
     columns = files.request_columns(found)
     worst = np.maximum(columns["ttft"] / 1e-3, columns["e2e"] / 3e-3)
     near = nearest(found)
@@ -132,7 +132,7 @@ def test_the_nearest_where_nothing_keeps_the_limits():
 
 def test_requests_longer_than_the_cache_are_refused_and_counted():
     # 3 GB of reserve leave 438,003 tokens of 2 * 32 * 8 * 128 * 2 = 131,072 B; 57.3314 GB more leave 599
-    found = simulation(question(**OPEN, overrides={"deployment.reserve_bytes": "60.3314GB"}))
+    found = simulation(serve_spec(**OPEN, overrides={"deployment.reserve_bytes": "60.3314GB"}))
     assert found.blocks == 599 // 16
     tokens = found.blocks * 16
     stream = found.replica.stream
@@ -146,12 +146,12 @@ def test_requests_longer_than_the_cache_are_refused_and_counted():
         status_text(found)
     )
     with pytest.raises(ValueError, match=r"Llama-3.1-8B does not fit on 1 x H100-SXM: weights of 16.1 GB"):
-        simulation(question(**OPEN, overrides={"deployment.reserve_bytes": "70GB"}))
+        simulation(serve_spec(**OPEN, overrides={"deployment.reserve_bytes": "70GB"}))
 
 
 def test_a_cache_that_no_request_fits_into_and_a_run_that_ends_early(monkeypatch):
     # as above: 60 tokens are left, 3 blocks, and the shortest prompt has 100
-    found = simulation(question(**OPEN, slo="ttft=1s", overrides={"deployment.reserve_bytes": "60.40216GB"}))
+    found = simulation(serve_spec(**OPEN, slo="ttft=1s", overrides={"deployment.reserve_bytes": "60.40216GB"}))
     assert found.blocks == 3 and found.metrics["refused"] == 48 and status_text(found).startswith("48 refused: ")
     assert slo_lines(found) == ["TTFT <= 1 s: no request keeps it, because none finished"]
     assert list(chrome.events(found))
@@ -159,7 +159,7 @@ def test_a_cache_that_no_request_fits_into_and_a_run_that_ends_early(monkeypatch
         serving_run(files.dataset(found))
 
     monkeypatch.setattr("sweeps.serving.simulation.PIECES", 1)
-    found = simulation(question(**OPEN))
+    found = simulation(serve_spec(**OPEN))
     left = int(found.metrics["unfinished"])
     assert 0 < left < 48 and found.metrics["finished"] == 48 - left
     assert status_text(found).endswith(f"{left} unfinished when the run was ended")
@@ -169,7 +169,7 @@ def test_a_cache_that_no_request_fits_into_and_a_run_that_ends_early(monkeypatch
 
 def test_replicas_share_the_stream():
     keys = OPEN | {"requests": 96}
-    found = simulation(question(**keys, deployment={"dp": 2}))
+    found = simulation(serve_spec(**keys, deployment={"dp": 2}))
     assert len(found.load.stream) == 96 and (found.replica.stream.isl == found.load.stream.isl[::2]).all()
     own = found.replica.stream.osl.sum() / found.metrics["duration"]
     assert found.metrics["tokens_per_second"] == pytest.approx(2 * own)
@@ -177,17 +177,17 @@ def test_replicas_share_the_stream():
     assert (found.metrics["devices"], found.metrics["finished"]) == (2, 48)
     assert any("one of 2 replicas" in note for note in found.notes)
     with pytest.raises(ValueError, match=r"concurrency = 3 must be a multiple of the 2 replicas"):
-        load(question(**PLACE, isl=8, osl=8, concurrency=3)).replica(2)
+        load(serve_spec(**PLACE, isl=8, osl=8, concurrency=3)).replica(2)
 
 
 def test_words_of_a_load():
-    assert load(question(**PLACE, isl=1024, osl=256, concurrency=64, think="1s")).text == (
+    assert load(serve_spec(**PLACE, isl=1024, osl=256, concurrency=64, think="1s")).text == (
         "1,000 requests of 1,024 + 256 tokens from 64 clients, 1 s after each answer"
     )
-    assert load(question(**PLACE, isl=10, osl=2, arrivals="constant:4", requests=9)).text == (
+    assert load(serve_spec(**PLACE, isl=10, osl=2, arrivals="constant:4", requests=9)).text == (
         "9 requests at 4 per second of 10 + 2 tokens"
     )
-    assert load(question(**PLACE, isl=10, osl=2, arrivals="once", requests=1)).text == "1 request of 10 + 2 tokens"
+    assert load(serve_spec(**PLACE, isl=10, osl=2, arrivals="once", requests=1)).text == "1 request of 10 + 2 tokens"
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ def test_words_of_a_load():
 )
 def test_a_load_that_cannot_be_is_refused_in_one_line(keys, message):
     with pytest.raises(ValueError) as error:
-        load(question(**PLACE, **keys))
+        load(serve_spec(**PLACE, **keys))
     assert message in str(error.value) and "\n" not in str(error.value)
 
 
@@ -258,5 +258,5 @@ def test_policies_in_words_and_as_data():
 )
 def test_a_deployment_that_cannot_be_simulated_is_refused_in_one_line(keys, message):
     with pytest.raises(ValueError) as error:
-        simulation(question(**{**OPEN, **keys}))
+        simulation(serve_spec(**{**OPEN, **keys}))
     assert message in str(error.value) and "\n" not in str(error.value)

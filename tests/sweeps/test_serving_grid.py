@@ -18,7 +18,7 @@ from sweeps.serving import grid, usual_loads
 from sweeps.serving.curve import latency_curve, loads_of
 from sweeps.serving.objective import Target, parse_slo, parse_target, slo_text
 from sweeps.serving.plan import VARIABLES, planned
-from sweeps.serving.question import Question
+from sweeps.serving.spec import ServeSpec
 from sweeps.serving.target import good_share_of
 from sweeps.serving.usual_loads import POINTS
 
@@ -262,7 +262,7 @@ def test_requests_are_added_until_the_largest_rate_is_too_much(monkeypatch):
         asked.clear()
         target = Target(Objective(), 0.95, {"ttft_p99": limit})
         words = {"hardware": "-", "model": "-", "isl": 8, "osl": 8, "requests": requests}
-        _, rates, _, times = usual_loads.usual_rates(Question(**words), [], None, target)
+        _, rates, _, times = usual_loads.usual_rates(ServeSpec(**words), [], None, target)
         assert asked == sizes and times == len(sizes) - 1 and rates[[0, -1]].tolist() == [0.5, 20.0]
 
 

@@ -10,8 +10,7 @@ import pytest
 from sweeps.cli import main
 from sweeps.measure.validate import collective_errors as module
 from sweeps.measure.validate.collective_errors import band, collective_errors
-from sweeps.measure.validate.collective_families import FAMILIES, algorithms
-from sweeps.measure.validate.collective_rows import PROFILE_COLUMNS, TABLE_COLUMNS, collectives
+from sweeps.measure.validate.collective_rows import FAMILIES, PROFILE_COLUMNS, TABLE_COLUMNS, algorithms, collectives
 
 TABLES = pathlib.Path(__file__).parents[2].parent / "shared" / "measured"
 

@@ -19,13 +19,7 @@ from sweeps.cli import main
 from sweeps.measure.validate.serving.attempt import (
     attempted,
 )
-from sweeps.measure.validate.serving.closed_loop import (
-    policy,
-    traffic,
-)
-from sweeps.measure.validate.serving.predict import (
-    engine_efficiencies,
-)
+from sweeps.measure.validate.serving.predict import engine_efficiencies, policy, traffic
 from sweeps.run.precision import (
     precision,
 )

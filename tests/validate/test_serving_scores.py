@@ -7,7 +7,7 @@ import pytest
 
 from jaxroof.policy import ORDERS
 from sweeps.measure.validate.serving import scores
-from sweeps.measure.validate.serving.closed_loop import policy, traffic
+from sweeps.measure.validate.serving.predict import policy, traffic
 from sweeps.show import serving as pictures
 from tests.serving_rows import read_rows
 

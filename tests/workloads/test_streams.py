@@ -3,17 +3,11 @@
 import numpy as np
 import pytest
 
+from workloads.arrivals import parse_arrivals
+from workloads.lengths import parse_lengths
+from workloads.prefixes import parse_prefixes, parse_sessions
 from workloads.stream import ALONE, numbered
-from workloads.streams import (
-    first,
-    generated,
-    mean_rate,
-    parse_arrivals,
-    parse_lengths,
-    parse_prefixes,
-    parse_sessions,
-    with_rate,
-)
+from workloads.streams import first, generated, mean_rate, with_rate
 from workloads.summary import summary
 
 COLUMNS = ("arrival", "isl", "osl", "group", "shared")

@@ -1,7 +1,5 @@
 """Encoders without a decoder, and models that encode one text or sound and decode another."""
 
-import dataclasses
-
 from workloads.family import Family, Modules
 
 _BERT = Family(
@@ -11,8 +9,7 @@ _BERT = Family(
     tied=True,
     up_projections=1.0,
     norm_bias=True,
-    qkv_bias=True,
-    output_bias=True,
+    attention_bias=True,
     ffn_bias=True,
     positions_extra=0,
     token_types=True,
@@ -26,22 +23,19 @@ _BERT = Family(
         output="attention.output.dense",
         dense="",
         up=("intermediate.dense",),
-        fused_up="intermediate.dense",
         down="output.dense",
     ),
     unless=(("is_decoder", False), ("position_embedding_type", "absolute")),
 )
-_ROBERTA = dataclasses.replace(_BERT, architectures=("RobertaModel", "RobertaForMaskedLM"))
+_ROBERTA = _BERT.like("RobertaModel", "RobertaForMaskedLM")
 
 BIDIRECTIONAL: dict[str, Family] = {
     "bert": _BERT,
     "roberta": _ROBERTA,
-    "xlm-roberta": dataclasses.replace(
-        _BERT, architectures=("XLMRobertaModel", "XLMRobertaForMaskedLM", "XLMRobertaForSequenceClassification")
-    ),
-    "distilbert": dataclasses.replace(
-        _BERT,
-        architectures=("DistilBertModel", "DistilBertForMaskedLM"),
+    "xlm-roberta": _BERT.like("XLMRobertaModel", "XLMRobertaForMaskedLM", "XLMRobertaForSequenceClassification"),
+    "distilbert": _BERT.like(
+        "DistilBertModel",
+        "DistilBertForMaskedLM",
         token_types=False,
         pooler=False,
         unless=(),
@@ -52,7 +46,6 @@ BIDIRECTIONAL: dict[str, Family] = {
             output="attention.out_lin",
             dense="ffn",
             up=("lin1",),
-            fused_up="lin1",
             down="lin2",
         ),
     ),
@@ -62,16 +55,13 @@ BIDIRECTIONAL: dict[str, Family] = {
         generates=False,
         tied=True,
         norm_bias=("norm_bias", False),
-        qkv_bias=("attention_bias", False),
-        output_bias=("attention_bias", False),
+        attention_bias=("attention_bias", False),
         ffn_bias=("mlp_bias", False),
         embedding_norm=True,
         windows="first",
         period=3,
         window_default=128,
-        modules=Modules(
-            qkv=("attn.Wqkv",), fused_qkv="attn.Wqkv", output="attn.Wo", up=("Wi",), fused_up="Wi", down="Wo"
-        ),
+        modules=Modules(qkv=("attn.Wqkv",), output="attn.Wo", up=("Wi",), down="Wo"),
     ),
     "whisper": Family(architectures=("WhisperForConditionalGeneration",), encoder="whisper"),
     "bart": Family(

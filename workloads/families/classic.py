@@ -1,34 +1,19 @@
 """Dense decoders of Llama's kind: gated feed-forward, root-mean-square norms, rotary positions."""
 
-import dataclasses
-
 from workloads.family import Family, Modules
 
 ATTENTION_BIAS = ("attention_bias", False)
 FUSED_UP = Modules(qkv=("self_attn.qkv_proj",), up=("gate_up_proj",))
 
-LLAMA = Family(
-    architectures=("LlamaForCausalLM",),
-    qkv_bias=ATTENTION_BIAS,
-    output_bias=ATTENTION_BIAS,
-    ffn_bias=("mlp_bias", False),
-)
+LLAMA = Family(architectures=("LlamaForCausalLM",), attention_bias=ATTENTION_BIAS, ffn_bias=("mlp_bias", False))
 MISTRAL = Family(architectures=("MistralForCausalLM",), kv_heads_default=None, windows="all", window_default=4096)
-_OLMO = Family(
-    architectures=("OlmoForCausalLM",),
-    norm_free=True,
-    qkv_bias=ATTENTION_BIAS,
-    output_bias=ATTENTION_BIAS,
-)
-OLMO2 = dataclasses.replace(
-    _OLMO, architectures=("Olmo2ForCausalLM",), norm_free=False, qk_norm=True, qk_norm_width="heads"
-)
+_OLMO = Family(architectures=("OlmoForCausalLM",), norm_free=True, attention_bias=ATTENTION_BIAS)
+OLMO2 = _OLMO.like("Olmo2ForCausalLM", norm_free=False, qk_norm=True, qk_norm_width="heads")
 ERNIE = Family(
     architectures=("Ernie4_5ForCausalLM", "Ernie4_5_ForCausalLM"),
     tied=True,
     kv_heads_default=None,
-    qkv_bias=("use_bias", False),
-    output_bias=("use_bias", False),
+    attention_bias=("use_bias", False),
     ffn_bias=("use_bias", False),
 )
 _COHERE = Family(
@@ -38,91 +23,63 @@ _COHERE = Family(
     norms=1.0,
     qk_norm=("use_qk_norm", False),
     qk_norm_width="heads",
-    qkv_bias=ATTENTION_BIAS,
-    output_bias=ATTENTION_BIAS,
+    attention_bias=ATTENTION_BIAS,
 )
 _GLM = Family(
     architectures=("GlmForCausalLM",),
     kv_heads_default=None,
     head_dim_default=128,
-    qkv_bias=ATTENTION_BIAS,
+    attention_bias=ATTENTION_BIAS,
+    output_bias=False,
     modules=Modules(up=("gate_up_proj",)),
 )
-HUNYUAN = dataclasses.replace(LLAMA, architectures=("HunYuanDenseV1ForCausalLM",), ffn_bias=False, qk_norm=True)
+HUNYUAN = LLAMA.like("HunYuanDenseV1ForCausalLM", ffn_bias=False, qk_norm=True)
 PHI3 = Family(architectures=("Phi3ForCausalLM",), windows="all", modules=FUSED_UP)
 
-_INTERNVL = dataclasses.replace(
-    LLAMA,
-    architectures=("InternVLForConditionalGeneration", "InternVLChatModel"),
-    text_type="qwen2",
-    any_text=True,
-    encoder="internvl",
+_INTERNVL = LLAMA.like(
+    "InternVLForConditionalGeneration", "InternVLChatModel", text_type="qwen2", any_text=True, encoder="internvl"
 )
 
 CLASSIC: dict[str, Family] = {
     "llama": LLAMA,
     "mistral": MISTRAL,
-    "ministral3": dataclasses.replace(
-        MISTRAL, architectures=("Ministral3ForCausalLM",), window_default=None, head_dim_default="hidden/heads"
-    ),
-    "mistral3": dataclasses.replace(
-        MISTRAL,
-        architectures=("Mistral3ForConditionalGeneration",),
-        text_type="mistral",
-        any_text=True,
-        encoder="pixtral",
-    ),
-    "llava": dataclasses.replace(
-        LLAMA,
-        architectures=("LlavaForConditionalGeneration",),
-        text_type="llama",
-        any_text=True,
-        encoder="llava",
-    ),
+    "ministral3": MISTRAL.like("Ministral3ForCausalLM", window_default=None, head_dim_default="hidden/heads"),
+    "mistral3": MISTRAL.like("Mistral3ForConditionalGeneration", text_type="mistral", any_text=True, encoder="pixtral"),
+    "llava": LLAMA.like("LlavaForConditionalGeneration", text_type="llama", any_text=True, encoder="llava"),
     "internvl": _INTERNVL,
     "internvl_chat": _INTERNVL,
     "internlm2": Family(
         architectures=("InternLM2ForCausalLM",),
-        qkv_bias=("bias", False),
-        output_bias=("bias", False),
+        attention_bias=("bias", False),
         modules=Modules(
-            qkv=("attention.wqkv",),
-            fused_qkv="attention.wqkv",
-            output="attention.wo",
-            dense="feed_forward",
-            up=("w1", "w3"),
-            down="w2",
+            qkv=("attention.wqkv",), output="attention.wo", dense="feed_forward", up=("w1", "w3"), down="w2"
         ),
     ),
-    "internlm3": dataclasses.replace(
-        LLAMA,
-        architectures=("InternLM3ForCausalLM",),
-        qkv_bias=("qkv_bias", False),
+    "internlm3": LLAMA.like(
+        "InternLM3ForCausalLM",
+        attention_bias=("qkv_bias", False),
         output_bias=("bias", False),
         ffn_bias=("bias", False),
     ),
     "baichuan": Family(
-        architectures=("BaichuanForCausalLM", "BaiChuanForCausalLM"),
-        modules=Modules(qkv=("self_attn.W_pack",), fused_qkv="self_attn.W_pack"),
+        architectures=("BaichuanForCausalLM", "BaiChuanForCausalLM"), modules=Modules(qkv=("self_attn.W_pack",))
     ),
     "chatglm": Family(
         architectures=("ChatGLMModel", "ChatGLMForConditionalGeneration"),
         kv_heads_default=None,
-        qkv_bias=("add_qkv_bias", True),
+        attention_bias=("add_qkv_bias", True),
         output_bias=("add_bias_linear", False),
         ffn_bias=("add_bias_linear", False),
         modules=Modules(
             qkv=("self_attention.query_key_value",),
-            fused_qkv="self_attention.query_key_value",
             output="self_attention.dense",
             up=("dense_h_to_4h",),
-            fused_up="dense_h_to_4h",
             down="dense_4h_to_h",
         ),
         unless=(("multi_query_attention", True),),
     ),
     "glm": _GLM,
-    "glm4": dataclasses.replace(_GLM, architectures=("Glm4ForCausalLM",), norms=4.0),
+    "glm4": _GLM.like("Glm4ForCausalLM", norms=4.0),
     "exaone": Family(
         architectures=("ExaoneForCausalLM",),
         modules=Modules(
@@ -134,46 +91,29 @@ CLASSIC: dict[str, Family] = {
             down="c_proj",
         ),
     ),
-    "exaone4": dataclasses.replace(
-        LLAMA,
-        architectures=("Exaone4ForCausalLM",),
-        qkv_bias=False,
-        output_bias=False,
-        ffn_bias=False,
-        qk_norm=True,
-        windows="period",
-        period=4,
+    "exaone4": LLAMA.like(
+        "Exaone4ForCausalLM", attention_bias=False, ffn_bias=False, qk_norm=True, windows="period", period=4
     ),
-    "granite": dataclasses.replace(LLAMA, architectures=("GraniteForCausalLM",)),
-    "seed_oss": dataclasses.replace(
-        LLAMA, architectures=("SeedOssForCausalLM",), head_dim_default=128, output_bias=("attention_out_bias", False)
-    ),
-    "smollm3": dataclasses.replace(LLAMA, architectures=("SmolLM3ForCausalLM",), tied=True),
+    "granite": LLAMA.like("GraniteForCausalLM"),
+    "seed_oss": LLAMA.like("SeedOssForCausalLM", head_dim_default=128, output_bias=("attention_out_bias", False)),
+    "smollm3": LLAMA.like("SmolLM3ForCausalLM", tied=True),
     "hunyuan_v1_dense": HUNYUAN,
-    "apertus": dataclasses.replace(LLAMA, architectures=("ApertusForCausalLM",), up_projections=1.0, qk_norm=True),
-    "arcee": dataclasses.replace(LLAMA, architectures=("ArceeForCausalLM",), up_projections=1.0),
-    "nemotron": dataclasses.replace(LLAMA, architectures=("NemotronForCausalLM",), up_projections=1.0, norm_bias=True),
-    "nemotron-nas": dataclasses.replace(LLAMA, architectures=("DeciLMForCausalLM",), sizes="blocks"),
+    "apertus": LLAMA.like("ApertusForCausalLM", up_projections=1.0, qk_norm=True),
+    "arcee": LLAMA.like("ArceeForCausalLM", up_projections=1.0),
+    "nemotron": LLAMA.like("NemotronForCausalLM", up_projections=1.0, norm_bias=True),
+    "nemotron-nas": LLAMA.like("DeciLMForCausalLM", sizes="blocks"),
     "ernie4_5": ERNIE,
     "phi3": PHI3,
     "olmo": _OLMO,
     "olmo2": OLMO2,
-    "olmo3": dataclasses.replace(
-        OLMO2, architectures=("Olmo3ForCausalLM",), windows="period", period=4, window_default=4096
-    ),
+    "olmo3": OLMO2.like("Olmo3ForCausalLM", windows="period", period=4, window_default=4096),
     "cohere": _COHERE,
-    "cohere2": dataclasses.replace(
-        _COHERE,
-        architectures=("Cohere2ForCausalLM",),
-        qk_norm=False,
-        windows="period",
-        period=4,
-        window_default=4096,
-    ),
+    "cohere2": _COHERE.like("Cohere2ForCausalLM", qk_norm=False, windows="period", period=4, window_default=4096),
     "stablelm": Family(
         architectures=("StableLmForCausalLM",),
         norm_bias=True,
-        qkv_bias=("use_qkv_bias", False),
+        attention_bias=("use_qkv_bias", False),
+        output_bias=False,
         parallel=("use_parallel_residual", False),
         qk_norm=("qk_layernorm", False),
         qk_norm_width="heads",

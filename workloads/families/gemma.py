@@ -1,7 +1,5 @@
 """Gemma: tied heads, norms before and after every sublayer, windows on most layers."""
 
-import dataclasses
-
 from workloads.families.classic import ATTENTION_BIAS
 from workloads.family import ExpertLayers, Family, Modules
 
@@ -10,22 +8,17 @@ _GEMMA = Family(
     tied=True,
     kv_heads_default=None,
     head_dim_default=256,
-    qkv_bias=ATTENTION_BIAS,
-    output_bias=ATTENTION_BIAS,
+    attention_bias=ATTENTION_BIAS,
 )
-_GEMMA2 = dataclasses.replace(
-    _GEMMA, architectures=("Gemma2ForCausalLM",), norms=4.0, windows="period", period=2, window_default=4096
-)
-_GEMMA3 = dataclasses.replace(
-    _GEMMA2,
-    architectures=("Gemma3ForCausalLM",),
+_GEMMA2 = _GEMMA.like("Gemma2ForCausalLM", norms=4.0, windows="period", period=2, window_default=4096)
+_GEMMA3 = _GEMMA2.like(
+    "Gemma3ForCausalLM",
     qk_norm=True,
     period=6,
     defaults=(("num_attention_heads", 8), ("num_key_value_heads", 4), ("vocab_size", 262208)),
 )
-_GEMMA4 = dataclasses.replace(
-    _GEMMA3,
-    architectures=("Gemma4ForCausalLM",),
+_GEMMA4 = _GEMMA3.like(
+    "Gemma4ForCausalLM",
     sizes="global",
     defaults=(),
     experts=ExpertLayers(layout="flag", beside_dense=True, scaled_router=True),
@@ -36,13 +29,9 @@ _GEMMA4 = dataclasses.replace(
 GEMMA: dict[str, Family] = {
     "gemma": _GEMMA,
     "gemma2": _GEMMA2,
-    "gemma3": dataclasses.replace(
-        _GEMMA3, architectures=("Gemma3ForConditionalGeneration",), text_type="gemma3_text", encoder="gemma3"
-    ),
+    "gemma3": _GEMMA3.like("Gemma3ForConditionalGeneration", text_type="gemma3_text", encoder="gemma3"),
     "gemma3_text": _GEMMA3,
-    "gemma4": dataclasses.replace(
-        _GEMMA4, architectures=("Gemma4ForConditionalGeneration",), text_type="gemma4_text", encoder="gemma4"
-    ),
+    "gemma4": _GEMMA4.like("Gemma4ForConditionalGeneration", text_type="gemma4_text", encoder="gemma4"),
     "gemma4_text": _GEMMA4,
 }
 """`model_type` -> family."""

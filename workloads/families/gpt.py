@@ -4,37 +4,19 @@ import dataclasses
 
 from workloads.family import Family, Modules
 
-GPT2_MODULES = Modules(
-    layers="h",
-    qkv=("attn.c_attn",),
-    fused_qkv="attn.c_attn",
-    output="attn.c_proj",
-    up=("c_fc",),
-    fused_up="c_fc",
-    down="c_proj",
-)
+GPT2_MODULES = Modules(layers="h", qkv=("attn.c_attn",), output="attn.c_proj", up=("c_fc",), down="c_proj")
 _FUSED = Modules(
-    qkv=("attention.query_key_value",),
-    fused_qkv="attention.query_key_value",
-    output="attention.dense",
-    up=("dense_h_to_4h",),
-    fused_up="dense_h_to_4h",
-    down="dense_4h_to_h",
+    qkv=("attention.query_key_value",), output="attention.dense", up=("dense_h_to_4h",), down="dense_4h_to_h"
 )
 _SELF_FUSED = dataclasses.replace(
-    _FUSED,
-    layers="h",
-    qkv=("self_attention.query_key_value",),
-    fused_qkv="self_attention.query_key_value",
-    output="self_attention.dense",
+    _FUSED, layers="h", qkv=("self_attention.query_key_value",), output="self_attention.dense"
 )
 _GPT2 = Family(
     architectures=("GPT2LMHeadModel",),
     tied=True,
     up_projections=1.0,
     norm_bias=True,
-    qkv_bias=True,
-    output_bias=True,
+    attention_bias=True,
     ffn_bias=True,
     positions_extra=0,
     intermediate_factor=4.0,
@@ -43,15 +25,13 @@ _GPT2 = Family(
 
 GPT: dict[str, Family] = {
     "gpt2": _GPT2,
-    "gpt_bigcode": dataclasses.replace(_GPT2, architectures=("GPTBigCodeForCausalLM",), kv_heads_default="multi_query"),
-    "gptj": dataclasses.replace(
-        _GPT2,
-        architectures=("GPTJForCausalLM",),
+    "gpt_bigcode": _GPT2.like("GPTBigCodeForCausalLM", kv_heads_default="multi_query"),
+    "gptj": _GPT2.like(
+        "GPTJForCausalLM",
         tied=False,
         parallel=True,
         norms=1.0,
-        qkv_bias=False,
-        output_bias=False,
+        attention_bias=False,
         head_bias=True,
         positions_extra=None,
         modules=Modules(
@@ -60,39 +40,28 @@ GPT: dict[str, Family] = {
             fused_qkv="attn.qkv_proj",
             output="attn.out_proj",
             up=("fc_in",),
-            fused_up="fc_in",
             down="fc_out",
         ),
     ),
-    "gpt_neox": dataclasses.replace(
-        _GPT2,
-        architectures=("GPTNeoXForCausalLM",),
+    "gpt_neox": _GPT2.like(
+        "GPTNeoXForCausalLM",
         tied=False,
         parallel=("use_parallel_residual", True),
-        qkv_bias=("attention_bias", True),
-        output_bias=("attention_bias", True),
+        attention_bias=("attention_bias", True),
         positions_extra=None,
         intermediate_factor=None,
         modules=_FUSED,
     ),
-    "opt": dataclasses.replace(
-        _GPT2,
-        architectures=("OPTForCausalLM",),
-        qkv_bias=("enable_bias", True),
-        output_bias=("enable_bias", True),
+    "opt": _GPT2.like(
+        "OPTForCausalLM",
+        attention_bias=("enable_bias", True),
         ffn_bias=("enable_bias", True),
         positions_extra=2,
         intermediate_factor=None,
         unless=(("do_layer_norm_before", True), ("layer_norm_elementwise_affine", True)),
-        modules=Modules(output="self_attn.out_proj", dense="", up=("fc1",), fused_up="fc1", down="fc2"),
+        modules=Modules(output="self_attn.out_proj", dense="", up=("fc1",), down="fc2"),
     ),
-    "bloom": dataclasses.replace(
-        _GPT2,
-        architectures=("BloomForCausalLM",),
-        embedding_norm=True,
-        positions_extra=None,
-        modules=_SELF_FUSED,
-    ),
+    "bloom": _GPT2.like("BloomForCausalLM", embedding_norm=True, positions_extra=None, modules=_SELF_FUSED),
     "falcon": Family(
         architectures=("FalconForCausalLM", "RWForCausalLM"),
         tied=True,
@@ -100,8 +69,7 @@ GPT: dict[str, Family] = {
         up_projections=1.0,
         parallel=("parallel_attn", True),
         norm_bias=True,
-        qkv_bias=("bias", False),
-        output_bias=("bias", False),
+        attention_bias=("bias", False),
         ffn_bias=("bias", False),
         intermediate_factor=4.0,
         modules=_SELF_FUSED,
@@ -112,15 +80,7 @@ GPT: dict[str, Family] = {
         up_projections=1.0,
         intermediate_factor=4.0,
         unless=(("no_bias", True), ("expansion_ratio", 4)),
-        modules=Modules(
-            layers="blocks",
-            qkv=("attn.Wqkv",),
-            fused_qkv="attn.Wqkv",
-            output="attn.out_proj",
-            dense="ffn",
-            up=("up_proj",),
-            fused_up="up_proj",
-        ),
+        modules=Modules(layers="blocks", qkv=("attn.Wqkv",), output="attn.out_proj", dense="ffn", up=("up_proj",)),
     ),
     "phi": Family(
         architectures=("PhiForCausalLM",),
@@ -128,12 +88,11 @@ GPT: dict[str, Family] = {
         parallel=True,
         norms=1.0,
         norm_bias=True,
-        qkv_bias=True,
-        output_bias=True,
+        attention_bias=True,
         ffn_bias=True,
         head_bias=True,
         unless=(("qk_layernorm", False),),
-        modules=Modules(output="self_attn.dense", up=("fc1",), fused_up="fc1", down="fc2"),
+        modules=Modules(output="self_attn.dense", up=("fc1",), down="fc2"),
     ),
     "starcoder2": Family(
         architectures=("Starcoder2ForCausalLM",),
@@ -141,12 +100,11 @@ GPT: dict[str, Family] = {
         kv_heads_default=None,
         up_projections=1.0,
         norm_bias=True,
-        qkv_bias=("use_bias", True),
-        output_bias=("use_bias", True),
+        attention_bias=("use_bias", True),
         ffn_bias=("use_bias", True),
         windows="all",
         unless=(("norm_type", "layer_norm"), ("mlp_type", "default")),
-        modules=Modules(up=("c_fc",), fused_up="c_fc", down="c_proj"),
+        modules=Modules(up=("c_fc",), down="c_proj"),
     ),
 }
 """`model_type` -> family."""

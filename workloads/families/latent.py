@@ -1,7 +1,5 @@
 """Multi-head latent attention and compressed attention, with and without an indexer."""
 
-import dataclasses
-
 from workloads.families.classic import ATTENTION_BIAS
 from workloads.family import ExpertLayers, Family, Modules
 
@@ -9,33 +7,27 @@ _DEEPSEEK_V3 = Family(
     architectures=("DeepseekV3ForCausalLM",),
     mixer="latent",
     reads_value_dim=True,
-    qkv_bias=ATTENTION_BIAS,
-    output_bias=ATTENTION_BIAS,
+    attention_bias=ATTENTION_BIAS,
     experts=ExpertLayers(layout="first_dense", shared="n_shared_experts", score_correction=True),
 )
-_KIMI_K2 = dataclasses.replace(_DEEPSEEK_V3, architectures=("DeepseekV3ForCausalLM", "KimiK2ForCausalLM"))
+_KIMI_K2 = _DEEPSEEK_V3.like("DeepseekV3ForCausalLM", "KimiK2ForCausalLM")
 
 LATENT: dict[str, Family] = {
-    "deepseek_v2": dataclasses.replace(
-        _DEEPSEEK_V3,
-        architectures=("DeepseekV2ForCausalLM",),
-        experts=ExpertLayers(layout="first_dense", shared="n_shared_experts"),
+    "deepseek_v2": _DEEPSEEK_V3.like(
+        "DeepseekV2ForCausalLM", experts=ExpertLayers(layout="first_dense", shared="n_shared_experts")
     ),
     "deepseek_v3": _DEEPSEEK_V3,
-    "deepseek_v32": dataclasses.replace(_DEEPSEEK_V3, architectures=("DeepseekV32ForCausalLM",), selection="tokens"),
-    "glm_moe_dsa": dataclasses.replace(_DEEPSEEK_V3, architectures=("GlmMoeDsaForCausalLM",), selection="tokens"),
-    "glm4_moe_lite": dataclasses.replace(_DEEPSEEK_V3, architectures=("Glm4MoeLiteForCausalLM",)),
+    "deepseek_v32": _DEEPSEEK_V3.like("DeepseekV32ForCausalLM", selection="tokens"),
+    "glm_moe_dsa": _DEEPSEEK_V3.like("GlmMoeDsaForCausalLM", selection="tokens"),
+    "glm4_moe_lite": _DEEPSEEK_V3.like("Glm4MoeLiteForCausalLM"),
     "kimi_k2": _KIMI_K2,
-    "kimi_k25": dataclasses.replace(
-        _KIMI_K2, architectures=("KimiK25ForConditionalGeneration",), text_type="kimi_k2", encoder="moonvit"
-    ),
+    "kimi_k25": _KIMI_K2.like("KimiK25ForConditionalGeneration", text_type="kimi_k2", encoder="moonvit"),
     "minicpm3": Family(
         architectures=("MiniCPM3ForCausalLM",),
         mixer="latent",
         reads_value_dim=True,
         tied=True,
-        qkv_bias=ATTENTION_BIAS,
-        output_bias=ATTENTION_BIAS,
+        attention_bias=ATTENTION_BIAS,
     ),
     "deepseek_v4": Family(
         architectures=("DeepseekV4ForCausalLM",),

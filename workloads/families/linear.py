@@ -8,9 +8,8 @@ from workloads.families.mixtures import MIXTRAL_MODULES
 from workloads.families.qwen import QWEN3, SHARED_EXPERTS
 from workloads.family import ExpertLayers, Family, Modules
 
-_QWEN3_NEXT = dataclasses.replace(
-    QWEN3,
-    architectures=("Qwen3NextForCausalLM",),
+_QWEN3_NEXT = QWEN3.like(
+    "Qwen3NextForCausalLM",
     head_dim_default=256,
     gate="element",
     linear="gated delta",
@@ -27,11 +26,10 @@ _QWEN3_NEXT = dataclasses.replace(
 _QWEN35_MODULES = dataclasses.replace(
     _QWEN3_NEXT.modules, linear_input=("linear_attn.in_proj_qkv", "linear_attn.in_proj_z")
 )
-_QWEN35_MOE = dataclasses.replace(_QWEN3_NEXT, architectures=("Qwen3_5MoeForCausalLM",), modules=_QWEN35_MODULES)
-_QWEN35 = dataclasses.replace(_QWEN35_MOE, architectures=("Qwen3_5ForCausalLM",), experts=None)
-_KIMI_LINEAR = dataclasses.replace(
-    LATENT["kimi_k2"],
-    architectures=("KimiLinearForCausalLM",),
+_QWEN35_MOE = _QWEN3_NEXT.like("Qwen3_5MoeForCausalLM", modules=_QWEN35_MODULES)
+_QWEN35 = _QWEN35_MOE.like("Qwen3_5ForCausalLM", experts=None)
+_KIMI_LINEAR = LATENT["kimi_k2"].like(
+    "KimiLinearForCausalLM",
     linear="kimi delta",
     pattern="kimi",
     experts=ExpertLayers(
@@ -63,30 +61,19 @@ _MINIMAX = Family(
     ),
     unless=(("shared_intermediate_size", 0),),
 )
-_MAMBA_MODULES = Modules(
-    linear_input=("mamba.in_proj",), fused_linear_input="mamba.in_proj", linear_output="mamba.out_proj"
-)
+_MAMBA_MODULES = Modules(linear_input=("mamba.in_proj",), linear_output="mamba.out_proj")
 
 LINEAR: dict[str, Family] = {
     "qwen3_next": _QWEN3_NEXT,
-    "qwen3_5": dataclasses.replace(
-        _QWEN35,
-        architectures=("Qwen3_5ForConditionalGeneration",),
-        text_type="qwen3_5_text",
-        encoder="qwen3_vl",
-    ),
+    "qwen3_5": _QWEN35.like("Qwen3_5ForConditionalGeneration", text_type="qwen3_5_text", encoder="qwen3_vl"),
     "qwen3_5_text": _QWEN35,
-    "qwen3_5_moe": dataclasses.replace(
-        _QWEN35_MOE,
-        architectures=("Qwen3_5MoeForConditionalGeneration",),
-        text_type="qwen3_5_moe_text",
-        encoder="qwen3_vl",
+    "qwen3_5_moe": _QWEN35_MOE.like(
+        "Qwen3_5MoeForConditionalGeneration", text_type="qwen3_5_moe_text", encoder="qwen3_vl"
     ),
     "qwen3_5_moe_text": _QWEN35_MOE,
     "kimi_linear": _KIMI_LINEAR,
-    "kimi_k3": dataclasses.replace(
-        _KIMI_LINEAR,
-        architectures=("KimiK3ForConditionalGeneration",),
+    "kimi_k3": _KIMI_LINEAR.like(
+        "KimiK3ForConditionalGeneration",
         text_type="kimi_linear",
         encoder="moonvit",
         note="attention over the outputs of earlier layers (attn_res_block_size) is neither counted nor priced",
@@ -98,22 +85,18 @@ LINEAR: dict[str, Family] = {
         architectures=("Mamba2ForCausalLM",),
         linear="mamba2",
         pattern="all",
-        modules=Modules(
-            linear_input=("mixer.in_proj",), fused_linear_input="mixer.in_proj", linear_output="mixer.out_proj"
-        ),
+        modules=Modules(linear_input=("mixer.in_proj",), linear_output="mixer.out_proj"),
         unless=(("use_bias", False),),
     ),
-    "bamba": dataclasses.replace(
-        LLAMA,
-        architectures=("BambaForCausalLM",),
+    "bamba": LLAMA.like(
+        "BambaForCausalLM",
         linear="mamba2",
         pattern="indices",
         modules=dataclasses.replace(_MAMBA_MODULES, dense="feed_forward"),
         unless=(("mamba_proj_bias", False),),
     ),
-    "granitemoehybrid": dataclasses.replace(
-        LLAMA,
-        architectures=("GraniteMoeHybridForCausalLM",),
+    "granitemoehybrid": LLAMA.like(
+        "GraniteMoeHybridForCausalLM",
         ffn_bias=False,
         linear="mamba2",
         pattern="types",
@@ -132,8 +115,7 @@ LINEAR: dict[str, Family] = {
         up_projections=1.0,
         linear="mamba2",
         pattern="letters",
-        qkv_bias=ATTENTION_BIAS,
-        output_bias=ATTENTION_BIAS,
+        attention_bias=ATTENTION_BIAS,
         ffn_bias=("mlp_bias", False),
         experts=ExpertLayers(
             layout="all",
@@ -148,10 +130,8 @@ LINEAR: dict[str, Family] = {
             dense="mixer",
             moe="mixer",
             up=("up_proj",),
-            fused_up="up_proj",
             expert_up=("up_proj",),
             linear_input=("mixer.in_proj",),
-            fused_linear_input="mixer.in_proj",
             linear_output="mixer.out_proj",
             narrowing=("fc1_latent_proj", "fc2_latent_proj"),
         ),

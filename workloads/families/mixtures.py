@@ -8,9 +8,9 @@ from workloads.family import ExpertLayers, Family, Modules
 MIXTRAL_MODULES = Modules(moe="block_sparse_moe", expert_up=("w1", "w3"), expert_down="w2")
 
 _ALL = ExpertLayers(layout="all", intermediate=("intermediate_size",))
-_LLAMA4 = dataclasses.replace(
-    LLAMA,
-    architectures=("Llama4ForCausalLM", "Llama4ForConditionalGeneration"),
+_LLAMA4 = LLAMA.like(
+    "Llama4ForCausalLM",
+    "Llama4ForConditionalGeneration",
     ffn_bias=False,
     kv_heads_default=None,
     windows="chunked",
@@ -36,32 +36,24 @@ _STEP = Family(
 )
 
 MIXTURES: dict[str, Family] = {
-    "mixtral": dataclasses.replace(
-        MISTRAL,
-        architectures=("MixtralForCausalLM",),
-        window_default=None,
-        experts=_ALL,
-        modules=MIXTRAL_MODULES,
-    ),
-    "phimoe": dataclasses.replace(
-        MISTRAL,
-        architectures=("PhiMoEForCausalLM", "PhimoeForCausalLM"),
+    "mixtral": MISTRAL.like("MixtralForCausalLM", window_default=None, experts=_ALL, modules=MIXTRAL_MODULES),
+    "phimoe": MISTRAL.like(
+        "PhiMoEForCausalLM",
+        "PhimoeForCausalLM",
         window_default=None,
         norm_bias=True,
-        qkv_bias=ATTENTION_BIAS,
-        output_bias=ATTENTION_BIAS,
+        attention_bias=ATTENTION_BIAS,
         head_bias=("lm_head_bias", False),
         experts=_ALL,
         modules=MIXTRAL_MODULES,
     ),
-    "llama4": dataclasses.replace(_LLAMA4, text_type="llama4_text", encoder="llama4"),
+    "llama4": _LLAMA4.like(text_type="llama4_text", encoder="llama4"),
     "llama4_text": _LLAMA4,
     "gpt_oss": Family(
         architectures=("GptOssForCausalLM",),
         kv_heads_default=None,
         head_dim_default=64,
-        qkv_bias=("attention_bias", True),
-        output_bias=("attention_bias", True),
+        attention_bias=("attention_bias", True),
         sinks=True,
         windows="period",
         period=2,
@@ -97,7 +89,8 @@ MIXTURES: dict[str, Family] = {
         architectures=("MiMoV2FlashForCausalLM",),
         kv_heads_default=None,
         head_dim_default=None,
-        qkv_bias=ATTENTION_BIAS,
+        attention_bias=ATTENTION_BIAS,
+        output_bias=False,
         sizes="swa",
         windows="pattern",
         reads_value_dim=True,
@@ -109,21 +102,18 @@ MIXTURES: dict[str, Family] = {
         kv_heads_default=None,
         head_dim_default=None,
         qk_norm=("use_qk_norm", False),
-        qkv_bias=ATTENTION_BIAS,
+        attention_bias=ATTENTION_BIAS,
+        output_bias=False,
         experts=ExpertLayers(layout="first_dense", shared="n_shared_experts", score_correction=True),
     ),
-    "ernie4_5_moe": dataclasses.replace(
-        ERNIE,
-        architectures=("Ernie4_5_MoeForCausalLM",),
+    "ernie4_5_moe": ERNIE.like(
+        "Ernie4_5_MoeForCausalLM",
         experts=ExpertLayers(layout="range", shared="moe_num_shared_experts", score_correction=True),
     ),
-    "olmoe": dataclasses.replace(OLMO2, architectures=("OlmoeForCausalLM",), experts=_ALL),
-    "granitemoe": dataclasses.replace(
-        LLAMA, architectures=("GraniteMoeForCausalLM",), ffn_bias=False, experts=_ALL, modules=MIXTRAL_MODULES
-    ),
-    "hunyuan_v1_moe": dataclasses.replace(
-        HUNYUAN,
-        architectures=("HunYuanMoEV1ForCausalLM",),
+    "olmoe": OLMO2.like("OlmoeForCausalLM", experts=_ALL),
+    "granitemoe": LLAMA.like("GraniteMoeForCausalLM", ffn_bias=False, experts=_ALL, modules=MIXTRAL_MODULES),
+    "hunyuan_v1_moe": HUNYUAN.like(
+        "HunYuanMoEV1ForCausalLM",
         experts=dataclasses.replace(_ALL, always_shared=1.0),
         modules=Modules(shared="shared_mlp"),
         unless=(("use_cla", False),),
@@ -135,7 +125,6 @@ MIXTURES: dict[str, Family] = {
         modules=Modules(
             layers="blocks",
             qkv=("norm_attn_norm.attn.Wqkv",),
-            fused_qkv="norm_attn_norm.attn.Wqkv",
             output="norm_attn_norm.attn.out_proj",
             moe="ffn",
             expert_up=("w1", "v1"),
@@ -143,10 +132,6 @@ MIXTURES: dict[str, Family] = {
         ),
     ),
     "step3p5": _STEP,
-    "step3p7": dataclasses.replace(
-        _STEP,
-        architectures=("Step3p7FlashForCausalLM", "Step3p7ForConditionalGeneration"),
-        text_type="step3p5",
-    ),
+    "step3p7": _STEP.like("Step3p7FlashForCausalLM", "Step3p7ForConditionalGeneration", text_type="step3p5"),
 }
 """`model_type` -> family."""

@@ -6,70 +6,44 @@ from workloads.families.classic import ATTENTION_BIAS
 from workloads.family import ExpertLayers, Family, Modules
 
 _QWEN2 = Family(
-    architectures=("Qwen2ForCausalLM",), kv_heads_default=None, qkv_bias=True, windows="late", window_default=4096
+    architectures=("Qwen2ForCausalLM",),
+    kv_heads_default=None,
+    attention_bias=True,
+    output_bias=False,
+    windows="late",
+    window_default=4096,
 )
 _EXPERTS = ExpertLayers(layout="step")
 SHARED_EXPERTS = dataclasses.replace(_EXPERTS, shared_intermediate="shared_expert_intermediate_size", shared_gate=True)
-QWEN3 = dataclasses.replace(
-    _QWEN2,
-    architectures=("Qwen3ForCausalLM",),
-    head_dim_default=128,
-    qk_norm=True,
-    qkv_bias=ATTENTION_BIAS,
-    output_bias=ATTENTION_BIAS,
+QWEN3 = _QWEN2.like(
+    "Qwen3ForCausalLM", head_dim_default=128, qk_norm=True, attention_bias=ATTENTION_BIAS, output_bias=None
 )
-_QWEN3_MOE = dataclasses.replace(QWEN3, architectures=("Qwen3MoeForCausalLM",), head_dim_default=None, experts=_EXPERTS)
+_QWEN3_MOE = QWEN3.like("Qwen3MoeForCausalLM", head_dim_default=None, experts=_EXPERTS)
 
 QWEN: dict[str, Family] = {
     "qwen": Family(
         architectures=("QWenLMHeadModel",),
         head_dim_default=None,
-        qkv_bias=True,
+        attention_bias=True,
+        output_bias=False,
         intermediate_scale=0.5,  # the config gives the width of both up projections together
         unless=(("no_bias", True),),
-        modules=Modules(
-            layers="h",
-            qkv=("attn.c_attn",),
-            fused_qkv="attn.c_attn",
-            output="attn.c_proj",
-            up=("w1", "w2"),
-            fused_up="gate_up_proj",
-            down="c_proj",
-        ),
+        modules=Modules(layers="h", qkv=("attn.c_attn",), output="attn.c_proj", up=("w1", "w2"), down="c_proj"),
     ),
     "qwen2": _QWEN2,
-    "qwen2_vl": dataclasses.replace(
-        _QWEN2,
-        architectures=("Qwen2VLForConditionalGeneration",),
-        text_type="qwen2_vl_text",
-        encoder="qwen2_vl",
-    ),
-    "qwen2_5_vl": dataclasses.replace(
-        _QWEN2,
-        architectures=("Qwen2_5_VLForConditionalGeneration",),
-        text_type="qwen2_5_vl_text",
-        encoder="qwen2_5_vl",
-    ),
-    "qwen2_moe": dataclasses.replace(
-        _QWEN2,
-        architectures=("Qwen2MoeForCausalLM",),
-        qkv_bias=("qkv_bias", True),
+    "qwen2_vl": _QWEN2.like("Qwen2VLForConditionalGeneration", text_type="qwen2_vl_text", encoder="qwen2_vl"),
+    "qwen2_5_vl": _QWEN2.like("Qwen2_5_VLForConditionalGeneration", text_type="qwen2_5_vl_text", encoder="qwen2_5_vl"),
+    "qwen2_moe": _QWEN2.like(
+        "Qwen2MoeForCausalLM",
+        attention_bias=("qkv_bias", True),
         experts=SHARED_EXPERTS,
         modules=Modules(shared="shared_expert"),
     ),
     "qwen3": QWEN3,
     "qwen3_moe": _QWEN3_MOE,
-    "qwen3_vl": dataclasses.replace(
-        QWEN3,
-        architectures=("Qwen3VLForConditionalGeneration",),
-        text_type="qwen3_vl_text",
-        encoder="qwen3_vl",
-    ),
-    "qwen3_vl_moe": dataclasses.replace(
-        _QWEN3_MOE,
-        architectures=("Qwen3VLMoeForConditionalGeneration",),
-        text_type="qwen3_vl_moe_text",
-        encoder="qwen3_vl",
+    "qwen3_vl": QWEN3.like("Qwen3VLForConditionalGeneration", text_type="qwen3_vl_text", encoder="qwen3_vl"),
+    "qwen3_vl_moe": _QWEN3_MOE.like(
+        "Qwen3VLMoeForConditionalGeneration", text_type="qwen3_vl_moe_text", encoder="qwen3_vl"
     ),
 }
 """`model_type` -> family."""

@@ -5,7 +5,7 @@ from workloads.traces.detection import FORMATS, format_of
 from workloads.traces.measured import Measured
 from workloads.traces.rows import Options
 
-__all__ = ["FORMATS", "Measured", "format_of", "measured_formats", "read_measured", "read_trace"]
+__all__ = ["FORMATS", "Measured", "format_of", "read_measured", "read_trace"]
 
 
 def read_trace(
@@ -43,14 +43,10 @@ def read_measured(path: str, format: str = "auto", *, sort: bool = False, drop: 
     """
     name = format_of(str(path), format)
     module, _ = FORMATS[name]
-    if name not in measured_formats():
-        raise ValueError(f"{path}: a {name} file holds no latencies; those of {', '.join(measured_formats())} do")
+    if not hasattr(module, "measured"):
+        known = ", ".join(key for key, (other, _) in FORMATS.items() if hasattr(other, "measured"))
+        raise ValueError(f"{path}: a {name} file holds no latencies; those of {known} do")
     return module.measured(str(path), Options(sort, drop))
-
-
-def measured_formats() -> tuple[str, ...]:
-    """Formats that hold measured latencies."""
-    return tuple(name for name, (module, _) in FORMATS.items() if hasattr(module, "measured"))
 
 
 def _options(path, module, sort: bool, drop: bool, seed: int, span: tuple[float, float] | None) -> Options:

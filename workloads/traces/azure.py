@@ -1,7 +1,7 @@
 """Requests of Azure's LLM inference traces of 2023 and 2024: a CSV of times and token counts."""
 
-from workloads.stream import Stream, alone
-from workloads.traces.rows import Options, Rows, checked
+from workloads.stream import Stream
+from workloads.traces.rows import Options, checked, listed
 from workloads.traces.table import COUNT, TIMESTAMP, table
 
 COLUMNS = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
@@ -14,6 +14,4 @@ def read(path: str, options: Options) -> Stream:
     have 7 digits after the second and no zone, those of 2024 6 digits and +00:00. A time without a zone is UTC.
     """
     found = table(path, dict(zip(COLUMNS, (TIMESTAMP, COUNT, COUNT), strict=True)))
-    time, isl, osl = (found.columns[name] for name in COLUMNS)
-    kept = checked(Rows(path, found.place, COLUMNS, time, 1e-9, isl, osl), options)
-    return kept.stream(path, *alone(len(kept.rows)), notes=found.unused())
+    return checked(listed(found, COLUMNS, 1e-9), options).stream(path, found.unused())

@@ -1,26 +1,41 @@
 """Results of vLLM's and SGLang's serving benchmarks, which have one form: lists per request, or totals alone."""
 
 import dataclasses
+import itertools
 import math
 import re
 
 import numpy as np
 
 from workloads.stream import LARGEST_TOKENS, MOST_REQUESTS, Stream, alone
-from workloads.traces.documents import Record, shown
+from workloads.traces.documents import Record, chosen, json_lines, json_object, run_of, shown
 from workloads.traces.measured import Measured, mean_gap
-from workloads.traces.rows import Options, Rows, checked
+from workloads.traces.rows import Options, Rows, checked, stream_name
 
 _SUMMARY = re.compile(r"(mean|median|std|p\d+(?:\.\d+)?)_(ttft|tpot|itl|e2el|e2e_latency)_ms")
 
 
-def measured_result(run: Record, path: str, options: Options) -> Measured:
-    """Measurements of one run's object.
+def read(path: str, options: Options) -> Stream:
+    """The stream of a run's requests."""
+    return measured(path, options).stream
+
+
+def measured(path: str, options: Options) -> Measured:
+    """Measurements of a run. A file of several runs, one per line, needs "FILE#2" for its second.
+
+    `vllm bench serve --save-detailed` keeps input_lens, output_lens, start_times (since 2025), ttfts, itls in s, and
+    errors; `--output-details` of SGLang's `bench_serving` keeps the same without start_times. End-to-end latency is
+    ttft plus the sum of itls: it is not saved. An infinite `request_rate` is written as Infinity; "trace" means that
+    requests followed a trace's times.
 
     Requests are in the order in which they were sent, where `start_times` says when; failed ones are left out and
     counted. Without `start_times` the arrivals are an assumption that `stream.notes` says. Without the lists (saved
     without details) every request has the mean lengths, and only `summary` is measured.
+
+    Source: vllm-project/vllm, vllm/benchmarks/serve.py (`benchmark`, `main_async`); sgl-project/sglang,
+    python/sglang/bench_serving.py (`benchmark`).
     """
+    run = _run(*run_of(path))
     rate, concurrency = _rate(run), run.number("max_concurrency", 1) if "max_concurrency" in run else None
     duration = run.number("duration") if "duration" in run else math.nan
     summary = {}
@@ -36,6 +51,17 @@ def measured_result(run: Record, path: str, options: Options) -> Measured:
     return Measured(stream, ttft, e2e, mean_gap(ttft, e2e, stream.osl), concurrency, rate, duration, summary)
 
 
+def _run(file: str, run: int | None) -> Record:
+    """The object of the run that is asked for, of a file of one JSON object or of one per line."""
+    lines = json_lines(file)
+    try:
+        runs = [record for _, record in itertools.islice(lines, 1)]
+    except ValueError:
+        runs, lines = [json_object(file)], iter(())  # one object over several lines
+    runs += [record for _, record in lines]
+    return runs[chosen(runs, run, file, "run")]
+
+
 def _detailed(
     run: Record, path: str, options: Options, rate: float | None, concurrency: float | None
 ) -> tuple[Stream, np.ndarray, np.ndarray]:
@@ -49,21 +75,11 @@ def _detailed(
         raise ValueError(f"{run.place}: none of its {count} requests has output tokens")
     known = "start_times" in run
     start = run.numbers("start_times", count, -math.inf) if known else np.zeros(count)
-    kept = checked(
-        Rows(
-            path,
-            lambda row: f"{run.place}: request {row}",
-            ("start_times", "input_lens", "output_lens"),
-            start,
-            1.0,
-            isl,
-            osl,
-        ),
-        Options(sort=True),
-        ~failed,
-    )
+    names = ("start_times", "input_lens", "output_lens")
+    rows = Rows(path, lambda row: f"{run.place}: request {row}", names, start, 1.0, isl, osl)
+    kept = checked(rows, Options(sort=True), ~failed)
     notes = (f"{failed.sum()} of {count} requests failed and are left out",) if failed.any() else ()
-    stream = kept.stream(path, *alone(len(kept.rows)), notes=notes)
+    stream = kept.stream(path, notes)
     if not known:
         stream = _assumed(stream, run, rate, concurrency)
     return stream, ttft[kept.rows], (ttft + gaps)[kept.rows]
@@ -74,11 +90,9 @@ def _totals(run: Record, path: str, rate: float | None, concurrency: float | Non
     lengths = [
         run.number(f"total_{side}_tokens", count, count * LARGEST_TOKENS) / count for side in ("input", "output")
     ]
-    one = np.ones(count)
-    name = path.replace("\\", "/").rpartition("/")[2].rpartition(".")[0] or path
     note = "the file holds totals alone: every request has the mean prompt and output"
-    columns = (one * 0.0, one * lengths[0], one * lengths[1])
-    return _assumed(Stream(name, *columns, *alone(count), path, (note,)), run, rate, concurrency)
+    columns = (np.zeros(count), *(np.full(count, length) for length in lengths))
+    return _assumed(Stream(stream_name(path), *columns, *alone(count), path, (note,)), run, rate, concurrency)
 
 
 def _assumed(stream: Stream, run: Record, rate: float | None, concurrency: float | None) -> Stream:

@@ -77,7 +77,7 @@ def _parts(path: str, options: Options) -> tuple[Stream, Checked, Table, Record]
     key = np.where(grouped[kept.rows], np.unique(names, return_inverse=True)[1], -1)
     group = numbered(key)
     shared = _shared(group, prefix[kept.rows])
-    stream = kept.stream(data, group, shared, _notes(found, header, ok, kept))
+    stream = kept.stream(data, _notes(found, header, ok, kept), (group, shared))
     return stream, kept, found, header
 
 

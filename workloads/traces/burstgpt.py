@@ -3,7 +3,7 @@
 import numpy as np
 
 from workloads.stream import Stream, numbered
-from workloads.traces.rows import Options, Rows, checked
+from workloads.traces.rows import Options, checked, listed
 from workloads.traces.table import COUNT, NUMBER, TEXT, table
 
 COLUMNS = ("Timestamp", "Request tokens", "Response tokens")
@@ -21,17 +21,15 @@ def read(path: str, options: Options) -> Stream:
     """
     wanted = dict(zip(COLUMNS, (NUMBER, COUNT, COUNT), strict=True)) | {SESSION: TEXT}
     found = table(path, wanted, optional=(SESSION,))
-    time, isl, osl = (found.columns[name] for name in COLUMNS)
-    failed = osl == 0
-    notes = (f"{failed.sum()} of {len(osl)} requests failed (Response tokens 0) and are left out",)
+    failed = found.columns[COLUMNS[2]] == 0
+    notes = (f"{failed.sum()} of {len(failed)} requests failed (Response tokens 0) and are left out",)
     if failed.all():
-        raise ValueError(f"{path}: all of its {len(osl)} requests failed: Response tokens is 0")
-    kept = checked(Rows(path, found.place, COLUMNS, time, 1.0, isl, osl), options, ~failed)
+        raise ValueError(f"{path}: all of its {len(failed)} requests failed: Response tokens is 0")
+    kept = checked(listed(found, COLUMNS, 1.0), options, ~failed)
     key = np.full(len(kept.rows), -1)
     if SESSION in found.columns:
         names, key = np.unique(found.columns[SESSION][kept.rows].astype(str), return_inverse=True)
         key = np.where(names[key] == "", -1, key)
         notes += ("sessions are groups; what their turns share is not in the file and counts as 0",)
-    return kept.stream(
-        path, numbered(key), np.zeros(len(key)), (*(notes if failed.any() else notes[1:]), *found.unused())
-    )
+    notes = (*(notes if failed.any() else notes[1:]), *found.unused())
+    return kept.stream(path, notes, (numbered(key), np.zeros(len(key))))

@@ -1,20 +1,20 @@
 """Detection of a trace's format, by its name and its first line or object."""
 
 import re
+from collections.abc import Collection, Container, Mapping
 from pathlib import Path
 
 from workloads.kinds import nearest
 from workloads.traces import (
     azure,
+    bench_result,
     blis,
     burstgpt,
     guidellm,
     inference_perf,
     mooncake,
     servegen,
-    sglang,
     splitwise,
-    vllm,
 )
 from workloads.traces.documents import Record, json_lines, json_object, run_of, yaml_object
 from workloads.traces.table import header_of
@@ -26,8 +26,8 @@ FORMATS = {
     "burstgpt": (burstgpt, "CSV with Timestamp, Request tokens, Response tokens"),
     "servegen": (servegen, "chunk-N-trace.csv with chunk-N-dataset.json, or a folder of them"),
     "blis": (blis, "CSV of a BLIS TraceV2 with its YAML header beside it"),
-    "vllm": (vllm, "JSON of vllm bench serve --save-result"),
-    "sglang": (sglang, "JSON lines of SGLang's bench_serving"),
+    "vllm": (bench_result, "JSON of vllm bench serve --save-result"),
+    "sglang": (bench_result, "JSON lines of SGLang's bench_serving"),
     "guidellm": (guidellm, "JSON report of GuideLLM"),
     "inference-perf": (inference_perf, "YAML config of inference-perf"),
 }
@@ -66,22 +66,23 @@ def _of_ending(file: str, ending: str) -> tuple[str | None, str]:
     if ending in (".yaml", ".yml"):
         config = yaml_object(file)
         names = {"blis": ("trace_version",), "inference-perf": ("load", "stages", "shared_prefix")}
-        found = next((key for key, keys in names.items() if any(one in config for one in keys)), None)
-        return found, f": it has {_listed(config.values)}"
+        return _first(names, config), f": it has {_listed(config.values)}"
     if ending in (".json", ".jsonl", ".ndjson"):
         record = _first_object(file)
         return _of_object(record), f": it has {_listed(record.values)}"
     header = header_of(file)
     columns = {
         "azure": azure.COLUMNS[:1],
-        "splitwise": splitwise.VIDUR[1:2],
+        "splitwise": (splitwise.VIDUR[1], splitwise.SPLITWISE[0]),
         "burstgpt": burstgpt.COLUMNS[1:2],
         "blis": blis.COLUMNS[:1],
     }
-    found = next((key for key, names in columns.items() if set(names) <= set(header)), None)
-    if found is None and splitwise.SPLITWISE[0] in header:
-        found = "splitwise"
-    return found, f": its first line is {_listed(header)}"
+    return _first(columns, header), f": its first line is {_listed(header)}"
+
+
+def _first(names: Mapping[str, Collection[str]], there: Container[str]) -> str | None:
+    """The first key of which one name is there."""
+    return next((key for key, known in names.items() if any(name in there for name in known)), None)
 
 
 def _of_object(record: Record) -> str | None:

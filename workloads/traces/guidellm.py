@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from workloads.stream import LARGEST_TOKENS, Stream, alone
+from workloads.stream import LARGEST_TOKENS, Stream
 from workloads.traces.documents import Record, chosen, json_object, run_of
 from workloads.traces.measured import Measured, mean_gap
 from workloads.traces.rows import Options, Rows, checked
@@ -45,12 +45,11 @@ def measured(path: str, options: Options) -> Measured:
     names = ("request_start_time", "prompt_tokens", "output_tokens")
     rows = Rows(path, lambda row: found[row].place, names, start, 1.0, isl, osl)
     kept = checked(rows, Options(sort=True, drop=options.drop))
-    chosen_ones = [found[row] for row in kept.rows]
-    ttft = np.array([_optional(one, "time_to_first_token_ms") for one in chosen_ones]) / 1e3
-    e2e = np.array([_optional(one, "request_latency") for one in chosen_ones])
-    stated = np.array([_optional(one, "inter_token_latency_ms") for one in chosen_ones]) / 1e3
+    columns = ("time_to_first_token_ms", "request_latency", "inter_token_latency_ms")
+    ttft, e2e, stated = (np.array([_optional(found[row], key) for row in kept.rows]) for key in columns)
+    ttft, stated = ttft / 1e3, stated / 1e3
     itl = np.where(np.isnan(stated), mean_gap(ttft, e2e, kept.osl), np.where(kept.osl > 1.0, stated, np.nan))
-    stream = kept.stream(path, *alone(len(kept.rows)), notes=_left_out(run, requests, len(found)))
+    stream = kept.stream(path, _left_out(run, requests, len(found)))
     rate, concurrency = _strategy(run)
     duration = run.number("duration") if "duration" in run else math.nan
     return Measured(stream, ttft, e2e, itl, concurrency, rate, duration, _summary(run))

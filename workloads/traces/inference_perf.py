@@ -7,7 +7,7 @@ import numpy as np
 from workloads.kinds import nearest
 from workloads.stream import LARGEST_TOKENS, MOST_REQUESTS, Stream, alone, numbered
 from workloads.traces.documents import Record, yaml_object
-from workloads.traces.rows import Options
+from workloads.traces.rows import Options, stream_name
 
 LOADS = ("constant", "poisson")
 DATA = ("shared_prefix", "random", "synthetic")
@@ -46,7 +46,7 @@ def read(path: str, options: Options) -> Stream:
             _known(owner, known)
     rng = np.random.Generator(np.random.PCG64(options.seed))
     arrival = _arrivals(load, rng)
-    name = path.replace("\\", "/").rpartition("/")[2].rpartition(".")[0] or path
+    name = stream_name(path)
     source = f"{path}; seed {options.seed}"
     notes = ("the tool waits for a stage's requests before the next stage; here its requests end with its duration",)
     notes = notes if len(load.tables("stages")) > 1 else ()

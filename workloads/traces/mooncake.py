@@ -36,7 +36,7 @@ def read(path: str, options: Options) -> Stream:
     kept = checked(found, options)
     root, matched = matches([blocks[row] for row in kept.rows])
     shared = np.minimum(matched * float(BLOCK), kept.isl)
-    return kept.stream(path, numbered(root), shared)
+    return kept.stream(path, groups=(numbered(root), shared))
 
 
 def matches(blocks: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:

@@ -5,7 +5,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from workloads.stream import LARGEST_TOKENS, MOST_REQUESTS, Stream
+from workloads.stream import LARGEST_TOKENS, MOST_REQUESTS, Stream, alone
+from workloads.traces.table import Table
 
 LATEST = 1e11
 """s; no request arrives 3,000 years from 1970."""
@@ -34,6 +35,12 @@ class Rows:
     osl: np.ndarray
 
 
+def listed(found: Table, names: tuple[str, str, str], tick: float) -> Rows:
+    """The requests of a table: its columns `names` are arrivals in units of `tick` s, prompt and output tokens."""
+    time, isl, osl = (found.columns[name] for name in names)
+    return Rows(found.file, found.place, names, time, tick, isl, osl)
+
+
 @dataclasses.dataclass(frozen=True)
 class Checked:
     """The rows that are requests of a stream, in the order of arrival."""
@@ -44,11 +51,17 @@ class Checked:
     osl: np.ndarray
     notes: tuple[str, ...]
 
-    def stream(self, file: str, group: np.ndarray, shared: np.ndarray, notes: tuple[str, ...] = ()) -> Stream:
-        """The stream of these rows, whose name is the file's without folder and ending."""
-        name = file.replace("\\", "/").rpartition("/")[2].rpartition(".")[0] or file
-        columns = (self.arrival, self.isl, self.osl, group, shared)
-        return Stream(name, *columns, source=file, notes=(*notes, *self.notes))
+    def stream(
+        self, file: str, notes: tuple[str, ...] = (), groups: tuple[np.ndarray, np.ndarray] | None = None
+    ) -> Stream:
+        """The stream of these rows, with its `group` and `shared`; without these, requests begin like no other."""
+        columns = (self.arrival, self.isl, self.osl, *(groups or alone(len(self.rows))))
+        return Stream(stream_name(file), *columns, source=file, notes=(*notes, *self.notes))
+
+
+def stream_name(file: str) -> str:
+    """A file's name without folder and ending."""
+    return file.replace("\\", "/").rpartition("/")[2].rpartition(".")[0] or file
 
 
 def checked(found: Rows, options: Options, kept: np.ndarray | None = None) -> Checked:

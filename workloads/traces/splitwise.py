@@ -1,7 +1,7 @@
 """Requests of the simulators Splitwise and Vidur: a CSV of arrivals in seconds and token counts."""
 
-from workloads.stream import Stream, alone
-from workloads.traces.rows import Options, Rows, checked
+from workloads.stream import Stream
+from workloads.traces.rows import Options, checked, listed
 from workloads.traces.table import COUNT, NUMBER, header_of, table
 
 VIDUR = ("arrived_at", "num_prefill_tokens", "num_decode_tokens")
@@ -17,6 +17,4 @@ def read(path: str, options: Options) -> Stream:
     """
     names = SPLITWISE if SPLITWISE[0] in header_of(path) else VIDUR
     found = table(path, dict(zip(names, (NUMBER, COUNT, COUNT), strict=True)))
-    time, isl, osl = (found.columns[name] for name in names)
-    kept = checked(Rows(path, found.place, names, time, 1.0, isl, osl), options)
-    return kept.stream(path, *alone(len(kept.rows)), notes=found.unused())
+    return checked(listed(found, names, 1.0), options).stream(path, found.unused())

@@ -70,12 +70,12 @@ def table(
       ValueError: one line: a file that is missing, unreadable or too large, a column that is missing with those there
         are, a row that is too short or long, or a value with its row, column and what is allowed.
     """
-    reader = _Reader(file)
-    names = tuple(" ".join(name.split()) for name in (header or next(reader.rows, (0, ()))[1]))
+    rows = _read(file)
+    names = tuple(" ".join(name.split()) for name in (header or next(rows, (0, ()))[1]))
     places = _places(file, names, wanted, set(optional))
     parts: dict[str, list[np.ndarray]] = {name: [] for name in places}
     found: list[np.ndarray] = []
-    rows = _rows(reader.rows, file, len(names))
+    rows = _full(rows, file, len(names))
     while piece := list(itertools.islice(rows, PIECE)):
         numbers = np.array([line for line, _ in piece])
         for name, place in places.items():
@@ -128,29 +128,25 @@ def lines(file: str, largest: int, longest: int) -> Iterator[str]:
         raise ValueError(f"{file}: cannot be read: {error.strerror}") from None
 
 
-class _Reader:
+def _read(file: str) -> Iterator[tuple[int, list[str]]]:
     """Line and values of every row of a CSV file; one that quotes line ends goes over several lines."""
+    characters = 0  # of the row that is being read
 
-    def __init__(self, file: str):
-        self._file, self._row = file, 0
-        self.rows = self._read()
+    def bounded() -> Iterator[str]:
+        nonlocal characters
+        for text in lines(file, LARGEST_FILE, LONGEST_ROW):
+            characters += len(text)
+            if characters > LONGEST_ROW:
+                raise ValueError(f"{file}: a row has more than {LONGEST_ROW:,} characters; that many are read")
+            yield text
 
-    def _read(self) -> Iterator[tuple[int, list[str]]]:
-        reader, line = csv.reader(self._bounded(), strict=True), 1
-        try:
-            for row in reader:
-                yield line, row
-                self._row, line = 0, reader.line_num + 1
-        except csv.Error as error:
-            raise ValueError(f"{self._file}: row {reader.line_num}: not CSV: {error}") from None
-
-    def _bounded(self) -> Iterator[str]:
-        """The lines, until one row has too many of them."""
-        for line in lines(self._file, LARGEST_FILE, LONGEST_ROW):
-            self._row += len(line)
-            if self._row > LONGEST_ROW:
-                raise ValueError(f"{self._file}: a row has more than {LONGEST_ROW:,} characters; that many are read")
-            yield line
+    reader, line = csv.reader(bounded(), strict=True), 1
+    try:
+        for row in reader:
+            yield line, row
+            characters, line = 0, reader.line_num + 1
+    except csv.Error as error:
+        raise ValueError(f"{file}: row {reader.line_num}: not CSV: {error}") from None
 
 
 def _places(file: str, names: tuple[str, ...], wanted: dict[str, Column], optional: set[str]) -> dict[str, int]:
@@ -166,7 +162,7 @@ def _places(file: str, names: tuple[str, ...], wanted: dict[str, Column], option
     return {name: names.index(name) for name in wanted if name in names}
 
 
-def _rows(rows: Iterable[tuple[int, list[str]]], file: str, width: int) -> Iterator[tuple[int, list[str]]]:
+def _full(rows: Iterable[tuple[int, list[str]]], file: str, width: int) -> Iterator[tuple[int, list[str]]]:
     """The rows that are not empty."""
     for line, row in rows:
         if row and len(row) != width:
@@ -177,22 +173,23 @@ def _rows(rows: Iterable[tuple[int, list[str]]], file: str, width: int) -> Itera
 
 def _converted(values: list[str], column: Column, file: str, name: str, lines: np.ndarray) -> np.ndarray:
     """The values as an array, or the first that is wrong."""
-    try:
-        found = column.convert(values)
-        if found.dtype.kind != "f" or np.isfinite(found).all():
-            return found
-    except (ValueError, OverflowError):
-        pass
+    found = _array(values, column)
+    if found is not None:
+        return found
     for value, line in zip(values, lines, strict=True):
-        try:
-            one = column.convert([value])
-            wrong = one.dtype.kind == "f" and not np.isfinite(one[0])
-        except (ValueError, OverflowError):
-            wrong = True
-        if wrong:
+        if _array([value], column) is None:
             text = value if len(value) <= 60 else value[:57] + "..."
             raise ValueError(f"{file}: row {line}: {name} is {text!r}; it must be {column.allowed}")
     raise AssertionError(f"{file}: {name}: the values are wrong together, but right one by one")
+
+
+def _array(values: list[str], column: Column) -> np.ndarray | None:
+    """The values as an array, None where one of them is wrong."""
+    try:
+        found = column.convert(values)
+    except (ValueError, OverflowError):
+        return None
+    return found if found.dtype.kind != "f" or np.isfinite(found).all() else None
 
 
 def _numbers(values: Sequence[str]) -> np.ndarray:

@@ -51,17 +51,9 @@ NUMBERS = (
 LABELS = {"dtype": "{}", "balanced": ""}
 
 
-def expert_groups(folder: Path, **chosen: str) -> list[KernelGroup]:
-    """Rows of all tables of experts.
-
-    Args:
-      folder: of the tables.
-      chosen: values that columns must have: backend, gpu, dtype.
-    """
-    frame = expert_table(folder)
-    for column, value in chosen.items():
-        frame = frame[frame[column] == value]
-    return groups(routed(frame), "experts", LABELS, NUMBERS, expert_call)
+def expert_groups(folder: Path) -> list[KernelGroup]:
+    """Rows of all tables of experts."""
+    return groups(routed(expert_table(folder)), "experts", LABELS, NUMBERS, expert_call)
 
 
 def expert_table(folder: Path) -> Any:

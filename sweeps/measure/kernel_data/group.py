@@ -50,19 +50,17 @@ class KernelGroup:
         return dataclasses.replace(self, columns=columns, seconds=self.seconds[rows])
 
 
-def call_times(group: KernelGroup, hardware: Hardware, efficiency: Efficiency) -> jax.Array:
-    """Time in s of every row, shape [rows]: traceable, for fits."""
-    return _times(group.call, group.columns, hardware, efficiency)[0]
-
-
 def predicted(group: KernelGroup, hardware: Hardware, efficiency: Efficiency) -> tuple[np.ndarray, np.ndarray]:
     """Time and standard deviation in s of every row as numbers, chunk by chunk, so that any table fits into memory."""
     rows, parts = len(group), []
     size = CHUNK if rows > CHUNK else 1 << max(rows - 1, 1).bit_length()
     for start in range(0, rows, size):
-        columns = {name: _padded(column[start : start + size], size) for name, column in group.columns.items()}
-        times, deviations = _times(group.call, columns, hardware, efficiency)
-        parts.append(np.stack([times, deviations])[:, : rows - start])
+        count = min(size, rows - start)
+        columns = {
+            name: np.pad(column[start : start + count], (0, size - count), mode="edge")
+            for name, column in group.columns.items()
+        }
+        parts.append(np.stack(_times(group.call, columns, hardware, efficiency))[:, :count])
     found = np.concatenate(parts, axis=1)
     return found[0], found[1]
 
@@ -80,13 +78,8 @@ def _times(call: Call, columns: Columns, hardware: Hardware, efficiency: Efficie
     return jax.vmap(priced)(columns)
 
 
-def _padded(column: np.ndarray, size: int) -> np.ndarray:
-    return np.concatenate([column, np.repeat(column[-1:], size - len(column))])
-
-
 LARGEST = 2 * 2**30
 """B of a file that is read."""
-
 
 MOST_VALUES = 10**8
 """Rows times columns. A parquet file packs a million equal ones into a few bytes."""
@@ -131,10 +124,15 @@ def table(path: Path, columns: tuple[str, ...]) -> Any:
     if path.suffix == ".csv" and not isinstance(frame.index, pandas.RangeIndex):
         raise ValueError(f"{path}: its rows have more values than there are columns")
     frame.columns = [" ".join(str(name).split()) for name in frame.columns]
+    require_columns(frame, columns, path)
+    return frame
+
+
+def require_columns(frame: Any, columns: tuple[str, ...], path: Path) -> None:
+    """ValueError that names the first of `columns` that the table lacks."""
     missing = [name for name in columns if name not in frame.columns]
     if missing:
         raise ValueError(f"{path}: column {missing[0]} is missing; it has {', '.join(map(str, frame.columns))}")
-    return frame
 
 
 def groups(

@@ -12,8 +12,8 @@ from hwspaces.surface_ops import node_ops
 from jaxroof.efficiency import Efficiency
 from jaxroof.hardware import Hardware
 from jaxroof.op_time import op_time
-from sweeps.measure.microbench.attention import Heads
 from sweeps.measure.microbench.device import Device
+from sweeps.measure.microbench.kernels import Heads
 from sweeps.measure.microbench.run import work
 from sweeps.measure.microbench.timing import Numbers, call_time, protocol
 

@@ -151,7 +151,7 @@ def _refined(
 ) -> dict[str, list[int]] | None:
     """The axes with one more position in the widest gap that can be afforded; None where there is none."""
     gaps = [
-        (high / low, low * 2 ** (int(math.log2(high / low)) // 2), name)
+        (high / low, _middle(low, high), name)
         for name, values in axes.items()
         for low, high in itertools.pairwise(values)
         if high / low > FINE

@@ -9,10 +9,10 @@ from typing import NamedTuple
 import numpy as np
 
 from hwspaces.surface import SurfaceTable
-from sweeps.measure.microbench import attention, gemm, stream
-from sweeps.measure.microbench.attention import Heads
+from sweeps.measure.microbench import kernels
 from sweeps.measure.microbench.collectives import Collective, bus_bandwidth, collective
 from sweeps.measure.microbench.device import Device, Figures
+from sweeps.measure.microbench.kernels import Heads
 from sweeps.measure.microbench.plan import Cell, Space, Span, timed_grid
 from sweeps.measure.microbench.timing import Measurement, Numbers, Protocol, Work, call_time, protocol
 
@@ -36,7 +36,8 @@ KINDS = {
 }
 """What has surfaces -> the kind of op that they price."""
 
-MANY = ("gemm", "prefill", "decode")
+ATTENTION = ("prefill", "decode")
+MANY = ("gemm", *ATTENTION)
 """What is measured at every precision; the others at the first one."""
 
 MEMORY_SHARE = 0.2
@@ -100,16 +101,16 @@ def space(family: str, precision: str, heads: Heads, device: Device) -> Space:
     if family == "gemm":
         low, high = (512, 16384) if large else (256, 8192)
         spans = {"m": Span(1, 16384 if large else 4096, 256), "n": Span(low, high, 2048), "k": Span(low, high, 2048)}
-        amounts = functools.partial(gemm.gemm_amounts, precision)
+        amounts = functools.partial(kernels.gemm_amounts, precision)
     elif family == "prefill":
         spans = {"sequences": Span(1, 16 if large else 4, 2), "queries": Span(16, 16384 if large else 4096, 512)}
-        amounts = functools.partial(attention.prefill_amounts, precision, heads)
+        amounts = functools.partial(kernels.prefill_amounts, precision, heads)
     elif family == "decode":
         spans = {"sequences": Span(1, 256 if large else 32, 4), "keys": Span(64, 32768 if large else 8192, 1024)}
-        amounts = functools.partial(attention.decode_amounts, precision, heads)
+        amounts = functools.partial(kernels.decode_amounts, precision, heads)
     else:
         spans = {"bytes": Span(1 << 17, 1 << (32 if large else 29), 1 << 26)}
-        amounts = stream.amounts
+        amounts = kernels.stream_amounts
 
     def needed(shape) -> float:
         size = 3.0 * amounts(shape)[1]
@@ -121,11 +122,8 @@ def space(family: str, precision: str, heads: Heads, device: Device) -> Space:
 
 def work(family: str, precision: str, heads: Heads, implementation: str, shape: dict[str, int]) -> Work:
     """The kernel of one shape."""
-    if family == "gemm":
-        return gemm.gemm(precision, shape)
-    if family in ("prefill", "decode"):
-        return getattr(attention, family)(precision, heads, implementation, shape)
-    return getattr(stream, family)(precision, shape)
+    kernel = getattr(kernels, family)
+    return kernel(precision, heads, implementation, shape) if family in ATTENTION else kernel(precision, shape)
 
 
 class _Bench:
@@ -181,10 +179,10 @@ class _Bench:
         """Rates of memory by the fastest way of each, and of the vector units."""
         limit = 0.05 * (self.device.memory_bytes or 8e9)
         total = int(min(3.0 * self.device.cache_bytes, limit))
-        for done, (name, ways) in enumerate(stream.readings(total).items()):
+        for done, (name, ways) in enumerate(kernels.readings(total).items()):
             self.rates[name] = max(way.bytes / self._timed(way.work, 1.0).seconds for way in ways)
             self.said("bandwidth", done + 1)
-        chain, flops = stream.vector(1 << 18 if self.device.platform == "cpu" else 1 << 23)
+        chain, flops = kernels.vector(1 << 18 if self.device.platform == "cpu" else 1 << 23)
         self.vector = flops / self._timed(chain).seconds
 
     def collectives(self, budget: float, clock: Callable[[], float]) -> None:
@@ -224,11 +222,11 @@ class _Bench:
         Raises:
           Exception: what the last one raised when none works.
         """
-        if family in ("prefill", "decode") and precision not in attention.PRECISIONS:
-            raise ValueError(f"attention is timed in {', '.join(attention.PRECISIONS)}")
+        if family in ATTENTION and precision not in kernels.ATTENTION_PRECISIONS:
+            raise ValueError(f"attention is timed in {', '.join(kernels.ATTENTION_PRECISIONS)}")
         if family == "gemm" and precision == "tf32" and self.device.platform == "cpu":
             raise ValueError("a CPU has no tf32")
-        known = attention.implementations(self.device.platform, precision) if family in ("prefill", "decode") else ("",)
+        known = kernels.implementations(self.device.platform, precision) if family in ATTENTION else ("",)
         times, failure = {}, None
         shape = {axis: span.low if len(known) == 1 else span.enough for axis, span in shapes.spans.items()}
         for name in known:
@@ -252,10 +250,10 @@ def best_rates(made: SurfaceTable, asked: BenchRequest, device: Device) -> tuple
 
 
 def _labels(family: str, precision: str, heads: Heads) -> dict[str, float]:
-    size = float(np.dtype(gemm.DTYPES[precision]).itemsize)
+    size = float(np.dtype(kernels.DTYPES[precision]).itemsize)
     if family == "gemm":
         return {"weight_bytes": size}
-    if family in ("prefill", "decode"):
+    if family in ATTENTION:
         return {"head_dim": heads.head_dim, "heads": heads.heads, "kv_heads": heads.kv_heads, "kv_bytes": size}
     return {}
 

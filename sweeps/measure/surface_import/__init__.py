@@ -14,9 +14,6 @@ from sweeps.measure.surface_import.kernel_rows import KernelRows, MeasuredFile, 
 FORMATS = {"infersim": infersim, "aic": aic, "llmcompass": llmcompass}
 """Format -> the module that reads it: `recognised(path)` and `measured(path, wanted)`."""
 
-HOLES = ("refuse", "drop", "keep")
-"""What happens to shapes of a grid that were not measured: an error; the largest complete part; they stay missing."""
-
 
 @dataclasses.dataclass(frozen=True)
 class Imported:
@@ -39,7 +36,8 @@ def imported(
       format: a key of `FORMATS`, or auto: by the name, header and columns of each file.
       wanted: which device, engine and version, where files hold several.
       drop: leave out rows that are twice, impossible or beyond a complete grid, and count them.
-      holes: one of `HOLES`; refuse becomes drop where `drop` is set.
+      holes: what happens to shapes of a grid that were not measured: "refuse", an error; "drop", the largest complete
+        part stays, as with refuse where `drop` is set; "keep", they stay missing.
 
     Raises:
       ValueError: one line that names file, row and what is wrong: an unknown format, a device that the catalogue does

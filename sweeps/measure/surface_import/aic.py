@@ -5,16 +5,8 @@ from typing import Any
 
 from sweeps.measure.kernel_data.attention import BYTES, COMPUTE
 from sweeps.measure.kernel_data.gemm import COPIES, FORMATS
-from sweeps.measure.surface_import.kernel_rows import (
-    KernelRows,
-    MeasuredFile,
-    Wanted,
-    frame,
-    numbers,
-    of_device,
-    only,
-    require_columns,
-)
+from sweeps.measure.kernel_data.group import require_columns, table
+from sweeps.measure.surface_import.kernel_rows import KernelRows, MeasuredFile, Wanted, counted, listed, of_device, only
 
 KEYS = ("gpu", "backend", "version", "latency_us")
 
@@ -40,8 +32,7 @@ def measured(path: Path, wanted: Wanted) -> MeasuredFile:
     Raises:
       ValueError: one line: a column is missing, or there are several devices, engines or versions and none is chosen.
     """
-    found = frame(path).reset_index(drop=True)
-    require_columns(found, KEYS, path)
+    found = table(path, KEYS).reset_index(drop=True)
     if set(PRODUCT) <= set(found.columns) and "attn_dtype" not in found.columns:
         family, kind, axes = PRODUCT, "linear", {"m": "m", "n": "n", "k": "k"}
     elif "kv_len" in found.columns:
@@ -62,9 +53,7 @@ def measured(path: Path, wanted: Wanted) -> MeasuredFile:
             continue
         part, others = _one_kernel(part)
         left += others
-        positions = {axis: numbers(part, column, path) for axis, column in axes.items()}
-        seconds = numbers(part, "latency_us", path) * 1e-6
-        rows.append(KernelRows(kind, labels[0], labels[1], positions, seconds, part.index.to_numpy() + 1, str(path)))
+        rows.append(listed(part, kind, *labels, axes, path))
     provenance = {"engine": engine, "engine_version": version, "source": f"aiconfigurator collector, {path.name}"}
     return MeasuredFile(tuple(rows), device, provenance, _summed(left))
 
@@ -107,10 +96,9 @@ def _one_kernel(part: Any) -> tuple[Any, list[str]]:
     """Rows of the kernel that has most of them: one engine runs several, and they differ."""
     if "kernel_source" not in part.columns:
         return part, []
-    counts = part["kernel_source"].astype(str).value_counts()
-    chosen = counts.index[0]
-    left = [f"{count} rows of kernel {name}" for name, count in counts.items() if name != chosen]
-    return part[part["kernel_source"].astype(str) == chosen], left
+    kernels = part["kernel_source"].astype(str)
+    chosen = kernels == kernels.value_counts().index[0]
+    return part[chosen], counted("kernel " + kernels[~chosen])
 
 
 def _summed(left: list[str]) -> tuple[str, ...]:

@@ -29,12 +29,13 @@ def possible(rows: KernelRows, hardware: Hardware, drop: bool, dropped: Dropped)
     Raises:
       ValueError: one line that names file, row, time and the bound.
     """
-    for row in np.flatnonzero(~(np.isfinite(rows.seconds) & (rows.seconds > 0)))[: 0 if drop else 1]:
-        raise ValueError(f"{rows.place(row)}: {rows.seconds[row] * 1e6:g} us is not a time; --drop leaves it out")
     shapes = np.stack(list(rows.axes.values()))
-    for row in np.flatnonzero(~np.all(np.isfinite(shapes) & (shapes > 0), axis=0))[: 0 if drop else 1]:
-        raise ValueError(f"{rows.place(row)}: not a shape; --drop leaves it out")
-    good = np.isfinite(rows.seconds) & (rows.seconds > 0) & np.all(np.isfinite(shapes) & (shapes > 0), axis=0)
+    times, shaped = (np.all(np.isfinite(v) & (v > 0), axis=0) for v in (rows.seconds[None], shapes))
+    for good, words in ((times, "{:g} us is not a time"), (shaped, "not a shape")):
+        if not (drop or good.all()):
+            row = int(np.argmin(good))
+            raise ValueError(f"{rows.place(row)}: {words.format(rows.seconds[row] * 1e6)}; --drop leaves it out")
+    good = times & shaped
     matrix, memory = shortest_times(rows, hardware)
     for name, bound in (("MFU", matrix), ("share of HBM bandwidth", memory)):
         too_fast = good & (bound > TOLERANCE * rows.seconds)

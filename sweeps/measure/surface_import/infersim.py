@@ -4,16 +4,15 @@ import re
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from sweeps.measure.kernel_data.group import require_columns, table
 from sweeps.measure.surface_import.kernel_rows import (
     KernelRows,
     MeasuredFile,
     Wanted,
-    frame,
-    numbers,
+    counted,
+    header,
+    listed,
     of_device,
-    require_columns,
 )
 
 TABLES = ("gemm", "mha/prefill", "mha/decode")
@@ -28,7 +27,7 @@ COLUMNS = {
     "mha/prefill": {"queries": "seq_len"},
     "mha/decode": {"sequences": "batch_size", "keys": "kv_len"},
 }
-"""Operator -> axis of a table -> column."""
+"""Operator -> axis of a table -> column; every prefill is of one sequence."""
 
 BYTES = {"bf16": 2.0, "fp16": 2.0, "fp8": 1.0}
 
@@ -39,7 +38,7 @@ def recognised(path: Path) -> bool:
     """Whether `path` looks like such a file: by its header."""
     if path.suffix != ".csv":
         return False
-    columns = _header(path)
+    columns = header(path)
     return "latency_us" in columns and "mfu" in columns
 
 
@@ -53,36 +52,34 @@ def measured(path: Path, wanted: Wanted) -> MeasuredFile:
       ValueError: one line: a column is missing, a row has no numbers, heads are not where they should be, there are
         several devices and none is chosen.
     """
-    found = frame(path)
-    require_columns(found, ("latency_us", "mfu"), path)
+    found = table(path, ("latency_us", "mfu"))
     if "table" not in found.columns:
         found = _united(found, path)
     else:
         require_columns(found, ("gpu", "shape_tag"), path)
     found, device = of_device(found, wanted.gpu, path)
     rows: list[KernelRows] = []
-    for table in TABLES:
-        own = found[found["table"] == table]
+    for name in TABLES:
+        own = found[found["table"] == name]
         if not len(own):
             continue
-        require_columns(own, tuple(COLUMNS[table].values()), path)
+        require_columns(own, tuple(COLUMNS[name].values()), path)
         keys = ["shape_tag", *(name for name in ("dtype", "kv_dtype") if name in own.columns)]
         for values, part in own.groupby(keys, dropna=False, sort=True):
-            rows.append(_rows(table, part, dict(zip(keys, values, strict=True)), path))
-    others = found[~found["table"].isin(TABLES)]["table"].value_counts()
-    left = tuple(f"{count} rows of {name}" for name, count in others.items())
-    return MeasuredFile(tuple(rows), device, {"source": f"InferSim benchmark, {path.name}"}, left)
+            rows.append(_rows(name, part, dict(zip(keys, values, strict=True)), path))
+    left = counted(found[~found["table"].isin(TABLES)]["table"])
+    return MeasuredFile(tuple(rows), device, {"source": f"InferSim benchmark, {path.name}"}, tuple(left))
 
 
-def _rows(table: str, part: Any, structure: dict[str, Any], path: Path) -> KernelRows:
-    axes = {axis: numbers(part, column, path) for axis, column in COLUMNS[table].items()}
-    if table == "gemm":
+def _rows(operator: str, part: Any, structure: dict[str, Any], path: Path) -> KernelRows:
+    columns = COLUMNS[operator]
+    if operator == "gemm":
         kind, precision = "linear", GEMM_PRECISION
         labels = {"weight_bytes": 1.0 + 4.0 / 128**2, "scaled": 1.0}
     else:
-        kind = "prefill_attention" if table == "mha/prefill" else "decode_attention"
-        if kind == "prefill_attention":
-            axes = {"sequences": np.ones(len(part)), **axes}
+        kind = "decode_attention"
+        if operator == "mha/prefill":
+            kind, part, columns = "prefill_attention", part.assign(one=1.0), {"sequences": "one", **columns}
         require_columns(part, ("dtype",), path)
         precision = str(structure["dtype"])
         cache = structure.get("kv_dtype")
@@ -92,8 +89,7 @@ def _rows(table: str, part: Any, structure: dict[str, Any], path: Path) -> Kerne
                 row = int(part.index[0]) + 1
                 raise ValueError(f"{path}: row {row}: {name} = {value!r} must be one of {', '.join(BYTES)}")
         labels = {**_heads(str(structure["shape_tag"]), part, path), "kv_bytes": BYTES[cache], "copies": 1.0}
-    seconds = numbers(part, "latency_us", path) * 1e-6
-    return KernelRows(kind, precision, labels, axes, seconds, part.index.to_numpy() + 1, str(path))
+    return listed(part, kind, precision, labels, columns, path)
 
 
 def _heads(tag: str, part: Any, path: Path) -> dict[str, float]:
@@ -107,19 +103,11 @@ def _heads(tag: str, part: Any, path: Path) -> dict[str, float]:
 
 def _united(found: Any, path: Path) -> Any:
     folders = path.resolve().parts[:-1]
-    for table in TABLES:
-        names = tuple(table.split("/"))
+    for operator in TABLES:
+        names = tuple(operator.split("/"))
         if folders[-1 - len(names) : -1] == names:
-            return found.assign(table=table, gpu=folders[-1], shape_tag=path.stem)
+            return found.assign(table=operator, gpu=folders[-1], shape_tag=path.stem)
     raise ValueError(
         f"{path}: which operator and device it is of must be in its folders, as in mha/decode/h20/32-8-128.csv; "
         f"known operators: {', '.join(TABLES)}"
     )
-
-
-def _header(path: Path) -> list[str]:
-    try:
-        with path.open(encoding="utf-8") as file:
-            return file.readline().strip().split(",")
-    except (OSError, UnicodeDecodeError):
-        return []

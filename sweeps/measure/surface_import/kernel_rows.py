@@ -1,7 +1,7 @@
 """Measured calls as a benchmark's file lists them, before they are a grid: one row each, with where it stands."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -65,22 +65,34 @@ def joined(parts: Sequence[KernelRows]) -> KernelRows:
     return dataclasses.replace(parts[0], axes=axes, seconds=seconds, lines=lines).chosen(np.argsort(lines))
 
 
-def frame(path: Path) -> Any:
-    """A csv or parquet file as a pandas table.
+def listed(
+    found: Any, kind: str, precision: str, labels: dict[str, float], columns: Mapping[str, str], path: Path
+) -> KernelRows:
+    """Rows of a pandas table with `latency_us`.
+
+    Args:
+      columns: axis of a table -> column.
 
     Raises:
-      ValueError: one line: the file is missing or unreadable, or pandas and pyarrow are not installed.
+      ValueError: file, row and column of the first value that is no number.
     """
-    from sweeps.measure.kernel_data.group import table
+    axes = {axis: numbers(found, column, path) for axis, column in columns.items()}
+    seconds = numbers(found, "latency_us", path) * 1e-6
+    return KernelRows(kind, precision, labels, axes, seconds, found.index.to_numpy() + 1, str(path))
 
-    return table(path, ())
+
+def counted(names: Any) -> list[str]:
+    """Sentences about rows that are left out: how many of each name."""
+    return [f"{count} rows of {name}" for name, count in names.value_counts().items()]
 
 
-def require_columns(found: Any, columns: tuple[str, ...], path: Path) -> None:
-    """ValueError that names the first of `columns` that the table lacks."""
-    missing = [name for name in columns if name not in found.columns]
-    if missing:
-        raise ValueError(f"{path}: column {missing[0]} is missing; it has {', '.join(map(str, found.columns))}")
+def header(path: Path) -> list[str]:
+    """Columns that the first line of a csv file names; none where it cannot be read."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            return file.readline().strip().split(",")
+    except (OSError, UnicodeDecodeError):
+        return []
 
 
 def numbers(found: Any, column: str, path: Path) -> np.ndarray:

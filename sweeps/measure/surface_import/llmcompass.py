@@ -6,14 +6,15 @@ from typing import Any
 
 import numpy as np
 
+from sweeps.measure.kernel_data.group import require_columns, table
 from sweeps.measure.surface_import.kernel_rows import (
-    KernelRows,
     MeasuredFile,
     Wanted,
-    frame,
+    counted,
+    header,
+    listed,
     numbers,
     of_device,
-    require_columns,
 )
 
 PRECISION = "fp16"
@@ -32,13 +33,7 @@ def recognised(path: Path) -> bool:
     """Whether `path` looks like such a file: by its name or header."""
     if path.suffix != ".csv":
         return False
-    if _NAME.match(path.stem):
-        return True
-    try:
-        with path.open(encoding="utf-8") as file:
-            return file.readline().startswith("op,gpu,")
-    except (OSError, UnicodeDecodeError):
-        return False
+    return bool(_NAME.match(path.stem)) or header(path)[:2] == ["op", "gpu"]
 
 
 def measured(path: Path, wanted: Wanted) -> MeasuredFile:
@@ -48,23 +43,19 @@ def measured(path: Path, wanted: Wanted) -> MeasuredFile:
       ValueError: one line: a column is missing, a row has no numbers, there are several devices and none is chosen.
     """
     match = _NAME.match(path.stem)
-    found = _original(path, *match.groups()) if match else frame(path)
+    found = _original(path, *match.groups()) if match else table(path, ())
     require_columns(found, ("op", "gpu", "m", "n", "k", "latency_us"), path)
     found, device = of_device(found, wanted.gpu, path)
     rows = []
     products = found[found["op"] == "matmul"]
     if len(products):
-        axes = {name: numbers(products, name, path) for name in ("m", "n", "k")}
-        seconds = numbers(products, "latency_us", path) * 1e-6
-        rows.append(KernelRows("linear", PRECISION, {}, axes, seconds, products.index.to_numpy() + 1, str(path)))
+        rows.append(listed(products, "linear", PRECISION, {}, {name: name for name in ("m", "n", "k")}, path))
     streams = found[found["op"] == STREAMED]
     if len(streams):
-        axes = {"bytes": STREAM_BYTES * numbers(streams, "m", path)}
-        seconds = numbers(streams, "latency_us", path) * 1e-6
-        rows.append(KernelRows("elementwise", PRECISION, {}, axes, seconds, streams.index.to_numpy() + 1, str(path)))
-    others = found[~found["op"].isin(["matmul", STREAMED])]["op"].value_counts()
-    left = tuple(f"{count} rows of {name}" for name, count in others.items())
-    return MeasuredFile(tuple(rows), device, {"source": f"LLMCompass, {path.name}"}, left)
+        streams = streams.assign(bytes=STREAM_BYTES * numbers(streams, "m", path))
+        rows.append(listed(streams, "elementwise", PRECISION, {}, {"bytes": "bytes"}, path))
+    left = counted(found[~found["op"].isin(["matmul", STREAMED])]["op"])
+    return MeasuredFile(tuple(rows), device, {"source": f"LLMCompass, {path.name}"}, tuple(left))
 
 
 def _original(path: Path, op: str, device: str) -> Any:

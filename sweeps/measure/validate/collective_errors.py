@@ -1,6 +1,7 @@
 """Predicted times of collectives against measured ones, by device, library, collective, group and message size."""
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,15 @@ from jaxroof.efficiency import LinkEfficiency
 from jaxroof.hardware import Links, Transport
 from jaxroof.op import Collective as CollectiveOp
 from jaxroof.struct import Scalar, struct
-from sweeps.measure.validate.collective_families import COPY_SHARE, EAGER_COPIES, FAMILIES, launch_time
-from sweeps.measure.validate.collective_rows import EAGER, Collective, collectives
+from sweeps.measure.validate.collective_rows import (
+    COPY_SHARE,
+    EAGER,
+    EAGER_COPIES,
+    FAMILIES,
+    Collective,
+    collectives,
+    launch_time,
+)
 from sweeps.measure.validate.measured_csv import LeftOut
 from sweeps.measure.validate.relative_errors import error_summary
 from sweeps.measure.validate.stacks import stack
@@ -109,26 +117,21 @@ def times(rows: Sequence[Collective]) -> Callable[[Callable[[str], Transport | N
         (device, kind, algorithms, stack([_case(rows[i]) for i in positions]))
         for (device, kind, algorithms, _), positions in groups.items()
     ]
-    order = np.argsort(np.concatenate([np.asarray(positions) for positions in groups.values()]))
+    order = np.argsort(np.concatenate(list(groups.values())))
 
     def predicted(replacement: Callable[[str], Any], losses: Scalar) -> jax.Array:
-        parts = []
-        for device, kind, algorithms, cases in stacks:
-            changed = replacement(device)
-            parts.append(_group_times(kind, algorithms, cases, changed, losses))
-        return jnp.concatenate(parts)[order]
+        times = (_group_times(*group, cases, replacement(device), losses) for device, *group, cases in stacks)
+        return jnp.concatenate(list(times))[order]
 
     return predicted
 
 
+@functools.partial(jax.jit, static_argnums=(0, 1))
 def _group_times(kind: str, algorithms: tuple[str, ...], cases: _Case, changed: Any, losses: Scalar) -> jax.Array:
-    run = jax.jit(
-        lambda cases, changed, losses: jax.vmap(lambda case: case_time(kind, algorithms, case, changed, losses))(cases)
-    )
-    return run(cases, changed, losses)
+    return jax.vmap(lambda case: _case_time(kind, algorithms, case, changed, losses))(cases)
 
 
-def case_time(kind: str, algorithms: tuple[str, ...], case: _Case, changed: Any, losses: Scalar) -> jax.Array:
+def _case_time(kind: str, algorithms: tuple[str, ...], case: _Case, changed: Any, losses: Scalar) -> jax.Array:
     """Time in s of one row: the collective and the family's copies, or the host's launch where that takes longer.
 
     time = max(launch_time, collective + copies of the family) + copies of an eager run
@@ -136,24 +139,16 @@ def case_time(kind: str, algorithms: tuple[str, ...], case: _Case, changed: Any,
     Args:
       changed: fields of the scale-up link to replace, or None.
     """
-    links = case.links
-    scale_up = links.scale_up if changed is None else dataclasses.replace(links.scale_up, **changed)
+    scale_up = dataclasses.replace(case.links.scale_up, **(changed or {}))
     if scale_up.transport is not None:
-        scale_up = dataclasses.replace(
-            scale_up, transport=dataclasses.replace(scale_up.transport, shot_limit=case.shot_limit)
-        )
-    links = dataclasses.replace(links, scale_up=scale_up)
-    op = CollectiveOp(
-        operation=kind,
-        count=1.0,
-        kernels=1.0,
-        message_bytes=case.message_bytes,
-        participants=case.participants,
-    )
+        transport = dataclasses.replace(scale_up.transport, shot_limit=case.shot_limit)
+        scale_up = dataclasses.replace(scale_up, transport=transport)
+    links = dataclasses.replace(case.links, scale_up=scale_up)
+    message, members = case.message_bytes, case.participants
+    op = CollectiveOp(operation=kind, count=1.0, kernels=1.0, message_bytes=message, participants=members)
     efficiency = LinkEfficiency(losses=losses)
-    library = tuple(name for name in algorithms if name not in ("one_shot", "two_shot"))
-    kernel = collective_time(links, op, efficiency, library)
     own = tuple(name for name in algorithms if name in ("one_shot", "two_shot"))
+    kernel = collective_time(links, op, efficiency, tuple(name for name in algorithms if name not in own))
     if own and kind == "all_reduce":
         copies = case.copy_time * scale_up.reduces
         kernel = jnp.minimum(kernel, copies + collective_time(links, op, efficiency, own))

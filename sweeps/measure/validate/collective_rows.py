@@ -1,12 +1,12 @@
-"""Measured collectives from CSV files of either public form: aiconfigurator's tables, or vidur's profiling data."""
+"""Measured collectives from CSV files of aiconfigurator's or vidur's form, and what ran behind each of them."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import hwspaces
+from jaxroof.collectives import LIBRARIES
 from jaxroof.hardware import Links
-from sweeps.measure.validate.collective_families import NCCL, algorithms
 from sweeps.measure.validate.measured_csv import CsvRow, LeftOut, numbers, rows
 
 TABLE_COLUMNS = ("gpu", "backend", "op_name", "dtype", "num_gpus", "message_bytes", "latency_us", "mode")
@@ -47,12 +47,58 @@ PROFILED = "profiled"
 GRAPH, EAGER, STREAM = "cudagraph", "eager", "stream"
 
 
+MIB = 2.0**20
+
+
+@dataclasses.dataclass(frozen=True)
+class Family:
+    """A collective library, or an engine whose own all-reduce kernels hand large messages on to one."""
+
+    kernels: tuple[str, ...]  # its own algorithms, beside the library's
+    largest: float = 0.0  # B, of the messages that its own kernels take
+    bridged: bool = True  # whether its own kernels run over PCIe
+    copy_time: float = 0.0  # s per run on links whose switch reduces: copies into and out of symmetric memory
+    launch_time: Mapping[str, float] = dataclasses.field(default_factory=dict)  # s of host work by version; "": newer
+
+
+NCCL = "nccl"
+
+FAMILIES = {
+    NCCL: Family(()),
+    "rccl": Family(()),
+    "oneccl": Family(()),
+    "vllm": Family(
+        ("one_shot", "two_shot"), 8 * MIB - 1.0, copy_time=1.8e-6, launch_time={"0.14.0": 43.5e-6, "": 20.5e-6}
+    ),
+    "sglang": Family(("one_shot", "two_shot"), 16 * MIB, launch_time={"0.5.10": 41e-6, "": 29.5e-6}),
+    "trtllm": Family(("one_shot",), 8 * MIB, bridged=False),
+}
+"""Library or engine -> what it may do.
+
+RCCL and oneCCL are taken to do as NCCL does. Limits: vLLM's custom_all_reduce.py (`inp_size < max_size` of 8 MiB) and
+SGLang's custom_all_reduce_v2.py (`inp_size <= max_size` of 16 MiB); both run NCCL on more than two PCIe-only GPUs. That
+TensorRT-LLM's one-shot kernel ends at 8 MiB and does not run over PCIe is an assumption, from where its public rows
+meet NCCL's. Copy and launch times are ours: medians of public eager and
+graph runs (NVIDIA aiconfigurator collective tables, Apache-2.0). Launch times are of hosts, not of GPUs, and carry to
+another host only roughly.
+"""
+
+IN_SWITCH_TYPES = ("half", "float16", "bfloat16", "float", "float32")
+"""Element types that switches add up; NVLS takes no 8-bit integers."""
+
+EAGER_COPIES = 2.0
+"""How often an eager run moves the message through device memory beside the collective: one clone, read and written."""
+
+COPY_SHARE = 0.87
+"""Share of device memory bandwidth that such a copy reaches; ours, from eager against graph runs of 0.1 to 1 GiB."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Collective:
     """One measured collective that can be predicted."""
 
     device: str  # canonical name in the catalogue
-    family: str  # one of `collective_families.FAMILIES`
+    family: str  # one of `FAMILIES`
     mode: str  # stream, cudagraph, eager; profiled: as a profiler saw it, host delays and all
     version: str  # of the library or engine; of a profile its topology
     kind: str  # one of `jaxroof.op.COLLECTIVES`
@@ -88,6 +134,27 @@ def collectives(path: str | Path) -> tuple[list[Collective], list[LeftOut]]:
         reason = f"; row {left_out[0].row}: {left_out[0].reason}" if left_out else ""
         raise ValueError(f"{path}: none of {len(left_out)} rows can be predicted{reason}")
     return found, left_out
+
+
+def algorithms(family: str, dtype: str, over_pcie: bool) -> tuple[str, ...]:
+    """Algorithms that a family may use for elements of `dtype`.
+
+    Raises:
+      ValueError: one line, when the family is not known.
+    """
+    if family not in FAMILIES:
+        raise ValueError(f"library {family!r} is not known; known: {', '.join(FAMILIES)}")
+    library = LIBRARIES[NCCL]
+    if dtype not in IN_SWITCH_TYPES:
+        library = tuple(name for name in library if name != "in_switch")
+    own = FAMILIES[family]
+    return library + (own.kernels if own.bridged or not over_pcie else ())
+
+
+def launch_time(family: str, version: str) -> float:
+    """Host time in s that one eager run takes, whatever its size; 0 for a library that a benchmark calls in a row."""
+    times = FAMILIES[family].launch_time
+    return times.get(version, times.get("", 0.0))
 
 
 class Unpredictable(Exception):

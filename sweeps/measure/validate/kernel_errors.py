@@ -11,12 +11,15 @@ import hwspaces
 from jaxroof.efficiency import Efficiency
 from jaxroof.efficiency.timing import NINETY_PERCENT, SHORT
 from jaxroof.hardware import Hardware
-from sweeps.measure.kernel_data.attention import decode_groups, prefill_groups
+from sweeps.measure.kernel_data.attention import (
+    decode_groups,
+    latent_context_groups,
+    latent_decode_groups,
+    prefill_groups,
+)
 from sweeps.measure.kernel_data.experts import expert_groups
 from sweeps.measure.kernel_data.gemm import gemm_groups
 from sweeps.measure.kernel_data.group import KernelGroup, predicted
-from sweeps.measure.kernel_data.latent_context import latent_context_groups
-from sweeps.measure.kernel_data.latent_generation import latent_decode_groups
 from sweeps.measure.validate.relative_errors import error_summary
 
 LABELS = ("family", "precision", "engine", "version", "kernel", "device")
@@ -46,11 +49,6 @@ class ScoredKernels:
     group: KernelGroup
     seconds: np.ndarray  # predicted, shape [rows]
     spread: np.ndarray  # standard deviation of the log error that the prediction claims; NaN where it claims none
-
-    @property
-    def log_errors(self) -> np.ndarray:
-        """ln(predicted / measured), shape [rows]."""
-        return np.log(self.seconds) - np.log(self.group.seconds)
 
 
 @dataclasses.dataclass(frozen=True)

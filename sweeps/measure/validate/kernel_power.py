@@ -2,20 +2,21 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 import hwspaces
-from jaxroof.energy import op_energy, op_work, power_known
+from jaxroof.energy import op_energy, power_known
 from jaxroof.hardware import Hardware
-from sweeps.measure.kernel_data.attention import decode_call, prefill_call
+from sweeps.measure.kernel_data.attention import LABELS, decode_call, prefill_call
 from sweeps.measure.kernel_data.gemm import COPIES, gemm_call
 from sweeps.measure.kernel_data.group import Call, Columns, KernelGroup, groups, predicted, table
 from sweeps.measure.validate.kernel_errors import learned_name
+from sweeps.measure.validate.relative_errors import errors
 
 FILE = "aic_power.parquet"
 
@@ -24,9 +25,6 @@ SHORT_KERNEL, SHORT_RUN, LONG_RUN, MOST_RUNS = 1e-4, 0.3, 1.0, 3000.0
 
 Source: ai-dynamo/aiconfigurator, collector/helper.py, benchmark_with_power.
 """
-
-GRAPH_KERNELS = {"gemm": 5.0, "context_attention": 1.0, "generation_attention": 1.0}
-"""Kernels in a graph, by table. Source: the same; products repeat theirs five times."""
 
 LEAST_RUN = 0.3
 """s that a kernel has to run for its reading to count: the meter's value is a mean over about 1 s, so that shorter runs
@@ -40,18 +38,26 @@ readings follow the kernels' own times instead."""
 HELD_OUT = 5
 """One shape in so many is held out of the fit, by a hash of its numbers."""
 
-_SHAPES = {
-    "gemm": ("m", "n", "k"),
-    "context_attention": ("batch", "seq_q", "kv_past", "n_heads", "n_kv_heads", "head_dim", "window"),
-    "generation_attention": ("batch", "kv_len", "n_heads", "n_kv_heads", "head_dim", "window"),
+
+class Kind(NamedTuple):
+    """Rows of one kind of kernel in the table."""
+
+    shape: tuple[str, ...]  # columns that become numbers of a call
+    labels: Mapping[str, str]  # columns that decide structure, as `groups` takes them
+    call: Callable[..., Call | None]
+    repeats: float = 1.0  # kernels in a graph. Source: the same; products repeat theirs five times
+
+
+KINDS = {
+    "gemm": Kind(("m", "n", "k"), {"dtype": "{}"}, gemm_call, repeats=5.0),
+    "context_attention": Kind(
+        ("batch", "seq_q", "kv_past", "n_heads", "n_kv_heads", "head_dim", "window"), LABELS, prefill_call
+    ),
+    "generation_attention": Kind(
+        ("batch", "kv_len", "n_heads", "n_kv_heads", "head_dim", "window"), LABELS, decode_call
+    ),
 }
-_LABELS = {"gemm": {"dtype": "{}"}}
-_ATTENTION = {"attn_dtype": "{}", "kv_dtype": "kv {}", "windowed": ""}
-_CALLS: dict[str, Callable[..., Call | None]] = {
-    "gemm": gemm_call,
-    "context_attention": prefill_call,
-    "generation_attention": decode_call,
-}
+"""Value of `table` -> its rows."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,7 +123,7 @@ def power_errors(scores: Sequence[PowerScore], held_out: bool) -> list[dict[str,
             measured = column("measured")
             if not len(measured):
                 continue
-            error, own = column("power") / measured - 1.0, column("own") / measured - 1.0
+            error, own = errors(column("power"), measured), errors(column("own"), measured)
             limits = np.concatenate([np.full(masks[i].sum(), scores[i].limit) for i in chosen])
             found.append(
                 {
@@ -126,11 +132,11 @@ def power_errors(scores: Sequence[PowerScore], held_out: bool) -> list[dict[str,
                     "held_out": held_out,
                     "short_runs": short,
                     "rows": len(measured),
-                    "median_ape": float(np.median(np.abs(error))),
-                    "mape": float(np.mean(np.abs(error))),
-                    "signed_median": float(np.median(error)),
-                    "own_time_median_ape": float(np.median(np.abs(own))),
-                    "own_time_mape": float(np.mean(np.abs(own))),
+                    "median_ape": error.median,
+                    "mape": error.mape,
+                    "signed_median": error.signed,
+                    "own_time_median_ape": own.median,
+                    "own_time_mape": own.mape,
                     "over_tdp": float(np.mean(column("unlimited") > 1.05 * limits)),
                 }
             )
@@ -143,20 +149,17 @@ def power_groups(folder: str | Path) -> list[KernelGroup]:
     frame = table(Path(folder) / FILE, (*columns, "kv_past", "window"))
     frame = frame.assign(kv_len=frame.kv_past + 1, windowed=frame.window > 0, copies=COPIES)
     found = []
-    for name, numbers in _SHAPES.items():
+    for name, kind in KINDS.items():
         rows = frame[frame.table == name]
-        extra = ("copies",) if name == "gemm" else ()
         if len(rows):
-            labels = _LABELS.get(name, _ATTENTION)
-            found += groups(rows, name, labels, (*numbers, *extra, "power_w"), _CALLS[name])
+            found += groups(rows, name, kind.labels, (*kind.shape, "copies", "power_w"), kind.call)
     return found
 
 
 def run_time(group: KernelGroup) -> np.ndarray:
     """s for which the kernel of each row was repeated while its power was read, shape [rows]."""
-    repeats = GRAPH_KERNELS[group.family]
     wanted = np.where(group.seconds < SHORT_KERNEL, SHORT_RUN, LONG_RUN)
-    return np.minimum(wanted, MOST_RUNS * repeats * group.seconds)
+    return np.minimum(wanted, MOST_RUNS * KINDS[group.family].repeats * group.seconds)
 
 
 def filled(group: KernelGroup) -> np.ndarray:
@@ -168,25 +171,10 @@ def filled(group: KernelGroup) -> np.ndarray:
 def held_out(group: KernelGroup) -> np.ndarray:
     """Whether each row's shape is kept out of the fit, shape [rows]; the same for the same shape everywhere."""
     key = np.zeros(len(group), np.uint64)
-    for name in _SHAPES[group.family]:
+    for name in KINDS[group.family].shape:
         key = (key ^ group.columns[name].astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
         key ^= key >> np.uint64(29)
     return key % np.uint64(HELD_OUT) == 0
-
-
-@functools.partial(jax.jit, static_argnums=0)
-def work(call: Call, columns: Columns, hardware: Hardware) -> dict[str, jax.Array]:
-    """What every row does, by the paths of `Energy`, shapes [rows]."""
-
-    def one(row: Columns) -> dict[str, jax.Array]:
-        done: dict[str, jax.Array] = {}
-        for op in call(row):
-            for name, amount in op_work(op, hardware).items():
-                path = f"matrix.{op.precision}" if name == "matrix" else name
-                done[path] = done.get(path, 0.0) + op.count * amount
-        return done
-
-    return jax.vmap(one)(columns)
 
 
 @functools.partial(jax.jit, static_argnums=0)

@@ -1,5 +1,6 @@
 """A calibration as an efficiency file, which `--efficiency` takes, with its provenance."""
 
+import dataclasses
 import datetime
 import hashlib
 import os
@@ -46,7 +47,7 @@ def calibration_text(
       words: of the command that calibrates again, after "jaxroof calibrate".
     """
     host = type(efficiency.host)(**{name: float(f"{value:.3g}") for name, value in found.after.items()})
-    whole = type(efficiency)(**{**_fields(efficiency), "host": host})
+    whole = dataclasses.replace(efficiency, host=host)
     name, requests = pathlib.Path(measured).name, len(found.run.stream)
     training, validation = found.errors["training"], found.errors["validation"]
     heading = {
@@ -126,7 +127,3 @@ def _by_class(sources: dict[str, str], table: str) -> dict[str, str]:
             common = Counter(own.values()).most_common(1)[0][0]
             kept |= {prefix[:-1]: common} | {path: source for path, source in own.items() if source != common}
     return kept
-
-
-def _fields(efficiency: Efficiency) -> dict:
-    return {name: getattr(efficiency, name) for name in efficiency.__dataclass_fields__}

@@ -10,7 +10,7 @@ from jaxroof.jobs import Scenario
 from sweeps.serving.calibration.measured_run import Run
 from sweeps.serving.calibration.residual import Residual, positive, scored
 from sweeps.serving.calibration.simulator import CONSTANTS, Latencies, Simulator
-from sweeps.serving.calibration.solver import Rows, least
+from sweeps.serving.calibration.solver import Linearized, least
 
 FITTED = ("ttft", "tpot")
 """Metrics whose log ratios are made small. E2E follows from both, and counting it too would count queues twice."""
@@ -156,11 +156,11 @@ class _Problem:
             at[moved] = part
             return at
 
-        def rows(part: np.ndarray) -> Rows:
+        def rows(part: np.ndarray) -> Linearized:
             found = self.ratios(whole(part))
             off = [ratio / spreads[name] for name, (ratio, _) in found.items()]
             slopes = [slope[:, moved] / spreads[name] for name, (_, slope) in found.items()]
-            return Rows(
+            return Linearized(
                 np.concatenate([*off, (part - self.prior[moved]) / PRIOR_SPREAD]),
                 np.concatenate([*slopes, np.eye(len(moved)) / PRIOR_SPREAD]),
             )

@@ -13,7 +13,7 @@ from jaxroof.jobs import Scenario
 from jaxroof.scheduler import Size, simulate
 from jaxroof.traffic import STATUSES
 from sweeps.serving.calibration.measured_run import METRICS
-from sweeps.serving.simulation import size_for
+from sweeps.serving.simulation import grown, size_for
 
 CONSTANTS = tuple(field.name for field in dataclasses.fields(Host))
 """The overheads, in the order of every vector of them: per step, per sequence, per request."""
@@ -21,7 +21,7 @@ CONSTANTS = tuple(field.name for field in dataclasses.fields(Host))
 ITERATIONS = 5.0
 """Iterations per request to begin with; doubled while requests are left."""
 
-MOST_DOUBLINGS = 7
+MOST_DOUBLINGS = 6
 
 
 class Latencies(NamedTuple):
@@ -55,14 +55,17 @@ class Simulator:
         Raises:
           ValueError: one line, when requests do not end within many times the usual number of iterations.
         """
-        for _ in range(MOST_DOUBLINGS):
-            slopes, (values, status) = _linearized(jnp.asarray(logarithms, dtype=float), self.serving, self.size)
-            left = int(np.sum(np.asarray(status) == STATUSES.index("unfinished")))
-            if not left:
-                self.evaluations += 1
-                return Latencies(*({name: np.asarray(each[name]) for name in METRICS} for each in (values, slopes)))
-            self.size = dataclasses.replace(self.size, iterations=2 * self.size.iterations)
-        raise ValueError(f"{left} of {len(status)} requests are left after {self.size.iterations // 2} iterations")
+
+        def found(size: Size) -> tuple[Any, int]:
+            slopes, (values, status) = _linearized(jnp.asarray(logarithms, dtype=float), self.serving, size)
+            return (values, slopes), np.sum(np.asarray(status) == STATUSES.index("unfinished"))
+
+        parts, self.size, left = grown(found, self.size, MOST_DOUBLINGS)
+        if left:
+            requests = np.shape(self.serving.workload.traffic.isl)[-1]
+            raise ValueError(f"{left} of {requests} requests are left after {self.size.iterations} iterations")
+        self.evaluations += 1
+        return Latencies(*({name: np.asarray(each[name]) for name in METRICS} for each in parts))
 
 
 @functools.partial(jax.jit, static_argnames="size")

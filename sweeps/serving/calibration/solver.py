@@ -22,14 +22,14 @@ TOLERANCES = {"xtol": 1e-3, "ftol": 1e-4, "gtol": 1e-8, "max_nfev": 15}
 """Of the descent from the best candidate; smaller changes are ripples."""
 
 
-class Rows(NamedTuple):
+class Linearized(NamedTuple):
     """Residuals in standard deviations, shape [rows], and their derivatives, shape [rows, variables]."""
 
     values: np.ndarray
     slopes: np.ndarray
 
 
-def least(rows: Callable[[np.ndarray], Rows], start: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+def least(rows: Callable[[np.ndarray], Linearized], start: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
     """Variables between `low` and `high` with the least loss of all evaluations, shape [variables].
 
     Gauss-Newton steps with Huber weights, then a trust-region descent from the best point of their path or its end's
@@ -62,7 +62,7 @@ def loss(values: np.ndarray) -> float:
     return float(np.sum(np.where(size < OUTLIER, 0.5 * size**2, OUTLIER * (size - 0.5 * OUTLIER))))
 
 
-def _step(rows: Rows) -> np.ndarray:
+def _step(rows: Linearized) -> np.ndarray:
     weights = np.minimum(1.0, OUTLIER / np.maximum(np.abs(rows.values), 1e-12))
     weighted = rows.slopes * weights[:, None]
     change = np.linalg.solve(weighted.T @ rows.slopes, -weighted.T @ rows.values)

@@ -10,15 +10,9 @@ import xarray as xr
 
 from jaxroof.jobs import JOBS
 from sweeps.ask.spec import Spec, read, spec
-from sweeps.data.opened import (
-    opened,
-)
-from sweeps.run.asked import (
-    asked,
-)
-from sweeps.run.precision import (
-    precision,
-)
+from sweeps.data.opened import opened
+from sweeps.run.asked import asked
+from sweeps.run.precision import precision
 from sweeps.studies.elasticity.knobs import knobs as knobs_of
 from sweeps.studies.elasticity.labelled import labelled
 from sweeps.studies.elasticity.maps import at_the_middle, maps

@@ -61,23 +61,6 @@ def slopes(
     return along
 
 
-def log_sum(
-    job: Job, scenario: Scenario, factors: Factors, names: Sequence[str], weights: jax.Array
-) -> tuple[jax.Array, dict[str, jax.Array]]:
-    """Sum of weight x ln y over metrics, shape (), and the metrics: one number for one reverse sweep.
-
-    A metric that is not positive, which has no logarithm, adds 0.
-
-    Args:
-      names: of the metrics, real-valued ones.
-      weights: shape (metrics,).
-    """
-    real = at_factors(job, scenario, factors, names)
-    values = jnp.stack([real[name] for name in names])
-    positive = values > 0.0
-    return jnp.sum(jnp.where(positive, weights * jnp.log(jnp.where(positive, values, 1.0)), 0.0)), real
-
-
 def metric_names(job: Job, scenario: Scenario) -> tuple[str, ...]:
     """Metrics of `job` at `scenario` that are real numbers, in its order."""
     order: list[str] = []

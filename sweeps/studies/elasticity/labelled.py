@@ -8,7 +8,7 @@ import xarray as xr
 
 from sweeps.ask.names import KNOB_COORDINATES, variable_attributes
 from sweeps.studies.elasticity.knobs import Knob
-from sweeps.studies.elasticity.point import FACTORS, Check, Point
+from sweeps.studies.elasticity.point import FACTORS, Sensitivities, Turn
 
 
 def knob_coordinates(knobs: Sequence[Knob]) -> dict[str, tuple]:
@@ -19,15 +19,17 @@ def knob_coordinates(knobs: Sequence[Knob]) -> dict[str, tuple]:
         "knob_unit": np.array([knob.unit for knob in knobs], object),
         "knob_is_count": np.array([knob.count for knob in knobs], np.int8),
     }
-    return {
-        name: ("knob", column, {"units": "1", "long_name": KNOB_COORDINATES[name]}) for name, column in columns.items()
-    }
+    return {name: _label("knob", column, name) for name, column in columns.items()}
+
+
+def _label(dim: str, values: np.ndarray, name: str) -> tuple:
+    return dim, values, {"units": "1", "long_name": KNOB_COORDINATES[name]}
 
 
 def labelled(
-    point: Point,
+    point: Sensitivities,
     attributes: Mapping[str, Any],
-    checked: Mapping[str, Sequence[Check]] | None = None,
+    checked: Mapping[str, Sequence[Turn]] | None = None,
     curvatures: Mapping[str, tuple[Sequence[Knob], np.ndarray]] | None = None,
 ) -> xr.Dataset:
     """A point as a Dataset: metrics, their elasticities by knob, and what was checked or derived twice.
@@ -53,15 +55,13 @@ def labelled(
             tables[:, places[row.knob.path]] = row.predicted, row.actual
         add(f"predicted_change_of_{name}", ("knob", "factor"), tables[0])
         add(f"change_of_{name}", ("knob", "factor"), tables[1])
-        attributes_of = {"units": "1", "long_name": KNOB_COORDINATES["factor"]}
-        coordinates["factor"] = ("factor", np.array(FACTORS), attributes_of)
+        coordinates["factor"] = _label("factor", np.array(FACTORS), "factor")
     for name, (knobs, values) in (curvatures or {}).items():
         square = np.full((len(point.knobs),) * 2, np.nan)
         where = [places[knob.path] for knob in knobs]
         square[np.ix_(where, where)] = values
         add(f"curvature_of_{name}", ("knob", "other_knob"), square)
-        attributes_of = {"units": "1", "long_name": KNOB_COORDINATES["other_knob"]}
-        coordinates["other_knob"] = ("other_knob", coordinates["knob"][1], attributes_of)
+        coordinates["other_knob"] = _label("other_knob", coordinates["knob"][1], "other_knob")
     bounds = {
         f"{step}_bounds": ", ".join(f"{name} {share:.4f}" for name, share in shares.items())
         for step, shares in point.bounds.items()

@@ -11,9 +11,7 @@ from jaxroof.jobs import Job, Scenario
 from sweeps.ask.axes import Axis, blocks
 from sweeps.ask.names import variable_attributes
 from sweeps.ask.paths import leaf_paths
-from sweeps.data.dataset import (
-    coordinates,
-)
+from sweeps.data.dataset import coordinates
 from sweeps.run.evaluate import Points, evaluate, points_of
 from sweeps.run.point import scenario_at
 from sweeps.run.ways import slopes as slopes_way

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,9 +13,7 @@ from jaxroof.op import BOUNDS
 from jaxroof.smooth import SHARPNESS, smoothing
 from sweeps.ask.paths import leaf, leaf_paths, replaced
 from sweeps.run.evaluate import at_base
-from sweeps.run.precision import (
-    precision,
-)
+from sweeps.run.precision import precision
 from sweeps.run.ways import ONE_SLOPE
 from sweeps.studies.elasticity.gradient import Factors, metric_names, slopes
 from sweeps.studies.elasticity.knobs import ROOTS, Knob, knobs, without_elasticity
@@ -42,7 +40,7 @@ HEADLINES = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Point:
+class Sensitivities:
     """Elasticities of a job's metrics at one scenario."""
 
     job: str
@@ -66,8 +64,12 @@ class Point:
         return tuple(self.knobs[i] for i in order[:count] if matter[i])
 
 
+Along = Callable[[Scenario, Factors], tuple[Factors, Factors, Any]]
+"""Of a scenario and a direction: metrics y, dy for d ln x of the direction's numbers, and what else is known there."""
+
+
 @dataclasses.dataclass(frozen=True)
-class Check:
+class Turn:
     """Change of one metric with one knob: by first order, and by the model; relative."""
 
     knob: Knob
@@ -81,7 +83,7 @@ def sensitivity_at(
     metrics: Sequence[str] | None = None,
     wanted: Sequence[str] | None = None,
     exponent: float | None = None,
-) -> Point:
+) -> Sensitivities:
     """Elasticities d ln y / d ln x at one scenario, in float64, from one compiled program.
 
     Args:
@@ -95,12 +97,10 @@ def sensitivity_at(
       ValueError: one line, for a metric or knob that there is not.
     """
     turned = knobs(scenario, wanted)
-    if not turned:
-        raise ValueError("none of the knobs has an elasticity here: they are 0, unknown or switches")
     with precision("float64"), chosen(exponent):
         names = wanted_metrics(JOBS[job], scenario, metrics)
-        values, found, times = _elasticities(JOBS[job], names, scenario, turned, turned)
-    return Point(
+        values, found, times = elasticities(_along(JOBS[job], names), names, scenario, turned, _still(scenario, turned))
+    return Sensitivities(
         job=job,
         knobs=turned,
         left_out=without_elasticity(scenario, wanted),
@@ -111,35 +111,61 @@ def sensitivity_at(
     )
 
 
+def elasticities(
+    along: Along, names: Sequence[str], scenario: Scenario, turned: Sequence[Knob], still: Factors
+) -> tuple[dict[str, float], dict[str, np.ndarray], Any]:
+    """Metrics, their elasticities in `turned` knobs, shapes (turned,), and what else `along` knows of the scenario.
+
+    Args:
+      still: no direction: 0 for every number that the program of `along` has a derivative by.
+
+    Raises:
+      ValueError: one line, where there are no knobs to turn.
+    """
+    if not turned:
+        raise ValueError("none of the knobs has an elasticity here: they are 0, unknown or switches")
+    rows = [along(scenario, still | {knob.path: np.float64(1.0)}) for knob in turned]
+    values, _, others = rows[0]
+    metrics = {name: float(values[name]) for name in names}
+    found = {
+        name: np.array([float(row[name]) for _, row, _ in rows]) / (value if value > 0.0 else np.nan)
+        for name, value in metrics.items()
+    }
+    return metrics, found, others
+
+
 def chosen(exponent: float | None) -> Any:
     """The context of `jaxroof.smooth.smoothing` at `exponent`; its usual one for None."""
     return smoothing(SHARPNESS if exponent is None else exponent)
 
 
-def checks(scenario: Scenario, point: Point, turned: Sequence[Knob]) -> dict[str, tuple[Check, ...]]:
+def checks(scenario: Scenario, point: Sensitivities, turned: Sequence[Knob]) -> dict[str, tuple[Turn, ...]]:
     """For every metric, the changes that first order predicts for `turned` knobs beside those that the model makes.
 
     Knobs that come in whole pieces are left out.
     """
-    turned = [knob for knob in turned if not knob.whole]
-    if not turned:
-        return {name: () for name in point.metrics}
-    job, names = JOBS[point.job], tuple(point.metrics)
+    along = _along(JOBS[point.job], tuple(point.metrics))
     with precision("float64"), chosen(point.smoothing):  # the gradient's own program: its values need no other
-        still = _still(scenario, point.knobs)
-        moved = [[replaced(scenario, knob.path, knob.value * factor) for factor in FACTORS] for knob in turned]
-        moved = [[_along(job, names, there, still)[0] for there in row] for row in moved]
-    places = {knob.path: i for i, knob in enumerate(point.knobs)}
+        return turned_checks(along, scenario, point, turned, _still(scenario, point.knobs))
+
+
+def turned_checks(
+    along: Along, scenario: Scenario, point: Sensitivities, turned: Sequence[Knob], still: Factors
+) -> dict[str, tuple[Turn, ...]]:
+    """As `checks`, of any gradient: see `elasticities`."""
+    turned = [knob for knob in turned if not knob.whole]
+    moved = [[replaced(scenario, knob.path, knob.value * factor) for factor in FACTORS] for knob in turned]
+    moved = [[along(there, still)[0] for there in row] for row in moved]
     result = {}
     for name, value in point.metrics.items():
         actual = np.array([[float(there[name]) for there in row] for row in moved]) / value - 1.0
-        slopes = [float(point.elasticities[name][places[knob.path]]) for knob in turned]
+        slopes = [float(point.elasticities[name][point.knobs.index(knob)]) for knob in turned]
         predicted = [tuple(factor**slope - 1.0 for factor in FACTORS) for slope in slopes]
-        result[name] = tuple(map(Check, turned, predicted, map(tuple, actual.tolist())))
+        result[name] = tuple(map(Turn, turned, predicted, map(tuple, actual.tolist())))
     return result
 
 
-def curvatures(scenario: Scenario, point: Point, turned: Sequence[Knob], metric: str) -> np.ndarray:
+def curvatures(scenario: Scenario, point: Sensitivities, turned: Sequence[Knob], metric: str) -> np.ndarray:
     """Second derivatives of ln of `metric` in ln of `turned` knobs, shape (turned, turned), symmetric.
 
     Central differences of the exact gradient, which needs no further program: their error is about STEP^2. NaN where
@@ -149,7 +175,8 @@ def curvatures(scenario: Scenario, point: Point, turned: Sequence[Knob], metric:
     """
     if point.metrics[metric] <= 0.0:
         raise ValueError(f"{metric} = {point.metrics[metric]:g} has no logarithm: it is not positive")
-    job, names, rows = JOBS[point.job], tuple(point.metrics), []
+    names, rows = tuple(point.metrics), []
+    along = _along(JOBS[point.job], names)
     places = [point.knobs.index(knob) for knob in turned]
     here = point.elasticities[metric][places]
     with precision("float64"), chosen(point.smoothing):
@@ -157,7 +184,7 @@ def curvatures(scenario: Scenario, point: Point, turned: Sequence[Knob], metric:
             ends = []
             for step in (STEP, -STEP):
                 moved = replaced(scenario, knob.path, knob.value * math.exp(step))
-                ends.append(_elasticities(job, names, moved, turned, point.knobs)[1][metric])
+                ends.append(elasticities(along, names, moved, turned, _still(moved, point.knobs))[1][metric])
             right, left = (ends[0] - here) / STEP, (here - ends[1]) / STEP
             jumps = np.abs(right - left) > JUMP * (1.0 + np.abs(right) + np.abs(left))
             rows.append(np.where(jumps, np.nan, 0.5 * (right + left)))
@@ -167,18 +194,22 @@ def curvatures(scenario: Scenario, point: Point, turned: Sequence[Knob], metric:
 
 def wanted_metrics(job: Job, scenario: Scenario, metrics: Sequence[str] | None) -> tuple[str, ...]:
     """The metrics to differentiate; ValueError, one line, for one that the job does not have or that is no number."""
-    known = metric_names(job, scenario)
+    return known_metrics(job.name, metric_names(job, scenario), metrics)
+
+
+def known_metrics(job: str, known: Sequence[str], metrics: Sequence[str] | None) -> tuple[str, ...]:
+    """Those of `metrics`, or the most asked for, that are `known` of a job; ValueError as `wanted_metrics`."""
     if metrics is None:
-        return tuple(name for name in HEADLINES[job.name] if name in known)
+        return tuple(name for name in HEADLINES[job] if name in known)
     for name in metrics:
         if name not in known:
-            raise ValueError(f"a {job.name} has no real-valued metric {name} here{nearest(name, known)}")
+            raise ValueError(f"a {job} has no real-valued metric {name} here{nearest(name, known)}")
     return tuple(dict.fromkeys(metrics))
 
 
-def _along(job: Job, names: tuple[str, ...], scenario: Scenario, direction: Factors) -> tuple:
-    """Metrics y, dy for d ln x of the direction's numbers, and every step's time by bound, at one scenario."""
-    return at_base(slopes(job, names), scenario, ONE_SLOPE, (direction,))
+def _along(job: Job, names: tuple[str, ...]) -> Along:
+    """The gradient of a job's metrics; beside them, every step's time by bound."""
+    return lambda scenario, direction: at_base(slopes(job, names), scenario, ONE_SLOPE, (direction,))
 
 
 def _still(scenario: Scenario, known: Sequence[Knob]) -> dict[str, np.float64]:
@@ -192,24 +223,6 @@ def _still(scenario: Scenario, known: Sequence[Knob]) -> dict[str, np.float64]:
         for path in leaf_paths(scenario)
         if (not usual or path.partition(".")[0] in ROOTS) and not getattr(leaf(scenario, path), "ndim", 0)
     }
-
-
-def _elasticities(
-    job: Job, names: tuple[str, ...], scenario: Scenario, turned: Sequence[Knob], known: Sequence[Knob]
-) -> tuple[dict[str, float], dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Metrics, their elasticities in `turned` knobs, shapes (turned,), and every step's time by bound.
-
-    `known` knobs, of which `turned` are some, choose the program.
-    """
-    still = _still(scenario, known)
-    rows = [_along(job, names, scenario, still | {knob.path: np.float64(1.0)}) for knob in turned]
-    values, _, times = rows[0]
-    found = {
-        name: np.array([float(row[name]) for _, row, _ in rows])
-        / (value if (value := float(values[name])) > 0.0 else np.nan)
-        for name in names
-    }
-    return {name: float(values[name]) for name in names}, found, times
 
 
 def _shares(times: np.ndarray) -> dict[str, float]:

@@ -17,9 +17,7 @@ class Pair:
     first: Knob
     second: Knob
     curvature: float  # d^2 ln y / d ln x1 d ln x2
-    gain: (
-        float  # of one knob's elasticity, per unit of ln of the other, both turned to the better; above 0: complements
-    )
+    gain: float  # of one's elasticity per unit of ln of the other, both turned to the better; above 0: complements
 
     @property
     def kind(self) -> str:

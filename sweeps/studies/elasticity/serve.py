@@ -2,38 +2,36 @@
 
 import dataclasses
 import functools
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hwspaces.units import nearest
 from jaxroof.jobs import Scenario
 from jaxroof.jobs.serve import serving_metrics
 from jaxroof.scheduler import Size, cache_blocks, simulate
 from jaxroof.smooth import SHARPNESS
 from jaxroof.struct import Scalar, struct
 from jaxroof.traffic import STATUSES
-from sweeps.ask.paths import leaf, leaf_paths, replaced
-from sweeps.run.precision import (
-    precision,
-)
+from sweeps.ask.paths import leaf, leaf_paths
+from sweeps.run.precision import precision
 from sweeps.run.ways import QUICK
-from sweeps.serving.question import Question
 from sweeps.serving.run import Setup, setup, unfinished_note
-from sweeps.serving.simulation import size_for
+from sweeps.serving.simulation import grown, size_for
+from sweeps.serving.spec import ServeSpec
 from sweeps.studies.elasticity.gradient import moved
-from sweeps.studies.elasticity.knobs import Knob, knobs, without_elasticity
-from sweeps.studies.elasticity.point import FACTORS, HEADLINES, Check, Point, chosen
+from sweeps.studies.elasticity.knobs import knobs, without_elasticity
+from sweeps.studies.elasticity.point import Sensitivities, Turn, chosen, elasticities, known_metrics, turned_checks
 
 REQUESTS = 64
 """Requests that are simulated where nobody says how many: a gradient takes several times a simulation."""
 
 ITERATIONS = 4
-"""Of the simulator per request; more where they do not suffice."""
+"""Of the simulator per request, to begin with; doubled while requests are left."""
+
+MOST_DOUBLINGS = 4
 
 
 @struct
@@ -44,12 +42,12 @@ class Stream:
 
 
 def sensitivity_of_serve(
-    asked: Question,
+    asked: ServeSpec,
     metrics: Sequence[str] | None = None,
     wanted: Sequence[str] | None = None,
     exponent: float | None = None,
     top: int = 8,
-) -> tuple[Setup, tuple[str, ...], Point, dict[str, tuple[Check, ...]]]:
+) -> tuple[Setup, tuple[str, ...], Sensitivities, dict[str, tuple[Turn, ...]]]:
     """Setup, notes, elasticities of the metrics of a simulation, and new simulations beside the largest ones.
 
     Forward mode, one compiled program of the whole simulation and one call per knob. What the scheduler decides
@@ -82,47 +80,29 @@ def sensitivity_of_serve(
         numbers = [path for path in leaf_paths(scenario) if not getattr(leaf(scenario, path), "ndim", 0)]
         parts = {knob.path.partition(".")[0] for knob in turned}  # every other number would add to what is compiled
         still = {path: np.float64(0.0) for path in numbers if path.partition(".")[0] in parts}
-        while True:  # values too come from the gradient's program, along no direction: one compilation
+
+        def tried(size: Size) -> tuple[tuple, jax.Array]:
             along = jax.jit(functools.partial(_slopes, one, size), compiler_options=QUICK)
             values, _, left = jax.device_get(along(scenario, still))
-            if not left or size.iterations > 64 * len(arrivals):
-                break
-            size = dataclasses.replace(size, iterations=2 * size.iterations)
-        names = _names(values, metrics)
-        rows = [along(scenario, still | {knob.path: np.float64(1.0)})[1] for knob in turned]
-        rows = jax.device_get(rows)
-        point = Point(
+            return (along, values), left
+
+        # Values too come from the gradient's program, along no direction: one compilation.
+        (along, values), _, left = grown(tried, size, MOST_DOUBLINGS)
+        known = [name for name, value in values.items() if metrics is not None or value > 0.0]
+        names = known_metrics("serve", known, metrics)
+        values, slopes, _ = elasticities(along, names, scenario, turned, still)
+        point = Sensitivities(
             job="serve",
             knobs=turned,
             left_out=without_elasticity(scenario, wanted),
-            metrics={name: float(values[name]) for name in names},
-            elasticities={
-                name: np.array([float(row[name]) for row in rows]) / (float(values[name]) or math.nan) for name in names
-            },
+            metrics=values,
+            elasticities=slopes,
             bounds={},
             smoothing=SHARPNESS if exponent is None else exponent,
         )
-        checks = _checks(point, top, lambda knob, f: along(replaced(scenario, knob.path, knob.value * f), still)[0])
-    notes = (*found.notes, *([unfinished_note(int(left))] if left else []))
+        checks = turned_checks(along, scenario, point, point.top(top), still)
+    notes = (*found.notes, *([unfinished_note(left)] if left else []))
     return found, notes, point, checks
-
-
-def _checks(point: Point, top: int, simulated: Callable[[Knob, float], dict]) -> dict[str, tuple[Check, ...]]:
-    """Changes of every metric when the largest knobs are turned: by its elasticity, and in a new simulation.
-
-    Args:
-      simulated: metrics with one knob turned by a factor.
-    """
-    checked: dict[str, list[Check]] = {name: [] for name in point.metrics}
-    for knob in point.top(top):
-        if knob.whole:
-            continue
-        ends = [jax.device_get(simulated(knob, factor)) for factor in FACTORS]
-        for name, rows in checked.items():
-            slope = float(point.elasticities[name][point.knobs.index(knob)])
-            actual = tuple(float(other[name]) / point.metrics[name] - 1.0 for other in ends)
-            rows.append(Check(knob, tuple(f**slope - 1.0 for f in FACTORS), actual))
-    return {name: tuple(rows) for name, rows in checked.items()}
 
 
 def _metrics(scenario: Scenario, size: Size, traffic: Any, policy: Any, objective: Any) -> tuple[dict, jax.Array]:
@@ -155,12 +135,3 @@ def _slopes(one: Any, size: Size, scenario: Scenario, direction: dict) -> tuple[
         return one(moved(scenario, factors), size=size)
 
     return jax.jvp(metrics, (jax.tree.map(jnp.ones_like, direction),), (direction,), has_aux=True)
-
-
-def _names(values: dict[str, Any], metrics: Sequence[str] | None) -> tuple[str, ...]:
-    if metrics is None:
-        return tuple(name for name in HEADLINES["serve"] if float(values[name]) > 0.0)
-    for name in metrics:
-        if name not in values:
-            raise ValueError(f"a serve has no real-valued metric {name} here{nearest(name, values)}")
-    return tuple(dict.fromkeys(metrics))

@@ -1,11 +1,12 @@
 """A design problem as points of the unit cube, for optimisers that only ask for values: every point is a design."""
 
+import itertools
 from typing import Any
 
 import numpy as np
 
 from sweeps.studies.optimization.problem import Problem
-from sweeps.studies.optimization.variables import Variable, combinations
+from sweeps.studies.optimization.variables import Variable
 
 IMPOSSIBLE = 1.0
 """Value of the constraint of a deployment that cannot be; -1 of one that can."""
@@ -24,8 +25,8 @@ class Cube:
 
     def __init__(self, problem: Problem):
         self.problem = problem
-        self._choice = np.array([variable.choice for variable in problem.variables])
-        self._illegal = _illegal(problem)
+        found, legal = _combinations(problem)
+        self._illegal = found[~legal]
         self.constraint_names = problem.constraint_names + (("possible deployment",) if len(self._illegal) else ())
 
     def designs(self, points: np.ndarray) -> np.ndarray:
@@ -42,33 +43,20 @@ class Cube:
         objectives, constraints = self.problem.evaluate(designs)
         if not len(self._illegal):
             return objectives, constraints
-        wrong = (designs[:, self._choice][:, np.newaxis] == self._illegal).all(axis=2).any(axis=1)
+        wrong = (designs[:, self.problem.choice][:, np.newaxis] == self._illegal).all(axis=2).any(axis=1)
         possible = np.where(wrong, IMPOSSIBLE, -IMPOSSIBLE)[:, np.newaxis]
         return objectives, np.concatenate([constraints, possible], axis=1)
-
-
-def allowed_values(variable: Variable, values: np.ndarray) -> np.ndarray:
-    """The nearest numbers that a result may have: whole ones, or those of a list."""
-    if variable.allowed is not None:
-        return variable.allowed[np.argmin(np.abs(np.log(values[:, np.newaxis] / variable.allowed)), axis=1)]
-    return np.clip(np.round(values), variable.low, variable.high) if variable.whole else values
 
 
 def _values(variable: Variable, points: np.ndarray) -> np.ndarray:
     """A column of designs."""
     if variable.choice:
         return np.minimum(np.floor(points * len(variable.labels)), len(variable.labels) - 1.0)
-    return allowed_values(variable, variable.unit_values(points))
+    return variable.rounded(variable.unit_values(points))
 
 
-def _illegal(problem: Problem) -> np.ndarray:
-    """Positions of the choices of every combination that is no deployment, shape [combinations, choices]."""
-    found, legal = _combinations(problem)
-    return found[~legal]
-
-
-def legal_choices(problem: Problem) -> list[dict[str, Any]]:
-    """Every combination of choices whose deployment can be, as labels by name.
+def legal_combinations(problem: Problem) -> np.ndarray:
+    """Positions of the choices of every combination whose deployment can be, shape [combinations, choices].
 
     Raises:
       ValueError: one line: there is none.
@@ -76,14 +64,20 @@ def legal_choices(problem: Problem) -> list[dict[str, Any]]:
     found, legal = _combinations(problem)
     if not legal.any():
         raise ValueError("no combination of the choices is a deployment that can be")
+    return found[legal]
+
+
+def legal_choices(problem: Problem) -> list[dict[str, Any]]:
+    """As `legal_combinations`, as labels by name."""
     chosen = [variable for variable in problem.variables if variable.choice]
-    return [{v.name: v.labels[int(i)] for v, i in zip(chosen, row, strict=True)} for row in found[legal]]
+    rows = legal_combinations(problem)
+    return [{v.name: v.labels[int(i)] for v, i in zip(chosen, row, strict=True)} for row in rows]
 
 
 def _combinations(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
     """Positions of the choices of every combination, shape [combinations, choices], and whether it can be."""
-    choice = np.array([variable.choice for variable in problem.variables])
-    found = np.array(list(combinations(problem.variables)), float).reshape(-1, int(choice.sum()))
+    positions = [range(len(variable.labels)) for variable in problem.variables if variable.choice]
+    found = np.array(list(itertools.product(*positions)), float)
     designs = np.tile(problem.lower, (len(found), 1))
-    designs[:, choice] = found
+    designs[:, problem.choice] = found
     return found, problem.legal(designs)

@@ -51,7 +51,6 @@ def descended(
       [n, d]; its objectives, shape [n, objectives]; and its largest constraint, shape [n].
     """
     package = optax()
-    moves = ~np.array([variable.choice for variable in problem.variables])
     shares = _shares(problem, designs)
     adam = package.scale_by_adam(b1=0.8, b2=0.95)
     multipliers = np.zeros((len(designs), len(problem.constraints)))
@@ -73,7 +72,7 @@ def descended(
             with jax.numpy_dtype_promotion("standard"):  # optax counts steps in integers
                 change, state = update(slopes, state)
             rate = RATE * END ** (step / steps)
-            shares = np.clip(shares - rate * np.where(moves, np.asarray(change), 0.0), 0.0, 1.0)
+            shares = np.clip(shares - rate * np.where(problem.choice, 0.0, np.asarray(change)), 0.0, 1.0)
             if step % MULTIPLIER_STEPS == MULTIPLIER_STEPS - 1:
                 multipliers = pull
             progress(1)
@@ -95,14 +94,14 @@ class _Best:
     def take(self, designs: np.ndarray, objectives: np.ndarray, constraints: np.ndarray) -> None:
         """Keep what is better: feasible before infeasible, then the smaller objective or violation."""
         violations = worst(constraints)
-        scores = np.sum(self._weights * np.sign(objectives) * np.log(np.abs(objectives)), axis=1)
+        score = scores(objectives, self._weights)
         feasible, known = violations <= KEPT, self.violations <= KEPT
-        better = np.where(feasible & known, scores < self._scores, feasible | (~known & (violations < self.violations)))
+        better = np.where(feasible & known, score < self._scores, feasible | (~known & (violations < self.violations)))
         for mine, given in (
             (self.designs, designs),
             (self.objectives, objectives),
             (self.violations, violations),
-            (self._scores, scores),
+            (self._scores, score),
         ):
             mine[better] = given[better]
 
@@ -110,6 +109,17 @@ class _Best:
 def worst(constraints: np.ndarray) -> np.ndarray:
     """The largest constraint of every design, shape [n]; -inf without any."""
     return np.max(constraints, axis=1, initial=-np.inf)
+
+
+def scores(objectives: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Sums of the logarithms of the objectives, shape [n, objectives], times their weights; to be made small."""
+    return np.sum(weights * np.sign(objectives) * np.log(np.abs(objectives)), axis=1)
+
+
+def best_first(scores: np.ndarray, violations: np.ndarray) -> np.ndarray:
+    """Positions of designs: feasible ones before others, then those of smaller score or violation; shape [n]."""
+    infeasible = violations > KEPT
+    return np.lexsort((np.where(infeasible, violations, scores), infeasible))
 
 
 def _shares(problem: Problem, designs: np.ndarray) -> np.ndarray:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from sweeps.studies.optimization.cube import allowed_values, legal_choices
+from sweeps.studies.optimization.cube import legal_choices
 from sweeps.studies.optimization.descent import worst
 from sweeps.studies.optimization.problem import Problem
 from sweeps.studies.optimization.shares import Goals, Shares
@@ -170,7 +170,7 @@ class _Walk:
     def _allowed(self, design: np.ndarray) -> np.ndarray:
         """The nearest design that a result may have, shape [d]."""
         for i in self.shares.columns:
-            design[i] = allowed_values(self.shares.problem.variables[i], design[i : i + 1])[0]
+            design[i] = self.shares.problem.variables[i].rounded(design[i : i + 1])[0]
         return design
 
     def _best_of_model(self) -> tuple[np.ndarray, float]:

@@ -17,7 +17,7 @@ ROOTS = ("hardware.", "model.", "deployment.", "workload.", "efficiency.")
 
 
 @dataclasses.dataclass(frozen=True)
-class Objective:
+class Goal:
     """A metric, or a leaf by its path, to be made small or large."""
 
     name: str
@@ -58,7 +58,7 @@ def unit_of(name: str) -> str:
     return leaf_unit(name) if name.startswith(ROOTS) else variable(name).unit
 
 
-def objectives(table: Mapping[str, Any]) -> tuple[Objective, ...]:
+def objectives(table: Mapping[str, Any]) -> tuple[Goal, ...]:
     """The objectives of `[optimize]`: minimize and maximize, each a name or a list of names.
 
     Raises:
@@ -72,7 +72,7 @@ def objectives(table: Mapping[str, Any]) -> tuple[Objective, ...]:
                 raise ValueError(f"optimize.{key} = {name!r} must be the name of a metric, or a list of names")
             if any(name == other.name for other in found):
                 raise ValueError(f"optimize.{key}: {name} is given twice")
-            found.append(Objective(name, key == "maximize"))
+            found.append(Goal(name, key == "maximize"))
     if not found:
         raise ValueError("optimize.minimize is missing: name the metric to minimise (or optimize.maximize)")
     return tuple(found)

@@ -9,7 +9,7 @@ import warnings
 
 import numpy as np
 
-from sweeps.studies.optimization.descent import KEPT, worst
+from sweeps.studies.optimization.descent import KEPT, best_first, scores, worst
 from sweeps.studies.optimization.problem import Problem
 
 ITERATIONS = 40
@@ -26,7 +26,7 @@ TOLERANCE = 1e-8
 
 
 @dataclasses.dataclass(frozen=True)
-class Point:
+class Polished:
     """One design and what is known of it."""
 
     design: np.ndarray  # [d]
@@ -38,20 +38,20 @@ class Point:
         """Whether every constraint is kept."""
         return self.violation <= KEPT
 
-    def better(self, other: "Point") -> bool:
+    def better(self, other: "Polished") -> bool:
         """Feasible before infeasible, then the smaller score or violation."""
         if self.feasible != other.feasible:
             return self.feasible
         return self.score < other.score if self.feasible else self.violation < other.violation
 
 
-def polished(problem: Problem, design: np.ndarray, weights: np.ndarray) -> Point:
+def polished(problem: Problem, design: np.ndarray, weights: np.ndarray) -> Polished:
     """The best design near `design`, shape [d]; counts, and lists that were relaxed, take values that they may have.
 
     Args:
       weights: of the logarithms of the objectives, shape [objectives].
     """
-    free = np.array([not variable.choice for variable in problem.variables])
+    free = ~problem.choice
     best = _refined(problem, design, weights, free)
     for i, variable in enumerate(problem.variables):
         if variable.choice or (not variable.whole and variable.allowed is None):
@@ -67,7 +67,7 @@ def polished(problem: Problem, design: np.ndarray, weights: np.ndarray) -> Point
     return best
 
 
-def settled(problem: Problem, point: Point, weights: np.ndarray, seed: int) -> Point:
+def settled(problem: Problem, point: Polished, weights: np.ndarray, seed: int) -> Polished:
     """The best of clouds of neighbours around a design, each drawn around the best so far; choices stay."""
     draws = np.random.default_rng(seed)
     moves = [i for i, v in enumerate(problem.variables) if not v.choice and v.high > v.low]
@@ -80,11 +80,9 @@ def settled(problem: Problem, point: Point, weights: np.ndarray, seed: int) -> P
             shares = variable.shares(point.design[i : i + 1]) + steps
             designs[:, i] = variable.rounded(variable.unit_values(np.clip(shares, 0.0, 1.0)))
         objectives, constraints = problem.evaluate(designs)
-        scores = np.sum(weights * np.sign(objectives) * np.log(np.abs(objectives)), axis=1)
-        violations = worst(constraints)
-        infeasible = violations > KEPT
-        best = int(np.lexsort((np.where(infeasible, violations, scores), infeasible))[0])
-        found = Point(designs[best], float(scores[best]), float(violations[best]))
+        found_scores, violations = scores(objectives, weights), worst(constraints)
+        best = int(best_first(found_scores, violations)[0])
+        found = Polished(designs[best], float(found_scores[best]), float(violations[best]))
         if found.better(point):
             point = found
         else:
@@ -92,7 +90,7 @@ def settled(problem: Problem, point: Point, weights: np.ndarray, seed: int) -> P
     return point
 
 
-def _refined(problem: Problem, design: np.ndarray, weights: np.ndarray, free: np.ndarray) -> Point:
+def _refined(problem: Problem, design: np.ndarray, weights: np.ndarray, free: np.ndarray) -> Polished:
     """SciPy's SLSQP over the shares of the free variables; the best point of its way, the start included."""
     from scipy.optimize import minimize
 
@@ -123,7 +121,7 @@ class _Walk:
     """Values and slopes along a solver's way, each design computed once, and the best of them."""
 
     def __init__(self, problem: Problem, design: np.ndarray, weights: np.ndarray, columns: np.ndarray):
-        self.best: Point | None = None
+        self.best: Polished | None = None
         self._problem, self._design, self._weights, self._columns = problem, design, weights, columns
         self._last: tuple[bytes, tuple] | None = None
 
@@ -140,10 +138,10 @@ class _Walk:
         design[columns] = [v.unit_values(shares[j : j + 1])[0] for j, v in enumerate(chosen)]
         found = self._problem.value_and_grad(design[np.newaxis])
         objectives, constraints = found.objectives[0], found.constraints[0]
-        score = float(np.sum(self._weights * np.sign(objectives) * np.log(np.abs(objectives))))
+        score = float(scores(objectives[np.newaxis], self._weights)[0])
         inner = np.array([v.slope(design[i : i + 1])[0] for i, v in zip(columns, chosen, strict=True)])
         slopes = (self._weights / np.abs(objectives)) @ found.objective_slopes[0][:, columns] * inner
-        point = Point(design, score, float(worst(constraints[np.newaxis])[0]))
+        point = Polished(design, score, float(worst(constraints[np.newaxis])[0]))
         if self.best is None or point.better(self.best):
             self.best = point
         return score, slopes, constraints, found.constraint_slopes[0][:, columns] * inner

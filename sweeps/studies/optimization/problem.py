@@ -19,7 +19,7 @@ from sweeps.run.point import answers, answers_at, scenario_at
 from sweeps.run.precision import precision
 from sweeps.run.ways import CURVE, Way
 from sweeps.run.ways import designs as designs_way
-from sweeps.studies.optimization.goals import Constraint, Objective, require_answered
+from sweeps.studies.optimization.goals import Constraint, Goal, require_answered
 from sweeps.studies.optimization.variables import Variable
 
 COMPILERS = 4
@@ -47,6 +47,7 @@ class Problem:
     Attributes:
       names: of the variables.
       lower, upper: their bounds, shape [d].
+      choice: which columns are choices, shape [d].
       choices: labels of the positions of every variable that is a choice, by name.
       whole: which columns take whole numbers in the end, shape [d].
       objective_names, constraint_names: of the columns of what `evaluate` returns.
@@ -58,7 +59,7 @@ class Problem:
         job: str,
         base: Scenario,
         variables: tuple[Variable, ...],
-        objectives: tuple[Objective, ...],
+        objectives: tuple[Goal, ...],
         constraints: tuple[Constraint, ...],
         attributes: Mapping[str, Any],
     ):
@@ -67,14 +68,14 @@ class Problem:
         self.names = tuple(variable.name for variable in variables)
         self.lower = np.array([variable.low for variable in variables])
         self.upper = np.array([variable.high for variable in variables])
+        self.choice = np.array([variable.choice for variable in variables])
         self.choices = {v.name: v.labels for v in variables if v.choice}
-        self.whole = np.array([variable.whole or variable.choice for variable in variables])
+        self.whole = self.choice | np.array([variable.whole for variable in variables])
         self.objective_names = tuple(objective.name for objective in objectives)
         self.constraint_names = tuple(constraint.text for constraint in constraints)
         self.evaluations = self.gradients = 0
         self._numbers = jax.tree.map(np.float64, base)
         self._paths = [tuple(variable.axis.columns) for variable in variables if not variable.choice]
-        self._choice = np.array([variable.choice for variable in variables])
         self._segments = [tuple(segments(variable.axis)) if variable.choice else () for variable in variables]
         names = [goal.name for goal in (*objectives, *constraints)]
         with precision("float64"):
@@ -160,7 +161,7 @@ class Problem:
 
     def _points(self, designs: np.ndarray) -> list[Points]:
         """Designs, structure by structure: the settings of every choice, then the columns that are numbers."""
-        numbers = designs[:, ~self._choice]
+        numbers = designs[:, ~self.choice]
         return [
             Points(rows, [*self._choices(key, designs[rows]), self._set(numbers[rows].T)])
             for rows, key in self._structures(designs)
@@ -220,7 +221,7 @@ class Problem:
         numbers = jnp.stack([jnp.asarray(leaf(scenario, paths[0]), float) for paths in self._paths])
         values, along = jax.linearize(lambda n: self._goals(scenario_at(scenario, [self._set(n)]))["goals"], numbers)
         rows = jax.vmap(along, out_axes=1)(jnp.eye(len(numbers)))
-        columns = np.flatnonzero(~self._choice)
+        columns = np.flatnonzero(~self.choice)
         slopes = jnp.zeros((len(values), len(self.variables))).at[:, columns].set(rows)
         return {"goals": values, "slopes": slopes}
 

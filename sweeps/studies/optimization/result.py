@@ -12,7 +12,7 @@ from sweeps.ask.names import UDUNITS, variable_attributes
 from sweeps.studies.optimization.descent import worst
 from sweeps.studies.optimization.goals import unit_of
 from sweeps.studies.optimization.problem import Problem
-from sweeps.studies.optimization.search import Found
+from sweeps.studies.optimization.search import Optimum
 from sweeps.studies.optimization.variables import Variable
 
 STEPS = 41
@@ -51,7 +51,7 @@ def slices(problem: Problem, design: np.ndarray) -> tuple[Slice, ...]:
     )
 
 
-def dataset(found: Found) -> xr.Dataset:
+def dataset(found: Optimum) -> xr.Dataset:
     """Every design of the search, the best first, along `design`.
 
     Returns:
@@ -81,7 +81,7 @@ def dataset(found: Found) -> xr.Dataset:
     return xr.Dataset(columns, labels, _attributes(found))
 
 
-def record(found: Found) -> dict[str, Any]:
+def record(found: Optimum) -> dict[str, Any]:
     """The search's result for machines: SI numbers."""
     problem = found.problem
     designs = []
@@ -134,7 +134,7 @@ def _leaf(path: str) -> dict[str, str]:
     return {"units": UDUNITS.get(unit_of(path), unit_of(path)), "long_name": path}
 
 
-def _attributes(found: Found) -> Mapping[str, Any]:
+def _attributes(found: Optimum) -> Mapping[str, Any]:
     plain = record(found)
     return found.problem.attributes | {
         "objectives": ", ".join(

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from sweeps.studies.optimization.descent import KEPT, descended, worst
+from sweeps.studies.optimization.cube import legal_combinations
+from sweeps.studies.optimization.descent import KEPT, best_first, descended, scores, worst
 from sweeps.studies.optimization.multipliers import Active, active
 from sweeps.studies.optimization.pareto import nondominated, spread_weights
 from sweeps.studies.optimization.polish import polished, settled
 from sweeps.studies.optimization.problem import Problem
-from sweeps.studies.optimization.spec import Design, Search, made, read
-from sweeps.studies.optimization.variables import combinations
+from sweeps.studies.optimization.spec import Design, Effort, made, read
 
 FEW_LEVELS = 3
 """A grid with fewer levels per variable says little: as many points are drawn instead."""
@@ -31,7 +31,7 @@ FRONT = 48
 
 
 @dataclasses.dataclass(frozen=True)
-class Found:
+class Optimum:
     """Result of a search: the best designs first; with several objectives, the Pareto front."""
 
     problem: Problem
@@ -57,7 +57,7 @@ class Found:
 def optimize(
     source: str | os.PathLike | Mapping[str, Any] | Design,
     progress: Callable[[str, int, int], None] = lambda stage, done, all_of_it: None,
-) -> Found:
+) -> Optimum:
     """Search for the design that a specification asks for.
 
     Args:
@@ -71,12 +71,12 @@ def optimize(
     return searched(made(asked), asked.search, progress)
 
 
-def searched(problem: Problem, search: Search, progress: Callable[[str, int, int], None] = lambda *_: None) -> Found:
+def searched(problem: Problem, search: Effort, progress: Callable[[str, int, int], None] = lambda *_: None) -> Optimum:
     """Search a problem: see `optimize`."""
     clock, several = _Clock(), len(problem.objectives) > 1
 
     # 1. A grid, or a sample, over all combinations of choices.
-    designs, sampled = _grid(problem, _legal_combinations(problem), search)
+    designs, sampled = _grid(problem, legal_combinations(problem), search)
     progress("compile", 0, 1)
     problem.prepare(designs)
     progress("compile", 1, 1)
@@ -117,7 +117,7 @@ def searched(problem: Problem, search: Search, progress: Callable[[str, int, int
         )
     held, residual = ((), 0.0) if several else active(problem, best[0], np.ones(1))
     clock.lap("conditions")
-    return Found(
+    return Optimum(
         problem=problem,
         designs=best,
         objectives=found_objectives,
@@ -140,7 +140,7 @@ def _polished_designs(
     values: np.ndarray,
     violations: np.ndarray,
     weights: np.ndarray,
-    search: Search,
+    search: Effort,
     progress: Callable[[str, int, int], None],
 ) -> np.ndarray:
     """Designs that are polished from the best ends of the descent, shape [designs, variables]."""
@@ -176,19 +176,7 @@ class _Clock:
         self.laps[name], self._last = now - self._last, now
 
 
-def _legal_combinations(problem: Problem) -> np.ndarray:
-    """Positions of the choices of every combination whose deployment can be, shape [combinations, choices]."""
-    tried = list(combinations(problem.variables))
-    found = np.array(tried, float).reshape(len(tried), sum(v.choice for v in problem.variables))
-    designs = np.tile(problem.lower, (len(found), 1))
-    designs[:, [v.choice for v in problem.variables]] = found
-    legal = problem.legal(designs)
-    if not legal.any():
-        raise ValueError("no combination of the choices is a deployment that can be")
-    return found[legal]
-
-
-def _grid(problem: Problem, chosen: np.ndarray, search: Search) -> tuple[np.ndarray, bool]:
+def _grid(problem: Problem, chosen: np.ndarray, search: Effort) -> tuple[np.ndarray, bool]:
     """Designs over all combinations: a grid of equal levels, or, where it has too few levels, a Sobol sample."""
     ranges = [v for v in problem.variables if not v.choice]
     per = max(search.grid // len(chosen), 1)
@@ -204,20 +192,15 @@ def _grid(problem: Problem, chosen: np.ndarray, search: Search) -> tuple[np.ndar
         numbers = np.stack(columns, axis=1)
     else:
         sides = [np.unique(v.rounded(v.unit_values(np.linspace(0.0, 1.0, levels)))) for v in ranges]
-        numbers = (
-            np.stack([side.ravel() for side in np.meshgrid(*sides, indexing="ij")], axis=1)
-            if sides
-            else np.zeros((1, 0))
-        )
+        numbers = np.stack([side.ravel() for side in np.meshgrid(*sides, indexing="ij")], axis=1) if sides else [[]]
     designs = np.empty((len(chosen) * len(numbers), len(problem.variables)))
-    choice = np.array([v.choice for v in problem.variables])
-    designs[:, choice] = np.repeat(chosen, len(numbers), axis=0)
-    designs[:, ~choice] = np.tile(numbers, (len(chosen), 1))
+    designs[:, problem.choice] = np.repeat(chosen, len(numbers), axis=0)
+    designs[:, ~problem.choice] = np.tile(numbers, (len(chosen), 1))
     return designs, sampled
 
 
 def _starts(
-    problem: Problem, designs: np.ndarray, objectives: np.ndarray, constraints: np.ndarray, search: Search
+    problem: Problem, designs: np.ndarray, objectives: np.ndarray, constraints: np.ndarray, search: Effort
 ) -> tuple[np.ndarray, np.ndarray]:
     """Starts of the descent, and the weights of the objectives there: the best of the grid, for every combination."""
     violations = np.maximum(worst(constraints), 0.0)
@@ -239,22 +222,21 @@ def _starts(
 
 def _combination_numbers(problem: Problem, designs: np.ndarray) -> np.ndarray:
     """A number for the combination of choices of every design."""
-    choice = np.array([v.choice for v in problem.variables])
-    if not choice.any():
+    if not problem.choices:
         return np.zeros(len(designs), int)
-    return np.unique(designs[:, choice], axis=0, return_inverse=True)[1].reshape(-1)
+    return np.unique(designs[:, problem.choice], axis=0, return_inverse=True)[1].reshape(-1)
 
 
 def _best_of_combinations(
     problem: Problem, designs: np.ndarray, objectives: np.ndarray, violations: np.ndarray
 ) -> np.ndarray:
     """The best design of each of the best combinations."""
-    infeasible = violations > KEPT
-    scores = np.where(infeasible, violations, np.sign(objectives) * np.log(np.abs(objectives)))
-    order = np.lexsort((scores, infeasible))
+    infeasible, logs = violations > KEPT, scores(objectives[:, np.newaxis], np.ones(1))
+    order = best_first(logs, violations)
     groups = _combination_numbers(problem, designs)[order]
     order = order[np.sort(np.unique(groups, return_index=True)[1])][:POLISHED]
-    worth = (scores[order] <= scores[order[0]] + NEAR) & (infeasible[order] == infeasible[order[0]])
+    rank = np.where(infeasible, violations, logs)[order]
+    worth = (rank <= rank[0] + NEAR) & (infeasible[order] == infeasible[order[0]])
     return order[worth]
 
 
@@ -265,7 +247,7 @@ def _ordered(problem: Problem, designs: np.ndarray, several: bool) -> np.ndarray
     infeasible = violations > KEPT
     if several and not infeasible.all():
         return designs[nondominated(np.where(infeasible[:, None], np.inf, objectives))]
-    return designs[np.lexsort((np.where(infeasible, violations, objectives[:, 0]), infeasible))]
+    return designs[best_first(objectives[:, 0], violations)]
 
 
 def _misses(problem: Problem, constraints: np.ndarray) -> str:

@@ -9,13 +9,10 @@ from typing import Any
 from jaxroof.jobs import JOBS
 from sweeps.ask import spec as sweep_spec
 from sweeps.ask.question import attributes, unsampled
-from sweeps.studies.optimization.goals import FITS, Constraint, Objective, constraints, objectives
+from sweeps.studies.optimization.goals import FITS, Constraint, Goal, constraints, objectives
 from sweeps.studies.optimization.problem import Problem
 from sweeps.studies.optimization.variables import variables_of
 
-TABLES = {
-    "optimize": ("minimize", "maximize", "starts", "steps", "grid", "seed"),
-}
 MOST = {"starts": 10**6, "steps": 10**6, "grid": 10**8, "seed": sweep_spec.LARGEST_INTEGER}
 """How hard a search may be asked to look: its designs are in memory."""
 
@@ -25,7 +22,7 @@ FOREIGN = ("mode", "sample", "output", "engine", "policy", "slo")
 
 
 @dataclasses.dataclass(frozen=True)
-class Search:
+class Effort:
     """Effort of a search."""
 
     starts: int = 512  # designs that gradient descent starts from
@@ -39,9 +36,9 @@ class Design:
     """A checked specification: the sweep's part of it, the goals, and how to search."""
 
     spec: sweep_spec.Spec
-    objectives: tuple[Objective, ...]
+    objectives: tuple[Goal, ...]
     constraints: tuple[Constraint, ...]
-    search: Search
+    search: Effort
 
 
 def read(source: str | os.PathLike | Mapping[str, Any]) -> Design:
@@ -70,7 +67,7 @@ def design(source: Mapping[str, Any]) -> Design:
         tables[key] = source.get(key, {})
         if not isinstance(tables[key], Mapping):
             raise ValueError(f"{key} = {tables[key]!r} must be a table")
-    sweep_spec.require_known(tables["optimize"], TABLES["optimize"], "optimize.")
+    sweep_spec.require_known(tables["optimize"], ("minimize", "maximize", *MOST), "optimize.")
     goals = objectives(tables["optimize"])
     limits = constraints(tables["constraints"])
     counts = {
@@ -84,7 +81,7 @@ def design(source: Mapping[str, Any]) -> Design:
         raise ValueError(f'job = "{job}": simulations cannot be optimised yet; a request has TTFT and TPOT at a batch')
     checked = sweep_spec.spec({**rest, "mode": "sample"})
     checked = dataclasses.replace(checked, source=dict(source))
-    return Design(checked, goals, (*limits, FITS), Search(**counts))
+    return Design(checked, goals, (*limits, FITS), Effort(**counts))
 
 
 def problem(source: str | os.PathLike | Mapping[str, Any]) -> Problem:

@@ -1,9 +1,7 @@
 """Variables of an optimisation: numbers within bounds, whole numbers, and choices from lists."""
 
 import dataclasses
-import itertools
 import math
-from collections.abc import Iterator
 
 import numpy as np
 
@@ -90,11 +88,6 @@ def variables_of(spec: Spec, axes: tuple[Axis, ...]) -> tuple[Variable, ...]:
         longest = max(lists, key=lambda v: len(v.labels))
         found = [_relaxed(v) if v is longest else v for v in found]
     return tuple(found)
-
-
-def combinations(variables: tuple[Variable, ...]) -> Iterator[tuple[int, ...]]:
-    """Every combination of the choices' positions, in their order."""
-    return itertools.product(*(range(len(v.labels)) for v in variables if v.choice))
 
 
 def _variable(axis: Axis, spec: Spec) -> Variable:

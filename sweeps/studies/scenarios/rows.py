@@ -20,9 +20,7 @@ from jaxroof.version import VERSION
 from sweeps.ask.names import variable
 from sweeps.ask.question import alike_devices, asking, precisions_of
 from sweeps.ask.spec import spec
-from sweeps.run.asked import (
-    asked,
-)
+from sweeps.run.asked import asked
 from sweeps.run.evaluate import answered as evaluated
 from sweeps.run.sweep import sweep
 from sweeps.run.ways import ONE_BY_ONE
@@ -40,7 +38,7 @@ TINY = 1e-9
 
 
 @dataclasses.dataclass(frozen=True)
-class Row:
+class ScenarioRow:
     """One number of one scenario."""
 
     id: str
@@ -69,7 +67,7 @@ def run(
     ids: Iterable[str] | None = None,
     efficiency: str | None = None,
     done: Callable[[str], None] = lambda name: None,
-) -> list[Row]:
+) -> list[ScenarioRow]:
     """Rows of scenarios.
 
     Args:
@@ -85,7 +83,7 @@ def run(
     others = [[name] for name in chosen if name not in simulated]
     others.sort(key=lambda names: scenario(names[0]).spec["job"] != COLOCATED.name)  # what takes longest begins first
 
-    def in_turn(some: list[str]) -> dict[str, list[Row]]:
+    def in_turn(some: list[str]) -> dict[str, list[ScenarioRow]]:
         return {name: _named_rows(name, efficiency, done) for name in some}
 
     # Simulations set the precision of the whole process, so that one follows the other; beside them the rest.
@@ -94,7 +92,7 @@ def run(
     return [row for name in chosen for row in rows[name]]
 
 
-def _named_rows(name: str, efficiency: str | None, done: Callable[[str], None]) -> list[Row]:
+def _named_rows(name: str, efficiency: str | None, done: Callable[[str], None]) -> list[ScenarioRow]:
     try:
         rows = _rows(scenario(name), efficiency)
     except ValueError as error:
@@ -103,7 +101,7 @@ def _named_rows(name: str, efficiency: str | None, done: Callable[[str], None]) 
     return rows
 
 
-def table(rows: Iterable[Row]) -> xr.Dataset:
+def table(rows: Iterable[ScenarioRow]) -> xr.Dataset:
     """Rows as a Dataset along one dimension, `row`."""
     rows = list(rows)
     texts = {name: np.array([getattr(row, name) for row in rows]) for name in ("id", "title", "what", "metric", "unit")}
@@ -125,7 +123,7 @@ def _attributes(meaning: str) -> dict[str, str]:
     return {"units": "1", "long_name": meaning}
 
 
-def _rows(entry: ScenarioEntry, efficiency: str | None) -> list[Row]:
+def _rows(entry: ScenarioEntry, efficiency: str | None) -> list[ScenarioRow]:
     predicted = answered(entry, efficiency)
     assumed = answered(entry, ASSUMED) if any(check.assumed for check in entry.checks) else None
     rows = [_row(entry, check, predicted, assumed) for check in entry.checks]
@@ -133,7 +131,7 @@ def _rows(entry: ScenarioEntry, efficiency: str | None) -> list[Row]:
         said = _refused({**entry.spec, **refusal.set})
         status = "refused" if refusal.says in said else "not refused"
         what = ", ".join(f"{key} = {value}" for key, value in refusal.set.items())
-        rows.append(Row(entry.id, entry.title, what, "", math.nan, math.nan, math.nan, status, "", said))
+        rows.append(ScenarioRow(entry.id, entry.title, what, "", math.nan, math.nan, math.nan, status, "", said))
     return rows
 
 
@@ -172,7 +170,7 @@ def checked_variables(job: str) -> tuple[str, ...]:
 Answers = Mapping[str, xr.Dataset]
 
 
-def _row(entry: ScenarioEntry, check: Check, predicted: Answers, assumed: Answers | None) -> Row:
+def _row(entry: ScenarioEntry, check: Check, predicted: Answers, assumed: Answers | None) -> ScenarioRow:
     value = _value(check, predicted)
     known = _value(check, assumed) if check.assumed and assumed is not None else math.nan
     judged = known if check.assumed else value
@@ -181,7 +179,7 @@ def _row(entry: ScenarioEntry, check: Check, predicted: Answers, assumed: Answer
     unit = check.unit or ("1" if check.over is not None else variable(check.metric[0].rpartition(".")[2]).unit)
     metric = " + ".join(check.metric)
     status = ("agrees" if check.expected == 1.0 else "explained") if close else "differs"
-    return Row(entry.id, entry.title, check.what, metric, value, check.hand, known, status, unit, check.why)
+    return ScenarioRow(entry.id, entry.title, check.what, metric, value, check.hand, known, status, unit, check.why)
 
 
 def _value(check: Check, data: Answers) -> float:

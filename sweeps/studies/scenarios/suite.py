@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,26 +15,22 @@ FILES = Path(workloads.__file__).parent / "scenarios"
 ORDER = "TIX"
 """First letters of the groups in order: training, inference, what the survey names beside them."""
 
-_TEXTS = ("id", "title", "source", "why")
-_CHECK = ("unit", "what", "metric", "at", "over", "per", "hand", "expected", "tolerance", "why", "assumed")
-_REFUSAL = ("set", "says")
 
-
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Check:
     """One number of a scenario that was worked out by hand."""
 
     what: str
     metric: tuple[str, ...]  # variables of the dataset, or PART.VARIABLE of a part's, added up
-    at: Mapping[str, Any]  # labels along axes; axes that are left out have one value
-    over: Mapping[str, Any] | None  # labels of another point that the value is divided by the value of
-    per: float  # what the value is divided by beside
+    at: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # labels along axes, but those with one value
+    over: Mapping[str, Any] | None = None  # labels of another point that the value is divided by the value of
+    per: float = 1.0  # what the value is divided by beside
     hand: float  # SI units
-    unit: str | None  # of it; None: the variable's
-    expected: float  # value with the hand's assumptions over `hand`: 1, or what the reason `why` makes of it
-    tolerance: float  # share by which it may be off that
-    why: str  # the value differs from the hand-worked one
-    assumed: bool  # False: the hand-worked value is not made with the assumptions of `half`
+    unit: str | None = None  # of it; None: the variable's
+    expected: float = 1.0  # value with the hand's assumptions over `hand`: 1, or what the reason `why` makes of it
+    tolerance: float = 0.02  # share by which it may be off that
+    why: str = ""  # the value differs from the hand-worked one
+    assumed: bool = True  # False: the hand-worked value is not made with the assumptions of `half`
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,7 +78,7 @@ def scenario(name: str) -> ScenarioEntry:
 
 def _entry(name: str, source: Mapping[str, Any]) -> ScenarioEntry:
     own = source.get("scenario", {})
-    _require(own, (*_TEXTS, "parts", "checks", "refusals"), "scenario")
+    _require(own, ("id", "title", "source", "why", "parts", "checks", "refusals"), "scenario")
     if own.get("id") != name:
         raise ValueError(f"scenario.id = {own.get('id')!r} must be the file's name, {name}")
     spec = {key: value for key, value in source.items() if key != "scenario"}
@@ -98,29 +94,18 @@ def _entry(name: str, source: Mapping[str, Any]) -> ScenarioEntry:
 
 
 def _check(table: Mapping[str, Any], why: str) -> Check:
-    _require(table, _CHECK, "scenario.checks")
-    metric = table["metric"]
-    return Check(
-        what=table["what"],
-        metric=(metric,) if isinstance(metric, str) else tuple(metric),
-        at=table.get("at", {}),
-        over=table.get("over"),
-        per=float(table.get("per", 1.0)),
-        hand=float(table["hand"]),
-        unit=table.get("unit"),
-        expected=float(table.get("expected", 1.0)),
-        tolerance=float(table.get("tolerance", 0.02)),
-        why=table.get("why", why),
-        assumed=bool(table.get("assumed", True)),
-    )
+    _require(table, [field.name for field in dataclasses.fields(Check)], "scenario.checks")
+    numbers = {name: float(table[name]) for name in ("per", "hand", "expected", "tolerance") if name in table}
+    metric = (table["metric"],) if isinstance(table["metric"], str) else tuple(table["metric"])
+    return Check(**{"why": why, **table, **numbers, "metric": metric})
 
 
 def _refusal(table: Mapping[str, Any]) -> Refusal:
-    _require(table, _REFUSAL, "scenario.refusals")
-    return Refusal(table["set"], table["says"])
+    _require(table, [field.name for field in dataclasses.fields(Refusal)], "scenario.refusals")
+    return Refusal(**table)
 
 
-def _require(table: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
+def _require(table: Mapping[str, Any], known: Sequence[str], where: str) -> None:
     for key in table:
         if key not in known:
             raise ValueError(f"there is no {where}.{key}{nearest(key, known)}")

@@ -14,9 +14,8 @@ from jaxroof.efficiency.decode import DecodeKernel, decode_timing, published, pu
 from jaxroof.efficiency.timing import SHORT, Spread
 from jaxroof.hardware import Hardware
 from jaxroof.op import Op
-from sweeps.measure.kernel_data.attention import decode_groups
+from sweeps.measure.kernel_data.attention import decode_groups, latent_decode_groups
 from sweeps.measure.kernel_data.group import KernelGroup
-from sweeps.measure.kernel_data.latent_generation import latent_decode_groups
 from sweeps.measure.validate.relative_errors import errors
 from tests.evidence.learned_kernels.result import ARCHITECTURES, KernelFit, deviation, errors_by_length
 from tests.evidence.least_squares import fitted

@@ -15,9 +15,8 @@ from jaxroof.efficiency.timing import SHORT, Spread
 from jaxroof.hardware import Hardware
 from jaxroof.op import Op
 from sweeps.ask.paths import leaf, replaced
-from sweeps.measure.kernel_data.attention import prefill_groups
+from sweeps.measure.kernel_data.attention import latent_context_groups, prefill_groups
 from sweeps.measure.kernel_data.group import KernelGroup
-from sweeps.measure.kernel_data.latent_context import latent_context_groups
 from sweeps.measure.validate.relative_errors import Errors, errors
 from tests.evidence.learned_kernels.result import ARCHITECTURES, KernelFit, deviation, errors_by_length
 from tests.evidence.least_squares import fitted

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from jaxroof.efficiency import Efficiency
+from jaxroof.prices import Limits
 from sweeps.measure.validate.measured_csv import LeftOut
 from sweeps.measure.validate.serving.predict import extent, lane_groups, simulated_points, units
 from sweeps.measure.validate.serving.scores import Prediction
 from sweeps.measure.validate.serving.serving_points import ServingPoint
-from sweeps.measure.validate.serving.step_tables import Extent, OpTimes, Progress, Unit, op_times, silent, summed
+from sweeps.measure.validate.serving.step_tables import OpTimes, Progress, Unit, op_times, silent, summed
 from sweeps.measure.validate.serving.suspects import checked
 from sweeps.measure.validate.stacks import positions_by_structure
 from sweeps.run.precision import precision
@@ -82,7 +83,7 @@ def _checked(points: Sequence[ServingPoint]) -> list[ServingPoint]:
         return [dataclasses.replace(point, suspect=point.suspect or reason) for point in points]
 
 
-def _times(made: Sequence[Unit], size: Extent, progress: Progress) -> dict[int, OpTimes | str]:
+def _times(made: Sequence[Unit], size: Limits, progress: Progress) -> dict[int, OpTimes | str]:
     """Times of the ops of every unit, or the reason why it has none.
 
     All units are tried together, which compiles least; where that fails, each structure is tried on its own.

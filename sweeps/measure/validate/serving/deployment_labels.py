@@ -21,11 +21,6 @@ class Layout:
     repaired: bool = False  # the labels said otherwise
     suspect: str | None = None  # why the labels cannot be right
 
-    @property
-    def devices(self) -> float:
-        """Devices of the deployment."""
-        return self.tp * self.pp * self.attention_dp
-
 
 def suite(source_tag: str) -> str:
     """Who measured: InferenceX, whose tag is a database dump or a date, or NVIDIA."""
@@ -73,11 +68,4 @@ def layout(numbers: dict[str, Any], family: str, mixture: bool) -> Layout:
         suspect = suspect or "no number of clients"
     elif batch and not repaired and all(abs(batch * n - clients) > n for n in (1.0, groups)):
         suspect = suspect or f"{clients:g} clients in batches of {batch:g} on {groups:g} attention groups"
-    return Layout(
-        tp=tp,
-        pp=pp,
-        attention_dp=groups,
-        ep=experts,
-        repaired=repaired,
-        suspect=suspect,
-    )
+    return Layout(tp=tp, pp=pp, attention_dp=groups, ep=experts, repaired=repaired, suspect=suspect)

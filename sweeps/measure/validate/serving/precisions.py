@@ -8,26 +8,6 @@ from jaxroof.layers.latent_attention import LatentAttention
 from jaxroof.model import Experts, Model, WeightFormat
 from workloads import formats
 
-SCHEMES: dict[str, formats.Scheme | None] = {
-    "bfloat16": None,
-    "float16": None,
-    "int8_wo": formats.integer(8, None, False, None, ""),
-    "int4_wo": formats.integer(4, 128, True, None, ""),
-    "sq": formats.integer(8, None, False, "int8", ""),
-    "fp8": formats.fp8(calibrated=True),
-    "fp8_static": formats.fp8(calibrated=True),
-    "fp8_ootb": formats.fp8(),
-    "fp8_block": formats.fp8((128, 128)),
-    "nvfp4": formats.nvfp4(),
-    "w4afp8": formats.integer(4, 128, False, "fp8", ""),
-    "w4a16_mxfp4": formats.mxfp4(),
-    "w4a8_mxfp4_mxfp8": formats.mxfp4("fp8"),
-}
-"""Value of `gemm_quant_mode` or `moe_quant_mode` -> how those weights are stored and multiplied; None: 16 bits.
-
-Scales of `fp8` are in the checkpoint, as ModelOpt writes them.
-"""
-
 WHOLE = {
     "bfloat16": "bf16",
     "float16": "fp16",
@@ -37,12 +17,22 @@ WHOLE = {
     "fp8": "fp8-static",
     "fp8_static": "fp8-static",
     "fp8_ootb": "fp8",
+    "fp8_block": "fp8",
     "nvfp4": "nvfp4",
     "w4afp8": "w4a8",
     "w4a16_mxfp4": "mxfp4",
     "w4a8_mxfp4_mxfp8": "mxfp4",
 }
-"""Value of a mode -> the catalogue's name for it in all linear layers."""
+"""Value of `gemm_quant_mode` or `moe_quant_mode` -> the catalogue's name for it in all linear layers.
+
+Scales of `fp8` are in the checkpoint, as ModelOpt writes them; `fp8_block` is what an engine quantises to as it starts.
+"""
+
+SCHEMES = {mode: formats.OVERRIDES[name] for mode, name in WHOLE.items()} | {
+    "fp8_block": formats.fp8((128, 128)),
+    "w4a8_mxfp4_mxfp8": formats.mxfp4("fp8"),
+}
+"""Value of a mode -> how a checkpoint's own such weights are stored and multiplied; None: 16 bits."""
 
 MICROSCALED = "w4a8_mxfp4_mxfp8"
 """How vLLM and TensorRT-LLM multiply MXFP4 experts where the matrix unit takes 4-bit operands: with MXFP8 activations.

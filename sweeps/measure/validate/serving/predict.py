@@ -13,16 +13,16 @@ import hwspaces
 from jaxroof.batch import Batch, Decode, Prefill
 from jaxroof.efficiency import Efficiency
 from jaxroof.memory import kv_capacity_tokens
-from jaxroof.policy import Policy
+from jaxroof.policy import ORDERS, Policy
+from jaxroof.prices import Limits
 from jaxroof.scheduler import Size, begin, proceed, remaining, served
 from jaxroof.struct import Scalar, struct
 from jaxroof.traffic import STATUSES, Traffic
-from sweeps.measure.validate.serving.closed_loop import policy, traffic
 from sweeps.measure.validate.serving.deployment_labels import ENGINES
 from sweeps.measure.validate.serving.precisions import has_experts
 from sweeps.measure.validate.serving.scores import Prediction
 from sweeps.measure.validate.serving.serving_points import ServingPoint
-from sweeps.measure.validate.serving.step_tables import Extent, Tables, Unit, price
+from sweeps.measure.validate.serving.step_tables import Tables, Unit, price
 
 SEED = 1
 """Of the requests' lengths: every point has its own draw, the same in every run."""
@@ -69,10 +69,10 @@ def units(points: Sequence[ServingPoint], efficiencies: Mapping[str, Efficiency]
     return made, places
 
 
-def extent(points: Sequence[ServingPoint]) -> Extent:
+def extent(points: Sequence[ServingPoint]) -> Limits:
     """The largest step of any point."""
     rows = max(max(point.preset.budget * _groups(point), point.isl + point.concurrency) for point in points)
-    return Extent(
+    return Limits(
         rows=_power(rows),
         sequences=_power(max(point.concurrency for point in points)),
         context=_power(max(point.isl + point.osl for point in points)),
@@ -85,9 +85,10 @@ def lane_groups(points: Sequence[ServingPoint]) -> list[tuple[int, list[int]]]:
     for index, point in enumerate(points):
         groups.setdefault(_clients(point), []).append(index)
     return [
-        (clients, part)
+        (clients, members[first : first + most])
         for clients, members in sorted(groups.items())
-        for part in _parts(members, max(LANES // (10 * clients), 1))
+        for most in [max(LANES // (10 * clients), 1)]
+        for first in range(0, len(members), most)
     ]
 
 
@@ -110,15 +111,8 @@ def _clients(point: ServingPoint) -> int:
 
 
 def _lane(point: ServingPoint, tables: Tables, efficiency: Efficiency, requests: int) -> Lane:
-    rules, groups = policy(point), _groups(point)
-    rules = dataclasses.replace(
-        rules,
-        token_budget=rules.token_budget * groups,
-        max_sequences=rules.max_sequences * groups,
-        graph_step=rules.graph_step * groups,
-        graph_limit=rules.graph_limit * groups,
-    )
-    tokens = float(kv_capacity_tokens(point.hardware, point.model, point.deployment)) * groups
+    rules = policy(point)
+    tokens = float(kv_capacity_tokens(point.hardware, point.model, point.deployment)) * _groups(point)
     return Lane(
         tables=tables,
         traffic=_padded(traffic(point, SEED + point.row), requests),
@@ -143,6 +137,52 @@ def front_time(point: ServingPoint, tables: Tables, efficiency: Efficiency) -> f
     steps = point.preset.wait_steps + 0.5 * (point.preset.poll_steps - 1.0)
     more = point.preset.mixture_time if has_experts(point.model) else 0.0
     return float(efficiency.host.request_time) + point.preset.client_time + more + steps * step
+
+
+def traffic(point: ServingPoint, seed: int) -> Traffic:
+    """The closed loop of the benchmark: every client at once at 0 s, then a request per answer.
+
+    Prompt and output lengths are independent, whole and uniform from `point.low` times nominal to nominal, at least 1.
+
+    Args:
+      seed: of NumPy's PCG64; the same seed gives the same requests.
+
+    Returns:
+      Requests of shape [round(10 * clients)]; times in s.
+
+    Source: `--dataset-name random --random-range-ratio --num-prompts --max-concurrency --request-rate inf` of the
+    benchmark scripts of vLLM and InferenceX.
+    """
+    clients = max(round(point.concurrency), 1)
+    count = max(round(point.requests), clients)
+    draw = np.random.Generator(np.random.PCG64(seed))
+    isl, osl = _lengths(draw, point.isl, point.low, count), _lengths(draw, point.osl, point.low, count)
+    return Traffic(arrival=jnp.zeros(count), isl=jnp.asarray(isl), osl=jnp.asarray(osl), clients=float(clients))
+
+
+def _lengths(draw: np.random.Generator, nominal: float, low: float, count: int) -> np.ndarray:
+    """Whole tokens, uniform between low * nominal and nominal, both included, shape [count]."""
+    high = max(int(nominal), 1)
+    return draw.integers(max(int(nominal * low), 1), high, size=count, endpoint=True).astype(float)
+
+
+def policy(point: ServingPoint) -> Policy:
+    """The scheduler of the point's engine, as its suite started it, for all attention groups together.
+
+    Prefixes are not cached.
+    """
+    preset, groups = point.preset, _groups(point)
+    return Policy(
+        order=float(ORDERS.index(preset.order)),
+        token_budget=preset.budget * groups,
+        max_sequences=preset.max_sequences * groups,
+        chunked=float(preset.chunked),
+        block_size=preset.block_size,
+        reserve=float(preset.reserve),
+        prefix_caching=0.0,
+        graph_step=preset.graph_step * groups,
+        graph_limit=preset.graph_limit * groups,
+    )
 
 
 def _padded(requests: Traffic, count: int) -> Traffic:
@@ -205,10 +245,6 @@ def _mean(values: jax.Array, there: jax.Array) -> jax.Array:
 def _groups(point: ServingPoint) -> float:
     """Attention groups, which the scheduler treats as one with their budgets together."""
     return point.deployment.attention_dp or 1.0
-
-
-def _parts(values: Sequence[int], most: int) -> list[list[int]]:
-    return [list(values[first : first + most]) for first in range(0, len(values), most)]
 
 
 def _power(value: float) -> int:

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from jaxroof.hardware import Hardware
+from hwspaces import HardwareEntry
 from sweeps.measure.validate.serving.deployment_labels import INFERENCEX, Layout
 
 BATCHED_TOKENS = 8192.0
@@ -16,18 +16,18 @@ SHORT, LONG = 1024.0, 8192.0
 class Preset:
     """What a scheduler and a memory model need to know of one engine as one suite ran it."""
 
-    order: str  # one of jaxroof.ORDERS
-    budget: float  # tokens of one step
-    chunked: bool  # a prompt may be split over steps
-    reserve: bool  # cache for the whole output is taken at admission
     max_sequences: float
     block_size: float  # tokens
-    graph_step: float  # decoding batches are padded to multiples of it
     graph_limit: float  # largest batch that is padded
     client_time: float  # s from a client to the queue and back, beyond `host.request_time`; fitted
     mixture_time: float  # s more until the first token of a mixture of experts; fitted
     memory: float  # share of the device's memory, or of what weights leave of it where `of_free`
-    of_free: bool
+    of_free: bool = False
+    order: str = "mixed"  # one of jaxroof.ORDERS
+    budget: float = BATCHED_TOKENS  # tokens of one step
+    chunked: bool = True  # a prompt may be split over steps
+    reserve: bool = False  # cache for the whole output is taken at admission
+    graph_step: float = 8.0  # decoding batches are padded to multiples of it
     kv: str | None = None  # precision of the cache; None: the checkpoint's own, else 16 bits
     state_bytes: float = 4.0  # B per element of a linear-attention state
     wait_steps: float = 0.0  # steps that a prompt may be held back for others to join it
@@ -37,27 +37,13 @@ class Preset:
 
 
 VLLM = Preset(
-    order="mixed",
-    budget=BATCHED_TOKENS,
-    chunked=True,
-    reserve=False,
-    max_sequences=1024.0,
-    block_size=16.0,
-    graph_step=8.0,
-    graph_limit=512.0,
-    client_time=0.014,
-    mixture_time=0.033,
-    memory=0.9,
-    of_free=False,
+    max_sequences=1024.0, block_size=16.0, graph_limit=512.0, client_time=0.014, mixture_time=0.033, memory=0.9
 )
 TRTLLM = Preset(
-    order="mixed",
-    budget=BATCHED_TOKENS,
     chunked=False,
     reserve=True,
     max_sequences=2048.0,
     block_size=32.0,
-    graph_step=8.0,
     graph_limit=128.0,
     client_time=0.1,
     mixture_time=0.054,
@@ -66,17 +52,12 @@ TRTLLM = Preset(
 )
 SGLANG = Preset(
     order="prefill_first",
-    budget=BATCHED_TOKENS,
-    chunked=True,
-    reserve=False,
     max_sequences=2048.0,
     block_size=1.0,
-    graph_step=8.0,
     graph_limit=256.0,
     client_time=0.3,
     mixture_time=0.0,
     memory=0.88,
-    of_free=False,
 )
 DEFAULTS = {"vllm": VLLM, "trtllm": TRTLLM, "sglang": SGLANG}
 """Engines as they start by themselves. Source: their command-line references, versions of 2025."""
@@ -93,8 +74,7 @@ class Run:
     engine: str
     version: str
     family: str  # labels.INFERENCEX or labels.NVIDIA
-    vendor: str | None  # of the device, as the catalogue writes it
-    hardware: Hardware
+    device: HardwareEntry
     model: str  # name of the catalogue
     low_precision: bool  # weights are of 8 bits or less
     layout: Layout
@@ -104,13 +84,13 @@ class Run:
 
     @property
     def blackwell(self) -> bool:
-        """True for NVIDIA's devices with a matrix unit for 4 bits."""
-        return is_blackwell(self.vendor, self.hardware)
+        """`is_blackwell` of the device."""
+        return is_blackwell(self.device)
 
 
-def is_blackwell(vendor: str | None, hardware: Hardware) -> bool:
+def is_blackwell(device: HardwareEntry) -> bool:
     """True for NVIDIA's devices with a matrix unit for 4 bits."""
-    return vendor == NVIDIA_DEVICES and "fp4" in hardware.matrix
+    return device.vendor == NVIDIA_DEVICES and "fp4" in device.hardware.matrix
 
 
 NVIDIA_DEVICES, AMD_DEVICES = "NVIDIA", "AMD"
@@ -127,7 +107,7 @@ def preset(run: Run) -> Preset:
       ValueError: one line, for TensorRT-LLM on a device that is not NVIDIA's.
     """
     base = DEFAULTS[run.engine]
-    if run.vendor != NVIDIA_DEVICES:
+    if run.device.vendor != NVIDIA_DEVICES:
         return _elsewhere(run, base)
     if run.family != INFERENCEX:
         base = dataclasses.replace(base, low=_spread_of_lengths(run))
@@ -141,12 +121,13 @@ def preset(run: Run) -> Preset:
 def _elsewhere(run: Run, base: Preset) -> Preset:
     """The settings on a device that is not NVIDIA's."""
     if run.engine == "trtllm":
-        raise ValueError(f"backend = 'trtllm' runs on NVIDIA's devices alone, not on those of {run.vendor or 'others'}")
+        vendor = run.device.vendor or "others"
+        raise ValueError(f"backend = 'trtllm' runs on NVIDIA's devices alone, not on those of {vendor}")
     if run.family != INFERENCEX:
         told = "the engine's own defaults, with the clients and lengths of NVIDIA's sweeps"
         return dataclasses.replace(base, low=_spread_of_lengths(run), assumed=told)
     base = dataclasses.replace(base, low=0.8, client_time=CLIENT_TIMES[run.engine])
-    if run.vendor != AMD_DEVICES:
+    if run.device.vendor != AMD_DEVICES:
         told = "the engine's own defaults, with the clients and lengths of InferenceX"
         return dataclasses.replace(base, assumed=told)
     scripted = AMD_SCRIPTED[run.engine](run, base)
@@ -221,7 +202,7 @@ def _vllm_on_amd(run: Run, base: Preset) -> Preset:
 
 def _sglang_on_amd(run: Run, base: Preset) -> Preset:
     """Source: dsr1_fp8_mi300x.sh, dsr1_fp8_mi355x.sh, dsr1_fp4_mi355x.sh. `--num-continuous-decode-steps=4`."""
-    four_bits = "fp4" in run.hardware.matrix
+    four_bits = "fp4" in run.device.hardware.matrix
     budget = AMD_PROMPT_TOKENS[1] if four_bits else AMD_PROMPT_TOKENS[0]
     if four_bits and run.isl == LONG and run.osl == SHORT and run.clients > 32.0:
         budget = 32768.0

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from sweeps.measure.validate.relative_errors import errors
 from sweeps.measure.validate.serving.serving_points import ServingPoint
 
 METRICS = ("ttft", "tpot", "throughput")
@@ -34,11 +35,10 @@ class Prediction:
 
     def ratio(self, metric: str) -> float:
         """Predicted over measured."""
+        point = self.point
         if metric == "throughput":
-            return throughput(self.point, self.ttft, self.tpot) / throughput(
-                self.point, self.point.ttft, self.point.tpot
-            )
-        return getattr(self, metric) / getattr(self.point, metric)
+            return throughput(point, self.ttft, self.tpot) / throughput(point, point.ttft, point.tpot)
+        return getattr(self, metric) / getattr(point, metric)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,15 +86,10 @@ def score(predictions: Sequence[Prediction], metric: str) -> Score:
     """Errors of one metric; ValueError without points."""
     if not predictions:
         raise ValueError(f"no points to score {metric} on")
-    error = np.asarray([one.ratio(metric) for one in predictions]) - 1.0
-    size = np.abs(error)
-    return Score(
-        n=len(error),
-        median=float(np.median(size)),
-        mape=float(np.mean(size)),
-        signed=float(np.median(error)),
-        hits=float(np.mean(size <= HIT)),
-    )
+    ratios = np.asarray([one.ratio(metric) for one in predictions])
+    found = errors(ratios, np.ones_like(ratios))
+    hits = float(np.mean(np.abs(ratios - 1.0) <= HIT))
+    return Score(n=len(ratios), median=found.median, mape=found.mape, signed=found.signed, hits=hits)
 
 
 def scores(predictions: Sequence[Prediction]) -> dict[str, dict[str, dict[str, Score]]]:

@@ -1,7 +1,8 @@
 """Measured points of served models: every row of a file as a deployment with its load, or the reason why it is not."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -15,7 +16,7 @@ from sweeps.ask.cases import model_deployment, require_precisions
 from sweeps.measure.validate.measured_csv import CsvRow, LeftOut, number, rows
 from sweeps.measure.validate.serving.deployment_labels import ENGINES, Layout, layout, suite
 from sweeps.measure.validate.serving.precisions import MICROSCALED, bits, has_experts, labelled_model
-from sweeps.measure.validate.serving.presets import Preset, Run, is_blackwell, preset, scripted_degrees
+from sweeps.measure.validate.serving.presets import NVIDIA_DEVICES, Preset, Run, is_blackwell, preset, scripted_degrees
 from sweeps.serving.simulation import require_priced
 
 DEGREES = ("tp_size", "pp_size", "attention_dp_size", "moe_tp_size", "moe_ep_size")
@@ -26,7 +27,7 @@ LOAD = ("isl_tokens", "osl_tokens", "concurrency", "batch_size")
 MEASURED = ("gt_ttft_ms", "gt_tpot_ms")
 TEXTS = ("id", "model_path", "gpu", "backend", "backend_version", "gemm_quant_mode", "moe_quant_mode", "mode")
 COLUMNS = (*TEXTS, "source_tag", *LOAD, *DEGREES, *MEASURED)
-"""Columns that a file must have. Columns of disaggregated rows, spreads and dates are read where they are."""
+"""Columns that a file must have. Columns of disaggregated rows and dates are read where they are."""
 
 PRECISIONS = {"bf16": "bfloat16", "fp16": "float16", "fp8": "fp8", "fp4": "nvfp4", "int4": "int4_wo", "int8": "int8_wo"}
 """Value of `precision` -> the mode that it stands for where both modes are empty."""
@@ -52,7 +53,6 @@ class ServingPoint:
     id: str
     label: str  # `model_path`
     modes: tuple[str, str]  # `gemm_quant_mode`, `moe_quant_mode`
-    tag: str  # `source_tag`
     model_name: str  # of the catalogue
     precision: str  # of the weights
     gpu: str  # of the catalogue
@@ -71,8 +71,6 @@ class ServingPoint:
     concurrency: float  # clients
     ttft: float  # s, mean
     tpot: float  # s, mean
-    ttft_spread: float  # largest over smallest of repeated measurements, 1 where there was one
-    tpot_spread: float
     repaired: bool  # degrees are not what the labels say
     suspect: str | None  # why the row does not say what ran; None: nothing speaks against it
 
@@ -105,9 +103,29 @@ def points(path: str | Path) -> tuple[list[ServingPoint], list[LeftOut]]:
     return found, skipped
 
 
+def assumptions(points: Sequence[ServingPoint], learned: bool) -> Counter[str]:
+    """Sentences, one per device, engine and assumption, and how many of the points each is made for.
+
+    Args:
+      learned: whether the constants are the learned ones of each engine.
+    """
+    found: Counter[str] = Counter()
+    for point in points:
+        place = f"{point.gpu} under {point.engine}"
+        if point.preset.assumed is not None:
+            found[f"{place}: settings are {point.preset.assumed}"] += 1
+        if point.vendor == NVIDIA_DEVICES:
+            continue
+        if learned:
+            found[f"{place}: constants are those of learned-{point.engine}, fitted on NVIDIA's devices"] += 1
+        if "nvfp4" in point.precision:
+            found[f"{place}: 4-bit weights are priced in NVIDIA's format, NVFP4"] += 1
+    return found
+
+
 def _values(row: CsvRow, where: str) -> dict[str, float | None]:
     sided = [f"{side}_{column}" for side in SIDES for column in SIDE_NUMBERS]
-    columns = (*LOAD, *DEGREES, *MEASURED, "rep_ttft_spread", "rep_tpot_spread", *sided)
+    columns = (*LOAD, *DEGREES, *MEASURED, *sided)
     values = {column: number(row, column, where) for column in columns}
     for column, value in values.items():
         if value is not None and value < 0.0:
@@ -125,16 +143,14 @@ def _point(index: int, row: CsvRow, values: dict[str, float | None]) -> ServingP
     if not clients:
         raise ValueError("neither concurrency nor batch_size is given")
     isl, osl = values["isl_tokens"], values["osl_tokens"]
-    blackwell = is_blackwell(device.vendor, device.hardware)
-    degrees = scripted_degrees(values, row["backend"], family, row["backend_version"], entry.name, blackwell)
+    degrees = scripted_degrees(values, row["backend"], family, row["backend_version"], entry.name, is_blackwell(device))
     spread = layout(degrees, family, has_experts(entry.model))
     settings = preset(
         Run(
             engine=row["backend"],
             version=row["backend_version"],
             family=family,
-            vendor=device.vendor,
-            hardware=device.hardware,
+            device=device,
             model=entry.name,
             low_precision=bits(entry.precision) <= 8,
             layout=spread,
@@ -153,7 +169,6 @@ def _point(index: int, row: CsvRow, values: dict[str, float | None]) -> ServingP
         id=row["id"],
         label=row["model_path"],
         modes=(row["gemm_quant_mode"], row["moe_quant_mode"]),
-        tag=row["source_tag"],
         model_name=entry.name,
         precision=entry.precision,
         gpu=device.name,
@@ -172,8 +187,6 @@ def _point(index: int, row: CsvRow, values: dict[str, float | None]) -> ServingP
         concurrency=clients,
         ttft=values["gt_ttft_ms"] * 1e-3,
         tpot=values["gt_tpot_ms"] * 1e-3,
-        ttft_spread=values["rep_ttft_spread"] or 1.0,
-        tpot_spread=values["rep_tpot_spread"] or 1.0,
         repaired=spread.repaired or degrees != values,
         suspect=spread.suspect,
     )
@@ -214,7 +227,7 @@ def _named(row: CsvRow):
     if not gemm and not moe:
         gemm = moe = PRECISIONS.get(row.get("precision", ""), "")
     entry = labelled_model(row["model_path"], gemm, moe)
-    microscaled = is_blackwell(device.vendor, device.hardware) and row["backend"] in ("vllm", "trtllm")
+    microscaled = is_blackwell(device) and row["backend"] in ("vllm", "trtllm")
     if microscaled and entry.precision.startswith("mxfp4"):
         entry = labelled_model(row["model_path"], gemm, MICROSCALED)
     return device, entry, suite(row["source_tag"])

@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxroof.batch import Batch, Decode, Prefill
+from jaxroof.batch import Batch, Decode, Prefill, divided
 from jaxroof.dependence import output_dependence
-from jaxroof.deployment import Deployment, largest_stage
+from jaxroof.deployment import Deployment, degree, largest_stage
 from jaxroof.efficiency import Efficiency
 from jaxroof.hardware import Hardware
 from jaxroof.memory import layer_count
@@ -19,7 +19,7 @@ from jaxroof.model import Model
 from jaxroof.op import unlabelled
 from jaxroof.op_time import op_time
 from jaxroof.overlap import computing_hardware, overlapped_ops
-from jaxroof.prices import CONTEXT, LOGITS, octave_position, octaves
+from jaxroof.prices import CONTEXT, LOGITS, Limits, octave_position, octaves
 from jaxroof.smooth import maximum
 from jaxroof.struct import Scalar, struct
 from sweeps.measure.validate.stacks import positions_by_structure, stack
@@ -44,15 +44,6 @@ class Unit:
     model: Model
     deployment: Deployment
     efficiency: Efficiency
-
-
-@dataclasses.dataclass(frozen=True)
-class Extent:
-    """The largest step of any unit."""
-
-    rows: int = 2**15
-    sequences: int = 2**10
-    context: int = 2**15
 
 
 @struct
@@ -89,7 +80,7 @@ class Alike:
     places: tuple[tuple[int, str], ...]  # unit and name of each
 
 
-def op_times(units: Sequence[Unit], extent: Extent, progress: Progress = silent) -> list[OpTimes]:
+def op_times(units: Sequence[Unit], extent: Limits, progress: Progress = silent) -> list[OpTimes]:
     """Times of every op of every unit at the nodes of the table that it belongs to.
 
     Raises:
@@ -98,9 +89,7 @@ def op_times(units: Sequence[Unit], extent: Extent, progress: Progress = silent)
     return timed(units, alike_ops(units, extent, progress), extent, progress)
 
 
-def timed(
-    units: Sequence[Unit], groups: Sequence[Alike], extent: Extent, progress: Progress = silent
-) -> list[OpTimes]:
+def timed(units: Sequence[Unit], groups: Sequence[Alike], extent: Limits, progress: Progress = silent) -> list[OpTimes]:
     """The times of ops that are there already, under the units' efficiencies: nothing is compiled a second time."""
     found: list[OpTimes] = [{kind: {} for kind in KINDS} for _ in units]
     for done, group in enumerate(groups, start=1):
@@ -111,7 +100,7 @@ def timed(
     return found
 
 
-def alike_ops(units: Sequence[Unit], extent: Extent, progress: Progress = silent) -> list[Alike]:
+def alike_ops(units: Sequence[Unit], extent: Limits, progress: Progress = silent) -> list[Alike]:
     """Every op of every unit at the nodes of the table that it belongs to.
 
     Ops of one structure on devices of one structure, whatever model and device they are of, are evaluated together: a
@@ -144,11 +133,11 @@ def alike_ops(units: Sequence[Unit], extent: Extent, progress: Progress = silent
     ]
 
 
-def summed(unit: Unit, times: OpTimes, extent: Extent) -> Tables:
+def summed(unit: Unit, times: OpTimes, extent: Limits) -> Tables:
     """The tables of one unit, from the times of its ops."""
     parts = {kind: sum(times[kind].values(), np.zeros(_shape(kind, extent))) for kind in KINDS}
     host = unit.efficiency.host
-    groups = 1.0 if unit.deployment.attention_dp is None else unit.deployment.attention_dp
+    groups = degree(unit.deployment.attention_dp)
     return Tables(**parts, step_time=float(host.step_time), sequence_time=float(host.sequence_time) / groups)
 
 
@@ -197,11 +186,10 @@ def _timed(ops: Any, hardware: Hardware, efficiency: Efficiency) -> jax.Array:
 
 def _laps(unit: Unit) -> float:
     d = unit.deployment
-    parts = 1.0 if d.pp is None else d.pp
-    return float(maximum(parts * largest_stage(d, layer_count(unit.model)), 1.0))
+    return float(maximum(degree(d.pp) * largest_stage(d, layer_count(unit.model)), 1.0))
 
 
-def _ops(models: Any, kind: str, names: tuple[str, ...], extent: Extent) -> dict[str, Any]:
+def _ops(models: Any, kind: str, names: tuple[str, ...], extent: Limits) -> dict[str, Any]:
     """The named ops of models of one structure at the nodes of a table; leaves of shape [models, nodes]."""
     nodes = _nodes(kind, extent)
 
@@ -213,15 +201,11 @@ def _ops(models: Any, kind: str, names: tuple[str, ...], extent: Extent) -> dict
 
 
 def _function(model: Model, deployment: Deployment) -> Callable:
-    parts = 1.0 if deployment.pp is None else deployment.pp
+    parts = degree(deployment.pp)
 
     def ops(prompt: tuple, decoding: tuple, logits: Scalar, rows: Scalar) -> dict[str, Any]:
-        batch = Batch(
-            prefill=Prefill(sequences=prompt[0] / parts, tokens=prompt[1] / parts, past=prompt[2] / parts),
-            decode=Decode(sequences=decoding[0] / parts, context=decoding[1] / parts),
-            logits=logits / parts,
-        )
-        return overlapped_ops(model, deployment, batch, rows / parts)
+        batch = Batch(prefill=Prefill(*prompt), decode=Decode(*decoding), logits=logits)
+        return overlapped_ops(model, deployment, divided(batch, parts), rows / parts)
 
     return ops
 
@@ -256,7 +240,7 @@ def _arguments(kind: str, node: tuple) -> tuple:
 
 
 @cache
-def _axes(kind: str, extent: Extent) -> tuple[np.ndarray, ...]:
+def _axes(kind: str, extent: Limits) -> tuple[np.ndarray, ...]:
     if kind == "rows":
         return (np.asarray(octaves(extent.rows, ROWS)),)
     if kind == "logits":
@@ -266,11 +250,11 @@ def _axes(kind: str, extent: Extent) -> tuple[np.ndarray, ...]:
     return np.asarray(PAST), np.asarray(TOGETHER), np.asarray(octaves(extent.rows, PROMPT))
 
 
-def _nodes(kind: str, extent: Extent) -> tuple[np.ndarray, ...]:
+def _nodes(kind: str, extent: Limits) -> tuple[np.ndarray, ...]:
     return tuple(axis.ravel() for axis in np.meshgrid(*_axes(kind, extent), indexing="ij"))
 
 
-def _shape(kind: str, extent: Extent) -> tuple[int, ...]:
+def _shape(kind: str, extent: Limits) -> tuple[int, ...]:
     return tuple(len(axis) for axis in _axes(kind, extent))
 
 

@@ -4,9 +4,6 @@ import dataclasses
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
-import jax
-import numpy as np
-
 from jaxroof.efficiency import datasheet
 from sweeps.measure.validate.serving.deployment_labels import NVIDIA
 from sweeps.measure.validate.serving.little import little_times
@@ -63,11 +60,9 @@ def _contradictory(points: Sequence[ServingPoint]) -> list[bool]:
 def _impossible(points: Sequence[ServingPoint]) -> list[bool]:
     if not points:
         return []
-    bound = jax.tree.map(float, datasheet())
-    floor = little_times(points, [bound] * len(points))
     fast = [
         point.tpot < step / ATTAINABLE or point.ttft < prompt / ATTAINABLE
-        for point, step, prompt in zip(points, np.asarray(floor.tpot), np.asarray(floor.alone), strict=True)
+        for point, step, prompt in zip(points, *little_times(points, datasheet()), strict=True)
     ]
     return _spread(points, fast, [True] * len(points), CACHED)
 

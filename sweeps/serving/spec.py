@@ -1,4 +1,4 @@
-"""The question of one simulation: hardware and model, their deployment, the load, and the policy."""
+"""The specification of one simulation: hardware and model, their deployment, the load, and the policy."""
 
 import dataclasses
 import json
@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from hwspaces.units import nearest
+from jaxroof.jobs.serve import SERVE
+from sweeps.ask.cases import Case, case
 from sweeps.ask.offered_load import OfferedLoad
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Question(OfferedLoad):
+class ServeSpec(OfferedLoad):
     """Everything that one simulation depends on, as a user writes it."""
 
     hardware: str  # catalogue name or TOML file
@@ -27,7 +29,7 @@ class Question(OfferedLoad):
     slo: str | Mapping[str, Any] | None = None  # "ttft=500ms,tpot=40ms,e2e=10s"
 
     def text(self) -> str:
-        """The question as JSON with sorted keys, without what was not given: the same text for the same question."""
+        """It as JSON with sorted keys, without what was not given: the same text for the same simulation."""
         given = {
             field.name: value
             for field in dataclasses.fields(self)
@@ -35,12 +37,28 @@ class Question(OfferedLoad):
         }
         return json.dumps(given, sort_keys=True, default=str)
 
+    def case(self, check: bool = True) -> Case:
+        """Its case without a workload: hardware, model, deployment and efficiency.
 
-KEYS = tuple(field.name for field in dataclasses.fields(Question))
+        Args:
+          check: as `sweeps.ask.cases.case` takes it.
+
+        Raises:
+          ValueError: one line that names what is wrong, its value and what is allowed.
+        """
+        return case(SERVE.name, workload={}, check=check, **{name: getattr(self, name) for name in PLACE})
 
 
-def question(**keys: Any) -> Question:
-    """A `Question` of these keys.
+KEYS = tuple(field.name for field in dataclasses.fields(ServeSpec))
+
+PLACE = (
+    *("hardware", "model", "deployment", "weights", "kv", "communication", "efficiency", "overrides", "draft"),
+)
+"""Keys of the case; the others say which requests come, and how the engine schedules them."""
+
+
+def serve_spec(**keys: Any) -> ServeSpec:
+    """A `ServeSpec` of these keys.
 
     Raises:
       ValueError: one line, for a key that there is not, with the nearest, or one that is needed and missing.
@@ -51,4 +69,4 @@ def question(**keys: Any) -> Question:
     for key in ("hardware", "model"):
         if not keys.get(key):
             raise ValueError(f"{key} is missing; `jaxroof {key}{'s' * (key == 'model')}` lists the known names")
-    return Question(**keys)
+    return ServeSpec(**keys)

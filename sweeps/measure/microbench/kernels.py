@@ -1,14 +1,31 @@
-"""Streaming kernels to time: a norm, a copy, and memory read in order, in strides and by random pages."""
+"""Kernels to time: matrix products, attention, element-wise ops and copies, and memory read in several ways."""
 
 import functools
+import math
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
-from sweeps.measure.microbench.gemm import DTYPES
 from sweeps.measure.microbench.timing import Arrays, Work
+
+DTYPES = {
+    "bf16": jnp.bfloat16,
+    "fp16": jnp.float16,
+    "fp32": jnp.float32,
+    "tf32": jnp.float32,
+    "fp8": jnp.float8_e4m3fn,
+    "int8": jnp.int8,
+}
+"""Precision of the products -> type of both operands."""
+
+RESULTS = {"fp8": jnp.bfloat16, "int8": jnp.int32}
+"""Precision -> type of the product where it is not the operands'."""
+
+ATTENTION_PRECISIONS = ("bf16", "fp16", "fp32")
+"""Precisions that JAX's attention takes."""
 
 HIDDEN = 4096
 """Elements of a row of the norm."""
@@ -21,6 +38,69 @@ PAGE = 4096
 
 CHAINS, LENGTH = 8, 16
 """Independent chains of multiply-adds per element of the kernel that the vector units bind, and links of each."""
+
+
+def gemm(precision: str, shape: Mapping[str, int]) -> Work:
+    """`(m, k) @ (k, n)`; fp32 in full precision, tf32 as the device rounds by default."""
+    dtype = DTYPES[precision]
+    return Work(
+        call=functools.partial(_matmul, precision),
+        state=(jax.ShapeDtypeStruct((shape["m"], shape["k"]), dtype),),
+        cold=(jax.ShapeDtypeStruct((shape["k"], shape["n"]), dtype),),
+    )
+
+
+def gemm_amounts(precision: str, shape: Mapping[str, float]) -> tuple[float, float]:
+    """FLOP and B of one product, operands and results once."""
+    m, n, k = shape["m"], shape["n"], shape["k"]
+    size, result = (jnp.dtype(t).itemsize for t in (DTYPES[precision], RESULTS.get(precision, DTYPES[precision])))
+    return 2.0 * m * n * k, size * (m * k + k * n) + result * m * n
+
+
+class Heads(NamedTuple):
+    """Heads of one attention layer on one device."""
+
+    heads: int = 32
+    kv_heads: int = 8
+    head_dim: int = 128
+
+
+def prefill(precision: str, heads: Heads, implementation: str, shape: Mapping[str, int]) -> Work:
+    """Every query of `sequences` prompts of `queries` tokens attends to the tokens up to its own."""
+    rows, dtype = (shape["sequences"], shape["queries"]), DTYPES[precision]
+    keys = jax.ShapeDtypeStruct((*rows, heads.kv_heads, heads.head_dim), dtype)
+    queries = jax.ShapeDtypeStruct((*rows, heads.heads, heads.head_dim), dtype)
+    return Work(call=functools.partial(_prefill, implementation), state=(queries, keys, keys))
+
+
+def decode(precision: str, heads: Heads, implementation: str, shape: Mapping[str, int]) -> Work:
+    """One query of each of `sequences` attends to `keys` cached tokens, which no cache holds yet."""
+    sequences, dtype = shape["sequences"], DTYPES[precision]
+    cache = jax.ShapeDtypeStruct((sequences, shape["keys"], heads.kv_heads, heads.head_dim), dtype)
+    queries = jax.ShapeDtypeStruct((sequences, 1, heads.heads, heads.head_dim), dtype)
+    return Work(call=functools.partial(_decode, implementation), state=(queries,), cold=(cache, cache))
+
+
+def prefill_amounts(precision: str, heads: Heads, shape: Mapping[str, float]) -> tuple[float, float]:
+    """FLOP of the pairs that are seen, and B of queries, keys, values and results."""
+    queries = shape["queries"]
+    tokens, pairs = shape["sequences"] * queries, shape["sequences"] * queries * (queries + 1.0) / 2.0
+    size = jnp.dtype(DTYPES[precision]).itemsize
+    row_bytes = 2.0 * (heads.heads + heads.kv_heads) * heads.head_dim * size
+    return 4.0 * pairs * heads.heads * heads.head_dim, row_bytes * tokens
+
+
+def decode_amounts(precision: str, heads: Heads, shape: Mapping[str, float]) -> tuple[float, float]:
+    """FLOP, and B of the cache, queries and results."""
+    sequences, keys = shape["sequences"], shape["keys"]
+    size = jnp.dtype(DTYPES[precision]).itemsize
+    moved = sequences * (2.0 * keys * heads.kv_heads + 2.0 * heads.heads) * heads.head_dim * size
+    return 4.0 * sequences * keys * heads.heads * heads.head_dim, moved
+
+
+def implementations(platform: str, precision: str) -> tuple[str, ...]:
+    """Implementations of `jax.nn.dot_product_attention`; the faster one that works is timed."""
+    return ("cudnn", "xla") if platform in ("gpu", "cuda") and precision != "fp32" else ("xla",)
 
 
 class Reading(NamedTuple):
@@ -45,7 +125,7 @@ def copy(precision: str, shape: Mapping[str, int]) -> Work:
     return Work(call=_scaled, state=_flag(), cold=(jax.ShapeDtypeStruct((size,), dtype),))
 
 
-def amounts(shape: Mapping[str, float]) -> tuple[float, float]:
+def stream_amounts(shape: Mapping[str, float]) -> tuple[float, float]:
     """FLOP, which bind nothing, and B."""
     return 0.0, float(shape["bytes"])
 
@@ -77,6 +157,21 @@ def vector(elements: int) -> tuple[Work, float]:
     return Work(call=_polynomials, state=(array,), feeds=True), 2.0 * CHAINS * LENGTH * elements
 
 
+def _matmul(precision: str, state: Arrays, cold: Arrays) -> jax.Array:
+    exact = lax.Precision.HIGHEST if precision == "fp32" else lax.Precision.DEFAULT
+    return jnp.dot(state[0], cold[0], precision=exact, preferred_element_type=RESULTS.get(precision))
+
+
+def _prefill(implementation: str, state: Arrays, cold: Arrays) -> jax.Array:
+    with jax.numpy_dtype_promotion("standard"):  # inside, JAX adds float32 to narrower types
+        return jax.nn.dot_product_attention(*state, is_causal=True, implementation=implementation)
+
+
+def _decode(implementation: str, state: Arrays, cold: Arrays) -> jax.Array:
+    with jax.numpy_dtype_promotion("standard"):
+        return jax.nn.dot_product_attention(*state, *cold, implementation=implementation)
+
+
 def _reading(call: Callable[[Arrays, Arrays], jax.Array], cold: jax.ShapeDtypeStruct, moved: float) -> Reading:
     return Reading(Work(call=call, state=_flag(), cold=(cold,)), moved)
 
@@ -89,7 +184,7 @@ def _norm(state: Arrays, cold: Arrays) -> Arrays:
     inputs, residual = state
     total = inputs + residual
     wide = total.astype(jnp.float32)
-    scale = jax.lax.rsqrt(jnp.mean(wide * wide, axis=1, keepdims=True) + jnp.float32(1e-5))
+    scale = lax.rsqrt(jnp.mean(wide * wide, axis=1, keepdims=True) + jnp.float32(1e-5))
     return (wide * scale).astype(inputs.dtype), total
 
 
@@ -137,12 +232,6 @@ def _polynomials(state: Arrays, cold: Arrays) -> Arrays:
 def _coprime(rows: int) -> int:
     """A step that visits every row once, far from the one before."""
     step = int(rows * 0.618) | 1
-    while rows > 1 and _divisor(step, rows) > 1:
+    while rows > 1 and math.gcd(step, rows) > 1:
         step += 2
     return max(1, step)
-
-
-def _divisor(a: int, b: int) -> int:
-    while b:
-        a, b = b, a % b
-    return a
