@@ -204,7 +204,7 @@ class Staircase:
     """A closed loop's simulator, in short: TTFT is a whole step whatever a request's own time, but slopes say more."""
 
     def __init__(self, serving):
-        self.requests, self.evaluations = len(serving.traffic.isl), 0
+        self.requests, self.evaluations = len(serving.workload.traffic.isl), 0
 
     def latencies(self, logarithms):
         self.evaluations += 1
