@@ -141,9 +141,9 @@ def _places(name: str, asked: ServeSpec, degrees: list[int] | None, longest: flo
         settings = {**asked.deployment, "tp": degree}
         return dataclasses.replace(asked, hardware=name, deployment=settings, draft=None).case(check=False)
 
-    first = at(asked.deployment.get("tp", 1))
     given = [int(asked.deployment["tp"])] if "tp" in asked.deployment else degrees
     try:
+        first = at(asked.deployment.get("tp", 1))
         require_precisions(first.hardware, first.model, first.scenario.deployment)
     except ValueError as error:
         if "figure" not in str(error):
