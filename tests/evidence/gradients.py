@@ -135,7 +135,7 @@ def drawn(scenario: Scenario, points: int, random: np.random.Generator) -> Scena
 
 def main(words: list[str] | None = None) -> int:
     """Check every structure and print the result; 1 where something is wrong."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.evidence.gradients", description=__doc__)
     parser.add_argument("--points", type=int, default=1_000_000, help="of every structure (default a million)")
     parser.add_argument("--structure", choices=tuple(CASES), help="only this one")
     parser.add_argument("--efficiency", default="derated", help="whose constants start the draw (default derated)")

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxroof.batch import Batch, Decode, Prefill, divided
+from jaxroof.batch import Batch, Decode, Prefill
 from jaxroof.dependence import output_dependence
 from jaxroof.deployment import Deployment, degree, largest_stage
 from jaxroof.efficiency import Efficiency
@@ -204,8 +204,12 @@ def _function(model: Model, deployment: Deployment) -> Callable:
     parts = degree(deployment.pp)
 
     def ops(prompt: tuple, decoding: tuple, logits: Scalar, rows: Scalar) -> dict[str, Any]:
-        batch = Batch(prefill=Prefill(*prompt), decode=Decode(*decoding), logits=logits)
-        return overlapped_ops(model, deployment, divided(batch, parts), rows / parts)
+        batch = Batch(
+            prefill=Prefill(sequences=prompt[0] / parts, tokens=prompt[1] / parts, past=prompt[2] / parts),
+            decode=Decode(sequences=decoding[0] / parts, context=decoding[1] / parts),
+            logits=logits / parts,
+        )
+        return overlapped_ops(model, deployment, batch, rows / parts)
 
     return ops
 
