@@ -56,9 +56,7 @@ def _json(file: str, constants: Any, result: Any) -> dict[str, Any]:
         "engine": constants.engine,
         "rows": [_row(row) for row in result.scored],
         "errors": result.errors(),
-        "unpredicted": [
-            {"row": row.row, "experiment": row.name, "reason": row.reason} for row in result.unpredicted
-        ],
+        "unpredicted": [{"row": row.row, "experiment": row.name, "reason": row.reason} for row in result.unpredicted],
     }
 
 
@@ -75,6 +73,7 @@ def _row(row: Any) -> dict[str, Any]:
 
 def _print(file: str, constants: Any, result: Any) -> None:
     from sweeps.cli.tables import console, table
+
     engine = f" ({constants.engine})" if constants.engine else ""
     out = console()
     out.print(f"Requests one at a time in {file}, efficiency {constants.name}{engine}; ms")

@@ -35,9 +35,7 @@ def _panel(axes: Any, found: Calibration, metric: str) -> None:
     times = {when: found.simulated[when][metric] for when in ("before", "after")}
     known = np.isfinite(measured) & np.isfinite(times["before"]) & np.isfinite(times["after"])
     every = np.concatenate([measured[known], times["before"][known], times["after"][known]])
-    ends = np.array([every.min() / 1.2, every.max() * 1.2])
-    for factor, width in ((1.0, 0.9), (1.0 - WIDE, 0.5), (1.0 + WIDE, 0.5)):
-        axes.plot(ends, factor * ends, "-", color=style.QUIET, lw=width, zorder=1)
+    style.equal_axes(axes, every, ("measured", "simulated"), WIDE, 1.2)
     series = (
         ("before", "before", known, style.CLOUD),
         ("training, after", "after", known & ~held, style.SERIES_COLOURS[0]),
@@ -47,8 +45,4 @@ def _panel(axes: Any, found: Calibration, metric: str) -> None:
         error = np.mean(np.abs(times[when][part] / measured[part] - 1.0))
         places = (measured[part], times[when][part])
         axes.scatter(*places, s=9, lw=0, alpha=0.6, color=colour, label=f"{label}: {error:.1%}", rasterized=True)
-    axes.set(xscale="log", yscale="log", xlim=ends, ylim=ends, aspect="equal")
-    for axis, word in ((axes.xaxis, "measured"), (axes.yaxis, "simulated")):
-        style.scaled_ticks(axis, every, "s", True)
-        axis.set_label_text(style.quantity_label(word, "s", every))
     axes.legend(loc="upper left", handletextpad=0.1, markerscale=1.8)

@@ -15,20 +15,18 @@ COLUMNS = 3
 def measured_against_predicted(scores: Sequence[PowerScore]) -> Any:
     """A panel per table and precision: predicted against measured power; short runs, which the meter blurs, in grey."""
     names = list(dict.fromkeys(score.label for score in scores))
-    rows = -(-len(names) // COLUMNS)
     count, devices = sum(len(score.group) for score in scores), list(dict.fromkeys(s.group.device for s in scores))
-    made = style.figure(
-        11.0,
-        3.0 * rows + 0.3,
+    made, panels = style.panels(
+        len(names),
+        COLUMNS,
+        (11.0 / COLUMNS, 3.0),
+        (0.0, 0.3),
         "Predicted against measured power of kernels",
         "Colour: runs that fill the meter's window; grey: shorter runs, whose readings are of what ran before as well.",
         f"{count:,} rows of {', '.join(devices)}",
     )
-    grid = made.subplots(rows, COLUMNS, squeeze=False)
     top = 1.05 * max(score.measured.max() for score in scores)
-    for axes in grid.flat[len(names) :]:
-        axes.set_visible(False)
-    for axes, name in zip(grid.flat, names, strict=False):
+    for axes, name in zip(panels, names, strict=True):
         part = [score for score in scores if score.label == name]
         measured, power, filled = (
             np.concatenate([getattr(s, field) for s in part]) for field in ("measured", "power", "filled")
@@ -42,8 +40,5 @@ def measured_against_predicted(scores: Sequence[PowerScore]) -> Any:
         note = f": {np.median(error):.0%}, {np.mean(error):.0%}" if filled.any() else ""
         short = name.replace("_attention bfloat16", "").replace("context", "prefill").replace("generation", "decode")
         axes.set_title(f"{short}{note}", fontsize=9)
-        axes.set_xlim(0.0, top)
-        axes.set_ylim(0.0, top)
-        axes.set_xlabel("Measured, W")
-        axes.set_ylabel("Predicted, W")
+        axes.set(xlim=(0.0, top), ylim=(0.0, top), xlabel="Measured, W", ylabel="Predicted, W")
     return made

@@ -11,9 +11,6 @@ from sweeps.show import style
 METRICS = {"ttft": "TTFT", "tpot": "TPOT"}
 NAMES = {"vllm": "vLLM", "trtllm": "TensorRT-LLM", "sglang": "SGLang"}
 
-LARGEST_RATIO = 3.0
-"""Of predicted to measured times; what is beyond is drawn at the edge."""
-
 
 @style.styled
 def predicted_against_measured(predictions: Sequence[Prediction]) -> Any:
@@ -31,10 +28,7 @@ def predicted_against_measured(predictions: Sequence[Prediction]) -> Any:
     )
     for axes, (metric, name) in zip(made.subplots(1, 2), METRICS.items(), strict=True):
         measured, predicted = _measured(predictions, metric), _predicted(predictions, metric)
-        both = np.concatenate([measured, predicted])
-        ends = np.array([both.min() / 1.3, both.max() * 1.3])
-        for factor, width in ((1.0, 0.9), (1.0 - HIT, 0.5), (1.0 + HIT, 0.5)):
-            axes.plot(ends, factor * ends, "-", color=style.QUIET, lw=width, zorder=1)
+        style.equal_axes(axes, np.concatenate([measured, predicted]), ("measured", "predicted"), HIT, 1.3)
         for colour, engine, rows in _engines(predictions):
             here = [one for one in rows if one.point.suspect is None]
             if here:
@@ -44,10 +38,6 @@ def predicted_against_measured(predictions: Sequence[Prediction]) -> Any:
             apart = [one for one in rows if one.point.suspect is not None]
             places = (_measured(apart, metric), _predicted(apart, metric))
             axes.scatter(*places, s=11, marker="x", lw=0.6, color=style.CLOUD, zorder=1)
-        axes.set(xscale="log", yscale="log", xlim=ends, ylim=ends, aspect="equal")
-        for axis, word in ((axes.xaxis, "measured"), (axes.yaxis, "predicted")):
-            style.scaled_ticks(axis, both, "s", True)
-            axis.set_label_text(style.quantity_label(word, "s", both))
         axes.set_title(name)
         axes.legend(loc="upper left", handletextpad=0.1)
     return made
@@ -78,13 +68,12 @@ def errors_by_concurrency(predictions: Sequence[Prediction]) -> Any:
             groups = [[one.ratio(metric) for one in rows if band(one.point) == at] for at in bands]
             kept = [i for i, group in enumerate(groups) if group]
             at = np.array(kept) + 0.18 * (place - 0.5 * (len(engines) - 1))
-            low, middle, high = (np.array([np.quantile(groups[i], q) for i in kept]) for q in (0.05, 0.5, 0.95))
-            low, middle, high = (np.clip(each, 1.0 / LARGEST_RATIO, LARGEST_RATIO) for each in (low, middle, high))
+            found = style.spread_of(groups[i] for i in kept)
+            low, middle, high = np.clip(found, 1.0 / style.LARGEST_RATIO, style.LARGEST_RATIO)
             axes.vlines(at, low, high, color=colour, lw=1.6, alpha=0.45)
             axes.plot(at, middle, "o", ms=4.5, color=colour, label=NAMES.get(engine, engine))
-        axes.set(yscale="log", ylim=(1.0 / LARGEST_RATIO, LARGEST_RATIO), title=name)
-        axes.set_yticks([0.5, 0.7, 1.0, 1.4, 2.0], ["0.5", "0.7", "1", "1.4", "2"])
-        axes.minorticks_off()
+        axes.set_title(name)
+        style.ratio_axis(axes)
         axes.set_xticks(range(len(bands)), bands)
         axes.set_xlabel("Concurrent requests")
         axes.legend(loc="upper left", ncols=3, handletextpad=0.1)

@@ -15,7 +15,7 @@ from xarray.core import indexing
 from sweeps.ask.names import variable_attributes
 from sweeps.data.dataset import dimensions
 from sweeps.data.keep import keepers
-from sweeps.data.pieces import Output, blank
+from sweeps.data.pieces import Output, blank, crossed
 from sweeps.data.shards import encode, folder, manifest
 from sweeps.data.shards.outline import Outline, outline
 
@@ -169,14 +169,7 @@ class _Sharded(BackendArray):
         if values.shape == tuple(map(len, out)) == found.shape:
             found[...] = values
         else:
-            found[_index(into)] = values[_index(out)]
-
-
-def _index(parts: list[np.ndarray]) -> tuple:
-    """Positions as slices where all of them are in a row, which copies faster."""
-    if all(len(part) == part[-1] - part[0] + 1 for part in parts):
-        return tuple(slice(int(part[0]), int(part[-1]) + 1) for part in parts)
-    return np.ix_(*parts)
+            found[crossed(into)] = values[crossed(out)]
 
 
 def _kept(place: pathlib.Path, found: manifest.Manifest, known: Outline, labels: xr.Dataset) -> xr.Dataset:
