@@ -61,6 +61,6 @@ def _cells(row: dict[str, Any]) -> list[str]:
 
 def _pictures(options: argparse.Namespace, scores: list[Any]) -> list[str]:
     from sweeps.show import style
-    from sweeps.show.power import measured_against_predicted
+    from sweeps.show.kernels import power_against_measured
 
-    return style.pictures(options.plots, [("power", measured_against_predicted(scores))], options.force)
+    return style.pictures(options.plots, [("power", power_against_measured(scores))], options.force)

@@ -24,12 +24,6 @@ def optimum(found: Found) -> Any:
     return _front(found) if len(found.problem.objectives) > 1 else _slices(found)
 
 
-def goal_words(found: Found) -> str:
-    """Goal in words: "minimise time to first token"."""
-    parts = [f"{'maximise' if one.maximise else 'minimise'} {words(one.name)}" for one in found.problem.objectives]
-    return " and ".join(parts)
-
-
 def words(name: str) -> str:
     """A metric's or leaf's meaning in a few words."""
     return leaf_long_name(name) if name.startswith(ROOTS) else labels.words(name)

@@ -31,7 +31,8 @@ def overview(dataset: xr.Dataset, metric: str | None = None, x: str | None = Non
     x, y = map_axes(dataset, metric, x, y)
     if x is None:
         raise ValueError("the file holds a single point: there is nothing to draw over")
-    bound = bound_name(dataset, metric) if y is not None else None
+    names = (BOUNDS.get(metric), "decode_bound", "bound", "prefill_bound")
+    bound = next((name for name in names if name in dataset), None) if y is not None else None
     pair = _pair(dataset)
     panels = 1 + (bound is not None) + (pair is not None)
     title, details = heading(dataset, metric, (x, y), "best")
@@ -68,12 +69,6 @@ def default_metric(dataset: xr.Dataset) -> str:
     if not names:
         raise ValueError("no variable of the file is better higher or lower, or none varies: name one with --metric")
     return names[0]
-
-
-def bound_name(dataset: xr.Dataset, metric: str) -> str | None:
-    """The variable that says what binds where `metric` is the aim; None when the dataset has none."""
-    names = (BOUNDS.get(metric), "decode_bound", "bound", "prefill_bound")
-    return next((name for name in names if name in dataset), None)
 
 
 def _pair(dataset: xr.Dataset) -> tuple[str, str] | None:

@@ -21,16 +21,14 @@ TOUCHING = 13.0
 
 
 @style.styled
-def roofline(case: Case, found: Answer | None = None, what: str = "") -> Any:
+def roofline(case: Case, what: str = "") -> Any:
     """A figure of the FLOP/s that every op achieves over its FLOP per byte, under the hardware's roofs.
 
     Args:
       case: one step, or a request, whose two steps get a panel each.
-      found: its answer, if it is known already.
       what: what the step works on, in words.
     """
-    found = found or answer(case)
-    tp = case.scenario.deployment.tp
+    found, tp = answer(case), case.scenario.deployment.tp
     title = f"{case.model.name} on {tp:g} x {case.hardware.name}{f': {what}' if what else ''}"
     details = (
         f"Marker area is an op's share of the step's time; roofs are the datasheet's, "

@@ -175,23 +175,19 @@ def _title(point: Point, drawn: Mapping[str, tuple[Sequence[Knob], np.ndarray]])
 
 
 @style.styled
-def elasticity_maps(found: xr.Dataset, metric: str | None = None) -> Any:
-    """A figure of `elasticity_of_<metric>` over the two longest axes of a grid, or lines over its only one.
+def elasticity_maps(found: xr.Dataset) -> Any:
+    """A figure of the first `elasticity_of_<metric>` over the two longest axes of a grid, or lines over its only one.
 
     Other axes are held at their middle. One scale of colours for all knobs, from -1 to 1 or as far as it goes.
 
     Args:
       found: of `sweeps.sensitivity` over a grid.
-      metric: None: the first of the dataset.
 
     Raises:
-      ValueError: for a sample, a grid without axes, or a metric that there is not.
+      ValueError: for a sample, or a grid without axes.
     """
-    known = [
-        str(name).removeprefix("elasticity_of_") for name in found.data_vars if str(name).startswith("elasticity_of_")
-    ]
-    metric = labels.known(metric, known, "metric") if metric else known[0]
-    array = found[f"elasticity_of_{metric}"]
+    name = next(str(name) for name in found.data_vars if str(name).startswith("elasticity_of_"))
+    metric, array = name.removeprefix("elasticity_of_"), found[name]
     axes_names = [str(dim) for dim in array.dims if dim != "knob"]
     if not axes_names or "point" in axes_names:
         raise ValueError("maps are drawn of a grid with at least one axis; a sample has none: read its file instead")

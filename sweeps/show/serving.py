@@ -1,4 +1,4 @@
-"""Served models in pictures: predicted against measured latencies, and errors over concurrency."""
+"""Served models in pictures: predicted against measured latencies, errors over concurrency, and a calibration."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,9 +6,11 @@ from typing import Any
 import numpy as np
 
 from sweeps.measure.validate.serving.scores import BANDS, HIT, Prediction, band, score
+from sweeps.serving.calibration.fit import Calibration
 from sweeps.show import style
 
 METRICS = {"ttft": "TTFT", "tpot": "TPOT"}
+CALIBRATED = {"ttft": "TTFT", "e2e": "E2E latency"}
 NAMES = {"vllm": "vLLM", "trtllm": "TensorRT-LLM", "sglang": "SGLang"}
 
 
@@ -80,6 +82,24 @@ def errors_by_concurrency(predictions: Sequence[Prediction]) -> Any:
     return made
 
 
+@style.styled
+def calibration(found: Calibration) -> Any:
+    """A figure with a panel per latency; a dot per request: grey before, blue and orange (held out) after."""
+    before, after = (found.errors["validation"][when].error for when in ("before", "after"))
+    made = style.figure(
+        9.6,
+        4.1,
+        f"Calibration takes the error of held-out requests from {before:.1%} to {after:.1%}",
+        "Simulated against measured time, a dot per request. Lines: equal, and 20 % off. Beside each name: mean "
+        "absolute error.",
+        f"{found.run.name}: {len(found.run.stream):,} requests, {int(found.run.held_out.sum()):,} of them held out",
+    )
+    for axes, (metric, name) in zip(made.subplots(1, 2), CALIBRATED.items(), strict=True):
+        _times(axes, found, metric)
+        axes.set_title(name)
+    return made
+
+
 def _figure(predictions: Sequence[Prediction], height: float, title: str, details: str) -> Any:
     if not predictions:
         raise ValueError("there are no served points to draw")
@@ -109,3 +129,21 @@ def _predicted(predictions: Sequence[Prediction], metric: str) -> np.ndarray:
 def _error_text(predictions: Sequence[Prediction], metric: str) -> str:
     found = score(predictions, metric)
     return f"{found.median:.0%}, {found.mape:.0%}"
+
+
+def _times(axes: Any, found: Calibration, metric: str) -> None:
+    measured, held = found.run.latencies[metric], found.run.held_out
+    times = {when: found.simulated[when][metric] for when in ("before", "after")}
+    known = np.isfinite(measured) & np.isfinite(times["before"]) & np.isfinite(times["after"])
+    every = np.concatenate([measured[known], times["before"][known], times["after"][known]])
+    style.equal_axes(axes, every, ("measured", "simulated"), HIT, 1.2)
+    series = (
+        ("before", "before", known, style.CLOUD),
+        ("training, after", "after", known & ~held, style.SERIES_COLOURS[0]),
+        ("held out, after", "after", known & held, style.SERIES_COLOURS[1]),
+    )
+    for label, when, part, colour in series:
+        error = np.mean(np.abs(times[when][part] / measured[part] - 1.0))
+        places = (measured[part], times[when][part])
+        axes.scatter(*places, s=9, lw=0, alpha=0.6, color=colour, label=f"{label}: {error:.1%}", rasterized=True)
+    axes.legend(loc="upper left", handletextpad=0.1, markerscale=1.8)
