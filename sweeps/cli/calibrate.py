@@ -71,7 +71,7 @@ def _calibrate(options: argparse.Namespace, case: Any, run: Any, serving: Any, e
         written(options.output, text, options.force)
     if options.plot:
         from sweeps.show import style
-        from sweeps.show.calibration import calibration
+        from sweeps.show.serving import calibration
 
         style.saved(calibration(found), options.plot, options.force)
     if options.json:

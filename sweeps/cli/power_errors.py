@@ -27,9 +27,9 @@ def scored(options: argparse.Namespace) -> tuple[list[Any], dict[str, int]]:
 
 def pictures(found: tuple[list[Any], dict[str, int]]) -> list[tuple[str, Any]]:
     """One picture, where there is anything to draw."""
-    from sweeps.show.power import measured_against_predicted
+    from sweeps.show.kernels import power_against_measured
 
-    return [("power", measured_against_predicted(found[0]))] if found[0] else []
+    return [("power", power_against_measured(found[0]))] if found[0] else []
 
 
 def _rows(scores: list[Any]) -> list[dict[str, Any]]:

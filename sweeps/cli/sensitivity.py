@@ -134,8 +134,7 @@ def _write(options: argparse.Namespace, found: Any, top: int) -> None:
 
     if options.plot:  # what cannot be drawn is said before any file is written
         from sweeps.show import style
-        from sweeps.show.pairs import pair_maps
-        from sweeps.show.tornado import tornado
+        from sweeps.show.sensitivity import pair_maps, tornado
 
         if options.second_order:
             made = pair_maps(found.point, found.curvatures, found.heading)
@@ -171,7 +170,7 @@ def _maps(options: argparse.Namespace, names: Any, wanted: Any, exponent: float 
     found = sensitivity(options.over, names, wanted, smoothing=exponent)
     if options.plot:
         from sweeps.show import style
-        from sweeps.show.elasticity_maps import elasticity_maps
+        from sweeps.show.sensitivity import elasticity_maps
 
         style.saved(elasticity_maps(found), options.plot, options.force)
     if options.output:

@@ -8,7 +8,7 @@ import xarray as xr
 
 from sweeps.ask.axes import Axis
 from sweeps.ask.names import UDUNITS, variable_attributes
-from sweeps.data.pieces import Output, Piece, blank
+from sweeps.data.pieces import Output, Piece, blank, crossed
 
 OP_DIMENSIONS = {
     "prefill_op": "ops of the prefill step",
@@ -59,13 +59,5 @@ def dimensions(output: Output) -> tuple[str, ...]:
 def fill(target: xr.Dataset, pieces: Iterable[Piece]) -> xr.Dataset:
     """Put every piece where it belongs, in place."""
     for piece in pieces:
-        values = target[piece.name].values
-        if any(isinstance(part, np.ndarray) for part in piece.index):
-            values[np.ix_(*_positions(piece.index))] = piece.values
-        else:
-            values[piece.index] = piece.values
+        target[piece.name].values[crossed(piece.index)] = piece.values
     return target
-
-
-def _positions(index: tuple[slice | np.ndarray, ...]) -> list[np.ndarray]:
-    return [part if isinstance(part, np.ndarray) else np.arange(part.start, part.stop) for part in index]

@@ -88,6 +88,11 @@ def number(value: float, digits: int = 3) -> str:
     return f"{value:,.0f}" if whole else f"{value:.{digits}g}"
 
 
+def words(metric: str) -> str:
+    """The meaning of a variable of ours up to the first comma or colon: "time to first token"."""
+    return variable(metric).long_name.partition(":")[0].partition(",")[0]
+
+
 def short(dataset: xr.Dataset, name: str) -> str:
     """An axis in one to four words: what it is, without what it is counted per; else its name."""
     words = title(dataset, name)

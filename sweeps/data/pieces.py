@@ -102,6 +102,14 @@ def part_lengths(sizes: list[int], points: int, equal: bool = True) -> list[int]
     return lengths[::-1]
 
 
+def crossed(parts: Sequence[slice | np.ndarray]) -> tuple[Any, ...]:
+    """The index of an array at every combination of rising positions along its dimensions."""
+    short = tuple(part if isinstance(part, slice) else as_slice(part) for part in parts)
+    if all(isinstance(part, slice) for part in short):
+        return short
+    return np.ix_(*(np.arange(part.start, part.stop) if isinstance(part, slice) else part for part in short))
+
+
 def as_slice(positions: np.ndarray) -> slice | np.ndarray:
     """Rising positions as a slice where all of them are in a row, which copies faster."""
     if len(positions) == positions[-1] - positions[0] + 1:

@@ -9,8 +9,8 @@ from sweeps.data import labels
 from sweeps.data.best import best
 from sweeps.show import style
 from sweeps.show.overview import default_metric
-from sweeps.show.plane import REDUCTIONS, two_axes
-from sweeps.show.positions import positions, spread
+from sweeps.show.plane import REDUCTIONS, line_axis
+from sweeps.show.positions import positions, spread, turned
 from sweeps.show.wording import source_note
 
 MOST_OPS = 11
@@ -35,9 +35,7 @@ def breakdown(dataset: xr.Dataset, x: str | None = None, metric: str | None = No
     if labels.is_sample(dataset):
         raise ValueError("a breakdown needs a grid; the file is a sample")
     metric = metric or default_metric(dataset)
-    x = x or next(iter(two_axes(dataset, metric)), None)
-    if x is None:
-        raise ValueError("the file holds a single point: there is no axis to draw over")
+    x = line_axis(dataset, metric, x)
     place = {dim: at for dim, at in _place(dataset, metric, reduce).items() if dim != x}
     values = {dim: labels.text(dataset, dim, dataset[dim].values[at]) for dim, at in place.items()}
     where = ", ".join(f"{labels.short(dataset, dim)} {value}" for dim, value in values.items())
@@ -108,7 +106,6 @@ def _stack(axes: Any, dataset: xr.Dataset, x: str, table: dict[str, np.ndarray],
         floor = floor + column
     shown = spread(len(at))
     texts = [across.texts[i] for i in shown]
-    turned = {"rotation": 30, "ha": "right", "rotation_mode": "anchor"} if sum(map(len, texts)) > 40 else {}
-    axes.set_xticks(shown, texts, **turned)
+    axes.set_xticks(shown, texts, **turned(texts, 40))
     axes.set_xlabel(across.label)
     axes.set_ylabel(style.quantity_label("time", "s", total))

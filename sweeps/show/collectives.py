@@ -36,24 +36,22 @@ def measured_against_predicted(device: str, scored: Sequence[ScoredCollective]) 
         panels.setdefault(name, []).append(row)
     error = summary(scored)
     title = f"{device}: collectives are predicted to {error['median_ape']:.0%} (median), {error['mape']:.0%} (mean)"
-    rows = -(-len(panels) // COLUMNS)
-    made = style.figure(
-        11.0,
-        2.7 * rows + 0.3,
+    made, drawn = style.panels(
+        len(panels),
+        COLUMNS,
+        (11.0 / COLUMNS, 2.7),
+        (0.0, 0.3),
         title,
         "Bus bandwidth over message size; dots are measured, lines predicted, the dashes the link's datasheet. "
         "Beside each name: median and mean error.",
         f"{error['rows']} rows of {', '.join(dict.fromkeys(kind_name(s.row) for s in scored))}",
     )
-    grid = made.subplots(rows, COLUMNS, squeeze=False)
-    for axes in grid.flat[len(panels) :]:
-        axes.set_visible(False)
-    for axes, (name, part) in zip(grid.flat, panels.items(), strict=False):
+    for i, (axes, (name, part)) in enumerate(zip(drawn, panels.items(), strict=True)):
         _panel(axes, name, part)
-    for axes in list(grid.flat[: len(panels)])[:-COLUMNS]:
-        axes.set_xlabel("")
-    for axes in grid[:, 1:].flat:
-        axes.set_ylabel("")
+        if i < len(drawn) - COLUMNS:
+            axes.set_xlabel("")
+        if i % COLUMNS:
+            axes.set_ylabel("")
     return made
 
 
@@ -139,8 +137,7 @@ def _log_axes(axes: Any, sizes: np.ndarray, values: np.ndarray, unit: str, words
     axes.set_ylim(*limits)
     axes.set_xlabel("Message size")
     axes.set_ylabel(f"{words.capitalize()} ({name}{unit})")
-    axes.grid(color=style.INFEASIBLE, lw=0.7)
-    axes.set_axisbelow(True)
+    style.grid_behind(axes, "both", 0.7)
 
 
 def binary_size(count: float) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from sweeps.ask.names import variable
-from sweeps.data.labels import amount
+from sweeps.data import labels
 from sweeps.show import style
 from sweeps.studies.comparison import RATE, Candidate, Comparison
 
@@ -24,12 +24,11 @@ def ranking(found: Comparison, rows: Sequence[Candidate]) -> Any:
     rows = rows[:MOST]
     if not rows:
         raise ValueError("nothing is feasible: there is nothing to draw")
-    meaning = variable(found.metric)
-    best = rows[0]
-    words = meaning.long_name.partition(":")[0].partition(",")[0]
+    best, words = rows[0], labels.words(found.metric)
+    better = "higher" if variable(found.metric).higher_is_better else "lower"
     title = f"{best.devices} x {best.hardware} ({best.layout}) is best for {found.model.name}"
     work = found.dataset.attrs.get("title", "").partition(" of ")[0]
-    details = f"{words[:1].upper()}{words[1:]} at every row's best batch, {_direction(meaning)} is better"
+    details = f"{words[:1].upper()}{words[1:]} at every row's best batch, {better} is better"
     source = f"{found.points:,} points of a {work}, weights {found.model.precision}, "
     source += f"KV cache {found.kv}, efficiency {found.efficiency}; {found.dataset.attrs['source']}"
     made = style.figure(11.0, 1.2 + 0.24 * max(len(rows), 10), title, details, source)
@@ -41,17 +40,13 @@ def ranking(found: Comparison, rows: Sequence[Candidate]) -> Any:
     return made
 
 
-def _direction(meaning: Any) -> str:
-    return "higher" if meaning.higher_is_better else "lower"
-
-
 def _bars(axes: Any, rows: Sequence[Candidate], metric: str, colours: dict[str, str]) -> None:
     """One bar per row with its value; the rows' names stand at the axis."""
     unit, values = variable(metric).unit, np.array([row.metrics[metric] for row in rows])
     places = np.arange(len(rows))
     axes.barh(places, values, height=0.72, color=[colours[row.hardware] for row in rows])
     for place, value in zip(places, values, strict=True):
-        axes.text(value, place, f" {amount(float(value), unit)}", va="center", fontsize=8, color=style.INK)
+        axes.text(value, place, f" {labels.amount(float(value), unit)}", va="center", fontsize=8, color=style.INK)
     axes.set_yticks(
         places, [f"{i}.  {r.devices} x {r.hardware}, {r.layout}, batch {r.batch}" for i, r in enumerate(rows, 1)]
     )
@@ -59,9 +54,7 @@ def _bars(axes: Any, rows: Sequence[Candidate], metric: str, colours: dict[str, 
     axes.set_xlim(0, values.max() * 1.16)
     axes.tick_params(axis="y", length=0, labelsize=8)
     axes.spines["left"].set_visible(False)
-    ticks = np.append(values, 0.0)
-    style.scaled_ticks(axes.xaxis, ticks, unit, False)
-    axes.set_xlabel(style.quantity_label(_words(metric), unit, values))
+    style.quantity_axis(axes, "x", _words(metric), unit, np.append(values, 0.0), False)
 
 
 def _trade(axes: Any, rows: Sequence[Candidate], colours: dict[str, str]) -> None:
@@ -70,11 +63,8 @@ def _trade(axes: Any, rows: Sequence[Candidate], colours: dict[str, str]) -> Non
     axes.scatter(across, up, s=150, color=[colours[row.hardware] for row in rows], alpha=0.9, lw=0)
     for rank, (x, y) in enumerate(zip(across, up, strict=True), 1):
         axes.text(x, y, str(rank), ha="center", va="center", fontsize=7, color="white", fontweight="bold")
-    for axis, values, metric, side in ((axes.xaxis, across, "tpot", "x"), (axes.yaxis, up, RATE, "y")):
-        log = bool(values.max() / values.min() > 5)
-        getattr(axes, f"set_{side}scale")("log" if log else "linear")
-        style.scaled_ticks(axis, values, variable(metric).unit, log)
-        getattr(axes, f"set_{side}label")(style.quantity_label(_words(metric), variable(metric).unit, values))
+    for side, values, metric in (("x", across, "tpot"), ("y", up, RATE)):
+        style.quantity_axis(axes, side, _words(metric), variable(metric).unit, values)
     axes.set_title("better \u2196", loc="right", fontweight="normal", fontsize=9, color=style.QUIET)
     axes.margins(0.1)
 

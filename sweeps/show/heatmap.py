@@ -8,9 +8,9 @@ import xarray as xr
 from sweeps.ask.names import variable
 from sweeps.data import labels
 from sweeps.show import style
-from sweeps.show.plane import Plane, plane, two_axes
+from sweeps.show.plane import Plane, map_axes, plane
 from sweeps.show.positions import positions
-from sweeps.show.scatter import scatter_metric
+from sweeps.show.scatter import bounds, scatter_metric
 from sweeps.show.wording import heading, source_note
 
 WRITTEN_ROWS = WRITTEN_COLUMNS = 8
@@ -27,11 +27,9 @@ def heatmap(dataset: xr.Dataset, metric: str, x: str | None = None, y: str | Non
       x, y: axes; by default those that the metric depends on most.
       reduce: "best" or "median".
     """
-    rest = [name for name in two_axes(dataset, metric) if name not in (x, y)]
-    if len(rest) + (x is not None) + (y is not None) < 2:
+    x, y = map_axes(dataset, metric, x, y)
+    if x is None or y is None:
         raise ValueError("a heat map needs two axes, and the file has fewer; use --kind lines")
-    x = x or rest.pop(0)
-    y = y or rest.pop(0)
     title, details = heading(dataset, metric, (x, y), reduce)
     made = style.figure(8.0, 5.2, title, details, source_note(dataset))
     axes = made.add_subplot()
@@ -50,19 +48,13 @@ def metric_map(made: Any, axes: Any, dataset: xr.Dataset, drawn: Plane) -> None:
     higher = variable(drawn.metric).higher_is_better is not False
     _infeasible(axes, across.edges, up.edges, values)
     if finite.size:
-        log = finite.max() / finite.min() > 5
-        colors = style.matplotlib().colors
         low, high = float(finite.min()), float(finite.max())
         low, high = (low, high) if high > low else (low * 0.99, high * 1.01)
-        norm = colors.LogNorm(low, high) if log else colors.Normalize(low, high)
-        shown, colours = np.ma.masked_invalid(values), "viridis" if higher else "viridis_r"
-        mesh = axes.pcolormesh(across.edges, up.edges, shown, norm=norm, cmap=colours, rasterized=True)
-        unit = labels.unit(dataset, drawn.metric)
-        bar = made.colorbar(mesh, ax=axes, pad=0.02, fraction=0.06, aspect=28)
-        bar.set_label(style.quantity_label(labels.title(dataset, drawn.metric), unit, finite))
-        style.scaled_ticks(bar.ax.yaxis, np.array([low, high]), unit, log)
-        bar.outline.set_visible(False)
-        _numbers(axes, dataset, drawn, across, up, values, norm)
+        colours, shown = style.colour_scale(low, high, higher), np.ma.masked_invalid(values)
+        mesh = axes.pcolormesh(across.edges, up.edges, shown, rasterized=True, **colours)
+        words, unit = labels.title(dataset, drawn.metric), labels.unit(dataset, drawn.metric)
+        style.colour_bar(made, mesh, axes, words, unit, finite)
+        _numbers(axes, dataset, drawn, across, up, values, mesh.norm)
         row, column = np.unravel_index(np.nanargmax(values) if higher else np.nanargmin(values), values.shape)
         if not _is_small(values):
             axes.plot(across.at[column], up.at[row], "*", ms=15, mfc="white", mec=style.INK, zorder=5, clip_on=False)
@@ -79,16 +71,12 @@ def bound_map(axes: Any, dataset: xr.Dataset, drawn: Plane, bound: str) -> None:
     feasible = np.isfinite(drawn.values)
     _infeasible(axes, across.edges, up.edges, drawn.values)
     flags = variable(bound).flags
-    shares = {flags[code]: (codes[feasible] == code).mean() for code in np.unique(codes[feasible]) if code >= 0}
-    colors = style.matplotlib().colors
-    palette = colors.ListedColormap([style.BOUND_COLOURS[flag] for flag in flags])
+    palette = style.matplotlib().colors.ListedColormap([style.BOUND_COLOURS[flag] for flag in flags])
     shown = np.ma.masked_where(~feasible | (codes < 0), codes)
     axes.pcolormesh(across.edges, up.edges, shown, cmap=palette, vmin=-0.5, vmax=len(flags) - 0.5, rasterized=True)
     patch = style.matplotlib().patches.Patch
-    handles = [
-        patch(color=style.BOUND_COLOURS[name], label=f"{name} ({100 * share:.0f} %)")
-        for name, share in sorted(shares.items(), key=lambda item: -item[1])
-    ]
+    found = bounds(bound, codes[feasible])
+    handles = [patch(color=style.BOUND_COLOURS[flags[code]], label=text) for code, text in found.items()]
     if not feasible.all():
         handles.append(patch(facecolor=style.INFEASIBLE, edgecolor=style.QUIET, hatch="////", label="infeasible"))
     below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.14), "ncols": 3}

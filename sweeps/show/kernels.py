@@ -1,4 +1,4 @@
-"""Kernels in pictures: predicted against measured times, and errors over everything that describes a call."""
+"""Kernels in pictures: predicted against measured times and power, and errors over what describes a call."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,14 +6,12 @@ from typing import Any
 import numpy as np
 
 from sweeps.measure.validate.kernel_errors import ScoredKernels
+from sweeps.measure.validate.kernel_power import PowerScore
 from sweeps.show import style
 
 COLUMNS = 3
 BINS = 14
 """Ranges of a feature whose errors are summed up by one point."""
-
-LARGEST_RATIO = 3.0
-"""Of predicted to measured times; what is beyond is drawn at the edge."""
 
 NAMES = {
     "m": "rows m",
@@ -38,25 +36,23 @@ NAMES = {
 def measured_against_predicted(family: str, scored: Sequence[ScoredKernels]) -> Any:
     """A panel per device: predicted over measured time, against measured time; dark where rows are many."""
     devices = list(dict.fromkeys(one.group.device for one in scored))
-    made = _figure(
+    made, panels = _panels(
         scored,
         len(devices),
         f"{family}: predicted over measured time",
         "Shade: rows, logarithmic. Lines: median, and the range of 90 % of rows. Beside each name: median and mean "
         "absolute error.",
     )
-    grid = _panels(made, len(devices))
-    for axes, device in zip(grid, devices, strict=False):
+    for axes, device in zip(panels, devices, strict=True):
         part = [one for one in scored if one.group.device == device]
         measured, ratio = _measured(part), _ratio(part)
-        shown = np.clip(ratio, 1.0 / LARGEST_RATIO, LARGEST_RATIO)
+        shown = np.clip(ratio, 1.0 / style.LARGEST_RATIO, style.LARGEST_RATIO)
         axes.hexbin(
             measured, shown, xscale="log", yscale="log", gridsize=45, bins="log", cmap="Greys", linewidths=0, mincnt=1
         )
         _band(axes, measured, ratio, style.SERIES_COLOURS[0])
         axes.set_title(f"{device}: {_error_text(ratio)}", fontsize=9)
-        style.scaled_ticks(axes.xaxis, measured, "s", True)
-        axes.set_xlabel(style.quantity_label("measured", "s", measured))
+        style.quantity_axis(axes, "x", "measured", "s", measured, True)
     return made
 
 
@@ -65,38 +61,64 @@ def errors_by_feature(family: str, scored: Sequence[ScoredKernels]) -> Any:
     """A panel per column of the table: median and 90 % range of predicted over measured time, a colour per device."""
     names = [name for name in scored[0].group.columns if len(np.unique(_column(scored, name))) > 1]
     devices = list(dict.fromkeys(one.group.device for one in scored))
-    made = _figure(
+    made, panels = _panels(
         scored,
         len(names),
         f"{family}: error against everything that describes a call",
         "Predicted over measured time: line, the median of a range; shade, the range of 90 % of rows.",
     )
-    grid = _panels(made, len(names))
-    for axes, name in zip(grid, names, strict=False):
+    for axes, name in zip(panels, names, strict=True):
         for colour, device in zip(style.SERIES_COLOURS, devices, strict=False):
             part = [one for one in scored if one.group.device == device]
             _band(axes, np.maximum(_column(part, name), 0.5), _ratio(part), colour, device)
         axes.set_xlabel(NAMES.get(name, name.replace("_", " ")))
         axes.set_xscale("log")
         style.scaled_ticks(axes.xaxis, np.maximum(_column(scored, name), 0.5), "1", True)
-    grid[0].legend(fontsize=7)
+    panels[0].legend(fontsize=7)
     return made
 
 
-def _figure(scored: Sequence[ScoredKernels], panels: int, title: str, details: str) -> Any:
-    rows = -(-panels // COLUMNS)
+@style.styled
+def power_against_measured(scores: Sequence[PowerScore]) -> Any:
+    """A panel per table and precision: predicted against measured power; short runs, which the meter blurs, in grey."""
+    names = list(dict.fromkeys(score.label for score in scores))
+    count, devices = sum(len(score.group) for score in scores), list(dict.fromkeys(s.group.device for s in scores))
+    made, panels = style.panels(
+        len(names),
+        COLUMNS,
+        (11.0 / COLUMNS, 3.0),
+        (0.0, 0.3),
+        "Predicted against measured power of kernels",
+        "Colour: runs that fill the meter's window; grey: shorter runs, whose readings are of what ran before as well.",
+        f"{count:,} rows of {', '.join(devices)}",
+    )
+    top = 1.05 * max(score.measured.max() for score in scores)
+    for axes, name in zip(panels, names, strict=True):
+        part = [score for score in scores if score.label == name]
+        measured, power, filled = (
+            np.concatenate([getattr(s, field) for s in part]) for field in ("measured", "power", "filled")
+        )
+        axes.plot([0.0, top], [0.0, top], color=style.QUIET, lw=0.8, zorder=1)
+        axes.scatter(measured[~filled], power[~filled], s=3, lw=0, color=style.CLOUD, rasterized=True)
+        axes.scatter(
+            measured[filled], power[filled], s=4, lw=0, alpha=0.5, color=style.SERIES_COLOURS[0], rasterized=True
+        )
+        error = np.abs(power[filled] / measured[filled] - 1.0)
+        note = f": {np.median(error):.0%}, {np.mean(error):.0%}" if filled.any() else ""
+        short = name.replace("_attention bfloat16", "").replace("context", "prefill").replace("generation", "decode")
+        axes.set_title(f"{short}{note}", fontsize=9)
+        axes.set(xlim=(0.0, top), ylim=(0.0, top), xlabel="Measured, W", ylabel="Predicted, W")
+    return made
+
+
+def _panels(scored: Sequence[ScoredKernels], count: int, title: str, details: str) -> tuple[Any, list[Any]]:
+    """A figure and its panels, each with a line where predicted and measured times are equal."""
     engines = ", ".join(dict.fromkeys(f"{one.group.engine} {one.group.version}" for one in scored))
-    count = sum(len(one.group) for one in scored)
-    return style.figure(11.0, 2.6 * rows + 0.3, title, details, f"{count:,} rows of {engines}")
-
-
-def _panels(made: Any, count: int) -> list[Any]:
-    grid = made.subplots(-(-count // COLUMNS), COLUMNS, squeeze=False)
-    for axes in grid.flat[count:]:
-        axes.set_visible(False)
-    for axes in grid.flat:
+    source = f"{sum(len(one.group) for one in scored):,} rows of {engines}"
+    made, panels = style.panels(count, COLUMNS, (11.0 / COLUMNS, 2.6), (0.0, 0.3), title, details, source)
+    for axes in panels:
         axes.axhline(1.0, color=style.QUIET, lw=0.8, zorder=1)
-    return list(grid.flat)
+    return made, panels
 
 
 def _band(axes: Any, feature: np.ndarray, ratio: np.ndarray, colour: str, label: str = "") -> None:
@@ -110,11 +132,8 @@ def _band(axes: Any, feature: np.ndarray, ratio: np.ndarray, colour: str, label:
     else:
         groups, at = [ratio[feature == value] for value in values], values
     kept = [i for i, group in enumerate(groups) if len(group)]
-    low, middle, high = (np.array([np.quantile(groups[i], q) for i in kept]) for q in (0.05, 0.5, 0.95))
-    axes.set_yscale("log")
-    axes.set_ylim(1.0 / LARGEST_RATIO, LARGEST_RATIO)
-    axes.set_yticks([0.5, 0.7, 1.0, 1.4, 2.0], ["0.5", "0.7", "1", "1.4", "2"])
-    axes.minorticks_off()
+    low, middle, high = style.spread_of(groups[i] for i in kept)
+    style.ratio_axis(axes)
     axes.fill_between(at[kept], low, high, color=colour, alpha=0.13, lw=0)
     axes.plot(at[kept], middle, "-", lw=1.3, color=colour, label=label)
 

@@ -7,7 +7,7 @@ import xarray as xr
 
 from sweeps.data import labels
 from sweeps.show import style
-from sweeps.show.plane import group_axis, plane, two_axes
+from sweeps.show.plane import group_axis, line_axis, plane
 from sweeps.show.positions import positions
 from sweeps.show.scatter import scatter_series
 from sweeps.show.wording import heading, source_note
@@ -27,9 +27,7 @@ def lines(dataset: xr.Dataset, metric: str, x: str | None = None, y: str | None 
       y: axis whose values are told apart by colour; by default one with few values, if any.
       reduce: over all other axes, "best" feasible or "median".
     """
-    x = x or next(iter(two_axes(dataset, metric)), None)
-    if x is None:
-        raise ValueError("the file holds a single point: there is no axis to draw over")
+    x = line_axis(dataset, metric, x)
     y = y or group_axis(dataset, taken=(x,))
     title, details = heading(dataset, metric, (x, y), reduce)
     made = style.figure(7.5, 4.8, title, details, source_note(dataset))
@@ -45,23 +43,20 @@ def line_panel(axes: Any, dataset: xr.Dataset, metric: str, x: str, y: str | Non
     """Draw the lines, with gaps where nothing is feasible."""
     drawn = plane(dataset, metric, x, y, reduce)
     across, values = positions(dataset, x), drawn.values.astype(float)
-    rows = np.unique(np.linspace(0, len(values) - 1, MOST_LINES).round().astype(int))
-    for row, colour in zip(rows, style.SERIES_COLOURS, strict=False):
+    for row, colour in zip(style.evenly(len(values), MOST_LINES), style.SERIES_COLOURS, strict=False):
         name = None if y is None else labels.text(dataset, y, dataset[y].values[row])
         marker = "o" if len(across.at) <= 40 else None
         axes.plot(across.at, values[row], marker=marker, ms=4, lw=1.7, color=colour, label=name, clip_on=False)
     across.applied(axes, "x")
     finite = values[np.isfinite(values) & (values > 0)]
     unit = labels.unit(dataset, metric)
-    axes.set_ylabel(style.quantity_label(labels.title(dataset, metric), unit, values))
+    words = labels.title(dataset, metric)
+    axes.set_ylabel(style.quantity_label(words, unit, values))
     if finite.size:
-        log = bool(finite.max() / finite.min() > 8)
-        axes.set_yscale("log" if log else "linear")
         low, high = finite.min(), finite.max()
+        log = bool(high / low > 8)
         limits = (low / 1.1, high * 1.1) if log else (0.0, high * 1.05)
-        style.scaled_ticks(axes.yaxis, np.array(limits), unit, log)
-        axes.set_ylim(*limits)
-    axes.grid(axis="y", color=style.INFEASIBLE, lw=0.8)
-    axes.set_axisbelow(True)
+        style.quantity_axis(axes, "y", words, unit, values, log, limits)
+    style.grid_behind(axes)
     if y is not None:
         axes.legend(title=labels.short(dataset, y), title_fontsize=8.5, loc="center left", bbox_to_anchor=(1.0, 0.5))

@@ -119,8 +119,7 @@ def _curves(axes: Any, dataset: xr.Dataset, axis: str, metric: str, label: str, 
         )
         axes.set_ylim(*limits)
         style.scaled_ticks(axes.yaxis, limits, unit, log=latency)
-    axes.grid(axis="y", color=style.INFEASIBLE, lw=0.8)
-    axes.set_axisbelow(True)
+    style.grid_behind(axes)
     for attribute, value in dataset.attrs.items():
         if latency and attribute.startswith(f"limit_{metric}"):
             axes.axhline(value, color=style.INK, lw=1.0, ls=":")

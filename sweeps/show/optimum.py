@@ -1,14 +1,17 @@
 """Pictures of an optimum: slices through the best design along every variable, or a Pareto front."""
 
-import math
 import textwrap
 from typing import Any
 
 import numpy as np
 
 from hwspaces import formatted
-from sweeps.ask.leaves import leaf_long_name
-from sweeps.ask.names import variable as meaning
+from sweeps.ask.leaves import (
+    leaf_long_name,
+)
+from sweeps.data import (
+    labels,
+)
 from sweeps.show import style
 from sweeps.studies.optimization.descent import KEPT, worst
 from sweeps.studies.optimization.goals import ROOTS, unit_of
@@ -25,23 +28,14 @@ def optimum(found: Optimum) -> Any:
     return _front(found) if len(found.problem.objectives) > 1 else _slices(found)
 
 
-def goal_words(found: Optimum) -> str:
-    """Goal in words: "minimise time to first token"."""
-    parts = [f"{'maximise' if one.maximise else 'minimise'} {words(one.name)}" for one in found.problem.objectives]
-    return " and ".join(parts)
-
-
 def words(name: str) -> str:
     """A metric's or leaf's meaning in a few words."""
-    return (
-        leaf_long_name(name) if name.startswith(ROOTS) else meaning(name).long_name.partition(":")[0].partition(",")[0]
-    )
+    return leaf_long_name(name) if name.startswith(ROOTS) else labels.words(name)
 
 
 def _slices(found: Optimum) -> Any:
     problem = found.problem
     cut = slices(problem, found.designs[0])
-    rows = math.ceil(len(cut) / COLUMNS)
     objective = problem.objectives[0]
     value = objective.sign * found.objectives[0, 0]
     unit = unit_of(objective.name)
@@ -49,20 +43,18 @@ def _slices(found: Optimum) -> Any:
     details = (
         f"Slices through the best design, everything else as it is there. Dashed: a constraint is broken ({kept})."
     )
-    title = f"Best design: {words(objective.name)} {_amount(value, unit)}"
-    made = style.figure(9.0, 2.3 * rows, title, details, problem.attributes["title"])
-    panels = made.subplots(rows, COLUMNS, squeeze=False)
+    title = f"Best design: {words(objective.name)} {formatted(value, unit)}"
+    heading = title, details, problem.attributes["title"]
+    made, panels = style.panels(len(cut), COLUMNS, (9.0 / COLUMNS, 2.3), (0.0, 0.0), *heading)
     finite = [one.objective[np.isfinite(one.objective)] for one in cut]
     everything = np.concatenate([*finite, [value]])
-    for panel, one in zip(panels.flat, cut, strict=False):
+    for panel, one in zip(panels, cut, strict=True):
         _slice(panel, one, value)
         _limits(panel, everything, value, unit)
         if found.grid_design is not None:
             i = problem.variables.index(one.variable)
             best = objective.sign * found.grid_objectives[0]
             panel.plot(found.grid_design[i], best, "D", ms=5, mfc="none", mec=style.QUIET, zorder=4)
-    for panel in panels.flat[len(cut) :]:
-        panel.set_axis_off()
     made.supylabel(style.quantity_label(words(objective.name), unit, everything), fontsize=9, color=style.INK)
     handles = [
         style.matplotlib().lines.Line2D([], [], marker="o", ls="", color=style.SERIES_COLOURS[1], label="best design")
@@ -102,8 +94,7 @@ def _slice(panel: Any, one: Slice, value: float) -> None:
         else style.quantity_label(label.long_name, label.unit, limits)
     )
     panel.set_xlabel(textwrap.fill(text, LABEL), fontsize=8)
-    panel.grid(axis="y", color=style.INFEASIBLE, lw=0.8)
-    panel.set_axisbelow(True)
+    style.grid_behind(panel)
 
 
 def _limits(panel: Any, everything: np.ndarray, value: float, unit: str) -> None:
@@ -136,21 +127,10 @@ def _front(found: Optimum) -> Any:
     panel.scatter(x, y, s=3, lw=0, color=style.CLOUD, alpha=0.5, rasterized=True)
     across, up = first.sign * found.objectives[:, 0], second.sign * found.objectives[:, 1]
     panel.plot(across, up, "o-", color=style.SERIES_COLOURS[1], lw=1.2, ms=4, mec="white", mew=0.5)
-    for axis, one, values in ((panel.xaxis, first, across), (panel.yaxis, second, up)):
-        unit = unit_of(one.name)
-        shown = (
-            values if not kept.any() else np.concatenate([values, np.quantile(x if one is first else y, [0.0, 0.7])])
-        )
-        low, high = shown.min() / 1.05, shown.max() * 1.05
-        log = high / low > 4
-        (panel.set_xscale if axis is panel.xaxis else panel.set_yscale)("log" if log else "linear")
-        style.scaled_ticks(axis, np.array([low, high]), unit, log)
-        axis.set_label_text(style.quantity_label(words(one.name), unit, values))
-        (panel.set_xlim if axis is panel.xaxis else panel.set_ylim)(low, high)
-    panel.grid(color=style.INFEASIBLE, lw=0.8)
-    panel.set_axisbelow(True)
+    for side, one, values, others in (("x", first, across, x), ("y", second, up, y)):
+        shown = np.concatenate([values, np.quantile(others, [0.0, 0.7])]) if kept.any() else values
+        limits = shown.min() / 1.05, shown.max() * 1.05
+        log = limits[1] / limits[0] > 4
+        style.quantity_axis(panel, side, words(one.name), unit_of(one.name), values, log, limits)
+    style.grid_behind(panel, "both")
     return made
-
-
-def _amount(value: float, unit: str) -> str:
-    return formatted(value, unit)

@@ -10,7 +10,7 @@ from sweeps.show import style
 from sweeps.show.heatmap import bound_map, metric_map
 from sweeps.show.lines import line_panel
 from sweeps.show.pareto import chosen_pair, pareto_panel
-from sweeps.show.plane import plane, two_axes
+from sweeps.show.plane import map_axes, plane
 from sweeps.show.scatter import scatter_bound, scatter_metric, scatter_series
 from sweeps.show.wording import heading, source_note
 
@@ -28,38 +28,34 @@ def overview(dataset: xr.Dataset, metric: str | None = None, x: str | None = Non
       x, y: axes of the maps.
     """
     metric = metric or default_metric(dataset)
-    rest = [name for name in two_axes(dataset, metric) if name not in (x, y)]
-    x = x or (rest.pop(0) if rest else None)
-    y = y or (rest.pop(0) if rest else None)
+    x, y = map_axes(dataset, metric, x, y)
     if x is None:
         raise ValueError("the file holds a single point: there is nothing to draw over")
-    bound = bound_name(dataset, metric) if y is not None else None
+    names = (BOUNDS.get(metric), "decode_bound", "bound", "prefill_bound")
+    bound = next((name for name in names if name in dataset), None) if y is not None else None
     pair = _pair(dataset)
     panels = 1 + (bound is not None) + (pair is not None)
     title, details = heading(dataset, metric, (x, y), "best")
     details = details.replace("At every place", "In maps, at every place")
     made = style.figure(0.6 + 4.9 * panels, 4.6, title, details, source_note(dataset))
     axes = iter(made.subplots(1, panels, squeeze=False)[0])
-    first = next(axes)
+    first, second = next(axes), next(axes) if bound is not None else None
     if y is None:
         panel = scatter_series if labels.is_sample(dataset) else line_panel
         panel(first, dataset, metric, x, None)
-        first.set_title("Where the good designs are")
     elif labels.is_sample(dataset):
         scatter_metric(made, first, dataset, metric, x, y)
-        first.set_title("Where the good designs are")
         if bound is not None:
-            second = next(axes)
             scatter_bound(second, dataset, metric, bound, x, y)
-            second.set_title(_binding_title(bound))
     else:
         drawn = plane(dataset, metric, x, y)
         metric_map(made, first, dataset, drawn)
-        first.set_title("Where the good designs are")
         if bound is not None:
-            second = next(axes)
             bound_map(second, dataset, drawn, bound)
-            second.set_title(_binding_title(bound))
+    first.set_title("Where the good designs are")
+    if bound is not None:
+        step = bound.removesuffix("bound").strip("_")
+        second.set_title(f"What binds {f'{step} ' if step else ''}there")
     if pair is not None:
         third = next(axes)
         pareto_panel(third, dataset, *pair)
@@ -73,17 +69,6 @@ def default_metric(dataset: xr.Dataset) -> str:
     if not names:
         raise ValueError("no variable of the file is better higher or lower, or none varies: name one with --metric")
     return names[0]
-
-
-def bound_name(dataset: xr.Dataset, metric: str) -> str | None:
-    """The variable that says what binds where `metric` is the aim; None when the dataset has none."""
-    names = (BOUNDS.get(metric), "decode_bound", "bound", "prefill_bound")
-    return next((name for name in names if name in dataset), None)
-
-
-def _binding_title(bound: str) -> str:
-    step = bound.removesuffix("bound").strip("_")
-    return f"What binds {f'{step} ' if step else ''}there"
 
 
 def _pair(dataset: xr.Dataset) -> tuple[str, str] | None:

@@ -8,9 +8,9 @@ import xarray as xr
 from sweeps.ask.names import variable
 from sweeps.data import labels
 from sweeps.data.best import PAIRS, feasible
+from sweeps.data.keep.best import unbeaten
 from sweeps.show import style
-from sweeps.show.plane import group_axis
-from sweeps.show.subset import distinct, picked
+from sweeps.show.plane import distinct, group_axis, picked
 from sweeps.show.wording import source_note
 
 FLAGS = ("feasible", "legal", "fits")
@@ -74,8 +74,9 @@ def pareto_panel(axes: Any, dataset: xr.Dataset, x: str, y: str) -> None:
     for number, ((name, *_), colour) in enumerate(zip(clouds, colours, strict=False)):
         here = best[whose[best] == number]
         axes.plot(across[here], up[here], "o", **marker, color=colour, label=name, zorder=4)
-    _metric_axis(axes, dataset, x, "x", np.concatenate([cloud[1] for cloud in clouds]))
-    _metric_axis(axes, dataset, y, "y", np.concatenate([cloud[2] for cloud in clouds]))
+    for side, name, i in (("x", x, 1), ("y", y, 2)):
+        shown = np.concatenate([cloud[i] for cloud in clouds])
+        style.quantity_axis(axes, side, labels.title(dataset, name), labels.unit(dataset, name), shown)
     arrows = {(True, True): "\u2197", (True, False): "\u2198", (False, True): "\u2196", (False, False): "\u2199"}
     corner = tuple(variable(name).higher_is_better is not False for name in (x, y))
     axes.set_title(f"better {arrows[corner]}", loc="right", fontweight="normal", fontsize=9, color=style.QUIET)
@@ -91,29 +92,18 @@ def front(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     alive = np.arange(a.size)
     if a.size > FEW:
         some = picked(a.size)
-        some = some[_front(a[some], b[some])]
+        some = some[unbeaten(a[some], b[some], some)]
         left = np.searchsorted(a[some], a, side="right") - 1
         alive = alive[(left < 0) | (b <= b[some][np.maximum(left, 0)])]
-    return alive[_front(a[alive], b[alive])]
-
-
-def _front(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    order = np.lexsort((b, a))
-    lowest = np.minimum.accumulate(b[order])
-    before = np.concatenate([[np.inf], lowest[:-1]])
-    return order[b[order] < before]
+    return alive[unbeaten(a[alive], b[alive], alive)]
 
 
 def _groups(dataset: xr.Dataset, group: str | None) -> list[tuple[str, xr.Dataset]]:
     if group is None:
         return [("", dataset)]
-    values = dataset[group].values
-    parts = []
-    for value in distinct(values):
-        (dim,) = dataset[group].dims
-        at = np.flatnonzero(values == value)
-        parts.append((labels.text(dataset, group, value), dataset.isel({dim: at})))
-    return parts
+    values, (dim,) = dataset[group].values, dataset[group].dims
+    places = {value: np.flatnonzero(values == value) for value in distinct(values)}
+    return [(labels.text(dataset, group, value), dataset.isel({dim: at})) for value, at in places.items()]
 
 
 def _pairs(dataset: xr.Dataset, x: str, y: str) -> tuple[np.ndarray, np.ndarray]:
@@ -129,11 +119,3 @@ def _pairs(dataset: xr.Dataset, x: str, y: str) -> tuple[np.ndarray, np.ndarray]
 
 def _lower_better(name: str, values: np.ndarray) -> np.ndarray:
     return -values if variable(name).higher_is_better else values
-
-
-def _metric_axis(axes: Any, dataset: xr.Dataset, name: str, side: str, values: np.ndarray) -> None:
-    unit, axis = labels.unit(dataset, name), getattr(axes, f"{side}axis")
-    getattr(axes, f"set_{side}label")(style.quantity_label(labels.title(dataset, name), unit, values))
-    log = bool((values > 0).all() and values.max() / values.min() > 5)
-    getattr(axes, f"set_{side}scale")("log" if log else "linear")
-    style.scaled_ticks(axis, values, unit, log)

@@ -8,9 +8,11 @@ import xarray as xr
 from sweeps.ask.names import variable
 from sweeps.data import labels
 from sweeps.data.best import masked
-from sweeps.show.subset import distinct, picked
 
 REDUCTIONS = ("best", "median")
+
+MOST_POINTS = 20_000
+"""Points of a sample that are drawn at most: more only hide one another."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,12 +89,39 @@ def two_axes(dataset: xr.Dataset, metric: str) -> list[str]:
     return [*dict.fromkeys([*fine, *numeric, *ranked])][:2]
 
 
+def map_axes(dataset: xr.Dataset, metric: str, x: str | None, y: str | None) -> tuple[str | None, str | None]:
+    """Axes of a map: those given, else the most influential that are left; None where there are no more."""
+    rest = [name for name in two_axes(dataset, metric) if name not in (x, y)]
+    x = x or (rest.pop(0) if rest else None)
+    return x, y or (rest.pop(0) if rest else None)
+
+
+def line_axis(dataset: xr.Dataset, metric: str, x: str | None) -> str:
+    """The axis given, else the most influential; ValueError of one line where there is none."""
+    x = x or next(iter(two_axes(dataset, metric)), None)
+    if x is None:
+        raise ValueError("the file holds a single point: there is no axis to draw over")
+    return x
+
+
 def group_axis(dataset: xr.Dataset, taken: tuple[str, ...] = (), most: int = 8) -> str | None:
     """The axis to tell apart by colour: what is deployed if that varies, else the one with fewest values."""
     usual = ("tp", "hardware", "model", "weights", "kv", "efficiency", "batch")
     sizes = {name: distinct(dataset[name].values).size for name in labels.axes(dataset) if name not in taken}
     few = [name for name, size in sorted(sizes.items(), key=lambda item: item[1]) if 2 <= size <= most]
     return next((name for name in usual if name in few), few[0] if few else None)
+
+
+def picked(size: int) -> np.ndarray:
+    """Positions of the points of `size` that stand for all, every time the same: all of a few, else many, in order."""
+    if size <= MOST_POINTS:
+        return np.arange(size)
+    return np.unique(np.random.default_rng(0).integers(0, size, MOST_POINTS))
+
+
+def distinct(values: np.ndarray) -> np.ndarray:
+    """The different values among those that stand for all, sorted."""
+    return np.unique(values[picked(values.size)])
 
 
 def _bins(values: np.ndarray) -> np.ndarray:

@@ -47,10 +47,13 @@ class Positions:
         if self.kind == "index" or len(self.at) <= 8:
             shown = spread(len(self.at))
             texts = [self.texts[i] for i in shown]
-            crowded = side == "x" and sum(map(len, texts)) > 36
-            turned = {"rotation": 30, "ha": "right", "rotation_mode": "anchor"} if crowded else {}
             axis.set_minor_locator(style.matplotlib().ticker.NullLocator())
-            getattr(axes, f"set_{side}ticks")(self.at[shown], texts, **turned)
+            getattr(axes, f"set_{side}ticks")(self.at[shown], texts, **(turned(texts, 36) if side == "x" else {}))
+
+
+def turned(texts: list[str], most: int) -> dict[str, Any]:
+    """How texts below an axis stand, as matplotlib takes it: aslant where they have more than `most` letters."""
+    return {"rotation": 30, "ha": "right", "rotation_mode": "anchor"} if sum(map(len, texts)) > most else {}
 
 
 def spread(n: int) -> np.ndarray:
@@ -60,12 +63,11 @@ def spread(n: int) -> np.ndarray:
 
 def positions(dataset: xr.Dataset, name: str) -> Positions:
     """Positions of the coordinate `name` of `dataset`."""
-    coordinate = dataset[name]
-    if labels.is_text(coordinate):
-        texts = tuple(map(str, coordinate.values))
-        return Positions(name, _capital(labels.title(dataset, name)), "", "index", np.arange(len(texts)), texts)
-    values, unit = coordinate.values.astype(float), labels.unit(dataset, name)
+    values, unit = dataset[name].values, labels.unit(dataset, name)
     label = style.quantity_label(labels.title(dataset, name), unit, values)
+    if labels.is_text(dataset[name]):
+        return Positions(name, label, unit, "index", np.arange(len(values)), tuple(map(str, values)))
+    values = values.astype(float)
     scale = style.prefix(values, unit)[1]
     texts = tuple(style.tick_text(_rounded(value / scale)) for value in values)
     kind = _kind(values)
@@ -83,7 +85,3 @@ def _kind(values: np.ndarray) -> str:
     if (values > 0).all() and np.allclose(np.diff(np.log(values)), np.log(values[1] / values[0]), rtol=0.02):
         return "log"
     return "linear" if np.allclose(np.diff(values), values[1] - values[0], rtol=0.02) else "index"
-
-
-def _capital(words: str) -> str:
-    return words[:1].upper() + words[1:]

@@ -21,16 +21,14 @@ TOUCHING = 13.0
 
 
 @style.styled
-def roofline(case: Case, found: Answer | None = None, what: str = "") -> Any:
+def roofline(case: Case, what: str = "") -> Any:
     """A figure of the FLOP/s that every op achieves over its FLOP per byte, under the hardware's roofs.
 
     Args:
       case: one step, or a request, whose two steps get a panel each.
-      found: its answer, if it is known already.
       what: what the step works on, in words.
     """
-    found = found or answer(case)
-    tp = case.scenario.deployment.tp
+    found, tp = answer(case), case.scenario.deployment.tp
     title = f"{case.model.name} on {tp:g} x {case.hardware.name}{f': {what}' if what else ''}"
     details = (
         f"Marker area is an op's share of the step's time; roofs are the datasheet's, "
@@ -56,19 +54,16 @@ def _panel(made: Any, axes: Any, case: Case, ops: tuple[OpAnswer, ...]) -> None:
     high = max([op.intensity for op in drawn] + [ridge]) * 6
     bottom = min([_rate(op) for op in drawn] + [low * bandwidth]) / 3
     top = max(peaks.values()) * 5
-    axes.set(xscale="log", yscale="log", xlim=(low, high), ylim=(bottom, top))
+    x, y = np.array([low, high]), np.array([bottom, top])
+    axes.set(xscale="log", yscale="log", xlim=x, ylim=y)
     _roofs(axes, peaks, hardware.cores.count * hardware.cores.vector_flops, bandwidth, low, high)
     for op in sorted(drawn, key=lambda op: -op.time):
         colour = style.BOUND_COLOURS[op.bound]
         axes.scatter(
             op.intensity, _rate(op), s=_area(op, total), color=colour, ec="white", lw=0.7, alpha=0.85, zorder=3
         )
-    style.scaled_ticks(axes.xaxis, np.array([low, high]), "1", True)
-    style.scaled_ticks(axes.yaxis, np.array([bottom, top]), "FLOP/s", True)
-    axes.set_xlim(low, high)
-    axes.set_ylim(bottom, top)
-    axes.set_xlabel("Arithmetic intensity (FLOP per byte of HBM)")
-    axes.set_ylabel(style.quantity_label("achieved", "FLOP/s", np.array([bottom, top])))
+    style.quantity_axis(axes, "x", "Arithmetic intensity (FLOP per byte of HBM)", "1", x, True, x)
+    style.quantity_axis(axes, "y", "achieved", "FLOP/s", y, True, y)
     _bandwidth_label(made, axes, low, ridge, bandwidth)
     bounds = dict.fromkeys(op.bound for op in sorted(drawn, key=lambda op: -op.time))
     line = style.matplotlib().lines.Line2D

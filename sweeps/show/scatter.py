@@ -9,7 +9,7 @@ from sweeps.ask.names import variable
 from sweeps.data import labels
 from sweeps.data.best import masked
 from sweeps.show import style
-from sweeps.show.subset import distinct, picked
+from sweeps.show.plane import distinct, picked
 
 
 def scatter_metric(made: Any, axes: Any, dataset: xr.Dataset, metric: str, x: str, y: str) -> None:
@@ -26,17 +26,12 @@ def scatter_metric(made: Any, axes: Any, dataset: xr.Dataset, metric: str, x: st
     inside = pick[finite[pick]]
     inside = inside[np.argsort(values[inside] if higher else -values[inside], kind="stable")]
     low, high = float(values[finite].min()), float(values[finite].max())
-    colors, log = style.matplotlib().colors, high / low > 5
-    norm = colors.LogNorm(low, high) if log else colors.Normalize(low, high)
-    colours = {"c": values[inside], "norm": norm, "cmap": "viridis" if higher else "viridis_r"}
-    dots = axes.scatter(across[inside], up[inside], s=9, lw=0, rasterized=True, **colours)
+    colours = style.colour_scale(low, high, higher)
+    dots = axes.scatter(across[inside], up[inside], s=9, lw=0, c=values[inside], rasterized=True, **colours)
     best = np.nanargmax(np.where(finite, values, np.nan)) if higher else np.nanargmin(np.where(finite, values, np.nan))
     axes.plot(across[best], up[best], "*", ms=15, mfc="white", mec=style.INK, mew=1.0, zorder=5, clip_on=False)
-    unit = labels.unit(dataset, metric)
-    bar = made.colorbar(dots, ax=axes, pad=0.02, fraction=0.06, aspect=28)
-    bar.set_label(style.quantity_label(labels.title(dataset, metric), unit, values[finite]))
-    style.scaled_ticks(bar.ax.yaxis, np.array([low, high]), unit, log)
-    bar.outline.set_visible(False)
+    words, unit = labels.title(dataset, metric), labels.unit(dataset, metric)
+    style.colour_bar(made, dots, axes, words, unit, values[finite])
 
 
 def scatter_bound(axes: Any, dataset: xr.Dataset, metric: str, bound: str, x: str, y: str) -> None:
@@ -46,15 +41,19 @@ def scatter_bound(axes: Any, dataset: xr.Dataset, metric: str, bound: str, x: st
     pick = picked(finite.size)
     pick = pick[finite[pick]]
     across, up = _column(axes, dataset, x, "x"), _column(axes, dataset, y, "y")
-    flags = variable(bound).flags
-    shares = {code: (codes[finite] == code).mean() for code in np.unique(codes[finite]) if code >= 0}
-    for code, share in sorted(shares.items(), key=lambda item: -item[1]):
-        here = pick[codes[pick] == code]
-        name = f"{flags[code]} ({100 * share:.0f} %)"
-        colour = style.BOUND_COLOURS[flags[code]]
-        axes.scatter(across[here], up[here], s=9, lw=0, color=colour, label=name, rasterized=True)
-    if shares:
+    found = bounds(bound, codes[finite])
+    for code, text in found.items():
+        here, colour = pick[codes[pick] == code], style.BOUND_COLOURS[variable(bound).flags[code]]
+        axes.scatter(across[here], up[here], s=9, lw=0, color=colour, label=text, rasterized=True)
+    if found:
         axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=3, markerscale=2.2, handletextpad=0.1)
+
+
+def bounds(bound: str, codes: np.ndarray) -> dict[int, str]:
+    """Code of every resource that binds somewhere -> its name and share: "hbm (61 %)"; the most frequent first."""
+    shares = {int(code): (codes == code).mean() for code in np.unique(codes) if code >= 0}
+    ordered = sorted(shares.items(), key=lambda item: -item[1])
+    return {code: f"{variable(bound).flags[code]} ({100 * share:.0f} %)" for code, share in ordered}
 
 
 def scatter_series(axes: Any, dataset: xr.Dataset, metric: str, x: str, group: str | None) -> None:
@@ -62,7 +61,7 @@ def scatter_series(axes: Any, dataset: xr.Dataset, metric: str, x: str, group: s
     values = masked(dataset, metric).broadcast_like(dataset["point"]).values.astype(float)
     pick = picked(values.size)
     pick = pick[np.isfinite(values[pick]) & (values[pick] > 0)]
-    across, unit = _column(axes, dataset, x, "x"), labels.unit(dataset, metric)
+    across = _column(axes, dataset, x, "x")
     kinds = distinct(dataset[group].values) if group is not None else np.array([])
     if 0 < kinds.size <= len(style.SERIES_COLOURS):
         for kind, colour in zip(kinds, style.SERIES_COLOURS, strict=False):
@@ -74,26 +73,20 @@ def scatter_series(axes: Any, dataset: xr.Dataset, metric: str, x: str, group: s
             handle.set_alpha(1.0)
     else:
         axes.scatter(across[pick], values[pick], s=7, lw=0, alpha=0.5, color=style.SERIES_COLOURS[0], rasterized=True)
-    axes.set_ylabel(style.quantity_label(labels.title(dataset, metric), unit, values[pick]))
-    log = bool(pick.size and values[pick].max() / values[pick].min() > 5)
-    axes.set_yscale("log" if log else "linear")
-    style.scaled_ticks(axes.yaxis, values[pick], unit, log)
+    words, unit = labels.title(dataset, metric), labels.unit(dataset, metric)
+    style.quantity_axis(axes, "y", words, unit, values[pick])
 
 
 def _column(axes: Any, dataset: xr.Dataset, name: str, side: str) -> np.ndarray:
     """Numbers to plot a column at; names are spread a little around their places. Scales and labels the axis."""
-    column, axis = dataset[name], getattr(axes, f"{side}axis")
-    words, unit = labels.title(dataset, name), labels.unit(dataset, name)
+    column, words = dataset[name], labels.title(dataset, name)
     kinds = distinct(column.values)
     if labels.is_text(column) or kinds.size <= 8:
         kinds, codes = np.unique(column.values, return_inverse=True)
         texts = [labels.text(dataset, name, value) for value in kinds]
-        getattr(axes, f"set_{side}label")(words[:1].upper() + words[1:])
-        axis.set_ticks(np.arange(kinds.size), texts)
+        getattr(axes, f"set_{side}label")(style.quantity_label(words, "", codes))
+        getattr(axes, f"set_{side}ticks")(np.arange(kinds.size), texts)
         return codes + np.random.default_rng(1).uniform(-0.3, 0.3, codes.size)
     values = column.values.astype(float)
-    log = bool((values > 0).all() and values.max() / values.min() > 5)
-    getattr(axes, f"set_{side}label")(style.quantity_label(words, unit, values))
-    getattr(axes, f"set_{side}scale")("log" if log else "linear")
-    style.scaled_ticks(axis, values, unit, log)
+    style.quantity_axis(axes, side, words, labels.unit(dataset, name), values)
     return values

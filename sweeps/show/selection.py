@@ -28,10 +28,7 @@ def selected(dataset: xr.Dataset, places: list[str]) -> xr.Dataset:
         labels.known(name, labels.axes(dataset), "axis")
         held.add(name)
         (dim,) = dataset[name].dims
-        if labels.is_sample(dataset):
-            dataset = dataset.isel({dim: _drawn(dataset, name, text)})
-        else:
-            dataset = dataset.isel({dim: _position(dataset, name, text)})
+        dataset = dataset.isel({dim: _places(dataset, name, text)})
     return dataset
 
 
@@ -40,31 +37,22 @@ def metric_name(dataset: xr.Dataset, name: str) -> str:
     return labels.known(name, metrics(dataset), "metric")
 
 
-def _position(dataset: xr.Dataset, name: str, text: str) -> int:
-    values = dataset[name].values
+def _places(dataset: xr.Dataset, name: str, text: str) -> int | np.ndarray:
+    """Position of a value on an axis; of a sample, those of all points that have it."""
+    values, sample = dataset[name].values, labels.is_sample(dataset)
     if labels.is_text(dataset[name]):
-        return [str(value) for value in values].index(_known_text(values, name, text))
+        known = list(dict.fromkeys(map(str, values)))
+        if text not in known:
+            raise ValueError(f"--at {name}={text} is not on the axis{nearest(text, known)}")
+        return np.flatnonzero(values == text) if sample else [str(value) for value in values].index(text)
     value = quantity(text, labels.unit(dataset, name), f"--at {name}")
+    if sample:
+        found = np.flatnonzero(np.isclose(values, value, rtol=1e-6))
+        if not found.size:
+            raise ValueError(f"--at {name}={text}: no point of the sample has this value")
+        return found
     low, high = float(values.min()), float(values.max())
     if not low * (1 - 1e-6) <= value <= high * (1 + 1e-6):
         shown = [labels.text(dataset, name, end) for end in (low, high)]
         raise ValueError(f"--at {name}={text} is beyond the axis, which runs from {shown[0]} to {shown[1]}")
     return int(np.abs(np.log(values / value) if low > 0 else values - value).argmin())
-
-
-def _drawn(dataset: xr.Dataset, name: str, text: str) -> np.ndarray:
-    values = dataset[name].values
-    if labels.is_text(dataset[name]):
-        return np.flatnonzero(values == _known_text(values, name, text))
-    value = quantity(text, labels.unit(dataset, name), f"--at {name}")
-    found = np.flatnonzero(np.isclose(values, value, rtol=1e-6))
-    if not found.size:
-        raise ValueError(f"--at {name}={text}: no point of the sample has this value")
-    return found
-
-
-def _known_text(values: np.ndarray, name: str, text: str) -> str:
-    known = list(dict.fromkeys(map(str, values)))
-    if text not in known:
-        raise ValueError(f"--at {name}={text} is not on the axis{nearest(text, known)}")
-    return text

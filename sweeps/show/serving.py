@@ -1,4 +1,4 @@
-"""Served models in pictures: predicted against measured latencies, and errors over concurrency."""
+"""Served models in pictures: predicted against measured latencies, errors over concurrency, and a calibration."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,13 +6,12 @@ from typing import Any
 import numpy as np
 
 from sweeps.measure.validate.serving.scores import BANDS, HIT, Prediction, band, score
+from sweeps.serving.calibration.fit import Calibration
 from sweeps.show import style
 
 METRICS = {"ttft": "TTFT", "tpot": "TPOT"}
+CALIBRATED = {"ttft": "TTFT", "e2e": "E2E latency"}
 NAMES = {"vllm": "vLLM", "trtllm": "TensorRT-LLM", "sglang": "SGLang"}
-
-LARGEST_RATIO = 3.0
-"""Of predicted to measured times; what is beyond is drawn at the edge."""
 
 
 @style.styled
@@ -31,10 +30,7 @@ def predicted_against_measured(predictions: Sequence[Prediction]) -> Any:
     )
     for axes, (metric, name) in zip(made.subplots(1, 2), METRICS.items(), strict=True):
         measured, predicted = _measured(predictions, metric), _predicted(predictions, metric)
-        both = np.concatenate([measured, predicted])
-        ends = np.array([both.min() / 1.3, both.max() * 1.3])
-        for factor, width in ((1.0, 0.9), (1.0 - HIT, 0.5), (1.0 + HIT, 0.5)):
-            axes.plot(ends, factor * ends, "-", color=style.QUIET, lw=width, zorder=1)
+        style.equal_axes(axes, np.concatenate([measured, predicted]), ("measured", "predicted"), HIT, 1.3)
         for colour, engine, rows in _engines(predictions):
             here = [one for one in rows if one.point.suspect is None]
             if here:
@@ -44,10 +40,6 @@ def predicted_against_measured(predictions: Sequence[Prediction]) -> Any:
             apart = [one for one in rows if one.point.suspect is not None]
             places = (_measured(apart, metric), _predicted(apart, metric))
             axes.scatter(*places, s=11, marker="x", lw=0.6, color=style.CLOUD, zorder=1)
-        axes.set(xscale="log", yscale="log", xlim=ends, ylim=ends, aspect="equal")
-        for axis, word in ((axes.xaxis, "measured"), (axes.yaxis, "predicted")):
-            style.scaled_ticks(axis, both, "s", True)
-            axis.set_label_text(style.quantity_label(word, "s", both))
         axes.set_title(name)
         axes.legend(loc="upper left", handletextpad=0.1)
     return made
@@ -78,16 +70,33 @@ def errors_by_concurrency(predictions: Sequence[Prediction]) -> Any:
             groups = [[one.ratio(metric) for one in rows if band(one.point) == at] for at in bands]
             kept = [i for i, group in enumerate(groups) if group]
             at = np.array(kept) + 0.18 * (place - 0.5 * (len(engines) - 1))
-            low, middle, high = (np.array([np.quantile(groups[i], q) for i in kept]) for q in (0.05, 0.5, 0.95))
-            low, middle, high = (np.clip(each, 1.0 / LARGEST_RATIO, LARGEST_RATIO) for each in (low, middle, high))
+            found = style.spread_of(groups[i] for i in kept)
+            low, middle, high = np.clip(found, 1.0 / style.LARGEST_RATIO, style.LARGEST_RATIO)
             axes.vlines(at, low, high, color=colour, lw=1.6, alpha=0.45)
             axes.plot(at, middle, "o", ms=4.5, color=colour, label=NAMES.get(engine, engine))
-        axes.set(yscale="log", ylim=(1.0 / LARGEST_RATIO, LARGEST_RATIO), title=name)
-        axes.set_yticks([0.5, 0.7, 1.0, 1.4, 2.0], ["0.5", "0.7", "1", "1.4", "2"])
-        axes.minorticks_off()
+        axes.set_title(name)
+        style.ratio_axis(axes)
         axes.set_xticks(range(len(bands)), bands)
         axes.set_xlabel("Concurrent requests")
         axes.legend(loc="upper left", ncols=3, handletextpad=0.1)
+    return made
+
+
+@style.styled
+def calibration(found: Calibration) -> Any:
+    """A figure with a panel per latency; a dot per request: grey before, blue and orange (held out) after."""
+    before, after = (found.errors["validation"][when].error for when in ("before", "after"))
+    made = style.figure(
+        9.6,
+        4.1,
+        f"Calibration takes the error of held-out requests from {before:.1%} to {after:.1%}",
+        "Simulated against measured time, a dot per request. Lines: equal, and 20 % off. Beside each name: mean "
+        "absolute error.",
+        f"{found.run.name}: {len(found.run.stream):,} requests, {int(found.run.held_out.sum()):,} of them held out",
+    )
+    for axes, (metric, name) in zip(made.subplots(1, 2), CALIBRATED.items(), strict=True):
+        _times(axes, found, metric)
+        axes.set_title(name)
     return made
 
 
@@ -120,3 +129,21 @@ def _predicted(predictions: Sequence[Prediction], metric: str) -> np.ndarray:
 def _error_text(predictions: Sequence[Prediction], metric: str) -> str:
     found = score(predictions, metric)
     return f"{found.median:.0%}, {found.mape:.0%}"
+
+
+def _times(axes: Any, found: Calibration, metric: str) -> None:
+    measured, held = found.run.latencies[metric], found.run.held_out
+    times = {when: found.simulated[when][metric] for when in ("before", "after")}
+    known = np.isfinite(measured) & np.isfinite(times["before"]) & np.isfinite(times["after"])
+    every = np.concatenate([measured[known], times["before"][known], times["after"][known]])
+    style.equal_axes(axes, every, ("measured", "simulated"), HIT, 1.2)
+    series = (
+        ("before", "before", known, style.CLOUD),
+        ("training, after", "after", known & ~held, style.SERIES_COLOURS[0]),
+        ("held out, after", "after", known & held, style.SERIES_COLOURS[1]),
+    )
+    for label, when, part, colour in series:
+        error = np.mean(np.abs(times[when][part] / measured[part] - 1.0))
+        places = (measured[part], times[when][part])
+        axes.scatter(*places, s=9, lw=0, alpha=0.6, color=colour, label=f"{label}: {error:.1%}", rasterized=True)
+    axes.legend(loc="upper left", handletextpad=0.1, markerscale=1.8)

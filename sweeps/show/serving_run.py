@@ -10,7 +10,7 @@ import xarray as xr
 from hwspaces import formatted
 from sweeps.data.labels import number
 from sweeps.show import style
-from sweeps.show.subset import picked
+from sweeps.show.plane import picked
 from workloads.words import TIME_UNITS
 
 BINS = 120
@@ -88,12 +88,11 @@ def _latencies(axes: Any, data: xr.Dataset, limits: dict[str, float]) -> None:
     everything = np.concatenate(drawn)
     everything = everything[everything > 0.0]
     ends = np.array([everything.min() / 1.2, everything.max() * 1.2])
-    axes.set(xscale="log", xlim=ends, ylim=(0.0, 102.0))
-    style.scaled_ticks(axes.xaxis, ends, "s", True)
-    axes.set_xlabel(style.quantity_label("latency", "s", ends))
+    axes.set_ylim(0.0, 102.0)
+    style.quantity_axis(axes, "x", "latency", "s", ends, True, ends)
     axes.set_ylabel("Share of requests with at most that (%)")
     axes.legend(loc="best")
-    _grid(axes)
+    style.grid_behind(axes)
 
 
 def _queue(axes: Any, data: xr.Dataset) -> None:
@@ -155,9 +154,7 @@ def _output(axes: Any, data: xr.Dataset, limits: dict[str, float]) -> None:
     _over_time(axes, edges, unit, scale)
     axes.set_xlabel(f"When the first token came ({unit})")
     top = np.array([0.0, 1.2 * float(shown.max(initial=0.0)) or 1.0])
-    axes.set_ylim(top)
-    style.scaled_ticks(axes.yaxis, top, "s", False)
-    axes.set_ylabel(style.quantity_label("TPOT", "s", top))
+    style.quantity_axis(axes, "y", "TPOT", "s", top, False, top)
 
 
 def _over_time(axes: Any, edges: np.ndarray, unit: str, scale: float) -> None:
@@ -166,7 +163,7 @@ def _over_time(axes: Any, edges: np.ndarray, unit: str, scale: float) -> None:
     axes.set_xlim(ends)
     style.scaled_ticks(axes.xaxis, ends, "1", False)
     axes.set_xlabel(f"Time ({unit})")
-    _grid(axes)
+    style.grid_behind(axes)
 
 
 def _ranges(data: xr.Dataset) -> tuple[np.ndarray, str, float]:
@@ -189,8 +186,3 @@ def _sums(data: xr.Dataset, values: np.ndarray, edges: np.ndarray) -> np.ndarray
     ends, lasts = data.end.values, data.iteration_time.values
     before = np.concatenate([[ends[0] - lasts[0]], ends])
     return np.diff(np.interp(edges, before, np.concatenate([[0.0], np.cumsum(values)])))
-
-
-def _grid(axes: Any) -> None:
-    axes.grid(axis="y", color=style.INFEASIBLE, lw=0.8)
-    axes.set_axisbelow(True)

@@ -49,13 +49,11 @@ def speculation(dataset: xr.Dataset) -> Any:
 
 
 def _panel(axes: Any, across: np.ndarray, values: np.ndarray, names: np.ndarray, words: str, title: str) -> None:
-    rows = np.unique(np.linspace(0, len(values) - 1, MOST_LINES).round().astype(int))
-    for row, colour in zip(rows, style.SERIES_COLOURS, strict=False):
+    for row, colour in zip(style.evenly(len(values), MOST_LINES), style.SERIES_COLOURS, strict=False):
         axes.plot(across, values[row], marker="o", ms=3, lw=1.6, color=colour, label=labels.number(float(names[row])))
         at = int(values[row].argmax())
         axes.plot(across[at], values[row][at], "o", ms=7, mfc="none", color=colour)
     axes.axhline(1.0, color=style.INK, lw=0.8, ls=":")
     axes.set_xlabel(words)
     axes.legend(title=title, loc="upper left", fontsize=8)
-    axes.grid(axis="y", color=style.INFEASIBLE, lw=0.8)
-    axes.set_axisbelow(True)
+    style.grid_behind(axes)

@@ -70,7 +70,7 @@ def _drawn(best: np.ndarray, count: int) -> list[int]:
     found = np.array(list(dict.fromkeys(best[best >= 0].tolist())), int)
     chosen = found[np.unique(np.linspace(0, max(len(found) - 1, 0), MOST_LINES).round().astype(int)[: len(found)])]
     chosen = chosen.tolist()
-    for split in np.unique(np.linspace(0, count - 1, MOST_LINES).round().astype(int)).tolist():
+    for split in style.evenly(count, MOST_LINES).tolist():
         if len(chosen) < MOST_LINES and split not in chosen:
             chosen.append(split)
     return sorted(chosen)
@@ -90,11 +90,8 @@ def _latency(axes: Any, dataset: xr.Dataset, metric: str, label: str, colours: d
         axes.annotate(f"limit {formatted(limit, 's')}", (0.0, limit), (2, 2), textcoords="offset points", fontsize=7.5)
         high = min(high, 2.0 * limit)
     limits = np.array([0.0, max(high, limit or 0.0) * 1.08])
-    axes.set_ylim(*limits)
-    axes.set_ylabel(style.quantity_label(label, "s", limits[1:]))
-    style.scaled_ticks(axes.yaxis, limits, "s", log=False)
-    axes.grid(axis="y", color=style.INFEASIBLE, lw=0.8)
-    axes.set_axisbelow(True)
+    style.quantity_axis(axes, "y", label, "s", limits, False, limits)
+    style.grid_behind(axes)
 
 
 def _heading(dataset: xr.Dataset) -> tuple[str, str]:

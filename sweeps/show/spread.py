@@ -31,12 +31,10 @@ def spread(dataset: xr.Dataset) -> Any:
     if not names:
         raise ValueError("the sweep kept no histogram: --keep histogram,quantiles does")
     points = int(dataset[f"histogram_{names[0]}"].sum())
-    columns = min(3, len(names))
-    rows = -(-len(names) // columns)
-    title = f"How {points:,} feasible designs spread"
-    made = style.figure(4.6 * columns, 2.9 * rows + 0.9, title, source=source_note(dataset))
-    for i, name in enumerate(names):
-        _panel(made.add_subplot(rows, columns, i + 1), dataset, name)
+    heading = f"How {points:,} feasible designs spread", "", source_note(dataset)
+    made, panels = style.panels(len(names), min(3, len(names)), (4.6, 2.9), (0.0, 0.9), *heading)
+    for axes, name in zip(panels, names, strict=True):
+        _panel(axes, dataset, name)
     return made
 
 
@@ -64,10 +62,6 @@ def _panel(axes: Any, dataset: xr.Dataset, name: str) -> None:
                 bbox=LABEL_BOX,
                 transform=axes.get_xaxis_transform(),
             )
-    log = bool(low[0] > 0 and high[-1] / low[0] > 5)
-    axes.set_xscale("log" if log else "linear")
-    axes.set_xlabel(
-        style.quantity_label(variable(name).long_name.partition(":")[0], unit, np.array([low[0], high[-1]]))
-    )
-    style.scaled_ticks(axes.xaxis, np.array([low[0], high[-1]]), unit, log)
+    words = variable(name).long_name.partition(":")[0]
+    style.quantity_axis(axes, "x", words, unit, np.array([low[0], high[-1]]))
     axes.set_yticks([])

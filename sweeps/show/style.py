@@ -54,6 +54,9 @@ PREFIXES = {"p": 1e-12, "n": 1e-9, "u": 1e-6, "m": 1e-3, "": 1.0, "k": 1e3, "M":
 PLAIN_UNITS = ("1", "", "1/s", "1/J")
 """Units that words say and that take no prefix."""
 
+LARGEST_RATIO = 3.0
+"""Of predicted to measured times; what is beyond is drawn at the edge."""
+
 _TITLE_INCHES, _DETAIL_INCHES, _SOURCE_INCHES, _MARGIN = 0.25, 0.19, 0.16, 0.12
 
 
@@ -114,6 +117,23 @@ def figure(width: float, height: float, title: str, details: str = "", source: s
     return made
 
 
+def panels(count: int, columns: int, size: tuple[float, float], more: tuple[float, float], *heading: str) -> Any:
+    """A figure of `count` panels in rows, and the panels in their order; the rest of the last row stays empty.
+
+    Args:
+      count, columns: panels, and how many stand side by side.
+      size: width and height in inches of a panel.
+      more: width and height in inches beside all of them.
+      *heading: title, details and source, as `figure` takes them.
+    """
+    rows = -(-count // columns)
+    made = figure(columns * size[0] + more[0], rows * size[1] + more[1], *heading)
+    grid = made.subplots(rows, columns, squeeze=False).ravel()
+    for axes in grid[count:]:
+        axes.set_visible(False)
+    return made, list(grid[:count])
+
+
 def saved(made: Any, path: str | os.PathLike, force: bool = False) -> None:
     """Write a figure as PNG or SVG, as `path` ends; it appears when it is whole.
 
@@ -172,6 +192,89 @@ def scaled_ticks(axis: Any, values: np.ndarray, unit: str, log: bool) -> None:
         ticks = np.array([low, high])
     axis.set_minor_locator(matplotlib().ticker.NullLocator())
     axis.set_ticks(ticks * scale, [tick_text(float(f"{tick:.4g}")) for tick in ticks])
+
+
+def wide(values: np.ndarray) -> bool:
+    """True for numbers that a logarithmic axis suits: positive, the largest more than five times the smallest."""
+    return bool(values.size and (values > 0).all() and values.max() / values.min() > 5)
+
+
+def quantity_axis(
+    axes: Any, side: str, words: str, unit: str, values: np.ndarray, log: bool | None = None, limits: Any = None
+) -> None:
+    """Scale, ticks and label of the `side` ("x" or "y") of a matplotlib Axes.
+
+    Args:
+      axes: the Axes.
+      side: which of its two sides.
+      words, unit: name and SI unit of the quantity.
+      values: what is shown of it.
+      log: whether the scale is logarithmic; None: where that suits the values.
+      limits: both ends, up to which there are ticks; None: the ticks end with the values.
+    """
+    log = wide(values) if log is None else log
+    getattr(axes, f"set_{side}scale")("log" if log else "linear")
+    scaled_ticks(getattr(axes, f"{side}axis"), values if limits is None else np.asarray(limits), unit, log)
+    getattr(axes, f"set_{side}label")(quantity_label(words, unit, values))
+    if limits is not None:
+        getattr(axes, f"set_{side}lim")(*limits)
+
+
+def equal_axes(axes: Any, values: np.ndarray, words: tuple[str, str], share: float, room: float) -> None:
+    """Equal logarithmic axes of two times in s that ought to be the same, with lines where they are, and nearly are.
+
+    Args:
+      axes: the Axes.
+      values: all times of both.
+      words: names of the times, across and upwards.
+      share: by which the outer lines are off.
+      room: factor between the times and the ends of the axes.
+    """
+    ends = np.array([values.min() / room, values.max() * room])
+    for factor, width in ((1.0, 0.9), (1.0 - share, 0.5), (1.0 + share, 0.5)):
+        axes.plot(ends, factor * ends, "-", color=QUIET, lw=width, zorder=1)
+    for side, word in zip("xy", words, strict=True):
+        quantity_axis(axes, side, word, "s", values, True)
+    axes.set(xlim=ends, ylim=ends, aspect="equal")
+
+
+def ratio_axis(axes: Any) -> None:
+    """A logarithmic y axis of predicted over measured times, up to `LARGEST_RATIO`."""
+    axes.set(yscale="log", ylim=(1.0 / LARGEST_RATIO, LARGEST_RATIO))
+    axes.set_yticks([0.5, 0.7, 1.0, 1.4, 2.0], ["0.5", "0.7", "1", "1.4", "2"])
+    axes.minorticks_off()
+
+
+def spread_of(groups: Iterable[np.ndarray]) -> np.ndarray:
+    """5 %, 50 % and 95 % quantiles of every group, shape (3, groups)."""
+    return np.array([np.quantile(group, (0.05, 0.5, 0.95)) for group in groups]).reshape(-1, 3).T
+
+
+def grid_behind(axes: Any, axis: str = "y", width: float = 0.8) -> None:
+    """Pale lines at the ticks of an axis, or of "both", behind what is drawn."""
+    axes.grid(axis=axis, color=INFEASIBLE, lw=width)
+    axes.set_axisbelow(True)
+
+
+def colour_scale(low: float, high: float, higher_is_better: bool) -> dict[str, Any]:
+    """Colours of a metric from `low` to `high`, as matplotlib takes them: the best is bright."""
+    colors = matplotlib().colors
+    norm = colors.LogNorm(low, high) if high / low > 5 else colors.Normalize(low, high)
+    return {"norm": norm, "cmap": "viridis" if higher_is_better else "viridis_r"}
+
+
+def colour_bar(made: Any, drawn: Any, axes: Any, words: str, unit: str, values: np.ndarray) -> None:
+    """A bar beside `axes` that says what the colours of a metric mean; `values` are all that are drawn."""
+    bar = made.colorbar(drawn, ax=axes, pad=0.02, fraction=0.06, aspect=28)
+    bar.set_label(quantity_label(words, unit, values))
+    low, high = drawn.norm.vmin, drawn.norm.vmax
+    scaled_ticks(bar.ax.yaxis, np.array([low, high]), unit, high / low > 5)
+    bar.outline.set_visible(False)
+
+
+def evenly(count: int, most: int) -> np.ndarray:
+    """Positions of at most `most` of `count`, evenly spread, both ends among them."""
+    return np.unique(np.linspace(0, count - 1, most).round().astype(int))
 
 
 def round_numbers(low: float, high: float, log: bool) -> np.ndarray:

@@ -96,7 +96,7 @@ def _rate_panel(axes: Any, stream: Stream, found: Summary) -> None:
     axes.set_ylabel(f"Requests per second,\nin ranges of {span_text(width)}")
     for axis, limit in ((axes.xaxis, times[-1]), (axes.yaxis, axes.get_ylim()[1])):
         style.scaled_ticks(axis, np.array([0.0, limit]), "1", False)
-    _grid(axes)
+    style.grid_behind(axes)
 
 
 def _length_panel(axes: Any, tokens: np.ndarray, found: LengthSummary, name: str, colour: str) -> None:
@@ -124,7 +124,7 @@ def _length_panel(axes: Any, tokens: np.ndarray, found: LengthSummary, name: str
     axes.set_ylabel("Share of requests (%)")
     _decades(axes.xaxis, max(low, 1.0), high)
     style.scaled_ticks(axes.yaxis, np.array([0.0, top]), "1", False)
-    _grid(axes)
+    style.grid_behind(axes)
 
 
 def _length_edges(low: float, high: float) -> np.ndarray:
@@ -147,8 +147,3 @@ def _round_above(value: float) -> float:
     """The next of 1, 2, 5, 10 ... that is not less."""
     power = 10.0 ** math.floor(math.log10(value))
     return next((power * one for one in ROUND if power * one >= value * 0.999), 10.0 * power)
-
-
-def _grid(axes: Any) -> None:
-    axes.grid(axis="y", color=style.INFEASIBLE, lw=0.8)
-    axes.set_axisbelow(True)

@@ -19,7 +19,9 @@ def best_sentence(dataset: xr.Dataset, metric: str) -> tuple[str, str]:
 
 def heading(dataset: xr.Dataset, metric: str, shown: tuple[str | None, ...], reduce: str) -> tuple[str, str]:
     """Title and details of a picture of `metric` over the axes `shown`, reduced over all others."""
-    note = reduced_note(dataset, shown, reduce)
+    rest = [labels.short(dataset, name) for name in labels.axes(dataset) if name not in shown]
+    which = "the best feasible design" if reduce == "best" else "the median of the feasible designs"
+    note = "" if not rest or labels.is_sample(dataset) else f"At every place, {which} over {', '.join(rest)}."
     if reduce == "median" and note:
         words = [labels.short(dataset, name) for name in shown if name is not None]
         return f"Median {labels.title(dataset, metric)} by {' and '.join(words)}", note
@@ -55,15 +57,6 @@ def _obstacles(dataset: xr.Dataset) -> str:
         f"{100 * float(dataset[name].mean()):.0f} % {meaning}" for name, meaning in words.items() if name in dataset
     ]
     return f"{'; '.join(shares)}." if shares else ""
-
-
-def reduced_note(dataset: xr.Dataset, shown: tuple[str | None, ...], reduce: str) -> str:
-    """Note on the axes that a picture does not show; empty where there are none."""
-    rest = [labels.short(dataset, name) for name in labels.axes(dataset) if name not in shown]
-    if not rest or labels.is_sample(dataset):
-        return ""
-    middle = "the best feasible design" if reduce == "best" else "the median of the feasible designs"
-    return f"At every place, {middle} over {', '.join(rest)}."
 
 
 def source_note(dataset: xr.Dataset) -> str:

@@ -8,9 +8,8 @@ from jaxroof.jobs import JOBS
 from sweeps.ask.names import VARIABLES, variable
 from sweeps.ask.spec import integer
 from sweeps.data.best import KEY_METRICS, PAIRS
-from sweeps.data.keep.front import Front
+from sweeps.data.keep.best import Front, Top
 from sweeps.data.keep.spread import TOLD, Spread
-from sweeps.data.keep.top import Top
 
 FORMS = {
     "top": "top=N or top=N:METRIC, the N best feasible points",
@@ -68,10 +67,10 @@ def _front(rest: str, plan: Any, job: str) -> Front:
         pair = rest.split(":")
         if len(pair) != 2 or pair[0] == pair[1]:
             raise ValueError(f"output.keep: 'pareto={rest}' must be {FORMS['pareto']}")
-        return Front(_metric(pair[0], plan), _metric(pair[1], plan), plan)
+        return Front((_metric(pair[0], plan), _metric(pair[1], plan)), plan)
     for first, second in PAIRS:
         if first in plan.outputs and second in plan.outputs:
-            return Front(first, second, plan)
+            return Front((first, second), plan)
     raise ValueError("output.keep: 'pareto' needs its metrics here: pareto=METRIC:METRIC")
 
 

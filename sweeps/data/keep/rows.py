@@ -1,13 +1,13 @@
 """Single points that are kept: their numbers in the sweep and the values of every variable there."""
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 import xarray as xr
 
 from sweeps.ask.names import variable_attributes
-from sweeps.data.keep.chunk import Points, lower_better
+from sweeps.data.keep.chunk import Points
 from sweeps.data.keep.spread import TOLD
 from sweeps.data.pieces import blank
 
@@ -36,19 +36,20 @@ class Rows:
         }
         return cls(points.numbers(places), values)
 
-    def with_others(self, others: Iterable["Rows"]) -> "Rows":
+    @classmethod
+    def read(cls, dataset: xr.Dataset, prefix: str, types: Mapping[str, np.dtype]) -> "Rows":
+        """The rows that `Rows.dataset` made."""
+        values = {name: dataset[f"{prefix}_{name}"].values.astype(dtype) for name, dtype in types.items()}
+        return cls(dataset[f"{prefix}_number"].values.astype(np.int64), values)
+
+    def followed_by(self, other: "Rows") -> "Rows":
         """These rows, then others."""
-        parts = [self, *others]
-        values = {name: np.concatenate([part.values[name] for part in parts]) for name in self.values}
-        return Rows(np.concatenate([part.numbers for part in parts]), values)
+        values = {name: np.concatenate([own, other.values[name]]) for name, own in self.values.items()}
+        return Rows(np.concatenate([self.numbers, other.numbers]), values)
 
     def picked(self, places: np.ndarray) -> "Rows":
         """Some of the rows, in the order of `places`."""
         return Rows(self.numbers[places], {name: values[places] for name, values in self.values.items()})
-
-    def keys(self, name: str, higher_is_better: bool) -> np.ndarray:
-        """Sort key, lower is better; inf where it is not a number."""
-        return lower_better(self.values[name], higher_is_better)
 
     def dataset(self, prefix: str, dim: str) -> xr.Dataset:
         """The rows along `dim`, in variables whose names begin with `prefix`."""
@@ -56,22 +57,6 @@ class Rows:
         for name, values in self.values.items():
             variables[f"{prefix}_{name}"] = (dim, values, variable_attributes(name, values.dtype))
         return xr.Dataset(variables)
-
-
-def read(dataset: xr.Dataset, prefix: str, types: Mapping[str, np.dtype]) -> Rows:
-    """The rows that `Rows.dataset` made."""
-    values = {name: dataset[f"{prefix}_{name}"].values.astype(dtype) for name, dtype in types.items()}
-    return Rows(dataset[f"{prefix}_number"].values.astype(np.int64), values)
-
-
-def merged(
-    parts: Iterable[xr.Dataset], prefix: str, types: Mapping[str, np.dtype], best: Callable[[Rows], Rows]
-) -> Rows:
-    """The best of the rows of several datasets, one after the other, so that few are in memory."""
-    rows = Rows.empty(types)
-    for part in parts:
-        rows = best(rows.with_others([read(part, prefix, types)]))
-    return rows
 
 
 def as_sample(dataset: xr.Dataset) -> xr.Dataset | None:

@@ -4,6 +4,7 @@ A bin is a range of float32 numbers that begin with the same bits: 128 to a fact
 0.8 % from its bin. Counts add up exactly, in whatever order parts of a sweep are looked at.
 """
 
+import copy
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -42,44 +43,20 @@ class Spread:
     def __init__(self, told: tuple[str, ...], plan: Any):
         self.told = told
         self.sizes, self.types = sizes_and_types(plan)
+        self.counts = {name: np.zeros(BINS, np.int64) for name in self.types}
 
     def __str__(self) -> str:
         return ",".join(self.told)
 
-    def begun(self) -> "_State":
-        """A state that has seen nothing."""
-        return _State(self)
-
-    def merged(self, parts: Iterable[xr.Dataset]) -> xr.Dataset:
-        """Counts of the whole sweep, from those of its parts."""
-        counts = {name: np.zeros(BINS, np.int64) for name in self.types}
-        for part in parts:
-            for name, count in counts.items():
-                low, own = int(part[f"spread_{name}"].attrs["low"]), part[f"spread_{name}"].values
-                count[low : low + len(own)] += own
-        variables: dict[str, Any] = {}
-        for name, count in counts.items():
-            if "histogram" in self.told:
-                variables |= (_histogram if self.types[name].kind == "f" else _tally)(name, count)
-            if "quantiles" in self.told and self.types[name].kind == "f":
-                variables |= _quantiles(name, count)
-        if "quantiles" in self.told:
-            words = {"units": "1", "long_name": "share of the feasible points that are below"}
-            variables["quantile"] = ("quantile", np.array(LEVELS), words)
-        found = xr.Dataset(variables)
-        return found.set_coords([name for name in found.data_vars if not str(name).startswith(TOLD)])
-
-
-class _State:
-    """Counts so far."""
-
-    def __init__(self, spread: Spread):
-        self.spread = spread
-        self.counts = {name: np.zeros(BINS, np.int64) for name in spread.types}
+    def begun(self) -> "Spread":
+        """The same of points that have still to be looked at."""
+        found = copy.copy(self)
+        found.counts = {name: np.zeros(BINS, np.int64) for name in self.types}
+        return found
 
     def add(self, box: Box, arrays: Mapping[str, View]) -> None:
         """Look at one more chunk."""
-        points = Points(box, arrays, self.spread.sizes)
+        points = Points(box, arrays, self.sizes)
         for name, count in self.counts.items():
             if name not in arrays:
                 continue
@@ -101,6 +78,25 @@ class _State:
             words = {"units": "1", "long_name": f"points in every bin of {name}", "low": low}
             variables[f"spread_{name}"] = (f"{name}_bin", count[low:high], words)
         return xr.Dataset(variables)
+
+    def merged(self, parts: Iterable[xr.Dataset]) -> xr.Dataset:
+        """Counts of the whole sweep, from those of its parts."""
+        counts = self.begun().counts
+        for part in parts:
+            for name, count in counts.items():
+                low, own = int(part[f"spread_{name}"].attrs["low"]), part[f"spread_{name}"].values
+                count[low : low + len(own)] += own
+        variables: dict[str, Any] = {}
+        for name, count in counts.items():
+            if "histogram" in self.told:
+                variables |= (_histogram if self.types[name].kind == "f" else _tally)(name, count)
+            if "quantiles" in self.told and self.types[name].kind == "f":
+                variables |= _quantiles(name, count)
+        if "quantiles" in self.told:
+            words = {"units": "1", "long_name": "share of the feasible points that are below"}
+            variables["quantile"] = ("quantile", np.array(LEVELS), words)
+        found = xr.Dataset(variables)
+        return found.set_coords([name for name in found.data_vars if not str(name).startswith(TOLD)])
 
 
 def edges(bits: int) -> np.ndarray:

@@ -1,6 +1,7 @@
 """A condition in words, such as "tpot < 40 ms and feasible", as a function of columns. Nothing in it is executed."""
 
 import ast
+import functools
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -129,7 +130,8 @@ def _checked(node: ast.AST, text: str, units: Mapping[str, str], depth: int) -> 
         yield from _checked(node.operand, text, units, depth + 1)
     elif isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC:
         for value in (node.left, node.right):
-            _require_number(value, text, units)
+            if _is_text(value, units):
+                raise ValueError(f"--where: {ast.unparse(value)} is a name, which cannot be calculated with")
             yield from _checked(value, text, units, depth + 1)
     elif isinstance(node, ast.Compare) and all(type(op) in _COMPARISONS for op in node.ops):
         sides = [node.left, *node.comparators]
@@ -140,11 +142,6 @@ def _checked(node: ast.AST, text: str, units: Mapping[str, str], depth: int) -> 
             raise ValueError(f"--where: {ast.unparse(node)} compares names; they are equal (==) or not (!=) to a name")
     else:
         raise ValueError(f"--where: {ast.unparse(node)} is not allowed; names, numbers, comparisons, and, or, not are")
-
-
-def _require_number(node: ast.AST, text: str, units: Mapping[str, str]) -> None:
-    if _is_text(node, units):
-        raise ValueError(f"--where: {ast.unparse(node)} is a name, which cannot be calculated with")
 
 
 def _is_text(node: ast.AST, units: Mapping[str, str]) -> bool:
@@ -171,11 +168,7 @@ def _value(node: ast.AST, columns: Mapping[str, np.ndarray]) -> Any:
         return node.value
     if isinstance(node, ast.BoolOp):
         values = [np.asarray(_value(value, columns)).astype(bool) for value in node.values]
-        combine = np.logical_and if isinstance(node.op, ast.And) else np.logical_or
-        found = values[0]
-        for value in values[1:]:
-            found = combine(found, value)
-        return found
+        return functools.reduce(np.logical_and if isinstance(node.op, ast.And) else np.logical_or, values)
     if isinstance(node, ast.UnaryOp):
         value = np.asarray(_value(node.operand, columns))
         return ~value.astype(bool) if isinstance(node.op, ast.Not) else -value.astype(float)
@@ -184,7 +177,4 @@ def _value(node: ast.AST, columns: Mapping[str, np.ndarray]) -> Any:
         return _ARITHMETIC[type(node.op)](np.asarray(left, float), np.asarray(right, float))
     sides = [_value(side, columns) for side in (node.left, *node.comparators)]
     pairs = zip(node.ops, sides[:-1], sides[1:], strict=True)
-    found: Any = True
-    for op, left, right in pairs:
-        found = np.logical_and(found, _COMPARISONS[type(op)](left, right))
-    return found
+    return functools.reduce(np.logical_and, (_COMPARISONS[type(op)](left, right) for op, left, right in pairs))

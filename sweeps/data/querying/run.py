@@ -10,7 +10,7 @@ import xarray as xr
 
 from sweeps.ask.names import VARIABLES, variable
 from sweeps.data import labels
-from sweeps.data.pieces import part_lengths
+from sweeps.data.pieces import gathered
 from sweeps.data.querying.expression import Condition
 
 PART_POINTS = 1 << 22
@@ -126,11 +126,8 @@ def _unit(dataset: xr.Dataset, name: str) -> str:
 
 def parts(shape: dict[str, int]) -> Iterator[dict[str, slice]]:
     """A grid in parts of at most `PART_POINTS`, in its order: inner axes whole, one in parts, the others one by one."""
-    lengths = dict(zip(shape, part_lengths(list(shape.values()), PART_POINTS, equal=False), strict=True))
-    counts = [math.ceil(size / lengths[dim]) for dim, size in shape.items()]
-    for place in np.ndindex(*counts):
-        lows = {dim: i * lengths[dim] for dim, i in zip(shape, place, strict=True)}
-        yield {dim: slice(low, min(low + lengths[dim], shape[dim])) for dim, low in lows.items()}
+    for corner, lengths in gathered(list(shape.values()), PART_POINTS):
+        yield {dim: slice(low, low + n) for dim, low, n in zip(shape, corner, lengths, strict=True)}
 
 
 def _shape(dataset: xr.Dataset) -> dict[str, int]:

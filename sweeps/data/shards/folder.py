@@ -149,27 +149,28 @@ def writer(folder: pathlib.Path) -> str | None:
     """Process that writes into a folder right now, as "process 71 on host"; None where there is none."""
     import fcntl
 
-    try:
-        handle = os.open(folder / LOCK, os.O_RDONLY | NO_LINK | getattr(os, "O_NONBLOCK", 0))
-    except OSError:
-        return None
-    try:
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
-        return _holder(folder)
-    finally:
-        os.close(handle)
+    with contextlib.suppress(OSError), _opened_lock(folder) as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return _said(handle) or "another process"
     return None
 
 
 def _holder(folder: pathlib.Path) -> str:
-    with contextlib.suppress(OSError):
-        handle = os.open(folder / LOCK, os.O_RDONLY | NO_LINK | getattr(os, "O_NONBLOCK", 0))
-        try:
-            return _said(handle) or "another process"
-        finally:
-            os.close(handle)
+    with contextlib.suppress(OSError), _opened_lock(folder) as handle:
+        return _said(handle) or "another process"
     return "another process"
+
+
+@contextlib.contextmanager
+def _opened_lock(folder: pathlib.Path) -> Iterator[int]:
+    """A folder's lock, opened for reading."""
+    handle = os.open(folder / LOCK, os.O_RDONLY | NO_LINK | getattr(os, "O_NONBLOCK", 0))
+    try:
+        yield handle
+    finally:
+        os.close(handle)
 
 
 def _said(handle: int) -> str | None:

@@ -5,6 +5,7 @@ line carries a checksum of itself; that of a shard is one of the question too, s
 be told from those of another sweep.
 """
 
+import contextlib
 import dataclasses
 import errno
 import hashlib
@@ -12,7 +13,7 @@ import json
 import math
 import os
 import pathlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -80,29 +81,22 @@ def runs(positions: np.ndarray) -> tuple[tuple[int, int], ...]:
 
 def begun(place: pathlib.Path, header: Mapping[str, Any]) -> Manifest:
     """A new manifest without shards."""
-    content = _line({"format": FORMAT, **header})
-    folder.written(place / NAME, content)
+    folder.written(place / NAME, _line({"format": FORMAT, **header}))
     return read(place)
 
 
 def appended(place: pathlib.Path, header: Mapping[str, Any], shard: Shard) -> None:
     """Add a shard that is on the disk; ValueError of one line where that cannot be written."""
-    path, line = place / NAME, _line(dataclasses.asdict(shard), question(header))
-    try:
-        handle = os.open(path, os.O_WRONLY | os.O_APPEND | NO_LINK)  # where it is gone, it stays gone
+    line = _line(dataclasses.asdict(shard), question(header))
+    with _written(place / NAME, os.O_APPEND) as handle:
+        start = os.fstat(handle).st_size
         try:
-            start = os.fstat(handle).st_size
-            try:
-                if os.write(handle, line) != len(line):
-                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-                os.fsync(handle)
-            except OSError:
-                os.ftruncate(handle, start)
-                raise
-        finally:
-            os.close(handle)
-    except OSError as error:
-        raise ValueError(refusal(path, error)) from None
+            if os.write(handle, line) != len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(handle)
+        except OSError:
+            os.ftruncate(handle, start)
+            raise
 
 
 def rebuilt(place: pathlib.Path, header: Mapping[str, Any], frame: Callable[[], Mapping[str, Any]]) -> Manifest:
@@ -123,10 +117,8 @@ def rebuilt(place: pathlib.Path, header: Mapping[str, Any], frame: Callable[[], 
             f"{place / NAME} is damaged: its first line is not as it was written, and no other is of this sweep; "
             "give another folder"
         )
-    folder.written(
-        place / NAME,
-        b"".join(line + b"\n" for line in (_line({"format": FORMAT, **header, "frame": frame()})[:-1], *kept)),
-    )
+    first = _line({"format": FORMAT, **header, "frame": frame()})
+    folder.written(place / NAME, first + b"".join(line + b"\n" for line in kept))
     return read(place)
 
 
@@ -139,14 +131,21 @@ def truncated(place: pathlib.Path, manifest: Manifest) -> None:
     """Cut off what an interruption left behind the last whole line."""
     path = place / NAME
     if path.stat().st_size > manifest.length:
+        with _written(path) as handle:
+            os.ftruncate(handle, manifest.length)
+
+
+@contextlib.contextmanager
+def _written(path: pathlib.Path, how: int = 0) -> Iterator[int]:
+    """A file that is there, opened for writing; ValueError of one line where that or the writing fails."""
+    try:
+        handle = os.open(path, os.O_WRONLY | how | NO_LINK)  # where it is gone, it stays gone
         try:
-            handle = os.open(path, os.O_WRONLY | NO_LINK)
-            try:
-                os.ftruncate(handle, manifest.length)
-            finally:
-                os.close(handle)
-        except OSError as error:
-            raise ValueError(refusal(path, error)) from None
+            yield handle
+        finally:
+            os.close(handle)
+    except OSError as error:
+        raise ValueError(refusal(path, error)) from None
 
 
 def read(place: pathlib.Path) -> Manifest:

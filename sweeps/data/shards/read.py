@@ -1,6 +1,6 @@
 """A folder of shards as one lazy Dataset; every part is checked against the manifest before it is read."""
 
-import collections
+import functools
 import os
 import pathlib
 import threading
@@ -15,7 +15,7 @@ from xarray.core import indexing
 from sweeps.ask.names import variable_attributes
 from sweeps.data.dataset import dimensions
 from sweeps.data.keep import keepers
-from sweeps.data.pieces import Output, blank
+from sweeps.data.pieces import Output, blank, crossed
 from sweeps.data.shards import encode, folder, manifest
 from sweeps.data.shards.outline import Outline, outline
 
@@ -50,7 +50,7 @@ def open(place: str | os.PathLike, partial: bool = False) -> xr.Dataset:  # noqa
     labels = frame(place, found)
     if known.keep:
         return _kept(place, found, known, labels)
-    files = _Files(place, found, known)
+    files = _Files(place, tuple(shard for _, shard in sorted(found.shards.items())), known)
     variables = {}
     for output in known.outputs.values():
         values = indexing.LazilyIndexedArray(_Sharded(files, output))
@@ -108,26 +108,17 @@ def whole(place: pathlib.Path, shard: manifest.Shard, known: Outline) -> bytes:
 class _Files:
     """Shards that were read lately, each checked when it is read."""
 
-    def __init__(self, place: pathlib.Path, found: manifest.Manifest, known: Outline):
-        self.place, self.known = place, known
-        self.shards = sorted(found.shards.values(), key=lambda shard: shard.number)
+    def __init__(self, place: pathlib.Path, shards: tuple[manifest.Shard, ...], known: Outline):
+        self.place, self.shards, self.known = place, shards, known
         self.lock = threading.RLock()  # of what is kept
-        self._read: collections.OrderedDict[int, bytes] = collections.OrderedDict()
+        self._whole = functools.lru_cache(KEPT_FILES)(functools.partial(whole, place, known=known))
 
     def values(self, shard: manifest.Shard, name: str) -> np.ndarray:
         """A variable of a shard."""
-        if shard.number not in self._read:
-            self._read[shard.number] = whole(self.place, shard, self.known)
-            while len(self._read) > KEPT_FILES:
-                self._read.popitem(last=False)
-        self._read.move_to_end(shard.number)
-        return encode.values(self._read[shard.number], name)
+        return encode.values(self._whole(shard), name)
 
-    def __getstate__(self):
-        return {"place": self.place, "known": self.known, "shards": self.shards}
-
-    def __setstate__(self, state):
-        self.__dict__.update(state, lock=threading.RLock(), _read=collections.OrderedDict())
+    def __reduce__(self):
+        return _Files, (self.place, self.shards, self.known)
 
 
 class _Sharded(BackendArray):
@@ -169,14 +160,7 @@ class _Sharded(BackendArray):
         if values.shape == tuple(map(len, out)) == found.shape:
             found[...] = values
         else:
-            found[_index(into)] = values[_index(out)]
-
-
-def _index(parts: list[np.ndarray]) -> tuple:
-    """Positions as slices where all of them are in a row, which copies faster."""
-    if all(len(part) == part[-1] - part[0] + 1 for part in parts):
-        return tuple(slice(int(part[0]), int(part[-1]) + 1) for part in parts)
-    return np.ix_(*parts)
+            found[crossed(into)] = values[crossed(out)]
 
 
 def _kept(place: pathlib.Path, found: manifest.Manifest, known: Outline, labels: xr.Dataset) -> xr.Dataset:

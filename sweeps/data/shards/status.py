@@ -21,25 +21,23 @@ def status(place: pathlib.Path, check: bool = False) -> dict[str, Any]:
       ValueError: one line, where there is no such sweep, or its header describes none that could be opened.
     """
     found = manifest.read(place)
-    known = outline(found.header, place / manifest.NAME)
+    header, known = found.header, outline(found.header, place / manifest.NAME)
     keepers(known.keep, known, known.job)
     shards = [shard for _, shard in sorted(found.shards.items())]
     if check:
         wrong = [_wrong(read.frame, place, found), *(_wrong(read.whole, place, shard, known) for shard in shards)]
     else:
-        told = found.header["frame"]
+        told = header["frame"]
         sizes = [(told["file"], told["bytes"]), *((shard.file, shard.bytes) for shard in shards)]
         wrong = [_wrong(_require_size, place / name, size) for name, size in sizes]
-    points = sum(shard.points for shard in found.shards.values())
-    seconds = sum(shard.seconds for shard in found.shards.values())
-    header = found.header
+    points, seconds = (sum(getattr(shard, name) for shard in shards) for name in ("points", "seconds"))
     return {
         "title": f"{header['spec'].get('job', 'request')} sweep, {json.dumps(header['spec'].get('model'))}",
         "points": header["points"],
         "points_done": points,
         "shards": header["shards"],
-        "shards_done": len(found.shards),
-        "bytes": sum(shard.bytes for shard in found.shards.values()),
+        "shards_done": len(shards),
+        "bytes": sum(shard.bytes for shard in shards),
         "points_per_second": points / seconds if seconds else None,
         "keep": header["keep"],
         "software": header["software"],

@@ -1,0 +1,265 @@
+"""Pictures of elasticities: tornado, pairs of knobs, and maps over a sweep of where a knob matters."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from sweeps.ask.names import variable
+from sweeps.data import labels
+from sweeps.show import style
+from sweeps.show.positions import positions
+from sweeps.studies.elasticity.knobs import Knob
+from sweeps.studies.elasticity.point import FACTORS, Sensitivities, Turn
+from sweeps.studies.elasticity.second_order import gains, pairs
+
+COLUMNS = 3
+"""Metrics side by side."""
+
+LESS, MORE = "#56b4e9", "#d55e00"
+"""Colours of a knob turned down and up."""
+
+PAIR_COLOURS = "PuOr"
+"""Violet: complements; orange: substitutes; white: neither."""
+
+LEAST = 0.1
+"""Gain to which the scale of colours reaches at least, so that pairs of no weight stay pale."""
+
+MAP_COLUMNS, MOST_MAPS = 4, 12
+"""Maps side by side, and of one picture."""
+
+MAP_COLOURS = "RdBu_r"
+"""Red: more of the knob, more of the metric; blue: less; white: flat."""
+
+
+@style.styled
+def tornado(point: Sensitivities, checks: Mapping[str, Sequence[Turn]], heading: str, top: int = 15) -> Any:
+    """A figure with one tornado per metric; each is sorted by itself.
+
+    A bar is what the model says of a knob turned by a tenth, the tick in it what the elasticity predicts. A knob that
+    comes in whole pieces has the tick alone.
+
+    Args:
+      heading: what was asked, for the title.
+      top: knobs per metric.
+    """
+    names = list(point.metrics)
+    columns = min(len(names), COLUMNS)
+    orders = {
+        name: [i for i in point.order([name])[:top] if abs(point.elasticities[name][i]) >= 5e-4] for name in names
+    }
+    longest = max(len(order) for order in orders.values())
+    best = names[0]
+    first = point.knobs[orders[best][0]].path if orders[best] else "nothing"
+    words = labels.words(best)
+    made, panels = style.panels(
+        len(names),
+        columns,
+        (5.0, 1.1 + 0.22 * longest),
+        (1.0, 0.0),
+        f"{words[:1].upper()}{words[1:]} depends most on {first}",
+        _first_lines(heading),
+        "bars: the model at 10 % less and more of a knob; ticks: what the elasticity predicts; * taken as continuous",
+    )
+    for axes, name in zip(panels, names, strict=True):
+        _bars(axes, point, name, [point.knobs[i] for i in orders[name]], checks[name])
+    patch = style.matplotlib().patches.Patch
+    handles = [patch(color=colour, label=f"{f - 1:+.0%}") for colour, f in zip((LESS, MORE), FACTORS, strict=True)]
+    panels[0].legend(handles=handles, loc="lower right", handlelength=1.0)
+    return made
+
+
+def _bars(axes: Any, point: Sensitivities, name: str, knobs: Sequence[Knob], checks: Sequence[Turn]) -> None:
+    known = {row.knob.path: row for row in checks}
+    slopes = point.elasticities[name]
+    for place, knob in enumerate(knobs):
+        slope = float(slopes[point.knobs.index(knob)])
+        for factor, colour, i in zip(FACTORS, (LESS, MORE), (0, 1), strict=True):
+            predicted = 100 * (factor**slope - 1.0)
+            if knob.path in known:
+                axes.barh(place, 100 * known[knob.path].actual[i], height=0.7, color=colour)
+            axes.plot([predicted] * 2, [place - 0.35, place + 0.35], color=style.INK, lw=1.2)
+    axes.axvline(0.0, color=style.QUIET, lw=0.8)
+    paths = [knob.path.replace("hardware.", "").replace("deployment.", "") for knob in knobs]
+    axes.set_yticks(range(len(knobs)), [_name(knob, path) for knob, path in zip(knobs, paths, strict=True)])
+    axes.set_ylim(len(knobs) - 0.4, -0.6)
+    axes.tick_params(axis="y", length=0, labelsize=8)
+    axes.spines["left"].set_visible(False)
+    reach = max((abs(x) for line in axes.lines for x in np.ravel(line.get_xdata())), default=1.0)
+    reach = max(reach, *(abs(bar.get_width()) for bar in axes.patches), 0.01) * 1.08
+    axes.set_xlim(-reach, reach)
+    axes.set_xlabel("change (%)")
+    axes.set_title(f"{name} = {labels.amount(point.metrics[name], variable(name).unit)}")
+
+
+@style.styled
+def pair_maps(point: Sensitivities, curvatures: Mapping[str, tuple[Sequence[Knob], np.ndarray]], heading: str) -> Any:
+    """A figure with one triangle of pairs per metric, coloured by what one knob gains where the other is improved.
+
+    All metrics share one scale of colours. A pair at whose point a gradient jumps is hatched.
+
+    Args:
+      curvatures: by metric, its knobs and the second derivatives in them.
+      heading: what was asked, for the title.
+
+    Raises:
+      ValueError: where no metric depends on two knobs.
+    """
+    drawn = {name: found for name, found in curvatures.items() if len(found[0]) > 1}
+    if not drawn:
+        raise ValueError("no metric depends on two of the knobs: there are no pairs to draw")
+    tables = {name: _triangle(point, name, *found) for name, found in drawn.items()}
+    reach = max(LEAST, *(float(np.abs(np.nan_to_num(table.filled(0.0))).max()) for table in tables.values()))
+    columns = min(len(drawn), COLUMNS)
+    most = max(len(knobs) for knobs, _ in drawn.values())
+    made, panels = style.panels(
+        len(drawn),
+        columns,
+        (2.2 + 0.52 * most, 1.9 + 0.36 * most),
+        (1.0, 0.0),
+        _title(point, drawn),
+        _first_lines(heading),
+        "gain: what a knob's elasticity gains per unit of ln of the other, both turned to the better; "
+        "hatched: the gradient jumps here; * taken as continuous",
+    )
+    for axes, (name, table) in zip(panels, tables.items(), strict=True):
+        mesh = _pairs(axes, name, drawn[name][0], table, reach)
+    _bar(made, mesh, "substitutes            gain            complements")
+    return made
+
+
+def _triangle(point: Sensitivities, name: str, knobs: Sequence[Knob], curvatures: np.ndarray) -> np.ma.MaskedArray:
+    """Gains of pairs, rows from the second knob on, columns to the last but one; masked beyond the diagonal."""
+    slopes = np.array([point.elasticities[name][point.knobs.index(knob)] for knob in knobs])
+    table = gains(name, slopes, curvatures)[1:, :-1]
+    return np.ma.masked_array(table, np.triu(np.ones_like(table, bool), 1))
+
+
+def _pairs(axes: Any, name: str, knobs: Sequence[Knob], table: np.ma.MaskedArray, reach: float) -> Any:
+    jumps = ~np.isfinite(table.data) & ~table.mask
+    shown = np.ma.masked_array(table, table.mask | jumps)
+    size = len(table)
+    mesh = axes.pcolormesh(np.arange(size + 1), np.arange(size + 1), shown, cmap=PAIR_COLOURS, vmin=-reach, vmax=reach)
+    for row, column in zip(*np.nonzero(~table.mask), strict=True):
+        value = table.data[row, column]
+        if jumps[row, column]:
+            patch = style.matplotlib().patches.Rectangle
+            axes.add_patch(patch((column, row), 1, 1, facecolor=style.INFEASIBLE, edgecolor="white", hatch="////"))
+        elif abs(value) >= 0.005:
+            colour = "white" if abs(value) > 0.7 * reach else style.INK
+            axes.text(column + 0.5, row + 0.5, f"{value:+.2f}", ha="center", va="center", fontsize=7.5, color=colour)
+    names = [_plain(knob) for knob in knobs]
+    middles = np.arange(size) + 0.5
+    axes.set_yticks(middles, names[1:])
+    axes.set_xticks(middles, names[:-1], rotation=40, ha="right", rotation_mode="anchor")
+    axes.set_ylim(size, 0)
+    axes.tick_params(length=0, labelsize=8)
+    for side in ("left", "bottom"):
+        axes.spines[side].set_visible(False)
+    axes.set_title(name)
+    return mesh
+
+
+def _title(point: Sensitivities, drawn: Mapping[str, tuple[Sequence[Knob], np.ndarray]]) -> str:
+    """Title about the strongest pair of all metrics."""
+    strongest = []
+    for name, (knobs, values) in drawn.items():
+        slopes = np.array([point.elasticities[name][point.knobs.index(knob)] for knob in knobs])
+        strongest += [(abs(pair.gain), name, pair) for pair in pairs(name, knobs, slopes, values)[:1]]
+    if not strongest:
+        return "No pair of knobs bends any metric"
+    _, name, pair = max(strongest, key=lambda found: found[0])
+    first, second = (_plain(knob).rstrip(" *") for knob in (pair.first, pair.second))
+    return f"For {labels.words(name)}, {first} and {second} are {pair.kind}"
+
+
+@style.styled
+def elasticity_maps(found: xr.Dataset) -> Any:
+    """A figure of the first `elasticity_of_<metric>` over the two longest axes of a grid, or lines over its only one.
+
+    Other axes are held at their middle. One scale of colours for all knobs, from -1 to 1 or as far as it goes.
+
+    Args:
+      found: of `sweeps.sensitivity` over a grid.
+
+    Raises:
+      ValueError: for a sample, or a grid without axes.
+    """
+    name = next(str(name) for name in found.data_vars if str(name).startswith("elasticity_of_"))
+    metric, array = name.removeprefix("elasticity_of_"), found[name]
+    axes_names = [str(dim) for dim in array.dims if dim != "knob"]
+    if not axes_names or "point" in axes_names:
+        raise ValueError("maps are drawn of a grid with at least one axis; a sample has none: read its file instead")
+    chosen = sorted(axes_names, key=lambda dim: -found.sizes[dim])[:2]
+    held = {dim: found.sizes[dim] // 2 for dim in axes_names if dim not in chosen}
+    array = array.isel(held)
+    at = ", ".join(f"{dim} = {labels.text(found, dim, found[dim].values[i])}" for dim, i in held.items())
+    title = f"What {labels.words(metric)} depends on, and where: elasticity d ln y / d ln x"
+    details = f"{found.attrs['title']}{f'; at {at}' if at else ''}"
+    knobs = [str(knob) for knob in found["knob"].values][:MOST_MAPS]
+    source = found.attrs.get("source", "")
+    if len(chosen) == 1:
+        made = style.figure(8.0, 4.6, title, details, source)
+        _lines(made.add_subplot(), found, array, knobs, chosen[0])
+        return made
+    columns = min(MAP_COLUMNS, len(knobs))
+    made, panels = style.panels(len(knobs), columns, (3.1, 2.7), (1.0, 0.0), title, details, source)
+    reach = max(1.0, float(np.nanmax(np.abs(array.values))))
+    across, up = positions(found, chosen[0]), positions(found, chosen[1])
+    for axes, knob in zip(panels, knobs, strict=True):
+        values = array.sel(knob=knob).transpose(chosen[1], chosen[0]).values
+        shown = np.ma.masked_invalid(values)
+        mesh = axes.pcolormesh(
+            across.edges, up.edges, shown, cmap=MAP_COLOURS, vmin=-reach, vmax=reach, rasterized=True
+        )
+        across.applied(axes, "x")
+        up.applied(axes, "y")
+        axes.set_title("\n".join(_wrapped(knob)), fontsize=8)
+    _bar(made, mesh, f"elasticity of {metric}")
+    return made
+
+
+def _lines(axes: Any, found: xr.Dataset, array: xr.DataArray, knobs: list[str], dim: str) -> None:
+    across = positions(found, dim)
+    for i, knob in enumerate(knobs):
+        colour = style.SERIES_COLOURS[i % len(style.SERIES_COLOURS)]
+        dashes = "-" if i < len(style.SERIES_COLOURS) else "--"
+        axes.plot(across.at, array.sel(knob=knob).values, dashes, color=colour, label=knob)
+    axes.axhline(0.0, color=style.QUIET, lw=0.8)
+    across.applied(axes, "x")
+    axes.set_ylabel("elasticity")
+    axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+
+
+def _wrapped(knob: str) -> list[str]:
+    """A path in lines of at most thirty letters, broken at dots."""
+    lines = [""]
+    for part in knob.replace("hardware.", "").replace("transport.", "").split("."):
+        longer = f"{lines[-1]}.{part}" if lines[-1] else part
+        lines = [*lines[:-1], longer] if len(longer) <= 30 else [*lines, part]
+    return lines
+
+
+def _bar(made: Any, mesh: Any, words: str) -> None:
+    """A bar beside all panels that says what their colours mean."""
+    bar = made.colorbar(mesh, ax=made.axes, pad=0.02, fraction=0.04, aspect=30)
+    bar.set_label(words)
+    bar.outline.set_visible(False)
+
+
+def _first_lines(heading: str) -> str:
+    """What was asked, and the first line of its particulars."""
+    title, _, details = heading.partition("\n")
+    return f"{title}\n{details.splitlines()[0] if details else ''}"
+
+
+def _plain(knob: Knob) -> str:
+    """A knob's path without its root."""
+    return _name(knob, knob.path.partition(".")[2])
+
+
+def _name(knob: Knob, path: str) -> str:
+    """A path in short, marked where its knob is a count."""
+    plain = path.replace("transport.", "")
+    return f"{plain} *" if knob.count else plain
