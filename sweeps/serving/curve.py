@@ -9,18 +9,20 @@ import numpy as np
 import xarray as xr
 
 from jaxroof.version import VERSION
+from sweeps.ask.keys import takes
 from sweeps.ask.names import UDUNITS, leaf_long_name, leaf_unit, variable_attributes
 from sweeps.run.precision import precision
 from sweeps.serving.fleet import Fleet, fleet
 from sweeps.serving.grid import Metrics
 from sweeps.serving.objective import parse_slo
 from sweeps.serving.plan import FLAGS, VARIABLES
-from sweeps.serving.question import question
+from sweeps.serving.question import Question, question
 
 MOST_LOAD = 1e6
 """Requests per s, or clients, that make sense."""
 
 
+@takes(Question)
 def latency_curve(
     model: str,
     hardware: str | Iterable[str],

@@ -17,6 +17,7 @@ from jaxroof.traffic import STATUSES, Served, Timeline
 from sweeps.ask.cases import Case, case
 from sweeps.ask.effects import facts, given_paths, require_effect
 from sweeps.ask.engines import engine_of
+from sweeps.ask.keys import takes
 from sweeps.run.precision import precision
 from sweeps.serving.load import Load, load
 from sweeps.serving.objective import parse_slo
@@ -151,6 +152,7 @@ def simulation(asked: Question, progress: Callable[[int, int], None] = lambda do
     )
 
 
+@takes(Question)
 def serve(
     hardware: str, model: str, *, progress: Callable[[int, int], None] = lambda done, requests: None, **keys: Any
 ) -> xr.Dataset:
