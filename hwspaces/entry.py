@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from hwspaces.silicon import costs_of, silicon_of
 from hwspaces.units import LINK_UNITS, PROTOCOLS, TRANSPORT_UNITS, leaf_quantity, leaf_unit, nearest
 from jaxroof.hardware import Cores, Energy, Hardware, Link, Links, Memory, MemoryLevel, Power, Protocol, Transport
+from jaxroof.struct import Scalar
 
 PRECISIONS = ("bf16", "fp16", "fp8", "fp6", "fp4", "int8", "int4", "tf32", "fp32")
 """Precisions that a matrix unit may have a peak for."""
@@ -134,7 +135,7 @@ def overridden(entry: HardwareEntry, settings: Mapping[str, str | float], where:
     return dataclasses.replace(entry, hardware=hardware, figures=figures, sources=sources)
 
 
-def require_precision(entry: HardwareEntry, precision: str) -> float:
+def require_precision(entry: HardwareEntry, precision: str) -> Scalar:
     """Peak of the matrix units in FLOP/s at `precision`; never that of another precision in its place.
 
     Raises:
@@ -194,4 +195,4 @@ def _transport(figures: Mapping[str, float], path: str) -> Transport | None:
     protocols = {
         name: Protocol(fixed_time=leaves[f"{name}.fixed_time"], share=leaves[f"{name}.share"]) for name in PROTOCOLS
     }
-    return Transport(**plain, **protocols)
+    return Transport(**plain, **protocols)  # type: ignore[arg-type]

@@ -74,7 +74,7 @@ def silicon_of(figures: Mapping[str, float], where: str) -> Silicon | None:
     nested = {name: _inside(found, name) for name in ("areas", "core_process", "shared_process")}
     kinds: dict[str, Callable] = {"areas": Areas, "core_process": Process, "shared_process": Process}
     plain = {leaf: value for leaf, value in found.items() if "." not in leaf}
-    return Silicon(**plain, **{name: kinds[name](**leaves) for name, leaves in nested.items()})
+    return Silicon(**plain, **{name: kinds[name](**leaves) for name, leaves in nested.items()})  # type: ignore[arg-type]
 
 
 def costs_of(figures: Mapping[str, float], where: str) -> Costs | None:

@@ -2,7 +2,7 @@
 
 import jax
 
-from jaxroof.struct import Scalar, struct
+from jaxroof.struct import Array, Scalar, struct
 
 
 @struct
@@ -13,12 +13,12 @@ class Traffic:
     them is sent `think` s after one of these ends.
     """
 
-    arrival: jax.Array  # s, non-decreasing; of a closed loop those of the first `clients` count
-    isl: jax.Array  # prompt tokens, whole numbers of at least 1
-    osl: jax.Array  # output tokens, whole numbers of at least 1; 0: there is no such request
-    group: jax.Array | None = None  # requests that begin alike, 0 .. groups - 1, or -1; None: there are no groups
-    shared: jax.Array | None = None  # prompt tokens that an earlier request of the group began with
-    keep: jax.Array | None = (
+    arrival: Array  # s, non-decreasing; of a closed loop those of the first `clients` count
+    isl: Array  # prompt tokens, whole numbers of at least 1
+    osl: Array  # output tokens, whole numbers of at least 1; 0: there is no such request
+    group: Array | None = None  # requests that begin alike, 0 .. groups - 1, or -1; None: there are no groups
+    shared: Array | None = None  # prompt tokens that an earlier request of the group began with
+    keep: Array | None = (
         None  # tokens of prompt and output, but the last, that a later one of the group begins with
     )
     clients: Scalar | None = None  # of a closed loop

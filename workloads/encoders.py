@@ -282,7 +282,7 @@ def _moonvit(vision: Config, base: WeightFormat, hidden: float) -> Encoder:
     return encoder_of(tower, [(merged * width,) * 2, (merged * width, hidden)], base)
 
 
-def _heads(vision: Config, width: int, key: str) -> dict[str, float]:
+def _heads(vision: Config, width: int, key: str) -> dict[str, Any]:
     heads = vision.count(key)
     if width % heads:
         raise vision.error(f"{key} is {heads}; it must divide the width {width}")

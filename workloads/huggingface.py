@@ -79,10 +79,10 @@ def _block(layer: Layer, kind: LayerKind) -> Block:
     return Block(
         count=1.0,
         attention=mixer,
-        feedforward=feedforward,
+        feedforward=feedforward,  # type: ignore[arg-type]
         parallel=parallel,
         norms=_norm_kernels(config, family),
-        other_parameters=float(layer_parameters(config, family, layer.hidden, mixer, feedforward)),
+        other_parameters=float(layer_parameters(config, family, layer.hidden, mixer, feedforward)),  # type: ignore[arg-type]
     )
 
 
@@ -112,7 +112,7 @@ def _formats(block: Block) -> set[WeightFormat]:
 def _mixer_formats(mixer: Mixer | None) -> set[WeightFormat]:
     if mixer is None:
         return set()
-    values = (getattr(mixer, field.name) for field in dataclasses.fields(mixer))
+    values = (getattr(mixer, field.name) for field in dataclasses.fields(mixer))  # type: ignore[arg-type]
     return {value for value in values if isinstance(value, WeightFormat)}
 
 

@@ -5,6 +5,7 @@ from jaxroof.layers.compressed_attention import CompressedAttention
 from jaxroof.layers.latent_attention import LatentAttention
 from jaxroof.layers.linear_attention import LinearAttention
 from jaxroof.model import Experts, FeedForward, Mixer
+from jaxroof.struct import Scalar
 from workloads.config import Config
 from workloads.family import Family, Switch
 
@@ -21,7 +22,7 @@ def layer_parameters(
     if family.streams is not None:
         parameters += parts * _stream_parameters(config, family, hidden)
     if mixer is not None:
-        parameters += MIXER_PARAMETERS[type(mixer)](config, family, hidden, mixer)
+        parameters += MIXER_PARAMETERS[type(mixer)](config, family, hidden, mixer)  # type: ignore[operator]
     if isinstance(feedforward, Experts):
         return parameters + _expert_parameters(config, family, hidden, feedforward)
     if feedforward is not None and switched(config, family.ffn_bias):
@@ -58,7 +59,7 @@ def switched(config: Config, switch: Switch) -> bool:
     return switch if isinstance(switch, bool) else config.flag(*switch)
 
 
-def _attention_parameters(config: Config, family: Family, hidden: float, attention: Attention) -> float:
+def _attention_parameters(config: Config, family: Family, hidden: float, attention: Attention) -> Scalar:
     parameters = _qk_norm(config, family, attention)
     if switched(config, family.qkv_bias):
         values = attention.value_projection * attention.value_dim
@@ -72,7 +73,7 @@ def _attention_parameters(config: Config, family: Family, hidden: float, attenti
     return parameters
 
 
-def _latent_parameters(config: Config, family: Family, hidden: float, attention: LatentAttention) -> float:
+def _latent_parameters(config: Config, family: Family, hidden: float, attention: LatentAttention) -> Scalar:
     """Norms of the compressed query and of the latent vector, and a norm with a bias of the indexer's keys."""
     rank = attention.query_rank or 0.0
     parameters = rank + attention.latent
@@ -85,7 +86,7 @@ def _latent_parameters(config: Config, family: Family, hidden: float, attention:
     return parameters
 
 
-def _compressed_parameters(config: Config, family: Family, hidden: float, attention: CompressedAttention) -> float:
+def _compressed_parameters(config: Config, family: Family, hidden: float, attention: CompressedAttention) -> Scalar:
     """Norms, sinks, and what the compressors add to their gates by position."""
     parameters = attention.query_rank + attention.head_dim + attention.heads
     widths = [] if attention.ratio is None else [attention.head_dim]
@@ -93,7 +94,7 @@ def _compressed_parameters(config: Config, family: Family, hidden: float, attent
     return parameters + sum(width * ((attention.ratio or 0.0) * attention.overlap + 1.0) for width in widths)
 
 
-def _linear_attention_parameters(config: Config, family: Family, hidden: float, attention: LinearAttention) -> float:
+def _linear_attention_parameters(config: Config, family: Family, hidden: float, attention: LinearAttention) -> Scalar:
     """The short convolution, decays and step sizes per head or channel, and the norm of the output."""
     values = attention.heads * attention.value_dim
     channels = 2.0 * attention.key_heads * attention.key_dim + values
@@ -126,7 +127,7 @@ def _stream_parameters(config: Config, family: Family, hidden: float) -> float:
     return mixed * streams * hidden + mixed + 3.0
 
 
-def _qk_norm(config: Config, family: Family, attention: Attention) -> float:
+def _qk_norm(config: Config, family: Family, attention: Attention) -> Scalar:
     if not switched(config, family.qk_norm):
         return 0.0
     if family.qk_norm_width == "head":
@@ -141,7 +142,7 @@ def _has_sinks(config: Config, family: Family, attention: Attention) -> bool:
     return config.flag(key, False)
 
 
-def _expert_parameters(config: Config, family: Family, hidden: float, layer: Experts) -> float:
+def _expert_parameters(config: Config, family: Family, hidden: float, layer: Experts) -> Scalar:
     rules = family.experts
     parameters = 0.0
     if rules.router_bias:

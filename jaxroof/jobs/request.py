@@ -49,7 +49,7 @@ def request_cost(
     if power_known(hardware):
         energies = tuple(sum(energies_of(overlapped_ops(model, deployment, one), hardware).values()) for one in steps)
     times = pipelined_times(prefill, decode, model, deployment, requests)
-    times = limited_times(times, energies, hardware, deployment, requests)
+    times = limited_times(times, energies, hardware, deployment, requests)  # type: ignore[arg-type]
     return pipelined_latency(*times, deployment, requests, efficiency)
 
 

@@ -4,13 +4,15 @@ from collections.abc import Iterator
 
 import jax.numpy as jnp
 
-from jaxroof.deployment import degree, devices
+from jaxroof.deployment import Deployment, degree, devices
 from jaxroof.energy import power_known
+from jaxroof.hardware import Hardware
 from jaxroof.jobs.economics import BILLION, joules_of_tokens, usd_of_tokens
 from jaxroof.jobs.job import Job, deployment_rules
 from jaxroof.jobs.scenario import Scenario
 from jaxroof.legality import holds
 from jaxroof.memory import layer_count
+from jaxroof.model import Model
 from jaxroof.op import PARALLELISMS
 from jaxroof.rule import Rule
 from jaxroof.step import Lazy, Terms
@@ -23,7 +25,7 @@ from jaxroof.training.terms import training_terms
 from jaxroof.training.training import Training, groups, micro_batches
 
 
-def _place(scenario: Scenario) -> tuple:
+def _place(scenario: Scenario) -> tuple[Hardware, Model, Deployment, Training]:
     return scenario.hardware, scenario.model, scenario.deployment, scenario.workload
 
 

@@ -70,7 +70,7 @@ def indexer_ops(
     activation, runs = deployment.activation_bytes, launched(selection.heads)
     tokens = runs * tokens
     matrices = indexer_matrices(selection, hidden, query_inputs)
-    ops = {}
+    ops: Ops = {}
     for name, matrix in matrices.items():
         ops |= projection(name, tokens, matrix, activation, count)
     width = selection.heads * selection.head_dim + selection.head_dim

@@ -5,6 +5,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from jaxroof.struct import Scalar
+
 NEVER = jnp.iinfo(jnp.int32).max
 """A count that no sequence reaches."""
 
@@ -48,12 +50,12 @@ class Groups(NamedTuple):
 class Step(NamedTuple):
     """Sums over what the coming engine step has been given so far."""
 
-    prompt: jax.Array  # tokens, int32
-    squares: jax.Array  # sum of squared chunks, float
-    reaches: jax.Array  # sum of chunk * past, float
-    finished: jax.Array  # prompts that it completes, int32
-    joining: jax.Array  # sum of their offsets, as `State.offset`
-    need: jax.Array  # blocks that decoding sequences begin in it
+    prompt: Scalar  # tokens, int32
+    squares: Scalar  # sum of squared chunks, float
+    reaches: Scalar  # sum of chunk * past, float
+    finished: Scalar  # prompts that it completes, int32
+    joining: Scalar  # sum of their offsets, as `State.offset`
+    need: Scalar  # blocks that decoding sequences begin in it
 
 
 class Waiting(NamedTuple):
@@ -69,7 +71,7 @@ class State(NamedTuple):
     """All that the next iteration depends on."""
 
     clock: Clock
-    count: jax.Array  # decode steps so far
+    count: jax.Array  # type: ignore[assignment]  # hides tuple.count; decode steps so far
     slots: Slots
     groups: Groups | None
     waiting: Waiting
@@ -145,7 +147,7 @@ class Record(NamedTuple):
     duration: jax.Array  # s
     ahead: jax.Array  # as of `State`
     steps: jax.Array
-    count: jax.Array
+    count: jax.Array  # type: ignore[assignment]  # hides tuple.count
     decoding: jax.Array
     prompt: jax.Array
     blocks: jax.Array

@@ -130,7 +130,7 @@ def unsampled(
         if path not in parsers:
             number(base.scenario, path)
         axes.append(leaf_axis(path, values, spec, parsers.get(path, leaf_number)))
-    words = {key: spec.objects.get(key) for key in ("kv", "communication")}
+    words: dict[str, Any] = {key: spec.objects.get(key) for key in ("kv", "communication")}
     named = {name for settings in spec.deployments for name in settings}
     given = given_paths(named, (), (*spec.fixed, *spec.axes), prefill=spec.prefill, neighbour=spec.neighbour, **words)
     require_effect(given, facts(base.scenario, axes))

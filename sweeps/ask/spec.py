@@ -4,6 +4,7 @@ import dataclasses
 import difflib
 import json
 import math
+import os
 import pathlib
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -98,7 +99,7 @@ class Spec:
         return json.dumps(self.source, sort_keys=True, default=str)
 
 
-def read(path: str | pathlib.Path) -> Spec:
+def read(path: str | os.PathLike) -> Spec:
     """The specification in a TOML file; ValueError in one line names file, key, value and what is allowed."""
     path = pathlib.Path(path)
     source = content(path)

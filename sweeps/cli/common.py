@@ -28,7 +28,7 @@ NOT_COUNTS = ("acceptance", "delay", "rate", "layerwise", "sharing", "cores", "c
 """Flags of workloads that are shares, rates or words; all others count."""
 
 
-def case_arguments(parser: argparse.ArgumentParser) -> None:
+def case_arguments(parser: argparse._ActionsContainer) -> None:
     """Add the flags that name hardware, model and deployment."""
     parser.add_argument("--hardware", metavar="NAME", help="accelerator: a name (jaxroof hardware) or a TOML file")
     parser.add_argument("--model", metavar="NAME", help="model: a name (jaxroof models), a config.json or its folder")
@@ -43,7 +43,7 @@ def case_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="any number, with its unit: hardware.memory.hbm.bandwidth=8TB/s; may be given several times",
     )
-    deployment.arguments(parser)
+    deployment.arguments(parser)  # type: ignore[arg-type]
 
 
 def draft_argument(parser: argparse.ArgumentParser) -> None:
@@ -193,7 +193,7 @@ def compilation_cache() -> None:
     """
     import jax
 
-    asked = jax.config.jax_compilation_cache_dir
+    asked = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined]
     if asked is not None and "://" not in asked:
         try:
             os.makedirs(asked, exist_ok=True)

@@ -62,9 +62,9 @@ def run(options: argparse.Namespace) -> None:
         raise ValueError("--devices and --max-devices say the same in two ways: give one")
     top = TOP if options.top is None else int(whole_number("--top", options.top))
     ending = options.output and pathlib.Path(options.output).suffix.lower()
-    numbers = {name: whole_number(f"--{name}", getattr(options, name)) for name in ("isl", "osl")}
-    lists = {name: _whole_numbers(f"--{name}", getattr(options, name)) for name in ("devices", "batch")}
-    limit = (
+    numbers: dict[str, Any] = {name: whole_number(f"--{name}", getattr(options, name)) for name in ("isl", "osl")}
+    lists: dict[str, Any] = {name: _whole_numbers(f"--{name}", getattr(options, name)) for name in ("devices", "batch")}
+    limit: dict[str, Any] = (
         {} if options.max_devices is None else {"max_devices": int(whole_number("--max-devices", options.max_devices))}
     )
     names = None if options.hardware is None else [name.strip() for name in options.hardware.split(",")]

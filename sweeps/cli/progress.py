@@ -25,7 +25,8 @@ class Progress:
         self.points, self.kept, self.kind, self.done = points, kept, kind, 0
         self.bytes, self.failures, self.workers = 0, 0, 0
         self.start = self.said = time.perf_counter()
-        self.bar, self._lock = None, threading.Lock()
+        self.bar: Any = None  # a Progress of rich, which is imported when a bar is shown
+        self._lock = threading.Lock()
         if kind == "auto" and sys.stderr.isatty():
             self._begin_bar()
 

@@ -16,14 +16,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     json_argument(parser)
 
 
-def workload_arguments(parser: argparse.ArgumentParser) -> None:
+def workload_arguments(parser: argparse._ActionsContainer) -> None:
     """Add the flags that say what one step works on. Prefill and decode together make a mixed step."""
     parser.add_argument("--prefill", metavar="TOKENS", help="new prompt tokens of each prompt in the step")
     parser.add_argument("--prefills", metavar="N", help="prompts in the step (default 1)")
     parser.add_argument("--past", metavar="TOKENS", help="tokens of each prompt that are cached already (default 0)")
     parser.add_argument("--decode", metavar="N", help="sequences that decode one token each")
     parser.add_argument("--context", metavar="TOKENS", help="tokens that each of them attends to")
-    encoder_arguments(parser)
+    encoder_arguments(parser)  # type: ignore[arg-type]
 
 
 def step_case(options: argparse.Namespace) -> Any:
@@ -74,7 +74,7 @@ def run(options: argparse.Namespace) -> None:
         rates.append(f"{number(work.decode / metrics['step_time'])} decoded tokens/s")
     shares = ", ".join(f"{bound} {tables.percent(share)}" for bound, share in found.bound_shares("step").items())
     out.print(f"step    {tables.metric_text('step_time', metrics['step_time'])}, {', '.join(rates)}")
-    out.print(f"use     MFU {tables.percent(metrics['mfu'])}, MBU {tables.percent(metrics['mbu'])}")
+    out.print(f"use     MFU {tables.percent(metrics['mfu'])}, MBU {tables.percent(metrics['mbu'])}")  # type: ignore[arg-type]
     out.print(f"bound   {shares} of the time")
     for line in intervals(metrics):
         out.print(f"error   {line}")

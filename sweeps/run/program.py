@@ -149,7 +149,7 @@ def program(question: Question, settings: Settings, dtype: np.dtype) -> Program:
     varies = jax.tree.map(lambda leaf: bool(leaf.ndim), settings)
     leaves, structure = jax.tree.flatten(varies)
     own = question.job, question.names, question.breakdown, jax.tree.structure(question.base)
-    key = *own, structure, tuple(leaves), dtype, jax.config.jax_enable_x64
+    key = *own, structure, tuple(leaves), dtype, jax.config.jax_enable_x64  # type: ignore[attr-defined]
     if key in _KNOWN:
         _KNOWN.move_to_end(key)
         return _KNOWN[key]

@@ -96,7 +96,7 @@ def planned(checked: Spec) -> tuple[Asked, Plan]:
     if JOBS[checked.job].simulated:
         from sweeps.serving.plan import planned
 
-        return planned(checked)
+        return planned(checked)  # type: ignore[return-value]
     question = asked(checked)
     return question, Plan(question.question, question.axes, checked.dtype)
 

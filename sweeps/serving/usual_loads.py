@@ -1,7 +1,7 @@
 """Loads of a search where the user gives none, and requests enough for a queue to build up at the largest of them."""
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -24,7 +24,7 @@ MOST_DRAWN = 16_000
 """Requests that are drawn at most where the user does not say how many."""
 
 
-def usual_rates(asked: Question, names: Iterable[str], degrees: list[int] | None, target: Target) -> tuple:
+def usual_rates(asked: Question, names: Iterable[str], degrees: Sequence[int] | None, target: Target) -> tuple:
     """Engines and rates of the curve, such that the largest is more than any of them can take.
 
     An engine that keeps the target at the largest rate is not slow: the stream has ended before its queue was long.

@@ -73,10 +73,10 @@ class _State:
         points = Points(box, arrays, front.sizes)
         bounds = [points.bounds(name, higher) for name, higher in zip(front.metrics, front.higher, strict=True)]
         firsts = points.firsts()
-        blocks = np.flatnonzero(self._open(*bounds, firsts))
+        blocks = np.flatnonzero(self._open(*bounds, firsts))  # type: ignore[call-arg]
         if blocks.size * BLOCK > SAMPLE:
             self._absorb(points, points.members(blocks[:: max(1, blocks.size * BLOCK // SAMPLE)]))
-            blocks = np.flatnonzero(self._open(*bounds, firsts))
+            blocks = np.flatnonzero(self._open(*bounds, firsts))  # type: ignore[call-arg]
         if blocks.size:
             self._absorb(points, points.members(blocks))
 
@@ -84,7 +84,7 @@ class _State:
         """Make some points of a chunk part of the front, where they belong to it."""
         front = self.front
         keys = [points.keys(name, higher, places) for name, higher in zip(front.metrics, front.higher, strict=True)]
-        places = places[unbeaten(*keys, points.numbers(places))]
+        places = places[unbeaten(*keys, points.numbers(places))]  # type: ignore[call-arg]
         fresh = places[~np.isin(points.numbers(places), self.rows.numbers)]
         self.rows = front.best(self.rows.with_others([Rows.of(points, fresh, front.types)]))
 

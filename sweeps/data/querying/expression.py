@@ -88,7 +88,7 @@ class Condition:
         """True where the condition holds, of the shape that `columns` have together."""
         with np.errstate(all="ignore"):
             amounts = {name: value for name, (value, _, _) in self._amounts.items()}
-            return np.asarray(_value(self._tree, {**columns, **amounts})).astype(bool)
+            return np.asarray(_value(self._tree, {**columns, **amounts})).astype(bool)  # type: ignore[dict-item]
 
 
 def _named_amounts(text: str) -> tuple[str, dict[str, tuple[float, str, str]]]:
@@ -182,9 +182,9 @@ def _value(node: ast.AST, columns: Mapping[str, np.ndarray]) -> Any:
     if isinstance(node, ast.BinOp):
         left, right = _value(node.left, columns), _value(node.right, columns)
         return _ARITHMETIC[type(node.op)](np.asarray(left, float), np.asarray(right, float))
-    sides = [_value(side, columns) for side in (node.left, *node.comparators)]
-    pairs = zip(node.ops, sides[:-1], sides[1:], strict=True)
-    found: Any = True
+    sides = [_value(side, columns) for side in (node.left, *node.comparators)]  # type: ignore[attr-defined]
+    pairs = zip(node.ops, sides[:-1], sides[1:], strict=True)  # type: ignore[attr-defined]
+    found: Any = True  # type: ignore[no-redef]
     for op, left, right in pairs:
         found = np.logical_and(found, _COMPARISONS[type(op)](left, right))
     return found

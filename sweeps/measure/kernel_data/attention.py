@@ -8,7 +8,7 @@ from jaxroof.batch import Decode, Prefill
 from jaxroof.deployment import Deployment
 from jaxroof.layers.attention import Attention, decode_attention, prefill_attention
 from jaxroof.model import WeightFormat
-from jaxroof.op import Op
+from jaxroof.op import AnyOp, Ops
 from sweeps.measure.kernel_data.group import Call, Columns, KernelGroup, groups, table
 
 CONTEXT_FILE = "aic_attention_context.parquet"
@@ -46,7 +46,7 @@ def prefill_call(attn_dtype: str, kv_dtype: str, windowed: bool) -> Call | None:
         return None
     deployment = Deployment(kv_bytes=BYTES[kv_dtype], attention_compute=COMPUTE[attn_dtype])
 
-    def call(row: Columns) -> tuple[Op, ...]:
+    def call(row: Columns) -> tuple[AnyOp, ...]:
         tokens = row["batch"] * row["seq_q"]
         prefill = Prefill(sequences=row["batch"], tokens=tokens, past=row["batch"] * row["kv_past"])
         return _warm(prefill_attention(_attention(row, windowed), deployment, prefill, 1.0))
@@ -61,7 +61,7 @@ def decode_call(attn_dtype: str, kv_dtype: str, windowed: bool) -> Call | None:
         return None
     deployment = Deployment(kv_bytes=BYTES[kv_dtype], attention_compute=COMPUTE[attn_dtype])
 
-    def call(row: Columns) -> tuple[Op, ...]:
+    def call(row: Columns) -> tuple[AnyOp, ...]:
         decode = Decode(sequences=row["batch"], context=row["batch"] * row["kv_len"])
         return _warm(decode_attention(_attention(row, windowed), deployment, decode, 1.0))
 
@@ -81,7 +81,7 @@ def _attention(row: Columns, windowed: bool) -> Attention:
     )
 
 
-def _warm(ops: dict[str, Op]) -> tuple[Op, ...]:
+def _warm(ops: Ops) -> tuple[AnyOp, ...]:
     """The benchmark reads one cache again and again: what fits into L2 is there."""
     return tuple(dataclasses.replace(op, reuse_bytes=op.bytes) for op in ops.values())
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from jaxroof.deployment import Deployment
 from jaxroof.layers.attention import fused_attention
 from jaxroof.layers.sight import Sight, attended_pairs
-from jaxroof.op import Op
+from jaxroof.op import AnyOp
 from jaxroof.shape import AttentionShape
 from sweeps.measure.kernel_data.attention import BYTES, COMPUTE
 from sweeps.measure.kernel_data.group import Call, Columns, KernelGroup, groups, table
@@ -45,7 +45,7 @@ def latent_context_call(mla_dtype: str, kv_dtype: str, absorbed: bool) -> Call |
         return None
     deployment = Deployment(kv_bytes=BYTES[kv_dtype], attention_compute=COMPUTE[mla_dtype])
 
-    def call(row: Columns) -> tuple[Op, ...]:
+    def call(row: Columns) -> tuple[AnyOp, ...]:
         new, past, heads = row["seq_q"], row["kv_past"], row["n_heads"]
         shape = AttentionShape(
             sequences=row["batch"],

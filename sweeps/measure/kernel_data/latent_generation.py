@@ -6,7 +6,7 @@ from pathlib import Path
 
 from jaxroof.deployment import Deployment
 from jaxroof.layers.attention import fused_attention
-from jaxroof.op import Op
+from jaxroof.op import AnyOp
 from jaxroof.shape import AttentionShape
 from sweeps.measure.kernel_data.attention import BYTES, COMPUTE
 from sweeps.measure.kernel_data.group import Call, Columns, KernelGroup, groups, table
@@ -39,7 +39,7 @@ def latent_decode_call(mla_dtype: str, kv_dtype: str) -> Call | None:
         return None
     deployment = Deployment(kv_bytes=BYTES[kv_dtype], attention_compute=COMPUTE[mla_dtype])
 
-    def call(row: Columns) -> tuple[Op, ...]:
+    def call(row: Columns) -> tuple[AnyOp, ...]:
         keys = row["kv_past"] + 1.0
         shape = AttentionShape(
             sequences=row["batch"],

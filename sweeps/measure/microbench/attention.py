@@ -61,12 +61,12 @@ def implementations(platform: str, precision: str) -> tuple[str, ...]:
 
 def _prefill(implementation: str, state: Arrays, cold: Arrays) -> jax.Array:
     with jax.numpy_dtype_promotion("standard"):  # inside, JAX adds float32 to narrower types
-        return jax.nn.dot_product_attention(*state, is_causal=True, implementation=implementation)
+        return jax.nn.dot_product_attention(*state, is_causal=True, implementation=implementation)  # type: ignore[call-overload]
 
 
 def _decode(implementation: str, state: Arrays, cold: Arrays) -> jax.Array:
     with jax.numpy_dtype_promotion("standard"):
-        return jax.nn.dot_product_attention(*state, *cold, implementation=implementation)
+        return jax.nn.dot_product_attention(*state, *cold, implementation=implementation)  # type: ignore[call-overload]
 
 
 def _row_bytes(heads: Heads, size: int) -> float:

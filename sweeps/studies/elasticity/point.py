@@ -128,7 +128,7 @@ def checks(scenario: Scenario, point: Point, turned: Sequence[Knob]) -> dict[str
     with precision("float64"), chosen(point.smoothing):  # the gradient's own program: its values need no other
         still = _still(scenario, point.knobs)
         moved = [[replaced(scenario, knob.path, knob.value * factor) for factor in FACTORS] for knob in turned]
-        moved = [[_along(job, names, there, still)[0] for there in row] for row in moved]
+        moved = [[_along(job, names, there, still)[0] for there in row] for row in moved]  # type: ignore[arg-type]
     places = {knob.path: i for i, knob in enumerate(point.knobs)}
     result = {}
     for name, value in point.metrics.items():
@@ -202,7 +202,7 @@ def _elasticities(
     `known` knobs, of which `turned` are some, choose the program.
     """
     still = _still(scenario, known)
-    rows = [_along(job, names, scenario, still | {knob.path: np.float64(1.0)}) for knob in turned]
+    rows = [_along(job, names, scenario, still | {knob.path: np.float64(1.0)}) for knob in turned]  # type: ignore[arg-type]
     values, _, times = rows[0]
     found = {
         name: np.array([float(row[name]) for _, row, _ in rows])

@@ -76,7 +76,7 @@ class Problem:
         self._paths = [tuple(variable.axis.columns) for variable in variables if not variable.choice]
         self._choice = np.array([variable.choice for variable in variables])
         self._segments = [tuple(segments(variable.axis)) if variable.choice else () for variable in variables]
-        names = [goal.name for goal in (*objectives, *constraints)]
+        names = [goal.name for goal in (*objectives, *constraints)]  # type: ignore[attr-defined]
         with precision("float64"):
             answers = jax.eval_shape(functools.partial(answers_at, JOBS[job]), base)
             require_answered(names, answers, base, job)
@@ -201,7 +201,7 @@ class Problem:
 
     def _goals(self, scenario: Scenario) -> dict[str, jax.Array]:
         """Objectives, then constraints, of one design."""
-        answers = answers_at(JOBS[self.job], scenario, [goal.name for goal in (*self.objectives, *self.constraints)])
+        answers = answers_at(JOBS[self.job], scenario, [goal.name for goal in (*self.objectives, *self.constraints)])  # type: ignore[attr-defined]
 
         def value(name: str) -> jax.Array:
             return jnp.asarray(answers[name] if name in answers else leaf(scenario, name), float)

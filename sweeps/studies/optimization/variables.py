@@ -104,7 +104,7 @@ def combinations(variables: tuple[Variable, ...]) -> Iterator[tuple[int, ...]]:
 def _variable(axis: Axis, spec: Spec) -> Variable:
     (path, *others), label = axis.columns, axis.coordinates[0]
     if isinstance(spec.axes.get(path), Range):
-        low, high = (float(axis.columns[path][i]) for i in (0, -1))
+        low, high = (float(axis.columns[path][i]) for i in (0, -1))  # type: ignore[index]
         whole = plain_path(path) in COUNTS or any(fnmatch.fnmatch(path, pattern) for pattern in WHOLE)
         if whole and math.floor(high) < math.ceil(low):
             raise ValueError(f"{path}: there is no whole number from {low:g} to {high:g}")
