@@ -156,7 +156,8 @@ def unlabelled(op: AnyOp) -> AnyOp:
 
 def _labelled(op: AnyOp, **labels: str | None) -> AnyOp:
     """A copy with other labels. Every op of a step is labelled a few times: `dataclasses.replace`, which calls the
-    constructor, takes ten times as long."""
+    constructor, takes ten times as long.
+    """
     copy = object.__new__(type(op))
     copy.__dict__.update(op.__dict__, **labels)
     return copy

@@ -118,7 +118,8 @@ def _choice(part: str, selection: Selection, queries: Scalar, pairs: Scalar, cac
 
 def selection_sight(selection: Selection | None) -> Sight:
     """How far the queries of a layer without a window see: a selection counts like a sliding window, but everything
-    stays in reach."""
+    stays in reach.
+    """
     if selection is None:
         return Sight(limit=None, kind=None)
     return Sight(limit=selection.tokens, kind="selected")

@@ -40,7 +40,8 @@ def test_against_new_simulations(found):
 @pytest.mark.parametrize("name", METRICS)
 def test_seconds_add_up(found, name):
     """A clock that runs twice as fast, arrivals included, halves every latency: elasticities over times minus those
-    over rates are 1. 1e-6: prices are read from tables."""
+    over rates are 1. 1e-6: prices are read from tables.
+    """
     _, _, point, _ = found
     slopes = zip(point.knobs, point.elasticities[name], strict=True)
     assert sum(leaf_powers(k.path).get("s", 0) * slope for k, slope in slopes) == pytest.approx(1.0, abs=1e-6)
