@@ -21,7 +21,7 @@ from hwspaces.units import (
 
 TABLES = {
     "": {"price": "USD/s"},
-    "matrix": {p: "FLOP/s" for p in PRECISIONS},
+    "matrix": dict.fromkeys(PRECISIONS, "FLOP/s"),
     "vector": {"fp32": "FLOP/s", "fraction_of_matrix": "1"},
     "cores": {"count": "1", "clock": "Hz", "exp_rate": "1/s", "asynchronous": "1", "shared_issue": "1"},
     "memory": {"register_capacity": "B"},

@@ -31,7 +31,7 @@ KINDS = {
     },
     "wafer": {"price": "USD", "defects": "1/m2"},
     "memory_price": {"price": "USD/B"},
-    "cost": {**{leaf: unit for leaf, unit in COST_UNITS.items()}, "chip_package": "USD/m2"},
+    "cost": {**COST_UNITS, "chip_package": "USD/m2"},
 }
 """Kinds of shared tables -> plain key -> SI unit. `[process.N7]` is a table of the kind `process`."""
 
@@ -51,10 +51,9 @@ SHARES += ("repairable", "package_yield", "utilisation")
 """Leaves that are at most 1."""
 
 _WORDS = ("source", "sources", "names", "alone")
-_DEFAULTS = {
-    leaf: 1.0
-    for leaf in ("scale", "shared_scale", "layout", "cores_used", "matrix_used", "l2_used", "stacks_used", "dies")
-}
+_DEFAULTS = dict.fromkeys(
+    ("scale", "shared_scale", "layout", "cores_used", "matrix_used", "l2_used", "stacks_used", "dies"), 1.0
+)
 _DEFAULTS |= dict.fromkeys(("double_flops", "graphics", "other_memory", "separate", "shared_dies"), 0.0)
 
 

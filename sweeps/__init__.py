@@ -46,7 +46,7 @@ _HOMES = {
 
 _MODULES = {"adapters": "sweeps.studies.adapters"}
 
-__all__ = [*_HOMES, *_MODULES]
+__all__ = [name for homes in (_HOMES, _MODULES) for name in homes]
 
 
 def __dir__() -> list[str]:

@@ -223,6 +223,7 @@ def sequences_left(hardware: Hardware, first: Tenant, second: Tenant, work: Colo
 
 
 def colocated_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: dict[str, Terms]) -> dict[str, Scalar]:
+    """Metrics of both models, each beside the other, by name, from terms that are summed over ops."""
     work, hardware, second = scenario.workload, scenario.hardware, scenario.neighbour
     first = Tenant(
         model=scenario.model,

@@ -54,6 +54,7 @@ def request_cost(
 
 
 def request_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: dict[str, Terms]) -> dict[str, Scalar]:
+    """Metrics of a static batch of requests, by name, from terms that are summed over ops."""
     requests = scenario.workload
     model, deployment = scenario.model, scenario.deployment
     unlimited = pipelined_times(sums["prefill"], sums["decode"], model, deployment, requests)

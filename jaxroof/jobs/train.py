@@ -83,6 +83,7 @@ def _sums(scenario: Scenario) -> Lazy:
 
 
 def training_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: dict[str, Terms]) -> dict[str, Scalar]:
+    """Metrics of one training iteration, by name, from terms that are summed over ops."""
     hardware, model, deployment, training = _place(scenario)
     found = iteration(sums, *_place(scenario), scenario.efficiency)
     every = devices(deployment)

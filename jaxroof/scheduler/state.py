@@ -1,11 +1,13 @@
 """State of the simulator between two iterations, and the arithmetic of its clock, slots and blocks."""
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 
 from jaxroof.struct import Scalar
+
+T = TypeVar("T")
 
 NEVER = jnp.iinfo(jnp.int32).max
 """A count that no sequence reaches."""
@@ -178,7 +180,7 @@ def since(later: Clock, earlier: Clock) -> jax.Array:
     return (later.high - earlier.high) + (later.low - earlier.low)
 
 
-def pick(condition: jax.Array, yes, no):
+def pick(condition: jax.Array, yes: T, no: T) -> T:
     """`yes` where the condition holds, else `no`, of two trees."""
     return jax.tree.map(lambda a, b: jnp.where(condition, a, b), yes, no)
 

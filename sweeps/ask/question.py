@@ -147,7 +147,7 @@ def _check_variables(spec: Spec, scenario: Scenario) -> None:
     for name in spec.objects["hardware"]:
         if not set(spec.variables) <= known.keys():
             place = dataclasses.replace(scenario, hardware=device_named(name, spec).hardware)
-            sums = {name: number for name in job.sums(place)}
+            sums = dict.fromkeys(job.sums(place), number)
             tables = {name: {"some op": number} for name in job.tables(place)}
             known |= jax.eval_shape(job.metrics, place, sums, tables)
     for name in spec.variables:

@@ -323,6 +323,7 @@ def _names(value: Any, key: str) -> tuple[str, ...]:
 
 
 def require_known(table: Mapping[str, Any], known, prefix: str) -> None:
+    """Refuse a key that there is not; ValueError names the nearest one."""
     for key in table:
         if key not in known:
             near = difflib.get_close_matches(key, list(known), n=1, cutoff=0.5)

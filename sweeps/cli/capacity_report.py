@@ -125,7 +125,7 @@ def _row(one: Capacity, found: Search) -> dict[str, Any]:
         "fails_at": one.fails,
         "capacity_per_device": one.per_device,
         "requests_per_usd": one.per_dollar,
-        **({name: value for name, value in figures.items()}),
+        **figures,
     }
     return {
         "hardware": one.place.device.name,

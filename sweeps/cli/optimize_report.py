@@ -98,7 +98,7 @@ def _held(found: Found) -> Any:
 
 def _ratio(value: float, best: float) -> str:
     """Distance from the best, as a ratio."""
-    return f"{100.0 * (value / best - 1.0):+.3g} %" if best > 0 else f"{100.0 * (value / best - 1.0):+.3g} %"
+    return f"{100.0 * (value / best - 1.0):+.3g} %"
 
 
 def _shown(value: Any, variable: Any) -> str:

@@ -119,7 +119,7 @@ def _limits(panel: Any, everything: np.ndarray, value: float, unit: str) -> None
 def _front(found: Found) -> Any:
     problem = found.problem
     first, second = problem.objectives[:2]
-    designs, objectives, constraints = found.grid
+    _designs, objectives, constraints = found.grid
     kept = worst(constraints) <= KEPT
     title = f"What no other design beats: {words(first.name)} against {words(second.name)}"
     limits = ", ".join(constraint.text for constraint in problem.constraints)

@@ -123,7 +123,7 @@ def checks(scenario: Scenario, point: Point, turned: Sequence[Knob]) -> dict[str
     """
     turned = [knob for knob in turned if not knob.whole]
     if not turned:
-        return {name: () for name in point.metrics}
+        return dict.fromkeys(point.metrics, ())
     job, names = JOBS[point.job], tuple(point.metrics)
     with precision("float64"), chosen(point.smoothing):  # the gradient's own program: its values need no other
         still = _still(scenario, point.knobs)
