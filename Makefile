@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test bench clean
+.PHONY: demo lint test bench clean
 
 $(VENV)/installed: pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "jaxroof needs Python 3.11 or newer; set PYTHON=...")'
@@ -16,7 +16,11 @@ demo: $(VENV)/installed  ## sweep a million hypothetical accelerators: sweep.nc 
 	$(BIN)/jaxroof sweep sweeps/specs/demo.toml -o sweep.nc
 	$(BIN)/jaxroof plot sweep.nc -o sweep.png
 
-test: $(VENV)/installed  ## the whole suite
+lint: $(VENV)/installed  ## style, docstrings and types
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+test: lint  ## lint, then the whole suite
 	$(BIN)/python -m pytest -n auto --dist loadfile
 
 bench: $(VENV)/installed  ## points per second, compile time and memory

@@ -150,7 +150,7 @@ def _entry(name: str, tables: Mapping, file: str) -> EfficiencyEntry:
     engine = " ".join(word for word in (words["engine"], words["version"]) if word)
     return EfficiencyEntry(
         name=name,
-        efficiency=Efficiency(**parts),
+        efficiency=Efficiency(**parts),  # type: ignore[arg-type]
         sources=sources,
         engine=engine or None,
         date=None if date is None else date.isoformat(),

@@ -7,6 +7,7 @@ from hwspaces.leaves import PRECISIONS, leaf, leaf_quantity, struct_of
 from hwspaces.units import nearest
 from jaxroof.field import declaration, kinds, optional_parts, required
 from jaxroof.hardware import Energy, Hardware, Link
+from jaxroof.struct import Scalar
 
 TIERS = {
     f"{group}.{name}": required(kind)
@@ -106,7 +107,7 @@ def overridden(entry: HardwareEntry, settings: Mapping[str, str | float], where:
     return dataclasses.replace(entry, hardware=hardware, figures=figures, sources=sources)
 
 
-def require_precision(entry: HardwareEntry, precision: str) -> float:
+def require_precision(entry: HardwareEntry, precision: str) -> Scalar:
     """Peak of the matrix units in FLOP/s at `precision`; never that of another precision in its place.
 
     Raises:

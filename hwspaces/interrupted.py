@@ -23,7 +23,7 @@ def register(path: str | os.PathLike, remove=os.unlink) -> None:
         _removals[os.fspath(path)] = remove
 
 
-def made(path: str | os.PathLike, make):
+def made(path: str | os.PathLike, make):  # noqa: ANN201  # naming its type needs typing, which this must not import
     """Result of `make()`, which makes the file `path`: at no moment is it there and not registered.
 
     Raises:

@@ -122,10 +122,10 @@ def _of_toml(path: str, name: str) -> HardwareEntry:
     tables, shared = _toml(Path(path)), _shared()
     own = Shared(
         tables.get("source", {}),
-        shared.architectures | _resolved(tables, "architecture", path),
-        shared.links | _resolved(tables, "link", path),
+        shared.architectures | _resolved(tables, "architecture", path),  # type: ignore[operator]
+        shared.links | _resolved(tables, "link", path),  # type: ignore[operator]
         shared.energy | technologies(tables, path),
-        {kind: known | _resolved(tables, kind, path) for kind, known in shared.silicon.items()},
+        {kind: known | _resolved(tables, kind, path) for kind, known in shared.silicon.items()},  # type: ignore[operator]
     )
     accelerators = tables.get("accelerator", {})
     chosen = _chosen(accelerators, name, path)
@@ -165,7 +165,7 @@ def _toml(path: Path) -> Mapping:
     return tables
 
 
-def _resolved(tables: Mapping, kind: str, where: str) -> dict[str, Mapping]:
+def _resolved(tables: Mapping, kind: str, where: str) -> dict[str, dict]:
     """Tables of one kind with the file's named sources written out, so that other files can refer to them."""
     named = tables.get("source", {})
     resolved = {}

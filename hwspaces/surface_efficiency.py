@@ -103,7 +103,7 @@ def with_surfaces(
         surface = _surface(group, efficiency, hardware, where, interpolation)
         kinds[surface.kind] = (*kinds.get(surface.kind, ()), surface)
     entries = {kind: Surfaces(base=getattr(efficiency, kind), tables=found) for kind, found in kinds.items()}
-    return dataclasses.replace(efficiency, **entries)
+    return dataclasses.replace(efficiency, **entries)  # type: ignore[arg-type]
 
 
 def log_ratios(

@@ -109,8 +109,8 @@ def refusal(path: Path, error: Exception, unfinished: Path | None = None) -> str
         with contextlib.suppress(OSError):
             os.truncate(unfinished, 0)
     said = isinstance(error, OSError) and error.strerror
-    why = error.strerror if said else " ".join(str(error).split())
-    known = said and error.errno is not None and error.errno > 0 and error.errno not in FULL
+    why = error.strerror if said else " ".join(str(error).split())  # type: ignore[attr-defined]
+    known = said and error.errno is not None and error.errno > 0 and error.errno not in FULL  # type: ignore[attr-defined]
     return f"{path} cannot be written: {why}{'' if known else _room((unfinished or path).parent)}"
 
 

@@ -4,6 +4,7 @@ import difflib
 import math
 import re
 from collections.abc import Mapping
+from typing import Any
 
 _SI = {"p": 1e-12, "n": 1e-9, "u": 1e-6, "m": 1e-3, "": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _SI |= {"P": 1e15, "E": 1e18}
@@ -145,7 +146,7 @@ def positive(value: object, where: str, scale: float = 1.0, shown: object = None
     return scaled
 
 
-def from_key(key: str, value: int | float, where: str, units: Mapping[str, str] | None = None) -> tuple[str, float]:
+def from_key(key: str, value: Any, where: str, units: Mapping[str, str] | None = None) -> tuple[str, float]:
     """The plain key and the SI value of a key that ends in its unit, such as `bandwidth_TBps = 3.35`.
 
     Args:

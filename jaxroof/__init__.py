@@ -40,6 +40,7 @@ from jaxroof.speculation import beta_acceptance, expected_tokens
 from jaxroof.step import OpCost, step_cost, step_time, step_times
 from jaxroof.traffic import Served, Timeline, Traffic
 from jaxroof.training import Iteration, LoRA, Training, TrainingMemory, iteration_cost, training_memory
+from jaxroof.version import VERSION as __version__
 
 __all__ = [
     "ALGORITHMS",
@@ -105,6 +106,7 @@ __all__ = [
     "TrainingMemory",
     "Transport",
     "WeightFormat",
+    "__version__",
     "active_parameter_count",
     "area_parts",
     "attention_split_cost",

@@ -98,7 +98,7 @@ def area_parts(hardware: Hardware) -> dict[str, jax.Array]:
     return {name: scale.get(name, silicon.shared_scale) * area for name, area in parts.items()}
 
 
-def die_area(hardware: Hardware) -> jax.Array:
+def die_area(hardware: Hardware) -> Scalar:
     """Area in m2 of all dies of the device, without its memory stacks, shape (); as `area_parts`."""
     return sum(area_parts(hardware).values())
 
@@ -122,7 +122,7 @@ def _count(area: Scalar, least: Scalar, largest: Scalar) -> jax.Array:
     return maximum(least, _whole(area / largest))
 
 
-def _whole(number: Scalar) -> jax.Array:
+def _whole(number: Scalar) -> Scalar:
     """The ceiling, a little below it included; a Python number for a Python number, which loaders need."""
     if isinstance(number, float) and math.isfinite(number):
         return float(math.ceil(number - SLACK))

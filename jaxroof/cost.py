@@ -80,7 +80,7 @@ def cost_parts(hardware: Hardware) -> dict[str, jax.Array]:
     }
 
 
-def device_cost(hardware: Hardware) -> jax.Array:
+def device_cost(hardware: Hardware) -> Scalar:
     """USD to make one device, shape (); as `cost_parts`."""
     return sum(cost_parts(hardware).values())
 

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 
 from jaxroof.collectives.volume import sent_bytes
 from jaxroof.hardware import Hardware
-from jaxroof.op import Collective, Copy, Kernel, Op
+from jaxroof.op import AnyOp, Collective, Copy, Kernel, Ops
 from jaxroof.roofline import ACCUMULATOR_BYTES, matrix_traffic
 from jaxroof.smooth import maximum, positive_part
 from jaxroof.struct import Scalar
@@ -15,7 +15,7 @@ LEAST_HEADROOM = 0.01
 """Share of TDP that is left for kernels at least, where static power takes all of it: keeps every time finite."""
 
 
-def op_work(op: Op, hardware: Hardware) -> dict[str, Scalar]:
+def op_work(op: AnyOp, hardware: Hardware) -> dict[str, Scalar]:
     """Work of one run of `op` that takes energy, by the fields of `Energy`: FLOP, exponentials and B, shapes ().
 
     Bytes into each memory level are those of `jaxroof.roofline.matrix_traffic` under every efficiency. What an op does
@@ -50,7 +50,7 @@ def power_known(hardware: Hardware) -> bool:
 
 
 @traced_once
-def op_energy(op: Op, hardware: Hardware) -> jax.Array:
+def op_energy(op: AnyOp, hardware: Hardware) -> jax.Array:
     """Energy in J of one run of `op` on one device beside static power, shape ().
 
     energy = matrix FLOP x J/FLOP of its precision + vector FLOP x J/FLOP + exponentials x J
@@ -77,7 +77,7 @@ def op_energy(op: Op, hardware: Hardware) -> jax.Array:
     return joules
 
 
-def energies_of(ops: dict[str, Op], hardware: Hardware) -> dict[str, Scalar]:
+def energies_of(ops: Ops, hardware: Hardware) -> dict[str, Scalar]:
     """Energy in J of every op of one step over all its runs on one device beside static power, by name."""
     return {name: op.count * op_energy(op, hardware) for name, op in ops.items()}
 

@@ -24,7 +24,7 @@ def rules(hardware: Hardware, model: Model, deployment: Deployment) -> Iterator[
         value = degree(getattr(deployment, name))
         yield (
             jnp.asarray(jnp.mod(value, 1.0) == 0.0) & (value >= 1.0),
-            lambda name=name, value=value: f"{name} = {value:g} must be a whole number of at least 1",
+            lambda name=name, value=value: f"{name} = {value:g} must be a whole number of at least 1",  # type: ignore[misc]
         )
     blocks = list(model.blocks)
     draft = drafter(model, deployment)
@@ -48,7 +48,7 @@ def _block_rules(block: Block, deployment: Deployment) -> Iterator[Rule]:
         yield from mixer_kind(mixer).rules(mixer, deployment)
     if cross is not None:
         yield _heads_rule(cross, deployment)
-        yield from cross_attention_rules(cross, deployment)
+        yield from cross_attention_rules(cross, deployment)  # type: ignore[arg-type]
     if layer is not None:
         yield from feed_forward_kind(layer).rules(layer, deployment)
 
@@ -176,7 +176,7 @@ def first_broken(found: Iterable[Rule]) -> str | None:
 def told_of(what: str, found: Iterable[Rule]) -> Iterator[Rule]:
     """The rules of one part of a scenario, with its name before each sentence."""
     for held, sentence in found:
-        yield held, lambda sentence=sentence: f"{what}: {sentence()}"
+        yield held, lambda sentence=sentence: f"{what}: {sentence()}"  # type: ignore[misc]
 
 
 def crosses_domain(hardware: Hardware, deployment: Deployment) -> jax.Array:

@@ -1,6 +1,7 @@
 """Ops of a step before any hardware is known: kernels, collectives and copies, with what each is for."""
 
-from jaxroof.shape import AttentionShape, ProductShape
+from typing import Any
+
 from jaxroof.struct import Scalar, static, struct
 
 KINDS = ("linear", "experts", "prefill_attention", "decode_attention", "elementwise")
@@ -94,7 +95,7 @@ class Kernel(Op):
     vector_flops: Scalar | None = None  # FLOP per run on vector units
     exps: Scalar | None = None  # exponentials per run
     bytes: Scalar | None = None  # B per run read and written, each operand once
-    shape: ProductShape | AttentionShape | None = None  # what decides its tiles; None: a few bytes per operation
+    shape: Any = None  # what decides its tiles: by kind an `AttentionShape` or `ProductShape`; None: few bytes per FLOP
     reuse_bytes: Scalar | None = None  # B touched between two readings of its weights or cache; None: beyond any cache
     gradient: str | None = static(default=None)  # in a backward pass, of what: "inputs", "weights"; None: forward
 
@@ -119,7 +120,10 @@ class Copy(Op):
     message_bytes: Scalar  # B per run
 
 
-Ops = dict[str, Op]
+AnyOp = Kernel | Collective | Copy
+"""Every op is one of these: type checkers then know what it is where it is none of the others."""
+
+Ops = dict[str, AnyOp]
 """Ops by name, in the order that they first run. Names are for readers: nothing is decided by them."""
 
 
@@ -140,7 +144,7 @@ def in_layer(ops: Ops, layer: str) -> Ops:
     return {layer + name: _labelled(op, layer=layer + op.layer) for name, op in ops.items()}
 
 
-def unlabelled(op: Op) -> Op:
+def unlabelled(op: AnyOp) -> AnyOp:
     """The op without what it is in its model: what its time, work and energy depend on."""
     labels = {"layer": "", "role": None, "phase": "mixed"}
     if isinstance(op, Kernel):
@@ -150,9 +154,10 @@ def unlabelled(op: Op) -> Op:
     return _labelled(op, **labels)
 
 
-def _labelled(op: Op, **labels: str | None) -> Op:
+def _labelled(op: AnyOp, **labels: str | None) -> AnyOp:
     """A copy with other labels. Every op of a step is labelled a few times: `dataclasses.replace`, which calls the
-    constructor, takes ten times as long."""
+    constructor, takes ten times as long.
+    """
     copy = object.__new__(type(op))
     copy.__dict__.update(op.__dict__, **labels)
     return copy

@@ -11,13 +11,13 @@ from jaxroof.efficiency.kernels import kernel_spread, kernel_timing
 from jaxroof.efficiency.surface import Surfaces, surface_extrapolated, surface_timing
 from jaxroof.efficiency.timing import SHORT, Spread
 from jaxroof.hardware import Hardware
-from jaxroof.op import BOUNDS, Collective, Copy, Kernel, Op
+from jaxroof.op import BOUNDS, AnyOp, Collective, Copy, Kernel
 from jaxroof.roofline import roofline_timing
 from jaxroof.struct import Scalar
 from jaxroof.traced_once import traced_once
 
 
-def op_timing(op: Op, hardware: Hardware, efficiency: Efficiency) -> Timing:
+def op_timing(op: AnyOp, hardware: Hardware, efficiency: Efficiency) -> Timing:
     """Time in s of one run of `op`, and of each resource that it uses.
 
     A collective has no `launch`: its fixed time depends on the algorithm that is chosen, and is part of `link`.
@@ -62,7 +62,7 @@ def _kernel_timing(entry: KindEfficiency | Kernels | Surfaces, op: Kernel, hardw
 
 
 @traced_once
-def op_time(op: Op, hardware: Hardware, efficiency: Efficiency) -> jax.Array:
+def op_time(op: AnyOp, hardware: Hardware, efficiency: Efficiency) -> Scalar:
     """Time in s of one run of `op`, shape ().
 
     Differentiable; near a ridge the gradient is shared by the resources that meet there.
@@ -70,17 +70,17 @@ def op_time(op: Op, hardware: Hardware, efficiency: Efficiency) -> jax.Array:
     return op_timing(op, hardware, efficiency).total
 
 
-def op_spread(op: Op, efficiency: Efficiency) -> Spread | None:
+def op_spread(op: AnyOp, efficiency: Efficiency) -> Spread | None:
     """Known errors of `op_time`; None where there are none. Of measured kernels, those of the model below them."""
     if isinstance(op, Copy):
         return None
     entry = efficiency.collective if isinstance(op, Collective) else getattr(efficiency, op.kind)
     entry = entry.base if isinstance(entry, Surfaces) else entry
-    return kernel_spread(entry, op) if isinstance(entry, Kernels) else getattr(entry, "spread", None)
+    return kernel_spread(entry, op) if isinstance(entry, Kernels) else getattr(entry, "spread", None)  # type: ignore[arg-type]
 
 
 @traced_once
-def op_deviation(op: Op, hardware: Hardware, efficiency: Efficiency) -> jax.Array:
+def op_deviation(op: AnyOp, hardware: Hardware, efficiency: Efficiency) -> jax.Array:
     """Standard deviation in s of one run of `op`, shape (): its time times the spread of its kind and length.
 
     0 where nothing is known of the errors.
@@ -93,7 +93,7 @@ def op_deviation(op: Op, hardware: Hardware, efficiency: Efficiency) -> jax.Arra
 
 
 @traced_once
-def op_extrapolated(op: Op, efficiency: Efficiency) -> jax.Array:
+def op_extrapolated(op: AnyOp, efficiency: Efficiency) -> jax.Array:
     """Whether `op` is beyond what its kind's tables measured, shape (); False where the kind has no tables."""
     if not isinstance(op, Kernel):
         return jnp.asarray(False)
@@ -102,7 +102,7 @@ def op_extrapolated(op: Op, efficiency: Efficiency) -> jax.Array:
 
 
 @traced_once
-def op_algorithm(op: Op, hardware: Hardware, efficiency: Efficiency) -> jax.Array:
+def op_algorithm(op: AnyOp, hardware: Hardware, efficiency: Efficiency) -> jax.Array:
     """The algorithm that a collective runs, shape (): an int8 index into `jaxroof.collectives.ALGORITHMS`; else -1."""
     if not isinstance(op, Collective):
         return jnp.int8(-1)
@@ -110,7 +110,7 @@ def op_algorithm(op: Op, hardware: Hardware, efficiency: Efficiency) -> jax.Arra
 
 
 @traced_once
-def op_bound(op: Op, hardware: Hardware, efficiency: Efficiency) -> jax.Array:
+def op_bound(op: AnyOp, hardware: Hardware, efficiency: Efficiency) -> jax.Array:
     """Resource that takes longest in one run of `op`, shape (): an int8 index into `BOUNDS`.
 
     `launch` binds where the fixed time exceeds every resource's; in a collective, where the same collective of
@@ -120,14 +120,14 @@ def op_bound(op: Op, hardware: Hardware, efficiency: Efficiency) -> jax.Array:
 
 
 @traced_once
-def op_time_by_bound(op: Op, hardware: Hardware, efficiency: Efficiency) -> jax.Array:
+def op_time_by_bound(op: AnyOp, hardware: Hardware, efficiency: Efficiency) -> jax.Array:
     """`op_time` in s at the place of what binds it and 0 elsewhere, shape (len(BOUNDS),)."""
     timing = op_timing(op, hardware, efficiency)
     bound = _longest(_rivals(op, hardware, efficiency, timing))
     return jnp.where(jnp.arange(len(BOUNDS), dtype=jnp.int8) == bound, timing.total, 0.0)
 
 
-def _rivals(op: Op, hardware: Hardware, efficiency: Efficiency, timing: Timing) -> dict[str, Scalar]:
+def _rivals(op: AnyOp, hardware: Hardware, efficiency: Efficiency, timing: Timing) -> dict[str, Scalar]:
     """The times that compete for binding `op`: its resources', and the fixed time, which a collective has inside."""
     if not isinstance(op, Collective):
         return timing.resources

@@ -7,7 +7,7 @@ from jaxroof.deployment import Deployment
 from jaxroof.forward import step_ops
 from jaxroof.hardware import Hardware
 from jaxroof.model import Model
-from jaxroof.op import PRODUCTS, Collective, Copy, Kernel, Op, Ops
+from jaxroof.op import PRODUCTS, AnyOp, Collective, Copy, Kernel, Ops
 from jaxroof.smooth import minimum
 from jaxroof.struct import Scalar
 
@@ -106,7 +106,7 @@ def _partners(ops: Ops) -> dict[str, str]:
     return partners
 
 
-def _covers(op: Op) -> bool:
+def _covers(op: AnyOp) -> bool:
     """Whether collectives of its layer may run behind it: a product with weights, but a model's own head.
 
     The head of a prediction module stands beside the one layer that it has.

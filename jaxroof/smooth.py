@@ -72,7 +72,7 @@ def _paired(ahead: jax.Array, one: jax.Array, aside: jax.Array, norm: jax.Array,
     return first * tangents[0] + second * tangents[1]
 
 
-def maximum(first: Scalar, *others: Scalar) -> jax.Array:
+def maximum(first: Scalar, *others: Scalar) -> Scalar:
     """Largest of several non-negative numbers of one unit.
 
     The value is exact. The gradient is that of the p-norm of the terms, p = `SHARPNESS` or
@@ -101,7 +101,7 @@ def _plain(*terms: Scalar) -> bool:
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _maximum(exponent: float, terms: tuple[Scalar, ...]) -> jax.Array:
+def _maximum(exponent: float, terms: tuple[Scalar, ...]) -> Scalar:
     largest = terms[0]
     for term in terms[1:]:
         largest = jnp.maximum(largest, term)
@@ -123,7 +123,7 @@ def _maximum_jvp(exponent, primals, tangents):
     return largest, _paired(first >= second, alike, aside, 1.0 + power, term_tangents)
 
 
-def minimum(first: Scalar, *others: Scalar) -> jax.Array:
+def minimum(first: Scalar, *others: Scalar) -> Scalar:
     """Smallest of several non-negative numbers of one unit.
 
     The value is exact. The gradient is the mirror image of `maximum`'s, of the p-norm with exponent -p:
@@ -145,7 +145,7 @@ def minimum(first: Scalar, *others: Scalar) -> jax.Array:
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _minimum(exponent: float, terms: tuple[Scalar, ...]) -> jax.Array:
+def _minimum(exponent: float, terms: tuple[Scalar, ...]) -> Scalar:
     smallest = terms[0]
     for term in terms[1:]:
         smallest = jnp.minimum(smallest, term)

@@ -13,7 +13,7 @@ from jaxroof.energy import op_energy, power_known
 from jaxroof.forward import group_batch
 from jaxroof.hardware import Hardware, matrix_peak
 from jaxroof.model import Model
-from jaxroof.op import BOUNDS, Kernel, Op, Ops
+from jaxroof.op import BOUNDS, AnyOp, Kernel, Ops
 from jaxroof.op_time import op_algorithm, op_bound, op_deviation, op_extrapolated, op_time, op_time_by_bound
 from jaxroof.overlap import computing_hardware, hidden_time, overlapped_ops
 from jaxroof.struct import Scalar, struct
@@ -52,7 +52,7 @@ def step_times(hardware: Hardware, model: Model, deployment: Deployment, batch: 
 
 def step_time(
     hardware: Hardware, model: Model, deployment: Deployment, batch: Batch, efficiency: Efficiency
-) -> jax.Array:
+) -> Scalar:
     """Time in s of one engine step, shape (): every op after the other, then the host.
 
     time = sum over ops of count * op_time - hidden_time + host_time
@@ -108,12 +108,14 @@ def deviations_of(ops: Ops, hardware: Hardware, deployment: Deployment, efficien
     return {name: op.count * op_deviation(op, device, efficiency) for name, op in ops.items()}
 
 
-def extrapolated_times(ops: Ops, hardware: Hardware, deployment: Deployment, efficiency: Efficiency) -> Ops:
+def extrapolated_times(
+    ops: Ops, hardware: Hardware, deployment: Deployment, efficiency: Efficiency
+) -> dict[str, Scalar]:
     """Time in s of every op of one step that is beyond what was measured, by name, and 0 of the others.
 
     Only where the efficiency has tables of measured kernels (`tables_known`).
     """
-    times = {}
+    times: dict[str, Scalar] = {}
     device = computing_hardware(hardware, deployment)
     for name, op in ops.items():
         time = op.count * op_time(op, device, efficiency)
@@ -169,21 +171,20 @@ def _time_alone(time: Scalar, hardware: Hardware) -> OpCost:
     return OpCost(time=time, flops=0.0, bytes=0.0, message_bytes=0.0, bound=bound, algorithm=-1, energy=energy)
 
 
-def op_cost(op: Op, hardware: Hardware, efficiency: Efficiency) -> OpCost:
+def op_cost(op: AnyOp, hardware: Hardware, efficiency: Efficiency) -> OpCost:
     """Cost of all runs of one op."""
-    kernel = isinstance(op, Kernel)
     return OpCost(
         time=op.count * op_time(op, hardware, efficiency),
         flops=op.count * op_flops(op),
-        bytes=op.count * (op.bytes if kernel and op.bytes is not None else 0.0),
-        message_bytes=op.count * (0.0 if kernel else op.message_bytes),
+        bytes=op.count * (op.bytes if isinstance(op, Kernel) and op.bytes is not None else 0.0),
+        message_bytes=op.count * (0.0 if isinstance(op, Kernel) else op.message_bytes),
         bound=op_bound(op, hardware, efficiency),
         algorithm=op_algorithm(op, hardware, efficiency),
         energy=op.count * op_energy(op, hardware) if power_known(hardware) else None,
     )
 
 
-def op_flops(op: Op) -> Scalar:
+def op_flops(op: AnyOp) -> Scalar:
     """FLOP of one run, matrix and vector units together."""
     if not isinstance(op, Kernel):
         return 0

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jaxroof.op import Op, unlabelled
+from jaxroof.op import AnyOp, unlabelled
 
 
 def traced_once(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -20,13 +20,13 @@ def traced_once(function: Callable[..., Any]) -> Callable[..., Any]:
     compiled = jax.jit(function)
 
     @functools.wraps(function)
-    def of_one_type(op: Op, *where: Any, **named: Any) -> Any:
+    def of_one_type(op: AnyOp, *where: Any, **named: Any) -> Any:
         return compiled(_of_one_type(unlabelled(op)), *where, **named)
 
     return of_one_type
 
 
-def _of_one_type(op: Op) -> Op:
+def _of_one_type(op: AnyOp) -> AnyOp:
     typed = [leaf for leaf in jax.tree.leaves(op) if not _weakly_typed(leaf)]
     if not typed:
         return op

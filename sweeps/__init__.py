@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from sweeps.serving.capacity import capacity as capacity
     from sweeps.serving.curve import latency_curve as latency_curve
     from sweeps.serving.files import serve as serve
+    from sweeps.studies import adapters as adapters
     from sweeps.studies.comparison import Comparison as Comparison
     from sweeps.studies.comparison import compare as compare
     from sweeps.studies.elasticity.api import sensitivity as sensitivity
@@ -43,13 +44,21 @@ _HOMES = {
     "open": "sweeps.data.shards.read",
 }
 
-__all__ = list(_HOMES)
+_MODULES = {"adapters": "sweeps.studies.adapters"}
+
+__all__ = [name for homes in (_HOMES, _MODULES) for name in homes]
 
 
-def __getattr__(name: str):
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+def __getattr__(name: str) -> object:
     """Import a public name when it is first used: `jaxroof --help` passes through here and must not wait for JAX."""
-    if name not in _HOMES:
+    if name not in __all__:
         raise AttributeError(f"module 'sweeps' has no attribute {name!r}")
     import importlib
 
+    if name in _MODULES:
+        return importlib.import_module(_MODULES[name])
     return getattr(importlib.import_module(_HOMES[name]), name)

@@ -157,7 +157,8 @@ def dense_grouped_4bit(draw: Draw) -> Points:
 
 def sliding_fp8(draw: Draw) -> Points:
     """Full and sliding-window layers at 8 bits, in stages as even as they go; a mixed step; no figure for
-    exponentials and no link out of the node."""
+    exponentials and no link out of the node.
+    """
     bf16, fp8 = _format(draw, 2.0, "bf16"), _format(draw, 1.0, "fp8")
     layers = [block(draw, attention(draw, fp8, window), feedforward(draw, fp8)) for window in (None, "sliding")]
     built = model(draw, *layers, outer=bf16)
@@ -166,7 +167,8 @@ def sliding_fp8(draw: Draw) -> Points:
 
 def experts_fp8(draw: Draw) -> Points:
     """Experts without shared ones at 8 bits, on devices that all have all tokens; a decode step; no scratchpad,
-    price or power."""
+    price or power.
+    """
     bf16, fp8 = _format(draw, 2.0, "bf16"), _format(draw, 1.0, "fp8")
     layer = block(draw, attention(draw, fp8), experts(draw, fp8, bf16, shared=False))
     built = model(draw, layer, outer=bf16)
@@ -185,7 +187,8 @@ def experts_shared_4bit(draw: Draw) -> Points:
 
 def chunked_experts(draw: Draw) -> Points:
     """Chunked-local attention with experts that kernels convert from 4 bits; a prefill step on a cached past; neither
-    caches nor links."""
+    caches nor links.
+    """
     bf16, int4 = _format(draw, 2.0, "bf16"), _format(draw, 0.5, "bf16", dequantised=True)
     layer = block(draw, attention(draw, bf16, "chunked"), experts(draw, int4, bf16, shared=True))
     built = model(draw, layer, outer=bf16)
@@ -194,7 +197,8 @@ def chunked_experts(draw: Draw) -> Points:
 
 def latent_drafts(draw: Draw) -> Points:
     """Latent attention with experts at 8 bits in groups of requests, and a prediction head; low-latency kernels; one
-    half of a decode step computes while the other communicates."""
+    half of a decode step computes while the other communicates.
+    """
     bf16, fp8 = _format(draw, 2.0, "bf16"), _format(draw, 1.0, "fp8")
     layer = block(draw, latent(draw, fp8), experts(draw, fp8, bf16, shared=True))
     head = prediction(draw, latent(draw, bf16), experts(draw, bf16, bf16, shared=False), bf16)
@@ -213,7 +217,8 @@ def latent_drafts(draw: Draw) -> Points:
 
 def latent_sparse(draw: Draw) -> Points:
     """Latent attention with and without an indexer, queries compressed or not, experts; prompts split around a ring,
-    tokens sent once per device; a mixed step."""
+    tokens sent once per device; a mixed step.
+    """
     bf16, fp8 = _format(draw, 2.0, "bf16"), _format(draw, 1.0, "fp8")
     chosen = selection(draw, fp8, rank=True)
     layers = (
@@ -226,7 +231,8 @@ def latent_sparse(draw: Draw) -> Points:
 
 def compressed_experts(draw: Draw) -> Points:
     """A window alone, compressed vectors, and those an indexer selects, with narrowed experts; groups of requests
-    that gather all tokens; a mixed step."""
+    that gather all tokens; a mixed step.
+    """
     bf16, fp8 = _format(draw, 2.0, "bf16"), _format(draw, 1.0, "fp8")
     mixers = (
         compressed(draw, bf16, ratio=False),
@@ -241,7 +247,8 @@ def compressed_experts(draw: Draw) -> Points:
 
 def hybrid_delta(draw: Draw) -> Points:
     """Gated delta nets and gated attention, in uneven stages, norms split over devices, collectives behind the
-    products beside them; a mixed step."""
+    products beside them; a mixed step.
+    """
     bf16 = _format(draw, 2.0, "bf16")
     layers = (
         block(draw, linear_attention(draw, bf16, "delta", rank=True), feedforward(draw, bf16)),
@@ -267,7 +274,8 @@ def hybrid_decay(draw: Draw) -> Points:
 
 def block_sparse(draw: Draw) -> Points:
     """Attention to selected blocks whose values are its keys, beside a feed-forward that reads the same norm; prompts
-    split and gathered; a mixed step."""
+    split and gathered; a mixed step.
+    """
     bf16 = _format(draw, 2.0, "bf16")
     sparse = attention(draw, bf16, selection=selection(draw, bf16, stride=64.0), value_projection=np.zeros(draw.n))
     layer = block(draw, sparse, feedforward(draw, bf16), parallel=True)

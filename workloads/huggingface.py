@@ -98,10 +98,10 @@ def _block(layer: Layer, kind: LayerKind) -> Block:
     return Block(
         count=1.0,
         attention=mixer,
-        feedforward=feedforward,
+        feedforward=feedforward,  # type: ignore[arg-type]
         parallel=parallel,
         norms=_norm_kernels(config, family),
-        other_parameters=float(layer_parameters(config, family, layer.hidden, mixer, feedforward)),
+        other_parameters=float(layer_parameters(config, family, layer.hidden, mixer, feedforward)),  # type: ignore[arg-type]
     )
 
 

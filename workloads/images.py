@@ -123,7 +123,7 @@ def _tiled(images: ImageTokens, tiles: int) -> ImageCount:
 
 def _grids(images: ImageTokens) -> list[tuple[int, int]]:
     sides = range(1, images.most_tiles + 1)
-    return [grid for grid in itertools.product(sides, repeat=2) if math.prod(grid) <= images.most_tiles]
+    return [grid for grid in itertools.product(sides, repeat=2) if math.prod(grid) <= images.most_tiles]  # type: ignore[misc]
 
 
 def _merged(images: ImageTokens, sides: list[int]) -> ImageCount:

@@ -101,7 +101,7 @@ def _block_kind(config: Config, family: Family, index: int) -> LayerKind:
             if table.value(other):
                 raise table.error(f"{other} is {table.value(other)!r}, which is not covered yet")
         parts.append(None if table.flag("no_op", False) else kind)
-    return LayerKind(*parts)
+    return LayerKind(*parts)  # type: ignore[arg-type]
 
 
 def _interval(config: Config, layers: int) -> set[int]:

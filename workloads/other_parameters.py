@@ -5,6 +5,7 @@ from jaxroof.layers.compressed_attention import CompressedAttention
 from jaxroof.layers.latent_attention import LatentAttention
 from jaxroof.layers.linear_attention import LinearAttention
 from jaxroof.model import Experts, FeedForward, Mixer
+from jaxroof.struct import Scalar
 from workloads.config import Config
 from workloads.family import Family, Switch
 
@@ -21,7 +22,7 @@ def layer_parameters(
     if family.streams is not None:
         parameters += parts * _stream_parameters(config, family, hidden)
     if mixer is not None:
-        parameters += MIXER_PARAMETERS[type(mixer)](config, family, hidden, mixer)
+        parameters += MIXER_PARAMETERS[type(mixer)](config, family, hidden, mixer)  # type: ignore[operator]
     if isinstance(feedforward, Experts):
         return parameters + _expert_parameters(config, family, hidden, feedforward)
     if feedforward is not None and switched(config, family.ffn_bias):
@@ -74,7 +75,7 @@ def _attention_parameters(
     return parameters + _qk_norm(config, family, attention) + attention.heads * _has_sinks(config, family, attention)
 
 
-def _compressed_parameters(config: Config, family: Family, hidden: float, attention: CompressedAttention) -> float:
+def _compressed_parameters(config: Config, family: Family, hidden: float, attention: CompressedAttention) -> Scalar:
     """Norms, sinks, and what the compressors add to their gates by position."""
     parameters = attention.query_rank + attention.head_dim + attention.heads
     widths = [] if attention.ratio is None else [attention.head_dim]
@@ -115,7 +116,7 @@ def _stream_parameters(config: Config, family: Family, hidden: float) -> float:
     return mixed * streams * hidden + mixed + 3.0
 
 
-def _qk_norm(config: Config, family: Family, attention: Attention) -> float:
+def _qk_norm(config: Config, family: Family, attention: Attention) -> Scalar:
     if not switched(config, family.qk_norm):
         return 0.0
     if family.qk_norm_width == "head":
@@ -130,7 +131,7 @@ def _has_sinks(config: Config, family: Family, attention: Attention) -> bool:
     return config.flag(key, False)
 
 
-def _expert_parameters(config: Config, family: Family, hidden: float, layer: Experts) -> float:
+def _expert_parameters(config: Config, family: Family, hidden: float, layer: Experts) -> Scalar:
     rules = family.experts
     parameters = layer.experts * (rules.router_bias + rules.score_correction + rules.scaled_router)
     parameters += rules.expert_bias * layer.experts * (layer.up_projections * layer.intermediate + hidden)

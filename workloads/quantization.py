@@ -67,7 +67,7 @@ def linear_format(
     parts = dict.fromkeys(tuple(paths) for paths in parts)
     schemes = {quantised.scheme(paths) for paths in parts}
     if len(schemes) > 1:
-        text = ", ".join(f"{p[0]}: {s.label if s else base.compute}" for p in parts for s in [quantised.scheme(p)])
+        text = ", ".join(f"{p[0]}: {s.label if s else base.compute}" for p in parts for s in [quantised.scheme(p)])  # type: ignore[index]
         raise ValueError(f"{name}: linear layers that run as one are quantised differently ({text}): not covered")
     scheme = schemes.pop()
     return scheme.weight_format(base) if scheme else base

@@ -43,7 +43,7 @@ def chain(tiers: Tiers, size: Scalar) -> jax.Array:
     return hops + maximum(*(stream_time(tier, size / tier.inner) for tier in tiers))
 
 
-def hierarchical(tiers: Tiers, size: Scalar, passes: float) -> jax.Array:
+def hierarchical(tiers: Tiers, size: Scalar, passes: float) -> Scalar:
     """Rings inside each tier, one after the other: scatter inwards out, reduce at the top, gather back.
 
     time = sum_i (passes (n_i - 1) hop_i + stream_i(passes (n_i - 1) / n_i S_i))
@@ -68,7 +68,7 @@ def tree(tiers: Tiers, size: Scalar, passes: float) -> jax.Array:
     return hops + maximum(*streams)
 
 
-def halving_doubling(tiers: Tiers, size: Scalar, passes: float) -> jax.Array:
+def halving_doubling(tiers: Tiers, size: Scalar, passes: float) -> Scalar:
     """Recursive halving, doubling, or both: partners at distance 1, 2, 4, ...
 
     time = sum_i (passes log2(n_i) hop_i + stream_i(passes (n_i - 1) / n_i S_i))
@@ -133,7 +133,7 @@ def pairwise(tiers: Tiers, size: Scalar) -> jax.Array:
     return hops + maximum(*(_exchange_time(tier, _leaving(tier, size), size / tiers[-1].reached) for tier in tiers))
 
 
-def gathered_exchange(tiers: Tiers, size: Scalar) -> jax.Array:
+def gathered_exchange(tiers: Tiers, size: Scalar) -> Scalar:
     """All-to-all inside each tier, one after the other: blocks for the same part travel together.
 
     time = sum_i ((1 + log2 n_i) hop_i + send_i((n_i - 1) / n_i S))
@@ -174,7 +174,7 @@ def _streams(tiers: Tiers, size: Scalar, passes: float) -> list[jax.Array]:
     return [stream_time(tier, _ring_bytes(tier, passes * size)) for tier in tiers]
 
 
-def _ring_bytes(tier: Tier, size: Scalar) -> jax.Array:
+def _ring_bytes(tier: Tier, size: Scalar) -> Scalar:
     """B that a device passes on in one round of the tier's ring: (n - 1) / n of what it holds there."""
     return size / tier.inner - size / tier.reached
 
@@ -199,7 +199,7 @@ def _leaving(tier: Tier, size: Scalar) -> Scalar:
     return (tier.devices - 1.0) / (tier.devices * tier.outer) * size
 
 
-def _exchange_time(tier: Tier, sent: Scalar, to_one: Scalar) -> jax.Array:
+def _exchange_time(tier: Tier, sent: Scalar, to_one: Scalar) -> Scalar:
     """Time of `sent` B per device to all its peers in the tier, `to_one` B to each; 0 in an unused tier.
 
     Where p of n devices share a way, all of them send over it at once: p (n - p) parts against the n - 1 of a ring,
@@ -215,7 +215,7 @@ def _exchange_time(tier: Tier, sent: Scalar, to_one: Scalar) -> jax.Array:
     return _send_time(tier._replace(byte_time=tier.byte_time * spread), "direct", sent, to_one * turns)
 
 
-def _send_time(tier: Tier, chunks: str, sent: Scalar, buffered: Scalar) -> jax.Array:
+def _send_time(tier: Tier, chunks: str, sent: Scalar, buffered: Scalar) -> Scalar:
     """The cheaper of chunks and of small buffers, through which `buffered` B pass one after another."""
     if tier.transport is None:
         return sent * tier.byte_time

@@ -65,7 +65,7 @@ def byte_time(tier: Tier, protocol: str) -> Scalar:
     return (1.0 - tier.losses) * tier.byte_time + tier.losses * tier.byte_time / share
 
 
-def stream_time(tier: Tier, sent: Scalar) -> jax.Array:
+def stream_time(tier: Tier, sent: Scalar) -> Scalar:
     """Time in s, shape (), of `sent` B per device in a pipeline of neighbours, hops left out; 0 in an unused tier.
 
     The cheapest protocol for the size, each losses * fixed_time + sent * `byte_time`: low latency, medium or bulk.

@@ -57,7 +57,7 @@ def kernel_of(kernels: Kernels, op: Kernel) -> KernelModel:
 def kernel_timing(kernels: Kernels, op: Kernel, hardware: Hardware) -> Timing:
     """Time of one run of `op` by the model of its class, where it has work."""
     kernel = kernel_of(kernels, op)
-    return MODELS[type(kernel)](kernel, op, hardware)
+    return MODELS[type(kernel)](kernel, op, hardware)  # type: ignore[operator]
 
 
 def kernel_spread(kernels: Kernels, op: Kernel) -> Scalar | None:

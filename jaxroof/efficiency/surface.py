@@ -115,7 +115,8 @@ def surface_timing(surfaces: Surfaces, op: Kernel, base: Timing) -> Timing:
 
 def surface_extrapolated(surfaces: Surfaces, op: Kernel) -> jax.Array:
     """Whether `op` is outside of what was measured, shape (): it has no table, is beyond the positions of an axis, is
-    half or twice of every table's labels or more, or has what no table has (several matrices, drafts in decode)."""
+    half or twice of every table's labels or more, or has what no table has (several matrices, drafts in decode).
+    """
     table = surface_of(surfaces, op)
     if table is None:
         return jnp.asarray(True)

@@ -2,7 +2,6 @@
 
 import dataclasses
 
-import jax
 import jax.numpy as jnp
 
 from jaxroof import batch as batches
@@ -81,7 +80,7 @@ def attention_split_cost(
     )
 
 
-def _feedforward_time(pool: Pool, model: Model, batch: batches.Batch) -> jax.Array:
+def _feedforward_time(pool: Pool, model: Model, batch: batches.Batch) -> Scalar:
     """s of the feed-forward half of all layers for one batch, without embedding, head and host."""
     deployment = pool.deployment
     local = group_batch(batch, deployment)

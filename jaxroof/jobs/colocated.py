@@ -28,7 +28,7 @@ from jaxroof.jobs.metric import Metric, higher, lower
 from jaxroof.jobs.scenario import Scenario, Tenant
 from jaxroof.legality import holds, rules, told_of
 from jaxroof.memory import activation_bytes, kv_bytes_of_sequence, weight_bytes
-from jaxroof.op import Op
+from jaxroof.op import AnyOp
 from jaxroof.op_time import op_timing
 from jaxroof.overlap import computing_hardware, hidden_time, overlapped_ops
 from jaxroof.rule import Rule
@@ -166,11 +166,11 @@ def _phases(places: list[Hardware], tenant: Tenant) -> tuple[list[jax.Array], li
         demands.append(jnp.asarray(demand))
         if power_known(device):
             energies.append(sum(energies_of(overlapped_ops(model, deployment, step), device).values()))
-    times = pipelined_times(*times, model, deployment, requests)
+    times = pipelined_times(*times, model, deployment, requests)  # type: ignore[call-arg]
     if energies:
         spent = [device_energy(energy, deployment, requests) for energy in energies]
         times = [limited_time(*one) for one in zip(times, spent, places, strict=True)]
-    cost = pipelined_latency(*times, deployment, requests, tenant.efficiency)
+    cost = pipelined_latency(*times, deployment, requests, tenant.efficiency)  # type: ignore[call-arg]
     return [jnp.asarray(cost.ttft), jnp.asarray(cost.tpot)], demands
 
 
@@ -197,7 +197,7 @@ def _step_time_and_demand(hardware: Hardware, tenant: Tenant, step: Batch) -> tu
 
 
 @traced_once
-def _op_times(op: Op, hardware: Hardware, efficiency: Efficiency) -> tuple[Scalar, Scalar]:
+def _op_times(op: AnyOp, hardware: Hardware, efficiency: Efficiency) -> tuple[Scalar, Scalar]:
     """s of one run, and of it what the device memory alone would take."""
     timing = op_timing(op, hardware, efficiency)
     return timing.total, jnp.asarray(timing.resources.get("hbm", 0.0), timing.total.dtype)
@@ -249,6 +249,7 @@ def sequences_left(hardware: Hardware, first: Tenant, second: Tenant, work: Colo
 
 
 def colocated_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: dict[str, Terms]) -> dict[str, Scalar]:
+    """Metrics of both models, each beside the other, by name, from terms that are summed over ops."""
     work, hardware, second = scenario.workload, scenario.hardware, scenario.neighbour
     first = Tenant(
         model=scenario.model,

@@ -2,8 +2,6 @@
 
 import dataclasses
 
-import jax
-
 from jaxroof import batch as batches
 from jaxroof.deployment import Deployment, degree, largest_stage, pipelined_parts
 from jaxroof.efficiency import Efficiency
@@ -144,6 +142,6 @@ def tokens_per_step(deployment: Deployment, requests: Requests) -> Scalar:
     return expected_tokens(deployment, requests.acceptance)
 
 
-def tokens_per_second(cost: RequestCost, requests: Requests) -> jax.Array:
+def tokens_per_second(cost: RequestCost, requests: Requests) -> Scalar:
     """Output tokens per s of one replica: batch * osl / (e2e - delay), as others use it while a prompt is retrieved."""
     return requests.batch * requests.osl / (cost.e2e - requests.delay)

@@ -199,6 +199,7 @@ def pool_rules(scenario: Scenario) -> Iterator[Rule]:
 
 
 def disaggregated_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: dict[str, Terms]) -> dict[str, Scalar]:
+    """Metrics of a prefill pool and a decode pool, by name, from terms that are summed over ops."""
     work, model = scenario.workload, scenario.model
     prefill, decode = pools(scenario)
     prompt_time, _ = _times(sums, "prefill", prefill, model, prefill_requests(work))

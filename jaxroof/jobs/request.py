@@ -68,11 +68,12 @@ def request_cost(
     if power_known(hardware):
         energies = tuple(sum(energies_of(overlapped_ops(model, deployment, one), hardware).values()) for one in steps)
     times = pipelined_times(prefill, decode, model, deployment, requests)
-    times = limited_times(times, energies, hardware, deployment, requests)
+    times = limited_times(times, energies, hardware, deployment, requests)  # type: ignore[arg-type]
     return pipelined_latency(*times, deployment, requests, efficiency)
 
 
 def request_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: dict[str, Terms]) -> dict[str, Scalar]:
+    """Metrics of a static batch of requests, by name, from terms that are summed over ops."""
     requests = scenario.workload
     model, deployment = scenario.model, scenario.deployment
     unlimited = pipelined_times(sums["prefill"], sums["decode"], model, deployment, requests)

@@ -73,6 +73,7 @@ def step_tokens(work: StepWork) -> Scalar:
 
 
 def step_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: dict[str, Terms]) -> dict[str, Scalar]:
+    """Metrics of one engine step, by name, from terms that are summed over ops."""
     work = scenario.workload
     batch = step_batch(work, scenario.model)
     tokens = step_tokens(work)

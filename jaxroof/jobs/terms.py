@@ -56,7 +56,7 @@ def op_tables(prefix: str, scenario: Scenario, batch: Batch) -> Lazy:
     costs = functools.cache(lambda: step_cost(*place, batch, scenario.efficiency))
     fields = ("time", "flops", "bytes", "bound", "algorithm", *(("energy",) if power_known(scenario.hardware) else ()))
     return {
-        f"{prefix}op_{field}": lambda field=field: {name: getattr(cost, field) for name, cost in costs().items()}
+        f"{prefix}op_{field}": lambda field=field: {name: getattr(cost, field) for name, cost in costs().items()}  # type: ignore[misc]
         for field in fields
     }
 

@@ -4,14 +4,16 @@ from collections.abc import Iterator
 
 import jax.numpy as jnp
 
-from jaxroof.deployment import degree, devices
+from jaxroof.deployment import Deployment, degree, devices
 from jaxroof.energy import power_known
+from jaxroof.hardware import Hardware
 from jaxroof.jobs.economics import BILLION, joules_of_tokens, usd_of_tokens
 from jaxroof.jobs.job import Job, deployment_rules
 from jaxroof.jobs.metric import Metric, higher, lower
 from jaxroof.jobs.scenario import Scenario
 from jaxroof.legality import holds
 from jaxroof.memory import layer_count
+from jaxroof.model import Model
 from jaxroof.op import PARALLELISMS
 from jaxroof.rule import Rule
 from jaxroof.step import Lazy, Terms
@@ -70,7 +72,7 @@ METRICS = {
 """Metrics of training, and of messages between whom."""
 
 
-def _place(scenario: Scenario) -> tuple:
+def _place(scenario: Scenario) -> tuple[Hardware, Model, Deployment, Training]:
     return scenario.hardware, scenario.model, scenario.deployment, scenario.workload
 
 
@@ -128,6 +130,7 @@ def _sums(scenario: Scenario) -> Lazy:
 
 
 def training_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: dict[str, Terms]) -> dict[str, Scalar]:
+    """Metrics of one training iteration, by name, from terms that are summed over ops."""
     hardware, model, deployment, training = _place(scenario)
     found = iteration(sums, *_place(scenario), scenario.efficiency)
     every = devices(deployment)

@@ -67,7 +67,8 @@ def _sequences(local: Batch) -> Scalar:
 
 def adapter_elements(model: Model, deployment: Deployment) -> Scalar:
     """Weights of all loaded adapters on one device, shape (): rank (inputs + outputs) of every adapted matrix; 0
-    without adapters."""
+    without adapters.
+    """
     if deployment.adapters is None:
         return 0.0
     return sum(

@@ -18,7 +18,7 @@ def block_matrices(block: Block, hidden: Scalar, deployment: Deployment) -> Matr
     if block.attention is not None:
         matrices |= mixer_kind(block.attention).matrices(block.attention, hidden, deployment)
     if block.cross is not None:
-        matrices |= cross_attention_matrices(block.cross, hidden, deployment)
+        matrices |= cross_attention_matrices(block.cross, hidden, deployment)  # type: ignore[arg-type]
     if block.feedforward is not None:
         matrices |= feed_forward_kind(block.feedforward).matrices(block.feedforward, hidden, deployment)
     return matrices
@@ -47,7 +47,7 @@ def block_ops(
             ops |= all_reduce("attention", tokens, hidden, deployment, count)
     if block.cross is not None:
         ops["cross_norm"] = layer_norm
-        ops |= with_role(cross_attention_ops(block.cross, hidden, deployment, batch, tokens, count), "mixer")
+        ops |= with_role(cross_attention_ops(block.cross, hidden, deployment, batch, tokens, count), "mixer")  # type: ignore[arg-type]
         ops |= all_reduce("cross", tokens, hidden, deployment, count)
     if block.feedforward is None:
         return ops

@@ -70,7 +70,7 @@ def indexer_ops(
     activation, runs = deployment.activation_bytes, launched(selection.heads)
     tokens = runs * tokens
     matrices = indexer_matrices(selection, hidden, query_inputs)
-    ops = {}
+    ops: Ops = {}
     for name, matrix in matrices.items():
         ops |= projection(name, tokens, matrix, activation, count)
     width = selection.heads * selection.head_dim + selection.head_dim
@@ -118,7 +118,8 @@ def _choice(part: str, selection: Selection, queries: Scalar, pairs: Scalar, cac
 
 def selection_sight(selection: Selection | None) -> Sight:
     """How far the queries of a layer without a window see: a selection counts like a sliding window, but everything
-    stays in reach."""
+    stays in reach.
+    """
     if selection is None:
         return Sight(limit=None, kind=None)
     return Sight(limit=selection.tokens, kind="selected")

@@ -75,7 +75,7 @@ def projection(
       copies: matrices that the rows are spread over, where only some of them are touched; None: all.
       quantized_rows: rows that are quantised, where a row is multiplied several times; None: all.
     """
-    ops = {}
+    ops: Ops = {}
     if matrix.weights.compute in LOW_PRECISIONS and not matrix.weights.calibrated:
         quantized = rows if quantized_rows is None else quantized_rows
         ops[f"{name}_quantize"] = quantize(quantized, matrix, activation_bytes, count)

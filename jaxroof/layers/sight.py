@@ -16,7 +16,7 @@ class Sight:
     causal: bool = static(default=True)  # False: later tokens of the same sequence too
 
 
-def attended_pairs(new: Scalar, past: Scalar, seen: Sight) -> jax.Array:
+def attended_pairs(new: Scalar, past: Scalar, seen: Sight) -> Scalar:
     """Query-key pairs of `new` tokens that follow `past` cached ones; each sees itself and what its sight leaves.
 
     Full: new past + new (new + 1) / 2. Sliding window w: a query sees at most w tokens, itself included; so does one

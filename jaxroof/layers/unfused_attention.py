@@ -44,7 +44,7 @@ def unfused_attention(kind: str, deployment: Deployment, shape: AttentionShape, 
     widths = shape.heads * (shape.key_width + shape.value_width)
     kernels = SCORE_KERNELS if deployment.score_kernels is None else deployment.score_kernels
     passes = kernels * shape.keys
-    ops = {
+    ops: Ops = {
         f"{kind}_copies": elementwise(tokens, 2.0 * widths, 2.0 * widths, size, 0.0, count, COPIES),
         f"{kind}_scores": linear(rows, shape.key_width, shape.keys, operands, size, count, matrices=heads),
         f"{kind}_mask": elementwise(rows, passes, passes, size, passes, count, kernels),

@@ -111,9 +111,9 @@ def engine(
         delay=jnp.asarray(delay, dtype=float),
         isl=isl[order],
         osl=osl[order],
-        group=ordered(traffic.group),
-        shared=ordered(traffic.shared),
-        keep=ordered(traffic.keep),
+        group=ordered(traffic.group),  # type: ignore[arg-type]
+        shared=ordered(traffic.shared),  # type: ignore[arg-type]
+        keep=ordered(traffic.keep),  # type: ignore[arg-type]
     )
     return constants, Clock(sent, jnp.zeros_like(sent)), order
 

@@ -1,9 +1,13 @@
 """State of the simulator between two iterations, and the arithmetic of its clock, slots and blocks."""
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
+
+from jaxroof.struct import Scalar
+
+T = TypeVar("T")
 
 NEVER = jnp.iinfo(jnp.int32).max
 """A count that no sequence reaches."""
@@ -48,12 +52,12 @@ class Groups(NamedTuple):
 class Step(NamedTuple):
     """Sums over what the coming engine step has been given so far."""
 
-    prompt: jax.Array  # tokens, int32
-    squares: jax.Array  # sum of squared chunks, float
-    reaches: jax.Array  # sum of chunk * past, float
-    finished: jax.Array  # prompts that it completes, int32
-    joining: jax.Array  # sum of their offsets, as `State.offset`
-    need: jax.Array  # blocks that decoding sequences begin in it
+    prompt: Scalar  # tokens, int32
+    squares: Scalar  # sum of squared chunks, float
+    reaches: Scalar  # sum of chunk * past, float
+    finished: Scalar  # prompts that it completes, int32
+    joining: Scalar  # sum of their offsets, as `State.offset`
+    need: Scalar  # blocks that decoding sequences begin in it
 
 
 class Waiting(NamedTuple):
@@ -69,7 +73,7 @@ class State(NamedTuple):
     """All that the next iteration depends on."""
 
     clock: Clock
-    count: jax.Array  # decode steps so far
+    count: jax.Array  # type: ignore[assignment]  # hides tuple.count; decode steps so far
     slots: Slots
     groups: Groups | None
     waiting: Waiting
@@ -145,7 +149,7 @@ class Record(NamedTuple):
     duration: jax.Array  # s
     ahead: jax.Array  # as of `State`
     steps: jax.Array
-    count: jax.Array
+    count: jax.Array  # type: ignore[assignment]  # hides tuple.count
     decoding: jax.Array
     prompt: jax.Array
     blocks: jax.Array
@@ -176,7 +180,7 @@ def since(later: Clock, earlier: Clock) -> jax.Array:
     return (later.high - earlier.high) + (later.low - earlier.low)
 
 
-def pick(condition: jax.Array, yes, no):
+def pick(condition: jax.Array, yes: T, no: T) -> T:
     """`yes` where the condition holds, else `no`, of two trees."""
     return jax.tree.map(lambda a, b: jnp.where(condition, a, b), yes, no)
 

@@ -5,7 +5,7 @@ import dataclasses
 import jax.numpy as jnp
 
 from jaxroof.layers.linear import LOW_PRECISIONS, OPERAND_BYTES, QUANTIZE_FLOPS
-from jaxroof.op import Collective, Kernel, Op, Ops
+from jaxroof.op import AnyOp, Collective, Kernel, Ops
 from jaxroof.shape import ProductShape
 from jaxroof.struct import Scalar
 
@@ -54,11 +54,12 @@ def backward_ops(ops: Ops, gradient_bytes: Scalar = 2.0, frozen: bool = False) -
     return found
 
 
-def _backward(name: str, op: Op, gradient_bytes: Scalar, frozen: bool) -> Ops:
+def _backward(name: str, op: AnyOp, gradient_bytes: Scalar, frozen: bool) -> Ops:
     if isinstance(op, Collective):
         return {f"{name}_backward": conjugate(op)}
+    assert isinstance(op, Kernel)  # a pass of training copies nothing
     if isinstance(op.shape, ProductShape):
-        ops = {}
+        ops: Ops = {}
         if op.precision in LOW_PRECISIONS:
             ops[f"{name}_grad_quantize"] = _converted(op)
         ops[f"{name}_dgrad"] = input_gradient(op)

@@ -1,6 +1,6 @@
 """Messages of training by the parallelism that they belong to, and what of a ring's hides behind attention."""
 
-from jaxroof.op import ATTENTION_PHASES, Collective, Kernel, Op, Ops
+from jaxroof.op import ATTENTION_PHASES, AnyOp, Collective, Kernel, Ops
 from jaxroof.smooth import minimum, positive_part
 from jaxroof.struct import Scalar
 
@@ -36,6 +36,6 @@ def ring_parts(ops: Ops, times: dict[str, Scalar]) -> tuple[dict[str, Scalar], d
     return exposed, hidden
 
 
-def _fused_attention(op: Op) -> bool:
+def _fused_attention(op: AnyOp) -> bool:
     """Whether `op` is one kernel of self-attention: what is not fused writes its scores and overlaps with nothing."""
     return op.role == "attention" and isinstance(op, Kernel) and op.kind in ATTENTION_PHASES

@@ -50,7 +50,7 @@ def forward_pass(model: Model, deployment: Deployment, training: Training) -> Pa
     layers = layer_ops(model, deployment, local, tokens, group_tokens)
     if training.lora is not None:
         layers |= adapter_ops(model, deployment, training.lora, tokens)
-    last = {"final_norm": norm(tokens, model.hidden, deployment.activation_bytes, 1.0)}
+    last: Ops = {"final_norm": norm(tokens, model.hidden, deployment.activation_bytes, 1.0)}
     if model.generates:
         last |= head_product(model, deployment, tokens) | loss_ops(model, deployment, tokens)
     return Pass(embedding_ops(model, deployment, tokens), layers, last)

@@ -80,7 +80,8 @@ def optimizer_op(model: Model, deployment: Deployment, training: Training) -> Ke
 
 def offload_time(model: Model, deployment: Deployment, training: Training) -> Scalar:
     """Time in s of streaming the optimiser's states through the device, shape (): in and out at once over the link
-    to the host; 0 where they are not offloaded, or the link is unknown."""
+    to the host; 0 where they are not offloaded, or the link is unknown.
+    """
     if training.host_bandwidth is None:
         return 0.0
     states = owned(model, deployment, training) * training.optimizer_bytes

@@ -41,7 +41,8 @@ def training_terms(
         for place in Pass._fields:
             found |= _pass_terms(f"{word}_{place}", getattr(make(), place), hardware, deployment, times)
     attention = {name: op for name, op in forward().layers.items() if op.role in ATTENTION_CORES}
-    groups = {"attention": attention, "optimizer": {"optimizer": optimizer_op(model, deployment, training)}}
+    update: Ops = {"optimizer": optimizer_op(model, deployment, training)}
+    groups = {"attention": attention, "optimizer": update}
     for word, ops in groups.items():
         found[f"{word}_compute"] = functools.partial(times, ops)
         found[f"{word}_floor"] = functools.partial(matrix_floors, ops, hardware)
@@ -70,7 +71,7 @@ def _pass_terms(word: str, ops: Ops, hardware: Hardware, deployment: Deployment,
     for kind in ("tp", "ep"):
         groups[kind] = collectives_of(ops, kind)
     found: Lazy = {
-        f"{word}_{what}": lambda names=tuple(names): {name: times()[name] for name in names}
+        f"{word}_{what}": lambda names=tuple(names): {name: times()[name] for name in names}  # type: ignore[misc]
         for what, names in groups.items()
         if names
     }

@@ -143,7 +143,8 @@ def case(
         if broken:
             raise ValueError(f"{entry.name} on {device.name}: {broken}")
         asked = {name for name, value in workload.items() if value is not None}
-        words = {"kv": kv, "communication": communication, "prefill": prefill or (), "neighbour": neighbour or ()}
+        others = {"prefill": prefill or (), "neighbour": neighbour or ()}
+        words: dict[str, Any] = {"kv": kv, "communication": communication, **others}
         require_effect(given_paths(deployment or (), asked, overrides, **words), facts(scenario))
     cache = cache_text(scenario.deployment, cache_precision(entry, kv))
     return Case(hardware=device, model=entry, efficiency=constants, scenario=scenario, kv=cache)

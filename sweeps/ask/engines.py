@@ -38,4 +38,4 @@ def policy(engine: str, **values: float | str) -> Policy:
     for name in values:
         if name not in names:
             raise ValueError(f"policy.{name} is not known; known: {', '.join(names)}")
-    return dataclasses.replace(ENGINES[engine], **values)
+    return dataclasses.replace(ENGINES[engine], **values)  # type: ignore[arg-type]

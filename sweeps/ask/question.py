@@ -130,7 +130,7 @@ def unsampled(
         if path not in parsers:
             number(base.scenario, path)
         axes.append(leaf_axis(path, values, spec, parsers.get(path, leaf_number)))
-    words = {key: spec.objects.get(key) for key in ("kv", "communication")}
+    words: dict[str, Any] = {key: spec.objects.get(key) for key in ("kv", "communication")}
     named = {name for settings in spec.deployments for name in settings}
     given = given_paths(named, (), (*spec.fixed, *spec.axes), prefill=spec.prefill, neighbour=spec.neighbour, **words)
     require_effect(given, facts(base.scenario, axes))
@@ -147,7 +147,7 @@ def _check_variables(spec: Spec, scenario: Scenario) -> None:
     for name in spec.objects["hardware"]:
         if not set(spec.variables) <= known.keys():
             place = dataclasses.replace(scenario, hardware=device_named(name, spec).hardware)
-            sums = {name: number for name in job.sums(place)}
+            sums = dict.fromkeys(job.sums(place), number)
             tables = {name: {"some op": number} for name in job.tables(place)}
             known |= jax.eval_shape(job.metrics, place, sums, tables)
     for name in spec.variables:

@@ -23,7 +23,7 @@ def sampled(axes: tuple[Axis, ...], spec: Spec) -> Axis:
             if isinstance(column, Choice):
                 columns[path] = Choice(column.items, column.index[pick])
             elif interval is not None:
-                columns[path] = along_range(path, range_values(interval, column[0], column[-1], share))
+                columns[path] = along_range(path, range_values(interval, column[0], column[-1], share))  # type: ignore[arg-type]
             else:
                 columns[path] = column[pick]
         values = next(iter(columns[path] for path in axis.columns)) if interval is not None else label.values[pick]

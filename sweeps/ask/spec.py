@@ -4,6 +4,7 @@ import dataclasses
 import difflib
 import json
 import math
+import os
 import pathlib
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -98,7 +99,7 @@ class Spec:
         return json.dumps(self.source, sort_keys=True, default=str)
 
 
-def read(path: str | pathlib.Path) -> Spec:
+def read(path: str | os.PathLike) -> Spec:
     """The specification in a TOML file; ValueError in one line names file, key, value and what is allowed."""
     path = pathlib.Path(path)
     source = content(path)
@@ -322,6 +323,7 @@ def _names(value: Any, key: str) -> tuple[str, ...]:
 
 
 def require_known(table: Mapping[str, Any], known, prefix: str) -> None:
+    """Refuse a key that there is not; ValueError names the nearest one."""
     for key in table:
         if key not in known:
             near = difflib.get_close_matches(key, list(known), n=1, cutoff=0.5)

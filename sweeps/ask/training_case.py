@@ -45,7 +45,7 @@ def training_workload(given: Mapping[str, Any], parsed: Callable[[str, Any], flo
     if lora is None:
         if "lora.rank" in given:
             raise ValueError("workload.lora.rank is of adapters that are not there: give workload.lora")
-        return Training(**values)
+        return Training(**values)  # type: ignore[arg-type]
     lora = adapters(lora)
     if given.get("lora.rank") is not None:
         lora = dataclasses.replace(lora, rank=parsed("workload.lora.rank", given["lora.rank"]))

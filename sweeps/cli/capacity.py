@@ -79,13 +79,15 @@ def _load_ranges(options: argparse.Namespace) -> dict[str, list[float] | None]:
     return {"rates": options.rates and _loads("--rates", options.rates, points, False), "concurrencies": clients}
 
 
-def _searched(options: argparse.Namespace, loads: dict[str, list[float] | None]) -> Any:
+def _searched(options: argparse.Namespace, loads: dict[str, Any]) -> Any:
     """The capacities that the flags ask for, with a bar of progress while they are searched."""
     from hwspaces import names, quantity
 
     degrees = None if options.tp is None else [int(common.whole_number("--tp", part)) for part in options.tp.split(",")]
     options.tp = None
-    tolerance = {} if options.tolerance is None else {"tolerance": quantity(options.tolerance, "1", "--tolerance")}
+    tolerance: dict[str, Any] = {}
+    if options.tolerance is not None:
+        tolerance["tolerance"] = quantity(options.tolerance, "1", "--tolerance")
     share = {} if options.share is None else {"share": options.share}
     settings, policy = common.overrides(options.set), common.policy_settings(options.policy)
     common.compilation_cache()

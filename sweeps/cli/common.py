@@ -203,7 +203,7 @@ def compilation_cache() -> None:
     """
     import jax
 
-    asked = jax.config.jax_compilation_cache_dir
+    asked = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined]
     if asked is not None and "://" not in asked:
         try:
             os.makedirs(asked, exist_ok=True)

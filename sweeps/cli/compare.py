@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> None:
     top = TOP if options.top is None else int(common.whole_number("--top", options.top))
     ending = options.output and pathlib.Path(options.output).suffix.lower()
     numbers = {name: common.whole_number(f"--{name}", getattr(options, name)) for name in ("isl", "osl")}
-    lists = {name: _whole_numbers(f"--{name}", getattr(options, name)) for name in ("devices", "batch")}
+    lists: dict[str, Any] = {name: _whole_numbers(f"--{name}", getattr(options, name)) for name in ("devices", "batch")}
     limit = {}
     if options.max_devices is not None:
         limit["max_devices"] = int(common.whole_number("--max-devices", options.max_devices))

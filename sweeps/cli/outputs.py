@@ -88,7 +88,7 @@ def require_outputs(options: argparse.Namespace) -> None:
     given = [each for each in declared if getattr(options, each.dest) is not None]
     if not given:
         if getattr(options, "force", False):
-            raise ValueError("--force is for files that are written, and none is: give " + declared[0].flag)
+            raise ValueError("--force is for files that are written, and none is: give " + declared[0].flag)  # type: ignore[misc]
         return
     from hwspaces import output
 

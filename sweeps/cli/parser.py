@@ -58,6 +58,7 @@ class Parser(argparse.ArgumentParser):
         self.register("action", "store", _Once)
 
     def error(self, message: str) -> None:
+        """Raise what argparse would print; `sweeps.cli.main` prints it in one line."""
         raise ValueError(message)
 
     def flags(self) -> list[str]:

@@ -24,7 +24,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Print what there is, or the rows."""
     if options.action == "list":
-        return _print_list(options.json)
+        _print_list(options.json)
+        return
     if bool(options.ids) == options.all:
         raise ValueError("give the scenarios to run, such as T3.2, or --all")
     from sweeps.cli.common import compilation_cache

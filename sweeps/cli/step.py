@@ -20,7 +20,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     json_argument(parser)
 
 
-def workload_arguments(parser: argparse.ArgumentParser) -> None:
+def workload_arguments(parser: argparse._ActionsContainer) -> None:
     """Add the flags that say what one step works on. Prefill and decode together make a mixed step."""
     add_flags(parser, NUMBERS)
     encoder_arguments(parser)
@@ -71,6 +71,6 @@ def run(options: argparse.Namespace) -> None:
         rates.append(f"{number(work.decode / metrics['step_time'])} decoded tokens/s")
     shares = ", ".join(f"{bound} {tables.percent(share)}" for bound, share in found.bound_shares("step").items())
     out.print(f"step    {tables.metric_text('step_time', metrics['step_time'])}, {', '.join(rates)}")
-    out.print(f"use     MFU {tables.percent(metrics['mfu'])}, MBU {tables.percent(metrics['mbu'])}")
+    out.print(f"use     MFU {tables.percent(metrics['mfu'])}, MBU {tables.percent(metrics['mbu'])}")  # type: ignore[arg-type]
     out.print(f"bound   {shares} of the time")
     answers.show(case, found)

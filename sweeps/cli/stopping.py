@@ -10,6 +10,7 @@ import _signal
 import _thread
 import os
 import sys
+from typing import Any
 
 from sweeps.cli.printing import escaped
 
@@ -25,7 +26,7 @@ LONGEST_SECONDS = 1.0
 TERMINAL = "\r\x1b[2K\x1b[?25h"
 """Takes away a progress bar that is drawn on a terminal, and shows the cursor that it has hidden."""
 
-_said = {"title": "jaxroof", "words": None}
+_said: dict[str, Any] = {"title": "jaxroof", "words": None}
 
 
 def begin() -> None:

@@ -58,7 +58,8 @@ def _source(options: argparse.Namespace) -> dict[str, Any]:
     from sweeps.ask.spec import content, spec
 
     path = pathlib.Path(options.spec)
-    source, output = content(path), {}
+    source = content(path)
+    output: dict[str, Any] = {}
     if options.keep is not None:
         output["keep"] = [word.strip() for word in options.keep.split(",")]
     for name in ("compression", "digits"):

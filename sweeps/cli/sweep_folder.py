@@ -38,7 +38,7 @@ def run(options: argparse.Namespace, source: Callable[[argparse.Namespace], Mapp
         raise ValueError(f"{options.spec}: {error}") from None
     print_asked(work.asked, work.plan)
     try:
-        run_shards(place, work, watch, execute)
+        run_shards(place, work, watch, execute)  # type: ignore[arg-type]
     except (ValueError, OSError):
         watch.stop("failed")
         raise

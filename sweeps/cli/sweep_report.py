@@ -10,6 +10,7 @@ RATED_POINTS = 100_000
 
 
 def print_asked(asked: Any, plan: Any) -> None:
+    """Print what a sweep will compute, before it does."""
     print(escaped(asked.attributes["title"], breaks=True))
     drawn = [label.name for axis in plan.axes for label in axis.coordinates if axis.name == "point"][1:]
     sizes = " x ".join(f"{axis.size:,} {axis.name}" for axis in plan.axes) or "no axes"

@@ -80,7 +80,7 @@ def _stream(options: argparse.Namespace) -> Any:
     seed = _whole("--seed", options.seed)
     if options.file:
         span = _span(options.span)
-        words = {"sort": options.sort, "drop": options.drop, "seed": seed, "span": span}
+        words: dict[str, Any] = {"sort": options.sort, "drop": options.drop, "seed": seed, "span": span}
         stream = read_trace(options.file, options.format or "auto", **words)
         if options.rate:
             stream = with_rate(stream, _number("--rate", options.rate))

@@ -12,7 +12,7 @@ from jaxroof.collectives import ALGORITHMS
 from jaxroof.forward import step_ops
 from jaxroof.jobs import Job, Scenario, job_of
 from jaxroof.jobs.job import table_prefix
-from jaxroof.op import BOUNDS, Collective, Kernel, Op
+from jaxroof.op import BOUNDS, AnyOp, Collective, Kernel
 from jaxroof.overlap import HIDDEN
 from sweeps.ask.cases import Case
 from sweeps.ask.names import variable
@@ -106,7 +106,7 @@ def _described(job: Job) -> tuple[Callable[[Scenario], tuple[list, list]], dict[
 
 
 def _op(
-    name: str, op: Op | None, time: Any, flops: Any, moved: Any, bound: Any, algorithm: Any, energy: Any = None
+    name: str, op: AnyOp | None, time: Any, flops: Any, moved: Any, bound: Any, algorithm: Any, energy: Any = None
 ) -> OpAnswer:
     """One op as plain numbers; the host is none of the model's ops and runs once."""
     count = 1.0 if op is None else float(op.count)

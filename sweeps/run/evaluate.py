@@ -197,10 +197,10 @@ def _program(function: Function, base: Scenario, settings: Settings, way: Way) -
     if way.tiles:
         return _tiled(function, base, settings)
     leaves, structure = jax.tree.flatten(settings)
-    along = structure.unflatten([0 if np.ndim(leaf) else None for leaf in leaves])
+    along = structure.unflatten([0 if np.ndim(leaf) else None for leaf in leaves])  # type: ignore[attr-defined]
     varies = tuple(bool(np.ndim(leaf)) for leaf in leaves)
     own = id(base) if way.constants else jax.tree.structure(base)
-    key = function, own, structure, varies, way.options, jax.config.jax_enable_x64
+    key = function, own, structure, varies, way.options, jax.config.jax_enable_x64  # type: ignore[attr-defined]
     with _LOCK:
         if key not in _KNOWN:
             _KNOWN[key] = base, _mapped(function, base, along, way)
@@ -242,7 +242,7 @@ def _tiled(function: Function, base: Scenario, settings: Settings) -> Callable[.
     def at_a_point(columns: list[jax.Array]) -> Any:
         own = iter(columns)
         filled = [next(own) if known else leaf for known, leaf in zip(varies, leaves, strict=True)]
-        return function(scenario_at(base, structure.unflatten(filled)))
+        return function(scenario_at(base, structure.unflatten(filled)))  # type: ignore[attr-defined]
 
     def columns_of(settings: Settings) -> list[np.ndarray]:
         return [leaf for known, leaf in zip(varies, jax.tree.leaves(settings), strict=True) if known]

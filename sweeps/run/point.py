@@ -74,7 +74,7 @@ def used_terms(job: Job, scenario: Scenario, answers: Callable[..., Mapping[str,
 def _unknown_terms(job: Job, scenario: Scenario) -> tuple[dict[str, Any], dict[str, Any]]:
     """Shapes in place of the sums and tables of `job`, by name."""
     number = jax.ShapeDtypeStruct((), jnp.zeros(()).dtype)
-    return {name: number for name in job.sums(scenario)}, {name: {"some op": number} for name in job.tables(scenario)}
+    return dict.fromkeys(job.sums(scenario), number), {name: {"some op": number} for name in job.tables(scenario)}
 
 
 def _chosen(metrics: Mapping[str, Any], names: Collection[str] | None) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import jax
 @contextlib.contextmanager
 def precision(dtype: str) -> Iterator[None]:
     """JAX in 64-bit mode while `dtype` is float64, as it was afterwards."""
-    before = jax.config.jax_enable_x64
+    before = jax.config.jax_enable_x64  # type: ignore[attr-defined]
     jax.config.update("jax_enable_x64", dtype == "float64")
     try:
         yield

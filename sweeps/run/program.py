@@ -12,12 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxroof.dependence import output_dependence
-from jaxroof.jobs import (
-    Scenario,
-)
-from sweeps.ask.question import (
-    Question,
-)
+from jaxroof.jobs import Scenario
+from sweeps.ask.question import Question
 from sweeps.run.point import in_dtype, scenario_at, used_terms
 
 Settings = list[dict[str, Any]]
@@ -149,7 +145,7 @@ def program(question: Question, settings: Settings, dtype: np.dtype) -> Program:
     varies = jax.tree.map(lambda leaf: bool(leaf.ndim), settings)
     leaves, structure = jax.tree.flatten(varies)
     own = question.job, question.names, question.breakdown, jax.tree.structure(question.base)
-    key = *own, structure, tuple(leaves), dtype, jax.config.jax_enable_x64
+    key = *own, structure, tuple(leaves), dtype, jax.config.jax_enable_x64  # type: ignore[attr-defined]
     if key in _KNOWN:
         _KNOWN.move_to_end(key)
         return _KNOWN[key]

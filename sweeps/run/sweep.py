@@ -2,12 +2,13 @@
 
 import os
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Unpack
 
 import xarray as xr
 
 from hwspaces import output
 from jaxroof.jobs import JOBS
+from sweeps.ask.keys import Keys, takes
 from sweeps.ask.question import Asked
 from sweeps.ask.spec import Range, Spec, read, spec
 from sweeps.data import store
@@ -17,11 +18,12 @@ from sweeps.run.engine import Plan
 from sweeps.run.precision import precision
 
 
+@takes(Keys)
 def sweep(
     source: str | os.PathLike | Mapping[str, Any] | None = None,
     /,
     progress: Callable[[int], None] = lambda points: None,
-    **keys: Any,
+    **keys: Unpack[Keys],
 ) -> xr.Dataset:
     """Evaluate a job over a grid or a sample and return a labelled Dataset.
 
@@ -94,7 +96,7 @@ def planned(checked: Spec) -> tuple[Asked, Plan]:
     if JOBS[checked.job].simulated:
         from sweeps.serving.plan import planned
 
-        return planned(checked)
+        return planned(checked)  # type: ignore[return-value]
     question = asked(checked)
     return question, Plan(question.question, question.axes, checked.dtype)
 

@@ -69,7 +69,7 @@ def tiled(function: Callable[[Any], Any], tile: int = TILE) -> Callable[[Any], A
         @jax.jit
         def through_tiles(stacked: jax.Array) -> Any:
             def at(start: jax.Array) -> Any:
-                return mapped(structure.unflatten(list(jax.lax.dynamic_slice_in_dim(stacked, start, tile, axis=1))))
+                return mapped(structure.unflatten(list(jax.lax.dynamic_slice_in_dim(stacked, start, tile, axis=1))))  # type: ignore[attr-defined]
 
             found = jax.lax.map(at, jnp.arange(0, points, tile))
             return jax.tree.map(lambda column: column.reshape(-1), found)

@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from sweeps.ask.keys import takes
 from sweeps.ask.names import STATES, variable_attributes
 from sweeps.run.precision import precision
 from sweeps.serving.curve import curve_dataset, loads_of
 from sweeps.serving.fleet import Fleet, Place, fleet
 from sweeps.serving.grid import Metrics
 from sweeps.serving.objective import SHARE, Target, limits, parse_target
+from sweeps.serving.question import Question
 from sweeps.serving.spec import serve_spec
 from sweeps.serving.target import kept, missed_text
 from sweeps.serving.usual_loads import keeps_all_at_once, usual_clients, usual_rates
@@ -83,6 +85,7 @@ class Search:
         return self.fleet.rate is None
 
 
+@takes(Question)
 def capacity(
     model: str,
     hardware: str | Iterable[str],

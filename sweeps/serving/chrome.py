@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from hwspaces.output import replacing
+from jaxroof.struct import Scalar
 from jaxroof.traffic import STATUSES
 from jaxroof.version import VERSION
 from sweeps.serving.run import Simulation, waiting
@@ -58,7 +59,7 @@ def _engine(found: Simulation) -> Iterator[dict[str, Any]]:
         }
         for name, values in counters.items():
             if shown.get(name) != values:
-                shown[name] = values
+                shown[name] = values  # type: ignore[assignment]
                 yield {"name": name, "ph": "C", "pid": ENGINE, "tid": 0, "ts": start, "args": values}
         if steps:
             kind = "prefill + decode" if prompt and decoding else "prefill" if prompt else "decode"
@@ -106,6 +107,6 @@ def _named(kind: str, process: int, thread: int, name: str) -> dict[str, Any]:
     return {"name": kind, "ph": "M", "pid": process, "tid": thread, "args": {"name": name}}
 
 
-def _us(seconds: float) -> float:
+def _us(seconds: Scalar) -> float:
     """us, to the ns."""
     return round(float(seconds) * MICROSECONDS, 3)

@@ -9,6 +9,7 @@ import numpy as np
 import xarray as xr
 
 from jaxroof.version import VERSION
+from sweeps.ask.keys import takes
 from sweeps.ask.leaves import leaf_long_name, leaf_unit
 from sweeps.ask.names import UDUNITS, variable_attributes
 from sweeps.run.precision import precision
@@ -16,12 +17,14 @@ from sweeps.serving.fleet import Fleet, fleet
 from sweeps.serving.grid import Metrics
 from sweeps.serving.objective import parse_slo
 from sweeps.serving.plan import FLAGS, VARIABLES
+from sweeps.serving.question import Question
 from sweeps.serving.spec import serve_spec
 
 MOST_LOAD = 1e6
 """Requests per s, or clients, that make sense."""
 
 
+@takes(Question)
 def latency_curve(
     model: str,
     hardware: str | Iterable[str],

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 import xarray as xr
 
+from jaxroof.struct import Array
 from jaxroof.traffic import STATUSES
 from jaxroof.version import VERSION
 from sweeps.ask.names import variable_attributes
@@ -51,7 +52,7 @@ def dataset(found: Simulation) -> xr.Dataset:
       Metrics without dimension; along `request` what became of each, NaN where it did not come to that; along
       `iteration` what the engine did. SI units, float64; attributes hold the question, versions and notes.
     """
-    values = {name: ((), np.float64(value)) for name, value in found.metrics.items()}
+    values: dict[str, tuple] = {name: ((), np.float64(value)) for name, value in found.metrics.items()}
     values["kv_blocks"] = ((), np.float64(found.blocks))
     values |= {name: (("request",), column) for name, column in request_columns(found).items()}
     values |= {name: (("iteration",), column) for name, column in iteration_columns(found).items()}
@@ -68,10 +69,10 @@ def written(path: str | os.PathLike, data: xr.Dataset, force: bool = False) -> N
       ValueError: one line, for a file that must not or cannot be written, as of `sweeps.data.store.saved`.
     """
     encoding = {name: {"zlib": True, "complevel": 4} for name in data.data_vars if data[name].ndim}
-    saved(path, data, force, encoding=encoding)
+    saved(path, data, force, encoding=encoding)  # type: ignore[arg-type]
 
 
-def request_columns(found: Simulation) -> dict[str, np.ndarray]:
+def request_columns(found: Simulation) -> dict[str, Array]:
     """Outcome of every request of the replica, in the order in which they were given. Shape [requests] each."""
     served, stream = found.served, found.replica.stream
     done = served.status == STATUSES.index("finished")

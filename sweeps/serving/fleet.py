@@ -3,6 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -73,7 +74,10 @@ class Fleet:
         return dataclasses.replace(self.traffic, arrival=self.traffic.arrival * (self.rate / amount))
 
     def outcomes(
-        self, amounts: Sequence[float], objective: Objective, progress: Callable[[int], None] = lambda points: None
+        self,
+        amounts: Sequence[float] | np.ndarray,
+        objective: Objective,
+        progress: Callable[[int], None] = lambda points: None,
     ) -> Metrics:
         """Metrics of every place at a load of its own, shape [places]: `sweeps.serving.grid.outcomes`."""
         points = [
@@ -127,7 +131,7 @@ def fleet(asked: ServeSpec, hardware: str | Iterable[str], tp: int | Iterable[in
 
 def _require_effect(asked: ServeSpec, places: Iterable[Place], policy: Policy) -> None:
     """ValueError, one line, for a setting that changes nothing at any place."""
-    words = {"policy": asked.policy, "kv": asked.kv, "communication": asked.communication}
+    words: dict[str, Any] = {"policy": asked.policy, "kv": asked.kv, "communication": asked.communication}
     given = given_paths(asked.deployment, (), asked.overrides, **words)
     require_effect(given, Facts(tuple(one.case.scenario for one in places), policy_values(policy)))
 

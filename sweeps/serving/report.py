@@ -85,6 +85,6 @@ def cache_tokens(found: Simulation) -> float:
 
 
 def _against(name: str, value: float, limit: float) -> str:
-    """ "TTFT 700 ms (40 % above 500 ms)" """
+    """A time against its limit: TTFT 700 ms (40 % above 500 ms)."""
     far = f"{number(100.0 * (value / limit - 1.0))} % above" if value > limit else "within"
     return f"{WORDS[name]} {formatted(value, 's')} ({far} {formatted(limit, 's')})"

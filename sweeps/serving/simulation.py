@@ -198,7 +198,7 @@ def _frozen(axes: Any, together: Scenario) -> tuple:
         if isinstance(axes, Scenario):
             axis = getattr(axes, field.name)
         leaves, structure = jax.tree.flatten(part)
-        found += [axis] * len(leaves) if axis is None or isinstance(axis, int) else structure.flatten_up_to(axis)
+        found += [axis] * len(leaves) if axis is None or isinstance(axis, int) else structure.flatten_up_to(axis)  # type: ignore[attr-defined]
     return tuple(found)
 
 

@@ -1,6 +1,7 @@
 """Names beside the markers of a picture, placed so that they cover neither markers, lines nor one another."""
 
 import dataclasses
+import itertools
 from typing import Any
 
 import numpy as np
@@ -89,7 +90,7 @@ def _along(axes: Any, scale: float) -> np.ndarray:
     found = [np.zeros((0, 4))]
     for line in axes.lines:
         corners = axes.transData.transform(line.get_xydata())
-        for start, end in zip(corners, corners[1:], strict=False):
+        for start, end in itertools.pairwise(corners):
             steps = int(np.hypot(*(end - start)) / (3 * scale)) + 2
             at = start + np.linspace(0, 1, steps)[:, None] * (end - start)
             found.append(np.hstack([at - 1.5 * scale, at + 1.5 * scale]))

@@ -6,12 +6,8 @@ from typing import Any
 import numpy as np
 
 from hwspaces import formatted
-from sweeps.ask.leaves import (
-    leaf_long_name,
-)
-from sweeps.data import (
-    labels,
-)
+from sweeps.ask.leaves import leaf_long_name
+from sweeps.data import labels
 from sweeps.show import style
 from sweeps.studies.optimization.descent import KEPT, worst
 from sweeps.studies.optimization.goals import ROOTS, unit_of
@@ -110,7 +106,7 @@ def _limits(panel: Any, everything: np.ndarray, value: float, unit: str) -> None
 def _front(found: Optimum) -> Any:
     problem = found.problem
     first, second = problem.objectives[:2]
-    designs, objectives, constraints = found.grid
+    _designs, objectives, constraints = found.grid
     kept = worst(constraints) <= KEPT
     title = f"What no other design beats: {words(first.name)} against {words(second.name)}"
     limits = ", ".join(constraint.text for constraint in problem.constraints)

@@ -31,7 +31,7 @@ class Plane:
         rows, columns = np.indices(self.values.shape)
         where = {self.x: columns, self.y: rows, **dict(zip(self.others, self.chosen or (), strict=False))}
         array = dataset[name]
-        return array.values[tuple(where.get(str(dim), np.zeros_like(rows)) for dim in array.dims)]
+        return array.values[tuple(where.get(str(dim), np.zeros_like(rows)) for dim in array.dims)]  # type: ignore[misc]
 
 
 def plane(dataset: xr.Dataset, metric: str, x: str, y: str | None, reduce: str = "best") -> Plane:

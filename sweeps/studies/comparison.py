@@ -187,7 +187,7 @@ def compare(
         return nothing
 
     # Every accelerator under every layout at every batch.
-    source = {
+    source: dict[str, Any] = {
         "hardware": [name for name, _ in runnable],
         "model": model,
         "workload": {"isl": isl, "osl": osl, "batch": list(batch or BATCHES)},

@@ -39,7 +39,7 @@ def test_a_ranking_says_what_was_tried_what_is_best_and_why_others_are_not(capsy
     assert lines[2].startswith("sorted by usd_per_million_tokens, lowest first (default: 1 of 2")
     assert "no price: L20" in lines
     ranks = [line.split()[:4] for line in lines if line.split()[1:2] == ["H100-SXM"]]
-    assert [(rank, devices) for rank, _, devices, _ in ranks][0][0] == "1" and len(ranks) == 2
+    assert next((rank, devices) for rank, _, devices, _ in ranks)[0] == "1" and len(ranks) == 2
     assert any(line.startswith("tried   2 of 2 accelerators x 3 layouts x 2 batches = 12 points in ") for line in lines)
     assert any(line.startswith(f"best    {ranks[0][2]} x H100-SXM as tp") for line in lines)
 

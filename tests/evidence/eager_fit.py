@@ -103,7 +103,7 @@ def main(words: list[str] | None = None) -> int:
 def refit(file: Path) -> str:
     """Text of the efficiency file that the table's rows give; prints errors with each device left out."""
     frame = table(file, ("op", "latency_us", "gpu", "B", "H", "M", "N", "K", "origin"))
-    frame = frame.astype({name: "float64" for name in "BHMNK"})
+    frame = frame.astype(dict.fromkeys("BHMNK", "float64"))
     products = product_rows(frame)
     point = solution(products, np.ones(len(products)))
     inside = log_errors(products, point)

@@ -13,9 +13,7 @@ import numpy as np
 from jaxroof.jobs import JOBS, Job, Scenario
 from sweeps.ask.cases import case
 from sweeps.ask.paths import leaf, leaf_paths, replaced
-from sweeps.run.precision import (
-    precision,
-)
+from sweeps.run.precision import precision
 from sweeps.run.ways import QUICK
 from sweeps.studies.elasticity.gradient import Factors, at_factors, metric_names
 from sweeps.studies.elasticity.knobs import continuous

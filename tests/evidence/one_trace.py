@@ -31,12 +31,8 @@ from sweeps.run.precision import precision
 from sweeps.serving.calibration.fit import FARTHEST, FITTED, PRIOR_SPREAD
 from sweeps.serving.calibration.simulator import CONSTANTS, Simulator
 from sweeps.serving.calibration.solver import Linearized, least
-from tests.evidence.saturated import (
-    NEW_TOKENS,
-)
-from tests.evidence.saturated import (
-    SET as SATURATED,
-)
+from tests.evidence.saturated import NEW_TOKENS
+from tests.evidence.saturated import SET as SATURATED
 from workloads.stream import Stream
 from workloads.streams import generated
 from workloads.traffic import traffic

@@ -7,38 +7,14 @@ import numpy as np
 import pytest
 
 from sweeps.ask.paths import leaf
-from sweeps.measure.validate.measured_csv import (
-    rows,
-)
-from sweeps.run.precision import (
-    precision,
-)
-from tests.evidence import (
-    derated_fit,
-    eager_fit,
-    learned_fit,
-    saturated,
-    silicon,
-    step_cycles,
-)
-from tests.evidence import (
-    serving_fit as fit,
-)
-from tests.evidence.fit_command import (
-    exit_status,
-)
-from tests.evidence.least_squares import (
-    fitted,
-)
-from tests.evidence.observation import (
-    step_times,
-)
-from tests.evidence.parameters import (
-    EXPERTS,
-    SHARED,
-    starting_point,
-    with_values,
-)
+from sweeps.measure.validate.measured_csv import rows
+from sweeps.run.precision import precision
+from tests.evidence import derated_fit, eager_fit, learned_fit, saturated, silicon, step_cycles
+from tests.evidence import serving_fit as fit
+from tests.evidence.fit_command import exit_status
+from tests.evidence.least_squares import fitted
+from tests.evidence.observation import step_times
+from tests.evidence.parameters import EXPERTS, SHARED, starting_point, with_values
 
 STEPS = (
     "experiment_id,model,tp,true_cycle_us,"

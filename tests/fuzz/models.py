@@ -50,7 +50,7 @@ def configs() -> list[dict[str, Any]]:
         quantised = config.get("quantization_config", {}).get("quant_method", "")
         for key in ("num_hidden_layers", "n_layer", "num_layers", "n_layers"):
             listed = any(
-                isinstance(value, list | str) and len(value) > 8 or "linear_attn" in name
+                (isinstance(value, list | str) and len(value) > 8) or "linear_attn" in name
                 for name, value in config.items()
                 if name not in ("model_type", "architectures")
             )

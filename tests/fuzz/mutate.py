@@ -109,7 +109,7 @@ def _places(tree: Any):
 
 
 def _changed(parent: Any, key: Any, rng: random.Random, words: tuple[str, ...], places: list) -> None:
-    if isinstance(parent, list) and key >= len(parent) or isinstance(parent, dict) and key not in parent:
+    if (isinstance(parent, list) and key >= len(parent)) or (isinstance(parent, dict) and key not in parent):
         return
     value, kind = parent[key], rng.randrange(10)
     if kind < 3:
@@ -120,7 +120,7 @@ def _changed(parent: Any, key: Any, rng: random.Random, words: tuple[str, ...], 
         parent[rng.choice(words or TEXTS) if rng.random() < 0.6 else rng.choice(TEXTS)] = parent.pop(key)
     elif kind == 5:
         other, place = rng.choice(places)
-        if isinstance(other, dict) and place in other or isinstance(other, list) and place < len(other):
+        if (isinstance(other, dict) and place in other) or (isinstance(other, list) and place < len(other)):
             parent[key] = copy.deepcopy(other[place])
     elif kind == 6 and isinstance(parent, dict):
         parent[rng.choice(words or TEXTS)] = copy.deepcopy(value) if rng.random() < 0.5 else junk(rng)

@@ -18,7 +18,8 @@ EXACT = 1e-5
 
 def test_dies_per_wafer_by_hand():
     """pi / 4 * 300^2 / 100 * exp(-2 * 10 / 300) = 706.86 * 0.93551 = 661.3; de Vries' exact count of 10 x 10 mm
-    squares on 300 mm is 648, of 20 x 20 mm 148 (here 154.7)."""
+    squares on 300 mm is 648, of 20 x 20 mm 148 (here 154.7).
+    """
     assert float(dies_per_wafer(100e-6, 0.3)) == pytest.approx(661.27, rel=1e-4)
     assert float(dies_per_wafer(400e-6, 0.3)) == pytest.approx(math.pi / 4 * 225 * math.exp(-40 / 300), rel=EXACT)
     with_scribe = dies_per_wafer(81e-6, 0.3, 1e-3)
@@ -34,7 +35,8 @@ def test_yield_by_hand():
 
 def test_device_by_hand():
     """317.6 mm2: side 17.82 mm, 222.56 * exp(-0.11881) = 197.62 dies, yield (1 + 0.1588 / 2)^-2 = 0.85829 -> 58.96
-    USD; over 0.8: 73.70. Memory 600 / 0.8. Package (317.6 + 400) mm2 x 1 USD / 0.8. One die's test, the board."""
+    USD; over 0.8: 73.70. Memory 600 / 0.8. Package (317.6 + 400) mm2 x 1 USD / 0.8. One die's test, the board.
+    """
     found = {name: float(usd) for name, usd in cost_parts(invented()).items()}
     expected = {"dies": 73.70, "memory": 750.0, "package": 897.0, "test": 20.0, "board": 200.0}
     assert found == pytest.approx(expected, rel=1e-3)

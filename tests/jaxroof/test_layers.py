@@ -6,17 +6,7 @@ import math
 
 import pytest
 
-from jaxroof import (
-    Batch,
-    Decode,
-    Deployment,
-    WeightFormat,
-    datasheet,
-    decode,
-    mixed,
-    prefill,
-    step_time,
-)
+from jaxroof import Batch, Decode, Deployment, WeightFormat, datasheet, decode, mixed, prefill, step_time
 from jaxroof.forward import step_ops
 from jaxroof.layers.experts import distinct_experts
 from jaxroof.step import op_flops

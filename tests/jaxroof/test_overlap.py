@@ -69,7 +69,8 @@ def test_reserved_cores(chip, dense):
 
 def test_a_collective_behind_the_product_before_it(chip, dense):
     """All-reduces after o_proj and down_proj, three quarters of the shorter of the two; no product comes before the
-    embedding's."""
+    embedding's.
+    """
     found = times(chip, dense, overlap="gemm")
     pairs = [("attention_all_reduce", "o_proj"), ("feedforward_all_reduce", "down_proj")]
     # the logits are gathered at the end, with nothing behind them
@@ -79,7 +80,8 @@ def test_a_collective_behind_the_product_before_it(chip, dense):
 
 def test_halves_of_an_all_reduce(chip, dense):
     """Scattered behind the product before, gathered behind the one after: after the last layer's feed-forward that is
-    the next layer's first product."""
+    the next layer's first product.
+    """
     found = times(chip, dense, overlap="gemm", sequence_parallel=True)
     pairs = [
         ("attention_reduce_scatter", "o_proj"),

@@ -162,7 +162,7 @@ def test_whole_numbers_are_nodes(per_octave):
 
 def test_metrics_are_numpys(engine, stream):
     requests = arrays(traffic(stream))
-    found, timeline, metrics = run(engine, requests, arrays(Policy()))
+    found, _timeline, metrics = run(engine, requests, arrays(Policy()))
     assert np.all(found.status == STATUSES.index("finished"))
     ttft, e2e = np.asarray(found.first_token - found.arrival), np.asarray(found.finish - found.arrival)
     several = stream.osl > 1

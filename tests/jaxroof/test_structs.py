@@ -109,8 +109,8 @@ def examples(chip, dense, mixture, single, experts, feedforward, attention):
         Training(global_batch=8.0, seq=9.0, lora=LoRA(rank=4.0, targets=("q",))),
         TrainingMemory(weights=1.0, gradients=2.0, optimizer=3.0, activations=4.0, buffers=5.0),
         Iteration(
-            **{name: 1.0 for name in ("time", "unlimited", "forward", "backward", "micro_batches", "bubble")},
-            **{name: 1.0 for name in ("recompute", "optimizer", "executed", "energy")},
+            **dict.fromkeys(("time", "unlimited", "forward", "backward", "micro_batches", "bubble"), 1.0),
+            **dict.fromkeys(("recompute", "optimizer", "executed", "energy"), 1.0),
             exposed={"tp": 1.0},
             hidden={"tp": 0.0},
         ),

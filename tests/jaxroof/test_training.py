@@ -61,7 +61,8 @@ def test_t1_1_data_parallel_gpt2():
     """354.8 M parameters: 709.6 MB of fp16 gradients go around a ring of 8 at 300 GB/s, 2 x 7/8 x 709.6e6 / 300e9 =
     4.14 ms. 8 x 1024 tokens per device: 6 x 353.5e6 x 8192 = 17.4 TFLOP, and 6 x 24 x 1024 x 512 x 8192 = 0.6 TFLOP of
     attention per product pair, 1.24 in all, which the hand value leaves out: (17.4 + 1.2) / 156 TFLOP/s = 0.119 s. The
-    messages hide behind two thirds of it."""
+    messages hide behind two thirds of it.
+    """
     deployment, training = Deployment(dp=8.0), Training(global_batch=64.0, micro_batch=8.0, seq=1024.0)
     gpt = model("GPT-2-medium")
     ops = data_parallel_ops(gpt, deployment, training)["all_reduce"]
@@ -79,7 +80,8 @@ def test_t1_1_data_parallel_gpt2():
 def test_t1_2_zero_1():
     """Llama-2-7B: 16 B x 6.738e9 = 107.8 GB do not fit 80; ZeRO-1 over 8: (4 + 12 / 8) x 6.738e9 = 37.1 GB. Gradients
     of 13.48 GB: 2 x 7/8 x 13.48e9 / 450e9 = 52.4 ms. 4096 x (6 x 6.607e9 + 6 x 32 x 4096 x 4096) = 175.6 TFLOP at
-    494.75 TFLOP/s = 355 ms."""
+    494.75 TFLOP/s = 355 ms.
+    """
     deployment, training = Deployment(dp=8.0), Training(global_batch=8.0, seq=4096.0, zero=1.0)
     llama = model("Llama-2-7B")
     memory = training_memory(llama, deployment, training)
@@ -99,7 +101,8 @@ def test_t1_3_zero_3_is_bound_by_the_network():
     exposed at one sequence per micro-batch, hidden from three on.
 
     A device's own NIC does not carry all of it: rings through domains of 8 send 1/8 each outside, so that NVLink
-    binds: 76.9 GB / 450 GB/s = 171 ms."""
+    binds: 76.9 GB / 450 GB/s = 171 ms.
+    """
     deployment = Deployment(dp=64.0)
     sizes = [Training(global_batch=64.0 * n, micro_batch=n, seq=4096.0, zero=3.0) for n in (1.0, 2.0, 3.0)]
     llama = model("Llama-2-13B")
@@ -127,7 +130,8 @@ def test_t1_3_zero_3_is_bound_by_the_network():
 def test_t2_1_tensor_parallel_messages():
     """Llama-2-13B on 4 A100: 4096 x 5120 x 2 B = 41.9 MB, 2 x 3/4 x 41.9e6 / 300e9 = 0.210 ms, twice forward and twice
     backward in each of 40 layers: 33.6 ms, against 4096 x 82.1 GFLOP / 4 / 156 TFLOP/s = 539 ms (5.9 % of the sum).
-    16 x 13.016e9 / 4 = 52.1 GB of state."""
+    16 x 13.016e9 / 4 = 52.1 GB of state.
+    """
     deployment, training = Deployment(tp=4.0), Training(global_batch=1.0, seq=4096.0)
     llama = model("Llama-2-13B")
     forward = forward_pass(llama, deployment, training)
@@ -146,7 +150,8 @@ def test_t2_1_tensor_parallel_messages():
 
 def test_t2_2_tensor_and_data_parallel():
     """Llama-2-70B, tp 8 and dp 8: 4096 x 8192 x 2 B = 67.1 MB, 2 x 7/8 x 67.1e6 / 450e9 = 0.261 ms, 320 times: 83.5 ms
-    against 443 ms. State with ZeRO-1: 68.98e9 / 8 x (4 + 12 / 8) = 47.4 GB, without copies 138 GB."""
+    against 443 ms. State with ZeRO-1: 68.98e9 / 8 x (4 + 12 / 8) = 47.4 GB, without copies 138 GB.
+    """
     training = Training(global_batch=8.0, seq=4096.0, zero=1.0)
     llama, once = model("Llama-2-70B"), collective("all_reduce", 4096 * 8192 * 2.0, 8.0, 1.0)
     time = float(collective_time(links(450e9, 50e9), once, DATASHEET))
@@ -160,7 +165,8 @@ def test_t2_2_tensor_and_data_parallel():
 def test_t3_1_pipeline():
     """Llama-2-13B in 8 stages, 32 micro-batches: 7 / (32 + 7) = 17.9 % idle; the first stage holds 8. The mean stage
     has 16 x 13.016e9 / 8 = 26.0 GB of state; the fullest 5 layers and the embedding: 16 x (5 x 317.2e6 + 163.8e6) =
-    28.0 GB."""
+    28.0 GB.
+    """
     deployment, training = Deployment(pp=8.0), Training(global_batch=32.0, seq=4096.0)
     number = micro_batches(training, deployment)
     idle = bubble_time(training.schedule, 1.0, 2.0, 1.0, 8.0, 1.0, number)
@@ -186,7 +192,8 @@ def test_t3_2_gpt3():
     + 6 x 96 x 12288 x 2048 = 1.062 TFLOP per token: 2048 of them on 64 devices at 494.75 TFLOP/s, 68.7 ms per stage and
     micro-batch. 12 layers x 4 all-reduces of 50.3 MB: 48 x 2 x 7/8 x 50.3e6 / 450e9 = 9.4 ms. State 16 x 174.6e9 / 64 =
     43.6 GB in the mean; the fullest stage has 12 of 96 layers and the embedding of 51,200 words, an eighth
-    of each, and all of the positions: 16 x ((12 x 1.812e9 + 0.629e9) / 8 + 2048 x 12288) = 45.2 GB."""
+    of each, and all of the positions: 16 x ((12 x 1.812e9 + 0.629e9) / 8 + 2048 x 12288) = 45.2 GB.
+    """
     deployment = Deployment(tp=8.0, pp=8.0)
     training = Training(global_batch=64.0, seq=2048.0, schedule=code(SCHEDULES, "interleaved"), virtual_stages=2.0)
     idle = float(bubble_time(training.schedule, 1.0, 2.0, 1.0, 8.0, 2.0, 64.0))
@@ -202,7 +209,8 @@ def test_t3_2_gpt3():
 
 def test_t4_1_fp8():
     """Llama-2-13B, tp 2, at an H100's datasheet: products of linear layers take half the time at 8 bits, at most;
-    attention, norms and messages take as long as before, and conversions come on top."""
+    attention, norms and messages take as long as before, and conversions come on top.
+    """
     device = hwspaces.hardware("H100-SXM").hardware
     deployment, training = Deployment(tp=2.0, dp=4.0), Training(global_batch=4.0, seq=4096.0)
     times = []
@@ -224,7 +232,8 @@ def test_t4_1_fp8():
 def test_t4_2_lora():
     """Llama-2-7B, rank 16 on q and v: 32 x 2 x 16 x (4096 + 4096) = 8.39 M parameters are trained. A token takes
     4 x 6.607e9 FLOP of frozen matrices, 6 x 32 x 4096 x 2048 of attention and 6 x 8.39e6 of adapters. Memory: 2 B of
-    every weight, 16 B of every adapter's."""
+    every weight, 16 B of every adapter's.
+    """
     deployment, llama = Deployment(), model("Llama-2-7B")
     training = Training(global_batch=1.0, seq=2048.0, lora=LoRA(rank=16.0, targets=("q", "v")))
     assert float(adapter_elements(llama, adapted(deployment, training.lora))) == 32 * 2 * 16 * (4096 + 4096)
@@ -242,7 +251,8 @@ def test_t4_2_lora():
 def test_t4_3_activations():
     """A layer of GPT-3, s b h = 2048 x 12288 = 25.2e6: 34 B of each, 856 MB; tp 8 leaves 10 + 24 / 8 = 13 B, 327 MB;
     with sequence parallelism 34 / 8 B, 107 MB. Scores of attention that is not fused add 5 a s / h = 80 B; selective
-    recomputation takes them away. Full recomputation keeps the input alone: 2 B."""
+    recomputation takes them away. Full recomputation keeps the input alone: 2 B.
+    """
     gpt = model("GPT-3-175B")
 
     def kept(tp, parallel=False, kernel="fused", **settings):
@@ -277,7 +287,8 @@ def test_t4_3_sequence_parallelism_sends_as_much():
 def test_t4_4_all_to_all():
     """Mixtral-8x7B, ep 8, 4096 tokens per device and two experts each: 2 x 4096 x 4096 x 2 B = 67.1 MB, 7/8 of which
     leave: 58.7 MB, at 450 GB/s 0.130 ms. Here tokens whose two experts share a device are sent once:
-    8 (1 - (7/8)^2) = 1.875 copies rather than 2, 0.122 ms. Two forward and two backward in each of 32 layers."""
+    8 (1 - (7/8)^2) = 1.875 copies rather than 2, 0.122 ms. Two forward and two backward in each of 32 layers.
+    """
     deployment = Deployment(attention_dp=8.0, ep=8.0)
     training, mixtral = Training(global_batch=8.0, seq=4096.0), model("Mixtral-8x7B")
     forward = forward_pass(mixtral, deployment, training)

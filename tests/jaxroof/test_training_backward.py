@@ -22,7 +22,8 @@ TRAINING = Training(global_batch=8.0, seq=1000.0)
 
 def test_product(bf16):
     """Y = X W of 6 rows, 4 inputs, 10 outputs: 480 FLOP. dX = dY W^T reads 6 x 10 and 10 x 4 and writes 6 x 4 elements
-    of 2 B: 248 B. dW = X^T dY of k = 6 reads 6 x (4 + 10) x 2 = 168 B and adds 40 gradients of 4 B: 2 x 160 B."""
+    of 2 B: 248 B. dW = X^T dY of k = 6 reads 6 x (4 + 10) x 2 = 168 B and adds 40 gradients of 4 B: 2 x 160 B.
+    """
     forward = projection("up", 6.0, Matrix(4.0, 10.0, bf16), 2.0, 3.0)
     found = backward_ops(forward, 4.0)
     assert list(found) == ["up_dgrad", "up_wgrad"]
@@ -129,7 +130,8 @@ def test_recomputation_adds_forward_passes(times):
 
 def test_messages_between_copies(times):
     """What hides and what does not make up the same sum; without overlap nothing hides. ZeRO-3 sends half as much
-    again as ZeRO-1 per micro-batch."""
+    again as ZeRO-1 per micro-batch.
+    """
     dp = {"dp": 8.0}
     for zero in (0.0, 1.0, 2.0, 3.0):
         hidden, shown = times(dp, zero=zero), times(dp, zero=zero, overlap=0.0)
@@ -160,7 +162,8 @@ def test_adapters_spare_gradients_of_weights(chip, dense):
 
 def test_gradients_are_finite_and_right(chip, dense):
     """Reverse mode in every number of hardware, deployment and training at once, at a corner where nothing is split
-    and in the middle; along the devices' rates all elasticities add up to -1, as time is counted in seconds."""
+    and in the middle; along the devices' rates all elasticities add up to -1, as time is counted in seconds.
+    """
 
     def time(hardware, deployment, training):
         return iteration_cost(hardware, dense, deployment, training, datasheet()).time

@@ -1,12 +1,8 @@
 """Units of every formula: elasticities over all numbers add up to the powers of second, joule, dollar and metre."""
 
-from jaxroof.jobs.request import (
-    REQUEST,
-)
+from jaxroof.jobs.request import REQUEST
 from sweeps.ask.cases import case
-from sweeps.run.precision import (
-    precision,
-)
+from sweeps.run.precision import precision
 from tests.evidence.gradients import checked
 from tests.evidence.unit_powers import leaf_powers, metric_powers, powers
 

@@ -164,7 +164,7 @@ def test_pareto_front():
     front = searched(asked, Effort(starts=32, steps=40, grid=500))
     assert len(front.designs) > 3 and front.feasible.all()
     assert (np.diff(front.objectives[:, 0]) > 0).all() and (np.diff(front.objectives[:, 1]) < 0).all()
-    designs, objectives, constraints = front.grid
+    _designs, objectives, constraints = front.grid
     kept = objectives[worst(constraints) <= 1e-6]
     beaten = (kept[:, np.newaxis] < front.objectives[np.newaxis] * (1 - 1e-2)).all(axis=2)
     assert beaten.any(axis=1).mean() < 0.02

@@ -14,9 +14,7 @@ import sweeps
 from jaxroof.jobs import JOBS
 from sweeps.ask.cases import case
 from sweeps.ask.paths import replaced
-from sweeps.run.precision import (
-    precision,
-)
+from sweeps.run.precision import precision
 from sweeps.run.ways import QUICK
 from sweeps.studies.elasticity import maps
 from sweeps.studies.elasticity.api import specification
@@ -166,7 +164,8 @@ def test_curvature(request_case, exact_request):
 def test_signs_of_pairs():
     """By hand, times of two resources in a row: y = a / x1 + b / x2, shares 0.7 and 0.3. d2 ln y / d ln x1 d ln x2 =
     -0.7 * 0.3, and whoever makes one faster makes the other weigh more: complements. In a product x1 x2 of 0.7 beside
-    a constant 0.3 it is +0.7 * 0.3: what one saves the other cannot: substitutes."""
+    a constant 0.3 it is +0.7 * 0.3: what one saves the other cannot: substitutes.
+    """
     scenario = case("step", "H100-SXM", "Llama-3.1-8B", workload={"decode": 8, "context": 100}).scenario
     two = knobs(scenario, ("hardware.memory.hbm.bandwidth", "hardware.cores.vector_flops"))
     in_a_row, product = np.full((2, 2), -0.21), np.full((2, 2), 0.21)

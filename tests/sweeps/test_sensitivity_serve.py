@@ -29,7 +29,7 @@ def found():
 
 def test_against_new_simulations(found):
     """1 % of the metric at a tenth of a knob: second order is half of that, and batches that change are the rest."""
-    *_, point, checked = found
+    *_, _point, checked = found
     paths = {row.knob.path for row in checked["e2e_mean"]}
     assert {"hardware.memory.hbm.bandwidth", "hardware.matrix.bf16"} <= paths
     for name in ("e2e_mean", "tpot_mean"):
@@ -40,7 +40,8 @@ def test_against_new_simulations(found):
 @pytest.mark.parametrize("name", METRICS)
 def test_seconds_add_up(found, name):
     """A clock that runs twice as fast, arrivals included, halves every latency: elasticities over times minus those
-    over rates are 1. 1e-6: prices are read from tables."""
+    over rates are 1. 1e-6: prices are read from tables.
+    """
     _, _, point, _ = found
     slopes = zip(point.knobs, point.elasticities[name], strict=True)
     assert sum(leaf_powers(k.path).get("s", 0) * slope for k, slope in slopes) == pytest.approx(1.0, abs=1e-6)

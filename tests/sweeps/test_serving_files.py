@@ -1,5 +1,6 @@
 """One simulated deployment: its numbers, its dataset, the file and the trace made of it, and what it refuses."""
 
+import itertools
 import json
 
 import jax
@@ -101,7 +102,7 @@ def test_a_trace_has_every_step_and_request_in_us(found, data, tmp_path):
     assert {event["ph"] for event in events} == {"M", "C", "X"}
     steps = [e for e in events if e["ph"] == "X" and e["pid"] == chrome.ENGINE]
     assert sum(e["args"]["steps"] for e in steps) == int(data.engine_steps)
-    assert all(b["ts"] >= a["ts"] + a["dur"] - 0.002 for a, b in zip(steps, steps[1:], strict=False))
+    assert all(b["ts"] >= a["ts"] + a["dur"] - 0.002 for a, b in itertools.pairwise(steps))
     assert steps[-1]["ts"] + steps[-1]["dur"] == pytest.approx(1e6 * float(data.end[-1]), abs=0.01)
     spans = [e for e in events if e["ph"] == "X" and e["pid"] == chrome.REQUESTS]
     lanes = {}

@@ -8,9 +8,7 @@ from jaxroof.jobs.step import STEP
 from jaxroof.smooth import smoothing
 from sweeps.ask.cases import case
 from sweeps.ask.paths import leaf, leaf_paths, replaced
-from sweeps.run.precision import (
-    precision,
-)
+from sweeps.run.precision import precision
 from sweeps.run.ways import QUICK
 from sweeps.studies.elasticity.gradient import metric_names, slopes
 from sweeps.studies.elasticity.knobs import continuous

@@ -27,7 +27,8 @@ def test_units_add_up(chip, dense):
     """Euler's theorem: when every number is counted in another second, joule or dollar, every metric is too, so its
     derivative in that direction is its value times its power. At random points, for all metrics at once; in float64,
     1e-6. Energy, measured links and gradients in every number apart, in a minute:
-    `python -m tests.evidence.gradients --structure training`."""
+    `python -m tests.evidence.gradients --structure training`.
+    """
     place = Scenario(
         hardware=chip,
         model=dense,
@@ -120,7 +121,8 @@ def test_t4_1_an_a100_has_no_fp8():
 
 def test_sensitivities_of_an_iteration():
     """One token more or one device less are as much more work per device; codes have no elasticity. 2 %: the update
-    does not depend on tokens, and attention does on their square."""
+    does not depend on tokens, and attention does on their square.
+    """
     place = case("train", "H100-SXM", "Llama-2-7B", workload=WORK | {"zero": 1}, deployment={"dp": 8}).scenario
     found = sensitivity_at("train", place, ["iteration_time"], ["workload", "deployment.dp"])
     slopes = dict(zip((knob.path for knob in found.knobs), found.elasticities["iteration_time"], strict=True))

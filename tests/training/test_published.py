@@ -50,7 +50,8 @@ def gpt(run) -> Model:
 
 def megatron(run, micro_batch) -> tuple[Deployment, Training]:
     """Megatron-LM of 2021 and 2022: scores are written, scale, mask and softmax are one kernel, dropout another; its
-    gradients are reduced behind the last backward pass, not beside it."""
+    gradients are reduced behind the last backward pass, not beside it.
+    """
     deployment = Deployment(
         tp=float(run.tp),
         pp=float(run.pp),

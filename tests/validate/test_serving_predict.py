@@ -16,17 +16,10 @@ from jaxroof.layers.collective import collective
 from jaxroof.layers.experts import distinct_experts, own_choices
 from jaxroof.op_time import op_time
 from sweeps.cli import main
-from sweeps.measure.validate.serving.attempt import (
-    attempted,
-)
+from sweeps.measure.validate.serving.attempt import attempted
 from sweeps.measure.validate.serving.predict import engine_efficiencies, policy, traffic
-from sweeps.run.precision import (
-    precision,
-)
-from sweeps.serving.simulation import (
-    simulated,
-    size_for,
-)
+from sweeps.run.precision import precision
+from sweeps.serving.simulation import simulated, size_for
 from tests.serving_rows import read_rows
 
 pytestmark = pytest.mark.xdist_group("predict")

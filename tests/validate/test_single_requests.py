@@ -94,7 +94,7 @@ def test_one_at_a_time_in_another_set_counts(tmp_path):
 
 def test_dtype_replaces_the_precision_only_when_it_names_one(tmp_path):
     result = request_errors(written(tmp_path, {}, {"dtype": "fp8"}), DERATED)
-    assert [row.served.architecture.head.compute for row in result.scored][0] == "fp16"
+    assert next(row.served.architecture.head.compute for row in result.scored) == "fp16"
     assert float(result.scored[1].served.architecture.blocks[0].feedforward.up.bytes) < 1.1
 
 

@@ -69,7 +69,8 @@ def test_every_weight_is_fp32():
 
 def test_flop_of_a_pass_by_hand():
     """GPT-2 large, 4096 tokens: 36 layers of 12 x 1280^2 weights and the head's 1280 x 50,257, 2 FLOP each; scores and
-    values 2 x 2 x 1024 x 1280 per token and layer, masked pairs too."""
+    values 2 x 2 x 1024 x 1280 per token and layer, masked pairs too.
+    """
     forward, backward = passes(label())
     flops = sum(
         float(op.count * op.matrix_flops)

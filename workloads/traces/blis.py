@@ -104,7 +104,7 @@ def _ok(found: Table) -> np.ndarray:
     """True where a request's status is ok, shape [rows]."""
     status = found.columns["status"]
     for row in np.flatnonzero(~np.isin(status.astype(str), STATUSES)):
-        raise ValueError(f"{found.place(row)}: status is {status[row]!r}{nearest(status[row], STATUSES)}")
+        raise ValueError(f"{found.place(row)}: status is {status[row]!r}{nearest(status[row], STATUSES)}")  # type: ignore[arg-type]
     if not (status == "ok").any():
         raise ValueError(f"{found.file}: none of its {len(status)} requests has the status ok")
     return status == "ok"

@@ -141,7 +141,7 @@ def yaml_object(file: str) -> Record:
       ValueError: one line, also where PyYAML is not installed.
     """
     try:
-        import yaml
+        import yaml  # type: ignore[import-untyped]
     except ImportError:
         raise ValueError(f"{file}: reading YAML needs PyYAML: pip install 'jaxroof[traces]'") from None
 
@@ -156,7 +156,7 @@ def yaml_object(file: str) -> Record:
         def construct_mapping(self, node, deep=False):
             keys = [self.construct_object(key, deep=True) for key, _ in node.value]
             seen: set = set()
-            twice = [key for key in keys if isinstance(key, Hashable) and (key in seen or seen.add(key))]
+            twice = [key for key in keys if isinstance(key, Hashable) and (key in seen or seen.add(key))]  # type: ignore[func-returns-value]
             if twice:
                 raise yaml.MarkedYAMLError(problem=f"{twice[0]} is there twice", problem_mark=node.start_mark)
             return super().construct_mapping(node, deep)

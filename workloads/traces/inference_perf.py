@@ -55,8 +55,8 @@ def read(path: str, options: Options) -> Stream:
         raise ValueError(f"{data.place}: type is {kind!r}{nearest(kind, DATA)}")
     if kind != "shared_prefix":
         lengths = [_lengths(data, key, rng, len(arrival)) for key in ("input_distribution", "output_distribution")]
-        return Stream(name, arrival, *lengths, *alone(len(arrival)), source, notes)
-    return Stream(name, arrival, *_shared(data.table("shared_prefix"), rng, len(arrival)), source, notes)
+        return Stream(name, arrival, *lengths, *alone(len(arrival)), source, notes)  # type: ignore[arg-type, call-arg]
+    return Stream(name, arrival, *_shared(data.table("shared_prefix"), rng, len(arrival)), source, notes)  # type: ignore[arg-type, call-arg]
 
 
 def _arrivals(load: Record, rng: np.random.Generator) -> np.ndarray:
@@ -70,7 +70,7 @@ def _arrivals(load: Record, rng: np.random.Generator) -> np.ndarray:
     for stage in load.tables("stages"):
         rate, duration = stage.number("rate", 0.0, 1e6), stage.number("duration", 1e-9, 1e9)
         count = int(rate * duration)
-        if count + sum(map(len, parts)) > MOST_REQUESTS:
+        if count + sum(map(len, parts)) > MOST_REQUESTS:  # type: ignore[arg-type]
             raise ValueError(f"{stage.place}: more than {MOST_REQUESTS} requests, the most that are drawn")
         if kind == "constant":
             times = np.cumsum(rng.exponential(size=count))

@@ -68,7 +68,7 @@ def require_same(node: ast.AST, units: Mapping[str, str], words: Mapping[str, st
     parts = sides or (node.values if isinstance(node, ast.BoolOp) else [])
     found = [(part, require_same(part, units, words)) for part in parts]
     if sides:
-        _require_equal(found, units, words)
+        _require_equal(found, units, words)  # type: ignore[arg-type]
     return None
 
 

@@ -140,7 +140,7 @@ def _shape(dataset: xr.Dataset) -> dict[str, int]:
 def _column(dataset: xr.Dataset, name: str, part: dict[str, slice], dims: tuple[str, ...]) -> np.ndarray:
     """A variable or coordinate over a part, with a dimension of size 1 where it does not vary."""
     array = dataset[name]
-    values = array.isel({dim: part[dim] for dim in array.dims}).transpose(*[dim for dim in dims if dim in array.dims])
+    values = array.isel({dim: part[dim] for dim in array.dims}).transpose(*[dim for dim in dims if dim in array.dims])  # type: ignore[index]
     return values.values[tuple(slice(None) if dim in array.dims else np.newaxis for dim in dims)]
 
 
@@ -158,7 +158,7 @@ def _rows(dataset: xr.Dataset, numbers: np.ndarray, shape: dict[str, int]) -> xr
     along = dict(zip(shape, np.unravel_index(numbers, list(shape.values())), strict=True)) if shape else {}
     plain = [name for name in dataset.variables if not _is_breakdown(dataset[name])]
     places = {dim: xr.DataArray(where, dims="row") for dim, where in along.items()}
-    found = {str(name): dataset[name].isel({d: places[d] for d in dataset[name].dims}) for name in plain}
+    found = {str(name): dataset[name].isel({d: places[d] for d in dataset[name].dims}) for name in plain}  # type: ignore[index]
     found = {name: array if array.dims else array.expand_dims(row=len(numbers)) for name, array in found.items()}
     variables = {name: ("row", array.values, array.attrs) for name, array in found.items()}
     number = ("row", numbers, {"units": "1", "long_name": "number of the point in the sweep"})

@@ -23,7 +23,7 @@ KEPT_FILES = 4
 """Shards that stay in memory after they are read."""
 
 
-def open(place: str | os.PathLike, partial: bool = False) -> xr.Dataset:  # noqa: A001 - `sweeps.open` is its name
+def open(place: str | os.PathLike, partial: bool = False) -> xr.Dataset:
     """The sweep in a folder of shards.
 
     Of a sweep that kept everything, values are read when they are asked for, a shard at a time, and every shard is

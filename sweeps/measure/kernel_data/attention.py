@@ -10,7 +10,7 @@ from jaxroof.deployment import Deployment
 from jaxroof.layers.attention import Attention, decode_attention, fused_attention, prefill_attention
 from jaxroof.layers.sight import Sight, attended_pairs
 from jaxroof.model import WeightFormat
-from jaxroof.op import Op
+from jaxroof.op import AnyOp, Op
 from jaxroof.shape import AttentionShape
 from jaxroof.struct import Scalar
 from sweeps.measure.kernel_data.group import Call, Columns, KernelGroup, groups, table
@@ -79,7 +79,7 @@ def prefill_call(attn_dtype: str, kv_dtype: str, windowed: bool) -> Call | None:
     """The op of one prefill; None where a dtype is not modelled."""
     deployment = _deployment(attn_dtype, kv_dtype)
 
-    def call(row: Columns) -> tuple[Op, ...]:
+    def call(row: Columns) -> tuple[AnyOp, ...]:
         tokens = row["batch"] * row["seq_q"]
         prefill = Prefill(sequences=row["batch"], tokens=tokens, past=row["batch"] * row["kv_past"])
         return _warm(*prefill_attention(_attention(row, windowed), deployment, prefill, 1.0).values())
@@ -92,7 +92,7 @@ def decode_call(attn_dtype: str, kv_dtype: str, windowed: bool) -> Call | None:
     """The op of one decoding step; None where a dtype is not modelled."""
     deployment = _deployment(attn_dtype, kv_dtype)
 
-    def call(row: Columns) -> tuple[Op, ...]:
+    def call(row: Columns) -> tuple[AnyOp, ...]:
         decode = Decode(sequences=row["batch"], context=row["batch"] * row["kv_len"])
         return _warm(*decode_attention(_attention(row, windowed), deployment, decode, 1.0).values())
 

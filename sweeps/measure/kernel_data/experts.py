@@ -11,7 +11,7 @@ from jaxroof.layers.elementwise import elementwise
 from jaxroof.layers.feedforward import ACTIVATION_FLOPS
 from jaxroof.layers.linear import Matrix, projection
 from jaxroof.model import WeightFormat
-from jaxroof.op import Op
+from jaxroof.op import AnyOp
 from sweeps.measure.kernel_data.gemm import ACTIVATION_BYTES
 from sweeps.measure.kernel_data.gemm import FORMATS as DENSE
 from sweeps.measure.kernel_data.group import Call, Columns, KernelGroup, groups, table
@@ -98,7 +98,7 @@ def expert_call(dtype: str, balanced: bool) -> Call | None:
     if weights is None:
         return None
 
-    def call(row: Columns) -> tuple[Op, ...]:
+    def call(row: Columns) -> tuple[AnyOp, ...]:
         rows, stored, hidden = row["rows"], row["stored"], row["hidden_size"]
         width, touched = row["inter_size"] / row["moe_tp_size"], row["touched"]
         up = Matrix(hidden, row["up_projections"] * width, weights)
@@ -120,7 +120,7 @@ def expert_call(dtype: str, balanced: bool) -> Call | None:
     return call
 
 
-def _measured(op: Op, reuse: Any, largest: Any) -> Op:
+def _measured(op: AnyOp, reuse: Any, largest: Any) -> AnyOp:
     if op.shape is None:
         return op
     return dataclasses.replace(op, reuse_bytes=reuse, shape=dataclasses.replace(op.shape, largest=largest))

@@ -10,7 +10,7 @@ import numpy as np
 import hwspaces
 from jaxroof.layers.linear import Matrix, projection
 from jaxroof.model import WeightFormat
-from jaxroof.op import Op
+from jaxroof.op import AnyOp
 from sweeps.measure.kernel_data.group import Call, Columns, KernelGroup, groups, table
 
 FILE = "aic_gemm.parquet"
@@ -51,7 +51,7 @@ def gemm_call(dtype: str) -> Call | None:
     if weights is None:
         return None
 
-    def call(row: Columns) -> tuple[Op, ...]:
+    def call(row: Columns) -> tuple[AnyOp, ...]:
         ops = projection("gemm", row["m"], Matrix(row["k"], row["n"], weights), ACTIVATION_BYTES, 1.0)
         rotated = row["copies"] * row["k"] * row["n"] * weights.bytes
         return tuple(dataclasses.replace(op, reuse_bytes=rotated if op.shape else None) for op in ops.values())

@@ -12,7 +12,7 @@ import numpy as np
 from hwspaces import document
 from jaxroof.efficiency import Efficiency
 from jaxroof.hardware import Hardware
-from jaxroof.op import Op
+from jaxroof.op import AnyOp
 from jaxroof.op_time import op_deviation, op_time
 from jaxroof.struct import Scalar
 from workloads.traces.table import LONGEST_ROW, lines
@@ -20,7 +20,7 @@ from workloads.traces.table import LONGEST_ROW, lines
 Columns = Mapping[str, Any]
 """Numbers of one call by the name of their column: scalars of one row, or arrays of shape [rows]."""
 
-Call = Callable[[Columns], tuple[Op, ...]]
+Call = Callable[[Columns], tuple[AnyOp, ...]]
 """The ops that one call runs, from its numbers. One function per structure, so that it is compiled once."""
 
 CHUNK = 1 << 15

@@ -38,7 +38,7 @@ def collective(name: str, message: int, numbers: Numbers, how: Protocol) -> Coll
     spec = PartitionSpec(AXIS)
     over = jax.shard_map(part, mesh=mesh, in_specs=spec, out_specs=spec)
     work = Work(call=lambda state, cold: (over(state[0]),), state=(wanted,), feeds=True)
-    return Collective(name, 2.0 * size, call_time(work, _Sharded(numbers, NamedSharding(mesh, spec)), how))
+    return Collective(name, 2.0 * size, call_time(work, _Sharded(numbers, NamedSharding(mesh, spec)), how))  # type: ignore[arg-type]
 
 
 def bus_bandwidth(found: Collective, devices: int) -> float:
@@ -59,9 +59,9 @@ class _Sharded:
 
 def _reduced(count: int, mine: jax.Array) -> jax.Array:
     total = lax.psum(mine, AXIS) * jnp.asarray(1.0 / count, mine.dtype)
-    return lax.pcast(total, AXIS, to="varying") if hasattr(lax, "pcast") else lax.pvary(total, AXIS)
+    return lax.pcast(total, AXIS, to="varying") if hasattr(lax, "pcast") else lax.pvary(total, AXIS)  # type: ignore[attr-defined]
 
 
 def _gathered(count: int, mine: jax.Array) -> Arrays:
     everything = lax.optimization_barrier(lax.all_gather(mine, AXIS, tiled=True))
-    return lax.dynamic_slice_in_dim(everything, lax.axis_index(AXIS) * mine.shape[0], mine.shape[0])
+    return lax.dynamic_slice_in_dim(everything, lax.axis_index(AXIS) * mine.shape[0], mine.shape[0])  # type: ignore[return-value]

@@ -20,7 +20,7 @@ class Device(NamedTuple):
 
     name: str
     platform: str
-    count: int
+    count: int  # type: ignore[assignment]
     memory_bytes: float | None
     cache_bytes: float
     cores: int | None

@@ -7,15 +7,7 @@ from typing import Any
 import numpy as np
 
 from sweeps.measure.kernel_data.group import require_columns, table
-from sweeps.measure.surface_import.kernel_rows import (
-    MeasuredFile,
-    Wanted,
-    counted,
-    header,
-    listed,
-    numbers,
-    of_device,
-)
+from sweeps.measure.surface_import.kernel_rows import MeasuredFile, Wanted, counted, header, listed, numbers, of_device
 
 PRECISION = "fp16"
 """Of all its measurements."""
@@ -76,7 +68,7 @@ def _original(path: Path, op: str, device: str) -> Any:
             else:
                 shape, rate = [float(cell) for cell in cells[:-1]], float(cells[-1])
                 elements = float(np.prod(shape))
-                rows.append((op, device, *(shape + [np.nan] * 3)[:3], elements / rate * 1e-3))
+                rows.append((op, device, *(shape + [np.nan] * 3)[:3], elements / rate * 1e-3))  # type: ignore[arg-type]
         except (ValueError, IndexError, ZeroDivisionError):
             raise ValueError(f"{path}: row {number}: {line!r} is not a row of {op}") from None
     return pandas.DataFrame(rows, columns=["op", "gpu", "m", "n", "k", "latency_us"])

@@ -13,7 +13,7 @@ from jaxroof.hardware import Hardware, matrix_peak
 from jaxroof.layers.attention import Attention, decode_attention, prefill_attention
 from jaxroof.layers.linear import Matrix, projection
 from jaxroof.model import WeightFormat
-from jaxroof.op import Op
+from jaxroof.op import AnyOp
 from jaxroof.op_time import op_time
 
 EDGE = 8192.0
@@ -62,10 +62,10 @@ def shares(hardware: Hardware, efficiency: Efficiency) -> Shares | None:
     decode = Decode(sequences=SEQUENCES, context=SEQUENCES * CONTEXT)
     cached = decode_attention(attention, deployment, decode, 1.0)["decode_attention"]
 
-    def of_peak(op: Op) -> float:
+    def of_peak(op: AnyOp) -> float:
         return float(op.matrix_flops / (matrix_peak(hardware, compute) * _time(op, hardware, efficiency)))
 
-    def of_memory(op: Op) -> float:
+    def of_memory(op: AnyOp) -> float:
         return float(op.bytes / (hardware.memory.hbm.bandwidth * _time(op, hardware, efficiency)))
 
     return Shares(gemm=of_peak(large), weights=of_memory(thin), prefill=of_peak(prefill), decode=of_memory(cached))
@@ -90,5 +90,5 @@ def implausible(found: Shares) -> list[str]:
     ]
 
 
-def _time(op: Op, hardware: Hardware, efficiency: Efficiency) -> jax.Array:
+def _time(op: AnyOp, hardware: Hardware, efficiency: Efficiency) -> jax.Array:
     return op_time(jax.tree.map(jnp.asarray, op), hardware, efficiency)

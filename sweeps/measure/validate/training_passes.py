@@ -18,7 +18,7 @@ from jaxroof.hardware import Hardware, Links, Power
 from jaxroof.layers.collective import collective
 from jaxroof.memory import parameter_count
 from jaxroof.model import Model, WeightFormat
-from jaxroof.op import Collective, Op
+from jaxroof.op import Collective, Ops
 from jaxroof.op_time import op_time
 from sweeps.measure.validate.measured_csv import LeftOut, number, numbers, rows
 
@@ -142,7 +142,7 @@ def scored_passes(rows: Iterable[MeasuredPass], efficiency: Efficiency) -> list[
     """Every label with its prediction. Compiles one function per structure of a model's passes."""
 
     @jax.jit
-    def seconds(ops: dict[str, Op], hardware: Hardware) -> jax.Array:
+    def seconds(ops: Ops, hardware: Hardware) -> jax.Array:
         return sum(op.count * op_time(op, hardware, efficiency) for op in ops.values())
 
     found = []
@@ -164,7 +164,7 @@ def scored_passes(rows: Iterable[MeasuredPass], efficiency: Efficiency) -> list[
     return found
 
 
-def passes(label: MeasuredPass) -> tuple[dict[str, Op], dict[str, Op]]:
+def passes(label: MeasuredPass) -> tuple[Ops, Ops]:
     """Ops of one micro-batch's forward pass, with logits of every token, and of its backward pass; none of inference.
 
     With pipeline stages they are those of all stages, one after another.

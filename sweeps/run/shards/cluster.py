@@ -104,8 +104,8 @@ def _client(scheduler: str, workers: int | None) -> Any:
     }
     if scheduler == "dask":
         count = workers or os.cpu_count() or 1
-        if jax.config.jax_compilation_cache_dir is not None:  # workers read what this process has compiled
-            os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", jax.config.jax_compilation_cache_dir)
+        if jax.config.jax_compilation_cache_dir is not None:  # type: ignore[attr-defined]  # workers read what this process has compiled
+            os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", jax.config.jax_compilation_cache_dir)  # type: ignore[attr-defined]
             os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
         with dask.config.set(settings):
             made = LocalCluster(n_workers=count, threads_per_worker=1, silence_logs=50, memory_limit=0, **QUIET)

@@ -119,7 +119,8 @@ class _Stopped(Exception):
 def _put(ready: queue.Queue, item: Any, stopping: threading.Event) -> None:
     while not stopping.is_set():
         try:
-            return ready.put(item, timeout=0.1)
+            ready.put(item, timeout=0.1)
+            return
         except queue.Full:
             continue
 

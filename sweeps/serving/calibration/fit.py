@@ -105,7 +105,7 @@ def calibrated(
         spread=dict(zip(CONSTANTS, posterior.tolist(), strict=True)),
         told=tuple(CONSTANTS[i] for i in moved),
         errors=found,
-        simulated=simulated,
+        simulated=simulated,  # type: ignore[arg-type]
         evaluations=problem.simulator.evaluations,
     )
 

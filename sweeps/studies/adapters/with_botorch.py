@@ -39,7 +39,7 @@ def goals(shares: Shares) -> Callable[[Any], Any]:
     """
     torch = library("torch", "botorch")
 
-    class Goals(torch.autograd.Function):
+    class Goals(torch.autograd.Function):  # type: ignore[name-defined]
         """Values of jaxroof with its slopes."""
 
         @staticmethod

@@ -22,7 +22,7 @@ def pymoo_problem(problem: Problem) -> Any:
     core = library("pymoo.core.problem", "pymoo")
     cube = Cube(problem)
 
-    class Designs(core.Problem):
+    class Designs(core.Problem):  # type: ignore[name-defined]
         """Populations of points of the unit cube."""
 
         def __init__(self):

@@ -34,7 +34,7 @@ def times_by_bound(job: Job, scenario: Scenario) -> dict[str, jax.Array]:
     """For every step of `job`, its time in s by what binds it, shapes (len(BOUNDS),)."""
     suffix = "_by_bound"
     return {
-        name.removesuffix(suffix): sum(terms().values())
+        name.removesuffix(suffix): sum(terms().values())  # type: ignore[misc]
         for name, terms in job.sums(scenario).items()
         if name.endswith(suffix)
     }

@@ -46,7 +46,7 @@ def labelled(
         found[name] = (dims, values, variable_attributes(name, np.dtype("float64")))
 
     for name, value in point.metrics.items():
-        add(name, (), np.float64(value))
+        add(name, (), np.float64(value))  # type: ignore[arg-type]
         add(f"elasticity_of_{name}", ("knob",), point.elasticities[name])
     places = {knob.path: i for i, knob in enumerate(point.knobs)}
     for name, rows in (checked or {}).items():

@@ -1,6 +1,7 @@
 """Gradient descent from thousands of designs at once: Adam inside the bounds, constraints by augmented Lagrangians."""
 
 from collections.abc import Callable
+from types import ModuleType
 
 import numpy as np
 
@@ -20,7 +21,7 @@ KEPT = 1e-6
 """A constraint counts as kept up to this much, in logarithms."""
 
 
-def optax():
+def optax() -> ModuleType:
     """The optax package; ValueError in one line where it is not installed."""
     try:
         import optax

@@ -84,7 +84,7 @@ def frugal(problem: Problem, budget: int, seed: int = 0, progress: Callable[[int
     rng = np.random.default_rng(seed)
     trail = _Recorder(budget, progress)
     walks = [_Walk(Shares(problem, choice), trail) for choice in legal_choices(problem)]
-    start = rng.uniform(*STARTS, len(walks[0].shares.columns))
+    start = rng.uniform(*STARTS, len(walks[0].shares.columns))  # type: ignore[call-arg]
     for walk in walks[:budget]:
         walk.begin(start)
     while trail.left:

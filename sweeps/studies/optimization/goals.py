@@ -44,7 +44,7 @@ class Constraint:
 
     @property
     def text(self) -> str:
-        """ "tpot <= 40 ms"."""
+        """The limit in words: tpot <= 40 ms."""
         shown = f"{self.limit:g}" if self.unit == "1" else formatted(self.limit, self.unit)
         return f"{self.name} {'>=' if self.at_least else '<='} {shown}"
 

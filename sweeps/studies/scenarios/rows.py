@@ -114,7 +114,7 @@ def table(rows: Iterable[ScenarioRow]) -> xr.Dataset:
     data["ratio"] = ("row", [row.ratio for row in rows], _attributes("predicted over hand-worked"))
     data["assumed_ratio"] = ("row", [row.assumed_ratio for row in rows], _attributes("assumed over hand-worked"))
     labels = {name: ("row", values, _attributes(name)) for name, values in texts.items()}
-    labels |= {name: ("row", [getattr(row, name) for row in rows], _attributes(name)) for name in ("status", "why")}
+    labels |= {name: ("row", [getattr(row, name) for row in rows], _attributes(name)) for name in ("status", "why")}  # type: ignore[misc]
     title = f"{len({row.id for row in rows})} scenarios beside hand-worked values"
     return xr.Dataset(data, labels, {"title": title, "source": f"jaxroof {VERSION}"})
 

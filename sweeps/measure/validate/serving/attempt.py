@@ -59,7 +59,7 @@ def _simulated(
     size = extent(points)
     known = _times(made, size, progress)
     tables = {i: summed(made[i], times, size) for i, times in known.items() if not isinstance(times, str)}
-    found: dict[int, Prediction | str] = {i: known[place] for i, place in enumerate(places) if place not in tables}
+    found: dict[int, Prediction | str] = {i: known[place] for i, place in enumerate(places) if place not in tables}  # type: ignore[misc]
     able = [i for i in range(len(points)) if i not in found]
     total, done = sum(int(points[i].requests) for i in able), 0
     for _, group in lane_groups([points[i] for i in able]):

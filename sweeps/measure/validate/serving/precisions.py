@@ -120,7 +120,7 @@ def _kind(own: workloads.ModelEntry, mode: str) -> bool:
     if not mode:
         return True
     if mode in KINDS:
-        return own.precision.startswith(KINDS[mode])
+        return own.precision.startswith(KINDS[mode])  # type: ignore[arg-type]
     return _mode_bits(mode) == bits(own.precision) == 8
 
 

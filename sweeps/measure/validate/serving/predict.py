@@ -242,7 +242,7 @@ def _mean(values: jax.Array, there: jax.Array) -> jax.Array:
     return jnp.where(count > 0.0, total / jnp.maximum(count, 1.0), jnp.nan)
 
 
-def _groups(point: ServingPoint) -> float:
+def _groups(point: ServingPoint) -> Scalar:
     """Attention groups, which the scheduler treats as one with their budgets together."""
     return point.deployment.attention_dp or 1.0
 

@@ -138,7 +138,7 @@ def summed(unit: Unit, times: OpTimes, extent: Limits) -> Tables:
     parts = {kind: sum(times[kind].values(), np.zeros(_shape(kind, extent))) for kind in KINDS}
     host = unit.efficiency.host
     groups = degree(unit.deployment.attention_dp)
-    return Tables(**parts, step_time=float(host.step_time), sequence_time=float(host.sequence_time) / groups)
+    return Tables(**parts, step_time=float(host.step_time), sequence_time=float(host.sequence_time) / groups)  # type: ignore[arg-type]
 
 
 def price(tables: Tables, batch: Batch, rows: Scalar) -> tuple[jax.Array, jax.Array]:

@@ -1,0 +1,77 @@
+"""Keys of a specification with their types, and signatures of functions that show which keys they take."""
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, TypedDict, TypeVar
+
+from sweeps.ask.spec import Range
+
+Function = TypeVar("Function", bound=Callable)
+Table = Mapping[str, Any]
+
+
+class Keys(TypedDict, total=False):
+    """Keys of a sweep's specification, and what each may be; `sweeps.ask.spec.KEYS` says what they mean."""
+
+    job: str
+    mode: str
+    hardware: str | list[str]
+    model: str | list[str]
+    draft: str
+    weights: str | list[str]
+    kv: str | list[str]
+    efficiency: str | list[str]
+    prefill: Table
+    decode: Table
+    neighbour: Table
+    workload: Table
+    communication: str
+    deployment: Table
+    deployments: list[Table]
+    engine: str
+    policy: Table
+    slo: str | Table
+    axes: Mapping[str, list | Range | Table]
+    set: Table
+    sample: Table
+    scenario: Table
+    output: Table
+
+
+class _NotGiven:
+    """Default that is shown of a key which may be left out and has no default value."""
+
+    def __repr__(self) -> str:
+        return "..."
+
+
+NOT_GIVEN = _NotGiven()
+
+
+def takes(keys: type) -> Callable[[Function], Function]:
+    """A decorator of functions that pass `**keys` on: `help` and editors show the keys by name, type and default.
+
+    Only the signature changes: an unknown key reaches the function, which refuses it in one line.
+
+    Args:
+      keys: a dataclass or a TypedDict with one field for each key. Those that the function names itself are not shown
+        twice.
+    """
+    fields = dataclasses.fields(keys) if dataclasses.is_dataclass(keys) else ()
+    defaults = {field.name: field.default for field in fields}
+
+    def shown(function: Function) -> Function:
+        own = inspect.signature(function)
+        named = [one for one in own.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
+        more = []
+        for name, kind in keys.__annotations__.items():
+            default = defaults.get(name, dataclasses.MISSING)
+            if default is dataclasses.MISSING:
+                default = NOT_GIVEN
+            if name not in own.parameters:
+                more.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=default))
+        function.__signature__ = own.replace(parameters=[*named, *more])  # type: ignore[attr-defined]  # read by inspect
+        return function
+
+    return shown

@@ -1,0 +1,55 @@
+"""Public names: what `dir`, `help` and `__version__` show to somebody who explores the packages."""
+
+import dataclasses
+import inspect
+
+import pytest
+from sweeps.serving.question import Question
+
+import jaxroof
+import sweeps
+from jaxroof.version import VERSION
+from sweeps import adapters
+from sweeps.ask.keys import Keys
+from sweeps.ask.spec import KEYS
+
+
+def named(function):
+    return inspect.signature(function).parameters
+
+
+def test_version():
+    assert jaxroof.__version__ == VERSION
+
+
+def test_dir_shows_what_is_imported_when_it_is_first_used():
+    assert set(sweeps.__all__) <= set(dir(sweeps))
+    assert set(adapters.__all__) <= set(dir(adapters))
+    assert callable(adapters.with_scipy.arguments)
+    with pytest.raises(AttributeError, match="has no attribute 'with_guesses'"):
+        _ = adapters.with_guesses
+
+
+def test_sweep_shows_the_keys_of_a_specification():
+    assert tuple(Keys.__annotations__) == tuple(KEYS)
+    own = {"source", "progress"}
+    assert set(named(sweeps.sweep)) == own | set(KEYS)
+    with pytest.raises(ValueError, match="there is no key hardwar; did you mean hardware?"):
+        sweeps.sweep(hardwar="H100-SXM")
+
+
+@pytest.mark.parametrize("name", ["serve", "latency_curve", "capacity"])
+def test_simulations_show_the_fields_of_their_question(name):
+    fields = {field.name for field in dataclasses.fields(Question)}
+    assert fields <= set(named(getattr(sweeps, name)))
+    assert named(getattr(sweeps, name))["think"].default == 0.0
+    needed = {"serve": {}, "latency_curve": {"rates": [1.0]}, "capacity": {"slo": "ttft=1s"}}[name]
+    with pytest.raises(ValueError, match="there is no key trase"):
+        getattr(sweeps, name)(model="Llama-3.1-8B", hardware="H100-SXM", trase="a.csv", **needed)
+
+
+@pytest.mark.parametrize("name", [name for name in sweeps.__all__ if name not in ("adapters", "Case", "Comparison")])
+def test_every_parameter_has_a_name_and_a_type(name):
+    for parameter in named(getattr(sweeps, name)).values():
+        assert parameter.kind not in (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+        assert parameter.annotation is not inspect.Parameter.empty
