@@ -10,8 +10,8 @@ from jaxroof.jobs import Scenario
 from jaxroof.jobs.serve import Service
 from sweeps.ask.cases import case
 from sweeps.run.precision import precision
+from sweeps.run.simulated.policies import chosen_policy
 from sweeps.serving.calibration.simulator import CONSTANTS, Simulator
-from sweeps.serving.policies import chosen_policy
 from workloads.stream import Stream
 from workloads.streams import generated
 from workloads.traffic import traffic

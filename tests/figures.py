@@ -25,9 +25,9 @@ from sweeps.ask.spec import spec
 from sweeps.run.asked import asked
 from sweeps.run.point import answers_at, scenario_at
 from sweeps.run.precision import precision
-from sweeps.serving.plan import planned
+from sweeps.run.simulated.plan import planned
+from sweeps.run.simulated.spec import serve_spec
 from sweeps.serving.run import setup
-from sweeps.serving.spec import serve_spec
 from sweeps.studies.comparison import compare
 
 PARTS = ("hardware", "model", "deployment", "efficiency")

@@ -4,7 +4,6 @@ import dataclasses
 import inspect
 
 import pytest
-from sweeps.serving.question import Question
 
 import jaxroof
 import sweeps
@@ -12,6 +11,7 @@ from jaxroof.version import VERSION
 from sweeps import adapters
 from sweeps.ask.keys import Keys
 from sweeps.ask.spec import KEYS
+from sweeps.run.simulated.spec import ServeSpec
 
 
 def named(function):
@@ -40,7 +40,7 @@ def test_sweep_shows_the_keys_of_a_specification():
 
 @pytest.mark.parametrize("name", ["serve", "latency_curve", "capacity"])
 def test_simulations_show_the_fields_of_their_question(name):
-    fields = {field.name for field in dataclasses.fields(Question)}
+    fields = {field.name for field in dataclasses.fields(ServeSpec)}
     assert fields <= set(named(getattr(sweeps, name)))
     assert named(getattr(sweeps, name))["think"].default == 0.0
     needed = {"serve": {}, "latency_curve": {"rates": [1.0]}, "capacity": {"slo": "ttft=1s"}}[name]

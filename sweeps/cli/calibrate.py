@@ -103,7 +103,7 @@ def _serving(options: argparse.Namespace, run: Any) -> tuple[Any, Any, str]:
     """The case, the simulation that it is, and its engine."""
     from jaxroof.jobs.serve import Service
     from sweeps.ask.engines import engine_of
-    from sweeps.serving.policies import chosen_policy
+    from sweeps.run.simulated.policies import chosen_policy
 
     if options.dp is not None:
         raise ValueError(f"--dp {options.dp}: a run is calibrated on one replica; measure one")

@@ -7,9 +7,9 @@ from typing import Any
 from hwspaces import formatted
 from sweeps.cli import tables
 from sweeps.data.labels import number
+from sweeps.run.simulated.load import Load
+from sweeps.run.simulated.policies import policy_record, policy_text
 from sweeps.serving.capacity import MET, MORE, NEVER, Capacity, Search
-from sweeps.serving.load import Load
-from sweeps.serving.policies import policy_record, policy_text
 from sweeps.serving.target import good_share_of
 
 FIGURES = ("ttft_p50", "ttft_p99", "tpot_p50", "tpot_p99", "tokens_per_second_per_device", "batch_mean", "kv_use_max")

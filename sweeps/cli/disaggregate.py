@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> None:
         _print_pools(common.asked_case("disaggregated", options, workload, prefill=prefill), options)
         return
     devices = int(common.whole_number("--devices", options.devices))
-    from sweeps.serving.objective import parse_slo
+    from sweeps.run.simulated.objective import parse_slo
 
     objective = parse_slo(options.slo)
     loads = None if options.loads is None else _loads(options.loads)

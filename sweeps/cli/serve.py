@@ -46,7 +46,7 @@ def question(options: argparse.Namespace) -> Any:
     """The `ServeSpec` that the flags describe; ValueError in one line when they do not."""
     policy, settings = common.policy_settings(options.policy), common.overrides(options.set)
     common.compilation_cache()
-    from sweeps.serving.spec import ServeSpec
+    from sweeps.run.simulated.spec import ServeSpec
 
     return ServeSpec(
         **{name: getattr(options, name) for name in ("hardware", "model", "weights", "kv", "communication")},

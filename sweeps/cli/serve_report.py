@@ -11,8 +11,8 @@ from sweeps.ask.names import variable
 from sweeps.cli import tables
 from sweeps.cli.answers import case_record, units
 from sweeps.data.labels import number
-from sweeps.serving.objective import limits
-from sweeps.serving.policies import policy_record, policy_text
+from sweeps.run.simulated.objective import limits
+from sweeps.run.simulated.policies import policy_record, policy_text
 from sweeps.serving.report import cache_tokens, nearest, slo_lines, status_text
 from sweeps.serving.run import Simulation
 

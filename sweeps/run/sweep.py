@@ -94,7 +94,7 @@ def working(checked: Spec) -> str:
 def planned(checked: Spec) -> tuple[Asked, Plan]:
     """The question with every name looked up, and its plan; to be called in its working precision."""
     if JOBS[checked.job].simulated:
-        from sweeps.serving.plan import planned
+        from sweeps.run.simulated.plan import planned
 
         return planned(checked)  # type: ignore[return-value]
     question = asked(checked)

@@ -13,12 +13,11 @@ import xarray as xr
 from sweeps.ask.keys import takes
 from sweeps.ask.names import STATES, variable_attributes
 from sweeps.run.precision import precision
+from sweeps.run.simulated.grid import Metrics
+from sweeps.run.simulated.objective import SHARE, Target, limits, parse_target
+from sweeps.run.simulated.spec import ServeSpec, serve_spec
 from sweeps.serving.curve import curve_dataset, loads_of
 from sweeps.serving.fleet import Fleet, Place, fleet
-from sweeps.serving.grid import Metrics
-from sweeps.serving.objective import SHARE, Target, limits, parse_target
-from sweeps.serving.question import Question
-from sweeps.serving.spec import serve_spec
 from sweeps.serving.target import kept, missed_text
 from sweeps.serving.usual_loads import keeps_all_at_once, usual_clients, usual_rates
 
@@ -85,7 +84,7 @@ class Search:
         return self.fleet.rate is None
 
 
-@takes(Question)
+@takes(ServeSpec)
 def capacity(
     model: str,
     hardware: str | Iterable[str],
@@ -122,7 +121,7 @@ def capacity(
       tp: tensor-parallel degree, or several; None: the smallest power of two at which the model fits on each.
       tolerance: of the capacity, relative; of fewer than 1 / `tolerance` clients, one client.
       begun: called with the number of simulations to come; returns what is called with those that are done.
-      **keys: of `sweeps.serving.spec.ServeSpec`, as of `latency_curve`.
+      **keys: of `sweeps.run.simulated.spec.ServeSpec`, as of `latency_curve`.
 
     Raises:
       ValueError: one line that names what is wrong, its value and what is allowed.

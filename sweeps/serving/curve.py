@@ -13,18 +13,17 @@ from sweeps.ask.keys import takes
 from sweeps.ask.leaves import leaf_long_name, leaf_unit
 from sweeps.ask.names import UDUNITS, variable_attributes
 from sweeps.run.precision import precision
+from sweeps.run.simulated.grid import Metrics
+from sweeps.run.simulated.objective import parse_slo
+from sweeps.run.simulated.plan import FLAGS, VARIABLES
+from sweeps.run.simulated.spec import ServeSpec, serve_spec
 from sweeps.serving.fleet import Fleet, fleet
-from sweeps.serving.grid import Metrics
-from sweeps.serving.objective import parse_slo
-from sweeps.serving.plan import FLAGS, VARIABLES
-from sweeps.serving.question import Question
-from sweeps.serving.spec import serve_spec
 
 MOST_LOAD = 1e6
 """Requests per s, or clients, that make sense."""
 
 
-@takes(Question)
+@takes(ServeSpec)
 def latency_curve(
     model: str,
     hardware: str | Iterable[str],
@@ -44,7 +43,7 @@ def latency_curve(
       concurrencies: in its place, clients of a closed loop.
       tp: tensor-parallel degree, or several; None: the smallest power of two at which the model fits on each.
       progress: called with the number of simulations that are done.
-      **keys: of `sweeps.serving.spec.ServeSpec`: trace, or isl and osl with requests, seed and arrivals; engine,
+      **keys: of `sweeps.run.simulated.spec.ServeSpec`: trace, or isl and osl with requests, seed and arrivals; engine,
         policy, slo, deployment, weights, efficiency, ...
 
     Returns:

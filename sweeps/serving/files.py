@@ -13,14 +13,16 @@ import xarray as xr
 from jaxroof.struct import Array
 from jaxroof.traffic import STATUSES
 from jaxroof.version import VERSION
+from sweeps.ask.keys import takes
 from sweeps.ask.names import variable_attributes
 from sweeps.data.store import saved
-from sweeps.serving.objective import limits
-from sweeps.serving.policies import policy_record
+from sweeps.run.simulated.objective import limits
+from sweeps.run.simulated.policies import policy_record
+from sweeps.run.simulated.spec import ServeSpec, serve_spec
 from sweeps.serving.run import Simulation, simulation, waiting
-from sweeps.serving.spec import serve_spec
 
 
+@takes(ServeSpec)
 def serve(
     hardware: str, model: str, *, progress: Callable[[int, int], None] = lambda done, requests: None, **keys: Any
 ) -> xr.Dataset:
@@ -29,7 +31,7 @@ def serve(
     Args:
       hardware, model: catalogue names or files.
       progress: called now and then with the requests that are over and with all.
-      **keys: fields of `sweeps.serving.spec.ServeSpec`: deployment, trace, rate, concurrency, isl, osl, requests,
+      **keys: fields of `sweeps.run.simulated.spec.ServeSpec`: deployment, trace, rate, concurrency, isl, osl, requests,
         seed, engine, policy, slo, ...
 
     Returns:

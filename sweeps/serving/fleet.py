@@ -20,10 +20,10 @@ from sweeps.ask.cases import Case, require_precisions
 from sweeps.ask.effects import Facts, given_paths, require_effect
 from sweeps.ask.engines import engine_of
 from sweeps.ask.layouts import reach
-from sweeps.serving.grid import Metrics, outcomes
-from sweeps.serving.load import Load, load
-from sweeps.serving.policies import chosen_policy, policy_values
-from sweeps.serving.spec import ServeSpec
+from sweeps.run.simulated.grid import Metrics, outcomes
+from sweeps.run.simulated.load import Load, load
+from sweeps.run.simulated.policies import chosen_policy, policy_values
+from sweeps.run.simulated.spec import ServeSpec
 from workloads.streams import mean_rate
 
 MOST_DEVICES = 16
@@ -79,7 +79,7 @@ class Fleet:
         objective: Objective,
         progress: Callable[[int], None] = lambda points: None,
     ) -> Metrics:
-        """Metrics of every place at a load of its own, shape [places]: `sweeps.serving.grid.outcomes`."""
+        """Metrics of every place at a load of its own, shape [places]: `sweeps.run.simulated.grid.outcomes`."""
         points = [
             dataclasses.replace(
                 place.case.scenario,

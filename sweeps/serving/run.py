@@ -16,11 +16,11 @@ from sweeps.ask.cases import Case
 from sweeps.ask.effects import facts, given_paths, require_effect
 from sweeps.ask.engines import engine_of
 from sweeps.run.precision import precision
-from sweeps.serving.load import Load, load
-from sweeps.serving.objective import parse_slo
-from sweeps.serving.policies import chosen_policy, policy_values
-from sweeps.serving.simulation import no_cache, require_priced, simulated, size_for, unfinished
-from sweeps.serving.spec import ServeSpec
+from sweeps.run.simulated.load import Load, load
+from sweeps.run.simulated.objective import parse_slo
+from sweeps.run.simulated.policies import chosen_policy, policy_values
+from sweeps.run.simulated.simulation import no_cache, require_priced, simulated, size_for, unfinished
+from sweeps.run.simulated.spec import ServeSpec
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

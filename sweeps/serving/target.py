@@ -6,7 +6,7 @@ import numpy as np
 
 from hwspaces import formatted
 from jaxroof.jobs.serve import PERCENTILES
-from sweeps.serving.objective import LIMITS, Target, figure_text
+from sweeps.run.simulated.objective import LIMITS, Target, figure_text
 
 Metrics = Mapping[str, np.ndarray]
 """Variable -> its value at every place, shape [places]."""

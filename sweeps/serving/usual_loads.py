@@ -6,9 +6,9 @@ from collections.abc import Iterable
 import numpy as np
 
 from jaxroof.jobs.serve import Objective
+from sweeps.run.simulated.objective import Target
+from sweeps.run.simulated.spec import ServeSpec
 from sweeps.serving.fleet import Fleet, fleet
-from sweeps.serving.objective import Target
-from sweeps.serving.spec import ServeSpec
 from sweeps.serving.target import kept
 
 POINTS = 12

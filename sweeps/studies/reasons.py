@@ -10,7 +10,7 @@ import numpy as np
 from hwspaces import formatted
 from sweeps.ask.names import VARIABLES, variable
 from sweeps.data.labels import amount, number
-from sweeps.serving.objective import limits_of
+from sweeps.run.simulated.objective import limits_of
 
 UNTRIED, ILLEGAL, UNEVEN, WEIGHTS, CACHE, SLO, UNPRICED, FEASIBLE = range(8)
 """How far a point gets: beyond what the links connect and not asked for; a split that cannot be; a batch that its

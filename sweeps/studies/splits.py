@@ -19,8 +19,8 @@ from sweeps.ask.names import variable_attributes
 from sweeps.run.evaluate import Points, evaluate
 from sweeps.run.point import answers
 from sweeps.run.precision import precision
+from sweeps.run.simulated.objective import limits, slo_text
 from sweeps.run.ways import CURVE
-from sweeps.serving.objective import limits, slo_text
 
 BATCHES = np.unique(np.round(2.0 ** np.arange(0.0, 10.01, 0.5)))
 """Sequences at once for which a decode replica is evaluated: up to 1024, as far as they fit."""

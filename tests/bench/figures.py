@@ -18,9 +18,9 @@ from rich.table import Table
 import workloads
 from sweeps.ask.layouts import label
 from sweeps.run.answer import answer
+from sweeps.run.simulated.spec import serve_spec
 from sweeps.run.sweep import sweep
 from sweeps.serving.run import simulation
-from sweeps.serving.spec import serve_spec
 from sweeps.studies.comparison import compare
 from sweeps.studies.elasticity.point import sensitivity_at
 from tests.figures import LAYOUT, PARTS, Deployed, comparable, deployments, figures, of_steps, possible, same, scenarios

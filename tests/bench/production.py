@@ -5,8 +5,8 @@ import time
 import numpy as np
 
 from sweeps.ask.cases import case
+from sweeps.run.simulated.objective import parse_slo
 from sweeps.run.sweep import sweep
-from sweeps.serving.objective import parse_slo
 from sweeps.studies.splits import splits
 
 WORK = {"isl": 2048, "osl": 256}

@@ -131,7 +131,7 @@ def compiled(case: Case):
     from jaxroof.policy import Policy
     from jaxroof.scheduler import simulate
     from sweeps.ask.cases import model_deployment
-    from sweeps.serving.simulation import simulated, size_for
+    from sweeps.run.simulated.simulation import simulated, size_for
     from workloads.traffic import traffic
 
     entry = workloads.model("Llama-3.1-70B")

@@ -100,7 +100,7 @@ def _spec(path: str) -> Any:
 
 def _question(path: str) -> None:
     from sweeps.run.asked import asked
-    from sweeps.serving.plan import planned
+    from sweeps.run.simulated.plan import planned
 
     found = dataclasses.replace(_spec(path), illegal="mask")
     question = planned(found)[0] if found.job == "serve" else asked(found)

@@ -17,8 +17,8 @@ from sweeps.data.keep import keepers
 from sweeps.data.opened import opened
 from sweeps.data.shards import encode, manifest
 from sweeps.measure.surface_import import Wanted, imported
-from sweeps.serving.objective import parse_slo
-from sweeps.serving.policies import chosen_policy
+from sweeps.run.simulated.objective import parse_slo
+from sweeps.run.simulated.policies import chosen_policy
 from sweeps.show.heatmap import heatmap
 from sweeps.show.plane import plane
 from sweeps.studies.optimization.spec import design

@@ -90,7 +90,7 @@ def _condition(data: bytes) -> None:
 
 
 def _described(data: bytes) -> None:
-    from sweeps.serving.objective import parse_slo
+    from sweeps.run.simulated.objective import parse_slo
     from workloads.arrivals import parse_arrivals
     from workloads.lengths import parse_lengths
     from workloads.prefixes import parse_prefixes, parse_sessions

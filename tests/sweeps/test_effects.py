@@ -19,7 +19,7 @@ from sweeps.ask.leaves import leaves
 from sweeps.ask.quantities import along_range, quantity_or_zero
 from sweeps.ask.spec import content, read
 from sweeps.cli import main
-from sweeps.serving.objective import parse_slo
+from sweeps.run.simulated.objective import parse_slo
 from sweeps.studies.optimization.goals import constraints
 from sweeps.studies.optimization.spec import read as read_design
 

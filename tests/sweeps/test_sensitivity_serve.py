@@ -2,7 +2,7 @@
 
 import pytest
 
-from sweeps.serving.spec import serve_spec
+from sweeps.run.simulated.spec import serve_spec
 from sweeps.studies.elasticity.serve import sensitivity_of_serve
 from tests.evidence.unit_powers import leaf_powers
 

@@ -13,12 +13,12 @@ from hwspaces.output import KINDS
 from jaxroof.policy import ORDERS
 from sweeps.ask.engines import ENGINES
 from sweeps.ask.names import variable
+from sweeps.run.simulated.load import load
+from sweeps.run.simulated.policies import chosen_policy, policy_record, policy_text
+from sweeps.run.simulated.spec import serve_spec
 from sweeps.serving import chrome, files
-from sweeps.serving.load import load
-from sweeps.serving.policies import chosen_policy, policy_record, policy_text
 from sweeps.serving.report import nearest, slo_lines, status_text
 from sweeps.serving.run import simulation, waiting
-from sweeps.serving.spec import serve_spec
 from sweeps.show.serving_run import serving_run
 
 pytestmark = pytest.mark.xdist_group("files")
@@ -159,7 +159,7 @@ def test_a_cache_that_no_request_fits_into_and_a_run_that_ends_early(monkeypatch
     with pytest.raises(ValueError, match="no request finished, so there is nothing to draw: 48 refused"):
         serving_run(files.dataset(found))
 
-    monkeypatch.setattr("sweeps.serving.simulation.PIECES", 1)
+    monkeypatch.setattr("sweeps.run.simulated.simulation.PIECES", 1)
     found = simulation(serve_spec(**OPEN))
     left = int(found.metrics["unfinished"])
     assert 0 < left < 48 and found.metrics["finished"] == 48 - left

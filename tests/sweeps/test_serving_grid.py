@@ -13,12 +13,13 @@ import sweeps
 from jaxroof.jobs.serve import Objective
 from sweeps.ask.spec import spec
 from sweeps.run.precision import precision
+from sweeps.run.simulated import grid
+from sweeps.run.simulated.objective import Target, parse_slo, parse_target, slo_text
+from sweeps.run.simulated.plan import VARIABLES, planned
+from sweeps.run.simulated.spec import ServeSpec
 from sweeps.serving import capacity as search
-from sweeps.serving import grid, usual_loads
+from sweeps.serving import usual_loads
 from sweeps.serving.curve import latency_curve, loads_of
-from sweeps.serving.objective import Target, parse_slo, parse_target, slo_text
-from sweeps.serving.plan import VARIABLES, planned
-from sweeps.serving.spec import ServeSpec
 from sweeps.serving.target import good_share_of
 from sweeps.serving.usual_loads import POINTS
 
@@ -108,7 +109,7 @@ def test_a_file_is_the_same(data, tmp_path):
 
 
 def test_a_folder_of_shards_has_the_same_points(data, tmp_path, monkeypatch):
-    monkeypatch.setattr("sweeps.serving.plan.LOT", 4)
+    monkeypatch.setattr("sweeps.run.simulated.plan.LOT", 4)
     found = sweeps.sweep_to_folder(tmp_path / "sweep", SPEC, shard_points=1)
     assert len(list((tmp_path / "sweep").glob("shard-*"))) == 4
     assert sweeps.open(tmp_path / "sweep").load().equals(sweeps.sweep(SPEC))  # in the same lots: the same bits

@@ -19,7 +19,7 @@ from sweeps.cli import main
 from sweeps.measure.validate.serving.attempt import attempted
 from sweeps.measure.validate.serving.predict import engine_efficiencies, policy, traffic
 from sweeps.run.precision import precision
-from sweeps.serving.simulation import simulated, size_for
+from sweeps.run.simulated.simulation import simulated, size_for
 from tests.serving_rows import read_rows
 
 pytestmark = pytest.mark.xdist_group("predict")

@@ -12,8 +12,8 @@ from jaxroof.efficiency import Host
 from jaxroof.jobs import Scenario
 from jaxroof.scheduler import Size, simulate
 from jaxroof.traffic import STATUSES
+from sweeps.run.simulated.simulation import grown, size_for
 from sweeps.serving.calibration.measured_run import METRICS
-from sweeps.serving.simulation import grown, size_for
 
 CONSTANTS = tuple(field.name for field in dataclasses.fields(Host))
 """The overheads, in the order of every vector of them: per step, per sequence, per request."""

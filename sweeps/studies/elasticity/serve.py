@@ -17,10 +17,10 @@ from jaxroof.struct import Scalar, struct
 from jaxroof.traffic import STATUSES
 from sweeps.ask.paths import leaf, leaf_paths
 from sweeps.run.precision import precision
+from sweeps.run.simulated.simulation import grown, size_for
+from sweeps.run.simulated.spec import ServeSpec
 from sweeps.run.ways import QUICK
 from sweeps.serving.run import Setup, setup, unfinished_note
-from sweeps.serving.simulation import grown, size_for
-from sweeps.serving.spec import ServeSpec
 from sweeps.studies.elasticity.gradient import moved
 from sweeps.studies.elasticity.knobs import knobs, without_elasticity
 from sweeps.studies.elasticity.point import Sensitivities, Turn, chosen, elasticities, known_metrics, turned_checks

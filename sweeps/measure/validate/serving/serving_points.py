@@ -17,7 +17,7 @@ from sweeps.measure.validate.measured_csv import CsvRow, LeftOut, number, rows
 from sweeps.measure.validate.serving.deployment_labels import ENGINES, Layout, layout, suite
 from sweeps.measure.validate.serving.precisions import MICROSCALED, bits, has_experts, labelled_model
 from sweeps.measure.validate.serving.presets import NVIDIA_DEVICES, Preset, Run, is_blackwell, preset, scripted_degrees
-from sweeps.serving.simulation import require_priced
+from sweeps.run.simulated.simulation import require_priced
 
 DEGREES = ("tp_size", "pp_size", "attention_dp_size", "moe_tp_size", "moe_ep_size")
 SIDES = ("prefill", "decode")

@@ -21,7 +21,7 @@ from jaxroof.scheduler import Size, cache_blocks
 from jaxroof.traffic import Traffic
 from sweeps.ask.alike import alike
 from sweeps.ask.cases import compute_precisions
-from sweeps.serving.simulation import power, simulated, size_for
+from sweeps.run.simulated.simulation import power, simulated, size_for
 
 WIDTH = 32
 """Simulations of one call: more of them at once are no faster on a CPU."""

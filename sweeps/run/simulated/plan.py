@@ -28,12 +28,12 @@ from sweeps.ask.question import Asked, attributes, resolved
 from sweeps.ask.spec import Spec
 from sweeps.data.pieces import Box, Output, Piece, corners, gathered, part_lengths
 from sweeps.run.asked import names_at, refusal, values_at
-from sweeps.serving.grid import bounds, outcomes
-from sweeps.serving.load import load
-from sweeps.serving.objective import parse_slo
-from sweeps.serving.policies import FIELDS, chosen_policy, policy_value, policy_values
-from sweeps.serving.simulation import require_priced
-from sweeps.serving.spec import ServeSpec
+from sweeps.run.simulated.grid import bounds, outcomes
+from sweeps.run.simulated.load import load
+from sweeps.run.simulated.objective import parse_slo
+from sweeps.run.simulated.policies import FIELDS, chosen_policy, policy_value, policy_values
+from sweeps.run.simulated.simulation import require_priced
+from sweeps.run.simulated.spec import ServeSpec
 
 TIMES = ("workload.think", "workload.duration")
 

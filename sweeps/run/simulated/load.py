@@ -12,7 +12,7 @@ from hwspaces.units import is_zero
 from jaxroof.traffic import Traffic
 from sweeps.ask.leaves import leaf
 from sweeps.data.labels import number
-from sweeps.serving.spec import ServeSpec
+from sweeps.run.simulated.spec import ServeSpec
 from workloads.stream import ALONE, Stream, numbered
 from workloads.streams import first, generated, mean_rate, with_rate
 from workloads.traces import read_trace
