@@ -4,19 +4,17 @@ import dataclasses
 from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
 
 import jax
-import numpy as np
 
 T = TypeVar("T")
 
 if TYPE_CHECKING:
-    Scalar = Any  # sums and products of float | Array are either, and most of JAX and NumPy takes only one of them
+    Scalar = Array = Any  # sums and products are of either kind, and most of JAX and NumPy takes only one of them
 else:
     Scalar = float | jax.Array
-"""A number of shape (): a Python float, a NumPy scalar, or an array or tracer of shape ()."""
+    Array = jax.typing.ArrayLike
+"""Scalar: a number of shape (), a Python float, a NumPy scalar, or an array or tracer of shape ().
 
-
-Array = jax.Array | np.ndarray
-"""Numbers of shape [n] or more: what is loaded is NumPy's, what is computed is JAX's."""
+Array: numbers of shape [n] or more; what is loaded is NumPy's, what is computed is JAX's."""
 
 
 def static(**keywords: Any) -> Any:

@@ -3,7 +3,7 @@
 import dataclasses
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, TypedDict, TypeVar
+from typing import Any, TypedDict, TypeVar, get_type_hints
 
 from sweeps.ask.spec import Range
 
@@ -65,7 +65,7 @@ def takes(keys: type) -> Callable[[Function], Function]:
         own = inspect.signature(function)
         named = [one for one in own.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
         more = []
-        for name, kind in keys.__annotations__.items():
+        for name, kind in get_type_hints(keys).items():
             default = defaults.get(name, dataclasses.MISSING)
             if default is dataclasses.MISSING:
                 default = NOT_GIVEN
