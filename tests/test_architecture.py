@@ -18,6 +18,35 @@ MAY_IMPORT = {
 }
 """Package -> packages of this distribution that its modules may import."""
 
+FLOORS = {
+    "jaxroof": (
+        {"version", "struct", "field", "dependence", "shape", "smooth", "rule"},  # the ground
+        {"hardware", "silicon", "money", "model", "deployment", "batch", "policy", "traffic", "op"},  # vocabulary
+        {"area", "speculation", "layers", "cost", "memory", "paging", "legality"},  # parts
+        {"traced_once", "efficiency", "energy", "roofline", "collectives"},  # realism
+        {"forward", "op_time", "overlap", "step", "prices"},  # assembly
+        {"scheduler", "training"},
+        {"jobs"},
+    ),
+    "hwspaces": (
+        {"document", "interrupted", "unfinished", "output", "units", "leaves"},  # files, units, figures
+        {"technology", "energy", "derived", "silicon", "entry", "schema"},  # one accelerator
+        {"blis", "load"},  # all of them
+        {"surface", "surface_ops", "surface_efficiency", "kernel_tables", "efficiency", "efficiency_file"},
+    ),
+    "workloads": (
+        {"config", "expression_syntax", "expressions", "family", "families", "formats", "images", "kinds", "modules"}
+        | {"stream", "towers", "words"},  # texts, and what names in them mean
+        {"compressed_tensors", "modelopt", "quantization", "precision", "coverage", "experts", "windows", "selection"}
+        | {"other_parameters", "encoder_decoder", "encoders", "layer", "linear_attention", "attention", "latent"}
+        | {"feedforward", "layer_kinds"},  # parts of a model
+        {"catalogue", "huggingface", "entry"},  # models
+        {"arrivals", "lengths", "prefixes", "streams", "traffic", "traces", "summary"},  # requests
+    ),
+    "sweeps": ({"ask"}, {"data"}, {"run"}, {"serving"}, {"studies"}, {"measure"}, {"show"}, {"cli"}),
+}
+"""Floors of every package, from the ground up: a module imports from its own floor and those below."""
+
 SHARED = "hwspaces.document"
 """The one reader of TOML and JSON files: it imports nothing of the distribution, and `workloads` may import it."""
 
@@ -51,6 +80,45 @@ def imported(path: Path) -> set[str]:
 def test_imports_run_one_way(path):
     package = path.relative_to(ROOT).parts[0]
     assert imported(path) & (set(MAY_IMPORT) | {"tests"}) <= MAY_IMPORT[package]
+
+
+def imported_modules(path: Path) -> set[str]:
+    """Dotted names of the modules of this distribution that a module imports, inside its functions too."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                names.add(node.module if f"{node.module}.{alias.name}" not in KNOWN else f"{node.module}.{alias.name}")
+    return names & KNOWN.keys()
+
+
+def dotted(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+KNOWN = {dotted(path): path for path in MODULES}
+"""Modules by their dotted names."""
+
+
+@pytest.mark.parametrize("package", FLOORS)
+def test_imports_run_down_the_floors(package):
+    floor = {f"{package}.{name}": number for number, names in enumerate(FLOORS[package]) for name in names}
+    places = {".".join(name.split(".")[:2]) for name in KNOWN if name.startswith(f"{package}.")}
+    assert places == floor.keys(), "every module and folder stands on a floor"
+    for name, path in KNOWN.items():
+        here = ".".join(name.split(".")[:2])
+        for other in imported_modules(path) if here in floor else ():
+            below = floor.get(".".join(other.split(".")[:2]), 0)
+            assert below <= floor[here], f"{name} imports {other}, which stands above it"
+
+
+def test_imports_have_no_circles():
+    left = {name: imported_modules(path) - {name} for name, path in KNOWN.items()}
+    while free := {name for name, others in left.items() if not others & left.keys()}:
+        left = {name: others for name, others in left.items() if name not in free}
+    assert not left, f"modules that import each other, and what imports them: {sorted(left)}"
 
 
 def test_the_shared_reader_imports_none_of_the_packages():
