@@ -3,6 +3,7 @@
 import dataclasses
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 from jaxroof.model import Block, Mixer, Model, Prediction, WeightFormat
 from workloads.attention import attention
@@ -135,7 +136,7 @@ def _merged(layers: list[Block]) -> tuple[Block, ...]:
 
 def _formats(block: Block) -> set[WeightFormat]:
     """The formats of a layer's matrices."""
-    parts = (block.attention, block.feedforward, getattr(block.feedforward, "shared", None))
+    parts: tuple[Any, ...] = (block.attention, block.feedforward, getattr(block.feedforward, "shared", None))
     values = [getattr(part, field.name) for part in parts if part is not None for field in dataclasses.fields(part)]
     return {value for value in values if isinstance(value, WeightFormat)}
 
