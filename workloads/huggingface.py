@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from jaxroof.model import Block, Mixer, Model, Prediction, WeightFormat
+from jaxroof.model import Block, Experts, FeedForward, Mixer, Model, Prediction, WeightFormat
 from workloads.attention import attention
 from workloads.config import Config
 from workloads.coverage import language_model
@@ -35,7 +35,7 @@ MIXERS: dict[str, Callable[[Layer], Mixer]] = {
 PREDICTION_KEYS = ("num_nextn_predict_layers", "num_mtp_modules", "mtp_num_hidden_layers")
 """The spellings of the number of multi-token-prediction modules. Where several are there, the first one counts."""
 
-FEEDFORWARDS = {"dense": dense, "experts": experts}
+FEEDFORWARDS: dict[str, Callable[[Layer], FeedForward | Experts]] = {"dense": dense, "experts": experts}
 """Kind of feed-forward -> the struct of one layer."""
 
 
@@ -99,10 +99,10 @@ def _block(layer: Layer, kind: LayerKind) -> Block:
     return Block(
         count=1.0,
         attention=mixer,
-        feedforward=feedforward,  # type: ignore[arg-type]
+        feedforward=feedforward,
         parallel=parallel,
         norms=_norm_kernels(config, family),
-        other_parameters=float(layer_parameters(config, family, layer.hidden, mixer, feedforward)),  # type: ignore[arg-type]
+        other_parameters=float(layer_parameters(config, family, layer.hidden, mixer, feedforward)),
     )
 
 
