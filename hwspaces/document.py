@@ -95,7 +95,7 @@ def text(path: str | Path, largest: int) -> str:
         raise ValueError(f"{path}: cannot be read: {error.strerror}") from None
 
 
-def require_file(path: str | Path, largest: int) -> int:
+def require_file(path: str | os.PathLike[str], largest: int) -> int:
     """The size in B of a regular file, which is not opened: opening a pipe waits for whoever writes into it.
 
     Raises:

@@ -136,7 +136,8 @@ def _entry(name: str, tables: Mapping, file: str) -> EfficiencyEntry:
     if not isinstance(date, datetime.date | None):
         raise ValueError(f"{file}: date = {date!r} is not a date, such as 2026-11-20")
     cited = texts(tables.get("source", {}), f"{file}: source")
-    parts, sources = {}, {}
+    parts: dict[str, Any] = {}
+    sources = {}
     for table, kind in TABLES.items():
         if not isinstance(tables.get(table), Mapping):
             raise ValueError(f"{file}: table {table} is missing; needed are {', '.join(TABLES)}")
@@ -150,7 +151,7 @@ def _entry(name: str, tables: Mapping, file: str) -> EfficiencyEntry:
     engine = " ".join(word for word in (words["engine"], words["version"]) if word)
     return EfficiencyEntry(
         name=name,
-        efficiency=Efficiency(**parts),  # type: ignore[arg-type]
+        efficiency=Efficiency(**parts),
         sources=sources,
         engine=engine or None,
         date=None if date is None else date.isoformat(),

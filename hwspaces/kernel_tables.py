@@ -94,8 +94,8 @@ def _struct(struct: type, table: Any, where: str) -> Any:
             raise ValueError(f"{where}: {key} is not known{nearest(key, known)}")
         if plain == "spread":
             values[plain] = spread(value, f"{where}.spread")
-        elif isinstance(fields[plain].type, type) and dataclasses.is_dataclass(fields[plain].type):
-            values[plain] = _struct(fields[plain].type, value, f"{where}.{plain}")  # type: ignore[arg-type]
+        elif isinstance(kind := fields[plain].type, type) and dataclasses.is_dataclass(kind):
+            values[plain] = _struct(kind, value, f"{where}.{plain}")
         else:
             values[plain] = _number(value, f"{where}: {key}") * (1e-6 if plain != key else 1.0)
     for field in fields.values():

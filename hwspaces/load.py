@@ -122,10 +122,10 @@ def _of_toml(path: str, name: str) -> HardwareEntry:
     tables, shared = _toml(Path(path)), _shared()
     own = Shared(
         tables.get("source", {}),
-        shared.architectures | _resolved(tables, "architecture", path),  # type: ignore[operator]
-        shared.links | _resolved(tables, "link", path),  # type: ignore[operator]
+        {**shared.architectures, **_resolved(tables, "architecture", path)},
+        {**shared.links, **_resolved(tables, "link", path)},
         shared.energy | technologies(tables, path),
-        {kind: known | _resolved(tables, kind, path) for kind, known in shared.silicon.items()},  # type: ignore[operator]
+        {kind: {**known, **_resolved(tables, kind, path)} for kind, known in shared.silicon.items()},
     )
     accelerators = tables.get("accelerator", {})
     chosen = _chosen(accelerators, name, path)

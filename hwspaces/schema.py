@@ -3,6 +3,7 @@
 import dataclasses
 import datetime
 from collections.abc import Mapping
+from typing import Any
 
 from hwspaces.derived import ASSUMPTION, Figures, Shared, clocked, linked, vectored
 from hwspaces.energy import energized
@@ -70,7 +71,7 @@ def entry(name: str, table: Mapping, shared: Shared, file: str) -> HardwareEntry
     leaves = {path: value for path, value in figures.values.items() if path not in _INPUTS}
     topologies = {tier: figures.texts[f"{tier}.topology"] for tier in LINKS if f"{tier}.topology" in figures.texts}
     hardware = assembled(leaves, where, topologies=topologies)
-    scales = scaled(hardware, figures, shared, where)
+    scales: dict[str, Any] = scaled(hardware, figures, shared, where)
     if scales:
         hardware = dataclasses.replace(hardware, silicon=dataclasses.replace(hardware.silicon, **scales))
     leaves |= {f"silicon.{leaf}": scale for leaf, scale in scales.items()}

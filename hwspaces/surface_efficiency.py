@@ -102,8 +102,10 @@ def with_surfaces(
     for group in alike.values():
         surface = _surface(group, efficiency, hardware, where, interpolation)
         kinds[surface.kind] = (*kinds.get(surface.kind, ()), surface)
-    entries = {kind: Surfaces(base=getattr(efficiency, kind), tables=found) for kind, found in kinds.items()}
-    return dataclasses.replace(efficiency, **entries)  # type: ignore[arg-type]
+    entries: dict[str, Any] = {
+        kind: Surfaces(base=getattr(efficiency, kind), tables=found) for kind, found in kinds.items()
+    }
+    return dataclasses.replace(efficiency, **entries)
 
 
 def log_ratios(

@@ -64,6 +64,10 @@ def _attention(table: SurfaceTable, row: Mapping[str, Any]) -> Kernel:
     sequences = row["sequences"]
     if table.kind == "decode_attention":
         decode = Decode(sequences=sequences, context=sequences * row["keys"])
-        return decode_attention(attention, deployment, decode, 1.0)["decode_attention"]  # type: ignore[return-value]
-    prefill = Prefill(sequences=sequences, tokens=sequences * row["queries"], past=0.0)
-    return prefill_attention(attention, deployment, prefill, 1.0)["prefill_attention"]
+        ops = decode_attention(attention, deployment, decode, 1.0)
+    else:
+        prefill = Prefill(sequences=sequences, tokens=sequences * row["queries"], past=0.0)
+        ops = prefill_attention(attention, deployment, prefill, 1.0)
+    op = ops[table.kind]
+    assert isinstance(op, Kernel)  # one device: no keys are exchanged
+    return op

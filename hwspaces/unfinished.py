@@ -108,9 +108,9 @@ def refusal(path: Path, error: Exception, unfinished: Path | None = None) -> str
     if unfinished is not None:  # what was written of it takes no room from what is told
         with contextlib.suppress(OSError):
             os.truncate(unfinished, 0)
-    said = isinstance(error, OSError) and error.strerror
-    why = error.strerror if said else " ".join(str(error).split())  # type: ignore[attr-defined]
-    known = said and error.errno is not None and error.errno > 0 and error.errno not in FULL  # type: ignore[attr-defined]
+    why, known = " ".join(str(error).split()), False
+    if isinstance(error, OSError) and error.strerror:
+        why, known = error.strerror, error.errno is not None and error.errno > 0 and error.errno not in FULL
     return f"{path} cannot be written: {why}{'' if known else _room((unfinished or path).parent)}"
 
 

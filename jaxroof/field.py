@@ -97,7 +97,7 @@ def share(meaning: str, about: str = "", **facts: Any) -> Any:
 
 def switch(meaning: str, about: str = "", **facts: Any) -> Any:
     """A field that holds 0 or 1."""
-    own = {"zero": True, "least": 1.0, "most": 1.0, "words": "0 or 1"} | facts
+    own: dict[str, Any] = {"zero": True, "least": 1.0, "most": 1.0, "words": "0 or 1"} | facts
     return _field(Declaration("1", meaning, about, discrete=True, **own))
 
 
@@ -198,7 +198,7 @@ def _walk(kind: type, prefix: str, titles: tuple[str, ...], around: _Part) -> It
 
 
 def _alternatives(hint: Any) -> tuple[Any, ...]:
-    return typing.get_args(hint) if isinstance(hint, types.UnionType | typing._UnionGenericAlias) else (hint,)
+    return typing.get_args(hint) if typing.get_origin(hint) in (types.UnionType, typing.Union) else (hint,)
 
 
 def _optional(hint: Any) -> bool:
@@ -207,5 +207,5 @@ def _optional(hint: Any) -> bool:
 
 def _struct(hint: Any) -> type | None:
     """The one struct among the alternatives of a type."""
-    found = [part for part in _alternatives(hint) if dataclasses.is_dataclass(part)]
+    found = [part for part in _alternatives(hint) if isinstance(part, type) and dataclasses.is_dataclass(part)]
     return found[0] if len(found) == 1 else None

@@ -1,6 +1,7 @@
 """Legality of a deployment: the splits that a model and its hardware allow, and remarks on legal ones."""
 
-from collections.abc import Iterable, Iterator
+import functools
+from collections.abc import Callable, Iterable, Iterator
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +25,7 @@ def rules(hardware: Hardware, model: Model, deployment: Deployment) -> Iterator[
         value = degree(getattr(deployment, name))
         yield (
             jnp.asarray(jnp.mod(value, 1.0) == 0.0) & (value >= 1.0),
-            lambda name=name, value=value: f"{name} = {value:g} must be a whole number of at least 1",  # type: ignore[misc]
+            functools.partial("{} = {:g} must be a whole number of at least 1".format, name, value),
         )
     blocks = list(model.blocks)
     draft = drafter(model, deployment)
@@ -176,7 +177,11 @@ def first_broken(found: Iterable[Rule]) -> str | None:
 def told_of(what: str, found: Iterable[Rule]) -> Iterator[Rule]:
     """The rules of one part of a scenario, with its name before each sentence."""
     for held, sentence in found:
-        yield held, lambda sentence=sentence: f"{what}: {sentence()}"  # type: ignore[misc]
+        yield held, functools.partial(_told, what, sentence)
+
+
+def _told(what: str, sentence: Callable[[], str]) -> str:
+    return f"{what}: {sentence()}"
 
 
 def crosses_domain(hardware: Hardware, deployment: Deployment) -> jax.Array:

@@ -76,7 +76,9 @@ def op_spread(op: AnyOp, efficiency: Efficiency) -> Spread | None:
         return None
     entry = efficiency.collective if isinstance(op, Collective) else getattr(efficiency, op.kind)
     entry = entry.base if isinstance(entry, Surfaces) else entry
-    return kernel_spread(entry, op) if isinstance(entry, Kernels) else getattr(entry, "spread", None)  # type: ignore[arg-type]
+    if isinstance(entry, Kernels) and isinstance(op, Kernel):
+        return kernel_spread(entry, op)
+    return getattr(entry, "spread", None)
 
 
 @traced_once

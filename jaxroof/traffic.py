@@ -3,7 +3,7 @@
 import jax
 
 from jaxroof.field import count, number
-from jaxroof.struct import Scalar, struct
+from jaxroof.struct import Array, Scalar, struct
 
 
 @struct
@@ -14,16 +14,16 @@ class Traffic:
     them is sent `think` s after one of these ends.
     """
 
-    arrival: jax.Array = number("s", "arrival", "non-decreasing; of a closed loop those of the first `clients` count")
-    isl: jax.Array = count("prompt tokens", "at least 1")
-    osl: jax.Array = count("output tokens", "at least 1; 0: there is no such request", zero=True)
-    group: jax.Array | None = number(
+    arrival: Array = number("s", "arrival", "non-decreasing; of a closed loop those of the first `clients` count")
+    isl: Array = count("prompt tokens", "at least 1")
+    osl: Array = count("output tokens", "at least 1; 0: there is no such request", zero=True)
+    group: Array | None = number(
         "1", "group of requests that begin alike", "0 .. groups - 1, or -1; none: there are no groups", default=None
     )
-    shared: jax.Array | None = number(
+    shared: Array | None = number(
         "1", "prompt tokens that an earlier request of the group began with", zero=True, default=None
     )
-    keep: jax.Array | None = number(
+    keep: Array | None = number(
         "1",
         "tokens that a later request of the group begins with",
         "of prompt and output, but the last",

@@ -97,7 +97,7 @@ def _float4_label(name: str, activations: str | None) -> str:
     return f"{name} ({activations} activations)" if activations else f"{name} (weights only)"
 
 
-OVERRIDES = {
+OVERRIDES: dict[str, Scheme | float] = {
     "fp8": fp8(),
     "fp8-static": fp8(calibrated=True),
     "int8": integer(8, None, False, "int8", ""),

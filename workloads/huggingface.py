@@ -3,8 +3,9 @@
 import dataclasses
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
-from jaxroof.model import Block, Mixer, Model, Prediction, WeightFormat
+from jaxroof.model import Block, Experts, FeedForward, Mixer, Model, Prediction, WeightFormat
 from workloads.attention import attention
 from workloads.config import Config
 from workloads.coverage import language_model
@@ -34,7 +35,7 @@ MIXERS: dict[str, Callable[[Layer], Mixer]] = {
 PREDICTION_KEYS = ("num_nextn_predict_layers", "num_mtp_modules", "mtp_num_hidden_layers")
 """The spellings of the number of multi-token-prediction modules. Where several are there, the first one counts."""
 
-FEEDFORWARDS = {"dense": dense, "experts": experts}
+FEEDFORWARDS: dict[str, Callable[[Layer], FeedForward | Experts]] = {"dense": dense, "experts": experts}
 """Kind of feed-forward -> the struct of one layer."""
 
 
@@ -98,10 +99,10 @@ def _block(layer: Layer, kind: LayerKind) -> Block:
     return Block(
         count=1.0,
         attention=mixer,
-        feedforward=feedforward,  # type: ignore[arg-type]
+        feedforward=feedforward,
         parallel=parallel,
         norms=_norm_kernels(config, family),
-        other_parameters=float(layer_parameters(config, family, layer.hidden, mixer, feedforward)),  # type: ignore[arg-type]
+        other_parameters=float(layer_parameters(config, family, layer.hidden, mixer, feedforward)),
     )
 
 
@@ -135,7 +136,7 @@ def _merged(layers: list[Block]) -> tuple[Block, ...]:
 
 def _formats(block: Block) -> set[WeightFormat]:
     """The formats of a layer's matrices."""
-    parts = (block.attention, block.feedforward, getattr(block.feedforward, "shared", None))
+    parts: tuple[Any, ...] = (block.attention, block.feedforward, getattr(block.feedforward, "shared", None))
     values = [getattr(part, field.name) for part in parts if part is not None for field in dataclasses.fields(part)]
     return {value for value in values if isinstance(value, WeightFormat)}
 

@@ -1,7 +1,6 @@
 """Tokens of an image, in the encoder and in the language model."""
 
 import dataclasses
-import itertools
 import math
 
 MOST_RATIO = 200.0
@@ -123,7 +122,7 @@ def _tiled(images: ImageTokens, tiles: int) -> ImageCount:
 
 def _grids(images: ImageTokens) -> list[tuple[int, int]]:
     sides = range(1, images.most_tiles + 1)
-    return [grid for grid in itertools.product(sides, repeat=2) if math.prod(grid) <= images.most_tiles]  # type: ignore[misc]
+    return [(one, other) for one in sides for other in sides if one * other <= images.most_tiles]
 
 
 def _merged(images: ImageTokens, sides: list[int]) -> ImageCount:

@@ -92,7 +92,7 @@ def _letters(config: Config, layers: int) -> str:
 
 def _block_kind(config: Config, family: Family, index: int) -> LayerKind:
     block = block_config(config, index)
-    parts = []
+    parts: list[str | None] = []
     for key, kind in (("attention", family.mixer), ("ffn", "dense")):
         table = block.table(key)
         if table is None:
@@ -101,7 +101,8 @@ def _block_kind(config: Config, family: Family, index: int) -> LayerKind:
             if table.value(other):
                 raise table.error(f"{other} is {table.value(other)!r}, which is not covered yet")
         parts.append(None if table.flag("no_op", False) else kind)
-    return LayerKind(*parts)  # type: ignore[arg-type]
+    mixer, feedforward = parts
+    return LayerKind(mixer, feedforward)
 
 
 def _interval(config: Config, layers: int) -> set[int]:

@@ -1,5 +1,8 @@
 """Parameters of a model beside its matrices: norms, biases, convolutions, sinks, learned positions."""
 
+from collections.abc import Callable
+from typing import Any
+
 from jaxroof.layers.attention import Attention
 from jaxroof.layers.compressed_attention import CompressedAttention
 from jaxroof.layers.latent_attention import LatentAttention
@@ -22,7 +25,7 @@ def layer_parameters(
     if family.streams is not None:
         parameters += parts * _stream_parameters(config, family, hidden)
     if mixer is not None:
-        parameters += MIXER_PARAMETERS[type(mixer)](config, family, hidden, mixer)  # type: ignore[operator]
+        parameters += MIXER_PARAMETERS[type(mixer)](config, family, hidden, mixer)
     if isinstance(feedforward, Experts):
         return parameters + _expert_parameters(config, family, hidden, feedforward)
     if feedforward is not None and switched(config, family.ffn_bias):
@@ -97,7 +100,7 @@ def _linear_parameters(config: Config, family: Family, hidden: float, attention:
     return parameters + attention.heads + steps + attention.value_dim
 
 
-MIXER_PARAMETERS = {
+MIXER_PARAMETERS: dict[type, Callable[[Config, Family, float, Any], float]] = {
     Attention: _attention_parameters,
     LatentAttention: _attention_parameters,
     CompressedAttention: _compressed_parameters,

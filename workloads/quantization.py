@@ -64,10 +64,10 @@ def linear_format(
 
     Raises `ValueError` when the layers differ, which one kernel does not multiply.
     """
-    parts = dict.fromkeys(tuple(paths) for paths in parts)
-    schemes = {quantised.scheme(paths) for paths in parts}
+    layers = dict.fromkeys(tuple(paths) for paths in parts)
+    schemes = {quantised.scheme(paths) for paths in layers}
     if len(schemes) > 1:
-        text = ", ".join(f"{p[0]}: {s.label if s else base.compute}" for p in parts for s in [quantised.scheme(p)])  # type: ignore[index]
+        text = ", ".join(f"{p[0]}: {s.label if s else base.compute}" for p in layers for s in [quantised.scheme(p)])
         raise ValueError(f"{name}: linear layers that run as one are quantised differently ({text}): not covered")
     scheme = schemes.pop()
     return scheme.weight_format(base) if scheme else base

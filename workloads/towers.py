@@ -1,6 +1,7 @@
 """Encoders of identical layers and a projector, counted from their sizes."""
 
 import dataclasses
+from typing import Any
 
 from jaxroof.layers.attention import Attention
 from jaxroof.model import Block, Encoder, FeedForward, Projection, WeightFormat
@@ -29,7 +30,7 @@ class Tower:
     other_parameters: float = 0.0  # beside the layers
 
 
-UNBIASED = dict.fromkeys(("attention_bias", "ffn_bias", "norm_bias"), False)
+UNBIASED: dict[str, Any] = dict.fromkeys(("attention_bias", "ffn_bias", "norm_bias"), False)
 """Traits of a tower without biases."""
 
 

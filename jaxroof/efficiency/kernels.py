@@ -1,5 +1,8 @@
 """Models of the kernels of one kind of op, and the choice among them."""
 
+from collections.abc import Callable
+from typing import Any
+
 from jaxroof.efficiency.decode import DecodeKernel, decode_timing
 from jaxroof.efficiency.gemm import GemmKernel, gemm_timing
 from jaxroof.efficiency.grouped import GroupedKernel, grouped_timing
@@ -14,7 +17,7 @@ from jaxroof.struct import Scalar, struct
 
 KernelModel = StreamKernel | GemmKernel | PrefillKernel | GroupedKernel | DecodeKernel
 
-MODELS = {
+MODELS: dict[type, Callable[[Any, Kernel, Hardware], Timing]] = {
     StreamKernel: stream_timing,
     GemmKernel: gemm_timing,
     PrefillKernel: prefill_timing,
@@ -57,7 +60,7 @@ def kernel_of(kernels: Kernels, op: Kernel) -> KernelModel:
 def kernel_timing(kernels: Kernels, op: Kernel, hardware: Hardware) -> Timing:
     """Time of one run of `op` by the model of its class, where it has work."""
     kernel = kernel_of(kernels, op)
-    return MODELS[type(kernel)](kernel, op, hardware)  # type: ignore[operator]
+    return MODELS[type(kernel)](kernel, op, hardware)
 
 
 def kernel_spread(kernels: Kernels, op: Kernel) -> Scalar | None:

@@ -166,11 +166,12 @@ def _phases(places: list[Hardware], tenant: Tenant) -> tuple[list[jax.Array], li
         demands.append(jnp.asarray(demand))
         if power_known(device):
             energies.append(sum(energies_of(overlapped_ops(model, deployment, step), device).values()))
-    times = pipelined_times(*times, model, deployment, requests)  # type: ignore[call-arg]
+    prefill, decode = times
+    prefill, decode = pipelined_times(prefill, decode, model, deployment, requests)
     if energies:
         spent = [device_energy(energy, deployment, requests) for energy in energies]
-        times = [limited_time(*one) for one in zip(times, spent, places, strict=True)]
-    cost = pipelined_latency(*times, deployment, requests, tenant.efficiency)  # type: ignore[call-arg]
+        prefill, decode = (limited_time(*one) for one in zip((prefill, decode), spent, places, strict=True))
+    cost = pipelined_latency(prefill, decode, deployment, requests, tenant.efficiency)
     return [jnp.asarray(cost.ttft), jnp.asarray(cost.tpot)], demands
 
 

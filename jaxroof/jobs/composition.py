@@ -84,7 +84,7 @@ def decode_batch(requests: Requests, model: Model, deployment: Deployment) -> ba
 
 def limited_times(
     times: tuple[Scalar, Scalar],
-    energies: tuple[Scalar, Scalar] | None,
+    energies: tuple[Scalar, ...] | None,
     hardware: Hardware,
     deployment: Deployment,
     requests: Requests,

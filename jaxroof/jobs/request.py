@@ -68,7 +68,7 @@ def request_cost(
     if power_known(hardware):
         energies = tuple(sum(energies_of(overlapped_ops(model, deployment, one), hardware).values()) for one in steps)
     times = pipelined_times(prefill, decode, model, deployment, requests)
-    times = limited_times(times, energies, hardware, deployment, requests)  # type: ignore[arg-type]
+    times = limited_times(times, energies, hardware, deployment, requests)
     return pipelined_latency(*times, deployment, requests, efficiency)
 
 

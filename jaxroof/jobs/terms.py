@@ -14,6 +14,7 @@ from jaxroof.op import BOUNDS
 from jaxroof.overlap import overlapped_ops
 from jaxroof.step import (
     Lazy,
+    Terms,
     deviations_of,
     extrapolated_times,
     matrix_floors,
@@ -55,10 +56,11 @@ def op_tables(prefix: str, scenario: Scenario, batch: Batch) -> Lazy:
     place = scenario.hardware, scenario.model, scenario.deployment
     costs = functools.cache(lambda: step_cost(*place, batch, scenario.efficiency))
     fields = ("time", "flops", "bytes", "bound", "algorithm", *(("energy",) if power_known(scenario.hardware) else ()))
-    return {
-        f"{prefix}op_{field}": lambda field=field: {name: getattr(cost, field) for name, cost in costs().items()}  # type: ignore[misc]
-        for field in fields
-    }
+
+    def column(field: str) -> Terms:
+        return {name: getattr(cost, field) for name, cost in costs().items()}
+
+    return {f"{prefix}op_{field}": functools.partial(column, field) for field in fields}
 
 
 def step_terms(prefix: str, scenario: Scenario, batch: Batch) -> Lazy:

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 
 from jaxroof.policy import ORDERS, Policy
 from jaxroof.scheduler.state import Clock, blocks_of, total_of
+from jaxroof.struct import Array
 from jaxroof.traffic import Traffic
 
 
@@ -82,7 +83,7 @@ def engine(
     sent = jnp.where((place < kept) & (place < clients), sent + delay, jnp.inf)
     kind = jnp.asarray(policy.order)
 
-    def ordered(values: jax.Array | None) -> jax.Array | None:
+    def ordered(values: Array | None) -> jax.Array | None:
         """Numbers of requests in the engine's order."""
         return None if values is None else whole(values)[order]
 
@@ -111,9 +112,9 @@ def engine(
         delay=jnp.asarray(delay, dtype=float),
         isl=isl[order],
         osl=osl[order],
-        group=ordered(traffic.group),  # type: ignore[arg-type]
-        shared=ordered(traffic.shared),  # type: ignore[arg-type]
-        keep=ordered(traffic.keep),  # type: ignore[arg-type]
+        group=ordered(traffic.group),
+        shared=ordered(traffic.shared),
+        keep=ordered(traffic.keep),
     )
     return constants, Clock(sent, jnp.zeros_like(sent)), order
 

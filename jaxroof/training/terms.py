@@ -65,15 +65,16 @@ def _pass_terms(word: str, ops: Ops, hardware: Hardware, deployment: Deployment,
     """
     times = functools.cache(lambda: timed(ops))
 
+    def timed_ones(names: tuple[str, ...]) -> Terms:
+        return {name: times()[name] for name in names}
+
     # Sums of times of ops, by which ops they take.
     groups = {"compute": [name for name, op in ops.items() if not isinstance(op, Collective)]}
     groups["weight"] = [name for name, op in ops.items() if isinstance(op, Kernel) and op.gradient == "weights"]
     for kind in ("tp", "ep"):
         groups[kind] = collectives_of(ops, kind)
     found: Lazy = {
-        f"{word}_{what}": lambda names=tuple(names): {name: times()[name] for name in names}  # type: ignore[misc]
-        for what, names in groups.items()
-        if names
+        f"{word}_{what}": functools.partial(timed_ones, tuple(names)) for what, names in groups.items() if names
     }
 
     # Floor and energy of all ops.

@@ -1,6 +1,7 @@
 """Default policies of three engines' schedulers."""
 
 import dataclasses
+from typing import Any
 
 from hwspaces import EfficiencyEntry
 from jaxroof.policy import ORDERS, Policy
@@ -38,4 +39,5 @@ def policy(engine: str, **values: float | str) -> Policy:
     for name in values:
         if name not in names:
             raise ValueError(f"policy.{name} is not known; known: {', '.join(names)}")
-    return dataclasses.replace(ENGINES[engine], **values)  # type: ignore[arg-type]
+    changed: dict[str, Any] = dict(values)
+    return dataclasses.replace(ENGINES[engine], **changed)

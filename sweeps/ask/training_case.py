@@ -27,7 +27,7 @@ def training_workload(given: Mapping[str, Any], parsed: Callable[[str, Any], flo
         if name not in (*known, "lora.rank"):
             raise ValueError(f"workload.{name} is not a number of a training run{nearest(name, known)}")
     lora = given.get("lora")
-    values = {
+    values: dict[str, Any] = {
         name: parsed(f"workload.{name}", value)
         for name, value in given.items()
         if value is not None and not name.startswith("lora")
@@ -45,7 +45,7 @@ def training_workload(given: Mapping[str, Any], parsed: Callable[[str, Any], flo
     if lora is None:
         if "lora.rank" in given:
             raise ValueError("workload.lora.rank is of adapters that are not there: give workload.lora")
-        return Training(**values)  # type: ignore[arg-type]
+        return Training(**values)
     lora = adapters(lora)
     if given.get("lora.rank") is not None:
         lora = dataclasses.replace(lora, rank=parsed("workload.lora.rank", given["lora.rank"]))

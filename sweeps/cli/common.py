@@ -26,7 +26,7 @@ CACHE = "jaxroof"
 """Folder of compiled programs, inside the user's cache folder."""
 
 
-def case_arguments(parser: argparse.ArgumentParser) -> None:
+def case_arguments(parser: argparse._ActionsContainer) -> None:
     """Add the flags that name hardware, model and deployment."""
     parser.add_argument("--hardware", metavar="NAME", help="accelerator: a name (jaxroof hardware) or a TOML file")
     parser.add_argument("--model", metavar="NAME", help="model: a name (jaxroof models), a config.json or its folder")
@@ -39,7 +39,7 @@ def case_arguments(parser: argparse.ArgumentParser) -> None:
     deployment.arguments(parser)
 
 
-def settings_argument(parser: argparse.ArgumentParser, flag: str, help: str, metavar: str = "NAME=VALUE") -> None:
+def settings_argument(parser: argparse._ActionsContainer, flag: str, help: str, metavar: str = "NAME=VALUE") -> None:
     """Add a flag that may be given several times, and sets one number each time."""
     parser.add_argument(flag, metavar=metavar, action="append", default=[], help=help)
 

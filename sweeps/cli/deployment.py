@@ -18,7 +18,7 @@ def degrees() -> tuple[str, ...]:
     return tuple(name for name, flag in leaf_flags("jaxroof.deployment.parallelism").items() if flag.placeholder == "N")
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
+def arguments(parser: argparse._ActionsContainer) -> None:
     """Add the flags."""
     add_flags(parser, flags())
     parser.add_argument(

@@ -3,7 +3,7 @@
 import argparse
 
 
-def encoder_arguments(parser: argparse.ArgumentParser) -> None:
+def encoder_arguments(parser: argparse._ActionsContainer) -> None:
     """Add the flags."""
     parser.add_argument("--image", metavar="WxH", help="size in pixels of the images in every prompt")
     parser.add_argument("--images", metavar="N", help="images of that size in every prompt (default 1)")

@@ -30,7 +30,8 @@ def leaf_flags(*modules: str) -> dict[str, Flag]:
         package, _, path = module.partition(".")
         file = Path(find_spec(package).origin).parent / f"{path.replace('.', '/')}.py"
         tree = ast.parse(file.read_text(encoding="utf-8"))
-        named = {node.targets[0].id: node.value for node in tree.body if isinstance(node, ast.Assign)}
+        assigned = [(node.targets[0], node.value) for node in tree.body if isinstance(node, ast.Assign)]
+        named = {target.id: value for target, value in assigned if isinstance(target, ast.Name)}
         for node in ast.walk(tree):
             if isinstance(node, ast.AnnAssign) and isinstance(node.value, ast.Call):
                 kind, facts = _facts(node.value, named)
@@ -39,7 +40,7 @@ def leaf_flags(*modules: str) -> dict[str, Flag]:
     return found
 
 
-def add_flags(parser: argparse.ArgumentParser, flags: dict[str, Flag]) -> None:
+def add_flags(parser: argparse._ActionsContainer, flags: dict[str, Flag]) -> None:
     """Add flags to a parser."""
     for name, declared in flags.items():
         if declared.placeholder:

@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Self
 
 KINDS = ("auto", "json", "quiet")
 
@@ -35,7 +35,7 @@ class Line:
             self.task = self.bar.add_task(text, total=None)
             self.bar.start()
 
-    def __enter__(self) -> "Line":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:

@@ -17,7 +17,7 @@ def opened(path: str | os.PathLike) -> xr.Dataset:
     """The dataset in a netCDF file or a folder of shards, lazily; ValueError in one line when there is none."""
     if pathlib.Path(path).is_dir():
         return opened_folder(path)
-    size = document.require_file(path, sys.maxsize)  # type: ignore[arg-type]
+    size = document.require_file(path, sys.maxsize)
     try:
         with netCDF4.Dataset(path) as file:
             require_sound(file, size, path)

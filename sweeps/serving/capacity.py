@@ -185,7 +185,7 @@ def dataset(found: Search) -> xr.Dataset:
     made = {name: np.asarray(values) for name, values in columns.items()}
     variables = {name: ("hardware", values, variable_attributes(name, values.dtype)) for name, values in made.items()}
     limited = limits(found.target.objective) | dict(found.target.limits)
-    attributes = {f"limit_{name}": value for name, value in limited.items()}
+    attributes: dict[str, Any] = {f"limit_{name}": value for name, value in limited.items()}
     attributes |= {"target": found.target.text, "share": found.target.share, "tolerance": found.tolerance}
     attributes |= {"idle": ", ".join(sorted(found.idle))}
     return ordered.assign(variables).assign_attrs(attributes)

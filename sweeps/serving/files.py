@@ -70,8 +70,8 @@ def written(path: str | os.PathLike, data: xr.Dataset, force: bool = False) -> N
     Raises:
       ValueError: one line, for a file that must not or cannot be written, as of `sweeps.data.store.saved`.
     """
-    encoding = {name: {"zlib": True, "complevel": 4} for name in data.data_vars if data[name].ndim}
-    saved(path, data, force, encoding=encoding)  # type: ignore[arg-type]
+    encoding: dict[str, Any] = {str(name): {"zlib": True, "complevel": 4} for name in data.data_vars if data[name].ndim}
+    saved(path, data, force, encoding=encoding)
 
 
 def request_columns(found: Simulation) -> dict[str, Array]:

@@ -26,7 +26,7 @@ def speculation(dataset: xr.Dataset) -> Any:
     for name in (DRAFTS, CHANCE):
         if name not in dataset.dims:
             raise ValueError(
-                f"a picture of speculation needs an axis over {name}; the file has {', '.join(dataset.dims)}"  # type: ignore[arg-type]
+                f"a picture of speculation needs an axis over {name}; the file has {', '.join(map(str, dataset.dims))}"
             )
     if dataset.sizes.keys() != {DRAFTS, CHANCE}:
         others = ", ".join(str(dim) for dim in dataset.dims if dim not in (DRAFTS, CHANCE))

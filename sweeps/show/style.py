@@ -245,7 +245,7 @@ def ratio_axis(axes: Any) -> None:
     axes.minorticks_off()
 
 
-def spread_of(groups: Iterable[np.ndarray]) -> np.ndarray:
+def spread_of(groups: Iterable[np.ndarray | list[float]]) -> np.ndarray:
     """5 %, 50 % and 95 % quantiles of every group, shape (3, groups)."""
     return np.array([np.quantile(group, (0.05, 0.5, 0.95)) for group in groups]).reshape(-1, 3).T
 

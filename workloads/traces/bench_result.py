@@ -87,12 +87,13 @@ def _detailed(
 
 def _totals(run: Record, path: str, rate: float | None, concurrency: float | None) -> Stream:
     count = run.count("completed", 1, MOST_REQUESTS)
-    lengths = [
-        run.number(f"total_{side}_tokens", count, count * LARGEST_TOKENS) / count for side in ("input", "output")
-    ]
+    isl, osl = (
+        np.full(count, run.number(f"total_{side}_tokens", count, count * LARGEST_TOKENS) / count)
+        for side in ("input", "output")
+    )
     note = "the file holds totals alone: every request has the mean prompt and output"
-    columns = (np.zeros(count), *(np.full(count, length) for length in lengths))
-    return _assumed(Stream(stream_name(path), *columns, *alone(count), path, (note,)), run, rate, concurrency)
+    stream = Stream(stream_name(path), np.zeros(count), isl, osl, *alone(count), path, (note,))
+    return _assumed(stream, run, rate, concurrency)
 
 
 def _assumed(stream: Stream, run: Record, rate: float | None, concurrency: float | None) -> Stream:

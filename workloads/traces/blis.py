@@ -103,8 +103,8 @@ def _check(header: Record) -> None:
 def _ok(found: Table) -> np.ndarray:
     """True where a request's status is ok, shape [rows]."""
     status = found.columns["status"]
-    for row in np.flatnonzero(~np.isin(status.astype(str), STATUSES)):
-        raise ValueError(f"{found.place(row)}: status is {status[row]!r}{nearest(status[row], STATUSES)}")  # type: ignore[arg-type]
+    for row in np.flatnonzero(~np.isin(status.astype(str), STATUSES)).tolist():
+        raise ValueError(f"{found.place(row)}: status is {status[row]!r}{nearest(status[row], STATUSES)}")
     if not (status == "ok").any():
         raise ValueError(f"{found.file}: none of its {len(status)} requests has the status ok")
     return status == "ok"

@@ -80,7 +80,7 @@ def _of_ending(file: str, ending: str) -> tuple[str | None, str]:
     return _first(columns, header), f": its first line is {_listed(header)}"
 
 
-def _first(names: Mapping[str, Collection[str]], there: Container[str]) -> str | None:
+def _first(names: Mapping[str, Collection[str]], there: Container[str] | Record) -> str | None:
     """The first key of which one name is there."""
     return next((key for key, known in names.items() if any(name in there for name in known)), None)
 

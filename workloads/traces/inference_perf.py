@@ -54,9 +54,9 @@ def read(path: str, options: Options) -> Stream:
     if kind not in DATA:
         raise ValueError(f"{data.place}: type is {kind!r}{nearest(kind, DATA)}")
     if kind != "shared_prefix":
-        lengths = [_lengths(data, key, rng, len(arrival)) for key in ("input_distribution", "output_distribution")]
-        return Stream(name, arrival, *lengths, *alone(len(arrival)), source, notes)  # type: ignore[arg-type, call-arg]
-    return Stream(name, arrival, *_shared(data.table("shared_prefix"), rng, len(arrival)), source, notes)  # type: ignore[arg-type, call-arg]
+        isl, osl = (_lengths(data, key, rng, len(arrival)) for key in ("input_distribution", "output_distribution"))
+        return Stream(name, arrival, isl, osl, *alone(len(arrival)), source, notes)
+    return Stream(name, arrival, *_shared(data.table("shared_prefix"), rng, len(arrival)), source, notes)
 
 
 def _arrivals(load: Record, rng: np.random.Generator) -> np.ndarray:
@@ -66,11 +66,12 @@ def _arrivals(load: Record, rng: np.random.Generator) -> np.ndarray:
         why = ": its arrivals depend on the server" if kind == "concurrent" else nearest(kind, LOADS)
         raise ValueError(f"{load.place}: type is {kind!r}{why}")
     pause = load.number("interval", high=1e9) if "interval" in load else PAUSE
-    parts, begin = [], 0.0
+    parts: list[np.ndarray] = []
+    begin = 0.0
     for stage in load.tables("stages"):
         rate, duration = stage.number("rate", 0.0, 1e6), stage.number("duration", 1e-9, 1e9)
         count = int(rate * duration)
-        if count + sum(map(len, parts)) > MOST_REQUESTS:  # type: ignore[arg-type]
+        if count + sum(map(len, parts)) > MOST_REQUESTS:
             raise ValueError(f"{stage.place}: more than {MOST_REQUESTS} requests, the most that are drawn")
         if kind == "constant":
             times = np.cumsum(rng.exponential(size=count))
@@ -85,7 +86,9 @@ def _arrivals(load: Record, rng: np.random.Generator) -> np.ndarray:
     return arrival
 
 
-def _shared(shared: Record, rng: np.random.Generator, requests: int) -> tuple[np.ndarray, ...]:
+def _shared(
+    shared: Record, rng: np.random.Generator, requests: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """isl, osl, group and shared of requests that go through the prompts in turn. Shape [requests] each."""
     _known(shared, SHARED_KEYS)
     groups, users = (

@@ -55,7 +55,8 @@ class Checked:
         self, file: str, notes: tuple[str, ...] = (), groups: tuple[np.ndarray, np.ndarray] | None = None
     ) -> Stream:
         """The stream of these rows, with its `group` and `shared`; without these, requests begin like no other."""
-        columns = (self.arrival, self.isl, self.osl, *(groups or alone(len(self.rows))))
+        group, shared = groups or alone(len(self.rows))
+        columns = self.arrival, self.isl, self.osl, group, shared
         return Stream(stream_name(file), *columns, source=file, notes=(*notes, *self.notes))
 
 

@@ -102,8 +102,8 @@ def _client(file: Path, number: int) -> Client:
         if not right.all():
             row = int(np.argmin(right))
             raise ValueError(f"{rows.place(row)}: {name} is {rows.columns[name][row]:g}; it must be {allowed}")
-    for row in np.flatnonzero((rate > 0) & ~np.isin(pattern.astype(str), PATTERNS)):
-        raise ValueError(f"{rows.place(row)}: pattern is {pattern[row]!r}{nearest(pattern[row], PATTERNS)}")  # type: ignore[arg-type]
+    for row in np.flatnonzero((rate > 0) & ~np.isin(pattern.astype(str), PATTERNS)).tolist():
+        raise ValueError(f"{rows.place(row)}: pattern is {pattern[row]!r}{nearest(pattern[row], PATTERNS)}")
     last = start[-1] - start[-2] if len(start) > 1 else USUAL_WINDOW
     dataset = json_object(str(file.with_name(f"chunk-{number}-dataset.json")))
     histograms, fields = _histograms(dataset)

@@ -118,21 +118,23 @@ class Front(Best):
 
     def best(self, rows: Rows) -> Rows:
         """The front of some rows, in the order of the first metric."""
-        return rows.picked(unbeaten(*self.keys(rows), rows.numbers))
+        first, second = self.keys(rows)
+        return rows.picked(unbeaten(first, second, rows.numbers))
 
     def _look(self, points: Points, bounds: list[np.ndarray]) -> None:
-        firsts = points.firsts()
-        blocks = np.flatnonzero(self._open(*bounds, firsts))
+        (first, second), firsts = bounds, points.firsts()
+        blocks = np.flatnonzero(self._open(first, second, firsts))
         if blocks.size * BLOCK > SAMPLE:
             self._absorb(points, points.members(blocks[:: max(1, blocks.size * BLOCK // SAMPLE)]))
-            blocks = np.flatnonzero(self._open(*bounds, firsts))
+            blocks = np.flatnonzero(self._open(first, second, firsts))
         if blocks.size:
             self._absorb(points, points.members(blocks))
 
     def _absorb(self, points: Points, places: np.ndarray) -> None:
         """Make some points of a chunk part of the front, where they belong to it."""
-        keys = [points.keys(name, higher, places) for name, higher in zip(self.metrics, self.higher, strict=True)]
-        places = places[unbeaten(*keys, points.numbers(places))]
+        each = zip(self.metrics, self.higher, strict=True)
+        first, second = (points.keys(name, higher, places) for name, higher in each)
+        places = places[unbeaten(first, second, points.numbers(places))]
         fresh = places[~np.isin(points.numbers(places), self.rows.numbers)]
         self.join(Rows.of(points, fresh, self.types))
 

@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from hwspaces.units import TEXT_UNITS
 
@@ -68,7 +68,7 @@ def require_same(node: ast.AST, units: Mapping[str, str], words: Mapping[str, st
     parts = sides or (node.values if isinstance(node, ast.BoolOp) else [])
     found = [(part, require_same(part, units, words)) for part in parts]
     if sides:
-        _require_equal(found, units, words)  # type: ignore[arg-type]
+        _require_equal(found, units, words)
     return None
 
 
@@ -77,7 +77,9 @@ def _names_unknown(node: ast.AST, units: Mapping[str, str]) -> bool:
     return any(isinstance(part, ast.Name) and dimension(units[part.id]) is None for part in ast.walk(node))
 
 
-def _require_equal(sides: list[tuple[ast.AST, Dimension]], units: Mapping[str, str], words: Mapping[str, str]) -> None:
+def _require_equal(
+    sides: Sequence[tuple[ast.AST, Dimension]], units: Mapping[str, str], words: Mapping[str, str]
+) -> None:
     known = [(node, found) for node, found in sides if found is not None]
     for node, found in known[1:]:
         if found != known[0][1]:

@@ -175,6 +175,7 @@ def _value(node: ast.AST, columns: Mapping[str, np.ndarray]) -> Any:
     if isinstance(node, ast.BinOp):
         left, right = _value(node.left, columns), _value(node.right, columns)
         return _ARITHMETIC[type(node.op)](np.asarray(left, float), np.asarray(right, float))
+    assert isinstance(node, ast.Compare)  # `_checked` lets nothing else through
     sides = [_value(side, columns) for side in (node.left, *node.comparators)]
     pairs = zip(node.ops, sides[:-1], sides[1:], strict=True)
     return functools.reduce(np.logical_and, (_COMPARISONS[type(op)](left, right) for op, left, right in pairs))

@@ -163,13 +163,15 @@ def _matmul(precision: str, state: Arrays, cold: Arrays) -> jax.Array:
 
 
 def _prefill(implementation: str, state: Arrays, cold: Arrays) -> jax.Array:
+    queries, keys, values = state
     with jax.numpy_dtype_promotion("standard"):  # inside, JAX adds float32 to narrower types
-        return jax.nn.dot_product_attention(*state, is_causal=True, implementation=implementation)
+        return jax.nn.dot_product_attention(queries, keys, values, is_causal=True, implementation=implementation)  # type: ignore[call-overload]  # it refuses other names itself
 
 
 def _decode(implementation: str, state: Arrays, cold: Arrays) -> jax.Array:
+    (queries,), (keys, values) = state, cold
     with jax.numpy_dtype_promotion("standard"):
-        return jax.nn.dot_product_attention(*state, *cold, implementation=implementation)
+        return jax.nn.dot_product_attention(queries, keys, values, implementation=implementation)  # type: ignore[call-overload]  # as above
 
 
 def _reading(call: Callable[[Arrays, Arrays], jax.Array], cold: jax.ShapeDtypeStruct, moved: float) -> Reading:

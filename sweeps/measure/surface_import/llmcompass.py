@@ -68,7 +68,8 @@ def _original(path: Path, op: str, device: str) -> Any:
             else:
                 shape, rate = [float(cell) for cell in cells[:-1]], float(cells[-1])
                 elements = float(np.prod(shape))
-                rows.append((op, device, *(shape + [np.nan] * 3)[:3], elements / rate * 1e-3))  # type: ignore[arg-type]
+                first, second, third = (shape + [np.nan] * 3)[:3]
+                rows.append((op, device, first, second, third, elements / rate * 1e-3))
         except (ValueError, IndexError, ZeroDivisionError):
             raise ValueError(f"{path}: row {number}: {line!r} is not a row of {op}") from None
     return pandas.DataFrame(rows, columns=["op", "gpu", "m", "n", "k", "latency_us"])

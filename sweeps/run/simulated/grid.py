@@ -241,7 +241,9 @@ def _padded(work: Service, requests: int) -> Service:
         return work
     fills = {"arrival": math.inf, "isl": 1.0, "osl": 0.0, "group": -1.0, "shared": 0.0, "keep": 0.0}
     columns = {name: getattr(traffic, name) for name in fills if getattr(traffic, name) is not None}
-    made = {name: np.concatenate([column, np.full(more, fills[name])]) for name, column in columns.items()}
+    made: dict[str, Any] = {
+        name: np.concatenate([column, np.full(more, fills[name])]) for name, column in columns.items()
+    }
     return dataclasses.replace(work, traffic=dataclasses.replace(traffic, **made))
 
 

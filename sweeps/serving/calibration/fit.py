@@ -89,7 +89,10 @@ def calibrated(
         moved.remove(worst)
         values = np.where(np.arange(len(CONSTANTS)) == worst, prior, values)
         values = problem.solved(values, moved, spreads)
-    simulated = {"before": problem.latencies(prior).values, "after": problem.latencies(values).values}
+    simulated: dict[str, Mapping[str, np.ndarray]] = {
+        "before": problem.latencies(prior).values,
+        "after": problem.latencies(values).values,
+    }
     parts = {"training": ~run.held_out, "validation": run.held_out}
     found = {name: {when: scored(run, simulated[when], part) for when in simulated} for name, part in parts.items()}
     training, validation = found["training"]["after"].error, found["validation"]["after"].error
@@ -105,7 +108,7 @@ def calibrated(
         spread=dict(zip(CONSTANTS, posterior.tolist(), strict=True)),
         told=tuple(CONSTANTS[i] for i in moved),
         errors=found,
-        simulated=simulated,  # type: ignore[arg-type]
+        simulated=simulated,
         evaluations=problem.simulator.evaluations,
     )
 

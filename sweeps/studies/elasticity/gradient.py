@@ -7,11 +7,13 @@ import jax
 import jax.numpy as jnp
 
 from jaxroof.jobs import Job, Scenario
+from jaxroof.struct import Scalar
 from sweeps.ask.paths import leaf, replaced
 from sweeps.run.point import answers_at
 
-Factors = dict[str, jax.Array]
+Factors = dict[str, Scalar]
 """By path, what the number there is multiplied by."""
+
 
 def at_factors(job: Job, scenario: Scenario, factors: Factors, names: Sequence[str] | None = None) -> Factors:
     """Metrics of `job` that are real numbers where `scenario` has its numbers times `factors`, shapes ().

@@ -42,11 +42,11 @@ def labelled(
     found: dict[str, tuple] = {}
     coordinates = knob_coordinates(point.knobs)
 
-    def add(name: str, dims: tuple[str, ...], values: np.ndarray) -> None:
+    def add(name: str, dims: tuple[str, ...], values: np.ndarray | np.float64) -> None:
         found[name] = (dims, values, variable_attributes(name, np.dtype("float64")))
 
     for name, value in point.metrics.items():
-        add(name, (), np.float64(value))  # type: ignore[arg-type]
+        add(name, (), np.float64(value))
         add(f"elasticity_of_{name}", ("knob",), point.elasticities[name])
     places = {knob.path: i for i, knob in enumerate(point.knobs)}
     for name, rows in (checked or {}).items():

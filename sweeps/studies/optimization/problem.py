@@ -77,7 +77,7 @@ class Problem:
         self._numbers = jax.tree.map(np.float64, base)
         self._paths = [tuple(variable.axis.columns) for variable in variables if not variable.choice]
         self._segments = [tuple(segments(variable.axis)) if variable.choice else () for variable in variables]
-        names = [goal.name for goal in (*objectives, *constraints)]  # type: ignore[attr-defined]
+        names = [goal.name for goal in objectives] + [constraint.name for constraint in constraints]
         with precision("float64"):
             answers = jax.eval_shape(functools.partial(answers_at, JOBS[job]), base)
             require_answered(names, answers, base, job)
@@ -202,7 +202,8 @@ class Problem:
 
     def _goals(self, scenario: Scenario) -> dict[str, jax.Array]:
         """Objectives, then constraints, of one design."""
-        answers = answers_at(JOBS[self.job], scenario, [goal.name for goal in (*self.objectives, *self.constraints)])  # type: ignore[attr-defined]
+        names = [goal.name for goal in self.objectives] + [constraint.name for constraint in self.constraints]
+        answers = answers_at(JOBS[self.job], scenario, names)
 
         def value(name: str) -> jax.Array:
             return jnp.asarray(answers[name] if name in answers else leaf(scenario, name), float)

@@ -92,8 +92,9 @@ def variables_of(spec: Spec, axes: tuple[Axis, ...]) -> tuple[Variable, ...]:
 
 def _variable(axis: Axis, spec: Spec) -> Variable:
     (path, *others), label = axis.columns, axis.coordinates[0]
-    if isinstance(spec.axes.get(path), Range):
-        low, high = (float(axis.columns[path][i]) for i in (0, -1))
+    column = axis.columns[path]
+    if isinstance(spec.axes.get(path), Range) and isinstance(column, np.ndarray):  # ranges are of numbers
+        low, high = (float(column[i]) for i in (0, -1))
         declared = declared_leaf(path)
         whole = declared is not None and declared.counts  # a result has whole numbers there
         if whole and math.floor(high) < math.ceil(low):

@@ -38,7 +38,13 @@ MICROSCALED = "w4a8_mxfp4_mxfp8"
 """How vLLM and TensorRT-LLM multiply MXFP4 experts where the matrix unit takes 4-bit operands: with MXFP8 activations.
 Source: VLLM_USE_FLASHINFER_MOE_MXFP4_MXFP8 in InferenceX's gptoss_fp4_b200.sh; TensorRT-LLM's guide for gpt-oss."""
 
-KINDS = {"bfloat16": "bf16", "float16": "fp16", "int8_wo": "w8a16", "int4_wo": "w4a16", "nvfp4": ("nvfp4", "mxfp4")}
+KINDS: dict[str, str | tuple[str, ...]] = {
+    "bfloat16": "bf16",
+    "float16": "fp16",
+    "int8_wo": "w8a16",
+    "int4_wo": "w4a16",
+    "nvfp4": ("nvfp4", "mxfp4"),
+}
 """Value of a mode -> how precisions of checkpoints begin that it stands for, where its bits alone do not say it. The
 files call the MXFP4 of gpt-oss `nvfp4`."""
 
@@ -120,7 +126,7 @@ def _kind(own: workloads.ModelEntry, mode: str) -> bool:
     if not mode:
         return True
     if mode in KINDS:
-        return own.precision.startswith(KINDS[mode])  # type: ignore[arg-type]
+        return own.precision.startswith(KINDS[mode])
     return _mode_bits(mode) == bits(own.precision) == 8
 
 

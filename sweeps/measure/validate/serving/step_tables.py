@@ -135,10 +135,10 @@ def alike_ops(units: Sequence[Unit], extent: Limits, progress: Progress = silent
 
 def summed(unit: Unit, times: OpTimes, extent: Limits) -> Tables:
     """The tables of one unit, from the times of its ops."""
-    parts = {kind: sum(times[kind].values(), np.zeros(_shape(kind, extent))) for kind in KINDS}
+    parts: dict[str, Any] = {kind: sum(times[kind].values(), np.zeros(_shape(kind, extent))) for kind in KINDS}
     host = unit.efficiency.host
     groups = degree(unit.deployment.attention_dp)
-    return Tables(**parts, step_time=float(host.step_time), sequence_time=float(host.sequence_time) / groups)  # type: ignore[arg-type]
+    return Tables(**parts, step_time=float(host.step_time), sequence_time=float(host.sequence_time) / groups)
 
 
 def price(tables: Tables, batch: Batch, rows: Scalar) -> tuple[jax.Array, jax.Array]:
