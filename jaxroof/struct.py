@@ -8,7 +8,8 @@ import jax
 T = TypeVar("T")
 
 if TYPE_CHECKING:
-    Scalar = Array = Any  # sums and products are of either kind, and most of JAX and NumPy takes only one of them
+    Scalar = Any  # sums and products are of either kind, and most of JAX and NumPy takes only one of them
+    Array = Any  # likewise
 else:
     Scalar = float | jax.Array
     Array = jax.typing.ArrayLike
