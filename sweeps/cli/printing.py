@@ -1,6 +1,5 @@
 """Text of answers: JSON for programs; for people, control characters from files and flags as escapes."""
 
-from typing import Any
 
 _NAMES = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
 
@@ -36,14 +35,14 @@ def escaped(text: str, breaks: bool = False) -> str:
     return text if text.isascii() and text.isprintable() else text.translate(_VALUE if breaks else _TEXT)
 
 
-def print_json(record: Any, indent: int | None = 2) -> None:
+def print_json(record: object, indent: int | None = 2) -> None:
     """Print a record as one JSON value; a number that does not exist is null."""
     import json
 
     print(json.dumps(_finite(record), indent=indent, allow_nan=False))
 
 
-def _finite(value: Any) -> Any:
+def _finite(value: object) -> object:
     """Numbers that are none, NaN and infinities, as None, wherever they are."""
     if isinstance(value, dict):
         return {key: _finite(each) for key, each in value.items()}

@@ -10,9 +10,13 @@ import _signal
 import _thread
 import os
 import sys
-from typing import Any
 
 from sweeps.cli.printing import escaped
+
+TYPE_CHECKING = False  # of `typing`, which takes longer to import than all of this
+
+if TYPE_CHECKING:
+    from typing import Any
 
 SIGNALS = {getattr(_signal, name): name for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(_signal, name)}
 """Number and name of the signals that end a process."""
@@ -26,7 +30,7 @@ LONGEST_SECONDS = 1.0
 TERMINAL = "\r\x1b[2K\x1b[?25h"
 """Takes away a progress bar that is drawn on a terminal, and shows the cursor that it has hidden."""
 
-_said: dict[str, Any] = {"title": "jaxroof", "words": None}
+_said: "dict[str, Any]" = {"title": "jaxroof", "words": None}
 
 
 def begin() -> None:

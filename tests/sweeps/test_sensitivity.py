@@ -1,5 +1,6 @@
 """Sensitivities: elasticities against central differences for every knob, maps, second order, smoothing."""
 
+import dataclasses
 import functools
 import itertools
 import json
@@ -14,9 +15,9 @@ import sweeps
 from jaxroof.jobs import JOBS
 from sweeps.ask.cases import case
 from sweeps.ask.paths import replaced
+from sweeps.run import ways
 from sweeps.run.precision import precision
 from sweeps.run.ways import QUICK
-from sweeps.studies.elasticity import maps
 from sweeps.studies.elasticity.api import specification
 from sweeps.studies.elasticity.gradient import slopes
 from sweeps.studies.elasticity.knobs import knobs, without_elasticity
@@ -234,7 +235,7 @@ def test_maps_of_many_points_are_those_of_few(monkeypatch):
     }
     knobs = ["hardware.memory", "hardware.cores.count", "hardware.matrix.bf16", "workload.batch"]
     one = sweeps.sensitivity(spec, ["tpot"], knobs)
-    monkeypatch.setattr(maps, "MANY", 1)
-    monkeypatch.setattr(maps, "CHUNK", 64)
+    monkeypatch.setattr(ways, "MANY_SLOPES", 1)
+    monkeypatch.setattr(ways, "ALL_SLOPES", dataclasses.replace(ways.ALL_SLOPES, lanes=64))
     all_ = sweeps.sensitivity(spec, ["tpot"], knobs)
     xr.testing.assert_allclose(one, all_, rtol=1e-12, atol=1e-12)

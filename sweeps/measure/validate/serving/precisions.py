@@ -28,7 +28,10 @@ WHOLE = {
 Scales of `fp8` are in the checkpoint, as ModelOpt writes them; `fp8_block` is what an engine quantises to as it starts.
 """
 
-SCHEMES = {mode: formats.OVERRIDES[name] for mode, name in WHOLE.items()} | {
+SCHEMES: dict[str, formats.Scheme | None] = {
+    mode: found if isinstance(found := formats.OVERRIDES[name], formats.Scheme) else None
+    for mode, name in WHOLE.items()
+} | {
     "fp8_block": formats.fp8((128, 128)),
     "w4a8_mxfp4_mxfp8": formats.mxfp4("fp8"),
 }
