@@ -1,4 +1,4 @@
-"""What the cost model asks of a kind of mixer and of a kind of feed-forward: the functions that their files provide.
+"""Interfaces of mixers and feed-forwards: the functions that the file of each kind provides to the cost model.
 
 A new kind of mixer is one file with its struct, its functions and a `MixerKind`, and one line of `registry.MIXERS`.
 """

@@ -1,4 +1,4 @@
-"""What kernels alone say about the constants: values for the experts, priors for the rest."""
+"""Constants from kernels alone: values for the experts, priors for the rest."""
 
 from collections.abc import Callable
 from pathlib import Path

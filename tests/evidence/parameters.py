@@ -1,4 +1,4 @@
-"""Which constants of the default efficiency are fitted, from where they start, and how far they may move."""
+"""Fitted constants of the default efficiency, their starting values and bounds."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""How far off predictions are when it is not known which kernel an engine runs: errors of all kernels of a class."""
+"""Errors of all kernels of a class: the uncertainty where the kernel that an engine runs is unknown."""
 
 import dataclasses
 from collections.abc import Iterable

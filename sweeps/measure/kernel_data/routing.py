@@ -1,4 +1,4 @@
-"""How many rows each expert of the measured device gets in the tables' synthetic routings."""
+"""Rows of each expert of the measured device in the tables' synthetic routings."""
 
 import functools
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""How well the parametric die area agrees with dies of published size."""
+"""Errors of the parametric die area against dies of published size."""
 
 import dataclasses
 import math

@@ -1,4 +1,4 @@
-"""What share of its peaks an accelerator is predicted to reach on large kernels: a look before a fit is believed."""
+"""Predicted shares of an accelerator's peaks on large kernels: a check of fitted constants before they are used."""
 
 import dataclasses
 

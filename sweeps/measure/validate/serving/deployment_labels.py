@@ -1,4 +1,4 @@
-"""What the labels of a serving measurement stand for: who measured, and how the devices were laid out."""
+"""Meanings of the labels of a serving measurement: its source, and the layout of its devices."""
 
 import dataclasses
 import re

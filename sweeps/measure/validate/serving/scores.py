@@ -1,4 +1,4 @@
-"""How far predicted serving latencies are off: by model, device, engine and concurrency, and what the worst share."""
+"""Errors of predicted serving latencies by model, device, engine and concurrency, and common labels of the worst."""
 
 import dataclasses
 from collections import Counter
