@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import xarray as xr
 
 from jaxroof.jobs import Job, Scenario, legality
 from jaxroof.legality import first_broken
@@ -13,8 +14,10 @@ from sweeps.ask.cases import Case
 from sweeps.ask.paths import replaced
 from sweeps.ask.question import Asked, Question, named
 from sweeps.ask.spec import Spec
+from sweeps.data.dataset import dataset, fill
+from sweeps.run.engine import Plan
 from sweeps.run.evaluate import answered
-from sweeps.run.ways import AT_ONCE, FEW, ONE_BY_ONE
+from sweeps.run.ways import FEW, ONE_BY_ONE
 
 
 def asked(spec: Spec) -> Asked:
@@ -31,15 +34,23 @@ def asked(spec: Spec) -> Asked:
 
 def _refuse_illegal(job: Job, base: Case, axes: tuple[Axis, ...]) -> None:
     """ValueError with the broken rule when any point's deployment cannot be."""
-    few = math.prod(axis.size for axis in axes) <= FEW
-    legal = answered(Question(legality(job), base.scenario), axes, {}, ONE_BY_ONE if few else AT_ONCE)["legal"]
+    legal = _verdicts(Question(legality(job), base.scenario), axes)["legal"]
     if bool(legal.all()):
         return
-    place = np.argwhere(~legal.values)[0].tolist()
+    corner = dict(zip(legal.dims, np.argwhere(~legal.values)[0].tolist(), strict=True))
+    place = [corner.get(axis.name, 0) for axis in axes]
     scenario = base.scenario
     for path, value in values_at(axes, place):
         scenario = replaced(scenario, path, value)
     raise refusal(job, scenario, names_at(base, axes, place))
+
+
+def _verdicts(question: Question, axes: tuple[Axis, ...]) -> xr.Dataset:
+    """Whether the points are legal, over the axes that this depends on: few of those that a large grid has."""
+    if math.prod(axis.size for axis in axes) <= FEW:
+        return answered(question, axes, {}, ONE_BY_ONE)
+    plan = Plan(question, axes)
+    return fill(dataset(axes, plan.outputs, {}), plan.pieces())
 
 
 def values_at(axes: tuple[Axis, ...], place: Sequence[int]) -> list[tuple[str, Any]]:

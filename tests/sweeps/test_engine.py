@@ -1,6 +1,7 @@
 """The engine against a plain loop: grids, samples, chunks, structures and precisions."""
 
 import dataclasses
+import math
 
 import jax
 import numpy as np
@@ -12,6 +13,8 @@ from sweeps.ask.axes import Axis, Choice
 from sweeps.ask.cases import case
 from sweeps.ask.paths import replaced
 from sweeps.ask.question import Question
+from sweeps.ask.spec import spec
+from sweeps.run.asked import asked
 from sweeps.run.engine import Plan
 from sweeps.run.precision import precision
 
@@ -139,3 +142,14 @@ def test_a_breakdown_adds_up_to_the_totals():
     np.testing.assert_allclose(data.decode_op_time.sum("decode_op"), data.tpot, rtol=1e-5)  # NaN where a model lacks it
     bound = data.decode_op_bound.sel(model="Llama-3.1-8B", decode_op="router")
     assert (bound == -1).all(), "an op that a model does not have is bound by nothing"
+
+
+def test_legality_of_a_billion_points_is_asked_over_the_axes_that_it_depends_on():
+    wide = {"from": "1 TB/s", "to": "8 TB/s", "n": 31_623}
+    source = {
+        "hardware": "H100-SXM",
+        "model": "Llama-3.1-8B",
+        "workload": {"batch": 1, "isl": 8, "osl": 8},
+        "axes": {"hardware.memory.hbm.bandwidth": wide, "hardware.memory.l2.bandwidth": wide},
+    }
+    assert math.prod(axis.size for axis in asked(spec(source)).axes) > 1e9
