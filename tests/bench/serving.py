@@ -243,8 +243,8 @@ def _parts(serving) -> tuple:
         serving.model,
         serving.deployment,
         serving.efficiency,
-        serving.traffic,
-        serving.policy,
+        serving.workload.traffic,
+        serving.workload.policy,
     )
 
 
