@@ -7,13 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import jax
-
 from hwspaces import document, kernel_tables
 from hwspaces.schema import strings, texts
 from hwspaces.surface_efficiency import PREFIX, surface_efficiency
 from hwspaces.units import from_key, nearest, positive
 from jaxroof.efficiency import Efficiency, Host, KindEfficiency, LinkEfficiency, datasheet, kernel
+from jaxroof.tree import leaf_paths, mapped
 
 FILES = Path(__file__).parent / "efficiencies"
 
@@ -110,12 +109,11 @@ def _shipped(name: str) -> EfficiencyEntry:
 @functools.cache
 def _built_in(name: str) -> EfficiencyEntry:
     constants, source, notes, file = BUILT_IN[name]
-    efficiency = jax.tree.map(float, constants())
-    paths = [".".join(key.name for key in path) for path, _ in jax.tree_util.tree_flatten_with_path(efficiency)[0]]
+    efficiency = mapped(float, constants())
     return EfficiencyEntry(
         name=name,
         efficiency=efficiency,
-        sources=dict.fromkeys(paths, source),
+        sources=dict.fromkeys(leaf_paths(efficiency), source),
         notes=notes,
         file=file,
     )

@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from hwspaces.load import hardware as catalogue_hardware
 from hwspaces.surface import AXES, FLAGS, SurfaceTable, read_surfaces
 from hwspaces.surface_ops import node_ops
+from jaxroof.arrays import eager
 from jaxroof.efficiency import Efficiency
 from jaxroof.efficiency.surface import BORDERS, INTERPOLATIONS, LABELS, Axis, Surface, Surfaces
 from jaxroof.hardware import Hardware
@@ -149,11 +148,13 @@ def _node_times(
 
     def seconds(row: dict, device: Hardware, constants: Efficiency) -> tuple:
         *before, op = node_ops(table, row)
-        return sum((op_time(own, device, constants) for own in before), jnp.zeros(())), op_time(op, device, constants)
+        return sum((op_time(own, device, constants) for own in before), np.zeros(())), op_time(op, device, constants)
 
-    floats = {name: column.astype(np.float32) for name, column in columns.items()}
-    before, base = jax.jit(jax.vmap(seconds, in_axes=(0, None, None)))(floats, hardware, efficiency)
-    return np.asarray(before, float), np.asarray(base, float)
+    floats = {name: column.astype(float) for name, column in columns.items()}
+    with eager():
+        before, base = seconds(floats, hardware, efficiency)
+    shape = next(iter(floats.values())).shape
+    return np.broadcast_to(before, shape), np.broadcast_to(base, shape)
 
 
 def _surface(

@@ -2,12 +2,10 @@
 
 import math
 
-import jax
-
 from jaxroof.hardware import Hardware, clock
 from jaxroof.silicon import Silicon
 from jaxroof.smooth import ceiling, maximum, minimum
-from jaxroof.struct import Scalar, struct
+from jaxroof.struct import Array, Scalar, struct
 
 SLACK = 1e-3
 """Of a unit, by which a count may exceed a whole number and still be that number: far above rounding."""
@@ -38,7 +36,7 @@ class Dies:
     count: Scalar  # 1
 
 
-def matrix_width(hardware: Hardware) -> jax.Array:
+def matrix_width(hardware: Hardware) -> Array:
     """16-bit FLOP per cycle that the matrix units are built for, shape ().
 
     The largest over precisions of FLOP per cycle x operand bytes / 2: a unit that does twice the 8-bit work of its
@@ -48,7 +46,7 @@ def matrix_width(hardware: Hardware) -> jax.Array:
     return maximum(*widths) / clock(hardware)
 
 
-def memory_stacks(hardware: Hardware) -> jax.Array:
+def memory_stacks(hardware: Hardware) -> Array:
     """Stacks or chips of device memory in use, a whole number, shape ().
 
     ceil(max(bandwidth / stack_bandwidth, capacity / stack_capacity)); the gradient is that of the ratio itself.
@@ -58,7 +56,7 @@ def memory_stacks(hardware: Hardware) -> jax.Array:
     return _whole(needed)
 
 
-def area_parts(hardware: Hardware) -> dict[str, jax.Array]:
+def area_parts(hardware: Hardware) -> dict[str, Array]:
     """Area in m2 of each part of the device's dies, by name, shapes ().
 
     Each is (units) x (area per unit) x (scale of the process), over the share of the units that is in use. Logic is
@@ -118,7 +116,7 @@ def dies(hardware: Hardware) -> tuple[Dies, Dies]:
     return first, second
 
 
-def _count(area: Scalar, least: Scalar, largest: Scalar) -> jax.Array:
+def _count(area: Scalar, least: Scalar, largest: Scalar) -> Array:
     return maximum(least, _whole(area / largest))
 
 

@@ -2,10 +2,9 @@
 
 import dataclasses
 
-import jax
-
 from jaxroof.field import number
 from jaxroof.struct import Scalar, struct
+from jaxroof.tree import mapped
 
 
 @struct
@@ -70,4 +69,4 @@ def mixed(prefill: Batch, decode: Batch) -> Batch:
 
 def divided(batch: Batch, ways: Scalar) -> Batch:
     """An even share of the sequences of a step: every sum over `ways`; `encoded` is per sequence and stays."""
-    return dataclasses.replace(jax.tree.map(lambda total: total / ways, batch), encoded=batch.encoded)
+    return dataclasses.replace(mapped(lambda total: total / ways, batch), encoded=batch.encoded)

@@ -2,20 +2,18 @@
 
 import math
 
-import jax
-import jax.numpy as jnp
-
 from jaxroof.area import Dies, dies, memory_stacks
+from jaxroof.arrays import jnp
 from jaxroof.hardware import Hardware
 from jaxroof.money import Costs
 from jaxroof.smooth import positive_part
-from jaxroof.struct import Scalar
+from jaxroof.struct import Array, Scalar
 
 SMALL = 1e-6
 """m2, of a die that is not there: any area that keeps its cost finite."""
 
 
-def dies_per_wafer(area: Scalar, diameter: Scalar, scribe: Scalar = 0.0) -> jax.Array:
+def dies_per_wafer(area: Scalar, diameter: Scalar, scribe: Scalar = 0.0) -> Array:
     """Whole dies on a round wafer, shape (); positive and smooth for every area.
 
     n = pi d^2 / (4 S) exp(-2 sqrt(S) / d),  S = (sqrt(area) + scribe)^2
@@ -31,7 +29,7 @@ def dies_per_wafer(area: Scalar, diameter: Scalar, scribe: Scalar = 0.0) -> jax.
     return math.pi / 4.0 * jnp.square(diameter / side) * jnp.exp(-2.0 * side / diameter)
 
 
-def die_yield(area: Scalar, defects: Scalar, clustering: Scalar, repairable: Scalar = 0.0) -> jax.Array:
+def die_yield(area: Scalar, defects: Scalar, clustering: Scalar, repairable: Scalar = 0.0) -> Array:
     """Share of the dies that can be sold, shape ().
 
     y = (1 + (1 - repairable) area defects / clustering)^-clustering
@@ -47,13 +45,13 @@ def die_yield(area: Scalar, defects: Scalar, clustering: Scalar, repairable: Sca
     return (1.0 + positive_part(1.0 - repairable) * area * defects / clustering) ** -clustering
 
 
-def die_cost(area: Scalar, wafer: Scalar, costs: Costs) -> jax.Array:
+def die_cost(area: Scalar, wafer: Scalar, costs: Costs) -> Array:
     """USD of one good die of `area` m2 from wafers of `wafer` USD, shape (): wafer / (dies per wafer x yield)."""
     good = die_yield(area, costs.defects, costs.clustering, costs.repairable)
     return wafer / (dies_per_wafer(area, costs.wafer_diameter, costs.scribe) * good)
 
 
-def cost_parts(hardware: Hardware) -> dict[str, jax.Array]:
+def cost_parts(hardware: Hardware) -> dict[str, Array]:
     """USD to make one device, by part, shapes ().
 
     Dies with and without cores; memory at its price per byte; the package by the area that lies on it, dies and
@@ -85,12 +83,12 @@ def device_cost(hardware: Hardware) -> Scalar:
     return sum(cost_parts(hardware).values())
 
 
-def device_price(hardware: Hardware) -> jax.Array:
+def device_price(hardware: Hardware) -> Array:
     """USD that one device is sold at, shape (): cost to make x margin."""
     return device_cost(hardware) * _costs(hardware).margin
 
 
-def capital_rate(hardware: Hardware) -> jax.Array:
+def capital_rate(hardware: Hardware) -> Array:
     """USD per device and second of use for having it, shape ().
 
     (price (1 + server) / life + hosting x TDP) / utilisation: the device and its part of server and network, straight
@@ -106,13 +104,13 @@ def capital_rate(hardware: Hardware) -> jax.Array:
     return (bought + costs.hosting * hardware.power.tdp) / costs.utilisation
 
 
-def energy_price(hardware: Hardware) -> jax.Array:
+def energy_price(hardware: Hardware) -> Array:
     """USD per joule that the device takes, shape (): electricity x PUE."""
     costs = _costs(hardware)
     return jnp.asarray(costs.electricity * costs.pue)
 
 
-def owning_rate(hardware: Hardware, power: Scalar) -> jax.Array:
+def owning_rate(hardware: Hardware, power: Scalar) -> Array:
     """USD per device and second of use, shape (): `capital_rate` + power x `energy_price`.
 
     Args:
@@ -121,7 +119,7 @@ def owning_rate(hardware: Hardware, power: Scalar) -> jax.Array:
     return capital_rate(hardware) + power * energy_price(hardware)
 
 
-def _cost_of(kind: Dies, wafer: Scalar, costs: Costs) -> jax.Array:
+def _cost_of(kind: Dies, wafer: Scalar, costs: Costs) -> Array:
     """USD of all dies of a kind; 0 where there are none, in value and gradient."""
     there = kind.count > 0.0
     count = jnp.where(there, kind.count, 1.0)

@@ -1,58 +1,98 @@
-"""Dependence of the outputs of a traced function on its inputs."""
+"""Dependence of the outputs of a function on its inputs, found by running it once on marked numbers."""
 
 from collections.abc import Callable
 from typing import Any
 
-import jax
-from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
+import numpy as np
 
-LOOPS = ("scan", "while")
-"""Primitives whose inner program runs more than once: every result is taken to depend on every operand."""
+from jaxroof.arrays import eager
+from jaxroof.tree import leaves, mapped
 
 
 def output_dependence(function: Callable, arguments: tuple, marks: tuple) -> Any:
     """For every output of `function(*arguments)`, the union of the marks of the inputs that it depends on.
 
     Args:
-      function: traceable by JAX.
-      arguments: example arguments or their shapes.
+      function: of numbers, made of `jnp` of `jaxroof.arrays` alone.
+      arguments: numbers to run it on; of numbers that are being traced, an `example`.
       marks: as `arguments`, with a frozenset in place of every leaf.
 
     Returns:
-      The function's output tree with a frozenset in place of every leaf. Dependence is read off the traced
-      program, so that it is a superset of the true one only where an operation ignores an operand.
+      The function's output tree with a frozenset in place of every leaf: a superset of the true dependence only where
+      an operation ignores an operand. Both sides of a condition count.
     """
-    traced, shapes = jax.make_jaxpr(function, return_shape=True)(*arguments)
-    leaves = jax.tree.leaves(marks, is_leaf=lambda mark: isinstance(mark, frozenset))
-    outputs = _propagated(traced.jaxpr, leaves)
-    return jax.tree.unflatten(jax.tree.structure(shapes), outputs)
+    with eager():
+        found = function(*mapped(lambda mark, leaf: Marked(leaf, mark), marks, arguments))
+    return mapped(_marks, found)
 
 
-def _propagated(jaxpr: Jaxpr, inputs: list[frozenset]) -> list[frozenset]:
-    known = dict(zip(jaxpr.invars, inputs, strict=True))
+class Marked(np.lib.mixins.NDArrayOperatorsMixin):
+    """A number or an array with marks: whatever NumPy makes of it has them too.
 
-    def marks(variable) -> frozenset:
-        return frozenset() if isinstance(variable, Literal) else known.get(variable, frozenset())
+    Args:
+      value: the number.
+      marks: of it.
+    """
 
-    for equation in jaxpr.eqns:
-        operands = [marks(variable) for variable in equation.invars]
-        inner = _inlined(equation)
-        if inner is not None:
-            results = _propagated(inner, operands)
-        else:
-            results = [frozenset().union(*operands)] * len(equation.outvars)
-        known.update(zip(equation.outvars, results, strict=True))
-    return [marks(variable) for variable in jaxpr.outvars]
+    def __init__(self, value: Any, marks: frozenset):
+        self.value, self.marks = np.asarray(value), marks
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **named: Any) -> Any:
+        return _applied(getattr(ufunc, method), inputs, named)
+
+    def __array_function__(self, function: Any, types: Any, inputs: Any, named: Any) -> Any:
+        return _applied(function, inputs, named)
+
+    def __getitem__(self, place: Any) -> "Marked":
+        return _applied(lambda value, place: value[place], (self, place), {})
+
+    def __bool__(self) -> bool:
+        raise TypeError("a formula may not ask for the value of a number: it is to be traced")
+
+    def __len__(self) -> int:
+        return len(self.value)
+
+    def astype(self, dtype: Any) -> "Marked":
+        """With numbers of another type."""
+        return Marked(self.value.astype(dtype), self.marks)
+
+    def reshape(self, *shape: Any) -> "Marked":
+        """Of another shape."""
+        return Marked(self.value.reshape(*shape), self.marks)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the number."""
+        return self.value.shape
+
+    @property
+    def ndim(self) -> int:
+        """Of the number."""
+        return self.value.ndim
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Of the number."""
+        return self.value.dtype
 
 
-def _inlined(equation: JaxprEqn) -> Jaxpr | None:
-    """The program of a call that runs exactly once on its operands (jit, custom derivatives); None for all else."""
-    if equation.primitive.name in LOOPS:
-        return None
-    for name in ("jaxpr", "call_jaxpr"):
-        program = equation.params.get(name)
-        if isinstance(program, ClosedJaxpr):
-            return program.jaxpr
-        if isinstance(program, Jaxpr):
-            return program
-    return None
+def example(tree: Any) -> Any:
+    """Ones in place of the leaves of a tree, which may be traced numbers, or no more than shapes."""
+    return mapped(lambda leaf: np.ones(leaf.shape) if hasattr(leaf, "shape") else 1.0, tree)
+
+
+def _marks(output: Any) -> frozenset:
+    return output.marks if isinstance(output, Marked) else frozenset()
+
+
+def _applied(function: Callable, inputs: Any, named: Any) -> Any:
+    """`function` of the values, with the marks of all of them."""
+    everything = leaves((inputs, named))
+    marks = frozenset().union(*(_marks(one) for one in everything))
+
+    def value(one: Any) -> Any:
+        return one.value if isinstance(one, Marked) else one
+
+    inputs, named = mapped(value, tuple(inputs)), {name: mapped(value, one) for name, one in named.items()}
+    result = function(*inputs, **named)
+    return tuple(Marked(one, marks) for one in result) if isinstance(result, tuple) else Marked(result, marks)

@@ -1,14 +1,12 @@
 """Energy of ops and steps on one device: operations, bytes, static power, and the limit of power."""
 
-import jax
-import jax.numpy as jnp
-
+from jaxroof.arrays import jnp
 from jaxroof.collectives.volume import sent_bytes
 from jaxroof.hardware import Hardware
 from jaxroof.op import AnyOp, Collective, Copy, Kernel, Ops
 from jaxroof.roofline import ACCUMULATOR_BYTES, matrix_traffic
 from jaxroof.smooth import maximum, positive_part
-from jaxroof.struct import Scalar
+from jaxroof.struct import Array, Scalar
 from jaxroof.traced_once import traced_once
 
 LEAST_HEADROOM = 0.01
@@ -50,7 +48,7 @@ def power_known(hardware: Hardware) -> bool:
 
 
 @traced_once
-def op_energy(op: AnyOp, hardware: Hardware) -> jax.Array:
+def op_energy(op: AnyOp, hardware: Hardware) -> Array:
     """Energy in J of one run of `op` on one device beside static power, shape ().
 
     energy = matrix FLOP x J/FLOP of its precision + vector FLOP x J/FLOP + exponentials x J
@@ -82,7 +80,7 @@ def energies_of(ops: Ops, hardware: Hardware) -> dict[str, Scalar]:
     return {name: op.count * op_energy(op, hardware) for name, op in ops.items()}
 
 
-def limited_time(time: Scalar, energy: Scalar, hardware: Hardware) -> jax.Array:
+def limited_time(time: Scalar, energy: Scalar, hardware: Hardware) -> Array:
     """Time in s that a step takes when the device may not draw more than its TDP on average, shape ().
 
     time' = max(time, energy / headroom),  headroom = max(tdp - static, LEAST_HEADROOM tdp)

@@ -1,12 +1,10 @@
 """Hardware: peak rates, capacities and latencies of one accelerator and its links."""
 
-import jax
-
 from jaxroof.field import number, part, share, switch, word
 from jaxroof.money import Costs
 from jaxroof.silicon import Silicon
 from jaxroof.smooth import maximum
-from jaxroof.struct import Scalar, struct
+from jaxroof.struct import Array, Scalar, struct
 
 
 @struct
@@ -185,7 +183,7 @@ def clock(hardware: Hardware) -> Scalar:
     return USUAL_CLOCK if hardware.cores.clock is None else hardware.cores.clock
 
 
-def tile_clock(hardware: Hardware, rate: Scalar, operand_bytes: Scalar) -> jax.Array:
+def tile_clock(hardware: Hardware, rate: Scalar, operand_bytes: Scalar) -> Array:
     """Clock in Hz at which cores begin and end tiles of a product, shape (): their own, or more for huge cores.
 
     A core with more than `LARGEST_CORE` works on several tiles of the usual size at once, or on one that is larger:

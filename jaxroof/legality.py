@@ -3,9 +3,7 @@
 import functools
 from collections.abc import Callable, Iterable, Iterator
 
-import jax
-import jax.numpy as jnp
-
+from jaxroof.arrays import jnp
 from jaxroof.deployment import DEGREES, Deployment, degree, replica_devices, stage_devices
 from jaxroof.hardware import Hardware
 from jaxroof.layers.cross_attention import cross_attention_rules
@@ -14,6 +12,7 @@ from jaxroof.memory import layer_count
 from jaxroof.model import Block, Mixer, Model, has_experts
 from jaxroof.rule import Rule, divides
 from jaxroof.speculation import drafter
+from jaxroof.struct import Array
 
 
 def rules(hardware: Hardware, model: Model, deployment: Deployment) -> Iterator[Rule]:
@@ -151,7 +150,7 @@ def _only_tp(deployment: Deployment) -> bool:
     return all(getattr(deployment, name) is None for name in ("pp", "cp", "attention_dp"))
 
 
-def legal(hardware: Hardware, model: Model, deployment: Deployment) -> jax.Array:
+def legal(hardware: Hardware, model: Model, deployment: Deployment) -> Array:
     """True where every rule of a deployment holds, shape (). Pure: an axis may run over any leaf."""
     return holds(rules(hardware, model, deployment))
 
@@ -161,7 +160,7 @@ def broken_rule(hardware: Hardware, model: Model, deployment: Deployment) -> str
     return first_broken(rules(hardware, model, deployment))
 
 
-def holds(found: Iterable[Rule]) -> jax.Array:
+def holds(found: Iterable[Rule]) -> Array:
     """True where every one of the rules holds, shape ()."""
     verdict = jnp.asarray(True)
     for held, _ in found:
@@ -184,7 +183,7 @@ def _told(what: str, sentence: Callable[[], str]) -> str:
     return f"{what}: {sentence()}"
 
 
-def crosses_domain(hardware: Hardware, deployment: Deployment) -> jax.Array:
+def crosses_domain(hardware: Hardware, deployment: Deployment) -> Array:
     """True where a replica is larger than its scale-up domain, so that some collectives run over other links."""
     inner = hardware.links.scale_up
     reach = 1.0 if inner is None else inner.devices

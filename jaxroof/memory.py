@@ -2,9 +2,7 @@
 
 import dataclasses
 
-import jax
-import jax.numpy as jnp
-
+from jaxroof.arrays import jnp
 from jaxroof.deployment import Deployment, degree, largest_stage
 from jaxroof.hardware import Hardware
 from jaxroof.layers.adapters import ADAPTER_BYTES, adapter_elements
@@ -17,7 +15,7 @@ from jaxroof.layers.registry import feed_forward_kind, mixer_kind
 from jaxroof.model import Block, Model
 from jaxroof.smooth import ceiling, maximum, minimum, positive_part
 from jaxroof.speculation import draft_deployment, drafter
-from jaxroof.struct import Scalar
+from jaxroof.struct import Array, Scalar
 
 OTHER_PARAMETER_BYTES = 2.0
 """B of one norm weight or bias; they stay at 16 bits in every checkpoint format."""
@@ -155,7 +153,9 @@ def kv_bytes_of_sequence(model: Model, deployment: Deployment, context: Scalar, 
         context = paged_tokens(context, deployment.block_tokens)
     held = sum(block.count * _sequence_bytes(block, deployment, context) for block in model.blocks)
     held = held + encoded * sum(
-        block.count * attention_kv_bytes(block.cross, deployment) for block in model.blocks if block.cross is not None  # type: ignore[arg-type]
+        block.count * attention_kv_bytes(block.cross, deployment)
+        for block in model.blocks
+        if block.cross is not None  # type: ignore[arg-type]
     )
     fixed = sum(block.count * _fixed_bytes(block, deployment) for block in model.blocks)
     stage = largest_stage(deployment, layer_count(model))
@@ -164,7 +164,7 @@ def kv_bytes_of_sequence(model: Model, deployment: Deployment, context: Scalar, 
     return held if draft is None else held + kv_bytes_of_sequence(draft, draft_deployment(deployment), context, encoded)
 
 
-def paged_tokens(tokens: Scalar, block_tokens: Scalar) -> jax.Array:
+def paged_tokens(tokens: Scalar, block_tokens: Scalar) -> Array:
     """Tokens of room that a sequence of `tokens` tokens takes in whole blocks, shape ()."""
     return ceiling(tokens / block_tokens) * block_tokens
 
@@ -201,7 +201,7 @@ def _fixed_bytes(block: Block, deployment: Deployment) -> Scalar:
     return 0.0 if fixed_bytes is None else fixed_bytes(block.attention, deployment)
 
 
-def activation_bytes(model: Model, deployment: Deployment) -> jax.Array:
+def activation_bytes(model: Model, deployment: Deployment) -> Array:
     """B of the largest step's live activations on one device, shape ().
 
     Input and residual, and the widest layer's intermediate values, for `max_batched_tokens` tokens of one group.
@@ -222,12 +222,12 @@ def _widths(block: Block, deployment: Deployment) -> list[Scalar]:
     return widths
 
 
-def kv_capacity_bytes(hardware: Hardware, model: Model, deployment: Deployment) -> jax.Array:
+def kv_capacity_bytes(hardware: Hardware, model: Model, deployment: Deployment) -> Array:
     """B per device left for KV cache after weights, activations and the reserve, shape (), never negative."""
     return positive_part(_free_bytes(hardware, model, deployment))
 
 
-def weights_fit(hardware: Hardware, model: Model, deployment: Deployment) -> jax.Array:
+def weights_fit(hardware: Hardware, model: Model, deployment: Deployment) -> Array:
     """True where weights, activations and the reserve leave room for a KV cache, shape ()."""
     return jnp.asarray(_free_bytes(hardware, model, deployment) > 0.0)
 
@@ -265,7 +265,7 @@ def memory_use(
     context: Scalar,
     sequences: Scalar,
     encoded: Scalar = 0.0,
-) -> jax.Array:
+) -> Array:
     """Share of the usable device memory that `sequences` of `context` tokens and the model need, shape ().
 
     More than 1 where they do not fit. Differentiable everywhere, which `weights_fit` and `sequence_capacity` are not.
@@ -276,7 +276,7 @@ def memory_use(
     return jnp.asarray(needed / (deployment.memory_utilization * hardware.memory.hbm.capacity))
 
 
-def kv_capacity_tokens(hardware: Hardware, model: Model, deployment: Deployment) -> jax.Array:
+def kv_capacity_tokens(hardware: Hardware, model: Model, deployment: Deployment) -> Array:
     """Tokens of KV cache that one attention group fits beside the model, shape (), counting every layer of each token.
 
     A model that keeps only states, or nothing, counts one token as what a sequence of one token holds.
@@ -288,7 +288,7 @@ def kv_capacity_tokens(hardware: Hardware, model: Model, deployment: Deployment)
 
 def sequence_capacity(
     hardware: Hardware, model: Model, deployment: Deployment, context: Scalar, encoded: Scalar = 0.0
-) -> jax.Array:
+) -> Array:
     """Sequences of `context` tokens and `encoded` encoder outputs whose cache fits a replica at once, shape ().
 
     Rounded down. Every attention group of a replica has a cache of its own.

@@ -2,9 +2,7 @@
 
 import dataclasses
 
-import jax
-import jax.numpy as jnp
-
+from jaxroof.arrays import jnp
 from jaxroof.collectives import collective_algorithm, collective_time
 from jaxroof.efficiency import Efficiency, Kernels, KindEfficiency, LinkEfficiency, Timing
 from jaxroof.efficiency.kernels import kernel_spread, kernel_timing
@@ -13,7 +11,7 @@ from jaxroof.efficiency.timing import SHORT, Spread
 from jaxroof.hardware import Hardware
 from jaxroof.op import BOUNDS, AnyOp, Collective, Copy, Kernel
 from jaxroof.roofline import roofline_timing
-from jaxroof.struct import Scalar
+from jaxroof.struct import Array, Scalar
 from jaxroof.traced_once import traced_once
 
 
@@ -82,7 +80,7 @@ def op_spread(op: AnyOp, efficiency: Efficiency) -> Spread | None:
 
 
 @traced_once
-def op_deviation(op: AnyOp, hardware: Hardware, efficiency: Efficiency) -> jax.Array:
+def op_deviation(op: AnyOp, hardware: Hardware, efficiency: Efficiency) -> Array:
     """Standard deviation in s of one run of `op`, shape (): its time times the spread of its kind and length.
 
     0 where nothing is known of the errors.
@@ -95,7 +93,7 @@ def op_deviation(op: AnyOp, hardware: Hardware, efficiency: Efficiency) -> jax.A
 
 
 @traced_once
-def op_extrapolated(op: AnyOp, efficiency: Efficiency) -> jax.Array:
+def op_extrapolated(op: AnyOp, efficiency: Efficiency) -> Array:
     """Whether `op` is beyond what its kind's tables measured, shape (); False where the kind has no tables."""
     if not isinstance(op, Kernel):
         return jnp.asarray(False)
@@ -104,7 +102,7 @@ def op_extrapolated(op: AnyOp, efficiency: Efficiency) -> jax.Array:
 
 
 @traced_once
-def op_algorithm(op: AnyOp, hardware: Hardware, efficiency: Efficiency) -> jax.Array:
+def op_algorithm(op: AnyOp, hardware: Hardware, efficiency: Efficiency) -> Array:
     """The algorithm that a collective runs, shape (): an int8 index into `jaxroof.collectives.ALGORITHMS`; else -1."""
     if not isinstance(op, Collective):
         return jnp.int8(-1)
@@ -112,7 +110,7 @@ def op_algorithm(op: AnyOp, hardware: Hardware, efficiency: Efficiency) -> jax.A
 
 
 @traced_once
-def op_bound(op: AnyOp, hardware: Hardware, efficiency: Efficiency) -> jax.Array:
+def op_bound(op: AnyOp, hardware: Hardware, efficiency: Efficiency) -> Array:
     """Resource that takes longest in one run of `op`, shape (): an int8 index into `BOUNDS`.
 
     `launch` binds where the fixed time exceeds every resource's; in a collective, where the same collective of
@@ -122,11 +120,21 @@ def op_bound(op: AnyOp, hardware: Hardware, efficiency: Efficiency) -> jax.Array
 
 
 @traced_once
-def op_time_by_bound(op: AnyOp, hardware: Hardware, efficiency: Efficiency) -> jax.Array:
+def op_time_by_bound(op: AnyOp, hardware: Hardware, efficiency: Efficiency) -> Array:
     """`op_time` in s at the place of what binds it and 0 elsewhere, shape (len(BOUNDS),)."""
     timing = op_timing(op, hardware, efficiency)
     bound = _longest(_rivals(op, hardware, efficiency, timing))
-    return jnp.where(jnp.arange(len(BOUNDS), dtype=jnp.int8) == bound, timing.total, 0.0)
+    return at_bound(bound, timing.total)
+
+
+def at_bound(bound: Scalar, time: Scalar) -> Array:
+    """`time` at the place of what binds it and 0 elsewhere, shape (len(BOUNDS),).
+
+    Args:
+      bound: index into `BOUNDS`.
+    """
+    places = jnp.arange(len(BOUNDS), dtype=jnp.int8)
+    return jnp.where(places == jnp.asarray(bound)[..., None], jnp.asarray(time)[..., None], 0.0)
 
 
 def _rivals(op: AnyOp, hardware: Hardware, efficiency: Efficiency, timing: Timing) -> dict[str, Scalar]:
@@ -138,7 +146,7 @@ def _rivals(op: AnyOp, hardware: Hardware, efficiency: Efficiency, timing: Timin
     return {"launch": fixed, "link": timing.total - fixed}
 
 
-def _longest(times: dict[str, Scalar]) -> jax.Array:
+def _longest(times: dict[str, Scalar]) -> Array:
     """Index into `BOUNDS` of the longest of `times`; the fixed time where none is longer."""
     longest, bound = times["launch"], jnp.int8(BOUNDS.index("launch"))
     for resource, time in times.items():

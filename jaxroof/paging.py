@@ -2,18 +2,16 @@
 
 import dataclasses
 
-import jax
-
 from jaxroof.batch import Batch
 from jaxroof.deployment import Deployment
 from jaxroof.layers.linear import launched
 from jaxroof.memory import kv_bytes_of_sequence, kv_bytes_per_token, layer_count, paged_tokens
 from jaxroof.model import Model
 from jaxroof.op import Copy, Ops
-from jaxroof.struct import Scalar
+from jaxroof.struct import Array, Scalar
 
 
-def wasted_tokens(tokens: Scalar, block_tokens: Scalar) -> jax.Array:
+def wasted_tokens(tokens: Scalar, block_tokens: Scalar) -> Array:
     """Tokens of room that a sequence of `tokens` tokens leaves empty in its last block, shape ()."""
     return paged_tokens(tokens, block_tokens) - tokens
 

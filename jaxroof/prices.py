@@ -5,11 +5,10 @@ import functools
 import math
 from collections.abc import Callable
 
-import jax
-import jax.numpy as jnp
-
+from jaxroof.arrays import jax
+from jaxroof.arrays import jax_numpy as jnp
 from jaxroof.batch import Batch, Decode, Prefill, divided
-from jaxroof.dependence import output_dependence
+from jaxroof.dependence import example, output_dependence
 from jaxroof.deployment import Deployment, degree, drafted_tokens, largest_stage, pipelined_parts
 from jaxroof.efficiency import Efficiency
 from jaxroof.energy import energies_of, limited_time, power_known
@@ -20,7 +19,8 @@ from jaxroof.overlap import overlapped_ops
 from jaxroof.smooth import maximum
 from jaxroof.speculation import expected_tokens
 from jaxroof.step import HOST, times_of
-from jaxroof.struct import Scalar, struct
+from jaxroof.struct import Array, Scalar, struct
+from jaxroof.tree import mapped
 
 ROWS, DECODE, CONTEXT, LOGITS = 128, 16, 4, 16
 """Nodes per octave of tables over GEMM rows, decoding sequences, their mean context, and sampled rows. Powers of two:
@@ -50,12 +50,12 @@ class StepPrices:
     fetches all. The last is over quantities: time in s, and energy in J where the hardware's is known.
     """
 
-    rows: jax.Array  # shape [octaves(rows, ROWS) - 1, 2, quantities]
-    decode: jax.Array  # shape [octaves(sequences, DECODE) - 1, octaves(context, CONTEXT) - 1, 4, quantities]
-    logits: jax.Array  # the host's time comes last, shape [octaves(sequences, LOGITS) - 1, 2, quantities + 1]
+    rows: Array  # shape [octaves(rows, ROWS) - 1, 2, quantities]
+    decode: Array  # shape [octaves(sequences, DECODE) - 1, octaves(context, CONTEXT) - 1, 4, quantities]
+    logits: Array  # the host's time comes last, shape [octaves(sequences, LOGITS) - 1, 2, quantities + 1]
 
 
-Price = Callable[[Batch, Scalar], tuple[jax.Array, jax.Array]]
+Price = Callable[[Batch, Scalar], tuple[Array, Array]]
 """Time in s of a step on the device and on its host, of a batch and the rows of its GEMMs."""
 
 Terms = list[dict[str, Scalar]]
@@ -105,17 +105,9 @@ def step_prices(
     """
     _check(model, deployment)
 
-    def terms(prompt: tuple, decoding: tuple, logits: Scalar, rows: Scalar) -> Terms:
-        batch = Batch(
-            prefill=Prefill(sequences=prompt[0], tokens=prompt[1], past=prompt[2]),
-            decode=Decode(sequences=decoding[0], context=decoding[1]),
-            logits=logits,
-        )
-        ops = overlapped_ops(model, deployment, batch, rows)
-        found = [times_of(ops, hardware, deployment, batch, efficiency)]
-        return [*found, energies_of(ops, hardware)] if power_known(hardware) else found
-
-    kinds = [_kinds(marks) for marks in output_dependence(terms, *_probe())]
+    place = hardware, model, deployment, efficiency
+    terms = functools.partial(_terms, place)
+    kinds = [_kinds(marks) for marks in output_dependence(_terms, *_probe(place))]
     tables = _tables(terms, kinds, limits, deployment)
     micro_batch = functools.partial(_micro_batch_price, tables, terms, kinds)
     price = functools.partial(_step_price, micro_batch, hardware, model, deployment, hidden_host)
@@ -123,6 +115,19 @@ def step_prices(
         return tables, price
     kept = expected_tokens(deployment, acceptance)
     return tables, functools.partial(_share_of_drafting_step, price, drafted_tokens(deployment), kept)
+
+
+def _terms(place: tuple, prompt: tuple, decoding: tuple, logits: Scalar, rows: Scalar) -> Terms:
+    """Of a micro-batch's step in a place: hardware, model, deployment, efficiency."""
+    hardware, model, deployment, efficiency = place
+    batch = Batch(
+        prefill=Prefill(sequences=prompt[0], tokens=prompt[1], past=prompt[2]),
+        decode=Decode(sequences=decoding[0], context=decoding[1]),
+        logits=logits,
+    )
+    ops = overlapped_ops(model, deployment, batch, rows)
+    found = [times_of(ops, hardware, deployment, batch, efficiency)]
+    return [*found, energies_of(ops, hardware)] if power_known(hardware) else found
 
 
 def _tables(terms: Callable[..., Terms], kinds: Kinds, limits: Limits, deployment: Deployment) -> StepPrices:
@@ -133,18 +138,18 @@ def _tables(terms: Callable[..., Terms], kinds: Kinds, limits: Limits, deploymen
         rows with logits, and the rows of its GEMMs.
     """
 
-    def table(kind: str, nodes: jax.Array) -> jax.Array:
+    def table(kind: str, nodes: Array) -> Array:
         def one(n):
             values = {"logits": 1.0, "rows": 1.0} | {kind: n}
             return _sums(terms((1.0, 1.0, 0.0), (1.0, 1.0), **values), kinds, kind)
 
         return jax.vmap(one)(nodes)
 
-    def decode(n: jax.Array) -> jax.Array:
+    def decode(n: Array) -> Array:
         contexts = n * octaves(limits.context, CONTEXT)
         return jax.vmap(lambda c: _sums(terms((1.0, 1.0, 0.0), (n, c), 1.0, 1.0), kinds, "decode"))(contexts)
 
-    def host(n: jax.Array) -> jax.Array:
+    def host(n: Array) -> Array:
         return _sum(terms((1.0, 1.0, 0.0), (1.0, 1.0), n, 1.0)[0], {HOST})
 
     most_rows = limits.rows + (0 if deployment.drafts is None else MOST_DRAFTED * limits.sequences)
@@ -158,7 +163,7 @@ def _tables(terms: Callable[..., Terms], kinds: Kinds, limits: Limits, deploymen
 
 def _share_of_drafting_step(
     price: Price, drafted: Scalar, kept: Scalar, batch: Batch, rows: Scalar
-) -> tuple[jax.Array, jax.Array]:
+) -> tuple[Array, Array]:
     """Time in s that one token of every sequence and all prompt tokens of a step take, on the device and its host.
 
     A step with `drafted` tokens per sequence adds `kept` to each on average: one of them takes 1 / kept of the step's
@@ -180,14 +185,14 @@ def _share_of_drafting_step(
 
 
 def _step_price(
-    micro_batch: Callable[[Batch, Scalar], tuple[jax.Array, jax.Array]],
+    micro_batch: Callable[[Batch, Scalar], tuple[Array, Array]],
     hardware: Hardware,
     model: Model,
     deployment: Deployment,
     hidden_host: Scalar,
     batch: Batch,
     rows: Scalar,
-) -> tuple[jax.Array, jax.Array]:
+) -> tuple[Array, Array]:
     """Time in s of a step of all micro-batches on the device, under the limit of its power, and on the host.
 
     Args:
@@ -211,7 +216,7 @@ def _step_price(
 
 def _micro_batch_price(
     tables: StepPrices, terms: Callable[..., Terms], kinds: Kinds, batch: Batch, rows: Scalar
-) -> tuple[jax.Array, jax.Array]:
+) -> tuple[Array, Array]:
     """Cost of one micro-batch's step in all stages, shape [quantities], and s of its host, shape ()."""
     prompt, decoding = batch.prefill, batch.decode
     spent = _between(*_read(tables.rows, octave_position(rows, ROWS)))
@@ -236,13 +241,13 @@ def _micro_batch_price(
     return spent, sampled[-1]
 
 
-def octaves(most: int, per_octave: int) -> jax.Array:
+def octaves(most: int, per_octave: int) -> Array:
     """1 and up to `most`, evenly spaced between powers of two, shape [nodes]."""
     places = (divmod(place, per_octave) for place in range(max(int(most) - 1, 1).bit_length() * per_octave + 1))
     return jnp.asarray([math.ldexp(1.0 + place / per_octave, octave) for octave, place in places], dtype=float)
 
 
-def octave_position(value: Scalar, per_octave: int) -> jax.Array:
+def octave_position(value: Scalar, per_octave: int) -> Array:
     """Position of `value` among `octaves`, shape (): whole numbers are nodes; values below 1 are at 1.
 
     The bits of a float32 are exponent and mantissa, in that order: read as a whole number, they are the position.
@@ -250,27 +255,27 @@ def octave_position(value: Scalar, per_octave: int) -> jax.Array:
     return (_bits(value) - ONE_BITS).astype(float) * (per_octave / MANTISSA)
 
 
-def _bits(value: Scalar) -> jax.Array:
+def _bits(value: Scalar) -> Array:
     return jax.lax.bitcast_convert_type(jnp.maximum(value, 1.0).astype(jnp.float32), jnp.int32)
 
 
-def next_node(context: Scalar) -> jax.Array:
+def next_node(context: Scalar) -> Array:
     """The node of the tables' mean context that comes after `context`, shape ()."""
     step = int(MANTISSA) // CONTEXT
     return jax.lax.bitcast_convert_type((_bits(context) // step + 1) * step, jnp.float32).astype(float)
 
 
-def _read(table: jax.Array, position: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _read(table: Array, position: Array) -> tuple[Array, Array]:
     """The interval of a table that has `position`, shape [2, quantities], and the place in it; beyond the last: 1."""
     below = jnp.clip(jnp.floor(position), 0.0, table.shape[0] - 1.0)
     return table[below.astype(jnp.int32)], jnp.clip(position - below, 0.0, 1.0)
 
 
-def _between(ends: jax.Array, share: jax.Array) -> jax.Array:
+def _between(ends: Array, share: Array) -> Array:
     return ends[0] * (1.0 - share) + ends[1] * share
 
 
-def _read_cell(table: jax.Array, first: jax.Array, context: jax.Array) -> jax.Array:
+def _read_cell(table: Array, first: Array, context: Array) -> Array:
     """The values of a table of cells, shape [quantities]."""
     second = octave_position(context, CONTEXT)
     low = jnp.clip(jnp.floor(first), 0.0, table.shape[0] - 1.0)
@@ -280,12 +285,12 @@ def _read_cell(table: jax.Array, first: jax.Array, context: jax.Array) -> jax.Ar
     return _between(corners[:2], right) * (1.0 - down) + _between(corners[2:], right) * down
 
 
-def _intervals(values: jax.Array) -> jax.Array:
+def _intervals(values: Array) -> Array:
     """Values on nodes, shape [nodes, quantities], as pairs, shape [nodes - 1, 2, quantities]."""
     return jnp.stack([values[:-1], values[1:]], axis=-2)
 
 
-def _cells(values: jax.Array) -> jax.Array:
+def _cells(values: Array) -> Array:
     """Values on a grid as corners of cells, shape [rows - 1, columns - 1, 4, quantities]."""
     upper, lower = values[:-1], values[1:]
     return jnp.stack([upper[:, :-1], upper[:, 1:], lower[:, :-1], lower[:, 1:]], axis=-2)
@@ -298,11 +303,12 @@ def _check(model: Model, deployment: Deployment) -> None:
         raise ValueError("deployment.cp is set; the scheduler does not price it")
 
 
-def _probe() -> tuple[tuple, tuple]:
-    """Arguments of any size for `times`, and what each of their leaves is called."""
+def _probe(place: tuple) -> tuple[tuple, tuple]:
+    """Arguments of any size for `_terms`, and what each of their leaves is called; those of `place` have no name."""
     mark = {name: frozenset((name,)) for name in ("prompt", "decode", "logits", "rows")}
     values = (2.0, 64.0, 16.0), (2.0, 64.0), 3.0, 66.0
-    return values, ((mark["prompt"],) * 3, (mark["decode"],) * 2, mark["logits"], mark["rows"])
+    marks = (mark["prompt"],) * 3, (mark["decode"],) * 2, mark["logits"], mark["rows"]
+    return (example(place), *values), (mapped(lambda _: frozenset(), place), *marks)
 
 
 def _kinds(marks: dict[str, frozenset]) -> OpKinds:
@@ -316,11 +322,11 @@ def _kinds(marks: dict[str, frozenset]) -> OpKinds:
     return {kind: frozenset(names) for kind, names in kinds.items()}
 
 
-def _sums(terms: Terms, kinds: Kinds, kind: str) -> jax.Array:
+def _sums(terms: Terms, kinds: Kinds, kind: str) -> Array:
     """Sums of all quantities over the ops of one kind, shape [quantities]."""
     return jnp.stack([_sum(found, of[kind]) for found, of in zip(terms, kinds, strict=True)])
 
 
-def _sum(terms: dict[str, Scalar], names: frozenset[str] | set[str]) -> jax.Array:
+def _sum(terms: dict[str, Scalar], names: frozenset[str] | set[str]) -> Array:
     """Sum of the named terms, shape ()."""
     return jnp.asarray(sum((term for name, term in terms.items() if name in names), start=0.0), dtype=float)

@@ -1,7 +1,6 @@
 """Time of one op on one device under constant shares of every peak: the slowest of its resources."""
 
-import jax
-
+from jaxroof.arrays import rsqrt
 from jaxroof.efficiency import KindEfficiency, Timing
 from jaxroof.hardware import Hardware, matrix_peak
 from jaxroof.layers.linear import LOW_PRECISIONS
@@ -69,5 +68,5 @@ def matrix_traffic(op: Kernel, capacity: Scalar | None, element_bytes: Scalar | 
     """
     if op.matrix_flops is None or capacity is None:
         return op.bytes
-    blocked = op.matrix_flops * op.operand_bytes * jax.lax.rsqrt(capacity / element_bytes)
+    blocked = op.matrix_flops * op.operand_bytes * rsqrt(capacity / element_bytes)
     return maximum(op.bytes, blocked)

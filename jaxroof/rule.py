@@ -2,16 +2,14 @@
 
 from collections.abc import Callable
 
-import jax
-import jax.numpy as jnp
+from jaxroof.arrays import jnp
+from jaxroof.struct import Array, Scalar
 
-from jaxroof.struct import Scalar
-
-Rule = tuple[jax.Array, Callable[[], str]]
+Rule = tuple[Array, Callable[[], str]]
 """Whether it holds, shape (), and the sentence for when it does not; sentences need concrete numbers."""
 
 
-def divides(divisor: Scalar, number: Scalar) -> jax.Array:
+def divides(divisor: Scalar, number: Scalar) -> Array:
     """Whether `number` is a multiple of `divisor`, shape ()."""
     return jnp.mod(number, divisor) == 0.0
 

@@ -3,17 +3,19 @@
 import contextlib
 import functools
 import math
+from typing import Any
 
-import jax
-import jax.numpy as jnp
-
-from jaxroof.struct import Scalar
+from jaxroof.arrays import is_traced, jax, jnp, sloped
+from jaxroof.struct import Array, Scalar
 
 SHARPNESS = 16.0
 """Exponent of the gradient's weights; ours. Terms 20 % below the largest still get 5 % of its weight."""
 
-_chosen = jax.make_user_context(default_value=None)
-"""The exponent while `smoothing` chooses one. It is part of the key of JAX's caches: no program outlives its choice."""
+
+@functools.cache
+def _chosen() -> Any:
+    """The exponent while `smoothing` chooses one, part of the key of JAX's caches: no program outlives its choice."""
+    return jax.make_user_context(default_value=None)
 
 
 def smoothing(exponent: float) -> contextlib.AbstractContextManager:
@@ -31,19 +33,22 @@ def smoothing(exponent: float) -> contextlib.AbstractContextManager:
     """
     if not (exponent == 0.0 or 1.0 <= exponent < math.inf):
         raise ValueError(f"smoothing = {exponent:g} must be 0, the exact gradient, or a finite exponent of at least 1")
-    return _chosen(float(exponent))
+    return _chosen()(float(exponent))
 
 
 def _exponent() -> float:
-    return SHARPNESS if _chosen.value is None else _chosen.value
+    if not is_traced():
+        return SHARPNESS
+    chosen = _chosen().value
+    return SHARPNESS if chosen is None else chosen
 
 
-def _power(share: jax.Array, exponent: float) -> jax.Array:
+def _power(share: Array, exponent: float) -> Array:
     """`share` to a constant power; by repeated squaring where that is a whole number."""
     return share ** int(exponent) if exponent == int(exponent) else share**exponent
 
 
-def _powers(share: jax.Array, exponent: float, beside: float) -> tuple[jax.Array, jax.Array]:
+def _powers(share: Array, exponent: float, beside: float) -> tuple[Array, Array]:
     """share^p and share^(p + beside), `beside` 1 or -1; at p = 0 both are 1 where the share is, and 0 elsewhere."""
     if exponent == 0.0:
         power = jnp.where(share == 1.0, jnp.ones_like(share), 0.0)
@@ -58,7 +63,7 @@ def _powers(share: jax.Array, exponent: float, beside: float) -> tuple[jax.Array
 # The rules below end in sums of slope * tangent: reverse mode then keeps one number per term.
 
 
-def _shared(shares: list[jax.Array], unit: jax.Array, tangents: tuple, exponent: float, beside: float) -> jax.Array:
+def _shared(shares: list[Array], unit: Array, tangents: tuple, exponent: float, beside: float) -> Array:
     """Sum of slope * tangent, slopes share^(p + beside) / sum of share^p; `unit` is any positive number."""
     pairs = [_powers(share, exponent, beside) for share in shares]
     # One of the shares is 1 unless all are 0. XLA repeats products in every loop that takes them, but no division.
@@ -66,7 +71,7 @@ def _shared(shares: list[jax.Array], unit: jax.Array, tangents: tuple, exponent:
     return sum(aside * scale / unit * tangent for (_, aside), tangent in zip(pairs, tangents, strict=True))
 
 
-def _paired(ahead: jax.Array, one: jax.Array, aside: jax.Array, norm: jax.Array, tangents: tuple) -> jax.Array:
+def _paired(ahead: Array, one: Array, aside: Array, norm: Array, tangents: tuple) -> Array:
     """Slope of two terms: `one` / `norm` for the one that decides, `aside` / `norm` for the other."""
     first, second = jnp.where(ahead, one, aside) / norm, jnp.where(ahead, aside, one) / norm
     return first * tangents[0] + second * tangents[1]
@@ -97,10 +102,10 @@ def maximum(first: Scalar, *others: Scalar) -> Scalar:
 
 def _plain(*terms: Scalar) -> bool:
     """Whether all terms are Python numbers, which then stay exact ones."""
-    return all(isinstance(term, int | float) for term in terms)
+    return all(type(term) in (int, float) for term in terms)
 
 
-@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+@sloped
 def _maximum(exponent: float, terms: tuple[Scalar, ...]) -> Scalar:
     largest = terms[0]
     for term in terms[1:]:
@@ -144,7 +149,7 @@ def minimum(first: Scalar, *others: Scalar) -> Scalar:
     return _minimum(_exponent(), (first, *others))
 
 
-@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+@sloped
 def _minimum(exponent: float, terms: tuple[Scalar, ...]) -> Scalar:
     smallest = terms[0]
     for term in terms[1:]:
@@ -166,12 +171,12 @@ def _minimum_jvp(exponent, primals, tangents):
     return smallest, _paired(first <= second, jnp.ones_like(power), aside, 1.0 + power, term_tangents)
 
 
-def positive_part(number: Scalar) -> jax.Array:
+def positive_part(number: Scalar) -> Array:
     """`number` where it is positive and 0 elsewhere, shape (); its gradient is 1 there and 0 elsewhere."""
     return jnp.maximum(number, 0.0)
 
 
-def ceiling(number: Scalar) -> jax.Array:
+def ceiling(number: Scalar) -> Array:
     """The smallest whole number that is not below `number`, shape (); its gradient is that of `number` itself.
 
     Without smoothing (`smoothing(0)`) the gradient is 0.
@@ -179,8 +184,8 @@ def ceiling(number: Scalar) -> jax.Array:
     return _ceiling(_exponent(), number)
 
 
-@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _ceiling(exponent: float, number: Scalar) -> jax.Array:
+@sloped
+def _ceiling(exponent: float, number: Scalar) -> Array:
     return jnp.ceil(number)
 
 

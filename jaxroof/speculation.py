@@ -3,14 +3,12 @@
 import dataclasses
 from typing import Any
 
-import jax
-import jax.numpy as jnp
-
+from jaxroof.arrays import jnp
 from jaxroof.deployment import Deployment, drafted_part
 from jaxroof.field import number
 from jaxroof.model import Model
 from jaxroof.smooth import minimum
-from jaxroof.struct import Scalar
+from jaxroof.struct import Array, Scalar
 
 Acceptance = Scalar | tuple[Scalar, ...]
 """Probability that a drafted token is right, given that those before it are: of all positions, or of each.
@@ -98,12 +96,12 @@ def beta_acceptance(mean: Scalar, concentration: Scalar, positions: int) -> tupl
     return tuple((mean * concentration + position) / (concentration + position) for position in range(positions))
 
 
-def _inside(probability: Scalar) -> jax.Array:
+def _inside(probability: Scalar) -> Array:
     """`probability` inside (0, 1), where quotients and powers of it have a value and a gradient."""
     return jnp.asarray(probability * (1.0 - MARGIN) + 1e-3 * MARGIN)
 
 
-def _by_depth(tree: tuple[Scalar, ...] | None, acceptance: Acceptance) -> list[jax.Array]:
+def _by_depth(tree: tuple[Scalar, ...] | None, acceptance: Acceptance) -> list[Array]:
     """Probability that a depth has a right token, given that the one before has, by depth."""
     if tree is None:
         return [jnp.asarray(right) for right in acceptance]

@@ -3,9 +3,7 @@
 import dataclasses
 from collections.abc import Callable
 
-import jax
-import jax.numpy as jnp
-
+from jaxroof.arrays import jnp
 from jaxroof.batch import Batch
 from jaxroof.deployment import Deployment
 from jaxroof.efficiency import Efficiency, Spread, Surfaces
@@ -14,9 +12,10 @@ from jaxroof.forward import group_batch
 from jaxroof.hardware import Hardware, matrix_peak
 from jaxroof.model import Model
 from jaxroof.op import BOUNDS, AnyOp, Kernel, Ops
-from jaxroof.op_time import op_algorithm, op_bound, op_deviation, op_extrapolated, op_time, op_time_by_bound
+from jaxroof.op_time import at_bound, op_algorithm, op_bound, op_deviation, op_extrapolated, op_time, op_time_by_bound
 from jaxroof.overlap import computing_hardware, hidden_time, overlapped_ops
-from jaxroof.struct import Scalar, struct
+from jaxroof.struct import Array, Scalar, struct
+from jaxroof.tree import leaves
 
 Terms = dict[str, Scalar]
 """One number per op, by name."""
@@ -50,9 +49,7 @@ def step_times(hardware: Hardware, model: Model, deployment: Deployment, batch: 
     return times_of(overlapped_ops(model, deployment, batch), hardware, deployment, batch, efficiency)
 
 
-def step_time(
-    hardware: Hardware, model: Model, deployment: Deployment, batch: Batch, efficiency: Efficiency
-) -> Scalar:
+def step_time(hardware: Hardware, model: Model, deployment: Deployment, batch: Batch, efficiency: Efficiency) -> Scalar:
     """Time in s of one engine step, shape (): every op after the other, then the host.
 
     time = sum over ops of count * op_time - hidden_time + host_time
@@ -94,8 +91,7 @@ def times_by_bound(ops: Ops, hardware: Hardware, deployment: Deployment, batch: 
     """
     device = computing_hardware(hardware, deployment)
     times = {name: op.count * op_time_by_bound(op, device, efficiency) for name, op in ops.items()}
-    launch = jnp.arange(len(BOUNDS)) == BOUNDS.index("launch")
-    return times | {HOST: jnp.where(launch, host_time(batch, deployment, efficiency), 0.0)}
+    return times | {HOST: at_bound(BOUNDS.index("launch"), host_time(batch, deployment, efficiency))}
 
 
 def deviations_of(ops: Ops, hardware: Hardware, deployment: Deployment, efficiency: Efficiency) -> Terms:
@@ -131,20 +127,20 @@ def tables_known(efficiency: Efficiency) -> bool:
 def spread_known(efficiency: Efficiency) -> bool:
     """Whether the efficiency says anything about its errors: structure, not data."""
     entries = (getattr(efficiency, field.name) for field in dataclasses.fields(efficiency))
-    return any(isinstance(leaf, Spread) for entry in entries for leaf in jax.tree.leaves(entry, is_leaf=_is_spread))
+    return any(isinstance(leaf, Spread) for entry in entries for leaf in leaves(entry, is_leaf=_is_spread))
 
 
 def _is_spread(tree: object) -> bool:
     return isinstance(tree, Spread)
 
 
-def dominant_bound(times: Scalar) -> jax.Array:
+def dominant_bound(times: Scalar) -> Array:
     """The resource that binds most of a step's time, shape (): an int8 index into `BOUNDS`.
 
     Args:
       times: s by what binds, summed over ops, shape (len(BOUNDS),).
     """
-    return jnp.argmax(times).astype(jnp.int8)
+    return jnp.argmax(times, axis=-1).astype(jnp.int8)
 
 
 def matrix_floors(ops: Ops, hardware: Hardware) -> Terms:

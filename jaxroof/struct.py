@@ -1,9 +1,12 @@
 """Structs of the cost model: frozen dataclasses whose fields are leaves of a JAX pytree."""
 
 import dataclasses
+import importlib.abc
+import importlib.util
+import sys
 from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
 
-import jax
+import numpy as np
 
 T = TypeVar("T")
 
@@ -11,11 +14,12 @@ if TYPE_CHECKING:
     Scalar = Any  # sums and products are of either kind, and most of JAX and NumPy takes only one of them
     Array = Any  # likewise
 else:
-    Scalar = float | jax.Array
-    Array = jax.typing.ArrayLike
-"""Scalar: a number of shape (), a Python float, a NumPy scalar, or an array or tracer of shape ().
+    Scalar = float | np.ndarray
+    Array = np.ndarray
+"""Scalar: a number of shape (), a Python float, a NumPy scalar, or an array or tracer of JAX of shape (); inside
+`jaxroof.arrays.eager` also a column of them.
 
-Array: numbers of shape [n] or more; what is loaded is NumPy's, what is computed is JAX's."""
+Array: numbers of shape [n] or more; what is loaded is NumPy's, what is computed is of NumPy or of JAX."""
 
 
 def static(**keywords: Any) -> Any:
@@ -28,6 +32,46 @@ def struct(cls: type[T]) -> type[T]:
     """Make `cls` a frozen, keyword-only dataclass that `jax.tree`, `jit`, `vmap` and `grad` see through.
 
     Every field is a leaf or a subtree, unless it is declared with `static()`. Nothing is checked on
-    construction: it runs under every transform. Loaders check.
+    construction: it runs under every transform. Loaders check. JAX learns of it as soon as it is imported,
+    by whomever.
     """
-    return jax.tree_util.register_dataclass(dataclasses.dataclass(frozen=True, kw_only=True)(cls))
+    made: Any = dataclasses.dataclass(frozen=True, kw_only=True)(cls)
+    if "jax" in sys.modules:
+        _register(made)
+    else:
+        _UNKNOWN.append(made)
+    return made
+
+
+_UNKNOWN: list[type] = []
+"""Structs that were made before JAX was imported."""
+
+
+def _register(kind: type) -> None:
+    sys.modules["jax"].tree_util.register_dataclass(kind)
+
+
+class _Registration(importlib.abc.MetaPathFinder):
+    """Finds JAX as Python does, and has it learn of all structs when its import is over."""
+
+    def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
+        """The specification of `jax`; None for every other module."""
+        if name != "jax":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        if spec is None or spec.loader is None:
+            return spec
+        execute = spec.loader.exec_module
+
+        def executed(module: Any) -> None:
+            execute(module)
+            while _UNKNOWN:
+                _register(_UNKNOWN.pop())
+
+        spec.loader.exec_module = executed  # type: ignore[method-assign]
+        return spec
+
+
+if "jax" not in sys.modules:
+    sys.meta_path.insert(0, _Registration())

@@ -1,7 +1,5 @@
 """Traffic: requests that arrive at an engine, and their outcome over time."""
 
-import jax
-
 from jaxroof.field import count, number
 from jaxroof.struct import Array, Scalar, struct
 
@@ -43,24 +41,24 @@ there is none, because arrays are padded."""
 class Served:
     """Outcome of every request, shape [requests]; times in s, NaN where it did not come to that."""
 
-    arrival: jax.Array = number("s", "when the request was sent")
-    admitted: jax.Array = number("s", "start of the first step that worked on the prompt")
-    first_token: jax.Array = number("s", "when the first token was there")
-    finish: jax.Array = number("s", "when the last token was there")
-    status: jax.Array = number("1", "what became of the request", codes=STATUSES)
-    preemptions: jax.Array = number("1", "times that the request's cache was taken away")
-    cached: jax.Array = number("1", "prompt tokens that the prefix cache had")
+    arrival: Array = number("s", "when the request was sent")
+    admitted: Array = number("s", "start of the first step that worked on the prompt")
+    first_token: Array = number("s", "when the first token was there")
+    finish: Array = number("s", "when the last token was there")
+    status: Array = number("1", "what became of the request", codes=STATUSES)
+    preemptions: Array = number("1", "times that the request's cache was taken away")
+    cached: Array = number("1", "prompt tokens that the prefix cache had")
 
 
 @struct
 class Timeline:
     """Every iteration of the simulator, shape [iterations]; those of no duration are parts of the step that follows."""
 
-    end: jax.Array = number("s", "when the iteration ends")
-    duration: jax.Array = number("s", "time of the iteration", "idle time too")
-    steps: jax.Array = number("1", "engine steps of the iteration", "0: none, or idle")
-    decoding: jax.Array = number("1", "sequences that each add a token per step")
-    prompt_tokens: jax.Array = number("1", "prompt tokens of the step")
-    blocks: jax.Array = number("1", "KV blocks in use after it", "those of idle prefixes included")
-    joined: jax.Array = number("1", "prompts that its step completes")
-    running: jax.Array = number("1", "sequences that were admitted and have not ended, after it")
+    end: Array = number("s", "when the iteration ends")
+    duration: Array = number("s", "time of the iteration", "idle time too")
+    steps: Array = number("1", "engine steps of the iteration", "0: none, or idle")
+    decoding: Array = number("1", "sequences that each add a token per step")
+    prompt_tokens: Array = number("1", "prompt tokens of the step")
+    blocks: Array = number("1", "KV blocks in use after it", "those of idle prefixes included")
+    joined: Array = number("1", "prompts that its step completes")
+    running: Array = number("1", "sequences that were admitted and have not ended, after it")

@@ -4,12 +4,10 @@ In all formulas tier i joins n_i parts, S_i = S / (n_1 ... n_(i-1)) is what one 
 hop_i its latency and stream_i(b) the time of b bytes per device in a pipeline (`topology.stream_time`).
 """
 
-import jax
-import jax.numpy as jnp
-
+from jaxroof.arrays import jnp
 from jaxroof.collectives.topology import Tier, byte_time, stream_time
 from jaxroof.smooth import maximum, minimum
-from jaxroof.struct import Scalar
+from jaxroof.struct import Array, Scalar
 
 UNAVAILABLE = 1e6
 """s that an algorithm reports where it cannot run, so that it is never the cheapest and nothing becomes infinite."""
@@ -17,7 +15,7 @@ UNAVAILABLE = 1e6
 Tiers = tuple[Tier, ...]
 
 
-def ring(tiers: Tiers, size: Scalar, passes: float) -> jax.Array:
+def ring(tiers: Tiers, size: Scalar, passes: float) -> Array:
     """One ring through all devices, `passes` times around: 2 for an all-reduce, 1 for gather, scatter, broadcast.
 
     time = passes * sum_i (n_i - 1) n_(i+1) ... hop_i + max_i stream_i(passes (n_i - 1) / n_i S_i)
@@ -32,7 +30,7 @@ def ring(tiers: Tiers, size: Scalar, passes: float) -> jax.Array:
     return hops + maximum(*_streams(tiers, size, passes))
 
 
-def chain(tiers: Tiers, size: Scalar) -> jax.Array:
+def chain(tiers: Tiers, size: Scalar) -> Array:
     """Broadcast from neighbour to neighbour in a pipeline.
 
     time = sum_i (n_i - 1) n_(i+1) ... hop_i + max_i stream_i(S_i)
@@ -54,7 +52,7 @@ def hierarchical(tiers: Tiers, size: Scalar, passes: float) -> Scalar:
     return hops + sum(_streams(tiers, size, passes))
 
 
-def tree(tiers: Tiers, size: Scalar, passes: float) -> jax.Array:
+def tree(tiers: Tiers, size: Scalar, passes: float) -> Array:
     """Two complementary binary trees over the parts of the outer tiers, a chain inside the innermost.
 
     time = passes * ((n_1 - 1) hop_1 + sum_(i>1) log2(n_i) hop_i) + max_i stream_i(passes S_i)
@@ -78,7 +76,7 @@ def halving_doubling(tiers: Tiers, size: Scalar, passes: float) -> Scalar:
     return passes * sum(_depth(tier) * tier.hop_time for tier in tiers) + sum(_streams(tiers, size, passes))
 
 
-def one_shot(tiers: Tiers, size: Scalar) -> jax.Array:
+def one_shot(tiers: Tiers, size: Scalar) -> Array:
     """All-reduce in which every device reads the whole message of every peer; one domain, up to `shot_limit` B.
 
     time = hop + fixed + (n - 1) signal + (n - 1) S / bandwidth
@@ -89,7 +87,7 @@ def one_shot(tiers: Tiers, size: Scalar) -> jax.Array:
     return _shot(tiers, size, _stage(inner) + (inner.devices - 1.0) * size * byte_time(inner, "shot"))
 
 
-def two_shot(tiers: Tiers, size: Scalar) -> jax.Array:
+def two_shot(tiers: Tiers, size: Scalar) -> Array:
     """All-reduce in which every device reduces its part of the message, then reads the others' parts; one domain.
 
     time = 2 (hop + fixed + (n - 1) signal) + 2 (n - 1) / n S / bandwidth
@@ -100,7 +98,7 @@ def two_shot(tiers: Tiers, size: Scalar) -> jax.Array:
     return _shot(tiers, size, 2.0 * _stage(inner) + _ring_bytes(inner, 2.0 * size) * byte_time(inner, "shot"))
 
 
-def in_switch(tiers: Tiers, size: Scalar, passes: float) -> jax.Array:
+def in_switch(tiers: Tiers, size: Scalar, passes: float) -> Array:
     """The innermost tier's switch reduces what its devices send (and sends the sum to all); trees across the others.
 
     time = passes (hop_1 + sum_(i>1) log2(n_i) hop_i) + max(fixed + (1 + 1 / n_1) S / bandwidth_1, stream_i(passes S_i))
@@ -118,7 +116,7 @@ def in_switch(tiers: Tiers, size: Scalar, passes: float) -> jax.Array:
     )
 
 
-def pairwise(tiers: Tiers, size: Scalar) -> jax.Array:
+def pairwise(tiers: Tiers, size: Scalar) -> Array:
     """All-to-all in which every device sends to every other at once, over whichever tier lies between them.
 
     time = sum_i (1 + log2 n_i) hop_i + max_i send_i(bytes that leave over tier i),  (n_i - 1) / n_i S of S there
@@ -145,7 +143,7 @@ def gathered_exchange(tiers: Tiers, size: Scalar) -> Scalar:
     return hops + sum(_exchange_time(t, sent, size / t.devices) for t, sent in zip(tiers, exchanges, strict=True))
 
 
-def expert_exchange(tiers: Tiers, size: Scalar) -> jax.Array:
+def expert_exchange(tiers: Tiers, size: Scalar) -> Array:
     """Dispatch or combine of low-latency expert kernels: one kernel that writes to every peer, whatever the tier.
 
     time = hop + fixed + max_i bytes that leave over tier i / bandwidth_i
@@ -156,7 +154,7 @@ def expert_exchange(tiers: Tiers, size: Scalar) -> jax.Array:
     return hops + maximum(*(_with(tier, "dispatch", _leaving(tier, size)) for tier in tiers))
 
 
-def point_to_point(tiers: Tiers, size: Scalar) -> jax.Array:
+def point_to_point(tiers: Tiers, size: Scalar) -> Array:
     """One message to one peer over the outermost tier between them.
 
     time = 2 hop + send(S); one hop for the receiver's credit, one for the data
@@ -167,7 +165,7 @@ def point_to_point(tiers: Tiers, size: Scalar) -> jax.Array:
     return maximum(*(hop + send for hop, send in zip(hops, sends, strict=True)))
 
 
-def _streams(tiers: Tiers, size: Scalar, passes: float) -> list[jax.Array]:
+def _streams(tiers: Tiers, size: Scalar, passes: float) -> list[Array]:
     """Time in each tier of what a ring sends there; one that only gathers or scatters moves devices' own parts too."""
     if passes == 1.0:
         return [stream_time(tier, _ring_bytes(tier, size) + _own_bytes(tier, size)) for tier in tiers]
@@ -184,12 +182,12 @@ def _own_bytes(tier: Tier, size: Scalar) -> Scalar:
     return 0.0 if tier.transport is None else tier.losses * tier.transport.own_part * (size / tier.reached)
 
 
-def _depth(tier: Tier) -> jax.Array:
+def _depth(tier: Tier) -> Array:
     """Levels of a binary tree over the tier's parts."""
     return jnp.log2(tier.devices)
 
 
-def _overlapped(tier: Tier) -> jax.Array:
+def _overlapped(tier: Tier) -> Array:
     """Hops that an exchange with every peer of the tier waits for; 0 where the tier is not used."""
     return jnp.where(tier.devices > 1.0, 1.0 + _depth(tier), 0.0)
 
@@ -239,10 +237,10 @@ def _stage(tier: Tier) -> Scalar:
     )
 
 
-def _shot(tiers: Tiers, size: Scalar, time: Scalar) -> jax.Array:
+def _shot(tiers: Tiers, size: Scalar, time: Scalar) -> Array:
     """`time` where an engine's own kernel can run: all devices in one domain that reach each other, few bytes."""
     inner, *_ = tiers
     possible = jnp.asarray(inner.outer <= 1.0)
     if inner.transport is not None:
-        possible &= (size <= inner.transport.shot_limit) & (inner.devices <= inner.transport.peers)
+        possible = possible & (size <= inner.transport.shot_limit) & (inner.devices <= inner.transport.peers)
     return jnp.where(possible, time, UNAVAILABLE)

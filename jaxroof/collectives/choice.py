@@ -2,9 +2,7 @@
 
 from collections.abc import Sequence
 
-import jax
-import jax.numpy as jnp
-
+from jaxroof.arrays import jnp
 from jaxroof.collectives.algorithms import (
     UNAVAILABLE,
     Tiers,
@@ -26,6 +24,7 @@ from jaxroof.efficiency import LinkEfficiency
 from jaxroof.hardware import Links
 from jaxroof.op import Collective
 from jaxroof.smooth import minimum
+from jaxroof.struct import Array
 
 ALGORITHMS = (
     "ring",
@@ -49,7 +48,7 @@ LIBRARIES = {
 
 def collective_times(
     links: Links, op: Collective, efficiency: LinkEfficiency, algorithms: Sequence[str] = ALGORITHMS
-) -> dict[str, jax.Array]:
+) -> dict[str, Array]:
     """Time in s of `op`'s collective by every algorithm of `algorithms` that knows how, each of shape ().
 
     An algorithm that cannot run here (more devices than it joins, a switch that does not reduce, too large a
@@ -76,7 +75,7 @@ def collective_times(
 
 def collective_time(
     links: Links, op: Collective, efficiency: LinkEfficiency, algorithms: Sequence[str] | None = None
-) -> jax.Array:
+) -> Array:
     """Time in s of `op`'s collective by the cheapest of `algorithms`, shape (); 0 on one device and without links.
 
     None stands for those that an engine on today's libraries can run: `in_use(collective)`.
@@ -89,7 +88,7 @@ def collective_time(
 
 def collective_algorithm(
     links: Links, op: Collective, efficiency: LinkEfficiency, algorithms: Sequence[str] | None = None
-) -> jax.Array:
+) -> Array:
     """The cheapest of `algorithms` for `op`'s collective, shape (): an int8 index into `ALGORITHMS`.
 
     None stands for those of `in_use(collective)`. A group of one device, and a device without links, report the first.
@@ -116,7 +115,7 @@ def in_use(collective: str) -> tuple[str, ...]:
     return (*library, *LIBRARIES["engine"])
 
 
-def _times(links: Links, op: Collective, efficiency: LinkEfficiency, algorithms: Sequence[str]) -> dict[str, jax.Array]:
+def _times(links: Links, op: Collective, efficiency: LinkEfficiency, algorithms: Sequence[str]) -> dict[str, Array]:
     """The times of `collective_times`, for groups of more than one device."""
     kind = op.operation
     if kind not in WAYS:

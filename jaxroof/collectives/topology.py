@@ -2,13 +2,11 @@
 
 from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
-
+from jaxroof.arrays import jnp
 from jaxroof.hardware import Link, Links, Transport
 from jaxroof.op import Collective
 from jaxroof.smooth import maximum, minimum
-from jaxroof.struct import Scalar
+from jaxroof.struct import Array, Scalar
 
 
 class Tier(NamedTuple):
@@ -136,7 +134,7 @@ LAYOUTS = {"switched": _switched, "mesh": _mesh, "torus": _torus}
 """Topology -> hops, and slowdown against the device's full bandwidth of a whole group and of one peer."""
 
 
-def _crowding(transport: Transport, group: Scalar, losses: Scalar) -> jax.Array:
+def _crowding(transport: Transport, group: Scalar, losses: Scalar) -> Array:
     """Slowdown of a group that is larger than what reaches each other at full speed; 1 or more.
 
     PCIe servers have two levels of ways that devices share: out of a pair, and out of a socket's two pairs.

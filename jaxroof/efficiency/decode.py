@@ -3,8 +3,7 @@
 import dataclasses
 from typing import NamedTuple
 
-import jax.numpy as jnp
-
+from jaxroof.arrays import jnp
 from jaxroof.efficiency.timing import Spread, Timing
 from jaxroof.hardware import Hardware, clock, matrix_peak
 from jaxroof.op import Kernel

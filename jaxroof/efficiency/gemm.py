@@ -1,14 +1,12 @@
 """Time of one dense matrix product: the best of a few tiles and splits, weights from device memory or from L2."""
 
-import jax
-import jax.numpy as jnp
-
+from jaxroof.arrays import jnp
 from jaxroof.efficiency.tiles import TileCosts, matrix_time, sustained_rate
 from jaxroof.efficiency.timing import Spread, Timing
 from jaxroof.hardware import Hardware, clock
 from jaxroof.op import Kernel
 from jaxroof.smooth import ceiling, minimum
-from jaxroof.struct import Scalar, struct
+from jaxroof.struct import Array, Scalar, struct
 
 RESIDENT_BOUND = 50.0
 """Bound on the square of how often weights fit into L2: beyond it all of them stay there, to float32's precision."""
@@ -66,14 +64,14 @@ def gemm_timing(kernel: GemmKernel, op: Kernel, hardware: Hardware) -> Timing:
     )
 
 
-def _matrix_time(kernel: GemmKernel, op: Kernel, hardware: Hardware) -> jax.Array:
+def _matrix_time(kernel: GemmKernel, op: Kernel, hardware: Hardware) -> Array:
     """c: time in s on the cores, by the best of `SPLITS` of the inputs; partial sums of splits are added up."""
     shape = op.shape
     sustained = op.reuse_bytes is None
     rate = sustained_rate(kernel, op.matrix_flops, hardware, op.precision, op.operand_bytes, sustained)
     rows = shape.rows / jnp.maximum(shape.matrices, 1.0)
 
-    def row_tiles(tile: float) -> jax.Array:
+    def row_tiles(tile: float) -> Array:
         return shape.matrices * ceiling(rows * (1.0 / tile))
 
     adding = kernel.split_cycles / clock(hardware)
@@ -85,7 +83,7 @@ def _matrix_time(kernel: GemmKernel, op: Kernel, hardware: Hardware) -> jax.Arra
     return minimum(*times)
 
 
-def _together(matrix: Scalar, moved: Scalar, contention: Scalar) -> jax.Array:
+def _together(matrix: Scalar, moved: Scalar, contention: Scalar) -> Array:
     """Time of matrix units and memory that run at once: (c^4 + h^4 + 2 q c^2 h^2)^(1/4), q = contention, shape ().
 
     A norm of order 4 at q = 0 and of order 2 at q = 1; about the sum at q = 7.

@@ -1,15 +1,13 @@
 """Time of one grouped matrix product: rows spread over the experts of a layer, one weight matrix each."""
 
-import jax
-import jax.numpy as jnp
-
+from jaxroof.arrays import jnp
 from jaxroof.efficiency.tiles import STEP_BYTES, TileCosts, matrix_time, sustained_rate
 from jaxroof.efficiency.timing import Spread, Timing
 from jaxroof.hardware import Hardware, clock
 from jaxroof.op import Kernel
 from jaxroof.shape import ProductShape
 from jaxroof.smooth import ceiling, maximum
-from jaxroof.struct import Scalar, struct
+from jaxroof.struct import Array, Scalar, struct
 
 EVEN = 0.05
 """Least span, ln(busiest matrix's rows / idlest's), by which `row_tiles` divides; more even loads count as this one."""
@@ -82,7 +80,7 @@ def grouped_timing(kernel: GroupedKernel, op: Kernel, hardware: Hardware) -> Tim
     return Timing(launch + op.kernels * (body + copied), {**times, "launch": launch + op.kernels * delay})
 
 
-def row_tiles(shape: ProductShape, tile: float) -> jax.Array:
+def row_tiles(shape: ProductShape, tile: float) -> Array:
     """Tiles of `tile` rows that the matrices' rows need, shape (): each matrix's number is rounded up.
 
     Where `largest` is known, the logarithms of the matrices' rows are spread evenly over a span s, as those of a power
@@ -102,12 +100,12 @@ def row_tiles(shape: ProductShape, tile: float) -> jax.Array:
     return shape.matrices * jnp.where(least < 1.0, partly, rows * scale + 0.5)
 
 
-def _span(ratio: Scalar) -> jax.Array:
+def _span(ratio: Scalar) -> Array:
     """The span s with `ratio` = s / (1 - e^-s), busiest over mean rows: about ratio - e^(0.9 (1 - ratio)), shape ()."""
     return jnp.maximum(ratio - jnp.exp(SPAN_RATE - SPAN_RATE * ratio), EVEN)
 
 
-def _coarse(kernel: GroupedKernel, shape: ProductShape) -> jax.Array | None:
+def _coarse(kernel: GroupedKernel, shape: ProductShape) -> Array | None:
     """x / (1 + x), x = (mean rows / coarse_rows)^2: 0 at few rows per matrix, 1 at many; None without `coarse_rows`."""
     if kernel.coarse_rows is None:
         return None

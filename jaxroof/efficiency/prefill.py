@@ -2,9 +2,7 @@
 
 from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
-
+from jaxroof.arrays import jnp
 from jaxroof.efficiency.timing import Spread, Timing
 from jaxroof.hardware import Cores, Hardware, clock, matrix_peak, tile_clock
 from jaxroof.layers.linear import LOW_PRECISIONS
@@ -12,6 +10,7 @@ from jaxroof.op import Kernel
 from jaxroof.shape import AttentionShape
 from jaxroof.smooth import ceiling, maximum, minimum, positive_part
 from jaxroof.struct import Scalar, struct
+from jaxroof.tree import mapped
 
 WIDTH = 256.0
 """Elements of a key and a value together up to which a kernel keeps its full tiles: heads of 128."""
@@ -205,7 +204,7 @@ def attention_tiles(kernel: PrefillKernel, loop: TileLoop, shape: AttentionShape
 
 def _loop(kernel: PrefillKernel, asynchronous: Scalar) -> TileLoop:
     """Constants at this degree of `Cores.asynchronous`, linear between 0 and 1."""
-    return jax.tree.map(lambda s, a: s + asynchronous * (a - s), kernel.synchronous, kernel.asynchronous)
+    return mapped(lambda s, a: s + asynchronous * (a - s), kernel.synchronous, kernel.asynchronous)
 
 
 def _both(first: Scalar, second: Scalar, serial: Scalar) -> Scalar:

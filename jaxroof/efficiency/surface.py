@@ -10,16 +10,14 @@ import dataclasses
 import math
 from typing import Any
 
-import jax
-import jax.numpy as jnp
-
+from jaxroof.arrays import jnp, stacked, taken
 from jaxroof.efficiency.derated import KindEfficiency
 from jaxroof.efficiency.kernels import Kernels
 from jaxroof.efficiency.timing import Timing
 from jaxroof.op import Kernel
 from jaxroof.shape import AttentionShape, ProductShape
 from jaxroof.smooth import maximum
-from jaxroof.struct import Scalar, static, struct
+from jaxroof.struct import Array, Scalar, static, struct
 
 INTERPOLATIONS = ("linear", "nearest")
 """Between measured shapes, on logarithmic axes. Nearest jumps half-way between two of them: only for comparison."""
@@ -113,7 +111,7 @@ def surface_timing(surfaces: Surfaces, op: Kernel, base: Timing) -> Timing:
     return Timing(base.total * ratio, {name: time * ratio for name, time in base.resources.items()})
 
 
-def surface_extrapolated(surfaces: Surfaces, op: Kernel) -> jax.Array:
+def surface_extrapolated(surfaces: Surfaces, op: Kernel) -> Array:
     """Whether `op` is outside of what was measured, shape (): it has no table, is beyond the positions of an axis, is
     half or twice of every table's labels or more, or has what no table has (several matrices, drafts in decode).
     """
@@ -122,18 +120,20 @@ def surface_extrapolated(surfaces: Surfaces, op: Kernel) -> jax.Array:
         return jnp.asarray(True)
     shape, outside = coordinates(op), jnp.asarray(False)
     for axis in table.axes:
-        outside |= (shape[axis.name] < axis.low) | (shape[axis.name] > axis.high)
+        outside = outside | (shape[axis.name] < axis.low) | (shape[axis.name] > axis.high)
     if table.names:
-        outside |= jnp.any(jnp.abs(_apart(table, shape)[_nearest(table, shape)]) >= 1.0)
+        nearest = _nearest(table, shape)[..., None, None]
+        apart = jnp.take_along_axis(_apart(table, shape), nearest, axis=-2)[..., 0, :]
+        outside = outside | jnp.any(jnp.abs(apart) >= 1.0, axis=-1)
     if isinstance(op.shape, ProductShape):
-        outside |= jnp.asarray(op.shape.matrices) > 1.0
+        outside = outside | (jnp.asarray(op.shape.matrices) > 1.0)
     elif isinstance(op.shape, AttentionShape):
         drafts = op.shape.queries > 1.0 if op.kind == "decode_attention" else op.shape.keys > op.shape.queries
-        outside |= jnp.asarray(drafts)
+        outside = outside | jnp.asarray(drafts)
     return outside
 
 
-def log_ratio(table: Surface, op: Kernel) -> jax.Array:
+def log_ratio(table: Surface, op: Kernel) -> Array:
     """Log of measured time over the model's at the shape of `op`, shape (): multilinear in the logarithm of the shape.
 
     `jax.scipy.interpolate.RegularGridInterpolator` gives the same, but takes five times as long in a sweep.
@@ -146,7 +146,7 @@ def log_ratio(table: Surface, op: Kernel) -> jax.Array:
         index = index + cell * stride
         fractions.append(jnp.round(fraction) if table.interpolation == "nearest" else fraction)
 
-    def between(start: jax.Array, dimension: int) -> jax.Array:
+    def between(start: Array, dimension: int) -> Array:
         if dimension == len(fractions):
             return _taken(table.values.reshape(-1), start, fractions[0].dtype)
         low, high = (between(start + step, dimension + 1) for step in (0, strides[dimension]))
@@ -184,7 +184,7 @@ def _measured(table: Surface, op: Kernel) -> bool:
     return isinstance(op.shape, AttentionShape) and op.shape.causal and not op.shape.latent
 
 
-def _place(axis: Axis, position: Scalar) -> tuple[jax.Array, jax.Array]:
+def _place(axis: Axis, position: Scalar) -> tuple[Array, Array]:
     """The cell that `position`, clamped to the axis, is in, and where in it from 0 to 1."""
     position = jnp.clip(jnp.asarray(position), axis.low, axis.high)
     bucket = (jnp.log2(position * (1.0 / axis.low)) * axis.buckets_per_octave).astype(jnp.int32)
@@ -196,21 +196,21 @@ def _place(axis: Axis, position: Scalar) -> tuple[jax.Array, jax.Array]:
     return cell, jnp.clip(octaves / _taken(axis.octaves, cell, position.dtype), 0.0, 1.0)
 
 
-def _taken(numbers: Any, index: jax.Array, dtype: Any) -> jax.Array:
+def _taken(numbers: Any, index: Array, dtype: Any) -> Array:
     """`numbers[index]`, which is known to exist."""
-    return jnp.asarray(numbers, dtype).at[index].get(mode="promise_in_bounds")
+    return taken(jnp.asarray(numbers, dtype), index)
 
 
-def _nearest(table: Surface, shape: dict[str, Scalar]) -> jax.Array:
+def _nearest(table: Surface, shape: dict[str, Scalar]) -> Array:
     """Index of the table that is nearest in its labels, shape (), int32."""
     if len(table.labels) <= 1:
         return jnp.int32(0)
     apart = _apart(table, shape)
     weights = jnp.asarray([LABELS[table.kind][name] for name in table.names], apart.dtype)[None, :]
-    return jnp.argmin(jnp.sum(weights * apart**2, axis=-1)).astype(jnp.int32)
+    return jnp.argmin(jnp.sum(weights * apart**2, axis=-1), axis=-1).astype(jnp.int32)
 
 
-def _apart(table: Surface, shape: dict[str, Scalar]) -> jax.Array:
+def _apart(table: Surface, shape: dict[str, Scalar]) -> Array:
     """Octaves between every table's labels and the op's, shape [tables, labels]."""
     own = [jnp.log2(jnp.maximum(jnp.asarray(shape[name], float), _SMALLEST)) for name in table.names]
-    return jnp.stack(own)[None, :] - jnp.asarray(table.labels, float)
+    return stacked(own)[..., None, :] - jnp.asarray(table.labels, float)

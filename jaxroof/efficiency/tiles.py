@@ -2,12 +2,10 @@
 
 from collections.abc import Callable
 
-import jax
-import jax.numpy as jnp
-
+from jaxroof.arrays import jnp, rsqrt
 from jaxroof.hardware import Hardware, matrix_peak, tile_clock
 from jaxroof.smooth import ceiling, maximum, minimum
-from jaxroof.struct import Scalar, struct
+from jaxroof.struct import Array, Scalar, struct
 
 TILES = (
     (16.0, 64.0),
@@ -92,14 +90,14 @@ def sustained_rate(
     if by_process:
         energy = costs.process_energy * hardware.energy.matrix[precision]
     else:
-        energy = costs.energy * width * jax.lax.rsqrt(core_rate / costs.energy_rate)
+        energy = costs.energy * width * rsqrt(core_rate / costs.energy_rate)
     # The bound keeps compilers from taking constants such as energy to the fourth power, which float32 does not hold.
     drawn = rate * energy
     if costs.idle_power is not None:
         drawn = drawn + costs.idle_power * hardware.cores.count
     excess = jnp.maximum(drawn / (costs.power * hardware.power.tdp), NEGLIGIBLE)
     fourth = (excess * excess) * (excess * excess)
-    capped = jax.lax.rsqrt(jnp.sqrt(jnp.sqrt(1.0 + fourth * fourth) if by_process else 1.0 + fourth))
+    capped = rsqrt(jnp.sqrt(jnp.sqrt(1.0 + fourth * fourth) if by_process else 1.0 + fourth))
     if sustained:
         return rate * capped
     onset = flops / (flops + rate * costs.onset_time)
@@ -116,7 +114,7 @@ def matrix_time(
     inputs: Scalar,
     splits: float = 1.0,
     tiles: tuple[tuple[float, float], ...] = TILES,
-) -> jax.Array:
+) -> Array:
     """Time in s of a product on the cores, by the best of `tiles`, shape ().
 
     time = min over tiles: waves(x) * (2 m n inputs (1 + small 32 (1/m + 1/n)) cores / rate + fixed)
@@ -152,7 +150,7 @@ def matrix_time(
     return minimum(*times)
 
 
-def waves(tiles_per_core: Scalar, softness: Scalar) -> jax.Array:
+def waves(tiles_per_core: Scalar, softness: Scalar) -> Array:
     """Times that a core works through a tile, shape (): at least 1, and a last wave that is partly empty.
 
     Cores that are done early leave power and bandwidth to the others: a wave costs `softness` of its idle part.

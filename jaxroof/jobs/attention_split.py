@@ -2,9 +2,8 @@
 
 import dataclasses
 
-import jax.numpy as jnp
-
 from jaxroof import batch as batches
+from jaxroof.arrays import jnp
 from jaxroof.deployment import replica_devices
 from jaxroof.forward import device_tokens, group_batch, stage_tokens
 from jaxroof.jobs.scenario import Pool

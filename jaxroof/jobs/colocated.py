@@ -3,9 +3,7 @@
 import dataclasses
 from collections.abc import Iterator
 
-import jax
-import jax.numpy as jnp
-
+from jaxroof.arrays import jnp, scanned
 from jaxroof.batch import Batch
 from jaxroof.deployment import devices
 from jaxroof.efficiency import Efficiency
@@ -35,7 +33,7 @@ from jaxroof.rule import Rule
 from jaxroof.smooth import maximum, positive_part
 from jaxroof.speculation import Acceptance, acceptance_number
 from jaxroof.step import Terms, host_time
-from jaxroof.struct import Scalar, struct
+from jaxroof.struct import Array, Scalar, struct
 from jaxroof.traced_once import traced_once
 
 SHARINGS = ("time", "space")
@@ -118,7 +116,7 @@ def colocated_cost(hardware: Hardware, first: Tenant, second: Tenant, work: Colo
     tenants = first, second
     parts = jnp.stack([jnp.asarray(part, float) for part in (work.cores, 1.0 - work.cores)])
 
-    def one(bandwidths: jax.Array, whole: jax.Array) -> tuple[jax.Array, tuple]:
+    def one(bandwidths: Array, whole: Array) -> tuple[Array, tuple]:
         """Costs of all phases on the whole device, or on parts of it with these bandwidths; bandwidths for next."""
         cores = jnp.where(whole, 1.0, parts)
         found = [
@@ -132,7 +130,7 @@ def colocated_cost(hardware: Hardware, first: Tenant, second: Tenant, work: Colo
 
     # Three times the same: alone, on parts of the device, on them with what is left of the bandwidth. A loop, so that
     # all of it is compiled once.
-    _, (latencies, bandwidths) = jax.lax.scan(one, jnp.ones((2, 2)), jnp.array([True, False, False]))
+    _, (latencies, bandwidths) = scanned(one, jnp.ones((2, 2)), jnp.array([True, False, False]))
     apart = jnp.asarray(work.sharing) > 0.5
     costs = []
     for own, tenant in enumerate(tenants):
@@ -152,7 +150,7 @@ def colocated_cost(hardware: Hardware, first: Tenant, second: Tenant, work: Colo
     return costs[0], costs[1]
 
 
-def _phases(places: list[Hardware], tenant: Tenant) -> tuple[list[jax.Array], list[jax.Array]]:
+def _phases(places: list[Hardware], tenant: Tenant) -> tuple[list[Array], list[Array]]:
     """TTFT and TPOT in s, and the share of their steps' time in which each keeps the memory busy.
 
     Args:
@@ -201,7 +199,7 @@ def _step_time_and_demand(hardware: Hardware, tenant: Tenant, step: Batch) -> tu
 def _op_times(op: AnyOp, hardware: Hardware, efficiency: Efficiency) -> tuple[Scalar, Scalar]:
     """s of one run, and of it what the device memory alone would take."""
     timing = op_timing(op, hardware, efficiency)
-    return timing.total, jnp.asarray(timing.resources.get("hbm", 0.0), timing.total.dtype)
+    return timing.total, jnp.asarray(timing.resources.get("hbm", 0.0), dtype=float)
 
 
 def share_of(hardware: Hardware, cores: Scalar, bandwidth: Scalar) -> Hardware:
@@ -224,7 +222,7 @@ def share_of(hardware: Hardware, cores: Scalar, bandwidth: Scalar) -> Hardware:
     )
 
 
-def cache_left(hardware: Hardware, first: Tenant, second: Tenant) -> jax.Array:
+def cache_left(hardware: Hardware, first: Tenant, second: Tenant) -> Array:
     """B per device that are left for the caches of both, shape (), negative where the models do not fit.
 
     What the first's engine may use, less the reserve, weights and activations of both.

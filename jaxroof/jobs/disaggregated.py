@@ -3,9 +3,8 @@
 import dataclasses
 from collections.abc import Iterator
 
-import jax.numpy as jnp
-
 from jaxroof import memory
+from jaxroof.arrays import jnp, stacked
 from jaxroof.deployment import devices
 from jaxroof.energy import power_known
 from jaxroof.field import count, number, switch
@@ -148,7 +147,7 @@ def handover_cost(
         decode_rate=rates[1],
         transfer_rate=rates[2],
         rate=minimum(*rates),
-        bottleneck=jnp.argmin(jnp.stack([jnp.asarray(rate) for rate in rates])).astype(jnp.int8),
+        bottleneck=jnp.argmin(stacked(rates), axis=-1).astype(jnp.int8),
     )
 
 

@@ -1,7 +1,5 @@
 """Time of one iteration of learning from feedback: rollout, scoring, training, and new weights for engines."""
 
-import jax
-
 from jaxroof.deployment import Deployment
 from jaxroof.efficiency import Efficiency
 from jaxroof.hardware import Hardware
@@ -10,7 +8,7 @@ from jaxroof.jobs.request import request_cost
 from jaxroof.memory import parameter_count
 from jaxroof.model import Model
 from jaxroof.smooth import ceiling
-from jaxroof.struct import Scalar, struct
+from jaxroof.struct import Array, Scalar, struct
 
 
 @struct
@@ -40,7 +38,7 @@ def rollout_time(
     requests: Requests,
     efficiency: Efficiency,
     prompts: Scalar,
-) -> jax.Array:
+) -> Array:
     """Time in s to answer `prompts` prompts, shape (): static batches of `requests.batch` on `deployment.dp` replicas.
 
     ceil(prompts / (batch dp)) batches, each as long as its E2E latency; answers are equally long.
@@ -51,7 +49,7 @@ def rollout_time(
 
 def scoring_time(
     hardware: Hardware, scorer: Scorer, requests: Requests, efficiency: Efficiency, prompts: Scalar
-) -> jax.Array:
+) -> Array:
     """Time in s in which `scorer` reads `prompts` prompts with their answers, shape (): prefill without decoding."""
     read = Requests(batch=scorer.batch, isl=requests.isl + requests.osl, osl=1.0, cached=0.0)
     batches = ceiling(prompts / (scorer.batch * scorer.deployment.dp))

@@ -1,8 +1,7 @@
 """Fit of sequences in the memory of a deployment: bytes that are stored, and room that is left for KV cache."""
 
-import jax.numpy as jnp
-
 from jaxroof import memory
+from jaxroof.arrays import jnp
 from jaxroof.jobs.metric import Metric, higher, lower
 from jaxroof.jobs.scenario import Scenario
 from jaxroof.legality import legal

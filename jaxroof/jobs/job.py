@@ -4,8 +4,7 @@ import dataclasses
 import functools
 from collections.abc import Callable, Iterator
 
-import jax.numpy as jnp
-
+from jaxroof.arrays import jnp
 from jaxroof.jobs.scenario import Scenario
 from jaxroof.jobs.terms import Steps, op_tables, step_terms
 from jaxroof.legality import holds, rules
@@ -55,6 +54,11 @@ class Job:
 def table_prefix(step: str, steps: Steps) -> str:
     """Prefix of the names of one engine step's tables: none where it is the only step."""
     return "" if len(steps) == 1 else f"{step}_"
+
+
+def some_terms(job: Job, scenario: Scenario) -> tuple[dict[str, Scalar], dict[str, Terms]]:
+    """Any numbers in place of the sums and tables of `job`: enough to learn which metrics it has, and of what."""
+    return dict.fromkeys(job.sums(scenario), 1.0), {name: {"some op": 1.0} for name in job.tables(scenario)}
 
 
 @functools.cache

@@ -1,16 +1,14 @@
 """Latency of a split of devices into replicas that prefill and replicas that decode, at a load of requests."""
 
-import jax
-import jax.numpy as jnp
-
+from jaxroof.arrays import jnp
 from jaxroof.smooth import maximum, minimum
-from jaxroof.struct import Scalar, struct
+from jaxroof.struct import Array, Scalar, struct
 
 BUSIEST = 0.999
 """Utilisation at which waiting is still told: a queue that is busier has no mean waiting time."""
 
 
-def waiting_time(rate: Scalar, service: Scalar) -> jax.Array:
+def waiting_time(rate: Scalar, service: Scalar) -> Array:
     """Mean time in s that requests wait which arrive at random and are served one after the other, shape ().
 
     rate service^2 / (2 (1 - rate service)); a queue that is fuller than `BUSIEST` is told as if it were that full, so
@@ -26,7 +24,7 @@ def waiting_time(rate: Scalar, service: Scalar) -> jax.Array:
     return service * busy / (2.0 * (1.0 - busy))
 
 
-def decode_batch_at(rate: Scalar, batches: jax.Array, step_times: jax.Array, steps: Scalar) -> jax.Array:
+def decode_batch_at(rate: Scalar, batches: Array, step_times: Array, steps: Scalar) -> Array:
     """Sequences that one decode replica has at once when `rate` requests/s arrive, shape ().
 
     Little's law: batch = rate * steps * step_time(batch), solved on the curve of measured or modelled step times;
@@ -50,8 +48,8 @@ class Curve:
     ttft: Scalar  # s without waiting
     service: Scalar  # s of a prefill replica per prompt
     transfer: Scalar  # s that one request's cache is on its way
-    batches: jax.Array  # sequences, increasing, shape [points]
-    tpots: jax.Array  # s per output token at each, shape [points]
+    batches: Array  # sequences, increasing, shape [points]
+    tpots: Array  # s per output token at each, shape [points]
     tokens: Scalar  # output tokens of each request after the first
 
 

@@ -2,17 +2,16 @@
 
 import math
 
-import jax
-import jax.numpy as jnp
-
 from jaxroof import memory
+from jaxroof.arrays import jax
+from jaxroof.arrays import jax_numpy as jnp
 from jaxroof.jobs.economics import throughput
 from jaxroof.jobs.job import Job
 from jaxroof.jobs.metric import Metric, higher, lower
 from jaxroof.jobs.scenario import Scenario
 from jaxroof.policy import Policy
 from jaxroof.step import Terms
-from jaxroof.struct import Scalar, struct
+from jaxroof.struct import Array, Scalar, struct
 from jaxroof.traffic import STATUSES, Served, Timeline, Traffic
 
 PERCENTILES = (50, 90, 95, 99)
@@ -78,7 +77,7 @@ class Service:
 
 def serving_metrics(
     found: Served, timeline: Timeline, traffic: Traffic, blocks: Scalar, objective: Objective
-) -> dict[str, jax.Array]:
+) -> dict[str, Array]:
     """Metrics of one simulation, shapes (); s, requests, tokens and shares.
 
     Latencies are those of finished requests. TPOT is vLLM's, (E2E - TTFT) / (output tokens - 1), of requests with
@@ -127,7 +126,7 @@ def serving_metrics(
     }
 
 
-def _engine_metrics(timeline: Timeline, blocks: Scalar, span: Scalar) -> dict[str, jax.Array]:
+def _engine_metrics(timeline: Timeline, blocks: Scalar, span: Scalar) -> dict[str, Array]:
     """Use of the engine, its batch and its cache; means are over the time in which it works."""
     busy = jnp.where(timeline.steps > 0, timeline.duration, 0.0)
     working = jnp.sum(busy)
@@ -144,7 +143,7 @@ def _engine_metrics(timeline: Timeline, blocks: Scalar, span: Scalar) -> dict[st
     }
 
 
-def token_gaps(timeline: Timeline) -> tuple[jax.Array, jax.Array]:
+def token_gaps(timeline: Timeline) -> tuple[Array, Array]:
     """Times in s between two tokens of a sequence, and how many tokens came after each; shapes [3 iterations].
 
     Of sequences that decoded before, the first of several steps includes what the engine did since: prompts in steps of
@@ -166,7 +165,7 @@ def token_gaps(timeline: Timeline) -> tuple[jax.Array, jax.Array]:
     return jnp.concatenate([each + held, each, each]), jnp.concatenate([tokens - new, new, tokens * (steps - 1.0)])
 
 
-def weighted_percentile(values: jax.Array, weights: jax.Array, shares: jax.Array) -> jax.Array:
+def weighted_percentile(values: Array, weights: Array, shares: Array) -> Array:
     """The values below which `shares` of the weight lie, shape [shares]: NaN without any weight.
 
     Of equal weights, the linear interpolation that NumPy's `percentile` makes.
@@ -192,7 +191,7 @@ def weighted_percentile(values: jax.Array, weights: jax.Array, shares: jax.Array
     return jnp.where(total > 0.0, found, jnp.nan)
 
 
-def _distribution(name: str, values: jax.Array, weights: jax.Array) -> dict[str, jax.Array]:
+def _distribution(name: str, values: Array, weights: Array) -> dict[str, Array]:
     total = jnp.sum(weights)
     mean = jnp.sum(jnp.where(weights > 0.0, values, 0.0) * weights) / jnp.where(total > 0.0, total, 1.0)
     found = {f"{name}_mean": jnp.where(total > 0.0, mean, jnp.nan)}
@@ -200,7 +199,7 @@ def _distribution(name: str, values: jax.Array, weights: jax.Array) -> dict[str,
     return found | {f"{name}_p{p}": percentiles[i] for i, p in enumerate(PERCENTILES)}
 
 
-def _count(condition: jax.Array) -> jax.Array:
+def _count(condition: Array) -> Array:
     return jnp.sum(condition.astype(float))
 
 

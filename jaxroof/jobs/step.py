@@ -1,7 +1,6 @@
 """Job of one engine step: its time, throughput, utilisation, power and memory."""
 
-import jax.numpy as jnp
-
+from jaxroof.arrays import jnp
 from jaxroof.batch import Batch, Decode, Encode, Prefill
 from jaxroof.deployment import degree, replica_devices
 from jaxroof.energy import limited_time, power_known

@@ -2,8 +2,7 @@
 
 import functools
 
-import jax.numpy as jnp
-
+from jaxroof.arrays import jnp
 from jaxroof.batch import Batch
 from jaxroof.collectives import ALGORITHMS
 from jaxroof.efficiency import Efficiency

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-import jax.numpy as jnp
-
+from jaxroof.arrays import jnp
 from jaxroof.deployment import Deployment, degree, devices
 from jaxroof.energy import power_known
 from jaxroof.hardware import Hardware

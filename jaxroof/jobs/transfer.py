@@ -2,8 +2,6 @@
 
 import dataclasses
 
-import jax
-
 from jaxroof.deployment import Deployment, replica_devices
 from jaxroof.jobs.scenario import Pool
 from jaxroof.layers.collective import collective
@@ -11,7 +9,7 @@ from jaxroof.memory import kv_bytes_of_sequence
 from jaxroof.model import Model
 from jaxroof.op_time import op_time
 from jaxroof.smooth import maximum, minimum, positive_part
-from jaxroof.struct import Scalar
+from jaxroof.struct import Array, Scalar
 
 
 def transfer_bytes(model: Model, deployment: Deployment, tokens: Scalar) -> Scalar:
@@ -26,7 +24,7 @@ def _whole(deployment: Deployment) -> Deployment:
     )
 
 
-def transfer_time(prefill: Pool, decode: Pool, model: Model, isl: Scalar, lanes: Scalar | None = None) -> jax.Array:
+def transfer_time(prefill: Pool, decode: Pool, model: Model, isl: Scalar, lanes: Scalar | None = None) -> Array:
     """Time in s that one request's cache is on its way, shape (), over the slower of the two pools' links.
 
     `lanes` devices send an even share each: as a send-receive beyond the scale-up domain where the hardware has
@@ -45,7 +43,7 @@ def transfer_time(prefill: Pool, decode: Pool, model: Model, isl: Scalar, lanes:
     return maximum(*(lane_time(pool, part) for pool in (prefill, decode)))
 
 
-def lane_time(pool: Pool, message: Scalar) -> jax.Array:
+def lane_time(pool: Pool, message: Scalar) -> Array:
     """Time in s to send `message` B from one device of a pool out of it, shape ()."""
     links = pool.hardware.links
     if links.scale_up is None and links.scale_out is None:

@@ -2,9 +2,7 @@
 
 import dataclasses
 
-import jax
-import jax.numpy as jnp
-
+from jaxroof.arrays import jnp
 from jaxroof.batch import Batch, Encode, Prefill
 from jaxroof.deployment import Deployment
 from jaxroof.layers.block import block_matrices, block_ops
@@ -12,12 +10,13 @@ from jaxroof.layers.elementwise import elementwise, norm
 from jaxroof.layers.linear import Matrices, Matrix, projection
 from jaxroof.model import Encoder
 from jaxroof.op import Ops, in_layer, with_role
+from jaxroof.struct import Array
 
 PREFIX = "encoder."
 """The layer of an encoder's ops, which their names begin with."""
 
 
-def encoder_deployment(encoder: Encoder, deployment: Deployment) -> tuple[Deployment, jax.Array]:
+def encoder_deployment(encoder: Encoder, deployment: Deployment) -> tuple[Deployment, Array]:
     """Deployment of an encoder on the tp devices, and the share of its tokens that each of them works on, shape ().
 
     Blocks are split like the decoder's where tp divides their heads and widths. Where it does not, every device has
@@ -27,7 +26,9 @@ def encoder_deployment(encoder: Encoder, deployment: Deployment) -> tuple[Deploy
     tp = deployment.tp
     split = jnp.asarray(True)
     for block in encoder.blocks:
-        split &= (jnp.mod(block.attention.heads, tp) == 0.0) & (jnp.mod(block.feedforward.intermediate, tp) == 0.0)
+        split = (
+            split & (jnp.mod(block.attention.heads, tp) == 0.0) & (jnp.mod(block.feedforward.intermediate, tp) == 0.0)
+        )
     own = dataclasses.replace(deployment, tp=jnp.where(split, tp, 1.0), cp=None)
     return own, jnp.where(split, 1.0, 1.0 / tp)
 

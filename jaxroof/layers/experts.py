@@ -3,9 +3,7 @@
 import dataclasses
 from collections.abc import Iterator
 
-import jax
-import jax.numpy as jnp
-
+from jaxroof.arrays import jnp
 from jaxroof.deployment import Deployment, degree, expert_tp, stage_devices
 from jaxroof.layers.collective import collective
 from jaxroof.layers.elementwise import elementwise
@@ -15,7 +13,7 @@ from jaxroof.layers.protocol import FeedForwardKind
 from jaxroof.model import Experts
 from jaxroof.op import Ops, with_role
 from jaxroof.rule import Rule, divides, width_rule
-from jaxroof.struct import Scalar
+from jaxroof.struct import Array, Scalar
 
 EXCHANGE = {"parallelism": "ep", "role": "exchange"}
 """What the collectives are that bring tokens to their experts and results back."""
@@ -121,13 +119,13 @@ def exchange_ops(
     return {"dispatch": there}, {"return": back}
 
 
-def distinct_devices(devices: Scalar, top_k: Scalar) -> jax.Array:
+def distinct_devices(devices: Scalar, top_k: Scalar) -> Array:
     """Expected number of `devices` that hold at least one of a token's `top_k` experts: p (1 - (1 - 1/p)^k)."""
     missed = jnp.log1p(-jnp.minimum(1.0 / devices, 1.0 - 1e-6))
     return -devices * jnp.expm1(top_k * missed)
 
 
-def own_choices(tokens: Scalar, alike: Scalar) -> jax.Array:
+def own_choices(tokens: Scalar, alike: Scalar) -> Array:
     """Tokens that touch as many experts, each choosing on its own, as `tokens` similar ones do: n^alike, shape ().
 
     Tokens of like texts prefer the same experts, so that distinct ones grow with a power of the tokens. Below one
@@ -139,7 +137,7 @@ def own_choices(tokens: Scalar, alike: Scalar) -> jax.Array:
     return tokens * jnp.maximum(tokens, 1.0) ** (alike - 1.0)
 
 
-def distinct_experts(experts: Scalar, top_k: Scalar, tokens: Scalar) -> jax.Array:
+def distinct_experts(experts: Scalar, top_k: Scalar, tokens: Scalar) -> Array:
     """Expected number of experts that at least one of `tokens` tokens is routed to, shape ().
 
     E (1 - (1 - k/E)^tokens), for routers that pick k of E without preference.

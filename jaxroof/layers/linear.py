@@ -2,14 +2,12 @@
 
 from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
-
+from jaxroof.arrays import jnp
 from jaxroof.model import WeightFormat
 from jaxroof.op import Kernel, Ops
 from jaxroof.shape import ProductShape
 from jaxroof.smooth import maximum
-from jaxroof.struct import Scalar
+from jaxroof.struct import Array, Scalar
 
 OPERAND_BYTES = {"fp32": 4.0, "tf32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "int8": 1.0, "fp4": 0.5}
 """B per operand element as the matrix units read it, by precision."""
@@ -141,7 +139,7 @@ def linear(
     )
 
 
-def dequantize_flops(elements: Scalar, rows: Scalar, matrices: Scalar) -> jax.Array:
+def dequantize_flops(elements: Scalar, rows: Scalar, matrices: Scalar) -> Array:
     """Vector FLOP of converting `matrices` matrices of `elements` weights each, shape ().
 
     Once per tile of `DEQUANTIZE_ROWS` of the `rows` rows that are spread over them, and once at least; 0 where there
@@ -150,7 +148,7 @@ def dequantize_flops(elements: Scalar, rows: Scalar, matrices: Scalar) -> jax.Ar
     return DEQUANTIZE_FLOPS * elements * maximum(rows * (1.0 / DEQUANTIZE_ROWS), matrices)
 
 
-def launched(work: Scalar) -> jax.Array:
+def launched(work: Scalar) -> Array:
     """1 where there is work and 0 where there is none, shape (): a kernel without work is not launched.
 
     Its gradient is zero: half a row launches the same kernel.

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-import jax.numpy as jnp
-
+from jaxroof.arrays import jnp
 from jaxroof.batch import Batch, Decode, Prefill
 from jaxroof.deployment import Deployment, tokens_per_sequence
 from jaxroof.layers.attention import NORM_FLOPS

@@ -1,10 +1,8 @@
 """Sight of tokens: pairs, cached tokens in reach and visible context, under windows and selections."""
 
-import jax
-import jax.numpy as jnp
-
+from jaxroof.arrays import jnp
 from jaxroof.smooth import maximum, minimum, positive_part
-from jaxroof.struct import Scalar, static, struct
+from jaxroof.struct import Array, Scalar, static, struct
 
 
 @struct
@@ -61,7 +59,7 @@ def kept_tokens(context: Scalar, seen: Sight) -> Scalar:
     return minimum(context, seen.limit)
 
 
-def mean_length(tokens: Scalar, sequences: Scalar) -> jax.Array:
+def mean_length(tokens: Scalar, sequences: Scalar) -> Array:
     """Tokens per sequence, shape (), 0 where there is no sequence."""
     return tokens / jnp.where(sequences > 0.0, sequences, 1.0)
 

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-import jax.numpy as jnp
-
+from jaxroof.arrays import jnp
 from jaxroof.deployment import Deployment
 from jaxroof.layers.elementwise import elementwise
 from jaxroof.layers.linear import linear

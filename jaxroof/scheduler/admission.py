@@ -2,9 +2,7 @@
 
 from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
-
+from jaxroof.arrays import jax_numpy as jnp
 from jaxroof.scheduler.arriving import next_request, others_wait, popped
 from jaxroof.scheduler.blocks import begins_block, counted
 from jaxroof.scheduler.engine import Engine
@@ -22,81 +20,82 @@ from jaxroof.scheduler.state import (
     tokens_left,
     whole,
 )
+from jaxroof.struct import Array
 
 
 class Admission(NamedTuple):
     """Result of one admission; ids are -1 where there was nothing."""
 
     state: State
-    happened: jax.Array  # bool
-    again: jax.Array  # bool: another one may follow at the same instant
-    admitted: jax.Array  # request that had no work before
-    hit: jax.Array  # tokens of its prompt that are in the cache
-    produced: jax.Array  # request whose prompt is complete or that is back from host memory
-    last: jax.Array  # decode count at which it ends
+    happened: Array  # bool
+    again: Array  # bool: another one may follow at the same instant
+    admitted: Array  # request that had no work before
+    hit: Array  # tokens of its prompt that are in the cache
+    produced: Array  # request whose prompt is complete or that is back from host memory
+    last: Array  # decode count at which it ends
 
 
 class Candidate(NamedTuple):
     """The sequence that is next to get work: the prompt under way, else a preempted one, else the queue's first."""
 
-    there: jax.Array  # bool: there is one
-    request: jax.Array
-    slot: jax.Array
-    free_slot: jax.Array  # bool: it has a slot, or one is empty
-    under_way: jax.Array  # bool: a part of its prompt is computed
-    preempted: jax.Array  # bool: some sequence has lost its cache; the candidate, unless a prompt is under way
-    holds_slot: jax.Array  # bool: it is one of these two
-    swapped: jax.Array  # bool: its cache is in host memory
-    left: jax.Array  # tokens that it has to produce
-    isl: jax.Array  # tokens of its prompt
-    total: jax.Array  # tokens of its prompt and its output
-    target: jax.Array  # tokens whose cache it needs before it decodes
+    there: Array  # bool: there is one
+    request: Array
+    slot: Array
+    free_slot: Array  # bool: it has a slot, or one is empty
+    under_way: Array  # bool: a part of its prompt is computed
+    preempted: Array  # bool: some sequence has lost its cache; the candidate, unless a prompt is under way
+    holds_slot: Array  # bool: it is one of these two
+    swapped: Array  # bool: its cache is in host memory
+    left: Array  # tokens that it has to produce
+    isl: Array  # tokens of its prompt
+    total: Array  # tokens of its prompt and its output
+    target: Array  # tokens whose cache it needs before it decodes
 
 
 class Place(NamedTuple):
     """Blocks of an admission that are its group's chain, int32."""
 
-    group: jax.Array  # -1: none
-    hit: jax.Array  # blocks of the prompt that are there
-    chained: jax.Array  # blocks of the prompt that are in the chain afterwards
-    growth: jax.Array  # blocks that the chain grows by
-    chain: jax.Array  # blocks of the chain before
-    idle: jax.Array  # of them, idle ones
+    group: Array  # -1: none
+    hit: Array  # blocks of the prompt that are there
+    chained: Array  # blocks of the prompt that are in the chain afterwards
+    growth: Array  # blocks that the chain grows by
+    chain: Array  # blocks of the chain before
+    idle: Array  # of them, idle ones
 
 
 class Room(NamedTuple):
     """Blocks and a slot for a candidate."""
 
-    fits: jax.Array  # bool: there is room
-    blocks: jax.Array  # that it takes outside of its group's chain
-    starts_block: jax.Array  # bool: back from host memory, its next token begins a block
-    cuts_chain: jax.Array  # bool: it fits only without the blocks of its group's chain that are not its own
+    fits: Array  # bool: there is room
+    blocks: Array  # that it takes outside of its group's chain
+    starts_block: Array  # bool: back from host memory, its next token begins a block
+    cuts_chain: Array  # bool: it fits only without the blocks of its group's chain that are not its own
 
 
 class Share(NamedTuple):
     """A candidate's share of the coming step, tokens."""
 
-    past: jax.Array  # of its prompt, in the cache already
-    remaining: jax.Array  # still to be computed
-    budget: jax.Array  # that the step has left
-    chunk: jax.Array  # that it may take of it
+    past: Array  # of its prompt, in the cache already
+    remaining: Array  # still to be computed
+    budget: Array  # that the step has left
+    chunk: Array  # that it may take of it
 
 
 class Work(NamedTuple):
     """Work of a candidate in the coming step; bools say whether it happens."""
 
-    takes: jax.Array  # bool: it gets work
-    enters: jax.Array  # bool: its first, or its first after a preemption
-    returns: jax.Array  # bool: it decodes with the cache that comes from host memory
-    computes: jax.Array  # bool: it computes `chunk` tokens of its prompt
-    chunk: jax.Array
-    completes: jax.Array  # bool: these are the last of its prompt
-    decodes: jax.Array  # bool: it is among the decoding sequences afterwards
-    end: jax.Array  # decode count at which it ends then
-    offset: jax.Array  # its context less that count
+    takes: Array  # bool: it gets work
+    enters: Array  # bool: its first, or its first after a preemption
+    returns: Array  # bool: it decodes with the cache that comes from host memory
+    computes: Array  # bool: it computes `chunk` tokens of its prompt
+    chunk: Array
+    completes: Array  # bool: these are the last of its prompt
+    decodes: Array  # bool: it is among the decoding sequences afterwards
+    end: Array  # decode count at which it ends then
+    offset: Array  # its context less that count
 
 
-def admitted(engine: Engine, state: State, shortest: bool, need: jax.Array, allowed: jax.Array) -> Admission:
+def admitted(engine: Engine, state: State, shortest: bool, need: Array, allowed: Array) -> Admission:
     """The state after the next prompt has got its work for this step, if there is one and if it fits.
 
     A candidate needs a slot, blocks for its tokens with `Engine.spare` left over, and a share of the token budget.
@@ -180,7 +179,7 @@ def _place(engine: Engine, state: State, candidate: Candidate) -> Place:
     return Place(jnp.where(member, group, -1), hit, chained, growth, chain, idle)
 
 
-def _room(engine: Engine, state: State, candidate: Candidate, place: Place, need: jax.Array) -> Room:
+def _room(engine: Engine, state: State, candidate: Candidate, place: Place, need: Array) -> Room:
     """Whether the candidate's blocks fit beside those that decoding sequences are about to begin, and it has a slot."""
     tokens = jnp.where(engine.reserve, candidate.total, candidate.target)
     blocks = blocks_of(tokens, engine.size) - place.chained
@@ -212,7 +211,7 @@ def _share(engine: Engine, state: State, candidate: Candidate, place: Place) -> 
     return Share(past, remaining, budget, chunk)
 
 
-def _work(engine: Engine, state: State, candidate: Candidate, share: Share, fits: jax.Array) -> Work:
+def _work(engine: Engine, state: State, candidate: Candidate, share: Share, fits: Array) -> Work:
     """The candidate's work in the coming step, if it `fits` and the budget has a token for it."""
     swapped = candidate.swapped
     takes = fits & (swapped | (share.chunk >= 1))
@@ -243,7 +242,7 @@ def _after(
     room: Room,
     share: Share,
     work: Work,
-    need: jax.Array,
+    need: Array,
 ) -> State:
     """The state after the candidate has got its work."""
     cuts_chain = room.cuts_chain & work.enters
@@ -284,7 +283,7 @@ def _slots_after(state: State, candidate: Candidate, place: Place, work: Work) -
     )
 
 
-def _groups_after(state: State, place: Place, work: Work, cuts_chain: jax.Array) -> Groups | None:
+def _groups_after(state: State, place: Place, work: Work, cuts_chain: Array) -> Groups | None:
     """The groups after a sequence that enters has taken hold of its prefix."""
     groups = state.groups
     if groups is None:
@@ -298,7 +297,7 @@ def _groups_after(state: State, place: Place, work: Work, cuts_chain: jax.Array)
     )
 
 
-def _step_after(step: Step, share: Share, work: Work, need: jax.Array) -> Step:
+def _step_after(step: Step, share: Share, work: Work, need: Array) -> Step:
     """The coming step with the candidate's chunk in its sums."""
     return Step(
         prompt=step.prompt + work.chunk,
@@ -310,6 +309,6 @@ def _step_after(step: Step, share: Share, work: Work, need: jax.Array) -> Step:
     )
 
 
-def _product(first: jax.Array, second: jax.Array) -> jax.Array:
+def _product(first: Array, second: Array) -> Array:
     """Product of two counts, as a float: it may exceed a whole number's range."""
     return first.astype(float) * second.astype(float)

@@ -2,15 +2,15 @@
 
 from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
-
+from jaxroof.arrays import jax
+from jaxroof.arrays import jax_numpy as jnp
 from jaxroof.batch import Batch, Decode, Prefill
 from jaxroof.prices import Price, next_node
 from jaxroof.scheduler.arriving import until
 from jaxroof.scheduler.blocks import begun, lasting
 from jaxroof.scheduler.engine import Engine
 from jaxroof.scheduler.state import NEVER, Clock, State, Step, pick, plus
+from jaxroof.struct import Array
 
 NOTHING = Step(prompt=0, squares=0.0, reaches=0.0, finished=0, joining=0, need=0)
 """A step that has been given nothing yet."""
@@ -23,23 +23,23 @@ class Advance(NamedTuple):
     """Result of one run of the engine."""
 
     state: State
-    duration: jax.Array  # s, idle time included
-    steps: jax.Array
-    decoding: jax.Array
-    prompt: jax.Array
+    duration: Array  # s, idle time included
+    steps: Array
+    decoding: Array
+    prompt: Array
 
 
 class Steps(NamedTuple):
     """The next step, or the next decode steps, shapes ()."""
 
-    prompts: jax.Array  # bool: a step with prompts
-    decodes: jax.Array  # bool: decode steps alone
-    members: jax.Array  # decoding sequences that take part
-    number: jax.Array  # of steps
-    duration: jax.Array  # s of all of them
+    prompts: Array  # bool: a step with prompts
+    decodes: Array  # bool: decode steps alone
+    members: Array  # decoding sequences that take part
+    number: Array  # of steps
+    duration: Array  # s of all of them
 
 
-def advanced(engine: Engine, price: Price, state: State, next_end: jax.Array, happens: jax.Array) -> Advance:
+def advanced(engine: Engine, price: Price, state: State, next_end: Array, happens: Array) -> Advance:
     """The state after the engine has worked or waited, if it does.
 
     Args:
@@ -78,7 +78,7 @@ def advanced(engine: Engine, price: Price, state: State, next_end: jax.Array, ha
     )
 
 
-def _steps(engine: Engine, price: Price, state: State, next_end: jax.Array, wait: jax.Array) -> Steps:
+def _steps(engine: Engine, price: Price, state: State, next_end: Array, wait: Array) -> Steps:
     """One step with prompts in it, or decode steps until something happens.
 
     Between two nodes of the price tables a decode step's time is linear in the context. So of n steps, the first of
@@ -105,7 +105,7 @@ def _steps(engine: Engine, price: Price, state: State, next_end: jax.Array, wait
     return Steps(prompts, decodes, members, number, runs * first + slope * (0.5 * runs * (runs - 1.0)))
 
 
-def _prompt(step: Step, prompts: jax.Array) -> Prefill:
+def _prompt(step: Step, prompts: Array) -> Prefill:
     """The step's chunks as equal ones with the same tokens and the same query-key pairs.
 
     n = tokens^2 / sum of chunk^2 chunks of equal length, each after a past of sum of chunk * past / tokens.
@@ -115,7 +115,7 @@ def _prompt(step: Step, prompts: jax.Array) -> Prefill:
     return Prefill(sequences=chunks, tokens=tokens, past=chunks * step.reaches / jnp.where(prompts, tokens, 1.0))
 
 
-def _most_steps(engine: Engine, state: State, next_end: jax.Array) -> jax.Array:
+def _most_steps(engine: Engine, state: State, next_end: Array) -> Array:
     """Decode steps until the first of four events, at least 1.
 
     A sequence ends; the blocks are used up; a sequence that lost its cache at this instant may come back (after one
@@ -132,7 +132,7 @@ def _most_steps(engine: Engine, state: State, next_end: jax.Array) -> jax.Array:
     return jnp.where(state.preempted, 1, jnp.maximum(most, 1))
 
 
-def _steps_until(engine: Engine, state: State, first: jax.Array, slope: jax.Array, wait: jax.Array) -> jax.Array:
+def _steps_until(engine: Engine, state: State, first: Array, slope: Array, wait: Array) -> Array:
     """Decode steps until the next arrival has come, if it could be admitted then.
 
     The smallest k with k first + slope k (k - 1) / 2 >= wait: with half = first - slope / 2, the positive root is
@@ -156,7 +156,7 @@ def _arrival(state: State) -> Clock:
     return Clock(state.waiting.arrival.high[inside], state.waiting.arrival.low[inside])
 
 
-def _padded(engine: Engine, sequences: jax.Array) -> jax.Array:
+def _padded(engine: Engine, sequences: Array) -> Array:
     """Rows of the CUDA graph that runs a decoding batch: 1, 2, 4, then multiples of `graph_step`."""
     step = jnp.maximum(engine.graph_step, 1)
     small = jnp.where(sequences <= 2, sequences, 4)
@@ -168,11 +168,11 @@ def _time(
     engine: Engine,
     price: Price,
     prompt: Prefill,
-    sequences: jax.Array,
-    context: jax.Array,
-    finished: jax.Array,
-    rows: jax.Array,
-) -> jax.Array:
+    sequences: Array,
+    context: Array,
+    finished: Array,
+    rows: Array,
+) -> Array:
     """s of one step on device and host."""
     decoding = Decode(sequences=sequences.astype(float), context=context.astype(float))
     batch = Batch(prefill=prompt, decode=decoding, logits=(sequences + finished).astype(float))

@@ -8,18 +8,18 @@ as gradients. So where a request did not wait for anything but the end of a step
 steps that were gained are kept, and end sequences earlier.
 """
 
-import jax
-import jax.numpy as jnp
-
+from jaxroof.arrays import jax
+from jaxroof.arrays import jax_numpy as jnp
 from jaxroof.scheduler.state import Clock, State, since
+from jaxroof.struct import Array
 
 
-def slope_of(value: jax.Array) -> jax.Array:
+def slope_of(value: Array) -> Array:
     """0, with the gradient of `value`."""
     return value - jax.lax.stop_gradient(value)
 
 
-def tied(state: State, arrival: Clock, enters: jax.Array) -> State:
+def tied(state: State, arrival: Clock, enters: Array) -> State:
     """The state with its clock tied to the arrival of a request that enters. No value changes.
 
     The end of the last step is the arrival and a share r of that step; `State.ahead` gains the steps that fit into what

@@ -2,22 +2,21 @@
 
 from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
-
+from jaxroof.arrays import jax_numpy as jnp
 from jaxroof.scheduler.ending import sent
 from jaxroof.scheduler.engine import Engine
 from jaxroof.scheduler.state import NEVER, Clock, State, Waiting, since, total_of, whole
+from jaxroof.struct import Array
 
 
 class Next(NamedTuple):
     """The request of the queue that is next."""
 
-    request: jax.Array
-    there: jax.Array  # bool: there is one
+    request: Array
+    there: Array  # bool: there is one
 
 
-def until(engine: Engine, waiting: Waiting, clock: Clock, place: jax.Array) -> jax.Array:
+def until(engine: Engine, waiting: Waiting, clock: Clock, place: Array) -> Array:
     """s until the request at `place` arrives, negative once it has, infinite where there is none."""
     inside = jnp.minimum(place, waiting.arrival.high.shape[0] - 1)
     arrival = Clock(waiting.arrival.high[inside], waiting.arrival.low[inside])
@@ -26,14 +25,14 @@ def until(engine: Engine, waiting: Waiting, clock: Clock, place: jax.Array) -> j
     return jnp.where(known, since(safe, clock), jnp.inf)
 
 
-def arrival_of(waiting: Waiting, request: jax.Array) -> Clock:
+def arrival_of(waiting: Waiting, request: Array) -> Clock:
     """Time at which a request joined the queue; for -1, no request, any finite time."""
     inside = jnp.maximum(request, 0)
     high, low = waiting.arrival.high[inside], waiting.arrival.low[inside]
     return Clock(jnp.where(jnp.isfinite(high), high, 0.0), low)
 
 
-def received(engine: Engine, state: State, closed: bool, allowed: jax.Array) -> tuple[State, jax.Array, jax.Array]:
+def received(engine: Engine, state: State, closed: bool, allowed: Array) -> tuple[State, Array, Array]:
     """The queue after one more arrival has joined it or found it full.
 
     A queue that is a pointer receives nothing: who has arrived is compared with the clock.
@@ -72,7 +71,7 @@ def next_request(engine: Engine, state: State, shortest: bool) -> Next:
     return Next(request, least < NEVER)
 
 
-def popped(waiting: Waiting, request: jax.Array, leaves: jax.Array) -> Waiting:
+def popped(waiting: Waiting, request: Array, leaves: Array) -> Waiting:
     """The queue without `request`, if it leaves."""
     if waiting.waits is None:
         return waiting._replace(next=waiting.next + whole(leaves))
@@ -80,7 +79,7 @@ def popped(waiting: Waiting, request: jax.Array, leaves: jax.Array) -> Waiting:
     return waiting._replace(waits=waiting.waits.at[place].set(False, mode="drop"))
 
 
-def others_wait(engine: Engine, state: State) -> jax.Array:
+def others_wait(engine: Engine, state: State) -> Array:
     """Whether another request has arrived."""
     waiting = state.waiting
     if waiting.waits is None:

@@ -1,25 +1,24 @@
 """Blocks of the KV cache: those that sequences begin, how long free ones last, and eviction of idle prefixes."""
 
-import jax
-import jax.numpy as jnp
-
+from jaxroof.arrays import jax_numpy as jnp
 from jaxroof.scheduler.engine import Engine, group_of
 from jaxroof.scheduler.state import NEVER, Groups, State, is_decoding, least_slot, total_of, whole
+from jaxroof.struct import Array
 
 
-def begins_block(context: jax.Array, size: jax.Array) -> jax.Array:
+def begins_block(context: Array, size: Array) -> Array:
     """Whether a decode step that attends to `context` tokens, the new one included, writes the first of a block."""
     return jnp.mod(context, size) == jnp.mod(1, size)
 
 
-def begun(state: State, engine: Engine, steps: jax.Array) -> jax.Array:
+def begun(state: State, engine: Engine, steps: Array) -> Array:
     """Blocks that the decoding sequences begin in the next `steps` decode steps."""
     cycles = steps // engine.size  # each sequence begins one block per cycle
     rest = jnp.mod(steps, engine.size)
     return cycles * total_of(state.phases) + total_of(jnp.where(_order(state, engine) < rest, state.phases, 0))
 
 
-def lasting(state: State, engine: Engine) -> jax.Array:
+def lasting(state: State, engine: Engine) -> Array:
     """Decode steps until the free blocks and those of idle prefixes are used up."""
     left = state.free + state.idle
     each = total_of(state.phases)
@@ -32,20 +31,18 @@ def lasting(state: State, engine: Engine) -> jax.Array:
     return jnp.where(each > 0, cycles * engine.size + more, NEVER)
 
 
-def _order(state: State, engine: Engine) -> jax.Array:
+def _order(state: State, engine: Engine) -> Array:
     """Decode steps from now until sequences of each phase begin a block: 0 .. size - 1, shape [phases]."""
     return jnp.mod(1 - state.count - jnp.arange(state.phases.shape[0], dtype=jnp.int32), engine.size)
 
 
-def counted(phases: jax.Array, offset: jax.Array, size: jax.Array, change: jax.Array) -> jax.Array:
+def counted(phases: Array, offset: Array, size: Array, change: Array) -> Array:
     """`phases` with `change` more sequences of this `offset`, total tokens - end."""
     places = jnp.arange(phases.shape[0], dtype=jnp.int32)
     return phases + jnp.where(places == jnp.mod(offset, size), change, 0)
 
 
-def left_group(
-    groups: Groups | None, group: jax.Array, event: jax.Array, leaves: jax.Array
-) -> tuple[Groups | None, jax.Array | int]:
+def left_group(groups: Groups | None, group: Array, event: Array, leaves: Array) -> tuple[Groups | None, Array | int]:
     """The groups after one sequence has let go of its prefix, and the blocks that this leaves idle.
 
     Args:
@@ -61,7 +58,7 @@ def left_group(
     return Groups(groups.chain, users, jnp.where(here, event, groups.used)), idle
 
 
-def shortened(engine: Engine, state: State, happens: jax.Array) -> State:
+def shortened(engine: Engine, state: State, happens: Array) -> State:
     """The state after a sequence that is alone has given up the blocks of its group's chain that are not its own.
 
     Args:

@@ -2,9 +2,7 @@
 
 from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
-
+from jaxroof.arrays import jax_numpy as jnp
 from jaxroof.scheduler.blocks import counted, left_group
 from jaxroof.scheduler.engine import Engine, group_of
 from jaxroof.scheduler.state import (
@@ -21,16 +19,17 @@ from jaxroof.scheduler.state import (
     total_of,
     whole,
 )
+from jaxroof.struct import Array
 
 
 class Ended(NamedTuple):
     """The sequences that remain after one has ended."""
 
-    more: jax.Array  # bool: others are due
-    next_end: jax.Array  # count of decode steps at which the next one ends
+    more: Array  # bool: others are due
+    next_end: Array  # count of decode steps at which the next one ends
 
 
-def completed(engine: Engine, state: State, closed: bool, allowed: jax.Array) -> tuple[State, Ended]:
+def completed(engine: Engine, state: State, closed: bool, allowed: Array) -> tuple[State, Ended]:
     """The state after one of the sequences that are due has ended: where it matters, the one admitted first."""
     slots = state.slots
     due = is_due(slots.end, state.count) & allowed
@@ -72,9 +71,7 @@ def completed(engine: Engine, state: State, closed: bool, allowed: jax.Array) ->
     ), Ended(allowed & (soonest <= state.count), soonest)
 
 
-def _kept(
-    engine: Engine, groups: Groups, group: jax.Array, request: jax.Array, ends: jax.Array
-) -> tuple[Groups, jax.Array]:
+def _kept(engine: Engine, groups: Groups, group: Array, request: Array, ends: Array) -> tuple[Groups, Array]:
     """The groups with the blocks of an ended sequence that a later one of its group begins with; the chain's growth."""
     keep = engine.keep[request] // engine.size
     here = jnp.arange(groups.chain.shape[0], dtype=jnp.int32) == group
@@ -82,7 +79,7 @@ def _kept(
     return groups._replace(chain=grown), total_of(grown - groups.chain)
 
 
-def sent(engine: Engine, waiting: Waiting, clock: Clock, closed: bool, ends: jax.Array) -> Waiting:
+def sent(engine: Engine, waiting: Waiting, clock: Clock, closed: bool, ends: Array) -> Waiting:
     """The queue after a client of a closed loop has its answer: it sends the next request after its think time."""
     if not closed:
         return waiting

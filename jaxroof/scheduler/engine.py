@@ -2,9 +2,7 @@
 
 from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
-
+from jaxroof.arrays import jax_numpy as jnp
 from jaxroof.policy import ORDERS, Policy
 from jaxroof.scheduler.state import Clock, blocks_of, total_of
 from jaxroof.struct import Array
@@ -14,38 +12,38 @@ from jaxroof.traffic import Traffic
 class Engine(NamedTuple):
     """Constants of one simulation: int32 of shape () unless a field says otherwise."""
 
-    mixed: jax.Array  # bool: prompts and decoding sequences share steps
-    gated: jax.Array  # bool: prompts only into an engine that decodes nothing
-    static: jax.Array  # bool: a batch keeps its size
-    budget: jax.Array
-    sequences: jax.Array
-    chunked: jax.Array  # bool
-    size: jax.Array  # tokens per block
-    blocks: jax.Array
-    spare: jax.Array  # blocks that an admission leaves free, float
-    reserve: jax.Array  # bool
-    swap: jax.Array  # bool
-    swap_time: jax.Array  # s per token, float
-    caching: jax.Array  # bool
-    most_waiting: jax.Array  # float
-    graph_step: jax.Array
-    graph_limit: jax.Array
-    hidden_host: jax.Array  # bool
-    longest: jax.Array  # decode steps that one iteration may take together
-    requests: jax.Array  # requests that are not refused: the first ones of the arrays
-    clients: jax.Array  # of a closed loop
-    think: jax.Array  # s, float
-    delay: jax.Array  # s from a request to its place in the queue, float
-    isl: jax.Array  # shape [requests]
-    osl: jax.Array  # shape [requests]
-    group: jax.Array | None  # shape [requests]; -1: none
-    shared: jax.Array | None  # tokens of the prompt that an earlier one of the group has too, shape [requests]
-    keep: jax.Array | None  # tokens with which a later one of the group begins, shape [requests]
+    mixed: Array  # bool: prompts and decoding sequences share steps
+    gated: Array  # bool: prompts only into an engine that decodes nothing
+    static: Array  # bool: a batch keeps its size
+    budget: Array
+    sequences: Array
+    chunked: Array  # bool
+    size: Array  # tokens per block
+    blocks: Array
+    spare: Array  # blocks that an admission leaves free, float
+    reserve: Array  # bool
+    swap: Array  # bool
+    swap_time: Array  # s per token, float
+    caching: Array  # bool
+    most_waiting: Array  # float
+    graph_step: Array
+    graph_limit: Array
+    hidden_host: Array  # bool
+    longest: Array  # decode steps that one iteration may take together
+    requests: Array  # requests that are not refused: the first ones of the arrays
+    clients: Array  # of a closed loop
+    think: Array  # s, float
+    delay: Array  # s from a request to its place in the queue, float
+    isl: Array  # shape [requests]
+    osl: Array  # shape [requests]
+    group: Array | None  # shape [requests]; -1: none
+    shared: Array | None  # tokens of the prompt that an earlier one of the group has too, shape [requests]
+    keep: Array | None  # tokens with which a later one of the group begins, shape [requests]
 
 
 def engine(
-    traffic: Traffic, policy: Policy, blocks: jax.Array, delay: jax.Array, longest: jax.Array
-) -> tuple[Engine, Clock, jax.Array]:
+    traffic: Traffic, policy: Policy, blocks: Array, delay: Array, longest: Array
+) -> tuple[Engine, Clock, Array]:
     """The engine's constants, the times at which requests join the queue, and their order: refused ones last.
 
     Args:
@@ -60,11 +58,11 @@ def engine(
       index into `traffic` of every request, shape [requests].
     """
 
-    def whole(value) -> jax.Array:
+    def whole(value) -> Array:
         """int32 of a number; what is larger than 2^30, infinity too, is no limit."""
         return jnp.asarray(jnp.minimum(jnp.asarray(value, dtype=float), 2.0**30), dtype=jnp.int32)
 
-    def on(value) -> jax.Array:
+    def on(value) -> Array:
         """A switch, 0 or 1, as a bool."""
         return jnp.asarray(value) > 0.5
 
@@ -83,7 +81,7 @@ def engine(
     sent = jnp.where((place < kept) & (place < clients), sent + delay, jnp.inf)
     kind = jnp.asarray(policy.order)
 
-    def ordered(values: Array | None) -> jax.Array | None:
+    def ordered(values: Array | None) -> Array | None:
         """Numbers of requests in the engine's order."""
         return None if values is None else whole(values)[order]
 
@@ -119,6 +117,6 @@ def engine(
     return constants, Clock(sent, jnp.zeros_like(sent)), order
 
 
-def group_of(engine: Engine, request: jax.Array) -> jax.Array:
+def group_of(engine: Engine, request: Array) -> Array:
     """The group whose prefix a request shares; -1: none, or nothing is cached."""
     return jnp.where(engine.caching, engine.group[request], -1)

@@ -1,7 +1,6 @@
 """One iteration of the simulator: one end, one arrival, one preemption or admission; the engine if nothing is due."""
 
-import jax.numpy as jnp
-
+from jaxroof.arrays import jax_numpy as jnp
 from jaxroof.prices import Price
 from jaxroof.scheduler.admission import admitted
 from jaxroof.scheduler.advance import advanced

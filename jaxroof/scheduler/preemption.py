@@ -1,17 +1,16 @@
 """Preemption: the latest admitted sequence loses its cache when the others' next tokens have no room."""
 
-import jax
-import jax.numpy as jnp
-
+from jaxroof.arrays import jax_numpy as jnp
 from jaxroof.scheduler.blocks import counted, left_group
 from jaxroof.scheduler.engine import Engine, group_of
 from jaxroof.scheduler.state import State, blocks_of, held_back, is_decoding, least_slot, tokens_left, whole
+from jaxroof.struct import Array
 
 FIRST = 0
 """Number of a partial prompt that lost its cache: it is the next to be admitted."""
 
 
-def preempted(engine: Engine, state: State, happens: jax.Array) -> tuple[State, jax.Array]:
+def preempted(engine: Engine, state: State, happens: Array) -> tuple[State, Array]:
     """The state after the partial prompt, or else the latest decoding sequence, has lost its cache; its request, or -1.
 
     Args:

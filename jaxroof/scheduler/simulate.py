@@ -3,9 +3,8 @@
 import dataclasses
 from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
-
+from jaxroof.arrays import jax
+from jaxroof.arrays import jax_numpy as jnp
 from jaxroof.deployment import Deployment, degree
 from jaxroof.efficiency import Efficiency
 from jaxroof.hardware import Hardware
@@ -29,7 +28,7 @@ from jaxroof.scheduler.state import (
     total_of,
     whole,
 )
-from jaxroof.struct import Scalar
+from jaxroof.struct import Array, Scalar
 from jaxroof.traffic import STATUSES, Served, Timeline, Traffic
 
 LONGEST = 2.0**30
@@ -54,7 +53,7 @@ class Run(NamedTuple):
 
     engine: Engine
     state: State
-    order: jax.Array
+    order: Array
 
 
 def begin(
@@ -105,7 +104,7 @@ def proceed(price: Price, run: Run, traffic: Traffic, policy: Policy, size: Size
     """The simulation after `size.iterations` more, and the record of each of them, shapes [iterations]."""
     closed, shortest = traffic.clients is not None, policy.queue == "shortest_first"
 
-    def one(state: State, _: None) -> tuple[State, tuple[jax.Array, jax.Array]]:
+    def one(state: State, _: None) -> tuple[State, tuple[Array, Array]]:
         state, record = iterated(run.engine, price, closed, shortest, state)
         return state, (jnp.stack(record[:FLOATS]), jnp.stack(record[FLOATS:]))
 
@@ -114,7 +113,7 @@ def proceed(price: Price, run: Run, traffic: Traffic, policy: Policy, size: Size
     return run._replace(state=state), Record(*columns)
 
 
-def remaining(run: Run) -> jax.Array:
+def remaining(run: Run) -> Array:
     """Number of requests that have no answer yet and may get one, shape ()."""
     state = run.state
     waiting = run.engine.requests - state.waiting.next
@@ -129,13 +128,13 @@ class Events(NamedTuple):
     `complete` is -1 in place of that.
     """
 
-    admitted: jax.Array  # for the first time
-    produced: jax.Array  # its first token
-    complete: jax.Array  # its prompt, after the last preemption: from here its decode steps run to the end
-    over: jax.Array  # its last token
-    preemptions: jax.Array  # a count
-    rejected: jax.Array  # bool
-    cached: jax.Array  # tokens of its prompt that were in the prefix cache
+    admitted: Array  # for the first time
+    produced: Array  # its first token
+    complete: Array  # its prompt, after the last preemption: from here its decode steps run to the end
+    over: Array  # its last token
+    preemptions: Array  # a count
+    rejected: Array  # bool
+    cached: Array  # tokens of its prompt that were in the prefix cache
 
 
 def served(run: Run, records: Record) -> tuple[Served, Timeline]:
@@ -149,7 +148,7 @@ def served(run: Run, records: Record) -> tuple[Served, Timeline]:
     end = Clock(records.high, records.low)
     start = Clock(*(jnp.concatenate([jnp.zeros(1, each.dtype), each[:-1]]) for each in end))
 
-    def time(clock: Clock, index: jax.Array) -> jax.Array:
+    def time(clock: Clock, index: Array) -> Array:
         inside = jnp.minimum(index, iterations - 1)
         return jnp.where(index < iterations, since(Clock(clock.high[inside], clock.low[inside]), zero), jnp.nan)
 
@@ -178,22 +177,22 @@ def served(run: Run, records: Record) -> tuple[Served, Timeline]:
     return jax.tree.map(lambda values: values[given], found), timeline
 
 
-def _step_of(records: Record) -> jax.Array:
+def _step_of(records: Record) -> Array:
     """For every iteration the one that runs the engine step which it is part of, shape [iterations]."""
     iterations = records.steps.shape[0]
     steps = jnp.where(records.steps > 0, jnp.arange(iterations, dtype=jnp.int32), iterations)
     return jax.lax.cummin(steps, reverse=True)
 
 
-def _events(records: Record, requests: int, step: jax.Array) -> Events:
+def _events(records: Record, requests: int, step: Array) -> Events:
     """Iterations of every request's events."""
     iterations = records.steps.shape[0]
     places = jnp.arange(iterations, dtype=jnp.int32)
 
-    def first(events: jax.Array) -> jax.Array:
+    def first(events: Array) -> Array:
         return jnp.full(requests, iterations, jnp.int32).at[_index(events, requests)].min(places, mode="drop")
 
-    def last(events: jax.Array) -> jax.Array:
+    def last(events: Array) -> Array:
         return jnp.full(requests, -1, jnp.int32).at[_index(events, requests)].max(places, mode="drop")
 
     # A request ends when the decode steps reach the count that was set when its prompt was complete for the last time,
@@ -214,14 +213,14 @@ def _events(records: Record, requests: int, step: jax.Array) -> Events:
     )
 
 
-def _gained(records: Record, events: Events) -> jax.Array:
+def _gained(records: Record, events: Events) -> Array:
     """Time in s of the steps that a faster engine has gained since a prompt was complete: 0, with a gradient."""
     each = jax.lax.stop_gradient(records.duration / jnp.maximum(records.steps, 1).astype(records.duration.dtype))
     last = jnp.minimum(events.over, records.steps.shape[0] - 1)
     return each[last] * (records.ahead[last] - records.ahead[jnp.maximum(events.complete, 0)])
 
 
-def _status(engine: Engine, events: Events, iterations: int) -> jax.Array:
+def _status(engine: Engine, events: Events, iterations: int) -> Array:
     """Position in `STATUSES` of every request's outcome, shape [requests]."""
     finished, refused, rejected, unfinished, absent = range(len(STATUSES))
     too_long = jnp.arange(events.over.shape[0], dtype=jnp.int32) >= engine.requests
@@ -230,7 +229,7 @@ def _status(engine: Engine, events: Events, iterations: int) -> jax.Array:
     return jnp.where(events.over < iterations, finished, jnp.where(too_long, of_refused, of_others))
 
 
-def cache_blocks(hardware: Hardware, model: Model, deployment: Deployment, policy: Policy) -> jax.Array:
+def cache_blocks(hardware: Hardware, model: Model, deployment: Deployment, policy: Policy) -> Array:
     """Blocks of KV cache of all attention groups together, shape (): a whole number, as a float."""
     tokens = kv_capacity_tokens(hardware, model, deployment) * degree(deployment.attention_dp)
     return jnp.floor(tokens / policy.block_size)
@@ -270,12 +269,12 @@ def simulate(
     return served(*proceed(price, run, traffic, policy, size))
 
 
-def _index(events: jax.Array, requests: int) -> jax.Array:
+def _index(events: Array, requests: int) -> Array:
     """Positions of the requests of events; beyond the end where there was none."""
     return jnp.where(events >= 0, events, requests)
 
 
-def _at(table: jax.Array, index: jax.Array, beyond: int) -> jax.Array:
+def _at(table: Array, index: Array, beyond: int) -> Array:
     """Entries of `table`; `beyond` where there is no such entry."""
     inside = jnp.clip(index, 0, table.shape[0] - 1)
     return jnp.where((index >= 0) & (index < table.shape[0]), table[inside], beyond)

@@ -2,22 +2,21 @@
 
 from typing import NamedTuple, TypeVar
 
-import jax
-import jax.numpy as jnp
-
-from jaxroof.struct import Scalar
+from jaxroof.arrays import jax
+from jaxroof.arrays import jax_numpy as jnp
+from jaxroof.struct import Array, Scalar
 
 T = TypeVar("T")
 
-NEVER = jnp.iinfo(jnp.int32).max
+NEVER = 2**31 - 1
 """A count that no sequence reaches."""
 
 
 class Clock(NamedTuple):
     """A time in s as a sum of two floats, so that adding small durations for long does not drift."""
 
-    high: jax.Array
-    low: jax.Array
+    high: Array
+    low: Array
 
 
 class Slots(NamedTuple):
@@ -35,18 +34,18 @@ class Slots(NamedTuple):
     left: tokens that it has to produce.
     """
 
-    end: jax.Array
-    number: jax.Array  # of its admission: later ones have larger numbers
-    request: jax.Array
-    chained: jax.Array | None  # its blocks that are in its group's chain; None: there are no groups
+    end: Array
+    number: Array  # of its admission: later ones have larger numbers
+    request: Array
+    chained: Array | None  # its blocks that are in its group's chain; None: there are no groups
 
 
 class Groups(NamedTuple):
     """Prefixes in the cache, arrays of shape [groups], int32."""
 
-    chain: jax.Array  # blocks
-    users: jax.Array  # admitted sequences that hold on to them
-    used: jax.Array  # number of the event that used them last
+    chain: Array  # blocks
+    users: Array  # admitted sequences that hold on to them
+    used: Array  # number of the event that used them last
 
 
 class Step(NamedTuple):
@@ -63,66 +62,66 @@ class Step(NamedTuple):
 class Waiting(NamedTuple):
     """The queue. `next` is the first request that never was in it; the others are arrays, or None where not needed."""
 
-    next: jax.Array
-    waits: jax.Array | None  # arrived and not admitted, bool, shape [requests]: where order or length matter
+    next: Array
+    waits: Array | None  # arrived and not admitted, bool, shape [requests]: where order or length matter
     arrival: Clock  # shape [requests]; of a closed loop filled as it goes
-    ended: jax.Array  # completions and rejections, which release the requests of a closed loop
+    ended: Array  # completions and rejections, which release the requests of a closed loop
 
 
 class State(NamedTuple):
     """All that the next iteration depends on."""
 
     clock: Clock
-    count: jax.Array  # type: ignore[assignment]  # hides tuple.count; decode steps so far
+    count: Array  # type: ignore[assignment]  # hides tuple.count; decode steps so far
     slots: Slots
     groups: Groups | None
     waiting: Waiting
     step: Step
-    running: jax.Array  # sequences that decode
-    offset: jax.Array  # sum over them of total tokens - end: their context is offset + running * count
-    free: jax.Array  # blocks; below zero until idle prefixes are evicted
-    idle: jax.Array  # blocks of prefixes that nobody uses
-    phases: jax.Array  # growing sequences by offset mod block size, shape [phases]: who begins a block when
-    progress: jax.Array  # tokens in the cache of the prompt that takes several steps; -1: there is none
-    partial: jax.Array  # its slot
-    lost: jax.Array  # sequences whose cache was taken
-    admissions: jax.Array
-    event: jax.Array
-    moved: jax.Array  # tokens whose cache goes to or from host memory in the coming step
-    preempted: jax.Array  # bool: at this instant
-    gate: jax.Array  # bool: whether an exclusive order admits
-    pace: jax.Array  # s of the last engine step
-    ahead: jax.Array  # decode steps: 0, with the gradient of how many more a faster engine would have made
-    padding: jax.Array  # ended sequences that a static batch still computes
-    padded: jax.Array  # their context, tokens
+    running: Array  # sequences that decode
+    offset: Array  # sum over them of total tokens - end: their context is offset + running * count
+    free: Array  # blocks; below zero until idle prefixes are evicted
+    idle: Array  # blocks of prefixes that nobody uses
+    phases: Array  # growing sequences by offset mod block size, shape [phases]: who begins a block when
+    progress: Array  # tokens in the cache of the prompt that takes several steps; -1: there is none
+    partial: Array  # its slot
+    lost: Array  # sequences whose cache was taken
+    admissions: Array
+    event: Array
+    moved: Array  # tokens whose cache goes to or from host memory in the coming step
+    preempted: Array  # bool: at this instant
+    gate: Array  # bool: whether an exclusive order admits
+    pace: Array  # s of the last engine step
+    ahead: Array  # decode steps: 0, with the gradient of how many more a faster engine would have made
+    padding: Array  # ended sequences that a static batch still computes
+    padded: Array  # their context, tokens
 
 
-def is_empty(end: jax.Array) -> jax.Array:
+def is_empty(end: Array) -> Array:
     """Whether nothing is in a slot with this `Slots.end`."""
     return end == NEVER
 
 
-def is_decoding(end: jax.Array) -> jax.Array:
+def is_decoding(end: Array) -> Array:
     """Whether a slot holds a decoding sequence."""
     return (end >= 0) & (end < NEVER)
 
 
-def is_due(end: jax.Array, count: jax.Array) -> jax.Array:
+def is_due(end: Array, count: Array) -> Array:
     """Whether a slot holds a sequence that has produced its last token after `count` decode steps."""
     return (end >= 0) & (end <= count)
 
 
-def next_end(end: jax.Array) -> jax.Array:
+def next_end(end: Array) -> Array:
     """Count of decode steps at which the next of the decoding sequences ends, shape (); NEVER if there is none."""
     return jnp.min(jnp.where(end >= 0, end, NEVER))
 
 
-def is_held_back(end: jax.Array) -> jax.Array:
+def is_held_back(end: Array) -> Array:
     """Whether a slot holds a sequence that does not decode: an incomplete prompt, or a preempted one."""
     return end < 0
 
 
-def held_back(left: jax.Array, swapped: jax.Array) -> jax.Array:
+def held_back(left: Array, swapped: Array) -> Array:
     """`Slots.end` of a sequence that does not decode and has `left` tokens to produce.
 
     Args:
@@ -131,12 +130,12 @@ def held_back(left: jax.Array, swapped: jax.Array) -> jax.Array:
     return -1 - (2 * left + whole(swapped))
 
 
-def tokens_left(end: jax.Array) -> jax.Array:
+def tokens_left(end: Array) -> Array:
     """Tokens that a sequence which is held back has to produce."""
     return (-1 - end) // 2
 
 
-def is_swapped(end: jax.Array) -> jax.Array:
+def is_swapped(end: Array) -> Array:
     """Whether a slot holds a sequence whose cache is in host memory."""
     return (end < 0) & (jnp.mod(-1 - end, 2) == 1)
 
@@ -144,29 +143,29 @@ def is_swapped(end: jax.Array) -> jax.Array:
 class Record(NamedTuple):
     """Record of one iteration; ids are -1 where there was none."""
 
-    high: jax.Array  # the clock after it, s
-    low: jax.Array
-    duration: jax.Array  # s
-    ahead: jax.Array  # as of `State`
-    steps: jax.Array
-    count: jax.Array  # type: ignore[assignment]  # hides tuple.count
-    decoding: jax.Array
-    prompt: jax.Array
-    blocks: jax.Array
-    running: jax.Array
-    admitted: jax.Array  # request that got its first work, with `hit` tokens of its prompt in the cache
-    hit: jax.Array
-    produced: jax.Array  # request whose prompt is complete; it ends at count `last`
-    last: jax.Array
-    preempted: jax.Array
-    rejected: jax.Array
+    high: Array  # the clock after it, s
+    low: Array
+    duration: Array  # s
+    ahead: Array  # as of `State`
+    steps: Array
+    count: Array  # type: ignore[assignment]  # hides tuple.count
+    decoding: Array
+    prompt: Array
+    blocks: Array
+    running: Array
+    admitted: Array  # request that got its first work, with `hit` tokens of its prompt in the cache
+    hit: Array
+    produced: Array  # request whose prompt is complete; it ends at count `last`
+    last: Array
+    preempted: Array
+    rejected: Array
 
 
 FLOATS = 4
 """The first fields of `Record` are floats, the others whole numbers."""
 
 
-def plus(clock: Clock, duration: jax.Array) -> Clock:
+def plus(clock: Clock, duration: Array) -> Clock:
     """The clock after `duration` s. The low part keeps what the high part rounds away (Knuth's two-sum)."""
     small = duration + clock.low
     high = clock.high + small
@@ -175,27 +174,27 @@ def plus(clock: Clock, duration: jax.Array) -> Clock:
     return Clock(high, low)
 
 
-def since(later: Clock, earlier: Clock) -> jax.Array:
+def since(later: Clock, earlier: Clock) -> Array:
     """s from one time to another."""
     return (later.high - earlier.high) + (later.low - earlier.low)
 
 
-def pick(condition: jax.Array, yes: T, no: T) -> T:
+def pick(condition: Array, yes: T, no: T) -> T:
     """`yes` where the condition holds, else `no`, of two trees."""
     return jax.tree.map(lambda a, b: jnp.where(condition, a, b), yes, no)
 
 
-def blocks_of(tokens: jax.Array, size: jax.Array) -> jax.Array:
+def blocks_of(tokens: Array, size: Array) -> Array:
     """Blocks that hold `tokens`."""
     return (tokens + size - 1) // size
 
 
-def whole(condition: jax.Array) -> jax.Array:
+def whole(condition: Array) -> Array:
     """1 where it holds, else 0, int32."""
     return condition.astype(jnp.int32)
 
 
-def least_slot(chosen: jax.Array, key: jax.Array | None = None) -> tuple[jax.Array, jax.Array]:
+def least_slot(chosen: Array, key: Array | None = None) -> tuple[Array, Array]:
     """The slot with the smallest key among the chosen ones, or the first of them; whether there is one.
 
     Args:
@@ -210,6 +209,6 @@ def least_slot(chosen: jax.Array, key: jax.Array | None = None) -> tuple[jax.Arr
     return jnp.where(there, jnp.mod(least, slots), 0), there
 
 
-def total_of(values: jax.Array, axis: int | None = None) -> jax.Array:
+def total_of(values: Array, axis: int | None = None) -> Array:
     """Sum of whole numbers or of conditions, int32 in every mode of JAX."""
     return jnp.sum(values, axis=axis, dtype=jnp.int32)

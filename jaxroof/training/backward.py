@@ -2,8 +2,7 @@
 
 import dataclasses
 
-import jax.numpy as jnp
-
+from jaxroof.arrays import jnp
 from jaxroof.layers.linear import LOW_PRECISIONS, OPERAND_BYTES, QUANTIZE_FLOPS
 from jaxroof.op import AnyOp, Collective, Kernel, Ops
 from jaxroof.shape import ProductShape

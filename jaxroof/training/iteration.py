@@ -2,8 +2,7 @@
 
 from typing import NamedTuple
 
-import jax.numpy as jnp
-
+from jaxroof.arrays import jnp
 from jaxroof.deployment import Deployment, degree, largest_stage, stage_devices
 from jaxroof.efficiency import Efficiency
 from jaxroof.energy import limited_time, power_known

@@ -1,8 +1,6 @@
 """Memory of one device in training, by kind: weights, gradients, optimiser states, activations, buffers."""
 
-import jax
-import jax.numpy as jnp
-
+from jaxroof.arrays import jnp
 from jaxroof.deployment import Deployment, degree, largest_stage
 from jaxroof.hardware import Hardware
 from jaxroof.layers.block import block_matrices
@@ -11,11 +9,12 @@ from jaxroof.layers.registry import mixer_kind
 from jaxroof.memory import layer_count
 from jaxroof.model import Block, Model
 from jaxroof.smooth import maximum, positive_part
-from jaxroof.struct import Scalar, struct
+from jaxroof.struct import Array, Scalar, struct
 from jaxroof.training.passes import LOSS_BYTES, pass_tokens
 from jaxroof.training.schedules import in_flight
 from jaxroof.training.state import held, layer_weight_bytes
 from jaxroof.training.training import RECOMPUTES, Training, gradient_ways, micro_batches
+from jaxroof.tree import leaves
 
 SCORE_BYTES, SCORE_DROPOUT_BYTES = 2.0, 3.0
 """B per score that attention stores where it is not fused: the softmax's result; with dropout its result and mask."""
@@ -68,10 +67,10 @@ def training_memory(model: Model, deployment: Deployment, training: Training) ->
 
 def total_memory(memory: TrainingMemory) -> Scalar:
     """B of all kinds, shape ()."""
-    return sum(jax.tree.leaves(memory))
+    return sum(leaves(memory))
 
 
-def training_fits(hardware: Hardware, memory: TrainingMemory) -> jax.Array:
+def training_fits(hardware: Hardware, memory: TrainingMemory) -> Array:
     """Whether it fits the device, shape ()."""
     return jnp.asarray(total_memory(memory) <= hardware.memory.hbm.capacity)
 

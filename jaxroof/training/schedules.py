@@ -1,10 +1,8 @@
 """Pipeline schedules of training: time that stages idle per iteration, and micro-batches that they hold."""
 
-import jax
-import jax.numpy as jnp
-
+from jaxroof.arrays import jnp
 from jaxroof.smooth import maximum, minimum, positive_part
-from jaxroof.struct import Scalar
+from jaxroof.struct import Array, Scalar
 
 SCHEDULES = ("gpipe", "1f1b", "interleaved", "zero_bubble", "dualpipe")
 """Pipeline schedules, in the order of the float codes that functions take.
@@ -39,7 +37,7 @@ def bubble_time(
     stages: Scalar,
     virtual_stages: Scalar,
     micro_batches: Scalar,
-) -> jax.Array:
+) -> Array:
     """Time in s that a device idles in one iteration, shape (): iteration - micro_batches (forward + backward).
 
     With p stages, v chunks per device, m micro-batches, f and b of all chunks of a device, w the part of b that makes
@@ -84,7 +82,7 @@ def bubble_time(
     return _chosen(schedule, times)
 
 
-def in_flight(schedule: Scalar, stages: Scalar, virtual_stages: Scalar, micro_batches: Scalar) -> jax.Array:
+def in_flight(schedule: Scalar, stages: Scalar, virtual_stages: Scalar, micro_batches: Scalar) -> Array:
     """Micro-batches whose activations the fullest device holds at its peak, shape (); of all layers of one device.
 
     gpipe m; 1f1b and zero_bubble min(p, m); interleaved min(p + (p - 1) / v, m); dualpipe min(p + 1, m).
@@ -105,7 +103,7 @@ def in_flight(schedule: Scalar, stages: Scalar, virtual_stages: Scalar, micro_ba
     return _chosen(schedule, held)
 
 
-def stage_sends(schedule: Scalar, stages: Scalar, virtual_stages: Scalar) -> jax.Array:
+def stage_sends(schedule: Scalar, stages: Scalar, virtual_stages: Scalar) -> Array:
     """Messages from stage to stage of one micro-batch on its whole way in one direction, shape ().
 
     p - 1, interleaved p v - 1. The backward pass sends as many, of the same size.
@@ -117,7 +115,7 @@ def stage_sends(schedule: Scalar, stages: Scalar, virtual_stages: Scalar) -> jax
     return _chosen(schedule, sends)
 
 
-def device_sends(schedule: Scalar, stages: Scalar, virtual_stages: Scalar) -> jax.Array:
+def device_sends(schedule: Scalar, stages: Scalar, virtual_stages: Scalar) -> Array:
     """Messages that a device in the middle of the pipeline sends per micro-batch and direction, shape ().
 
     1, interleaved v; 0 for one stage.
@@ -126,12 +124,12 @@ def device_sends(schedule: Scalar, stages: Scalar, virtual_stages: Scalar) -> ja
     return _chosen(schedule, dict.fromkeys(SCHEDULES, some) | {"interleaved": some * virtual_stages})
 
 
-def weight_copies(schedule: Scalar) -> jax.Array:
+def weight_copies(schedule: Scalar) -> Array:
     """Stages of the model whose weights each device holds, in stages of 1/p of the layers, shape (): dualpipe 2."""
     return _chosen(schedule, dict.fromkeys(SCHEDULES, 1.0) | {"dualpipe": 2.0})
 
 
-def schedule_legal(schedule: Scalar, stages: Scalar, virtual_stages: Scalar, micro_batches: Scalar) -> jax.Array:
+def schedule_legal(schedule: Scalar, stages: Scalar, virtual_stages: Scalar, micro_batches: Scalar) -> Array:
     """Whether the schedule runs so, shape (), bool.
 
     interleaved: micro_batches are a multiple of stages, 2 or more of them. dualpipe: an even number of stages, and an
@@ -149,7 +147,7 @@ def schedule_legal(schedule: Scalar, stages: Scalar, virtual_stages: Scalar, mic
     return _chosen(schedule, legal)
 
 
-def _chosen(schedule: Scalar, by_name: dict[str, Scalar]) -> jax.Array:
+def _chosen(schedule: Scalar, by_name: dict[str, Scalar]) -> Array:
     """The entry of the schedule's code; every entry is finite, so that the others add nothing to gradients."""
     chosen = jnp.asarray(by_name[SCHEDULES[0]])
     for code, name in enumerate(SCHEDULES[1:], start=1):

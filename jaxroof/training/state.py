@@ -2,8 +2,7 @@
 
 from typing import NamedTuple
 
-import jax.numpy as jnp
-
+from jaxroof.arrays import jnp
 from jaxroof.deployment import Deployment, degree, largest_stage, replica_devices
 from jaxroof.layers.adapters import adapter_elements
 from jaxroof.layers.block import block_matrices

@@ -5,12 +5,11 @@ import math
 from collections.abc import Collection, Iterable
 from typing import Any
 
-import jax
-
 from jaxroof.area import matrix_width
 from jaxroof.hardware import USUAL_CLOCK, Energy, Hardware, Links
 from jaxroof.money import Costs
 from jaxroof.silicon import Areas, Process, Silicon
+from jaxroof.tree import structure
 from sweeps.ask.axes import Axis, Choice
 
 
@@ -86,7 +85,7 @@ def all_alike(axes: tuple[Axis, ...], precisions: Collection[str]) -> tuple[Axis
 
 def _alike_axis(axis: Axis, precisions: Collection[str]) -> Axis:
     column = axis.columns.get("hardware")
-    if column is None or len({jax.tree.structure(item) for item in column.items}) == 1:
+    if column is None or len({structure(item) for item in column.items}) == 1:
         return axis
     return _replaced(axis, precisions, Figures.of_any(column.items))
 

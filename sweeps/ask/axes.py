@@ -5,8 +5,9 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
-import jax
 import numpy as np
+
+from jaxroof.tree import mapped, structure
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,7 +68,7 @@ def blocks(axes: tuple[Axis, ...]) -> Iterator[tuple[Segment, ...]]:
 def _structures(choice: Choice) -> np.ndarray:
     """A number for the structure of every item, equal where two items can be stacked."""
     seen: dict[Any, int] = {}
-    return np.array([seen.setdefault(jax.tree.structure(item), len(seen)) for item in choice.items])
+    return np.array([seen.setdefault(structure(item), len(seen)) for item in choice.items])
 
 
 def _taken(choice: Choice, positions: np.ndarray) -> Any:
@@ -78,4 +79,4 @@ def _taken(choice: Choice, positions: np.ndarray) -> Any:
         column = np.asarray(leaves, float)
         return column[where] if (column != column[0]).any() else column[0]
 
-    return jax.tree.map(stack, *(choice.items[i] for i in present))
+    return mapped(stack, *(choice.items[i] for i in present))

@@ -2,18 +2,9 @@
 
 import dataclasses
 import difflib
-from collections.abc import Iterator
 from typing import Any
 
-
-def leaf_paths(tree: Any, prefix: str = "") -> Iterator[str]:
-    """Dotted paths of every number in `tree`, in order; without unknowns (None) and structure (text, switches)."""
-    for name, value in _children(tree):
-        path = f"{prefix}.{name}" if prefix else name
-        if _children(value):
-            yield from leaf_paths(value, path)
-        elif value is not None and not isinstance(value, str | bool):
-            yield path
+from jaxroof.tree import leaf_paths as leaf_paths
 
 
 def leaf(tree: Any, path: str) -> Any:

@@ -2,16 +2,16 @@
 
 import dataclasses
 import hashlib
+import importlib.metadata
 import itertools
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Any
 
-import jax
-import numpy as np
-
 import hwspaces
+from jaxroof.arrays import eager
 from jaxroof.jobs import JOBS, Job, Scenario
+from jaxroof.jobs.job import some_terms
 from jaxroof.version import VERSION
 from sweeps.ask.alike import alike, alike_axes, all_alike
 from sweeps.ask.axes import Axis, Choice
@@ -142,14 +142,12 @@ def _check_variables(spec: Spec, scenario: Scenario) -> None:
     if spec.variables is None:
         return
     job = JOBS[spec.job]
-    number = jax.ShapeDtypeStruct((), np.float32)
     known: dict[str, Any] = {}
     for name in spec.objects["hardware"]:
         if not set(spec.variables) <= known.keys():
             place = dataclasses.replace(scenario, hardware=device_named(name, spec).hardware)
-            sums = dict.fromkeys(job.sums(place), number)
-            tables = {name: {"some op": number} for name in job.tables(place)}
-            known |= jax.eval_shape(job.metrics, place, sums, tables)
+            with eager():
+                known |= job.metrics(place, *some_terms(job, place))
     for name in spec.variables:
         if name not in known:
             raise ValueError(f"output.variables: a {spec.job} has no {name} here{hwspaces.units.nearest(name, known)}")
@@ -162,7 +160,7 @@ def attributes(spec: Spec, base: Case) -> dict[str, Any]:
     return {
         "Conventions": "CF-1.11",
         "title": f"{spec.job} sweep of {', '.join(names['model'])} on {', '.join(names['hardware'])}",
-        "source": f"jaxroof {VERSION}, jax {jax.__version__}",
+        "source": f"jaxroof {VERSION}, jax {importlib.metadata.version('jax')}",
         "jaxroof_version": VERSION,
         "job": spec.job,
         "mode": spec.mode,

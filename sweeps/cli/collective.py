@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> None:
     """Print times and bus bandwidths; draw them where a picture is asked for."""
     import hwspaces
     from jaxroof.op import COLLECTIVES
-    from sweeps.cli.common import compilation_cache, overrides, whole_number
+    from sweeps.cli.common import overrides, whole_number
 
     for flag in ("hardware", "devices"):
         if getattr(options, flag) is None:
@@ -45,7 +45,6 @@ def run(options: argparse.Namespace) -> None:
         raise ValueError(f"--devices = {options.devices!r} must be at least 2")
     stride = None if options.stride is None else whole_number("--stride", options.stride)
     sizes = message_sizes(options.size, options.step)
-    compilation_cache()
     entry = _entry(options.hardware, overrides(options.set))
     _require_room(entry, devices, stride)
     efficiency = hwspaces.efficiency(options.efficiency)
@@ -141,20 +140,19 @@ def _require_room(entry: Any, devices: float, stride: float | None) -> None:
 
 def _times(links: Any, kind: str, devices: float, stride: float | None, sizes: Any, efficiency: Any) -> tuple:
     """Algorithm -> times in s, shape [sizes]; and the name of the chosen one per size."""
-    import jax
     import numpy as np
 
+    from jaxroof.arrays import eager
     from jaxroof.collectives import ALGORITHMS, collective_algorithm, collective_times
     from jaxroof.op import Collective
 
-    def both(size):
-        sent = {"message_bytes": size, "participants": devices, "stride": stride}
-        op = Collective(operation=kind, count=1.0, kernels=1.0, **sent)
-        return collective_times(links, op, efficiency), collective_algorithm(links, op, efficiency)
-
-    times, codes = jax.jit(jax.vmap(both))(np.asarray(sizes, np.float32))
-    found = {name: np.asarray(times[name], float) for name in ALGORITHMS if name in times}
-    return found, [ALGORITHMS[int(code)] for code in codes]
+    column = np.asarray(sizes, float)
+    sent = {"message_bytes": column, "participants": np.float64(devices), "stride": stride}
+    op = Collective(operation=kind, count=1.0, kernels=1.0, **sent)
+    with eager():
+        times, codes = collective_times(links, op, efficiency), collective_algorithm(links, op, efficiency)
+    found = {name: np.broadcast_to(times[name], column.shape) for name in ALGORITHMS if name in times}
+    return found, [ALGORITHMS[int(code)] for code in np.broadcast_to(codes, column.shape)]
 
 
 def _record(found: _Found) -> dict[str, Any]:

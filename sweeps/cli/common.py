@@ -112,7 +112,6 @@ def asked_case(
     require_names(options)
     numbers = {name: workload_number(name, text) for name, text in workload.items() if text is not None}
     settings = overrides(options.set)
-    compilation_cache()
     from sweeps.ask.cases import case
 
     return case(

@@ -58,7 +58,6 @@ def run(options: argparse.Namespace) -> None:
         limit["max_devices"] = int(common.whole_number("--max-devices", options.max_devices))
     names = None if options.hardware is None else [name.strip() for name in options.hardware.split(",")]
     settings = common.overrides(options.set)
-    common.compilation_cache()
     from sweeps.cli.progress import progress
     from sweeps.studies.comparison import compare
 

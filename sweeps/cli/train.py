@@ -85,7 +85,6 @@ def training_case(options: argparse.Namespace) -> Any:
     others = other_settings(options)
     settings = common.overrides(others)
     work |= _workload([setting for setting in options.set if setting not in others])
-    common.compilation_cache()
     from sweeps.ask.cases import case
     from sweeps.ask.training_layouts import settings as placed
 

@@ -47,7 +47,6 @@ def _record(case: Any, found: Any, devices: int, top: int) -> dict[str, Any]:
         "tried": len(found.layouts),
         "feasible": len(found.order),
         "seconds": round(found.seconds, 3),
-        "compile_seconds": round(found.compile_seconds, 3),
         "rows": [{"rank": rank, **row} for rank, row in enumerate(found.rows(top), 1)],
         "notes": list(case.notes),
     }
@@ -87,7 +86,7 @@ def _show(case: Any, found: Any, devices: int, top: int) -> None:
     out.print()
     rate = len(found.layouts) / max(found.seconds, 1e-9)
     out.print(
-        f"tried   {len(found.layouts):,} layouts in {found.seconds:.2f} s, {rate:,.0f} per second, after "
-        f"{found.compile_seconds:.1f} s of compiling; {len(found.order):,} are feasible"
+        f"tried   {len(found.layouts):,} layouts in {found.seconds:.2f} s, {rate:,.0f} per second; "
+        f"{len(found.order):,} are feasible"
     )
     tables.print_lines(out, "note", tables.notes(case))

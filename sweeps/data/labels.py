@@ -1,14 +1,17 @@
 """Units and names of the variables and coordinates of a sweep's dataset, for people."""
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import numpy as np
-import xarray as xr
 
 from hwspaces import formatted
 from hwspaces.units import nearest
 from sweeps.ask.leaves import leaf_long_name, leaf_unit, leaves
 from sweeps.ask.names import UDUNITS, variable
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 _SI_UNITS = {udunits: unit for unit, udunits in UDUNITS.items() if udunits not in ("1", "s-1")}
 """Our units by how UDUNITS writes them, where only one of ours is written so."""
@@ -23,14 +26,14 @@ def known(name: str, names: Iterable[str], what: str) -> str:
     return name
 
 
-def axes(dataset: xr.Dataset) -> tuple[str, ...]:
+def axes(dataset: "xr.Dataset") -> tuple[str, ...]:
     """Names of everything that was varied: axes of a grid, or the columns that a sample drew."""
     if is_sample(dataset):
         return tuple(str(name) for name in dataset.coords if name != "point" and dataset[name].dims == ("point",))
     return tuple(str(dim) for dim in dataset.dims if dim in dataset.coords and not is_op_dimension(str(dim)))
 
 
-def is_sample(dataset: xr.Dataset) -> bool:
+def is_sample(dataset: "xr.Dataset") -> bool:
     """True for a sample: one `point` dimension, whose coordinates are what was drawn."""
     return "point" in dataset.dims
 
@@ -40,12 +43,12 @@ def is_op_dimension(dim: str) -> bool:
     return dim == "op" or dim.endswith("_op")
 
 
-def is_text(array: xr.DataArray) -> bool:
+def is_text(array: "xr.DataArray") -> bool:
     """True for names rather than numbers."""
     return array.dtype.kind not in "fiub"
 
 
-def unit(dataset: xr.Dataset, name: str) -> str:
+def unit(dataset: "xr.Dataset", name: str) -> str:
     """SI unit of a variable or coordinate, as `hwspaces.units` writes it; "1" for numbers without, "" for text."""
     if name in dataset.data_vars:
         return variable(name).unit
@@ -56,7 +59,7 @@ def unit(dataset: xr.Dataset, name: str) -> str:
     return leaf_unit(path) if path else _SI_UNITS.get(written, written)
 
 
-def title(dataset: xr.Dataset, name: str) -> str:
+def title(dataset: "xr.Dataset", name: str) -> str:
     """Short name of a variable or coordinate: its long name up to the first comma or colon."""
     long_name = dataset[name].attrs.get("long_name", name)
     if long_name.startswith(_MATRIX):
@@ -66,7 +69,7 @@ def title(dataset: xr.Dataset, name: str) -> str:
     return long_name.partition(": ")[0].partition(", ")[0]
 
 
-def text(dataset: xr.Dataset, name: str, value, digits: int = 3) -> str:
+def text(dataset: "xr.Dataset", name: str, value, digits: int = 3) -> str:
     """One value of a variable or coordinate with its unit: "3.35 TB/s"."""
     if isinstance(value, str):
         return value
@@ -93,7 +96,7 @@ def words(metric: str) -> str:
     return variable(metric).long_name.partition(":")[0].partition(",")[0]
 
 
-def short(dataset: xr.Dataset, name: str) -> str:
+def short(dataset: "xr.Dataset", name: str) -> str:
     """An axis in one to four words: what it is, without what it is counted per; else its name."""
     words = title(dataset, name)
     plain = words.partition(" per ")[0]

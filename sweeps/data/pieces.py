@@ -5,8 +5,9 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import jax
 import numpy as np
+
+from jaxroof.struct import Array
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +56,7 @@ class Box:
 class View:
     """A variable over the points of a box: a part of an array on the device, which nothing has copied yet."""
 
-    array: jax.Array
+    array: Array
     inside: tuple[tuple[int, int], ...]  # along every dimension of the array, the range that is meant
     over: tuple[bool, ...]  # for every axis, whether the array has a dimension for it
 

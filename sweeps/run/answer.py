@@ -6,18 +6,16 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import jax
-
 from jaxroof.collectives import ALGORITHMS
 from jaxroof.forward import step_ops
 from jaxroof.jobs import Job, Scenario, job_of
 from jaxroof.jobs.job import table_prefix
 from jaxroof.op import BOUNDS, AnyOp, Collective, Kernel
 from jaxroof.overlap import HIDDEN
+from jaxroof.tree import structure
 from sweeps.ask.cases import Case
 from sweeps.ask.names import variable
 from sweeps.run.evaluate import at_base
-from sweeps.run.precision import precision
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,11 +61,10 @@ class Answer:
 
 
 def answer(case: Case) -> Answer:
-    """Evaluate one case in float64, in one compiled call. The same job as a sweep's, so that both agree."""
+    """Evaluate one case in float64, on NumPy. The same job as a sweep's, so that both agree."""
     function, orders = _described(job_of(case.scenario))
-    with precision("float64"):
-        metrics, steps = at_base(function, case.scenario)
-    metric_names, op_names = orders[jax.tree.structure(case.scenario)]
+    metrics, steps = at_base(function, case.scenario)
+    metric_names, op_names = orders[structure(case.scenario)]
     found = {
         step: tuple(_op(name, *row) for name, row in zip(names, rows, strict=True))
         for (step, names), rows in zip(op_names.items(), steps, strict=True)
@@ -99,7 +96,7 @@ def _described(job: Job) -> tuple[Callable[[Scenario], tuple[list, list]], dict[
             columns = [tables[f"{prefix}op_{field}"] for field in fields if f"{prefix}op_{field}" in tables]
             steps[step] = {name: (ops.get(name), *(column[name] for column in columns)) for name in columns[0]}
         names = tuple(metrics), {step: tuple(rows) for step, rows in steps.items()}
-        orders[jax.tree.structure(scenario)] = names
+        orders[structure(scenario)] = names
         return list(metrics.values()), [list(rows.values()) for rows in steps.values()]
 
     return described, orders

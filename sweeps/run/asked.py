@@ -15,9 +15,8 @@ from sweeps.ask.paths import replaced
 from sweeps.ask.question import Asked, Question, named
 from sweeps.ask.spec import Spec
 from sweeps.data.dataset import dataset, fill
-from sweeps.run.engine import Plan
-from sweeps.run.evaluate import answered
-from sweeps.run.ways import FEW, ONE_BY_ONE
+from sweeps.run.answered import answered
+from sweeps.run.ways import MOST_EAGER
 
 
 def asked(spec: Spec) -> Asked:
@@ -47,8 +46,10 @@ def _refuse_illegal(job: Job, base: Case, axes: tuple[Axis, ...]) -> None:
 
 def _verdicts(question: Question, axes: tuple[Axis, ...]) -> xr.Dataset:
     """Whether the points are legal, over the axes that this depends on: few of those that a large grid has."""
-    if math.prod(axis.size for axis in axes) <= FEW:
-        return answered(question, axes, {}, ONE_BY_ONE)
+    if math.prod(axis.size for axis in axes) <= MOST_EAGER:
+        return answered(question, axes, {})
+    from sweeps.run.engine import Plan
+
     plan = Plan(question, axes)
     return fill(dataset(axes, plan.outputs, {}), plan.pieces())
 

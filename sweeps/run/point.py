@@ -4,12 +4,14 @@ import functools
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
-from jaxroof.dependence import output_dependence
+from jaxroof.arrays import jnp
+from jaxroof.dependence import example, output_dependence
 from jaxroof.jobs import Job, Scenario
+from jaxroof.jobs.job import some_terms
+from jaxroof.struct import Array
+from jaxroof.tree import mapped, structure
 from sweeps.ask.paths import replaced
 
 
@@ -23,16 +25,16 @@ def scenario_at(base: Scenario, settings: Iterable[Mapping[str, Any]]) -> Scenar
 
 def in_dtype(base: Scenario, dtype: np.dtype) -> Scenario:
     """A scenario with its leaves as a program takes them."""
-    return jax.tree.map(dtype.type, base)
+    return mapped(dtype.type, base)
 
 
-def answers_at(job: Job, scenario: Scenario, names: Collection[str] | None = None) -> dict[str, jax.Array]:
+def answers_at(job: Job, scenario: Scenario, names: Collection[str] | None = None) -> dict[str, Array]:
     """Metrics of `job` at `scenario`, shapes (); without tables of ops. Pure, for JAX to transform.
 
     Args:
       names: of the metrics that are wanted, in their order; None: all. What the job does not have here is left out.
     """
-    sums, tables = _unknown_terms(job, scenario)
+    sums, tables = some_terms(job, scenario)
     wanted = terms_of(job, scenario, names)
     found = {name: sum(terms().values()) for name, terms in job.sums(scenario).items() if name in wanted}
     zeros = {name: jnp.zeros(()) for name in sums if name not in found}
@@ -42,7 +44,7 @@ def answers_at(job: Job, scenario: Scenario, names: Collection[str] | None = Non
 
 
 @functools.cache
-def answers(job: Job, names: tuple[str, ...] | None = None) -> Callable[[Scenario], dict[str, jax.Array]]:
+def answers(job: Job, names: tuple[str, ...] | None = None) -> Callable[[Scenario], dict[str, Array]]:
     """`answers_at` as a function of the scenario alone: the same object for the same job and names."""
     return lambda scenario: answers_at(job, scenario, names)
 
@@ -50,31 +52,26 @@ def answers(job: Job, names: tuple[str, ...] | None = None) -> Callable[[Scenari
 def terms_of(job: Job, scenario: Scenario, names: Collection[str] | None) -> Collection[str]:
     """Names of the sums and tables that metrics need: the same in all scenarios of one structure."""
     if names is None:
-        return _unknown_terms(job, scenario)[0]
-    key = job, tuple(names), jax.tree.structure(scenario)
+        return some_terms(job, scenario)[0]
+    key = job, tuple(names), structure(scenario)
     if key not in _USED:
         _USED[key] = used_terms(job, scenario, lambda *terms: _chosen(job.metrics(*terms), names))
     return _USED[key]
 
 
 _USED: dict[tuple, frozenset[str]] = {}
-"""What `terms_of` has found: structures are few, and finding it takes as long as tracing the metrics."""
+"""What `terms_of` has found, by the structure of scenarios."""
 
 
 def used_terms(job: Job, scenario: Scenario, answers: Callable[..., Mapping[str, Any]]) -> frozenset[str]:
     """Names of the sums and tables of `job` that `answers(scenario, sums, tables)` depends on."""
-    sums, tables = _unknown_terms(job, scenario)
+    sums, tables = some_terms(job, scenario)
     if not (sums or tables):
         return frozenset()
     marks = {name: frozenset({name}) for name in sums}, {n: {"some op": frozenset({n})} for n in tables}
-    uses = output_dependence(answers, (scenario, sums, tables), (jax.tree.map(lambda _: frozenset(), scenario), *marks))
+    unmarked = mapped(lambda _: frozenset(), scenario)
+    uses = output_dependence(answers, (example(scenario), sums, tables), (unmarked, *marks))
     return frozenset().union(*uses.values())
-
-
-def _unknown_terms(job: Job, scenario: Scenario) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Shapes in place of the sums and tables of `job`, by name."""
-    number = jax.ShapeDtypeStruct((), jnp.zeros(()).dtype)
-    return dict.fromkeys(job.sums(scenario), number), {name: {"some op": number} for name in job.tables(scenario)}
 
 
 def _chosen(metrics: Mapping[str, Any], names: Collection[str] | None) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxroof.dependence import output_dependence
+from jaxroof.dependence import example, output_dependence
 from jaxroof.jobs import Scenario
 from sweeps.ask.question import Question
 from sweeps.run.point import in_dtype, scenario_at, used_terms
@@ -59,7 +59,7 @@ class Program:
         first_dims = {"sums": self._groups, "tables": term_dims["tables"]}
         shapes = jax.eval_shape(self._first_at_a_point, base, point)
         self.dims: dict[str, Dims] = output_dependence(
-            self._second_at_a_point, (base, point, shapes), (_unmarked(base), axis_of, first_dims)
+            self._second_at_a_point, (base, point, example(shapes)), (_unmarked(base), axis_of, first_dims)
         )
         results = jax.eval_shape(self._second_at_a_point, base, point, shapes)
         self.dtypes = {name: result.dtype for name, result in results.items()}

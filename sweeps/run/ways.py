@@ -4,8 +4,6 @@ import dataclasses
 import os
 from typing import Any
 
-import jax
-
 QUICK = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}
 """XLA's options for programs that run for milliseconds: LLVM's optimisation would take longer than all the rest, and
 the newer emitters of fused loops twice as long as the older ones."""
@@ -13,8 +11,8 @@ the newer emitters of fused loops twice as long as the older ones."""
 QUICKLY = {"xla_cpu_use_fusion_emitters": False}
 """XLA's options for programs of gradients on a CPU: they compile in half the time and run a little slower."""
 
-FEW = 32
-"""Points that are evaluated one by one, in less time than it takes to compile a program for them."""
+MOST_EAGER = 1 << 20
+"""Points up to which NumPy answers before a program is compiled."""
 
 MANY_SLOPES = 1 << 16
 """Points from which the gradient in all numbers at once is worth its compilation."""
@@ -27,7 +25,7 @@ DIRECTIONS = 4
 class Way:
     """How points of one structure are evaluated."""
 
-    compiled: bool = True  # False: op by op, point by point; what is compiled then is one op, shared by all questions
+    compiled: bool = True  # False: on NumPy, in columns
     lanes: int | None = None  # points of one call, the last call filled up; None: all of them
     at_most: bool = False  # fewer points than `lanes` are one call of their number
     constants: bool = False  # the base's numbers are constants of the program, which then serves for this base alone
@@ -36,17 +34,8 @@ class Way:
     options: tuple[tuple[str, Any], ...] = ()  # of XLA, by name
 
 
-ONE_BY_ONE = Way(compiled=False)
-"""Tens of points, of which each structure would take longer to compile than to run; a point takes 0.1 to 0.3 s."""
-
-AT_ONCE = Way()
-"""Some thousand points in many structures: one call per structure."""
-
-LAYOUTS = Way(lanes=1 << 14)
-"""Layouts of a training run: one program whatever their number."""
-
-CURVE = Way(constants=True)
-"""A handful of points of one structure that are evaluated once."""
+EAGERLY = Way(compiled=False, lanes=1 << 13)
+"""On NumPy, in columns whose intermediate numbers stay in a cache: no compilation, for up to about a million points."""
 
 ONE_SLOPE = Way(options=tuple(QUICK.items()))
 """The gradient in one number at one point: a program that runs for milliseconds."""
@@ -60,11 +49,17 @@ ALL_SLOPES = Way(lanes=1 << 14, constants=True, tiles=True, threads=os.cpu_count
 
 def designs(gradients: bool) -> Way:
     """Designs of an optimiser, of which each call of one length keeps the number of programs small."""
-    options = tuple(QUICKLY.items()) if jax.default_backend() == "cpu" else ()
+    options = tuple(QUICKLY.items()) if _backend() == "cpu" else ()
     return Way(lanes=64 if gradients else 4096, constants=True, options=options)
 
 
 def slopes(points: int, numbers: int, metrics: int) -> Way:
     """The gradients of `metrics` in `numbers` at `points` of one structure: what costs less, compilation included."""
-    many = points >= MANY_SLOPES and numbers > DIRECTIONS * metrics and jax.default_backend() == "cpu"
+    many = points >= MANY_SLOPES and numbers > DIRECTIONS * metrics and _backend() == "cpu"
     return ALL_SLOPES if many else SLOPES
+
+
+def _backend() -> str:
+    import jax
+
+    return jax.default_backend()

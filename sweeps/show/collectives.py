@@ -1,15 +1,12 @@
 """Collectives in pictures: bus bandwidth and time over message size, of algorithms, and measured against predicted."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from jaxroof.collectives import UNAVAILABLE
-from sweeps.measure.validate.collective_errors import ScoredCollective, family_name, kind_name, summary
 from sweeps.show import style
-
-COLUMNS = 3
 
 MOST_TICKS = 5
 """Message sizes that are written along an axis."""
@@ -24,64 +21,6 @@ def bus_bandwidth(kind: str, participants: Any, message_bytes: Any, seconds: Any
     """B/s that every device sends at least: comparable with a link's bandwidth whatever the group's size."""
     share = PER_DEVICE.get(kind, lambda p: (p - 1.0) / p)
     return share(participants) * message_bytes / seconds
-
-
-@style.styled
-def measured_against_predicted(device: str, scored: Sequence[ScoredCollective]) -> Any:
-    """A figure with a panel per collective and library: bus bandwidth, measured (dots) and predicted (lines)."""
-    panels: dict[str, list[ScoredCollective]] = {}
-    for row in scored:
-        family = family_name(row.row)
-        name = row.row.kind.replace("_", "-") if family == "nccl" else f"{row.row.kind.replace('_', '-')}, {family}"
-        panels.setdefault(name, []).append(row)
-    error = summary(scored)
-    title = f"{device}: collectives are predicted to {error['median_ape']:.0%} (median), {error['mape']:.0%} (mean)"
-    made, drawn = style.panels(
-        len(panels),
-        COLUMNS,
-        (11.0 / COLUMNS, 2.7),
-        (0.0, 0.3),
-        title,
-        "Bus bandwidth over message size; dots are measured, lines predicted, the dashes the link's datasheet. "
-        "Beside each name: median and mean error.",
-        f"{error['rows']} rows of {', '.join(dict.fromkeys(kind_name(s.row) for s in scored))}",
-    )
-    for i, (axes, (name, part)) in enumerate(zip(drawn, panels.items(), strict=True)):
-        _panel(axes, name, part)
-        if i < len(drawn) - COLUMNS:
-            axes.set_xlabel("")
-        if i % COLUMNS:
-            axes.set_ylabel("")
-    return made
-
-
-def _panel(axes: Any, name: str, scored: Sequence[ScoredCollective]) -> None:
-    groups: dict[tuple[float, bool], list[ScoredCollective]] = {}
-    for row in scored:
-        groups.setdefault((row.row.participants, row.row.crosses), []).append(row)
-    for (participants, crosses), colour in zip(sorted(groups), style.SERIES_COLOURS, strict=False):
-        part = sorted(groups[participants, crosses], key=lambda s: s.row.message_bytes)
-        size = np.array([s.row.message_bytes for s in part])
-        kind = part[0].row.kind
-        measured = bus_bandwidth(kind, participants, size, np.array([s.row.seconds for s in part]))
-        axes.plot(size, measured, ".", ms=4, color=colour, alpha=0.75)
-        for types in dict.fromkeys(s.row.algorithms for s in part):
-            line = [s for s in part if s.row.algorithms == types]
-            at = np.array([s.row.message_bytes for s in line])
-            predicted = bus_bandwidth(kind, participants, at, np.array([s.predicted for s in line]))
-            axes.plot(at, predicted, "-", lw=1.2, color=colour)
-        axes.plot([], [], "o-", ms=4, color=colour, label=f"{participants:g} devices{' across nodes' * crosses}")
-    axes.axhline(scored[0].row.links.scale_up.bandwidth, color=style.QUIET, lw=0.9, ls="--", zorder=1)
-    error = summary(scored)
-    axes.set_title(f"{name}: {error['median_ape']:.0%}, {error['mape']:.0%}", fontsize=9)
-    size = np.array([s.row.message_bytes for s in scored])
-    speeds = [
-        bus_bandwidth(s.row.kind, s.row.participants, s.row.message_bytes, seconds)
-        for s in scored
-        for seconds in (s.row.seconds, s.predicted)
-    ]
-    _log_axes(axes, size, np.array(speeds), "B/s", "bus bandwidth")
-    axes.legend(loc="lower right", fontsize=7.5)
 
 
 @style.styled
@@ -117,12 +56,13 @@ def algorithms(
             axes.plot(sizes, shown(time), "o-", ms=3.5, lw=1.5, color=colour, label=name.replace("_", "-"))
         values = np.concatenate([shown(time)[np.isfinite(time)] for time in usable.values()])
         rate = axes is left
-        _log_axes(axes, sizes, values, "B/s" if rate else "s", "bus bandwidth" if rate else "time")
+        log_axes(axes, sizes, values, "B/s" if rate else "s", "bus bandwidth" if rate else "time")
     right.legend(loc="upper left")
     return made
 
 
-def _log_axes(axes: Any, sizes: np.ndarray, values: np.ndarray, unit: str, words: str) -> None:
+def log_axes(axes: Any, sizes: np.ndarray, values: np.ndarray, unit: str, words: str) -> None:
+    """Logarithmic axes of message sizes and of `values`, in `unit` with `words` for what they are."""
     axes.set(xscale="log", yscale="log")
     low, high = float(np.log2(sizes.min())), float(np.log2(sizes.max()))
     step = next(step for step in (2.0, 4.0, 6.0, 8.0, 10.0) if (high - low) / step <= MOST_TICKS or step == 10.0)

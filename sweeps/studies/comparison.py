@@ -21,9 +21,8 @@ from sweeps.ask.names import variable, variable_attributes
 from sweeps.ask.question import alike_devices, asking
 from sweeps.ask.spec import spec
 from sweeps.data.labels import known
+from sweeps.run.answered import answered
 from sweeps.run.asked import asked
-from sweeps.run.evaluate import answered
-from sweeps.run.precision import precision
 from sweeps.studies import reasons
 from sweeps.studies.reasons import FEASIBLE, UNTRIED
 
@@ -198,9 +197,8 @@ def compare(
     }
     points = len(runnable) * len(tried) * len(source["workload"]["batch"])
     figures = tuple(dict.fromkeys((*METRICS, metric, *wanted)))
-    with precision("float32"):
-        question = asking(alike_devices(asked(spec(source)), needed), figures)
-        swept = answered(question.question, question.axes, question.attributes, progress=begun(points))
+    question = asking(alike_devices(asked(spec(source)), needed), figures)
+    swept = answered(question.question, question.axes, question.attributes, progress=begun(points))
     deployment = question.question.base.deployment
     grid = _with_blanks(_labelled(swept, [device.name for _, device in runnable], tried), figures)
 

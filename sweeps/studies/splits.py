@@ -4,12 +4,11 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 
 from hwspaces import formatted
+from jaxroof.arrays import eager
 from jaxroof.deployment import replica_devices
 from jaxroof.jobs.disaggregated import DISAGGREGATED
 from jaxroof.jobs.pool_split import Curve, split_latency
@@ -18,9 +17,7 @@ from sweeps.ask.cases import Case
 from sweeps.ask.names import variable_attributes
 from sweeps.run.evaluate import Points, evaluate
 from sweeps.run.point import answers
-from sweeps.run.precision import precision
 from sweeps.run.simulated.objective import limits, slo_text
-from sweeps.run.ways import CURVE
 
 BATCHES = np.unique(np.round(2.0 ** np.arange(0.0, 10.01, 0.5)))
 """Sequences at once for which a decode replica is evaluated: up to 1024, as far as they fit."""
@@ -40,8 +37,7 @@ def replica_curve(case: Case) -> Curve:
     names = ("ttft", "tpot", "transfer_time", "prefill_rate", "fits")
 
     points = Points(np.arange(len(BATCHES)), [{"workload.batch": BATCHES}])
-    with precision("float64"):
-        ((_, found),) = evaluate(answers(DISAGGREGATED, names), scenario, [points], CURVE)
+    ((_, found),) = evaluate(answers(DISAGGREGATED, names), scenario, [points])
     fits = found["fits"]
     if not fits[0]:
         raise ValueError(
@@ -106,15 +102,9 @@ def _latencies(
     curve: Curve, prefill: np.ndarray, decode: np.ndarray, loads: Sequence[float], osl: float
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """TTFT, TPOT and E2E latency in s, and the use of the busier pool, shape [splits, loads] each."""
-
-    def at(first: jax.Array, second: jax.Array, rate: jax.Array) -> tuple:
-        return split_latency(curve, first, second, rate)
-
-    with precision("float64"):
-        over_loads = jax.vmap(at, in_axes=(None, None, 0))
-        over_splits = jax.jit(jax.vmap(over_loads, in_axes=(0, 0, None)))
-        counts = (jnp.asarray(prefill, dtype=float), jnp.asarray(decode, dtype=float))
-        ttft, tpot, use = jax.device_get(over_splits(*counts, jnp.asarray(loads, dtype=float)))
+    counts = (np.asarray(number, float)[:, None] for number in (prefill, decode))
+    with eager():
+        ttft, tpot, use = split_latency(curve, *counts, np.asarray(loads, float))
     return {"ttft": ttft, "tpot": tpot, "e2e": ttft + max(osl - 1.0, 0.0) * tpot}, use
 
 

@@ -1,4 +1,4 @@
-"""The best layouts of a training run on a number of devices: all that can be, evaluated by one compiled function."""
+"""The best layouts of a training run on a number of devices: all that can be."""
 
 import dataclasses
 import time
@@ -10,15 +10,15 @@ from jaxroof.jobs.train import TRAIN
 from jaxroof.model import has_experts
 from sweeps.ask.cases import Case
 from sweeps.ask.training_layouts import Layouts, layouts
-from sweeps.run.evaluate import Points, evaluate, gathered, prepared
-from sweeps.run.point import answers, in_dtype
-from sweeps.run.ways import LAYOUTS
+from sweeps.run.evaluate import Points, evaluate, gathered
+from sweeps.run.point import answers
 
 METRICS = (
     *("iteration_time", "mfu", "training_memory", "bubble_share", "communication_exposed", "communication_hidden"),
     *("training_tokens_per_second", "training_tokens_per_second_per_device", "fits", "legal", "feasible"),
 )
 """What is known of every layout."""
+
 
 @dataclasses.dataclass(frozen=True)
 class RankedLayouts:
@@ -27,8 +27,7 @@ class RankedLayouts:
     layouts: Layouts
     metrics: dict[str, np.ndarray]  # of every layout, in the order of `layouts`
     order: np.ndarray  # places of feasible layouts, fastest first
-    seconds: float  # of evaluating all, without compiling
-    compile_seconds: float
+    seconds: float  # of evaluating all
 
     def rows(self, top: int) -> list[dict]:
         """The best layouts in numbers and words, with their metrics."""
@@ -53,16 +52,12 @@ def search(case: Case, devices: int) -> RankedLayouts:
         raise ValueError(
             f"devices = {devices}: no layout divides layers, tokens and a global batch of {work.global_batch:g}"
         )
-    columns = {path: column.astype(np.float32) for path, column in tried.paths(has_experts(scenario.model)).items()}
-    question = answers(TRAIN, METRICS), in_dtype(scenario, np.dtype("float32"))
-    points = Points(np.arange(len(tried)), [columns])
+    points = Points(np.arange(len(tried)), [tried.paths(has_experts(scenario.model))])
     begun = time.perf_counter()
-    prepared(*question, points, LAYOUTS)
-    compiling, begun = time.perf_counter() - begun, time.perf_counter()
-    metrics = gathered(evaluate(*question, [points], LAYOUTS), len(tried))
+    metrics = gathered(evaluate(answers(TRAIN, METRICS), scenario, [points]), len(tried))
     seconds = time.perf_counter() - begun
     order = np.argsort(metrics["iteration_time"], kind="stable")
-    return RankedLayouts(tried, metrics, order[metrics["feasible"][order]], seconds, compiling)
+    return RankedLayouts(tried, metrics, order[metrics["feasible"][order]], seconds)
 
 
 def searched(scenario: Scenario) -> Scenario:

@@ -14,7 +14,8 @@ from jaxroof.jobs import JOBS, Scenario
 from jaxroof.legality import legal
 from sweeps.ask.axes import Segment, segments
 from sweeps.ask.paths import leaf
-from sweeps.run.evaluate import Points, evaluate, gathered, prepared
+from sweeps.run.compiled import prepared
+from sweeps.run.evaluate import Points, evaluate, gathered
 from sweeps.run.point import answers, answers_at, scenario_at
 from sweeps.run.precision import precision
 from sweeps.run.ways import CURVE, Way

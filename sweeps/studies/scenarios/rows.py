@@ -9,7 +9,6 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-import jax
 import numpy as np
 import xarray as xr
 
@@ -18,12 +17,11 @@ from jaxroof.jobs import JOBS
 from jaxroof.jobs.colocated import COLOCATED
 from jaxroof.version import VERSION
 from sweeps.ask.names import variable
-from sweeps.ask.question import alike_devices, asking, precisions_of
+from sweeps.ask.question import asking
 from sweeps.ask.spec import spec
+from sweeps.run.answered import answered as evaluated
 from sweeps.run.asked import asked
-from sweeps.run.evaluate import answered as evaluated
 from sweeps.run.sweep import sweep
-from sweeps.run.ways import ONE_BY_ONE
 from sweeps.studies.scenarios.suite import Check, ScenarioEntry, names, scenario
 
 ASSUMED = "half"
@@ -148,10 +146,8 @@ def answered(entry: ScenarioEntry, efficiency: str | None = None) -> dict[str, x
 def _answered(source: Mapping[str, Any]) -> xr.Dataset:
     if JOBS[source["job"]].simulated:
         return sweep(source)
-    with jax.enable_x64(False):  # in this thread, whatever a simulation in another one sets
-        question = asking(asked(spec(source)), checked_variables(source["job"]))
-        question = alike_devices(question, precisions_of(question.question.base, question.axes))
-        return evaluated(question.question, question.axes, question.attributes, ONE_BY_ONE)
+    question = asking(asked(spec(source)), checked_variables(source["job"]))
+    return evaluated(question.question, question.axes, question.attributes)
 
 
 @functools.cache

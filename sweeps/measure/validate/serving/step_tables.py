@@ -22,6 +22,7 @@ from jaxroof.overlap import computing_hardware, overlapped_ops
 from jaxroof.prices import CONTEXT, LOGITS, Limits, octave_position, octaves
 from jaxroof.smooth import maximum
 from jaxroof.struct import Scalar, struct
+from jaxroof.tree import leaves
 from sweeps.measure.validate.stacks import positions_by_structure, stack
 
 ROWS, DECODE, PROMPT = 32, 8, 4
@@ -222,8 +223,7 @@ def _kinds(model: Model, deployment: Deployment) -> dict[str, str]:
     found = output_dependence(_function(model, deployment), values, marks)
     kinds = {}
     for name, op in found.items():
-        leaves = jax.tree.leaves(op, is_leaf=lambda leaf: isinstance(leaf, frozenset))
-        needs = frozenset().union(*leaves)
+        needs = frozenset().union(*leaves(op))
         alone = next((kind for kind in KINDS if needs <= {kind}), None)
         if alone is None and not needs <= {"prompt", "rows"}:
             raise ValueError(f"op {name} depends on {', '.join(sorted(needs))}: there is no table for it")

@@ -1,0 +1,158 @@
+"""The array namespace `jnp` of the cost model: JAX's where JAX is tracing, NumPy's elsewhere.
+
+A formula is written once. Inside `jax.jit`, `jax.vmap` and `jax.grad` it is traced; called with numbers, or with
+columns of them that broadcast against each other, it runs on NumPy at once, and JAX need not even be imported.
+"""
+
+import contextlib
+import contextvars
+import functools
+import importlib
+import sys
+import threading
+import types
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import jax as jax
+    import jax.numpy as jax_numpy
+    import jax.numpy as jnp
+
+_NEVER_TRACED: contextvars.ContextVar[bool] = contextvars.ContextVar("never_traced", default=False)
+
+
+@contextlib.contextmanager
+def eager() -> Iterator[None]:
+    """A context in which `jnp` is NumPy's, even while JAX is tracing; divisions by zero are infinite and silent.
+
+    Other threads are not affected.
+    """
+    token = _NEVER_TRACED.set(True)
+    try:
+        with np.errstate(all="ignore"):
+            yield
+    finally:
+        _NEVER_TRACED.reset(token)
+
+
+def is_traced() -> bool:
+    """Whether JAX is tracing here, so that numbers may stand for many."""
+    if _NEVER_TRACED.get() or "jax" not in sys.modules:
+        return False
+    state, top = _trace_states()
+    return state() != top
+
+
+@functools.cache
+def _trace_states() -> tuple[Callable[[], Any], Any]:
+    """What says in which trace of JAX a thread is, and its answer where there is none: that of a thread of its own."""
+    state = importlib.import_module("jax.extend.core").get_opaque_trace_state
+    found: list[Any] = []
+    thread = threading.Thread(target=lambda: found.append(state()))
+    thread.start()
+    thread.join()
+    return state, found[0]
+
+
+def _where(condition: Any, one: Any, other: Any) -> Any:
+    """`numpy.where`, without arrays where the condition is one truth value of plain numbers."""
+    if type(condition) in _TRUTH and type(one) in _PLAIN and type(other) in _PLAIN:
+        return one if condition else other
+    return np.where(condition, one, other)
+
+
+_TRUTH, _PLAIN = (bool, np.bool_), (float, int, np.float64)
+
+
+def _asarray(value: Any, dtype: Any = None) -> Any:
+    """`numpy.asarray`, but for what stands for an array: marked numbers."""
+    return (
+        value
+        if hasattr(value, "__array_ufunc__") and not isinstance(value, np.ndarray | np.generic)
+        else np.asarray(value, dtype)
+    )
+
+
+_NUMPY = types.SimpleNamespace(**{key: value for key, value in vars(np).items() if not key.startswith("_")})
+_NUMPY.where, _NUMPY.asarray = _where, _asarray
+
+
+class _Module:
+    """A module that is imported when one of its names is used."""
+
+    def __init__(self, name: str):
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(importlib.import_module(self._name), name)
+        if not isinstance(found, types.ModuleType):
+            setattr(self, name, found)  # the next use finds it at once
+        return found
+
+
+class _Namespace:
+    """Names of `jax.numpy` or of NumPy, whichever the caller is in."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(jax_numpy if is_traced() else _NUMPY, name)
+
+
+if not TYPE_CHECKING:
+    jax, jax_numpy = _Module("jax"), _Module("jax.numpy")
+    jnp = _Namespace()
+
+
+def sloped(function: Callable[..., Any]) -> Any:
+    """`jax.custom_jvp` of a function whose first argument is a constant; outside of traces the function itself.
+
+    The rule is given as to `jax.custom_jvp`: `@function.defjvp`.
+    """
+    return _Sloped(function)
+
+
+class _Sloped:
+    def __init__(self, function: Callable[..., Any]):
+        self._function = function
+
+    def defjvp(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        """Give the rule."""
+        self._rule = rule
+        return rule
+
+    @functools.cached_property
+    def _traced(self) -> Callable[..., Any]:
+        traced = jax.custom_jvp(self._function, nondiff_argnums=(0,))
+        traced.defjvp(self._rule)
+        return traced
+
+    def __call__(self, *arguments: Any) -> Any:
+        return (self._traced if is_traced() else self._function)(*arguments)
+
+
+def rsqrt(number: Any) -> Any:
+    """1 / the square root of `number`."""
+    return jax.lax.rsqrt(number) if is_traced() else 1.0 / np.sqrt(number)
+
+
+def stacked(numbers: Sequence[Any]) -> Any:
+    """Numbers, or columns of them, along a new last axis."""
+    return jnp.stack(jnp.broadcast_arrays(*map(jnp.asarray, numbers)), axis=-1)
+
+
+def taken(table: Any, index: Any) -> Any:
+    """Entries of `table`, shape [entries], at positions that are in it."""
+    return table.at[index].get(mode="promise_in_bounds") if is_traced() else np.take(table, index)
+
+
+def scanned(step: Callable[[Any, Any], tuple[Any, Any]], start: Any, each: Any) -> tuple[Any, Any]:
+    """`jax.lax.scan` over an array, whose results are a tuple of arrays."""
+    if is_traced():
+        return jax.lax.scan(step, start, each)
+    state, found = start, []
+    for one in each:
+        state, result = step(state, one)
+        found.append(result)
+    return state, tuple(np.stack(results) for results in zip(*found, strict=True))

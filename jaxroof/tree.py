@@ -1,0 +1,81 @@
+"""Trees of structs, dicts, lists and tuples, without JAX: their leaves, a function of each, and their structure."""
+
+import dataclasses
+from collections.abc import Callable, Hashable
+from typing import Any
+
+
+def leaves(tree: Any, is_leaf: Callable[[Any], bool] = lambda tree: False) -> list[Any]:
+    """Leaves of a tree in the order of `jax.tree.leaves`; None has none.
+
+    Args:
+      is_leaf: of a subtree that is taken as a leaf.
+    """
+    if tree is None:
+        return []
+    parts = None if is_leaf(tree) else _parts(tree)
+    return [tree] if parts is None else [leaf for part in parts.values() for leaf in leaves(part, is_leaf)]
+
+
+def mapped(function: Callable[..., Any], tree: Any, *others: Any) -> Any:
+    """`function` of the leaves that have the same place in all trees, in that place: `jax.tree.map`."""
+    if tree is None:
+        return None
+    parts = _parts(tree)
+    if parts is None:
+        return function(tree, *others)
+    beside = [_parts(other) or {} for other in others]
+    made = {name: mapped(function, part, *(other[name] for other in beside)) for name, part in parts.items()}
+    if isinstance(tree, dict):
+        return made
+    if dataclasses.is_dataclass(tree):
+        return dataclasses.replace(tree, **made)  # type: ignore[type-var]
+    return type(tree)(*made.values()) if hasattr(tree, "_fields") else type(tree)(made.values())
+
+
+def leaf_paths(tree: Any, prefix: str = "") -> list[str]:
+    """Dotted paths of all leaves, in their order."""
+    if tree is None:
+        return []
+    parts = _parts(tree)
+    if parts is None:
+        return [prefix]
+    within = f"{prefix}." if prefix else ""
+    return [path for name, part in parts.items() for path in leaf_paths(part, f"{within}{name}")]
+
+
+def structure(tree: Any) -> Hashable:
+    """What two trees have in common that differ in the numbers of their leaves only."""
+    parts = _parts(tree)
+    if parts is None:
+        return tree is None
+    inner = tuple((name, structure(part)) for name, part in parts.items())
+    return type(tree), inner, _statics(tree)
+
+
+def _parts(tree: Any) -> dict[Any, Any] | None:
+    """Subtrees by their place, in order; None where the tree is a leaf."""
+    if isinstance(tree, dict):
+        return {key: tree[key] for key in sorted(tree)}
+    if isinstance(tree, list | tuple):
+        return dict(enumerate(tree))
+    if dataclasses.is_dataclass(tree):
+        return {name: getattr(tree, name) for name in _fields(type(tree))[0]}
+    return None
+
+
+def _statics(tree: Any) -> tuple[Any, ...]:
+    return tuple(getattr(tree, name) for name in _fields(type(tree))[1]) if dataclasses.is_dataclass(tree) else ()
+
+
+def _fields(kind: type) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Names of the fields that are data, and of those that are structure."""
+    if kind not in _FIELDS:
+        data, structure = [], []
+        for field in dataclasses.fields(kind):  # type: ignore[arg-type]
+            (structure if field.metadata.get("static") else data).append(field.name)
+        _FIELDS[kind] = tuple(data), tuple(structure)
+    return _FIELDS[kind]
+
+
+_FIELDS: dict[type, tuple[tuple[str, ...], tuple[str, ...]]] = {}
