@@ -140,7 +140,7 @@ def dominant_bound(times: Scalar) -> Array:
     Args:
       times: s by what binds, summed over ops, shape (len(BOUNDS),).
     """
-    return jnp.argmax(times, axis=-1).astype(jnp.int8)
+    return jnp.argmax(jnp.atleast_1d(times), axis=-1).astype(jnp.int8)
 
 
 def matrix_floors(ops: Ops, hardware: Hardware) -> Terms:

@@ -86,7 +86,7 @@ def pooled_economics(pools: Sequence[Pool], rate: Scalar) -> dict[str, Scalar]:
         "tokens_per_second": rate,
         "tokens_per_second_per_device": rate / sum(counts),
     }
-    if None not in prices:
+    if all(price is not None for price in prices):
         price = sum(count * price for count, price in zip(counts, prices, strict=True))
         found["usd_per_million_tokens"] = usd_of_tokens(MILLION, price, rate)
     return found

@@ -11,8 +11,9 @@ from sweeps.ask.axes import Axis
 from sweeps.ask.question import Question
 from sweeps.data.dataset import dataset, fill
 from sweeps.data.pieces import Output, Piece
-from sweeps.run.evaluate import boxes_of, evaluate, gathered
+from sweeps.run.evaluate import evaluate, gathered
 from sweeps.run.point import answers
+from sweeps.run.points import boxes_of
 
 DTYPE = np.dtype("float32")
 """Of metrics over a grid."""

@@ -11,22 +11,22 @@ import numpy as np
 
 from jaxroof.jobs import Scenario
 from sweeps.run import tiles
-from sweeps.run.evaluate import Function, Points, Settings, filled, taken
 from sweeps.run.point import scenario_at
+from sweeps.run.points import Points, Settings, filled, taken
 from sweeps.run.ways import Way
 
 MOST_KNOWN = 64
 """Programs that are kept for the next points of the same structure."""
 
 
-def prepared(function: Function, base: Scenario, part: Points, way: Way, others: tuple = ()) -> None:
+def prepared(function: Callable[..., Any], base: Scenario, part: Points, way: Way, others: tuple = ()) -> None:
     """Compile, and call once, what the evaluation of points of this structure needs."""
     first = Points(part.index[:1], taken(part.settings, np.zeros(1, int)))
     called(function, base, first, way, others, lambda points: None)
 
 
 def called(
-    function: Function, base: Scenario, part: Points, way: Way, others: tuple, progress: Callable[[int], None]
+    function: Callable[..., Any], base: Scenario, part: Points, way: Way, others: tuple, progress: Callable[[int], None]
 ) -> Any:
     """The program of a structure, called for as many points at a time as `way` says."""
     number, varies = len(part.index), any(np.ndim(leaf) for leaf in jax.tree.leaves(part.settings))
@@ -52,7 +52,7 @@ def called(
     return chunks[0] if len(chunks) == 1 else jax.tree.map(lambda *values: np.concatenate(values), *chunks)
 
 
-def _program(function: Function, base: Scenario, settings: Settings, way: Way) -> Callable[..., Any]:
+def _program(function: Callable[..., Any], base: Scenario, settings: Settings, way: Way) -> Callable[..., Any]:
     """The compiled function of a base, settings and further arguments: one that is there already, if there is."""
     if way.tiles:
         return _tiled(function, base, settings)
@@ -76,7 +76,7 @@ _KNOWN: collections.OrderedDict[tuple, tuple[Scenario, Callable[..., Any]]] = co
 _LOCK = threading.Lock()
 
 
-def _mapped(function: Function, base: Scenario, along: Any, way: Way) -> Callable[..., Any]:
+def _mapped(function: Callable[..., Any], base: Scenario, along: Any, way: Way) -> Callable[..., Any]:
     """`function` over the settings that vary, compiled for each of the shapes it is called with."""
 
     def at_a_point(base: Scenario, settings: Settings, *others: Any) -> Any:
@@ -94,7 +94,7 @@ def _mapped(function: Function, base: Scenario, along: Any, way: Way) -> Callabl
     return lambda _, settings, *others: program(settings, *others)
 
 
-def _tiled(function: Function, base: Scenario, settings: Settings) -> Callable[..., Any]:
+def _tiled(function: Callable[..., Any], base: Scenario, settings: Settings) -> Callable[..., Any]:
     """`function` compiled for columns like these, in tiles; whatever all points share is a constant of it."""
     leaves, structure = jax.tree.flatten(settings)
     varies = [bool(np.ndim(leaf)) for leaf in leaves]

@@ -8,9 +8,9 @@ import collections
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
+from jaxroof.arrays import jnp
 from jaxroof.dependence import example, output_dependence
 from jaxroof.jobs import Scenario
 from sweeps.ask.question import Question

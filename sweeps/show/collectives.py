@@ -1,4 +1,4 @@
-"""Collectives in pictures: bus bandwidth and time over message size, of algorithms, and measured against predicted."""
+"""Bus bandwidth and time of collectives over message size, by algorithm, in pictures."""
 
 from collections.abc import Mapping
 from typing import Any

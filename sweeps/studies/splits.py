@@ -15,8 +15,9 @@ from jaxroof.jobs.pool_split import Curve, split_latency
 from jaxroof.jobs.serve import Objective
 from sweeps.ask.cases import Case
 from sweeps.ask.names import variable_attributes
-from sweeps.run.evaluate import Points, evaluate
+from sweeps.run.evaluate import evaluate
 from sweeps.run.point import answers
+from sweeps.run.points import Points
 from sweeps.run.simulated.objective import limits, slo_text
 
 BATCHES = np.unique(np.round(2.0 ** np.arange(0.0, 10.01, 0.5)))

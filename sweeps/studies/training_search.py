@@ -10,8 +10,9 @@ from jaxroof.jobs.train import TRAIN
 from jaxroof.model import has_experts
 from sweeps.ask.cases import Case
 from sweeps.ask.training_layouts import Layouts, layouts
-from sweeps.run.evaluate import Points, evaluate, gathered
+from sweeps.run.evaluate import evaluate, gathered
 from sweeps.run.point import answers
+from sweeps.run.points import Points
 
 METRICS = (
     *("iteration_time", "mfu", "training_memory", "bubble_share", "communication_exposed", "communication_hidden"),

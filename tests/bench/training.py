@@ -13,8 +13,9 @@ import numpy as np
 from jaxroof.jobs.train import TRAIN
 from sweeps.ask.cases import case
 from sweeps.run.compiled import prepared
-from sweeps.run.evaluate import Points, evaluate, gathered
+from sweeps.run.evaluate import evaluate, gathered
 from sweeps.run.point import answers, in_dtype
+from sweeps.run.points import Points
 from sweeps.run.ways import LAYOUTS
 from sweeps.studies.training_search import search, searched
 

@@ -12,8 +12,9 @@ from sweeps.ask.axes import Axis, blocks
 from sweeps.ask.names import variable_attributes
 from sweeps.ask.paths import leaf_paths
 from sweeps.data.dataset import coordinates
-from sweeps.run.evaluate import Points, evaluate, points_of
+from sweeps.run.evaluate import evaluate
 from sweeps.run.point import scenario_at
+from sweeps.run.points import Points, points_of
 from sweeps.run.ways import slopes as slopes_way
 from sweeps.studies.elasticity.gradient import all_slopes, changes, metric_names
 from sweeps.studies.elasticity.knobs import Knob

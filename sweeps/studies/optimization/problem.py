@@ -15,10 +15,11 @@ from jaxroof.legality import legal
 from sweeps.ask.axes import Segment, segments
 from sweeps.ask.paths import leaf
 from sweeps.run.compiled import prepared
-from sweeps.run.evaluate import Points, evaluate, gathered
+from sweeps.run.evaluate import evaluate, gathered
 from sweeps.run.point import answers, answers_at, scenario_at
+from sweeps.run.points import Points
 from sweeps.run.precision import precision
-from sweeps.run.ways import CURVE, Way
+from sweeps.run.ways import EAGERLY, Way
 from sweeps.run.ways import designs as designs_way
 from sweeps.studies.optimization.goals import Constraint, Goal, require_answered
 from sweeps.studies.optimization.variables import Variable
@@ -131,11 +132,11 @@ class Problem:
 
     def metrics(self, designs: np.ndarray) -> dict[str, np.ndarray]:
         """Every metric of the job at every design, shapes [n]; NaN, False or -1 where a design's parts have none."""
-        return self._evaluated(answers(JOBS[self.job]), self._checked(designs), CURVE)
+        return self._evaluated(answers(JOBS[self.job]), self._checked(designs), EAGERLY)
 
     def legal(self, designs: np.ndarray) -> np.ndarray:
         """Whether the deployments of the designs can be, shape [n]."""
-        return self._evaluated(_legal, self._checked(designs), CURVE)["legal"]
+        return self._evaluated(_legal, self._checked(designs), EAGERLY)["legal"]
 
     def label(self, variable: Variable, value: float) -> Any:
         """A column's value as people know it: the choice's name, or the number."""
