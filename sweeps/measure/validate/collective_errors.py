@@ -24,7 +24,7 @@ from sweeps.measure.validate.collective_rows import (
     collectives,
     launch_time,
 )
-from sweeps.measure.validate.measured_csv import LeftOut
+from sweeps.measure.validate.measured_csv import LeftOut, require_some
 from sweeps.measure.validate.relative_errors import error_summary
 from sweeps.measure.validate.stacks import stack
 
@@ -51,11 +51,6 @@ class ScoredCollective:
 
     row: Collective
     predicted: float  # s
-
-    @property
-    def error(self) -> float:
-        """predicted / measured - 1."""
-        return self.predicted / self.row.seconds - 1.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,9 +92,7 @@ def collective_errors(path: str | Path, losses: float = 1.0) -> CollectiveErrors
         if not np.isfinite(time)
     ]
     scored = tuple(ScoredCollective(row, float(time)) for row, time in pairs if np.isfinite(time))
-    if not scored:
-        first = left_out[0]
-        raise ValueError(f"{path}: none of {len(left_out)} rows can be predicted; row {first.row}: {first.reason}")
+    require_some(path, scored, left_out)
     return CollectiveErrors(scored, tuple(left_out))
 
 

@@ -13,7 +13,7 @@ from jaxroof.legality import broken_rule
 from jaxroof.memory import weight_bytes
 from jaxroof.model import Model
 from sweeps.ask.cases import model_deployment, require_precisions
-from sweeps.measure.validate.measured_csv import CsvRow, LeftOut, number, rows
+from sweeps.measure.validate.measured_csv import NOT_NEGATIVE, CsvRow, LeftOut, records, rows
 from sweeps.measure.validate.serving.deployment_labels import ENGINES, Layout, layout, suite
 from sweeps.measure.validate.serving.precisions import MICROSCALED, bits, has_experts, labelled_model
 from sweeps.measure.validate.serving.presets import NVIDIA_DEVICES, Preset, Run, is_blackwell, preset, scripted_degrees
@@ -26,6 +26,7 @@ SIDE_NUMBERS = ("batch_size", "num_workers", *DEGREES)
 LOAD = ("isl_tokens", "osl_tokens", "concurrency", "batch_size")
 MEASURED = ("gt_ttft_ms", "gt_tpot_ms")
 TEXTS = ("id", "model_path", "gpu", "backend", "backend_version", "gemm_quant_mode", "moe_quant_mode", "mode")
+NUMBERS = (*LOAD, *DEGREES, *MEASURED, *(f"{side}_{column}" for side in SIDES for column in SIDE_NUMBERS))
 COLUMNS = (*TEXTS, "source_tag", *LOAD, *DEGREES, *MEASURED)
 """Columns that a file must have. Columns of disaggregated rows and dates are read where they are."""
 
@@ -90,17 +91,7 @@ def points(path: str | Path) -> tuple[list[ServingPoint], list[LeftOut]]:
       ValueError: one line that names file, row, column and value: a missing or empty file, a missing column, text
         that is no number, a number that cannot be.
     """
-    found: list[ServingPoint] = []
-    skipped = []
-    for index, row in enumerate(rows(path, COLUMNS), start=2):
-        values = _values(row, f"{path}: row {index}")
-        try:
-            if row["mode"] == "disagg":
-                _refuse_disaggregated(row, values)
-            found.append(_point(index, row, values))
-        except ValueError as error:
-            skipped.append(LeftOut(index, row["id"], str(error)))
-    return found, skipped
+    return records(rows(path, COLUMNS), _point, "id")
 
 
 def assumptions(points: Sequence[ServingPoint], learned: bool) -> Counter[str]:
@@ -123,18 +114,11 @@ def assumptions(points: Sequence[ServingPoint], learned: bool) -> Counter[str]:
     return found
 
 
-def _values(row: CsvRow, where: str) -> dict[str, float | None]:
-    sided = [f"{side}_{column}" for side in SIDES for column in SIDE_NUMBERS]
-    columns = (*LOAD, *DEGREES, *MEASURED, *sided)
-    values = {column: number(row, column, where) for column in columns}
-    for column, value in values.items():
-        if value is not None and value < 0.0:
-            raise ValueError(f"{where}: {column} = {row[column]!r} must not be negative")
-    return values
-
-
-def _point(index: int, row: CsvRow, values: dict[str, float | None]) -> ServingPoint:
+def _point(row: CsvRow) -> ServingPoint:
     """Raises ValueError with the reason why the row cannot be priced."""
+    values = {column: row.number(column, NOT_NEGATIVE) for column in NUMBERS}
+    if row["mode"] == "disagg":
+        _refuse_disaggregated(row, values)
     if row["mode"] not in ("agg", ""):
         raise ValueError(f"mode = {row['mode']!r} is not known")
     device, entry, family = _named(row)
@@ -165,7 +149,7 @@ def _point(index: int, row: CsvRow, values: dict[str, float | None]) -> ServingP
     if broken:
         raise ValueError(f"{entry.name} on {device.name}: {broken}")
     return ServingPoint(
-        row=index,
+        row=row.line,
         id=row["id"],
         label=row["model_path"],
         modes=(row["gemm_quant_mode"], row["moe_quant_mode"]),
