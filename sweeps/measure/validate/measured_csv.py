@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from hwspaces import document
+from sweeps.measure.validate.relative_errors import grouped
 
 LARGEST = 64 * 2**20
 """B of a file of measurements."""
@@ -83,10 +84,7 @@ class LeftOut(NamedTuple):
 
 def by_reason(left: Iterable[LeftOut]) -> list[tuple[str, list[LeftOut]]]:
     """Every reason why rows were left out and its rows, the commonest first."""
-    found: dict[str, list[LeftOut]] = {}
-    for one in left:
-        found.setdefault(one.reason, []).append(one)
-    return sorted(found.items(), key=lambda pair: -len(pair[1]))
+    return sorted(grouped(left, lambda one: one.reason).items(), key=lambda pair: -len(pair[1]))
 
 
 def records(

@@ -18,6 +18,7 @@ from jaxroof.prices import Limits
 from jaxroof.scheduler import Size, begin, proceed, remaining, served
 from jaxroof.struct import Scalar, struct
 from jaxroof.traffic import STATUSES, Traffic
+from sweeps.measure.validate.relative_errors import grouped
 from sweeps.measure.validate.serving.deployment_labels import ENGINES
 from sweeps.measure.validate.serving.precisions import has_experts
 from sweeps.measure.validate.serving.scores import Prediction
@@ -81,9 +82,7 @@ def extent(points: Sequence[ServingPoint]) -> Limits:
 
 def lane_groups(points: Sequence[ServingPoint]) -> list[tuple[int, list[int]]]:
     """Which points are simulated together: their number of clients rounded up, and their indices."""
-    groups: dict[int, list[int]] = {}
-    for index, point in enumerate(points):
-        groups.setdefault(_clients(point), []).append(index)
+    groups = grouped(range(len(points)), lambda index: _clients(points[index]))
     return [
         (clients, members[first : first + most])
         for clients, members in sorted(groups.items())
