@@ -8,14 +8,13 @@ from typing import NoReturn
 
 import hwspaces
 from jaxroof.deployment import Deployment
-from jaxroof.hardware import Hardware
 from jaxroof.legality import broken_rule
 from jaxroof.memory import weight_bytes
 from jaxroof.model import Model
 from sweeps.ask.cases import model_deployment, require_precisions
 from sweeps.measure.validate.measured_csv import NOT_NEGATIVE, CsvRow, LeftOut, records, rows
 from sweeps.measure.validate.serving.deployment_labels import ENGINES, Layout, layout, suite
-from sweeps.measure.validate.serving.precisions import MICROSCALED, bits, has_experts, labelled_model
+from sweeps.measure.validate.serving.precisions import MICROSCALED, has_experts, labelled_model
 from sweeps.measure.validate.serving.presets import NVIDIA_DEVICES, Preset, Run, is_blackwell, preset, scripted_degrees
 from sweeps.run.simulated.simulation import require_priced
 
@@ -47,29 +46,17 @@ Source: ours, fitted with the engines' other constants to public points of 6 mix
 
 
 @dataclasses.dataclass(frozen=True)
-class ServingPoint:
+class ServingPoint(Run):
     """One measured point of one kind of device doing everything."""
 
     row: int  # line of the file
     id: str
     label: str  # `model_path`
     modes: tuple[str, str]  # `gemm_quant_mode`, `moe_quant_mode`
-    model_name: str  # of the catalogue
-    precision: str  # of the weights
-    gpu: str  # of the catalogue
-    vendor: str | None  # of the device
-    hardware: Hardware
     model: Model
     deployment: Deployment
-    engine: str  # one of ENGINES
-    version: str  # of the engine, "" where it is not recorded
-    family: str  # labels.INFERENCEX or labels.NVIDIA
     date: str  # ISO 8601, "" where it is not recorded
     preset: Preset
-    isl: float  # nominal, tokens
-    osl: float
-    low: float  # shortest length over nominal; the longest is 1
-    concurrency: float  # clients
     ttft: float  # s, mean
     tpot: float  # s, mean
     repaired: bool  # degrees are not what the labels say
@@ -126,53 +113,42 @@ def _point(row: CsvRow) -> ServingPoint:
     _require(values, ("isl_tokens", "osl_tokens", "tp_size", *MEASURED))
     if not clients:
         raise ValueError("neither concurrency nor batch_size is given")
-    isl, osl = values["isl_tokens"], values["osl_tokens"]
-    degrees = scripted_degrees(values, row["backend"], family, row["backend_version"], entry.name, is_blackwell(device))
-    spread = layout(degrees, family, has_experts(entry.model))
-    settings = preset(
-        Run(
-            engine=row["backend"],
-            version=row["backend_version"],
-            family=family,
-            device=device,
-            model=entry.name,
-            low_precision=bits(entry.precision) <= 8,
-            layout=spread,
-            isl=isl,
-            osl=osl,
-            clients=clients,
-        )
+    blackwell = is_blackwell(device.vendor, device.hardware)
+    degrees = scripted_degrees(values, row["backend"], family, row["backend_version"], entry.name, blackwell)
+    run = Run(
+        engine=row["backend"],
+        version=row["backend_version"],
+        family=family,
+        gpu=device.name,
+        vendor=device.vendor,
+        hardware=device.hardware,
+        model_name=entry.name,
+        precision=entry.precision,
+        layout=layout(degrees, family, has_experts(entry.model)),
+        isl=values["isl_tokens"],
+        osl=values["osl_tokens"],
+        concurrency=clients,
     )
-    deployment = _deployment(device, entry, spread, settings)
+    settings = preset(run)
+    deployment = _deployment(device, entry, run.layout, settings)
     require_priced(entry.name, entry.model, deployment)
     broken = broken_rule(device.hardware, entry.model, deployment)
     if broken:
         raise ValueError(f"{entry.name} on {device.name}: {broken}")
     return ServingPoint(
+        **vars(run),
         row=row.line,
         id=row["id"],
         label=row["model_path"],
         modes=(row["gemm_quant_mode"], row["moe_quant_mode"]),
-        model_name=entry.name,
-        precision=entry.precision,
-        gpu=device.name,
-        vendor=device.vendor,
-        hardware=device.hardware,
         model=entry.model,
         deployment=deployment,
-        engine=row["backend"],
-        version=row["backend_version"],
-        family=family,
         date=row.get("measured_date", ""),
         preset=settings,
-        isl=isl,
-        osl=osl,
-        low=settings.low,
-        concurrency=clients,
         ttft=values["gt_ttft_ms"] * 1e-3,
         tpot=values["gt_tpot_ms"] * 1e-3,
-        repaired=spread.repaired or degrees != values,
-        suspect=spread.suspect,
+        repaired=run.layout.repaired or degrees != values,
+        suspect=run.layout.suspect,
     )
 
 
@@ -211,7 +187,7 @@ def _named(row: CsvRow):
     if not gemm and not moe:
         gemm = moe = PRECISIONS.get(row.get("precision", ""), "")
     entry = labelled_model(row["model_path"], gemm, moe)
-    microscaled = is_blackwell(device) and row["backend"] in ("vllm", "trtllm")
+    microscaled = is_blackwell(device.vendor, device.hardware) and row["backend"] in ("vllm", "trtllm")
     if microscaled and entry.precision.startswith("mxfp4"):
         entry = labelled_model(row["model_path"], gemm, MICROSCALED)
     return device, entry, suite(row["source_tag"])
