@@ -50,9 +50,7 @@ def step_times(hardware: Hardware, model: Model, deployment: Deployment, batch: 
     return times_of(overlapped_ops(model, deployment, batch), hardware, deployment, batch, efficiency)
 
 
-def step_time(
-    hardware: Hardware, model: Model, deployment: Deployment, batch: Batch, efficiency: Efficiency
-) -> Scalar:
+def step_time(hardware: Hardware, model: Model, deployment: Deployment, batch: Batch, efficiency: Efficiency) -> Scalar:
     """Time in s of one engine step, shape (): every op after the other, then the host.
 
     time = sum over ops of count * op_time - hidden_time + host_time

@@ -69,8 +69,7 @@ def _routed(facts: Facts) -> bool:
 
 def _cached(facts: Facts) -> bool:
     return facts.blocks(
-        lambda block: block.cross is not None
-        or not (block.attention is None or mixer_kind(block.attention).recurrent)
+        lambda block: block.cross is not None or not (block.attention is None or mixer_kind(block.attention).recurrent)
     )
 
 
@@ -112,9 +111,7 @@ NEEDS: dict[str, Need] = {
     "deployment.kv_bytes": _CACHE,
     "deployment.block_tokens": _CACHE,
     "deployment.state_bytes": Need(
-        lambda facts: facts.blocks(
-            lambda block: block.attention is not None and mixer_kind(block.attention).recurrent
-        ),
+        lambda facts: facts.blocks(lambda block: block.attention is not None and mixer_kind(block.attention).recurrent),
         "a model with linear attention",
     ),
     "deployment.offload_to": _OFFLOADED,

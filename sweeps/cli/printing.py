@@ -1,6 +1,5 @@
 """Text of answers: JSON for programs; for people, control characters from files and flags as escapes."""
 
-
 _NAMES = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
 
 _RANGES = (

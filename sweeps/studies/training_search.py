@@ -20,6 +20,7 @@ METRICS = (
 )
 """What is known of every layout."""
 
+
 @dataclasses.dataclass(frozen=True)
 class RankedLayouts:
     """Layouts and what they are worth, best first."""

@@ -25,9 +25,7 @@ def in_service():
     """Random hardware, models, deployments and efficiencies without drafts, of 1, 2 or 8 attention groups."""
     drawn = points("latent_drafts", POINTS, seed=11)
     groups = np.array([1.0, 2.0, 8.0] * 4)
-    deployment = dataclasses.replace(
-        drawn.deployment, drafts=None, attention_dp=groups, ep=groups, overlap="none"
-    )
+    deployment = dataclasses.replace(drawn.deployment, drafts=None, attention_dp=groups, ep=groups, overlap="none")
     return drawn.hardware, drawn.model, deployment, drawn.efficiency
 
 

@@ -171,9 +171,7 @@ def test_quantisation_that_is_unknown_or_wrong(tmp_path, quantization, says):
     assert says in refusal(tmp_path, quantization_config=quantization)
 
 
-@pytest.mark.parametrize(
-    ("content", "says"), [("{", "not JSON"), ("[1]", "must hold a JSON object"), ("", "not JSON")]
-)
+@pytest.mark.parametrize(("content", "says"), [("{", "not JSON"), ("[1]", "must hold a JSON object"), ("", "not JSON")])
 def test_files_that_are_not_configs(tmp_path, content, says):
     (tmp_path / "config.json").write_text(content)
     with pytest.raises(ValueError, match=says) as caught:

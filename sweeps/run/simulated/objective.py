@@ -81,9 +81,7 @@ def _times(text: str | Mapping[str, Any] | None, names: tuple[str, ...]) -> dict
     return limits_of(None if text == "" else text, dict.fromkeys(names, "s"), "limit", "LATENCY=TIME")
 
 
-def limits_of(
-    text: str | Mapping[str, Any] | None, units: Mapping[str, str], what: str, pair: str
-) -> dict[str, float]:
+def limits_of(text: str | Mapping[str, Any] | None, units: Mapping[str, str], what: str, pair: str) -> dict[str, float]:
     """Limits in SI units, by name, of "ttft=500ms,tpot=40ms" or the same as a dictionary.
 
     Args:

@@ -51,9 +51,7 @@ class ServeSpec(OfferedLoad):
 
 KEYS = tuple(field.name for field in dataclasses.fields(ServeSpec))
 
-PLACE = (
-    *("hardware", "model", "deployment", "weights", "kv", "communication", "efficiency", "overrides", "draft"),
-)
+PLACE = (*("hardware", "model", "deployment", "weights", "kv", "communication", "efficiency", "overrides", "draft"),)
 """Keys of the case; the others say which requests come, and how the engine schedules them."""
 
 
