@@ -153,9 +153,9 @@ def kv_bytes_of_sequence(model: Model, deployment: Deployment, context: Scalar, 
         context = paged_tokens(context, deployment.block_tokens)
     held = sum(block.count * _sequence_bytes(block, deployment, context) for block in model.blocks)
     held = held + encoded * sum(
-        block.count * attention_kv_bytes(block.cross, deployment)
+        block.count * attention_kv_bytes(block.cross, deployment)  # type: ignore[arg-type]
         for block in model.blocks
-        if block.cross is not None  # type: ignore[arg-type]
+        if block.cross is not None
     )
     fixed = sum(block.count * _fixed_bytes(block, deployment) for block in model.blocks)
     stage = largest_stage(deployment, layer_count(model))

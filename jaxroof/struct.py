@@ -60,9 +60,8 @@ def _hash(one: Any) -> int:
 
 
 def _text(one: Any) -> str:
-    return (
-        f"{type(one).__qualname__}({', '.join(f'{name}={getattr(one, name)!r}' for name in one.__dataclass_fields__)})"
-    )
+    fields = (f"{name}={value!r}" for name, value in zip(one.__dataclass_fields__, _values(one), strict=True))
+    return f"{type(one).__qualname__}({', '.join(fields)})"
 
 
 _UNKNOWN: list[type] = []

@@ -1,9 +1,14 @@
 """A request stream as the arrays that the scheduler takes."""
 
+import dataclasses
+
 import numpy as np
 
 from jaxroof.traffic import Traffic
 from workloads.stream import ALONE, Stream
+
+ABSENT = {"arrival": np.inf, "isl": 1.0, "osl": 0.0, "group": float(ALONE), "shared": 0.0, "keep": 0.0}
+"""What a request that never comes is, by field of `Traffic`."""
 
 
 def traffic(stream: Stream, *, clients: int | None = None, think: float = 0.0, pad: int = 0) -> Traffic:
@@ -22,22 +27,28 @@ def traffic(stream: Stream, *, clients: int | None = None, think: float = 0.0, p
         raise ValueError(f"clients is {clients}; it must be a whole number of at least 1")
     if not 0.0 <= think < 1e9:
         raise ValueError(f"think is {think:g} s; it must be from 0 to 1e9")
-    more = max(pad - len(stream), 0)
-
-    def padded(values: np.ndarray, fill: float) -> np.ndarray:
-        return np.concatenate([np.asarray(values, float), np.full(more, fill)])
-
     grouped = bool((stream.group != ALONE).any())
-    return Traffic(
-        arrival=padded(stream.arrival if clients is None else np.zeros(len(stream)), np.inf),
-        isl=padded(stream.isl, 1.0),
-        osl=padded(stream.osl, 0.0),
-        group=padded(stream.group, ALONE) if grouped else None,
-        shared=padded(stream.shared, 0.0) if grouped else None,
-        keep=padded(kept(stream), 0.0) if grouped else None,
+    found = Traffic(
+        arrival=np.asarray(stream.arrival if clients is None else np.zeros(len(stream)), float),
+        isl=np.asarray(stream.isl, float),
+        osl=np.asarray(stream.osl, float),
+        group=np.asarray(stream.group, float) if grouped else None,
+        shared=np.asarray(stream.shared, float) if grouped else None,
+        keep=np.asarray(kept(stream), float) if grouped else None,
         clients=None if clients is None else float(clients),
         think=float(think),
     )
+    return padded(found, pad)
+
+
+def padded(requests: Traffic, count: int) -> Traffic:
+    """The requests, and absent ones up to `count`, so that traffic of several lengths stacks."""
+    more = count - len(requests.isl)
+    if more <= 0:
+        return requests
+    columns = {name: getattr(requests, name) for name in ABSENT if getattr(requests, name) is not None}
+    made = {name: np.concatenate([column, np.full(more, ABSENT[name])]) for name, column in columns.items()}
+    return dataclasses.replace(requests, **made)
 
 
 def kept(stream: Stream) -> np.ndarray:

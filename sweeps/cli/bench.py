@@ -3,6 +3,7 @@
 import argparse
 import os
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from sweeps.cli.outputs import output_argument
@@ -197,7 +198,7 @@ def _command(options: argparse.Namespace) -> list[str]:
     return words
 
 
-def _stored(tables: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[str, str]]:
+def _stored(tables: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, str]]:
     """The tables of a file, and others as attributes: only one of them can price element-wise ops, norms the best."""
     beside = {}
     if any(table.name.startswith("elementwise") for table in tables):

@@ -1,7 +1,6 @@
 """`jaxroof validate requests`: latencies of requests that were served one at a time, predicted and measured."""
 
 import argparse
-from collections import Counter
 from typing import Any
 
 from sweeps.cli.common import EFFICIENCY_HELP
@@ -51,12 +50,13 @@ def _row(row: Any) -> dict[str, Any]:
 def show(out: Any, options: argparse.Namespace, found: tuple[Any, Any]) -> None:
     """Print a table of the rows, and one of their errors."""
     from sweeps.cli.tables import error_cells, milliseconds, table
+    from sweeps.measure.validate.measured_csv import by_reason
 
     constants, result = found
     engine = f" ({constants.engine})" if constants.engine else ""
     out.print(f"Requests one at a time in {options.data}, efficiency {constants.name}{engine}; ms")
     numbers = [f"{name}\n{what}" for name in METRIC_NAMES.values() for what in ("measured", "predicted", "error")]
-    rows = table("experiment", "model", "GPU", "tp", *numbers, numbers=("tp", *numbers))
+    shown = table("experiment", "model", "GPU", "tp", *numbers, numbers=("tp", *numbers))
     for row in result.scored:
         cells = []
         for metric in METRIC_NAMES:
@@ -67,8 +67,8 @@ def show(out: Any, options: argparse.Namespace, found: tuple[Any, Any]) -> None:
                 "-" if error is None else f"{error:+.1%}",
             ]
         served = row.served
-        rows.add_row(served.experiment, served.model, served.gpu, f"{served.deployment.tp:g}", *cells)
-    out.print(rows)
+        shown.add_row(served.experiment, served.model, served.gpu, f"{served.deployment.tp:g}", *cells)
+    out.print(shown)
     out.print("\nError, predicted / measured - 1")
     heads = ("rows", "MAPE", "median APE", "signed median")
     summary = table("", *heads, numbers=heads)
@@ -78,7 +78,6 @@ def show(out: Any, options: argparse.Namespace, found: tuple[Any, Any]) -> None:
     out.print(summary)
     if result.unpredicted:
         out.print(f"{len(result.unpredicted)} rows not predicted:")
-        for reason, count in Counter(row.reason for row in result.unpredicted).most_common():
-            numbers = [str(row.row) for row in result.unpredicted if row.reason == reason]
-            which = f"rows {', '.join(numbers[:6])}{', ...' if count > 6 else ''}"
-            out.print(f"  {count}: {reason} ({which})")
+        for reason, rows in by_reason(result.unpredicted):
+            which = f"rows {', '.join(str(row.row) for row in rows[:6])}{', ...' if len(rows) > 6 else ''}"
+            out.print(f"  {len(rows)}: {reason} ({which})")

@@ -50,10 +50,9 @@ def scored(options: argparse.Namespace) -> tuple[list[Any], list[Any]]:
 
 def _reasons(left: Sequence[Any]) -> list[tuple[str, list[int]]]:
     """Every reason why rows were left out, the commonest first, and the rows in the order of the file."""
-    found: dict[str, list[int]] = {}
-    for one in sorted(left, key=lambda one: one.row):
-        found.setdefault(one.reason, []).append(one.row)
-    return sorted(found.items(), key=lambda pair: -len(pair[1]))
+    from sweeps.measure.validate.measured_csv import by_reason
+
+    return [(reason, [one.row for one in rows]) for reason, rows in by_reason(sorted(left))]
 
 
 def _which(rows: Sequence[int]) -> str:

@@ -28,22 +28,20 @@ def scored(options: argparse.Namespace) -> tuple[str, list[Any], list[Any]]:
 
 def _errors(found: list[Any]) -> dict[str, dict[str, dict[str, float]]]:
     """Device -> mode, or all -> rows, mean absolute error and mean error."""
-    groups: dict[str, dict[str, list[float]]] = {}
-    for row in found:
-        by_mode = groups.setdefault(row.label.gpu, {})
-        kind = row.label.mode if row.label.workload == "single_gpu" else f"{row.label.mode}, {row.label.workload}"
-        for mode in (kind, "all"):
-            by_mode.setdefault(mode, []).append(row.error)
+    from sweeps.measure.validate.relative_errors import grouped
+
+    def kind(row: Any) -> str:
+        label = row.label
+        return label.mode if label.workload == "single_gpu" else f"{label.mode}, {label.workload}"
+
+    def means(rows: list[Any]) -> dict[str, float]:
+        errors = [row.error for row in rows]
+        absolute = sum(map(abs, errors)) / len(errors)
+        return {"rows": len(errors), "mean_absolute_error": absolute, "mean_error": sum(errors) / len(errors)}
+
     return {
-        gpu: {
-            mode: {
-                "rows": len(errors),
-                "mean_absolute_error": sum(map(abs, errors)) / len(errors),
-                "mean_error": sum(errors) / len(errors),
-            }
-            for mode, errors in sorted(by_mode.items(), key=lambda item: (item[0] == "all", item[0]))
-        }
-        for gpu, by_mode in sorted(groups.items())
+        gpu: {mode: means(part) for mode, part in [*sorted(grouped(rows, kind).items()), ("all", rows)]}
+        for gpu, rows in sorted(grouped(found, lambda row: row.label.gpu).items())
     }
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from sweeps.measure.validate.collective_errors import ScoredCollective, family_name, kind_name, summary
+from sweeps.measure.validate.relative_errors import grouped
 from sweeps.show import style
 from sweeps.show.collectives import bus_bandwidth, log_axes
 
@@ -15,11 +16,7 @@ COLUMNS = 3
 @style.styled
 def measured_against_predicted(device: str, scored: Sequence[ScoredCollective]) -> Any:
     """A figure with a panel per collective and library: bus bandwidth, measured (dots) and predicted (lines)."""
-    panels: dict[str, list[ScoredCollective]] = {}
-    for row in scored:
-        family = family_name(row.row)
-        name = row.row.kind.replace("_", "-") if family == "nccl" else f"{row.row.kind.replace('_', '-')}, {family}"
-        panels.setdefault(name, []).append(row)
+    panels = grouped(scored, _name)
     error = summary(scored)
     title = f"{device}: collectives are predicted to {error['median_ape']:.0%} (median), {error['mape']:.0%} (mean)"
     made, drawn = style.panels(
@@ -41,10 +38,13 @@ def measured_against_predicted(device: str, scored: Sequence[ScoredCollective]) 
     return made
 
 
+def _name(scored: ScoredCollective) -> str:
+    kind, family = scored.row.kind.replace("_", "-"), family_name(scored.row)
+    return kind if family == "nccl" else f"{kind}, {family}"
+
+
 def _panel(axes: Any, name: str, scored: Sequence[ScoredCollective]) -> None:
-    groups: dict[tuple[float, bool], list[ScoredCollective]] = {}
-    for row in scored:
-        groups.setdefault((row.row.participants, row.row.crosses), []).append(row)
+    groups = grouped(scored, lambda row: (row.row.participants, row.row.crosses))
     for (participants, crosses), colour in zip(sorted(groups), style.SERIES_COLOURS, strict=False):
         part = sorted(groups[participants, crosses], key=lambda s: s.row.message_bytes)
         size = np.array([s.row.message_bytes for s in part])

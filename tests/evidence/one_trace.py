@@ -25,7 +25,7 @@ from jaxroof.jobs.serve import Service
 from sweeps.ask.cases import model_deployment
 from sweeps.ask.engines import policy
 from sweeps.ask.paths import replaced
-from sweeps.measure.validate.measured_csv import CsvRow, numbers, rows
+from sweeps.measure.validate.measured_csv import CsvRow, rows
 from sweeps.measure.validate.single_requests import request_errors
 from sweeps.run.precision import precision
 from sweeps.serving.calibration.fit import FARTHEST, FITTED, PRIOR_SPREAD
@@ -173,13 +173,12 @@ def saturated(path: Path, efficiency: Efficiency) -> list[Trace]:
       ValueError: one line that names file, row, column and value.
     """
     traces = []
-    for index, row in enumerate(rows(path, ("set", "exp_id", "gpu", "model", "load_stages", *NUMBERS)), start=2):
+    for row in rows(path, ("set", "exp_id", "gpu", "model", "load_stages", *NUMBERS)):
         if row["set"] != SATURATED:
             continue
-        where = f"{path}: row {index}"
-        values = numbers(row, (*NUMBERS, *MEASURED), where)
+        values = row.numbers((*NUMBERS, *MEASURED))
         entry, device = workloads.model(row["model"]), hwspaces.hardware(row["gpu"])
-        stream, counts = _stream(row, values, where)
+        stream, counts = _stream(row, values)
         policies = {"token_budget": values["max_num_batched_tokens"], "max_sequences": values["max_num_seqs"]}
         serving = Scenario(
             hardware=device.hardware,
@@ -201,11 +200,11 @@ def saturated(path: Path, efficiency: Efficiency) -> list[Trace]:
     return traces
 
 
-def _stream(row: CsvRow, values: dict[str, float], where: str) -> tuple[Stream, np.ndarray]:
+def _stream(row: CsvRow, values: dict[str, float]) -> tuple[Stream, np.ndarray]:
     """Requests of a row's stages, all of whose prompts but the last tokens are cached; and which of them count."""
     stages = [float(rate) for rate in re.findall(r"\(([\d.]+) rps", row["load_stages"])]
     if not stages:
-        raise ValueError(f"{where}: load_stages = {row['load_stages']!r} must be like [(8 rps,600 s)]")
+        raise ValueError(f"{row.where}: load_stages = {row['load_stages']!r} must be like [(8 rps,600 s)]")
     isl, osl = round(values["prompt_tokens"]), round(values["output_tokens_nominal"])
     text = ",".join(f"{rate:g}x{STAGE:g}" for rate in stages)
     stream = generated(f"stages:{text}", isl, osl, seed=0)

@@ -9,7 +9,7 @@ import workloads
 from jaxroof import batch
 from sweeps.ask.cases import model_deployment
 from sweeps.ask.paths import replaced
-from sweeps.measure.validate.measured_csv import numbers, rows
+from sweeps.measure.validate.measured_csv import rows
 from tests.evidence.observation import Observation, Step
 
 SET = "saturated_inference_perf"
@@ -55,11 +55,10 @@ def loaded(path: str | Path) -> list[Loaded]:
       ValueError: one line that names file, row, column and value.
     """
     found = []
-    for index, row in enumerate(rows(path, ("set", "gpu", "model", *NUMBERS)), start=2):
+    for row in rows(path, ("set", "gpu", "model", *NUMBERS)):
         if row["set"] != SET:
             continue
-        where = f"{path}: row {index}"
-        values = numbers(row, NUMBERS, where)
+        values = row.numbers(NUMBERS)
         entry = workloads.model(row["model"])
         deployment = replaced(model_deployment(entry, None), "tp", values["tp"])
         osl, isl = values["output_tokens_nominal"], values["prompt_tokens"]

@@ -8,7 +8,7 @@ import workloads
 from jaxroof import batch
 from sweeps.ask.cases import model_deployment
 from sweeps.ask.paths import replaced
-from sweeps.measure.validate.measured_csv import CsvRow, number, rows
+from sweeps.measure.validate.measured_csv import CsvRow, rows
 from tests.evidence.observation import Observation, Step
 
 NUMBERS = ("isl_tokens", "osl_tokens", "concurrency", "tp_size", "gt_ttft_ms", "gt_tpot_ms")
@@ -39,16 +39,15 @@ def observations(path: str | Path, concurrency: float, engines: tuple[str, ...])
       ValueError: one line that names file, row, column and value.
     """
     found = []
-    for index, row in enumerate(rows(path, (*NUMBERS, *TEXTS)), start=2):
+    for row in rows(path, (*NUMBERS, *TEXTS)):
         if row["mode"] != "agg" or row["model_path"] not in DENSE or row["backend"] not in engines:
             continue
-        where = f"{path}: row {index}"
-        values = {column: number(row, column, where) for column in NUMBERS}
+        values = {column: row.number(column) for column in NUMBERS}
         if None in values.values() or values["concurrency"] > concurrency or unreliable(row):
             continue
         if row["gemm_quant_mode"] not in WEIGHTS:
             known = ", ".join(mode for mode in WEIGHTS if mode)
-            raise ValueError(f"{where}: gemm_quant_mode = {row['gemm_quant_mode']!r} is not known; known: {known}")
+            raise ValueError(f"{row.where}: gemm_quant_mode = {row['gemm_quant_mode']!r} is not known; known: {known}")
         entry = workloads.model(row["model_path"], weights=WEIGHTS[row["gemm_quant_mode"]])
         found.append(_observation(row, values, entry))
     return found

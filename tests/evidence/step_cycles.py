@@ -8,7 +8,7 @@ import workloads
 from jaxroof.batch import Batch, Decode, Prefill
 from sweeps.ask.cases import model_deployment
 from sweeps.ask.paths import replaced
-from sweeps.measure.validate.measured_csv import numbers, rows
+from sweeps.measure.validate.measured_csv import rows
 from tests.evidence.observation import Observation, Step
 
 HARDWARE = "H100-SXM"
@@ -40,9 +40,8 @@ def observations(path: str | Path) -> list[Observation]:
     """
     found = []
     device = hwspaces.hardware(HARDWARE).hardware
-    for index, row in enumerate(rows(path, ("experiment_id", "model", *NUMBERS)), start=2):
-        where = f"{path}: row {index}"
-        values = numbers(row, NUMBERS, where)
+    for row in rows(path, ("experiment_id", "model", *NUMBERS)):
+        values = row.numbers(NUMBERS)
         entry = workloads.model(row["model"])
         deployment = replaced(model_deployment(entry, None), "tp", values["tp"])
         prefills, decodes = values["batch_num_prefill_reqs"], values["batch_decode_tokens"]

@@ -58,7 +58,8 @@ def test_row_becomes_a_point(read):
         "inferencex",
     )
     assert (point.ttft, point.tpot) == (0.2, 0.012)
-    assert (point.isl, point.osl, point.low, point.concurrency, point.requests) == (1024.0, 1024.0, 0.8, 16.0, 160.0)
+    assert (point.isl, point.osl, point.concurrency, point.requests) == (1024.0, 1024.0, 16.0, 160.0)
+    assert point.preset.low == 0.8
     assert point.deployment.kv_bytes == 1.0  # InferenceX's Llama runs on vLLM have an 8-bit cache
     assert degrees(point) == (4.0, 1.0, 1.0)
     assert point.suspect is None and not point.repaired

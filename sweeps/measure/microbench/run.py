@@ -4,7 +4,6 @@ import dataclasses
 import functools
 import time
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 
@@ -55,44 +54,8 @@ class BenchRequest:
     seed: int
 
 
-class BenchResult(NamedTuple):
-    """Measurements of a benchmark."""
-
-    tables: tuple[SurfaceTable, ...]
-    spreads: dict[str, float]  # of each table
-    implementations: dict[str, str]  # of each table of attention
-    figures: Figures
-    collectives: tuple[Collective, ...]
-    left_out: tuple[str, ...]  # what the device does not run, one sentence each
-    dispatch: float  # s, median over shapes
-    dispatch_bound: int  # shapes whose time the host may have stretched
-
-
 Said = Callable[[str, int], None]
 """Told what is being measured and how many shapes of it are done."""
-
-
-def bench(
-    asked: BenchRequest, device: Device, said: Said, clock: Callable[[], float] = time.perf_counter
-) -> BenchResult:
-    """Measure in the order of `SHARES`; what one family does not use of its share is left to the ones after it."""
-    start, bench_ = clock(), _Bench(asked, device, said)
-    jobs = [
-        (family, precision)
-        for family in SHARES
-        if family in asked.families and (family != "collective" or device.count > 1)
-        for precision in (asked.precisions if family in MANY else asked.precisions[:1])
-    ]
-    for place, (family, precision) in enumerate(jobs):
-        shares = [SHARES[name] for name, _ in jobs[place:]]
-        budget = max(0.0, start + asked.budget - clock()) * shares[0] / sum(shares)
-        if family == "bandwidth":
-            bench_.bandwidths(budget, clock)
-        elif family == "collective":
-            bench_.collectives(budget, clock)
-        else:
-            bench_.table(family, precision, budget, clock)
-    return bench_.found()
 
 
 def space(family: str, precision: str, heads: Heads, device: Device) -> Space:
@@ -126,24 +89,36 @@ def work(family: str, precision: str, heads: Heads, implementation: str, shape: 
     return kernel(precision, heads, implementation, shape) if family in ATTENTION else kernel(precision, shape)
 
 
-class _Bench:
-    """Measurements so far."""
+@dataclasses.dataclass
+class BenchResult:
+    """Measurements of a benchmark, as they come."""
 
-    def __init__(self, asked: BenchRequest, device: Device, said: Said):
-        self.asked, self.device, self.said = asked, device, said
-        self.how: Protocol = protocol(device.platform, device.cache_bytes)
-        self.numbers = Numbers(asked.seed)
-        self.tables: list[SurfaceTable] = []
-        self.spreads: dict[str, float] = {}
-        self.implementations: dict[str, str] = {}
-        self.matrix: dict[str, float] = {}
-        self.vector: float | None = None
-        self.rates: dict[str, float] = {}
-        self.messages: list[Collective] = []
-        self.left_out: list[str] = []
-        self.measurements: list[Measurement] = []
+    asked: BenchRequest
+    device: Device
+    said: Said
+    tables: list[SurfaceTable] = dataclasses.field(default_factory=list)
+    spreads: dict[str, float] = dataclasses.field(default_factory=dict)  # of each table
+    implementations: dict[str, str] = dataclasses.field(default_factory=dict)  # of each table of attention
+    figures: Figures = dataclasses.field(default_factory=lambda: Figures({}, None, {}, None))
+    collectives: list[Collective] = dataclasses.field(default_factory=list)
+    left_out: list[str] = dataclasses.field(default_factory=list)  # what the device does not run, one sentence each
+    measurements: list[Measurement] = dataclasses.field(default_factory=list)
 
-    def table(self, family: str, precision: str, budget: float, clock: Callable[[], float]) -> None:
+    def __post_init__(self) -> None:
+        self.how: Protocol = protocol(self.device.platform, self.device.cache_bytes)
+        self.numbers = Numbers(self.asked.seed)
+
+    @property
+    def dispatch(self) -> float:
+        """s of one dispatch, median over shapes."""
+        return float(np.median([each.dispatch for each in self.measurements])) if self.measurements else 0.0
+
+    @property
+    def dispatch_bound(self) -> int:
+        """Shapes whose time the host may have stretched."""
+        return sum(each.bound_by_dispatch for each in self.measurements)
+
+    def time_table(self, family: str, precision: str, budget: float, clock: Callable[[], float]) -> None:
         """One surface."""
         name = f"{family}_{precision}"
         shapes = space(family, precision, self.asked.heads, self.device)
@@ -173,44 +148,29 @@ class _Bench:
         if family == "gemm":
             names = list(grid.axes)
             rates = [shapes.amounts(dict(zip(names, key, strict=True)))[0] / c.seconds for key, c in grid.cells.items()]
-            self.matrix[precision] = max(rates)
+            self.figures.matrix[precision] = max(rates)
 
-    def bandwidths(self, budget: float, clock: Callable[[], float]) -> None:
+    def time_bandwidths(self, budget: float, clock: Callable[[], float]) -> None:
         """Rates of memory by the fastest way of each, and of the vector units."""
         limit = 0.05 * (self.device.memory_bytes or 8e9)
         total = int(min(3.0 * self.device.cache_bytes, limit))
         for done, (name, ways) in enumerate(kernels.readings(total).items()):
-            self.rates[name] = max(way.bytes / self._timed(way.work, 1.0).seconds for way in ways)
+            self.figures.bandwidths[name] = max(way.bytes / self._timed(way.work, 1.0).seconds for way in ways)
             self.said("bandwidth", done + 1)
         chain, flops = kernels.vector(1 << 18 if self.device.platform == "cpu" else 1 << 23)
-        self.vector = flops / self._timed(chain).seconds
+        self.figures = self.figures._replace(vector=flops / self._timed(chain).seconds)
 
-    def collectives(self, budget: float, clock: Callable[[], float]) -> None:
+    def time_collectives(self, budget: float, clock: Callable[[], float]) -> None:
         """All-reduce and all-gather from 4 KiB, in powers of four, as far as the budget goes."""
         start, size = clock(), 1 << 12
         while size <= 1 << 28 and (size == 1 << 12 or clock() - start < budget):
             for name in ("all_reduce", "all_gather"):
-                self.messages.append(collective(name, size, self.numbers, self.how))
-                self.said("collective", len(self.messages))
+                self.collectives.append(collective(name, size, self.numbers, self.how))
+                self.said("collective", len(self.collectives))
             size *= 4
-
-    def found(self) -> BenchResult:
-        """All of it."""
-        reduced = [message for message in self.messages if message.name == "all_reduce"]
-        links = None
-        if reduced:
-            fastest = max(bus_bandwidth(message, self.device.count) for message in reduced)
-            links = fastest, reduced[0].measurement.seconds
-        return BenchResult(
-            tables=tuple(self.tables),
-            spreads=self.spreads,
-            implementations=self.implementations,
-            figures=Figures(self.matrix, self.vector, self.rates, links),
-            collectives=tuple(self.messages),
-            left_out=tuple(self.left_out),
-            dispatch=float(np.median([m.dispatch for m in self.measurements])) if self.measurements else 0.0,
-            dispatch_bound=sum(m.bound_by_dispatch for m in self.measurements),
-        )
+        reduced = [message for message in self.collectives if message.name == "all_reduce"]
+        fastest = max(bus_bandwidth(message, self.device.count) for message in reduced)
+        self.figures = self.figures._replace(links=(fastest, reduced[0].measurement.seconds))
 
     def _timed(self, kernel: Work, expected: float = 0.0) -> Measurement:
         self.measurements.append(call_time(kernel, self.numbers, self.how, expected))
@@ -237,6 +197,29 @@ class _Bench:
         if not times:
             raise failure
         return min(times, key=times.get)
+
+
+def bench(
+    asked: BenchRequest, device: Device, said: Said, clock: Callable[[], float] = time.perf_counter
+) -> BenchResult:
+    """Measure in the order of `SHARES`; what one family does not use of its share is left to the ones after it."""
+    start, found = clock(), BenchResult(asked, device, said)
+    jobs = [
+        (family, precision)
+        for family in SHARES
+        if family in asked.families and (family != "collective" or device.count > 1)
+        for precision in (asked.precisions if family in MANY else asked.precisions[:1])
+    ]
+    for place, (family, precision) in enumerate(jobs):
+        shares = [SHARES[name] for name, _ in jobs[place:]]
+        budget = max(0.0, start + asked.budget - clock()) * shares[0] / sum(shares)
+        if family == "bandwidth":
+            found.time_bandwidths(budget, clock)
+        elif family == "collective":
+            found.time_collectives(budget, clock)
+        else:
+            found.time_table(family, precision, budget, clock)
+    return found
 
 
 def best_rates(made: SurfaceTable, asked: BenchRequest, device: Device) -> tuple[float, float]:

@@ -10,6 +10,7 @@ from sweeps.measure.surface_import import aic, infersim, llmcompass
 from sweeps.measure.surface_import.bounds import possible
 from sweeps.measure.surface_import.complete_grid import Dropped, tables
 from sweeps.measure.surface_import.kernel_rows import KernelRows, MeasuredFile, Wanted, joined
+from sweeps.measure.validate.relative_errors import grouped
 
 FORMATS = {"infersim": infersim, "aic": aic, "llmcompass": llmcompass}
 """Format -> the module that reads it: `recognised(path)` and `measured(path, wanted)`."""
@@ -83,10 +84,7 @@ def table_name(rows: KernelRows) -> str:
 
 def _merged(rows: Sequence[KernelRows]) -> list[KernelRows]:
     """Rows of the same kernel together: a file may have them under two names, which makes some of them duplicates."""
-    alike: dict[str, list[KernelRows]] = {}
-    for own in rows:
-        alike.setdefault(table_name(own), []).append(own)
-    return [parts[0] if len(parts) == 1 else joined(parts) for parts in alike.values()]
+    return [parts[0] if len(parts) == 1 else joined(parts) for parts in grouped(rows, table_name).values()]
 
 
 def _reader(path: Path, format: str):

@@ -24,8 +24,8 @@ from sweeps.measure.validate.collective_rows import (
     collectives,
     launch_time,
 )
-from sweeps.measure.validate.measured_csv import LeftOut
-from sweeps.measure.validate.relative_errors import error_summary
+from sweeps.measure.validate.measured_csv import LeftOut, require_some
+from sweeps.measure.validate.relative_errors import error_summary, grouped
 from sweeps.measure.validate.stacks import stack
 
 BANDS = ((2.0**16, "< 64 KiB"), (2.0**20, "64 KiB to 1 MiB"), (2.0**26, "1 to 64 MiB"), (float("inf"), ">= 64 MiB"))
@@ -52,11 +52,6 @@ class ScoredCollective:
     row: Collective
     predicted: float  # s
 
-    @property
-    def error(self) -> float:
-        """predicted / measured - 1."""
-        return self.predicted / self.row.seconds - 1.0
-
 
 @dataclasses.dataclass(frozen=True)
 class CollectiveErrors:
@@ -67,9 +62,7 @@ class CollectiveErrors:
 
     def errors(self, *keys: str) -> dict[tuple[str, ...], dict[str, float]]:
         """Per group of rows that agree in `keys` of `GROUPS`: rows, mape, median_ape, signed_median."""
-        groups: dict[tuple[str, ...], list[ScoredCollective]] = {}
-        for scored in self.scored:
-            groups.setdefault(tuple(GROUPS[key](scored.row) for key in keys), []).append(scored)
+        groups = grouped(self.scored, lambda scored: tuple(GROUPS[key](scored.row) for key in keys))
         return {group: summary(part) for group, part in sorted(groups.items(), key=lambda item: _order(item[0]))}
 
 
@@ -97,9 +90,7 @@ def collective_errors(path: str | Path, losses: float = 1.0) -> CollectiveErrors
         if not np.isfinite(time)
     ]
     scored = tuple(ScoredCollective(row, float(time)) for row, time in pairs if np.isfinite(time))
-    if not scored:
-        first = left_out[0]
-        raise ValueError(f"{path}: none of {len(left_out)} rows can be predicted; row {first.row}: {first.reason}")
+    require_some(path, scored, left_out)
     return CollectiveErrors(scored, tuple(left_out))
 
 
@@ -109,14 +100,13 @@ def times(rows: Sequence[Collective]) -> Callable[[Callable[[str], Transport | N
     Its first argument gives the latency and transport of a device's scale-up link in place of the catalogue's, or
     None to leave it. Rows of one device, collective and set of algorithms are evaluated together.
     """
-    groups: dict[Any, list[int]] = {}
-    for position, row in enumerate(rows):
-        structure = jax.tree.structure(row.links)
-        groups.setdefault((row.device, row.kind, row.algorithms, structure), []).append(position)
-    stacks = [
-        (device, kind, algorithms, stack([_case(rows[i]) for i in positions]))
-        for (device, kind, algorithms, _), positions in groups.items()
-    ]
+
+    def alike(position: int) -> tuple[str, str, tuple[str, ...], Any]:
+        row = rows[position]
+        return row.device, row.kind, row.algorithms, jax.tree.structure(row.links)
+
+    groups = grouped(range(len(rows)), alike)
+    stacks = [(*key[:3], stack([_case(rows[i]) for i in positions])) for key, positions in groups.items()]
     order = np.argsort(np.concatenate(list(groups.values())))
 
     def predicted(replacement: Callable[[str], Any], losses: Scalar) -> jax.Array:

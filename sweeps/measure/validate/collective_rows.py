@@ -1,13 +1,13 @@
 """Measured collectives from CSV files of aiconfigurator's or vidur's form, and what ran behind each of them."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import hwspaces
 from jaxroof.collectives import LIBRARIES
 from jaxroof.hardware import Links
-from sweeps.measure.validate.measured_csv import CsvRow, LeftOut, numbers, rows
+from sweeps.measure.validate.measured_csv import POSITIVE, CsvRow, LeftOut, records, require_some, rows
 
 TABLE_COLUMNS = ("gpu", "backend", "op_name", "dtype", "num_gpus", "message_bytes", "latency_us", "mode")
 PROFILE_COLUMNS = ("topology", "collective", "num_workers", "devices_per_node", "message_bytes", "latency_us")
@@ -110,8 +110,8 @@ class Collective:
     memory_bandwidth: float  # B/s
     algorithms: tuple[str, ...]
     crosses: bool  # whether the group leaves its scale-up domain
-    file: str = ""
-    line: int = 0  # of the file
+    file: str
+    line: int  # of the file
 
 
 def collectives(path: str | Path) -> tuple[list[Collective], list[LeftOut]]:
@@ -121,18 +121,19 @@ def collectives(path: str | Path) -> tuple[list[Collective], list[LeftOut]]:
       ValueError: one line that names file, row, column and value: a missing or empty file, missing columns, text
         that is no positive number, or that there is nothing to predict.
     """
-    files = _files(Path(path))
-    found, left_out = [], []
-    for file, reader in files:
-        for index, row in enumerate(rows(file, ()), start=2):
-            try:
-                read = reader(row, f"{file}: row {index}")
-                found.append(dataclasses.replace(read, file=str(file), line=index))
-            except Unpredictable as reason:
-                left_out.append(LeftOut(index, "", str(reason), str(file)))
-    if not found:
-        reason = f"; row {left_out[0].row}: {left_out[0].reason}" if left_out else ""
-        raise ValueError(f"{path}: none of {len(left_out)} rows can be predicted{reason}")
+    path, found, left_out, known = Path(path), [], [], False
+    for file in sorted(path.rglob("*.csv")) if path.is_dir() else [path]:
+        lines = rows(file, ())
+        read = next((read for columns, read in FORMS.items() if lines[0].keys() >= set(columns)), None)
+        if read is not None:
+            known, (some, left) = True, records(lines, read)
+            found, left_out = found + some, left_out + left
+        elif file is path:
+            forms = " nor ".join(", ".join(columns) for columns in FORMS)
+            raise ValueError(f"{path}: the columns are neither {forms}; it has {', '.join(lines[0])}")
+    if not known:
+        raise ValueError(f"{path}: no CSV file of measured collectives in this folder")
+    require_some(path, found, left_out)
     return found, left_out
 
 
@@ -157,47 +158,13 @@ def launch_time(family: str, version: str) -> float:
     return times.get(version, times.get("", 0.0))
 
 
-class Unpredictable(Exception):
-    """A well-formed row about something that the catalogue or the model does not know."""
-
-
-def _files(path: Path) -> list[tuple[Path, Callable[[CsvRow, str], Collective]]]:
-    if not path.is_dir():
-        reader = _reader(path)
-        if reader is None:
-            header = ", ".join(rows(path, ())[0])
-            raise ValueError(
-                f"{path}: the columns are neither {', '.join(TABLE_COLUMNS)} nor {', '.join(PROFILE_COLUMNS)}; "
-                f"it has {header}"
-            )
-        return [(path, reader)]
-    known = [(file, _reader(file)) for file in sorted(path.rglob("*.csv"))]
-    readable = [(file, reader) for file, reader in known if reader is not None]
-    if not readable:
-        raise ValueError(f"{path}: no CSV file of measured collectives in this folder")
-    return readable
-
-
-def _reader(file: Path) -> Callable[[CsvRow, str], Collective] | None:
-    """How to read the rows of a file with such columns; None when it has neither form."""
-    header = rows(file, ())[0].keys()
-    for columns, reader in ((TABLE_COLUMNS, _table_row), (PROFILE_COLUMNS, _profile_row)):
-        if all(column in header for column in columns):
-            return reader
-    return None
-
-
-def _table_row(row: CsvRow, where: str) -> Collective:
-    values = _positive(row, ("num_gpus", "message_bytes", "latency_us"), where)
+def _table_row(row: CsvRow) -> Collective:
+    values = row.numbers(("num_gpus", "message_bytes", "latency_us"), POSITIVE)
     entry = _device(row["gpu"])
     family = row["backend"].removesuffix("_custom")
-    over_pcie = entry.technologies.get("scale_up", "").startswith(PCIE)
-    try:
-        allowed = algorithms(family, row["dtype"], over_pcie)
-    except ValueError as error:
-        raise Unpredictable(str(error)) from None
+    allowed = algorithms(family, row["dtype"], entry.technologies.get("scale_up", "").startswith(PCIE))
     if row["mode"] not in (STREAM, GRAPH, EAGER):
-        raise Unpredictable(f"mode {row['mode']!r} is not known; known: {STREAM}, {GRAPH}, {EAGER}")
+        raise ValueError(f"mode {row['mode']!r} is not known; known: {STREAM}, {GRAPH}, {EAGER}")
     links = entry.hardware.links
     _require_links(entry.name, links)
     return Collective(
@@ -214,14 +181,16 @@ def _table_row(row: CsvRow, where: str) -> Collective:
         memory_bandwidth=entry.hardware.memory.hbm.bandwidth,
         algorithms=allowed,
         crosses=values["num_gpus"] > links.scale_up.devices,
+        file=row.file,
+        line=row.line,
     )
 
 
-def _profile_row(row: CsvRow, where: str) -> Collective:
-    values = _positive(row, ("num_workers", "devices_per_node", "message_bytes", "latency_us"), where)
+def _profile_row(row: CsvRow) -> Collective:
+    values = row.numbers(("num_workers", "devices_per_node", "message_bytes", "latency_us"), POSITIVE)
     name, _, _ = row["topology"].partition(" ")
     if name not in TOPOLOGIES:
-        raise Unpredictable(f"topology {name!r} is not known; known: {', '.join(TOPOLOGIES)}")
+        raise ValueError(f"topology {name!r} is not known; known: {', '.join(TOPOLOGIES)}")
     machines = TOPOLOGIES[name]
     entry = _device(machines.device)
     links, node = entry.hardware.links, values["devices_per_node"]
@@ -249,30 +218,28 @@ def _profile_row(row: CsvRow, where: str) -> Collective:
         memory_bandwidth=entry.hardware.memory.hbm.bandwidth,
         algorithms=algorithms(NCCL, "half", False),
         crosses=values["num_workers"] > domain,
+        file=row.file,
+        line=row.line,
     )
-
-
-def _positive(row: CsvRow, columns: tuple[str, ...], where: str) -> dict[str, float]:
-    values = numbers(row, columns, where)
-    for column, value in values.items():
-        if value <= 0.0:
-            raise ValueError(f"{where}: {column} = {row[column]!r} must be positive")
-    return values
 
 
 def _device(name: str) -> hwspaces.HardwareEntry:
     try:
         return hwspaces.hardware(name)
     except ValueError as error:
-        raise Unpredictable(f"GPU {error}") from None
+        raise ValueError(f"GPU {error}") from None
 
 
 def _require_links(name: str, links: Links) -> None:
     if links.scale_up is None:
-        raise Unpredictable(f"{name} has no link to other devices in the catalogue")
+        raise ValueError(f"{name} has no link to other devices in the catalogue")
 
 
 def _kind(name: str) -> str:
     if name not in NAMES:
-        raise Unpredictable(f"collective {name!r} is not known; known: {', '.join(NAMES)}")
+        raise ValueError(f"collective {name!r} is not known; known: {', '.join(NAMES)}")
     return NAMES[name]
+
+
+FORMS = {TABLE_COLUMNS: _table_row, PROFILE_COLUMNS: _profile_row}
+"""Columns of a file -> how its rows are read."""

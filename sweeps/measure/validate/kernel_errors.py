@@ -20,7 +20,7 @@ from sweeps.measure.kernel_data.attention import (
 from sweeps.measure.kernel_data.experts import expert_groups
 from sweeps.measure.kernel_data.gemm import gemm_groups
 from sweeps.measure.kernel_data.group import KernelGroup, predicted
-from sweeps.measure.validate.relative_errors import error_summary
+from sweeps.measure.validate.relative_errors import error_summary, grouped
 
 LABELS = ("family", "precision", "engine", "version", "kernel", "device")
 """What rows are told apart by: fields of `KernelGroup`."""
@@ -61,9 +61,7 @@ class KernelErrors:
 
     def errors(self, *labels: str, long: bool = False) -> dict[tuple[str, ...], dict[str, float]]:
         """Errors by the values of some of `LABELS`, over all rows or, with `long`, over those of 30 us and more."""
-        members: dict[tuple[str, ...], list[ScoredKernels]] = {}
-        for scored in self.scored:
-            members.setdefault(tuple(getattr(scored.group, label) for label in labels), []).append(scored)
+        members = grouped(self.scored, lambda scored: tuple(getattr(scored.group, label) for label in labels))
         found = {key: _summary(groups, long) for key, groups in sorted(members.items())}
         return {key: errors for key, errors in found.items() if errors["rows"]}
 

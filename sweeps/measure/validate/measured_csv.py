@@ -1,15 +1,16 @@
-"""Rows of a CSV file of measurements, and numbers out of them, with messages that name file, row, column and value."""
+"""One reader of CSV files of measurements: rows, numbers out of them, and which rows were left out for which reason."""
 
 import csv
 import io
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from hwspaces import document
+from sweeps.measure.validate.relative_errors import grouped
 
 LARGEST = 64 * 2**20
 """B of a file of measurements."""
@@ -17,8 +18,59 @@ LARGEST = 64 * 2**20
 MOST_VALUES = 5 * 10**6
 """Rows times columns of one."""
 
-CsvRow = dict[str, str]
-"""One line of the file: column -> text, empty where nothing was recorded."""
+Item = TypeVar("Item")
+
+Limit = tuple[float, str]
+"""Least number that a cell may hold, and what it must be, in words."""
+
+ANY: Limit = (-math.inf, "")
+NOT_NEGATIVE: Limit = (0.0, "not be negative")
+POSITIVE: Limit = (math.ulp(0.0), "be positive")
+
+
+def at_least(least: float) -> Limit:
+    """Numbers from `least` on."""
+    return least, f"be at least {least:g}"
+
+
+class BadCell(ValueError):
+    """A cell that no file may have: the file is refused, where other errors of a row leave the row out."""
+
+
+class CsvRow(dict[str, str]):
+    """One line of a file: column -> text, empty where nothing was recorded."""
+
+    def __init__(self, file: str | Path, line: int, cells: Mapping[str, str]):
+        super().__init__(cells)
+        self.file, self.line, self.where = str(file), line, f"{file}: row {line}"
+
+    def number(self, column: str, limit: Limit = ANY) -> float | None:
+        """The finite number in `column`, None where the row has none.
+
+        Raises:
+          BadCell: one line that names file, row, column and value, for other text and for a number that cannot be.
+        """
+        text = self.get(column, "")
+        if not text:
+            return None
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not math.isfinite(value):
+            raise BadCell(f"{self.where}: {column} = {text!r} is not a finite number")
+        least, allowed = limit
+        if value < least:
+            raise BadCell(f"{self.where}: {column} = {text!r} must {allowed}")
+        return value
+
+    def numbers(self, columns: Iterable[str], limit: Limit = ANY) -> dict[str, float]:
+        """The numbers in `columns`, by column; BadCell as of `number`, and where one is empty."""
+        values = {column: self.number(column, limit) for column in columns}
+        for column, value in values.items():
+            if value is None:
+                raise BadCell(f"{self.where}: {column} is empty")
+        return values  # type: ignore[return-value]
 
 
 class LeftOut(NamedTuple):
@@ -28,6 +80,42 @@ class LeftOut(NamedTuple):
     name: str  # as the file identifies it, "" where it does not
     reason: str
     file: str = ""  # where several are read
+
+
+def by_reason(left: Iterable[LeftOut]) -> list[tuple[str, list[LeftOut]]]:
+    """Every reason why rows were left out and its rows, the commonest first."""
+    return sorted(grouped(left, lambda one: one.reason).items(), key=lambda pair: -len(pair[1]))
+
+
+def records(
+    rows: Iterable[CsvRow], read: Callable[[CsvRow], Item | None], name: str = ""
+) -> tuple[list[Item], list[LeftOut]]:
+    """What `read` makes of rows, and the rows that it refuses with a ValueError, with its words as the reason.
+
+    Args:
+      read: of one row; None where the row is of no interest.
+      name: column that identifies a row.
+
+    Raises:
+      BadCell: of `read`.
+    """
+    found, left = [], []
+    for row in rows:
+        try:
+            item = read(row)
+        except BadCell:
+            raise
+        except ValueError as reason:
+            left.append(LeftOut(row.line, row.get(name, ""), str(reason), row.file))
+        else:
+            found += [] if item is None else [item]
+    return found, left
+
+
+def require_some(path: str | Path, found: Sequence[Any], left: Sequence[LeftOut]) -> None:
+    """ValueError, one line, where all rows of a file are left out."""
+    if not found:
+        raise ValueError(f"{path}: none of {len(left)} rows can be predicted; row {left[0].row}: {left[0].reason}")
 
 
 def rows(path: str | Path, columns: Iterable[str]) -> list[CsvRow]:
@@ -56,35 +144,5 @@ def rows(path: str | Path, columns: Iterable[str]) -> list[CsvRow]:
         raise ValueError(f"{path}: no column {', '.join(missing)}; it has {', '.join(header)}")
     if not lines:
         raise ValueError(f"{path}: no rows in it")
-    return [{column: (line.get(column) or "").strip() for column in header} for line in lines]
-
-
-def number(row: CsvRow, column: str, where: str) -> float | None:
-    """The finite number in `column`, None where the row has none.
-
-    Raises:
-      ValueError: one line that names `where` (file and row), column and value, when the text is no finite number.
-    """
-    text = row.get(column, "")
-    if not text:
-        return None
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise ValueError(f"{where}: {column} = {text!r} is not a finite number")
-    return value
-
-
-def numbers(row: CsvRow, columns: Iterable[str], where: str) -> dict[str, float]:
-    """The numbers in `columns`, by column.
-
-    Raises:
-      ValueError: one line that names `where` (file and row) and the column, when one is empty or no finite number.
-    """
-    values = {column: number(row, column, where) for column in columns}
-    for column, value in values.items():
-        if value is None:
-            raise ValueError(f"{where}: {column} is empty")
-    return values
+    cells = ({column: (line.get(column) or "").strip() for column in header} for line in lines)
+    return [CsvRow(path, place, line) for place, line in enumerate(cells, start=2)]

@@ -1,9 +1,20 @@
-"""Relative errors of predictions: mean, median and sign of predicted / measured - 1."""
+"""One scorer: rows by their labels, and mean, median and sign of predicted / measured - 1 over them."""
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, TypeVar
 
 import numpy as np
+
+Row = TypeVar("Row")
+Label = TypeVar("Label")
+
+
+def grouped(rows: Iterable[Row], label: Callable[[Row], Label]) -> dict[Label, list[Row]]:
+    """The rows by their label, in the order in which labels come first."""
+    found: dict[Label, list[Row]] = {}
+    for row in rows:
+        found.setdefault(label(row), []).append(row)
+    return found
 
 
 class Errors(NamedTuple):

@@ -19,7 +19,7 @@ from jaxroof.legality import broken_rule
 from jaxroof.model import Model
 from sweeps.ask.cases import model_deployment, require_precisions
 from sweeps.ask.paths import replaced
-from sweeps.measure.validate.measured_csv import CsvRow, LeftOut, number, rows
+from sweeps.measure.validate.measured_csv import POSITIVE, CsvRow, LeftOut, Limit, at_least, records, require_some, rows
 from sweeps.measure.validate.relative_errors import error_summary
 from sweeps.measure.validate.stacks import stacked
 
@@ -29,7 +29,13 @@ SYNCHRONOUS = "sync_guidellm"
 METRICS = {"ttft": "gt_ttft_ms", "tpot": "derived_itl_ms", "e2e": "gt_e2e_ms"}
 """Metric -> column that it was measured in. vLLM's TPOT, (E2E - TTFT) / (output tokens - 1), is the derived ITL."""
 
-NUMBERS = ("tp", "concurrency", "prompt_tokens", "prefix_tokens", "implied_output_tokens", *METRICS.values())
+NUMBERS: dict[str, Limit] = {
+    "tp": at_least(1.0),
+    "concurrency": POSITIVE,
+    "prompt_tokens": POSITIVE,
+    "prefix_tokens": at_least(0.0),
+    "implied_output_tokens": at_least(1.0),
+} | dict.fromkeys(METRICS.values(), POSITIVE)
 COLUMNS = ("set", "exp_id", "gpu", "model", "dtype", *NUMBERS)
 """Columns that a file must have."""
 
@@ -94,46 +100,26 @@ def request_errors(path: str | Path, efficiency: Efficiency) -> RequestErrors:
       ValueError: one line that names file, row, column and value: a missing or empty file, a missing column, text
         that is no number, a number that cannot be; or that no row of the file could be predicted, and why.
     """
-    served, unpredicted = [], []
-    for index, row in enumerate(rows(path, COLUMNS), start=2):
-        values = _values(row, f"{path}: row {index}")
-        reason = _unfit(row, values)
-        if reason is None:
-            try:
-                served.append(_served(row, values))
-            except ValueError as error:
-                reason = str(error)
-        if reason is not None:
-            unpredicted.append(LeftOut(index, row["exp_id"], reason))
-    if not served:
-        raise ValueError(f"{path}: none of {len(unpredicted)} rows can be predicted; row 2: {unpredicted[0].reason}")
+    served, unpredicted = records(rows(path, COLUMNS), _served, "exp_id")
+    require_some(path, served, unpredicted)
     return RequestErrors(scored=tuple(_scored(served, efficiency)), unpredicted=tuple(unpredicted))
 
 
-def _values(row: CsvRow, where: str) -> dict[str, float | None]:
-    values = {column: number(row, column, where) for column in NUMBERS}
-    for column, value in values.items():
-        least = 0.0 if column == "prefix_tokens" else 1.0 if column in ("tp", "implied_output_tokens") else None
-        if value is not None and (value < least if least is not None else value <= 0.0):
-            allowed = "positive" if least is None else f"at least {least:g}"
-            raise ValueError(f"{where}: {column} = {row[column]!r} must be {allowed}")
-    return values
-
-
-def _unfit(row: CsvRow, values: Mapping[str, float | None]) -> str | None:
-    """Why the row says nothing about single requests; None when it does."""
+def _require_single(row: CsvRow, values: Mapping[str, float | None]) -> None:
+    """ValueError where the row says nothing about single requests."""
     if row["set"] != SYNCHRONOUS and values["concurrency"] != 1.0:
         concurrency = row["concurrency"] or "unknown"
-        return f"not one request at a time (set {row['set'] or 'unnamed'}, concurrency {concurrency})"
+        raise ValueError(f"not one request at a time (set {row['set'] or 'unnamed'}, concurrency {concurrency})")
     for column in ("tp", "prompt_tokens", "implied_output_tokens"):
         if values[column] is None:
-            return f"{column} is empty"
+            raise ValueError(f"{column} is empty")
     if values["gt_ttft_ms"] is None and values["gt_e2e_ms"] is None:
-        return "neither gt_ttft_ms nor gt_e2e_ms was measured"
-    return None
+        raise ValueError("neither gt_ttft_ms nor gt_e2e_ms was measured")
 
 
-def _served(row: CsvRow, values: Mapping[str, float | None]) -> MeasuredRequest:
+def _served(row: CsvRow) -> MeasuredRequest:
+    values = {column: row.number(column, limit) for column, limit in NUMBERS.items()}
+    _require_single(row, values)
     weights = row["dtype"].lower() if row["dtype"].lower() in WEIGHTS else None
     device = hwspaces.hardware(row["gpu"])
     entry = workloads.model(row["model"], weights=weights)

@@ -6,6 +6,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from sweeps.measure.validate.relative_errors import grouped
+
 
 def stack(trees: Sequence[Any]) -> Any:
     """Trees of one structure as one tree whose leaves have a first axis of shape [trees]."""
@@ -14,10 +16,7 @@ def stack(trees: Sequence[Any]) -> Any:
 
 def positions_by_structure(trees: Sequence[Any]) -> list[list[int]]:
     """Positions of the trees of each structure, in the order in which structures come first."""
-    kinds: dict[Any, list[int]] = {}
-    for position, tree in enumerate(trees):
-        kinds.setdefault(jax.tree.structure(tree), []).append(position)
-    return list(kinds.values())
+    return list(grouped(range(len(trees)), lambda position: jax.tree.structure(trees[position])).values())
 
 
 def stacked(trees: Sequence[Any]) -> tuple[np.ndarray, list[Any]]:

@@ -20,7 +20,7 @@ from jaxroof.memory import parameter_count
 from jaxroof.model import Model, WeightFormat
 from jaxroof.op import Collective, Ops
 from jaxroof.op_time import op_time
-from sweeps.measure.validate.measured_csv import LeftOut, number, numbers, rows
+from sweeps.measure.validate.measured_csv import CsvRow, LeftOut, records, rows
 
 SET = "neusight_label"
 
@@ -110,32 +110,31 @@ def measured_passes(file: str | Path) -> tuple[list[MeasuredPass], list[LeftOut]
       ValueError: one line: the file cannot be read, or a column is missing.
     """
     columns = ("set", "exp_id", "gpu", "model", "mode", "workload", "batch", "prompt_tokens", "gt_e2e_ms")
-    found, left = [], []
-    for place, row in enumerate(rows(file, columns), start=2):
-        if row["set"] != SET:
-            continue
-        reason, where = _reason(row), f"{file}: row {place}"
-        if reason is not None:
-            left.append(LeftOut(place, row["exp_id"], reason))
-            continue
-        known = numbers(row, ("batch", "prompt_tokens", "gt_e2e_ms"), where)
-        passed = [number(row, column, where) for column in ("gt_fw_ms", "gt_bw_ms")]
-        forward, backward = (None if time is None else time * 1e-3 for time in passed)
-        found.append(
-            MeasuredPass(
-                name=row["exp_id"],
-                gpu=GPUS[row["gpu"]],
-                model=MODELS[row["model"]],
-                mode=MODES[row["mode"]],
-                workload=row["workload"],
-                sequences=known["batch"],
-                tokens=known["prompt_tokens"],
-                forward=forward,
-                backward=backward,
-                total=known["gt_e2e_ms"] * 1e-3,
-            )
-        )
-    return found, left
+    return records((row for row in rows(file, columns) if row["set"] == SET), _measured, "exp_id")
+
+
+def _measured(row: CsvRow) -> MeasuredPass:
+    """Raises ValueError where GPU, model, mode or workload is not known."""
+    for column, names in (("gpu", GPUS), ("model", MODELS), ("mode", MODES)):
+        if row[column] not in names:
+            raise ValueError(f"{column} {row[column]} is not known")
+    if row["workload"] not in ALONE and SPREAD.fullmatch(row["workload"]) is None:
+        raise ValueError(f"workload {row['workload']} is not known")
+    known = row.numbers(("batch", "prompt_tokens", "gt_e2e_ms"))
+    passed = [row.number(column) for column in ("gt_fw_ms", "gt_bw_ms")]
+    forward, backward = (None if time is None else time * 1e-3 for time in passed)
+    return MeasuredPass(
+        name=row["exp_id"],
+        gpu=GPUS[row["gpu"]],
+        model=MODELS[row["model"]],
+        mode=MODES[row["mode"]],
+        workload=row["workload"],
+        sequences=known["batch"],
+        tokens=known["prompt_tokens"],
+        forward=forward,
+        backward=backward,
+        total=known["gt_e2e_ms"] * 1e-3,
+    )
 
 
 def scored_passes(rows: Iterable[MeasuredPass], efficiency: Efficiency) -> list[ScoredPass]:
@@ -256,12 +255,3 @@ def _deployment(label: MeasuredPass) -> Deployment:
         kv_bytes=4.0,
         **settings,
     )
-
-
-def _reason(row: dict[str, str]) -> str | None:
-    for column, known in (("gpu", GPUS), ("model", MODELS), ("mode", MODES)):
-        if row[column] not in known:
-            return f"{column} {row[column]} is not known"
-    if row["workload"] not in ALONE and SPREAD.fullmatch(row["workload"]) is None:
-        return f"workload {row['workload']} is not known"
-    return None

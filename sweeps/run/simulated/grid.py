@@ -22,6 +22,7 @@ from jaxroof.traffic import Traffic
 from sweeps.ask.alike import alike
 from sweeps.ask.cases import compute_precisions
 from sweeps.run.simulated.simulation import power, simulated, size_for
+from workloads.traffic import padded
 
 WIDTH = 32
 """Simulations of one call: more of them at once are no faster on a CPU."""
@@ -120,7 +121,8 @@ def stacked(points: Sequence[Scenario], once: bool = True) -> tuple[Scenario, Sc
       once: keep arrays that are the same object at every point once, such as the tables of an efficiency.
     """
     requests = max(len(point.workload.traffic.isl) for point in points)
-    trees = [dataclasses.replace(point, workload=_padded(point.workload, requests)) for point in points]
+    works = [dataclasses.replace(point.workload, traffic=padded(point.workload.traffic, requests)) for point in points]
+    trees = [dataclasses.replace(point, workload=work) for point, work in zip(points, works, strict=True)]
     times = {id(tree.workload.traffic.arrival) for tree in trees}  # those differ next time
     columns, axes = [], []
     for column in zip(*map(jax.tree.leaves, trees), strict=True):
@@ -231,20 +233,6 @@ def _filled(values: np.ndarray, length: int, axis: int) -> np.ndarray:
     """An array padded with zeros to one of a few lengths, for each of which a program is compiled."""
     more = [(0, length - size if i == axis else 0) for i, size in enumerate(np.shape(values))]
     return np.pad(values, more)
-
-
-def _padded(work: Service, requests: int) -> Service:
-    """The workload with absent requests up to `requests`."""
-    traffic = work.traffic
-    more = requests - len(traffic.isl)
-    if not more:
-        return work
-    fills = {"arrival": math.inf, "isl": 1.0, "osl": 0.0, "group": -1.0, "shared": 0.0, "keep": 0.0}
-    columns = {name: getattr(traffic, name) for name in fills if getattr(traffic, name) is not None}
-    made: dict[str, Any] = {
-        name: np.concatenate([column, np.full(more, fills[name])]) for name, column in columns.items()
-    }
-    return dataclasses.replace(work, traffic=dataclasses.replace(traffic, **made))
 
 
 def _shortest(work: Service) -> Service:

@@ -1,6 +1,5 @@
 """Simulated TTFT and TPOT of measured serving points: the benchmark's closed loop in front of each deployment."""
 
-import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -18,11 +17,14 @@ from jaxroof.prices import Limits
 from jaxroof.scheduler import Size, begin, proceed, remaining, served
 from jaxroof.struct import Scalar, struct
 from jaxroof.traffic import STATUSES, Traffic
+from sweeps.measure.validate.relative_errors import grouped
 from sweeps.measure.validate.serving.deployment_labels import ENGINES
 from sweeps.measure.validate.serving.precisions import has_experts
 from sweeps.measure.validate.serving.scores import Prediction
 from sweeps.measure.validate.serving.serving_points import ServingPoint
 from sweeps.measure.validate.serving.step_tables import Tables, Unit, price
+from sweeps.run.simulated.simulation import power
+from workloads.traffic import padded
 
 SEED = 1
 """Of the requests' lengths: every point has its own draw, the same in every run."""
@@ -73,17 +75,15 @@ def extent(points: Sequence[ServingPoint]) -> Limits:
     """The largest step of any point."""
     rows = max(max(point.preset.budget * _groups(point), point.isl + point.concurrency) for point in points)
     return Limits(
-        rows=_power(rows),
-        sequences=_power(max(point.concurrency for point in points)),
-        context=_power(max(point.isl + point.osl for point in points)),
+        rows=power(rows, 4),
+        sequences=power(max(point.concurrency for point in points), 4),
+        context=power(max(point.isl + point.osl for point in points), 4),
     )
 
 
 def lane_groups(points: Sequence[ServingPoint]) -> list[tuple[int, list[int]]]:
     """Which points are simulated together: their number of clients rounded up, and their indices."""
-    groups: dict[int, list[int]] = {}
-    for index, point in enumerate(points):
-        groups.setdefault(_clients(point), []).append(index)
+    groups = grouped(range(len(points)), lambda index: _clients(points[index]))
     return [
         (clients, members[first : first + most])
         for clients, members in sorted(groups.items())
@@ -107,7 +107,7 @@ def simulated_points(
 
 
 def _clients(point: ServingPoint) -> int:
-    return _power(max(point.concurrency, 4.0))
+    return power(point.concurrency, 4)
 
 
 def _lane(point: ServingPoint, tables: Tables, efficiency: Efficiency, requests: int) -> Lane:
@@ -115,7 +115,7 @@ def _lane(point: ServingPoint, tables: Tables, efficiency: Efficiency, requests:
     tokens = float(kv_capacity_tokens(point.hardware, point.model, point.deployment)) * _groups(point)
     return Lane(
         tables=tables,
-        traffic=_padded(traffic(point, SEED + point.row), requests),
+        traffic=padded(traffic(point, SEED + point.row), requests),
         policy=rules,
         blocks=np.floor(tokens / rules.block_size),
         delay=front_time(point, tables, efficiency),
@@ -124,7 +124,7 @@ def _lane(point: ServingPoint, tables: Tables, efficiency: Efficiency, requests:
 
 def front_time(point: ServingPoint, tables: Tables, efficiency: Efficiency) -> float:
     """s between a request and its place in the queue: the engine's front end, and steps that it is held back for."""
-    mean = 0.5 * (1.0 + point.low)
+    mean = 0.5 * (1.0 + point.preset.low)
     context = mean * (point.isl + 0.5 * point.osl)
     clients = min(point.concurrency, point.preset.max_sequences * _groups(point))
     decode = Batch(
@@ -142,7 +142,7 @@ def front_time(point: ServingPoint, tables: Tables, efficiency: Efficiency) -> f
 def traffic(point: ServingPoint, seed: int) -> Traffic:
     """The closed loop of the benchmark: every client at once at 0 s, then a request per answer.
 
-    Prompt and output lengths are independent, whole and uniform from `point.low` times nominal to nominal, at least 1.
+    Prompt and output lengths are independent, whole and uniform from `preset.low` times nominal to nominal, at least 1.
 
     Args:
       seed: of NumPy's PCG64; the same seed gives the same requests.
@@ -156,7 +156,7 @@ def traffic(point: ServingPoint, seed: int) -> Traffic:
     clients = max(round(point.concurrency), 1)
     count = max(round(point.requests), clients)
     draw = np.random.Generator(np.random.PCG64(seed))
-    isl, osl = _lengths(draw, point.isl, point.low, count), _lengths(draw, point.osl, point.low, count)
+    isl, osl = _lengths(draw, point.isl, point.preset.low, count), _lengths(draw, point.osl, point.preset.low, count)
     return Traffic(arrival=jnp.zeros(count), isl=jnp.asarray(isl), osl=jnp.asarray(osl), clients=float(clients))
 
 
@@ -182,17 +182,6 @@ def policy(point: ServingPoint) -> Policy:
         prefix_caching=0.0,
         graph_step=preset.graph_step * groups,
         graph_limit=preset.graph_limit * groups,
-    )
-
-
-def _padded(requests: Traffic, count: int) -> Traffic:
-    """The requests, and absent ones up to `count`."""
-    more = max(count - len(requests.isl), 0)
-    return dataclasses.replace(
-        requests,
-        arrival=np.concatenate([requests.arrival, np.full(more, np.inf)]),
-        isl=np.concatenate([requests.isl, np.ones(more)]),
-        osl=np.concatenate([requests.osl, np.zeros(more)]),
     )
 
 
@@ -245,7 +234,3 @@ def _mean(values: jax.Array, there: jax.Array) -> jax.Array:
 def _groups(point: ServingPoint) -> Scalar:
     """Attention groups, which the scheduler treats as one with their budgets together."""
     return point.deployment.attention_dp or 1.0
-
-
-def _power(value: float) -> int:
-    return 2 ** max(int(np.ceil(np.log2(max(value, 2.0)))), 2)

@@ -2,8 +2,9 @@
 
 import dataclasses
 
-from hwspaces import HardwareEntry
+from jaxroof.hardware import Hardware
 from sweeps.measure.validate.serving.deployment_labels import INFERENCEX, Layout
+from sweeps.measure.validate.serving.precisions import bits
 
 BATCHED_TOKENS = 8192.0
 """Tokens of a step: the default of `vllm serve` on devices of 70 GB and more, and of `trtllm-serve`."""
@@ -69,28 +70,35 @@ CLIENT_TIMES = {"vllm": 0.0, "trtllm": 0.03, "sglang": 0.185}
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """What a preset depends on."""
+    """What ran, as far as a preset depends on it."""
 
-    engine: str
-    version: str
+    engine: str  # one of ENGINES
+    version: str  # of the engine, "" where it is not recorded
     family: str  # labels.INFERENCEX or labels.NVIDIA
-    device: HardwareEntry
-    model: str  # name of the catalogue
-    low_precision: bool  # weights are of 8 bits or less
+    gpu: str  # of the catalogue
+    vendor: str | None  # of the device
+    hardware: Hardware
+    model_name: str  # of the catalogue
+    precision: str  # of the weights
     layout: Layout
     isl: float  # nominal, tokens
     osl: float
-    clients: float
+    concurrency: float  # clients
 
     @property
     def blackwell(self) -> bool:
         """`is_blackwell` of the device."""
-        return is_blackwell(self.device)
+        return is_blackwell(self.vendor, self.hardware)
+
+    @property
+    def low_precision(self) -> bool:
+        """Whether weights are of 8 bits or less."""
+        return bits(self.precision) <= 8
 
 
-def is_blackwell(device: HardwareEntry) -> bool:
+def is_blackwell(vendor: str | None, hardware: Hardware) -> bool:
     """True for NVIDIA's devices with a matrix unit for 4 bits."""
-    return device.vendor == NVIDIA_DEVICES and "fp4" in device.hardware.matrix
+    return vendor == NVIDIA_DEVICES and "fp4" in hardware.matrix
 
 
 NVIDIA_DEVICES, AMD_DEVICES = "NVIDIA", "AMD"
@@ -107,7 +115,7 @@ def preset(run: Run) -> Preset:
       ValueError: one line, for TensorRT-LLM on a device that is not NVIDIA's.
     """
     base = DEFAULTS[run.engine]
-    if run.device.vendor != NVIDIA_DEVICES:
+    if run.vendor != NVIDIA_DEVICES:
         return _elsewhere(run, base)
     if run.family != INFERENCEX:
         base = dataclasses.replace(base, low=_spread_of_lengths(run))
@@ -121,13 +129,13 @@ def preset(run: Run) -> Preset:
 def _elsewhere(run: Run, base: Preset) -> Preset:
     """The settings on a device that is not NVIDIA's."""
     if run.engine == "trtllm":
-        vendor = run.device.vendor or "others"
+        vendor = run.vendor or "others"
         raise ValueError(f"backend = 'trtllm' runs on NVIDIA's devices alone, not on those of {vendor}")
     if run.family != INFERENCEX:
         told = "the engine's own defaults, with the clients and lengths of NVIDIA's sweeps"
         return dataclasses.replace(base, low=_spread_of_lengths(run), assumed=told)
     base = dataclasses.replace(base, low=0.8, client_time=CLIENT_TIMES[run.engine])
-    if run.device.vendor != AMD_DEVICES:
+    if run.vendor != AMD_DEVICES:
         told = "the engine's own defaults, with the clients and lengths of InferenceX"
         return dataclasses.replace(base, assumed=told)
     scripted = AMD_SCRIPTED[run.engine](run, base)
@@ -153,7 +161,7 @@ def _vllm(run: Run, base: Preset) -> Preset:
         low=0.8,
         kv="fp8" if fp8_cache else None,
         budget=2.0 * run.isl if per_prompt else base.budget,
-        max_sequences=run.clients,
+        max_sequences=run.concurrency,
         graph_limit=2048.0 if _is(run, "gpt-oss", "Kimi", "MiniMax") else 512.0,
         memory=0.95 if _is(run, "MiniMax") and not run.blackwell else 0.9,
     )
@@ -162,13 +170,13 @@ def _vllm(run: Run, base: Preset) -> Preset:
 def _trtllm(run: Run, base: Preset) -> Preset:
     # `attention_dp_config.timeout_iters` of its scripts: ranks wait for each other's prompts.
     base = dataclasses.replace(base, low=0.8, wait_steps=60.0 if run.layout.attention_dp > 1.0 else 0.0)
-    batch = run.clients / run.layout.attention_dp
+    batch = run.concurrency / run.layout.attention_dp
     if _is(run, "gpt-oss"):
         kv = "fp8" if run.blackwell else None
-        return dataclasses.replace(base, kv=kv, budget=20000.0, memory=0.85, graph_limit=run.clients)
+        return dataclasses.replace(base, kv=kv, budget=20000.0, memory=0.85, graph_limit=run.concurrency)
     if _is(run, "Llama-3"):
         wait = 20.0 if run.isl == run.osl == SHORT and run.layout.tp < 8.0 else 0.0
-        budget = 16384.0 if run.blackwell and "nvfp4" not in run.model else run.isl + run.osl + 200.0
+        budget = 16384.0 if run.blackwell and "nvfp4" not in run.model_name else run.isl + run.osl + 200.0
         return dataclasses.replace(base, budget=budget, wait_steps=wait, graph_limit=1024.0)
     budget = 64.0 * ((batch + run.isl + 127.0) // 64.0)
     if run.blackwell:
@@ -180,10 +188,10 @@ def _sglang(run: Run, base: Preset) -> Preset:
     base = dataclasses.replace(base, low=0.8, kv="fp8" if run.blackwell else None)
     if _is(run, "Qwen3.5"):
         base = dataclasses.replace(base, kv="fp8", state_bytes=2.0, max_sequences=128.0, memory=0.8)
-        poll = (30.0 if run.clients > 4.0 else 10.0) if run.blackwell else 1.0
+        poll = (30.0 if run.concurrency > 4.0 else 10.0) if run.blackwell else 1.0
         return dataclasses.replace(base, budget=BATCHED_TOKENS if run.blackwell else 16384.0, poll_steps=poll)
     if _is(run, "DeepSeek") and run.blackwell:
-        poll = 30.0 if run.clients >= 16.0 else 10.0
+        poll = 30.0 if run.concurrency >= 16.0 else 10.0
         return dataclasses.replace(base, budget=16384.0, memory=0.85, max_sequences=256.0, poll_steps=poll)
     short = run.isl == run.osl == SHORT
     return dataclasses.replace(
@@ -202,12 +210,12 @@ def _vllm_on_amd(run: Run, base: Preset) -> Preset:
 
 def _sglang_on_amd(run: Run, base: Preset) -> Preset:
     """Source: dsr1_fp8_mi300x.sh, dsr1_fp8_mi355x.sh, dsr1_fp4_mi355x.sh. `--num-continuous-decode-steps=4`."""
-    four_bits = "fp4" in run.device.hardware.matrix
+    four_bits = "fp4" in run.hardware.matrix
     budget = AMD_PROMPT_TOKENS[1] if four_bits else AMD_PROMPT_TOKENS[0]
-    if four_bits and run.isl == LONG and run.osl == SHORT and run.clients > 32.0:
+    if four_bits and run.isl == LONG and run.osl == SHORT and run.concurrency > 32.0:
         budget = 32768.0
     return dataclasses.replace(
-        base, budget=budget, memory=0.8, graph_limit=128.0, max_sequences=run.clients, poll_steps=4.0
+        base, budget=budget, memory=0.8, graph_limit=128.0, max_sequences=run.concurrency, poll_steps=4.0
     )
 
 
@@ -244,4 +252,4 @@ def scripted_degrees(numbers: dict, engine: str, family: str, version: str, mode
 
 
 def _is(run: Run, *families: str) -> bool:
-    return run.model.startswith(families)
+    return run.model_name.startswith(families)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from sweeps.measure.validate.relative_errors import errors
+from sweeps.measure.validate.relative_errors import errors, grouped
 from sweeps.measure.validate.serving.serving_points import ServingPoint
 
 METRICS = ("ttft", "tpot", "throughput")
@@ -103,9 +103,7 @@ def scores(predictions: Sequence[Prediction]) -> dict[str, dict[str, dict[str, S
         return table
     table["points"]["trusted"] = _all(trusted)
     for key, value in KEYS.items():
-        groups: dict[str, list[Prediction]] = {}
-        for one in trusted:
-            groups.setdefault(value(one.point), []).append(one)
+        groups = grouped(trusted, lambda one: value(one.point))  # noqa: B023
         names = [name for _, name in BANDS] if key == "concurrency" else sorted(groups)
         table[key] = {name: _all(groups[name]) for name in names if name in groups}
     return table

@@ -8,14 +8,13 @@ from typing import NoReturn
 
 import hwspaces
 from jaxroof.deployment import Deployment
-from jaxroof.hardware import Hardware
 from jaxroof.legality import broken_rule
 from jaxroof.memory import weight_bytes
 from jaxroof.model import Model
 from sweeps.ask.cases import model_deployment, require_precisions
-from sweeps.measure.validate.measured_csv import CsvRow, LeftOut, number, rows
+from sweeps.measure.validate.measured_csv import NOT_NEGATIVE, CsvRow, LeftOut, records, rows
 from sweeps.measure.validate.serving.deployment_labels import ENGINES, Layout, layout, suite
-from sweeps.measure.validate.serving.precisions import MICROSCALED, bits, has_experts, labelled_model
+from sweeps.measure.validate.serving.precisions import MICROSCALED, has_experts, labelled_model
 from sweeps.measure.validate.serving.presets import NVIDIA_DEVICES, Preset, Run, is_blackwell, preset, scripted_degrees
 from sweeps.run.simulated.simulation import require_priced
 
@@ -26,6 +25,7 @@ SIDE_NUMBERS = ("batch_size", "num_workers", *DEGREES)
 LOAD = ("isl_tokens", "osl_tokens", "concurrency", "batch_size")
 MEASURED = ("gt_ttft_ms", "gt_tpot_ms")
 TEXTS = ("id", "model_path", "gpu", "backend", "backend_version", "gemm_quant_mode", "moe_quant_mode", "mode")
+NUMBERS = (*LOAD, *DEGREES, *MEASURED, *(f"{side}_{column}" for side in SIDES for column in SIDE_NUMBERS))
 COLUMNS = (*TEXTS, "source_tag", *LOAD, *DEGREES, *MEASURED)
 """Columns that a file must have. Columns of disaggregated rows and dates are read where they are."""
 
@@ -46,29 +46,17 @@ Source: ours, fitted with the engines' other constants to public points of 6 mix
 
 
 @dataclasses.dataclass(frozen=True)
-class ServingPoint:
+class ServingPoint(Run):
     """One measured point of one kind of device doing everything."""
 
     row: int  # line of the file
     id: str
     label: str  # `model_path`
     modes: tuple[str, str]  # `gemm_quant_mode`, `moe_quant_mode`
-    model_name: str  # of the catalogue
-    precision: str  # of the weights
-    gpu: str  # of the catalogue
-    vendor: str | None  # of the device
-    hardware: Hardware
     model: Model
     deployment: Deployment
-    engine: str  # one of ENGINES
-    version: str  # of the engine, "" where it is not recorded
-    family: str  # labels.INFERENCEX or labels.NVIDIA
     date: str  # ISO 8601, "" where it is not recorded
     preset: Preset
-    isl: float  # nominal, tokens
-    osl: float
-    low: float  # shortest length over nominal; the longest is 1
-    concurrency: float  # clients
     ttft: float  # s, mean
     tpot: float  # s, mean
     repaired: bool  # degrees are not what the labels say
@@ -90,17 +78,7 @@ def points(path: str | Path) -> tuple[list[ServingPoint], list[LeftOut]]:
       ValueError: one line that names file, row, column and value: a missing or empty file, a missing column, text
         that is no number, a number that cannot be.
     """
-    found: list[ServingPoint] = []
-    skipped = []
-    for index, row in enumerate(rows(path, COLUMNS), start=2):
-        values = _values(row, f"{path}: row {index}")
-        try:
-            if row["mode"] == "disagg":
-                _refuse_disaggregated(row, values)
-            found.append(_point(index, row, values))
-        except ValueError as error:
-            skipped.append(LeftOut(index, row["id"], str(error)))
-    return found, skipped
+    return records(rows(path, COLUMNS), _point, "id")
 
 
 def assumptions(points: Sequence[ServingPoint], learned: bool) -> Counter[str]:
@@ -123,18 +101,11 @@ def assumptions(points: Sequence[ServingPoint], learned: bool) -> Counter[str]:
     return found
 
 
-def _values(row: CsvRow, where: str) -> dict[str, float | None]:
-    sided = [f"{side}_{column}" for side in SIDES for column in SIDE_NUMBERS]
-    columns = (*LOAD, *DEGREES, *MEASURED, *sided)
-    values = {column: number(row, column, where) for column in columns}
-    for column, value in values.items():
-        if value is not None and value < 0.0:
-            raise ValueError(f"{where}: {column} = {row[column]!r} must not be negative")
-    return values
-
-
-def _point(index: int, row: CsvRow, values: dict[str, float | None]) -> ServingPoint:
+def _point(row: CsvRow) -> ServingPoint:
     """Raises ValueError with the reason why the row cannot be priced."""
+    values = {column: row.number(column, NOT_NEGATIVE) for column in NUMBERS}
+    if row["mode"] == "disagg":
+        _refuse_disaggregated(row, values)
     if row["mode"] not in ("agg", ""):
         raise ValueError(f"mode = {row['mode']!r} is not known")
     device, entry, family = _named(row)
@@ -142,53 +113,42 @@ def _point(index: int, row: CsvRow, values: dict[str, float | None]) -> ServingP
     _require(values, ("isl_tokens", "osl_tokens", "tp_size", *MEASURED))
     if not clients:
         raise ValueError("neither concurrency nor batch_size is given")
-    isl, osl = values["isl_tokens"], values["osl_tokens"]
-    degrees = scripted_degrees(values, row["backend"], family, row["backend_version"], entry.name, is_blackwell(device))
-    spread = layout(degrees, family, has_experts(entry.model))
-    settings = preset(
-        Run(
-            engine=row["backend"],
-            version=row["backend_version"],
-            family=family,
-            device=device,
-            model=entry.name,
-            low_precision=bits(entry.precision) <= 8,
-            layout=spread,
-            isl=isl,
-            osl=osl,
-            clients=clients,
-        )
+    blackwell = is_blackwell(device.vendor, device.hardware)
+    degrees = scripted_degrees(values, row["backend"], family, row["backend_version"], entry.name, blackwell)
+    run = Run(
+        engine=row["backend"],
+        version=row["backend_version"],
+        family=family,
+        gpu=device.name,
+        vendor=device.vendor,
+        hardware=device.hardware,
+        model_name=entry.name,
+        precision=entry.precision,
+        layout=layout(degrees, family, has_experts(entry.model)),
+        isl=values["isl_tokens"],
+        osl=values["osl_tokens"],
+        concurrency=clients,
     )
-    deployment = _deployment(device, entry, spread, settings)
+    settings = preset(run)
+    deployment = _deployment(device, entry, run.layout, settings)
     require_priced(entry.name, entry.model, deployment)
     broken = broken_rule(device.hardware, entry.model, deployment)
     if broken:
         raise ValueError(f"{entry.name} on {device.name}: {broken}")
     return ServingPoint(
-        row=index,
+        **vars(run),
+        row=row.line,
         id=row["id"],
         label=row["model_path"],
         modes=(row["gemm_quant_mode"], row["moe_quant_mode"]),
-        model_name=entry.name,
-        precision=entry.precision,
-        gpu=device.name,
-        vendor=device.vendor,
-        hardware=device.hardware,
         model=entry.model,
         deployment=deployment,
-        engine=row["backend"],
-        version=row["backend_version"],
-        family=family,
         date=row.get("measured_date", ""),
         preset=settings,
-        isl=isl,
-        osl=osl,
-        low=settings.low,
-        concurrency=clients,
         ttft=values["gt_ttft_ms"] * 1e-3,
         tpot=values["gt_tpot_ms"] * 1e-3,
-        repaired=spread.repaired or degrees != values,
-        suspect=spread.suspect,
+        repaired=run.layout.repaired or degrees != values,
+        suspect=run.layout.suspect,
     )
 
 
@@ -227,7 +187,7 @@ def _named(row: CsvRow):
     if not gemm and not moe:
         gemm = moe = PRECISIONS.get(row.get("precision", ""), "")
     entry = labelled_model(row["model_path"], gemm, moe)
-    microscaled = is_blackwell(device) and row["backend"] in ("vllm", "trtllm")
+    microscaled = is_blackwell(device.vendor, device.hardware) and row["backend"] in ("vllm", "trtllm")
     if microscaled and entry.precision.startswith("mxfp4"):
         entry = labelled_model(row["model_path"], gemm, MICROSCALED)
     return device, entry, suite(row["source_tag"])

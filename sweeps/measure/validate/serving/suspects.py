@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 
 from jaxroof.efficiency import datasheet
+from sweeps.measure.validate.relative_errors import grouped
 from sweeps.measure.validate.serving.deployment_labels import NVIDIA
 from sweeps.measure.validate.serving.little import little_times
 from sweeps.measure.validate.serving.precisions import has_experts
@@ -105,11 +106,8 @@ def _slow_experts(points: Sequence[ServingPoint]) -> list[bool]:
 
 def _spread(points: Sequence[ServingPoint], hit: Sequence[bool], seen: Sequence[bool], share: float) -> list[bool]:
     """`hit`, and all of every series in which at least `share` of the points that were compared are hit."""
-    series = defaultdict(list)
-    for index, point in enumerate(points):
-        series[_series(point)].append(index)
     found = list(hit)
-    for group in series.values():
+    for group in grouped(range(len(points)), lambda index: _series(points[index])).values():
         compared = [i for i in group if seen[i]]
         if compared and sum(hit[i] for i in compared) >= share * len(compared) and any(hit[i] for i in compared):
             for i in group:
