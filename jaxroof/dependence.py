@@ -21,9 +21,16 @@ def output_dependence(function: Callable, arguments: tuple, marks: tuple) -> Any
       The function's output tree with a frozenset in place of every leaf: a superset of the true dependence only where
       an operation ignores an operand. Both sides of a condition count.
     """
+    return mapped(_marks, marked(function, arguments, marks))
+
+
+def marked(function: Callable, arguments: tuple, marks: tuple) -> Any:
+    """What `function` returns of marked arguments; numbers in it that depend on none of them need not be `Marked`."""
     with eager():
-        found = function(*mapped(lambda mark, leaf: Marked(leaf, mark), marks, arguments))
-    return mapped(_marks, found)
+        return function(*mapped(lambda mark, leaf: Marked(np.asarray(leaf), mark), marks, arguments))
+
+
+_NONE: frozenset = frozenset()
 
 
 class Marked(np.lib.mixins.NDArrayOperatorsMixin):
@@ -35,16 +42,25 @@ class Marked(np.lib.mixins.NDArrayOperatorsMixin):
     """
 
     def __init__(self, value: Any, marks: frozenset):
-        self.value, self.marks = np.asarray(value), marks
+        self.value, self.marks = value, marks
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **named: Any) -> Any:
-        return _applied(getattr(ufunc, method), inputs, named)
+        if method != "__call__" or named:
+            return _applied(getattr(ufunc, method), inputs, named)
+        marks, values = _NONE, []
+        for one in inputs:  # of the functions that are called most, without looking into trees
+            if type(one) is Marked:
+                marks = one.marks if marks is _NONE else marks | one.marks
+                values.append(one.value)
+            else:
+                values.append(one)
+        return Marked(ufunc(*values), marks)
 
     def __array_function__(self, function: Any, types: Any, inputs: Any, named: Any) -> Any:
         return _applied(function, inputs, named)
 
     def __getitem__(self, place: Any) -> "Marked":
-        return _applied(lambda value, place: value[place], (self, place), {})
+        return _applied(lambda value, place: np.asarray(value)[place], (self, place), {})
 
     def __bool__(self) -> bool:
         raise TypeError("a formula may not ask for the value of a number: it is to be traced")
@@ -54,26 +70,26 @@ class Marked(np.lib.mixins.NDArrayOperatorsMixin):
 
     def astype(self, dtype: Any) -> "Marked":
         """With numbers of another type."""
-        return Marked(self.value.astype(dtype), self.marks)
+        return Marked(np.asarray(self.value, dtype), self.marks)
 
     def reshape(self, *shape: Any) -> "Marked":
         """Of another shape."""
-        return Marked(self.value.reshape(*shape), self.marks)
+        return Marked(np.reshape(self.value, shape), self.marks)
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Of the number."""
-        return self.value.shape
+        return np.shape(self.value)
 
     @property
     def ndim(self) -> int:
         """Of the number."""
-        return self.value.ndim
+        return np.ndim(self.value)
 
     @property
     def dtype(self) -> np.dtype:
         """Of the number."""
-        return self.value.dtype
+        return np.asarray(self.value).dtype
 
 
 def example(tree: Any) -> Any:

@@ -1,22 +1,28 @@
-"""Evaluates a question over axes: one program per structure of the structs, called chunk after chunk."""
+"""Evaluates a question over axes, chunk after chunk: on NumPy, or one compiled program per structure of the structs."""
 
 import collections
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-import jax
 import numpy as np
 
+from jaxroof.arrays import jax
+from jaxroof.struct import Array
+from jaxroof.tree import leaves, mapped
 from sweeps.ask.axes import Axis, Segment, blocks
 from sweeps.ask.question import Question
 from sweeps.data.pieces import Box, Output, Piece, View, as_slice, corners, gathered, part_lengths
+from sweeps.run.columns import Columns
 from sweeps.run.point import in_dtype
-from sweeps.run.program import program
+from sweeps.run.ways import MOST_EAGER
 
 CHUNK_BYTES = {"cpu": 64e6, "gpu": 16e9, "tpu": 4e9}
 """B of one compiled call's buffers by platform. On a CPU larger ones are paged in anew at every call; a GPU needs
 large calls to hide their fixed cost."""
+
+EAGER_BYTES = 4e6
+"""The same of one call on NumPy, whose intermediate numbers then stay in a cache."""
 
 POINT_VALUES = 15
 """Numbers per point that a call holds beside the columns it reads: terms, sums and outputs, typically."""
@@ -32,7 +38,8 @@ class Plan:
       question: what to compute at every point.
       axes: what varies, outermost first.
       dtype: of floats, "float32" or "float64"; float64 needs JAX's x64 mode to be on.
-      chunk_points: points per compiled call; by default what suits the platform and the columns that are read.
+      chunk_points: points per call; by default what suits the platform and the columns that are read.
+      most_eager: points up to which NumPy computes them, in float64, without compiling anything.
     """
 
     def __init__(
@@ -41,11 +48,15 @@ class Plan:
         axes: tuple[Axis, ...],
         dtype: str = "float32",
         chunk_points: int | None = None,
+        most_eager: int = MOST_EAGER,
     ):
         self.axes = axes
-        self._blocks = [_Block(question, axes, parts, np.dtype(dtype), chunk_points) for parts in blocks(axes)]
-        self.outputs = _merged_outputs(self._blocks, axes)
         self.points = math.prod(axis.size for axis in axes)
+        self.compiled = self.points > most_eager
+        self._blocks = [
+            _Block(question, axes, parts, np.dtype(dtype), self.compiled, chunk_points) for parts in blocks(axes)
+        ]
+        self.outputs = _merged_outputs(self._blocks, axes)
 
     def boxes(self, points: int = 1) -> Iterator[Box]:
         """The sweep in boxes of about `points` points, at least a chunk each, in an order of their own."""
@@ -87,10 +98,10 @@ class Plan:
         names = frozenset(name for name in block.program.names if repeated <= set(self.outputs[name].dims))
         return Box(number, corner, chunks, block.owned(corner, chunks), names)
 
-    def _computed(self, boxes: Iterable[Box], everything: bool = False) -> Iterator[tuple[Box, dict[str, jax.Array]]]:
+    def _computed(self, boxes: Iterable[Box], everything: bool = False) -> Iterator[tuple[Box, dict[str, Array]]]:
         """Every chunk of the boxes with its results, while the next ones are computed, one on each device."""
-        devices = jax.local_devices()
-        begun: collections.deque[tuple[Box, dict[str, jax.Array]]] = collections.deque()
+        devices = jax.local_devices() if self.compiled else [None]
+        begun: collections.deque[tuple[Box, dict[str, Array]]] = collections.deque()
         chunks = (self._box(box.block, corner, (1,) * len(corner)) for box in boxes for corner in corners(box))
         for number, chunk in enumerate(chunks):
             device = devices[number % len(devices)] if len(devices) > 1 else None
@@ -114,34 +125,36 @@ class _Block:
         axes: tuple[Axis, ...],
         combination: tuple[Segment, ...],
         dtype: np.dtype,
+        compiled: bool,
         chunk_points: int | None,
     ):
         self.axes = axes
         self.positions = [segment.positions for segment in combination]
-        settings = [jax.tree.map(lambda leaf: np.asarray(leaf, dtype), segment.settings) for segment in combination]
-        columns = max((sum(leaf.ndim for leaf in jax.tree.leaves(setting)) for setting in settings), default=0)
-        fitting = CHUNK_BYTES.get(jax.default_backend(), CHUNK_BYTES["cpu"]) / (
-            dtype.itemsize * (columns + POINT_VALUES)
-        )
+        stored = dtype if compiled else np.dtype(float)
+        settings = [mapped(lambda leaf: np.asarray(leaf, stored), segment.settings) for segment in combination]
+        columns = max((sum(leaf.ndim for leaf in leaves(setting)) for setting in settings), default=0)
+        most = CHUNK_BYTES.get(jax.default_backend(), CHUNK_BYTES["cpu"]) if compiled else EAGER_BYTES
+        fitting = most / (stored.itemsize * (columns + POINT_VALUES))
         self._sizes = [len(positions) for positions in self.positions]
         self._lengths = part_lengths(self._sizes, chunk_points or int(fitting))
         self.chunk_points = math.prod(self._lengths)
         self.counts = tuple(math.ceil(n / length) for n, length in zip(self._sizes, self._lengths, strict=True))
-        self.program = program(question, settings, dtype)
-        self._base = in_dtype(question.base, dtype)
+        self.program = _program(question, settings, dtype) if compiled else Columns(question, settings, dtype)
+        self._compiled = compiled
+        self._base = in_dtype(question.base, stored)
         self._settings = settings
-        self._parts: dict[tuple[int, int, jax.Device | None], dict[str, Any]] = {}
+        self._parts: dict[tuple[int, int, Any | None], dict[str, Any]] = {}
 
     def owned(self, corner: tuple[int, ...], chunks: tuple[int, ...]) -> tuple[np.ndarray, ...]:
         """Positions along every axis of a box of chunks."""
         sides = zip(self.positions, corner, chunks, self._lengths, strict=True)
         return tuple(positions[low * length : (low + n) * length] for positions, low, n, length in sides)
 
-    def begin(self, corner: tuple[int, ...], device: jax.Device | None) -> dict[str, jax.Array]:
+    def begin(self, corner: tuple[int, ...], device: Any | None) -> dict[str, Array]:
         """Start computing one chunk on `device`, or JAX's default one, without waiting for it."""
         return self.program(self._base, [self._part(axis, number, device) for axis, number in enumerate(corner)])
 
-    def own(self, name: str, values: jax.Array, chunk: Box) -> View:
+    def own(self, name: str, values: Array, chunk: Box) -> View:
         """One variable of a chunk over its own positions."""
         over = tuple(i in self.program.dims[name] for i in range(len(self.axes)))
         inside = tuple((place.start, place.stop) for place in self._inside(chunk, over))
@@ -174,13 +187,20 @@ class _Block:
     def _start(self, axis: int, number: int) -> int:
         return min(number * self._lengths[axis], self._sizes[axis] - self._lengths[axis])
 
-    def _part(self, axis: int, number: int, device: jax.Device | None) -> dict[str, Any]:
+    def _part(self, axis: int, number: int, device: Any | None) -> dict[str, Any]:
         """The settings of an axis that one of its chunks reads, kept on the device."""
         if (axis, number, device) not in self._parts:
             start, length = self._start(axis, number), self._lengths[axis]
-            part = jax.tree.map(lambda leaf: leaf[start : start + length] if leaf.ndim else leaf, self._settings[axis])
-            self._parts[axis, number, device] = jax.device_put(part, device)
+            part = mapped(lambda leaf: leaf[start : start + length] if leaf.ndim else leaf, self._settings[axis])
+            self._parts[axis, number, device] = jax.device_put(part, device) if self._compiled else part
         return self._parts[axis, number, device]
+
+
+def _program(question: Question, settings: list[dict[str, Any]], dtype: np.dtype) -> Any:
+    """The compiled program; only now is JAX imported."""
+    from sweeps.run.program import program
+
+    return program(question, settings, dtype)
 
 
 def _merged_outputs(parts: list[_Block], axes: tuple[Axis, ...]) -> dict[str, Output]:

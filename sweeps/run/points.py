@@ -61,17 +61,20 @@ def boxes_of(axes: tuple[Axis, ...], most: int = BOX) -> Iterator[Points]:
             places = [np.arange(low, min(low + n, size)) for low, n, size in zip(corner, lengths, sizes, strict=True)]
             index = np.ix_(*(s.positions[place] for s, place in zip(combination, places, strict=True)))
             settings = [
-                mapped(functools.partial(_along, place, i, len(axes)), segment.settings)
+                mapped(functools.partial(_placed, place, i, len(axes)), segment.settings)
                 for i, (segment, place) in enumerate(zip(combination, places, strict=True))
             ]
             yield Points(np.ravel_multi_index(index, shape) if shape else np.zeros((), int), settings)
 
 
-def _along(place: np.ndarray, axis: int, dimensions: int, leaf: Any) -> Any:
-    """Entries of a leaf that varies along an axis, in the shape that they have in a grid."""
-    if not np.ndim(leaf):
-        return leaf
-    return leaf[place].reshape([-1 if i == axis else 1 for i in range(dimensions)])
+def _placed(place: np.ndarray, axis: int, dimensions: int, leaf: Any) -> Any:
+    return along(leaf[place] if np.ndim(leaf) else leaf, axis, dimensions)
+
+
+def along(leaf: Any, axis: int, dimensions: int) -> np.ndarray:
+    """A leaf that varies along an axis in the shape that it has in a grid; one that does not as it is."""
+    column = np.asarray(leaf, float)
+    return column.reshape([-1 if i == axis else 1 for i in range(dimensions)]) if column.ndim else column[()]
 
 
 def filled(settings: Settings, low: int, lanes: int, number: int) -> Settings:

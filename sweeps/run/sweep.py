@@ -11,7 +11,6 @@ from jaxroof.jobs import JOBS
 from sweeps.ask.keys import Keys, takes
 from sweeps.ask.question import Asked
 from sweeps.ask.spec import Range, Spec, read, spec
-from sweeps.data import store
 from sweeps.data.dataset import coordinates, dataset, fill
 from sweeps.run.asked import asked
 from sweeps.run.engine import Plan
@@ -69,6 +68,8 @@ def sweep_to_file(
     checked, inputs = _whole(_spec(source, {})), output.named(source)
     output.require([output.Wanted(os.fspath(path), ("dataset",))], inputs, force)
     with precision(working(checked)):
+        from sweeps.data import store
+
         question, plan = planned(checked)
         progress = begun(question, plan)
         labels = xr.Dataset(coords=coordinates(plan.axes, plan.outputs), attrs=question.attributes)
