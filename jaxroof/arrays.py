@@ -137,9 +137,9 @@ def rsqrt(number: Any) -> Any:
     return jax.lax.rsqrt(number) if is_traced() else 1.0 / np.sqrt(number)
 
 
-def stacked(numbers: Sequence[Any]) -> Any:
-    """Numbers, or columns of them, along a new last axis."""
-    return jnp.stack(jnp.broadcast_arrays(*map(jnp.asarray, numbers)), axis=-1)
+def stacked(numbers: Sequence[Any], axis: int = -1) -> Any:
+    """Numbers, or columns of them, along a new axis: the last or the first."""
+    return jnp.stack(jnp.broadcast_arrays(*map(jnp.asarray, numbers)), axis=axis)
 
 
 def taken(table: Any, index: Any) -> Any:
@@ -148,11 +148,11 @@ def taken(table: Any, index: Any) -> Any:
 
 
 def scanned(step: Callable[[Any, Any], tuple[Any, Any]], start: Any, each: Any) -> tuple[Any, Any]:
-    """`jax.lax.scan` over an array, whose results are a tuple of arrays."""
+    """`jax.lax.scan` over an array; outside of traces each of its results is a list, whose entries may be columns."""
     if is_traced():
         return jax.lax.scan(step, start, each)
     state, found = start, []
     for one in each:
         state, result = step(state, one)
         found.append(result)
-    return state, tuple(np.stack(results) for results in zip(*found, strict=True))
+    return state, tuple(map(list, zip(*found, strict=True)))

@@ -90,7 +90,9 @@ def times_by_bound(ops: Ops, hardware: Hardware, deployment: Deployment, batch: 
     Each stands at the place of what binds it, with 0 elsewhere. What overlap hides is left out.
     """
     device = computing_hardware(hardware, deployment)
-    times = {name: op.count * op_time_by_bound(op, device, efficiency) for name, op in ops.items()}
+    times = {
+        name: jnp.asarray(op.count)[..., None] * op_time_by_bound(op, device, efficiency) for name, op in ops.items()
+    }
     return times | {HOST: at_bound(BOUNDS.index("launch"), host_time(batch, deployment, efficiency))}
 
 

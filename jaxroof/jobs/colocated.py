@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Iterator
 
-from jaxroof.arrays import jnp, scanned
+from jaxroof.arrays import jnp, scanned, stacked
 from jaxroof.batch import Batch
 from jaxroof.deployment import devices
 from jaxroof.efficiency import Efficiency
@@ -114,7 +114,7 @@ def colocated_cost(hardware: Hardware, first: Tenant, second: Tenant, work: Colo
     Source: ours; what side by side shares is that of NVIDIA's Multi-Process Service with limited thread percentages.
     """
     tenants = first, second
-    parts = jnp.stack([jnp.asarray(part, float) for part in (work.cores, 1.0 - work.cores)])
+    parts = stacked([work.cores, 1.0 - work.cores], axis=0)
 
     def one(bandwidths: Array, whole: Array) -> tuple[Array, tuple]:
         """Costs of all phases on the whole device, or on parts of it with these bandwidths; bandwidths for next."""
@@ -123,7 +123,8 @@ def colocated_cost(hardware: Hardware, first: Tenant, second: Tenant, work: Colo
             _phases([share_of(hardware, cores[i], bandwidths[i, phase]) for phase in range(2)], tenant)
             for i, tenant in enumerate(tenants)
         ]
-        latencies, demands = (jnp.stack([jnp.stack(one[k]) for one in found]) for k in range(2))
+        latencies, demands = (stacked([number for one in found for number in one[k]], axis=0) for k in range(2))
+        latencies, demands = (jnp.reshape(each, (2, 2, *jnp.shape(each)[1:])) for each in (latencies, demands))
         # Own prompts and tokens beside the other's tokens.
         shares = 1.0 / maximum(demands + demands[::-1, 1:], 1.0)
         return jnp.where(whole, 1.0, shares), (latencies, bandwidths)
@@ -134,17 +135,17 @@ def colocated_cost(hardware: Hardware, first: Tenant, second: Tenant, work: Colo
     apart = jnp.asarray(work.sharing) > 0.5
     costs = []
     for own, tenant in enumerate(tenants):
-        (ttft, tpot), other = latencies[0, own], latencies[0, 1 - own, 1]
+        (ttft, tpot), other = latencies[0][own], latencies[0][1 - own, 1]
         between = other * tokens_per_step(tenants[1 - own].deployment, tenants[1 - own].requests)
         turns = ttft + 0.5 * between, tpot + between / tokens_per_step(tenant.deployment, tenant.requests)
-        beside = latencies[2, own]
+        beside = latencies[2][own]
         costs.append(
             TenantCost(
                 ttft=jnp.where(apart, beside[0], turns[0]),
                 tpot=jnp.where(apart, beside[1], turns[1]),
                 ttft_alone=ttft,
                 tpot_alone=tpot,
-                bandwidth=jnp.where(apart, bandwidths[2, own, 1], 1.0),
+                bandwidth=jnp.where(apart, bandwidths[2][own, 1], 1.0),
             )
         )
     return costs[0], costs[1]

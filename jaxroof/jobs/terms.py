@@ -66,6 +66,7 @@ def step_terms(prefix: str, scenario: Scenario, batch: Batch) -> Lazy:
     """Terms that are summed over the ops of one step: time, time by bound, and floors of matrix and memory time."""
     hardware, deployment, efficiency = scenario.hardware, scenario.deployment, scenario.efficiency
     ops = functools.cache(lambda: overlapped_ops(scenario.model, deployment, batch))
+    deviations = functools.cache(lambda: deviations_of(ops(), hardware, deployment, efficiency))
     beyond = {}
     if tables_known(efficiency):
         beyond[f"{prefix}_extrapolated"] = lambda: extrapolated_times(ops(), hardware, deployment, efficiency)
@@ -77,11 +78,8 @@ def step_terms(prefix: str, scenario: Scenario, batch: Batch) -> Lazy:
         f"{prefix}_by_bound": lambda: times_by_bound(ops(), hardware, deployment, batch, efficiency),
         f"{prefix}_matrix_floor": lambda: matrix_floors(ops(), hardware),
         f"{prefix}_memory_floor": lambda: memory_floors(ops(), hardware),
-        f"{prefix}_deviation": lambda: deviations_of(ops(), hardware, deployment, efficiency),
-        f"{prefix}_variance": lambda: {
-            name: deviation * deviation
-            for name, deviation in deviations_of(ops(), hardware, deployment, efficiency).items()
-        },
+        f"{prefix}_deviation": deviations,
+        f"{prefix}_variance": lambda: {name: deviation * deviation for name, deviation in deviations().items()},
     }
 
 

@@ -147,7 +147,7 @@ def _times(links: Any, kind: str, devices: float, stride: float | None, sizes: A
     from jaxroof.op import Collective
 
     column = np.asarray(sizes, float)
-    sent = {"message_bytes": column, "participants": np.float64(devices), "stride": stride}
+    sent: dict[str, Any] = {"message_bytes": column, "participants": np.float64(devices), "stride": stride}
     op = Collective(operation=kind, count=1.0, kernels=1.0, **sent)
     with eager():
         times, codes = collective_times(links, op, efficiency), collective_algorithm(links, op, efficiency)

@@ -27,7 +27,7 @@ def precision(dtype: str) -> Iterator[None]:
             if "jax" in sys.modules:
                 jax.config.update("jax_enable_x64", (before or "").lower() in ("1", "true", "yes", "on", "y", "t"))
         return
-    usual = jax.config.jax_enable_x64
+    usual = jax.config.jax_enable_x64  # type: ignore[attr-defined]
     jax.config.update("jax_enable_x64", wanted)
     try:
         yield

@@ -103,9 +103,9 @@ def _latencies(
     curve: Curve, prefill: np.ndarray, decode: np.ndarray, loads: Sequence[float], osl: float
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """TTFT, TPOT and E2E latency in s, and the use of the busier pool, shape [splits, loads] each."""
-    counts = (np.asarray(number, float)[:, None] for number in (prefill, decode))
+    first, second = (np.asarray(number, float)[:, None] for number in (prefill, decode))
     with eager():
-        ttft, tpot, use = split_latency(curve, *counts, np.asarray(loads, float))
+        ttft, tpot, use = split_latency(curve, first, second, np.asarray(loads, float))
     return {"ttft": ttft, "tpot": tpot, "e2e": ttft + max(osl - 1.0, 0.0) * tpot}, use
 
 
