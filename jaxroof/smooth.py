@@ -1,8 +1,11 @@
 """Exact maximum, minimum and ceiling, with gradients on both sides of a ridge."""
 
 import contextlib
+import contextvars
 import functools
 import math
+import sys
+from collections.abc import Iterator
 from typing import Any
 
 from jaxroof.arrays import is_traced, jax, jnp, sloped
@@ -10,6 +13,10 @@ from jaxroof.struct import Array, Scalar
 
 SHARPNESS = 16.0
 """Exponent of the gradient's weights; ours. Terms 20 % below the largest still get 5 % of its weight."""
+
+
+_OUTSIDE: contextvars.ContextVar[float] = contextvars.ContextVar("smoothing", default=SHARPNESS)
+"""The exponent outside of JAX's traces."""
 
 
 @functools.cache
@@ -33,12 +40,24 @@ def smoothing(exponent: float) -> contextlib.AbstractContextManager:
     """
     if not (exponent == 0.0 or 1.0 <= exponent < math.inf):
         raise ValueError(f"smoothing = {exponent:g} must be 0, the exact gradient, or a finite exponent of at least 1")
-    return _chosen()(float(exponent))
+    return _smoothed(float(exponent))
+
+
+@contextlib.contextmanager
+def _smoothed(exponent: float) -> Iterator[None]:
+    before = _OUTSIDE.set(exponent)
+    # JAX need not be imported for what it does anyway.
+    traced = contextlib.nullcontext() if exponent == SHARPNESS and "jax" not in sys.modules else _chosen()(exponent)
+    try:
+        with traced:
+            yield
+    finally:
+        _OUTSIDE.reset(before)
 
 
 def _exponent() -> float:
     if not is_traced():
-        return SHARPNESS
+        return _OUTSIDE.get()
     chosen = _chosen().value
     return SHARPNESS if chosen is None else chosen
 

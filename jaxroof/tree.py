@@ -6,7 +6,7 @@ from typing import Any
 
 
 def leaves(tree: Any, is_leaf: Callable[[Any], bool] = lambda tree: False) -> list[Any]:
-    """Leaves of a tree in the order of `jax.tree.leaves`; None has none.
+    """Leaves of a tree, in its order; None has none.
 
     Args:
       is_leaf: of a subtree that is taken as a leaf.
@@ -49,14 +49,15 @@ def structure(tree: Any) -> Hashable:
     parts = _parts(tree)
     if parts is None:
         return tree is None
-    inner = tuple((name, structure(part)) for name, part in parts.items())
+    names = sorted(parts) if isinstance(tree, dict) else parts
+    inner = tuple((name, structure(parts[name])) for name in names)
     return type(tree), inner, _statics(tree)
 
 
 def _parts(tree: Any) -> dict[Any, Any] | None:
     """Subtrees by their place, in order; None where the tree is a leaf."""
     if isinstance(tree, dict):
-        return {key: tree[key] for key in sorted(tree)}
+        return tree
     if isinstance(tree, list | tuple):
         return dict(enumerate(tree))
     if dataclasses.is_dataclass(tree):

@@ -20,7 +20,7 @@ MAY_IMPORT = {
 
 FLOORS = {
     "jaxroof": (
-        {"version", "arrays", "tree", "struct", "field", "dependence", "shape", "smooth", "rule"},  # the ground
+        {"version", "arrays", "tree", "struct", "field", "dependence", "dual", "shape", "smooth", "rule"},  # the ground
         {"hardware", "silicon", "money", "model", "deployment", "batch", "policy", "traffic", "op"},  # vocabulary
         {"area", "speculation", "layers", "cost", "memory", "paging", "legality"},  # parts
         {"traced_once", "efficiency", "energy", "roofline", "collectives"},  # realism
@@ -53,7 +53,7 @@ SHARED = "hwspaces.document"
 NOT_IN_THE_COST_MODEL = {"xarray", "netCDF4", "argparse", "pandas", "matplotlib", "tomllib", "rich", "scipy"}
 """Files, tables, text and flags belong to the other packages."""
 
-ARRAYS = {"jaxroof.arrays", "jaxroof.struct", "jaxroof.dependence"}
+ARRAYS = {"jaxroof.arrays", "jaxroof.struct", "jaxroof.dependence", "jaxroof.dual"}
 """The modules of the cost model that know NumPy; JAX is known to the first, and imported on use."""
 
 LONGEST = 400

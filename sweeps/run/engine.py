@@ -17,12 +17,9 @@ from sweeps.run.columns import Columns
 from sweeps.run.point import in_dtype
 from sweeps.run.ways import MOST_EAGER
 
-CHUNK_BYTES = {"cpu": 64e6, "gpu": 16e9, "tpu": 4e9}
-"""B of one compiled call's buffers by platform. On a CPU larger ones are paged in anew at every call; a GPU needs
-large calls to hide their fixed cost."""
-
-EAGER_BYTES = 4e6
-"""The same of one call on NumPy, whose intermediate numbers then stay in a cache."""
+CHUNK_BYTES = {"numpy": 4e6, "cpu": 64e6, "gpu": 16e9, "tpu": 4e9}
+"""B of one call's buffers by platform. NumPy's stay in a cache; on a CPU larger ones are paged in anew at every call; a
+GPU needs large calls to hide their fixed cost."""
 
 POINT_VALUES = 15
 """Numbers per point that a call holds beside the columns it reads: terms, sums and outputs, typically."""
@@ -133,7 +130,7 @@ class _Block:
         stored = dtype if compiled else np.dtype(float)
         settings = [mapped(lambda leaf: np.asarray(leaf, stored), segment.settings) for segment in combination]
         columns = max((sum(leaf.ndim for leaf in leaves(setting)) for setting in settings), default=0)
-        most = CHUNK_BYTES.get(jax.default_backend(), CHUNK_BYTES["cpu"]) if compiled else EAGER_BYTES
+        most = CHUNK_BYTES.get(jax.default_backend() if compiled else "numpy", CHUNK_BYTES["cpu"])
         fitting = most / (stored.itemsize * (columns + POINT_VALUES))
         self._sizes = [len(positions) for positions in self.positions]
         self._lengths = part_lengths(self._sizes, chunk_points or int(fitting))

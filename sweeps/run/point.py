@@ -11,7 +11,7 @@ from jaxroof.dependence import example, output_dependence
 from jaxroof.jobs import Job, Scenario
 from jaxroof.jobs.job import some_terms
 from jaxroof.struct import Array
-from jaxroof.tree import mapped, structure
+from jaxroof.tree import leaves, mapped, structure
 from sweeps.ask.paths import replaced
 
 
@@ -71,7 +71,7 @@ def used_terms(job: Job, scenario: Scenario, answers: Callable[..., Mapping[str,
     marks = {name: frozenset({name}) for name in sums}, {n: {"some op": frozenset({n})} for n in tables}
     unmarked = mapped(lambda _: frozenset(), scenario)
     uses = output_dependence(answers, (example(scenario), sums, tables), (unmarked, *marks))
-    return frozenset().union(*uses.values())
+    return frozenset().union(*leaves(uses))
 
 
 def _chosen(metrics: Mapping[str, Any], names: Collection[str] | None) -> dict[str, Any]:

@@ -37,11 +37,8 @@ class Way:
 EAGERLY = Way(compiled=False, lanes=1 << 13)
 """On NumPy, in columns whose intermediate numbers stay in a cache: no compilation, for up to about a million points."""
 
-ONE_SLOPE = Way(options=tuple(QUICK.items()))
-"""The gradient in one number at one point: a program that runs for milliseconds."""
-
-SLOPES = Way(lanes=1 << 14, at_most=True, constants=True, options=tuple(QUICK.items()))
-"""Gradients in one number after the other: compiles fast. Buffers of a call stay in a cache of some MB per op."""
+SLOPES = Way(compiled=False, lanes=1 << 8)
+"""Gradients in all numbers at once on NumPy, whose dual numbers have an entry per number: small columns."""
 
 ALL_SLOPES = Way(lanes=1 << 14, constants=True, tiles=True, threads=os.cpu_count() or 1)
 """Gradients in all numbers at once: runs fast."""

@@ -38,7 +38,7 @@ def grid_axes(values=AXES) -> tuple[Axis, ...]:
 
 
 def evaluated(question: Question, axes: tuple[Axis, ...], **options) -> dict[str, np.ndarray]:
-    plan = Plan(question, axes, **options)
+    plan = Plan(question, axes, **{"most_eager": 0, **options})
     arrays = {name: np.zeros(output.shape, output.dtype) for name, output in plan.outputs.items()}
     for piece in plan.pieces():
         arrays[piece.name][piece.index] = piece.values
@@ -66,6 +66,23 @@ def test_a_variable_has_only_the_axes_that_it_depends_on(base):
     assert results["tpot"][0] == ("deployment.tp", "hardware.memory.hbm.bandwidth", "hardware.links.scale_up.bandwidth")
     assert results["weight_bytes"][0] == ("deployment.tp",)
     assert results["feasible"][0] == ("deployment.tp", "hardware.memory.hbm.capacity")
+
+
+def test_numpy_and_compiled_programs_agree(base):
+    """All metrics: their dimensions, types, and values to the rounding of float64."""
+    question = Question(REQUEST, base)
+    with precision("float64"):
+        compiled = evaluated(question, grid_axes(), dtype="float64")
+    at_once = evaluated(question, grid_axes(), dtype="float64", most_eager=1000)
+    assert list(at_once) == list(compiled)
+    for name, (dims, values) in compiled.items():
+        assert (at_once[name][0], at_once[name][1].dtype) == (dims, values.dtype)
+        np.testing.assert_allclose(at_once[name][1], values, rtol=1e-12)
+
+
+def test_numpy_needs_no_compilation(base, monkeypatch):
+    monkeypatch.setattr("sweeps.run.engine._program", lambda *question: pytest.fail("a program was compiled"))
+    assert evaluated(Question(REQUEST, base, METRICS), grid_axes(), most_eager=1000)
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 24, 1000])
@@ -107,7 +124,7 @@ def test_structures_are_evaluated_apart_and_put_together(base):
     devices = (base.hardware, unknown_l2, unpriced, slower)
     axis = Axis("hardware", 4, {"hardware": Choice(devices, np.arange(4))}, ())
     names = ("ttft", "usd_per_million_tokens", "weight_bytes")
-    plan = Plan(Question(REQUEST, base, names), (axis,))
+    plan = Plan(Question(REQUEST, base, names), (axis,), most_eager=0)
     together = {name: np.full(output.shape, np.nan) for name, output in plan.outputs.items()}
     for piece in plan.pieces():
         together[piece.name][piece.index] = piece.values
@@ -120,7 +137,7 @@ def test_structures_are_evaluated_apart_and_put_together(base):
 def test_one_structure_is_traced_once_however_many_chunks(base, monkeypatch):
     traces = []
     counted = dataclasses.replace(REQUEST, metrics=lambda *given: traces.append(1) or REQUEST.metrics(*given))
-    plan = Plan(Question(counted, base, ("tpot",)), grid_axes(), chunk_points=6)
+    plan = Plan(Question(counted, base, ("tpot",)), grid_axes(), chunk_points=6, most_eager=0)
     for _ in plan.pieces():
         pass
     after_one = len(traces)

@@ -19,7 +19,7 @@ from sweeps.run import ways
 from sweeps.run.precision import precision
 from sweeps.run.ways import QUICK
 from sweeps.studies.elasticity.api import specification
-from sweeps.studies.elasticity.gradient import slopes
+from sweeps.studies.elasticity.gradient import at_factors
 from sweeps.studies.elasticity.knobs import knobs, without_elasticity
 from sweeps.studies.elasticity.point import FACTORS, checks, curvatures, sensitivity_at
 from sweeps.studies.elasticity.second_order import pairs
@@ -58,8 +58,7 @@ def usual_request(request_case):
 @functools.cache
 def values_of(job: str, names: tuple[str, ...]) -> Any:
     """A compiled function of many scenarios."""
-    metrics = slopes(JOBS[job], names)
-    return jax.jit(jax.vmap(lambda scenario: metrics(scenario, {})[0]), compiler_options=QUICK)
+    return jax.jit(jax.vmap(lambda scenario: at_factors(JOBS[job], scenario, {}, names)), compiler_options=QUICK)
 
 
 def logs_at(job, names, scenarios) -> dict[str, np.ndarray]:

@@ -1,6 +1,7 @@
 """Elasticities of a step: against central differences in every knob, and against units at random points."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -10,7 +11,7 @@ from sweeps.ask.cases import case
 from sweeps.ask.paths import leaf, leaf_paths, replaced
 from sweeps.run.precision import precision
 from sweeps.run.ways import QUICK
-from sweeps.studies.elasticity.gradient import metric_names, slopes
+from sweeps.studies.elasticity.gradient import at_factors, metric_names
 from sweeps.studies.elasticity.knobs import continuous
 from tests.evidence.gradients import drawn
 from tests.evidence.unit_powers import BASES, leaf_powers, metric_powers
@@ -43,12 +44,17 @@ def paths(scenario):
 def along(scenario, paths):
     """Metrics and d ln y of `LANES` scenarios, each along a direction of its own, shapes (LANES, metrics)."""
     names = metric_names(STEP, scenario)
-    compiled = jax.jit(jax.vmap(slopes(STEP, names)), compiler_options=QUICK)
+
+    def slopes(scenario, direction):
+        ones = jax.tree.map(jnp.ones_like, direction)
+        return jax.jvp(lambda factors: at_factors(STEP, scenario, factors, names), (ones,), (direction,))
+
+    compiled = jax.jit(jax.vmap(slopes), compiler_options=QUICK)
 
     def called(scenarios, directions):
         with precision("float64"), smoothing(0.0):
             columns = dict(zip(paths, np.ascontiguousarray(directions.T), strict=True))
-            values, changes, _ = jax.device_get(compiled(scenarios, columns))
+            values, changes = jax.device_get(compiled(scenarios, columns))
         values, changes = (np.stack([table[name] for name in names], axis=1) for table in (values, changes))
         return values, changes / np.where(values > 0.0, values, 1.0)
 

@@ -57,7 +57,7 @@ class Points:
         if not self.shape:
             return np.broadcast_to(view.host(), places.shape)
         along = np.unravel_index(places, self.shape)
-        if view.array.device.platform == "cpu":
+        if isinstance(view.array, np.ndarray) or view.array.device.platform == "cpu":
             own = tuple(where if varies else 0 for varies, where in zip(view.over, along, strict=True))
             return np.broadcast_to(view.host()[own], places.shape)
         own = [low + along[i] for (low, _), i in zip(view.inside, np.flatnonzero(view.over), strict=True)]

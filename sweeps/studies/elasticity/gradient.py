@@ -1,13 +1,17 @@
-"""Elasticities of a job's metrics at a scenario, as pure functions for JAX to transform."""
+"""Derivatives of a job's metrics at a scenario: on NumPy in all directions at once, and as functions for JAX."""
 
 import functools
 from collections.abc import Callable, Sequence
+from typing import Any
 
-import jax
-import jax.numpy as jnp
+import numpy as np
 
+from jaxroof.arrays import eager, jax
+from jaxroof.arrays import jax_numpy as jnp
+from jaxroof.dual import Dual
 from jaxroof.jobs import Job, Scenario
-from jaxroof.struct import Scalar
+from jaxroof.jobs.job import some_terms
+from jaxroof.struct import Array, Scalar
 from sweeps.ask.paths import leaf, replaced
 from sweeps.run.point import answers_at
 
@@ -32,63 +36,54 @@ def moved(scenario: Scenario, factors: Factors) -> Scenario:
     return scenario
 
 
-def times_by_bound(job: Job, scenario: Scenario) -> dict[str, jax.Array]:
+def times_by_bound(job: Job, scenario: Scenario) -> dict[str, Array]:
     """For every step of `job`, its time in s by what binds it, shapes (len(BOUNDS),)."""
     suffix = "_by_bound"
     return {
-        name.removesuffix(suffix): sum(terms().values())  # type: ignore[misc]
+        name.removesuffix(suffix): sum(terms().values())
         for name, terms in job.sums(scenario).items()
         if name.endswith(suffix)
     }
 
 
 @functools.cache
-def slopes(
-    job: Job, names: tuple[str, ...]
-) -> Callable[[Scenario, Factors], tuple[dict[str, jax.Array], dict[str, jax.Array], dict[str, jax.Array]]]:
-    """A function of a scenario and a direction: metrics y, dy for d ln x of the direction's numbers, time by bound.
+def changes(job: Job, names: tuple[str, ...], paths: tuple[str, ...]) -> Callable[[Scenario], dict[str, tuple]]:
+    """A function of a scenario, for NumPy: by metric, y and dy for d ln x by path of x.
 
-    Forward mode. At one point it takes as many calls as there are knobs, each of a few milliseconds; a reverse-mode
-    program of the same metrics takes several times longer to compile than all of these calls together. Every number in
-    the direction adds to what is compiled, whether its entry is 0 or not.
+    Forward mode in all directions at once, on dual numbers.
     """
+    directions = np.eye(len(paths))
 
-    def along(scenario: Scenario, direction: Factors):
-        def metrics(factors: Factors):
-            return at_factors(job, scenario, factors, names)
-
-        values, changes = jax.jvp(metrics, (jax.tree.map(jnp.ones_like, direction),), (direction,))
-        return values, changes, times_by_bound(job, scenario)
+    def along(scenario: Scenario) -> dict[str, tuple]:
+        turned = scenario
+        for path, direction in zip(paths, directions, strict=True):
+            value = leaf(scenario, path)
+            turned = replaced(turned, path, Dual(value, np.multiply.outer(value, direction)))
+        return {name: _change(value, paths) for name, value in answers_at(job, turned, names).items()}
 
     return along
 
 
+def _change(value: Any, paths: tuple[str, ...]) -> tuple[Any, dict[str, Any]]:
+    """A metric and its derivatives, 0 where it depends on none of the numbers."""
+    if not isinstance(value, Dual):
+        return value, dict.fromkeys(paths, 0.0)
+    tangent = np.broadcast_to(value.tangent, (*np.shape(value.value), len(paths)))
+    return value.value, {path: tangent[..., i] for i, path in enumerate(paths)}
+
+
 def metric_names(job: Job, scenario: Scenario) -> tuple[str, ...]:
     """Metrics of `job` at `scenario` that are real numbers, in its order."""
-    order: list[str] = []
-
-    def listed(scenario: Scenario) -> None:
-        sums = {name: jnp.zeros(()) for name in job.sums(scenario)}  # names and types need no ops
-        tables = {name: {"": jnp.zeros(())} for name in job.tables(scenario)}
-        found = job.metrics(scenario, sums, tables)
-        order.extend(name for name, value in found.items() if jnp.issubdtype(jnp.asarray(value).dtype, jnp.floating))
-
-    jax.eval_shape(listed, scenario)
-    return tuple(order)
-
-
-@functools.cache
-def changes(job: Job, names: tuple[str, ...]) -> Callable[[Scenario, Factors], tuple[Factors, Factors]]:
-    """As `slopes`, without times by bound."""
-    along = slopes(job, names)
-    return lambda scenario, direction: along(scenario, direction)[:2]
+    with eager():
+        found = job.metrics(scenario, *some_terms(job, scenario))
+    return tuple(name for name, value in found.items() if np.asarray(value).dtype.kind == "f")
 
 
 @functools.cache
 def all_slopes(job: Job, names: tuple[str, ...], paths: tuple[str, ...]) -> Callable[[Scenario], dict[str, tuple]]:
     """A function of a scenario: by metric, y and dy for d ln x of every number of `paths`. Reverse mode."""
 
-    def backwards(scenario: Scenario) -> dict[str, tuple[jax.Array, Factors]]:
+    def backwards(scenario: Scenario) -> dict[str, tuple[Array, Factors]]:
         def metrics(factors: Factors) -> Factors:
             return at_factors(job, scenario, factors, names)
 

@@ -74,13 +74,7 @@ def _metrics_and_changes(
     if way.tiles:
         ((_, found),) = evaluate(all_slopes(job, wanted, here), base, [part], way, progress=progress)
         return found
-    found = {}
-    for path in here or ("",):  # values come with any direction
-        direction = {other: np.float64(other == path) for other in here}
-        told = progress if path in ("", here[0] if here else "") else lambda points: None
-        ((_, (values, moved)),) = evaluate(changes(job, wanted), base, [part], way, (direction,), told)
-        for name, column in values.items():
-            found.setdefault(name, (column, {}))[1].update({path: moved[name]} if here else {})
+    ((_, found),) = evaluate(changes(job, wanted, here), base, [part], way, progress=progress)
     return found
 
 

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 
 from hwspaces.units import nearest
+from jaxroof.arrays import eager
 from jaxroof.jobs import JOBS, Job, Scenario
 from jaxroof.op import BOUNDS
 from jaxroof.smooth import SHARPNESS, smoothing
-from sweeps.ask.paths import leaf, leaf_paths, replaced
+from sweeps.ask.paths import replaced
 from sweeps.run.evaluate import at_base
-from sweeps.run.precision import precision
-from sweeps.run.ways import ONE_SLOPE
-from sweeps.studies.elasticity.gradient import Factors, metric_names, slopes
-from sweeps.studies.elasticity.knobs import ROOTS, Knob, knobs, without_elasticity
+from sweeps.run.point import answers, in_dtype
+from sweeps.studies.elasticity.gradient import Factors, changes, metric_names, times_by_bound
+from sweeps.studies.elasticity.knobs import Knob, knobs, without_elasticity
 
 FACTORS = (0.9, 1.1)
 """What a knob is multiplied by to see how far first order carries."""
@@ -64,10 +64,6 @@ class Sensitivities:
         return tuple(self.knobs[i] for i in order[:count] if matter[i])
 
 
-Along = Callable[[Scenario, Factors], tuple[Factors, Factors, Any]]
-"""Of a scenario and a direction: metrics y, dy for d ln x of the direction's numbers, and what else is known there."""
-
-
 @dataclasses.dataclass(frozen=True)
 class Turn:
     """Change of one metric with one knob: by first order, and by the model; relative."""
@@ -84,7 +80,7 @@ def sensitivity_at(
     wanted: Sequence[str] | None = None,
     exponent: float | None = None,
 ) -> Sensitivities:
-    """Elasticities d ln y / d ln x at one scenario, in float64, from one compiled program.
+    """Elasticities d ln y / d ln x at one scenario, in float64.
 
     Args:
       job: "step", "request" or "train".
@@ -97,9 +93,11 @@ def sensitivity_at(
       ValueError: one line, for a metric or knob that there is not.
     """
     turned = knobs(scenario, wanted)
-    with precision("float64"), chosen(exponent):
-        names = wanted_metrics(JOBS[job], scenario, metrics)
-        values, found, times = elasticities(_along(JOBS[job], names), names, scenario, turned, _still(scenario, turned))
+    scenario = in_dtype(scenario, np.dtype(float))
+    names = wanted_metrics(JOBS[job], scenario, metrics)
+    with chosen(exponent), eager():
+        values, found = elasticities(JOBS[job], names, scenario, turned)
+        times = times_by_bound(JOBS[job], scenario)
     return Sensitivities(
         job=job,
         knobs=turned,
@@ -112,26 +110,30 @@ def sensitivity_at(
 
 
 def elasticities(
-    along: Along, names: Sequence[str], scenario: Scenario, turned: Sequence[Knob], still: Factors
-) -> tuple[dict[str, float], dict[str, np.ndarray], Any]:
-    """Metrics, their elasticities in `turned` knobs, shapes (turned,), and what else `along` knows of the scenario.
-
-    Args:
-      still: no direction: 0 for every number that the program of `along` has a derivative by.
+    job: Job, names: Sequence[str], scenario: Scenario, turned: Sequence[Knob]
+) -> tuple[dict[str, float], dict[str, np.ndarray]]:
+    """Metrics at a scenario of float64 numbers, and their elasticities in `turned` knobs, shapes (turned,).
 
     Raises:
       ValueError: one line, where there are no knobs to turn.
     """
+    require_some(turned)
+    with eager():
+        found = changes(job, tuple(names), tuple(knob.path for knob in turned))(scenario)
+    metrics = {name: float(value) for name, (value, _) in found.items()}
+    return metrics, {
+        name: np.array(list(slopes.values()), float) / _positive(metrics[name]) for name, (_, slopes) in found.items()
+    }
+
+
+def _positive(value: float) -> float:
+    return value if value > 0.0 else math.nan
+
+
+def require_some(turned: Sequence[Knob]) -> None:
+    """ValueError of one line where there are no knobs to turn."""
     if not turned:
         raise ValueError("none of the knobs has an elasticity here: they are 0, unknown or switches")
-    rows = [along(scenario, still | {knob.path: np.float64(1.0)}) for knob in turned]
-    values, _, others = rows[0]
-    metrics = {name: float(values[name]) for name in names}
-    found = {
-        name: np.array([float(row[name]) for _, row, _ in rows]) / (value if value > 0.0 else np.nan)
-        for name, value in metrics.items()
-    }
-    return metrics, found, others
 
 
 def chosen(exponent: float | None) -> Any:
@@ -144,18 +146,17 @@ def checks(scenario: Scenario, point: Sensitivities, turned: Sequence[Knob]) -> 
 
     Knobs that come in whole pieces are left out.
     """
-    along = _along(JOBS[point.job], tuple(point.metrics))
-    with precision("float64"), chosen(point.smoothing):  # the gradient's own program: its values need no other
-        return turned_checks(along, scenario, point, turned, _still(scenario, point.knobs))
+    values = answers(JOBS[point.job], tuple(point.metrics))
+    return turned_checks(lambda there: at_base(values, there), scenario, point, turned)
 
 
 def turned_checks(
-    along: Along, scenario: Scenario, point: Sensitivities, turned: Sequence[Knob], still: Factors
+    values: Callable[[Scenario], Factors], scenario: Scenario, point: Sensitivities, turned: Sequence[Knob]
 ) -> dict[str, tuple[Turn, ...]]:
-    """As `checks`, of any gradient: see `elasticities`."""
+    """As `checks`, of any function from a scenario to metrics."""
     turned = [knob for knob in turned if not knob.whole]
     moved = [[replaced(scenario, knob.path, knob.value * factor) for factor in FACTORS] for knob in turned]
-    moved = [[along(there, still)[0] for there in row] for row in moved]
+    moved = [[values(there) for there in row] for row in moved]
     result = {}
     for name, value in point.metrics.items():
         actual = np.array([[float(there[name]) for there in row] for row in moved]) / value - 1.0
@@ -168,7 +169,7 @@ def turned_checks(
 def curvatures(scenario: Scenario, point: Sensitivities, turned: Sequence[Knob], metric: str) -> np.ndarray:
     """Second derivatives of ln of `metric` in ln of `turned` knobs, shape (turned, turned), symmetric.
 
-    Central differences of the exact gradient, which needs no further program: their error is about STEP^2. NaN where
+    Central differences of the exact gradient: their error is about STEP^2. NaN where
     the gradient jumps at this very point, as where tp meets the number of KV heads. Where `jaxroof.smooth` blurs a
     ridge the gradient is not that of any one function and the two orders of differentiation differ a little: the mean
     of both is returned.
@@ -176,15 +177,15 @@ def curvatures(scenario: Scenario, point: Sensitivities, turned: Sequence[Knob],
     if point.metrics[metric] <= 0.0:
         raise ValueError(f"{metric} = {point.metrics[metric]:g} has no logarithm: it is not positive")
     names, rows = tuple(point.metrics), []
-    along = _along(JOBS[point.job], names)
+    scenario = in_dtype(scenario, np.dtype(float))
     places = [point.knobs.index(knob) for knob in turned]
     here = point.elasticities[metric][places]
-    with precision("float64"), chosen(point.smoothing):
+    with chosen(point.smoothing):
         for knob in turned:
             ends = []
             for step in (STEP, -STEP):
-                moved = replaced(scenario, knob.path, knob.value * math.exp(step))
-                ends.append(elasticities(along, names, moved, turned, _still(moved, point.knobs))[1][metric])
+                moved = replaced(scenario, knob.path, np.float64(knob.value * math.exp(step)))
+                ends.append(elasticities(JOBS[point.job], names, moved, turned)[1][metric])
             right, left = (ends[0] - here) / STEP, (here - ends[1]) / STEP
             jumps = np.abs(right - left) > JUMP * (1.0 + np.abs(right) + np.abs(left))
             rows.append(np.where(jumps, np.nan, 0.5 * (right + left)))
@@ -205,24 +206,6 @@ def known_metrics(job: str, known: Sequence[str], metrics: Sequence[str] | None)
         if name not in known:
             raise ValueError(f"a {job} has no real-valued metric {name} here{nearest(name, known)}")
     return tuple(dict.fromkeys(metrics))
-
-
-def _along(job: Job, names: tuple[str, ...]) -> Along:
-    """The gradient of a job's metrics; beside them, every step's time by bound."""
-    return lambda scenario, direction: at_base(slopes(job, names), scenario, ONE_SLOPE, (direction,))
-
-
-def _still(scenario: Scenario, known: Sequence[Knob]) -> dict[str, np.float64]:
-    """No direction: 0 for every number of `ROOTS`, or of every part where a knob is beyond them.
-
-    Few sets of numbers, so that one program serves for whichever knobs.
-    """
-    usual = all(knob.path.partition(".")[0] in ROOTS for knob in known)
-    return {
-        path: np.float64(0.0)
-        for path in leaf_paths(scenario)
-        if (not usual or path.partition(".")[0] in ROOTS) and not getattr(leaf(scenario, path), "ndim", 0)
-    }
 
 
 def _shares(times: np.ndarray) -> dict[str, float]:

@@ -23,7 +23,7 @@ from sweeps.run.ways import QUICK
 from sweeps.serving.run import Setup, setup, unfinished_note
 from sweeps.studies.elasticity.gradient import moved
 from sweeps.studies.elasticity.knobs import knobs, without_elasticity
-from sweeps.studies.elasticity.point import Sensitivities, Turn, chosen, elasticities, known_metrics, turned_checks
+from sweeps.studies.elasticity.point import Sensitivities, Turn, chosen, known_metrics, require_some, turned_checks
 
 REQUESTS = 64
 """Requests that are simulated where nobody says how many: a gradient takes several times a simulation."""
@@ -90,7 +90,13 @@ def sensitivity_of_serve(
         (along, values), _, left = grown(tried, size, MOST_DOUBLINGS)
         known = [name for name, value in values.items() if metrics is not None or value > 0.0]
         names = known_metrics("serve", known, metrics)
-        values, slopes, _ = elasticities(along, names, scenario, turned, still)
+        require_some(turned)
+        rows = [along(scenario, still | {knob.path: np.float64(1.0)})[:2] for knob in turned]
+        values = {name: float(rows[0][0][name]) for name in names}
+        slopes = {
+            name: np.array([float(row[name]) for _, row in rows]) / (value if value > 0.0 else np.nan)
+            for name, value in values.items()
+        }
         point = Sensitivities(
             job="serve",
             knobs=turned,
@@ -100,7 +106,7 @@ def sensitivity_of_serve(
             bounds={},
             smoothing=SHARPNESS if exponent is None else exponent,
         )
-        checks = turned_checks(along, scenario, point, point.top(top), still)
+        checks = turned_checks(lambda there: along(there, still)[0], scenario, point, point.top(top))
     notes = (*found.notes, *([unfinished_note(left)] if left else []))
     return found, notes, point, checks
 
