@@ -138,6 +138,12 @@ class _Sloped:
         return self._function(*arguments)
 
 
+def jitted(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+    """`jax.jit` of a function with these options, made when it is first called."""
+    compiled = functools.cache(lambda: jax.jit(function, **options))
+    return functools.wraps(function)(lambda *arguments, **named: compiled()(*arguments, **named))
+
+
 def rsqrt(number: Any) -> Any:
     """1 / the square root of `number`."""
     return jax.lax.rsqrt(number) if is_traced() else 1.0 / np.sqrt(number)

@@ -146,13 +146,15 @@ def declaration(kind: type, path: str) -> Declaration | None:
     return found
 
 
-def kinds(kind: type) -> dict[str, type]:
+@functools.cache
+def kinds(kind: type) -> Mapping[str, type]:
     """Types of the structs that a struct holds, by field, whether they are optional or not."""
     hints = typing.get_type_hints(kind)
     found = {field.name: _struct(hints[field.name]) for field in dataclasses.fields(kind)}
-    return {name: inner for name, inner in found.items() if inner is not None}
+    return types.MappingProxyType({name: inner for name, inner in found.items() if inner is not None})
 
 
+@functools.cache
 def required(kind: type) -> tuple[str, ...]:
     """Dotted paths of the numbers that a struct cannot be made without, those of structs that it must hold too.
 
@@ -169,10 +171,11 @@ def required(kind: type) -> tuple[str, ...]:
     return tuple(found)
 
 
-def optional_parts(kind: type) -> dict[str, type]:
+@functools.cache
+def optional_parts(kind: type) -> Mapping[str, type]:
     """Structs that a struct may hold or not, by field."""
     hints = typing.get_type_hints(kind)
-    return {name: inner for name, inner in kinds(kind).items() if _optional(hints[name])}
+    return types.MappingProxyType({name: inner for name, inner in kinds(kind).items() if _optional(hints[name])})
 
 
 def _walk(kind: type, prefix: str, titles: tuple[str, ...], around: _Part) -> Iterator[tuple[str, Declaration]]:

@@ -4,7 +4,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from jaxroof.arrays import is_traced, jax, jnp
+from jaxroof.arrays import is_traced, jax, jitted, jnp
 from jaxroof.op import AnyOp, unlabelled
 
 
@@ -15,13 +15,13 @@ def traced_once(function: Callable[..., Any]) -> Callable[..., Any]:
     are differs within a kind; what an op is in its model (its layer, its role) differs too. With one type for all
     numbers, and without these labels, ops of a kind share a trace and a compiled function.
     """
-    compiled = functools.cache(lambda: jax.jit(function))
+    compiled = jitted(function)
 
     @functools.wraps(function)
     def of_one_type(op: AnyOp, *where: Any, **named: Any) -> Any:
         if not is_traced():
             return function(op, *where, **named)
-        return compiled()(_of_one_type(unlabelled(op)), *where, **named)
+        return compiled(_of_one_type(unlabelled(op)), *where, **named)
 
     return of_one_type
 

@@ -28,13 +28,12 @@ def run(options: argparse.Namespace) -> None:
         return
     if bool(options.ids) == options.all:
         raise ValueError("give the scenarios to run, such as T3.2, or --all")
+    from jaxroof.jobs import JOBS
     from sweeps.cli.common import compilation_cache
-
-    compilation_cache()
     from sweeps.studies import scenarios
 
-    for name in options.ids:
-        scenarios.scenario(name)
+    if any(JOBS[scenarios.scenario(name).spec["job"]].simulated for name in options.ids or scenarios.names()):
+        compilation_cache()
     total, count = len(options.ids or scenarios.names()), itertools.count(1)
     with Line(elsewhere=False) as bar:
 

@@ -97,6 +97,7 @@ def _found_of_serve(options: argparse.Namespace, names: Any, wanted: Any, expone
     if options.second_order:
         raise ValueError("--second-order is of a step or a request: a simulation's decisions have no gradient")
     asked = serve.question(options)
+    common.compilation_cache()
     from sweeps.cli.sensitivity_report import Found
     from sweeps.cli.tables import heading
     from sweeps.studies.elasticity.serve import sensitivity_of_serve
@@ -162,7 +163,6 @@ def _maps(options: argparse.Namespace, names: Any, wanted: Any, exponent: float 
         raise ValueError(f"--{'json' if options.json else 'second-order'} is of one point, and --over makes maps")
     if not pathlib.Path(options.over).is_file():
         raise ValueError(f"--over {options.over}: no such file")
-    common.compilation_cache()
     from sweeps.cli import sensitivity_report as report
     from sweeps.data.store import saved
     from sweeps.studies.elasticity.api import sensitivity

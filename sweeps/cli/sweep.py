@@ -45,7 +45,6 @@ def run(options: argparse.Namespace) -> None:
         from sweeps.cli.sweep_folder import run as run_folder
 
         return run_folder(options, _source)
-    compilation_cache()
     source = _source(options)
     for flag in ("keep", "compression", "digits", "shard_points", "scheduler", "workers"):
         if getattr(options, flag) is not None:
@@ -82,6 +81,8 @@ def _run_file(options: argparse.Namespace, source: dict[str, Any]) -> None:
     start, bars = time.perf_counter(), []
 
     def asked(question: Any, plan: Any) -> Callable[[int], None]:
+        if plan.compiled:
+            compilation_cache()
         print_asked(question, plan)
         bars.append(begun(plan.points))
         return bars[0].add

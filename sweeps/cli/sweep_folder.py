@@ -23,7 +23,6 @@ def run(options: argparse.Namespace, source: Callable[[argparse.Namespace], Mapp
     """
     watch = _Watch(progress_kind(options.progress), pathlib.Path(options.output))
     stopping.say(watch.stopped)
-    compilation_cache()
     from sweeps.cli.tables import size
     from sweeps.run.shards.api import executor
     from sweeps.run.shards.run import run as run_shards
@@ -36,6 +35,8 @@ def run(options: argparse.Namespace, source: Callable[[argparse.Namespace], Mapp
         work = Work(asked, points)
     except ValueError as error:
         raise ValueError(f"{options.spec}: {error}") from None
+    if work.plan.compiled:
+        compilation_cache()
     print_asked(work.asked, work.plan)
     try:
         run_shards(place, work, watch, execute)  # type: ignore[arg-type]

@@ -12,6 +12,10 @@ from tests.stops import ROOT, SCRIPT
 STEP = "step --hardware H100-SXM --model Llama-3.1-8B --efficiency derated --decode 8 --context 1024"
 
 
+SERVE = "serve --hardware H100-SXM --model Llama-3.1-8B --efficiency derated --rate 1 --requests 4 --isl 64 --osl 8"
+"""A verb that compiles: those that answer at a point do not need JAX."""
+
+
 def ran(words: str, around: str = "", **variables: str) -> subprocess.CompletedProcess[str]:
     """A command in a shell: `{}` in `around` is the command."""
     command = (around or "{}").format(f'"{sys.executable}" -c "{SCRIPT}" {words}')
@@ -25,10 +29,10 @@ REFUSED = {
     "full stdout of a help": ("--help", "{} > /dev/full", {}, "jaxroof: standard output cannot be written: No space"),
     "little memory": ("hardware", "ulimit -v 1000000; {}", {}, "no memory: this process may have 1.02 GB of addresses"),
     "no compilation": (STEP, "", {"JAX_DISABLE_JIT": "1"}, "JAX_DISABLE_JIT=1: jaxroof computes by compiled programs"),
-    "no such platform": (STEP, "", {"JAX_PLATFORMS": "abacus"}, "JAX_PLATFORMS=abacus: JAX finds no such device here"),
+    "no such platform": (SERVE, "", {"JAX_PLATFORMS": "abacus"}, "JAX_PLATFORMS=abacus: JAX finds no such device here"),
     "unknown flag": (STEP, "", {"XLA_FLAGS": "--xla_no=1"}, "XLA_FLAGS=--xla_no=1: Unknown flag in XLA_FLAGS"),
     "bad flag": (STEP, "", {"XLA_FLAGS": "--xla_cpu_use_fusion_emitters=perhaps"}, "interpret value perhaps for flag"),
-    "no cache": (STEP, "", {"JAX_COMPILATION_CACHE_DIR": "/dev/null/x"}, "/dev/null/x is not a folder and cannot be"),
+    "no cache": (SERVE, "", {"JAX_COMPILATION_CACHE_DIR": "/dev/null/x"}, "/dev/null/x is not a folder and cannot be"),
 }
 
 

@@ -9,10 +9,11 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
+from jaxroof.arrays import jax_numpy as jnp
+from jaxroof.arrays import jitted
+from jaxroof.struct import Array
 from sweeps.data.pieces import Box, View, part
 
 BLOCK = 128
@@ -96,15 +97,15 @@ def lower_better(values: np.ndarray, higher_is_better: bool) -> np.ndarray:
     return np.where(np.isfinite(values), -values if higher_is_better else values, np.asarray(np.inf, values.dtype))
 
 
-@functools.partial(jax.jit, static_argnums=(2, 3, 4, 5))
+@functools.partial(jitted, static_argnums=(2, 3, 4, 5))
 def _bounds(
-    values: jax.Array,
-    mask: jax.Array,
+    values: Array,
+    mask: Array,
     of_values: tuple[Any, Any],
     of_mask: tuple[Any, Any],
     shape: tuple[int, ...],
     higher_is_better: bool,
-) -> jax.Array:
+) -> Array:
     keys = part(-values if higher_is_better else values, *of_values)
     infinity = jnp.asarray(jnp.inf, keys.dtype)
     known = jnp.where(part(mask, *of_mask) & jnp.isfinite(keys), keys, infinity)
@@ -112,6 +113,6 @@ def _bounds(
     return jnp.pad(flat, (0, -flat.size % BLOCK), constant_values=infinity).reshape(-1, BLOCK).min(1)
 
 
-@jax.jit
-def _gathered(array: jax.Array, places: tuple[jax.Array, ...]) -> jax.Array:
+@jitted
+def _gathered(array: Array, places: tuple[Array, ...]) -> Array:
     return array[places]

@@ -79,6 +79,8 @@ class ServePlan:
     Every variable has every dimension. Results are stored as the specification's dtype and computed in float64.
     """
 
+    compiled = True
+
     def __init__(self, base: Case, axes: tuple[Axis, ...], given: Mapping[str, Any], engine: str, spec: Spec):
         self.axes, self._engine, self._base = axes, engine, base
         self._given, self._spec = MappingProxyType(dict(given)), spec
