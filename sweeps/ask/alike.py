@@ -1,4 +1,4 @@
-"""Accelerators of one structure, so that few compiled programs price all of them: unknown figures never bind."""
+"""Accelerators of one structure, so that few evaluations price all of them: unknown figures never bind."""
 
 import dataclasses
 import math

@@ -15,7 +15,7 @@ from sweeps.ask.question import Question
 from sweeps.data.pieces import Box, Output, Piece, View, as_slice, corners, gathered, part_lengths
 from sweeps.run.columns import Columns
 from sweeps.run.point import in_dtype
-from sweeps.run.ways import MOST_EAGER
+from sweeps.run.ways import LONGEST_EAGER, MOST_EAGER
 
 CHUNK_BYTES = {"numpy": 4e6, "cpu": 64e6, "gpu": 16e9, "tpu": 4e9}
 """B of one call's buffers by platform. NumPy's stay in a cache; on a CPU larger ones are paged in anew at every call; a
@@ -49,7 +49,8 @@ class Plan:
     ):
         self.axes = axes
         self.points = math.prod(axis.size for axis in axes)
-        self.compiled = self.points > most_eager
+        longest = max((axis.size for axis in axes), default=1)
+        self.compiled = self.points > most_eager or longest > min(most_eager, LONGEST_EAGER)
         self._blocks = [
             _Block(question, axes, parts, np.dtype(dtype), self.compiled, chunk_points) for parts in blocks(axes)
         ]

@@ -14,6 +14,9 @@ QUICKLY = {"xla_cpu_use_fusion_emitters": False}
 MOST_EAGER = 1 << 20
 """Points up to which NumPy answers before a program is compiled."""
 
+LONGEST_EAGER = 1 << 17
+"""The same along one axis, as in a sample: its points share no terms, and each costs as much as 16 of a grid."""
+
 MANY_SLOPES = 1 << 16
 """Points from which the gradient in all numbers at once is worth its compilation."""
 

@@ -52,14 +52,14 @@ def overview(dataset: xr.Dataset, metric: str | None = None, x: str | None = Non
         metric_map(made, first, dataset, drawn)
         if bound is not None:
             bound_map(second, dataset, drawn, bound)
-    first.set_title("Where the good designs are")
+    first.set_title("Best design at each place")
     if bound is not None:
         step = bound.removesuffix("bound").strip("_")
-        second.set_title(f"What binds {f'{step} ' if step else ''}there")
+        second.set_title(f"Resource that binds {step} there" if step else "Binding resource there")
     if pair is not None:
         third = next(axes)
         pareto_panel(third, dataset, *pair)
-        third.set_title("What can be traded")
+        third.set_title("Trade-off of both metrics")
     return made
 
 

@@ -63,7 +63,7 @@ def test_the_overview_answers_in_its_title(grid):
     point = best.best(grid, "tokens_per_second_per_device")
     assert f"{point.value:,.0f} tokens per second and device" in texts(figure)
     assert "HBM bandwidth (TB/s)" in texts(figure)
-    assert {"Where the good designs are", "What binds decode there", "What can be traded"} <= set(
+    assert {"Best design at each place", "Resource that binds decode there", "Trade-off of both metrics"} <= set(
         texts(figure).splitlines()
     )
 

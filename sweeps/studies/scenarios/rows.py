@@ -152,7 +152,7 @@ def _answered(source: Mapping[str, Any]) -> xr.Dataset:
 
 @functools.cache
 def checked_variables(job: str) -> tuple[str, ...]:
-    """Variables that checks read of a job, over all scenarios: the same for each, so that they share programs."""
+    """Variables that checks read of a job, over all scenarios."""
     found: dict[str, None] = {}
     for entry in map(scenario, names()):
         jobs = {name: part["job"] for name, part in {"": entry.spec, **entry.parts}.items()}
