@@ -80,6 +80,30 @@ _NUMPY = types.SimpleNamespace(**{key: value for key, value in vars(np).items() 
 _NUMPY.where, _NUMPY.asarray = _where, _asarray
 
 
+class Carrying(np.lib.mixins.NDArrayOperatorsMixin):
+    """A number that carries something through every formula on NumPy: `value`, and what a subclass adds."""
+
+    value: Any
+
+    def __bool__(self) -> bool:
+        raise TypeError("a formula may not ask for the value of a number: use jnp.where")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the number."""
+        return np.shape(self.value)
+
+    @property
+    def ndim(self) -> int:
+        """Of the number."""
+        return np.ndim(self.value)
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Of the number."""
+        return np.asarray(self.value).dtype
+
+
 class _Module:
     """A module that is imported when one of its names is used."""
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxroof.arrays import eager
+from jaxroof.arrays import Carrying, eager
 from jaxroof.tree import leaves, mapped
 
 
@@ -33,7 +33,7 @@ def marked(function: Callable, arguments: tuple, marks: tuple) -> Any:
 _NONE: frozenset = frozenset()
 
 
-class Marked(np.lib.mixins.NDArrayOperatorsMixin):
+class Marked(Carrying):
     """A number or an array with marks: whatever NumPy makes of it has them too.
 
     Args:
@@ -62,9 +62,6 @@ class Marked(np.lib.mixins.NDArrayOperatorsMixin):
     def __getitem__(self, place: Any) -> "Marked":
         return _applied(lambda value, place: np.asarray(value)[place], (self, place), {})
 
-    def __bool__(self) -> bool:
-        raise TypeError("a formula may not ask for the value of a number: it is to be traced")
-
     def __len__(self) -> int:
         return len(self.value)
 
@@ -75,21 +72,6 @@ class Marked(np.lib.mixins.NDArrayOperatorsMixin):
     def reshape(self, *shape: Any) -> "Marked":
         """Of another shape."""
         return Marked(np.reshape(self.value, shape), self.marks)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Of the number."""
-        return np.shape(self.value)
-
-    @property
-    def ndim(self) -> int:
-        """Of the number."""
-        return np.ndim(self.value)
-
-    @property
-    def dtype(self) -> np.dtype:
-        """Of the number."""
-        return np.asarray(self.value).dtype
 
 
 def example(tree: Any) -> Any:

@@ -5,10 +5,11 @@ from typing import Any
 
 import numpy as np
 
+from jaxroof.arrays import Carrying
 from jaxroof.tree import leaves, mapped
 
 
-class Dual(np.lib.mixins.NDArrayOperatorsMixin):
+class Dual(Carrying):
     """A number whose derivatives follow it through every formula: forward mode, in all directions at once.
 
     The rules are those of JAX: a maximum of two equal numbers has half of each slope, steps have none, and a function
@@ -56,9 +57,6 @@ class Dual(np.lib.mixins.NDArrayOperatorsMixin):
     def __getitem__(self, place: Any) -> "Dual":
         return Dual(np.asarray(self.value)[place], _full(self)[place])
 
-    def __bool__(self) -> bool:
-        raise TypeError("a formula may not ask for the value of a number: it is to be differentiated")
-
     def astype(self, dtype: Any) -> Any:
         """Itself as a float; a plain number of any other type."""
         return self if np.dtype(dtype).kind == "f" else np.asarray(self.value, dtype)[()]
@@ -67,21 +65,6 @@ class Dual(np.lib.mixins.NDArrayOperatorsMixin):
         """Of another shape."""
         full = _full(self)
         return Dual(np.reshape(self.value, shape), full.reshape(*np.reshape(self.value, shape).shape, full.shape[-1]))
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Of the number."""
-        return np.shape(self.value)
-
-    @property
-    def ndim(self) -> int:
-        """Of the number."""
-        return np.ndim(self.value)
-
-    @property
-    def dtype(self) -> np.dtype:
-        """Of the number."""
-        return np.asarray(self.value).dtype
 
 
 def _value(one: Any) -> Any:
