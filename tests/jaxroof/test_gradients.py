@@ -10,9 +10,7 @@ import pytest
 from jaxroof import Deployment, Requests, datasheet, decode, request_cost, smooth, step_time
 from tests.points import Points, leaves_as
 from tests.structures import STRUCTURES, points
-
-CHEAP = {"xla_backend_optimization_level": 0}
-"""Gradients here are compiled once and run once: LLVM's optimisation would take longer than everything else."""
+from tests.uncompiled import uncompiled
 
 STEP = 1e-5
 """Of the logarithm in a central difference: its error, STEP^2, and rounding, 1e-16 / STEP, are about 1e-11 each."""
@@ -79,10 +77,10 @@ def off_the_kinks(drawn: Points) -> Points:
 
 def elasticities(function, tree: tuple) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """d ln y / d ln x of every leaf by path, y = exp(function): automatic and central differences, shapes (points,)."""
-    slopes = jax.jit(jax.vmap(jax.grad(function)), compiler_options=CHEAP)(tree)
+    slopes = uncompiled(jax.vmap(jax.grad(function)))(tree)
     paths, leaves = zip(*jax.tree_util.tree_flatten_with_path(tree)[0], strict=True)
     n, points = len(leaves), len(leaves[0])
-    values = jax.jit(jax.vmap(function), compiler_options=CHEAP)
+    values = uncompiled(jax.vmap(function))
 
     def moved(sign: float) -> np.ndarray:
         """Values with one leaf after the other moved by STEP, shape (leaves, points)."""
@@ -142,7 +140,7 @@ def test_finite_and_homogeneous(structure):
     `maximum` shares fairly. 1e-4: a hundred float32 elasticities are summed, some of 16th powers.
     """
     drawn = leaves_as(points(structure, 80, seed=3), np.float32).step
-    value, gradient = jax.jit(jax.vmap(jax.value_and_grad(log_step_time)), compiler_options=CHEAP)(drawn)
+    value, gradient = uncompiled(jax.vmap(jax.value_and_grad(log_step_time)))(drawn)
     slopes = {dotted(path): np.asarray(slope) for path, slope in jax.tree_util.tree_flatten_with_path(gradient)[0]}
     assert np.isfinite(value).all()
     assert [path for path, slope in slopes.items() if not np.isfinite(slope).all()] == []

@@ -14,6 +14,7 @@ from jaxroof.step import step_time
 from jaxroof.traffic import STATUSES, Traffic
 from sweeps.run.precision import precision
 from tests.structures import points
+from tests.uncompiled import uncompiled
 
 REQUESTS, POINTS = 5, 12
 SIZE = Size(slots=4, iterations=40, rows=128, context=128)
@@ -72,7 +73,7 @@ def test_a_step_of_ranks_without_tokens_is_finite_in_value_and_gradient():
 
     with precision("float64"):
         every = jax.vmap(jax.vmap(jax.value_and_grad(time), in_axes=(None, 0)), in_axes=(0, None))
-        value, gradient = jax.jit(every)((hardware, model, deployment, efficiency), loads)
+        value, gradient = uncompiled(every)((hardware, model, deployment, efficiency), loads)
     assert np.isfinite(value).all() and np.all(np.asarray(value)[:, 1:] > 0.0)
     slopes = jax.tree_util.tree_flatten_with_path(gradient)[0]
     assert [jax.tree_util.keystr(path) for path, slope in slopes if not np.isfinite(slope).all()] == []

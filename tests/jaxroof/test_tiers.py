@@ -12,9 +12,10 @@ import hwspaces
 import workloads
 from jaxroof import Deployment, Hardware, decode, mixed, prefill, step_time
 from jaxroof.efficiency import Efficiency
-from tests.jaxroof.test_gradients import CHEAP, dotted
+from tests.jaxroof.test_gradients import dotted
 from tests.points import Points, leaves_as
 from tests.structures import points
+from tests.uncompiled import uncompiled
 
 TIERS = ("kernel", "learned-trtllm")
 """The two sets of constants of which one or the other has every class of kernels; others differ in numbers only."""
@@ -42,9 +43,7 @@ def test_finite_and_homogeneous(name, structure):
     Power counts as a rate: a limit in watts is energy per time. 1e-3: hundreds of float32 elasticities are summed.
     """
     efficiency = jax.tree.map(np.float32, hwspaces.efficiency(name).efficiency)
-    function = jax.jit(
-        jax.vmap(jax.value_and_grad(log_time, argnums=(0, 1)), in_axes=(0, None)), compiler_options=CHEAP
-    )
+    function = jax.jit(jax.vmap(jax.value_and_grad(log_time, argnums=(0, 1)), in_axes=(0, None)))
     for seed in range(10):  # in parts, so that memory stays small
         drawn = priced(points(structure, 10_000, seed=seed), efficiency)
         value, (slopes, constants) = function(drawn, efficiency)
@@ -88,7 +87,7 @@ def test_faster_hardware_is_never_slower(name):
 
     start = factors(0.05, 20.0)
     faster = {path: start[path] + random.choice([0.0, 0.01, 1.0, 3.4], 4000) for path in RATE_PATHS}
-    time = jax.jit(jax.vmap(lambda scale: step_time(scaled(base, scale), model, Deployment(), work, efficiency)))
+    time = uncompiled(jax.vmap(lambda scale: step_time(scaled(base, scale), model, Deployment(), work, efficiency)))
     slow, fast = (np.asarray(time({p: np.exp(v) for p, v in by.items()})) for by in (start, faster))
     assert np.isfinite(slow).all() and (fast <= slow * (1.0 + 1e-5)).all()
 
