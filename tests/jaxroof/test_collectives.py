@@ -13,6 +13,7 @@ from jaxroof.hardware import Link, Links, Protocol, Transport
 from jaxroof.op import COLLECTIVES, Collective
 from tests.oracle.collectives import seconds
 from tests.points import Draw, hardware
+from tests.uncompiled import uncompiled
 
 EXACT = 1e-6  # relative: a few float32 roundings
 FULL, NONE = LinkEfficiency(losses=1.0), LinkEfficiency(losses=0.0)
@@ -276,7 +277,7 @@ def test_an_unknown_operation_is_refused():
 
 def each(function, *columns):
     """The values of `function` at every row of the columns."""
-    return np.asarray(jax.jit(jax.vmap(function))(*(jnp.asarray(column) for column in columns)), float)
+    return np.asarray(uncompiled(jax.vmap(function))(*(jnp.asarray(column) for column in columns)), float)
 
 
 @pytest.mark.parametrize("kind", COLLECTIVES)
@@ -320,7 +321,7 @@ def test_euler_time_is_of_degree_minus_one_in_rates_and_one_in_times(kind):
         return rates, sum(slope for path, slope in slopes if path[-1].name in TIMES)
 
     size, devices = np.meshgrid([1e2, 1e5, 1e7, 1e9], [4.0, 16.0])
-    rates, times = jax.jit(jax.vmap(elasticities))(size.ravel(), devices.ravel())
+    rates, times = uncompiled(jax.vmap(elasticities))(size.ravel(), devices.ravel())
     # 64-bit sums of about a hundred slopes
     np.testing.assert_allclose(rates - times, -1.0, rtol=1e-9)
 
@@ -339,7 +340,7 @@ def test_values_and_gradients_are_finite(kind):
 
     links = changed(TWO_TIERS, reduces=1.0, axes=2.0)
     grid = np.meshgrid([0.0, 1.0, 1e6, 1e12], [1.0, 2.0, 8.0, 12.0, 64.0], [0.0, 1.0])
-    both = jax.jit(jax.vmap(jax.value_and_grad(time, argnums=(0, 1, 2, 3)), in_axes=(None, 0, 0, 0)))
+    both = uncompiled(jax.vmap(jax.value_and_grad(time, argnums=(0, 1, 2, 3)), in_axes=(None, 0, 0, 0)))
     values, slopes = both(links, *(column.ravel() for column in grid))
     assert np.isfinite(values).all() and (values >= 0).all()
     assert all(np.isfinite(slope).all() for slope in jax.tree.leaves(slopes))
@@ -356,7 +357,7 @@ def test_collectives_agree_with_plain_numpy(kind):
         def time(links, size, devices, losses):
             return collective_time(links, asked(kind, size, devices, 1.0), LinkEfficiency(losses=losses))
 
-        found = jax.jit(jax.vmap(time))(links, size, devices, losses)
+        found = uncompiled(jax.vmap(time))(links, size, devices, losses)
         # 64-bit arithmetic in another order: about 20 roundings
         np.testing.assert_allclose(found, seconds(links, kind, size, devices, 1.0, losses), rtol=1e-13)
 

@@ -1,6 +1,7 @@
 """Simulated engines with real prices: what queueing theory and the request job say, metrics, gradients, bounds."""
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -56,6 +57,12 @@ def run(engine, requests, policy):
     return found, timeline, serving_metrics(found, timeline, requests, 4096.0, Objective(ttft=0.2, tpot=0.01))
 
 
+@functools.partial(jax.jit, static_argnums=(0, 4))
+def stepped(price, requests, policy, blocks, size):
+    """What a simulation finds under prices that a test makes."""
+    return served(*proceed(price, begin(requests, policy, blocks, size), requests, policy, size))
+
+
 def arrays(tree):
     return jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype=float), tree)
 
@@ -71,7 +78,7 @@ def test_one_server_waits_as_queueing_theory_says():
     def price(batch, rows):
         return jnp.asarray(service), jnp.zeros(())
 
-    found, _ = served(*proceed(price, begin(queue, policy, 1e4, size), queue, policy, size))
+    found, _ = stepped(price, queue, policy, 1e4, size)
     start = np.zeros(requests)
     for i in range(requests):
         start[i] = max(arrival[i], start[i - 1] + service) if i else arrival[i]
@@ -197,7 +204,7 @@ def test_what_iterations_do_not_suffice_for_is_reported(stream):
     def price(batch, rows):
         return 1e-2 + 1e-5 * rows, jnp.zeros(())
 
-    found, _ = served(*proceed(price, begin(requests, policy, 1e4, size), requests, policy, size))
+    found, _ = stepped(price, requests, policy, 1e4, size)
     left = np.asarray(found.status) == STATUSES.index("unfinished")
     assert 0 < left.sum() < REQUESTS
     assert np.all(np.isnan(found.finish[left])) and np.all(np.isfinite(found.finish[~left]))
@@ -216,20 +223,18 @@ def test_gradients_are_elasticities_of_means(engine, stream):
     """A gradient says what speed changes in the mean, not what it changes in the order of events."""
     requests, policy = arrays(traffic(stream)), arrays(Policy())
 
-    def mean(scale, name):
+    names = ("e2e_mean", "ttft_mean", "ttft_p99")
+
+    def means(scale):
         hardware = engine[0]
         hbm = dataclasses.replace(hardware.memory.hbm, bandwidth=hardware.memory.hbm.bandwidth * scale)
         matrix = {key: peak * scale for key, peak in hardware.matrix.items()}
         faster = dataclasses.replace(hardware, matrix=matrix, memory=dataclasses.replace(hardware.memory, hbm=hbm))
-        return jnp.log(run((faster, *engine[1:]), requests, policy)[2][name])
+        found = run((faster, *engine[1:]), requests, policy)[2]
+        return jnp.log(jnp.stack([found[name] for name in names]))
 
-    both = jax.jit(
-        jax.jacrev(
-            lambda scale: jnp.stack([mean(scale, "e2e_mean"), mean(scale, "ttft_mean"), mean(scale, "ttft_p99")])
-        )
-    )
-    e2e, ttft, tail = both(jnp.asarray(1.0))
-    differences = [float(mean(1.05, name) - mean(0.95, name)) / 0.1 for name in ("e2e_mean", "ttft_mean", "ttft_p99")]
+    e2e, ttft, tail = jax.jit(jax.jacrev(means))(jnp.asarray(1.0))
+    differences = np.asarray(means(1.05) - means(0.95)) / 0.1
     assert e2e == pytest.approx(differences[0], abs=0.25) and -1.3 < e2e < -0.4
     assert ttft == pytest.approx(differences[1], abs=0.35)
     assert np.isfinite(tail) and -3.0 < tail < 0.0
@@ -279,7 +284,7 @@ def test_token_gaps_of_nothing():
         cached=whole,
     )
     queue = Traffic(arrival=empty, isl=empty, osl=empty)
-    metrics = serving_metrics(absent, timeline, queue, 10.0, Objective())
+    metrics = jax.jit(serving_metrics)(absent, timeline, queue, 10.0, Objective())
     assert np.isnan(metrics["ttft_mean"]) and metrics["requests_per_second"] == 0.0
 
 
@@ -290,9 +295,8 @@ def test_without_a_cache_nothing_is_answered_and_only_latencies_have_no_value():
     def price(batch, rows):
         return 1e-2 + 1e-5 * rows, jnp.zeros(())
 
-    blocks = jnp.zeros(())
-    found, timeline = served(*proceed(price, begin(requests, policy, blocks, size), requests, policy, size))
-    metrics = serving_metrics(found, timeline, requests, blocks, Objective(ttft=0.2, tpot=0.01))
+    found, timeline = stepped(price, requests, policy, 0.0, size)
+    metrics = jax.jit(serving_metrics)(found, timeline, requests, 0.0, Objective(ttft=0.2, tpot=0.01))
     assert metrics["refused"] == 3.0 and metrics["kv_use_mean"] == metrics["kv_use_max"] == 0.0
     unknown = {name for name, value in metrics.items() if not np.isfinite(value)}
     assert unknown == {f"{name}_{which}" for name in LATENCIES for which in ("mean", *(f"p{p}" for p in PERCENTILES))}
