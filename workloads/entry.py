@@ -1,6 +1,7 @@
 """One model to run: its architecture, its precision, and the source of both."""
 
 import dataclasses
+import functools
 import os
 import pathlib
 from collections.abc import Mapping
@@ -93,6 +94,7 @@ def _from_file(path: pathlib.Path, weights: str | None) -> ModelEntry:
     return _entry(source, Config(str(path), source.config), hf_quant, name, weights, ())
 
 
+@functools.cache
 def _from_catalogue(name: str, weights: str | None) -> ModelEntry:
     entry, convention, notes = found(name)
     hf_quant = None if entry.hf_quant is None else Config(f"{entry.name}: hf_quant_config.json", entry.hf_quant)
