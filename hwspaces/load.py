@@ -90,6 +90,7 @@ def _texts() -> dict[str, str]:
     return {path.name: _joined(path.read_text(encoding="utf-8")) for path in sorted(CATALOGUE.glob("*.toml"))}
 
 
+@functools.lru_cache(maxsize=1024)
 def _files_with(plain: str) -> tuple[str, ...]:
     """Files in whose text a name is: parsing takes far longer than searching, and no other file can have it."""
     return tuple(file for file, text in _texts().items() if plain in text)

@@ -13,6 +13,8 @@ compute is the same but for rounding; benchmarks, and what users run, are compil
 if QUICKLY not in os.environ.get("XLA_FLAGS", ""):  # read when JAX begins; commands that tests start inherit it
     os.environ["XLA_FLAGS"] = f"{QUICKLY} {os.environ.get('XLA_FLAGS', '')}".strip()
 
+os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"  # no test writes into the user's folder of compiled programs
+
 gc.set_threshold(200_000, 20, 100)  # tracing makes many objects and few cycles: a fifth of the time was spent looking
 
 import jax  # noqa: E402
@@ -56,10 +58,12 @@ def float64():
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory):
     """A folder of compiled programs for a module's commands alone; JAX's settings as they were afterwards."""
-    names = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
+    names = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs", "jax_enable_compilation_cache")
     before = {name: getattr(jax.config, name) for name in names}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("JAX_ENABLE_COMPILATION_CACHE", "true")
+        jax.config.update("jax_enable_compilation_cache", True)
         yield
     for name, value in before.items():
         jax.config.update(name, value)

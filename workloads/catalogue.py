@@ -87,6 +87,7 @@ def _collapsed_texts() -> Mapping[str, str]:
 _SEPARATORS = str.maketrans("", "", "-_./ ·")
 
 
+@functools.lru_cache(maxsize=1024)
 def _files_with(name: str) -> tuple[str, ...]:
     """Files in whose text a name is: parsing takes far longer than searching, and no other file can have it."""
     return tuple(file for file, text in _collapsed_texts().items() if collapsed(name) in text)

@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import dataclasses
+import functools
 import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -21,7 +22,7 @@ from jaxroof.scheduler import Size, cache_blocks
 from jaxroof.traffic import Traffic
 from sweeps.ask.alike import alike
 from sweeps.ask.cases import compute_precisions
-from sweeps.run.simulated.simulation import power, simulated, size_for
+from sweeps.run.simulated.simulation import FEW, compiled, power, simulated, size_for
 from workloads.traffic import padded
 
 WIDTH = 32
@@ -107,7 +108,7 @@ def bounds(points: Sequence[Scenario]) -> Metrics:
     for where in _of_one_structure(points):
         small = [dataclasses.replace(points[i], efficiency=(), workload=_shortest(points[i].workload)) for i in where]
         together, _ = stacked(small, once=False)
-        for name, values in jax.device_get(_bounds_of_all(together)).items():
+        for name, values in jax.device_get(_bounds_of_all()(together)).items():
             found.setdefault(name, np.zeros(len(points), values.dtype))[where] = values
     return found
 
@@ -175,7 +176,7 @@ def _simulated(
             part = parts[number]
             chosen = np.concatenate([part, np.full(width - len(part), part[-1])])
             one = jax.tree.map(lambda leaf, axis: leaf if axis < 0 else leaf[chosen], together, axes)
-            values = _outcome(one, axes, size, blocks[chosen], went_on)
+            values = _outcome(one, axes, size, blocks[chosen], went_on, len(points) * work.traffic.isl.shape[-1])
             return part, {name: column[: len(part)] for name, column in values.items()}
         finally:
             begun.set()
@@ -205,10 +206,11 @@ def _outcome(
     size: Size,
     blocks: np.ndarray,
     progress: Callable[[int, int], None],
+    requests: int,
 ) -> Metrics:
-    """Metrics of every simulation of a chunk, shape [simulations]."""
-    mapped = jax.tree.map(lambda axis: None if axis < 0 else axis, axes)
-    found, timeline = jax.device_get(simulated(together, size, mapped, progress))
+    """Metrics of every simulation of a chunk, shape [simulations]; `requests` are those of all chunks."""
+    varied = jax.tree.map(lambda axis: None if axis < 0 else axis, axes)
+    found, timeline = jax.device_get(simulated(together, size, varied, progress, requests))
     work = together.workload
     lengths = Traffic(arrival=found.arrival, isl=work.traffic.isl, osl=work.traffic.osl)
     lengths = jax.tree.map(lambda values: np.broadcast_to(values, found.arrival.shape), lengths)
@@ -220,11 +222,15 @@ def _outcome(
         (found, timeline, lengths, blocks, work.objective),
     )
     with _one_at_a_time:
-        scores = jax.device_get(_scores(*lanes))
+        scores = jax.device_get(_scores(requests <= FEW)(*lanes))
     return {name: values[: len(blocks)] for name, values in scores.items()}
 
 
-_scores = jax.jit(jax.vmap(serving_metrics))
+@functools.cache
+def _scores(quick: bool) -> Callable:
+    return compiled(jax.vmap(serving_metrics), quick)
+
+
 _one_at_a_time = threading.Lock()
 """So that two threads do not both compile the scores."""
 
@@ -259,4 +265,6 @@ def _bounds_at_a_point(point: Scenario) -> dict[str, jax.Array]:
     return made | {"fits": fits, "legal": split, "feasible": fits & split}
 
 
-_bounds_of_all = jax.jit(jax.vmap(_bounds_at_a_point))
+@functools.cache
+def _bounds_of_all() -> Callable:
+    return compiled(jax.vmap(_bounds_at_a_point), True)
