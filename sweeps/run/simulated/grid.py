@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
+from jaxroof.arrays import eager
 from jaxroof.deployment import devices, replica_devices
 from jaxroof.hardware import Links
 from jaxroof.jobs import Scenario
@@ -108,7 +108,9 @@ def bounds(points: Sequence[Scenario]) -> Metrics:
     for where in _of_one_structure(points):
         small = [dataclasses.replace(points[i], efficiency=(), workload=_shortest(points[i].workload)) for i in where]
         together, _ = stacked(small, once=False)
-        for name, values in jax.device_get(_bounds_of_all()(together)).items():
+        with eager():
+            bounded = _bounds(together)
+        for name, values in bounded.items():
             found.setdefault(name, np.zeros(len(points), values.dtype))[where] = values
     return found
 
@@ -250,21 +252,17 @@ def _shortest(work: Service) -> Service:
     return dataclasses.replace(work, traffic=Traffic(arrival=np.zeros(1), isl=traffic.isl[only], osl=traffic.osl[only]))
 
 
-def _bounds_at_a_point(point: Scenario) -> dict[str, jax.Array]:
-    place, work = (point.hardware, point.model, point.deployment), point.workload
+def _bounds(together: Scenario) -> Metrics:
+    """`bounds` of stacked points, on NumPy."""
+    place, work = (together.hardware, together.model, together.deployment), together.workload
     blocks = cache_blocks(*place, work.policy)
-    room = blocks * work.policy.block_size >= work.traffic.isl[0] + work.traffic.osl[0]
+    room = blocks * work.policy.block_size >= work.traffic.isl[:, 0] + work.traffic.osl[:, 0]
     fits, split = weights_fit(*place) & room, legal(*place)
     numbers = {
-        "devices": devices(point.deployment),
-        "weight_bytes": weight_bytes(point.model, point.deployment),
+        "devices": devices(together.deployment),
+        "weight_bytes": weight_bytes(together.model, together.deployment),
         "kv_capacity_tokens": kv_capacity_tokens(*place),
         "kv_blocks": blocks,
     }
-    made = {name: jnp.asarray(value, dtype=float) for name, value in numbers.items()}
-    return made | {"fits": fits, "legal": split, "feasible": fits & split}
-
-
-@functools.cache
-def _bounds_of_all() -> Callable:
-    return compiled(jax.vmap(_bounds_at_a_point), True)
+    made = {name: np.asarray(value, float) for name, value in numbers.items()}
+    return made | {"fits": np.asarray(fits), "legal": np.asarray(split), "feasible": np.asarray(fits & split)}
