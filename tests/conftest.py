@@ -13,8 +13,6 @@ compute is the same but for rounding; benchmarks, and what users run, are compil
 if QUICKLY not in os.environ.get("XLA_FLAGS", ""):  # read when JAX begins; commands that tests start inherit it
     os.environ["XLA_FLAGS"] = f"{QUICKLY} {os.environ.get('XLA_FLAGS', '')}".strip()
 
-os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"  # no test writes into the user's folder of compiled programs
-
 gc.set_threshold(200_000, 20, 100)  # tracing makes many objects and few cycles: a fifth of the time was spent looking
 
 import jax  # noqa: E402
@@ -23,6 +21,7 @@ import pytest  # noqa: E402
 sys.path.insert(0, str(Path(__file__).parents[1]))  # `tests.oracle` is found however pytest was started
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
+jax.config.update("jax_enable_compilation_cache", False)  # no test fills the user's folder of compiled programs
 
 from jaxroof import (  # noqa: E402
     Attention,
@@ -62,7 +61,6 @@ def cache(tmp_path_factory):
     before = {name: getattr(jax.config, name) for name in names}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-        patch.setenv("JAX_ENABLE_COMPILATION_CACHE", "true")
         jax.config.update("jax_enable_compilation_cache", True)
         yield
     for name, value in before.items():
