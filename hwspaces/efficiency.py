@@ -9,12 +9,14 @@ from typing import Any
 
 from hwspaces import document, kernel_tables
 from hwspaces.schema import strings, texts
-from hwspaces.surface_efficiency import PREFIX, surface_efficiency
 from hwspaces.units import from_key, nearest, positive
 from jaxroof.efficiency import Efficiency, Host, KindEfficiency, LinkEfficiency, datasheet, kernel
 from jaxroof.tree import leaf_paths, mapped
 
 FILES = Path(__file__).parent / "efficiencies"
+
+PREFIX = "surface:"
+"""What the name of measured surfaces begins with: `surface:FILE.nc`, or `surface:FILE.nc:BASE`."""
 
 DEFAULT = "learned"
 """What predicts where nobody says otherwise."""
@@ -85,6 +87,8 @@ def efficiency(name_or_path: str | Path | None = None) -> EfficiencyEntry:
     """
     text = DEFAULT if name_or_path is None else str(name_or_path)
     if text.startswith(PREFIX):
+        from hwspaces.surface_efficiency import surface_efficiency
+
         path, _, base = text.removeprefix(PREFIX).partition(".nc:")
         return surface_efficiency(f"{path}.nc" if base else path, efficiency(base or None))
     if text.lower().endswith(".toml"):

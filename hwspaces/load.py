@@ -17,6 +17,10 @@ from hwspaces.silicon import table as shared_table
 from hwspaces.units import nearest
 
 CATALOGUE = Path(__file__).parent / "catalogue"
+
+COMMON = ("costs.toml", "energy.toml", "links.toml", "silicon.toml")
+"""Files of the catalogue that accelerators of all files refer to. An architecture is of its accelerators' file."""
+
 _TABLES = ("source", "architecture", "link", "accelerator", "energy", *KINDS)
 
 
@@ -37,20 +41,25 @@ def hardware(name_or_path: str | Path) -> HardwareEntry:
         return _of_toml(path, name)
     if path.lower().endswith(".json"):
         return _of_json(path, name)
-    found = _index().get(_plain(text))
+    found = _index(_files_with(_plain(text))).get(_plain(text))
     if found is None:
         raise ValueError(f"{text!r} is neither in the catalogue nor a .toml or .json file{_suggestion(text)}")
-    return _catalogue_entry(found)
+    return _catalogue_entry(*found)
 
 
 def names() -> tuple[str, ...]:
     """Canonical names of the catalogue, in its order."""
-    return tuple(_accelerators())
+    return tuple(catalogue_tables())
 
 
 def catalogue() -> dict[str, HardwareEntry]:
     """Every entry of the catalogue, by canonical name."""
-    return {name: _catalogue_entry(name) for name in _accelerators()}
+    return {name: _catalogue_entry(file, name) for file in _texts() for name in _tables(file).get("accelerator", {})}
+
+
+def catalogue_tables() -> dict[str, Mapping]:
+    """The table of every accelerator of the catalogue as its file has it, by canonical name."""
+    return {name: table for file in _texts() for name, table in _tables(file).get("accelerator", {}).items()}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +74,7 @@ class KnownDie:
 
 def known_dies() -> dict[str, KnownDie]:
     """Every die of the catalogue whose size is published, by name."""
-    found, shared = {}, _shared()
+    found, shared = {}, _common()
     for name, own in shared.silicon["die"].items():
         values, _ = shared_table("die", name, shared, "hwspaces/catalogue")
         area = values.get("area", values.get("limit"))
@@ -76,53 +85,68 @@ def known_dies() -> dict[str, KnownDie]:
 
 
 @functools.cache
-def _files() -> dict[str, Mapping]:
-    return {path.name: _toml(path) for path in sorted(CATALOGUE.glob("*.toml"))}
+def _texts() -> dict[str, str]:
+    """Text of every file of the catalogue, without case and separators."""
+    return {path.name: _joined(path.read_text(encoding="utf-8")) for path in sorted(CATALOGUE.glob("*.toml"))}
+
+
+@functools.lru_cache(maxsize=1024)
+def _files_with(plain: str) -> tuple[str, ...]:
+    """Files in whose text a name is: parsing takes far longer than searching, and no other file can have it."""
+    return tuple(file for file, text in _texts().items() if plain in text)
 
 
 @functools.cache
-def _accelerators() -> dict[str, str]:
-    """Canonical name -> file of the catalogue."""
-    return {name: file for file, tables in _files().items() for name in tables.get("accelerator", {})}
+def _tables(file: str) -> Mapping:
+    return _toml(CATALOGUE / file)
 
 
 @functools.cache
-def _index() -> dict[str, str]:
-    """Name or alias, without case and separators -> canonical name."""
-    index: dict[str, str] = {}
-    for name, file in _accelerators().items():
-        for alias in (name, *_files()[file]["accelerator"][name].get("aliases", [])):
-            if index.setdefault(_plain(alias), name) != name:
-                raise ValueError(f"{file}: {name}: alias {alias!r} already belongs to {index[_plain(alias)]}")
+def _index(files: tuple[str, ...]) -> dict[str, tuple[str, str]]:
+    """Name or alias in these files, without case and separators -> file and canonical name."""
+    index: dict[str, tuple[str, str]] = {}
+    for file in files:
+        for name, table in _tables(file).get("accelerator", {}).items():
+            for alias in (name, *table.get("aliases", [])):
+                if index.setdefault(_plain(alias), (file, name)) != (file, name):
+                    raise ValueError(f"{file}: {name}: alias {alias!r} already belongs to {index[_plain(alias)][1]}")
     return index
 
 
 @functools.cache
-def _shared() -> Shared:
-    """Architectures and links of the whole catalogue. Sources are each file's own."""
-    architectures, links, silicon = {}, {}, {kind: {} for kind in KINDS}
-    for file, tables in _files().items():
-        architectures |= _resolved(tables, "architecture", file)
-        links |= _resolved(tables, "link", file)
+def _common() -> Shared:
+    """What the files of `COMMON` hold."""
+    links, silicon = {}, {kind: {} for kind in KINDS}
+    for file in COMMON:
+        links |= _resolved(_tables(file), "link", file)
         for kind, known in silicon.items():
-            known |= _resolved(tables, kind, file)
-    energy = technologies(_files()["energy.toml"], "energy.toml")
-    return Shared({}, architectures, links, energy, silicon)
+            known |= _resolved(_tables(file), kind, file)
+    return Shared({}, {}, links, technologies(_tables("energy.toml"), "energy.toml"), silicon)
 
 
 @functools.cache
-def _catalogue_entry(name: str) -> HardwareEntry:
-    file = _accelerators()[name]
-    tables, shared = _files()[file], _shared()
-    own = Shared(tables.get("source", {}), shared.architectures, shared.links, shared.energy, shared.silicon)
-    return entry(name, tables["accelerator"][name], own, f"hwspaces/catalogue/{file}")
+def _shared(file: str) -> Shared:
+    """What accelerators of a file of the catalogue refer to."""
+    own = {"sources": _tables(file).get("source", {}), "architectures": _architectures(file)}
+    return dataclasses.replace(_common(), **own)
+
+
+@functools.cache
+def _architectures(file: str) -> dict[str, dict]:
+    return _resolved(_tables(file), "architecture", file)
+
+
+@functools.cache
+def _catalogue_entry(file: str, name: str) -> HardwareEntry:
+    return entry(name, _tables(file)["accelerator"][name], _shared(file), f"hwspaces/catalogue/{file}")
 
 
 def _of_toml(path: str, name: str) -> HardwareEntry:
-    tables, shared = _toml(Path(path)), _shared()
+    tables, shared = _toml(Path(path)), _common()
+    known = {name: table for file in _texts() for name, table in _architectures(file).items()}
     own = Shared(
         tables.get("source", {}),
-        {**shared.architectures, **_resolved(tables, "architecture", path)},
+        {**known, **_resolved(tables, "architecture", path)},
         {**shared.links, **_resolved(tables, "link", path)},
         shared.energy | technologies(tables, path),
         {kind: {**known, **_resolved(tables, kind, path)} for kind, known in shared.silicon.items()},
@@ -180,14 +204,21 @@ def _resolved(tables: Mapping, kind: str, where: str) -> dict[str, dict]:
 
 
 def _suggestion(text: str) -> str:
-    close = nearest(_plain(text), _index())
+    index = _index(tuple(_texts()))
+    close = nearest(_plain(text), index)
     if close.startswith("; did"):
-        found = [_index()[alias] for alias in close.removeprefix("; did you mean ").rstrip("?").split(" or ")]
+        found = [index[alias][1] for alias in close.removeprefix("; did you mean ").rstrip("?").split(" or ")]
         return f"; did you mean {' or '.join(dict.fromkeys(found))}?"
     return f"; known: {', '.join(names())}"
 
 
 def _plain(name: str) -> str:
     """`name` as it is looked up: no case, no separators, no vendor or brand before it, no "GPU" after it."""
-    plain = re.sub(r"[-_\s]", "", name).lower()
-    return re.sub(r"^(nvidia|amd|google|aws|intel|huawei|tesla|geforce|instinct)+(?=.)|(?<=.)gpu$", "", plain)
+    return re.sub(r"^(nvidia|amd|google|aws|intel|huawei|tesla|geforce|instinct)+(?=.)|(?<=.)gpu$", "", _joined(name))
+
+
+def _joined(text: str) -> str:
+    return "".join(text.lower().translate(_SEPARATORS).split())
+
+
+_SEPARATORS = str.maketrans("", "", "-_")

@@ -19,9 +19,6 @@ from jaxroof.hardware import Hardware
 from jaxroof.layers.linear import OPERAND_BYTES
 from jaxroof.op_time import op_time
 
-PREFIX = "surface:"
-"""What the name of such an efficiency begins with: `surface:FILE.nc`, or `surface:FILE.nc:BASE`."""
-
 STORED = {"linear", "prefill_attention", "decode_attention", "elementwise"}
 """Kinds of tables that price ops."""
 
@@ -65,7 +62,7 @@ def surface_efficiency(
     words = [file.provenance.get(key) for key in ("engine", "engine_version")]
     return dataclasses.replace(
         base,
-        name=f"{PREFIX}{Path(path).stem}",
+        name=f"surface:{Path(path).stem}",
         efficiency=efficiency,
         sources=sources | {f"{kind}.tables": f"measured on {device}: {path}" for kind in changed},
         engine=" ".join(word for word in words if word) or base.engine,

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from jaxroof.arrays import is_traced, jax, jnp, sloped
+from jaxroof.awaited import with_jax
 from jaxroof.struct import Array, Scalar
 
 SHARPNESS = 16.0
@@ -23,6 +24,9 @@ _OUTSIDE: contextvars.ContextVar[float] = contextvars.ContextVar("smoothing", de
 def _chosen() -> Any:
     """The exponent while `smoothing` chooses one, part of the key of JAX's caches: no program outlives its choice."""
     return jax.make_user_context(default_value=None)
+
+
+with_jax(_chosen)  # a context that is made while something is traced is unknown to its key, and it would be traced anew
 
 
 def smoothing(exponent: float) -> contextlib.AbstractContextManager:

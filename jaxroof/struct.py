@@ -1,12 +1,13 @@
 """Structs of the cost model: frozen dataclasses whose fields are leaves of a JAX pytree."""
 
 import dataclasses
-import importlib.abc
-import importlib.util
+import inspect
 import sys
 from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
 
 import numpy as np
+
+from jaxroof.awaited import with_jax
 
 T = TypeVar("T")
 
@@ -35,16 +36,48 @@ def struct(cls: type[T]) -> type[T]:
     construction: it runs under every transform. Loaders check. JAX learns of it as soon as it is imported,
     by whomever.
     """
-    cls.__eq__, cls.__hash__, cls.__repr__ = _equal, _hash, _text  # type: ignore[method-assign, assignment]
-    made: Any = dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)(cls)
-    if "jax" in sys.modules:
-        _register(made)
-    else:
-        _UNKNOWN.append(made)
-    return made
+    cls.__init__, cls.__signature__ = _made, _Signature()  # type: ignore[attr-defined, method-assign, misc]
+    cls.__setattr__, cls.__delattr__ = _kept, _kept  # type: ignore[assignment, method-assign]
+    cls.__eq__, cls.__hash__, cls.__repr__ = _equal, _hash, _text  # type: ignore[assignment, method-assign]
+    kind: Any = dataclasses.dataclass(init=False, kw_only=True, eq=False, repr=False)(cls)
+    kind._defaults = {
+        field.name: field.default for field in dataclasses.fields(kind) if field.default is not dataclasses.MISSING
+    }
+    with_jax(lambda: sys.modules["jax"].tree_util.register_dataclass(kind))
+    return kind
 
 
 # The same for all structs: those that `dataclasses` writes are compiled for each, in half the time of an import.
+
+
+def _made(self: Any, **values: Any) -> None:
+    own = {**self._defaults, **values}
+    if own.keys() != self.__dataclass_fields__.keys():
+        wrong = [f"has no {name}" for name in own if name not in self.__dataclass_fields__]
+        wrong += [f"needs {name}" for name in self.__dataclass_fields__ if name not in own]
+        raise TypeError(f"{type(self).__qualname__} {', '.join(wrong)}")
+    for name, value in own.items():
+        object.__setattr__(self, name, value)
+
+
+class _Signature:
+    """The signature of a struct, for whoever asks."""
+
+    def __get__(self, one: Any, kind: type) -> inspect.Signature:
+        parameters = [
+            inspect.Parameter(
+                field.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                annotation=field.type,
+                default=inspect.Parameter.empty if field.default is dataclasses.MISSING else field.default,
+            )
+            for field in dataclasses.fields(kind)
+        ]
+        return inspect.Signature(parameters)
+
+
+def _kept(self: Any, name: str, *value: Any) -> None:
+    raise dataclasses.FrozenInstanceError(f"{type(self).__qualname__}.{name} stays as it is: use dataclasses.replace")
 
 
 def _values(one: Any) -> tuple[Any, ...]:
@@ -62,37 +95,3 @@ def _hash(one: Any) -> int:
 def _text(one: Any) -> str:
     fields = (f"{name}={value!r}" for name, value in zip(one.__dataclass_fields__, _values(one), strict=True))
     return f"{type(one).__qualname__}({', '.join(fields)})"
-
-
-_UNKNOWN: list[type] = []
-"""Structs that were made before JAX was imported."""
-
-
-def _register(kind: type) -> None:
-    sys.modules["jax"].tree_util.register_dataclass(kind)
-
-
-class _Registration(importlib.abc.MetaPathFinder):
-    """Finds JAX as Python does, and has it learn of all structs when its import is over."""
-
-    def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
-        """The specification of `jax`; None for every other module."""
-        if name != "jax":
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
-        if spec is None or spec.loader is None:
-            return spec
-        execute = spec.loader.exec_module
-
-        def executed(module: Any) -> None:
-            execute(module)
-            while _UNKNOWN:
-                _register(_UNKNOWN.pop())
-
-        spec.loader.exec_module = executed  # type: ignore[method-assign]
-        return spec
-
-
-if "jax" not in sys.modules:
-    sys.meta_path.insert(0, _Registration())

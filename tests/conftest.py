@@ -21,6 +21,7 @@ import pytest  # noqa: E402
 sys.path.insert(0, str(Path(__file__).parents[1]))  # `tests.oracle` is found however pytest was started
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
+jax.config.update("jax_enable_compilation_cache", False)  # no test fills the user's folder of compiled programs
 
 from jaxroof import (  # noqa: E402
     Attention,
@@ -56,10 +57,11 @@ def float64():
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory):
     """A folder of compiled programs for a module's commands alone; JAX's settings as they were afterwards."""
-    names = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
+    names = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs", "jax_enable_compilation_cache")
     before = {name: getattr(jax.config, name) for name in names}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        jax.config.update("jax_enable_compilation_cache", True)
         yield
     for name, value in before.items():
         jax.config.update(name, value)

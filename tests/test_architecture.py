@@ -20,7 +20,19 @@ MAY_IMPORT = {
 
 FLOORS = {
     "jaxroof": (
-        {"version", "arrays", "tree", "struct", "field", "dependence", "dual", "shape", "smooth", "rule"},  # the ground
+        {
+            "version",
+            "awaited",
+            "arrays",
+            "tree",
+            "struct",
+            "field",
+            "dependence",
+            "dual",
+            "shape",
+            "smooth",
+            "rule",
+        },  # the ground
         {"hardware", "silicon", "money", "model", "deployment", "batch", "policy", "traffic", "op"},  # vocabulary
         {"area", "speculation", "layers", "cost", "memory", "paging", "legality"},  # parts
         {"traced_once", "efficiency", "energy", "roofline", "collectives"},  # realism

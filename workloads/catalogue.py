@@ -32,19 +32,9 @@ def names() -> tuple[str, ...]:
     return tuple(sorted(catalogue(), key=str.casefold))
 
 
-@functools.cache
 def catalogue() -> Mapping[str, CatalogueModel]:
     """Every catalogue model by name. Raises `ValueError` for a file with a missing or unknown field."""
-    models: dict[str, CatalogueModel] = {}
-    folder = importlib.resources.files("workloads") / "models"
-    for file in sorted(folder.iterdir(), key=lambda item: item.name):
-        if file.name.endswith(".toml"):
-            for entry in tomllib.loads(file.read_text(encoding="utf-8"))["model"]:
-                for known in _variants(entry, file.name):
-                    if known.name in models:
-                        raise ValueError(f"{file.name}: {known.name} is there twice")
-                    models[known.name] = known
-    return models
+    return _models(tuple(_texts()))
 
 
 def found(name: str) -> tuple[CatalogueModel, str | None, tuple[str, ...]]:
@@ -55,10 +45,11 @@ def found(name: str) -> tuple[CatalogueModel, str | None, tuple[str, ...]]:
     owner, _, repository = name.rpartition("/")
     base, _, ending = name_convention(repository)
     for candidate, convention in ((repository, None), (base, repository)) if ending else ((repository, None),):
+        files = _files_with(candidate)
         for spelled in (f"{owner}/{candidate}", candidate):
-            known = _index().get(matched(spelled)) or _loose_index().get(collapsed(spelled))
+            known = _index(files).get(matched(spelled)) or _loose_index(files).get(collapsed(spelled))
             if known:
-                entry = catalogue()[known]
+                entry = _models(files)[known]
                 foreign = owner and matched(owner) not in _owners(entry)
                 if foreign and entry.requantised:
                     continue  # two publishers quantise one model differently under the same name
@@ -81,10 +72,49 @@ def collapsed(name: str) -> str:
 
 
 @functools.cache
-def _index() -> Mapping[str, str]:
+def _texts() -> Mapping[str, str]:
+    """Text of every file of the catalogue."""
+    folder = importlib.resources.files("workloads") / "models"
+    files = sorted((file for file in folder.iterdir() if file.name.endswith(".toml")), key=lambda file: file.name)
+    return {file.name: file.read_text(encoding="utf-8") for file in files}
+
+
+@functools.cache
+def _collapsed_texts() -> Mapping[str, str]:
+    return {file: text.casefold().translate(_SEPARATORS) for file, text in _texts().items()}
+
+
+_SEPARATORS = str.maketrans("", "", "-_./ ·")
+
+
+@functools.lru_cache(maxsize=1024)
+def _files_with(name: str) -> tuple[str, ...]:
+    """Files in whose text a name is: parsing takes far longer than searching, and no other file can have it."""
+    return tuple(file for file, text in _collapsed_texts().items() if collapsed(name) in text)
+
+
+@functools.cache
+def _models(files: tuple[str, ...]) -> Mapping[str, CatalogueModel]:
+    """Models of some files by name."""
+    models: dict[str, CatalogueModel] = {}
+    for file in files:
+        for known in _models_in(file):
+            if known.name in models:
+                raise ValueError(f"{file}: {known.name} is there twice")
+            models[known.name] = known
+    return models
+
+
+@functools.cache
+def _models_in(file: str) -> tuple[CatalogueModel, ...]:
+    return tuple(known for entry in tomllib.loads(_texts()[file])["model"] for known in _variants(entry, file))
+
+
+@functools.cache
+def _index(files: tuple[str, ...]) -> Mapping[str, str]:
     """Canonical names by matched spelling, with and without owner. Raises `ValueError` when two models share one."""
     index: dict[str, str] = {}
-    for entry in catalogue().values():
+    for entry in _models(files).values():
         for alias in (entry.name, *entry.aliases):
             for key in {matched(alias), matched(alias.rpartition("/")[2])}:
                 if index.setdefault(key, entry.name) != entry.name:
@@ -93,10 +123,10 @@ def _index() -> Mapping[str, str]:
 
 
 @functools.cache
-def _loose_index() -> Mapping[str, str]:
+def _loose_index(files: tuple[str, ...]) -> Mapping[str, str]:
     """Canonical names by collapsed spelling, where it means only one model."""
     meanings: dict[str, set[str]] = {}
-    for key, name in _index().items():
+    for key, name in _index(files).items():
         meanings.setdefault(key.replace("·", ""), set()).add(name)
     return {key: meant.pop() for key, meant in meanings.items() if len(meant) == 1}
 

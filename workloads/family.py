@@ -132,6 +132,11 @@ class Family:
     reads_value_dim: bool = False  # whether values may be narrower than keys (`v_head_dim`)
     note: str | None = None  # said aloud with every model of the family
 
+    @property
+    def by_layer(self) -> bool:
+        """Whether configs list sizes of single layers."""
+        return self.sizes == "blocks" or self.mixer == "compressed" or self.selection is not None
+
     def like(self, *architectures: str, **traits: Any) -> "Family":
         """A family that differs from this one in `traits`, and in its architectures where they are given."""
         return dataclasses.replace(self, architectures=architectures or self.architectures, **traits)

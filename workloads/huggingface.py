@@ -61,7 +61,7 @@ def model(config: Config, quantised: Quantization, base: WeightFormat) -> Model:
     hidden = text.number(*HIDDEN_KEYS)
     first = Layer(config=text, family=family, hidden=hidden, index=0, quantised=quantised, base=base, name=config.name)
     kinds = layer_kinds(text, family, layers)
-    blocks = _merged([_block(dataclasses.replace(first, index=i), kind) for i, kind in enumerate(kinds)])
+    blocks = _merged(first, kinds)
     if quantised.assignments and all(_formats(block) <= {base} for block in blocks):
         raise config.error("its quantisation names no linear layer of this model")
     vocabulary = float(first.size(*VOCABULARY_KEYS))
@@ -129,9 +129,19 @@ def _norm_kernels(config: Config, family: Family) -> float:
     return max(1.0, family.norms / 2.0)
 
 
-def _merged(layers: list[Block]) -> tuple[Block, ...]:
-    some = Counter(layer for layer in layers if layer.attention is not None or layer.feedforward is not None)
-    return tuple(dataclasses.replace(layer, count=float(count)) for layer, count in some.items())
+def _merged(first: Layer, kinds: list[LayerKind]) -> tuple[Block, ...]:
+    """Blocks of equal layers. Layers of one kind are read once, unless the config says something of single ones."""
+    single = [first.family.by_layer or first.quantised.numbered(i) for i in range(len(kinds))]
+    some = Counter((kind, i if single[i] else None) for i, kind in enumerate(kinds))
+    counts: Counter[Block] = Counter()
+    for (kind, index), count in some.items():
+        own = next(i for i, alone in enumerate(single) if kinds[i] == kind and not alone) if index is None else index
+        counts[_block(dataclasses.replace(first, index=own), kind)] += count
+    return tuple(
+        dataclasses.replace(block, count=float(count))
+        for block, count in counts.items()
+        if block.attention is not None or block.feedforward is not None
+    )
 
 
 def _formats(block: Block) -> set[WeightFormat]:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import re
 from collections.abc import Iterable
 
 from workloads.expression_syntax import wildcard
@@ -25,7 +26,13 @@ class Patterns:
     plain: frozenset[str]
     expressions: Expressions
     wildcards: Expressions
+    numbers: frozenset[str]  # parts of plain names that may be those of layers
+    any_number: bool  # whether an expression or wildcard may tell one number from another
     _known: dict[str, bool] = dataclasses.field(default_factory=dict)
+
+    def numbered(self, layer: int) -> bool:
+        """Whether they may mean modules of the layer of this number, and not those of others."""
+        return self.any_number or str(layer) in self.numbers
 
     def match(self, path: str) -> bool:
         """True if a module of this path, written from `layers.` or the module's own name on, is meant.
@@ -58,7 +65,17 @@ def _compiled(names: tuple[str, ...]) -> Patterns:
         else:
             plain.append(_without_roots(name))
     regulars, wild = (tuple(dict.fromkeys(texts)) for texts in (expressions, wildcards))
-    return Patterns(frozenset(plain), Expressions(regulars), Expressions(wild, wildcard))
+    return Patterns(
+        plain=frozenset(plain),
+        expressions=Expressions(regulars),
+        wildcards=Expressions(wild, wildcard),
+        numbers=frozenset(part for name in plain for part in name.split(".") if part.isdecimal()),
+        any_number=not (all(map(_WORDS.fullmatch, regulars)) and all(map(_PARTS.fullmatch, wild))),
+    )
+
+
+# Only `.*` and `*` can match a number, and then they match every number.
+_WORDS, _PARTS = re.compile(r"(?:\.\*|\\\.|[A-Za-z_|()^$-])*"), re.compile(r"[^\d?\[]*")
 
 
 def _match(known: Patterns, path: str) -> bool:

@@ -29,6 +29,11 @@ class Quantization:
         """The schemes' labels, or None when nothing is quantised."""
         return " + ".join(dict.fromkeys(scheme.label for _, scheme in self.assignments)) or None
 
+    def numbered(self, layer: int) -> bool:
+        """Whether the layer of this number may be stored in another way than others of its kind."""
+        named = (self.excluded, *(known for known, _ in self.assignments))
+        return any(known is not None and known.numbered(layer) for known in named)
+
     def scheme(self, paths: Iterable[str]) -> Scheme | None:
         """The scheme of the one linear layer that `paths` name in different exports, or None for unquantised."""
         paths = tuple(paths)

@@ -92,7 +92,8 @@ def deployment_axis(spec: Spec, base: Case, axes: list[Axis]) -> Axis:
     kv, sent = (spec.objects.get(key, (None,))[0] for key in ("kv", "communication"))
     plain = model_deployment(base.model, kv, sent)
     structs = tuple(with_settings(plain, _spread(spec) | dict(settings)) for settings in spec.deployments)
-    for struct, name in itertools.product(structs, spec.objects["hardware"]):
+    computing = {struct.attention_compute: struct for struct in structs}  # all that a deployment adds to precisions
+    for struct, name in itertools.product(computing.values(), spec.objects["hardware"]):
         require_precisions(device_named(name, spec), base.model, struct)
     names = [deployment_label(settings) for settings in spec.deployments]
     if len(set(names)) < len(names):

@@ -9,6 +9,7 @@ from typing import Any
 from sweeps.cli.outputs import output_argument
 from sweeps.cli.printing import print_json
 from sweeps.cli.progress import Line
+from sweeps.run.compile_cache import compilation_cache
 
 FAMILIES = ("bandwidth", "gemm", "prefill", "decode", "elementwise", "copy", "collective")
 """What `--only` may name."""
@@ -37,7 +38,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Measure and write, or check."""
-    from sweeps.cli.common import compilation_cache, whole_number
+    from sweeps.cli.common import whole_number
 
     seed = int(whole_number("--seed", options.seed or "0", zero=True))
     if options.check is not None:

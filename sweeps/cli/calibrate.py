@@ -9,6 +9,7 @@ from sweeps.cli import common
 from sweeps.cli.outputs import files, output_argument, picture_argument
 from sweeps.cli.printing import print_json
 from sweeps.cli.progress import Line
+from sweeps.run.compile_cache import compilation_cache
 
 OF_THE_RUN = ("measured", "format", "sort", "drop", "check", "output", "plot", "force", "json", "verb", "version")
 """What a later check does not take from the command that made a file."""
@@ -41,7 +42,7 @@ def run(options: argparse.Namespace) -> None:
     if not options.measured:
         raise ValueError("--measured FILE is missing")
     _require_together(options)
-    common.compilation_cache()
+    compilation_cache()
     from sweeps.run.precision import precision
     from sweeps.serving.calibration import measured_run
     from workloads.traces import read_measured

@@ -9,6 +9,7 @@ from sweeps.cli.leaf_flags import add_flags
 from sweeps.cli.outputs import dataset_argument, files, picture_argument
 from sweeps.cli.printing import print_json
 from sweeps.cli.serve import FLAGS
+from sweeps.run.compile_cache import compilation_cache
 
 POINTS = 12
 MOST_POINTS = 1000
@@ -90,7 +91,7 @@ def _searched(options: argparse.Namespace, loads: dict[str, Any]) -> Any:
         tolerance["tolerance"] = quantity(options.tolerance, "1", "--tolerance")
     share = {} if options.share is None else {"share": options.share}
     settings, policy = common.overrides(options.set), common.policy_settings(options.policy)
-    common.compilation_cache()
+    compilation_cache()
     from sweeps.cli.progress import progress
     from sweeps.serving.capacity import capacity
 

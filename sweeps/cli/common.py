@@ -1,10 +1,6 @@
 """Flags that verbs share: the deployment that is asked about, and the case that they describe."""
 
 import argparse
-import contextlib
-import os
-import pathlib
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,9 +17,6 @@ ACCEPTANCE_HELP = (
     "probability that a drafted token is right (default 0), one for every position (0.8,0.7), or the law that every "
     "request draws its own from (beta:MEAN,CONCENTRATION)"
 )
-
-CACHE = "jaxroof"
-"""Folder of compiled programs, inside the user's cache folder."""
 
 
 def case_arguments(parser: argparse._ActionsContainer) -> None:
@@ -192,29 +185,3 @@ def _pairs(flag: str, settings: list[str], form: str, example: str) -> Iterator[
             raise ValueError(f"{flag} {name} is given twice: {values[name]} and {value}")
         values[name] = value
         yield name, value, setting
-
-
-def compilation_cache() -> None:
-    """Keep JAX's compiled programs in the user's cache folder, so that a command's second run need not compile.
-
-    To be called before anything is compiled: JAX looks for its cache only then. The environment variable
-    JAX_COMPILATION_CACHE_DIR goes first. Where no folder can be written, nothing is kept.
-    """
-    import jax
-
-    asked = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined]
-    if asked is not None and "://" not in asked:
-        try:
-            os.makedirs(asked, exist_ok=True)
-        except OSError as error:
-            why = f"{asked} is not a folder and cannot be made: {error.strerror}"
-            raise ValueError(f"JAX_COMPILATION_CACHE_DIR: {why}; unset it, or name another") from None
-        warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation cache")  # a shared one
-    if asked is None:
-        folder = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / CACHE
-        with contextlib.suppress(OSError):
-            folder.mkdir(parents=True, exist_ok=True)
-        if not os.access(folder, os.W_OK | os.X_OK):
-            return
-        jax.config.update("jax_compilation_cache_dir", str(folder))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)

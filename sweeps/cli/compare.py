@@ -214,7 +214,7 @@ def _print_reasons(out: Any, found: Any, explained: tuple, every: bool) -> None:
 
 def _print_tried(out: Any, found: Any, left: int) -> None:
     words = {"hardware": f"of {found.accelerators} accelerators", "deployment": "layouts", "batch": "batches"}
-    counts = " x ".join(f"{found.dataset.sizes.get(dim, 0):,} {word}" for dim, word in words.items())
+    counts = " x ".join(f"{found.sizes.get(dim, 0):,} {word}" for dim, word in words.items())
     rate = found.points / max(found.seconds, 1e-9)
     out.print(f"tried   {counts} = {found.points:,} points in {found.seconds:.1f} s, {rate:,.0f} points/s")
     if left:

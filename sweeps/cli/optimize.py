@@ -5,10 +5,11 @@ import pathlib
 import time
 from typing import Any
 
-from sweeps.cli.common import compilation_cache, json_argument, settings_argument
+from sweeps.cli.common import json_argument, settings_argument
 from sweeps.cli.outputs import dataset_argument, files, picture_argument
 from sweeps.cli.printing import print_json
 from sweeps.cli.progress import Line
+from sweeps.run.compile_cache import compilation_cache
 
 LIMITS = {"max": "most", "min": "least"}
 

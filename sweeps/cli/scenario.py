@@ -29,7 +29,7 @@ def run(options: argparse.Namespace) -> None:
     if bool(options.ids) == options.all:
         raise ValueError("give the scenarios to run, such as T3.2, or --all")
     from jaxroof.jobs import JOBS
-    from sweeps.cli.common import compilation_cache
+    from sweeps.run.compile_cache import compilation_cache
     from sweeps.studies import scenarios
 
     if any(JOBS[scenarios.scenario(name).spec["job"]].simulated for name in options.ids or scenarios.names()):

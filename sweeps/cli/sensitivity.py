@@ -8,6 +8,7 @@ from sweeps.cli import common, deployment, request, serve, step, train
 from sweeps.cli.leaf_flags import flag as flag_of
 from sweeps.cli.outputs import dataset_argument, files, picture_argument
 from sweeps.cli.printing import print_json
+from sweeps.run.compile_cache import compilation_cache
 
 JOBS = ("request", "step", "train", "serve")
 
@@ -97,7 +98,7 @@ def _found_of_serve(options: argparse.Namespace, names: Any, wanted: Any, expone
     if options.second_order:
         raise ValueError("--second-order is of a step or a request: a simulation's decisions have no gradient")
     asked = serve.question(options)
-    common.compilation_cache()
+    compilation_cache()
     from sweeps.cli.sensitivity_report import Found
     from sweeps.cli.tables import heading
     from sweeps.studies.elasticity.serve import sensitivity_of_serve

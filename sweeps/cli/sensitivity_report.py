@@ -3,10 +3,9 @@
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import xarray as xr
 
 from hwspaces import formatted
 from sweeps.cli.answers import units
@@ -15,6 +14,9 @@ from sweeps.data.labels import number
 from sweeps.studies.elasticity.knobs import Knob
 from sweeps.studies.elasticity.point import FACTORS, FLAT, Sensitivities, Turn
 from sweeps.studies.elasticity.second_order import pairs
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 PAIRS = 10
 CHECKED = 8
@@ -72,7 +74,7 @@ def show(found: Found, top: int, every: bool, files: Sequence[str]) -> None:
     print_lines(out, "file", files)
 
 
-def show_maps(found: xr.Dataset, files: Sequence[str]) -> None:
+def show_maps(found: "xr.Dataset", files: Sequence[str]) -> None:
     """Print what the maps span: of every metric and knob the lowest, middle and highest elasticity; and the files."""
     out = console()
     sizes = " x ".join(f"{size:,} {dim}" for dim, size in found.sizes.items() if dim != "knob")

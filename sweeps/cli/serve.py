@@ -9,6 +9,7 @@ from sweeps.cli.leaf_flags import add_flags, leaf_flags
 from sweeps.cli.outputs import dataset_argument, files, output_argument, picture_argument
 from sweeps.cli.printing import print_json
 from sweeps.cli.progress import Line
+from sweeps.run.compile_cache import compilation_cache
 
 FLAGS = leaf_flags("sweeps.ask.offered_load")
 """Flags that say which requests come, by name."""
@@ -45,7 +46,7 @@ def offered(options: argparse.Namespace) -> dict[str, Any]:
 def question(options: argparse.Namespace) -> Any:
     """The `ServeSpec` that the flags describe; ValueError in one line when they do not."""
     policy, settings = common.policy_settings(options.policy), common.overrides(options.set)
-    common.compilation_cache()
+    compilation_cache()
     from sweeps.run.simulated.spec import ServeSpec
 
     return ServeSpec(

@@ -6,10 +6,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from sweeps.cli.common import compilation_cache, whole_number
+from sweeps.cli.common import whole_number
 from sweeps.cli.outputs import dataset_argument
 from sweeps.cli.progress import progress, progress_kind, rate_text
 from sweeps.cli.sweep_report import RATED_POINTS, print_asked, print_found
+from sweeps.run.compile_cache import compilation_cache
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

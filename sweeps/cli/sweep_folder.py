@@ -8,10 +8,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from sweeps.cli import stopping
-from sweeps.cli.common import compilation_cache, whole_number
+from sweeps.cli.common import whole_number
 from sweeps.cli.printing import escaped
 from sweeps.cli.progress import Progress, progress_kind, rate_text
 from sweeps.cli.sweep_report import RATED_POINTS, print_asked, print_found
+from sweeps.run.compile_cache import compilation_cache
 
 
 def run(options: argparse.Namespace, source: Callable[[argparse.Namespace], Mapping[str, Any]]) -> None:

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.console import Console
@@ -10,12 +10,13 @@ from rich.segment import Segment
 from rich.table import Table
 
 from hwspaces import formatted
-from jaxroof.deployment import DEGREES, Deployment, devices
-from sweeps.ask.cases import Case
-from sweeps.ask.names import variable
 from sweeps.cli.printing import escaped
 from sweeps.data.labels import amount, number
-from sweeps.run.answer import OpAnswer
+
+if TYPE_CHECKING:
+    from jaxroof.deployment import Deployment
+    from sweeps.ask.cases import Case
+    from sweeps.run.answer import OpAnswer
 
 PIPE_WIDTH = 1000
 """Columns where stdout is no terminal: every row stays one line, for grep and cut."""
@@ -67,6 +68,8 @@ def print_lines(out: Console, label: str, texts: Iterable[str]) -> None:
 
 def metric_table(metrics: Mapping[str, Any], shares: Iterable[str] = ()) -> Table:
     """Every metric with its unit, or in percent if in `shares`, and what it means."""
+    from sweeps.ask.names import variable
+
     made = table("metric", "value", "meaning", numbers=("value",))
     for name, value in metrics.items():
         text = percent(value) if name in shares else metric_text(name, value)
@@ -74,8 +77,10 @@ def metric_table(metrics: Mapping[str, Any], shares: Iterable[str] = ()) -> Tabl
     return made
 
 
-def op_table(ops: tuple[OpAnswer, ...]) -> Table:
+def op_table(ops: "tuple[OpAnswer, ...]") -> Table:
     """Every op of a step in the order of running, on one device, with totals. Collectives move messages, not memory."""
+    from sweeps.run.answer import OpAnswer
+
     sends = any(op.message_bytes for op in ops)
     each = ["FLOP\n/device", "bytes\n/device", "FLOP/B", *(["message\n/device"] if sends else [])]
     columns = ["runs", "time", "share", *each]
@@ -100,7 +105,7 @@ def op_table(ops: tuple[OpAnswer, ...]) -> Table:
     return made
 
 
-def op_summary(steps: Mapping[str, tuple[OpAnswer, ...]], rows: int = 5) -> Table:
+def op_summary(steps: "Mapping[str, tuple[OpAnswer, ...]]", rows: int = 5) -> Table:
     """The ops that take most of every step, side by side."""
     made = _plain_table()
     for step in steps:
@@ -117,8 +122,10 @@ def op_summary(steps: Mapping[str, tuple[OpAnswer, ...]], rows: int = 5) -> Tabl
     return made
 
 
-def heading(case: Case, what: str, settings: Mapping[str, str]) -> str:
+def heading(case: "Case", what: str, settings: Mapping[str, str]) -> str:
     """Question in one line: model, hardware, devices and workload; precisions and their source; settings."""
+    from jaxroof.deployment import devices
+
     deployment = case.scenario.deployment
     spread = degrees_text(deployment)
     lines = [
@@ -136,21 +143,25 @@ def _name(entry: Any) -> str:
     return escaped(entry.name, breaks=True)
 
 
-def degrees_text(deployment: Deployment) -> str:
+def degrees_text(deployment: "Deployment") -> str:
     """Use of devices, where it is not by tensor parallelism alone: " (tp 4, pp 2)"."""
+    from jaxroof.deployment import DEGREES
+
     given = {name: getattr(deployment, name) for name in DEGREES}
     if all(value in (None, 1.0) for name, value in given.items() if name != "tp"):
         return ""
     return f" ({', '.join(f'{name} {value:g}' for name, value in given.items() if value not in (None, 1.0))})"
 
 
-def notes(case: Case) -> tuple[str, ...]:
+def notes(case: "Case") -> tuple[str, ...]:
     """Notes for the reader but for the precision, which `heading` states."""
     return tuple(escaped(note, breaks=True) for note in case.notes[1:])
 
 
 def metric_text(name: str, value: Any) -> str:
     """One metric for people: with its unit, shares in percent."""
+    from sweeps.ask.names import variable
+
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, str):
@@ -189,7 +200,7 @@ def _plain_table() -> Table:
     return _Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
 
 
-def _op_cells(op: OpAnswer, total: float, sends: bool) -> list[str]:
+def _op_cells(op: "OpAnswer", total: float, sends: bool) -> list[str]:
     intensity = "-" if op.intensity is None or not op.flops else number(op.intensity)
     cells = [formatted(op.time, "s"), percent(op.time / total), flop(op.flops), size(op.bytes), intensity]
     return [*cells, *([size(op.message_bytes)] if sends else [])]

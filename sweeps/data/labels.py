@@ -1,20 +1,19 @@
-"""Units and names of the variables and coordinates of a sweep's dataset, for people."""
+"""Units and names of the variables and coordinates of a sweep's dataset, for people.
 
-from collections.abc import Iterable
+What declares them is imported on use: most who import this write numbers.
+"""
+
+import functools
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hwspaces import formatted
 from hwspaces.units import nearest
-from sweeps.ask.leaves import leaf_long_name, leaf_unit, leaves
-from sweeps.ask.names import UDUNITS, variable
 
 if TYPE_CHECKING:
     import xarray as xr
-
-_SI_UNITS = {udunits: unit for unit, udunits in UDUNITS.items() if udunits not in ("1", "s-1")}
-"""Our units by how UDUNITS writes them, where only one of ours is written so."""
 
 _MATRIX = "dense matrix peak, "
 
@@ -50,13 +49,16 @@ def is_text(array: "xr.DataArray") -> bool:
 
 def unit(dataset: "xr.Dataset", name: str) -> str:
     """SI unit of a variable or coordinate, as `hwspaces.units` writes it; "1" for numbers without, "" for text."""
+    from sweeps.ask.leaves import leaf_unit
+    from sweeps.ask.names import variable
+
     if name in dataset.data_vars:
         return variable(name).unit
     if is_text(dataset[name]):
         return ""
     written = dataset[name].attrs.get("units", "1")
     path = _path(dataset[name].attrs.get("long_name", ""))
-    return leaf_unit(path) if path else _SI_UNITS.get(written, written)
+    return leaf_unit(path) if path else _si_units().get(written, written)
 
 
 def title(dataset: "xr.Dataset", name: str) -> str:
@@ -93,6 +95,8 @@ def number(value: float, digits: int = 3) -> str:
 
 def words(metric: str) -> str:
     """The meaning of a variable of ours up to the first comma or colon: "time to first token"."""
+    from sweeps.ask.names import variable
+
     return variable(metric).long_name.partition(":")[0].partition(",")[0]
 
 
@@ -103,8 +107,18 @@ def short(dataset: "xr.Dataset", name: str) -> str:
     return plain if " that " not in words and plain.count(" ") <= 3 and name != "tp" else name
 
 
+@functools.cache
+def _si_units() -> Mapping[str, str]:
+    """Our units by how UDUNITS writes them, where only one of ours is written so."""
+    from sweeps.ask.names import UDUNITS
+
+    return {udunits: unit for unit, udunits in UDUNITS.items() if udunits not in ("1", "s-1")}
+
+
 def _path(long_name: str) -> str | None:
     """The leaf that `long_name` describes, where it is one of a fixed set."""
+    from sweeps.ask.leaves import leaf_long_name, leaves
+
     if long_name.startswith(_MATRIX):
         path = f"hardware.matrix.{long_name.removeprefix(_MATRIX)}"
         return path if leaf_long_name(path) == long_name else None

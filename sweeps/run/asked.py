@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import xarray as xr
 
 from jaxroof.jobs import Job, Scenario, legality
 from jaxroof.legality import first_broken
@@ -14,8 +13,7 @@ from sweeps.ask.cases import Case
 from sweeps.ask.paths import replaced
 from sweeps.ask.question import Asked, Question, named
 from sweeps.ask.spec import Spec
-from sweeps.data.dataset import dataset, fill
-from sweeps.run.answered import answered
+from sweeps.run.answered import answers_over
 from sweeps.run.ways import MOST_EAGER
 
 
@@ -33,10 +31,10 @@ def asked(spec: Spec) -> Asked:
 
 def _refuse_illegal(job: Job, base: Case, axes: tuple[Axis, ...]) -> None:
     """ValueError with the broken rule when any point's deployment cannot be."""
-    legal = _verdicts(Question(legality(job), base.scenario), axes)["legal"]
+    legal, dims = _verdicts(Question(legality(job), base.scenario), axes)
     if bool(legal.all()):
         return
-    corner = dict(zip(legal.dims, np.argwhere(~legal.values)[0].tolist(), strict=True))
+    corner = dict(zip(dims, np.argwhere(~legal)[0].tolist(), strict=True))
     place = [corner.get(axis.name, 0) for axis in axes]
     scenario = base.scenario
     for path, value in values_at(axes, place):
@@ -44,14 +42,16 @@ def _refuse_illegal(job: Job, base: Case, axes: tuple[Axis, ...]) -> None:
     raise refusal(job, scenario, names_at(base, axes, place))
 
 
-def _verdicts(question: Question, axes: tuple[Axis, ...]) -> xr.Dataset:
-    """Whether the points are legal, over the axes that this depends on: few of those that a large grid has."""
+def _verdicts(question: Question, axes: tuple[Axis, ...]) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Whether the points are legal, and the axes that this is over: few of those that a large grid has."""
     if math.prod(axis.size for axis in axes) <= MOST_EAGER:
-        return answered(question, axes, {})
+        return answers_over(question, axes)["legal"], tuple(axis.name for axis in axes)
+    from sweeps.data.dataset import dataset, fill
     from sweeps.run.engine import Plan
 
     plan = Plan(question, axes)
-    return fill(dataset(axes, plan.outputs, {}), plan.pieces())
+    found = fill(dataset(axes, plan.outputs, {}), plan.pieces())["legal"]
+    return found.values, tuple(map(str, found.dims))
 
 
 def values_at(axes: tuple[Axis, ...], place: Sequence[int]) -> list[tuple[str, Any]]:

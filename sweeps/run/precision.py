@@ -1,4 +1,4 @@
-"""The precision that JAX computes in: 64-bit mode while it is asked for."""
+"""JAX while it computes here: in 64-bit mode where that is asked for, and with its programs kept."""
 
 import contextlib
 import os
@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 
 from jaxroof.arrays import jax
+from sweeps.run.compile_cache import kept_programs
 
 VARIABLE = "JAX_ENABLE_X64"
 """Of the environment: what JAX reads when it is imported."""
@@ -13,8 +14,16 @@ VARIABLE = "JAX_ENABLE_X64"
 
 @contextlib.contextmanager
 def precision(dtype: str) -> Iterator[None]:
-    """JAX in 64-bit mode while `dtype` is float64, as it was afterwards; it need not be imported, before or inside."""
-    wanted = dtype == "float64"
+    """JAX in 64-bit mode while `dtype` is float64, and its programs kept (`sweeps.run.compile_cache`).
+
+    Afterwards it is as it was; it need not be imported, before or inside.
+    """
+    with kept_programs(), _mode(dtype == "float64"):
+        yield
+
+
+@contextlib.contextmanager
+def _mode(wanted: bool) -> Iterator[None]:
     if "jax" not in sys.modules:
         before = os.environ.get(VARIABLE)
         os.environ[VARIABLE] = str(wanted)

@@ -19,7 +19,7 @@ from sweeps.run.precision import precision
 from sweeps.run.simulated.load import Load, load
 from sweeps.run.simulated.objective import parse_slo
 from sweeps.run.simulated.policies import chosen_policy, policy_values
-from sweeps.run.simulated.simulation import no_cache, require_priced, simulated, size_for, unfinished
+from sweeps.run.simulated.simulation import FEW, compiled, no_cache, require_priced, simulated, size_for, unfinished
 from sweeps.run.simulated.spec import ServeSpec
 
 
@@ -134,7 +134,7 @@ def simulation(asked: ServeSpec, progress: Callable[[int, int], None] = lambda d
         served, timeline = simulated(together, size_for(traffic, given.policy), progress=progress)
         served, timeline = jax.tree.map(lambda values: values[0], (served, timeline))
         asked_for = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype=float), (traffic, given.blocks, given.objective))
-        metrics = jax.jit(serving_metrics)(served, timeline, *asked_for)
+        metrics = compiled(serving_metrics, len(traffic.isl) <= FEW)(served, timeline, *asked_for)
         metrics = {name: float(value) for name, value in SERVE.metrics(scenario, metrics, {}).items()}
     if not metrics["tokens_per_second"] > 0.0:
         metrics.pop("usd_per_million_tokens", None)

@@ -1,19 +1,20 @@
 """A ranking of accelerators, their number and parallelism for one model, over a grid of all of them."""
 
 import dataclasses
+import functools
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import xarray as xr
 
 import hwspaces
 import workloads
 from jaxroof.legality import broken_rule
 from jaxroof.memory import weight_bytes
 from jaxroof.model import has_experts
+from sweeps.ask.axes import Axis
 from sweeps.ask.cases import cache_precision, cache_text, compute_precisions, leaf_number, model_deployment
 from sweeps.ask.deployments import PREFIX, with_settings
 from sweeps.ask.layouts import Layout, label, layouts, possible, reach
@@ -21,10 +22,13 @@ from sweeps.ask.names import variable, variable_attributes
 from sweeps.ask.question import alike_devices, asking
 from sweeps.ask.spec import spec
 from sweeps.data.labels import known
-from sweeps.run.answered import answered
+from sweeps.run.answered import answers_over, labelled
 from sweeps.run.asked import asked
 from sweeps.studies import reasons
 from sweeps.studies.reasons import FEASIBLE, UNTRIED
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 METRICS = (
     *("ttft", "tpot", "e2e", "devices", "tokens_per_second", "tokens_per_second_per_request"),
@@ -60,7 +64,7 @@ class Candidate:
 class Comparison:
     """Result of a comparison: every row that was tried, best first."""
 
-    dataset: xr.Dataset  # over hardware, deployment and batch
+    sizes: Mapping[str, int]  # of hardware, deployment and batch; none where nothing was tried
     metric: str  # what rows are sorted by
     chosen: str  # why by that one: "asked for", or how the default came about
     rows: tuple[Candidate, ...]  # every feasible (hardware, devices, layout), best first
@@ -77,6 +81,12 @@ class Comparison:
     points: int
     seconds: float
     notes: tuple[str, ...]
+    grid: Callable[[], "xr.Dataset"]  # makes `dataset`
+
+    @functools.cached_property
+    def dataset(self) -> "xr.Dataset":
+        """Every point, over hardware, deployment and batch; made when it is first asked for."""
+        return self.grid()
 
     @property
     def best_layouts(self) -> tuple[Candidate, ...]:
@@ -164,7 +174,7 @@ def compare(
     tried, refused = possible(candidates, base, entry.model, plain)
     notes = (f"weights {entry.precision} (from {entry.precision_source})", *entry.notes)
     nothing = Comparison(
-        dataset=xr.Dataset(),
+        sizes={},
         metric=metric,
         chosen=chosen,
         rows=(),
@@ -181,6 +191,7 @@ def compare(
         points=0,
         seconds=time.perf_counter() - start,
         notes=notes,
+        grid=_empty,
     )
     if not runnable or not tried:
         return nothing
@@ -198,9 +209,12 @@ def compare(
     points = len(runnable) * len(tried) * len(source["workload"]["batch"])
     figures = tuple(dict.fromkeys((*METRICS, metric, *wanted)))
     question = asking(alike_devices(asked(spec(source)), needed), figures)
-    swept = answered(question.question, question.axes, question.attributes, progress=begun(points))
+    found = answers_over(question.question, question.axes, begun(points))
     deployment = question.question.base.deployment
-    grid = _with_blanks(_labelled(swept, [device.name for _, device in runnable], tried), figures)
+    batches = next(axis.coordinates[0].values for axis in question.axes if axis.name == "batch")
+    sizes = dict(zip(AXES, (len(runnable), len(tried), len(batches)), strict=True))
+    blank = np.full(tuple(sizes.values()), np.nan, np.float32)
+    arrays = {name: _in_order(found[name], question.axes) if name in found else blank for name in figures}
 
     # Rows: each accelerator and layout at its best batch, or the reason why there is none.
     setting = _Setting(
@@ -212,9 +226,29 @@ def compare(
         float(deployment.reserve_bytes),
         lambda h, d: broken_rule(runnable[h][1].hardware, entry.model, with_settings(plain, tried[d])),
     )
-    rows, infeasible = _rows(grid, setting, wanted, metric)
+    rows, infeasible = _rows(arrays, batches, setting, wanted, metric)
+
+    def grid() -> "xr.Dataset":
+        swept = labelled(found, question.axes, question.attributes)
+        return _with_blanks(_relabelled(swept, [device.name for _, device in runnable], tried), figures)
+
     seconds = time.perf_counter() - start
-    return dataclasses.replace(nothing, dataset=grid, rows=rows, infeasible=infeasible, points=points, seconds=seconds)
+    return dataclasses.replace(
+        nothing, sizes=sizes, rows=rows, infeasible=infeasible, points=points, seconds=seconds, grid=grid
+    )
+
+
+def _empty() -> "xr.Dataset":
+    import xarray as xr
+
+    return xr.Dataset()
+
+
+def _in_order(values: np.ndarray, axes: Iterable[Axis]) -> np.ndarray:
+    """Values over `axes`, over AXES: an axis that is not there has one position."""
+    names = [axis.name for axis in axes]
+    there = values.transpose([names.index(name) for name in AXES if name in names])
+    return there[tuple(slice(None) if name in names else np.newaxis for name in AXES)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -270,7 +304,7 @@ def _powers_of_two(most: int) -> list[int]:
     return [2**i for i in range(int(most).bit_length()) if 2**i <= most]
 
 
-def _labelled(swept: xr.Dataset, names: list[str], tried: list[Layout]) -> xr.Dataset:
+def _relabelled(swept: "xr.Dataset", names: list[str], tried: list[Layout]) -> "xr.Dataset":
     """The sweep with all three dimensions, and layouts labelled without degrees of 1."""
     labels = {"hardware": names, "deployment": [label(layout) for layout in tried]}
     for dim, values in labels.items():
@@ -280,7 +314,7 @@ def _labelled(swept: xr.Dataset, names: list[str], tried: list[Layout]) -> xr.Da
     return swept
 
 
-def _with_blanks(grid: xr.Dataset, figures: Iterable[str]) -> xr.Dataset:
+def _with_blanks(grid: "xr.Dataset", figures: Iterable[str]) -> "xr.Dataset":
     """The grid with NaN for figures that no accelerator has, such as those per joule without a TDP."""
     shape = tuple(grid.sizes[dim] for dim in AXES)
     blank = np.full(shape, np.nan, np.float32)
@@ -289,16 +323,14 @@ def _with_blanks(grid: xr.Dataset, figures: Iterable[str]) -> xr.Dataset:
 
 
 def _rows(
-    grid: xr.Dataset, setting: _Setting, slo: Mapping[str, float], metric: str
+    arrays: Mapping[str, np.ndarray], batches: np.ndarray, setting: _Setting, slo: Mapping[str, float], metric: str
 ) -> tuple[tuple[Candidate, ...], tuple[Candidate, ...]]:
     """Every (hardware, layout) at its best batch, ranked; and those without a feasible batch, in order."""
-    shape = tuple(grid.sizes[dim] for dim in AXES)
-    arrays = {str(name): array.transpose(*AXES).values for name, array in grid.data_vars.items()}
+    shape = arrays[metric].shape
     groups = np.array([layout.get("attention_dp", 1) for layout in setting.layouts])
     used = np.array([math.prod(layout[name] for name in layout if name != "ep") for layout in setting.layouts])
 
     # How far each point gets: tried, legal, within memory, within limits. A batch has to divide among the groups.
-    batches = grid["batch"].values
     tried = np.ones(shape, bool) if setting.reached is None else used[:, None] <= setting.reached[:, None, None]
     even = np.mod(batches, groups[:, None])[None] == 0
     stage = reasons.stages(arrays, tried, even, slo, metric)

@@ -13,6 +13,7 @@ import pytest
 
 import hwspaces
 from hwspaces.leaves import leaf
+from hwspaces.load import _files_with, _index, _plain, _texts
 from jaxroof.field import declarations
 from jaxroof.hardware import Hardware
 
@@ -281,6 +282,15 @@ def test_hardware_is_a_pytree_of_the_fixed_structs():
     leaves, tree = jax.tree.flatten(hardware)
     assert jax.tree.unflatten(tree, leaves) == hardware
     assert dataclasses.is_dataclass(hardware)
+
+
+def test_a_name_is_found_in_the_files_that_have_it_as_in_all():
+    every = tuple(_texts())
+    for entry in hwspaces.catalogue().values():
+        for alias in (entry.name, *entry.aliases):
+            files = _files_with(_plain(alias))
+            assert len(files) < len(every)
+            assert _index(files)[_plain(alias)] == _index(every)[_plain(alias)]
 
 
 def test_one_name_loads_fast():

@@ -4,7 +4,7 @@ import pytest
 
 import hwspaces
 from hwspaces.energy import ASSUMPTION
-from hwspaces.load import CATALOGUE, _accelerators, _files
+from hwspaces.load import CATALOGUE, _tables, catalogue_tables
 
 FILE = """
 [accelerator.X]
@@ -30,9 +30,9 @@ def written(tmp_path):
 
 
 def test_every_known_process_and_memory_has_energies():
-    energy = _files()["energy.toml"]["energy"]
+    energy, tables = _tables("energy.toml")["energy"], catalogue_tables()
     for name, entry in hwspaces.catalogue().items():
-        table = _files()[_accelerators()[name]]["accelerator"][name]
+        table = tables[name]
         known = "process" in table
         assert (entry.hardware.energy is not None) == known, name
         if not known:
@@ -89,7 +89,7 @@ def test_energies_can_be_set():
 
 
 def test_every_source_says_something():
-    sources = _files()["energy.toml"]["source"]
+    sources = _tables("energy.toml")["source"]
     assert CATALOGUE.joinpath("energy.toml").exists()
     assert all(len(text) > 20 for text in sources.values())
     assert any(text.startswith(ASSUMPTION) for text in sources.values())

@@ -17,7 +17,8 @@ from jaxroof.memory import (
     prediction_parameter_count,
     state_bytes_of_sequence,
 )
-from workloads.catalogue import catalogue, matched
+from workloads.catalogue import _files_with, _index, _loose_index, _texts, catalogue, collapsed, matched
+from workloads.quantization import Quantization
 
 pytestmark = pytest.mark.usefixtures("float64")  # counts beyond 2**24 are compared exactly
 
@@ -263,3 +264,19 @@ def test_every_number_of_a_model_is_a_float():
 
     for name in workloads.names():
         assert all(type(leaf) is float for leaf in jax.tree.leaves(workloads.model(name).model))
+
+
+def test_a_name_is_found_in_the_files_that_have_it_as_in_all():
+    every = tuple(_texts())
+    for entry in catalogue().values():
+        for alias in (entry.name, *entry.aliases):
+            files = _files_with(alias.rpartition("/")[2])
+            assert len(files) < len(every)
+            assert _index(files)[matched(alias)] == _index(every)[matched(alias)] == entry.name
+            assert _loose_index(files).get(collapsed(alias)) == _loose_index(every).get(collapsed(alias))
+
+
+def test_layers_read_once_are_those_read_one_by_one(monkeypatch):
+    read = {name: workloads.model(name).model for name in workloads.names()}
+    monkeypatch.setattr(Quantization, "numbered", lambda quantised, layer: True)
+    assert all(workloads.model(name).model == model for name, model in read.items())

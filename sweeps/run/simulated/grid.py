@@ -2,15 +2,16 @@
 
 import concurrent.futures
 import dataclasses
+import functools
 import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
+from jaxroof.arrays import eager
 from jaxroof.deployment import devices, replica_devices
 from jaxroof.hardware import Links
 from jaxroof.jobs import Scenario
@@ -21,7 +22,7 @@ from jaxroof.scheduler import Size, cache_blocks
 from jaxroof.traffic import Traffic
 from sweeps.ask.alike import alike
 from sweeps.ask.cases import compute_precisions
-from sweeps.run.simulated.simulation import power, simulated, size_for
+from sweeps.run.simulated.simulation import FEW, compiled, power, simulated, size_for
 from workloads.traffic import padded
 
 WIDTH = 32
@@ -107,7 +108,9 @@ def bounds(points: Sequence[Scenario]) -> Metrics:
     for where in _of_one_structure(points):
         small = [dataclasses.replace(points[i], efficiency=(), workload=_shortest(points[i].workload)) for i in where]
         together, _ = stacked(small, once=False)
-        for name, values in jax.device_get(_bounds_of_all(together)).items():
+        with eager():
+            bounded = _bounds(together)
+        for name, values in bounded.items():
             found.setdefault(name, np.zeros(len(points), values.dtype))[where] = values
     return found
 
@@ -175,7 +178,7 @@ def _simulated(
             part = parts[number]
             chosen = np.concatenate([part, np.full(width - len(part), part[-1])])
             one = jax.tree.map(lambda leaf, axis: leaf if axis < 0 else leaf[chosen], together, axes)
-            values = _outcome(one, axes, size, blocks[chosen], went_on)
+            values = _outcome(one, axes, size, blocks[chosen], went_on, len(points) * work.traffic.isl.shape[-1])
             return part, {name: column[: len(part)] for name, column in values.items()}
         finally:
             begun.set()
@@ -205,10 +208,11 @@ def _outcome(
     size: Size,
     blocks: np.ndarray,
     progress: Callable[[int, int], None],
+    requests: int,
 ) -> Metrics:
-    """Metrics of every simulation of a chunk, shape [simulations]."""
-    mapped = jax.tree.map(lambda axis: None if axis < 0 else axis, axes)
-    found, timeline = jax.device_get(simulated(together, size, mapped, progress))
+    """Metrics of every simulation of a chunk, shape [simulations]; `requests` are those of all chunks."""
+    varied = jax.tree.map(lambda axis: None if axis < 0 else axis, axes)
+    found, timeline = jax.device_get(simulated(together, size, varied, progress, requests))
     work = together.workload
     lengths = Traffic(arrival=found.arrival, isl=work.traffic.isl, osl=work.traffic.osl)
     lengths = jax.tree.map(lambda values: np.broadcast_to(values, found.arrival.shape), lengths)
@@ -220,11 +224,15 @@ def _outcome(
         (found, timeline, lengths, blocks, work.objective),
     )
     with _one_at_a_time:
-        scores = jax.device_get(_scores(*lanes))
+        scores = jax.device_get(_scores(requests <= FEW)(*lanes))
     return {name: values[: len(blocks)] for name, values in scores.items()}
 
 
-_scores = jax.jit(jax.vmap(serving_metrics))
+@functools.cache
+def _scores(quick: bool) -> Callable:
+    return compiled(jax.vmap(serving_metrics), quick)
+
+
 _one_at_a_time = threading.Lock()
 """So that two threads do not both compile the scores."""
 
@@ -244,19 +252,17 @@ def _shortest(work: Service) -> Service:
     return dataclasses.replace(work, traffic=Traffic(arrival=np.zeros(1), isl=traffic.isl[only], osl=traffic.osl[only]))
 
 
-def _bounds_at_a_point(point: Scenario) -> dict[str, jax.Array]:
-    place, work = (point.hardware, point.model, point.deployment), point.workload
+def _bounds(together: Scenario) -> Metrics:
+    """`bounds` of stacked points, on NumPy."""
+    place, work = (together.hardware, together.model, together.deployment), together.workload
     blocks = cache_blocks(*place, work.policy)
-    room = blocks * work.policy.block_size >= work.traffic.isl[0] + work.traffic.osl[0]
+    room = blocks * work.policy.block_size >= work.traffic.isl[:, 0] + work.traffic.osl[:, 0]
     fits, split = weights_fit(*place) & room, legal(*place)
     numbers = {
-        "devices": devices(point.deployment),
-        "weight_bytes": weight_bytes(point.model, point.deployment),
+        "devices": devices(together.deployment),
+        "weight_bytes": weight_bytes(together.model, together.deployment),
         "kv_capacity_tokens": kv_capacity_tokens(*place),
         "kv_blocks": blocks,
     }
-    made = {name: jnp.asarray(value, dtype=float) for name, value in numbers.items()}
-    return made | {"fits": fits, "legal": split, "feasible": fits & split}
-
-
-_bounds_of_all = jax.jit(jax.vmap(_bounds_at_a_point))
+    made = {name: np.asarray(value, float) for name, value in numbers.items()}
+    return made | {"fits": np.asarray(fits), "legal": np.asarray(split), "feasible": np.asarray(fits & split)}

@@ -20,12 +20,17 @@ from jaxroof.policy import Policy
 from jaxroof.prices import MOST_DRAFTED, Limits, step_prices
 from jaxroof.scheduler import Size, begin, cache_blocks, proceed, remaining, served
 from jaxroof.traffic import STATUSES, Served, Timeline, Traffic
+from sweeps.run.ways import QUICK
 
 PIECE = 1.25
 """Iterations per request between two looks at whether all simulations have ended."""
 
 PIECES = 400
 """Pieces after which a simulation that has not ended is reported as it is."""
+
+
+FEW = 50_000
+"""Requests, of all simulations that share a program, that are simulated in less time than the program is optimised."""
 
 
 def require_priced(name: str, model: Model, deployment: Deployment) -> None:
@@ -105,6 +110,7 @@ def simulated(
     size: Size,
     axes: Any = 0,
     progress: Callable[[int, int], None] = lambda done, all_of_them: None,
+    requests: int | None = None,
 ) -> tuple[Served, Timeline]:
     """Many simulations to their end.
 
@@ -114,6 +120,7 @@ def simulated(
       size: of every simulation; `iterations` is how many are made between two looks at what is left.
       axes: 0, or a `Scenario` whose fields are 0, None, or trees of these.
       progress: called after every piece with the requests that are over and with all.
+      requests: of all simulations that share this program; None: of these.
 
     Returns:
       By request, shape [simulations, requests], and by iteration, shape [simulations, iterations].
@@ -121,24 +128,33 @@ def simulated(
     Raises:
       ValueError: one line, where the clock of a simulation is not finite: a step has taken NaN or endless time.
     """
-    start, go = _programs(size, jax.tree.structure(together), _frozen(axes, together))
+    number = int(np.prod(np.shape(together.workload.traffic.isl)))
+    quick = (number if requests is None else requests) <= FEW
+    start, go = _programs(size, jax.tree.structure(together), _frozen(axes, together), quick)
+    ending, remaining_of = _endings(quick)
     run = start(together)
     pieces = []
-    requests = int(np.prod(np.shape(run.order)))
     for _ in range(PIECES):
         run, records = go(together, run)
         pieces.append(records)
         _require_finite(records.high)
-        left = int(np.sum(_remaining(run)))
-        progress(requests - left, requests)
+        left = int(np.sum(remaining_of(run)))
+        progress(number - left, number)
         if not left:
             break
     records = jax.tree.map(lambda *parts: jnp.concatenate(parts, axis=-1), *pieces)
-    return _served(run, records)
+    return ending(run, records)
 
 
-_served, _remaining = jax.jit(jax.vmap(served)), jax.jit(jax.vmap(remaining))
-"""Compiled once for all simulations of one size, whatever they price."""
+@functools.cache
+def _endings(quick: bool) -> tuple[Callable, Callable]:
+    """`served` and `remaining` of many: compiled once for all simulations of one size, whatever they price."""
+    return compiled(jax.vmap(served), quick), compiled(jax.vmap(remaining), True)
+
+
+def compiled(function: Callable, quick: bool) -> Callable:
+    """`jax.jit` of a function; `quick` where optimising it would take longer than what it does."""
+    return jax.jit(function, compiler_options=QUICK if quick and jax.default_backend() == "cpu" else None)
 
 
 def grown(found: Callable[[Size], tuple[Any, Any]], size: Size, doublings: int) -> tuple[Any, Size, int]:
@@ -169,7 +185,7 @@ def _require_finite(clocks: jax.Array) -> None:
 
 
 @functools.lru_cache(maxsize=64)
-def _programs(size: Size, structure: Any, axes: tuple) -> tuple[Callable, Callable]:
+def _programs(size: Size, structure: Any, axes: tuple, quick: bool) -> tuple[Callable, Callable]:
     tree = jax.tree.unflatten(structure, axes)
 
     def price_of(one: Scenario):
@@ -186,8 +202,8 @@ def _programs(size: Size, structure: Any, axes: tuple) -> tuple[Callable, Callab
         return proceed(price, run, one.workload.traffic, one.workload.policy, size)
 
     return (
-        jax.jit(jax.vmap(start, in_axes=(tree,))),
-        jax.jit(jax.vmap(go, in_axes=(tree, 0))),
+        compiled(jax.vmap(start, in_axes=(tree,)), True),
+        compiled(jax.vmap(go, in_axes=(tree, 0)), quick),
     )
 
 

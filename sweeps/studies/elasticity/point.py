@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,9 +13,10 @@ from jaxroof.jobs import JOBS, Job, Scenario
 from jaxroof.op import BOUNDS
 from jaxroof.smooth import SHARPNESS, smoothing
 from sweeps.ask.paths import replaced
-from sweeps.run.evaluate import at_base
+from sweeps.run.evaluate import evaluate, gathered
 from sweeps.run.point import answers, in_dtype
-from sweeps.studies.elasticity.gradient import Factors, changes, metric_names, times_by_bound
+from sweeps.run.points import Points
+from sweeps.studies.elasticity.gradient import changes, metric_names, times_by_bound
 from sweeps.studies.elasticity.knobs import Knob, knobs, without_elasticity
 
 FACTORS = (0.9, 1.1)
@@ -146,20 +147,21 @@ def checks(scenario: Scenario, point: Sensitivities, turned: Sequence[Knob]) -> 
 
     Knobs that come in whole pieces are left out.
     """
-    values = answers(JOBS[point.job], tuple(point.metrics))
-    return turned_checks(lambda there: at_base(values, there), scenario, point, turned)
-
-
-def turned_checks(
-    values: Callable[[Scenario], Factors], scenario: Scenario, point: Sensitivities, turned: Sequence[Knob]
-) -> dict[str, tuple[Turn, ...]]:
-    """As `checks`, of any function from a scenario to metrics."""
     turned = [knob for knob in turned if not knob.whole]
-    moved = [[replaced(scenario, knob.path, knob.value * factor) for factor in FACTORS] for knob in turned]
-    moved = [[values(there) for there in row] for row in moved]
+    columns = {knob.path: np.full((len(turned), len(FACTORS)), knob.value) for knob in turned}
+    for i, knob in enumerate(turned):
+        columns[knob.path][i] *= FACTORS
+    points = Points(np.arange(len(turned) * len(FACTORS)), ({path: rows.ravel() for path, rows in columns.items()},))
+    values = answers(JOBS[point.job], tuple(point.metrics))
+    found = gathered(evaluate(values, scenario, [points] * bool(turned)), len(points.index))
+    return turns({name: column.reshape(-1, len(FACTORS)) for name, column in found.items()}, point, turned)
+
+
+def turns(moved: Mapping[str, np.ndarray], point: Sensitivities, turned: Sequence[Knob]) -> dict[str, tuple[Turn, ...]]:
+    """As `checks`, of metrics that are known at every one of FACTORS of every knob, shapes (turned, factors)."""
     result = {}
     for name, value in point.metrics.items():
-        actual = np.array([[float(there[name]) for there in row] for row in moved]) / value - 1.0
+        actual = moved[name] / value - 1.0 if turned else np.zeros((0, len(FACTORS)))
         slopes = [float(point.elasticities[name][point.knobs.index(knob)]) for knob in turned]
         predicted = [tuple(factor**slope - 1.0 for factor in FACTORS) for slope in slopes]
         result[name] = tuple(map(Turn, turned, predicted, map(tuple, actual.tolist())))

@@ -15,7 +15,7 @@ from jaxroof.scheduler import Size, cache_blocks, simulate
 from jaxroof.smooth import SHARPNESS
 from jaxroof.struct import Scalar, struct
 from jaxroof.traffic import STATUSES
-from sweeps.ask.paths import leaf, leaf_paths
+from sweeps.ask.paths import leaf, leaf_paths, replaced
 from sweeps.run.precision import precision
 from sweeps.run.simulated.simulation import grown, size_for
 from sweeps.run.simulated.spec import ServeSpec
@@ -23,7 +23,7 @@ from sweeps.run.ways import QUICK
 from sweeps.serving.run import Setup, setup, unfinished_note
 from sweeps.studies.elasticity.gradient import moved
 from sweeps.studies.elasticity.knobs import knobs, without_elasticity
-from sweeps.studies.elasticity.point import Sensitivities, Turn, chosen, known_metrics, require_some, turned_checks
+from sweeps.studies.elasticity.point import FACTORS, Sensitivities, Turn, chosen, known_metrics, require_some, turns
 
 REQUESTS = 64
 """Requests that are simulated where nobody says how many: a gradient takes several times a simulation."""
@@ -106,7 +106,11 @@ def sensitivity_of_serve(
             bounds={},
             smoothing=SHARPNESS if exponent is None else exponent,
         )
-        checks = turned_checks(lambda there: along(there, still)[0], scenario, point, point.top(top))
+        shown = [knob for knob in point.top(top) if not knob.whole]
+        changed = [replaced(scenario, knob.path, knob.value * factor) for knob in shown for factor in FACTORS]
+        ends = [along(there, still)[0] for there in changed]
+        moved_to = {name: np.array([float(end[name]) for end in ends]).reshape(-1, len(FACTORS)) for name in values}
+        checks = turns(moved_to, point, shown)
     notes = (*found.notes, *([unfinished_note(left)] if left else []))
     return found, notes, point, checks
 

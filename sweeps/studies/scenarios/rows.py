@@ -19,7 +19,7 @@ from jaxroof.version import VERSION
 from sweeps.ask.names import variable
 from sweeps.ask.question import asking
 from sweeps.ask.spec import spec
-from sweeps.run.answered import answered as evaluated
+from sweeps.run.answered import answers_over, labelled
 from sweeps.run.asked import asked
 from sweeps.run.sweep import sweep
 from sweeps.studies.scenarios.suite import Check, ScenarioEntry, names, scenario
@@ -147,7 +147,7 @@ def _answered(source: Mapping[str, Any]) -> xr.Dataset:
     if JOBS[source["job"]].simulated:
         return sweep(source)
     question = asking(asked(spec(source)), checked_variables(source["job"]))
-    return evaluated(question.question, question.axes, question.attributes)
+    return labelled(answers_over(question.question, question.axes), question.axes, question.attributes)
 
 
 @functools.cache
