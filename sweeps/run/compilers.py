@@ -4,6 +4,7 @@ import concurrent.futures
 import contextlib
 import importlib.util
 import itertools
+import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -27,8 +28,12 @@ GPU needs large calls to hide their fixed cost."""
 POINT_VALUES = 15
 """Numbers per point that a call holds beside the columns it reads: terms, sums and outputs, typically."""
 
-LOOP_POINTS = 1 << 17
-"""Points of one call of machine code: what its loops leave for each other stays in a cache."""
+LOOP_POINTS = 1 << 16, 1 << 20
+"""Least and most points of one call of machine code: few calls, of which outputs stay in a cache; as many as there are
+cores at least, whose number must not matter for where a sweep is cut."""
+
+PARTS = 16
+"""Calls of machine code into which a sweep between these limits is cut."""
 
 Results = dict[str, Array]
 
@@ -109,8 +114,10 @@ class LLVM(Compiler):
     ahead = 2 * (os.cpu_count() or 1)
 
     def lengths(self, sizes: list[int], points: int | None, settings: list[dict[str, Any]], dtype: np.dtype) -> list[int]:
+        least, most = LOOP_POINTS
+        points = points or min(most, max(least, math.prod(sizes) // PARTS))
         order = loop_order(sizes)  # the axis of the innermost loop is cut last
-        found = dict(zip(order, part_lengths([sizes[axis] for axis in order], points or LOOP_POINTS), strict=True))
+        found = dict(zip(order, part_lengths([sizes[axis] for axis in order], points), strict=True))
         return [found[axis] for axis in range(len(sizes))]
 
     def program(self, question: Question, settings: list[dict[str, Any]], dtype: np.dtype) -> Any:
@@ -185,9 +192,12 @@ def chosen(sizes: Sequence[int], most_eager: int) -> str:
     longest = max(sizes, default=1)
     if int(np.prod(sizes, dtype=float)) <= most_eager and longest <= min(most_eager, LONGEST_EAGER):
         return "numpy"
-    if jax.default_backend() == "cpu" and importlib.util.find_spec("llvmlite"):
-        return "llvm"
-    return "xla"
+    return "llvm" if loops_known() else "xla"
+
+
+def loops_known() -> bool:
+    """Whether sweeps run on the CPU, and LLVM is there."""
+    return jax.default_backend() == "cpu" and importlib.util.find_spec("llvmlite") is not None
 
 
 class _Parts:

@@ -63,13 +63,6 @@ class Graph:
         """The value of a constant; None of anything else."""
         return self.arguments[node][1] if self.operations[node] == "number" else None
 
-    def total(self, nodes: Sequence[int]) -> int:
-        """Sum of floats, from left to right."""
-        found = nodes[0] if nodes else self.number(self.dtype.type(0))
-        for node in nodes[1:]:
-            found = self.apply("add", found, node)
-        return found
-
     def apply(self, operation: str, *nodes: int) -> int:
         """An operation on nodes: an earlier one that is the same, a constant, or one of its own arguments if it can."""
         if operation in SWAPPED:
@@ -192,13 +185,22 @@ def _applied(graph: Graph, equation: Any, values: list[Value]) -> list[Value]:
     if name in _OF_ARRAYS:
         return [_OF_ARRAYS[name](graph, params, *values)]
     if name in _OF_SCALARS:
-        return [_elementwise(lambda *nodes: _OF_SCALARS[name](graph, params, *nodes), values)]
+        return [elementwise(lambda *nodes: _OF_SCALARS[name](graph, params, *nodes), values)]
     if name in UNARY or name in BINARY or name in SWAPPED:
-        return [_elementwise(lambda *nodes: graph.apply(name, *nodes), values)]
+        return [elementwise(lambda *nodes: graph.apply(name, *nodes), values)]
     raise Unsupported(f"{name} of {', '.join(str(atom.aval) for atom in equation.invars)}")
 
 
-def _elementwise(function: Callable[..., int], values: list[Value]) -> Value:
+def total(graph: Graph, values: Sequence[Value]) -> Value:
+    """Sum of floats, from left to right."""
+    found = values[0]
+    for value in values[1:]:
+        found = elementwise(lambda *nodes: graph.apply("add", *nodes), [found, value])
+    return found
+
+
+def elementwise(function: Callable[..., int], values: list[Value]) -> Value:
+    """A function of nodes for all places of values that broadcast against each other."""
     if all(isinstance(value, int) for value in values):
         return function(*values)
     spread = np.broadcast_arrays(*values)
@@ -299,7 +301,7 @@ def _reduced(operation: str) -> Callable[..., Value]:
         rows = rows.reshape(-1, *(n for i, n in enumerate(values.shape) if i not in params["axes"]))
         found = rows[0]
         for row in rows[1:]:
-            found = _elementwise(lambda *nodes: graph.apply(operation, *nodes), [found, row])
+            found = elementwise(lambda *nodes: graph.apply(operation, *nodes), [found, row])
         return _scalar(np.asarray(found))
 
     return of
@@ -326,6 +328,9 @@ def _place(better: str) -> Callable[..., Value]:
 
 _OF_ARRAYS: dict[str, Callable[..., Value]] = {
     "broadcast_in_dim": _broadcast,
+    "iota": lambda graph, params: _constants(
+        graph, np.indices(params["shape"])[params["dimension"]].astype(params["dtype"])
+    ),
     "reshape": lambda graph, params, values: _scalar(np.reshape(values, params["new_sizes"])),
     "squeeze": lambda graph, params, values: _scalar(np.squeeze(values, params["dimensions"])),
     "expand_dims": lambda graph, params, values: _scalar(np.expand_dims(values, params["dimensions"])),

@@ -109,9 +109,10 @@ class _State:
         self.begun = False
 
     def computed(self, starts: tuple[int, ...]) -> dict[int, Any]:
-        """Outputs; only loops along axes that have moved are run again."""
+        """Outputs; loops along axes that have not moved since the last call are not run again."""
         bound, loops = self.bound, self.bound.loops
         moved = {axis for axis, (old, new) in enumerate(zip(self.starts, starts, strict=True)) if old != new}
+        moved = moved or set(range(len(starts)))  # who asks for the same again wants it computed
         for axis in moved:
             if (axis,) in bound.along:
                 slots, addresses = bound.along[(axis,)]

@@ -8,7 +8,7 @@ import numpy as np
 
 from jaxroof.jobs import Scenario
 from sweeps.ask.question import Question
-from sweeps.run.native.graph import Graph, opened
+from sweeps.run.native.graph import Graph, Value, elementwise, opened, total
 from sweeps.run.native.loops import Bound, Loops
 from sweeps.run.native.nests import dependence, loop_order
 from sweeps.run.point import in_dtype
@@ -49,7 +49,7 @@ class Program:
         along = [frozenset(dims) for dims in dependence(graph, inputs)]
         sums = {name: _parts(graph, along, terms) for name, terms in found["sums"].items()}
         first = {"sums": sums, "tables": found["tables"]}
-        shapes = jax.tree.map(lambda node: jax.ShapeDtypeStruct((), graph.types[graph.kinds[node]]), first)
+        shapes = jax.tree.map(lambda value: _shape(graph, value), first)
         self.nodes, results = opened(graph, terms.answers, (base, terms.point, shapes), (*own, first))
         outputs = [node for nodes in self.nodes.values() for node in np.ravel(nodes).tolist()]
         self._inputs = jax.tree.leaves(own)
@@ -107,10 +107,12 @@ def _size(setting: dict[str, Any]) -> int:
     return max((len(leaf) for leaf in jax.tree.leaves(setting) if leaf.ndim), default=1)
 
 
-def _parts(graph: Graph, along: list[Dims], terms: dict[str, int]) -> list[int]:
+def _parts(graph: Graph, along: list[Dims], terms: dict[str, Value]) -> list[Value]:
     """Sums of the terms that depend on the same axes."""
-    dims = {op: along[node] for op, node in terms.items()}
-    return [
-        graph.total([graph.converted(terms[op], "f") for op in terms if dims[op] == own]) for own in groups(dims)
-    ]
+    dims = {op: frozenset().union(*(along[node] for node in np.ravel(value))) for op, value in terms.items()}
+    floats = {op: elementwise(lambda node: graph.converted(node, "f"), [value]) for op, value in terms.items()}
+    return [total(graph, [floats[op] for op in terms if dims[op] == own]) for own in groups(dims)]
 
+
+def _shape(graph: Graph, value: Value) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(np.shape(value), graph.types[graph.kinds[np.ravel(value)[0]]])
