@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import contextlib
+import importlib.metadata
 import importlib.util
 import itertools
 import math
@@ -51,11 +52,18 @@ class Compiler:
     compiles = False
     ahead = 0
 
+    @property
+    def software(self) -> dict[str, str]:
+        """Versions of what makes the numbers, by name."""
+        return {"numpy": np.__version__}
+
     def stored(self, dtype: np.dtype) -> np.dtype:
         """Type of the columns that are read."""
         return dtype
 
-    def lengths(self, sizes: list[int], points: int | None, settings: list[dict[str, Any]], dtype: np.dtype) -> list[int]:
+    def lengths(
+        self, sizes: list[int], points: int | None, settings: list[dict[str, Any]], dtype: np.dtype
+    ) -> list[int]:
         """Positions along every axis of one call.
 
         Args:
@@ -81,6 +89,9 @@ class Compiler:
         """A function of the positions that a chunk starts from along every axis, each of `lengths` positions."""
         return _Parts(program, base, settings, lengths, self._put)
 
+    def prepare(self, chunks: Callable[[Sequence[int]], Results], starts: Sequence[int]) -> None:
+        """Compile what a first call would compile."""
+
     def _put(self, part: dict[str, Any], device: Any) -> dict[str, Any]:
         """Settings where a device reads them."""
         return part
@@ -100,9 +111,11 @@ class NumPy(Compiler):
     """Columns in float64, without compilation."""
 
     def stored(self, dtype: np.dtype) -> np.dtype:
+        """Float64, whatever is asked for."""
         return np.dtype(float)
 
     def program(self, question: Question, settings: list[dict[str, Any]], dtype: np.dtype) -> Any:
+        """A question in columns."""
         return Columns(question, settings, dtype)
 
 
@@ -113,7 +126,15 @@ class LLVM(Compiler):
     compiles = True
     ahead = 2 * (os.cpu_count() or 1)
 
-    def lengths(self, sizes: list[int], points: int | None, settings: list[dict[str, Any]], dtype: np.dtype) -> list[int]:
+    @property
+    def software(self) -> dict[str, str]:
+        """The version of LLVM's library."""
+        return {"llvmlite": importlib.metadata.version("llvmlite")}
+
+    def lengths(
+        self, sizes: list[int], points: int | None, settings: list[dict[str, Any]], dtype: np.dtype
+    ) -> list[int]:
+        """As many points as stay in a cache, the innermost axis of the loops whole."""
         least, most = LOOP_POINTS
         points = points or min(most, max(least, math.prod(sizes) // PARTS))
         order = loop_order(sizes)  # the axis of the innermost loop is cut last
@@ -121,12 +142,11 @@ class LLVM(Compiler):
         return [found[axis] for axis in range(len(sizes))]
 
     def program(self, question: Question, settings: list[dict[str, Any]], dtype: np.dtype) -> Any:
+        """A question as loops; ValueError with what to install where there is no LLVM."""
         try:
             from sweeps.run.native.program import Program
         except ModuleNotFoundError:
-            raise ValueError(
-                'compiler = "llvm" needs llvmlite: pip install "jaxroof[llvm]"; "xla" needs nothing more'
-            ) from None
+            raise ValueError("compiler = 'llvm' needs llvmlite: pip install 'jaxroof[llvm]'") from None
         from sweeps.run.terms import kept
 
         return kept(Program, question, settings, dtype)
@@ -134,10 +154,12 @@ class LLVM(Compiler):
     def chunks(
         self, program: Any, base: Scenario, settings: list[dict[str, Any]], lengths: Sequence[int]
     ) -> Callable[[Sequence[int]], Results]:
+        """The loops over columns of their own."""
         return program.bound(base, settings, lengths)
 
     @contextlib.contextmanager
     def working(self) -> Iterator[Callable[..., Callable[[], Results]]]:
+        """A thread per core."""
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
             try:
                 yield lambda call, starts: pool.submit(call, starts).result
@@ -155,21 +177,32 @@ class XLA(Compiler):
         self._devices = jax.local_devices()
         self.ahead = len(self._devices)
 
+    @property
+    def software(self) -> dict[str, str]:
+        """The version of XLA's library."""
+        return {"jaxlib": importlib.metadata.version("jaxlib")}
+
     def _platform(self) -> str:
         platform = jax.default_backend()
         return platform if platform in CHUNK_BYTES else "cpu"
 
     def program(self, question: Question, settings: list[dict[str, Any]], dtype: np.dtype) -> Any:
+        """A question as two programs."""
         from sweeps.run.program import Program
         from sweeps.run.terms import kept
 
         return kept(Program, question, settings, dtype)
+
+    def prepare(self, chunks: Callable[[Sequence[int]], Results], starts: Sequence[int]) -> None:
+        """Compile for the lengths of the chunks, by computing one."""
+        jax.block_until_ready(chunks(starts))
 
     def _put(self, part: dict[str, Any], device: Any) -> dict[str, Any]:
         return jax.device_put(part, device)
 
     @contextlib.contextmanager
     def working(self) -> Iterator[Callable[..., Callable[[], Results]]]:
+        """Calls return before they are done; devices take turns."""
         devices = itertools.cycle(self._devices if len(self._devices) > 1 else [None])
 
         def begin(call: Callable[..., Results], starts: Sequence[int]) -> Callable[[], Results]:

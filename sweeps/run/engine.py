@@ -29,6 +29,7 @@ class Plan:
       chunk_points: points per call; by default what suits the platform and the columns that are read.
       most_eager: points up to which NumPy computes them, in float64, without compiling anything.
       compiler: a name in `COMPILERS`; by default what suits the number of points and the machine.
+      compiling: called before each program is compiled with its number, from 1, and the number of programs.
 
     Raises:
       ValueError: `compiler` is not there, or does not know an operation of the job.
@@ -42,20 +43,29 @@ class Plan:
         chunk_points: int | None = None,
         most_eager: int = MOST_EAGER,
         compiler: str | None = None,
+        compiling: Callable[[int, int], None] = lambda number, total: None,
     ):
         self.axes = axes
         sizes = [axis.size for axis in axes]
         self.points = math.prod(sizes)
         self.compiler = COMPILERS[compiler or chosen(sizes, most_eager)]()
-        self._blocks = [
-            _Block(question, axes, parts, np.dtype(dtype), self.compiler, chunk_points) for parts in blocks(axes)
-        ]
+        combinations = list(blocks(axes))
+        self._blocks = []
+        for number, parts in enumerate(combinations, start=1):
+            if self.compiled:
+                compiling(number, len(combinations))
+            self._blocks.append(_Block(question, axes, parts, np.dtype(dtype), self.compiler, chunk_points))
         self.outputs = _merged_outputs(self._blocks, axes)
 
     @property
     def compiled(self) -> bool:
         """Whether programs are compiled for it."""
         return self.compiler.compiles
+
+    @property
+    def software(self) -> dict[str, str]:
+        """Versions of what makes the numbers, by name."""
+        return self.compiler.software
 
     def boxes(self, points: int = 1) -> Iterator[Box]:
         """The sweep in boxes of about `points` points, at least a chunk each, in an order of their own."""
@@ -138,6 +148,7 @@ class _Block:
         self.counts = tuple(math.ceil(n / length) for n, length in zip(self._sizes, self._lengths, strict=True))
         self.program = compiler.program(question, settings, dtype)
         self._chunks = compiler.chunks(self.program, in_dtype(question.base, stored), settings, self._lengths)
+        compiler.prepare(self._chunks, [0] * len(axes))
 
     def owned(self, corner: tuple[int, ...], chunks: tuple[int, ...]) -> tuple[np.ndarray, ...]:
         """Positions along every axis of a box of chunks."""

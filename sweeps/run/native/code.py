@@ -1,6 +1,7 @@
 """LLVM's text of loops over a graph: several points at a time in the lanes of vectors, along the innermost axis."""
 
 import struct
+
 from sweeps.run.native.graph import Graph
 from sweeps.run.native.nests import Dims, Nest
 
@@ -146,7 +147,9 @@ class _Function:
     def _truth(self, value: str, node: int, lanes: int | None = None) -> str:
         if self.graph.kinds[node] != "b":
             return value
-        return self._assigned(f"trunc {self._of('i8', self.lanes if lanes is None else lanes)} {value} to {self._type('b', lanes)}")
+        return self._assigned(
+            f"trunc {self._of('i8', self.lanes if lanes is None else lanes)} {value} to {self._type('b', lanes)}"
+        )
 
     def _spread(self, value: str, node: int) -> str:
         """A single value in all lanes."""
@@ -163,7 +166,8 @@ class _Function:
         if self.graph.kinds[node] == "b":
             value = self._assigned(f"zext {self._type('b')} {value} to {stored}")
         at = self._assigned(f"getelementptr {self._stored(node)}, ptr %array{self.slots[node]}, i64 {offset}")
-        self._line(f"store {stored} {value}, ptr {at}, align {self.graph.dtype.itemsize if self.graph.kinds[node] == 'f' else 1}")
+        size = self.graph.dtype.itemsize if self.graph.kinds[node] == "f" else 1
+        self._line(f"store {stored} {value}, ptr {at}, align {size}")
 
     def _operand(self, node: int) -> str:
         if self.graph.operations[node] != "number":
@@ -217,7 +221,7 @@ class _Function:
         order = "ogt" if operation == "max" else "olt"
         better = self._assigned(f"fcmp {order} {form} {values[0]}, {values[1]}")
         found = self._assigned(f"select {self._type('b')} {better}, {form} {values[0]}, {form} {values[1]}")
-        if any(self.graph.operations[argument] == "number" for argument in arguments) or FAST:
+        if any(self.graph.operations[argument] == "number" for argument in arguments):
             return found
         unknown = self._assigned(f"fcmp uno {form} {values[0]}, {values[0]}")
         return self._assigned(f"select {self._type('b')} {unknown}, {form} {values[0]}, {form} {found}")
@@ -255,5 +259,3 @@ class _Function:
 
     def _line(self, text: str) -> None:
         self.lines.append("  " + text)
-
-FAST = False

@@ -1,4 +1,4 @@
-"""A JAX function of one point as a graph of scalar operations: calls opened, arrays taken apart, each operation once."""
+"""A JAX function of one point as a graph of scalar operations: calls opened, arrays apart, nothing twice."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -256,9 +256,9 @@ def _tanh(graph: Graph, params: dict, node: int) -> int:
 
 
 def _sign(graph: Graph, _: dict, node: int) -> int:
-    zero = _float(graph, 0)
-    below = graph.apply("select", graph.apply("lt", node, zero), node, _float(graph, -1))
-    return graph.apply("select", graph.apply("lt", zero, node), below, _float(graph, 1))
+    minus, zero, plus = (graph.converted(graph.number(value), graph.kinds[node]) for value in (-1, 0, 1))
+    below = graph.apply("select", graph.apply("lt", node, zero), node, minus)
+    return graph.apply("select", graph.apply("lt", zero, node), below, plus)
 
 
 _OF_SCALARS: dict[str, Callable[..., int]] = {
@@ -268,9 +268,7 @@ _OF_SCALARS: dict[str, Callable[..., int]] = {
     "select_n": lambda graph, _, chosen, no, yes: graph.apply("select", chosen, no, yes),
     "clamp": lambda graph, _, low, node, high: graph.apply("min", graph.apply("max", node, low), high),
     "convert_element_type": lambda graph, params, node: graph.converted(node, _kind(params["new_dtype"])),
-    "is_finite": lambda graph, _, node: graph.apply(
-        "lt", graph.apply("abs", node), _float(graph, math.inf)
-    ),
+    "is_finite": lambda graph, _, node: graph.apply("lt", graph.apply("abs", node), _float(graph, math.inf)),
     "logistic": lambda graph, _, node: graph.apply(
         "div", _float(graph, 1), graph.apply("add", _float(graph, 1), graph.apply("exp", graph.apply("neg", node)))
     ),

@@ -65,18 +65,18 @@ class Bound:
         }
         self.values = columns
         self.shapes = {node: self._shape(node) for nest in loops.nests for node in nest.writes}
-        self._idle: list[_State] = []
+        self.idle: list[_State] = []
 
     def __call__(self, starts: Sequence[int]) -> dict[int, Any]:
         """Outputs from position `starts` on along every axis: arrays over the axes that each depends on.
 
         Arrays are new, or those of an earlier call that had the same values; nobody may write into them.
         """
-        state = self._idle.pop() if self._idle else _State(self)
+        state = self.idle.pop() if self.idle else _State(self)
         try:
             return state.computed(tuple(starts))
         finally:
-            self._idle.append(state)
+            self.idle.append(state)
 
     def _shape(self, node: int) -> tuple[int, ...]:
         """Shape of a node's array, its rows filled up to a vector's length."""

@@ -13,10 +13,12 @@ def compiled(text: str, names: list[str]) -> list[Any]:
     engine = llvm.create_mcjit_compiler(module, _target())
     engine.finalize_object()
     form = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
-    functions = [form(engine.get_function_address(name)) for name in names]
-    for function in functions:
-        function.engine = engine
-    return functions
+    _ENGINES.append(engine)
+    return [form(engine.get_function_address(name)) for name in names]
+
+
+_ENGINES: list[Any] = []
+"""Owners of machine code, which ends with them: functions of it may be anywhere."""
 
 
 def lanes(itemsize: int) -> int:
@@ -32,7 +34,5 @@ def _target() -> Any:
     llvm.initialize_native_asmprinter()
     target = llvm.Target.from_default_triple()
     return target.create_target_machine(
-        cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=OPT, jit=True
+        cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=2, jit=True
     )
-
-OPT = 2

@@ -14,6 +14,7 @@ from sweeps.run.native.nests import dependence, loop_order
 from sweeps.run.point import in_dtype
 from sweeps.run.terms import Dims, Settings, Terms, groups
 
+
 class Program:
     """A question compiled for settings of one structure.
 
@@ -41,15 +42,18 @@ class Program:
         self.order = loop_order([_size(setting) for setting in settings])
         graph = Graph(dtype)
         own = jax.tree.map(lambda _: graph.input(), (base, terms.point))
-        inputs = dict.fromkeys(jax.tree.leaves(own[0]), ())
+        inputs: dict[int, tuple[int, ...]] = dict.fromkeys(jax.tree.leaves(own[0]), ())
         for place, axis in enumerate(self.order):
             varies = (leaf.ndim for leaf in jax.tree.leaves(settings[axis]))
             inputs |= zip(jax.tree.leaves(own[1][axis]), ((place,) if v else () for v in varies), strict=True)
-        found, _ = opened(graph, terms.terms, (base, terms.point), own)
+        found, traced = opened(graph, terms.terms, (base, terms.point), own)
         along = [frozenset(dims) for dims in dependence(graph, inputs)]
         sums = {name: _parts(graph, along, terms) for name, terms in found["sums"].items()}
         first = {"sums": sums, "tables": found["tables"]}
-        shapes = jax.tree.map(lambda value: _shape(graph, value), first)
+        shapes = {
+            "sums": jax.tree.map(lambda value: jax.ShapeDtypeStruct(np.shape(value), dtype), sums),
+            "tables": traced["tables"],
+        }
         self.nodes, results = opened(graph, terms.answers, (base, terms.point, shapes), (*own, first))
         outputs = [node for nodes in self.nodes.values() for node in np.ravel(nodes).tolist()]
         self._inputs = jax.tree.leaves(own)
@@ -63,7 +67,9 @@ class Program:
 
     def bound(self, base: Scenario, settings: Settings, lengths: Sequence[int]) -> "Chunks":
         """The program over whole axes, to be called for `lengths` positions of each at a time."""
-        values = [leaf.reshape(-1) if leaf.ndim else leaf for leaf in map(np.asarray, jax.tree.leaves((base, settings)))]
+        values = [
+            leaf.reshape(-1) if leaf.ndim else leaf for leaf in map(np.asarray, jax.tree.leaves((base, settings)))
+        ]
         columns = dict(zip(self._inputs, values, strict=True))
         return Chunks(self, Bound(self.loops, columns, [lengths[axis] for axis in self.order]))
 
@@ -112,7 +118,3 @@ def _parts(graph: Graph, along: list[Dims], terms: dict[str, Value]) -> list[Val
     dims = {op: frozenset().union(*(along[node] for node in np.ravel(value))) for op, value in terms.items()}
     floats = {op: elementwise(lambda node: graph.converted(node, "f"), [value]) for op, value in terms.items()}
     return [total(graph, [floats[op] for op in terms if dims[op] == own]) for own in groups(dims)]
-
-
-def _shape(graph: Graph, value: Value) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(np.shape(value), graph.types[graph.kinds[np.ravel(value)[0]]])
