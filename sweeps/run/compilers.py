@@ -73,7 +73,7 @@ class Compiler:
           dtype: of the columns.
         """
         columns = max((sum(leaf.ndim for leaf in leaves(setting)) for setting in settings), default=0)
-        fitting = CHUNK_BYTES[self._platform()] / (dtype.itemsize * (columns + POINT_VALUES))
+        fitting = CHUNK_BYTES.get(self._platform(), CHUNK_BYTES["cpu"]) / (dtype.itemsize * (columns + POINT_VALUES))
         return part_lengths(sizes, points or int(fitting))
 
     def _platform(self) -> str:
@@ -183,8 +183,7 @@ class XLA(Compiler):
         return {"jaxlib": importlib.metadata.version("jaxlib")}
 
     def _platform(self) -> str:
-        platform = jax.default_backend()
-        return platform if platform in CHUNK_BYTES else "cpu"
+        return jax.default_backend()
 
     def program(self, question: Question, settings: list[dict[str, Any]], dtype: np.dtype) -> Any:
         """A question as two programs."""

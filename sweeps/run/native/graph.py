@@ -4,9 +4,9 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import jax
 import numpy as np
-from jax.extend import core
+
+from jaxroof.arrays import jax
 
 UNARY = ("neg", "abs", "sqrt", "exp", "log", "floor", "ceil", "round", "not")
 BINARY = ("add", "sub", "mul", "div", "rem", "pow", "max", "min", "and", "or", "xor", "lt", "le", "eq", "ne")
@@ -159,7 +159,7 @@ def _evaluated(graph: Graph, jaxpr: Any, constants: Sequence[Value], inputs: Seq
     known |= zip(jaxpr.invars, inputs, strict=True)
 
     def read(atom: Any) -> Value:
-        return _constants(graph, atom.val) if isinstance(atom, core.Literal) else known[atom]
+        return _constants(graph, atom.val) if hasattr(atom, "val") else known[atom]  # literals are not hashable
 
     for equation in jaxpr.eqns:
         found = _applied(graph, equation, [read(atom) for atom in equation.invars])
@@ -179,9 +179,8 @@ def _applied(graph: Graph, equation: Any, values: list[Value]) -> list[Value]:
     name, params = equation.primitive.name, equation.params
     inner = params.get("jaxpr", params.get("call_jaxpr"))
     if name in ("jit", "pjit", "closed_call", "custom_jvp_call", "custom_vjp_call", "remat", "checkpoint"):
-        closed = inner if hasattr(inner, "consts") else core.ClosedJaxpr(inner, ())
-        constants = [_constants(graph, const) for const in closed.consts]
-        return _evaluated(graph, closed.jaxpr, constants, values)
+        constants = [_constants(graph, const) for const in getattr(inner, "consts", ())]
+        return _evaluated(graph, getattr(inner, "jaxpr", inner), constants, values)
     if name in _OF_ARRAYS:
         return [_OF_ARRAYS[name](graph, params, *values)]
     if name in _OF_SCALARS:
