@@ -18,7 +18,7 @@ from collections.abc import Mapping
 import xarray as xr
 
 import sweeps
-import sweeps.run.engine
+import sweeps.run.compilers
 from sweeps.data.shards import manifest
 from sweeps.data.shards.status import status
 from sweeps.run.shards.run import run
@@ -56,10 +56,10 @@ import resource
 import sys
 import time
 
-import sweeps.run.engine
+import sweeps.run.compilers
 from sweeps.run.shards.work import Work
 
-sweeps.run.engine.CHUNK_BYTES = {{"cpu": {CHUNK_BYTES}}}
+sweeps.run.compilers.CHUNK_BYTES = {{"cpu": {CHUNK_BYTES}}}
 pause = float(os.environ.get("TEST_PAUSE", "0"))
 
 
@@ -290,12 +290,12 @@ def corrupted(folder: pathlib.Path, rng: random.Random) -> str:
 
 def small_work(changes: Mapping[str, object] | None = None) -> Work:
     """The sweep of `SPEC` in chunks of a few points, in this process."""
-    before = sweeps.run.engine.CHUNK_BYTES
-    sweeps.run.engine.CHUNK_BYTES = {"cpu": CHUNK_BYTES}
+    before = sweeps.run.compilers.CHUNK_BYTES
+    sweeps.run.compilers.CHUNK_BYTES = {"cpu": CHUNK_BYTES}
     try:
         return Work({**tomllib.loads(SPEC), **(changes or {})}, 1)
     finally:
-        sweeps.run.engine.CHUNK_BYTES = before
+        sweeps.run.compilers.CHUNK_BYTES = before
 
 
 def harmed_and_repaired(

@@ -53,8 +53,9 @@ def segments(axis: Axis) -> Iterator[Segment]:
     keys = np.stack(kinds) if kinds else np.zeros((1, axis.size), int)
     for key in np.unique(keys, axis=1).T:
         positions = np.flatnonzero((keys == key[:, np.newaxis]).all(axis=0))
+        own = slice(None) if len(positions) == axis.size else positions  # all of a column need not be copied
         settings = {
-            path: _taken(column, positions) if isinstance(column, Choice) else column[positions]
+            path: _taken(column, positions) if isinstance(column, Choice) else column[own]
             for path, column in axis.columns.items()
         }
         yield Segment(positions, settings)

@@ -55,6 +55,25 @@ class Line:
             self.bar.stop()
 
 
+class Compiling:
+    """Says which of how many programs is compiled, before the first point is computed."""
+
+    def __init__(self, kind: str = "auto"):
+        self._kind = kind
+        self._line: Line | None = None
+
+    def __call__(self, number: int, total: int) -> None:
+        """Program `number`, from 1, is compiled."""
+        if self._kind == "auto":
+            self._line = self._line or Line(remaining=False)
+            self._line.show(f"compiling {number} of {total}", number - 1, total)
+
+    def stop(self) -> None:
+        """Take the bar away."""
+        if self._line is not None:
+            self._line.stop()
+
+
 class Progress:
     """Points done, rate and time left; bytes written and failures, where there are any.
 

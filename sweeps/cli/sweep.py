@@ -8,7 +8,7 @@ from typing import Any
 
 from sweeps.cli.common import whole_number
 from sweeps.cli.outputs import dataset_argument
-from sweeps.cli.progress import progress, progress_kind, rate_text
+from sweeps.cli.progress import Compiling, progress, progress_kind, rate_text
 from sweeps.cli.sweep_report import RATED_POINTS, print_asked, print_found
 from sweeps.run.compile_cache import compilation_cache
 
@@ -79,20 +79,24 @@ def _run_file(options: argparse.Namespace, source: dict[str, Any]) -> None:
     from sweeps.cli.tables import size
     from sweeps.run.sweep import sweep_to_file
 
-    start, bars = time.perf_counter(), []
+    kind = progress_kind(options.progress)
+    start, bars, compiling = time.perf_counter(), [], Compiling(kind)
 
     def asked(question: Any, plan: Any) -> Callable[[int], None]:
         if plan.compiled:
             compilation_cache()
+        compiling.stop()
         print_asked(question, plan)
         bars.append(begun(plan.points))
         return bars[0].add
 
-    with progress(progress_kind(options.progress)) as begun:
+    with progress(kind) as begun:
         try:
-            sweep_to_file(options.output, source, asked, force=options.force)
+            sweep_to_file(options.output, source, asked, force=options.force, compiling=compiling)
         except ValueError as error:
             raise ValueError(f"{options.spec}: {error}") from None
+        finally:
+            compiling.stop()
     points, computing = bars[0].points, bars[0].seconds
     rate = f", {rate_text(points / computing)} points/s computed and written" if points >= RATED_POINTS else ""
     written = size(pathlib.Path(options.output).stat().st_size)

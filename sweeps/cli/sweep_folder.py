@@ -10,7 +10,7 @@ from typing import Any
 from sweeps.cli import stopping
 from sweeps.cli.common import whole_number
 from sweeps.cli.printing import escaped
-from sweeps.cli.progress import Progress, progress_kind, rate_text
+from sweeps.cli.progress import Compiling, Progress, progress_kind, rate_text
 from sweeps.cli.sweep_report import RATED_POINTS, print_asked, print_found
 from sweeps.run.compile_cache import compilation_cache
 
@@ -31,11 +31,14 @@ def run(options: argparse.Namespace, source: Callable[[argparse.Namespace], Mapp
 
     place, asked = pathlib.Path(options.output), source(options)
     points = _number("--shard-points", options.shard_points)
+    compiling = Compiling(progress_kind(options.progress))
     execute = executor(options.scheduler, _number("--workers", options.workers))
     try:
-        work = Work(asked, points)
+        work = Work(asked, points, compiling)
     except ValueError as error:
         raise ValueError(f"{options.spec}: {error}") from None
+    finally:
+        compiling.stop()
     if work.plan.compiled:
         compilation_cache()
     print_asked(work.asked, work.plan)

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from jaxroof.jobs import Scenario
-from sweeps.run import tiles
+from sweeps.run.compilers import loops_known
 from sweeps.run.point import scenario_at
 from sweeps.run.points import Points, Settings, filled, taken
 from sweeps.run.ways import Way
@@ -54,8 +54,8 @@ def called(
 
 def _program(function: Callable[..., Any], base: Scenario, settings: Settings, way: Way) -> Callable[..., Any]:
     """The compiled function of a base, settings and further arguments: one that is there already, if there is."""
-    if way.tiles:
-        return _tiled(function, base, settings)
+    if way.loops and loops_known():
+        return _looped(function, base, settings)
     leaves, structure = jax.tree.flatten(settings)
     along = structure.unflatten([0 if np.ndim(leaf) else None for leaf in leaves])  # type: ignore[attr-defined]
     varies = tuple(bool(np.ndim(leaf)) for leaf in leaves)
@@ -94,8 +94,10 @@ def _mapped(function: Callable[..., Any], base: Scenario, along: Any, way: Way) 
     return lambda _, settings, *others: program(settings, *others)
 
 
-def _tiled(function: Callable[..., Any], base: Scenario, settings: Settings) -> Callable[..., Any]:
-    """`function` compiled for columns like these, in tiles; whatever all points share is a constant of it."""
+def _looped(function: Callable[..., Any], base: Scenario, settings: Settings) -> Callable[..., Any]:
+    """`function` as loops over columns like these; whatever all points share is a constant of them."""
+    from sweeps.run.native.columns import mapped
+
     leaves, structure = jax.tree.flatten(settings)
     varies = [bool(np.ndim(leaf)) for leaf in leaves]
 
@@ -105,7 +107,7 @@ def _tiled(function: Callable[..., Any], base: Scenario, settings: Settings) -> 
         return function(scenario_at(base, structure.unflatten(filled)))  # type: ignore[attr-defined]
 
     def columns_of(settings: Settings) -> list[np.ndarray]:
-        return [leaf for known, leaf in zip(varies, jax.tree.leaves(settings), strict=True) if known]
+        return [np.asarray(leaf) for known, leaf in zip(varies, jax.tree.leaves(settings), strict=True) if known]
 
-    program = tiles.compiled(at_a_point, columns_of(settings))
+    program = mapped(at_a_point, columns_of(settings))
     return lambda _, settings: program(columns_of(settings))

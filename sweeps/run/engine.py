@@ -3,26 +3,17 @@
 import collections
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
-from jaxroof.arrays import jax
 from jaxroof.struct import Array
-from jaxroof.tree import leaves, mapped
+from jaxroof.tree import mapped
 from sweeps.ask.axes import Axis, Segment, blocks
 from sweeps.ask.question import Question
-from sweeps.data.pieces import Box, Output, Piece, View, as_slice, corners, gathered, part_lengths
-from sweeps.run.columns import Columns
+from sweeps.data.pieces import Box, Output, Piece, View, as_slice, corners, gathered
+from sweeps.run.compilers import COMPILERS, Compiler, chosen
 from sweeps.run.point import in_dtype
-from sweeps.run.ways import LONGEST_EAGER, MOST_EAGER
-
-CHUNK_BYTES = {"numpy": 4e6, "cpu": 64e6, "gpu": 16e9, "tpu": 4e9}
-"""B of one call's buffers by platform. NumPy's stay in a cache; on a CPU larger ones are paged in anew at every call; a
-GPU needs large calls to hide their fixed cost."""
-
-POINT_VALUES = 15
-"""Numbers per point that a call holds beside the columns it reads: terms, sums and outputs, typically."""
+from sweeps.run.ways import MOST_EAGER
 
 
 class Plan:
@@ -37,6 +28,11 @@ class Plan:
       dtype: of floats, "float32" or "float64"; float64 needs JAX's x64 mode to be on.
       chunk_points: points per call; by default what suits the platform and the columns that are read.
       most_eager: points up to which NumPy computes them, in float64, without compiling anything.
+      compiler: a name in `COMPILERS`; by default what suits the number of points and the machine.
+      compiling: called before each program is compiled with its number, from 1, and the number of programs.
+
+    Raises:
+      ValueError: `compiler` is not there, or does not know an operation of the job.
     """
 
     def __init__(
@@ -46,15 +42,30 @@ class Plan:
         dtype: str = "float32",
         chunk_points: int | None = None,
         most_eager: int = MOST_EAGER,
+        compiler: str | None = None,
+        compiling: Callable[[int, int], None] = lambda number, total: None,
     ):
         self.axes = axes
-        self.points = math.prod(axis.size for axis in axes)
-        longest = max((axis.size for axis in axes), default=1)
-        self.compiled = self.points > most_eager or longest > min(most_eager, LONGEST_EAGER)
-        self._blocks = [
-            _Block(question, axes, parts, np.dtype(dtype), self.compiled, chunk_points) for parts in blocks(axes)
-        ]
+        sizes = [axis.size for axis in axes]
+        self.points = math.prod(sizes)
+        self.compiler = COMPILERS[compiler or chosen(sizes, most_eager)]()
+        combinations = list(blocks(axes))
+        self._blocks = []
+        for number, parts in enumerate(combinations, start=1):
+            if self.compiled:
+                compiling(number, len(combinations))
+            self._blocks.append(_Block(question, axes, parts, np.dtype(dtype), self.compiler, chunk_points))
         self.outputs = _merged_outputs(self._blocks, axes)
+
+    @property
+    def compiled(self) -> bool:
+        """Whether programs are compiled for it."""
+        return self.compiler.compiles
+
+    @property
+    def software(self) -> dict[str, str]:
+        """Versions of what makes the numbers, by name."""
+        return self.compiler.software
 
     def boxes(self, points: int = 1) -> Iterator[Box]:
         """The sweep in boxes of about `points` points, at least a chunk each, in an order of their own."""
@@ -97,17 +108,18 @@ class Plan:
         return Box(number, corner, chunks, block.owned(corner, chunks), names)
 
     def _computed(self, boxes: Iterable[Box], everything: bool = False) -> Iterator[tuple[Box, dict[str, Array]]]:
-        """Every chunk of the boxes with its results, while the next ones are computed, one on each device."""
-        devices = jax.local_devices() if self.compiled else [None]
-        begun: collections.deque[tuple[Box, dict[str, Array]]] = collections.deque()
+        """Every chunk of the boxes with its results, while the next ones are computed."""
+        begun: collections.deque[tuple[Box, Callable[[], dict[str, Array]]]] = collections.deque()
         chunks = (self._box(box.block, corner, (1,) * len(corner)) for box in boxes for corner in corners(box))
-        for number, chunk in enumerate(chunks):
-            device = devices[number % len(devices)] if len(devices) > 1 else None
-            wanted = everything or chunk.names
-            begun.append((chunk, self._blocks[chunk.block].begin(chunk.corner, device) if wanted else {}))
-            if len(begun) > len(devices):
-                yield begun.popleft()
-        yield from begun
+        with self.compiler.working() as begin:
+            for chunk in chunks:
+                wanted = everything or chunk.names
+                begun.append((chunk, begin(*self._blocks[chunk.block].call(chunk.corner)) if wanted else dict))
+                if len(begun) > self.compiler.ahead:
+                    done, results = begun.popleft()
+                    yield done, results()
+            for done, results in begun:
+                yield done, results()
 
 
 class _Block:
@@ -123,34 +135,29 @@ class _Block:
         axes: tuple[Axis, ...],
         combination: tuple[Segment, ...],
         dtype: np.dtype,
-        compiled: bool,
+        compiler: Compiler,
         chunk_points: int | None,
     ):
         self.axes = axes
         self.positions = [segment.positions for segment in combination]
-        stored = dtype if compiled else np.dtype(float)
+        stored = compiler.stored(dtype)
         settings = [mapped(lambda leaf: np.asarray(leaf, stored), segment.settings) for segment in combination]
-        columns = max((sum(leaf.ndim for leaf in leaves(setting)) for setting in settings), default=0)
-        most = CHUNK_BYTES.get(jax.default_backend() if compiled else "numpy", CHUNK_BYTES["cpu"])
-        fitting = most / (stored.itemsize * (columns + POINT_VALUES))
         self._sizes = [len(positions) for positions in self.positions]
-        self._lengths = part_lengths(self._sizes, chunk_points or int(fitting))
+        self._lengths = compiler.lengths(self._sizes, chunk_points, settings, stored)
         self.chunk_points = math.prod(self._lengths)
         self.counts = tuple(math.ceil(n / length) for n, length in zip(self._sizes, self._lengths, strict=True))
-        self.program = _program(question, settings, dtype) if compiled else Columns(question, settings, dtype)
-        self._compiled = compiled
-        self._base = in_dtype(question.base, stored)
-        self._settings = settings
-        self._parts: dict[tuple[int, int, Any | None], dict[str, Any]] = {}
+        self.program = compiler.program(question, settings, dtype)
+        self._chunks = compiler.chunks(self.program, in_dtype(question.base, stored), settings, self._lengths)
+        compiler.prepare(self._chunks, [0] * len(axes))
 
     def owned(self, corner: tuple[int, ...], chunks: tuple[int, ...]) -> tuple[np.ndarray, ...]:
         """Positions along every axis of a box of chunks."""
         sides = zip(self.positions, corner, chunks, self._lengths, strict=True)
         return tuple(positions[low * length : (low + n) * length] for positions, low, n, length in sides)
 
-    def begin(self, corner: tuple[int, ...], device: Any | None) -> dict[str, Array]:
-        """Start computing one chunk on `device`, or JAX's default one, without waiting for it."""
-        return self.program(self._base, [self._part(axis, number, device) for axis, number in enumerate(corner)])
+    def call(self, corner: tuple[int, ...]) -> tuple[Callable[..., dict[str, Array]], list[int]]:
+        """What computes one chunk: a function, and its argument."""
+        return self._chunks, [self._start(axis, number) for axis, number in enumerate(corner)]
 
     def own(self, name: str, values: Array, chunk: Box) -> View:
         """One variable of a chunk over its own positions."""
@@ -184,21 +191,6 @@ class _Block:
 
     def _start(self, axis: int, number: int) -> int:
         return min(number * self._lengths[axis], self._sizes[axis] - self._lengths[axis])
-
-    def _part(self, axis: int, number: int, device: Any | None) -> dict[str, Any]:
-        """The settings of an axis that one of its chunks reads, kept on the device."""
-        if (axis, number, device) not in self._parts:
-            start, length = self._start(axis, number), self._lengths[axis]
-            part = mapped(lambda leaf: leaf[start : start + length] if leaf.ndim else leaf, self._settings[axis])
-            self._parts[axis, number, device] = jax.device_put(part, device) if self._compiled else part
-        return self._parts[axis, number, device]
-
-
-def _program(question: Question, settings: list[dict[str, Any]], dtype: np.dtype) -> Any:
-    """The compiled program; only now is JAX imported."""
-    from sweeps.run.program import program
-
-    return program(question, settings, dtype)
 
 
 def _merged_outputs(parts: list[_Block], axes: tuple[Axis, ...]) -> dict[str, Output]:

@@ -4,7 +4,6 @@ Nested `vmap`, one per axis, leaves each value with the axes that it depends on;
 all of it into the final loop and compute every term again at every point. Two functions meet in arrays instead.
 """
 
-import collections
 from typing import Any
 
 import jax
@@ -14,13 +13,8 @@ from jaxroof.arrays import jnp
 from jaxroof.dependence import example, output_dependence
 from jaxroof.jobs import Scenario
 from sweeps.ask.question import Question
-from sweeps.run.point import in_dtype, scenario_at, used_terms
-
-Settings = list[dict[str, Any]]
-"""For every axis, the trees that it sets, by path; leaves that vary along it have one leading dimension."""
-
-Dims = frozenset[int]
-"""Numbers of the axes that a value depends on."""
+from sweeps.run.point import in_dtype
+from sweeps.run.terms import Dims, Settings, Terms, groups
 
 
 class Program:
@@ -39,30 +33,24 @@ class Program:
     """
 
     def __init__(self, question: Question, settings: Settings, dtype: np.dtype):
-        self.question = question
-        self.dtype = dtype
-        self.ops: dict[str, tuple[str, ...]] = {}
         base = in_dtype(question.base, dtype)
-        point = jax.tree.map(lambda leaf: leaf.reshape(-1)[0] if leaf.ndim else leaf, settings)
+        self._terms = Terms(question, base, settings, dtype)
+        point = self._terms.point
         axis_of = [
             jax.tree.map(lambda leaf, i=i: frozenset({i} if leaf.ndim else ()), setting)
             for i, setting in enumerate(settings)
         ]
-        self._names = self._term_names(point)
-        self._used = used_terms(question.job, scenario_at(base, point), self._answers)
-        term_dims = self._term_dims(base, point, axis_of)
-        self._groups = {
-            name: sorted(set(dims.values()), key=lambda d: (len(d), sorted(d)))
-            for name, dims in term_dims["sums"].items()
-        }
-        self._term_dims_of_sums = term_dims["sums"]
+        term_dims = output_dependence(self._terms.terms, (base, point), (_unmarked(base), axis_of))
+        self._groups = {name: groups(dims) for name, dims in term_dims["sums"].items()}
+        self._dims_of_terms = term_dims["sums"]
         first_dims = {"sums": self._groups, "tables": term_dims["tables"]}
         shapes = jax.eval_shape(self._first_at_a_point, base, point)
         self.dims: dict[str, Dims] = output_dependence(
-            self._second_at_a_point, (base, point, example(shapes)), (_unmarked(base), axis_of, first_dims)
+            self._terms.answers, (base, point, example(shapes)), (_unmarked(base), axis_of, first_dims)
         )
-        results = jax.eval_shape(self._second_at_a_point, base, point, shapes)
+        results = jax.eval_shape(self._terms.answers, base, point, shapes)
         self.dtypes = {name: result.dtype for name, result in results.items()}
+        self.names, self.ops = self._terms.names, self._terms.ops
         self._first, self._second = self._over_axes(settings, first_dims)
 
     def __call__(self, base: Scenario, settings: Settings) -> dict[str, jax.Array]:
@@ -73,60 +61,26 @@ class Program:
         """
         return self._second(base, settings, self._first(base, settings))
 
-    def _answers(self, scenario: Scenario, sums: dict[str, Any], tables: dict[str, dict[str, Any]]) -> dict[str, Any]:
-        question = self.question
-        answers = question.job.metrics(scenario, sums, tables)
-        if question.names is not None:
-            answers = {name: answers[name] for name in question.names if name in answers}
-        if question.breakdown:
-            answers |= {name: jnp.stack([*map(jnp.asarray, terms.values())]) for name, terms in tables.items()}
-        self.names = tuple(answers)
-        return {name: jnp.asarray(value) for name, value in answers.items()}
-
-    def _term_names(self, point: Settings) -> dict[str, tuple[str, ...]]:
-        """Names of all sums and tables of scenarios of this structure."""
-        scenario, job = scenario_at(self.question.base, point), self.question.job
-        return {"sums": tuple(job.sums(scenario)), "tables": tuple(job.tables(scenario))}
-
-    def _terms(self, base: Scenario, settings: Settings) -> dict[str, dict[str, dict[str, Any]]]:
-        """Every term that is used, at a point."""
-        scenario, job = scenario_at(base, settings), self.question.job
-        sums = {name: terms() for name, terms in job.sums(scenario).items() if name in self._used}
-        tables = {name: terms() for name, terms in job.tables(scenario).items() if name in self._used}
-        self.ops = {name: tuple(terms) for name, terms in tables.items()}
-        return {"sums": sums, "tables": tables}
-
-    def _term_dims(self, base: Scenario, point: Settings, axis_of: list) -> dict[str, dict[str, dict[str, Dims]]]:
-        return output_dependence(self._terms, (base, point), (_unmarked(base), axis_of))
-
     def _first_at_a_point(self, base: Scenario, settings: Settings) -> dict[str, dict[str, Any]]:
         """Sums of the terms that depend on the same axes, and tables term by term."""
-        terms, dims = self._terms(base, settings), self._term_dims_of_sums
-        groups = {
+        terms, dims = self._terms.terms(base, settings), self._dims_of_terms
+        sums = {
             name: [
-                sum(jnp.asarray(term, self.dtype) for op, term in terms["sums"][name].items() if dims[name][op] == own)
+                sum(
+                    jnp.asarray(term, self._terms.dtype)
+                    for op, term in terms["sums"][name].items()
+                    if dims[name][op] == own
+                )
                 for own in self._groups[name]
             ]
             for name in self._groups
         }
-        return {"sums": groups, "tables": jax.tree.map(jnp.asarray, terms["tables"])}
-
-    def _second_at_a_point(
-        self, base: Scenario, settings: Settings, first: dict[str, dict[str, Any]]
-    ) -> dict[str, Any]:
-        """Outputs from what the first function left."""
-        unused = jnp.zeros((), self.dtype)
-        sums = {name: sum(first["sums"].get(name, [unused])) for name in self._names["sums"]}
-        tables = {
-            name: {op: first["tables"][name][op] for op in self.ops[name]} if name in self.ops else {"": unused}
-            for name in self._names["tables"]
-        }
-        return self._answers(scenario_at(base, settings), sums, tables)
+        return {"sums": sums, "tables": jax.tree.map(jnp.asarray, terms["tables"])}
 
     def _over_axes(self, settings: Settings, first_dims: Any) -> tuple:
         """Both functions, one `vmap` per axis, innermost last axis first."""
         varies = jax.tree.map(lambda leaf: 0 if leaf.ndim else None, settings)
-        first, second = self._first_at_a_point, self._second_at_a_point
+        first, second = self._first_at_a_point, self._terms.answers
         for i in reversed(range(len(settings))):
             here = [varies[j] if j == i else None for j in range(len(settings))]
             if not jax.tree.leaves(here):
@@ -138,27 +92,6 @@ class Program:
             first = jax.vmap(first, in_axes=(None, here), out_axes=over)
             second = jax.vmap(second, in_axes=(None, here, over), out_axes=out)
         return jax.jit(first), jax.jit(second)
-
-
-def program(question: Question, settings: Settings, dtype: np.dtype) -> Program:
-    """The program of a question: one that is there already, where only numbers differ."""
-    varies = jax.tree.map(lambda leaf: bool(leaf.ndim), settings)
-    leaves, structure = jax.tree.flatten(varies)
-    own = question.job, question.names, question.breakdown, jax.tree.structure(question.base)
-    key = *own, structure, tuple(leaves), dtype, jax.config.jax_enable_x64  # type: ignore[attr-defined]
-    if key in _KNOWN:
-        _KNOWN.move_to_end(key)
-        return _KNOWN[key]
-    _KNOWN[key] = Program(question, settings, dtype)
-    if len(_KNOWN) > MOST_KNOWN:
-        _KNOWN.popitem(last=False)
-    return _KNOWN[key]
-
-
-MOST_KNOWN = 64
-"""Programs that are kept for the next sweep of the same structure."""
-
-_KNOWN: collections.OrderedDict[tuple, Program] = collections.OrderedDict()
 
 
 def _unmarked(tree: Any) -> Any:

@@ -1,5 +1,6 @@
 """A sweep in one call: to a Dataset in memory, or to a netCDF file of any size."""
 
+import dataclasses
 import os
 from collections.abc import Callable, Mapping
 from typing import Any, Unpack
@@ -52,6 +53,7 @@ def sweep_to_file(
     begun: Callable[[Asked, Plan], Callable[[int], None]] = lambda asked, plan: lambda points: None,
     *,
     force: bool = False,
+    compiling: Callable[[int, int], None] = lambda number, total: None,
 ) -> None:
     """Evaluate a specification chunk after chunk into a netCDF file, which appears when it is whole.
 
@@ -60,6 +62,7 @@ def sweep_to_file(
       source: as `sweep` takes it.
       begun: called before the first chunk with what will be computed; returns the progress callback.
       force: replace a file that jaxroof did not write.
+      compiling: called before each program is compiled with its number, from 1, and the number of programs.
 
     Raises:
       ValueError: one line that names the key, its value and what is allowed; or the file, which must end in .nc, must
@@ -70,7 +73,7 @@ def sweep_to_file(
     with precision(working(checked)):
         from sweeps.data import store
 
-        question, plan = planned(checked)
+        question, plan = planned(checked, compiling)
         progress = begun(question, plan)
         labels = xr.Dataset(coords=coordinates(plan.axes, plan.outputs), attrs=question.attributes)
         with output.replacing(path, ("dataset",), inputs, force) as name:
@@ -92,14 +95,21 @@ def working(checked: Spec) -> str:
     return "float64" if JOBS[checked.job].simulated else checked.dtype
 
 
-def planned(checked: Spec) -> tuple[Asked, Plan]:
-    """The question with every name looked up, and its plan; to be called in its working precision."""
+def planned(checked: Spec, compiling: Callable[[int, int], None] = lambda number, total: None) -> tuple[Asked, Plan]:
+    """The question with every name looked up, and its plan; to be called in its working precision.
+
+    Args:
+      checked: the specification.
+      compiling: called before each program is compiled with its number, from 1, and the number of programs.
+    """
     if JOBS[checked.job].simulated:
         from sweeps.run.simulated.plan import planned
 
         return planned(checked)  # type: ignore[return-value]
     question = asked(checked)
-    return question, Plan(question.question, question.axes, checked.dtype)
+    plan = Plan(question.question, question.axes, checked.dtype, compiling=compiling)
+    made = " ".join(f"{name} {version}" for name, version in plan.software.items())
+    return dataclasses.replace(question, attributes=question.attributes | {"computed_with": made}), plan
 
 
 def _whole(checked: Spec) -> Spec:

@@ -32,7 +32,7 @@ class Way:
     lanes: int | None = None  # points of one call, the last call filled up; None: all of them
     at_most: bool = False  # fewer points than `lanes` are one call of their number
     constants: bool = False  # the base's numbers are constants of the program, which then serves for this base alone
-    tiles: bool = False  # in tiles that stay in the first cache: `sweeps.run.tiles`
+    loops: bool = False  # as loops of machine code, where LLVM is there: `sweeps.run.native`
     threads: int = 1  # calls at once
     options: tuple[tuple[str, Any], ...] = ()  # of XLA, by name
 
@@ -43,7 +43,7 @@ EAGERLY = Way(compiled=False, lanes=1 << 13)
 SLOPES = Way(compiled=False, lanes=1 << 8)
 """Gradients in all numbers at once on NumPy, whose dual numbers have an entry per number: small columns."""
 
-ALL_SLOPES = Way(lanes=1 << 14, constants=True, tiles=True, threads=os.cpu_count() or 1)
+ALL_SLOPES = Way(lanes=1 << 14, constants=True, loops=True, threads=os.cpu_count() or 1)
 """Gradients in all numbers at once: runs fast."""
 
 

@@ -85,22 +85,34 @@ def shown(rows: list[dict]) -> None:
     """The table: points per second against the target where there is one, and the ratio to NumPy in this run."""
     numpy = rows[0]
     device = rows[-1]["device"]
-    table = Table(
-        title=f"Llama-3.1-70B, prefill and decode totals; {device}, {platform.machine()}, jaxroof beside NumPy"
-    )
-    for heading in ("case", "points", "points/s", "best", "target", "x NumPy", "compile", "peak RSS"):
+    table = Table(title=f"Llama-3.1-70B, prefill and decode totals; {device}, {platform.machine()}; beside NumPy and C")
+    for heading in (
+        "case",
+        "efficiency",
+        "points",
+        "points/s",
+        "best",
+        "target",
+        "x NumPy",
+        "/ C",
+        "compile",
+        "peak RSS",
+    ):
         table.add_column(heading, justify="left" if heading == "case" else "right")
     targets = {case.name: case.target if device == "cpu" else case.gpu_target for case in CASES}
+    efficiencies = {case.name: case.efficiency for case in CASES}
     for row in rows:
         rate, best = row["points"] / row["median_s"], row["points"] / row["best_s"]
         target = targets.get(row["name"])
         table.add_row(
             row["name"],
+            efficiencies.get(row["name"], ""),
             f"{row['points']:,}",
             f"{rate / 1e6:,.1f} M",
             f"{best / 1e6:,.1f} M",
             "" if target is None else f"{target / 1e6:,.0f} M {'met' if rate >= target else 'missed'}",
             f"{rate * numpy['median_s'] / numpy['points']:,.0f}",
+            f"{rate / row['c_points_per_s']:.2f}" if "c_points_per_s" in row else "",
             f"{row['compile_s']:.1f} s",
             f"{row['peak_rss'] / 1e9:.2f} GB",
         )

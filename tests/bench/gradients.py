@@ -18,8 +18,8 @@ import numpy as np
 from jaxroof.jobs import Scenario
 from jaxroof.jobs.request import REQUEST
 from sweeps.ask.paths import leaf
+from sweeps.run.native.columns import mapped
 from sweeps.run.point import scenario_at
-from sweeps.run.tiles import tiled
 from sweeps.studies.elasticity.gradient import at_factors
 from tests.bench.cases import base
 
@@ -57,15 +57,21 @@ def programs(scenario: Scenario, names: tuple[str, ...], few: tuple[str, ...]) -
         ones = jax.tree.map(jnp.ones_like, chosen)
         return jax.jvp(lambda some: metric(scenario, names, rest | some), (chosen,), (ones,))
 
+    gradient = jax.value_and_grad(forward)
     return {
-        "forward": jax.jit(jax.vmap(forward)),
-        "forward in tiles": jax.jit(tiled(forward)),
-        "reverse, all knobs": jax.jit(jax.vmap(jax.value_and_grad(forward))),
-        "reverse, all knobs, in tiles": jax.jit(tiled(jax.value_and_grad(forward))),
-        "reverse, one knob": jax.jit(jax.vmap(partial)),
-        "reverse, one knob, in tiles": jax.jit(tiled(partial)),
-        "forward mode, one knob, in tiles": jax.jit(tiled(along)),
+        "forward": _loops(forward),
+        "gradient, all knobs": _loops(gradient),
+        "gradient, one knob": _loops(partial),
+        "forward mode, one knob": _loops(along),
+        "forward, XLA": jax.jit(jax.vmap(forward)),
+        "gradient, all knobs, XLA": jax.jit(jax.vmap(gradient)),
     }
+
+
+def _loops(function: Callable) -> Callable:
+    """A function of columns as machine code."""
+    program = mapped(lambda own: function(dict(zip(KNOBS, own, strict=True))), [np.zeros(1, np.float32)] * len(KNOBS))
+    return lambda columns: program([columns[path] for path in KNOBS])
 
 
 def columns_of(scenario: Scenario, points: int) -> dict[str, np.ndarray]:
@@ -76,22 +82,19 @@ def columns_of(scenario: Scenario, points: int) -> dict[str, np.ndarray]:
     }
 
 
-def seconds(made: dict[str, Callable], columns: dict[str, jax.Array], chunk: int, repeats: int) -> dict[str, float]:
+def seconds(made: dict[str, Callable], columns: dict[str, np.ndarray], chunk: int, repeats: int) -> dict[str, float]:
     """Least times of all chunks of a million designs by program, which take turns; without their compilation."""
     size = len(next(iter(columns.values())))
-    parts = [{path: jnp.asarray(c[low : low + chunk]) for path, c in columns.items()} for low in range(0, size, chunk)]
+    parts = [{path: c[low : low + chunk] for path, c in columns.items()} for low in range(0, size, chunk)]
     parts = [part for part in parts if len(part[KNOBS[0]]) == chunk]
     jax.block_until_ready([program(parts[0]) for program in made.values()])
     best = dict.fromkeys(made, np.inf)
-    pool = concurrent.futures.ThreadPoolExecutor(os.cpu_count())
-    for _ in range(repeats):
-        for name, program in made.items():
-            begun = time.perf_counter()
-            if name.endswith("in tiles"):  # one kernel is one thread: as many at a time as there are cores
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        for _ in range(repeats):
+            for name, program in made.items():
+                begun = time.perf_counter()
                 list(pool.map(lambda part, program=program: jax.block_until_ready(program(part)), parts))
-            else:
-                jax.block_until_ready([program(part) for part in parts])
-            best[name] = min(best[name], time.perf_counter() - begun)
+                best[name] = min(best[name], time.perf_counter() - begun)
     return best
 
 
@@ -99,7 +102,7 @@ def main() -> None:
     """Print seconds and ratios for every chunk size."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--points", type=int, default=1 << 20)
-    parser.add_argument("--chunks", default="16384,65536")
+    parser.add_argument("--chunks", default="4096,16384,65536")
     parser.add_argument("--metrics", default="tpot")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--efficiency", default="derated")

@@ -26,7 +26,13 @@ def measured(case: BenchCase, scale: float, repeats: int) -> dict:
         target = {name: np.zeros(output.shape, output.dtype) for name, output in plan.outputs.items()}
         evaluate(plan, target)
         first = time.perf_counter() - begun
-        return {"name": case.name, "points": plan.points, **timed(lambda: evaluate(plan, target), repeats, first)}
+        row = {"name": case.name, "points": plan.points, "compiler": plan.compiler.name}
+        row |= timed(lambda: evaluate(plan, target), repeats, first)
+        if case.beside_c and plan.compiler.name == "llvm":
+            from tests.bench.loop import rate
+
+            row["c_points_per_s"] = rate(plan, repeats)
+        return row
 
 
 def evaluate(plan: Plan, target: dict[str, np.ndarray]) -> None:

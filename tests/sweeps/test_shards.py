@@ -43,7 +43,7 @@ def works() -> dict[bool, Work]:
     """The sweep in chunks of a few points, so that there are many, with everything kept and with little."""
     made = {}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sweeps.run.engine.CHUNK_BYTES", {"cpu": 600})
+        patch.setattr("sweeps.run.compilers.CHUNK_BYTES", {"cpu": 600})
         for little in (False, True):
             made[little] = Work({**SPEC, "output": {**SPEC["output"], **({"keep": KEPT} if little else {})}})
     return made

@@ -40,17 +40,23 @@ class Work:
     Args:
       source: the specification as a dictionary.
       shard_points: about how many points a shard has; None: what makes it a reasonable file.
+      compiling: called before each program is compiled with its number, from 1, and the number of programs.
 
     Raises:
       ValueError: one line: whatever is wrong with the specification.
     """
 
-    def __init__(self, source: Mapping[str, Any], shard_points: int | None = None):
+    def __init__(
+        self,
+        source: Mapping[str, Any],
+        shard_points: int | None = None,
+        compiling: Callable[[int, int], None] = lambda number, total: None,
+    ):
         self.spec: Spec = _with_flag(spec(plain(source)))
         self.stored = Stored.checked(self.spec.output)
         self.precision = working(self.spec)
         with precision(self.precision):
-            self.asked, self.plan = planned(self.spec)
+            self.asked, self.plan = planned(self.spec, compiling)
         self.keep = keepers(self.spec.keep, self.plan, self.spec.job)
         self.shard_points = shard_points or self._fitting()
         self.boxes = list(self.plan.boxes(self.shard_points))
@@ -93,7 +99,7 @@ class Work:
             "spec_sha256": self.asked.attributes["spec_sha256"],
             "keep": [str(keeper) for keeper in self.keep],
             "stored": {"compression": self.stored.compression, "digits": self.stored.digits},
-            "software": {"jaxroof": VERSION, "jax": jax.__version__, "numpy": np.__version__},
+            "software": {"jaxroof": VERSION, "jax": jax.__version__, "numpy": np.__version__, **self.plan.software},
             "hardware": hardware_kind(),
             "dtype": self.spec.dtype,
             "seed": self.spec.seed if self.spec.mode == "sample" else None,

@@ -80,6 +80,7 @@ class ServePlan:
     """
 
     compiled = True
+    software: Mapping[str, str] = MappingProxyType({})
 
     def __init__(self, base: Case, axes: tuple[Axis, ...], given: Mapping[str, Any], engine: str, spec: Spec):
         self.axes, self._engine, self._base = axes, engine, base

@@ -71,7 +71,7 @@ def _metrics_and_changes(
     here = tuple(knob.path for knob in knobs if knob.path in known)
     wanted = tuple(name for name in names if name in there)
     way = slopes_way(len(part.index), len(here), len(wanted))
-    if way.tiles:
+    if way.loops:
         ((_, found),) = evaluate(all_slopes(job, wanted, here), base, [part], way, progress=progress)
         return found
     ((_, found),) = evaluate(changes(job, wanted, here), base, [part], way, progress=progress)

@@ -1,0 +1,262 @@
+"""What computes the chunks of a sweep: NumPy, LLVM's machine code, or XLA's programs."""
+
+import concurrent.futures
+import contextlib
+import importlib.metadata
+import importlib.util
+import itertools
+import math
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxroof.arrays import jax
+from jaxroof.jobs import Scenario
+from jaxroof.struct import Array
+from jaxroof.tree import leaves, mapped
+from sweeps.ask.question import Question
+from sweeps.data.pieces import part_lengths
+from sweeps.run.columns import Columns
+from sweeps.run.native.nests import loop_order
+from sweeps.run.ways import LONGEST_EAGER
+
+CHUNK_BYTES = {"numpy": 4e6, "cpu": 64e6, "gpu": 16e9, "tpu": 4e9}
+"""B of one call's buffers by platform. NumPy's stay in a cache; on a CPU larger ones are paged in anew at every call; a
+GPU needs large calls to hide their fixed cost."""
+
+POINT_VALUES = 15
+"""Numbers per point that a call holds beside the columns it reads: terms, sums and outputs, typically."""
+
+LOOP_POINTS = 1 << 16, 1 << 20
+"""Least and most points of one call of machine code: few calls, of which outputs stay in a cache; as many as there are
+cores at least, whose number must not matter for where a sweep is cut."""
+
+PARTS = 16
+"""Calls of machine code into which a sweep between these limits is cut."""
+
+Results = dict[str, Array]
+
+
+class Compiler:
+    """How the chunks of a sweep are computed.
+
+    Attributes:
+      name: in `COMPILERS`.
+      compiles: whether it makes programs.
+      ahead: chunks that are begun before the results of the first are asked for.
+    """
+
+    name = "numpy"
+    compiles = False
+    ahead = 0
+
+    @property
+    def software(self) -> dict[str, str]:
+        """Versions of what makes the numbers, by name."""
+        return {"numpy": np.__version__}
+
+    def stored(self, dtype: np.dtype) -> np.dtype:
+        """Type of the columns that are read."""
+        return dtype
+
+    def lengths(
+        self, sizes: list[int], points: int | None, settings: list[dict[str, Any]], dtype: np.dtype
+    ) -> list[int]:
+        """Positions along every axis of one call.
+
+        Args:
+          sizes: positions along every axis.
+          points: of one call; None: what suits the platform and the columns that are read.
+          settings: of every axis.
+          dtype: of the columns.
+        """
+        columns = max((sum(leaf.ndim for leaf in leaves(setting)) for setting in settings), default=0)
+        fitting = CHUNK_BYTES.get(self._platform(), CHUNK_BYTES["cpu"]) / (dtype.itemsize * (columns + POINT_VALUES))
+        return part_lengths(sizes, points or int(fitting))
+
+    def _platform(self) -> str:
+        return "numpy"
+
+    def program(self, question: Question, settings: list[dict[str, Any]], dtype: np.dtype) -> Any:
+        """A question for settings of one structure, with `names`, `dims`, `ops` and `dtypes` of its outputs."""
+        raise NotImplementedError
+
+    def chunks(
+        self, program: Any, base: Scenario, settings: list[dict[str, Any]], lengths: Sequence[int]
+    ) -> Callable[[Sequence[int]], Results]:
+        """A function of the positions that a chunk starts from along every axis, each of `lengths` positions."""
+        return _Parts(program, base, settings, lengths, self._put)
+
+    def prepare(self, chunks: Callable[[Sequence[int]], Results], starts: Sequence[int]) -> None:
+        """Compile what a first call would compile."""
+
+    def _put(self, part: dict[str, Any], device: Any) -> dict[str, Any]:
+        """Settings where a device reads them."""
+        return part
+
+    @contextlib.contextmanager
+    def working(self) -> Iterator[Callable[..., Callable[[], Results]]]:
+        """While it lasts, a function that begins a call, and returns what waits for its results."""
+
+        def begin(call: Callable[..., Results], starts: Sequence[int]) -> Callable[[], Results]:
+            results = call(starts)
+            return lambda: results
+
+        yield begin
+
+
+class NumPy(Compiler):
+    """Columns in float64, without compilation."""
+
+    def stored(self, dtype: np.dtype) -> np.dtype:
+        """Float64, whatever is asked for."""
+        return np.dtype(float)
+
+    def program(self, question: Question, settings: list[dict[str, Any]], dtype: np.dtype) -> Any:
+        """A question in columns."""
+        return Columns(question, settings, dtype)
+
+
+class LLVM(Compiler):
+    """Machine code of loops, a chunk on each core."""
+
+    name = "llvm"
+    compiles = True
+    ahead = 2 * (os.cpu_count() or 1)
+
+    @property
+    def software(self) -> dict[str, str]:
+        """The version of LLVM's library."""
+        return {"llvmlite": importlib.metadata.version("llvmlite")}
+
+    def lengths(
+        self, sizes: list[int], points: int | None, settings: list[dict[str, Any]], dtype: np.dtype
+    ) -> list[int]:
+        """As many points as stay in a cache, the innermost axis of the loops whole."""
+        least, most = LOOP_POINTS
+        points = points or min(most, max(least, math.prod(sizes) // PARTS))
+        order = loop_order(sizes)  # the axis of the innermost loop is cut last
+        found = dict(zip(order, part_lengths([sizes[axis] for axis in order], points), strict=True))
+        return [found[axis] for axis in range(len(sizes))]
+
+    def program(self, question: Question, settings: list[dict[str, Any]], dtype: np.dtype) -> Any:
+        """A question as loops; ValueError with what to install where there is no LLVM."""
+        try:
+            from sweeps.run.native.program import Program
+        except ModuleNotFoundError:
+            raise ValueError("compiler = 'llvm' needs llvmlite: pip install 'jaxroof[llvm]'") from None
+        from sweeps.run.terms import kept
+
+        return kept(Program, question, settings, dtype)
+
+    def chunks(
+        self, program: Any, base: Scenario, settings: list[dict[str, Any]], lengths: Sequence[int]
+    ) -> Callable[[Sequence[int]], Results]:
+        """The loops over columns of their own."""
+        return program.bound(base, settings, lengths)
+
+    @contextlib.contextmanager
+    def working(self) -> Iterator[Callable[..., Callable[[], Results]]]:
+        """A thread per core."""
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+            try:
+                yield lambda call, starts: pool.submit(call, starts).result
+            finally:
+                pool.shutdown(cancel_futures=True)
+
+
+class XLA(Compiler):
+    """JAX's programs, a chunk on each device."""
+
+    name = "xla"
+    compiles = True
+
+    def __init__(self) -> None:
+        self._devices = jax.local_devices()
+        self.ahead = len(self._devices)
+
+    @property
+    def software(self) -> dict[str, str]:
+        """The version of XLA's library."""
+        return {"jaxlib": importlib.metadata.version("jaxlib")}
+
+    def _platform(self) -> str:
+        return jax.default_backend()
+
+    def program(self, question: Question, settings: list[dict[str, Any]], dtype: np.dtype) -> Any:
+        """A question as two programs."""
+        from sweeps.run.program import Program
+        from sweeps.run.terms import kept
+
+        return kept(Program, question, settings, dtype)
+
+    def prepare(self, chunks: Callable[[Sequence[int]], Results], starts: Sequence[int]) -> None:
+        """Compile for the lengths of the chunks, by computing one."""
+        jax.block_until_ready(chunks(starts))
+
+    def _put(self, part: dict[str, Any], device: Any) -> dict[str, Any]:
+        return jax.device_put(part, device)
+
+    @contextlib.contextmanager
+    def working(self) -> Iterator[Callable[..., Callable[[], Results]]]:
+        """Calls return before they are done; devices take turns."""
+        devices = itertools.cycle(self._devices if len(self._devices) > 1 else [None])
+
+        def begin(call: Callable[..., Results], starts: Sequence[int]) -> Callable[[], Results]:
+            results = call(starts, next(devices))
+            return lambda: results
+
+        yield begin
+
+
+COMPILERS = {"numpy": NumPy, "llvm": LLVM, "xla": XLA}
+"""By name."""
+
+
+def chosen(sizes: Sequence[int], most_eager: int) -> str:
+    """Name of the compiler for a grid of these sizes.
+
+    Args:
+      most_eager: points up to which nothing is compiled.
+    """
+    longest = max(sizes, default=1)
+    if int(np.prod(sizes, dtype=float)) <= most_eager and longest <= min(most_eager, LONGEST_EAGER):
+        return "numpy"
+    return "llvm" if loops_known() else "xla"
+
+
+def loops_known() -> bool:
+    """Whether sweeps run on the CPU, and LLVM is there."""
+    return jax.default_backend() == "cpu" and importlib.util.find_spec("llvmlite") is not None
+
+
+class _Parts:
+    """A program over the part of every axis that a chunk reads; parts are kept where they are needed again.
+
+    Args:
+      put: settings where a device reads them, from settings and the device.
+    """
+
+    def __init__(
+        self,
+        program: Any,
+        base: Scenario,
+        settings: list[dict[str, Any]],
+        lengths: Sequence[int],
+        put: Callable[[dict[str, Any], Any], dict[str, Any]],
+    ):
+        self._program, self._base, self._settings, self._lengths = program, base, settings, lengths
+        self._put = put
+        self._known: dict[tuple[int, int, Any], dict[str, Any]] = {}
+
+    def __call__(self, starts: Sequence[int], device: Any = None) -> Results:
+        return self._program(self._base, [self._part(axis, start, device) for axis, start in enumerate(starts)])
+
+    def _part(self, axis: int, start: int, device: Any) -> dict[str, Any]:
+        if (axis, start, device) not in self._known:
+            end = start + self._lengths[axis]
+            part = mapped(lambda leaf: leaf[start:end] if leaf.ndim else leaf, self._settings[axis])
+            self._known[axis, start, device] = self._put(part, device)
+        return self._known[axis, start, device]

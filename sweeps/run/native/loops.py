@@ -1,0 +1,145 @@
+"""A compiled graph over columns: tables of arrays, and just the loops whose inputs have changed since the last call."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from sweeps.run.native import machine
+from sweeps.run.native.code import module
+from sweeps.run.native.graph import Graph
+from sweeps.run.native.nests import Dims, dependence, nests
+
+
+class Loops:
+    """A graph compiled for inputs that are single numbers or vary along one axis each.
+
+    Args:
+      graph: what to compute.
+      inputs: the axis that each input varies along, as a tuple; () for a single number.
+      outputs: nodes to compute.
+
+    Attributes:
+      dims: axes that each node depends on.
+    """
+
+    def __init__(self, graph: Graph, inputs: Mapping[int, Dims], outputs: Iterable[int]):
+        self.graph, self.inputs = graph, inputs
+        self.dims = dependence(graph, inputs)
+        self.outputs = tuple(dict.fromkeys(outputs))
+        self.lanes = machine.lanes(graph.dtype.itemsize)
+        self.nests = nests(graph, self.dims, self.outputs)
+        self.slots: dict[int, int] = {}
+        for nest in self.nests:
+            for node in (*nest.reads, *nest.writes):
+                self.slots.setdefault(node, len(self.slots))
+        text = module(graph, self.dims, self.nests, self.lanes, self.slots)
+        self.own_outputs = [[node for node in nest.writes if node in set(self.outputs)] for nest in self.nests]
+        self.functions = machine.compiled(text, [f"nest{number}" for number in range(len(self.nests))])
+
+
+class Bound:
+    """Compiled loops over columns of their own, for calls from many threads.
+
+    Args:
+      loops: what to call.
+      columns: values of every input that is read: a number, or a column along its axis.
+      lengths: positions of every axis that one call computes.
+    """
+
+    def __init__(self, loops: Loops, columns: Mapping[int, Any], lengths: Sequence[int]):
+        self.loops = loops
+        self.lengths = list(lengths)
+        self.rows = [max(length, loops.lanes) for length in lengths]
+        self.sizes = np.array([size for pair in zip(self.lengths, self.rows, strict=True) for size in pair], np.int64)
+        self._columns = {node: self._column(node, columns[node]) for node in loops.inputs if node in loops.slots}
+        along: dict[Dims, list[int]] = {}
+        for node in self._columns:
+            along.setdefault(loops.inputs[node], []).append(node)
+        self.along = {
+            dims: (
+                np.array([loops.slots[node] for node in own]),
+                np.array([self._columns[node].ctypes.data for node in own], np.int64),
+            )
+            for dims, own in along.items()
+        }
+        self.values = columns
+        self.shapes = {node: self._shape(node) for nest in loops.nests for node in nest.writes}
+        self.idle: list[_State] = []
+
+    def __call__(self, starts: Sequence[int]) -> dict[int, Any]:
+        """Outputs from position `starts` on along every axis: arrays over the axes that each depends on.
+
+        Arrays are new, or those of an earlier call that had the same values; nobody may write into them.
+        """
+        state = self.idle.pop() if self.idle else _State(self)
+        try:
+            return state.computed(tuple(starts))
+        finally:
+            self.idle.append(state)
+
+    def _shape(self, node: int) -> tuple[int, ...]:
+        """Shape of a node's array, its rows filled up to a vector's length."""
+        dims = self.loops.dims[node]
+        return tuple(self.rows[axis] if axis == dims[-1] else self.lengths[axis] for axis in dims)
+
+    def _column(self, node: int, values: Any) -> np.ndarray:
+        """A column as loops read it: a vector's length from every start on."""
+        column = np.atleast_1d(np.ascontiguousarray(values, self.loops.graph.dtype))
+        short = [axis for axis in self.loops.inputs[node] if self.lengths[axis] < self.loops.lanes]
+        return np.concatenate([column, np.repeat(column[-1:], self.loops.lanes)]) if short else column
+
+
+class _State:
+    """The arrays of one thread, and the positions that they belong to."""
+
+    def __init__(self, bound: Bound):
+        loops = bound.loops
+        self.bound = bound
+        self.starts: tuple[int | None, ...] = (None,) * len(bound.lengths)
+        self.table = np.zeros(len(loops.slots), np.int64)
+        self.pointers = self.table.ctypes.data, bound.sizes.ctypes.data
+        if () in bound.along:
+            slots, addresses = bound.along[()]
+            self.table[slots] = addresses
+        self.arrays: dict[int, np.ndarray] = {}
+        kept = {node for nest in loops.nests for node in nest.writes}.difference(loops.outputs)
+        for node in kept:
+            self._made(node)
+        self.begun = False
+
+    def computed(self, starts: tuple[int, ...]) -> dict[int, Any]:
+        """Outputs; loops along axes that have not moved since the last call are not run again."""
+        bound, loops = self.bound, self.bound.loops
+        moved = {axis for axis, (old, new) in enumerate(zip(self.starts, starts, strict=True)) if old != new}
+        moved = moved or set(range(len(starts)))  # who asks for the same again wants it computed
+        for axis in moved:
+            if (axis,) in bound.along:
+                slots, addresses = bound.along[(axis,)]
+                self.table[slots] = addresses + starts[axis] * loops.graph.dtype.itemsize
+        for nest, outputs, function in zip(loops.nests, loops.own_outputs, loops.functions, strict=True):
+            if self.begun and moved.isdisjoint(nest.dims):
+                continue
+            for node in outputs:  # whoever asked before has the arrays of then
+                self._made(node)
+            function(*self.pointers)
+        self.starts, self.begun = starts, True
+        return {node: self._output(node, starts) for node in loops.outputs}
+
+    def _made(self, node: int) -> None:
+        loops = self.bound.loops
+        array = np.empty(self.bound.shapes[node], loops.graph.types[loops.graph.kinds[node]])
+        self.arrays[node] = array
+        self.table[loops.slots[node]] = array.__array_interface__["data"][0]
+
+    def _output(self, node: int, starts: tuple[int, ...]) -> Any:
+        bound, loops = self.bound, self.bound.loops
+        operation = loops.graph.operations[node]
+        if operation == "number":
+            return np.asarray(loops.graph.value(node))
+        dims = loops.dims[node]
+        if operation == "input":
+            values = np.asarray(bound.values[node])
+            return values[starts[dims[0]] : starts[dims[0]] + bound.lengths[dims[0]]] if dims else values
+        found = self.arrays[node]
+        return found[..., : bound.lengths[dims[-1]]] if dims else found

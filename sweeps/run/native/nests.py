@@ -1,0 +1,87 @@
+"""Loops over axes for a graph: every operation in the loops over just the axes that it depends on."""
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+
+from sweeps.run.native.graph import Graph
+
+Dims = tuple[int, ...]
+"""Numbers of the axes that a node depends on, outermost first."""
+
+SHORT = 16
+"""Positions below which an axis leaves too many lanes of vectors empty to be the innermost, if one is twice as long."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Nest:
+    """Loops over some axes, the last one innermost, and what is done inside of them."""
+
+    dims: Dims
+    nodes: tuple[int, ...]  # to compute, each after what it is made of
+    reads: tuple[int, ...]  # inputs, and nodes of other nests
+    writes: tuple[int, ...]  # nodes that are outputs, or that other nests read
+
+
+def dependence(graph: Graph, inputs: Mapping[int, Dims]) -> list[Dims]:
+    """Axes that each node of a graph depends on, from those of its inputs."""
+    found: list[Dims] = []
+    for node, operation in enumerate(graph.operations):
+        if operation in ("input", "number"):
+            found.append(inputs.get(node, ()))
+        else:
+            own = [found[argument] for argument in graph.arguments[node]]
+            found.append(own[0] if all(dims == own[0] for dims in own) else tuple(sorted(set().union(*own))))
+    return found
+
+
+def nests(graph: Graph, dims: list[Dims], outputs: Iterable[int]) -> list[Nest]:
+    """The loops that compute `outputs`, each after those that it reads from.
+
+    An output that is an input or a number is in no loop: whoever asks for it has it already.
+    """
+    outputs = list(dict.fromkeys(outputs))
+    order = _order(graph, outputs)
+    own: dict[Dims, list[int]] = {}
+    for node in order:
+        if graph.operations[node] != "input":
+            own.setdefault(dims[node], []).append(node)
+    read: dict[Dims, dict[int, None]] = {nest: {} for nest in own}
+    for node in order:
+        if graph.operations[node] != "input":
+            for argument in graph.arguments[node]:
+                if graph.operations[argument] != "number" and (
+                    graph.operations[argument] == "input" or dims[argument] != dims[node]
+                ):
+                    read[dims[node]][argument] = None
+    written = {node for reads in read.values() for node in reads} | set(outputs)
+    return [
+        Nest(nest, tuple(own[nest]), tuple(read[nest]), tuple(node for node in own[nest] if node in written))
+        for nest in sorted(own, key=lambda nest: (len(nest), nest))
+    ]
+
+
+def _order(graph: Graph, outputs: list[int]) -> list[int]:
+    """All nodes that outputs are made of, but constants: each soon after what it is made of, to be in a register."""
+    order: list[int] = []
+    seen = set()
+    for output in outputs:
+        stack = [(output, False)]
+        while stack:
+            node, complete = stack.pop()
+            if complete:
+                order.append(node)
+            elif node not in seen and graph.operations[node] != "number":
+                seen.add(node)
+                stack.append((node, True))
+                if graph.operations[node] != "input":
+                    stack += [(argument, False) for argument in graph.arguments[node]]
+    return order
+
+
+def loop_order(sizes: Sequence[int]) -> list[int]:
+    """Axes from the outermost loop to the innermost: as they come, or with the longest one last."""
+    order = list(range(len(sizes)))
+    longest = max(order, key=lambda axis: sizes[axis], default=0)
+    if sizes and sizes[-1] < SHORT and sizes[longest] >= 2 * sizes[-1]:
+        order.append(order.pop(longest))
+    return order

@@ -1,0 +1,120 @@
+"""A job over axes as compiled loops: every operation once for each combination of the positions that it depends on."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxroof.jobs import Scenario
+from sweeps.ask.question import Question
+from sweeps.run.native.graph import Graph, Value, elementwise, opened, total
+from sweeps.run.native.loops import Bound, Loops
+from sweeps.run.native.nests import dependence, loop_order
+from sweeps.run.point import in_dtype
+from sweeps.run.terms import Dims, Settings, Terms, groups
+
+
+class Program:
+    """A question compiled for settings of one structure.
+
+    Args:
+      question: what to compute.
+      settings: one dictionary per axis.
+      dtype: of every float.
+
+    Attributes:
+      names: of the outputs, in the job's order.
+      dims: axes that each output depends on.
+      ops: labels of the ops of every output that is a table.
+      dtypes: type of every output.
+      nodes: of every output: one, or one for each op.
+      loops: that compute them.
+      order: axes from the outermost loop to the innermost.
+
+    Raises:
+      Unsupported: the job has an operation that no node of a graph stands for.
+    """
+
+    def __init__(self, question: Question, settings: Settings, dtype: np.dtype):
+        base = in_dtype(question.base, dtype)
+        terms = Terms(question, base, settings, dtype)
+        self.order = loop_order([_size(setting) for setting in settings])
+        graph = Graph(dtype)
+        own = jax.tree.map(lambda _: graph.input(), (base, terms.point))
+        inputs: dict[int, tuple[int, ...]] = dict.fromkeys(jax.tree.leaves(own[0]), ())
+        for place, axis in enumerate(self.order):
+            varies = (leaf.ndim for leaf in jax.tree.leaves(settings[axis]))
+            inputs |= zip(jax.tree.leaves(own[1][axis]), ((place,) if v else () for v in varies), strict=True)
+        found, traced = opened(graph, terms.terms, (base, terms.point), own)
+        along = [frozenset(dims) for dims in dependence(graph, inputs)]
+        sums = {name: _parts(graph, along, terms) for name, terms in found["sums"].items()}
+        first = {"sums": sums, "tables": found["tables"]}
+        shapes = {
+            "sums": jax.tree.map(lambda value: jax.ShapeDtypeStruct(np.shape(value), dtype), sums),
+            "tables": traced["tables"],
+        }
+        self.nodes, results = opened(graph, terms.answers, (base, terms.point, shapes), (*own, first))
+        outputs = [node for nodes in self.nodes.values() for node in np.ravel(nodes).tolist()]
+        self._inputs = jax.tree.leaves(own)
+        self.loops = Loops(graph, inputs, outputs)
+        self.names, self.ops = terms.names, terms.ops
+        self.dims: dict[str, Dims] = {
+            name: frozenset(self.order[place] for node in np.ravel(nodes) for place in self.loops.dims[node])
+            for name, nodes in self.nodes.items()
+        }
+        self.dtypes = {name: np.dtype(result.dtype) for name, result in results.items()}
+
+    def bound(self, base: Scenario, settings: Settings, lengths: Sequence[int]) -> "Chunks":
+        """The program over whole axes, to be called for `lengths` positions of each at a time."""
+        values = [
+            leaf.reshape(-1) if leaf.ndim else leaf for leaf in map(np.asarray, jax.tree.leaves((base, settings)))
+        ]
+        columns = dict(zip(self._inputs, values, strict=True))
+        return Chunks(self, Bound(self.loops, columns, [lengths[axis] for axis in self.order]))
+
+
+class Chunks:
+    """A program over axes of its own."""
+
+    def __init__(self, program: Program, bound: Bound):
+        self._order, self._bound = program.order, bound
+        self._outputs = [_Placed(program, name, nodes) for name, nodes in program.nodes.items()]
+
+    def __call__(self, starts: Sequence[int]) -> dict[str, np.ndarray]:
+        """Every output from position `starts` on along every axis; dimensions are its axes in order, then ops."""
+        found = self._bound([starts[axis] for axis in self._order])
+        return {output.name: output.of(found) for output in self._outputs}
+
+
+class _Placed:
+    """An output over the axes that it depends on, in the sweep's order."""
+
+    def __init__(self, program: Program, name: str, nodes: Any):
+        self.name, self._stacked, self._dtype = name, np.ndim(nodes) > 0, program.dtypes[name]
+        dims = {node: program.loops.dims[node] for node in np.ravel(nodes).tolist()}
+        places = sorted(set().union(*dims.values()))
+        self._turned = np.argsort([program.order[place] for place in places]).tolist()
+        self._parts = [
+            (node, tuple(slice(None) if place in own else None for place in places)) for node, own in dims.items()
+        ]
+        self._nodes = np.ravel(nodes).tolist()
+
+    def of(self, found: dict[int, np.ndarray]) -> np.ndarray:
+        """The output, from the values of nodes."""
+        arrays = {node: found[node][index].transpose(self._turned) for node, index in self._parts}
+        if not self._stacked:
+            return arrays[self._nodes[0]].astype(self._dtype, copy=False)
+        spread = np.broadcast_arrays(*(arrays[node] for node in self._nodes))
+        return np.stack(spread, axis=-1).astype(self._dtype, copy=False)
+
+
+def _size(setting: dict[str, Any]) -> int:
+    return max((len(leaf) for leaf in jax.tree.leaves(setting) if leaf.ndim), default=1)
+
+
+def _parts(graph: Graph, along: list[Dims], terms: dict[str, Value]) -> list[Value]:
+    """Sums of the terms that depend on the same axes."""
+    dims = {op: frozenset().union(*(along[node] for node in np.ravel(value))) for op, value in terms.items()}
+    floats = {op: elementwise(lambda node: graph.converted(node, "f"), [value]) for op, value in terms.items()}
+    return [total(graph, [floats[op] for op in terms if dims[op] == own]) for own in groups(dims)]

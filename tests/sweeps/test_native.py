@@ -1,0 +1,163 @@
+"""Sweeps as machine code: the same numbers as NumPy in every job, loops over just their axes, and what is refused."""
+
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxroof.jobs import JOBS
+from sweeps.ask.axes import Axis
+from sweeps.ask.cases import case
+from sweeps.ask.paths import leaf, leaf_paths
+from sweeps.ask.question import Question
+from sweeps.run.engine import Plan
+from sweeps.run.precision import precision
+
+llvm = pytest.importorskip("llvmlite", reason="machine code needs llvmlite: pip install 'jaxroof[llvm]'")
+
+from sweeps.run.native.columns import mapped  # noqa: E402
+from sweeps.run.native.graph import Graph, Unsupported, opened  # noqa: E402
+from sweeps.run.native.nests import dependence, loop_order, nests  # noqa: E402
+
+REQUEST = {"batch": 16, "isl": 2048, "osl": 256}
+STEP = {"batch": 16, "context": 2048}
+TRAIN = {"batch": 8, "seq": 4096}
+"""Workloads by job."""
+
+QUESTIONS = {
+    "dense, derated": ("request", "H100-SXM", "Llama-3.1-8B", REQUEST, {"tp": 2}, "derated"),
+    "experts, learned": ("request", "H200-SXM", "DeepSeek-V3", REQUEST, {"attention_dp": 8, "ep": 8}, "learned"),
+    "experts, kernel": ("request", "MI300X", "Mixtral-8x7B", REQUEST, {"tp": 2}, "kernel"),
+    "disaggregated": ("disaggregated", "A100-SXM-80GB", "Llama-2-70B", REQUEST, {"tp": 4}, "learned"),
+}
+
+
+def values(question: Question, axes: tuple[Axis, ...], compiler: str, **options) -> dict[str, np.ndarray]:
+    plan = Plan(question, axes, compiler=compiler, **options)
+    found = {name: np.zeros(output.shape, output.dtype) for name, output in plan.outputs.items()}
+    for piece in plan.pieces():
+        found[piece.name][piece.index] = piece.values
+    return {name: (plan.outputs[name].dims, array) for name, array in found.items()}
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_all_metrics_of_a_sample_agree_with_numpy(name):
+    """Every number of every struct varies; in float64, where only the last digits may differ."""
+    job, hardware, model, workload, deployment, efficiency = QUESTIONS[name]
+    base = case(job, hardware, model, workload=workload, deployment=deployment, efficiency=efficiency).scenario
+    random = np.random.default_rng(0)
+    columns = {path: float(leaf(base, path)) * random.uniform(0.8, 1.25, 101) for path in leaf_paths(base)}
+    axes = (Axis("point", 101, columns, ()),)
+    with precision("float64"):
+        expected = values(Question(JOBS[job], base), axes, "numpy", dtype="float64")
+        found = values(Question(JOBS[job], base), axes, "llvm", dtype="float64")
+    assert list(found) == list(expected)
+    for metric, (dims, array) in expected.items():
+        assert (found[metric][0], found[metric][1].dtype) == (dims, array.dtype), metric
+        np.testing.assert_allclose(found[metric][1], array, rtol=1e-12, err_msg=metric)
+
+
+@pytest.mark.parametrize("chunk", [None, 1, 5, 64])
+def test_a_breakdown_over_a_grid_agrees_with_xla(chunk):
+    """In float32, over axes of one to twenty positions, in chunks that cut them."""
+    base = case("request", "H100-SXM", "Llama-3.1-8B", workload=REQUEST, efficiency="derated").scenario
+    sizes = {"deployment.tp": 2, "hardware.memory.hbm.bandwidth": 20, "workload.batch": 3, "hardware.price": 1}
+    axes = tuple(
+        Axis(path, size, {path: float(leaf(base, path)) * np.linspace(1.0, 2.0, size)}, ())
+        for path, size in sizes.items()
+    )
+    question = Question(JOBS["request"], base, ("tpot", "feasible", "owning_usd_per_million_tokens"), breakdown=True)
+    expected, found = values(question, axes, "xla"), values(question, axes, "llvm", chunk_points=chunk)
+    for metric, (dims, array) in expected.items():
+        assert (found[metric][0], found[metric][1].dtype) == (dims, array.dtype), metric
+        np.testing.assert_allclose(found[metric][1], array, rtol=2e-6, err_msg=metric)
+
+
+def operations(point: dict[str, jax.Array]) -> dict[str, jax.Array]:
+    """Every operation that a graph has a node for, on two numbers."""
+    x, y = point["x"], point["y"]
+    both = jnp.stack([x, y, x * y])
+    return {
+        "extremes": jnp.maximum(x, y) - jnp.minimum(x, y) + jnp.clip(x, -1.0, 1.0),
+        "powers": jnp.abs(x) ** 0.3 + x**3 + jnp.abs(y) ** -2.0 + jnp.sqrt(jnp.abs(x)) + jax.lax.rsqrt(1.0 + y * y),
+        "exponentials": jnp.exp(x) + jnp.log(jnp.abs(y)) + jnp.tanh(x) + jax.nn.sigmoid(y),
+        "near zero": jnp.log1p(1e-9 * jnp.abs(x)) / 1e-9 + jnp.expm1(1e-9 * y) / 1e-9,
+        "rounding": jnp.floor(x) + jnp.ceil(y) + jnp.round(x) + jnp.sign(y) + jnp.mod(x, 3.0),
+        "places": both[jnp.argmax(both)] if False else jnp.argmax(both).astype(jnp.int8),
+        "least place": jnp.argmin(both),
+        "truth": (x < y) & ~(x == y) | (x >= 2.0) | jnp.isfinite(y) & (x != x),
+        "sums": jnp.sum(both) + jnp.max(both) - jnp.min(both[1:]),
+        "whole": jnp.asarray(x, int) % 7 + jnp.asarray(y, int) // 2,
+        "unknown": jnp.maximum(x, point["nan"]) + jnp.minimum(point["nan"], y),
+        "lost": jnp.where(x > 0.0, x, point["nan"]),
+    }
+
+
+def test_operations_agree_with_jax():
+    random = np.random.default_rng(1)
+    columns = {"x": random.normal(0.0, 4.0, 1003), "y": random.normal(0.0, 4.0, 1003), "nan": np.full(1003, np.nan)}
+    with precision("float64"):
+        expected = jax.jit(jax.vmap(operations))(columns)
+        program = mapped(lambda own: operations(dict(zip(columns, own, strict=True))), list(columns.values()))
+        found = program(list(columns.values()))
+    for name, array in expected.items():
+        assert found[name].dtype == array.dtype, name
+        np.testing.assert_allclose(found[name], array, rtol=1e-12, atol=1e-300, err_msg=name)
+
+
+def test_a_gradient_agrees_with_jax():
+    def slope(own):
+        return jax.value_and_grad(lambda x: jnp.log(jnp.maximum(x[0] / x[1], 2.0) + x[1] ** 1.5))(own)
+
+    columns = [np.linspace(1.0, 9.0, 100), np.linspace(0.5, 3.0, 100)]
+    with precision("float64"):
+        expected = jax.vmap(slope)(columns)
+        found = mapped(slope, columns)(columns)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-12), found, expected)
+
+
+def test_every_operation_is_in_the_loops_over_its_own_axes():
+    """x y + x + 2 log(y): one operation over each of the axes alone, the rest over both."""
+    graph = Graph(np.dtype("float32"))
+    x, y = graph.input(), graph.input()
+    point = jax.ShapeDtypeStruct((), np.float32)
+    node, _ = opened(graph, lambda x, y: x * y + (x + 1.0) + 2.0 * jnp.log(y), (point, point), (x, y))
+    dims = dependence(graph, {x: (0,), y: (1,)})
+    found = {nest.dims: [graph.operations[node] for node in nest.nodes] for nest in nests(graph, dims, [node])}
+    assert {dims: sorted(names) for dims, names in found.items()} == {
+        (0,): ["add"],
+        (1,): ["log", "mul"],
+        (0, 1): ["add", "add", "mul"],
+    }
+
+
+def test_the_same_operation_is_computed_once():
+    graph = Graph(np.dtype("float32"))
+    x = graph.input()
+    point = jax.ShapeDtypeStruct((), np.float32)
+    opened(graph, lambda x: (x * 3.0 + 1.0) / (3.0 * x + 1.0 * 1.0), (point,), (x,))
+    assert sorted(graph.operations) == ["add", "div", "input", "mul", "number", "number"]
+
+
+def test_a_short_last_axis_changes_places_with_the_longest():
+    assert loop_order([3, 100, 20]) == [0, 1, 2]
+    assert loop_order([3, 100, 4]) == [0, 2, 1]
+    assert loop_order([]) == []
+
+
+def test_an_operation_without_a_node_is_refused_by_name():
+    point = jax.ShapeDtypeStruct((), np.float32)
+    graph = Graph(np.dtype("float32"))
+    with pytest.raises(Unsupported, match="erf of float32"):
+        opened(graph, jax.scipy.special.erf, (point,), (graph.input(),))
+
+
+def test_without_llvmlite_the_command_to_install_it(monkeypatch):
+    base = case("request", "H100-SXM", "Llama-3.1-8B", workload=REQUEST).scenario
+    for module in [name for name in sys.modules if name.startswith(("llvmlite", "sweeps.run.native"))]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, "llvmlite", None)
+    with pytest.raises(ValueError, match=r"needs llvmlite: pip install 'jaxroof\[llvm\]'"):
+        Plan(Question(JOBS["request"], base, ("tpot",)), (), compiler="llvm")
