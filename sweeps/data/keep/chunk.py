@@ -39,8 +39,31 @@ class Points:
     def bounds(self, name: str, higher_is_better: bool) -> np.ndarray:
         """The least key of every block of points: inf where none can be. A key is the metric, or its negative."""
         values, mask = self.arrays[name], self.arrays[FLAG]
+        if isinstance(values.array, np.ndarray) and isinstance(mask.array, np.ndarray):
+            return self._host_bounds(name, higher_is_better)
         static = (values.inside, values.over), (mask.inside, mask.over)
         return np.asarray(_bounds(values.array, mask.array, *static, self.shape, higher_is_better))
+
+    def _host_bounds(self, name: str, higher_is_better: bool) -> np.ndarray:
+        """The same on the host: one look at the values, and a second one at blocks of which some points cannot be."""
+        values = _rows(self.arrays[name].host(), self.shape)
+        found = -values.max(1) if higher_is_better else values.min(1)
+        some, all_ = self._possible
+        found[~some] = np.inf
+        unclear = np.flatnonzero(some & ~(all_ & np.isfinite(found)))
+        if unclear.size:
+            places = unclear[:, None] * BLOCK + np.arange(BLOCK)
+            known = np.minimum(places, math.prod(self.shape) - 1)
+            keys = self.keys(name, higher_is_better, known.reshape(-1)).reshape(known.shape)
+            may = self.at(FLAG, known.reshape(-1)).reshape(known.shape) & (places == known)
+            found[unclear] = np.where(may, keys, np.asarray(np.inf, keys.dtype)).min(1)
+        return found
+
+    @functools.cached_property
+    def _possible(self) -> tuple[np.ndarray, np.ndarray]:
+        """Of every block, whether any of its points can be, and whether all of them can."""
+        mask = _rows(self.arrays[FLAG].host(), self.shape)
+        return mask.any(1), mask.all(1)
 
     def firsts(self) -> np.ndarray:
         """Number in the sweep of every block's first point."""
@@ -84,6 +107,12 @@ class Points:
         outer = max((i + 1 for i, size in enumerate(mask.shape) if size > 1), default=0)  # axes that decide
         chosen = np.broadcast_to(mask.reshape(mask.shape[:outer]), self.shape[:outer])
         return np.broadcast_to(self.arrays[name].host(), self.shape)[chosen].reshape(-1)
+
+
+def _rows(values: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Values at all points as rows of a block each; the last one ends with the last point again and again."""
+    flat = np.broadcast_to(values, shape).reshape(-1)
+    return (np.pad(flat, (0, -flat.size % BLOCK), mode="edge") if flat.size % BLOCK else flat).reshape(-1, BLOCK)
 
 
 def sizes_and_types(plan: Any) -> tuple[tuple[int, ...], dict[str, np.dtype]]:
