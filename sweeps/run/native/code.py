@@ -42,6 +42,7 @@ class _Function:
         self.lines: list[str] = []
         self.names: dict[int, str] = {}
         self.offsets: dict[Dims, str] = {}
+        self.at: dict[Dims, str] = {}
         self.count = 0
 
     def text(self, name: str) -> str:
@@ -117,9 +118,7 @@ class _Function:
                 if dims[-1:] == (axis,):
                     row = self.offsets.get(dims)
                     at[dims] = f"%i{axis}" if row is None else self._assigned(f"add i64 {row}, %i{axis}")
-            for node in nest.reads:
-                if self.dims[node][-1:] == (axis,):
-                    self.names[node] = self._truth(self._loaded(node, at[self.dims[node]], self.lanes), node)
+            self.at = at
         for node in nest.nodes:
             self.names[node] = self._computed(node)
             if node in written:
@@ -171,6 +170,8 @@ class _Function:
 
     def _operand(self, node: int) -> str:
         if self.graph.operations[node] != "number":
+            if node not in self.names:  # loaded where it is first used, so that it need not be kept in between
+                self.names[node] = self._truth(self._loaded(node, self.at[self.dims[node]], self.lanes), node)
             return self.names[node]
         value, kind = self.graph.value(node), self.graph.kinds[node]
         text = self._float(value) if kind == "f" else str(int(value)) if kind == "i" else str(bool(value)).lower()
