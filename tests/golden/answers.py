@@ -31,6 +31,7 @@ VOLATILE = (
     "spec_sha256",
     "base_scenario_sha256",
     "software",
+    "computed_with",
     "history",
     "date",
     "seconds",

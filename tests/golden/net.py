@@ -184,6 +184,9 @@ def main(words: Iterable[str] | None = None) -> int:
     parser.add_argument("--tree", type=Path, metavar="FOLDER", help="whose packages answer (default: as Python finds)")
     parser.add_argument("--numbers", action="store_true", help="numbers alone decide: texts may differ")
     parser.add_argument("--exact", action="store_true", help="numbers must be the same bit for bit")
+    parser.add_argument(
+        "--compiler", metavar="NAME", help="sweeps are computed by numpy, llvm or xla, whatever their size"
+    )
     parser.add_argument("--shown", type=int, default=20, metavar="N", help="differences of a family that are printed")
     options = parser.parse_args(None if words is None else list(words))
     families = options.only.split(",") if options.only else list(FAMILIES)
@@ -197,6 +200,11 @@ def main(words: Iterable[str] | None = None) -> int:
         sys.path.insert(0, str(options.tree.resolve()))
     surroundings()
     import sweeps
+
+    if options.compiler is not None:
+        from sweeps.run import engine
+
+        engine.chosen = lambda sizes, most_eager: options.compiler
 
     print(f"answers of {Path(sweeps.__file__).parents[1]}", file=sys.stderr)
     kept = read(path)

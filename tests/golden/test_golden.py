@@ -21,6 +21,24 @@ ASKED = {
 """Parts of the names of the questions of each family that are asked here."""
 
 
+COMPILED = {
+    "datasets": ("breakdown", "sample, sobol"),
+    "efficiencies": ("dense, kernel",),
+}
+"""The same of sweeps that are asked of compiled programs too; `--check --compiler llvm` asks all of them."""
+
+
+@pytest.mark.parametrize("family", COMPILED)
+def test_compiled_sweeps_have_the_golden_values_of_numpy(family, monkeypatch):
+    pytest.importorskip("llvmlite", reason="machine code needs llvmlite: pip install 'jaxroof[llvm]'")
+    monkeypatch.setattr("sweeps.run.engine.chosen", lambda sizes, most_eager: "llvm")
+    kept = {name: one for name, one in read(VALUES)[family].items() if any(part in name for part in COMPILED[family])}
+    numbers, others, n = compared(kept, dict(answers(family, kept.__contains__)))
+    assert n > 400
+    assert [text for size, text in numbers if size > TOLERANCE] == []
+    assert others == []
+
+
 @pytest.mark.parametrize("family", ASKED)
 def test_golden_values(family):
     kept = {name: one for name, one in read(VALUES)[family].items() if any(part in name for part in ASKED[family])}
