@@ -63,7 +63,7 @@ class Points:
     def _possible(self) -> tuple[np.ndarray, np.ndarray]:
         """Of every block, whether any of its points can be, and whether all of them can."""
         mask = _rows(self.arrays[FLAG].host(), self.shape)
-        return mask.any(1), mask.all(1)
+        return np.asarray(mask.any(1)), np.asarray(mask.all(1))
 
     def firsts(self) -> np.ndarray:
         """Number in the sweep of every block's first point."""
