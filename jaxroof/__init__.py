@@ -144,7 +144,7 @@ _HOMES = {
 }
 """Module -> its public names."""
 
-_HOME = {name: f"jaxroof.{module}" for module, names in _HOMES.items() for name in names.split()}
+_HOME = {name: f"jaxroof.{module}" for module, listed in _HOMES.items() for name in listed.split()}
 
 __all__ = sorted([*_HOME, "__version__"])  # noqa: PLE0605
 
@@ -162,6 +162,6 @@ def __getattr__(name: str) -> object:
         return importlib.import_module("jaxroof.version").VERSION
     if name in _HOME:
         return getattr(importlib.import_module(_HOME[name]), name)
-    if name.startswith("_") or importlib.util.find_spec(f"jaxroof.{name}") is None:
+    if name[:1] == "_" or importlib.util.find_spec(f"jaxroof.{name}") is None:
         raise AttributeError(f"module 'jaxroof' has no attribute {name!r}")
     return importlib.import_module(f"jaxroof.{name}")

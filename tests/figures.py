@@ -276,7 +276,7 @@ def _compared(point: Deployed, random: np.random.Generator) -> Scenario | None:
         "settings": point.settings | rest,
         **{name: point.options[name] for name in ("weights", "kv", "efficiency") if name in point.options},
     }
-    with mock.patch("sweeps.studies.comparison.answered", stopped):
+    with mock.patch("sweeps.studies.comparison.answers_over", stopped):
         try:
             compare(point.model, point.workload["isl"], point.workload["osl"], **asked_for)
             return None  # no layout is possible
