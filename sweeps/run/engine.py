@@ -1,6 +1,7 @@
 """Evaluates a question over axes, chunk after chunk: on NumPy, or one compiled program per structure of the structs."""
 
 import collections
+import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -12,6 +13,7 @@ from sweeps.ask.axes import Axis, Segment, blocks
 from sweeps.ask.question import Question
 from sweeps.data.pieces import Box, Output, Piece, View, as_slice, corners, gathered
 from sweeps.run.compilers import COMPILERS, Compiler, chosen
+from sweeps.run.native.graph import Unsupported
 from sweeps.run.point import in_dtype
 from sweeps.run.ways import MOST_EAGER
 
@@ -49,13 +51,31 @@ class Plan:
         sizes = [axis.size for axis in axes]
         self.points = math.prod(sizes)
         self.compiler = COMPILERS[compiler or chosen(sizes, most_eager)]()
-        combinations = list(blocks(axes))
-        self._blocks = []
+        made = functools.partial(self._made, question, list(blocks(axes)), np.dtype(dtype), chunk_points, compiling)
+        try:
+            self._blocks = made()
+        except Unsupported:
+            if compiler is not None:
+                raise
+            self.compiler = COMPILERS["xla"]()  # which `software` says
+            self._blocks = made()
+        self.outputs = _merged_outputs(self._blocks, axes)
+
+    def _made(
+        self,
+        question: Question,
+        combinations: list[tuple[Segment, ...]],
+        dtype: np.dtype,
+        chunk_points: int | None,
+        compiling: Callable[[int, int], None],
+    ) -> list["_Block"]:
+        """All blocks, one for each combination of structures."""
+        found = []
         for number, parts in enumerate(combinations, start=1):
             if self.compiled:
                 compiling(number, len(combinations))
-            self._blocks.append(_Block(question, axes, parts, np.dtype(dtype), self.compiler, chunk_points))
-        self.outputs = _merged_outputs(self._blocks, axes)
+            found.append(_Block(question, self.axes, parts, dtype, self.compiler, chunk_points))
+        return found
 
     @property
     def compiled(self) -> bool:

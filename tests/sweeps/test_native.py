@@ -22,9 +22,6 @@ from sweeps.run.native.graph import Graph, Unsupported, opened  # noqa: E402
 from sweeps.run.native.nests import dependence, loop_order, nests  # noqa: E402
 
 REQUEST = {"batch": 16, "isl": 2048, "osl": 256}
-STEP = {"batch": 16, "context": 2048}
-TRAIN = {"batch": 8, "seq": 4096}
-"""Workloads by job."""
 
 QUESTIONS = {
     "dense, derated": ("request", "H100-SXM", "Llama-3.1-8B", REQUEST, {"tp": 2}, "derated"),
@@ -152,6 +149,16 @@ def test_an_operation_without_a_node_is_refused_by_name():
     graph = Graph(np.dtype("float32"))
     with pytest.raises(Unsupported, match="erf of float32"):
         opened(graph, jax.scipy.special.erf, (point,), (graph.input(),))
+
+
+def test_xla_computes_what_has_no_node(monkeypatch):
+    monkeypatch.setattr("sweeps.run.native.graph.BINARY", ())
+    base = case("request", "H100-SXM", "Llama-3.1-8B", workload=REQUEST).scenario
+    question = Question(JOBS["request"], base, ("kv_bytes", "weight_bytes"))
+    plan = Plan(question, (), most_eager=0)
+    assert plan.compiler.name == "xla" and list(plan.software) == ["jaxlib"]
+    with pytest.raises(Unsupported):
+        Plan(question, (), compiler="llvm")
 
 
 def test_without_llvmlite_the_command_to_install_it(monkeypatch):
