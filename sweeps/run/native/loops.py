@@ -35,7 +35,8 @@ class Loops:
                 self.slots.setdefault(node, len(self.slots))
         text = module(graph, self.dims, self.nests, self.lanes, self.slots)
         self.own_outputs = [[node for node in nest.writes if node in set(self.outputs)] for nest in self.nests]
-        self.functions = machine.compiled(text, [f"nest{number}" for number in range(len(self.nests))])
+        self._machine = machine.Machine(text, [f"nest{number}" for number in range(len(self.nests))])
+        self.functions = self._machine.functions
 
 
 class Bound:

@@ -7,18 +7,22 @@ from typing import Any
 import llvmlite.binding as llvm
 
 
-def compiled(text: str, names: list[str]) -> list[Any]:
-    """Functions of a module, of two pointers each; they live as long as this process."""
-    module = llvm.parse_assembly(text)
-    engine = llvm.create_mcjit_compiler(module, _target())
-    engine.finalize_object()
-    form = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
-    _ENGINES.append(engine)
-    return [form(engine.get_function_address(name)) for name in names]
+class Machine:
+    """Functions of a module, of two pointers each. They are gone when this is.
 
+    Args:
+      text: of the module.
+      names: of its functions.
 
-_ENGINES: list[Any] = []
-"""Owners of machine code, which ends with them: functions of it may be anywhere."""
+    Attributes:
+      functions: in the order of `names`.
+    """
+
+    def __init__(self, text: str, names: list[str]):
+        self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(text), _target())  # which owns both
+        self._engine.finalize_object()
+        form = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
+        self.functions: list[Any] = [form(self._engine.get_function_address(name)) for name in names]
 
 
 def lanes(itemsize: int) -> int:
@@ -28,11 +32,13 @@ def lanes(itemsize: int) -> int:
     return width // itemsize
 
 
-@functools.cache
 def _target() -> Any:
+    features = llvm.get_host_cpu_features().flatten()
+    return _native().create_target_machine(cpu=llvm.get_host_cpu_name(), features=features, opt=2, jit=True)
+
+
+@functools.cache
+def _native() -> Any:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    target = llvm.Target.from_default_triple()
-    return target.create_target_machine(
-        cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=2, jit=True
-    )
+    return llvm.Target.from_default_triple()
