@@ -3,7 +3,6 @@
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -43,7 +42,8 @@ class StepPrices:
     """Times of the parts of one micro-batch's step over `octaves`; linear between nodes, exact on them.
 
     The axis before the last has the values at both ends of an interval, or at all corners of a cell, so that one read
-    fetches all. The last is over quantities: time in s, and energy in J where the hardware's is known.
+    fetches all. The last is over quantities: time in s, and energy in J where the hardware's is known. Tables of many
+    lanes have a leading axis for them.
     """
 
     rows: Array  # shape [octaves(rows, ROWS) - 1, 2, quantities]
@@ -57,15 +57,13 @@ Terms = list[dict[str, Scalar]]
 OpKinds = dict[str, frozenset[str]]
 """Names of the ops that depend on rows, decoding or logits alone, on prompts and rows, and on anything else."""
 
-Kinds = list[OpKinds]
-"""For every quantity of `Terms`."""
-
 
 class Parts:
     """A micro-batch's step in one place, whose ops are summed kind by kind.
 
     Args:
-      hardware, model, deployment, efficiency: structs of scalars; inside `jaxroof.arrays.eager` also of columns.
+      hardware, model, deployment, efficiency: structs of scalars; inside `jaxroof.arrays.eager` also of columns,
+        shape [lanes, 1, 1].
 
     Raises:
       ValueError: one line, for what a scheduler cannot price: context parallelism, and a model that does not generate.
@@ -156,7 +154,14 @@ def _check(model: Model, deployment: Deployment) -> None:
         raise ValueError("deployment.cp is set; the scheduler does not price it")
 
 
-def _terms(place: tuple, prompt: tuple, decoding: tuple, logits: Scalar, rows: Scalar, names: Any = None) -> Terms:
+def _terms(
+    place: tuple,
+    prompt: tuple,
+    decoding: tuple,
+    logits: Scalar,
+    rows: Scalar,
+    names: list[frozenset[str]] | None = None,
+) -> Terms:
     """Of a micro-batch's step in a place: hardware, model, deployment, efficiency.
 
     Args:

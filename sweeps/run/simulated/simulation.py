@@ -223,16 +223,20 @@ def _tables(size: Size, together: Scenario, axes: Any) -> StepPrices:
     def place(tree: Scenario) -> tuple:
         return tree.hardware, tree.model, tree.deployment, tree.efficiency
 
+    lanes = len(together.workload.traffic.isl)
     numbers = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), place(together))
-    varies = jax.tree.map(lambda leaf, axis: axis is not None, numbers, place(axes))
-    alone = any(map(lambda leaf, vary: vary and leaf.ndim > 1, jax.tree.leaves(numbers), jax.tree.leaves(varies)))
-    lanes, width = len(together.workload.traffic.isl), 1 if alone else COLUMN
+    numbers = jax.tree.map(lambda leaf: leaf if leaf.ndim else np.full(lanes, leaf), numbers)
+    shared = jax.tree.map(lambda leaf, axis: axis is None and leaf.ndim > 0, place(together), place(axes))
+    pairs = zip(jax.tree.leaves(numbers), jax.tree.leaves(shared), strict=True)
+    width = 1 if any(leaf.ndim > 1 and not same for leaf, same in pairs) else COLUMN
 
     def tables(low: int) -> StepPrices:
-        def column(leaf: np.ndarray, vary: bool) -> np.ndarray:
-            return leaf[low : low + width].reshape(-1, 1, 1) if vary and leaf.ndim == 1 else leaf[low] if vary else leaf
+        def column(leaf: np.ndarray, same: bool) -> np.ndarray:
+            if same:
+                return leaf
+            return leaf[low] if leaf.ndim > 1 else leaf[low : low + width].reshape(-1, 1, 1)
 
-        columns = jax.tree.map(column, numbers, varies)
+        columns = jax.tree.map(column, numbers, shared)
         return price_tables(Parts(*columns), columns[2], _limits(size))
 
     with eager():

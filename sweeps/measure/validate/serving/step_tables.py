@@ -50,7 +50,7 @@ class Unit:
 
 @struct
 class Tables:
-    """s of the parts of one unit's steps on the device, and of its host. `jaxroof.prices.StepPrices` with prompts."""
+    """s of the parts of one unit's steps on the device, and of its host: `StepPrices` of `jaxroof` with prompts."""
 
     rows: jax.Array  # shape [octaves(rows)]
     decode: jax.Array  # shape [octaves(sequences), octaves(context)]
