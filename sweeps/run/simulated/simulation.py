@@ -138,7 +138,7 @@ def simulated(
     structure, frozen = jax.tree.structure(together), _frozen(axes, together)
     start, go = _programs(size, structure, frozen, quick)
     ending, remaining_of = _endings(quick)
-    tables = _tables(size, together, jax.tree.unflatten(structure, frozen))
+    tables = _tables(size, together, frozen)
     run = start(together)
     pieces = []
     for _ in range(PIECES):
@@ -214,7 +214,7 @@ def _limits(size: Size) -> Limits:
     return Limits(rows=size.rows, sequences=size.slots, context=size.context)
 
 
-def _tables(size: Size, together: Scenario, axes: Any) -> StepPrices:
+def _tables(size: Size, together: Scenario, frozen: tuple) -> StepPrices:
     """Price tables of every simulation, on NumPy: a compiled program that made them would be traced for seconds.
 
     Simulations are columns of numbers, a few at a time; where an array differs between them, one at a time.
@@ -223,7 +223,9 @@ def _tables(size: Size, together: Scenario, axes: Any) -> StepPrices:
     def place(tree: Scenario) -> tuple:
         return tree.hardware, tree.model, tree.deployment, tree.efficiency
 
-    lanes = len(together.workload.traffic.isl)
+    leaves, structure = jax.tree.flatten(together)
+    axes = jax.tree.unflatten(structure, frozen)
+    lanes = next(len(leaf) for leaf, axis in zip(leaves, frozen, strict=True) if axis is not None)
     numbers = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), place(together))
     numbers = jax.tree.map(lambda leaf: leaf if leaf.ndim else np.full(lanes, leaf), numbers)
     shared = jax.tree.map(lambda leaf, axis: axis is None and leaf.ndim > 0, place(together), place(axes))
