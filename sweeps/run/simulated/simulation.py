@@ -135,11 +135,10 @@ def simulated(
     """
     number = int(np.prod(np.shape(together.workload.traffic.isl)))
     quick = (number if requests is None else requests) <= FEW
-    structure, frozen = jax.tree.structure(together), _frozen(axes, together)
-    start, go = _programs(size, structure, frozen, quick)
+    start, go = _programs(size, jax.tree.structure(together), _frozen(axes, together), quick)
     ending, remaining_of = _endings(quick)
-    tables = _tables(size, together, frozen)
     run = start(together)
+    tables = _tables(size, together, len(run.order))
     pieces = []
     for _ in range(PIECES):
         run, records = go(together, tables, run)
@@ -214,35 +213,17 @@ def _limits(size: Size) -> Limits:
     return Limits(rows=size.rows, sequences=size.slots, context=size.context)
 
 
-def _tables(size: Size, together: Scenario, frozen: tuple) -> StepPrices:
-    """Price tables of every simulation, on NumPy: a compiled program that made them would be traced for seconds.
-
-    Simulations are columns of numbers, a few at a time; where an array differs between them, one at a time.
-    """
-
-    def place(tree: Scenario) -> tuple:
-        return tree.hardware, tree.model, tree.deployment, tree.efficiency
-
-    leaves, structure = jax.tree.flatten(together)
-    axes = jax.tree.unflatten(structure, frozen)
-    lanes = next(len(leaf) for leaf, axis in zip(leaves, frozen, strict=True) if axis is not None)
-    numbers = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), place(together))
-    numbers = jax.tree.map(lambda leaf: leaf if leaf.ndim else np.full(lanes, leaf), numbers)
-    shared = jax.tree.map(lambda leaf, axis: axis is None and leaf.ndim > 0, place(together), place(axes))
-    pairs = zip(jax.tree.leaves(numbers), jax.tree.leaves(shared), strict=True)
-    width = 1 if any(leaf.ndim > 1 and not same for leaf, same in pairs) else COLUMN
+def _tables(size: Size, together: Scenario, number: int) -> StepPrices:
+    """Price tables of every simulation on NumPy, in columns: a program that makes them is traced for seconds."""
+    place = together.hardware, together.model, together.deployment, together.efficiency
+    numbers = jax.tree.map(lambda leaf: np.broadcast_to(np.asarray(leaf, np.float64), number), place)
 
     def tables(low: int) -> StepPrices:
-        def column(leaf: np.ndarray, same: bool) -> np.ndarray:
-            if same:
-                return leaf
-            return leaf[low] if leaf.ndim > 1 else leaf[low : low + width].reshape(-1, 1, 1)
-
-        columns = jax.tree.map(column, numbers, shared)
+        columns = jax.tree.map(lambda leaf: leaf[low : low + COLUMN].reshape(-1, 1, 1), numbers)
         return price_tables(Parts(*columns), columns[2], _limits(size))
 
     with eager():
-        parts = [tables(low) for low in range(0, lanes, width)]
+        parts = [tables(low) for low in range(0, number, COLUMN)]
     return jax.tree.map(lambda *each: np.concatenate(each), *parts)
 
 
