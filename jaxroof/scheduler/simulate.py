@@ -11,7 +11,8 @@ from jaxroof.hardware import Hardware
 from jaxroof.memory import kv_capacity_tokens
 from jaxroof.model import Model
 from jaxroof.policy import Policy
-from jaxroof.prices import Limits, Price, step_prices
+from jaxroof.price_tables import Limits
+from jaxroof.prices import Price, step_prices
 from jaxroof.scheduler.engine import Engine, engine
 from jaxroof.scheduler.iteration import iterated
 from jaxroof.scheduler.state import (

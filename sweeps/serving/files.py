@@ -10,8 +10,6 @@ import jax
 import numpy as np
 import xarray as xr
 
-from jaxroof.struct import Array
-from jaxroof.traffic import STATUSES
 from jaxroof.version import VERSION
 from sweeps.ask.keys import takes
 from sweeps.ask.names import variable_attributes
@@ -19,7 +17,8 @@ from sweeps.data.store import saved
 from sweeps.run.simulated.objective import limits
 from sweeps.run.simulated.policies import policy_record
 from sweeps.run.simulated.spec import ServeSpec, serve_spec
-from sweeps.serving.run import Simulation, simulation, waiting
+from sweeps.serving.columns import iteration_columns, request_columns
+from sweeps.serving.run import Simulation, simulation
 
 
 @takes(ServeSpec)
@@ -72,37 +71,6 @@ def written(path: str | os.PathLike, data: xr.Dataset, force: bool = False) -> N
     """
     encoding: dict[str, Any] = {str(name): {"zlib": True, "complevel": 4} for name in data.data_vars if data[name].ndim}
     saved(path, data, force, encoding=encoding)
-
-
-def request_columns(found: Simulation) -> dict[str, Array]:
-    """Outcome of every request of the replica, in the order in which they were given. Shape [requests] each."""
-    served, stream = found.served, found.replica.stream
-    done = served.status == STATUSES.index("finished")
-    decoded = served.finish - served.first_token
-    arrival = served.arrival
-    if found.load.clients is None:
-        arrival = np.where(np.isfinite(arrival), arrival, stream.arrival)
-    return {
-        "arrival": arrival,
-        "ttft": served.first_token - served.arrival,
-        "tpot": np.where(stream.osl > 1, decoded / np.maximum(stream.osl - 1, 1), np.nan),
-        "e2e": np.where(done, served.finish - served.arrival, np.nan),
-        "queueing": served.admitted - served.arrival,
-        "isl": stream.isl.astype(np.int32),
-        "osl": stream.osl.astype(np.int32),
-        "status": served.status.astype(np.int8),
-        "preempted": served.preemptions.astype(np.int32),
-        "cached": served.cached.astype(np.int32),
-    }
-
-
-def iteration_columns(found: Simulation) -> dict[str, np.ndarray]:
-    """Timeline of the replica's engine. Shape [iterations] each."""
-    timeline = found.timeline
-    counts = {name: getattr(timeline, name) for name in ("steps", "decoding", "prompt_tokens", "blocks", "running")}
-    counts["waiting"] = waiting(found)
-    times = {"end": timeline.end, "iteration_time": timeline.duration}
-    return times | {name: values.astype(np.int32) for name, values in counts.items()}
 
 
 def attributes(found: Simulation) -> dict[str, Any]:

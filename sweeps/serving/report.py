@@ -8,7 +8,7 @@ from hwspaces import formatted
 from jaxroof.traffic import STATUSES
 from sweeps.data.labels import number
 from sweeps.run.simulated.objective import WORDS, limits, slo_text
-from sweeps.serving.files import request_columns
+from sweeps.serving.columns import request_columns
 from sweeps.serving.run import Simulation
 
 

@@ -130,7 +130,7 @@ def simulation(asked: ServeSpec, progress: Callable[[int, int], None] = lambda d
     work = Service(traffic=traffic, policy=given.policy, objective=given.objective)
     scenario = dataclasses.replace(given.case.scenario, workload=work)
     with precision("float64"):
-        together = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype=float)[None], scenario)
+        together = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64)[None], scenario)
         served, timeline = simulated(together, size_for(traffic, given.policy), progress=progress)
         served, timeline = jax.tree.map(lambda values: values[0], (served, timeline))
         asked_for = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype=float), (traffic, given.blocks, given.objective))

@@ -197,7 +197,8 @@ def plain(case: Case):
     import workloads
     from jaxroof.batch import Batch, Decode, Prefill
     from jaxroof.policy import Policy
-    from jaxroof.prices import Limits, step_prices
+    from jaxroof.price_tables import Limits
+    from jaxroof.prices import step_prices
     from sweeps.ask.cases import model_deployment
     from tests.oracle.serving import serve
     from workloads.traffic import traffic

@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 
-from jaxroof.prices import CONTEXT, LOGITS
+from jaxroof.price_tables import CONTEXT, LOGITS
 from sweeps.measure.validate.serving.little import load
 from sweeps.measure.validate.serving.serving_points import ServingPoint
 from sweeps.measure.validate.serving.step_tables import DECODE, PROMPT, ROWS, Tables

@@ -15,7 +15,8 @@ from jaxroof.jobs.composition import Requests
 from jaxroof.jobs.request import request_cost
 from jaxroof.jobs.serve import LATENCIES, PERCENTILES, Objective, serving_metrics, weighted_percentile
 from jaxroof.policy import Policy
-from jaxroof.prices import Limits, octave_position, octaves, step_prices
+from jaxroof.price_tables import Limits, octaves
+from jaxroof.prices import octave_position, step_prices
 from jaxroof.scheduler import Size, begin, proceed, served, simulate
 from jaxroof.step import step_time
 from jaxroof.traffic import STATUSES, Served, Timeline, Traffic

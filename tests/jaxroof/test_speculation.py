@@ -16,7 +16,8 @@ from jaxroof.jobs.request import request_cost
 from jaxroof.legality import broken_rule
 from jaxroof.memory import kv_bytes_of_sequence, kv_bytes_per_token, weight_bytes
 from jaxroof.overlap import overlapped_ops
-from jaxroof.prices import Limits, step_prices
+from jaxroof.price_tables import Limits
+from jaxroof.prices import step_prices
 from jaxroof.speculation import beta_acceptance, expected_tokens
 from jaxroof.step import memory_floors, step_time
 from tests.hand import EXACT

@@ -17,6 +17,7 @@ from sweeps.run.simulated.load import load
 from sweeps.run.simulated.policies import chosen_policy, policy_record, policy_text
 from sweeps.run.simulated.spec import serve_spec
 from sweeps.serving import chrome, files
+from sweeps.serving.columns import request_columns
 from sweeps.serving.report import nearest, slo_lines, status_text
 from sweeps.serving.run import simulation, waiting
 from sweeps.show.serving_run import serving_run
@@ -121,7 +122,7 @@ def test_a_trace_has_every_step_and_request_in_us(found, data, tmp_path):
 
 def test_the_nearest_where_nothing_keeps_the_limits():
     found = simulation(serve_spec(**OPEN, slo="ttft=1ms,e2e=3ms"))
-    columns = files.request_columns(found)
+    columns = request_columns(found)
     worst = np.maximum(columns["ttft"] / 1e-3, columns["e2e"] / 3e-3)
     near = nearest(found)
     assert near.request == int(np.argmin(worst)) and near.missed == ("ttft", "e2e")

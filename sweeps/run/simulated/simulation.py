@@ -11,13 +11,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from hwspaces.units import formatted
+from jaxroof.arrays import eager
 from jaxroof.deployment import Deployment, drafted_tokens, replica_devices
 from jaxroof.hardware import Hardware
 from jaxroof.jobs import Scenario
 from jaxroof.memory import kv_capacity_tokens, weight_bytes
 from jaxroof.model import Model
 from jaxroof.policy import Policy
-from jaxroof.prices import MOST_DRAFTED, Limits, step_prices
+from jaxroof.price_tables import MOST_DRAFTED, Limits, Parts, StepPrices, price_tables
+from jaxroof.prices import step_prices
 from jaxroof.scheduler import Size, begin, cache_blocks, proceed, remaining, served
 from jaxroof.traffic import STATUSES, Served, Timeline, Traffic
 from sweeps.run.ways import QUICK
@@ -28,6 +30,9 @@ PIECE = 1.25
 PIECES = 400
 """Pieces after which a simulation that has not ended is reported as it is."""
 
+
+COLUMN = 8
+"""Simulations whose price tables are computed together: their columns stay in a cache."""
 
 FEW = 50_000
 """Requests, of all simulations that share a program, that are simulated in less time than the program is optimised."""
@@ -133,9 +138,10 @@ def simulated(
     start, go = _programs(size, jax.tree.structure(together), _frozen(axes, together), quick)
     ending, remaining_of = _endings(quick)
     run = start(together)
+    tables = _tables(size, together, len(run.order))
     pieces = []
     for _ in range(PIECES):
-        run, records = go(together, run)
+        run, records = go(together, tables, run)
         pieces.append(records)
         _require_finite(records.high)
         left = int(np.sum(remaining_of(run)))
@@ -188,23 +194,37 @@ def _require_finite(clocks: jax.Array) -> None:
 def _programs(size: Size, structure: Any, axes: tuple, quick: bool) -> tuple[Callable, Callable]:
     tree = jax.tree.unflatten(structure, axes)
 
-    def price_of(one: Scenario):
-        limits = Limits(rows=size.rows, sequences=size.slots, context=size.context)
-        place = one.hardware, one.model, one.deployment, one.efficiency
-        return step_prices(*place, limits, one.workload.policy.acceptance, one.workload.policy.hidden_host)
-
     def start(one: Scenario):
         blocks = cache_blocks(one.hardware, one.model, one.deployment, one.workload.policy)
         return begin(one.workload.traffic, one.workload.policy, blocks, size, one.efficiency.host.request_time)
 
-    def go(one: Scenario, run):
-        _, price = price_of(one)
-        return proceed(price, run, one.workload.traffic, one.workload.policy, size)
+    def go(one: Scenario, tables: StepPrices, run):
+        place, policy = (one.hardware, one.model, one.deployment, one.efficiency), one.workload.policy
+        _, price = step_prices(*place, _limits(size), policy.acceptance, policy.hidden_host, tables)
+        return proceed(price, run, one.workload.traffic, policy, size)
 
     return (
         compiled(jax.vmap(start, in_axes=(tree,)), True),
-        compiled(jax.vmap(go, in_axes=(tree, 0)), quick),
+        compiled(jax.vmap(go, in_axes=(tree, 0, 0)), quick),
     )
+
+
+def _limits(size: Size) -> Limits:
+    return Limits(rows=size.rows, sequences=size.slots, context=size.context)
+
+
+def _tables(size: Size, together: Scenario, number: int) -> StepPrices:
+    """Price tables of every simulation on NumPy, in columns: a program that makes them is traced for seconds."""
+    place = together.hardware, together.model, together.deployment, together.efficiency
+    numbers = jax.tree.map(lambda leaf: np.broadcast_to(np.asarray(leaf, np.float64), number), place)
+
+    def tables(low: int) -> StepPrices:
+        columns = jax.tree.map(lambda leaf: leaf[low : low + COLUMN].reshape(-1, 1, 1), numbers)
+        return price_tables(Parts(*columns), columns[2], _limits(size))
+
+    with eager():
+        parts = [tables(low) for low in range(0, number, COLUMN)]
+    return jax.tree.map(lambda *each: np.concatenate(each), *parts)
 
 
 def _frozen(axes: Any, together: Scenario) -> tuple:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from jaxroof.efficiency import Efficiency
-from jaxroof.prices import Limits
+from jaxroof.price_tables import Limits
 from sweeps.measure.validate.measured_csv import LeftOut
 from sweeps.measure.validate.serving.predict import extent, lane_groups, simulated_points, units
 from sweeps.measure.validate.serving.scores import Prediction

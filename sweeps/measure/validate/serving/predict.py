@@ -13,7 +13,7 @@ from jaxroof.batch import Batch, Decode, Prefill
 from jaxroof.efficiency import Efficiency
 from jaxroof.memory import kv_capacity_tokens
 from jaxroof.policy import ORDERS, Policy
-from jaxroof.prices import Limits
+from jaxroof.price_tables import Limits
 from jaxroof.scheduler import Size, begin, proceed, remaining, served
 from jaxroof.struct import Scalar, struct
 from jaxroof.traffic import STATUSES, Traffic

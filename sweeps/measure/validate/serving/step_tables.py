@@ -19,7 +19,8 @@ from jaxroof.model import Model
 from jaxroof.op import unlabelled
 from jaxroof.op_time import op_time
 from jaxroof.overlap import computing_hardware, overlapped_ops
-from jaxroof.prices import CONTEXT, LOGITS, Limits, octave_position, octaves
+from jaxroof.price_tables import CONTEXT, LOGITS, Limits, octaves
+from jaxroof.prices import octave_position
 from jaxroof.smooth import maximum
 from jaxroof.struct import Scalar, struct
 from jaxroof.tree import leaves
@@ -49,7 +50,7 @@ class Unit:
 
 @struct
 class Tables:
-    """s of the parts of one unit's steps on the device, and of its host. `jaxroof.prices.StepPrices` with prompts."""
+    """s of the parts of one unit's steps on the device, and of its host: `StepPrices` of `jaxroof` with prompts."""
 
     rows: jax.Array  # shape [octaves(rows)]
     decode: jax.Array  # shape [octaves(sequences), octaves(context)]

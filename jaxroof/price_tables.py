@@ -1,0 +1,218 @@
+"""Tables of the prices of one engine's steps, computed on NumPy, or wherever JAX is tracing."""
+
+import dataclasses
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from jaxroof.arrays import is_traced, jax, jnp, stacked
+from jaxroof.batch import Batch, Decode, Prefill
+from jaxroof.dependence import example, output_dependence
+from jaxroof.deployment import Deployment
+from jaxroof.efficiency import Efficiency
+from jaxroof.energy import energies_of, power_known
+from jaxroof.hardware import Hardware
+from jaxroof.model import Model
+from jaxroof.op import Ops
+from jaxroof.overlap import HIDDEN, overlapped_ops
+from jaxroof.step import HOST, times_of
+from jaxroof.struct import Array, Scalar, struct
+from jaxroof.tree import mapped
+
+ROWS, DECODE, CONTEXT, LOGITS = 128, 16, 4, 16
+"""Nodes per octave of tables over GEMM rows, decoding sequences, their mean context, and sampled rows. Powers of two:
+every whole number up to twice as many is a node."""
+
+MOST_DRAFTED = 16
+"""Drafted tokens per sequence and step that the tables of rows have room for."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Limits:
+    """The largest step that prices are made for: structure of the tables."""
+
+    rows: int  # tokens of one step
+    sequences: int  # that decode in one step
+    context: int  # tokens of one sequence
+
+
+@struct
+class StepPrices:
+    """Times of the parts of one micro-batch's step over `octaves`; linear between nodes, exact on them.
+
+    The axis before the last has the values at both ends of an interval, or at all corners of a cell, so that one read
+    fetches all. The last is over quantities: time in s, and energy in J where the hardware's is known. Tables of many
+    lanes have a leading axis for them.
+    """
+
+    rows: Array  # shape [octaves(rows, ROWS) - 1, 2, quantities]
+    decode: Array  # shape [octaves(sequences, DECODE) - 1, octaves(context, CONTEXT) - 1, 4, quantities]
+    logits: Array  # the host's time comes last, shape [octaves(sequences, LOGITS) - 1, 2, quantities + 1]
+
+
+Terms = list[dict[str, Scalar]]
+"""Time in s of every op of a micro-batch's step by name, and of the host; then energy in J where that is known."""
+
+OpKinds = dict[str, frozenset[str]]
+"""Names of the ops that depend on rows, decoding or logits alone, on prompts and rows, and on anything else."""
+
+
+class Parts:
+    """A micro-batch's step in one place, whose ops are summed kind by kind.
+
+    Args:
+      hardware, model, deployment, efficiency: structs of scalars; inside `jaxroof.arrays.eager` also of columns,
+        shape [lanes, 1, 1].
+
+    Raises:
+      ValueError: one line, for what a scheduler cannot price: context parallelism, and a model that does not generate.
+    """
+
+    def __init__(self, hardware: Hardware, model: Model, deployment: Deployment, efficiency: Efficiency):
+        _check(model, deployment)
+        self._place = hardware, model, deployment, efficiency
+        self._kinds = [_kinds(marks) for marks in output_dependence(_terms, *_probe(self._place))]
+        # What overlap hides takes the times of all ops; otherwise those of other kinds are left out.
+        self._apart = not any(HIDDEN in names for of in self._kinds for names in of.values())
+
+    @property
+    def lanes(self) -> tuple[int, ...]:
+        """Shape of the columns, without their two dimensions of nodes."""
+        return np.shape(self._place[0].memory.hbm.bandwidth)[:-2]
+
+    def has(self, kind: str) -> bool:
+        """Whether anything is of this kind."""
+        return any(of[kind] for of in self._kinds)
+
+    def sums(
+        self,
+        kind: str,
+        prompt: tuple = (1.0, 1.0, 0.0),
+        decoding: tuple = (1.0, 1.0),
+        logits: Scalar = 1.0,
+        rows: Scalar = 1.0,
+    ) -> Array:
+        """Sums of all quantities over the ops of one kind, shape [quantities].
+
+        Args:
+          prompt: sequences, tokens, past.
+          decoding: sequences, context.
+          logits: rows with logits.
+          rows: of the GEMMs.
+        """
+        names = [of[kind] for of in self._kinds]
+        found = _terms(self._place, prompt, decoding, logits, rows, names if self._apart else None)
+        return stacked([_sum(terms, wanted) for terms, wanted in zip(found, names, strict=True)])
+
+    def host(self, logits: Scalar) -> Array:
+        """Time in s of the host, shape [1]."""
+        none: list[frozenset[str]] = [frozenset() for _ in self._kinds]
+        return _sum(_terms(self._place, (1.0, 1.0, 0.0), (1.0, 1.0), logits, 1.0, none)[0], {HOST})[..., None]
+
+
+def price_tables(parts: Parts, deployment: Deployment, limits: Limits) -> StepPrices:
+    """Sums of what depends on one thing alone, at all nodes of it; everything else is 1 token or sequence.
+
+    Inside `jaxroof.arrays.eager` the numbers of `parts` may be columns, shape [lanes, 1, 1]: every table then has a
+    leading axis of lanes.
+    """
+    most_rows = limits.rows + (0 if deployment.drafts is None else MOST_DRAFTED * limits.sequences)
+    sampled, one = octaves(limits.sequences, LOGITS), jnp.ones(1)
+
+    def table(function: Callable[[Scalar, Scalar], Array], first: Array, second: Array = one) -> Array:
+        """Of shape [quantities] at all pairs of nodes, shape [..., first, second, quantities]."""
+        if is_traced():
+            return jax.vmap(lambda n: jax.vmap(lambda m: function(n, m))(second))(first)
+        found = function(first[:, None], second)
+        return jnp.broadcast_to(found, (*parts.lanes, len(first), len(second), found.shape[-1]))
+
+    rows = table(lambda n, _: parts.sums("rows", rows=n), octaves(most_rows, ROWS))
+    decode = table(
+        lambda n, context: parts.sums("decode", decoding=(n, n * context)),
+        octaves(limits.sequences, DECODE),
+        octaves(limits.context, CONTEXT),
+    )
+    logits = [table(lambda n, _: parts.sums("logits", logits=n), sampled), table(lambda n, _: parts.host(n), sampled)]
+    return StepPrices(
+        rows=_intervals(rows[..., 0, :]),
+        decode=_cells(decode),
+        logits=_intervals(jnp.concatenate(logits, axis=-1)[..., 0, :]),
+    )
+
+
+def octaves(most: int, per_octave: int) -> Array:
+    """1 and up to `most`, evenly spaced between powers of two, shape [nodes]."""
+    places = (divmod(place, per_octave) for place in range(max(int(most) - 1, 1).bit_length() * per_octave + 1))
+    return jnp.asarray([math.ldexp(1.0 + place / per_octave, octave) for octave, place in places], dtype=float)
+
+
+def _check(model: Model, deployment: Deployment) -> None:
+    if not model.generates:
+        raise ValueError("a model that does not generate tokens has no decode steps to schedule")
+    if deployment.cp is not None:
+        raise ValueError("deployment.cp is set; the scheduler does not price it")
+
+
+def _terms(
+    place: tuple,
+    prompt: tuple,
+    decoding: tuple,
+    logits: Scalar,
+    rows: Scalar,
+    names: list[frozenset[str]] | None = None,
+) -> Terms:
+    """Of a micro-batch's step in a place: hardware, model, deployment, efficiency.
+
+    Args:
+      names: of the ops that are wanted of every quantity; None: of all.
+    """
+    hardware, model, deployment, efficiency = place
+    batch = Batch(
+        prefill=Prefill(sequences=prompt[0], tokens=prompt[1], past=prompt[2]),
+        decode=Decode(sequences=decoding[0], context=decoding[1]),
+        logits=logits,
+    )
+    ops = overlapped_ops(model, deployment, batch, rows)
+
+    def wanted(quantity: int) -> Ops:
+        return ops if names is None else {name: op for name, op in ops.items() if name in names[quantity]}
+
+    found = [times_of(wanted(0), hardware, deployment, batch, efficiency)]
+    return [*found, energies_of(wanted(1), hardware)] if power_known(hardware) else found
+
+
+def _intervals(values: Array) -> Array:
+    """Values on nodes, shape [..., nodes, quantities], as pairs, shape [..., nodes - 1, 2, quantities]."""
+    return jnp.stack([values[..., :-1, :], values[..., 1:, :]], axis=-2)
+
+
+def _cells(values: Array) -> Array:
+    """Values on a grid as corners of cells, shape [..., rows - 1, columns - 1, 4, quantities]."""
+    upper, lower = values[..., :-1, :, :], values[..., 1:, :, :]
+    corners = [upper[..., :-1, :], upper[..., 1:, :], lower[..., :-1, :], lower[..., 1:, :]]
+    return jnp.stack(corners, axis=-2)
+
+
+def _probe(place: tuple) -> tuple[tuple, tuple]:
+    """Arguments of any size for `_terms`, and what each of their leaves is called; those of `place` have no name."""
+    mark = {name: frozenset((name,)) for name in ("prompt", "decode", "logits", "rows")}
+    values = (2.0, 64.0, 16.0), (2.0, 64.0), 3.0, 66.0
+    marks = (mark["prompt"],) * 3, (mark["decode"],) * 2, mark["logits"], mark["rows"]
+    return (example(place), *values), (mapped(lambda _: frozenset(), place), *marks)
+
+
+def _kinds(marks: dict[str, frozenset]) -> OpKinds:
+    """Names of the ops that depend on rows, decoding or logits alone, on prompts and rows, and on anything else."""
+    kinds: dict[str, set[str]] = {kind: set() for kind in ("rows", "decode", "logits", "prompt", "all")}
+    for name, mark in marks.items():
+        if name == HOST:
+            continue
+        alone = next((kind for kind in ("rows", "decode", "logits") if mark <= {kind}), None)
+        kinds[alone or ("prompt" if mark <= {"prompt", "rows"} else "all")].add(name)
+    return {kind: frozenset(names) for kind, names in kinds.items()}
+
+
+def _sum(terms: dict[str, Scalar], names: frozenset[str] | set[str]) -> Array:
+    """Sum of the named terms, shape ()."""
+    return jnp.asarray(sum((term for name, term in terms.items() if name in names), start=0.0), dtype=float)
