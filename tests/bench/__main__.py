@@ -116,7 +116,7 @@ def shown(rows: list[dict]) -> None:
             f"{row['compile_s']:.1f} s",
             f"{row['peak_rss'] / 1e9:.2f} GB",
         )
-    Console(width=110).print(table)
+    Console(width=130).print(table)
 
 
 if __name__ == "__main__":

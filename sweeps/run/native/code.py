@@ -17,6 +17,9 @@ INTRINSICS = {
 STORED = {"f": None, "i": "i32", "b": "i8"}
 """Types of stored values by kind of node; a float's is the sweep's."""
 
+STREAMS, AHEAD = 16, 64
+"""Arrays that a loop reads from which on it asks for their lines ahead, and how many points ahead."""
+
 
 def module(graph: Graph, dims: list[Dims], nests: list[Nest], lanes: int, slots: dict[int, int]) -> str:
     """Functions `nest0`, `nest1`...: of a table of arrays by slot, and of the lengths of all axes.
@@ -143,6 +146,15 @@ class _Function:
         size = self.graph.dtype.itemsize if stored == self.float else int(stored[1:]) // 8
         return self._assigned(f"load {self._of(stored, lanes)}, ptr {at}, align {size}")
 
+    def _fetched_ahead(self, node: int) -> None:
+        """Bring what a later turn of a loop loads into the cache: of few streams of memory processors do so themselves."""
+        if len(self.nest.reads) <= STREAMS:
+            return
+        offset = self._assigned(f"add i64 {self.at[self.dims[node]]}, {AHEAD}")
+        at = self._assigned(f"getelementptr {self._stored(node)}, ptr %array{self.slots[node]}, i64 {offset}")
+        self.used.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+        self._line(f"call void @llvm.prefetch.p0(ptr {at}, i32 0, i32 3, i32 1)")
+
     def _truth(self, value: str, node: int, lanes: int | None = None) -> str:
         if self.graph.kinds[node] != "b":
             return value
@@ -172,6 +184,7 @@ class _Function:
         if self.graph.operations[node] != "number":
             if node not in self.names:  # loaded where it is first used, so that it need not be kept in between
                 self.names[node] = self._truth(self._loaded(node, self.at[self.dims[node]], self.lanes), node)
+                self._fetched_ahead(node)
             return self.names[node]
         value, kind = self.graph.value(node), self.graph.kinds[node]
         text = self._float(value) if kind == "f" else str(int(value)) if kind == "i" else str(bool(value)).lower()

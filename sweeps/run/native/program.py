@@ -105,8 +105,11 @@ class _Placed:
         arrays = {node: found[node][index].transpose(self._turned) for node, index in self._parts}
         if not self._stacked:
             return arrays[self._nodes[0]].astype(self._dtype, copy=False)
-        spread = np.broadcast_arrays(*(arrays[node] for node in self._nodes))
-        return np.stack(spread, axis=-1).astype(self._dtype, copy=False)
+        shape = np.broadcast_shapes(*(array.shape for array in arrays.values()))
+        table = np.empty((len(self._nodes), *shape), self._dtype)  # op by op, which copies whole rows
+        for row, node in zip(table, self._nodes, strict=True):
+            row[...] = arrays[node]
+        return np.moveaxis(table, 0, -1)
 
 
 def _size(setting: dict[str, Any]) -> int:
