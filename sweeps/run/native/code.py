@@ -147,7 +147,7 @@ class _Function:
         return self._assigned(f"load {self._of(stored, lanes)}, ptr {at}, align {size}")
 
     def _fetched_ahead(self, node: int) -> None:
-        """Bring what a later turn of a loop loads into the cache: of few streams of memory processors do so themselves."""
+        """Bring what a later turn of a loop loads into the cache: of few streams processors do so themselves."""
         if len(self.nest.reads) <= STREAMS:
             return
         offset = self._assigned(f"add i64 {self.at[self.dims[node]]}, {AHEAD}")
