@@ -19,7 +19,6 @@ from jaxroof.tree import leaves, mapped
 from sweeps.ask.question import Question
 from sweeps.data.pieces import part_lengths
 from sweeps.run.columns import Columns
-from sweeps.run.native.nests import loop_order
 from sweeps.run.ways import LONGEST_EAGER
 
 CHUNK_BYTES = {"numpy": 4e6, "cpu": 64e6, "gpu": 16e9, "tpu": 4e9}
@@ -62,11 +61,12 @@ class Compiler:
         return dtype
 
     def lengths(
-        self, sizes: list[int], points: int | None, settings: list[dict[str, Any]], dtype: np.dtype
+        self, program: Any, sizes: list[int], points: int | None, settings: list[dict[str, Any]], dtype: np.dtype
     ) -> list[int]:
         """Positions along every axis of one call.
 
         Args:
+          program: of the question.
           sizes: positions along every axis.
           points: of one call; None: what suits the platform and the columns that are read.
           settings: of every axis.
@@ -132,12 +132,17 @@ class LLVM(Compiler):
         return {"llvmlite": importlib.metadata.version("llvmlite")}
 
     def lengths(
-        self, sizes: list[int], points: int | None, settings: list[dict[str, Any]], dtype: np.dtype
+        self, program: Any, sizes: list[int], points: int | None, settings: list[dict[str, Any]], dtype: np.dtype
     ) -> list[int]:
-        """As many points as stay in a cache, the innermost axis of the loops whole."""
+        """As many points as stay in a cache; axes are cut first along which most is computed.
+
+        What does not depend on an axis is computed once for all of its positions in a call: axes that little depends
+        on stay whole, and so does the one of the innermost loop.
+        """
         least, most = LOOP_POINTS
         points = points or min(most, max(least, math.prod(sizes) // PARTS))
-        order = loop_order(sizes)  # the axis of the innermost loop is cut last
+        work = program.work(sizes)
+        order = [*sorted(program.order[:-1], key=lambda axis: -work[axis]), *program.order[-1:]]
         found = dict(zip(order, part_lengths([sizes[axis] for axis in order], points), strict=True))
         return [found[axis] for axis in range(len(sizes))]
 

@@ -163,10 +163,10 @@ class _Block:
         stored = compiler.stored(dtype)
         settings = [mapped(lambda leaf: np.asarray(leaf, stored), segment.settings) for segment in combination]
         self._sizes = [len(positions) for positions in self.positions]
-        self._lengths = compiler.lengths(self._sizes, chunk_points, settings, stored)
+        self.program = compiler.program(question, settings, dtype)
+        self._lengths = compiler.lengths(self.program, self._sizes, chunk_points, settings, stored)
         self.chunk_points = math.prod(self._lengths)
         self.counts = tuple(math.ceil(n / length) for n, length in zip(self._sizes, self._lengths, strict=True))
-        self.program = compiler.program(question, settings, dtype)
         self._chunks = compiler.chunks(self.program, in_dtype(question.base, stored), settings, self._lengths)
         compiler.prepare(self._chunks, [0] * len(axes))
 

@@ -1,5 +1,6 @@
 """A job over axes as compiled loops: every operation once for each combination of the positions that it depends on."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -64,6 +65,15 @@ class Program:
             for name, nodes in self.nodes.items()
         }
         self.dtypes = {name: np.dtype(result.dtype) for name, result in results.items()}
+
+    def work(self, sizes: Sequence[int]) -> list[int]:
+        """Operations, over all points of a sweep, that depend on each axis."""
+        found = [0] * len(sizes)
+        for nest in self.loops.nests:
+            axes = [self.order[place] for place in nest.dims]
+            for axis in axes:
+                found[axis] += len(nest.nodes) * math.prod(sizes[other] for other in axes)
+        return found
 
     def bound(self, base: Scenario, settings: Settings, lengths: Sequence[int]) -> "Chunks":
         """The program over whole axes, to be called for `lengths` positions of each at a time."""
