@@ -4,8 +4,6 @@ import dataclasses
 import math
 from collections.abc import Callable
 
-import numpy as np
-
 from jaxroof.arrays import is_traced, jax, jnp, stacked
 from jaxroof.batch import Batch, Decode, Prefill
 from jaxroof.dependence import example, output_dependence
@@ -79,7 +77,7 @@ class Parts:
     @property
     def lanes(self) -> tuple[int, ...]:
         """Shape of the columns, without their two dimensions of nodes."""
-        return np.shape(self._place[0].memory.hbm.bandwidth)[:-2]
+        return jnp.shape(self._place[0].memory.hbm.bandwidth)[:-2]
 
     def has(self, kind: str) -> bool:
         """Whether anything is of this kind."""
