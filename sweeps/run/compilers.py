@@ -1,5 +1,6 @@
 """What computes the chunks of a sweep: NumPy, LLVM's machine code, or XLA's programs."""
 
+import abc
 import concurrent.futures
 import contextlib
 import importlib.metadata
@@ -38,7 +39,7 @@ PARTS = 16
 Results = dict[str, Array]
 
 
-class Compiler:
+class Compiler(abc.ABC):
     """How the chunks of a sweep are computed.
 
     Attributes:
@@ -79,9 +80,9 @@ class Compiler:
     def _platform(self) -> str:
         return "numpy"
 
+    @abc.abstractmethod
     def program(self, question: Question, settings: list[dict[str, Any]], dtype: np.dtype) -> Any:
         """A question for settings of one structure, with `names`, `dims`, `ops` and `dtypes` of its outputs."""
-        raise NotImplementedError
 
     def chunks(
         self, program: Any, base: Scenario, settings: list[dict[str, Any]], lengths: Sequence[int]

@@ -19,16 +19,7 @@ from sweeps.run.terms import Dims, Settings, Terms, groups
 class Program:
     """A question compiled for settings of one structure.
 
-    Args:
-      question: what to compute.
-      settings: one dictionary per axis.
-      dtype: of every float.
-
-    Attributes:
-      names: of the outputs, in the job's order.
-      dims: axes that each output depends on.
-      ops: labels of the ops of every output that is a table.
-      dtypes: type of every output.
+    Attributes, beside those of `sweeps.run.program.Program`:
       nodes: of every output: one, or one for each op.
       loops: that compute them.
       order: axes from the outermost loop to the innermost.
