@@ -90,9 +90,6 @@ class Compiler(abc.ABC):
         """A function of the positions that a chunk starts from along every axis, each of `lengths` positions."""
         return _Parts(program, base, settings, lengths, self._put)
 
-    def prepare(self, chunks: Callable[[Sequence[int]], Results], starts: Sequence[int]) -> None:
-        """Compile what a first call would compile."""
-
     def _put(self, part: dict[str, Any], device: Any) -> dict[str, Any]:
         """Settings where a device reads them."""
         return part
@@ -198,9 +195,13 @@ class XLA(Compiler):
 
         return kept(Program, question, settings, dtype)
 
-    def prepare(self, chunks: Callable[[Sequence[int]], Results], starts: Sequence[int]) -> None:
-        """Compile for the lengths of the chunks, by computing one."""
-        jax.block_until_ready(chunks(starts))
+    def chunks(
+        self, program: Any, base: Scenario, settings: list[dict[str, Any]], lengths: Sequence[int]
+    ) -> Callable[[Sequence[int]], Results]:
+        """A function of starts that is compiled for these lengths already: one chunk has been computed."""
+        made = super().chunks(program, base, settings, lengths)
+        jax.block_until_ready(made([0] * len(lengths)))
+        return made
 
     def _put(self, part: dict[str, Any], device: Any) -> dict[str, Any]:
         return jax.device_put(part, device)
@@ -217,7 +218,7 @@ class XLA(Compiler):
         yield begin
 
 
-COMPILERS = {"numpy": NumPy, "llvm": LLVM, "xla": XLA}
+COMPILERS: dict[str, Callable[[], Compiler]] = {"numpy": NumPy, "llvm": LLVM, "xla": XLA}
 """By name."""
 
 

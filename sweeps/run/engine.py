@@ -168,7 +168,6 @@ class _Block:
         self.chunk_points = math.prod(self._lengths)
         self.counts = tuple(math.ceil(n / length) for n, length in zip(self._sizes, self._lengths, strict=True))
         self._chunks = compiler.chunks(self.program, in_dtype(question.base, stored), settings, self._lengths)
-        compiler.prepare(self._chunks, [0] * len(axes))
 
     def owned(self, corner: tuple[int, ...], chunks: tuple[int, ...]) -> tuple[np.ndarray, ...]:
         """Positions along every axis of a box of chunks."""
