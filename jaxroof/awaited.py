@@ -1,4 +1,4 @@
-"""What is done once JAX is imported, by whomever: most answers are given without it."""
+"""Actions that wait for the import of JAX, by whomever: most answers are given without it."""
 
 import importlib.abc
 import importlib.util

@@ -1,4 +1,4 @@
-"""What computes the chunks of a sweep: NumPy, LLVM's machine code, or XLA's programs."""
+"""Compilers of the chunks of a sweep: none but NumPy, LLVM with its machine code, or XLA with its programs."""
 
 import abc
 import concurrent.futures

@@ -82,7 +82,7 @@ def operations(point: dict[str, jax.Array]) -> dict[str, jax.Array]:
         "exponentials": jnp.exp(x) + jnp.log(jnp.abs(y)) + jnp.tanh(x) + jax.nn.sigmoid(y),
         "near zero": jnp.log1p(1e-9 * jnp.abs(x)) / 1e-9 + jnp.expm1(1e-9 * y) / 1e-9,
         "rounding": jnp.floor(x) + jnp.ceil(y) + jnp.round(x) + jnp.sign(y) + jnp.mod(x, 3.0),
-        "places": both[jnp.argmax(both)] if False else jnp.argmax(both).astype(jnp.int8),
+        "places": jnp.argmax(both).astype(jnp.int8),
         "least place": jnp.argmin(both),
         "truth": (x < y) & ~(x == y) | (x >= 2.0) | jnp.isfinite(y) & (x != x),
         "sums": jnp.sum(both) + jnp.max(both) - jnp.min(both[1:]),

@@ -108,7 +108,6 @@ class _Function:
         """What varies along the innermost axis, several positions at a time; the last ones may be computed twice."""
         nest = self.nest
         written = frozenset(nest.writes)
-        at: dict[Dims, str] = {}
         if nest.dims:
             axis = nest.dims[-1]
             self._line(f"%last{axis} = sub i64 %row{axis}, {self.lanes}")
@@ -120,12 +119,11 @@ class _Function:
             for dims in dict.fromkeys(self.dims[node] for node in (*nest.reads, *nest.writes)):
                 if dims[-1:] == (axis,):
                     row = self.offsets.get(dims)
-                    at[dims] = f"%i{axis}" if row is None else self._assigned(f"add i64 {row}, %i{axis}")
-            self.at = at
+                    self.at[dims] = f"%i{axis}" if row is None else self._assigned(f"add i64 {row}, %i{axis}")
         for node in nest.nodes:
             self.names[node] = self._computed(node)
             if node in written:
-                self._store(node, at.get(self.dims[node], "0"))
+                self._store(node, self.at.get(self.dims[node], "0"))
         if nest.dims:
             self._line(f"%next{axis} = add i64 %from{axis}, {self.lanes}")
             self._end(axis, "row")

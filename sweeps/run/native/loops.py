@@ -73,7 +73,10 @@ class Bound:
 
         Arrays are new, or those of an earlier call that had the same values; nobody may write into them.
         """
-        state = self.idle.pop() if self.idle else _State(self)
+        try:  # another thread may take the last one at any time
+            state = self.idle.pop()
+        except IndexError:
+            state = _State(self)
         try:
             return state.computed(tuple(starts))
         finally:
