@@ -10,7 +10,8 @@ from hwspaces import document
 from hwspaces.blis import blis_entry
 from hwspaces.derived import Shared
 from hwspaces.energy import technologies
-from hwspaces.entry import HardwareEntry
+from hwspaces.entry import HardwareEntry, with_price
+from hwspaces.prices import market_price
 from hwspaces.schema import entry, strings, texts
 from hwspaces.silicon import KINDS
 from hwspaces.silicon import table as shared_table
@@ -138,7 +139,8 @@ def _architectures(file: str) -> dict[str, dict]:
 
 @functools.cache
 def _catalogue_entry(file: str, name: str) -> HardwareEntry:
-    return entry(name, _tables(file)["accelerator"][name], _shared(file), f"hwspaces/catalogue/{file}")
+    found = entry(name, _tables(file)["accelerator"][name], _shared(file), f"hwspaces/catalogue/{file}")
+    return with_price(found, market_price(name))
 
 
 def _of_toml(path: str, name: str) -> HardwareEntry:
