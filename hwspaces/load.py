@@ -19,6 +19,9 @@ from hwspaces.units import nearest
 
 CATALOGUE = Path(__file__).parent / "catalogue"
 
+CATALOGUE_PLACE = "hwspaces/catalogue/"
+"""Beginning of `HardwareEntry.file` of accelerators of the catalogue."""
+
 COMMON = ("costs.toml", "energy.toml", "links.toml", "silicon.toml")
 """Files of the catalogue that accelerators of all files refer to. An architecture is of its accelerators' file."""
 
@@ -139,7 +142,7 @@ def _architectures(file: str) -> dict[str, dict]:
 
 @functools.cache
 def _catalogue_entry(file: str, name: str) -> HardwareEntry:
-    found = entry(name, _tables(file)["accelerator"][name], _shared(file), f"hwspaces/catalogue/{file}")
+    found = entry(name, _tables(file)["accelerator"][name], _shared(file), f"{CATALOGUE_PLACE}{file}")
     return with_price(found, market_price(name))
 
 

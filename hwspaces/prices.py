@@ -54,7 +54,22 @@ class Price:
     kind: str  # in words: "on demand, neocloud, median of 8", "estimate", "given in FILE"
     date: str | None  # ISO 8601, of the newest row that it is from
     source: str
-    estimate: bool = False  # nobody sells it at this price, as far as is known
+    seller: str = "own"  # a key of SELLERS, or a price of the user's own
+
+    @property
+    def estimate(self) -> bool:
+        """Whether it is computed: nobody sells at this price, as far as is known."""
+        return self.seller == "estimate"
+
+    @property
+    def text(self) -> str:
+        """It in words: "3.99 USD/h (on demand, neocloud, median of 8, 2026-10-10)"."""
+        return f"{self.usd_per_hour:.3g} USD/h ({self.kind}{f', {self.date}' if self.date else ''})"
+
+    def record(self) -> dict[str, str | float | bool | None]:
+        """It for machines."""
+        words = {"kind": self.kind, "date": self.date, "source": self.source, "seller": self.seller}
+        return {"price_usd_per_hour": self.usd_per_hour} | {f"price_{name}": value for name, value in words.items()}
 
 
 @functools.cache
@@ -90,13 +105,12 @@ def summarised(rows: Sequence[Offer]) -> Price | None:
         if own:
             counted = newest(own)
             many = f", median of {len(counted)}" if len(counted) > 1 else f", {counted[0].seller}"
-            estimate = kind == "estimate"
             return Price(
                 usd_per_hour=statistics.median(offer.usd for offer in counted),
-                kind=words if estimate else f"{TERMS[counted[0].terms]}, {words}{many}",
+                kind=words if kind == "estimate" else f"{TERMS[counted[0].terms]}, {words}{many}",
                 date=max(offer.date for offer in counted),
                 source=_cited(counted),
-                estimate=estimate,
+                seller=kind,
             )
     return None
 

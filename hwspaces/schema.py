@@ -76,7 +76,7 @@ def entry(name: str, table: Mapping, shared: Shared, file: str) -> HardwareEntry
         hardware = dataclasses.replace(hardware, silicon=dataclasses.replace(hardware.silicon, **scales))
     leaves |= {f"silicon.{leaf}": scale for leaf, scale in scales.items()}
     assumed += [_unknown(tier, leaves) for tier in TIERS if _unknown(tier, leaves)]
-    date = _date(table.get("date"), where)
+    date = iso_date(table.get("date"), where)
     return HardwareEntry(
         name=name,
         aliases=strings(table.get("aliases", []), f"{where}: aliases"),
@@ -180,7 +180,8 @@ def _status(status: str | None, where: str) -> str | None:
     return status
 
 
-def _date(date: object, where: str) -> str | None:
+def iso_date(date: object, where: str) -> str | None:
+    """A date of a TOML file as ISO 8601; None where there is none, ValueError of one line when it is no date."""
     if date is None:
         return None
     if not isinstance(date, datetime.date):

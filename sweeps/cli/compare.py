@@ -33,6 +33,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--weights", metavar="PRECISION", help="in place of the checkpoint's: fp8, int8, nvfp4 ...")
     parser.add_argument("--kv", metavar="PRECISION", help="of the KV cache: bf16, fp16, fp8, int8 or fp4")
     parser.add_argument("--efficiency", metavar="NAME", help=common.EFFICIENCY_HELP)
+    common.prices_argument(parser)
     what = "any number of every accelerator or the deployment: hardware.price=2USD/h; may be given several times"
     common.settings_argument(parser, "--set", what, "PATH=VALUE")
     parser.add_argument("--top", metavar="N", help=f"rows that are printed (default {TOP})")
@@ -61,7 +62,7 @@ def run(options: argparse.Namespace) -> None:
     from sweeps.cli.progress import progress
     from sweeps.studies.comparison import compare
 
-    chosen = {name: getattr(options, name) for name in ("slo", "sort", "weights", "kv", "efficiency")}
+    chosen = {name: getattr(options, name) for name in ("slo", "sort", "weights", "kv", "efficiency", "prices")}
     chosen |= {"hardware": names, "settings": settings, **numbers, **lists, **limit}
     with progress() as begun:
         found = compare(options.model, **chosen, begun=lambda points: begun(points).add)
@@ -121,6 +122,7 @@ def _record(found: Any, rows: tuple, explained: tuple) -> dict[str, Any]:
         "sorted_because": found.chosen,
         "higher_is_better": bool(variable(found.metric).higher_is_better),
         "tried": {"accelerators": found.accelerators, "points": found.points, "seconds": round(found.seconds, 3)},
+        "prices": {name: price.record() for name, price in found.prices.items()},
         "rows": [{"rank": rank, **row_record(row)} for rank, row in enumerate(rows, 1)],
         "infeasible": [row_record(row) for row in explained],
         "lacking": dict(found.lacking),
@@ -167,6 +169,8 @@ def _print(found: Any, shown: tuple, explained: tuple, top: int, every: bool) ->
             weights = f"{size(row.metrics['weight_bytes'])} of {size(row.capacity)}"
             ranked.add_row(str(rank), name, str(row.devices), row.layout, f"{row.batch:,}", *cells, weights)
         out.print(ranked)
+        for name in dict.fromkeys(row.hardware for row in shown[:top] if row.hardware in found.prices):
+            out.print(f"price   {name}: {found.prices[name].text}")
         if len(shown) > top:
             out.print(f"... and {len(shown) - top} more; --top {len(shown)} shows them")
         if any(row.hardware in found.announced for row in shown[:top]):

@@ -135,3 +135,91 @@ def test_a_price_that_is_set_says_so():
     assert dataclasses.replace(other.hardware, power=None) == dataclasses.replace(
         hwspaces.hardware("H100-SXM").hardware, power=None
     )
+
+
+OWN = """
+H100 = "1.9 USD/h"
+["RTX 4090"]
+price = "0.5 USD/h"
+date = 2026-11-02
+source = "contract 17"
+"""
+
+
+def own(folder, text=OWN):
+    path = folder / "contract.toml"
+    path.write_text(text)
+    return str(path)
+
+
+def test_a_users_prices_replace_those_of_their_accelerators_alone(tmp_path):
+    path = own(tmp_path)
+    h100, card, other = (hwspaces.priced(hwspaces.hardware(name), path) for name in ("H100-SXM", "RTX-4090", "A10"))
+    assert h100.hardware.price == pytest.approx(1.9 / 3600) and h100.price.kind == f"given in {path}"
+    assert h100.price.date is None and h100.price.seller == "own"
+    assert (card.price.usd_per_hour, card.price.date, card.price.source) == (0.5, "2026-11-02", "contract 17")
+    assert card.sources["price"] == "contract 17"
+    assert other == hwspaces.hardware("A10")
+    own(tmp_path, 'H100-SXM = "2.25 USD/h"')
+    assert hwspaces.priced(hwspaces.hardware("H100-SXM"), path).price.usd_per_hour == pytest.approx(2.25)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('H1000 = "1.9 USD/h"', "'H1000' is neither in the catalogue nor a .toml or .json file; did you mean H100"),
+        ('H100 = "1.9 USD/s2"', "H100 = '1.9 USD/s2' has the unit 'USD/s2'; allowed: USD/s, USD/h"),
+        ('H100 = "1.9 GB/s"', "H100 = '1.9 GB/s' has the unit 'GB/s'"),
+        ('H100 = "0 USD/h"', "H100 = '0 USD/h' must be a positive"),
+        ('H100 = "-1 USD/h"', "H100 = '-1 USD/h' must be a positive"),
+        ('H100 = "nan USD/h"', "H100 = 'nan USD/h'"),
+        ("H100 = 1.9", "H100 = 1.9 must be text with its unit"),
+        ("H100 = true", "H100 = True must be text"),
+        ('H100 = "1 USD/h"\nH100-SXM = "2 USD/h"', "H100-SXM: the price of H100-SXM is given twice"),
+        ('[H100]\ncost = "1 USD/h"', "H100: cost is not known"),
+        ('[H100]\nsource = "x"', "H100: price is missing"),
+        ('[H100]\nprice = "1 USD/h"\nsource = 3', "H100: source = 3 is not text"),
+        ('[H100]\nprice = "1 USD/h"\ndate = "May"', "H100: date = 'May' is not a date"),
+        ('"my.toml" = "1 USD/h"', "my.toml is no name of the catalogue; a file of an accelerator says its own price"),
+        ("", "no price in it"),
+        ("H100 = ", "contract.toml"),
+    ],
+)
+def test_a_file_of_prices_with_a_mistake_is_refused_in_one_line(tmp_path, text, said):
+    path = own(tmp_path, text)
+    with pytest.raises(ValueError) as error:
+        hwspaces.priced(hwspaces.hardware("A10"), path)
+    assert str(error.value).startswith(path) and said in str(error.value) and "\n" not in str(error.value)
+
+
+def test_other_terms():
+    """By hand: of neoclouds, Hyperstack 2.72 and DigitalOcean 3.26 for a year; nobody reserves a VR200."""
+    h100, rubin = hwspaces.hardware("H100-SXM"), hwspaces.hardware("VR200")
+    year = hwspaces.priced(h100, "reserved-1y")
+    assert year.price.usd_per_hour == pytest.approx(2.99) and year.price.kind.startswith("reserved for 1 year, neocl")
+    assert hwspaces.priced(h100, "on_demand").price == h100.price and hwspaces.priced(h100, None) is h100
+    unsold = hwspaces.priced(rubin, "reserved_3y")
+    assert unsold.price is unsold.hardware.price is None and "price" not in unsold.figures | unsold.sources
+    with pytest.raises(
+        ValueError, match=r"prices = 'reserved' is neither a \.toml file nor terms; did you mean reserve"
+    ):
+        hwspaces.priced(h100, "reserved")
+    with pytest.raises(ValueError, match="missing.toml"):
+        hwspaces.priced(h100, "missing.toml")
+
+
+def test_an_accelerator_of_a_users_file_keeps_its_price(tmp_path):
+    """Also where it is called as one of the catalogue."""
+    text = """
+[accelerator.H100-SXM]
+matrix.bf16_TFLOPs = 500
+vector.fp32_TFLOPs = 25
+cores.count = 100
+memory.hbm.capacity_GiB = 96
+memory.hbm.bandwidth_TBps = 4
+price_USD_per_h = 3.6
+"""
+    path = tmp_path / "mine.toml"
+    path.write_text(text)
+    entry = hwspaces.priced(hwspaces.hardware(str(path)), "reserved_1y")
+    assert entry.price.usd_per_hour == pytest.approx(3.6) and entry.price.kind == f"given in {path}"
