@@ -169,8 +169,6 @@ def _print(found: Any, shown: tuple, explained: tuple, top: int, every: bool) ->
             weights = f"{size(row.metrics['weight_bytes'])} of {size(row.capacity)}"
             ranked.add_row(str(rank), name, str(row.devices), row.layout, f"{row.batch:,}", *cells, weights)
         out.print(ranked)
-        for name in dict.fromkeys(row.hardware for row in shown[:top] if row.hardware in found.prices):
-            out.print(f"price   {name}: {found.prices[name].text}")
         if len(shown) > top:
             out.print(f"... and {len(shown) - top} more; --top {len(shown)} shows them")
         if any(row.hardware in found.announced for row in shown[:top]):
@@ -179,6 +177,8 @@ def _print(found: Any, shown: tuple, explained: tuple, top: int, every: bool) ->
         out.print("nothing is feasible")
     _print_reasons(out, found, explained, every)
     out.print()
+    names = dict.fromkeys(row.hardware for row in shown[:top] if row.hardware in found.prices)
+    print_lines(out, "price", [f"{name}: {found.prices[name].text}" for name in names])
     _print_tried(out, found, len(found.infeasible) - len(explained))
     if shown:
         out.print(f"best    {_best_text(found, shown[0])}")
