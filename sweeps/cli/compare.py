@@ -156,6 +156,7 @@ def _print(found: Any, shown: tuple, explained: tuple, top: int, every: bool) ->
     out.print(f", efficiency {found.efficiency}")
     direction = "highest" if variable(found.metric).higher_is_better else "lowest"
     out.print(f"sorted by {found.metric}, {direction} first ({found.chosen})", end="\n\n")
+    estimated = {name for name, price in found.prices.items() if price.estimate}
     if shown:
         columns = dict(COLUMNS)
         columns.setdefault(found.metric, found.metric)
@@ -165,6 +166,7 @@ def _print(found: Any, shown: tuple, explained: tuple, top: int, every: bool) ->
         ranked = table(*names, numbers=[name for name in names if name not in ("accelerator", "layout")])
         for rank, row in enumerate(shown[:top], 1):
             name = f"{row.hardware} *" if row.hardware in found.announced else row.hardware
+            name = f"{name} ~" if row.hardware in estimated else name
             cells = [_cell(metric, row.metrics[metric]) for metric in columns]
             weights = f"{size(row.metrics['weight_bytes'])} of {size(row.capacity)}"
             ranked.add_row(str(rank), name, str(row.devices), row.layout, f"{row.batch:,}", *cells, weights)
@@ -173,6 +175,8 @@ def _print(found: Any, shown: tuple, explained: tuple, top: int, every: bool) ->
             out.print(f"... and {len(shown) - top} more; --top {len(shown)} shows them")
         if any(row.hardware in found.announced for row in shown[:top]):
             out.print("* announced")
+        if any(row.hardware in estimated for row in shown[:top]):
+            out.print("~ at an estimated price: nobody sells it, as far as is known")
     else:
         out.print("nothing is feasible")
     _print_reasons(out, found, explained, every)

@@ -90,6 +90,13 @@ def test_a_ranking_by_own_prices(capsys, contract):
     assert f"price   H100-SXM: 1.5 USD/h (given in {contract})" in lines
 
 
+def test_an_estimated_price_is_marked_in_a_ranking(capsys):
+    lines = printed(capsys, *COMPARE, "--hardware", "B100-SXM,H100-SXM").splitlines()
+    (sold,), (estimated,) = ([line for line in lines if f"  {name}  " in line] for name in ("H100-SXM", "B100-SXM ~"))
+    assert "~" not in sold and "~ at an estimated price: nobody sells it, as far as is known" in lines
+    assert "price   B100-SXM: 5.06 USD/h (estimate, 2026-10-10)" in lines
+
+
 @pytest.mark.parametrize("metric", ["gco2_per_million_tokens", "joules_per_token", "usd_per_million_tokens"])
 def test_rankings_by_money_energy_and_emissions(capsys, metric):
     found = json.loads(printed(capsys, *COMPARE, "--hardware", "H100-SXM,L20,A10", "--sort", metric, "--json"))

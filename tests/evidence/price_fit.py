@@ -3,6 +3,7 @@
 import argparse
 import csv
 import dataclasses
+import functools
 import math
 import statistics
 import sys
@@ -39,13 +40,30 @@ class Margin:
         return statistics.stdev(map(math.log, self.ratios.values()))
 
 
-def rental_margin(sellers: int = 2) -> Margin:
+FEWEST = 3
+"""Accelerators that a vendor's own margin is of. Vendors differ: the price to buy in the cost model is a guess."""
+
+
+def margin_of(name: str) -> tuple[str, Margin]:
+    """Whose rental margin an accelerator gets: its vendor's where enough of those are sold, else everybody's."""
+    vendor = hwspaces.hardware(name).vendor
+    for sellers in (2, 1):
+        own = rental_margin(sellers, vendor)
+        if len(own.ratios) >= FEWEST:
+            return vendor, own
+    return "all", rental_margin()
+
+
+@functools.cache
+def rental_margin(sellers: int = 2, vendor: str | None = None) -> Margin:
     """Neoclouds' median on demand over the cost of owning at TDP, of accelerators that at least `sellers` of them sell.
 
     The cost of owning is that of every hour in use (`jaxroof.cost.owning_rate`), of a device at its price as new.
     """
     ratios = {}
     for name, rows in neoclouds().items():
+        if vendor not in (None, hwspaces.hardware(name).vendor):
+            continue
         if len(rows) >= sellers and (owning := owning_per_hour(name)) is not None:
             ratios[name] = statistics.median(row.usd for row in rows) / owning
     return Margin(ratios)
@@ -87,19 +105,23 @@ def owning_per_hour(name: str) -> float | None:
 
 def estimates() -> list[Offer]:
     """A row for every accelerator of the catalogue that nobody offers on demand."""
-    margin, date = round(rental_margin().mean, 2), max(row.date for rows in neoclouds().values() for row in rows)
-    return [_estimate(name, margin, date) for name in hwspaces.names() if not _sold(offers().get(name, ()))]
+    date = max(row.date for rows in neoclouds().values() for row in rows)
+    return [_estimate(name, date) for name in hwspaces.names() if not _sold(offers().get(name, ()))]
 
 
 def _sold(rows: Iterable[Offer]) -> bool:
     return any(row.terms == "on_demand" and row.kind != "estimate" for row in rows)
 
 
-def _estimate(name: str, margin: float, date: str) -> Offer:
+def _estimate(name: str, date: str) -> Offer:
     owning = owning_per_hour(name)
     if owning is not None:
+        whose, fit = margin_of(name)
+        margin = round(fit.mean, 2)
         usd = owning * margin
-        source = f"cost model: owning at TDP{_bought(name)} ({owning:.3g} USD/h) x {margin:g}"
+        source = (
+            f"cost model: owning at TDP{_bought(name)} ({owning:.3g} USD/h) x rental margin of {whose} ({margin:g})"
+        )
     else:
         reference = REFERENCES[name]
         price = market_price(reference).usd_per_hour
@@ -131,6 +153,8 @@ def main(words: list[str] | None = None) -> int:
     for title, margin in (
         ("price over owning, at least 2 sellers", rental_margin()),
         ("price over owning, every seller", rental_margin(1)),
+        ("price over owning, AMD, every seller", rental_margin(1, "AMD")),
+        ("price over owning, NVIDIA, at least 2 sellers", rental_margin(2, "NVIDIA")),
         ("price over a neighbour's x ratio of memory bandwidths", bandwidth_margin()),
     ):
         print(f"{title}: {margin.mean:.3f}, spread {margin.spread:.3f}, {len(margin.ratios)} accelerators")

@@ -8,7 +8,7 @@ import pytest
 
 import hwspaces
 from hwspaces.prices import SELLERS, TERMS, Offer, market_price, offers, quarter, summarised
-from tests.evidence.price_fit import bandwidth_margin, estimates, rental_margin
+from tests.evidence.price_fit import bandwidth_margin, estimates, margin_of, rental_margin
 
 EVERY = [row for rows in offers().values() for row in rows]
 QUARTER = quarter(max(row.date for row in EVERY))
@@ -109,7 +109,7 @@ def test_estimates_are_what_their_fit_gives():
 
 
 def test_a_rental_price_follows_from_the_cost_of_owning():
-    """The margin and its spread as docs/reference/area_and_cost.md gives them.
+    """Margins and their spreads as docs/reference/prices.md gives them.
 
     0.15: a factor of 1.16 for two of three accelerators with two sellers or more. Where one seller alone has a device,
     the spread is three times as wide, which is why those do not fit the margin.
@@ -118,6 +118,15 @@ def test_a_rental_price_follows_from_the_cost_of_owning():
     assert fit.mean == pytest.approx(1.86, abs=0.01) and len(fit.ratios) == 13
     assert 0.05 < fit.spread < 0.15 < lone.spread < 0.4
     assert statistics.median(lone.ratios.values()) == pytest.approx(fit.mean, rel=0.05), "the same in the middle"
+
+
+def test_the_margin_of_a_vendor_is_its_own_where_enough_of_its_accelerators_are_sold():
+    """Three of AMD's are, two of them by one seller alone; none of Intel's in the quarter."""
+    assert [margin_of(name)[0] for name in ("MI300A", "B100-SXM", "Gaudi3")] == ["AMD", "NVIDIA", "all"]
+    amd, nvidia = margin_of("MI300A")[1], margin_of("B100-SXM")[1]
+    assert set(amd.ratios) == {"MI300X", "MI325X", "MI350X"} and len(nvidia.ratios) == 12
+    assert amd.mean == pytest.approx(2.73, abs=0.01) and nvidia.mean == pytest.approx(1.84, abs=0.01)
+    assert 0.2 < amd.spread < 0.35, "a factor of 1.34 for two of three"
 
 
 def test_a_price_in_proportion_to_a_neighbours_bandwidth_is_within_a_factor_of_two():
