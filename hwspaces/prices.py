@@ -25,10 +25,10 @@ SELLERS = {
     "marketplace": "marketplace",
     "estimate": "estimate",
 }
-"""Kinds of sellers, the preferred one first. Their prices differ by factors of 2 to 6 and are never mixed.
+"""Kinds of sellers, the preferred one first. They are never mixed: the same device costs others twice as much or half.
 
-Neoclouds come first: most sellers of most accelerators are of this kind, and what they list is near what is paid. A
-hyperscaler's list is what few pay. At a marketplace a device can be taken away, and its host is unknown.
+Neoclouds come first: most sellers of most accelerators are of this kind. A hyperscaler's list is what few pay. At a
+marketplace a device can be taken away, and its host is unknown.
 """
 
 
