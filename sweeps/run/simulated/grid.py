@@ -51,6 +51,7 @@ def outcomes(
     points: Sequence[Scenario],
     progress: Callable[[int], None] = lambda points: None,
     width: int | None = None,
+    calls: int = 1,
 ) -> Metrics:
     """Outcome of the traffic at every point: `jaxroof.serving_metrics`, and figures per device and dollar.
 
@@ -60,20 +61,21 @@ def outcomes(
     Args:
       points: each with the traffic of one replica; leaves are numbers, or NumPy arrays.
       progress: called with the number of points that are done, from this thread.
-      width: simulations per call; None: as many as pay and fit in memory.
+      width: simulations of one call of a program; None: as many as pay and fit in memory.
+      calls: of this function for points such as these, for all of which a program is compiled once.
 
     Returns:
       What `bounds` returns, and every metric, shape [points]: NaN where a deployment is not feasible. Rates are of all
       replicas, counts of one.
     """
-    asked, points = points, [comparable(point) for point in points]
+    asked, points = points, _comparable(points)
     found = bounds(points)
     able = np.flatnonzero(found["feasible"])
     progress(len(points) - len(able))
     for group in _of_one_structure([points[i] for i in able]):
         where = able[group]
         chosen = [points[i] for i in where]
-        for part, values in _simulated(chosen, found["kv_blocks"][where], progress, width):
+        for part, values in _simulated(chosen, found["kv_blocks"][where], progress, width, calls):
             for name, numbers in values.items():
                 found.setdefault(name, np.full(len(points), np.nan))[where[part]] = numbers
     replica = {name: found.get(name, np.full(len(points), np.nan)) for name in RATES}
@@ -85,14 +87,21 @@ def outcomes(
     return found
 
 
-def comparable(point: Scenario) -> Scenario:
+def _comparable(points: Sequence[Scenario]) -> list[Scenario]:
+    """Every point as `comparable`; links stay where some of them have more than one device."""
+    single = all(float(replica_devices(point.deployment)) == 1.0 for point in points)
+    return [comparable(point, single) for point in points]
+
+
+def comparable(point: Scenario, single: bool = True) -> Scenario:
     """The point with its hardware replaced by `sweeps.ask.alike.alike`: most accelerators then share a program.
 
-    Where one device serves, its links are left out too: nothing is sent over them.
+    Args:
+      single: where one device serves, leave its links out too, over which nothing is sent.
     """
     needed = compute_precisions((point.model, point.deployment))
     hardware = alike(jax.tree.map(float, point.hardware), needed)
-    if float(replica_devices(point.deployment)) == 1.0:
+    if single and float(replica_devices(point.deployment)) == 1.0:
         hardware = dataclasses.replace(hardware, links=Links(scale_up=None, scale_out=None))
     return dataclasses.replace(point, hardware=hardware)
 
@@ -103,7 +112,7 @@ def bounds(points: Sequence[Scenario]) -> Metrics:
     `devices`, `weight_bytes`, `kv_capacity_tokens` and `kv_blocks`; `fits`: the weights, and a KV cache for its
     shortest request; `legal` and `feasible`, as of every other job.
     """
-    points = [comparable(point) for point in points]
+    points = _comparable(points)
     found: Metrics = {}
     for where in _of_one_structure(points):
         small = [dataclasses.replace(points[i], efficiency=(), workload=_shortest(points[i].workload)) for i in where]
@@ -150,13 +159,15 @@ def _simulated(
     blocks: np.ndarray,
     progress: Callable[[int], None],
     width: int | None,
+    calls: int,
 ) -> Iterator[tuple[np.ndarray, Metrics]]:
     """Positions and metrics of every chunk of points of one structure, as chunks end."""
     together, axes = stacked(points)
     work = together.workload
-    width = min(width or _width(len(points), work.traffic.isl.shape[-1]), len(points))
+    width = width or min(_width(len(points), work.traffic.isl.shape[-1]), len(points))
     size = size_for(work.traffic, work.policy)
     parts = [np.arange(low, min(low + width, len(points))) for low in range(0, len(points), width)]
+    requests = calls * len(points) * work.traffic.isl.shape[-1]
     begun, stopped = threading.Event(), threading.Event()
 
     def outcome(number: int) -> tuple[np.ndarray, Metrics]:
@@ -178,7 +189,7 @@ def _simulated(
             part = parts[number]
             chosen = np.concatenate([part, np.full(width - len(part), part[-1])])
             one = jax.tree.map(lambda leaf, axis: leaf if axis < 0 else leaf[chosen], together, axes)
-            values = _outcome(one, axes, size, blocks[chosen], went_on, len(points) * work.traffic.isl.shape[-1])
+            values = _outcome(one, axes, size, blocks[chosen], went_on, requests)
             return part, {name: column[: len(part)] for name, column in values.items()}
         finally:
             begun.set()

@@ -217,14 +217,21 @@ def _tables(size: Size, together: Scenario, number: int) -> StepPrices:
     """Price tables of every simulation on NumPy, in columns: a program that makes them is traced for seconds."""
     place = together.hardware, together.model, together.deployment, together.efficiency
     numbers = jax.tree.map(lambda leaf: np.broadcast_to(np.asarray(leaf, np.float64), number), place)
+    leaves = np.stack(jax.tree.leaves(numbers), axis=1)
+    _, first, which = np.unique(leaves, axis=0, return_index=True, return_inverse=True)  # one place under several loads
+    kinds = None
 
     def tables(low: int) -> StepPrices:
-        columns = jax.tree.map(lambda leaf: leaf[low : low + COLUMN].reshape(-1, 1, 1), numbers)
-        return price_tables(Parts(*columns), columns[2], _limits(size))
+        nonlocal kinds
+        chosen = first[low : low + COLUMN]
+        columns = jax.tree.map(lambda leaf: leaf[chosen].reshape(-1, 1, 1), numbers)
+        parts = Parts(*columns, kinds)
+        kinds = parts.kinds
+        return price_tables(parts, columns[2], _limits(size))
 
     with eager():
-        parts = [tables(low) for low in range(0, number, COLUMN)]
-    return jax.tree.map(lambda *each: np.concatenate(each), *parts)
+        parts = [tables(low) for low in range(0, len(first), COLUMN)]
+    return jax.tree.map(lambda *each: np.concatenate(each)[which.ravel()], *parts)
 
 
 def _frozen(axes: Any, together: Scenario) -> tuple:
