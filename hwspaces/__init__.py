@@ -11,6 +11,9 @@ from hwspaces.leaves import leaf_unit as leaf_unit
 from hwspaces.load import catalogue as catalogue
 from hwspaces.load import hardware as hardware
 from hwspaces.load import names as names
+from hwspaces.price_lists import priced as priced
+from hwspaces.prices import Price as Price
+from hwspaces.prices import market_price as market_price
 from hwspaces.units import formatted as formatted
 from hwspaces.units import from_key as from_key
 from hwspaces.units import quantity as quantity

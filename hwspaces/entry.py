@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from hwspaces.leaves import PRECISIONS, leaf, leaf_quantity, struct_of
+from hwspaces.prices import Price
 from hwspaces.units import nearest
 from jaxroof.field import declaration, kinds, optional_parts, required
 from jaxroof.hardware import Energy, Hardware, Link
@@ -38,6 +39,7 @@ class HardwareEntry:
     file: str
     technologies: Mapping[str, str] = dataclasses.field(default_factory=dict)  # tier of links -> its technology
     die: str | None = None  # name of its die in the catalogue
+    price: Price | None = None  # of `hardware.price`: its kind, date and source
 
 
 def assembled(
@@ -104,7 +106,28 @@ def overridden(entry: HardwareEntry, settings: Mapping[str, str | float], where:
             tiers.append(tier)
     topologies = {tier: link.topology for tier, link in _links(entry.hardware).items() if link is not None}
     hardware = assembled(figures, f"{where} on {entry.name}", tuple(tiers), topologies)
-    return dataclasses.replace(entry, hardware=hardware, figures=figures, sources=sources)
+    price = entry.price if sources.get("price") == entry.sources.get("price") else given_price(figures, sources, where)
+    return dataclasses.replace(entry, hardware=hardware, figures=figures, sources=sources, price=price)
+
+
+def with_price(entry: HardwareEntry, price: Price | None) -> HardwareEntry:
+    """`entry` at a price, or without one."""
+    figures = {path: value for path, value in entry.figures.items() if path != "price"}
+    sources = {path: source for path, source in entry.sources.items() if path != "price"}
+    per_second = None if price is None else price.usd_per_hour / 3600.0
+    if price is not None:
+        figures["price"], sources["price"] = per_second, price.source
+    hardware = dataclasses.replace(entry.hardware, price=per_second)
+    return dataclasses.replace(entry, hardware=hardware, figures=figures, sources=sources, price=price)
+
+
+def given_price(
+    figures: Mapping[str, float], sources: Mapping[str, str], where: str, date: str | None = None
+) -> Price | None:
+    """The price among figures that a user gives; None where they have none."""
+    if "price" not in figures:
+        return None
+    return Price(figures["price"] * 3600.0, f"given in {where}", date, sources["price"])
 
 
 def require_precision(entry: HardwareEntry, precision: str) -> Scalar:

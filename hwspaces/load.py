@@ -10,13 +10,17 @@ from hwspaces import document
 from hwspaces.blis import blis_entry
 from hwspaces.derived import Shared
 from hwspaces.energy import technologies
-from hwspaces.entry import HardwareEntry
+from hwspaces.entry import HardwareEntry, with_price
+from hwspaces.prices import market_price
 from hwspaces.schema import entry, strings, texts
 from hwspaces.silicon import KINDS
 from hwspaces.silicon import table as shared_table
 from hwspaces.units import nearest
 
 CATALOGUE = Path(__file__).parent / "catalogue"
+
+CATALOGUE_PLACE = "hwspaces/catalogue/"
+"""Beginning of `HardwareEntry.file` of accelerators of the catalogue."""
 
 COMMON = ("costs.toml", "energy.toml", "links.toml", "silicon.toml")
 """Files of the catalogue that accelerators of all files refer to. An architecture is of its accelerators' file."""
@@ -138,7 +142,8 @@ def _architectures(file: str) -> dict[str, dict]:
 
 @functools.cache
 def _catalogue_entry(file: str, name: str) -> HardwareEntry:
-    return entry(name, _tables(file)["accelerator"][name], _shared(file), f"hwspaces/catalogue/{file}")
+    found = entry(name, _tables(file)["accelerator"][name], _shared(file), f"{CATALOGUE_PLACE}{file}")
+    return with_price(found, market_price(name))
 
 
 def _of_toml(path: str, name: str) -> HardwareEntry:

@@ -7,7 +7,7 @@ from typing import Any
 
 from hwspaces.derived import ASSUMPTION, Figures, Shared, clocked, linked, vectored
 from hwspaces.energy import energized
-from hwspaces.entry import LINKS, TIERS, HardwareEntry, assembled
+from hwspaces.entry import LINKS, TIERS, HardwareEntry, assembled, given_price
 from hwspaces.leaves import PRECISIONS
 from hwspaces.silicon import scaled, siliconed
 from hwspaces.units import from_key, is_zero, nearest, positive
@@ -76,6 +76,7 @@ def entry(name: str, table: Mapping, shared: Shared, file: str) -> HardwareEntry
         hardware = dataclasses.replace(hardware, silicon=dataclasses.replace(hardware.silicon, **scales))
     leaves |= {f"silicon.{leaf}": scale for leaf, scale in scales.items()}
     assumed += [_unknown(tier, leaves) for tier in TIERS if _unknown(tier, leaves)]
+    date = iso_date(table.get("date"), where)
     return HardwareEntry(
         name=name,
         aliases=strings(table.get("aliases", []), f"{where}: aliases"),
@@ -83,7 +84,7 @@ def entry(name: str, table: Mapping, shared: Shared, file: str) -> HardwareEntry
         product=figures.texts.get("product"),
         architecture=figures.texts.get("architecture"),
         status=_status(figures.texts.get("status"), where),
-        date=_date(table.get("date"), where),
+        date=date,
         hardware=hardware,
         figures=leaves,
         sources=figures.sources,
@@ -96,6 +97,7 @@ def entry(name: str, table: Mapping, shared: Shared, file: str) -> HardwareEntry
             if f"{tier}.technology" in figures.texts
         },
         die=figures.texts.get("die"),
+        price=given_price(leaves, figures.sources, file, date),
     )
 
 
@@ -178,7 +180,8 @@ def _status(status: str | None, where: str) -> str | None:
     return status
 
 
-def _date(date: object, where: str) -> str | None:
+def iso_date(date: object, where: str) -> str | None:
+    """A date of a TOML file as ISO 8601; None where there is none, ValueError of one line when it is no date."""
     if date is None:
         return None
     if not isinstance(date, datetime.date):

@@ -61,6 +61,11 @@ _SPELLINGS = {
         ("USD/J", "USD_per_J", _ONLY, 1.0),
         ("USD/W/year", "USD_per_W_year", _ONLY, 1.0 / 31557600.0),
     ],
+    "kg/J": [
+        ("gCO2/kWh", "gCO2_per_kWh", _ONLY, 1e-3 / 3.6e6),
+        ("kgCO2/kWh", "kgCO2_per_kWh", _ONLY, 1.0 / 3.6e6),
+        ("kg/J", "kg_per_J", _ONLY, 1.0),
+    ],
     "B/clock": [("B/clock", "bytes_per_clock", _ONLY, 1.0)],
     "B/clock/core": [("B/clock/core", "bytes_per_clock_per_core", _ONLY, 1.0)],
     "1/clock/core": [("1/clock/core", "per_clock_per_core", _ONLY, 1.0)],

@@ -110,6 +110,12 @@ def energy_price(hardware: Hardware) -> Array:
     return jnp.asarray(costs.electricity * costs.pue)
 
 
+def emission_rate(hardware: Hardware) -> Array:
+    """kg of CO2 equivalent per joule that the device takes, shape (): the grid's x PUE."""
+    costs = _costs(hardware)
+    return jnp.asarray(costs.grid_intensity * costs.pue)
+
+
 def owning_rate(hardware: Hardware, power: Scalar) -> Array:
     """USD per device and second of use, shape (): `capital_rate` + power x `energy_price`.
 

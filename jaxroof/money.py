@@ -1,4 +1,4 @@
-"""Prices of making, buying and running a device: wafers, memory, packages, servers, electricity."""
+"""Prices of making, buying and running a device, and what its electricity emits."""
 
 from jaxroof.field import number, share
 from jaxroof.struct import Scalar, struct
@@ -6,7 +6,7 @@ from jaxroof.struct import Scalar, struct
 
 @struct
 class Costs:
-    """Prices and the constants of yield. USD without inflation; the catalogue gives each price's year."""
+    """Prices, constants of yield, and the grid. USD without inflation; the catalogue gives each price's year."""
 
     wafer: Scalar = number("USD", "price of a wafer, in US dollars", "of the dies with cores", zero=True)
     shared_wafer: Scalar = number("USD", "price of a wafer of dies without cores, in US dollars", zero=True)
@@ -41,3 +41,4 @@ class Costs:
     pue: Scalar = number(
         "1", "power usage effectiveness of the data centre", "its power over that of its computers", zero=True
     )
+    grid_intensity: Scalar = number("kg/J", "CO2 equivalent that a grid emits per energy", zero=True)

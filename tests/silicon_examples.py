@@ -47,4 +47,5 @@ COSTS = Costs(
     hosting=1e-8,
     electricity=2e-8,
     pue=1.25,
+    grid_intensity=1e-7,
 )

@@ -42,8 +42,8 @@ FLOORS = {
     ),
     "hwspaces": (
         {"document", "interrupted", "unfinished", "output", "units", "leaves"},  # files, units, figures
-        {"technology", "energy", "derived", "silicon", "entry", "schema"},  # one accelerator
-        {"blis", "load"},  # all of them
+        {"technology", "energy", "derived", "silicon", "prices", "entry", "schema"},  # one accelerator
+        {"blis", "load", "price_lists"},  # all of them
         {"surface", "surface_ops", "surface_efficiency", "kernel_tables", "efficiency", "efficiency_file"},
     ),
     "workloads": (

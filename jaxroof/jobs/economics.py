@@ -1,9 +1,9 @@
-"""Cost of tokens to the devices' owner, and throughput per device, per watt and per dollar."""
+"""Cost and emissions of tokens, and throughput per device, per watt and per dollar."""
 
 from collections.abc import Sequence
 
 from jaxroof.area import die_area
-from jaxroof.cost import capital_rate, device_cost, device_price, energy_price
+from jaxroof.cost import capital_rate, device_cost, device_price, emission_rate, energy_price
 from jaxroof.deployment import Deployment, devices, replica_devices
 from jaxroof.hardware import Hardware, ridge
 from jaxroof.jobs.metric import Metric, higher, lower
@@ -12,6 +12,9 @@ from jaxroof.struct import Scalar
 
 MILLION, BILLION = 1e6, 1e9
 """Tokens that prices are of."""
+
+GRAMS = 1e3
+"""g per kg."""
 
 
 TOKENS = "output tokens; of a single step, prompt and output tokens"
@@ -37,6 +40,7 @@ METRICS = {
             ("owning_", "for owning and running the devices"),
         )
     },
+    "gco2_per_million_tokens": lower("1", f"grams of CO2 equivalent per million tokens, for electricity: {TOKENS}"),
 }
 """Throughput, power and money of every job that makes tokens."""
 
@@ -51,7 +55,8 @@ def economics(
       joules_per_token: of all devices of a replica and the same tokens; None: unknown.
     """
     found = {"ridge": ridge(hardware, deployment.attention_compute), **throughput(hardware, deployment, rate)}
-    return found | _owning(hardware, found["tokens_per_second_per_device"], joules_per_token)
+    emitted = _emissions(hardware, joules_per_token)
+    return found | _owning(hardware, found["tokens_per_second_per_device"], joules_per_token) | emitted
 
 
 def throughput(hardware: Hardware, deployment: Deployment, rate: Scalar) -> dict[str, Scalar]:
@@ -100,6 +105,13 @@ def usd_of_tokens(tokens: Scalar, price: Scalar, rate: Scalar) -> Scalar:
 def joules_of_tokens(tokens: Scalar, power: Scalar, rate: Scalar) -> Scalar:
     """J of `tokens` tokens from devices of `power` W in all that make `rate` tokens/s."""
     return tokens * power / rate
+
+
+def _emissions(hardware: Hardware, joules_per_token: Scalar | None) -> dict[str, Scalar]:
+    """Grams of CO2 equivalent of tokens; nothing where their joules or the grid are unknown."""
+    if joules_per_token is None or hardware.costs is None:
+        return {}
+    return {"gco2_per_million_tokens": MILLION * GRAMS * joules_per_token * emission_rate(hardware)}
 
 
 def _owning(hardware: Hardware, per_device: Scalar, joules_per_token: Scalar | None) -> dict[str, Scalar]:

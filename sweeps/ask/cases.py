@@ -70,6 +70,7 @@ def case(
     kv: str | None = None,
     communication: str | None = None,
     efficiency: str | None = None,
+    prices: str | None = None,
     overrides: Mapping[str, Any] | None = None,
     check: bool = True,
     draft: str | None = None,
@@ -85,6 +86,7 @@ def case(
       deployment: degrees and other settings of `jaxroof.Deployment`, by name.
       weights, kv: precisions in place of the checkpoint's own.
       communication: precision of what collectives send; None: bf16.
+      prices: what devices cost: terms of renting, or a TOML file, of `hwspaces.priced`; None: on demand.
       overrides: any leaf by dotted path, a number in SI units or text with a unit:
         {"hardware.memory.hbm.bandwidth": "8TB/s"}.
       check: refuse a deployment that cannot be, and settings that change nothing (`sweeps.ask.effects`).
@@ -98,7 +100,7 @@ def case(
       ValueError: one line that names what is wrong, its value and what is allowed.
     """
     overrides = dict(overrides or {})
-    device = hwspaces.hardware(hardware)
+    device = hwspaces.priced(hwspaces.hardware(hardware), prices)
     own = {path: value for path, value in overrides.items() if path.startswith("hardware.")}
     if own:
         device = hwspaces.overridden(device, own)
@@ -120,7 +122,7 @@ def case(
     pool = None
     if job == "disaggregated":
         shared = dataclasses.replace(constants, efficiency=scenario.efficiency)
-        pool = prefill_pool(prefill or {}, entry, device, shared, scenario.deployment)
+        pool = prefill_pool(prefill or {}, entry, device, shared, scenario.deployment, prices)
         require_precisions(pool.hardware, entry, pool.pool.deployment)
         scenario = dataclasses.replace(scenario, prefill=pool.pool)
     if job == "colocated":

@@ -22,6 +22,7 @@ class Keys(TypedDict, total=False):
     weights: str | list[str]
     kv: str | list[str]
     efficiency: str | list[str]
+    prices: str
     prefill: Table
     decode: Table
     neighbour: Table

@@ -84,6 +84,7 @@ UDUNITS = {
     "USD": "1",
     "USD/B": "byte-1",
     "USD/J": "J-1",
+    "kg/J": "kg J-1",
     "USD/m2": "m-2",
     "1/m2": "m-2",
 }

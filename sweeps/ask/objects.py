@@ -108,9 +108,9 @@ def _spread(spec: Spec) -> dict[str, Any]:
 
 
 def device_named(name: str, spec: Spec) -> hwspaces.HardwareEntry:
-    """The accelerator of that name with the single figures that the specification sets."""
+    """The accelerator of that name at the specification's prices, with the single figures that it sets."""
     settings = {path: value for path, value in spec.fixed.items() if path.startswith("hardware.")}
-    device = hwspaces.hardware(name)
+    device = hwspaces.priced(hwspaces.hardware(name), spec.prices)
     return hwspaces.overridden(device, settings) if settings else device
 
 

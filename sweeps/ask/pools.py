@@ -33,6 +33,7 @@ def prefill_pool(
     device: hwspaces.HardwareEntry,
     efficiency: hwspaces.EfficiencyEntry,
     deployment: Deployment,
+    prices: str | None = None,
 ) -> PoolEntry:
     """The pool that `settings` describe; what they do not say is as in the decode pool, but for degrees, which are 1.
 
@@ -40,13 +41,14 @@ def prefill_pool(
       settings: hardware, efficiency, and settings of the deployment by name.
       entry: the model of both pools.
       device, efficiency, deployment: of the decode pool.
+      prices: of `hwspaces.priced`, for both pools.
 
     Raises:
       ValueError: one line that names the setting, its value and what is allowed.
     """
     names = {name: settings[name] for name in OBJECTS if settings.get(name) is not None}
     if "hardware" in names:
-        device = hwspaces.hardware(names["hardware"])
+        device = hwspaces.priced(hwspaces.hardware(names["hardware"]), prices)
     if "efficiency" in names:
         efficiency = hwspaces.efficiency(names["efficiency"])
     spread = {name: value for name, value in settings.items() if name not in OBJECTS}

@@ -114,6 +114,7 @@ def unsampled(
         workload=under(given, "workload"),
         deployment=under(given, "deployment"),
         overrides={path: value for path, value in given.items() if not path.startswith(("workload.", "deployment."))},
+        prices=spec.prices,
         check=False,
         prefill=spec.prefill,
         neighbour=spec.neighbour,

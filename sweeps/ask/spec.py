@@ -25,6 +25,7 @@ KEYS = {
     "weights": "a precision in place of the checkpoint's, or a list",
     "kv": "precision of the KV cache, or a list",
     "efficiency": "a name or file, or a list",
+    "prices": "on_demand, reserved_1y, reserved_3y, spot, or a TOML file of prices",
     "prefill": "of a disaggregated job: table of the prefill pool, hardware, efficiency and its deployment's settings",
     "decode": "of a disaggregated job: table of the decode pool, in place of hardware, efficiency and deployment",
     "neighbour": "of a colocated job: table of the other model, its requests and its deployment's settings",
@@ -91,6 +92,7 @@ class Spec:
     keep: tuple[str, ...]  # what is kept of every point; empty: everything
     output: Mapping[str, Any]  # the table as it was given, for how results are stored
     source: Mapping[str, Any]  # what was given, for the dataset's record
+    prices: str | None  # terms or a file of `hwspaces.priced`
     prefill: Mapping[str, Any]  # settings of the prefill pool of a disaggregated job
     neighbour: Mapping[str, Any]  # the other model of a colocated job, by name
 
@@ -171,6 +173,7 @@ def spec(source: Mapping[str, Any]) -> Spec:
         keep=_names(output["keep"], "output.keep") if "keep" in output else (),
         output=output,
         source=given,
+        prices=_names(source["prices"], "prices")[0] if "prices" in source else None,
         prefill=_table(source, "prefill"),
         neighbour=_table(source, "neighbour"),
     )

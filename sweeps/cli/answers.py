@@ -55,7 +55,8 @@ def money_text(case: Case, metrics: dict[str, Any]) -> str | None:
         parts.append(f"owning {number(known['capital'])} USD per million {tokens}, capital alone")
     if "usd_per_million_tokens" in metrics:
         unit = "" if known else f" USD per million {tokens}"
-        parts.append(f"renting {number(metrics['usd_per_million_tokens'])}{unit}")
+        price = "" if case.hardware.price is None else f" at {case.hardware.price.text}"
+        parts.append(f"renting {number(metrics['usd_per_million_tokens'])}{unit}{price}")
     return "; ".join(parts) or None
 
 
@@ -92,6 +93,9 @@ def power_lines(case: Case, metrics: dict[str, Any]) -> list[str]:
     detail = f" ({', '.join(parts)})" if parts else ""
     energy = f"{formatted(metrics['joules_per_token'], 'J')} per {token_text(case)}"
     lines = [f"{formatted(metrics['power'], 'W')} per device{detail}, {energy}"]
+    if "gco2_per_million_tokens" in metrics:
+        tokens = token_text(case).replace("token", "tokens", 1)
+        lines.append(f"{number(metrics['gco2_per_million_tokens'])} g CO2 per million {tokens}")
     for name in ("slowdown", "prefill_slowdown", "decode_slowdown"):
         if metrics.get(name, 1.0) > THROTTLED:
             phase = name.partition("_slowdown")[0] if "_" in name else "step"
@@ -108,6 +112,7 @@ def case_record(case: Case) -> dict[str, Any]:
         "precision_source": case.model.precision_source,
         "kv_precision": case.kv,
         "efficiency": case.efficiency.name,
+        **({} if case.hardware.price is None else case.hardware.price.record()),
         "deployment": dataclasses.asdict(case.scenario.deployment),
     }
 

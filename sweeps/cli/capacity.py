@@ -110,7 +110,10 @@ def _searched(options: argparse.Namespace, loads: dict[str, Any]) -> Any:
             deployment=deployment.settings(options),
             overrides=settings,
             policy=policy,
-            **{name: getattr(options, name) for name in ("weights", "kv", "communication", "efficiency", "engine")},
+            **{
+                name: getattr(options, name)
+                for name in ("weights", "kv", "communication", "efficiency", "prices", "engine")
+            },
             **{name: getattr(options, name) for name in LOAD if getattr(options, name) is not None},
         )
 

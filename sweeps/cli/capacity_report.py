@@ -27,6 +27,8 @@ def show(found: Search, files: Iterable[str]) -> None:
     able = [one for one in found.capacities if one.state != NEVER]
     if able:
         out.print(_ranking(found, able, what))
+        devices = {one.place.case.hardware.name: one.place.case.hardware.price for one in able}
+        tables.print_lines(out, "price", [f"{name}: {price.text}" for name, price in devices.items() if price])
     else:
         nearest = max(found.capacities, key=lambda one: good_share_of(one.metrics))
         out.print(f"nothing keeps it at {number(loads[0])} {what}; nearest is {nearest.place.label}: {nearest.missed}")
@@ -120,8 +122,10 @@ def _ranking(found: Search, able: list[Capacity], what: str) -> Any:
 
 
 def _row(one: Capacity, found: Search) -> dict[str, Any]:
+    device = one.place.case.hardware
     return {
-        "hardware": one.place.case.hardware.name,
+        "hardware": device.name,
+        **({} if device.price is None else device.price.record()),
         "label": one.place.label,
         "devices": one.place.devices,
         "state": one.state,

@@ -27,9 +27,16 @@ def case_arguments(parser: argparse._ActionsContainer) -> None:
         "--weights", metavar="PRECISION", help="in place of the checkpoint's: fp8, int8, w4a16, nvfp4 ..."
     )
     parser.add_argument("--efficiency", metavar="NAME", help=EFFICIENCY_HELP)
+    prices_argument(parser)
     what = "any number, with its unit: hardware.memory.hbm.bandwidth=8TB/s"
     settings_argument(parser, "--set", f"{what}; may be given several times", "PATH=VALUE")
     deployment.arguments(parser)
+
+
+def prices_argument(parser: argparse._ActionsContainer) -> None:
+    """Add `--prices`, which `hwspaces.priced` reads."""
+    what = "what devices cost: on_demand (default), reserved_1y, reserved_3y, spot, or a TOML file of your own prices"
+    parser.add_argument("--prices", metavar="TERMS", help=what)
 
 
 def settings_argument(parser: argparse._ActionsContainer, flag: str, help: str, metavar: str = "NAME=VALUE") -> None:
@@ -117,6 +124,7 @@ def asked_case(
         kv=options.kv,
         communication=options.communication,
         efficiency=options.efficiency,
+        prices=options.prices,
         overrides=settings,
         draft=getattr(options, "draft", None),
         prefill=prefill,

@@ -33,6 +33,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--weights", metavar="PRECISION", help="in place of the checkpoint's: fp8, int8, nvfp4 ...")
     parser.add_argument("--kv", metavar="PRECISION", help="of the KV cache: bf16, fp16, fp8, int8 or fp4")
     parser.add_argument("--efficiency", metavar="NAME", help=common.EFFICIENCY_HELP)
+    common.prices_argument(parser)
     what = "any number of every accelerator or the deployment: hardware.price=2USD/h; may be given several times"
     common.settings_argument(parser, "--set", what, "PATH=VALUE")
     parser.add_argument("--top", metavar="N", help=f"rows that are printed (default {TOP})")
@@ -61,7 +62,7 @@ def run(options: argparse.Namespace) -> None:
     from sweeps.cli.progress import progress
     from sweeps.studies.comparison import compare
 
-    chosen = {name: getattr(options, name) for name in ("slo", "sort", "weights", "kv", "efficiency")}
+    chosen = {name: getattr(options, name) for name in ("slo", "sort", "weights", "kv", "efficiency", "prices")}
     chosen |= {"hardware": names, "settings": settings, **numbers, **lists, **limit}
     with progress() as begun:
         found = compare(options.model, **chosen, begun=lambda points: begun(points).add)
@@ -121,6 +122,7 @@ def _record(found: Any, rows: tuple, explained: tuple) -> dict[str, Any]:
         "sorted_because": found.chosen,
         "higher_is_better": bool(variable(found.metric).higher_is_better),
         "tried": {"accelerators": found.accelerators, "points": found.points, "seconds": round(found.seconds, 3)},
+        "prices": {name: price.record() for name, price in found.prices.items()},
         "rows": [{"rank": rank, **row_record(row)} for rank, row in enumerate(rows, 1)],
         "infeasible": [row_record(row) for row in explained],
         "lacking": dict(found.lacking),
@@ -154,6 +156,7 @@ def _print(found: Any, shown: tuple, explained: tuple, top: int, every: bool) ->
     out.print(f", efficiency {found.efficiency}")
     direction = "highest" if variable(found.metric).higher_is_better else "lowest"
     out.print(f"sorted by {found.metric}, {direction} first ({found.chosen})", end="\n\n")
+    estimated = {name for name, price in found.prices.items() if price.estimate}
     if shown:
         columns = dict(COLUMNS)
         columns.setdefault(found.metric, found.metric)
@@ -163,6 +166,7 @@ def _print(found: Any, shown: tuple, explained: tuple, top: int, every: bool) ->
         ranked = table(*names, numbers=[name for name in names if name not in ("accelerator", "layout")])
         for rank, row in enumerate(shown[:top], 1):
             name = f"{row.hardware} *" if row.hardware in found.announced else row.hardware
+            name = f"{name} ~" if row.hardware in estimated else name
             cells = [_cell(metric, row.metrics[metric]) for metric in columns]
             weights = f"{size(row.metrics['weight_bytes'])} of {size(row.capacity)}"
             ranked.add_row(str(rank), name, str(row.devices), row.layout, f"{row.batch:,}", *cells, weights)
@@ -171,10 +175,14 @@ def _print(found: Any, shown: tuple, explained: tuple, top: int, every: bool) ->
             out.print(f"... and {len(shown) - top} more; --top {len(shown)} shows them")
         if any(row.hardware in found.announced for row in shown[:top]):
             out.print("* announced")
+        if any(row.hardware in estimated for row in shown[:top]):
+            out.print("~ at an estimated price: nobody sells it, as far as is known")
     else:
         out.print("nothing is feasible")
     _print_reasons(out, found, explained, every)
     out.print()
+    names = dict.fromkeys(row.hardware for row in shown[:top] if row.hardware in found.prices)
+    print_lines(out, "price", [f"{name}: {found.prices[name].text}" for name in names])
     _print_tried(out, found, len(found.infeasible) - len(explained))
     if shown:
         out.print(f"best    {_best_text(found, shown[0])}")

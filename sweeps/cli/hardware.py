@@ -3,12 +3,14 @@
 import argparse
 from typing import Any
 
+from sweeps.cli.common import prices_argument
 from sweeps.cli.printing import print_json
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags of the verb."""
     parser.add_argument("name", nargs="?", metavar="NAME", help="one accelerator, or a TOML file: everything about it")
+    prices_argument(parser)
     parser.add_argument("--json", action="store_true", help="JSON with SI numbers instead of tables")
 
 
@@ -17,9 +19,9 @@ def run(options: argparse.Namespace) -> None:
     import hwspaces
 
     if options.name is None:
-        entries = list(hwspaces.catalogue().values())
+        entries = [hwspaces.priced(entry, options.prices) for entry in hwspaces.catalogue().values()]
         return print_json([_record(entry) for entry in entries]) if options.json else _print_catalogue(entries)
-    entry = hwspaces.hardware(options.name)
+    entry = hwspaces.priced(hwspaces.hardware(options.name), options.prices)
     return print_json(_record(entry)) if options.json else _print_entry(entry)
 
 
@@ -40,22 +42,27 @@ def _print_catalogue(entries: list[Any]) -> None:
     from sweeps.cli.tables import console, table
     from sweeps.data.labels import number
 
-    catalogue = table("name", "vendor", "architecture", *COLUMNS, numbers=COLUMNS)
+    catalogue = table("name", "vendor", "architecture", *COLUMNS, "price\nof", "sold\nby", numbers=COLUMNS)
     for entry in entries:
         announced = " *" if entry.status == "announced" else ""
         figures = [(entry.figures.get(path), unit) for path, unit in COLUMNS.values()]
         cells = ["-" if figure is None else number(figure / unit).replace(",", "") for figure, unit in figures]
-        catalogue.add_row(entry.name, entry.vendor or "-", f"{entry.architecture or '-'}{announced}", *cells)
+        price = ("-", "-") if entry.price is None else ((entry.price.date or "-")[:7], entry.price.seller)
+        catalogue.add_row(entry.name, entry.vendor or "-", f"{entry.architecture or '-'}{announced}", *cells, *price)
     out = console()
     out.print(catalogue)
     out.print(f"\n{len(entries)} accelerators; * announced, - unknown or absent.")
     out.print("TF/s: dense matrix peak in TFLOP/s. link: scale-up bandwidth per direction and device.")
+    out.print(
+        "price: median of one kind of seller, on demand unless --prices says otherwise; estimate: nobody sells it."
+    )
     out.print("`jaxroof hardware NAME` shows every figure of one and where it is from.")
 
 
 def _print_entry(entry: Any) -> None:
     from hwspaces import formatted, leaf_unit
     from sweeps.cli.die_report import print_die
+    from sweeps.cli.price_report import print_prices
     from sweeps.cli.printing import escaped
     from sweeps.cli.tables import console, table
 
@@ -71,6 +78,8 @@ def _print_entry(entry: Any) -> None:
     out.print(figures)
     out.print()
     print_die(entry, out)
+    out.print()
+    print_prices(entry, out)
     for kind, sentences in (("assumed", entry.assumptions), ("note", entry.notes)):
         if sentences:
             out.print()
@@ -80,7 +89,8 @@ def _print_entry(entry: Any) -> None:
 
 def _record(entry: Any) -> dict[str, Any]:
     from sweeps.cli.die_report import die_record
+    from sweeps.cli.price_report import price_record
 
     names = ("name", "aliases", "vendor", "product", "architecture", "status", "date")
     names += ("figures", "sources", "assumptions", "notes")
-    return {name: getattr(entry, name) for name in names} | die_record(entry)
+    return {name: getattr(entry, name) for name in names} | price_record(entry) | die_record(entry)

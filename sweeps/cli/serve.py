@@ -51,7 +51,7 @@ def question(options: argparse.Namespace) -> Any:
 
     return ServeSpec(
         **{name: getattr(options, name) for name in ("hardware", "model", "weights", "kv", "communication")},
-        **{name: getattr(options, name) for name in ("efficiency", "engine")},
+        **{name: getattr(options, name) for name in ("efficiency", "prices", "engine")},
         **offered(options),
         deployment=deployment.settings(options),
         overrides=settings,

@@ -35,6 +35,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--hardware", metavar="NAME", help="accelerator: a name (jaxroof hardware) or a TOML file")
     parser.add_argument("--model", metavar="NAME", help="model: a name (jaxroof models), a config.json or its folder")
     parser.add_argument("--efficiency", metavar="NAME", help=common.EFFICIENCY_HELP)
+    common.prices_argument(parser)
     for name, text in DEGREES.items():
         parser.add_argument(flag(name), metavar="N", help=text)
     workload_arguments(parser)
@@ -98,6 +99,7 @@ def training_case(options: argparse.Namespace) -> Any:
         deployment=spread,
         weights=precision,
         efficiency=options.efficiency,
+        prices=options.prices,
         overrides=settings,
         check=not getattr(options, "search", False),
     )

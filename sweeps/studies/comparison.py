@@ -71,6 +71,7 @@ class Comparison:
     infeasible: tuple[Candidate, ...]  # every other one that was tried, in the order of the hardware
     lacking: Mapping[str, str]  # accelerators that lack a matrix precision -> which, and what they have
     announced: frozenset[str]  # accelerators that cannot be bought yet
+    prices: Mapping[str, hwspaces.Price]  # of the accelerators that have one
     refused: Mapping[str, str]  # layouts that the model does not allow -> the broken rule
     model: workloads.ModelEntry
     isl: float  # prompt tokens of every request
@@ -126,6 +127,7 @@ def compare(
     weights: str | None = None,
     kv: str | None = None,
     efficiency: str | None = None,
+    prices: str | None = None,
     settings: Mapping[str, Any] | None = None,
     begun: Callable[[int], Callable[[int], None]] = lambda points: lambda done: None,
 ) -> Comparison:
@@ -141,6 +143,7 @@ def compare(
       sort: a metric; None: US dollars per million tokens where any accelerator has a price, else tokens per second and
         device.
       weights, kv, efficiency: precisions in place of the checkpoint's, and efficiency constants.
+      prices: what devices cost: terms of renting, or a TOML file, of `hwspaces.priced`; None: on demand.
       settings: any number by dotted path, as `set` of a sweep.
       begun: called with the number of points before they are computed; returns a callback for those that are done.
 
@@ -164,7 +167,7 @@ def compare(
     asked_for = with_settings(plain, spread)
     constants = hwspaces.efficiency(efficiency)
     needed = compute_precisions((entry.model, asked_for))
-    runnable, lacking = _sorted_out(_entries(hardware, given), needed)
+    runnable, lacking = _sorted_out(_entries(hardware, given, prices), needed)
     metric, chosen = _metric(sort, [device for _, device in runnable])
 
     # Layouts on every number of devices, without those that the model does not allow.
@@ -181,6 +184,7 @@ def compare(
         infeasible=(),
         lacking=lacking,
         announced=frozenset(device.name for _, device in runnable if device.status == "announced"),
+        prices={device.name: device.price for _, device in runnable if device.price is not None},
         refused=refused,
         model=entry,
         isl=leaf_number("workload.isl", isl),
@@ -197,6 +201,7 @@ def compare(
         return nothing
 
     # Every accelerator under every layout at every batch.
+    options = {"weights": weights, "kv": kv, "efficiency": efficiency, "prices": prices}
     source: dict[str, Any] = {
         "hardware": [name for name, _ in runnable],
         "model": model,
@@ -204,7 +209,7 @@ def compare(
         "deployments": tried,
         "output": {"illegal": "mask"},
         **({"set": given} if given else {}),
-        **{k: v for k, v in (("weights", weights), ("kv", kv), ("efficiency", efficiency)) if v is not None},
+        **{k: v for k, v in options.items() if v is not None},
     }
     points = len(runnable) * len(tried) * len(source["workload"]["batch"])
     figures = tuple(dict.fromkeys((*METRICS, metric, *wanted)))
@@ -264,12 +269,14 @@ class _Setting:
     broken: Callable[[int, int], str | None]  # rule that a layout breaks on an accelerator
 
 
-def _entries(names: Iterable[str] | None, settings: Mapping[str, Any]) -> list[tuple[str, hwspaces.HardwareEntry]]:
-    """Every accelerator by the name it was asked for, with the figures that are set."""
+def _entries(
+    names: Iterable[str] | None, settings: Mapping[str, Any], prices: str | None
+) -> list[tuple[str, hwspaces.HardwareEntry]]:
+    """Every accelerator by the name it was asked for, at its price and with the figures that are set."""
     own = {path: value for path, value in settings.items() if path.startswith("hardware.")}
     found = []
     for name in dict.fromkeys(hwspaces.names() if names is None else names):
-        device = hwspaces.hardware(name)
+        device = hwspaces.priced(hwspaces.hardware(name), prices)
         found.append((name, hwspaces.overridden(device, own) if own else device))
     if not found:
         raise ValueError("hardware is empty; give at least one name")

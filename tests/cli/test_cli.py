@@ -90,7 +90,7 @@ def test_step_json_holds_finite_numbers_that_agree(capsys):
     ],
 )
 def test_figures_per_token_of_a_step_are_of_the_tokens_that_it_processes(capsys, work, tokens, unit):
-    """Cached tokens of prompts are not processed. Two devices at 4.25 USD/h share them."""
+    """Cached tokens of prompts are not processed. Two devices at 3.99 USD/h share them."""
     flags = [word for name, value in work.items() for word in (f"--{name}", str(value))]
     out = printed(capsys, *STEP[:7], *flags)
     found = json.loads(printed(capsys, *STEP[:7], *flags, "--json"))
@@ -99,7 +99,10 @@ def test_figures_per_token_of_a_step_are_of_the_tokens_that_it_processes(capsys,
     assert f" per {unit}\n" in out and f"USD per million {unit.replace('token', 'tokens')} (" in out
     assert metrics["tokens_per_second"] == pytest.approx(tokens / time, rel=1e-12)
     assert metrics["joules_per_token"] == pytest.approx(metrics["power"] * 2 * time / tokens, rel=1e-12)
-    assert metrics["usd_per_million_tokens"] == pytest.approx(1e6 * 2 * 4.25 / 3600 * time / tokens, rel=1e-9)
+    assert f" g CO2 per million {unit.replace('token', 'tokens')}\n" in out
+    assert "at 3.99 USD/h (on demand, neocloud, median of 8, 2026-10-10)" in out
+    assert (found["price_usd_per_hour"], found["price_date"]) == (pytest.approx(3.99), "2026-10-10")
+    assert metrics["usd_per_million_tokens"] == pytest.approx(1e6 * 2 * 3.99 / 3600 * time / tokens, rel=1e-9)
     swept = sweeps.sweep(
         job="step",
         hardware="H100-SXM",

@@ -1,4 +1,4 @@
-"""Loaders of hardware: accelerators, efficiency constants and files of measured kernels."""
+"""Loaders of hardware: accelerators, their prices, efficiency constants and files of measured kernels."""
 
 import functools
 import json
@@ -13,6 +13,7 @@ from tests.fuzz.sensible import require_sensible
 from tests.fuzz.target import Target, in_file
 
 BLIS = {"H100": {"TFlopsPeak": 989.5, "TFlopsFP8": 1979, "BwPeakTBs": 3.35, "MemoryGiB": 80, "mfuPrefill": 0.5}}
+PRICES = 'H100 = "1.9 USD/h"\n[A100]\nprice = "0.5 USD/h"\ndate = 2026-11-02\nsource = "contract 17"\n'
 GEMM = "m,k,n,latency_us,mfu\n" + "\n".join(
     f"{m},{k},{n},{100 + m},0.1" for m in (16, 64) for k in (1024, 2048) for n in (512, 4096)
 )
@@ -30,6 +31,7 @@ def targets() -> list[Target]:
     return [
         Target("hardware", in_file("own.toml", _hardware), accelerators, Toml, words),
         Target("blis", in_file("own.json", _hardware), lambda: [json.dumps(BLIS).encode()], words=("TFlopsPeak",)),
+        Target("prices", in_file("own.toml", _prices), lambda: [PRICES.encode()], Toml, ("price", "USD/h", "H100")),
         Target("efficiency", in_file("own.toml", _efficiency), efficiencies, Toml, ("host", "source", "spread")),
         Target("surface", in_file("own.nc", _surface), surfaces, Raw),
         Target("surface_csv", in_file("gemm/h100/data.csv", _imported), lambda: [GEMM.encode()], Csv),
@@ -44,6 +46,13 @@ def _hardware(path: str) -> None:
     entry = hwspaces.hardware(path)
     require_sensible(entry.figures)
     require_sensible(entry.hardware)
+
+
+def _prices(path: str) -> None:
+    from hwspaces.price_lists import own_prices
+
+    for price in own_prices(path).values():
+        require_sensible(price.usd_per_hour)
 
 
 def _efficiency(path: str) -> None:

@@ -1,5 +1,6 @@
 """A user's own file: what is read from it, and the one line that says what is wrong with it."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -55,6 +56,8 @@ def test_own_toml(tmp_path):
     assert hardware.links.scale_up.latency == hwspaces.hardware("H100").hardware.links.scale_up.latency
     assert hardware.links.scale_out is None
     assert hardware.price == pytest.approx(0.001)
+    assert (entry.price.usd_per_hour, entry.price.date) == (pytest.approx(3.6), "2026-01-31")
+    assert entry.price.kind == entry.price.source == f"given in {path}"
     assert entry.sources["matrix.bf16"] == f"given in {path}"
     assert all(path in entry.sources for path in entry.figures)
 
@@ -86,8 +89,11 @@ def test_several_in_one_file(tmp_path):
 
 
 def test_catalogue_files_are_readable_as_a_users_own():
+    """All but the price, which is no figure of the files."""
     path = Path(hwspaces.__file__).parent / "catalogue" / "nvidia_hopper.toml"
-    assert hwspaces.hardware(f"{path}#H100-SXM").hardware == hwspaces.hardware("H100-SXM").hardware
+    copied = hwspaces.hardware(f"{path}#H100-SXM")
+    assert copied.hardware == dataclasses.replace(hwspaces.hardware("H100-SXM").hardware, price=None)
+    assert copied.price is None
 
 
 @pytest.mark.parametrize(

@@ -150,7 +150,7 @@ def test_leaf_units_cover_the_hardware_struct():
     assert leaf_unit("matrix.bf16") == "FLOP/s"
     assert leaf_unit("links.scale_up.latency") == "s"
     assert set(units(Hardware).values()) == {"FLOP/s", "1", "1/s", "B/s", "B", "s", "Hz", "W", "USD/s"} | {
-        *("J", "J/B", "J/FLOP", "m", "m2", "m2/B", "m2 s/B", "1/m2", "USD", "USD/B", "USD/m2", "USD/J"),
+        *("J", "J/B", "J/FLOP", "m", "m2", "m2/B", "m2 s/B", "1/m2", "USD", "USD/B", "USD/m2", "USD/J", "kg/J"),
     }
 
 
@@ -158,3 +158,10 @@ def test_leaf_units_cover_the_hardware_struct():
 def test_unknown_leaf_refused(path):
     with pytest.raises(ValueError, match=r"is not a figure of the hardware; did you mean|known:"):
         leaf_unit(path)
+
+
+def test_grid_intensity():
+    """3.6 MJ are 1 kWh."""
+    assert quantity("360 gCO2/kWh", "kg/J", "x") == pytest.approx(1e-7)
+    assert quantity("0.36 kgCO2/kWh", "kg/J", "x") == pytest.approx(1e-7)
+    assert formatted(1e-7, "kg/J") == "360 gCO2/kWh"

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import pytest
 
 from jaxroof import cost_parts, device_cost, device_price, die_cost, owning_rate
-from jaxroof.cost import capital_rate, die_yield, dies_per_wafer, energy_price
+from jaxroof.cost import capital_rate, die_yield, dies_per_wafer, emission_rate, energy_price
 from tests.jaxroof.test_area import invented
 from tests.silicon_examples import COSTS
 
@@ -48,6 +48,7 @@ def test_owning_by_hand():
     assert float(capital_rate(invented())) == pytest.approx(2.4488e-4, rel=1e-3)
     assert float(energy_price(invented())) == pytest.approx(2.5e-8, rel=EXACT)
     assert float(owning_rate(invented(), 500.0)) == pytest.approx(2.5738e-4, rel=1e-3)
+    assert float(emission_rate(invented())) == pytest.approx(1.25e-7, rel=EXACT)  # 1e-7 kg/J x 1.25
 
 
 def test_chiplets_cost_their_own_wafers():

@@ -76,8 +76,7 @@ def test_rows_are_those_of_a_loop_in_the_right_order(pair, loop, metric, sign):
 
 def test_the_default_is_the_price_where_there_are_prices_and_the_rate_elsewhere(pair):
     assert (pair.metric, pair.chosen) == ("usd_per_million_tokens", "default: 2 of 2 accelerators have a price")
-    assert hwspaces.hardware("L20").hardware.price is None
-    unpriced = compared(hardware=["L20"], devices=[1])
+    unpriced = compared(hardware=["L20"], devices=[1], prices="reserved_3y")
     assert (unpriced.metric, unpriced.chosen) == (
         "tokens_per_second_per_device",
         "default: none of 1 accelerators has a price",
@@ -133,11 +132,12 @@ def test_a_missed_limit_says_which_and_by_how_much(pair):
 
 
 def test_no_price_is_a_reason_only_when_sorting_by_it():
-    by_price = compared(hardware=["H100-SXM", "L20"], devices=[1])
+    by_price = compared(hardware=["H100-SXM", "L20"], devices=[1], prices="reserved_3y")
     assert [row.reason for row in by_price.infeasible] == ["no price"]
     by_rate = compared(hardware=["H100-SXM", "L20"], devices=[1], sort="tokens_per_second_per_device")
     assert {row.hardware for row in by_rate.rows} == {"H100-SXM", "L20"} and not by_rate.infeasible
-    priced = compared(hardware=["L20"], devices=[1], settings={"hardware.price": "2USD/h"})
+    assert set(by_price.prices) == {"H100-SXM"}
+    priced = compared(hardware=["L20"], devices=[1], prices="reserved_3y", settings={"hardware.price": "2USD/h"})
     assert priced.metric == "usd_per_million_tokens" and len(priced.rows) == 1
 
 

@@ -48,6 +48,31 @@ def test_capital_alone_until_joules_are_known(scenario):
     assert capital == pytest.approx(float(found["capital_usd_per_million_tokens"]))
 
 
+def test_emissions_by_hand(scenario):
+    """0.5 J x 1.2 is 0.6 J at the meter; 1e6 tokens take 1/6 kWh, at 481 g/kWh 80.17 g. No joules, or no grid: none."""
+    found = economics(scenario.hardware, scenario.deployment, 1000.0, 0.5)
+    assert float(found["gco2_per_million_tokens"]) == pytest.approx(80.17, rel=1e-4)
+    unknown = dataclasses.replace(scenario.hardware, costs=None)
+    for absent in (
+        economics(scenario.hardware, scenario.deployment, 1.0),
+        economics(unknown, scenario.deployment, 1.0, 1.0),
+    ):
+        assert "gco2_per_million_tokens" not in absent
+
+
+def test_a_cleaner_grid_is_an_input():
+    """A tenth of the grid's intensity is a tenth of the emissions; the cost does not depend on it."""
+    grids = ["481 gCO2/kWh", "48.1 gCO2/kWh"]
+    data = sweeps.sweep(
+        hardware="H100-SXM", model="Llama-3.1-8B", workload=WORK, axes={"hardware.costs.grid_intensity": grids}
+    )
+    dirty, clean = data.gco2_per_million_tokens.values
+    assert clean == pytest.approx(dirty / 10) and dirty > 0
+    joules = float(data.joules_per_token)
+    assert dirty == pytest.approx(1e6 * joules * 1.2 * 481 / 3.6e6, rel=1e-5)
+    assert data.gco2_per_million_tokens.dims and not data.owning_usd_per_million_tokens.dims
+
+
 def test_nothing_unknown_is_guessed(scenario):
     hardware = scenario.hardware
     power = dataclasses.replace(hardware.power, tdp=None)

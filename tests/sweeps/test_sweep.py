@@ -68,14 +68,16 @@ def test_a_file_reads_back_as_the_dataset(data, tmp_path):
 def test_a_file_has_blanks_where_memory_has_them(tmp_path):
     """An unpriced device, and ops that one of two models does not have, leave the same blanks in both."""
     spec = {
-        "hardware": ["H100-SXM", "B200-SXM"],
+        "hardware": ["H100-SXM", "VR200"],
+        "prices": "reserved_1y",
         "model": ["Llama-3.1-8B", "Qwen3-30B-A3B"],
         "job": "step",
         "workload": {"decode": [1, 16], "context": 512},
         "output": {"breakdown": True},
     }
     memory = sweeps.sweep(spec)
-    assert np.isnan(memory.usd_per_million_tokens.sel(hardware="B200-SXM")).all()
+    assert np.isnan(memory.usd_per_million_tokens.sel(hardware="VR200")).all()
+    assert (memory.usd_per_million_tokens.sel(hardware="H100-SXM") > 0).all()
     sweeps.sweep_to_file(tmp_path / "out.nc", spec)
     with xr.open_dataset(tmp_path / "out.nc") as opened:
         xr.testing.assert_identical(opened.load(), memory)
@@ -83,13 +85,14 @@ def test_a_file_has_blanks_where_memory_has_them(tmp_path):
 
 def test_a_variable_that_only_the_second_device_has_figures_for():
     spec = {
-        "hardware": ["B200-SXM", "H100-SXM"],
+        "hardware": ["VR200", "H100-SXM"],
+        "prices": "reserved_1y",
         "model": "Llama-3.1-8B",
         "workload": {"isl": 512, "osl": 64},
         "output": {"variables": ["usd_per_million_tokens"]},
     }
     dollars = sweeps.sweep(spec).usd_per_million_tokens
-    assert np.isnan(dollars.sel(hardware="B200-SXM")) and dollars.sel(hardware="H100-SXM") > 0
+    assert np.isnan(dollars.sel(hardware="VR200")) and dollars.sel(hardware="H100-SXM") > 0
 
 
 @pytest.mark.skipif(shutil.which("ncdump") is None, reason="ncdump is not installed")

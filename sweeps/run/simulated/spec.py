@@ -23,6 +23,7 @@ class ServeSpec(OfferedLoad):
     kv: str | None = None  # precision of the KV cache
     communication: str | None = None  # precision of what collectives send
     efficiency: str | None = None  # name or file
+    prices: str | None = None  # terms or a file of `hwspaces.priced`
     overrides: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # any leaf by dotted path
     engine: str | None = None  # vllm, sglang or trtllm; None: the one whose constants the efficiency holds
     policy: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # fields of `jaxroof.policy.Policy`
@@ -51,7 +52,20 @@ class ServeSpec(OfferedLoad):
 
 KEYS = tuple(field.name for field in dataclasses.fields(ServeSpec))
 
-PLACE = (*("hardware", "model", "deployment", "weights", "kv", "communication", "efficiency", "overrides", "draft"),)
+PLACE = (
+    *(
+        "hardware",
+        "model",
+        "deployment",
+        "weights",
+        "kv",
+        "communication",
+        "efficiency",
+        "prices",
+        "overrides",
+        "draft",
+    ),
+)
 """Keys of the case; the others say which requests come, and how the engine schedules them."""
 
 
