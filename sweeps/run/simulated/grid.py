@@ -51,7 +51,7 @@ def outcomes(
     points: Sequence[Scenario],
     progress: Callable[[int], None] = lambda points: None,
     width: int | None = None,
-    calls: int = 1,
+    among: Sequence[Scenario] | None = None,
 ) -> Metrics:
     """Outcome of the traffic at every point: `jaxroof.serving_metrics`, and figures per device and dollar.
 
@@ -62,20 +62,25 @@ def outcomes(
       points: each with the traffic of one replica; leaves are numbers, or NumPy arrays.
       progress: called with the number of points that are done, from this thread.
       width: simulations of one call of a program; None: as many as pay and fit in memory.
-      calls: of this function for points such as these, for all of which a program is compiled once.
+      among: points of which these are some, with as many requests: programs are made for all of them, so that other
+        ones of them, asked for later, share these programs. None: these points.
 
     Returns:
       What `bounds` returns, and every metric, shape [points]: NaN where a deployment is not feasible. Rates are of all
       replicas, counts of one.
     """
-    asked, points = points, _comparable(points)
+    asked, single = points, _all_single(points if among is None else among)
+    points = [comparable(point, single) for point in points]
+    others = points if among is None else [comparable(point, single) for point in among]
     found = bounds(points)
     able = np.flatnonzero(found["feasible"])
     progress(len(points) - len(able))
     for group in _of_one_structure([points[i] for i in able]):
         where = able[group]
         chosen = [points[i] for i in where]
-        for part, values in _simulated(chosen, found["kv_blocks"][where], progress, width, calls):
+        kind = jax.tree.structure(chosen[0])
+        family = [other.workload for other in others if jax.tree.structure(other) == kind]
+        for part, values in _simulated(chosen, found["kv_blocks"][where], progress, width, family):
             for name, numbers in values.items():
                 found.setdefault(name, np.full(len(points), np.nan))[where[part]] = numbers
     replica = {name: found.get(name, np.full(len(points), np.nan)) for name in RATES}
@@ -87,10 +92,9 @@ def outcomes(
     return found
 
 
-def _comparable(points: Sequence[Scenario]) -> list[Scenario]:
-    """Every point as `comparable`; links stay where some of them have more than one device."""
-    single = all(float(replica_devices(point.deployment)) == 1.0 for point in points)
-    return [comparable(point, single) for point in points]
+def _all_single(points: Sequence[Scenario]) -> bool:
+    """Whether one device serves at every point: links are left out then, and stay where some have more than one."""
+    return all(float(replica_devices(point.deployment)) == 1.0 for point in points)
 
 
 def comparable(point: Scenario, single: bool = True) -> Scenario:
@@ -112,7 +116,7 @@ def bounds(points: Sequence[Scenario]) -> Metrics:
     `devices`, `weight_bytes`, `kv_capacity_tokens` and `kv_blocks`; `fits`: the weights, and a KV cache for its
     shortest request; `legal` and `feasible`, as of every other job.
     """
-    points = _comparable(points)
+    points = [comparable(point, _all_single(points)) for point in points]
     found: Metrics = {}
     for where in _of_one_structure(points):
         small = [dataclasses.replace(points[i], efficiency=(), workload=_shortest(points[i].workload)) for i in where]
@@ -159,15 +163,15 @@ def _simulated(
     blocks: np.ndarray,
     progress: Callable[[int], None],
     width: int | None,
-    calls: int,
+    family: Sequence[Service],
 ) -> Iterator[tuple[np.ndarray, Metrics]]:
     """Positions and metrics of every chunk of points of one structure, as chunks end."""
     together, axes = stacked(points)
     work = together.workload
     width = width or min(_width(len(points), work.traffic.isl.shape[-1]), len(points))
-    size = size_for(work.traffic, work.policy)
+    size = size_for(work.traffic, jax.tree.map(lambda *numbers: np.array(numbers), *(one.policy for one in family)))
     parts = [np.arange(low, min(low + width, len(points))) for low in range(0, len(points), width)]
-    requests = calls * len(points) * work.traffic.isl.shape[-1]
+    requests = len(family) * work.traffic.isl.shape[-1]
     begun, stopped = threading.Event(), threading.Event()
 
     def outcome(number: int) -> tuple[np.ndarray, Metrics]:

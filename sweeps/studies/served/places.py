@@ -14,7 +14,6 @@ from jaxroof.efficiency import Efficiency
 from jaxroof.hardware import Hardware
 from jaxroof.legality import legal
 from jaxroof.memory import kv_capacity_tokens, weight_bytes
-from jaxroof.model import Model
 from jaxroof.policy import Policy
 from jaxroof.tree import mapped, structure
 from sweeps.ask.alike import alike
@@ -75,9 +74,9 @@ def room(options: Options) -> Room:
     shape = (len(options.settings), len(options.devices), len(options.layouts))
     found = {name: np.zeros(shape) for name in ("weights", "tokens", "group_tokens")}
     allowed = np.zeros(shape, bool)
-    for settings, devices, hardware, layouts, deployment in _groups(options):
+    for settings, devices, hardware, layouts, deployment in by_structure(options):
         where = np.ix_(settings, devices, layouts)
-        place = (_column(hardware, (-1, 1)), options.model.model, _column(deployment, (1, -1)))
+        place = hardware, options.model.model, deployment
         with eager():
             allowed[where] = legal(*place)
             tokens = kv_capacity_tokens(*place)
@@ -126,6 +125,12 @@ def _groups(options: Options) -> Iterator[tuple[tuple[int, ...], list[int], Hard
                 )
 
 
+def by_structure(options: Options) -> Iterator[tuple[tuple[int, ...], list[int], Hardware, list[int], Deployment]]:
+    """Settings, and accelerators and layouts of one structure each: leaves of shape [devices, 1] and [1, layouts]."""
+    for settings, devices, hardware, layouts, deployment in _groups(options):
+        yield settings, devices, _column(hardware, (-1, 1)), layouts, _column(deployment, (1, -1))
+
+
 def _of_one_structure(trees: Sequence[Any]) -> list[list[int]]:
     kinds: dict[Any, list[int]] = {}
     for i, tree in enumerate(trees):
@@ -139,8 +144,3 @@ def _stacked(trees: Sequence[Any]) -> Any:
 
 def _column(tree: Any, shape: tuple[int, ...]) -> Any:
     return mapped(lambda leaf: leaf.reshape(shape), tree)
-
-
-def model_of(options: Options) -> Model:
-    """The model that is served."""
-    return options.model.model

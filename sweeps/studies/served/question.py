@@ -1,6 +1,7 @@
 """Question of a served comparison: what is asked, checked, and everything that is to be combined."""
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -8,15 +9,16 @@ from typing import Any
 import hwspaces
 import workloads
 from jaxroof.model import has_experts
-from sweeps.ask.cases import cache_precision, compute_precisions, model_deployment
+from sweeps.ask.cases import compute_precisions, model_deployment
 from sweeps.ask.deployments import PREFIX, with_settings
 from sweeps.ask.drafting import require_drafts, with_draft
 from sweeps.ask.engines import ENGINES, engine_of, unsupported
-from sweeps.ask.layouts import Layout, layouts, possible
+from sweeps.ask.layouts import layouts, possible
 from sweeps.data.labels import number
 from sweeps.run.simulated.objective import SHARE, Target, parse_target
 from sweeps.run.simulated.policies import chosen_policy
 from sweeps.run.simulated.simulation import require_priced
+from sweeps.studies.served.estimate import Limit, limits_of
 from sweeps.studies.served.places import Options, Setting
 from sweeps.studies.served.requests import Requests
 
@@ -40,8 +42,14 @@ class Question:
     weights: str | None
     draft: str | None
     settings: Mapping[str, Any]  # numbers by dotted path, as given
+    prices: str | None  # as given
     lacking: Mapping[str, str]  # accelerators that cannot run the model -> why
     refused: Mapping[str, str]  # layouts that the model does not allow -> the broken rule
+
+    @functools.cached_property
+    def limits(self) -> list[Limit]:
+        """Limits of the target, as a steady state knows them."""
+        return limits_of(self.target)
 
     @property
     def model(self) -> workloads.ModelEntry:
@@ -66,13 +74,12 @@ def question(
     policy: Mapping[str, Any] | None = None,
     efficiency: str | None = None,
     settings: Mapping[str, Any] | None = None,
-    entries: Sequence[hwspaces.HardwareEntry] | None = None,
+    prices: str | None = None,
 ) -> Question:
     """The question that these words ask; arguments as of `sweeps.studies.served.compare`.
 
     Args:
       load: keys of `sweeps.ask.offered_load.OfferedLoad`, without a rate.
-      entries: accelerators in place of names.
 
     Raises:
       ValueError: one line that names what is wrong, its value and what is allowed.
@@ -113,7 +120,7 @@ def question(
     # Accelerators that can run it, and layouts that the model allows.
     plain = model_deployment(entry, caches[0])
     needed = compute_precisions((entry.model, with_settings(plain, spread)))
-    found = _entries(hardware, given) if entries is None else list(entries)
+    found = _entries(hardware, given, prices)
     runnable, lacking = [], {}
     for device in found:
         missing = sorted(needed - set(device.hardware.matrix))
@@ -156,25 +163,19 @@ def question(
         weights=weights,
         draft=draft,
         settings=given,
+        prices=prices,
         lacking=lacking,
         refused=refused,
     )
 
 
-def cache_words(entry: workloads.ModelEntry, kv: str | None) -> str:
-    """Precision of the KV cache in words."""
-    return cache_precision(entry, kv)
-
-
-def spread_layout(layout: Layout) -> dict[str, int]:
-    """Degrees of a layout that are above 1, and tp."""
-    return {name: degree for name, degree in layout.items() if degree > 1 or name == "tp"}
-
-
-def _entries(names: Iterable[str] | None, given: Mapping[str, Any]) -> list[hwspaces.HardwareEntry]:
-    """Every accelerator, with the figures that are set."""
+def _entries(names: Iterable[str] | None, given: Mapping[str, Any], prices: str | None) -> list[hwspaces.HardwareEntry]:
+    """Every accelerator at its price, with the figures that are set."""
     own = {path: value for path, value in given.items() if path.startswith("hardware.")}
-    found = [hwspaces.hardware(name) for name in dict.fromkeys(hwspaces.names() if names is None else names)]
+    found = [
+        hwspaces.priced(hwspaces.hardware(name), prices)
+        for name in dict.fromkeys(hwspaces.names() if names is None else names)
+    ]
     if not found:
         raise ValueError("hardware is empty; give at least one name")
     return [hwspaces.overridden(device, own) if own else device for device in found]

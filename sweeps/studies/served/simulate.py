@@ -26,6 +26,9 @@ TOLERANCE = 0.01
 ROUNDS = 8
 """Rounds at most."""
 
+USUAL = 3
+"""Simulations of a candidate, about; by their number programs are optimised or not."""
+
 WIDTH = 16
 """Simulations of one call, in every round the same, so that they share a program."""
 
@@ -72,13 +75,14 @@ def largest_loads(
     worst: list[Mapping[str, float] | None] = [None] * number
     simulations = 0
     loads = [list(load * np.array(FIRST)) for load in guess]
+    every = [_point(one, traffic, rate, one.load, target) for one in candidates for _ in range(USUAL)]
     with precision("float64"):
         for _ in range(ROUNDS):
             pairs = [(i, load) for i, tried in enumerate(loads) for load in tried]
             if not pairs:
                 break
             points = [_point(candidates[i], traffic, rate, load, target) for i, load in pairs]
-            found = outcomes(points, progress, WIDTH, ROUNDS)
+            found = outcomes(points, progress, WIDTH, every)
             simulations += len(pairs)
             fine = kept(found, target)
             for (i, load), keeps, place in zip(pairs, fine, range(len(pairs)), strict=True):
