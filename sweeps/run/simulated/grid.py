@@ -20,6 +20,7 @@ from jaxroof.legality import legal
 from jaxroof.memory import kv_capacity_tokens, weight_bytes, weights_fit
 from jaxroof.scheduler import Size, cache_blocks
 from jaxroof.traffic import Traffic
+from jaxroof.tree import structure
 from sweeps.ask.alike import alike
 from sweeps.ask.cases import compute_precisions
 from sweeps.run.simulated.simulation import FEW, compiled, power, simulated, size_for
@@ -78,8 +79,8 @@ def outcomes(
     for group in _of_one_structure([points[i] for i in able]):
         where = able[group]
         chosen = [points[i] for i in where]
-        kind = jax.tree.structure(chosen[0])
-        family = [other.workload for other in others if jax.tree.structure(other) == kind]
+        kind = structure(chosen[0])
+        family = [other.workload for other in others if structure(other) == kind]
         for part, values in _simulated(chosen, found["kv_blocks"][where], progress, width, family):
             for name, numbers in values.items():
                 found.setdefault(name, np.full(len(points), np.nan))[where[part]] = numbers

@@ -70,7 +70,7 @@ class Limit:
 
 
 def limits_of(target: Target) -> list[Limit]:
-    """Limits of a target that a steady state knows: those of TTFT, TPOT, E2E and of their means and percentiles."""
+    """Limits of a target as a steady state knows them; percentiles of ITL and of queueing as if they were means."""
     shares = {"ttft": ttft_share, "tpot": tpot_share, "e2e": e2e_share}
     means = {
         "ttft": mean_ttft,
@@ -87,10 +87,14 @@ def limits_of(target: Target) -> list[Limit]:
     for name, limit in target.limits.items():
         latency, _, of = name.rpartition("_")
         if of == "mean" or latency not in shares:
-            found.append(Limit(name, limit, lambda state, mean=means[latency], limit=limit: mean(state) / limit - 1.0))
+            found.append(Limit(name, limit, _above(means[latency], limit)))
         else:
             found.append(Limit(name, limit, _missed(shares[latency], limit, float(of.removeprefix("p")) / 100.0)))
     return found
+
+
+def _above(mean: Callable, limit: float) -> Callable[[SteadyState], np.ndarray]:
+    return lambda state: mean(state) / limit - 1.0
 
 
 def _missed(share: Callable, limit: float, wanted: float) -> Callable[[SteadyState], np.ndarray]:

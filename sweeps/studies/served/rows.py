@@ -66,7 +66,8 @@ def ranked_row(
         metrics |= {name: value for name, value in result.metrics.items() if name not in figures}
         metrics["load"] = result.load
     metrics |= figures
-    binds = _binding(asked, found, place) if result is None or not result.missed else result.missed
+    missed = "" if result is None else result.missed
+    binds = missed.partition("are good, of ")[2].partition(", ")[2] or missed or _binding(asked, found, place)
     return Row(
         hardware=options.devices[device].name,
         devices=devices,

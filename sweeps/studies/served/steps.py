@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 
 from jaxroof.batch import Batch
+from jaxroof.efficiency import Efficiency
 from jaxroof.model import Model
 from jaxroof.price_tables import OpKinds, Parts
 from jaxroof.step_price import MicroBatch
@@ -32,7 +33,7 @@ class Tables:
 
 
 def tables(
-    group: Columns, model: Model, efficiency: object, context: float, most_rows: float, kinds: list[OpKinds] | None
+    group: Columns, model: Model, efficiency: Efficiency, context: float, most_rows: float, kinds: list[OpKinds] | None
 ) -> Tables:
     """Tables of the places of a group, whose sequences attend to `context` tokens each. Inside `jaxroof.arrays.eager`.
 
