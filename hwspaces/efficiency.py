@@ -69,6 +69,7 @@ class EfficiencyEntry:
     errors: str | None = None  # what was left over by the fit
     notes: tuple[str, ...]
     file: str
+    devices: tuple[str, ...] = ()  # accelerators on which the constants were fitted or judged; none: it is not said
 
 
 def efficiency(name_or_path: str | Path | None = None) -> EfficiencyEntry:
@@ -125,7 +126,7 @@ def _built_in(name: str) -> EfficiencyEntry:
 
 def _entry(name: str, tables: Mapping, file: str) -> EfficiencyEntry:
     """The entry that the tables of an efficiency file describe, every key and value checked."""
-    allowed = (*TABLES, *_TEXTS, "format", "date", "notes", "source")
+    allowed = (*TABLES, *_TEXTS, "format", "date", "devices", "notes", "source")
     for key in tables:
         if key not in allowed:
             raise ValueError(f"{file}: {key} is not known{nearest(key, allowed)}")
@@ -160,6 +161,7 @@ def _entry(name: str, tables: Mapping, file: str) -> EfficiencyEntry:
         refit=words["refit"],
         errors=words["errors"],
         notes=strings(tables.get("notes", []), f"{file}: notes"),
+        devices=strings(tables.get("devices", []), f"{file}: devices"),
         file=file,
     )
 

@@ -20,14 +20,18 @@ UNITS = {
 
 
 def efficiency_text(
-    efficiency: Efficiency, sources: Mapping[str, str], heading: Mapping[str, str], notes: Sequence[str], comment: str
+    efficiency: Efficiency,
+    sources: Mapping[str, str],
+    heading: Mapping[str, str | Sequence[str]],
+    notes: Sequence[str],
+    comment: str,
 ) -> str:
     """A file that `hwspaces.efficiency` reads.
 
     Args:
       efficiency: constants, times in s.
       sources: of every constant, by dotted path; of kernels of a class, one for all of it: "linear.wide".
-      heading: engine, version, date (ISO 8601), refit, errors.
+      heading: engine, version, date (ISO 8601), refit, errors, and the devices that it was fitted to or judged on.
       notes: sentences about all of it.
       comment: first line.
     """

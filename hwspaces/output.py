@@ -73,7 +73,8 @@ KINDS = {
     "surfaces": Kind("measured kernels", (".nc",), _is_surface),
     "png": Kind("a picture", (".png",), _says(rb"\x89PNG\r\n\x1a\n.*tEXtSoftware\0jaxroof")),
     "svg": Kind("a picture", (".svg",), _says(rb"<\?xml .*<dc:title>jaxroof</dc:title>")),
-    "rows": Kind("rows", (".csv",), _says(rb"rank,hardware,devices,layout,batch,")),
+    "rows": Kind("rows", (".csv",), _says(rb"rank,hardware,devices,layout,(batch|replicas),")),
+    "answer": Kind("an answer", (".json",), _says(rb'\{\s*"jaxroof_version": ')),
     "timeline": Kind(
         "a timeline",
         (".json",),

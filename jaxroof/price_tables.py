@@ -62,17 +62,25 @@ class Parts:
     Args:
       hardware, model, deployment, efficiency: structs of scalars; inside `jaxroof.arrays.eager` also of columns,
         shape [lanes, 1, 1].
+      kinds: of a place of the same structure, where they are known already.
 
     Raises:
       ValueError: one line, for what a scheduler cannot price: context parallelism, and a model that does not generate.
     """
 
-    def __init__(self, hardware: Hardware, model: Model, deployment: Deployment, efficiency: Efficiency):
+    def __init__(
+        self,
+        hardware: Hardware,
+        model: Model,
+        deployment: Deployment,
+        efficiency: Efficiency,
+        kinds: list[OpKinds] | None = None,
+    ):
         _check(model, deployment)
         self._place = hardware, model, deployment, efficiency
-        self._kinds = [_kinds(marks) for marks in output_dependence(_terms, *_probe(self._place))]
+        self.kinds = kinds or [_kinds(marks) for marks in output_dependence(_terms, *_probe(self._place))]
         # What overlap hides takes the times of all ops; otherwise those of other kinds are left out.
-        self._apart = not any(HIDDEN in names for of in self._kinds for names in of.values())
+        self._apart = not any(HIDDEN in names for of in self.kinds for names in of.values())
 
     @property
     def lanes(self) -> tuple[int, ...]:
@@ -81,7 +89,7 @@ class Parts:
 
     def has(self, kind: str) -> bool:
         """Whether anything is of this kind."""
-        return any(of[kind] for of in self._kinds)
+        return any(of[kind] for of in self.kinds)
 
     def sums(
         self,
@@ -99,13 +107,13 @@ class Parts:
           logits: rows with logits.
           rows: of the GEMMs.
         """
-        names = [of[kind] for of in self._kinds]
+        names = [of[kind] for of in self.kinds]
         found = _terms(self._place, prompt, decoding, logits, rows, names if self._apart else None)
         return stacked([_sum(terms, wanted) for terms, wanted in zip(found, names, strict=True)])
 
     def host(self, logits: Scalar) -> Array:
         """Time in s of the host, shape [1]."""
-        none: list[frozenset[str]] = [frozenset() for _ in self._kinds]
+        none: list[frozenset[str]] = [frozenset() for _ in self.kinds]
         return _sum(_terms(self._place, (1.0, 1.0, 0.0), (1.0, 1.0), logits, 1.0, none)[0], {HOST})[..., None]
 
 

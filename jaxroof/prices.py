@@ -1,28 +1,21 @@
 """Prices of one engine's steps: tables over most of what a step depends on, formulas for the rest."""
 
 import functools
-from collections.abc import Callable
 
 from jaxroof.arrays import jax
 from jaxroof.arrays import jax_numpy as jnp
-from jaxroof.batch import Batch, Prefill, divided
-from jaxroof.deployment import Deployment, degree, drafted_tokens, largest_stage, pipelined_parts
+from jaxroof.batch import Batch
+from jaxroof.deployment import Deployment
 from jaxroof.efficiency import Efficiency
-from jaxroof.energy import limited_time, power_known
 from jaxroof.hardware import Hardware
-from jaxroof.memory import layer_count
 from jaxroof.model import Model
 from jaxroof.price_tables import CONTEXT, DECODE, LOGITS, ROWS, Limits, Parts, StepPrices, price_tables
-from jaxroof.smooth import maximum
-from jaxroof.speculation import expected_tokens
+from jaxroof.step_price import Price, step_price
 from jaxroof.struct import Array, Scalar
 from jaxroof.tree import mapped
 
 ONE_BITS, MANTISSA = 127 << 23, 2.0**23
 """Bits of the float32 1.0, and how many an octave has: IEEE 754."""
-
-Price = Callable[[Batch, Scalar], tuple[Array, Array]]
-"""Time in s of a step on the device and on its host, of a batch and the rows of its GEMMs."""
 
 
 def step_prices(
@@ -44,11 +37,7 @@ def step_prices(
     the limit of electrical power: `limited_time`.
 
     The function takes a `Batch` of numbers, whose parts may have no tokens but are there, and the rows of its GEMMs.
-    With pipeline stages as many micro-batches as stages are under way, or one per sequence where these are fewer, and
-    a step is the time from one step of a micro-batch to its next.
-
-    With drafted tokens a step of the scheduler adds one token to every sequence, as without them, and takes its share
-    of a step that adds several: `_share_of_drafting_step`.
+    Pipeline stages and drafted tokens are as in `jaxroof.step_price`.
 
     Args:
       acceptance: probability that a drafted token is right, given that those before it are.
@@ -65,64 +54,7 @@ def step_prices(
     parts = Parts(hardware, model, deployment, efficiency)
     tables = mapped(jnp.asarray, price_tables(parts, deployment, limits) if tables is None else tables)
     micro_batch = functools.partial(_micro_batch_price, tables, parts)
-    price = functools.partial(_step_price, micro_batch, hardware, model, deployment, hidden_host)
-    if deployment.drafts is None:
-        return tables, price
-    kept = expected_tokens(deployment, acceptance)
-    return tables, functools.partial(_share_of_drafting_step, price, drafted_tokens(deployment), kept)
-
-
-def _share_of_drafting_step(
-    price: Price, drafted: Scalar, kept: Scalar, batch: Batch, rows: Scalar
-) -> tuple[Array, Array]:
-    """Time in s that one token of every sequence and all prompt tokens of a step take, on the device and its host.
-
-    A step with `drafted` tokens per sequence adds `kept` to each on average: one of them takes 1 / kept of the step's
-    time without its prompts, and the prompts what they add to it. Exact in the mean over many steps; that tokens come
-    several at a time, and to each sequence in its own number, is left out.
-
-    Source: ours.
-    """
-    decoding = batch.decode
-    nothing = jnp.zeros_like(decoding.sequences)
-    further = drafted * decoding.sequences
-    alone = Batch(
-        prefill=Prefill(sequences=nothing, tokens=nothing, past=nothing), decode=decoding, logits=decoding.sequences
-    )
-    whole, without = price(batch, rows + further), price(alone, decoding.sequences + further)
-    spared = jnp.where(decoding.sequences > 0, 1.0 - 1.0 / kept, 0.0)
-    device, host = (time - spared * other for time, other in zip(whole, without, strict=True))
-    return device, host
-
-
-def _step_price(
-    micro_batch: Callable[[Batch, Scalar], tuple[Array, Array]],
-    hardware: Hardware,
-    model: Model,
-    deployment: Deployment,
-    hidden_host: Scalar,
-    batch: Batch,
-    rows: Scalar,
-) -> tuple[Array, Array]:
-    """Time in s of a step of all micro-batches on the device, under the limit of its power, and on the host.
-
-    Args:
-      micro_batch: from a batch and its rows to time and energy of one micro-batch in all stages, and the host's time.
-    """
-    if deployment.pp is None:
-        spent, host = micro_batch(batch, rows)
-        parts = 1.0
-    else:
-        parts = pipelined_parts(deployment, maximum(batch.prefill.sequences + batch.decode.sequences, 1.0))
-        spent, host = micro_batch(divided(batch, parts), rows / parts)
-        laps = maximum(parts * largest_stage(deployment, layer_count(model)), 1.0)
-        spent, host = spent.at[0].multiply(laps), host * laps
-    device = spent[0]
-    if not power_known(hardware):
-        return device, host
-    beside = host * (1.0 - jnp.asarray(hidden_host, dtype=float))
-    energy = spent[1] * (parts / degree(deployment.pp))
-    return limited_time(device + beside, energy, hardware) - beside, host
+    return tables, step_price(micro_batch, hardware, model, deployment, acceptance, hidden_host)
 
 
 def _micro_batch_price(tables: StepPrices, parts: Parts, batch: Batch, rows: Scalar) -> tuple[Array, Array]:

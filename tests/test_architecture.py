@@ -36,7 +36,7 @@ FLOORS = {
         {"hardware", "silicon", "money", "model", "deployment", "batch", "policy", "traffic", "op"},  # vocabulary
         {"area", "speculation", "layers", "cost", "memory", "paging", "legality"},  # parts
         {"traced_once", "efficiency", "energy", "roofline", "collectives"},  # realism
-        {"forward", "op_time", "overlap", "step", "price_tables", "prices"},  # assembly
+        {"forward", "op_time", "overlap", "step", "price_tables", "step_price", "prices"},  # assembly
         {"scheduler", "training"},
         {"jobs"},
     ),

@@ -5,11 +5,12 @@ from typing import NamedTuple
 from jaxroof.arrays import jax
 from jaxroof.arrays import jax_numpy as jnp
 from jaxroof.batch import Batch, Decode, Prefill
-from jaxroof.prices import Price, next_node
+from jaxroof.prices import next_node
 from jaxroof.scheduler.arriving import until
 from jaxroof.scheduler.blocks import begun, lasting
 from jaxroof.scheduler.engine import Engine
 from jaxroof.scheduler.state import NEVER, Clock, State, Step, pick, plus
+from jaxroof.step_price import Price
 from jaxroof.struct import Array
 
 NOTHING = Step(prompt=0, squares=0.0, reaches=0.0, finished=0, joining=0, need=0)

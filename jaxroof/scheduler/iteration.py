@@ -1,7 +1,6 @@
 """One iteration of the simulator: one end, one arrival, one preemption or admission; the engine if nothing is due."""
 
 from jaxroof.arrays import jax_numpy as jnp
-from jaxroof.prices import Price
 from jaxroof.scheduler.admission import admitted
 from jaxroof.scheduler.advance import advanced
 from jaxroof.scheduler.anchor import tied
@@ -11,6 +10,7 @@ from jaxroof.scheduler.ending import completed
 from jaxroof.scheduler.engine import Engine
 from jaxroof.scheduler.preemption import preempted
 from jaxroof.scheduler.state import NEVER, Record, State, whole
+from jaxroof.step_price import Price
 
 
 def iterated(engine: Engine, price: Price, closed: bool, shortest: bool, state: State) -> tuple[State, Record]:

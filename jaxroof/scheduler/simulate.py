@@ -12,7 +12,7 @@ from jaxroof.memory import kv_capacity_tokens
 from jaxroof.model import Model
 from jaxroof.policy import Policy
 from jaxroof.price_tables import Limits
-from jaxroof.prices import Price, step_prices
+from jaxroof.prices import step_prices
 from jaxroof.scheduler.engine import Engine, engine
 from jaxroof.scheduler.iteration import iterated
 from jaxroof.scheduler.state import (
@@ -29,6 +29,7 @@ from jaxroof.scheduler.state import (
     total_of,
     whole,
 )
+from jaxroof.step_price import Price
 from jaxroof.struct import Array, Scalar
 from jaxroof.traffic import STATUSES, Served, Timeline, Traffic
 

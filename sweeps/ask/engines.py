@@ -20,6 +20,15 @@ ENGINES = {
 }
 """Engine -> its policy. Sources are the engines' own files."""
 
+ONLY = {"trtllm": ("TensorRT-LLM", "NVIDIA")}
+"""Engines that run on the devices of one vendor: their name in words, and the vendor. Source: its own documentation."""
+
+
+def unsupported(engine: str, vendor: str | None) -> str | None:
+    """Why `engine` does not run on the devices of `vendor`; None where it may."""
+    name, only = ONLY.get(engine, (engine, vendor))
+    return None if vendor is None or vendor == only else f"{name} runs on devices of {only} alone"
+
 
 def engine_of(efficiency: EfficiencyEntry) -> str:
     """The engine that an efficiency's constants belong to, by its file or its name; "vllm" where neither says."""

@@ -45,6 +45,12 @@ CAPACITIES = {
 }
 """What a capacity search finds for every accelerator."""
 
+PLACES = {
+    "usd_per_hour": lower("1", "US dollars per hour of all devices"),
+    "load": higher("1/s", "requests per second of one replica"),
+}
+"""What a served comparison finds for every deployment, beside figures of other jobs."""
+
 SPLITS = {
     "split_use": lower("1", "requests per second over what the split can do at most"),
     "limit_ratio": lower("1", "largest of the latencies over their limits"),
@@ -66,6 +72,7 @@ VARIABLES: dict[str, Metric] = {
     **disaggregated.METRICS,
     **colocated.METRICS,
     **SPLITS,
+    **PLACES,
 }
 """Every variable of every job. A breakdown's `prefill_` and `decode_` variables share the meaning of the plain one."""
 

@@ -1,247 +1,175 @@
-"""`jaxroof compare`: accelerators, their number and their parallelism, ranked for one model."""
+"""`jaxroof compare`: accelerators, their number, layout and engine settings for one model under requests over time."""
 
 import argparse
-import math
 import pathlib
 from typing import Any
 
 from sweeps.cli import common
+from sweeps.cli.leaf_flags import add_flags
 from sweeps.cli.outputs import output_argument
-from sweeps.cli.printing import print_json
+from sweeps.cli.printing import json_text, print_json
+from sweeps.cli.serve import FLAGS
 
 TOP = 20
+
+LOAD = {name: flag for name, flag in FLAGS.items() if name not in ("rate", "concurrency", "think", "sort")}
+"""Flags that say which requests come, by name."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags of the verb."""
     parser.add_argument("--model", metavar="NAME", help="model: a name (jaxroof models), a config.json or its folder")
-    parser.add_argument("--isl", metavar="TOKENS", help="prompt tokens of each request")
-    parser.add_argument("--osl", metavar="TOKENS", help="output tokens of each request")
-    parser.add_argument("--hardware", metavar="NAME,..", help="accelerators (default: the whole catalogue)")
-    parser.add_argument("--devices", metavar="N,..", help="how many are tried (default: powers of two up to 16)")
-    parser.add_argument("--max-devices", metavar="N", help="in place of --devices: powers of two up to N")
     parser.add_argument(
-        "--batch", metavar="N,..", help="requests at once; every row takes the best (default: powers of two up to 512)"
+        "--slo",
+        metavar="LIMITS",
+        help="what has to be kept: ttft=1s,tpot=30ms,e2e=20s by a share of the requests; ttft.p99=1s, tpot.mean=30ms "
+        "by the run",
     )
-    parser.add_argument("--slo", metavar="METRIC=LIMIT,..", help="what must be met: ttft=500ms,tpot=40ms,e2e=20s")
+    parser.add_argument("--share", metavar="SHARE", help="of the requests that have to keep it (default 0.95)")
+    parser.add_argument("--rate", metavar="R", help="requests/s that have to be served: by how many replicas?")
+    parser.add_argument("--headroom", metavar="SHARE", help="load that they can take beyond it (default 0.1)")
+    load = parser.add_argument_group("requests, of distributions or a file")
+    add_flags(load, LOAD)
+    tried = parser.add_argument_group("what is tried")
+    tried.add_argument("--hardware", metavar="NAME,..", help="accelerators (default: the whole catalogue)")
+    tried.add_argument("--devices", metavar="N,..", help="of one replica (default: powers of two up to 16)")
+    tried.add_argument("--max-devices", metavar="N", help="in place of --devices: powers of two up to N")
+    tried.add_argument("--weights", metavar="PRECISION", help="in place of the checkpoint's: fp8, int8, nvfp4 ...")
+    tried.add_argument("--kv", metavar="PRECISION,..", help="of the KV cache: bf16, fp16, fp8, int8 or fp4, or several")
+    tried.add_argument("--engine", metavar="NAME", help="vllm (default), sglang or trtllm: its constants and policy")
+    what = "a number of the engine's scheduler, or several: token_budget=2048,8192 (the default), max_sequences=256"
+    common.settings_argument(tried, "--policy", what, "NAME=VALUE,..")
+    tried.add_argument("--draft", metavar="NAME", help="a smaller model that drafts tokens")
+    tried.add_argument("--drafts", metavar="N,..", help="tokens drafted per step; 0: none")
+    tried.add_argument("--efficiency", metavar="NAME", help=common.EFFICIENCY_HELP)
+    common.prices_argument(tried)
+    what = "any number of every accelerator or the deployment: hardware.price=2USD/h; may be given several times"
+    common.settings_argument(tried, "--set", what, "PATH=VALUE")
+    parser.add_argument("--simulate", metavar="N", help="places that are simulated at most (default 24; 0: estimates)")
+    parser.add_argument(
+        "--static", action="store_true", help="static batches in place of requests over time, as of `jaxroof request`"
+    )
+    parser.add_argument("--batch", metavar="N,..", help="with --static: requests at once (default: up to 512)")
     parser.add_argument(
         "--sort",
         metavar="METRIC",
-        help="usd_per_million_tokens (default where half have prices), tokens_per_second_per_device (default "
-        "elsewhere), tokens_per_second, tokens_per_joule_at_tdp, ttft, tpot, e2e, devices ...",
+        help="usd_per_million_tokens (default where most have prices), usd_per_hour, tokens_per_second_per_device, "
+        "devices, joules_per_token, gco2_per_million_tokens, owning_usd_per_million_tokens ...",
     )
-    parser.add_argument("--weights", metavar="PRECISION", help="in place of the checkpoint's: fp8, int8, nvfp4 ...")
-    parser.add_argument("--kv", metavar="PRECISION", help="of the KV cache: bf16, fp16, fp8, int8 or fp4")
-    parser.add_argument("--efficiency", metavar="NAME", help=common.EFFICIENCY_HELP)
-    common.prices_argument(parser)
-    what = "any number of every accelerator or the deployment: hardware.price=2USD/h; may be given several times"
-    common.settings_argument(parser, "--set", what, "PATH=VALUE")
     parser.add_argument("--top", metavar="N", help=f"rows that are printed (default {TOP})")
-    parser.add_argument("--all", action="store_true", help="every layout, feasible or not, with its reason")
-    what = ".nc all points, .csv rows, .png or .svg a picture"
-    output_argument(parser, "-o", "--output", kinds=("dataset", "rows", "png", "svg"), metavar="FILE", help=what)
+    parser.add_argument("--all", action="store_true", help="every layout, whether it serves or not, with its reason")
+    what = ".json everything, .nc all places, .csv rows, .png or .svg a picture"
+    kinds = ("dataset", "rows", "answer", "png", "svg")
+    output_argument(parser, "-o", "--output", kinds=kinds, metavar="FILE", help=what)
     common.json_argument(parser)
 
 
 def run(options: argparse.Namespace) -> None:
     """Compare, write the file that is wanted, and print the ranking."""
-    for flag in ("model", "isl", "osl"):
-        if getattr(options, flag) is None:
-            raise ValueError(f"--{flag} is missing")
+    if options.model is None:
+        raise ValueError("--model is missing")
     if options.devices is not None and options.max_devices is not None:
         raise ValueError("--devices and --max-devices say the same in two ways: give one")
-    top = TOP if options.top is None else int(common.whole_number("--top", options.top))
-    ending = options.output and pathlib.Path(options.output).suffix.lower()
-    numbers = {name: common.whole_number(f"--{name}", getattr(options, name)) for name in ("isl", "osl")}
-    lists: dict[str, Any] = {name: _whole_numbers(f"--{name}", getattr(options, name)) for name in ("devices", "batch")}
-    limit = {}
-    if options.max_devices is not None:
-        limit["max_devices"] = int(common.whole_number("--max-devices", options.max_devices))
-    names = None if options.hardware is None else [name.strip() for name in options.hardware.split(",")]
-    settings = common.overrides(options.set)
-    from sweeps.cli.progress import progress
-    from sweeps.studies.comparison import compare
+    if options.static:
+        from sweeps.cli import compare_static
 
-    chosen = {name: getattr(options, name) for name in ("slo", "sort", "weights", "kv", "efficiency", "prices")}
-    chosen |= {"hardware": names, "settings": settings, **numbers, **lists, **limit}
-    with progress() as begun:
-        found = compare(options.model, **chosen, begun=lambda points: begun(points).add)
+        return compare_static.run(options)
+    if options.batch is not None:
+        raise ValueError("--batch needs --static: requests that arrive over time make their own batches")
+    if options.slo is None:
+        raise ValueError("--slo is missing: what has to be kept, such as ttft=1s,tpot=30ms; --static needs none")
+    from sweeps.cli import compare_report
+
+    found, advice = _compared(options)
     shown = found.rows if options.all else found.best_layouts
-    explained = found.infeasible if options.all else found.nearest_misses
-    if ending:
-        _write(options, ending, found, shown, explained, top)
+    top = TOP if options.top is None else int(common.whole_number("--top", options.top))
+    if options.output:
+        _write(options, found, shown, advice, top)
     if options.json:
-        return print_json(_record(found, shown if options.all or options.top is None else shown[:top], explained))
-    _print(found, shown, explained, top, options.all)
-    if ending:
-        print(f"{options.output}: {_WRITTEN[ending]}")
+        return print_json(compare_report.record(found, shown[:top], advice))
+    compare_report.show(found, shown, advice, top, options.all)
+    if options.output:
+        print(f"{options.output}: {_WRITTEN[pathlib.Path(options.output).suffix.lower()]}")
 
 
-_WRITTEN = {".nc": "every point", ".csv": "every row", ".png": "the best rows", ".svg": "the best rows"}
+_WRITTEN = {
+    ".json": "every row that is shown, for jaxroof emit and jaxroof serve --row",
+    ".nc": "every place, as estimated",
+    ".csv": "every row",
+    ".png": "the best rows",
+    ".svg": "the best rows",
+}
 
 
-def _whole_numbers(flag: str, text: str | None) -> list[int] | None:
-    """A list of counts, each of them once."""
-    if text is None:
-        return None
-    return list(dict.fromkeys(int(common.whole_number(flag, part.strip())) for part in text.split(",")))
+def _compared(options: argparse.Namespace) -> tuple[Any, list[str]]:
+    """The comparison, and for each of the rows that may be shown the change that would make it better."""
+    from hwspaces import quantity
+    from hwspaces.units import is_zero
+
+    given: dict[str, Any] = {name: getattr(options, name) for name in LOAD if getattr(options, name) is not None}
+    given |= {
+        name: getattr(options, name)
+        for name in ("weights", "engine", "draft", "efficiency", "prices", "sort", "share")
+        if getattr(options, name) is not None
+    }
+    given["slo"] = options.slo.replace(".p", "_p").replace(".mean", "_mean")
+    if options.rate is not None:
+        given["rate"] = quantity(options.rate, "1/s", "--rate")
+    if options.headroom is not None:
+        if options.rate is None:
+            raise ValueError("--headroom needs --rate: what one replica takes has no headroom")
+        given["headroom"] = 0.0 if is_zero(options.headroom, "1") else quantity(options.headroom, "1", "--headroom")
+    if options.hardware is not None:
+        given["hardware"] = [name.strip() for name in options.hardware.split(",")]
+    if options.kv is not None:
+        given["kv"] = [name.strip() for name in options.kv.split(",")]
+    for name in ("devices", "drafts"):
+        if getattr(options, name) is not None:
+            zero = name == "drafts"
+            parts = getattr(options, name).split(",")
+            given[name] = [int(common.whole_number(f"--{name}", part.strip(), zero)) for part in parts]
+    if options.max_devices is not None:
+        given["max_devices"] = int(common.whole_number("--max-devices", options.max_devices))
+    if options.simulate is not None:
+        given["simulated"] = int(common.whole_number("--simulate", options.simulate, zero=True))
+    policy = common.policy_settings(options.policy)
+    if policy:
+        given["policy"] = {name: value.split(",") for name, value in policy.items()}
+    given["settings"] = common.overrides(options.set)
+    from sweeps.cli.progress import progress
+    from sweeps.run.compile_cache import compilation_cache
+    from sweeps.studies.served.advice import changes
+    from sweeps.studies.served.comparison import compare_served
+
+    with progress() as begun:
+
+        def simulating(number: int) -> Any:
+            compilation_cache()
+            return begun(number).add
+
+        found = compare_served(options.model, begun=simulating, **given)
+    return found, changes(found.question, found.best_layouts[:TOP])
 
 
-def _write(options: argparse.Namespace, ending: str, found: Any, shown: tuple, explained: tuple, top: int) -> None:
+def _write(options: argparse.Namespace, found: Any, shown: tuple, advice: list[str], top: int) -> None:
     path, force = options.output, options.force
-    if ending == ".nc":
-        from sweeps.data.store import saved
+    ending = pathlib.Path(path).suffix.lower()
+    from sweeps.cli import compare_report
 
-        if not found.points:
-            raise ValueError(f"{path}: there are no points to write")
-        saved(path, found.dataset, force)
+    if ending == ".json":
+        from hwspaces.output import replacing
+
+        with replacing(path, ("answer",), force=force) as name, open(name, "w", encoding="utf-8") as file:
+            file.write(json_text(compare_report.record(found, shown[:top], advice)))
     elif ending == ".csv":
-        from sweeps.cli.comparison_files import write_rows
+        compare_report.write_rows(path, found, shown, force)
+    elif ending == ".nc":
+        from sweeps.data.store import saved
+        from sweeps.studies.served.dataset import dataset
 
-        write_rows(path, shown, explained, force)
+        saved(path, dataset(found), force)
     else:
         from sweeps.show import style
-        from sweeps.show.compare import ranking
+        from sweeps.show.served import ranking
 
         style.saved(ranking(found, shown[:top]), path, force)
-
-
-def _record(found: Any, rows: tuple, explained: tuple) -> dict[str, Any]:
-    """Everything for machines: SI numbers; a figure that an accelerator does not have is null."""
-    from sweeps.ask.names import variable
-    from sweeps.cli.answers import units
-    from sweeps.cli.comparison_files import row_record
-
-    metrics = sorted({name for row in (*rows, *explained) for name in row.metrics})
-    return {
-        "model": found.model.name,
-        "precision": found.model.precision,
-        "kv_precision": found.kv,
-        "efficiency": found.efficiency,
-        "sorted_by": found.metric,
-        "sorted_because": found.chosen,
-        "higher_is_better": bool(variable(found.metric).higher_is_better),
-        "tried": {"accelerators": found.accelerators, "points": found.points, "seconds": round(found.seconds, 3)},
-        "prices": {name: price.record() for name, price in found.prices.items()},
-        "rows": [{"rank": rank, **row_record(row)} for rank, row in enumerate(rows, 1)],
-        "infeasible": [row_record(row) for row in explained],
-        "lacking": dict(found.lacking),
-        "refused_layouts": dict(found.refused),
-        "notes": list(found.notes),
-        "units": units(metrics),
-    }
-
-
-COLUMNS = {
-    "ttft": "TTFT",
-    "tpot": "TPOT",
-    "tokens_per_second": "tokens/s",
-    "tokens_per_second_per_device": "tokens/s\n/device",
-    "usd_per_million_tokens": "USD/M\ntokens",
-}
-"""Metrics of the table; another one that rows are sorted by comes to them."""
-
-
-def _print(found: Any, shown: tuple, explained: tuple, top: int, every: bool) -> None:
-    from sweeps.ask.names import variable
-    from sweeps.cli.tables import console, print_lines, size, table
-    from sweeps.data.labels import number
-    from sweeps.studies.reasons import limit_text
-
-    out = console()
-    model, limits = found.model, ", ".join(limit_text(name, limit) for name, limit in found.slo.items())
-    out.print(f"{model.name}: requests of {number(found.isl)} + {number(found.osl)} tokens", end="")
-    out.print(f", {limits}" if limits else "")
-    out.print(f"weights {model.precision} ({model.precision_source}), KV cache {found.kv}", end="")
-    out.print(f", efficiency {found.efficiency}")
-    direction = "highest" if variable(found.metric).higher_is_better else "lowest"
-    out.print(f"sorted by {found.metric}, {direction} first ({found.chosen})", end="\n\n")
-    estimated = {name for name, price in found.prices.items() if price.estimate}
-    if shown:
-        columns = dict(COLUMNS)
-        columns.setdefault(found.metric, found.metric)
-        columns.pop("devices", None)
-        heads = {name: f"{head}\n({direction})" if name == found.metric else head for name, head in columns.items()}
-        names = ("#", "accelerator", "devices", "layout", "batch", *heads.values(), "weights\nof capacity")
-        ranked = table(*names, numbers=[name for name in names if name not in ("accelerator", "layout")])
-        for rank, row in enumerate(shown[:top], 1):
-            name = f"{row.hardware} *" if row.hardware in found.announced else row.hardware
-            name = f"{name} ~" if row.hardware in estimated else name
-            cells = [_cell(metric, row.metrics[metric]) for metric in columns]
-            weights = f"{size(row.metrics['weight_bytes'])} of {size(row.capacity)}"
-            ranked.add_row(str(rank), name, str(row.devices), row.layout, f"{row.batch:,}", *cells, weights)
-        out.print(ranked)
-        if len(shown) > top:
-            out.print(f"... and {len(shown) - top} more; --top {len(shown)} shows them")
-        if any(row.hardware in found.announced for row in shown[:top]):
-            out.print("* announced")
-        if any(row.hardware in estimated for row in shown[:top]):
-            out.print("~ at an estimated price: nobody sells it, as far as is known")
-    else:
-        out.print("nothing is feasible")
-    _print_reasons(out, found, explained, every)
-    out.print()
-    names = dict.fromkeys(row.hardware for row in shown[:top] if row.hardware in found.prices)
-    print_lines(out, "price", [f"{name}: {found.prices[name].text}" for name in names])
-    _print_tried(out, found, len(found.infeasible) - len(explained))
-    if shown:
-        out.print(f"best    {_best_text(found, shown[0])}")
-    print_lines(out, "note", found.notes[1:])
-
-
-def _print_reasons(out: Any, found: Any, explained: tuple, every: bool) -> None:
-    """Why accelerators have no row above: those of one reason together where it is the same for all."""
-    from sweeps.cli.tables import table
-
-    same: dict[str, list[str]] = {}
-    own = []
-    for row in explained:
-        if row.reason.startswith("no "):
-            same.setdefault(row.reason, []).append(row.hardware)
-        else:
-            own.append(row)
-    for name, reason in found.lacking.items():
-        same.setdefault(reason, []).append(name)
-    if own:
-        out.print()
-        misses = table("not feasible", "devices", "layout", "batch", "because", numbers=("devices", "batch"))
-        for row in own:
-            misses.add_row(row.hardware, str(row.devices), row.layout, f"{row.batch:,}", row.reason)
-        out.print(misses)
-    if same:
-        out.print()
-    for reason, names in same.items():
-        out.print(f"{reason}: {', '.join(dict.fromkeys(names))}")
-    if found.refused and not every:
-        (layout, rule), *others = found.refused.items()
-        out.print(f"\nnot possible for the model: {layout} ({rule})", end="")
-        out.print(f" and {len(others)} more layouts; --all shows them" if others else "")
-    for layout, rule in found.refused.items() if every else ():
-        out.print(f"not possible for the model: {layout} ({rule})")
-
-
-def _print_tried(out: Any, found: Any, left: int) -> None:
-    words = {"hardware": f"of {found.accelerators} accelerators", "deployment": "layouts", "batch": "batches"}
-    counts = " x ".join(f"{found.sizes.get(dim, 0):,} {word}" for dim, word in words.items())
-    rate = found.points / max(found.seconds, 1e-9)
-    out.print(f"tried   {counts} = {found.points:,} points in {found.seconds:.1f} s, {rate:,.0f} points/s")
-    if left:
-        out.print(f"        {left:,} more rows (accelerator, devices, layout) are not feasible; --all shows them")
-    if not found.slo and found.rows:
-        out.print("        no --slo was given: prompts of a whole batch are prefilled at once, so TTFT grows with it")
-
-
-def _best_text(found: Any, row: Any) -> str:
-    """The best row in words."""
-    metrics = row.metrics
-    latency = f"TTFT {_cell('ttft', metrics['ttft'])}, TPOT {_cell('tpot', metrics['tpot'])}"
-    rate = f"{_cell('tokens_per_second', metrics['tokens_per_second'])} tokens/s"
-    cost = metrics["usd_per_million_tokens"]
-    price = f", {cost:.3g} USD per million output tokens" if math.isfinite(cost) else ""
-    return f"{row.devices} x {row.hardware} as {row.layout} at batch {row.batch:,}: {latency}, {rate}{price}"
-
-
-def _cell(name: str, value: float) -> str:
-    from sweeps.cli.tables import metric_text
-
-    return metric_text(name, value) if math.isfinite(value) else "-"

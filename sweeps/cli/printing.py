@@ -36,9 +36,14 @@ def escaped(text: str, breaks: bool = False) -> str:
 
 def print_json(record: object, indent: int | None = 2) -> None:
     """Print a record as one JSON value; a number that does not exist is null."""
+    print(json_text(record, indent))
+
+
+def json_text(record: object, indent: int | None = 2) -> str:
+    """A record as one JSON value; a number that does not exist is null."""
     import json
 
-    print(json.dumps(_finite(record), indent=indent, allow_nan=False))
+    return json.dumps(_finite(record), indent=indent, allow_nan=False)
 
 
 def _finite(value: object) -> object:

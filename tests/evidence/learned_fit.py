@@ -55,6 +55,10 @@ SERVED = (
 """Constants that only serving data determine."""
 
 
+DEVICES = ("A100-SXM-80GB", "H100-SXM", "H200-SXM", "L40S", "RTX-PRO-6000-Server", "B200-SXM")
+"""Accelerators whose kernels are fitted; served models were judged on the last one without a fit."""
+
+
 def main(words: list[str] | None = None) -> int:
     """Fit, print and write; returns the exit status."""
     parser = fit_parser("learned_fit", __doc__, "folder with e2e/ and kernels/")
@@ -97,6 +101,7 @@ def _refit(folder: Path, engine: str, console: Console) -> str:
         "refit": f"python -m tests.evidence.learned_fit --data DIR --engine {engine}",
         "errors": f"serving: {len(observations)} rows in {len(groups)} groups, MAPE {mean:.1%} over groups; "
         "kernels: docs/evidence/kernels.md",
+        "devices": DEVICES,
     }
     notes = (
         "Kernels are fitted alone, to public tables of one call each (aiconfigurator), pooled over all their GPUs.",

@@ -20,6 +20,7 @@ from jaxroof.legality import legal
 from jaxroof.memory import kv_capacity_tokens, weight_bytes, weights_fit
 from jaxroof.scheduler import Size, cache_blocks
 from jaxroof.traffic import Traffic
+from jaxroof.tree import structure
 from sweeps.ask.alike import alike
 from sweeps.ask.cases import compute_precisions
 from sweeps.run.simulated.simulation import FEW, compiled, power, simulated, size_for
@@ -51,6 +52,7 @@ def outcomes(
     points: Sequence[Scenario],
     progress: Callable[[int], None] = lambda points: None,
     width: int | None = None,
+    among: Sequence[Scenario] | None = None,
 ) -> Metrics:
     """Outcome of the traffic at every point: `jaxroof.serving_metrics`, and figures per device and dollar.
 
@@ -60,20 +62,26 @@ def outcomes(
     Args:
       points: each with the traffic of one replica; leaves are numbers, or NumPy arrays.
       progress: called with the number of points that are done, from this thread.
-      width: simulations per call; None: as many as pay and fit in memory.
+      width: simulations of one call of a program; None: as many as pay and fit in memory.
+      among: points of which these are some, with as many requests: programs are made for all of them, so that other
+        ones of them, asked for later, share these programs. None: these points.
 
     Returns:
       What `bounds` returns, and every metric, shape [points]: NaN where a deployment is not feasible. Rates are of all
       replicas, counts of one.
     """
-    asked, points = points, [comparable(point) for point in points]
+    asked, single = points, _all_single(points if among is None else among)
+    points = [comparable(point, single) for point in points]
+    others = points if among is None else [comparable(point, single) for point in among]
     found = bounds(points)
     able = np.flatnonzero(found["feasible"])
     progress(len(points) - len(able))
     for group in _of_one_structure([points[i] for i in able]):
         where = able[group]
         chosen = [points[i] for i in where]
-        for part, values in _simulated(chosen, found["kv_blocks"][where], progress, width):
+        kind = structure(chosen[0])
+        family = [other.workload for other in others if structure(other) == kind]
+        for part, values in _simulated(chosen, found["kv_blocks"][where], progress, width, family):
             for name, numbers in values.items():
                 found.setdefault(name, np.full(len(points), np.nan))[where[part]] = numbers
     replica = {name: found.get(name, np.full(len(points), np.nan)) for name in RATES}
@@ -85,14 +93,20 @@ def outcomes(
     return found
 
 
-def comparable(point: Scenario) -> Scenario:
+def _all_single(points: Sequence[Scenario]) -> bool:
+    """Whether one device serves at every point: links are left out then, and stay where some have more than one."""
+    return all(float(replica_devices(point.deployment)) == 1.0 for point in points)
+
+
+def comparable(point: Scenario, single: bool = True) -> Scenario:
     """The point with its hardware replaced by `sweeps.ask.alike.alike`: most accelerators then share a program.
 
-    Where one device serves, its links are left out too: nothing is sent over them.
+    Args:
+      single: where one device serves, leave its links out too, over which nothing is sent.
     """
     needed = compute_precisions((point.model, point.deployment))
     hardware = alike(jax.tree.map(float, point.hardware), needed)
-    if float(replica_devices(point.deployment)) == 1.0:
+    if single and float(replica_devices(point.deployment)) == 1.0:
         hardware = dataclasses.replace(hardware, links=Links(scale_up=None, scale_out=None))
     return dataclasses.replace(point, hardware=hardware)
 
@@ -103,7 +117,7 @@ def bounds(points: Sequence[Scenario]) -> Metrics:
     `devices`, `weight_bytes`, `kv_capacity_tokens` and `kv_blocks`; `fits`: the weights, and a KV cache for its
     shortest request; `legal` and `feasible`, as of every other job.
     """
-    points = [comparable(point) for point in points]
+    points = [comparable(point, _all_single(points)) for point in points]
     found: Metrics = {}
     for where in _of_one_structure(points):
         small = [dataclasses.replace(points[i], efficiency=(), workload=_shortest(points[i].workload)) for i in where]
@@ -150,13 +164,15 @@ def _simulated(
     blocks: np.ndarray,
     progress: Callable[[int], None],
     width: int | None,
+    family: Sequence[Service],
 ) -> Iterator[tuple[np.ndarray, Metrics]]:
     """Positions and metrics of every chunk of points of one structure, as chunks end."""
     together, axes = stacked(points)
     work = together.workload
-    width = min(width or _width(len(points), work.traffic.isl.shape[-1]), len(points))
-    size = size_for(work.traffic, work.policy)
+    width = width or min(_width(len(points), work.traffic.isl.shape[-1]), len(points))
+    size = size_for(work.traffic, jax.tree.map(lambda *numbers: np.array(numbers), *(one.policy for one in family)))
     parts = [np.arange(low, min(low + width, len(points))) for low in range(0, len(points), width)]
+    requests = len(family) * work.traffic.isl.shape[-1]
     begun, stopped = threading.Event(), threading.Event()
 
     def outcome(number: int) -> tuple[np.ndarray, Metrics]:
@@ -178,7 +194,7 @@ def _simulated(
             part = parts[number]
             chosen = np.concatenate([part, np.full(width - len(part), part[-1])])
             one = jax.tree.map(lambda leaf, axis: leaf if axis < 0 else leaf[chosen], together, axes)
-            values = _outcome(one, axes, size, blocks[chosen], went_on, len(points) * work.traffic.isl.shape[-1])
+            values = _outcome(one, axes, size, blocks[chosen], went_on, requests)
             return part, {name: column[: len(part)] for name, column in values.items()}
         finally:
             begun.set()

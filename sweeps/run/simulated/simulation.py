@@ -217,14 +217,20 @@ def _tables(size: Size, together: Scenario, number: int) -> StepPrices:
     """Price tables of every simulation on NumPy, in columns: a program that makes them is traced for seconds."""
     place = together.hardware, together.model, together.deployment, together.efficiency
     numbers = jax.tree.map(lambda leaf: np.broadcast_to(np.asarray(leaf, np.float64), number), place)
-
-    def tables(low: int) -> StepPrices:
-        columns = jax.tree.map(lambda leaf: leaf[low : low + COLUMN].reshape(-1, 1, 1), numbers)
-        return price_tables(Parts(*columns), columns[2], _limits(size))
-
+    leaves = np.stack(jax.tree.leaves(numbers), axis=1)
+    _, first, which = np.unique(leaves, axis=0, return_index=True, return_inverse=True)  # one place under several loads
+    made: list[StepPrices] = []
+    kinds = None
     with eager():
-        parts = [tables(low) for low in range(0, number, COLUMN)]
-    return jax.tree.map(lambda *each: np.concatenate(each), *parts)
+        for low in range(0, len(first), COLUMN):
+            chosen = first[low : low + COLUMN]
+            hardware, model, deployment, efficiency = jax.tree.map(
+                lambda leaf, rows=chosen: leaf[rows].reshape(-1, 1, 1), numbers
+            )
+            parts = Parts(hardware, model, deployment, efficiency, kinds)
+            kinds = parts.kinds
+            made.append(price_tables(parts, deployment, _limits(size)))
+    return jax.tree.map(lambda *each: np.concatenate(each)[which.ravel()], *made)
 
 
 def _frozen(axes: Any, together: Scenario) -> tuple:

@@ -1,0 +1,245 @@
+"""Steady state of an engine that batches continuously, in closed form: load, latencies and their spread.
+
+An engine that decodes B sequences at once completes B / (output - 1) of them per step, and as many prompts enter. So
+the mean step, the load and every latency follow from B without a simulation.
+"""
+
+import math
+
+from jaxroof.arrays import jnp
+from jaxroof.batch import Batch, Decode, Prefill
+from jaxroof.policy import ORDERS, Policy
+from jaxroof.step_price import Price
+from jaxroof.struct import Array, Scalar, struct
+
+LEAST_STEPS = 0.5
+"""Decode steps of a request at least: one of a single output token has none."""
+
+FULLEST = 0.995
+"""Utilisation of the prompts' share of a step at most: a queue that is fuller has no steady state."""
+
+
+@struct
+class Demand:
+    """Means of the requests that a replica is sent; tokens per request."""
+
+    prompt: Scalar  # new prompt tokens, without those that the prefix cache has
+    cached: Scalar  # prompt tokens that the prefix cache has
+    evenness: Scalar  # mean^2 / mean of the squares of `prompt`: 1 where all prompts are equally long
+    output: Scalar  # output tokens
+    briefness: Scalar  # mean of the decode steps x mean of their reciprocals: 1 where all outputs are equally long
+    context: Scalar  # tokens that a decoding sequence attends to, mean over all decode steps
+    held: Scalar  # tokens of KV cache that a running sequence holds, mean over time
+
+
+@struct
+class StepTimes:
+    """Times in s of an engine's steps at a batch of decoding sequences."""
+
+    decode: Scalar  # a step without prompts
+    first: Scalar  # what the first prompt of a step adds to it
+    further: Scalar  # what every other prompt adds
+    steps: Scalar  # that one prompt takes, 1 where it fits into a step
+    full: Scalar  # prompts that one step has room for
+
+
+@struct
+class SteadyState:
+    """Load and latencies of an engine that decodes `batch` sequences on average."""
+
+    batch: Scalar
+    load: Scalar  # requests/s
+    step: Scalar  # s, mean of the steps with and without prompts
+    use: Scalar  # share of the room for prompts that is taken
+    ttft: Scalar  # s, mean
+    ttft_spread: Scalar  # s, standard deviation
+    tpot: Scalar  # s, mean
+    tpot_spread: Scalar  # s, standard deviation over requests
+    held_back: Scalar  # share of requests that wait because the most sequences run already
+    wait: Scalar  # s, mean wait of those
+    decode_steps: Scalar  # of a request
+
+
+def step_times(price: Price, policy: Policy, demand: Demand, batch: Scalar) -> StepTimes:
+    """Times in s of steps with no prompt, one prompt, and as many as fit, at `batch` decoding sequences.
+
+    Args:
+      price: of a step, `jaxroof.step_price.step_price`.
+      batch: decoding sequences, mean; from 1.
+    """
+    prompt = demand.prompt
+    mixed = jnp.asarray(policy.order) == ORDERS.index("mixed")
+    chunked = jnp.asarray(policy.chunked) > 0.5
+
+    # Room for prompt tokens in a step, the part of a prompt that one step takes, and the whole prompts that fit.
+    room = jnp.maximum(policy.token_budget - jnp.where(mixed, batch, 0.0), 1.0)
+    part = jnp.where(chunked, jnp.minimum(prompt, room), prompt)
+    most = jnp.where(chunked, jnp.maximum(room, part), jnp.maximum(jnp.floor(room / prompt), 1.0) * prompt)
+
+    def time(tokens: Scalar, decoding: Scalar, rows: Scalar) -> Array:
+        """s of a step with these prompt tokens and decoding sequences."""
+        prompts = tokens / prompt
+        chunks = jnp.where(part < prompt, 1.0, jnp.maximum(prompts, 1.0) * demand.evenness)
+        past = demand.cached + 0.5 * jnp.maximum(prompt - tokens / chunks, 0.0)
+        work = Batch(
+            prefill=Prefill(sequences=chunks, tokens=tokens, past=jnp.where(tokens > 0, chunks * past, 0.0)),
+            decode=Decode(sequences=decoding, context=decoding * demand.context),
+            logits=decoding + prompts,
+        )
+        device, host = price(work, rows + tokens)
+        return jnp.where(jnp.asarray(policy.hidden_host) > 0.5, jnp.maximum(device, host), device + host)
+
+    # A decoding batch runs in a CUDA graph of the next larger size, half an interval larger on average.
+    graph = (policy.graph_step > 0) & (batch > 4.0) & (batch <= policy.graph_limit)
+    alone = time(jnp.zeros_like(prompt * batch), batch, batch + jnp.where(graph, 0.5 * (policy.graph_step - 1.0), 0.0))
+    beside = jnp.where(mixed, batch, 0.0)
+    base = jnp.where(mixed, alone, 0.0)
+    one, all_of_them = time(part, beside, beside), time(most, beside, beside)
+    steps = prompt / part
+    first = (one - base) * steps
+    more = most > part * (1.0 + 1e-9)
+    further = jnp.where(more, (all_of_them - one) * prompt / jnp.where(more, most - part, 1.0), first)
+    return StepTimes(decode=alone, first=first, further=further, steps=steps, full=most / prompt)
+
+
+def steady_state(
+    times: StepTimes, slope: Scalar, demand: Demand, delay: Scalar, batch: Scalar, most: Scalar
+) -> SteadyState:
+    """Load and latencies where `batch` sequences decode on average and requests arrive as a Poisson stream.
+
+    a = batch / (output - 1) prompts enter per step: their number is Poisson. The step is on average
+
+        T = decode + (1 - e^-a) first + (a - 1 + e^-a) further,      load = a / T
+
+    TPOT is T; its spread is that of the requests that arrive while one is decoded: each adds its prompt's time and,
+    as long as it decodes, the slope of a step in the batch. TTFT is the rest of the step under way, the wait for room
+    (M/D/1), and the step, or steps, with the prompt. Sequences under way are a Poisson number; where more would run
+    than may, requests wait for one to end, as in a queue of many servers.
+
+    Args:
+      times: at `batch`.
+      slope: s that a step without prompts gains per decoding sequence.
+      delay: s from a request to its place in the queue.
+      most: sequences that may run at once.
+
+    Source: ours; Little, Operations Research 9(3), 1961; the M/D/1 queue; Halfin & Whitt, Operations Research 29(3),
+    1981, for the share that waits for one of many servers.
+    """
+    steps = jnp.maximum(demand.output - 1.0, LEAST_STEPS)
+    entering = batch / steps
+    none = jnp.exp(-entering)
+    step = times.decode + (1.0 - none) * times.first + (entering - 1.0 + none) * times.further
+    load = entering / step
+    added = none * times.first + (1.0 - none) * times.further  # s that one more prompt adds
+
+    # Sequences under way are Poisson; a slower step keeps them longer, which makes the spread larger.
+    busy = jnp.clip(load * added, 0.0, FULLEST)
+    gain = jnp.clip(batch * slope / (step * (1.0 - busy)), 0.0, 0.9)
+    sequences_spread = jnp.sqrt(batch / (1.0 - gain))
+
+    # The room above the mean, in standard deviations; who finds none waits for a sequence to end.
+    room = jnp.maximum(most - batch, 1e-3)
+    far = jnp.minimum(room / sequences_spread, 8.0)
+    waits = jnp.where(most > batch, 1.0 / (1.0 + far * normal_share(far) / _density(far)), 1.0)
+    held = 0.5 * demand.briefness * steps * step / room
+
+    # TPOT: arrivals of the time before and while a request decodes, by what each adds to its steps.
+    grown = slope * steps
+    uneven = demand.briefness / demand.evenness
+    varied = (1.0 - waits) * (2.0 / 3.0 * grown**2 + grown * added)  # a full batch does not vary
+    variance = batch * (varied + uneven * added**2) / (1.0 - gain)
+    tpot_spread = jnp.sqrt(variance) / steps
+
+    # TTFT: the rest of the step under way, of which longer ones are met more often, in proportion to their length; the
+    # queue for room; the steps with the prompt itself and with those that came during the same step.
+    second, third = _poisson_moments(times.decode, added, entering, demand.evenness)
+    met, met_variance = second / step, third / step - (second / step) ** 2
+    rest, rest_variance = 0.5 * met, third / step / 3.0 - 0.25 * met**2
+    use = jnp.clip(entering / times.full, 0.0, FULLEST)
+    service = step / times.full
+    wait = use * service / (2.0 * (1.0 - use))
+    wait_variance = wait**2 + use * service**2 / (3.0 * (1.0 - use))
+    others = jnp.minimum(load * met, times.full)
+    others_variance = others + load**2 * met_variance
+    own = times.decode * times.steps + times.first + others * times.further
+    slow = slope * sequences_spread * (0.5 + times.steps)  # s by which it all is longer or shorter with the batch
+    ttft_variance = (
+        rest_variance
+        + wait_variance
+        + times.first**2 * (1.0 / demand.evenness - 1.0)
+        + times.further**2 * (others_variance + others * (1.0 / demand.evenness - 1.0))
+        + times.further * load * met_variance  # a longer step has more arrivals, and a longer rest
+        + slow**2
+    )
+    return SteadyState(
+        batch=batch,
+        load=load,
+        step=step,
+        use=entering / times.full,
+        ttft=delay + rest + wait + own,
+        ttft_spread=jnp.sqrt(ttft_variance),
+        tpot=step,
+        tpot_spread=tpot_spread,
+        held_back=waits,
+        wait=held,
+        decode_steps=steps,
+    )
+
+
+def _poisson_moments(fixed: Scalar, each: Scalar, mean: Scalar, evenness: Scalar) -> tuple[Array, Array]:
+    """Second and third moment of `fixed` plus a Poisson number, of this mean, of times that are `each` on average.
+
+    Their squares are each^2 / evenness on average; their cubes each^3 / evenness^3, as of a lognormal distribution.
+    """
+    square, cube = each**2 / evenness, (each / evenness) ** 3
+    first = mean * each
+    second = mean * square + first**2
+    third = mean * cube + 3.0 * first * mean * square + first**3
+    return fixed**2 + 2.0 * fixed * first + second, fixed**3 + 3.0 * fixed**2 * first + 3.0 * fixed * second + third
+
+
+def mean_ttft(state: SteadyState) -> Array:
+    """Mean TTFT in s, with the wait of those that are held back."""
+    return state.ttft + state.held_back * state.wait
+
+
+def ttft_share(state: SteadyState, limit: Scalar) -> Array:
+    """Share of requests whose TTFT is at most `limit` s."""
+    slack = jnp.maximum(limit - state.ttft, 0.0) / state.wait
+    return gamma_share(limit, state.ttft, state.ttft_spread) * (1.0 - state.held_back * jnp.exp(-slack))
+
+
+def tpot_share(state: SteadyState, limit: Scalar) -> Array:
+    """Share of requests whose TPOT is at most `limit` s."""
+    return normal_share((limit - state.tpot) / state.tpot_spread)
+
+
+def e2e_share(state: SteadyState, limit: Scalar) -> Array:
+    """Share of requests whose end-to-end latency is at most `limit` s, where all outputs are equally long."""
+    waits = state.held_back * state.wait
+    mean = state.ttft + waits + state.decode_steps * state.tpot
+    spread = jnp.sqrt(state.ttft_spread**2 + waits**2 + (state.decode_steps * state.tpot_spread) ** 2)
+    return normal_share((limit - mean) / spread)
+
+
+def normal_share(distance: Scalar) -> Array:
+    """Share of a normal distribution below `distance` standard deviations above its mean, to 0.0003.
+
+    Source: Page, Applied Statistics 26(1), 1977: 1 / (1 + e^-2y), y = sqrt(2 / pi) (x + 0.044715 x^3).
+    """
+    y = math.sqrt(2.0 / math.pi) * (distance + 0.044715 * distance**3)
+    return 0.5 * (1.0 + jnp.tanh(jnp.clip(y, -20.0, 20.0)))
+
+
+def _density(distance: Scalar) -> Array:
+    return jnp.exp(-0.5 * distance**2) / math.sqrt(2.0 * math.pi)
+
+
+def gamma_share(value: Scalar, mean: Scalar, spread: Scalar) -> Array:
+    """Share of a gamma distribution of this mean and standard deviation that lies below `value`.
+
+    Source: Wilson & Hilferty, PNAS 17(12), 1931: the cube root is normal.
+    """
+    variation = (spread / mean) ** 2
+    root = jnp.cbrt(jnp.maximum(value, 0.0) / mean)
+    return normal_share((root - 1.0 + variation / 9.0) / jnp.sqrt(variation / 9.0))

@@ -1,0 +1,118 @@
+"""Price of one engine's step from that of a micro-batch: pipeline stages, electrical power, drafted tokens."""
+
+import functools
+from collections.abc import Callable
+
+from jaxroof.arrays import jnp
+from jaxroof.batch import Batch, Prefill, divided
+from jaxroof.deployment import Deployment, degree, drafted_tokens, largest_stage, pipelined_parts
+from jaxroof.energy import limited_time, power_known
+from jaxroof.hardware import Hardware
+from jaxroof.memory import layer_count
+from jaxroof.model import Model
+from jaxroof.smooth import maximum
+from jaxroof.speculation import expected_tokens
+from jaxroof.struct import Array, Scalar
+
+MicroBatch = Callable[[Batch, Scalar], tuple[Array, Array]]
+"""Cost of a micro-batch in all stages, shape [..., quantities], and s of its host: of a batch and rows of its GEMMs."""
+
+Price = Callable[[Batch, Scalar], tuple[Array, Array]]
+"""Time in s of a step on the device and on its host, of a batch and the rows of its GEMMs."""
+
+
+def step_price(
+    micro_batch: MicroBatch,
+    hardware: Hardware,
+    model: Model,
+    deployment: Deployment,
+    acceptance: Scalar = 0.0,
+    hidden_host: Scalar = 0.0,
+) -> Price:
+    """The function that prices a whole step.
+
+    With pipeline stages as many micro-batches as stages are under way, or one per sequence where these are fewer, and
+    a step is the time from one step of a micro-batch to its next. The time is the one under the limit of electrical
+    power: `limited_time`. With drafted tokens a step adds one token to every sequence, as without them, and takes its
+    share of a step that adds several: `_share_of_drafting_step`.
+
+    Args:
+      micro_batch: its cost, for example from tables (`jaxroof.prices`).
+      acceptance: probability that a drafted token is right, given that those before it are.
+      hidden_host: 1 where the host works while the device does: the limit is then over the device's time alone.
+    """
+    price = functools.partial(_step_price, micro_batch, hardware, model, deployment, hidden_host)
+    return _of_one_token(price, deployment, acceptance)
+
+
+def step_energy(micro_batch: MicroBatch, deployment: Deployment, acceptance: Scalar = 0.0) -> Price:
+    """The function that gives a step's energy in J on one device beside static power, and 0; as `step_price`.
+
+    Needs hardware of which `power_known`.
+    """
+
+    def energy(batch: Batch, rows: Scalar) -> tuple[Array, Array]:
+        parts = 1.0
+        if deployment.pp is not None:
+            parts = pipelined_parts(deployment, maximum(batch.prefill.sequences + batch.decode.sequences, 1.0))
+        spent, _ = micro_batch(divided(batch, parts), rows / parts)
+        joules = spent[..., 1] * (parts / degree(deployment.pp))
+        return joules, jnp.zeros_like(joules)
+
+    return _of_one_token(energy, deployment, acceptance)
+
+
+def _of_one_token(price: Price, deployment: Deployment, acceptance: Scalar) -> Price:
+    """The price of a step that adds one token to every sequence, where a step with drafts adds several."""
+    if deployment.drafts is None:
+        return price
+    kept = expected_tokens(deployment, acceptance)
+    return functools.partial(_share_of_drafting_step, price, drafted_tokens(deployment), kept)
+
+
+def _share_of_drafting_step(
+    price: Price, drafted: Scalar, kept: Scalar, batch: Batch, rows: Scalar
+) -> tuple[Array, Array]:
+    """Time in s that one token of every sequence and all prompt tokens of a step take, on the device and its host.
+
+    A step with `drafted` tokens per sequence adds `kept` to each on average: one of them takes 1 / kept of the step's
+    time without its prompts, and the prompts what they add to it. Exact in the mean over many steps; that tokens come
+    several at a time, and to each sequence in its own number, is left out.
+
+    Source: ours.
+    """
+    decoding = batch.decode
+    nothing = jnp.zeros_like(decoding.sequences)
+    further = drafted * decoding.sequences
+    alone = Batch(
+        prefill=Prefill(sequences=nothing, tokens=nothing, past=nothing), decode=decoding, logits=decoding.sequences
+    )
+    whole, without = price(batch, rows + further), price(alone, decoding.sequences + further)
+    spared = jnp.where(decoding.sequences > 0, 1.0 - 1.0 / kept, 0.0)
+    device, host = (time - spared * other for time, other in zip(whole, without, strict=True))
+    return device, host
+
+
+def _step_price(
+    micro_batch: MicroBatch,
+    hardware: Hardware,
+    model: Model,
+    deployment: Deployment,
+    hidden_host: Scalar,
+    batch: Batch,
+    rows: Scalar,
+) -> tuple[Array, Array]:
+    """Time in s of a step of all micro-batches on the device, under the limit of its power, and on the host."""
+    if deployment.pp is None:
+        spent, host = micro_batch(batch, rows)
+        time, parts = spent[..., 0], 1.0
+    else:
+        parts = pipelined_parts(deployment, maximum(batch.prefill.sequences + batch.decode.sequences, 1.0))
+        spent, host = micro_batch(divided(batch, parts), rows / parts)
+        laps = maximum(parts * largest_stage(deployment, layer_count(model)), 1.0)
+        time, host = spent[..., 0] * laps, host * laps
+    if not power_known(hardware):
+        return time, host
+    beside = host * (1.0 - jnp.asarray(hidden_host, dtype=float))
+    energy = spent[..., 1] * (parts / degree(deployment.pp))
+    return limited_time(time + beside, energy, hardware) - beside, host

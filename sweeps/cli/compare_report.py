@@ -1,0 +1,280 @@
+"""Served comparisons as text, JSON and CSV."""
+
+import csv
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxroof.version import VERSION
+from sweeps.ask.names import variable
+from sweeps.cli.answers import units
+from sweeps.cli.tables import console, metric_text, print_lines, table
+from sweeps.data.labels import number
+from sweeps.studies.served.comparison import ServedComparison
+from sweeps.studies.served.rows import Row
+from sweeps.studies.served.trust import trust
+
+COLUMNS = {
+    "load": "requests/s\n/replica",
+    "ttft_mean": "TTFT\nmean",
+    "tpot_mean": "TPOT\nmean",
+    "tokens_per_second_per_device": "tokens/s\n/device",
+    "usd_per_million_tokens": "USD/M\ntokens",
+}
+"""Metrics of the table; the one that rows are sorted by comes to them."""
+
+
+def show(found: ServedComparison, shown: Sequence[Row], advice: Sequence[str], top: int, every: bool) -> None:
+    """Print the ranking, its reasons, and what the numbers are of."""
+    out, asked = console(), found.question
+    out.print(_heading(found))
+    out.print(f"weights {asked.model.precision} ({asked.model.precision_source}), engine {asked.engine}", end="")
+    out.print(f", efficiency {asked.efficiency.name}")
+    direction = "highest" if variable(found.metric).higher_is_better else "lowest"
+    out.print(f"sorted by {found.metric}, {direction} first ({found.chosen})", end="\n\n")
+    if shown:
+        _print_rows(out, found, shown[:top], direction)
+        if len(shown) > top:
+            out.print(f"... and {len(shown) - top} more; --top {len(shown)} shows them")
+        _print_marks(out, found, shown[:top])
+        _print_details(out, found, shown[:top], advice)
+    else:
+        out.print("nothing serves the requests within the limits")
+    _print_reasons(out, found, every)
+    out.print()
+    _print_summary(out, found, shown)
+
+
+def _heading(found: ServedComparison) -> str:
+    asked = found.question
+    stream = asked.requests.sample
+    lengths = " + ".join(number(float(np.mean(tokens)), 4) for tokens in (stream.isl, stream.osl))
+    even = np.ptp(stream.isl) == 0.0 and np.ptp(stream.osl) == 0.0
+    words = f"{asked.model.name}: requests of {lengths} tokens{'' if even else ' on average'}, {asked.target.text}"
+    if found.rate is not None:
+        words += f"; {number(found.rate)} requests/s and {100 * found.headroom:g} % headroom"
+    return words
+
+
+def _print_rows(out: Any, found: ServedComparison, rows: Sequence[Row], direction: str) -> None:
+    columns = dict(COLUMNS)
+    columns.setdefault(found.metric, found.metric)
+    columns.pop("devices", None)
+    heads = {name: f"{head}\n({direction})" if name == found.metric else head for name, head in columns.items()}
+    devices = "devices" if found.rate is None else "replicas\nx devices"
+    names = (
+        "#",
+        "accelerator",
+        devices,
+        "layout",
+        "token\nbudget",
+        "max\nseqs",
+        *heads.values(),
+        "90 %\ninterval",
+        "by",
+    )
+    made = table(*names, numbers=[name for name in names if name not in ("accelerator", "layout", "by")])
+    for rank, row in enumerate(rows, 1):
+        count = str(row.devices) if found.rate is None else f"{row.replicas} x {row.devices}"
+        setting = row.spec["policy"].get("token_budget")
+        budget = "-" if setting is None else f"{float(setting):,.0f}"
+        cells = [_cell(metric, row.metrics[metric]) for metric in columns]
+        low, high = trust(device_of(found, row), found.question.efficiency).interval(row.metrics[found.metric])
+        between = f"{number(low, 2)} - {number(high, 2)}"
+        how = "simulation" if row.simulated else "estimate"
+        layout = f"{row.layout} {_kv(found, row)}".strip()
+        name = f"{row.hardware} {_marks(found, row)}".strip()
+        made.add_row(str(rank), name, count, layout, budget, f"{row.max_sequences:,}", *cells, between, how)
+    out.print(made)
+
+
+def _kv(found: ServedComparison, row: Row) -> str:
+    """Settings beside layout and token budget that differ between rows."""
+    parts = [part for part in row.setting.split(", ") if part and not part.startswith("token_budget")]
+    return ", ".join(parts)
+
+
+def device_of(found: ServedComparison, row: Row) -> Any:
+    """The accelerator of a row."""
+    return found.question.options.devices[row.place[1]]
+
+
+def _marks(found: ServedComparison, row: Row) -> str:
+    device = device_of(found, row)
+    marks = "*" if device.status == "announced" else ""
+    marks += "~" if device.price is not None and device.price.estimate else ""
+    return marks + ("?" if trust(device, found.question.efficiency).extrapolated else "")
+
+
+def _print_marks(out: Any, found: ServedComparison, rows: Sequence[Row]) -> None:
+    marks = "".join(_marks(found, row) for row in rows)
+    for mark, words in (
+        ("*", "announced"),
+        ("~", "at an estimated price: nobody sells it, as far as is known"),
+        ("?", "extrapolated: its architecture is not among the measured ones, so the interval is wider"),
+    ):
+        if mark in marks:
+            out.print(f"{mark} {words}")
+
+
+def _print_details(out: Any, found: ServedComparison, rows: Sequence[Row], advice: Sequence[str]) -> None:
+    """What binds every row and what would help, prices, and whether the first row is an extrapolation."""
+    made = table("#", "a larger load is stopped by", "a change that helps", numbers=("#",))
+    for rank, row in enumerate(rows, 1):
+        made.add_row(str(rank), row.binds, advice[rank - 1] if rank <= len(advice) else "")
+    out.print()
+    out.print(made)
+    out.print()
+    devices = {row.hardware: device_of(found, row) for row in rows}
+    print_lines(out, "price", [f"{name}: {one.price.text}" for name, one in devices.items() if one.price is not None])
+
+
+def _print_reasons(out: Any, found: ServedComparison, every: bool) -> None:
+    """Why accelerators have no row above: those of one reason together where it is the same for all."""
+    same: dict[str, list[str]] = {}
+    for name, reason in found.question.lacking.items():
+        same.setdefault(reason, []).append(name)
+    own = []
+    for row in found.infeasible if every else found.nearest_misses:
+        if (row.reason or "").startswith("no "):
+            same.setdefault(row.reason or "", []).append(row.hardware)
+        else:
+            own.append(row)
+    if own:
+        out.print()
+        misses = table("does not serve", "devices", "layout", "because", numbers=("devices",))
+        for row in own:
+            misses.add_row(row.hardware, str(row.devices), row.layout, row.reason)
+        out.print(misses)
+    for reason, names in same.items():
+        out.print(f"{reason}: {', '.join(dict.fromkeys(names))}")
+    if every:
+        for layout, rule in found.question.refused.items():
+            out.print(f"not possible for the model: {layout} ({rule})")
+
+
+def _print_summary(out: Any, found: ServedComparison, shown: Sequence[Row]) -> None:
+    rate = found.places / max(found.estimate_seconds, 1e-9)
+    words = f"estimate of {found.places:,} places in {found.estimate_seconds:.1f} s ({rate:,.0f} places/s)"
+    if found.simulations:
+        more = found.seconds - found.estimate_seconds
+        words += f", {found.simulations:,} simulations of {found.requests:,} requests in {more:.1f} s"
+    print_lines(out, "tried", [words])
+    if not shown:
+        return
+    first = shown[0]
+    print_lines(out, "best", [row_text(found, first)])
+    known = next(
+        (row for row in shown if not trust(device_of(found, row), found.question.efficiency).extrapolated), None
+    )
+    if known is not first:
+        said = "no row is on a measured architecture" if known is None else row_text(found, known)
+        print_lines(out, "sure", [f"the first row is an extrapolation; best on a measured architecture: {said}"])
+    print_lines(out, "note", found.question.model.notes)
+
+
+def row_text(found: ServedComparison, row: Row) -> str:
+    """A row in words."""
+    metrics = row.metrics
+    many = f"{row.replicas} replicas of " if found.rate is not None else ""
+    words = f"{many}{row.devices} x {row.hardware} as {row.layout}: {number(metrics['load'])} requests/s each, "
+    words += f"TTFT {_cell('ttft', metrics['ttft_mean'])}, TPOT {_cell('tpot', metrics['tpot_mean'])} on average"
+    cost = metrics["usd_per_million_tokens"]
+    words += f", {cost:.3g} USD per million output tokens" if math.isfinite(cost) else ""
+    hourly = metrics["usd_per_hour"]
+    return words + (f", {hourly:.4g} USD/h" if math.isfinite(hourly) else "")
+
+
+def _cell(name: str, value: float) -> str:
+    return metric_text(name, value) if math.isfinite(value) else "-"
+
+
+def record(found: ServedComparison, rows: Sequence[Row], advice: Sequence[str]) -> dict[str, Any]:
+    """Everything for machines: SI numbers; a figure that an accelerator does not have is null."""
+    asked = found.question
+    metrics = sorted({name for row in rows for name in row.metrics})
+    return {
+        "jaxroof_version": VERSION,
+        "question": {
+            "model": asked.model.name,
+            "slo": asked.slo,
+            "target": asked.target.text,
+            "share": asked.target.share,
+            "rate": found.rate,
+            "headroom": found.headroom if found.rate is not None else None,
+            "requests": dict(asked.requests.keys),
+            "engine": asked.engine,
+            "efficiency": asked.efficiency.name,
+            "settings": dict(asked.settings),
+        },
+        "model": asked.model.name,
+        "precision": asked.model.precision,
+        "sorted_by": found.metric,
+        "sorted_because": found.chosen,
+        "higher_is_better": bool(variable(found.metric).higher_is_better),
+        "tried": {
+            "places": found.places,
+            "simulations": found.simulations,
+            "requests_of_a_simulation": found.requests,
+            "estimate_seconds": round(found.estimate_seconds, 3),
+            "seconds": round(found.seconds, 3),
+        },
+        "rows": [_row_record(found, row, rank, advice) for rank, row in enumerate(rows, 1)],
+        "infeasible": [
+            {"hardware": row.hardware, "devices": row.devices, "layout": row.layout, "reason": row.reason}
+            for row in found.nearest_misses
+        ],
+        "lacking": dict(asked.lacking),
+        "refused_layouts": dict(asked.refused),
+        "notes": list(asked.model.notes),
+        "units": units(metrics),
+    }
+
+
+def _row_record(found: ServedComparison, row: Row, rank: int, advice: Sequence[str]) -> dict[str, Any]:
+    device = device_of(found, row)
+    judged = trust(device, found.question.efficiency)
+    low, high = judged.interval(row.metrics[found.metric])
+    return {
+        "rank": rank,
+        "hardware": row.hardware,
+        "devices": row.devices,
+        "replicas": row.replicas,
+        "layout": row.layout,
+        "setting": row.setting,
+        "max_sequences": row.max_sequences,
+        "simulated": row.simulated,
+        "stopped_by": row.binds,
+        "fails_at": row.fails,
+        "change": advice[rank - 1] if rank <= len(advice) else "",
+        "interval_90": [low, high],
+        "evidence": judged.words,
+        "extrapolated": judged.extrapolated,
+        "status": device.status,
+        **({} if device.price is None else device.price.record()),
+        "longest": found.question.requests.longest,
+        "spec": dict(row.spec),
+        "prefill": None,
+        **{name: value for name, value in row.metrics.items() if name != "devices"},
+    }
+
+
+def write_rows(path: str, found: ServedComparison, rows: Sequence[Row], force: bool = False) -> None:
+    """Rows, then those that do not serve and their reasons, as a CSV file that appears when it is whole."""
+    from hwspaces.output import replacing
+
+    if not rows:
+        raise ValueError(f"{path}: there are no rows to write")
+    names = sorted(set.intersection(*(set(row.metrics) for row in rows)) - {"devices"})
+    plain = ("hardware", "devices", "layout", "replicas", "setting", "max_sequences", "simulated", "binds", "reason")
+    with replacing(path, ("rows",), force=force) as name, open(name, "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["rank", *plain, *names])
+        for rank, row in enumerate((*rows, *found.infeasible), 1):
+            fields = {field.name: getattr(row, field.name) for field in dataclasses.fields(row)}
+            values = [row.metrics.get(name, math.nan) for name in names]
+            numbers = [value if math.isfinite(value) else "" for value in values]
+            writer.writerow([rank if row.reason is None else "", *(fields[key] for key in plain), *numbers])

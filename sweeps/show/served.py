@@ -1,0 +1,91 @@
+"""Picture of a served comparison: its best rows as bars with their certainty, and the latency that throughput costs."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from sweeps.ask.names import variable
+from sweeps.data import labels
+from sweeps.show import style
+from sweeps.studies.served.comparison import ServedComparison
+from sweeps.studies.served.figures import RATE
+from sweeps.studies.served.rows import Row
+from sweeps.studies.served.trust import trust
+
+MOST = 30
+"""Bars that can be told apart on one page."""
+
+
+@style.styled
+def ranking(found: ServedComparison, rows: Sequence[Row]) -> Any:
+    """A figure of `rows`, best first: bars of the metric they are sorted by; beside them TPOT against throughput.
+
+    Raises:
+      ValueError: when there is no row to draw.
+    """
+    rows = rows[:MOST]
+    if not rows:
+        raise ValueError("nothing serves the requests within the limits: there is nothing to draw")
+    best, asked = rows[0], found.question
+    better = "higher" if variable(found.metric).higher_is_better else "lower"
+    title = f"{best.devices} x {best.hardware} ({best.layout}) is best for {asked.model.name}"
+    details = f"{_words(found.metric)} at the largest load within {asked.target.text}; {better} is better.\n"
+    details += "Lines: where 90 % of true values lie. Pale: an architecture that was not measured. "
+    details += "s: simulated, e: estimated from the steady state."
+    source = f"engine {asked.engine}, weights {asked.model.precision}, efficiency {asked.efficiency.name}"
+    made = style.figure(12.0, 1.2 + 0.26 * max(len(rows), 10), title, details, source)
+    left, right = made.subplots(1, 2, width_ratios=(1.3, 1.0))
+    names = list(dict.fromkeys(row.hardware for row in rows))
+    colours = {name: style.SERIES_COLOURS[i % len(style.SERIES_COLOURS)] for i, name in enumerate(names)}
+    _bars(left, found, rows, colours)
+    _trade(right, rows, colours)
+    return made
+
+
+def _bars(axes: Any, found: ServedComparison, rows: Sequence[Row], colours: dict[str, str]) -> None:
+    """One bar per row with its value and its interval; the rows' names stand at the axis."""
+    metric = found.metric
+    unit, values = variable(metric).unit, np.array([row.metrics[metric] for row in rows])
+    places = np.arange(len(rows))
+    judged = [trust(found.question.options.devices[row.place[1]], found.question.efficiency) for row in rows]
+    ends = np.array([one.interval(value) for one, value in zip(judged, values, strict=True)])
+    for place, row, one in zip(places, rows, judged, strict=True):
+        axes.barh(
+            place, values[place], height=0.72, color=colours[row.hardware], alpha=0.45 if one.extrapolated else 1.0
+        )
+    axes.hlines(places, ends[:, 0], ends[:, 1], color=style.INK, lw=1.0, alpha=0.6)
+    for place, value, end in zip(places, values, ends[:, 1], strict=True):
+        axes.text(end, place, f" {labels.amount(float(value), unit)}", va="center", fontsize=8, color=style.INK)
+    many = (
+        (lambda row: f"{row.replicas} x " if row.replicas > 1 else "") if found.rate is not None else (lambda row: "")
+    )
+    axes.set_yticks(
+        places,
+        [
+            f"{i}.  {many(row)}{row.devices} x {row.hardware}, {row.layout}  {'s' if row.simulated else 'e'}"
+            for i, row in enumerate(rows, 1)
+        ],
+    )
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    axes.set_xlim(0, ends.max() * 1.16)
+    axes.tick_params(axis="y", length=0, labelsize=8)
+    axes.spines["left"].set_visible(False)
+    style.quantity_axis(axes, "x", _words(metric), unit, np.append(values, 0.0), False)
+
+
+def _trade(axes: Any, rows: Sequence[Row], colours: dict[str, str]) -> None:
+    """Throughput per device over mean TPOT, every row by its rank."""
+    across, up = (np.array([row.metrics[name] for row in rows]) for name in ("tpot_mean", RATE))
+    axes.scatter(across, up, s=150, color=[colours[row.hardware] for row in rows], alpha=0.9, lw=0)
+    for rank, (x, y) in enumerate(zip(across, up, strict=True), 1):
+        axes.text(x, y, str(rank), ha="center", va="center", fontsize=7, color="white", fontweight="bold")
+    for side, values, metric in (("x", across, "tpot_mean"), ("y", up, RATE)):
+        style.quantity_axis(axes, side, _words(metric), variable(metric).unit, values)
+    axes.set_title("better \u2196", loc="right", fontweight="normal", fontsize=9, color=style.QUIET)
+    axes.margins(0.1)
+
+
+def _words(metric: str) -> str:
+    words = variable(metric).long_name.partition(":")[0]
+    return words[:1].upper() + words[1:]

@@ -1,0 +1,1 @@
+"""Ranking of accelerators, layouts and engine settings for requests that arrive over time."""

@@ -1,0 +1,318 @@
+"""Ranking of accelerators, their number, layout and engine settings for one model under requests over time."""
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxroof.deployment import replica_devices
+from jaxroof.jobs import Scenario
+from jaxroof.tree import structure
+from sweeps.run.simulated.objective import SHARE
+from sweeps.studies.served.estimate import Estimate, estimate, sequences
+from sweeps.studies.served.figures import PRICE, RATE, SORTED_BY, ascending, figures
+from sweeps.studies.served.places import Options, Room, room
+from sweeps.studies.served.question import MAX_DEVICES, Question, question
+from sweeps.studies.served.requests import demand
+from sweeps.studies.served.rows import Row, missed, ranked_row
+from sweeps.studies.served.simulate import Candidate, Simulated, largest_loads
+
+SIMULATED = 24
+"""Places that are simulated at most where nothing is said."""
+
+NEAR = 1.3
+"""A place is simulated where its estimate is at most this many times worse than the best one's."""
+
+HEADROOM = 0.1
+"""Load that replicas can take beyond the one that is asked for, as a share of it."""
+
+PROGRAMS = 3
+"""Structures of places that are simulated at once at most: each is a program, which takes seconds to compile."""
+
+MORE_ROUNDS = 3
+"""Times that places are simulated which come first only because those before them turned out worse."""
+
+Place = tuple[int, int, int]
+"""Setting, accelerator and layout of one place, as positions in the options."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ServedComparison:
+    """Result of a served comparison."""
+
+    question: Question
+    metric: str  # what rows are sorted by
+    chosen: str  # why by that one
+    rate: float | None  # requests/s that were asked for; None: what one replica takes
+    headroom: float
+    rows: tuple[
+        Row, ...
+    ]  # every accelerator, number of devices and layout that serves, at its best setting; best first
+    infeasible: tuple[Row, ...]  # the others, with their reasons, in the order of the accelerators
+    requests: int  # of every simulation
+    places: int  # that were estimated
+    simulations: int
+    estimate_seconds: float
+    seconds: float
+    arrays: Mapping[str, np.ndarray]  # figures of every place as estimated, shape [settings, devices, layouts]
+
+    @property
+    def best_layouts(self) -> tuple[Row, ...]:
+        """Of `rows`, the best of every (accelerator, devices of a replica)."""
+        first: dict[tuple[str, int], Row] = {}
+        for row in self.rows:
+            first.setdefault((row.hardware, row.devices), row)
+        return tuple(first.values())
+
+    @property
+    def nearest_misses(self) -> tuple[Row, ...]:
+        """For every accelerator without any row, the one that came nearest to serving."""
+        served, nearest = {row.hardware for row in self.rows}, {}
+        for row in self.infeasible:
+            before = nearest.get(row.hardware, row)
+            if row.hardware not in served and (-row.stage, row.distance) <= (-before.stage, before.distance):
+                nearest[row.hardware] = row
+        return tuple(nearest.values())
+
+
+def compare_served(
+    model: str,
+    slo: str | Mapping[str, Any],
+    *,
+    rate: float | None = None,
+    headroom: float = HEADROOM,
+    share: float | str = SHARE,
+    hardware: Iterable[str] | None = None,
+    devices: Iterable[int] | None = None,
+    max_devices: int = MAX_DEVICES,
+    weights: str | None = None,
+    kv: Sequence[str] | str | None = None,
+    draft: str | None = None,
+    drafts: Sequence[int] | int | None = None,
+    engine: str | None = None,
+    policy: Mapping[str, Any] | None = None,
+    efficiency: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    prices: str | None = None,
+    sort: str | None = None,
+    simulated: int = SIMULATED,
+    begun: Callable[[int], Callable[[int], None]] = lambda simulations: lambda done: None,
+    **load: Any,
+) -> ServedComparison:
+    """Rank deployments by what serving a stream of requests takes, each at the largest load that keeps the target.
+
+    In two passes. The first estimates the largest load of every accelerator, number of devices, layout and setting from
+    the steady state (`jaxroof.steady_state`), all of them as arrays. The second simulates the best of them with the
+    scheduler, each at loads that close in on the largest that keeps the target.
+
+    Args:
+      model: a catalogue name or a config file.
+      slo: what has to be kept, as of `sweeps.serving.capacity.capacity`: "ttft=1s,tpot=30ms" by a `share` of the
+        requests, "ttft_p99=1s,tpot_mean=30ms" by figures of the run.
+      rate: requests/s that have to be served; then as many replicas as it takes, with `headroom`. None: one replica.
+      headroom: load that the replicas take beyond `rate`, as a share of it.
+      share: of the requests that keep the limits of requests.
+      hardware: names or files; None: the whole catalogue.
+      devices: of one replica; None: powers of two up to `max_devices` and to what an accelerator's links connect.
+      weights: precision in place of the checkpoint's.
+      kv: precision of the KV cache, or several that are tried.
+      draft, drafts: a model that drafts, and tokens drafted per step, or several numbers that are tried.
+      engine: vllm, sglang or trtllm: its constants and its policy; None: the efficiency's.
+      policy: changes to the engine's policy; a list of values is tried. None: token budgets of 2,048 and 8,192.
+      efficiency, settings, prices: constants, numbers by dotted path, and prices, as everywhere.
+      sort: one of `SORTED_BY`; None: US dollars per million tokens where most accelerators have prices.
+      simulated: places that are simulated at most; 0: none.
+      begun: called with about as many simulations as come; returns what is called with those that are done.
+      **load: of `sweeps.ask.offered_load.OfferedLoad`: isl, osl, trace, prefixes, sessions, requests, seed ...
+
+    Raises:
+      ValueError: one line that names what is wrong, its value and what is allowed.
+    """
+    start = time.perf_counter()
+    asked = question(
+        model,
+        slo,
+        load,
+        share=share,
+        hardware=hardware,
+        devices=devices,
+        max_devices=max_devices,
+        weights=weights,
+        kv=kv,
+        draft=draft,
+        drafts=drafts,
+        engine=engine,
+        policy=policy,
+        efficiency=efficiency,
+        settings=settings,
+        prices=prices,
+    )
+    metric, chosen = _metric(sort, asked)
+    options = asked.options
+    stream = asked.requests.sample
+    needs = [demand(stream, bool(choice.policy.prefix_caching)) for choice in options.settings]
+
+    # First pass: every place that holds the model and one request.
+    bounds = room(options)
+    wanted = bounds.legal & (bounds.group_tokens >= asked.requests.longest)
+    found = estimate(options, bounds, wanted, needs, asked.target)
+    output = float(np.mean(stream.osl))
+    arrays = figures(options, found.load, found, output, rate, headroom)
+    estimated = time.perf_counter() - start
+
+    # Second pass: the best places by simulation, until the best is a simulated one.
+    load_of, results, requests, simulations = found.load.copy(), {}, 0, 0
+    for _ in range(MORE_ROUNDS if simulated else 0):
+        places = _worth_simulating(options, ascending(arrays[metric], metric), results, simulated)
+        if not places:
+            break
+        requests = requests or asked.requests.number(max(float(found.batch[place]) for place in places))
+        made, number = _simulated(asked, found, places, requests, metric, (output, rate, headroom), begun)
+        simulations += number
+        for place, one in zip(places, made, strict=True):
+            results[place], load_of[place] = one, one.load
+        arrays = figures(options, load_of, found, output, rate, headroom)
+
+    rows, infeasible = _rows(asked, bounds, wanted, found, arrays, results, metric, requests)
+    return ServedComparison(
+        question=asked,
+        metric=metric,
+        chosen=chosen,
+        rate=rate,
+        headroom=headroom,
+        rows=rows,
+        infeasible=infeasible,
+        requests=requests,
+        places=int(wanted.sum()),
+        simulations=simulations,
+        estimate_seconds=estimated,
+        seconds=time.perf_counter() - start,
+        arrays=arrays,
+    )
+
+
+def _metric(sort: str | None, asked: Question) -> tuple[str, str]:
+    if sort is not None:
+        if sort not in SORTED_BY:
+            raise ValueError(f"sort = {sort!r} is not known; known: {', '.join(SORTED_BY)}")
+        return sort, "asked for"
+    devices = asked.options.devices
+    priced = sum(device.hardware.price is not None for device in devices)
+    said = f"default: {priced} of {len(devices)} accelerators have a price"
+    return (PRICE if 2 * priced >= len(devices) > 0 else RATE), said
+
+
+def _worth_simulating(
+    options: Options, values: np.ndarray, results: Mapping[Place, Simulated], most: int
+) -> list[Place]:
+    """The best places of few structures; none where the best one is known from a simulation."""
+    order = [np.unravel_index(i, values.shape) for i in np.argsort(values, axis=None, kind="stable")]
+    places: list[Place] = [(int(s), int(d), int(w)) for s, d, w in order if np.isfinite(values[s, d, w])]
+    if not places or places[0] in results:
+        return []
+    best = values[places[0]]
+    near = [place for place in places if values[place] <= (best * NEAR if best > 0.0 else best / NEAR)]
+    kinds: dict[Any, None] = {}
+    chosen = []
+    for place in near:
+        kind = structure((options.hardware(place[1]), options.deployments[place[0]][place[2]]))
+        if place in results or (kind not in kinds and len(kinds) == PROGRAMS):
+            continue
+        kinds[kind] = None
+        chosen.append(place)
+    return chosen[:most]
+
+
+def _simulated(
+    asked: Question,
+    found: Estimate,
+    places: Sequence[Place],
+    requests: int,
+    metric: str,
+    fleet: tuple[float, float | None, float],
+    begun: Callable[[int], Callable[[int], None]],
+) -> tuple[list[Simulated], int]:
+    """Largest loads of the places by simulation, and the number of simulations."""
+    options = asked.options
+    candidates = [
+        Candidate(
+            scenario=Scenario(
+                hardware=options.devices[device].hardware,
+                model=options.model.model,
+                deployment=options.deployments[setting][layout],
+                workload=None,
+                efficiency=options.efficiency,
+            ),
+            policy=dataclasses.replace(
+                options.settings[setting].policy, max_sequences=at_once(asked, found, (setting, device, layout))
+            ),
+            load=float(found.load[setting, device, layout]),
+        )
+        for setting, device, layout in places
+    ]
+    where = tuple(np.array(column) for column in zip(*places, strict=True))
+
+    def values(loads: np.ndarray) -> np.ndarray:
+        """The metric of the candidates at these loads, lower is better."""
+        every = np.full(found.load.shape, np.nan)
+        every[where] = np.where(loads > 0.0, np.minimum(loads, 1e12), np.nan)
+        return ascending(figures(options, every, found, *fleet)[metric][where], metric)
+
+    def worth(low: np.ndarray, high: np.ndarray) -> np.ndarray:
+        """Whether a candidate may be better at its largest load than all are for certain."""
+        return values(high) < np.min(values(low))
+
+    traffic = asked.requests.drawn(requests).traffic
+    done = begun(3 * len(places))
+    return largest_loads(candidates, traffic, asked.requests.rate(requests), asked.target, worth, done)
+
+
+def at_once(asked: Question, found: Estimate, place: Place) -> float:
+    """Sequences that the engine of a place runs at once at most."""
+    policy = asked.options.settings[place[0]].policy
+    return sequences(policy, float(found.batch[place]), float(found.most[place]), bool(found.capped[place] > 0.0))
+
+
+def _rows(
+    asked: Question,
+    bounds: Room,
+    wanted: np.ndarray,
+    found: Estimate,
+    arrays: Mapping[str, np.ndarray],
+    results: Mapping[Place, Simulated],
+    metric: str,
+    requests: int,
+) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
+    """Every accelerator and layout at its best setting, ranked; and those that do not serve, in order."""
+    options = asked.options
+    values = ascending(arrays[metric], metric)
+    best = values.argmin(axis=0)  # setting, shape [devices, layouts]
+    made, others = [], []
+    used = [int(replica_devices(deployment)) for deployment in options.deployments[0]]
+    for device, layout in np.ndindex(best.shape):
+        place = (int(best[device, layout]), device, layout)
+        if not bounds.legal[place]:
+            continue
+        if np.isfinite(values[place]):
+            made.append((values[place], place))
+        else:
+            others.append(missed(asked, bounds, wanted, found, place, used[layout], metric))
+    order = sorted(made, key=lambda one: (one[0], used[one[1][2]]))
+    return (
+        tuple(
+            ranked_row(
+                asked,
+                found,
+                {name: float(array[place]) for name, array in arrays.items()},
+                place,
+                used[place[2]],
+                results.get(place),
+                at_once(asked, found, place),
+                requests,
+            )
+            for _, place in order
+        ),
+        tuple(others),
+    )

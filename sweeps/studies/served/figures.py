@@ -1,0 +1,65 @@
+"""Figures of places at their largest load, by which they are sorted: throughput, money, energy, emissions."""
+
+import math
+
+import numpy as np
+
+from jaxroof.arrays import eager
+from jaxroof.deployment import replica_devices
+from jaxroof.jobs.economics import economics
+from sweeps.ask.names import variable
+from sweeps.studies.served.estimate import Estimate
+from sweeps.studies.served.places import Options, by_structure
+
+HOUR = 3600.0
+
+PRICE, RATE = "usd_per_million_tokens", "tokens_per_second_per_device"
+
+SORTED_BY = (
+    *(PRICE, "usd_per_hour", RATE, "tokens_per_second", "requests_per_second", "devices"),
+    *("joules_per_token", "gco2_per_million_tokens", "tokens_per_joule_at_tdp"),
+    *("energy_usd_per_million_tokens", "capital_usd_per_million_tokens", "owning_usd_per_million_tokens"),
+)
+"""Figures by which a served comparison can be sorted."""
+
+
+def figures(
+    options: Options, load: np.ndarray, found: Estimate, output: float, rate: float | None, headroom: float
+) -> dict[str, np.ndarray]:
+    """Figures of every place, arrays of shape [settings, devices, layouts]; NaN where one is unknown or nothing serves.
+
+    Args:
+      load: requests/s that one replica takes.
+      found: whose power they have.
+      output: tokens of an answer, mean.
+      rate: requests/s that replicas have to take together, with `headroom` beside; None: one replica at its load.
+    """
+    load = np.where(load > 0.0, load, np.nan)
+    replicas = np.ones(load.shape) if rate is None else np.ceil(rate * (1.0 + headroom) / load - 1e-9)
+    served = load if rate is None else rate / replicas  # requests/s of one replica
+    made = {name: np.full(load.shape, np.nan) for name in SORTED_BY}
+    for settings, devices, hardware, layouts, deployment in by_structure(options):
+        where = np.ix_(settings, devices, layouts)
+        with eager():
+            each = np.broadcast_to(replica_devices(deployment), (1, 1, len(layouts)))
+            tokens = served[where] * output
+            # Power is that of the largest load: a replica that does less idles for the rest of the time.
+            joules = found.power[where] * each / (load[where] * output)
+            costs = economics(hardware, deployment, tokens, joules)
+            for name in SORTED_BY:
+                if name in costs:
+                    made[name][where] = costs[name]
+            every = replicas[where]
+            made["devices"][where] = np.where(np.isfinite(load[where]), each * every, np.nan)
+            made["joules_per_token"][where] = joules
+            price = np.nan if hardware.price is None else hardware.price
+            made["usd_per_hour"][where] = price * HOUR * each * every
+            made["tokens_per_second"][where] = tokens * every
+            made["requests_per_second"][where] = served[where] * every
+    return made
+
+
+def ascending(values: np.ndarray, name: str) -> np.ndarray:
+    """Numbers that are lower where a place is better; infinite where the figure is unknown."""
+    sign = -1.0 if variable(name).higher_is_better else 1.0
+    return np.where(np.isfinite(values), sign * values, math.inf)

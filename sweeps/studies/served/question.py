@@ -1,0 +1,197 @@
+"""Question of a served comparison: what is asked, checked, and everything that is to be combined."""
+
+import dataclasses
+import functools
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import hwspaces
+import workloads
+from jaxroof.model import has_experts
+from sweeps.ask.cases import compute_precisions, model_deployment
+from sweeps.ask.deployments import PREFIX, with_settings
+from sweeps.ask.drafting import require_drafts, with_draft
+from sweeps.ask.engines import ENGINES, engine_of, unsupported
+from sweeps.ask.layouts import layouts, possible
+from sweeps.data.labels import number
+from sweeps.run.simulated.objective import SHARE, Target, parse_target
+from sweeps.run.simulated.policies import chosen_policy
+from sweeps.run.simulated.simulation import require_priced
+from sweeps.studies.served.estimate import Limit, limits_of
+from sweeps.studies.served.places import Options, Setting
+from sweeps.studies.served.requests import Requests
+
+MAX_DEVICES = 16
+"""Devices of one replica that are tried at most where nothing is said."""
+
+TOKEN_BUDGETS = (2048, 8192)
+"""Tokens of one step that are tried where the engine splits prompts and nothing is said."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Question:
+    """A question whose parts are known to fit together."""
+
+    options: Options
+    requests: Requests
+    target: Target
+    slo: str | Mapping[str, Any]  # as given
+    engine: str
+    efficiency: hwspaces.EfficiencyEntry
+    weights: str | None
+    draft: str | None
+    settings: Mapping[str, Any]  # numbers by dotted path, as given
+    prices: str | None  # as given
+    lacking: Mapping[str, str]  # accelerators that cannot run the model -> why
+    refused: Mapping[str, str]  # layouts that the model does not allow -> the broken rule
+
+    @functools.cached_property
+    def limits(self) -> list[Limit]:
+        """Limits of the target, as a steady state knows them."""
+        return limits_of(self.target)
+
+    @property
+    def model(self) -> workloads.ModelEntry:
+        """The model that is served."""
+        return self.options.model
+
+
+def question(
+    model: str,
+    slo: str | Mapping[str, Any],
+    load: Mapping[str, Any],
+    *,
+    share: float | str = SHARE,
+    hardware: Iterable[str] | None = None,
+    devices: Iterable[int] | None = None,
+    max_devices: int = MAX_DEVICES,
+    weights: str | None = None,
+    kv: Sequence[str] | str | None = None,
+    draft: str | None = None,
+    drafts: Sequence[int] | int | None = None,
+    engine: str | None = None,
+    policy: Mapping[str, Any] | None = None,
+    efficiency: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    prices: str | None = None,
+) -> Question:
+    """The question that these words ask; arguments as of `sweeps.studies.served.compare`.
+
+    Args:
+      load: keys of `sweeps.ask.offered_load.OfferedLoad`, without a rate.
+
+    Raises:
+      ValueError: one line that names what is wrong, its value and what is allowed.
+    """
+    target = parse_target(slo, share)
+    given = dict(settings or {})
+    if engine is not None and engine not in ENGINES:
+        raise ValueError(f"engine = {engine!r} is not known; known: {', '.join(ENGINES)}")
+    constants = hwspaces.efficiency(efficiency or (f"learned-{engine}" if engine else None))
+    engine = engine or engine_of(constants)
+    entry = with_draft(workloads.model(model, weights=weights), draft)
+    spread = {path.removeprefix(PREFIX): value for path, value in given.items() if path.startswith(PREFIX)}
+    requests = Requests(load)
+
+    # What is tried beside accelerators and layouts.
+    caches = [kv] if kv is None or isinstance(kv, str) else list(dict.fromkeys(kv))
+    drafted = [None] if drafts is None else [drafts] if isinstance(drafts, int) else list(dict.fromkeys(drafts))
+    tried = dict(policy or {})
+    base = chosen_policy(engine, {})
+    if "token_budget" not in tried:
+        whole = max(float(base.token_budget), requests.longest)
+        tried["token_budget"] = [*TOKEN_BUDGETS] if base.chunked else [whole]
+    policies = [
+        dict(zip(tried, values, strict=True))
+        for values in itertools.product(*(_several(value) for value in tried.values()))
+    ]
+    choices = []
+    for cache, count, changes in itertools.product(caches, drafted, policies):
+        beside = {} if count in (None, 0) else {"drafts": count}
+        words = [f"kv {cache}"] * (len(caches) > 1) + [f"drafts {count}"] * (len(drafted) > 1)
+        words += [
+            f"{name} {number(float(value)) if _is_number(value) else value}"
+            for name, value in changes.items()
+            if len(_several(tried[name])) > 1
+        ]
+        choices.append(Setting(", ".join(words), cache, beside, changes, chosen_policy(engine, changes)))
+
+    # Accelerators that can run it, and layouts that the model allows.
+    plain = model_deployment(entry, caches[0])
+    needed = compute_precisions((entry.model, with_settings(plain, spread)))
+    found = _entries(hardware, given, prices)
+    runnable, lacking = [], {}
+    for device in found:
+        missing = sorted(needed - set(device.hardware.matrix))
+        why = f"no matrix peak for {' and '.join(missing)}" if missing else unsupported(engine, device.vendor)
+        if why:
+            lacking[device.name] = why
+        else:
+            runnable.append(device)
+    counts = list(dict.fromkeys(devices)) if devices is not None else _powers_of_two(max_devices)
+    ways = [layout for count in counts for layout in layouts(count, has_experts(entry.model))]
+    allowed, refused = possible(ways, found[0].hardware, entry.model, plain)
+    one = {name: 1 for layout in allowed for name in layout}  # so that all deployments have one structure
+    options = Options(
+        model=entry,
+        efficiency=constants.efficiency,
+        devices=runnable,
+        layouts=allowed,
+        settings=choices,
+        deployments=[
+            [
+                with_settings(model_deployment(entry, choice.kv), {**one, **spread, **choice.deployment, **layout})
+                for layout in allowed
+            ]
+            for choice in choices
+        ],
+        precisions=frozenset(needed),
+    )
+    for deployments in options.deployments:
+        for deployment in deployments[:1]:
+            require_priced(entry.name, entry.model, deployment)
+            if any(drafted):
+                require_drafts(draft, deployment)
+    return Question(
+        options=options,
+        requests=requests,
+        target=target,
+        slo=slo,
+        engine=engine,
+        efficiency=constants,
+        weights=weights,
+        draft=draft,
+        settings=given,
+        prices=prices,
+        lacking=lacking,
+        refused=refused,
+    )
+
+
+def _entries(names: Iterable[str] | None, given: Mapping[str, Any], prices: str | None) -> list[hwspaces.HardwareEntry]:
+    """Every accelerator at its price, with the figures that are set."""
+    own = {path: value for path, value in given.items() if path.startswith("hardware.")}
+    found = [
+        hwspaces.priced(hwspaces.hardware(name), prices)
+        for name in dict.fromkeys(hwspaces.names() if names is None else names)
+    ]
+    if not found:
+        raise ValueError("hardware is empty; give at least one name")
+    return [hwspaces.overridden(device, own) if own else device for device in found]
+
+
+def _several(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _powers_of_two(most: int) -> list[int]:
+    return [2**i for i in range(int(most).bit_length()) if 2**i <= most]

@@ -1,0 +1,101 @@
+"""Requests of a served comparison: the stream at any rate, and the means that a steady state depends on."""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from jaxroof.steady_state import LEAST_STEPS, Demand
+from sweeps.run.simulated.load import Load, load
+from sweeps.run.simulated.spec import ServeSpec
+from workloads.stream import ALONE, Stream
+from workloads.streams import mean_rate
+
+LEAST, MOST = 1000, 2000
+"""Requests of a simulation where the user does not say how many."""
+
+SAMPLE = 4000
+"""Requests whose means describe a distribution."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Requests:
+    """What is asked of the engines: keys of the offered load, without its rate."""
+
+    keys: Mapping[str, Any]  # of `sweeps.ask.offered_load.OfferedLoad`
+
+    @functools.cached_property
+    def sample(self) -> Stream:
+        """Requests from which means are taken."""
+        return self.drawn(SAMPLE).stream
+
+    @property
+    def longest(self) -> float:
+        """Tokens of the longest request."""
+        return float(np.max(self.sample.isl + self.sample.osl))
+
+    @property
+    def counted(self) -> bool:
+        """Whether the user, or a trace, says how many requests there are."""
+        return any(self.keys.get(key) is not None for key in ("trace", "requests", "duration"))
+
+    def number(self, sequences: float) -> int:
+        """Requests to be simulated where so many sequences run at once: several times as many, for a steady run."""
+        if self.counted:
+            return len(self.sample)
+        return min(max(LEAST, 2 ** math.ceil(math.log2(5.0 * max(sequences, 1.0)))), MOST)
+
+    @functools.lru_cache(maxsize=8)  # noqa: B019  (a question has one of these)
+    def drawn(self, number: int) -> Load:
+        """`number` requests; their times are at a rate of 1/s, or a trace's own."""
+        keys = dict(self.keys)
+        if not self.counted:
+            keys["requests"] = number
+        if keys.get("trace") is None and keys.get("arrivals") is None:
+            keys["rate"] = 1.0
+        return load(ServeSpec(hardware="-", model="-", **keys))
+
+    def rate(self, number: int) -> float:
+        """Requests per s of what `drawn` returns: those of a trace at its own speed.
+
+        Raises:
+          ValueError: one line, where all requests arrive at one time.
+        """
+        if self.keys.get("trace") is None and self.keys.get("arrivals") is None:
+            return 1.0
+        found = mean_rate(self.drawn(number).stream)
+        if not math.isfinite(found):
+            raise ValueError("requests arrive at one time, so they have no rate to change")
+        return found
+
+
+def demand(stream: Stream, caching: bool) -> Demand:
+    """Means of a stream's requests.
+
+    Args:
+      caching: whether the engine finds the beginnings of prompts in its cache. All but the first of a group find what
+        they share.
+    """
+    isl, osl = stream.isl, stream.osl
+    found = np.where((stream.group != ALONE) & caching, np.minimum(stream.shared, isl - 1.0), 0.0)
+    found[_first_of_groups(stream.group)] = 0.0
+    prompt, steps = isl - found, np.maximum(osl - 1.0, LEAST_STEPS)
+    context = float(np.sum(steps * (isl + 0.5 * osl)) / np.sum(steps))
+    return Demand(
+        prompt=float(np.mean(prompt)),
+        cached=float(np.mean(found)),
+        evenness=float(np.mean(prompt) ** 2 / np.mean(prompt**2)),
+        output=float(np.mean(steps)) + 1.0,
+        briefness=float(np.mean(steps) * np.mean(1.0 / steps)),
+        context=context,
+        held=context,
+    )
+
+
+def _first_of_groups(group: np.ndarray) -> np.ndarray:
+    """Positions of the first request of every group."""
+    numbers, first = np.unique(group, return_index=True)
+    return first[numbers != ALONE]

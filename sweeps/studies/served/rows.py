@@ -1,0 +1,207 @@
+"""Rows of a served comparison: the figures of a place, what binds it, what simulates it; or why it does not serve."""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from hwspaces import formatted
+from jaxroof.memory import weight_bytes
+from sweeps.ask.layouts import label, reach
+from sweeps.data.labels import number
+from sweeps.run.simulated.objective import figure_text, slo_text
+from sweeps.studies.served.estimate import Estimate
+from sweeps.studies.served.places import Room
+from sweeps.studies.served.question import Question
+from sweeps.studies.served.simulate import Simulated
+
+WEIGHTS, CACHE, LIMIT, UNPRICED, SERVES = range(5)
+"""How far a place gets: weights, then the cache of one request, that do not fit; a limit that it misses at any load; a
+figure that is not known; or all the way."""
+
+POWER = 0.995
+"""Share of TDP from which on power binds."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Row:
+    """One accelerator, number of devices and layout at its best setting."""
+
+    hardware: str
+    devices: int  # of one replica
+    replicas: int
+    layout: str
+    setting: str  # what differs from the other settings that were tried
+    max_sequences: int
+    stage: int  # one of the codes above
+    distance: float  # from serving, between rows of one stage
+    reason: str | None  # why it does not serve
+    simulated: bool
+    fails: float  # requests/s of one replica, the smallest load that is known to miss the target; infinite: none
+    binds: str  # what keeps the load from being larger
+    metrics: Mapping[str, float]  # SI units; NaN where unknown
+    spec: Mapping[str, Any]  # what simulates it: keys of `sweeps.run.simulated.spec.ServeSpec`
+    place: tuple[int, int, int]
+
+
+def ranked_row(
+    asked: Question,
+    found: Estimate,
+    figures: Mapping[str, float],
+    place: tuple[int, int, int],
+    devices: int,
+    result: Simulated | None,
+    most: float,
+    requests: int,
+) -> Row:
+    """The row of a place that serves."""
+    options = asked.options
+    setting, device, layout = place
+    estimated = {"ttft_mean": found.ttft[place], "tpot_mean": found.tpot[place], "batch_mean": found.batch[place]}
+    metrics = {name: float(value) for name, value in estimated.items()} | {"power": float(found.power[place])}
+    metrics["load"] = float(found.load[place])
+    if result is not None:
+        metrics |= {name: value for name, value in result.metrics.items() if name not in figures}
+        metrics["load"] = result.load
+    metrics |= figures
+    missed = "" if result is None else result.missed
+    binds = missed.partition("are good, of ")[2].partition(", ")[2] or missed or _binding(asked, found, place)
+    return Row(
+        hardware=options.devices[device].name,
+        devices=devices,
+        replicas=round(figures["devices"] / devices),
+        layout=label(options.layouts[layout]),
+        setting=options.settings[setting].text,
+        max_sequences=int(most),
+        stage=SERVES,
+        distance=0.0,
+        reason=None,
+        simulated=result is not None,
+        fails=math.inf if result is None else result.fails,
+        binds=binds,
+        metrics=metrics,
+        spec=_spec(asked, place, most, metrics["load"], requests),
+        place=place,
+    )
+
+
+def missed(
+    asked: Question,
+    bounds: Room,
+    wanted: np.ndarray,
+    found: Estimate,
+    place: tuple[int, int, int],
+    devices: int,
+    metric: str,
+) -> Row:
+    """The row of a place that does not serve, with its reason."""
+    options = asked.options
+    _, device, layout = place
+    hardware = options.devices[device].hardware
+    capacity = float(hardware.memory.hbm.capacity)
+    stage, distance, reason = UNPRICED, 0.0, f"no figure for {metric}"
+    metrics: dict[str, float] = {}
+    if not bounds.tokens[place] > 0.0:
+        stage, distance = WEIGHTS, float(bounds.weights[place]) / capacity
+        reason = _too_large(asked, place, float(bounds.weights[place]), capacity, devices)
+    elif not wanted[place]:
+        stage, distance = CACHE, asked.requests.longest / max(float(bounds.group_tokens[place]), 1.0)
+        room = f"{bounds.group_tokens[place]:,.0f}"
+        reason = f"does not fit: KV cache for {room} tokens, the longest request has {asked.requests.longest:,.0f}"
+    elif not found.load[place] > 0.0:
+        metrics = {"ttft_mean": float(found.ttft[place]), "tpot_mean": float(found.tpot[place])}
+        stage, distance, reason = LIMIT, *_misses(metrics, asked)
+    elif metric == "usd_per_million_tokens" or metric == "usd_per_hour":
+        reason = "no price"
+    return Row(
+        hardware=options.devices[device].name,
+        devices=devices,
+        replicas=1,
+        layout=label(options.layouts[layout]),
+        setting=options.settings[place[0]].text,
+        max_sequences=0,
+        stage=stage,
+        distance=distance,
+        reason=reason,
+        simulated=False,
+        fails=math.nan,
+        binds="",
+        metrics=metrics,
+        spec={},
+        place=place,
+    )
+
+
+def _misses(metrics: Mapping[str, float], asked: Question) -> tuple[float, str]:
+    """By what factor the limits are missed with a single request under way, and a sentence."""
+    parts, worst = [], 1.0
+    for limit in asked.limits:
+        name, _, _ = limit.name.partition("_")
+        value = metrics.get(f"{name}_mean", math.nan)
+        if value > limit.value:
+            words = figure_text(limit.name) if "_" in limit.name else name.upper()
+            parts.append(f"{words} {formatted(value, 's')} misses {formatted(limit.value, 's')}")
+            worst = max(worst, value / limit.value)
+    alone = "with a single request at a time"
+    if not parts:
+        return worst, f"misses {slo_text(asked.target.objective)} even {alone}"
+    return worst, f"{' and '.join(parts)} {alone}"
+
+
+def _too_large(asked: Question, place: tuple[int, int, int], weights: float, capacity: float, devices: int) -> str:
+    options = asked.options
+    deployment = options.deployments[place[0]][place[2]]
+    plain = dataclasses.replace(deployment, tp=1.0, pp=None, ep=None, attention_dp=None)
+    whole = float(weight_bytes(options.model.model, plain))
+    usable = float(deployment.memory_utilization) * capacity - float(deployment.reserve_bytes)
+    least = math.ceil(whole / usable) if usable > 0 else 0
+    linked = reach(options.devices[place[1]].hardware)
+    words = f"does not fit: weights {formatted(weights, 'B')} of {formatted(capacity, 'B')} per device"
+    words += f", needs at least {least} devices" if least > devices else ""
+    return words + (f"; its links connect {number(linked)}" if least > linked else "")
+
+
+def _binding(asked: Question, found: Estimate, place: tuple[int, int, int]) -> str:
+    """What keeps an estimated load from being larger, in words."""
+    words = []
+    if found.binding[place] >= 0:
+        name = asked.limits[int(found.binding[place])].name
+        words.append(figure_text(name) if "_" in name else name.upper())
+    elif found.use[place] > 0.9:
+        words.append("token budget")
+    else:
+        own = float(asked.options.settings[place[0]].policy.max_sequences)
+        words.append("KV cache" if found.cache[place] < own else "max_sequences")
+    tdp = asked.options.devices[place[1]].hardware.power.tdp
+    if tdp is not None and found.power[place] >= POWER * tdp:
+        words.append("power")
+    return " at the limit of ".join(words)
+
+
+def _spec(asked: Question, place: tuple[int, int, int], most: float, load: float, requests: int) -> dict[str, Any]:
+    """Keys of the simulation of one replica at its load."""
+    options = asked.options
+    setting, device, layout = place
+    choice = options.settings[setting]
+    degrees = {name: degree for name, degree in options.layouts[layout].items() if degree > 1 or name == "tp"}
+    keys: dict[str, Any] = {
+        "hardware": options.devices[device].name,
+        "model": options.model.name,
+        "engine": asked.engine,
+        "deployment": {**degrees, **choice.deployment},
+        "policy": {**choice.changes, "max_sequences": int(most)},
+        "weights": asked.weights,
+        "kv": choice.kv,
+        "draft": asked.draft,
+        "efficiency": asked.efficiency.name,
+        "prices": asked.prices,
+        "overrides": dict(asked.settings),
+        **{key: value for key, value in asked.requests.keys.items() if value not in (None, False)},
+        "slo": asked.slo,
+    }
+    keys["rate"] = load
+    if not asked.requests.counted:
+        keys["requests"] = requests or asked.requests.number(float(most))
+    return {key: value for key, value in keys.items() if value not in (None, {}, False)}
