@@ -11,13 +11,13 @@ from jaxroof.deployment import replica_devices
 from jaxroof.jobs import Scenario
 from jaxroof.tree import structure
 from sweeps.run.simulated.objective import SHARE
-from sweeps.studies.served.estimate import Estimate, estimate, sequences
+from sweeps.studies.served.estimate import Estimate, estimate, priced, sequences
 from sweeps.studies.served.figures import PRICE, RATE, SORTED_BY, ascending, figures
 from sweeps.studies.served.places import Options, Room, room
 from sweeps.studies.served.question import MAX_DEVICES, Question, question
 from sweeps.studies.served.requests import demand
 from sweeps.studies.served.rows import Row, missed, ranked_row
-from sweeps.studies.served.simulate import Candidate, Simulated, largest_loads
+from sweeps.studies.served.simulated import Simulated
 
 SIMULATED = 24
 """Places that are simulated at most where nothing is said."""
@@ -157,7 +157,7 @@ def compare_served(
     # First pass: every place that holds the model and one request.
     bounds = room(options)
     wanted = bounds.legal & (bounds.group_tokens >= asked.requests.longest)
-    found = estimate(options, bounds, wanted, needs, asked.target)
+    found = estimate(options, bounds, wanted, needs, asked.target, priced(options, wanted, needs))
     output = float(np.mean(stream.osl))
     arrays = figures(options, found.load, found, output, rate, headroom)
     estimated = time.perf_counter() - start
@@ -235,6 +235,8 @@ def _simulated(
     begun: Callable[[int], Callable[[int], None]],
 ) -> tuple[list[Simulated], int]:
     """Largest loads of the places by simulation, and the number of simulations."""
+    from sweeps.studies.served.simulate import Candidate, largest_loads  # JAX, which an estimate does not need
+
     options = asked.options
     candidates = [
         Candidate(

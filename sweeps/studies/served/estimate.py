@@ -109,27 +109,43 @@ def sequences(policy: Policy, batch: float, most: float, capped: bool) -> float:
     return min(float(policy.max_sequences), enough)
 
 
-def estimate(options: Options, bounds: Room, wanted: np.ndarray, demands: list[Demand], target: Target) -> Estimate:
+Priced = list[tuple[Columns, Tables]]
+"""Places, those of one structure together, and the prices of their steps."""
+
+
+def priced(options: Options, wanted: np.ndarray, demands: list[Demand]) -> Priced:
+    """Prices of the steps of every wanted place; arguments as of `estimate`."""
+    rows = max(float(setting.policy.token_budget) for setting in options.settings)
+    rows = max(rows, 2.0 * max(needs.prompt for needs in demands))
+    rows += max(float(setting.policy.max_sequences) for setting in options.settings)
+    kinds: dict[Any, list[OpKinds]] = {}
+    found = []
+    with eager():
+        for group in columns(options, wanted, WIDTH):
+            kind = structure((group.hardware, group.deployment))
+            context = demands[0].context
+            of = tables(group, options.model.model, options.efficiency, context, rows, kinds.get(kind))
+            kinds[kind] = of.parts.kinds
+            found.append((group, of))
+    return found
+
+
+def estimate(
+    options: Options, bounds: Room, wanted: np.ndarray, demands: list[Demand], target: Target, prices: Priced
+) -> Estimate:
     """The largest load within the target of every wanted place.
 
     Args:
       wanted: shape [settings, devices, layouts].
       demands: by setting.
+      prices: of these places, `priced`.
     """
     shape = wanted.shape
     blank = {field.name: np.full(shape, np.nan) for field in dataclasses.fields(Estimate)}
     found = Estimate(**blank)
     limits = limits_of(target)
-    rows = max(float(setting.policy.token_budget) for setting in options.settings)
-    rows = max(rows, 2.0 * max(needs.prompt for needs in demands)) + max(
-        s.policy.max_sequences for s in options.settings
-    )
-    kinds: dict[Any, list[OpKinds]] = {}
     with eager():
-        for group in columns(options, wanted, WIDTH):
-            shape_of = structure((group.hardware, group.deployment))
-            of = tables(group, options.model.model, options.efficiency, demands[0].context, rows, kinds.get(shape_of))
-            kinds[shape_of] = of.parts.kinds
+        for group, of in prices:
             for setting in group.settings:
                 there = wanted[setting, group.device, group.layout]
                 where = (np.full(len(group.device), setting), group.device, group.layout)

@@ -16,7 +16,7 @@ from sweeps.measure.validate.measured_csv import NOT_NEGATIVE, CsvRow, LeftOut, 
 from sweeps.measure.validate.serving.deployment_labels import ENGINES, Layout, layout, suite
 from sweeps.measure.validate.serving.precisions import MICROSCALED, has_experts, labelled_model
 from sweeps.measure.validate.serving.presets import NVIDIA_DEVICES, Preset, Run, is_blackwell, preset, scripted_degrees
-from sweeps.run.simulated.simulation import require_priced
+from sweeps.run.simulated.refusals import require_priced
 
 DEGREES = ("tp_size", "pp_size", "attention_dp_size", "moe_tp_size", "moe_ep_size")
 SIDES = ("prefill", "decode")
