@@ -13,7 +13,7 @@ from jaxroof.hardware import Hardware
 from jaxroof.memory import layer_count
 from jaxroof.model import Model
 from jaxroof.price_tables import CONTEXT, DECODE, LOGITS, ROWS, Limits, Parts, StepPrices, price_tables
-from jaxroof.smooth import maximum
+from jaxroof.smooth import maximum, minimum
 from jaxroof.speculation import expected_tokens
 from jaxroof.struct import Array, Scalar
 from jaxroof.tree import mapped
@@ -22,7 +22,7 @@ ONE_BITS, MANTISSA = 127 << 23, 2.0**23
 """Bits of the float32 1.0, and how many an octave has: IEEE 754."""
 
 Price = Callable[[Batch, Scalar], tuple[Array, Array]]
-"""Time in s of a step on the device and on its host, of a batch and the rows of its GEMMs."""
+"""Time in s of a step on the device, and what its host adds, of a batch and the rows of its GEMMs."""
 
 
 def step_prices(
@@ -52,12 +52,12 @@ def step_prices(
 
     Args:
       acceptance: probability that a drafted token is right, given that those before it are.
-      hidden_host: 1 where the host works while the device does: the limit is then over the device's time alone.
+      hidden_host: 1 where the host's work for every sequence runs beside the device, `visible_host_time`; 0: after it.
       tables: where they are known already; None: they are computed.
 
     Returns:
-      The tables, and `price(batch, rows) -> (device time, host time)` in s, shapes (). Both are differentiable in
-      every leaf of hardware, model, deployment and efficiency.
+      The tables, and `price(batch, rows) -> (device time, host time)` in s, shapes (): the step takes their sum. Both
+      are differentiable in every leaf of hardware, model, deployment and efficiency.
 
     Raises:
       ValueError: one line, for what a scheduler cannot price: context parallelism, and a model that does not generate.
@@ -65,7 +65,8 @@ def step_prices(
     parts = Parts(hardware, model, deployment, efficiency)
     tables = mapped(jnp.asarray, price_tables(parts, deployment, limits) if tables is None else tables)
     micro_batch = functools.partial(_micro_batch_price, tables, parts)
-    price = functools.partial(_step_price, micro_batch, hardware, model, deployment, hidden_host)
+    overlap = efficiency.host.step_time, hidden_host
+    price = functools.partial(_step_price, micro_batch, hardware, model, deployment, overlap)
     if deployment.drafts is None:
         return tables, price
     kept = expected_tokens(deployment, acceptance)
@@ -100,15 +101,17 @@ def _step_price(
     hardware: Hardware,
     model: Model,
     deployment: Deployment,
-    hidden_host: Scalar,
+    overlap: tuple[Scalar, Scalar],
     batch: Batch,
     rows: Scalar,
 ) -> tuple[Array, Array]:
-    """Time in s of a step of all micro-batches on the device, under the limit of its power, and on the host.
+    """Time in s of a step of all micro-batches on the device, under the limit of its power, and what the host adds.
 
     Args:
       micro_batch: from a batch and its rows to time and energy of one micro-batch in all stages, and the host's time.
+      overlap: s of the host per step of a micro-batch, whatever is in it, and `hidden_host`.
     """
+    per_step, hidden_host = overlap
     if deployment.pp is None:
         spent, host = micro_batch(batch, rows)
         parts = 1.0
@@ -116,13 +119,34 @@ def _step_price(
         parts = pipelined_parts(deployment, maximum(batch.prefill.sequences + batch.decode.sequences, 1.0))
         spent, host = micro_batch(divided(batch, parts), rows / parts)
         laps = maximum(parts * largest_stage(deployment, layer_count(model)), 1.0)
-        spent, host = spent.at[0].multiply(laps), host * laps
+        spent, host, per_step = spent.at[0].multiply(laps), host * laps, per_step * laps
     device = spent[0]
+    visible = visible_host_time(device, per_step, host - per_step, hidden_host)
     if not power_known(hardware):
-        return device, host
-    beside = host * (1.0 - jnp.asarray(hidden_host, dtype=float))
+        return device, visible
     energy = spent[1] * (parts / degree(deployment.pp))
-    return limited_time(device + beside, energy, hardware) - beside, host
+    return limited_time(device + visible, energy, hardware) - visible, visible
+
+
+def visible_host_time(device: Scalar, per_step: Scalar, of_sequences: Scalar, hidden_host: Scalar) -> Array:
+    """Time in s that the host adds to a step of `device` s, shape ().
+
+    visible = per_step + of_sequences - hidden_host min(of_sequences, device)
+
+    Engines that overlap sample, detokenise and schedule for the sequences of one step while the device works on the
+    next: a step takes per_step + max(device, of_sequences). What is done once per step, such as launching it and
+    reading its tokens, stays between two steps.
+
+    Args:
+      device: s of the kernels.
+      per_step: s of the host whatever is in the step.
+      of_sequences: s of the host for all sequences that sample a token.
+      hidden_host: 1: overlapped; 0: one after the other.
+
+    Source: TensorRT-LLM's overlap scheduler (nvidia.github.io/TensorRT-LLM/features/overlap-scheduler.html) and vLLM's
+    asynchronous scheduling; that per_step stays visible is ours, from measured steps.
+    """
+    return jnp.asarray(per_step + of_sequences - hidden_host * minimum(of_sequences, device), dtype=float)
 
 
 def _micro_batch_price(tables: StepPrices, parts: Parts, batch: Batch, rows: Scalar) -> tuple[Array, Array]:

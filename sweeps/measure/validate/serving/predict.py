@@ -132,7 +132,7 @@ def front_time(point: ServingPoint, tables: Tables, efficiency: Efficiency) -> f
         decode=Decode(sequences=clients, context=clients * context),
         logits=clients,
     )
-    step = float(sum(price(tables, decode, jnp.asarray(clients))))
+    step = float(sum(price(tables, point.preset.hidden_host, decode, jnp.asarray(clients))))
     # A request comes at any time between two looks for new ones.
     steps = point.preset.wait_steps + 0.5 * (point.preset.poll_steps - 1.0)
     more = point.preset.mixture_time if has_experts(point.model) else 0.0
@@ -182,6 +182,7 @@ def policy(point: ServingPoint) -> Policy:
         prefix_caching=0.0,
         graph_step=preset.graph_step * groups,
         graph_limit=preset.graph_limit * groups,
+        hidden_host=float(preset.hidden_host),
     )
 
 
@@ -208,7 +209,8 @@ def _programs(clients: int, structure: Any) -> tuple[Callable, Callable, Callabl
         return begin(lane.traffic, lane.policy, lane.blocks, size, lane.delay)
 
     def go(lane: Lane, run: Any) -> Any:
-        run, records = proceed(functools.partial(price, lane.tables), run, lane.traffic, lane.policy, size)
+        priced = functools.partial(price, lane.tables, lane.policy.hidden_host)
+        run, records = proceed(priced, run, lane.traffic, lane.policy, size)
         return run, records, remaining(run)
 
     def together(lanes: Any, runs: Any) -> Any:
