@@ -51,6 +51,7 @@ class Rules:
     sequences: float  # that run at once
     apart: bool  # prompts have steps of their own
     hidden_host: float
+    token_time: float = 0.0  # s of the server's front end per token
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,7 +124,8 @@ def _step(one: Saturated, efficiency: Efficiency, work: Batch) -> float:
     times = times_of(ops, one.hardware, one.deployment, work, efficiency)
     per_step, host = float(efficiency.host.step_time), float(times.pop(HOST))
     device = float(sum(times.values()))
-    time = device + float(visible_host_time(device, per_step, host - per_step, one.rules.hidden_host))
+    of_sequences = max(host - per_step, one.rules.token_time * float(work.logits))
+    time = device + float(visible_host_time(device, per_step, of_sequences, one.rules.hidden_host))
     if not power_known(one.hardware):
         return time
     return float(limited_time(time, sum(energies_of(ops, one.hardware).values()), one.hardware))

@@ -336,6 +336,7 @@ def _rules(settings: Preset) -> Rules:
         sequences=settings.max_sequences,
         apart=settings.order == "prefill_first",
         hidden_host=float(settings.hidden_host),
+        token_time=settings.token_time,
     )
 
 

@@ -61,7 +61,6 @@ def _launch(path: str, prior: float) -> Constant:
 
 CONSTANTS = {
     "vllm": (
-        STEP_TIME,
         WAIT,
         Constant("collective.share", ("collective.share",), 0.8, 0.2, 1.0, "ranks of a busy engine are out of step"),
         Constant(

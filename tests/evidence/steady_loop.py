@@ -23,6 +23,7 @@ class Steady:
     prompts: float  # in each of those
     apart: bool  # prompts have steps of their own
     hidden_host: bool  # the host works for the sequences while the device does
+    token_time: float  # s of the server's front end per token
     rows: float  # of the GEMMs of a decode step
 
 
@@ -40,6 +41,7 @@ def steady(point: ServingPoint) -> Steady:
         prompts=max(per_step / mixed, 1.0) if mixed > 0.0 else 1.0,
         apart=point.preset.order == "prefill_first",
         hidden_host=point.preset.hidden_host,
+        token_time=point.preset.token_time,
         rows=2.0 ** math.ceil(math.log2(max(mean.sequences, 1.0))) if small else mean.sequences,
     )
 
@@ -60,7 +62,7 @@ def tpot(state: Steady, tables: Tables) -> float:
 
 def _host(state: Steady, tables: Tables, device: float) -> float:
     """s that the host adds to a step of `device` s."""
-    of_sequences = tables.sequence_time * state.sequences
+    of_sequences = max(tables.sequence_time, state.token_time) * state.sequences
     return float(visible_host_time(device, tables.step_time, of_sequences, float(state.hidden_host)))
 
 

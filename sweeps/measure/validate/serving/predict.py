@@ -1,5 +1,6 @@
 """Simulated TTFT and TPOT of measured serving points: the benchmark's closed loop in front of each deployment."""
 
+import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -113,6 +114,8 @@ def _clients(point: ServingPoint) -> int:
 def _lane(point: ServingPoint, tables: Tables, efficiency: Efficiency, requests: int) -> Lane:
     rules = policy(point)
     tokens = float(kv_capacity_tokens(point.hardware, point.model, point.deployment)) * _groups(point)
+    # The front end works beside the engine's own process: the slower of the two counts.
+    tables = dataclasses.replace(tables, sequence_time=max(tables.sequence_time, point.preset.token_time))
     return Lane(
         tables=tables,
         traffic=padded(traffic(point, SEED + point.row), requests),
