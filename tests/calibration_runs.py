@@ -25,7 +25,6 @@ FLAGS = ("--hardware", "H100-SXM", "--model", "Llama-3.1-8B", "--engine", "vllm"
 """All of the host's time is visible, so that a run tells each overhead."""
 
 
-
 def stream(arrivals: str = "stages:1x20,30x8") -> Stream:
     """Few sequences at a time, then many, so that a run tells what is per step from what is per sequence."""
     return generated(arrivals, *LENGTHS, requests=REQUESTS, seed=1)
@@ -34,7 +33,9 @@ def stream(arrivals: str = "stages:1x20,30x8") -> Stream:
 def serving(of: Stream) -> Scenario:
     """What `FLAGS` describe, in an open loop."""
     one = case("request", "H100-SXM", "Llama-3.1-8B", workload={"isl": 512.0, "osl": 128.0}).scenario
-    return dataclasses.replace(one, workload=Service(traffic=traffic(of), policy=chosen_policy("vllm", {"hidden_host": "0"})))
+    return dataclasses.replace(
+        one, workload=Service(traffic=traffic(of), policy=chosen_policy("vllm", {"hidden_host": "0"}))
+    )
 
 
 def latencies(of: Stream, overheads: dict[str, float] = TRUE) -> dict[str, np.ndarray]:
