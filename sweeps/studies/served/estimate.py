@@ -180,7 +180,8 @@ def _largest(
     ladder = top ** np.linspace(0.0, 1.0, LADDER)  # [places, LADDER]
     cost = micro_batch_cost(priced_parts)
     place = group.hardware, options.model.model, group.deployment
-    priced = _over(ladder, step_price(cost, *place, policy.acceptance, policy.hidden_host), policy, needs)
+    overlap = float(options.efficiency.host.step_time), float(policy.hidden_host)
+    priced = _over(ladder, step_price(cost, *place, overlap, policy.acceptance), policy, needs)
     delay = float(options.efficiency.host.request_time)
 
     def state(batch: np.ndarray, at_once: np.ndarray) -> SteadyState:
@@ -204,8 +205,7 @@ def _largest(
     found["power"] = np.full(len(most), np.nan)
     if power_known(group.hardware):
         device = group.hardware.power
-        still = dataclasses.replace(policy, hidden_host=0.0)
-        joules = _over(ladder, step_energy(cost, group.deployment, policy.acceptance), still, needs)
+        joules = _over(ladder, step_energy(cost, group.deployment, policy.acceptance), policy, needs)
         batch = found["batch"][:, None]
         energy = steady_state(_between(joules, ladder, batch), 0.0, needs, delay, batch, most[:, None]).step[:, 0]
         found["power"] = energy / found["tpot"] + device.static[:, 0, 0]

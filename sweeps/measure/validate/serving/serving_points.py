@@ -130,7 +130,7 @@ def _point(row: CsvRow) -> ServingPoint:
         concurrency=clients,
     )
     settings = preset(run)
-    deployment = _deployment(device, entry, run.layout, settings)
+    deployment = deployment_of(device, entry, run.layout, settings)
     require_priced(entry.name, entry.model, deployment)
     broken = broken_rule(device.hardware, entry.model, deployment)
     if broken:
@@ -152,7 +152,8 @@ def _point(row: CsvRow) -> ServingPoint:
     )
 
 
-def _deployment(device: hwspaces.HardwareEntry, entry, spread: Layout, settings: Preset) -> Deployment:
+def deployment_of(device: hwspaces.HardwareEntry, entry, spread: Layout, settings: Preset) -> Deployment:
+    """The deployment of a checkpoint as a suite started it."""
     deployment = dataclasses.replace(
         model_deployment(entry, settings.kv),
         tp=spread.tp,
