@@ -48,7 +48,7 @@ class Policy:
     )
     graph_limit: Scalar = count("largest batch that is padded", zero=True, most=MOST, default=512.0)
     hidden_host: Scalar = switch(
-        "1 where the host works while the device does", "the longer of both counts", default=0.0
+        "1 where the host works for the sequences while the device does", "the longer of both counts", default=0.0
     )
     acceptance: Scalar = share(
         "probability that a drafted token is right", "given that those before it are", zero=True, open=True, default=0.0

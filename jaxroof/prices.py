@@ -41,12 +41,13 @@ def step_prices(
 
     Args:
       acceptance: probability that a drafted token is right, given that those before it are.
-      hidden_host: 1 where the host works while the device does: the limit is then over the device's time alone.
+      hidden_host: 1 where the host's work for every sequence runs beside the device,
+        `jaxroof.step_price.visible_host_time`; 0: after it.
       tables: where they are known already; None: they are computed.
 
     Returns:
-      The tables, and `price(batch, rows) -> (device time, host time)` in s, shapes (). Both are differentiable in
-      every leaf of hardware, model, deployment and efficiency.
+      The tables, and `price(batch, rows) -> (device time, host time)` in s, shapes (): the step takes their sum. Both
+      are differentiable in every leaf of hardware, model, deployment and efficiency.
 
     Raises:
       ValueError: one line, for what a scheduler cannot price: context parallelism, and a model that does not generate.
@@ -54,7 +55,8 @@ def step_prices(
     parts = Parts(hardware, model, deployment, efficiency)
     tables = mapped(jnp.asarray, price_tables(parts, deployment, limits) if tables is None else tables)
     micro_batch = functools.partial(_micro_batch_price, tables, parts)
-    return tables, step_price(micro_batch, hardware, model, deployment, acceptance, hidden_host)
+    overlap = efficiency.host.step_time, hidden_host
+    return tables, step_price(micro_batch, hardware, model, deployment, overlap, acceptance)
 
 
 def _micro_batch_price(tables: StepPrices, parts: Parts, batch: Batch, rows: Scalar) -> tuple[Array, Array]:

@@ -87,7 +87,7 @@ def step_times(price: Price, policy: Policy, demand: Demand, batch: Scalar) -> S
             logits=decoding + prompts,
         )
         device, host = price(work, rows + tokens)
-        return jnp.where(jnp.asarray(policy.hidden_host) > 0.5, jnp.maximum(device, host), device + host)
+        return device + host
 
     # A decoding batch runs in a CUDA graph of the next larger size, half an interval larger on average.
     graph = (policy.graph_step > 0) & (batch > 4.0) & (batch <= policy.graph_limit)

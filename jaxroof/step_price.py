@@ -10,7 +10,7 @@ from jaxroof.energy import limited_time, power_known
 from jaxroof.hardware import Hardware
 from jaxroof.memory import layer_count
 from jaxroof.model import Model
-from jaxroof.smooth import maximum
+from jaxroof.smooth import maximum, minimum
 from jaxroof.speculation import expected_tokens
 from jaxroof.struct import Array, Scalar
 
@@ -18,7 +18,7 @@ MicroBatch = Callable[[Batch, Scalar], tuple[Array, Array]]
 """Cost of a micro-batch in all stages, shape [..., quantities], and s of its host: of a batch and rows of its GEMMs."""
 
 Price = Callable[[Batch, Scalar], tuple[Array, Array]]
-"""Time in s of a step on the device and on its host, of a batch and the rows of its GEMMs."""
+"""Time in s of a step on the device, and what its host adds, of a batch and the rows of its GEMMs."""
 
 
 def step_price(
@@ -26,10 +26,10 @@ def step_price(
     hardware: Hardware,
     model: Model,
     deployment: Deployment,
+    overlap: tuple[Scalar, Scalar],
     acceptance: Scalar = 0.0,
-    hidden_host: Scalar = 0.0,
 ) -> Price:
-    """The function that prices a whole step.
+    """The function that prices a whole step, which takes the sum of both times.
 
     With pipeline stages as many micro-batches as stages are under way, or one per sequence where these are fewer, and
     a step is the time from one step of a micro-batch to its next. The time is the one under the limit of electrical
@@ -38,10 +38,11 @@ def step_price(
 
     Args:
       micro_batch: its cost, for example from tables (`jaxroof.prices`).
+      overlap: s of the host per step of a micro-batch, whatever is in it, and 1 where its work for every sequence runs
+        beside the device, 0 where after it: `visible_host_time`.
       acceptance: probability that a drafted token is right, given that those before it are.
-      hidden_host: 1 where the host works while the device does: the limit is then over the device's time alone.
     """
-    price = functools.partial(_step_price, micro_batch, hardware, model, deployment, hidden_host)
+    price = functools.partial(_step_price, micro_batch, hardware, model, deployment, overlap)
     return _of_one_token(price, deployment, acceptance)
 
 
@@ -98,21 +99,43 @@ def _step_price(
     hardware: Hardware,
     model: Model,
     deployment: Deployment,
-    hidden_host: Scalar,
+    overlap: tuple[Scalar, Scalar],
     batch: Batch,
     rows: Scalar,
 ) -> tuple[Array, Array]:
-    """Time in s of a step of all micro-batches on the device, under the limit of its power, and on the host."""
+    """Time in s of a step of all micro-batches on the device, under the limit of its power, and what the host adds."""
+    per_step, hidden_host = overlap
     if deployment.pp is None:
         spent, host = micro_batch(batch, rows)
-        time, parts = spent[..., 0], 1.0
+        device, parts = spent[..., 0], 1.0
     else:
         parts = pipelined_parts(deployment, maximum(batch.prefill.sequences + batch.decode.sequences, 1.0))
         spent, host = micro_batch(divided(batch, parts), rows / parts)
         laps = maximum(parts * largest_stage(deployment, layer_count(model)), 1.0)
-        time, host = spent[..., 0] * laps, host * laps
+        device, host, per_step = spent[..., 0] * laps, host * laps, per_step * laps
+    visible = visible_host_time(device, per_step, host - per_step, hidden_host)
     if not power_known(hardware):
-        return time, host
-    beside = host * (1.0 - jnp.asarray(hidden_host, dtype=float))
+        return device, visible
     energy = spent[..., 1] * (parts / degree(deployment.pp))
-    return limited_time(time + beside, energy, hardware) - beside, host
+    return limited_time(device + visible, energy, hardware) - visible, visible
+
+
+def visible_host_time(device: Scalar, per_step: Scalar, of_sequences: Scalar, hidden_host: Scalar) -> Array:
+    """Time in s that the host adds to a step of `device` s, shape ().
+
+    visible = per_step + of_sequences - hidden_host min(of_sequences, device)
+
+    Engines that overlap sample, detokenise and schedule for the sequences of one step while the device works on the
+    next: a step takes per_step + max(device, of_sequences). What is done once per step, such as launching it and
+    reading its tokens, stays between two steps.
+
+    Args:
+      device: s of the kernels.
+      per_step: s of the host whatever is in the step.
+      of_sequences: s of the host for all sequences that sample a token.
+      hidden_host: 1: overlapped; 0: one after the other.
+
+    Source: TensorRT-LLM's overlap scheduler (nvidia.github.io/TensorRT-LLM/features/overlap-scheduler.html) and vLLM's
+    asynchronous scheduling; that per_step stays visible is ours, from measured steps.
+    """
+    return jnp.asarray(per_step + of_sequences - hidden_host * minimum(of_sequences, device), dtype=float)

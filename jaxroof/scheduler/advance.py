@@ -96,10 +96,10 @@ def _steps(engine: Engine, price: Price, state: State, next_end: Array, wait: Ar
     context = jnp.where(members > 0, state.offset, 0) + members * state.count + jnp.where(decodes, state.padded, 0)
     rows = jnp.where(decodes, _padded(engine, sequences), sequences) + step.prompt
 
-    first = _time(engine, price, _prompt(step, prompts), sequences, context, step.finished, rows)
+    first = _time(price, _prompt(step, prompts), sequences, context, step.finished, rows)
     most = _most_steps(engine, state, next_end)
     nothing = Prefill(sequences=0.0, tokens=0.0, past=0.0)
-    last = _time(engine, price, nothing, sequences, context + (most - 1) * members, step.finished, rows)
+    last = _time(price, nothing, sequences, context + (most - 1) * members, step.finished, rows)
     slope = jnp.where(decodes, (last - first) / jnp.maximum(most - 1, 1).astype(float), 0.0)
     number = jnp.where(decodes, jnp.minimum(most, _steps_until(engine, state, first, slope, wait)), 1)
     runs = number.astype(float)
@@ -166,7 +166,6 @@ def _padded(engine: Engine, sequences: Array) -> Array:
 
 
 def _time(
-    engine: Engine,
     price: Price,
     prompt: Prefill,
     sequences: Array,
@@ -174,8 +173,8 @@ def _time(
     finished: Array,
     rows: Array,
 ) -> Array:
-    """s of one step on device and host."""
+    """s of one step: the device, and what its host adds."""
     decoding = Decode(sequences=sequences.astype(float), context=context.astype(float))
     batch = Batch(prefill=prompt, decode=decoding, logits=(sequences + finished).astype(float))
     device, host = price(batch, rows.astype(float))
-    return jnp.where(engine.hidden_host, jnp.maximum(device, host), device + host)
+    return device + host

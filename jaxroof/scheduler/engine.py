@@ -28,7 +28,6 @@ class Engine(NamedTuple):
     most_waiting: Array  # float
     graph_step: Array
     graph_limit: Array
-    hidden_host: Array  # bool
     longest: Array  # decode steps that one iteration may take together
     requests: Array  # requests that are not refused: the first ones of the arrays
     clients: Array  # of a closed loop
@@ -102,7 +101,6 @@ def engine(
         most_waiting=jnp.asarray(policy.max_waiting, dtype=float),
         graph_step=whole(policy.graph_step),
         graph_limit=whole(policy.graph_limit),
-        hidden_host=on(policy.hidden_host),
         longest=whole(longest),
         requests=kept,
         clients=clients,

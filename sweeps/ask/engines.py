@@ -8,15 +8,27 @@ from jaxroof.policy import ORDERS, Policy
 
 ENGINES = {
     # max_num_batched_tokens, max_num_seqs, block_size and prefix caching of its API server on devices of 70 GiB and
-    # more; CUDA graphs for 1, 2, 4 and multiples of 8: vllm/engine/arg_utils.py and vllm/config, v0.11.
-    "vllm": Policy(token_budget=8192.0, max_sequences=1024.0, block_size=16.0, graph_step=8.0, graph_limit=512.0),
-    # Prompts go first, in chunks of chunked_prefill_size; pages of one token: sglang/srt/server_args.py, v0.5.
+    # more; CUDA graphs for 1, 2, 4 and multiples of 8: vllm/engine/arg_utils.py and vllm/config, v0.11; asynchronous
+    # scheduling, the default from v0.14 on.
+    "vllm": Policy(
+        token_budget=8192.0,
+        max_sequences=1024.0,
+        block_size=16.0,
+        graph_step=8.0,
+        graph_limit=512.0,
+        hidden_host=1.0,
+    ),
+    # Prompts go first, in chunks of chunked_prefill_size; pages of one token: sglang/srt/server_args.py, v0.5. Its
+    # scheduler overlaps too, but its measured points show the whole time of the host: docs/evidence/serving.md.
     "sglang": Policy(
         order=float(ORDERS.index("prefill_first")), token_budget=8192.0, max_sequences=1024.0, block_size=1.0
     ),
     # GUARANTEED_NO_EVICT takes blocks for the whole output; prompts are not split unless chunked prefill is enabled;
-    # max_num_tokens, max_batch_size, tokens_per_block: tensorrt_llm/llmapi/llm_args.py, v1.0.
-    "trtllm": Policy(token_budget=8192.0, max_sequences=2048.0, chunked=0.0, block_size=32.0, reserve=1.0),
+    # max_num_tokens, max_batch_size, tokens_per_block, disable_overlap_scheduler:
+    # tensorrt_llm/llmapi/llm_args.py, v1.0.
+    "trtllm": Policy(
+        token_budget=8192.0, max_sequences=2048.0, chunked=0.0, block_size=32.0, reserve=1.0, hidden_host=1.0
+    ),
 }
 """Engine -> its policy. Sources are the engines' own files."""
 

@@ -19,7 +19,8 @@ from sweeps.run.precision import precision
 from sweeps.run.simulated.load import Load, load
 from sweeps.run.simulated.objective import parse_slo
 from sweeps.run.simulated.policies import chosen_policy, policy_values
-from sweeps.run.simulated.simulation import FEW, compiled, no_cache, require_priced, simulated, size_for, unfinished
+from sweeps.run.simulated.refusals import no_cache, require_priced
+from sweeps.run.simulated.simulation import FEW, compiled, simulated, size_for, unfinished
 from sweeps.run.simulated.spec import ServeSpec
 
 

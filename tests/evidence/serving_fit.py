@@ -241,17 +241,19 @@ def main(words: list[str] | None = None) -> int:
     """Fit, print and write; returns the exit status."""
     parser = fit_parser("serving_fit", __doc__, "CSV file of measured serving points", "FILE")
     parser.add_argument("--engine", required=True, choices=ENGINES, help="whose constants")
+    parser.add_argument("--gpu", action="append", default=[], metavar="NAME", help="whose rows (default: all)")
     options = parser.parse_args(words)
     with precision("float64"):
-        fitted = functools.partial(_refit, options.data, options.engine, Console(width=120))
+        fitted = functools.partial(_refit, options.data, options.engine, options.gpu, Console(width=120))
         return exit_status("serving_fit", options.output, fitted, options.data, options.force)
 
 
-def _refit(file: Path, engine: str, console: Console) -> str:
+def _refit(file: Path, engine: str, gpus: Sequence[str], console: Console) -> str:
+    wanted = [hwspaces.hardware(gpu).name for gpu in gpus]
     found, _ = points(file)
-    rows = [one for one in found if one.engine == engine]
+    rows = [one for one in found if one.engine == engine and (not wanted or one.gpu in wanted)]
     if not rows:
-        raise ValueError(f"{file}: no row of {engine} can be simulated")
+        raise ValueError(f"{file}: no row of {engine} on {' or '.join(gpus) or 'any GPU'} can be simulated")
     rows = [one for one in checked(rows) if one.suspect is None]
     entry = hwspaces.efficiency(f"learned-{engine}")
     constants = CONSTANTS[engine]
@@ -269,7 +271,8 @@ def _refit(file: Path, engine: str, console: Console) -> str:
     for name, labels in names.items():
         error = np.abs(np.expm1(result.logs if labels is None else held_out(result, labels)))
         console.print(f"TPOT, closed form, {name}: median {np.median(error):.1%}, MAPE {np.mean(error):.1%}")
-    source = f"fitted to {len(rows)} public points of {engine} under load: tests.evidence.serving_fit"
+    place = f" on {', '.join(sorted({one.gpu for one in rows}))}"
+    source = f"fitted to {len(rows)} public points of {engine} under load{place}: tests.evidence.serving_fit"
     text = (Path(hwspaces.__file__).parents[1] / entry.file).read_text(encoding="utf-8")
     for constant in constants:
         for path in constant.paths:

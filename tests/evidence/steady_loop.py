@@ -6,6 +6,7 @@ import math
 import numpy as np
 
 from jaxroof.price_tables import CONTEXT, LOGITS
+from jaxroof.step_price import visible_host_time
 from sweeps.measure.validate.serving.little import load
 from sweeps.measure.validate.serving.serving_points import ServingPoint
 from sweeps.measure.validate.serving.step_tables import DECODE, PROMPT, ROWS, Tables
@@ -21,6 +22,8 @@ class Steady:
     mixed: float  # share of decode steps that prompts are worked on in or before
     prompts: float  # in each of those
     apart: bool  # prompts have steps of their own
+    hidden_host: bool  # the host works for the sequences while the device does
+    token_time: float  # s of the server's front end per token
     rows: float  # of the GEMMs of a decode step
 
 
@@ -37,23 +40,30 @@ def steady(point: ServingPoint) -> Steady:
         mixed=mixed,
         prompts=max(per_step / mixed, 1.0) if mixed > 0.0 else 1.0,
         apart=point.preset.order == "prefill_first",
+        hidden_host=point.preset.hidden_host,
+        token_time=point.preset.token_time,
         rows=2.0 ** math.ceil(math.log2(max(mean.sequences, 1.0))) if small else mean.sequences,
     )
 
 
 def tpot(state: Steady, tables: Tables) -> float:
     """s: (1 - p) decode + p step with prompts; where they have steps of their own, decode + p prompts."""
-    host = tables.step_time + tables.sequence_time * state.sequences
     decode = _at(tables.rows, state.rows, ROWS) + _at(tables.logits, state.sequences, LOGITS)
     attention = _at_pair(tables.decode, state.sequences, state.context)
-    alone = decode + attention + host
+    alone = decode + attention + _host(state, tables, decode + attention)
     others = 0.0 if state.apart else state.sequences
     both = _at(tables.rows, others + state.prompts * state.isl, ROWS)
     both += _at(tables.logits, others + state.prompts, LOGITS) + (0.0 if state.apart else attention)
     both += state.prompts * _at(tables.prompt[0, 0], state.isl, PROMPT)
     if state.apart:
         return float(alone + state.mixed * (both + tables.step_time))
-    return float((1.0 - state.mixed) * alone + state.mixed * (both + host))
+    return float((1.0 - state.mixed) * alone + state.mixed * (both + _host(state, tables, both)))
+
+
+def _host(state: Steady, tables: Tables, device: float) -> float:
+    """s that the host adds to a step of `device` s."""
+    of_sequences = max(tables.sequence_time, state.token_time) * state.sequences
+    return float(visible_host_time(device, tables.step_time, of_sequences, float(state.hidden_host)))
 
 
 def _at(table: np.ndarray, value: float, per_octave: int) -> float:

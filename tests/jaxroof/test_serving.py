@@ -19,6 +19,7 @@ from jaxroof.price_tables import Limits, octaves
 from jaxroof.prices import octave_position, step_prices
 from jaxroof.scheduler import Size, begin, proceed, served, simulate
 from jaxroof.step import step_time
+from jaxroof.step_price import visible_host_time
 from jaxroof.traffic import STATUSES, Served, Timeline, Traffic
 from sweeps.ask.cases import model_deployment
 from sweeps.run.precision import precision
@@ -155,9 +156,46 @@ def test_prices_are_those_of_static_batches(engine):
             decoded, prefilled, tpot, ttft = both(*map(jnp.asarray, (tdp, sequences, 0.0)))
             assert sum(decoded) == pytest.approx(float(tpot), rel=1e-9)
             assert sum(prefilled) == pytest.approx(float(ttft), rel=1e-9)
+    of_one = float(efficiency.host.sequence_time)  # of the prompt's first token, and far below the device's time
     free, tight = (both(jnp.asarray(tdp), jnp.asarray(1.0), jnp.asarray(1.0)) for tdp in limits)
-    assert free[1][0] + free[1][1] == pytest.approx(float(free[3]), rel=1e-9)  # the device's own time and the host's
-    assert tight[1][0] == pytest.approx(float(tight[3]), rel=1e-9)  # all of the energy is the device's
+    assert sum(free[1]) == pytest.approx(float(free[3]) - of_one, rel=1e-9)
+    assert sum(tight[1]) == pytest.approx(float(tight[3]), rel=1e-9)  # energy binds, whatever is hidden
+
+
+def test_the_host_works_for_the_sequences_beside_the_device(engine):
+    """Hand-worked: 64 sequences at 20 us are 1.28 ms of the host, 2 s at 31.25 ms; 0.3 ms stay once per step."""
+    *place, efficiency = engine
+
+    @jax.jit
+    def both(sequence_time, hidden):
+        host = dataclasses.replace(efficiency.host, step_time=jnp.asarray(3e-4), sequence_time=sequence_time)
+        own = dataclasses.replace(efficiency, host=host)
+        _, price = step_prices(*place, own, Limits(4096, 64, 4096), 0.0, hidden)
+        zero = jnp.zeros(())
+        sequences = zero + 64.0
+        batch = Batch(
+            prefill=Prefill(sequences=zero, tokens=zero, past=zero),
+            decode=Decode(sequences=sequences, context=sequences * 1024.0),
+            logits=sequences,
+        )
+        return price(batch, sequences)
+
+    device = float(both(jnp.asarray(20e-6), jnp.asarray(0.0))[0])
+    assert 1.28e-3 < device < 2.0
+    # after the device: 0.3 + 1.28 ms; beside it: 0.3 ms; longer than the device: the rest of it stands out
+    for each, hidden, visible in ((20e-6, 0.0, 1.58e-3), (20e-6, 1.0, 0.3e-3), (31.25e-3, 1.0, 2.0003 - device)):
+        time, host = both(jnp.asarray(each), jnp.asarray(hidden))
+        assert float(time) == pytest.approx(device, rel=1e-9)
+        assert float(host) == pytest.approx(visible, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("device", "per_step", "of_sequences", "hidden", "visible"),
+    [(4.0, 1.0, 3.0, 0.0, 4.0), (4.0, 1.0, 3.0, 1.0, 1.0), (2.0, 1.0, 3.0, 1.0, 2.0), (2.0, 0.0, 0.0, 1.0, 0.0)],
+)
+def test_what_of_the_host_is_visible(device, per_step, of_sequences, hidden, visible):
+    # 1 + max(4, 3) = 5 s, of which 4 the device; 1 + max(2, 3) = 4 s, of which 2
+    assert float(visible_host_time(device, per_step, of_sequences, hidden)) == pytest.approx(visible)
 
 
 @pytest.mark.parametrize("per_octave", [4, 16, 128])

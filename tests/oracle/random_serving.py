@@ -102,7 +102,7 @@ def _policy(rng, split: bool) -> Policy:
         max_waiting=float(rng.integers(1, 12)) if rng.random() < 0.2 else math.inf,
         graph_step=float(rng.choice([0, 3, 8])),
         graph_limit=float(rng.choice([6, 512])),
-        hidden_host=float(rng.random() < 0.4),
+        hidden_host=float(rng.random() < 0.4),  # of the price alone: the scheduler has no say
         queue="shortest_first" if rng.random() < 0.25 else "fcfs",
     )
 

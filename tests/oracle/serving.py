@@ -308,7 +308,7 @@ class Engine:
         batch, rows = self.batch(decoding)
         self.check()
         device, host = self.price(batch) if rows is None else self.price(batch, rows=rows)
-        time = max(device, host) if self.policy.hidden_host else device + host
+        time = device + host
         start, self.clock = self.clock, self.clock + (time + self.policy.swap_time * self.moved)
         self.moved = 0
         used, logits = self.blocks - self.free, int(batch.logits)

@@ -240,10 +240,8 @@ def test_nothing_happens_between_requests():
     assert [(step.start, step.end) for step in out.steps] == [(1.0, 3.0), (100.0, 103.0)]
 
 
-def test_the_host_is_hidden_or_not():
-    one = requests([3], [1])
-    assert serve(lambda batch, rows=None: (4.0, 3.0), one, policy(), 10).finish == [7.0]
-    assert serve(lambda batch, rows=None: (4.0, 3.0), one, policy(hidden_host=1.0), 10).finish == [4.0]
+def test_a_step_takes_the_device_and_what_its_host_adds():
+    assert serve(lambda batch, rows=None: (4.0, 3.0), requests([3], [1]), policy(), 10).finish == [7.0]
 
 
 def test_decode_steps_are_padded_to_captured_graphs():

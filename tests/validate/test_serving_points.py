@@ -11,7 +11,7 @@ from jaxroof.deployment import degree
 from sweeps.measure.validate.serving.precisions import labelled_model
 from sweeps.measure.validate.serving.serving_points import points
 from sweeps.measure.validate.serving.suspects import checked
-from tests.serving_rows import DEEPSEEK, ROW, read_rows
+from tests.serving_rows import DEEPSEEK, ROW, SMALL, read_rows
 
 pytestmark = pytest.mark.xdist_group("points")
 
@@ -63,6 +63,23 @@ def test_row_becomes_a_point(read):
     assert point.deployment.kv_bytes == 1.0  # InferenceX's Llama runs on vLLM have an 8-bit cache
     assert degrees(point) == (4.0, 1.0, 1.0)
     assert point.suspect is None and not point.repaired
+
+
+def test_engines_whose_host_works_beside_the_device(read):
+    nvidia = SMALL | {"source_tag": "aic"}
+    rows = [
+        nvidia | {"backend": "vllm", "backend_version": "0.12.0"},
+        nvidia | {"backend": "vllm", "backend_version": "0.14.1"},
+        nvidia | {"backend": "vllm"},  # not recorded
+        {"backend": "vllm"},  # InferenceX's scripts ask for it
+        nvidia | {"backend": "trtllm", "backend_version": "1.0.0rc3"},
+        nvidia | {"backend": "trtllm", "backend_version": "1.1.0"},
+        nvidia | {"backend": "sglang", "backend_version": "0.5.6"},
+    ]
+    found, skipped = read(*rows)
+    assert not skipped
+    assert [one.preset.hidden_host for one in found] == [False, True, False, True, True, True, False]
+    assert [one.preset.token_time for one in found] == [0.0, 0.0, 0.0, 0.0, 85e-6, 0.0, 0.0]
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ from sweeps.run.simulated.grid import bounds, outcomes
 from sweeps.run.simulated.load import load
 from sweeps.run.simulated.objective import parse_slo
 from sweeps.run.simulated.policies import FIELDS, chosen_policy, policy_value, policy_values
-from sweeps.run.simulated.simulation import require_priced
+from sweeps.run.simulated.refusals import require_priced
 from sweeps.run.simulated.spec import ServeSpec
 
 TIMES = ("workload.think", "workload.duration")

@@ -8,8 +8,8 @@ import numpy as np
 from hwspaces import formatted
 from jaxroof.jobs.serve import Objective
 from sweeps.run.simulated.objective import Target, figure_text
-from sweeps.studies.served.estimate import estimate
-from sweeps.studies.served.places import room
+from sweeps.studies.served.estimate import estimate, priced
+from sweeps.studies.served.places import Options, Room, room
 from sweeps.studies.served.question import Question
 from sweeps.studies.served.requests import demand
 from sweeps.studies.served.rows import Row
@@ -31,23 +31,26 @@ def changes(asked: Question, rows: Sequence[Row]) -> list[str]:
     places = tuple(np.array(column) for column in zip(*(row.place for row in rows), strict=True))
     wanted[places] = True
     needs = [demand(asked.requests.sample, bool(choice.policy.prefix_caching)) for choice in options.settings]
-    before = estimate(options, bounds, wanted, needs, asked.target).load[places]
+    prices = priced(options, wanted, needs)
+
+    def loads(bounds: Room, target: Target, options: Options = options) -> np.ndarray:
+        return estimate(options, bounds, wanted, needs, target, prices).load[places]
+
+    before = loads(bounds, asked.target)
 
     tried: dict[str, np.ndarray] = {}
     for words, target in _looser(asked.target).items():
-        tried[words] = estimate(options, bounds, wanted, needs, target).load[places]
+        tried[words] = loads(bounds, target)
     larger = dataclasses.replace(bounds, tokens=bounds.tokens * MORE)
     words = f"{100 * (MORE - 1):.0f} % more KV cache (a smaller KV precision, or more memory)"
-    tried[words] = estimate(options, larger, wanted, needs, asked.target).load[places]
+    tried[words] = loads(larger, asked.target)
     many = [
         dataclasses.replace(one, policy=dataclasses.replace(one.policy, max_sequences=2.0 * one.policy.max_sequences))
         for one in options.settings
     ]
     doubled = f"max_sequences {2.0 * options.settings[0].policy.max_sequences:,.0f}"
-    tried[doubled] = estimate(dataclasses.replace(options, settings=many), bounds, wanted, needs, asked.target).load[
-        places
-    ]
-    return [_best(before[i], {words: float(loads[i]) for words, loads in tried.items()}) for i in range(len(rows))]
+    tried[doubled] = loads(bounds, asked.target, dataclasses.replace(options, settings=many))
+    return [_best(before[i], {words: float(each[i]) for words, each in tried.items()}) for i in range(len(rows))]
 
 
 def _best(before: float, loads: Mapping[str, float]) -> str:

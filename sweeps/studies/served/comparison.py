@@ -11,13 +11,13 @@ from jaxroof.deployment import replica_devices
 from jaxroof.jobs import Scenario
 from jaxroof.tree import structure
 from sweeps.run.simulated.objective import SHARE
-from sweeps.studies.served.estimate import Estimate, estimate, sequences
+from sweeps.studies.served.estimate import Estimate, estimate, priced, sequences
 from sweeps.studies.served.figures import PRICE, RATE, SORTED_BY, ascending, figures
 from sweeps.studies.served.places import Options, Room, room
 from sweeps.studies.served.question import MAX_DEVICES, Question, question
 from sweeps.studies.served.requests import demand
 from sweeps.studies.served.rows import Row, missed, ranked_row
-from sweeps.studies.served.simulate import Candidate, Simulated, largest_loads
+from sweeps.studies.served.simulated import Simulated
 
 SIMULATED = 24
 """Places that are simulated at most where nothing is said."""
@@ -150,32 +150,8 @@ def compare_served(
         prices=prices,
     )
     metric, chosen = _metric(sort, asked)
-    options = asked.options
-    stream = asked.requests.sample
-    needs = [demand(stream, bool(choice.policy.prefix_caching)) for choice in options.settings]
-
-    # First pass: every place that holds the model and one request.
-    bounds = room(options)
-    wanted = bounds.legal & (bounds.group_tokens >= asked.requests.longest)
-    found = estimate(options, bounds, wanted, needs, asked.target)
-    output = float(np.mean(stream.osl))
-    arrays = figures(options, found.load, found, output, rate, headroom)
-    estimated = time.perf_counter() - start
-
-    # Second pass: the best places by simulation, until the best is a simulated one.
-    load_of, results, requests, simulations = found.load.copy(), {}, 0, 0
-    for _ in range(MORE_ROUNDS if simulated else 0):
-        places = _worth_simulating(options, ascending(arrays[metric], metric), results, simulated)
-        if not places:
-            break
-        requests = requests or asked.requests.number(max(float(found.batch[place]) for place in places))
-        made, number = _simulated(asked, found, places, requests, metric, (output, rate, headroom), begun)
-        simulations += number
-        for place, one in zip(places, made, strict=True):
-            results[place], load_of[place] = one, one.load
-        arrays = figures(options, load_of, found, output, rate, headroom)
-
-    rows, infeasible = _rows(asked, bounds, wanted, found, arrays, results, metric, requests)
+    found = search(asked, metric, rate, headroom, simulated, begun)
+    rows, infeasible = _rows(asked, found, metric)
     return ServedComparison(
         question=asked,
         metric=metric,
@@ -184,13 +160,71 @@ def compare_served(
         headroom=headroom,
         rows=rows,
         infeasible=infeasible,
-        requests=requests,
-        places=int(wanted.sum()),
-        simulations=simulations,
-        estimate_seconds=estimated,
+        requests=found.requests,
+        places=int(found.wanted.sum()),
+        simulations=found.simulations,
+        estimate_seconds=found.estimate_seconds,
         seconds=time.perf_counter() - start,
-        arrays=arrays,
+        arrays=found.arrays,
     )
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Found:
+    """Result of both passes; arrays of shape [settings, devices, layouts]."""
+
+    bounds: Room
+    wanted: np.ndarray  # bool: places that hold the model and one request
+    estimate: Estimate
+    arrays: Mapping[str, np.ndarray]  # figures, those of simulated places at their simulated load
+    results: Mapping[Place, Simulated]
+    requests: int  # of every simulation
+    simulations: int
+    estimate_seconds: float
+
+
+def search(
+    asked: Question,
+    metric: str,
+    rate: float | None = None,
+    headroom: float = HEADROOM,
+    simulated: int = SIMULATED,
+    begun: Callable[[int], Callable[[int], None]] = lambda simulations: lambda done: None,
+    among: np.ndarray | None = None,
+) -> Found:
+    """Both passes; arguments as of `compare_served`.
+
+    Args:
+      among: places that are looked at, bool of shape [settings, devices, layouts]; None: all.
+    """
+    start = time.perf_counter()
+    options = asked.options
+    stream = asked.requests.sample
+    needs = [demand(stream, bool(choice.policy.prefix_caching)) for choice in options.settings]
+
+    # First pass: every place that holds the model and one request.
+    bounds = room(options)
+    wanted = bounds.legal & (bounds.group_tokens >= asked.requests.longest)
+    wanted = wanted if among is None else wanted & among
+    found = estimate(options, bounds, wanted, needs, asked.target, priced(options, wanted, needs))
+    fleet = float(np.mean(stream.osl)), rate, headroom
+    arrays = figures(options, found.load, found, *fleet)
+    seconds = time.perf_counter() - start
+
+    # Second pass: the best places by simulation, until the best is a simulated one.
+    load_of, requests, simulations = found.load.copy(), 0, 0
+    results: dict[Place, Simulated] = {}
+    for _ in range(MORE_ROUNDS if simulated else 0):
+        places = _worth_simulating(options, ascending(arrays[metric], metric), results, simulated)
+        if not places:
+            break
+        requests = requests or asked.requests.number(max(float(found.batch[place]) for place in places))
+        made, number = _simulated(asked, found, places, requests, metric, fleet, begun)
+        simulations += number
+        for place, one in zip(places, made, strict=True):
+            results[place], load_of[place] = one, one.load
+        arrays = figures(options, load_of, found, *fleet)
+    return Found(bounds, wanted, found, arrays, results, requests, simulations, seconds)
 
 
 def _metric(sort: str | None, asked: Question) -> tuple[str, str]:
@@ -235,6 +269,8 @@ def _simulated(
     begun: Callable[[int], Callable[[int], None]],
 ) -> tuple[list[Simulated], int]:
     """Largest loads of the places by simulation, and the number of simulations."""
+    from sweeps.studies.served.simulate import Candidate, largest_loads  # JAX, which an estimate does not need
+
     options = asked.options
     candidates = [
         Candidate(
@@ -275,44 +311,30 @@ def at_once(asked: Question, found: Estimate, place: Place) -> float:
     return sequences(policy, float(found.batch[place]), float(found.most[place]), bool(found.capped[place] > 0.0))
 
 
-def _rows(
-    asked: Question,
-    bounds: Room,
-    wanted: np.ndarray,
-    found: Estimate,
-    arrays: Mapping[str, np.ndarray],
-    results: Mapping[Place, Simulated],
-    metric: str,
-    requests: int,
-) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
+def _rows(asked: Question, found: Found, metric: str) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
     """Every accelerator and layout at its best setting, ranked; and those that do not serve, in order."""
-    options = asked.options
-    values = ascending(arrays[metric], metric)
+    values = ascending(found.arrays[metric], metric)
     best = values.argmin(axis=0)  # setting, shape [devices, layouts]
-    made, others = [], []
-    used = [int(replica_devices(deployment)) for deployment in options.deployments[0]]
-    for device, layout in np.ndindex(best.shape):
-        place = (int(best[device, layout]), device, layout)
-        if not bounds.legal[place]:
-            continue
-        if np.isfinite(values[place]):
-            made.append((values[place], place))
-        else:
-            others.append(missed(asked, bounds, wanted, found, place, used[layout], metric))
-    order = sorted(made, key=lambda one: (one[0], used[one[1][2]]))
-    return (
-        tuple(
-            ranked_row(
-                asked,
-                found,
-                {name: float(array[place]) for name, array in arrays.items()},
-                place,
-                used[place[2]],
-                results.get(place),
-                at_once(asked, found, place),
-                requests,
-            )
-            for _, place in order
-        ),
-        tuple(others),
+    used = [int(replica_devices(deployment)) for deployment in asked.options.deployments[0]]
+    places = [(int(best[device, layout]), device, layout) for device, layout in np.ndindex(best.shape)]
+    legal = [place for place in places if found.bounds.legal[place]]
+    serving = sorted(
+        (place for place in legal if np.isfinite(values[place])), key=lambda place: (values[place], used[place[2]])
+    )
+    ranked = tuple(
+        ranked_row(
+            asked,
+            found.estimate,
+            {name: float(array[place]) for name, array in found.arrays.items()},
+            place,
+            used[place[2]],
+            found.results.get(place),
+            at_once(asked, found.estimate, place),
+            found.requests,
+        )
+        for place in serving
+    )
+    others = [place for place in legal if not np.isfinite(values[place])]
+    return ranked, tuple(
+        missed(asked, found.bounds, found.wanted, found.estimate, place, used[place[2]], metric) for place in others
     )

@@ -109,27 +109,43 @@ def sequences(policy: Policy, batch: float, most: float, capped: bool) -> float:
     return min(float(policy.max_sequences), enough)
 
 
-def estimate(options: Options, bounds: Room, wanted: np.ndarray, demands: list[Demand], target: Target) -> Estimate:
+Priced = list[tuple[Columns, Tables]]
+"""Places, those of one structure together, and the prices of their steps."""
+
+
+def priced(options: Options, wanted: np.ndarray, demands: list[Demand]) -> Priced:
+    """Prices of the steps of every wanted place; arguments as of `estimate`."""
+    rows = max(float(setting.policy.token_budget) for setting in options.settings)
+    rows = max(rows, 2.0 * max(needs.prompt for needs in demands))
+    rows += max(float(setting.policy.max_sequences) for setting in options.settings)
+    kinds: dict[Any, list[OpKinds]] = {}
+    found = []
+    with eager():
+        for group in columns(options, wanted, WIDTH):
+            kind = structure((group.hardware, group.deployment))
+            context = demands[0].context
+            of = tables(group, options.model.model, options.efficiency, context, rows, kinds.get(kind))
+            kinds[kind] = of.parts.kinds
+            found.append((group, of))
+    return found
+
+
+def estimate(
+    options: Options, bounds: Room, wanted: np.ndarray, demands: list[Demand], target: Target, prices: Priced
+) -> Estimate:
     """The largest load within the target of every wanted place.
 
     Args:
       wanted: shape [settings, devices, layouts].
       demands: by setting.
+      prices: of these places, `priced`.
     """
     shape = wanted.shape
     blank = {field.name: np.full(shape, np.nan) for field in dataclasses.fields(Estimate)}
     found = Estimate(**blank)
     limits = limits_of(target)
-    rows = max(float(setting.policy.token_budget) for setting in options.settings)
-    rows = max(rows, 2.0 * max(needs.prompt for needs in demands)) + max(
-        s.policy.max_sequences for s in options.settings
-    )
-    kinds: dict[Any, list[OpKinds]] = {}
     with eager():
-        for group in columns(options, wanted, WIDTH):
-            shape_of = structure((group.hardware, group.deployment))
-            of = tables(group, options.model.model, options.efficiency, demands[0].context, rows, kinds.get(shape_of))
-            kinds[shape_of] = of.parts.kinds
+        for group, of in prices:
             for setting in group.settings:
                 there = wanted[setting, group.device, group.layout]
                 where = (np.full(len(group.device), setting), group.device, group.layout)
@@ -164,7 +180,8 @@ def _largest(
     ladder = top ** np.linspace(0.0, 1.0, LADDER)  # [places, LADDER]
     cost = micro_batch_cost(priced_parts)
     place = group.hardware, options.model.model, group.deployment
-    priced = _over(ladder, step_price(cost, *place, policy.acceptance, policy.hidden_host), policy, needs)
+    overlap = float(options.efficiency.host.step_time), float(policy.hidden_host)
+    priced = _over(ladder, step_price(cost, *place, overlap, policy.acceptance), policy, needs)
     delay = float(options.efficiency.host.request_time)
 
     def state(batch: np.ndarray, at_once: np.ndarray) -> SteadyState:
@@ -188,8 +205,7 @@ def _largest(
     found["power"] = np.full(len(most), np.nan)
     if power_known(group.hardware):
         device = group.hardware.power
-        still = dataclasses.replace(policy, hidden_host=0.0)
-        joules = _over(ladder, step_energy(cost, group.deployment, policy.acceptance), still, needs)
+        joules = _over(ladder, step_energy(cost, group.deployment, policy.acceptance), policy, needs)
         batch = found["batch"][:, None]
         energy = steady_state(_between(joules, ladder, batch), 0.0, needs, delay, batch, most[:, None]).step[:, 0]
         found["power"] = energy / found["tpot"] + device.static[:, 0, 0]

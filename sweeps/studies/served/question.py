@@ -17,7 +17,7 @@ from sweeps.ask.layouts import layouts, possible
 from sweeps.data.labels import number
 from sweeps.run.simulated.objective import SHARE, Target, parse_target
 from sweeps.run.simulated.policies import chosen_policy
-from sweeps.run.simulated.simulation import require_priced
+from sweeps.run.simulated.refusals import require_priced
 from sweeps.studies.served.estimate import Limit, limits_of
 from sweeps.studies.served.places import Options, Setting
 from sweeps.studies.served.requests import Requests

@@ -15,7 +15,7 @@ from sweeps.run.simulated.objective import figure_text, slo_text
 from sweeps.studies.served.estimate import Estimate
 from sweeps.studies.served.places import Room
 from sweeps.studies.served.question import Question
-from sweeps.studies.served.simulate import Simulated
+from sweeps.studies.served.simulated import Simulated
 
 WEIGHTS, CACHE, LIMIT, UNPRICED, SERVES = range(5)
 """How far a place gets: weights, then the cache of one request, that do not fit; a limit that it misses at any load; a

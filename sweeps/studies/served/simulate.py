@@ -13,6 +13,7 @@ from sweeps.run.precision import precision
 from sweeps.run.simulated.grid import outcomes
 from sweeps.run.simulated.objective import Target
 from sweeps.serving.target import kept, missed_text
+from sweeps.studies.served.simulated import Simulated
 
 FIRST = (0.95, 1.05)
 """Loads of the first round over the estimated one."""
@@ -40,16 +41,6 @@ class Candidate:
     scenario: Scenario  # without a workload
     policy: Policy
     load: float  # requests/s that it is estimated to take
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Simulated:
-    """Result of a place."""
-
-    load: float  # requests/s, the largest that kept the target; 0: none did
-    fails: float  # the smallest above it that did not
-    metrics: Mapping[str, float]  # at `load`, or at the smallest that failed
-    missed: str  # what `fails` misses, in words
 
 
 def largest_loads(

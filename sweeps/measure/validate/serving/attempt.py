@@ -15,7 +15,7 @@ from sweeps.measure.validate.serving.step_tables import OpTimes, Progress, Unit,
 from sweeps.measure.validate.serving.suspects import checked
 from sweeps.measure.validate.stacks import positions_by_structure
 from sweeps.run.precision import precision
-from sweeps.run.simulated.simulation import require_room
+from sweeps.run.simulated.refusals import require_room
 
 
 def attempted(

@@ -1,5 +1,6 @@
 """Simulated TTFT and TPOT of measured serving points: the benchmark's closed loop in front of each deployment."""
 
+import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -113,6 +114,8 @@ def _clients(point: ServingPoint) -> int:
 def _lane(point: ServingPoint, tables: Tables, efficiency: Efficiency, requests: int) -> Lane:
     rules = policy(point)
     tokens = float(kv_capacity_tokens(point.hardware, point.model, point.deployment)) * _groups(point)
+    # The front end works beside the engine's own process: the slower of the two counts.
+    tables = dataclasses.replace(tables, sequence_time=max(tables.sequence_time, point.preset.token_time))
     return Lane(
         tables=tables,
         traffic=padded(traffic(point, SEED + point.row), requests),
@@ -132,7 +135,7 @@ def front_time(point: ServingPoint, tables: Tables, efficiency: Efficiency) -> f
         decode=Decode(sequences=clients, context=clients * context),
         logits=clients,
     )
-    step = float(sum(price(tables, decode, jnp.asarray(clients))))
+    step = float(sum(price(tables, point.preset.hidden_host, decode, jnp.asarray(clients))))
     # A request comes at any time between two looks for new ones.
     steps = point.preset.wait_steps + 0.5 * (point.preset.poll_steps - 1.0)
     more = point.preset.mixture_time if has_experts(point.model) else 0.0
@@ -182,6 +185,7 @@ def policy(point: ServingPoint) -> Policy:
         prefix_caching=0.0,
         graph_step=preset.graph_step * groups,
         graph_limit=preset.graph_limit * groups,
+        hidden_host=float(preset.hidden_host),
     )
 
 
@@ -208,7 +212,8 @@ def _programs(clients: int, structure: Any) -> tuple[Callable, Callable, Callabl
         return begin(lane.traffic, lane.policy, lane.blocks, size, lane.delay)
 
     def go(lane: Lane, run: Any) -> Any:
-        run, records = proceed(functools.partial(price, lane.tables), run, lane.traffic, lane.policy, size)
+        priced = functools.partial(price, lane.tables, lane.policy.hidden_host)
+        run, records = proceed(priced, run, lane.traffic, lane.policy, size)
         return run, records, remaining(run)
 
     def together(lanes: Any, runs: Any) -> Any:

@@ -16,7 +16,7 @@ from sweeps.measure.validate.measured_csv import NOT_NEGATIVE, CsvRow, LeftOut, 
 from sweeps.measure.validate.serving.deployment_labels import ENGINES, Layout, layout, suite
 from sweeps.measure.validate.serving.precisions import MICROSCALED, has_experts, labelled_model
 from sweeps.measure.validate.serving.presets import NVIDIA_DEVICES, Preset, Run, is_blackwell, preset, scripted_degrees
-from sweeps.run.simulated.simulation import require_priced
+from sweeps.run.simulated.refusals import require_priced
 
 DEGREES = ("tp_size", "pp_size", "attention_dp_size", "moe_tp_size", "moe_ep_size")
 SIDES = ("prefill", "decode")
@@ -130,7 +130,7 @@ def _point(row: CsvRow) -> ServingPoint:
         concurrency=clients,
     )
     settings = preset(run)
-    deployment = _deployment(device, entry, run.layout, settings)
+    deployment = deployment_of(device, entry, run.layout, settings)
     require_priced(entry.name, entry.model, deployment)
     broken = broken_rule(device.hardware, entry.model, deployment)
     if broken:
@@ -152,7 +152,8 @@ def _point(row: CsvRow) -> ServingPoint:
     )
 
 
-def _deployment(device: hwspaces.HardwareEntry, entry, spread: Layout, settings: Preset) -> Deployment:
+def deployment_of(device: hwspaces.HardwareEntry, entry, spread: Layout, settings: Preset) -> Deployment:
+    """The deployment of a checkpoint as a suite started it."""
     deployment = dataclasses.replace(
         model_deployment(entry, settings.kv),
         tp=spread.tp,

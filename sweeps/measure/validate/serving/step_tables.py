@@ -22,6 +22,7 @@ from jaxroof.overlap import computing_hardware, overlapped_ops
 from jaxroof.price_tables import CONTEXT, LOGITS, Limits, octaves
 from jaxroof.prices import octave_position
 from jaxroof.smooth import maximum
+from jaxroof.step_price import visible_host_time
 from jaxroof.struct import Scalar, struct
 from jaxroof.tree import leaves
 from sweeps.measure.validate.stacks import positions_by_structure, stack
@@ -143,8 +144,8 @@ def summed(unit: Unit, times: OpTimes, extent: Limits) -> Tables:
     return Tables(**parts, step_time=float(host.step_time), sequence_time=float(host.sequence_time) / groups)
 
 
-def price(tables: Tables, batch: Batch, rows: Scalar) -> tuple[jax.Array, jax.Array]:
-    """Time in s of a step on the device and on its host: a `jaxroof.prices.Price` once its tables are given."""
+def price(tables: Tables, hidden_host: Scalar, batch: Batch, rows: Scalar) -> tuple[jax.Array, jax.Array]:
+    """Time in s of a step on the device, and what its host adds: a `jaxroof.prices.Price` once its tables are given."""
     prompt, decoding = batch.prefill, batch.decode
     device = _at(tables.rows, octave_position(rows, ROWS))
     some = decoding.sequences > 0
@@ -153,7 +154,8 @@ def price(tables: Tables, batch: Batch, rows: Scalar) -> tuple[jax.Array, jax.Ar
     device = device + jnp.where(some, _at_pair(tables.decode, *place), 0.0)
     device = device + jnp.where(batch.logits > 0, _at(tables.logits, octave_position(batch.logits, LOGITS)), 0.0)
     device = device + jnp.where(prompt.tokens > 0, _prompt_time(tables.prompt, prompt), 0.0)
-    return device, tables.step_time + tables.sequence_time * batch.logits
+    of_sequences = tables.sequence_time * batch.logits
+    return device, visible_host_time(device, tables.step_time, of_sequences, hidden_host)
 
 
 def _prompt_time(table: jax.Array, prompt: Prefill) -> jax.Array:
