@@ -153,7 +153,9 @@ def _day(day: Any, where: str) -> tuple[float, ...]:
     if not isinstance(day, list | tuple):
         raise ValueError(f"{where} = {day!r} must be {CLASS_KEYS['day']}")
     if len(day) != HOURS:
-        raise ValueError(f"{where} has {len(day)} numbers; {HOURS} are needed, requests/s of each hour from midnight on")
+        raise ValueError(
+            f"{where} has {len(day)} numbers; {HOURS} are needed, requests/s of each hour from midnight on"
+        )
     return tuple(_rate(rate, f"{where}[{hour}]") for hour, rate in enumerate(day))
 
 
@@ -167,7 +169,9 @@ def _curve(table: Mapping[str, Any], where: str) -> tuple[float, ...]:
     peak = whole(table["peak_hour"], f"{where}: peak_hour", 0, HOURS - 1)
     swing = quantity(table["peak_to_mean"], "1", f"{where}: peak_to_mean") - 1.0
     if not 0.0 <= swing <= 1.0:
-        raise ValueError(f"{where}: peak_to_mean = {table['peak_to_mean']!r} must be from 1 to 2; give 24 numbers for more")
+        raise ValueError(
+            f"{where}: peak_to_mean = {table['peak_to_mean']!r} must be from 1 to 2; give 24 numbers for more"
+        )
     waves = (math.cos(2.0 * math.pi * (hour - peak) / HOURS) for hour in range(HOURS))
     return tuple(max(mean * (1.0 + swing * wave), 0.0) for wave in waves)
 

@@ -80,7 +80,10 @@ def optimum(program: Program, goal: str, gap: float, seconds: float) -> Optimum 
 
 
 def replicas(program: Program, devices: np.ndarray, served: np.ndarray) -> np.ndarray:
-    """Replicas of every option in every hour that draw the least power on given devices, shape [O, T].
+    """Replicas of every option in every hour on given devices, shape [O, T]: few starts, and then little power.
+
+    From the hour of the largest load on, every hour starts replicas on as few devices as it can; of the ways to do so
+    it takes the one whose devices have the least TDP together.
 
     Args:
       program: over all hours.
@@ -89,21 +92,29 @@ def replicas(program: Program, devices: np.ndarray, served: np.ndarray) -> np.nd
     """
     from scipy.optimize import Bounds, LinearConstraint, milp
 
-    # Each device in use counts as its TDP, or as one where an accelerator has none.
+    # Columns: replicas of each option, and those of them that start. All of the power weighs less than one start.
+    size, hours = len(program.capacity), program.load.shape[1]
     each = program.tdp if (program.tdp > 0.0).all() else np.ones(len(program.tdp))
-    draw = (each[program.of_supply] * program.devices).astype(float)
+    power = each[program.of_supply] * program.devices / (2.0 * max(float(each @ devices), 1.0))
     uses = (program.of_supply == np.arange(len(program.owned))[:, None]) * program.devices
     serves = (program.of_class == np.arange(len(program.value))[:, None]) * program.capacity
-    found: dict[tuple, np.ndarray] = {}
-    hours = []
-    for hour in range(program.load.shape[1]):
+    nothing, one = np.zeros_like, np.eye(size)
+    rows = np.block([[uses, nothing(uses)], [-serves, nothing(serves)], [one, -one]])
+    bounds = Bounds(0.0, np.tile(np.floor(devices[program.of_supply] / program.devices), 2))
+    whole = np.repeat([1, 0], size)
+    found = np.zeros((size, hours))
+    first = int((program.need * served / program.need.max(axis=1, keepdims=True).clip(1e-300)).sum(axis=0).argmax())
+    for hour in np.roll(np.arange(hours), -first):
         need = program.need[:, hour] * served[:, hour] * (1.0 - TOLERANCE)
-        key = tuple(need)
-        if key not in found:
-            rows = LinearConstraint(np.vstack([uses, -serves]), -np.inf, np.concatenate([devices, -need]))
-            made = milp(draw, integrality=np.ones(len(draw)), bounds=Bounds(0, np.inf), constraints=rows)
-            if made.x is None:
-                raise RuntimeError(f"the fleet does not serve hour {hour}")
-            found[key] = np.round(made.x)
-        hours.append(found[key])
-    return np.stack(hours, axis=1)
+        starts = program.devices * (1.0 if hour != first else 0.0)
+        limits = np.concatenate([devices, -need, found[:, hour - 1]])
+        made = milp(
+            np.concatenate([power, starts]),
+            integrality=whole,
+            bounds=bounds,
+            constraints=LinearConstraint(rows, -np.inf, limits),
+        )
+        if made.x is None:
+            raise RuntimeError(f"the fleet does not serve hour {hour}")
+        found[:, hour] = np.abs(np.round(made.x[:size]))
+    return found

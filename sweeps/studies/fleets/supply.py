@@ -68,7 +68,7 @@ def supplies(asked: Any, where: str) -> tuple[tuple[Supply, ...], dict[str, str]
         else:
             found[one.name] = one
     if not found:
-        raise ValueError(f"{where}: none of {_listed(left_out)} has a price; give one: price = \"2.5USD/h\"")
+        raise ValueError(f'{where}: none of {_listed(left_out)} has a price; give one: price = "2.5USD/h"')
     return tuple(found.values()), left_out
 
 
