@@ -121,7 +121,7 @@ def _again(one: Marginal) -> str:
 
 def _lines(plan: Plan) -> list[tuple[str, str]]:
     """The answer in sentences."""
-    asked, found, lines = plan.question, plan.marginals, []
+    found, lines = plan.marginals, []
     if plan.goal == COST:
         each = plan.cost / (plan.program.load.sum() * 3600.0 * YEAR / 86400.0) * 1000.0
         proof = max(plan.cost - plan.bound, 0.0) / plan.cost if plan.cost else 0.0

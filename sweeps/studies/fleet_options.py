@@ -44,10 +44,11 @@ def options(
     Raises:
       ValueError: one line that names what is wrong, its value and what is allowed.
     """
-    lengths = {"isl": _mean(parse_lengths(isl)), "osl": _mean(parse_lengths(osl))}
+    prompt, output = _mean(parse_lengths(isl)), _mean(parse_lengths(osl))
     found = compare(
         model,
-        **lengths,
+        prompt,
+        output,
         hardware=hardware,
         max_devices=max_devices,
         slo=slo,
@@ -65,7 +66,7 @@ def options(
                 hardware=row.hardware,
                 devices=row.devices,
                 layout=row.layout,
-                requests_per_second=row.metrics["tokens_per_second"] / lengths["osl"],
+                requests_per_second=row.metrics["tokens_per_second"] / output,
                 power=hwspaces.hardware(row.hardware).hardware.power.tdp,
                 spec=spec | {name: value for name, value in chosen.items() if value is not None},
             )

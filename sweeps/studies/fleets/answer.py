@@ -1,4 +1,4 @@
-"""Answer to the question of a fleet: accelerators to rent, replicas in every hour, what it costs, and what it leaves."""
+"""Answer to the question of a fleet: accelerators to rent, replicas in every hour, the cost, the reasons."""
 
 import dataclasses
 import time

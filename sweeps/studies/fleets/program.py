@@ -136,10 +136,10 @@ class Matrices:
         self.entries += [(len(self.right), int(column), float(value)) for column, value in entries]
         self.right.append(float(right))
 
-    def _replica(self, o: int, t: int) -> int:
+    def _replica(self, o: Any, t: Any) -> int:
         return int(self.starts[1] + o * self.sizes[1] + t)
 
-    def _served(self, c: int, t: int) -> int:
+    def _served(self, c: Any, t: Any) -> int:
         return int(self.starts[2] + c * self.sizes[1] + t)
 
     def parts(self, columns: np.ndarray) -> tuple[np.ndarray, ...]:
