@@ -47,6 +47,39 @@ class Marginals:
     power: float | None  # per kW of a higher power limit; None: there is none
 
 
+class Duals:
+    """Duals of the program without whole numbers: by how much the objective falls per unit of a limit.
+
+    given      of a device at no cost, shape [S]
+    available  of a device that can be rented, shape [S]
+    growth     of the need of a class in an hour, as a share of itself: by how much the objective rises, shape [C, T]
+    budget     of USD/year, and `power` of W
+    value      of the objective
+    """
+
+    def __init__(self, program: Program, goal: str):
+        from scipy.optimize import linprog
+
+        made = Matrices(program, goal)
+        lower, upper = made.bounds(whole=False)
+        found = linprog(
+            made.objective, A_ub=made.rows, b_ub=made.limits, bounds=np.stack([lower, upper], axis=1), method="highs"
+        )
+        self.value = float(found.fun)
+        falls = -found.ineqlin.marginals
+        size = len(program.owned)
+        places = {name: np.array(rows, int) for name, rows in made.places.items()}
+        self.power = float(falls[places["power"]].sum())
+        self.budget = float(falls[places["budget"]].sum())
+        self.given = falls[places["devices"]].reshape(size, -1).sum(axis=1) - self.power * program.tdp
+        self.available = np.zeros(size)
+        limited = np.isfinite(program.available)
+        if limited.any():
+            self.available[limited] = falls[places["available"]]
+        self.growth = np.zeros(program.load.shape)
+        self.growth[program.need > 0.0] = falls[places["load"]]
+
+
 def marginals(
     program: Program,
     goal: str,
@@ -67,7 +100,7 @@ def marginals(
       progress: called with what is solved next.
     """
     reduced, where = needed_hours(program, goal)
-    duals = _Duals(reduced, goal)
+    duals = Duals(reduced, goal)
     scale = 1.0 if goal == COST else float(program.requests.sum())
 
     def again(text: str, sign: float = 1.0, **changed: object) -> tuple[float, float]:
@@ -119,38 +152,7 @@ def marginals(
     )
 
 
-class _Duals:
-    """Duals of the program without whole numbers: by how much the objective falls per unit of a limit.
-
-    given      of a device at no cost, shape [S]
-    available  of a device that can be rented, shape [S]
-    growth     of the need of a class in an hour, as a share of itself: by how much the objective rises, shape [C, T]
-    budget     of USD/year, and `power` of W
-    """
-
-    def __init__(self, program: Program, goal: str):
-        from scipy.optimize import linprog
-
-        made = Matrices(program, goal)
-        lower, upper = made.bounds(whole=False)
-        found = linprog(
-            made.objective, A_ub=made.rows, b_ub=made.limits, bounds=np.stack([lower, upper], axis=1), method="highs"
-        )
-        falls = -found.ineqlin.marginals
-        size = len(program.owned)
-        places = {name: np.array(rows, int) for name, rows in made.places.items()}
-        self.power = float(falls[places["power"]].sum())
-        self.budget = float(falls[places["budget"]].sum())
-        self.given = falls[places["devices"]].reshape(size, -1).sum(axis=1) - self.power * program.tdp
-        self.available = np.zeros(size)
-        limited = np.isfinite(program.available)
-        if limited.any():
-            self.available[limited] = falls[places["available"]]
-        self.growth = np.zeros(program.load.shape)
-        self.growth[program.need > 0.0] = falls[places["load"]]
-
-
-def _worthwhile(program: Program, best: Optimum, duals: _Duals) -> set[int]:
+def _worthwhile(program: Program, best: Optimum, duals: Duals) -> set[int]:
     """Supplies for which the program is solved again: those in use, then those nearest to being worth their rent."""
     used = (best.machines > 0) | (program.owned > 0)
     worth = np.where(np.isfinite(program.year), duals.given / program.year, 1.0)
