@@ -28,7 +28,8 @@ def printed(plan: Plan, every_hour: bool) -> None:
     tables += [_hours(plan)] if every_hour else []
     tables += [_one_more(plan)] if plan.marginals is not None else []
     for each in tables:
-        out.print(each, end="\n\n")
+        out.print(each)
+        out.print()
     for name, text in _lines(plan):
         out.print(f"{name:8}{text}")
     print_lines(out, "left out", _left_out(plan))
@@ -68,7 +69,7 @@ def _replicas(plan: Plan) -> Any:
         if len(rows) < len(every):
             others = every[len(rows) :]
             counts = "", "", f"{plan.replicas[others, peak].sum():,.0f}", percent(plan.shares[others].sum())
-            made.add_row("", "", "", f"{len(others)} others", "", *counts)
+            made.add_row("", "", "", f"{len(others)} other{'s' * (len(others) > 1)}", "", *counts)
         if not every:
             made.add_row(one.name, one.model, one.slo, "none", "", "", "", "", percent(0.0))
     return made
@@ -96,9 +97,7 @@ def _one_more(plan: Plan) -> Any:
     found = plan.marginals
     given = ("one more given:\ndual", "solved again")
     rented = ("one more to rent:\ndual", "solved again ")
-    made = table(
-        f"{found.unit} that it gains", "rent", "added", *given, *rented, numbers=("rent", "added", *given, *rented)
-    )
+    made = table(f"gain in {found.unit}", "rent", "added", *given, *rented, numbers=("rent", "added", *given, *rented))
     for one in found.supplies:
         rent = f"{one.rent:,.0f}" if math.isfinite(one.rent) else "-"
         made.add_row(one.name, rent, f"{one.step}", *_marginal(one.given), *_marginal(one.available))

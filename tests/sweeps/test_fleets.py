@@ -81,7 +81,7 @@ def test_the_least_cost_is_that_of_enumeration(seed):
     # The replicas of every hour serve it on the devices that there are, in hours that the program left out too.
     devices = one.owned + one.machine * found.machines
     count = solve.replicas(one, devices, np.ones(one.load.shape))
-    assert ((one.of_class == np.arange(2)[:, None]) * one.capacity @ count >= one.need * (1.0 - 1e-5)).all()
+    assert ((one.of_class == np.arange(2)[:, None]) * one.capacity @ count >= one.need * (1.0 - 2e-5)).all()
     assert ((one.of_supply == np.arange(2)[:, None]) * one.devices @ count <= devices[:, None]).all()
     assert (count == np.round(count)).all() and (where < reduced.load.shape[1]).all()
 
@@ -150,7 +150,7 @@ def test_a_fleet_by_hand():
     plan = fleet(traffic(), options=replicas_of(H100_SXM=1.0, H200_SXM=2.0))
     assert plan.rented.tolist() == [100, 100] and plan.cost == pytest.approx(200 * HOUR)
     assert plan.bound == pytest.approx(plan.cost) and plan.goal == COST and plan.share == 1.0
-    first, second = plan.marginals.supplies
+    first, second = sorted(plan.marginals.supplies, key=lambda one: one.name)
     for one, worth in ((first, 1.0), (second, 2.0)):
         assert one.given.dual == pytest.approx(worth * HOUR)
         assert one.given.again == pytest.approx(worth * HOUR)
@@ -162,7 +162,8 @@ def test_a_fleet_by_hand():
     assert plan.energy == pytest.approx(200 * 500.0 * YEAR)
     written = record(plan)
     assert [one["rented"] for one in written["accelerators"]] == [100, 100]
-    assert written["marginal"]["one_more_device"][1]["available"]["solved_again"] == pytest.approx(HOUR)
+    values = {one["hardware"]: one for one in written["marginal"]["one_more_device"]}
+    assert values["H200-SXM"]["available"]["solved_again"] == pytest.approx(HOUR)
 
 
 def test_a_budget_that_is_too_small_serves_a_part():
@@ -200,9 +201,7 @@ def test_whole_machines_and_headroom():
 def test_more_valuable_requests_are_served_first():
     classes = {"chat": {**CHAT, "rate": 10}, "batch": {**CHAT, "rate": 10, "value": 3}}
     supplies = {"H100-SXM": {"price": "1USD/h"}}
-    plan = fleet(
-        traffic(accelerators=supplies, classes=classes), budget="12USD/h", options=replicas_of(H100_SXM=1.0)
-    )
+    plan = fleet(traffic(accelerators=supplies, classes=classes), budget="12USD/h", options=replicas_of(H100_SXM=1.0))
     assert plan.served[:, 0] == pytest.approx([0.2, 1.0]) and plan.share == pytest.approx(0.6)
 
 

@@ -11,8 +11,8 @@ from sweeps.studies.fleets.solve import Optimum, needed_hours, optimum
 MORE = 0.1
 """Share by which traffic or budget grows where a program is solved again: one more request would change nothing."""
 
-MOST_AGAIN = 8
-"""Supplies for which the program is solved again: those that are worth most beside what they cost."""
+MOST = 8
+"""Supplies whose worth is told: those in use, and those that are worth most beside what they cost."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Marginals:
     """Marginal values of a fleet."""
 
     unit: str  # "USD/year", or "requests/day"
-    supplies: tuple[Worth, ...]
+    supplies: tuple[Worth, ...]  # those in use, and those nearest to being worth their rent
     classes: dict[str, Marginal]  # USD/year of `MORE` more traffic of a class; none where not all is served
     hours: np.ndarray  # share of the cost, or of the loss, that each hour of the day is the cause of, shape [24]
     budget: Marginal | None  # requests/day of `MORE` more budget; None: it does not limit
@@ -91,6 +91,9 @@ def marginals(
 ) -> Marginals:
     """Marginal values of a program whose best fleet is known.
 
+    Where not everything is served, one device more changes the share by less than the solver's gap: its worth is the
+    dual alone.
+
     Args:
       program: over all hours of the day.
       goal: COST or SHARE.
@@ -114,8 +117,8 @@ def marginals(
         return sign * gain * scale, max(best.gap, found.gap) * scale
 
     supplies = []
-    chosen = _worthwhile(program, best, duals)
-    for s, name in enumerate(names[0]):
+    for s in _worthwhile(program, best, duals):
+        name = names[0][s]
         on = program.of_supply == s
         machine = int(program.machine[s])
         step = machine * -(-int(program.devices[on].min() if on.any() else 1) // machine)
@@ -123,7 +126,7 @@ def marginals(
         more[s] = step
         given = Marginal(duals.given[s] * scale)
         limit = Marginal(duals.available[s] * scale) if np.isfinite(program.available[s]) else None
-        if s in chosen:
+        if goal == COST:
             gain, error = again(f"one more {name}", owned=program.owned + more)
             given = Marginal(given.dual, gain / step, error / step)
             if limit is not None and program.available[s] - program.machine[s] * best.machines[s] < step:
@@ -152,10 +155,10 @@ def marginals(
     )
 
 
-def _worthwhile(program: Program, best: Optimum, duals: Duals) -> set[int]:
-    """Supplies for which the program is solved again: those in use, then those nearest to being worth their rent."""
+def _worthwhile(program: Program, best: Optimum, duals: Duals) -> list[int]:
+    """Supplies whose worth is told: those in use, then those nearest to being worth their rent."""
     used = (best.machines > 0) | (program.owned > 0)
     worth = np.where(np.isfinite(program.year), duals.given / program.year, 1.0)
     has_options = np.isin(np.arange(len(used)), program.of_supply)
     order = np.lexsort((-worth, ~used))
-    return {int(s) for s in order if has_options[s]} & {int(s) for s in order[:MOST_AGAIN]}
+    return [int(s) for s in order if has_options[s]][:MOST]

@@ -11,8 +11,8 @@ COST, SHARE = "cost", "share"
 ECONOMY = 1e-5
 """Weight of the cost beside the share of the requests that is served: of equal shares, the cheaper fleet. Ours."""
 
-TOLERANCE = 1e-6
-"""Share of a load by which rounded numbers may miss it; the solver's own tolerance."""
+TOLERANCE = 1e-5
+"""Share of a load by which rounded numbers may miss it: ten times the solver's own tolerance."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)

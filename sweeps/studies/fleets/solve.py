@@ -105,9 +105,11 @@ def replicas(program: Program, devices: np.ndarray, served: np.ndarray) -> np.nd
     found = np.zeros((size, hours))
     first = int((program.need * served / program.need.max(axis=1, keepdims=True).clip(1e-300)).sum(axis=0).argmax())
     for hour in np.roll(np.arange(hours), -first):
-        need = program.need[:, hour] * served[:, hour] * (1.0 - TOLERANCE)
+        need = program.need[:, hour] * served[:, hour]
+        scale = np.where(need > 0.0, need, 1.0)[:, None]  # so that the solver's tolerance is a share of the load
+        rows[len(devices) : len(devices) + len(need), :size] = -serves / scale
         starts = program.devices * (1.0 if hour != first else 0.0)
-        limits = np.concatenate([devices, -need, found[:, hour - 1]])
+        limits = np.concatenate([devices, np.where(need > 0.0, TOLERANCE - 1.0, 0.0), found[:, hour - 1]])
         made = milp(
             np.concatenate([power, starts]),
             integrality=whole,
