@@ -14,6 +14,8 @@ from sweeps.studies.fleets.program import COST
 SMALL = 0.01
 """Share of a class's requests below which replicas have no row of their own."""
 
+MORE_TEXT = f"{100.0 * MORE:g} %"
+
 
 def printed(plan: Plan, every_hour: bool) -> None:
     """Print the answer; with `every_hour` a table of the day too."""
@@ -23,7 +25,7 @@ def printed(plan: Plan, every_hour: bool) -> None:
     models = len({one.model for one in asked.classes})
     out.print(f"{_count(models, 'model')}, {_count(len(asked.classes), 'class', 'classes')}: ", end="")
     out.print(f"{requests:,.0f} requests a day, {program.load.sum(axis=0).max():,.4g} per second at the peak")
-    out.print(f"headroom {percent(asked.headroom)}, loads of replicas by {plan.method}", end="\n\n")
+    out.print(f"headroom {100.0 * asked.headroom:g} %, loads of replicas by {plan.method}", end="\n\n")
     tables = [_devices(plan), _replicas(plan)]
     tables += [_hours(plan)] if every_hour else []
     tables += [_one_more(plan)] if plan.marginals is not None else []
@@ -142,9 +144,9 @@ def _lines(plan: Plan) -> list[tuple[str, str]]:
         return lines
     for name, one in found.classes.items():
         costs = f"costs {one.dual:,.0f} {found.unit}; in whole replicas {_again(one)}"
-        lines.append(("more", f"{percent(MORE)} more {name} {costs}"))
+        lines.append(("more", f"{MORE_TEXT} more {name} {costs}"))
     if found.budget is not None:
-        lines.append(("more", f"{percent(MORE)} more budget serves {_again(found.budget)} {found.unit} more"))
+        lines.append(("more", f"{MORE_TEXT} more budget serves {_again(found.budget)} {found.unit} more"))
     if found.power is not None:
         lines.append(("more", f"1 kW more power gains {found.power:,.0f} {found.unit}"))
     top = [int(hour) for hour in np.argsort(-found.hours, kind="stable")[:4] if found.hours[hour] > 0.01]
