@@ -198,6 +198,14 @@ def test_whole_machines_and_headroom():
     assert fleet(asked, options=replicas_of(H100_SXM=1.0)).rented.tolist() == [16]
 
 
+def test_one_replica_serves_the_smallest_load_beside_the_largest():
+    supplies = {"H100-SXM": {"price": "1USD/h"}}
+    classes = {"chat": {**CHAT, "rate": 1e-9}, "batch": {**CHAT, "rate": 1e5}}
+    plan = fleet(traffic(accelerators=supplies, classes=classes), options=replicas_of(H100_SXM=1.0))
+    assert plan.rented[0] == pytest.approx(100_001, rel=1e-4)
+    assert plan.goal == COST and plan.replicas[0].tolist() == [1] * 24
+
+
 def test_more_valuable_requests_are_served_first():
     classes = {"chat": {**CHAT, "rate": 10}, "batch": {**CHAT, "rate": 10, "value": 3}}
     supplies = {"H100-SXM": {"price": "1USD/h"}}

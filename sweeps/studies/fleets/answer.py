@@ -140,6 +140,7 @@ def fleet(
             raise ValueError(f"{asked.where}: power_limit is below what the owned devices draw")
     chosen = program if goal == SHARE else plain
     machines, served, count = _every_hour(chosen, best, where)
+    cost = float(program.machine_price @ machines)
 
     values = None
     if with_marginals:
@@ -155,8 +156,8 @@ def fleet(
         rented=machines * program.machine,
         replicas=count,
         served=served,
-        cost=float(program.machine_price @ machines),
-        bound=best.bound,
+        cost=cost,
+        bound=min(best.bound, cost) if goal == COST else best.bound,
         marginals=values,
         method=fleet_options.METHOD,
         seconds=time.perf_counter() - start,

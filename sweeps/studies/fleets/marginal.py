@@ -60,8 +60,8 @@ class Duals:
     def __init__(self, program: Program, goal: str):
         from scipy.optimize import linprog
 
-        made = Matrices(program, goal)
-        lower, upper = made.bounds(whole=False)
+        made = Matrices(program, goal, whole=False)
+        lower, upper = made.bounds
         found = linprog(
             made.objective, A_ub=made.rows, b_ub=made.limits, bounds=np.stack([lower, upper], axis=1), method="highs"
         )

@@ -11,8 +11,8 @@ COST, SHARE = "cost", "share"
 ECONOMY = 1e-5
 """Weight of the cost beside the share of the requests that is served: of equal shares, the cheaper fleet. Ours."""
 
-TOLERANCE = 1e-5
-"""Share of a load by which rounded numbers may miss it: ten times the solver's own tolerance."""
+LARGEST = 1e6
+"""Loads that one replica takes at most in the program without whole numbers, for the solver's sake."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
@@ -85,7 +85,9 @@ def never_needed(program: Program) -> np.ndarray:
 
 
 class Matrices:
-    """The program as arrays. Columns: machines [S], replicas [O, T], shares served [C, T].
+    """The program as arrays, in `whole` numbers or without.
+
+    Columns: machines [S], replicas [O, T], shares of the loads that are served [C, T].
 
     rows @ columns <= limits:
       devices    replicas' devices - machine size x machines <= owned                  [S, T]
@@ -95,10 +97,10 @@ class Matrices:
       budget     cost <= budget                                                       where there is one
     """
 
-    def __init__(self, program: Program, goal: str):
+    def __init__(self, program: Program, goal: str, whole: bool):
         from scipy.sparse import coo_array
 
-        self.program, self.goal = program, goal
+        self.program, self.goal, self.whole = program, goal, whole
         self.sizes = len(program.owned), program.load.shape[1], len(program.capacity), len(program.value)
         supplies, hours, options, classes = self.sizes
         starts = np.cumsum([0, supplies, options * hours, classes * hours])
@@ -118,10 +120,11 @@ class Matrices:
             for t in range(hours):
                 used = [(self._replica(o, t), program.devices[o]) for o in on]
                 self._row("devices", [*used, (s, -program.machine[s])], program.owned[s])
+        most = 1.0 if self.whole else LARGEST  # one whole replica that takes more than a load serves all of it
         for c in range(classes):
             on = np.flatnonzero(program.of_class == c)
             for t in np.flatnonzero(program.need[c] > 0.0):
-                taken = [(self._replica(o, t), -program.capacity[o] / program.need[c, t]) for o in on]
+                taken = [(self._replica(o, t), -min(program.capacity[o] / program.need[c, t], most)) for o in on]
                 self._row("load", [*taken, (self._served(c, t), 1.0)], 0.0)
         for s in np.flatnonzero(np.isfinite(program.available)):
             self._row("available", [(s, program.machine[s])], program.available[s])
@@ -165,14 +168,15 @@ class Matrices:
         """1 for whole numbers: all but the shares."""
         return (np.arange(self.width) < self.starts[2]).astype(int)
 
-    def bounds(self, whole: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Least and most of each column; those that only help the search where `whole` numbers are sought."""
+    @property
+    def bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        """Least and most of each column; of whole replicas, what the search needs not to look beyond."""
         program, lower, upper = self.program, np.zeros(self.width), np.full(self.width, np.inf)
         machines, count, served = self.parts(upper)
         machines[~np.isfinite(program.year)] = 0.0
         served[:] = 1.0
-        if whole:
-            count[:] = np.ceil(program.need[program.of_class] / program.capacity[:, None] - TOLERANCE)
+        if self.whole:
+            count[:] = np.ceil(program.need[program.of_class] / program.capacity[:, None])
             count[never_needed(program)] = 0.0
         if self.goal == COST:
             self.parts(lower)[2][:] = 1.0

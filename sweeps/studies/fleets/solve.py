@@ -4,7 +4,10 @@ import dataclasses
 
 import numpy as np
 
-from sweeps.studies.fleets.program import COST, ECONOMY, TOLERANCE, Matrices, Program
+from sweeps.studies.fleets.program import COST, ECONOMY, Matrices, Program
+
+TOLERANCE = 1e-5
+"""Share of a load by which rounded numbers may miss it: ten times the solver's own tolerance."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -56,8 +59,8 @@ def optimum(program: Program, goal: str, gap: float, seconds: float) -> Optimum 
     """
     from scipy.optimize import Bounds, LinearConstraint, milp  # half a second to import
 
-    made = Matrices(program, goal)
-    lower, upper = made.bounds(whole=True)
+    made = Matrices(program, goal, whole=True)
+    lower, upper = made.bounds
     found = milp(
         made.objective,
         integrality=made.integrality,
@@ -107,7 +110,7 @@ def replicas(program: Program, devices: np.ndarray, served: np.ndarray) -> np.nd
     for hour in np.roll(np.arange(hours), -first):
         need = program.need[:, hour] * served[:, hour]
         scale = np.where(need > 0.0, need, 1.0)[:, None]  # so that the solver's tolerance is a share of the load
-        rows[len(devices) : len(devices) + len(need), :size] = -serves / scale
+        rows[len(devices) : len(devices) + len(need), :size] = -np.minimum(serves / scale, 1.0)
         starts = program.devices * (1.0 if hour != first else 0.0)
         limits = np.concatenate([devices, np.where(need > 0.0, TOLERANCE - 1.0, 0.0), found[:, hour - 1]])
         made = milp(
