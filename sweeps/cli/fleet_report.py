@@ -117,6 +117,8 @@ def _again(one: Marginal) -> str:
     """What was solved again, with the error that the gaps allow."""
     if one.again is None:
         return "-"
+    if math.isnan(one.again):
+        return "not possible"
     return f"{one.again:,.0f}" + (f" ± {one.error:,.0f}" if one.error >= 1.0 else "")
 
 

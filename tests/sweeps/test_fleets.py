@@ -191,6 +191,13 @@ def test_too_few_devices_or_too_little_power_serve_a_part():
         fleet(traffic(accelerators=owned, power_limit="35kW"), options=options)
 
 
+def test_traffic_that_cannot_grow_says_so():
+    """160 H200 serve 320 requests/s, and not 10 % more than 300."""
+    supplies = {"H200-SXM": {"price": "1USD/h", "available": 160}}
+    plan = fleet(traffic(accelerators=supplies), options=replicas_of(H200_SXM=2.0))
+    assert plan.goal == COST and math.isnan(plan.marginals.classes["chat"].again)
+
+
 def test_whole_machines_and_headroom():
     """10 requests/s and 20 % are 12 devices: 2 machines of 8."""
     supplies = {"H100-SXM": {"price": "1USD/h", "machine": 8}}

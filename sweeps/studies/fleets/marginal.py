@@ -20,7 +20,7 @@ class Marginal:
     """What one more of something gains: by the dual of the relaxed program, and by solving the whole one again."""
 
     dual: float
-    again: float | None = None  # None: not solved again
+    again: float | None = None  # None: not solved again; NaN: the limits do not allow it
     error: float = 0.0  # by which `again` may be off, as both solutions are within a gap of the best
 
 
