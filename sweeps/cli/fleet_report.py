@@ -135,13 +135,17 @@ def _lines(plan: Plan) -> list[tuple[str, str]]:
         if plan.least_cost is not None:
             why = f"everything would cost {plan.least_cost:,.0f}"
         sure = f"no fleet serves more than {percent(plan.bound)}"
+        if len({one.value for one in plan.question.classes}) > 1:
+            requests = plan.program.requests
+            weighted = (plan.served * requests).sum() / requests.sum()
+            sure = f"{percent(weighted)} of their value, and no fleet more than {percent(plan.bound)}"
         lines.append(("serves", f"{percent(plan.share)} of the requests for {plan.cost:,.0f} USD/year; {sure}; {why}"))
         lines += [("", text) for text in _unserved(plan)]
     started = np.maximum(plan.replicas - np.roll(plan.replicas, 1, axis=1), 0.0).sum(axis=1)
     lines.append(("starts", f"{started.sum():,.0f} replicas a day, on {started @ plan.program.devices:,.0f} devices"))
     if plan.energy is not None:
-        watts = "of devices in use at their TDP; idle ones are not counted"
-        lines.append(("energy", f"{plan.energy / 3.6e9:,.0f} MWh/year {watts}"))
+        energy = f"{plan.energy / 3.6e9:,.0f} MWh/year of devices in use; idle ones are not counted"
+        lines.append(("energy", energy))
     if found is None:
         return lines
     for name, one in found.classes.items():

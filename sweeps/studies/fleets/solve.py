@@ -71,7 +71,9 @@ def optimum(program: Program, goal: str, gap: float, seconds: float) -> Optimum 
     if found.status == 2:
         return None
     if found.x is None:
-        raise ValueError(f"no fleet was found within {seconds:g} s; give more seconds or fewer accelerators")
+        if found.status == 1:
+            raise ValueError(f"no fleet was found within {seconds:g} s; give more seconds or fewer accelerators")
+        raise ValueError(f"the solver found no fleet: {found.message}")
     machines, _, served = made.parts(found.x)
     machines = np.round(machines)
     cost = float(program.machine_price @ machines)
