@@ -11,6 +11,7 @@ VERBS = {
     "scenario": "the suite of training and inference scenarios, each beside hand-worked values",
     "compare": "which accelerators, how many and which parallelism serve a model best: a ranking",
     "capacity": "the largest load at which each of many accelerators keeps an objective, and latency against load",
+    "fleet": "how many accelerators of each kind serve several models over a day at the least cost, and their duals",
     "sensitivity": "which numbers matter and by how much: elasticities of every metric, at a point or over a sweep",
     "sweep": "a grid or sample of points from a TOML spec, into a netCDF file or a folder of shards",
     "status": "how far a folder of shards is, and whether it is whole",

@@ -89,6 +89,7 @@ def test_every_verb_that_writes_is_known():
         ("collective", "-o"),
         ("compare", "-o"),
         ("disaggregate", "-o"),
+        ("fleet", "-o"),
         ("merge", "-o"),
         ("optimize", "--plot"),
         ("optimize", "-o"),
