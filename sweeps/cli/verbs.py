@@ -10,6 +10,7 @@ VERBS = {
     "colocate": "two models on the same devices, in turns or side by side: latencies of each, alone and together",
     "scenario": "the suite of training and inference scenarios, each beside hand-worked values",
     "compare": "which accelerators, how many and which parallelism serve a model best: a ranking",
+    "emit": "launch flags of an engine, or a manifest, for one row of a saved comparison",
     "capacity": "the largest load at which each of many accelerators keeps an objective, and latency against load",
     "sensitivity": "which numbers matter and by how much: elasticities of every metric, at a point or over a sweep",
     "sweep": "a grid or sample of points from a TOML spec, into a netCDF file or a folder of shards",
