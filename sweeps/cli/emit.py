@@ -20,17 +20,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Print the text, or write it into the file that is wanted."""
     number = common.row_number(options.row)
-    from sweeps.serving.launch import launch_text
+    from sweeps.serving.launch import launch_text, written
     from sweeps.serving.rows import row_of
 
     text = launch_text(options.kind, row_of(options.file, number))
     if options.output:
-        from hwspaces.output import replacing
-
-        with (
-            replacing(options.output, ("launch",), inputs=(options.file,), force=options.force) as name,
-            open(name, "w", encoding="utf-8") as file,
-        ):
-            file.write(text)
-        return print(f"{options.output}: row {number} for {options.kind}")
-    print(text, end="")
+        written(options.output, text, (options.file,), options.force)
+        print(f"{options.output}: row {number} for {options.kind}")
+    else:
+        print(text, end="")

@@ -7,6 +7,12 @@ from typing import Any
 from hwspaces import document
 from sweeps.run.simulated.spec import KEYS
 
+LARGEST_FILE = 64 * 2**20
+"""B of a file of rows."""
+
+MOST_ENTRIES = 5_000_000
+"""Values and keys of a file of rows."""
+
 LOADS = ({"trace"}, {"rate"}, {"arrivals"}, {"concurrency"})
 """Keys that say when requests come, of which a simulation has one; a trace may have a rate beside it."""
 
@@ -21,7 +27,7 @@ def row_of(path: str | os.PathLike, number: int = 1) -> dict[str, Any]:
     Raises:
       ValueError: one line: no such file, no comparison, no such row, or a row that no simulation is told of.
     """
-    found = document.json_value(os.fspath(path))
+    found = document.json_value(os.fspath(path), LARGEST_FILE, MOST_ENTRIES)
     rows = found.get("rows") if isinstance(found, Mapping) else None
     if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
         raise ValueError(f"{path} is not a result of jaxroof compare --json: it has no list of rows")

@@ -147,6 +147,7 @@ def test_every_setting_that_has_a_flag_is_one():
     }
     assert content["cuda_graph_config"] == {"enable_padding": True, "max_batch_size": 256}
     assert content["speculative_config"]["speculative_model"] == drafted["model"]
+    assert content["disable_overlap_scheduler"] is True
 
 
 def test_prompts_that_are_not_split():
@@ -166,7 +167,7 @@ def test_the_header_names_versions_the_row_and_what_it_predicts():
     lines = launch_text("vllm", DENSE).splitlines()
     assert lines[0].startswith("# jaxroof ") and "vLLM 0.33.0, flags of vllm/engine/arg_utils.py" in lines[0]
     assert lines[1] == "# row 1: Llama-3.3-70B on 3 replicas of 2 x H100-SXM as tp2"
-    assert lines[2].startswith("# load: prompts of 2048 tokens, outputs of 500 tokens, 9.3 requests/s, slo ttft=1s")
+    assert lines[2].startswith("# load: prompts of 2048 tokens, outputs of 500 tokens, 9.3 requests/s per replica, slo")
     assert lines[3] == "# predicted: TTFT p99 812 ms, TPOT mean 24 ms, 1.23 USD per million tokens"
     assert all(version in launch_text(kind, DENSE) for kind, version in (("sglang", "0.5.23"), ("trtllm", "1.2.1")))
 

@@ -24,7 +24,7 @@ def header(title: str, row: Mapping[str, Any], made: tuple[Pool, ...], notes: It
       notes: what else has to be known, a line each.
     """
     lines = [f"jaxroof {VERSION}: {title}", f"row{_rank(row)}: {row['spec'].get('model')} on {_pools_text(made)}"]
-    lines += [f"load: {text}"] if (text := _load_text(row["spec"])) else []
+    lines += [f"load: {text}"] if (text := _load_text(row["spec"], row.get("replicas", 1))) else []
     lines += [f"predicted: {text}"] if (text := _predicted(row)) else []
     lines += [f"note: {note}" for note in dict.fromkeys(notes)]
     return "".join(f"# {' '.join(line.split())}\n" for line in lines)
@@ -52,14 +52,14 @@ def _pools_text(made: tuple[Pool, ...]) -> str:
     return "; ".join(texts)
 
 
-def _load_text(spec: Mapping[str, Any]) -> str:
+def _load_text(spec: Mapping[str, Any], replicas: int) -> str:
     parts = []
     if spec.get("trace") is not None:
         parts.append(f"trace {spec['trace']}")
     for name, words in (("isl", "prompts of {} tokens"), ("osl", "outputs of {} tokens")):
         parts += [words.format(spec[name])] if spec.get(name) is not None else []
     if isinstance(spec.get("rate"), float | int):
-        parts.append(f"{number(spec['rate'])} requests/s")
+        parts.append(f"{number(spec['rate'])} requests/s{' per replica' * (replicas > 1)}")
     for name in ("arrivals", "concurrency", "prefixes", "slo"):
         parts += [f"{name} {spec[name]}"] if spec.get(name) is not None else []
     return ", ".join(parts)

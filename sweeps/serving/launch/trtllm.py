@@ -71,6 +71,7 @@ def config(pool: Pool, by_model: str = "DraftTarget", by_head: str = "num_nextn_
     if "hidden_host" in pool.changed:
         found["disable_overlap_scheduler"] = not policy.hidden_host
     if pool.drafts and pool.draft:
+        found["disable_overlap_scheduler"] = True  # as the documentation of drafting by a smaller model has it
         found["speculative_config"] = {
             "decoding_type": by_model,
             "max_draft_len": pool.drafts,

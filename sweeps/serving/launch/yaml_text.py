@@ -42,4 +42,7 @@ def _flat(value: Any) -> bool:
 def _scalar(value: Any) -> str:
     if isinstance(value, str) and PLAIN.fullmatch(value) and value.lower() not in WORDS:
         return value
-    return json.dumps(value)
+    text = json.dumps(value)
+    if isinstance(value, float) and "." not in text:
+        return text.replace("e", ".0e")  # YAML takes 1e-05 for a text
+    return text
