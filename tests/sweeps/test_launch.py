@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from sweeps.ask.engines import ENGINES
 from sweeps.serving.launch import KINDS, launch_text, pools
+from sweeps.serving.launch.kubernetes import slug
 from sweeps.serving.launch.yaml_text import yaml_text
 from tests.launch_rows import DENSE, DRAFTED, EXPERTS, LARGE, ROWS, SPLIT, WHOLE, Parser, commands, declared, fits, row
 
@@ -299,6 +300,14 @@ def test_a_kubernetes_manifest_serves_the_replicas():
     service = found["Service"]["spec"]
     assert service["selector"].items() <= labels.items() and service["ports"][0]["targetPort"] == 8000
     assert all(isinstance(word, str) for word in made["args"])
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [("Qwen/Qwen2.5-72B", "qwen2-5-72b"), ("x/4-bit_Model.", "bit-model"), ("x/...", "model"), ("a" * 60, "a" * 50)],
+)
+def test_names_are_those_that_kubernetes_takes(text, name):
+    assert slug(text) == name
 
 
 def test_settings_in_a_file_are_a_mounted_config_map():

@@ -49,7 +49,7 @@ def _starting(pool: Pool) -> Iterator[str]:
 
 def _commands(engine: Engine, pool: Pool) -> Iterator[str]:
     flags = engine.flags(pool) + (engine.transfer(pool) if pool.role != "serve" else [])
-    start: Flag = (*engine.command, pool.repository)
+    start: Flag = (*engine.command, *engine.model, pool.repository)
     settings = engine.config(pool)
     if settings:
         name = trtllm.FILE if pool.role == "serve" else f"{pool.role}_{trtllm.FILE}"

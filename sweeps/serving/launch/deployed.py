@@ -55,6 +55,7 @@ class Pool:
     policy: Policy
     changed: frozenset[str]  # fields of the policy that are not the engine's own
     context: int  # tokens of the longest request, prompt and output
+    positions: int | None  # tokens that the model has positions for
     rest: Mapping[str, Any]  # settings without a flag, by name
 
     @property
@@ -156,6 +157,7 @@ def _pool(role: str, spec: Mapping[str, Any], hardware: Any, deployment: Any, re
         policy=policy,
         changed=frozenset(asked.policy),
         context=longest,
+        positions=model.max_position,
         rest=unsaid | dict(asked.overrides),
     )
     if found.ranks % found.ep:

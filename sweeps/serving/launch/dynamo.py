@@ -76,7 +76,7 @@ def _worker(name: str, engine: Engine, pool: Pool, image: str) -> dict[str, Any]
     if pool.role != "serve":
         # SGLang's own flags say the role; the workers of the others have one of Dynamo's.
         flags += engine.transfer(pool) + ([] if name == "sglang" else [("--disaggregation-mode", pool.role)])
-    made = container(engine, pool, ("python3", "-m", module), flags, image)
+    made = container(pool, ("python3", "-m", module), flags, image)
     made["envFrom"] = [{"secretRef": {"name": "hf-token-secret"}}]
     return made
 

@@ -8,6 +8,8 @@ from jaxroof.policy import ORDERS
 from sweeps.run.simulated.policies import policy_record
 from sweeps.serving.launch.deployed import Pool
 
+SIXTEEN_BITS = ("bf16", "fp16")
+
 Flag = tuple[str, ...]
 """One flag and its value, or a flag alone."""
 
@@ -20,8 +22,8 @@ class Engine:
     version: str
     source: str  # file that declares the flags
     images: Mapping[str, str]  # vendor -> container image of this version
-    command: tuple[str, ...]  # words before the model
-    health: str  # path that answers when the server is ready
+    command: tuple[str, ...]  # what starts it
+    model: tuple[str, ...]  # words before the model
     flags: Callable[[Pool], list[Flag]]  # ValueError in one line for what the engine cannot do
     config: Callable[[Pool], dict[str, Any]]  # contents of the file of settings; empty where there is none
     hosts: Callable[[str, str, Pool, bool], list[Flag]]  # of a host's number, the first host's address, and if it leads
@@ -40,6 +42,8 @@ def notes(engine: Engine, pool: Pool) -> list[str]:
     found = engine.remarks(pool)
     if not pool.named:
         found.append(f"no repository of {pool.repository} is known: put the path of its checkpoint there")
+    if pool.positions and pool.context > pool.positions:
+        found.append(f"the longest request has {pool.context} tokens; {pool.repository} has {pool.positions} positions")
     if pool.step_tokens > pool.token_budget:
         what = "prompts are not split, and the longest request must fit in a step"
         found.append(f"tokens of a step are {pool.step_tokens}, not the row's {pool.token_budget}: {what}")
@@ -58,12 +62,22 @@ def order_of(pool: Pool) -> str:
     return ORDERS[int(pool.policy.order)]
 
 
-def unwritten_precision(pool: Pool, what: str) -> str:
-    """The note on weights of a precision that the engine does not make from the model's checkpoint."""
-    return (
-        f"weights of {pool.weights} ({what} does not make them of {pool.checkpoint}): "
-        f"put a checkpoint of that precision in place of {pool.repository}"
-    )
+def quantized(pool: Pool, methods: Mapping[str, str]) -> str | None:
+    """The method by which an engine makes the row's weights of the checkpoint while it loads them; None: by none.
+
+    Args:
+      pool: what is started.
+      methods: precision -> the engine's method, which takes 16-bit checkpoints.
+    """
+    return methods.get(pool.weights or "") if pool.checkpoint in SIXTEEN_BITS else None
+
+
+def weights_notes(title: str, pool: Pool, methods: Mapping[str, str]) -> list[str]:
+    """The note on weights that are neither the checkpoint's nor made of it by one of the `methods`."""
+    if not pool.weights or pool.checkpoint.startswith(pool.weights) or quantized(pool, methods):
+        return []
+    what = f"weights of {pool.weights} ({title} does not make them of {pool.checkpoint})"
+    return [f"{what}: put a checkpoint of that precision in place of {pool.repository}"]
 
 
 def _text(value: Any) -> str:

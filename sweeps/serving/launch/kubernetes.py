@@ -59,11 +59,14 @@ def manifest_text(engine: Engine, row: Mapping[str, Any], made: tuple[Pool, ...]
 
 
 def slug(text: str) -> str:
-    """A name as Kubernetes takes it: at most 50 lower-case letters, digits and `-`."""
-    return re.sub(r"[^a-z0-9]+", "-", text.rpartition("/")[2].lower()).strip("-")[:50].strip("-") or "model"
+    """A name as Kubernetes takes it: at most 50 lower-case letters, digits and `-`, a letter first."""
+    return (
+        re.sub(r"[^a-z0-9]+", "-", f"/{text}".rpartition("/")[2].lower()).lstrip("-0123456789")[:50].strip("-")
+        or "model"
+    )
 
 
-def container(engine: Engine, pool: Pool, command: tuple[str, ...], flags: list[Flag], image: str) -> dict[str, Any]:
+def container(pool: Pool, command: tuple[str, ...], flags: list[Flag], image: str) -> dict[str, Any]:
     """The container of one host of a replica."""
     return {
         "name": "main",
@@ -76,53 +79,46 @@ def container(engine: Engine, pool: Pool, command: tuple[str, ...], flags: list[
 
 def _objects(engine: Engine, pool: Pool) -> list[dict[str, Any]]:
     name, settings = slug(pool.repository), engine.config(pool)
-    labels = {"app": name}
-    objects: list[dict[str, Any]] = []
-    flags: list[Flag] = [(pool.repository,), *engine.flags(pool)]
-    mounts, volumes = [{"name": "shm", "mountPath": "/dev/shm"}], [{"name": "shm", "emptyDir": {"medium": "Memory"}}]
+    words = engine.flags(pool)
+    found = []
     if settings:
-        flags.append(("--extra_llm_api_options", f"{FOLDER}/{trtllm.FILE}"))
-        data = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}
-        objects.append({**data, "data": {trtllm.FILE: yaml_text(settings)}})
-        mounts.append({"name": "settings", "mountPath": FOLDER})
-        volumes.append({"name": "settings", "configMap": {"name": name}})  # type: ignore[dict-item]
-    # A server that is behind a Service listens on all addresses.
-    serving: list[Flag] = [*flags, ("--host", "0.0.0.0"), ("--port", str(PORT))]
-    command = engine.command[:-1] if engine.command[-1].startswith("--") else engine.command
-    serving, flags = _named(engine, serving), _named(engine, flags)
-
-    def pod(words: list[Flag], serves: bool) -> dict[str, Any]:
-        made = container(engine, pool, command, words, engine.images.get(pool.vendor or "", "IMAGE"))
-        made["env"] = [{"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": SECRET}}]
-        if serves:
-            made["ports"] = [{"containerPort": PORT}]
-            made["readinessProbe"] = {"httpGet": {"path": engine.health, "port": PORT}, "periodSeconds": 10}
-        return {"containers": [made | {"volumeMounts": mounts}], "volumes": volumes}
-
-    served = labels
+        words.append(("--extra_llm_api_options", f"{FOLDER}/{trtllm.FILE}"))
+        found.append(_object("v1", "ConfigMap", name, data={trtllm.FILE: yaml_text(settings)}))
+    labels = {"app": name}
     if pool.hosts == 1:
-        template = {"metadata": {"labels": labels}, "spec": pod(serving, True)}
-        spec = {"replicas": pool.replicas, "selector": {"matchLabels": labels}, "template": template}
-        objects.append({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": spec})
-    else:
-        served = labels | {"role": "leader"}
-        leader = pod(serving + engine.hosts(RANK, ADDRESS, pool, True), True)
-        worker = pod(flags + engine.hosts(RANK, ADDRESS, pool, False), False)
-        templates = {
-            "size": pool.hosts,
-            "leaderTemplate": {"metadata": {"labels": served}, "spec": leader},
-            "workerTemplate": {"metadata": {"labels": labels}, "spec": worker},
-        }
-        spec = {"replicas": pool.replicas, "leaderWorkerTemplate": templates}
-        kind = {"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet"}
-        objects.append({**kind, "metadata": {"name": name}, "spec": spec})
+        pod = {"metadata": {"labels": labels}, "spec": _pod(engine, pool, words, True)}
+        spec = {"replicas": pool.replicas, "selector": {"matchLabels": labels}, "template": pod}
+        return [*found, _object("apps/v1", "Deployment", name, spec=spec), _service(name, labels)]
+    leading = labels | {"role": "leader"}
+    group: dict[str, Any] = {"size": pool.hosts}
+    for part, marks, leads in (("leaderTemplate", leading, True), ("workerTemplate", labels, False)):
+        own = words + engine.hosts(RANK, ADDRESS, pool, leads)
+        group[part] = {"metadata": {"labels": marks}, "spec": _pod(engine, pool, own, leads)}
+    spec = {"replicas": pool.replicas, "leaderWorkerTemplate": group}
+    made = _object("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", name, spec=spec)
+    return [*found, made, _service(name, leading)]
+
+
+def _pod(engine: Engine, pool: Pool, words: list[Flag], serves: bool) -> dict[str, Any]:
+    """The pod of one host; one that serves listens on all its addresses, since it is behind a Service."""
+    flags: list[Flag] = [(*engine.model, pool.repository), *words]
+    flags += [("--host", "0.0.0.0"), ("--port", str(PORT))] if serves else []
+    made = container(pool, engine.command, flags, engine.images.get(pool.vendor or "", "IMAGE"))
+    made["env"] = [{"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": SECRET}}]
+    if serves:
+        made["ports"] = [{"containerPort": PORT}]
+        made["readinessProbe"] = {"httpGet": {"path": "/health", "port": PORT}, "periodSeconds": 10}
+    folders: dict[str, tuple[str, dict[str, Any]]] = {"shm": ("/dev/shm", {"emptyDir": {"medium": "Memory"}})}
+    if engine.config(pool):
+        folders["settings"] = (FOLDER, {"configMap": {"name": slug(pool.repository)}})
+    made["volumeMounts"] = [{"name": name, "mountPath": place} for name, (place, _) in folders.items()]
+    return {"containers": [made], "volumes": [{"name": name, **source} for name, (_, source) in folders.items()]}
+
+
+def _service(name: str, labels: Mapping[str, str]) -> dict[str, Any]:
     ports = [{"port": PORT, "targetPort": PORT}]
-    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}}
-    objects.append({**service, "spec": {"selector": served, "ports": ports}})
-    return objects
+    return _object("v1", "Service", name, spec={"selector": dict(labels), "ports": ports})
 
 
-def _named(engine: Engine, flags: list[Flag]) -> list[Flag]:
-    """Flags with the model first, behind the word that names it where the engine has one."""
-    word = engine.command[-1]
-    return [(word, *flags[0]), *flags[1:]] if word.startswith("--") else flags
+def _object(version: str, kind: str, name: str, **content: Any) -> dict[str, Any]:
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": name}, **content}

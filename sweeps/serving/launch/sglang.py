@@ -5,15 +5,13 @@ the replica; SGLang divides them by the groups of attention data parallelism.
 """
 
 from sweeps.serving.launch.deployed import Pool
-from sweeps.serving.launch.engine import Engine, Flag, order_of, unwritten_precision
+from sweeps.serving.launch.engine import Engine, Flag, order_of, quantized, weights_notes
 
 KV = {"fp8": "fp8_e4m3", "bf16": "bf16", "fp4": "nvfp4"}
 """Precision of the KV cache -> value of --kv-cache-dtype."""
 
 QUANTIZED = {"fp8": "fp8", "mxfp8": "mxfp8"}
 """Precision -> value of --quantization that makes such weights of a 16-bit checkpoint when it is loaded."""
-
-SIXTEEN = ("bf16", "fp16")
 
 UNSUPPORTED = {"Google": "SGLang on TPUs is another program, sglang-jax", "AWS": "SGLang does not run on Neuron"}
 """Vendor -> why SGLang has no flags for its devices."""
@@ -44,8 +42,8 @@ def flags(pool: Pool) -> list[Flag]:
     found += [("--mem-fraction-static", f"{pool.static:g}")]
     if pool.kv in KV:
         found.append(("--kv-cache-dtype", KV[pool.kv]))
-    if pool.weights in QUANTIZED and pool.checkpoint in SIXTEEN:
-        found.append(("--quantization", QUANTIZED[pool.weights]))
+    if method := quantized(pool, QUANTIZED):
+        found.append(("--quantization", method))
     if "block_size" in pool.changed:
         found.append(("--page-size", f"{float(policy.block_size):.0f}"))
     if "max_waiting" in pool.changed:
@@ -71,8 +69,7 @@ def remarks(pool: Pool) -> list[str]:
         found.append(f"the row was simulated with {order_of(pool)} steps; SGLang puts prompts first")
     if order_of(pool) == "mixed" and pool.drafts:
         found.append("the row was simulated with mixed steps; SGLang puts prompts first where tokens are drafted")
-    if pool.weights and not (pool.weights in QUANTIZED and pool.checkpoint in SIXTEEN):
-        found += [] if pool.checkpoint.startswith(pool.weights) else [unwritten_precision(pool, "SGLang")]
+    found += weights_notes("SGLang", pool, QUANTIZED)
     if pool.kv and pool.kv not in KV:
         found.append(f"a KV cache of {pool.kv} has no flag in SGLang; it has {', '.join(KV)}")
     if pool.attention_dp > 1:
@@ -99,8 +96,8 @@ ENGINE = Engine(
     version="0.5.23",
     source="sglang/srt/server_args.py and sglang/srt/arg_groups/fields/",
     images={"NVIDIA": "lmsysorg/sglang:v0.5.23"},
-    command=("python3", "-m", "sglang.launch_server", "--model-path"),
-    health="/health",
+    command=("python3", "-m", "sglang.launch_server"),
+    model=("--model-path",),
     flags=flags,
     config=lambda pool: {},
     hosts=hosts,

@@ -8,7 +8,7 @@ the cache, so the memory's share stands there.
 from typing import Any
 
 from sweeps.serving.launch.deployed import Pool
-from sweeps.serving.launch.engine import Engine, Flag, order_of, unwritten_precision
+from sweeps.serving.launch.engine import Engine, Flag, order_of, weights_notes
 
 KV = {"fp8": "fp8", "fp4": "nvfp4"}
 """Precision of the KV cache -> kv_cache_config.dtype."""
@@ -89,8 +89,7 @@ def remarks(pool: Pool) -> list[str]:
     found = ["free_gpu_memory_fraction is of the memory that is free beside the weights; the row's share is of all"]
     if order_of(pool) != "mixed":
         found.append(f"the row was simulated with {order_of(pool)} steps; TensorRT-LLM mixes prompts and decoding")
-    if pool.weights and not pool.checkpoint.startswith(pool.weights):
-        found.append(unwritten_precision(pool, "TensorRT-LLM"))
+    found += weights_notes("TensorRT-LLM", pool, {})
     if pool.kv and pool.kv not in KV and pool.kv not in ("bf16", "fp16"):
         found.append(f"a KV cache of {pool.kv} has no setting in TensorRT-LLM; it has {', '.join(KV)}")
     return found
@@ -102,7 +101,7 @@ ENGINE = Engine(
     source="tensorrt_llm/commands/serve.py and tensorrt_llm/llmapi/llm_args.py",
     images={"NVIDIA": "nvcr.io/nvidia/tensorrt-llm/release:1.2.1"},
     command=("trtllm-serve", "serve"),
-    health="/health",
+    model=(),
     flags=flags,
     config=config,
     hosts=lambda rank, address, pool, leads: [],

@@ -7,15 +7,13 @@ and tokens are those of one group. Experts are spread over all tp x attention_dp
 import json
 
 from sweeps.serving.launch.deployed import Pool
-from sweeps.serving.launch.engine import Engine, Flag, order_of, switch, unwritten_precision
+from sweeps.serving.launch.engine import Engine, Flag, order_of, quantized, switch, weights_notes
 
 KV = {"fp8": "fp8", "bf16": "bfloat16", "fp16": "float16", "int8": "int8_per_token_head", "fp4": "nvfp4"}
 """Precision of the KV cache -> value of --kv-cache-dtype."""
 
 QUANTIZED = {"fp8": "fp8", "mxfp8": "mxfp8", "w8a16": "int8_per_channel_weight_only"}
 """Precision -> value of --quantization that makes such weights of a 16-bit checkpoint when it is loaded."""
-
-SIXTEEN = ("bf16", "fp16")
 
 PLUGINS = {"Google": "tpu-inference", "Intel": "vllm-gaudi", "AWS": "vllm-neuron", "Huawei": "vllm-ascend"}
 """Vendor -> the package beside vLLM that runs it on the vendor's devices; its versions and images are its own."""
@@ -46,8 +44,8 @@ def flags(pool: Pool) -> list[Flag]:
     found += [("--gpu-memory-utilization", f"{pool.memory:g}")]
     if pool.kv in KV:
         found.append(("--kv-cache-dtype", KV[pool.kv]))
-    if pool.weights in QUANTIZED and pool.checkpoint in SIXTEEN:
-        found.append(("--quantization", QUANTIZED[pool.weights]))
+    if method := quantized(pool, QUANTIZED):
+        found.append(("--quantization", method))
     if "block_size" in pool.changed:
         found.append(("--block-size", f"{float(policy.block_size):.0f}"))
     if policy.watermark:
@@ -71,8 +69,7 @@ def remarks(pool: Pool) -> list[str]:
         found.append(f"vLLM runs on {pool.hardware} with {PLUGINS[pool.vendor]}, whose versions are its own")
     if order_of(pool) != "mixed":
         found.append(f"the row was simulated with {order_of(pool)} steps; vLLM mixes prompts and decoding in a step")
-    if pool.weights and not (pool.weights in QUANTIZED and pool.checkpoint in SIXTEEN):
-        found += [] if pool.checkpoint.startswith(pool.weights) else [unwritten_precision(pool, "vLLM")]
+    found += weights_notes("vLLM", pool, QUANTIZED)
     if pool.kv and pool.kv not in KV:
         found.append(f"a KV cache of {pool.kv} has no flag in vLLM; it has {', '.join(KV)}")
     return found
@@ -96,7 +93,7 @@ ENGINE = Engine(
     source="vllm/engine/arg_utils.py and vllm/config/",
     images={"NVIDIA": "vllm/vllm-openai:v0.33.0", "AMD": "vllm/vllm-openai-rocm:v0.33.0"},
     command=("vllm", "serve"),
-    health="/health",
+    model=(),
     flags=flags,
     config=lambda pool: {},
     hosts=hosts,
