@@ -5,13 +5,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from hwspaces import document
-from sweeps.run.simulated.spec import KEYS
 
-LARGEST_FILE = 64 * 2**20
+LARGEST_FILE = 16 * 2**20
 """B of a file of rows."""
 
-MOST_ENTRIES = 5_000_000
+MOST_ENTRIES = 500_000
 """Values and keys of a file of rows."""
+
+NAMED = ("deployment", "policy", "overrides")
+"""Keys of a simulation that are settings by name."""
 
 LOADS = ({"trace"}, {"rate"}, {"arrivals"}, {"concurrency"})
 """Keys that say when requests come, of which a simulation has one; a trace may have a rate beside it."""
@@ -35,10 +37,13 @@ def row_of(path: str | os.PathLike, number: int = 1) -> dict[str, Any]:
         raise ValueError(f"{path} has no rows")
     if not 1 <= number <= len(rows):
         raise ValueError(f"{path} has rows 1 to {len(rows)}, not {number}")
-    ranked = {row.get("rank"): row for row in rows}
-    row = ranked.get(number, rows[number - 1])
+    row = next((row for row in rows if row.get("rank") == number), rows[number - 1])
     if not isinstance(row.get("spec"), Mapping):
         raise ValueError(f"{path}: row {number} has no spec: it is of a static batch, which has no engine settings")
+    for name in NAMED:
+        value = row["spec"].get(name)
+        if value is not None and not isinstance(value, Mapping):
+            raise ValueError(f"{path}: row {number}: spec.{name} = {value!r} must be settings by name")
     return {"rank": number} | dict(row)
 
 
@@ -62,8 +67,5 @@ def row_spec(row: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]
     if timed and not (timed == [{"rate"}] and "trace" in spec):
         lengths = {"isl", "osl"} if "trace" in given else set()
         spec = {name: value for name, value in spec.items() if name not in set.union(lengths, *LOADS)}
-    for name in ("deployment", "policy", "overrides"):
-        spec[name] = dict(spec.get(name) or {}) | dict(given.get(name) or {})
-    return {name: spec[name] for name in spec if name in KEYS} | {
-        name: value for name, value in given.items() if name not in ("deployment", "policy", "overrides")
-    }
+    settings = {name: dict(spec.get(name) or {}) | dict(given.get(name) or {}) for name in NAMED}
+    return spec | dict(given) | settings

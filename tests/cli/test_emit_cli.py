@@ -88,6 +88,14 @@ def test_what_cannot_be_emitted_is_one_line(capsys, result, words, said):
     assert said in refused(capsys, "emit", *given)
 
 
+@pytest.mark.parametrize("name", ["deployment", "policy", "overrides"])
+def test_settings_that_are_no_settings_are_one_line(capsys, tmp_path, name):
+    path = tmp_path / "result.json"
+    path.write_text(json.dumps({"rows": [DENSE | {"rank": [1], "spec": DENSE["spec"] | {name: ["tp"]}}]}))
+    for words in (("emit", "vllm", path), ("serve", path)):
+        assert f"row 1: spec.{name} = ['tp'] must be settings by name" in refused(capsys, *words)
+
+
 @pytest.mark.parametrize("content", ["[]", '{"rows": 3}', '{"rows": [1]}', "{", '{"metrics": {}}'])
 def test_a_file_of_another_kind_is_one_line(capsys, tmp_path, content):
     path = tmp_path / "other.json"

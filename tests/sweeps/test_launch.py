@@ -184,6 +184,8 @@ def test_what_has_no_flag_is_said(kind):
         overrides={"hardware.cores.count": "264"},
     )
     comments = [line for line in launch_text(kind, given).splitlines() if line.startswith("# note: ")]
+    given["spec"]["deployment"] |= {"sequence_parallel": True}
+    assert any("sequence_parallel = True has no flag" in line for line in launch_text(kind, given).splitlines())
     for words in ("swap = 1 has no flag", "swap_time = 1e-06 has no flag", "overlap = gemm", "communication = fp8"):
         assert any(words in line for line in comments), words
     for words in ("hardware.cores.count = 264", "decode_first steps", "weights of nvfp4", "probability 0.5"):
@@ -387,6 +389,7 @@ def test_devices_of_every_vendor_have_their_resource(hardware, resource, image):
             "the Kubernetes resource of Huawei is not known",
         ),
         ("vllm", SPLIT | {"prefill": 3}, "prefill = 3 must be a pool"),
+        ("vllm", row("H100-SXM", "Llama-3.1-8B", {"memory_utilization": "much"}), "deployment.memory_utilization"),
     ],
 )
 def test_what_cannot_be_written_is_refused_in_one_line(kind, record, words):

@@ -19,7 +19,7 @@ from sweeps.serving.launch.vendors import host_devices
 DEGREES = ("tp", "pp", "attention_dp", "ep", "dp")
 """Parallel degrees that launch flags can say."""
 
-WRITTEN = (*DEGREES, "drafts", "memory_utilization", "reserve_bytes")
+WRITTEN = (*DEGREES, "cp", "drafts", "memory_utilization", "reserve_bytes")
 """Settings of a deployment that launch flags are made from; the others are named in a note."""
 
 REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
@@ -132,10 +132,11 @@ def _pool(role: str, spec: Mapping[str, Any], hardware: Any, deployment: Any, re
         raise ValueError(f"cp = {given['cp']}: flags of context parallelism are not written; choose a row without it")
     drafts = _count(given.get("drafts") or 0, "deployment.drafts", zero=True)
     draft = None if asked.draft is None else _repository(workloads.model(asked.draft), asked.draft)[0]
-    memory = float(given.get("memory_utilization") or Deployment().memory_utilization)
-    reserve = float(given.get("reserve_bytes", Deployment().reserve_bytes))
+    memory, reserve = (
+        _amount(given, name, unit) for name, unit in (("memory_utilization", "1"), ("reserve_bytes", "B"))
+    )
     repository, named = _repository(model, asked.model)
-    unsaid = {name: value for name, value in given.items() if name not in WRITTEN and value not in (None, 1, 1.0)}
+    unsaid = {name: value for name, value in given.items() if name not in WRITTEN and value is not None}
     unsaid |= {"communication": asked.communication} if asked.communication else {}
     found = Pool(
         role=role,
@@ -182,6 +183,12 @@ def _needed(record: Mapping[str, Any], name: str, kind: Any) -> Any:
     if value is None or not isinstance(value, kind):
         raise ValueError(f"the row has no {name}: it is not a row of a served comparison (jaxroof compare --json)")
     return value
+
+
+def _amount(deployment: Mapping[str, Any], name: str, unit: str) -> float:
+    """A setting of a deployment in SI units; where there is none, its default."""
+    value = deployment.get(name)
+    return float(getattr(Deployment(), name) if value is None else hwspaces.quantity(value, unit, f"deployment.{name}"))
 
 
 def _count(value: Any, name: str, zero: bool = False) -> int:
