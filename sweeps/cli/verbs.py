@@ -10,6 +10,7 @@ VERBS = {
     "colocate": "two models on the same devices, in turns or side by side: latencies of each, alone and together",
     "scenario": "the suite of training and inference scenarios, each beside hand-worked values",
     "compare": "which accelerators, how many and which parallelism serve a model best: a ranking",
+    "emit": "launch flags of an engine, or a manifest, for one row of a saved comparison",
     "capacity": "the largest load at which each of many accelerators keeps an objective, and latency against load",
     "fleet": "how many accelerators of each kind serve several models over a day at the least cost, and their duals",
     "sensitivity": "which numbers matter and by how much: elasticities of every metric, at a point or over a sweep",
