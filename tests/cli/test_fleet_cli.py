@@ -103,7 +103,7 @@ def test_a_bad_file_is_named(tmp_path, capsys):
     path = tmp_path / "bad.toml"
     path.write_text(TRAFFIC.replace("tpot=40ms", "tpott=40ms"))
     assert main(["fleet", str(path)]) == 2
-    assert f"{path}: class code: slo: there is no metric tpott" in capsys.readouterr().err
+    assert f"{path}: class code: slo: there is no limit tpott" in capsys.readouterr().err
     assert main(["fleet", str(tmp_path / "none.toml")]) == 2
     assert "none.toml: no such file" in capsys.readouterr().err
 
