@@ -20,7 +20,6 @@ from sweeps.run.simulated.objective import figure_text
 from sweeps.studies.served.comparison import Found
 from sweeps.studies.served.estimate import sequences
 from sweeps.studies.served.figures import HOUR, SORTED_BY, ascending
-from sweeps.studies.served.places import by_structure
 from sweeps.studies.served.pools import (
     LADDER,
     LEAST_BATCH,
@@ -129,8 +128,8 @@ def _pairs(asked: Question, found: Found, steps: PoolSteps, needs: Demand) -> It
     sizes = np.unique(used)
     first = prefill_loads(steps, needs, asked.limits, float(options.efficiency.host.request_time))
     second = decode_loads(steps, needs, asked.limits)
-    transfer = _transfers(asked, sizes)
-    alike = list(dict.fromkeys(settings for settings, *_ in by_structure(options)))
+    transfer = _transfers(asked, found, sizes)
+    alike = list(dict.fromkeys(group.settings for group, _ in found.prices))  # of the same precisions
     for device in range(len(options.devices)):
         most = min(float(used.max()), reach(options.devices[device].hardware))
         made: list[list[np.ndarray]] = []
@@ -160,20 +159,23 @@ def _best_of_sizes(loads: np.ndarray, used: np.ndarray, sizes: np.ndarray) -> tu
     return tuple(np.array(column) for column in zip(*found, strict=True))
 
 
-def _transfers(asked: Question, sizes: np.ndarray) -> np.ndarray:
+def _transfers(asked: Question, found: Found, sizes: np.ndarray) -> np.ndarray:
     """s that one request's cache is on its way over so many links, [settings, devices, sizes]; NaN without links."""
     options = asked.options
     tokens = float(np.mean(asked.requests.sample.isl))
-    found = np.full((len(options.settings), len(options.devices), len(sizes)), np.nan)
-    for settings, devices, hardware, _, _ in by_structure(options):
-        if hardware.links.scale_up is None and hardware.links.scale_out is None:
+    made = np.full((len(options.settings), len(options.devices), len(sizes)), np.nan)
+    for group, _ in found.prices:
+        devices, first = np.unique(group.device, return_index=True)
+        links = group.hardware.links
+        where = np.ix_(group.settings, devices)
+        if (links.scale_up is None and links.scale_out is None) or np.isfinite(made[where]).all():
             continue
-        deployment = options.deployments[settings[0]][0]
+        deployment = options.deployments[group.settings[0]][0]
+        hardware = mapped(lambda leaf, first=first: leaf[first, 0], group.hardware)
         with eager():
-            part = transfer_bytes(options.model.model, deployment, tokens) / sizes[None, :]
-            time = lane_time(Pool(hardware=hardware, deployment=deployment, efficiency=options.efficiency), part)
-        found[np.ix_(settings, devices)] = np.broadcast_to(time, (len(devices), len(sizes)))
-    return found
+            part = transfer_bytes(options.model.model, deployment, tokens) / sizes
+            made[where] = lane_time(Pool(hardware=hardware, deployment=deployment, efficiency=options.efficiency), part)
+    return made
 
 
 def _places(pairs: Pairs, pool: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -12,8 +12,9 @@ from jaxroof.energy import power_known
 from jaxroof.policy import Policy
 from jaxroof.prompt_queue import PromptQueue, prompt_queue, prompt_rate, prompt_times
 from jaxroof.steady_state import Demand, SteadyState, StepTimes, steady_state
-from jaxroof.step_price import Price, step_energy, step_price
-from jaxroof.tree import mapped
+from jaxroof.step_price import MicroBatch, Price, step_energy, step_price
+from jaxroof.struct import Array, Scalar
+from jaxroof.tree import leaves, mapped
 from sweeps.studies.served.estimate import Estimate, Limit, Priced
 from sweeps.studies.served.places import Options
 from sweeps.studies.served.steps import micro_batch_cost
@@ -24,7 +25,7 @@ LADDER = 12
 LEAST_BATCH = 0.05
 """Sequences that decode on average at the smallest load that is looked at; steps of less than one are those of one."""
 
-USES = np.concatenate([np.linspace(0.02, 0.9, 45), np.linspace(0.91, 0.99, 9)])
+USES = np.concatenate([np.linspace(0.03, 0.75, 25), np.linspace(0.77, 0.99, 12)])
 """Uses of a prefill replica that are looked at."""
 
 COARSE = 48
@@ -47,9 +48,12 @@ class PoolSteps:
     ladder: np.ndarray  # decoding sequences, shape [..., LADDER]
     decode: np.ndarray  # s of a step at these, shape [..., LADDER]
     decode_joules: np.ndarray  # J of it, shape [..., LADDER]
+    same: np.ndarray  # of every setting, the first one that decodes as it does, shape [settings]
 
 
-def pool_steps(options: Options, wanted: np.ndarray, needs: Sequence[Demand], prices: Priced, found: Estimate) -> Any:
+def pool_steps(
+    options: Options, wanted: np.ndarray, needs: Sequence[Demand], prices: Priced, found: Estimate
+) -> PoolSteps:
     """`PoolSteps` of every wanted place, from the prices of the first pass.
 
     Args:
@@ -61,35 +65,68 @@ def pool_steps(options: Options, wanted: np.ndarray, needs: Sequence[Demand], pr
     prompt = StepTimes(**{field.name: np.full(shape, np.nan) for field in dataclasses.fields(StepTimes)})
     joules, most = np.full(shape, np.nan), np.full(shape, np.nan)
     ladders, decode, decode_joules = (np.full((*shape, LADDER), np.nan) for _ in range(3))
+    same = np.arange(shape[0])
     with eager():
         for group, of in prices:
-            cost, place = micro_batch_cost(of), (group.hardware, options.model.model, group.deployment)
+            cost, place = _remembered(micro_batch_cost(of)), (group.hardware, options.model.model, group.deployment)
             known = power_known(group.hardware)
-            for setting in group.settings:
-                policy, demand = options.settings[setting].policy, _column(needs[setting])
-                where = (np.full(len(group.device), setting), group.device, group.layout)
-                there = wanted[where][:, None]
+            every = list(group.settings)
+            where = np.ix_(every, range(len(group.device)))
+            where = where[0], group.device[where[1]], group.layout[where[1]]  # shape [settings, places]
+            there = wanted[where]
+
+            def filled(values: Array, there: np.ndarray = there) -> np.ndarray:
+                """Values of shape [places, 1, settings], or broadcast to it, as [settings, places]."""
+                wide = np.broadcast_to(values, (there.shape[1], 1, there.shape[0]))
+                return np.where(there, wide[:, 0].T, np.nan)
+
+            # Prompts alone, all settings at once.
+            policy = _columns([options.settings[setting].policy for setting in every])
+            demand = _columns([needs[setting] for setting in every])
+            overlap = float(options.efficiency.host.step_time), policy.hidden_host
+            price = step_price(cost, *place, overlap, policy.acceptance)
+            energy = step_energy(cost, group.deployment, policy.acceptance)
+            times = prompt_times(price, policy, demand)
+            for field in dataclasses.fields(StepTimes):
+                getattr(prompt, field.name)[where] = filled(getattr(times, field.name))
+            if known:
+                joules[where] = filled(prompt_times(energy, policy, demand).further)
+
+            # Steps that only decode.
+            for setting in every:
+                own, policy = (setting, group.device, group.layout), options.settings[setting].policy
+                most[own] = np.where(wanted[own], np.minimum(found.cache[own], float(policy.max_sequences)), np.nan)
+                ladders[own] = np.maximum(most[own], 1.0)[:, None] ** np.linspace(0.0, 1.0, LADDER)
+                same[setting] = first = _same_decoding(options, every, setting)
+                if first != setting:
+                    decode[own], decode_joules[own] = (array[first, *own[1:]] for array in (decode, decode_joules))
+                    continue
                 overlap = float(options.efficiency.host.step_time), float(policy.hidden_host)
                 price = step_price(cost, *place, overlap, policy.acceptance)
                 energy = step_energy(cost, group.deployment, policy.acceptance)
-                times = mapped(lambda leaf, there=there: _flat(leaf, there), prompt_times(price, policy, demand))
-                for name in ("first", "further", "steps", "full", "decode"):
-                    getattr(prompt, name)[where] = getattr(times, name)[:, 0]
-                most[where] = np.where(there[:, 0], np.minimum(found.cache[where], float(policy.max_sequences)), np.nan)
-                ladder = np.maximum(most[where], 1.0)[:, None] ** np.linspace(0.0, 1.0, LADDER)
-                ladders[where] = ladder
-                same = _same_decoding(options, group.settings, setting)
-                if same != setting:
-                    for array in (decode, decode_joules):
-                        array[where] = array[(np.full(len(group.device), same), *where[1:])]
-                else:
-                    decode[where] = _decode_step(price, policy, demand, ladder)
-                    if known:
-                        decode_joules[where] = _decode_step(energy, policy, demand, ladder)
+                decode[own] = _decode_step(price, policy, needs[setting], ladders[own])
                 if known:
-                    spent = prompt_times(energy, policy, demand)
-                    joules[where] = _flat(spent.further, there)[:, 0]
-    return PoolSteps(prompt, joules, most, ladders, decode, decode_joules)
+                    decode_joules[own] = _decode_step(energy, policy, needs[setting], ladders[own])
+    return PoolSteps(prompt, joules, most, ladders, decode, decode_joules, same)
+
+
+def _remembered(cost: MicroBatch) -> MicroBatch:
+    """`cost` that is computed once for the same batch: its time and its energy are asked for one after the other."""
+    made: dict[Any, tuple[Array, Array]] = {}
+
+    def known(batch: Batch, rows: Scalar) -> tuple[Array, Array]:
+        parts = [np.asarray(part) for part in (*leaves(batch), rows)]
+        key = tuple((part.shape, part.tobytes()) for part in parts)
+        if key not in made:
+            made[key] = cost(batch, rows)
+        return made[key]
+
+    return known
+
+
+def _columns(structs: Sequence[Any]) -> Any:
+    """Structs of numbers as one whose leaves have shape [1, 1, structs]."""
+    return mapped(lambda *numbers: np.array(numbers, float).reshape(1, 1, -1), structs[0], *structs[1:])
 
 
 def _same_decoding(options: Options, settings: Sequence[int], setting: int) -> int:
@@ -97,15 +134,6 @@ def _same_decoding(options: Options, settings: Sequence[int], setting: int) -> i
     apart = {"token_budget": 1.0, "order": 0.0, "chunked": 1.0}
     own = dataclasses.replace(options.settings[setting].policy, **apart)
     return next(i for i in settings if dataclasses.replace(options.settings[i].policy, **apart) == own)
-
-
-def _column(demand: Demand) -> Demand:
-    return mapped(lambda number: np.full((1, 1, 1), number), demand)
-
-
-def _flat(values: Any, there: np.ndarray) -> np.ndarray:
-    """Values of shape [places, 1, 1] that may be broadcast, as [places, 1]; NaN where nothing is wanted."""
-    return np.where(there, np.broadcast_to(values, (*there.shape, 1))[..., 0], np.nan)
 
 
 def _decode_step(step: Price, policy: Policy, demand: Demand, ladder: np.ndarray) -> np.ndarray:
@@ -193,17 +221,18 @@ def decode_loads(steps: PoolSteps, needs: Demand, limits: Sequence[Limit]) -> np
 
     Args, returns: as of `prefill_loads`.
     """
-    there, own = _serving(steps, needs)
+    firsts = np.isin(np.arange(len(steps.same)), steps.same)[:, None, None]
+    there, own = _serving(steps, needs, firsts)
     ladder = steps.ladder[there]
     with eager():
         batch = LEAST_BATCH * (ladder[:, -1:] / LEAST_BATCH) ** np.linspace(0.0, 1.0, COARSE)
         state = decoding(ladder, steps.decode[there], steps.most[there], own, batch)
-        return _largest(steps, there, state.load, state, limits)
+        return _largest(steps, there, state.load, state, limits)[steps.same]
 
 
-def _serving(steps: PoolSteps, needs: Demand) -> tuple[tuple[np.ndarray, ...], Demand]:
+def _serving(steps: PoolSteps, needs: Demand, among: np.ndarray | bool = True) -> tuple[tuple, Demand]:
     """Places that can serve, as positions, and the means of their requests, leaves of shape [places, 1]."""
-    there = np.nonzero(np.isfinite(steps.most))
+    there = np.nonzero(np.isfinite(steps.most) & among)
     return there, mapped(lambda leaf: leaf[there[0], 0], needs)
 
 
