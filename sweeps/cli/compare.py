@@ -47,7 +47,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     common.settings_argument(tried, "--set", what, "PATH=VALUE")
     parser.add_argument("--simulate", metavar="N", help="places that are simulated at most (default 24; 0: estimates)")
     parser.add_argument(
-        "--no-disaggregated", action="store_true", help="leave out pools that only prefill or decode: estimates"
+        "--no-disaggregated",
+        action="store_true",
+        default=None,
+        help="leave out pools that only prefill or decode: estimates",
     )
     parser.add_argument(
         "--static", action="store_true", help="static batches in place of requests over time, as of `jaxroof request`"
