@@ -1,4 +1,4 @@
-"""Queue of prompts in front of an engine that only prefills: known queues, hand-worked steps, a queue event by event."""
+"""Queue of prompts in front of an engine that only prefills: a known queue, steps by hand, a queue event by event."""
 
 import numpy as np
 import pytest
