@@ -13,8 +13,8 @@ from jaxroof.prompt_queue import prompt_rate
 from sweeps.cli import main
 from sweeps.run.answer import answer
 from sweeps.studies.served import disaggregated
-from sweeps.studies.served.comparison import Found, ServedComparison, compare_served, search
-from sweeps.studies.served.disaggregated import Pairs, pool_rows, with_pools
+from sweeps.studies.served.comparison import ServedComparison, compare_served, search
+from sweeps.studies.served.disaggregated import FirstPass, Pairs, pool_rows, with_pools
 from sweeps.studies.served.pools import LADDER, pool_steps
 from sweeps.studies.served.question import Question, question
 
@@ -23,9 +23,9 @@ LOAD = {"isl": "1024", "osl": "128"}
 METRIC = "tokens_per_second_per_device"
 
 
-def searched(slo: str = SLO, **keys) -> tuple[Question, Found]:
+def searched(slo: str = SLO, **keys) -> tuple[Question, FirstPass]:
     asked = question(MODEL, slo, LOAD, **{"hardware": ["H100-SXM"], "max_devices": 4} | keys)
-    return asked, search(asked, METRIC, simulated=0)
+    return asked, search(asked, METRIC, simulated=0).first_pass
 
 
 def compared(**keys) -> ServedComparison:
@@ -35,7 +35,7 @@ def compared(**keys) -> ServedComparison:
 
 
 @pytest.fixture(scope="module")
-def small() -> tuple[Question, Found]:
+def small() -> tuple[Question, FirstPass]:
     return searched()
 
 
@@ -44,7 +44,7 @@ def both() -> ServedComparison:
     return compared()
 
 
-def every_pair(asked: Question, found: Found) -> Pairs:
+def every_pair(asked: Question, found: FirstPass) -> Pairs:
     """All pairs of layouts and settings in all ratios that fit the devices, of the one accelerator."""
     steps = found.estimate.load.shape
     sizes = [int(replica_devices(deployment)) for deployment in asked.options.deployments[0]]

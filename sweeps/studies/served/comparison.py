@@ -12,6 +12,7 @@ from jaxroof.jobs import Scenario
 from jaxroof.steady_state import Demand
 from jaxroof.tree import structure
 from sweeps.run.simulated.objective import SHARE
+from sweeps.studies.served.disaggregated import FirstPass, pool_rows, with_pools
 from sweeps.studies.served.estimate import Estimate, Priced, estimate, priced, sequences
 from sweeps.studies.served.figures import PRICE, RATE, SORTED_BY, ascending, figures
 from sweeps.studies.served.places import Options, Room, room
@@ -156,9 +157,7 @@ def compare_served(
     found = search(asked, metric, rate, headroom, simulated, begun)
     rows, infeasible = _rows(asked, found, metric)
     if disaggregated:
-        from sweeps.studies.served.disaggregated import pool_rows, with_pools  # needs this module
-
-        rows = with_pools(rows, pool_rows(asked, found, metric, rate, headroom), metric)
+        rows = with_pools(rows, pool_rows(asked, found.first_pass, metric, rate, headroom), metric)
     return ServedComparison(
         question=asked,
         metric=metric,
@@ -190,6 +189,11 @@ class Found:
     requests: int  # of every simulation
     simulations: int
     estimate_seconds: float
+
+    @property
+    def first_pass(self) -> FirstPass:
+        """What disaggregated pools are estimated from."""
+        return FirstPass(self.wanted, self.needs, self.prices, self.estimate, self.requests)
 
 
 def search(

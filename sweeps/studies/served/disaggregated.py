@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -17,8 +17,7 @@ from jaxroof.steady_state import LEAST_STEPS, Demand, SteadyState, mean_ttft
 from jaxroof.tree import mapped
 from sweeps.ask.layouts import label, reach
 from sweeps.run.simulated.objective import figure_text
-from sweeps.studies.served.comparison import Found
-from sweeps.studies.served.estimate import sequences
+from sweeps.studies.served.estimate import Estimate, Priced, sequences
 from sweeps.studies.served.figures import HOUR, SORTED_BY, ascending
 from sweeps.studies.served.pools import (
     LADDER,
@@ -51,6 +50,17 @@ COARSE, FINE = 64, 24
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
+class FirstPass:
+    """What the first pass of a served comparison knows of every place; arrays of shape [settings, devices, layouts]."""
+
+    wanted: np.ndarray  # bool: places that hold the model and one request
+    needs: Sequence[Demand]  # by setting
+    prices: Priced  # of the wanted places' steps
+    estimate: Estimate
+    requests: int  # of a simulation; 0: none was made
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
 class Pairs:
     """Pairs of pools of one accelerator each; arrays of shape [pairs]."""
 
@@ -73,7 +83,7 @@ class Pairs:
 
 
 def pool_rows(
-    asked: Question, found: Found, metric: str, rate: float | None = None, headroom: float = 0.0
+    asked: Question, found: FirstPass, metric: str, rate: float | None = None, headroom: float = 0.0
 ) -> tuple[Row, ...]:
     """The best pair of pools of every accelerator that serves within the limits, best first; none is simulated.
 
@@ -112,16 +122,19 @@ def pool_rows(
         if np.isfinite(values[i]):
             chosen = {name: float(array[i]) for name, array in figures.items()}
             rows.append(_row(asked, found, steps.most, every, own[i], chosen, load, state, binding))
-    return tuple(sorted(rows, key=lambda row: float(ascending(np.float64(row.metrics[metric]), metric))))
+    return tuple(sorted(rows, key=lambda row: _order(row, metric)))
 
 
 def with_pools(rows: tuple[Row, ...], pools: tuple[Row, ...], metric: str) -> tuple[Row, ...]:
     """Ranked rows of both kinds; where they are equal, the replica that does both comes first."""
-    key = lambda row: (float(ascending(np.float64(row.metrics[metric]), metric)), row.prefill is not None)  # noqa: E731
-    return tuple(sorted((*rows, *pools), key=key))
+    return tuple(sorted((*rows, *pools), key=lambda row: (_order(row, metric), row.prefill is not None)))
 
 
-def _pairs(asked: Question, found: Found, steps: PoolSteps, needs: Demand) -> Iterator[Pairs]:
+def _order(row: Row, metric: str) -> float:
+    return float(ascending(np.array(row.metrics[metric]), metric))
+
+
+def _pairs(asked: Question, found: FirstPass, steps: PoolSteps, needs: Demand) -> Iterator[Pairs]:
     """Of every accelerator, each number of devices of both pools at its best layout, in every ratio."""
     options = asked.options
     used = np.array([int(replica_devices(deployment)) for deployment in options.deployments[0]])
@@ -159,7 +172,7 @@ def _best_of_sizes(loads: np.ndarray, used: np.ndarray, sizes: np.ndarray) -> tu
     return tuple(np.array(column) for column in zip(*found, strict=True))
 
 
-def _transfers(asked: Question, found: Found, sizes: np.ndarray) -> np.ndarray:
+def _transfers(asked: Question, found: FirstPass, sizes: np.ndarray) -> np.ndarray:
     """s that one request's cache is on its way over so many links, [settings, devices, sizes]; NaN without links."""
     options = asked.options
     tokens = float(np.mean(asked.requests.sample.isl))
@@ -167,7 +180,7 @@ def _transfers(asked: Question, found: Found, sizes: np.ndarray) -> np.ndarray:
     for group, _ in found.prices:
         devices, first = np.unique(group.device, return_index=True)
         links = group.hardware.links
-        where = np.ix_(group.settings, devices)
+        where = np.ix_(np.array(group.settings), devices)
         if (links.scale_up is None and links.scale_out is None) or np.isfinite(made[where]).all():
             continue
         deployment = options.deployments[group.settings[0]][0]
@@ -184,7 +197,7 @@ def _places(pairs: Pairs, pool: str) -> tuple[np.ndarray, np.ndarray, np.ndarray
 
 
 def _largest(
-    asked: Question, found: Found, steps: PoolSteps, pairs: Pairs
+    asked: Question, found: FirstPass, steps: PoolSteps, pairs: Pairs
 ) -> tuple[np.ndarray, dict[str, np.ndarray], np.ndarray]:
     """Largest load in requests/s, 0 where none; latencies there; and what stops a larger one, shape [pairs] each."""
     options, limits = asked.options, asked.limits
@@ -228,7 +241,7 @@ def _largest(
     return np.take_along_axis(good, best, axis=1)[:, 0], at, binding
 
 
-def _joules(asked: Question, found: Found, steps: PoolSteps, pairs: Pairs, load: np.ndarray) -> np.ndarray:
+def _joules(asked: Question, found: FirstPass, steps: PoolSteps, pairs: Pairs, load: np.ndarray) -> np.ndarray:
     """J of all devices of both pools per request at `load` requests/s, static power included; NaN where unknown."""
     first, second = _places(pairs, "prefill"), _places(pairs, "decode")
     options = asked.options
@@ -265,8 +278,7 @@ def _figures(
     load = np.where(load > 0.0, load, np.nan)
     every = np.ones(load.shape) if rate is None else np.ceil(rate * (1.0 + headroom) / load - 1e-9)
     served = load if rate is None else rate / every
-    alone = {"dp": 1.0, "tp": 1.0, "pp": None, "ep": None, "attention_dp": None}
-    one = dataclasses.replace(options.deployments[0][0], **alone)
+    one = dataclasses.replace(options.deployments[0][0], dp=1.0, tp=1.0, pp=None, ep=None, attention_dp=None)
     with eager():
         made = {name: np.full(load.shape, np.nan) for name in SORTED_BY}
         costs = economics(hardware, one, served * output / pairs.total, joules / output)
@@ -281,7 +293,7 @@ def _figures(
 
 def _row(
     asked: Question,
-    found: Found,
+    found: FirstPass,
     most: np.ndarray,
     pairs: Pairs,
     i: int,

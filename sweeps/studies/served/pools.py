@@ -131,9 +131,12 @@ def _columns(structs: Sequence[Any]) -> Any:
 
 def _same_decoding(options: Options, settings: Sequence[int], setting: int) -> int:
     """The first of the settings in which steps without prompts are those of `setting`."""
-    apart = {"token_budget": 1.0, "order": 0.0, "chunked": 1.0}
-    own = dataclasses.replace(options.settings[setting].policy, **apart)
-    return next(i for i in settings if dataclasses.replace(options.settings[i].policy, **apart) == own)
+
+    def decoding_part(policy: Policy) -> Policy:
+        return dataclasses.replace(policy, token_budget=1.0, order=0.0, chunked=1.0)
+
+    own = decoding_part(options.settings[setting].policy)
+    return next(i for i in settings if decoding_part(options.settings[i].policy) == own)
 
 
 def _decode_step(step: Price, policy: Policy, demand: Demand, ladder: np.ndarray) -> np.ndarray:
@@ -178,7 +181,7 @@ def decoding(ladder: np.ndarray, decode: np.ndarray, most: np.ndarray, needs: De
     return dataclasses.replace(found, ttft=np.full(batch.shape, IDLE), ttft_spread=np.full(batch.shape, 0.1 * IDLE))
 
 
-def together(prompts: PromptQueue, decode: SteadyState, handover: np.ndarray) -> SteadyState:
+def together(prompts: PromptQueue, decode: SteadyState, handover: Scalar) -> SteadyState:
     """Latencies of requests that pass through both pools; TTFT has `handover` s beside the prefill pool's."""
     return dataclasses.replace(
         decode,
