@@ -135,6 +135,7 @@ def test_figures_are_of_both_pools_together(both):
     assert metrics["power"] == pytest.approx(metrics["joules_per_token"] * rate / row.devices)
     assert device.hardware.power.static < metrics["power"] < device.hardware.power.tdp
     assert row.spec["rate"] == pytest.approx(metrics["load"] / row.decode_replicas)
+    assert row.spec["policy"]["token_budget"] == row.prefill["policy"]["token_budget"]  # one policy for both
     assert not row.simulated and row.layout.startswith(f"prefill {row.prefill['replicas']} x tp")
 
 

@@ -121,7 +121,7 @@ def pool_rows(
         i = int(np.lexsort((every.total[own], values))[0])
         if np.isfinite(values[i]):
             chosen = {name: float(array[i]) for name, array in figures.items()}
-            rows.append(_row(asked, found, steps.most, every, own[i], chosen, load, state, binding))
+            rows.append(_row(asked, found, steps, every, own[i], chosen, load, state, binding))
     return tuple(sorted(rows, key=lambda row: _order(row, metric)))
 
 
@@ -294,7 +294,7 @@ def _figures(
 def _row(
     asked: Question,
     found: FirstPass,
-    most: np.ndarray,
+    steps: PoolSteps,
     pairs: Pairs,
     i: int,
     figures: dict[str, float],
@@ -306,9 +306,11 @@ def _row(
     options, device = asked.options, int(pairs.device[i])
     prefills, decodes = (int(number) for number in pairs.replicas[i])
     (first, prefill), (second, decode) = ((int(a), int(b)) for a, b in (pairs.prefill[i], pairs.decode[i]))
+    if steps.same[first] == steps.same[second]:
+        second = first  # decodes as well, and one policy describes both pools
     place, policy = (second, device, decode), options.settings[second].policy
     batch = float(at["batch_mean"][i])
-    running = sequences(policy, batch, float(most[place]), False)
+    running = sequences(policy, batch, float(steps.most[place]), False)
     base = ranked_row(asked, found.estimate, figures, place, int(pairs.total[i]), None, running, found.requests)
     power = figures["joules_per_token"] * float(np.mean(asked.requests.sample.osl)) * load[i] / pairs.total[i]
     words = [figure_text(limit.name) if "_" in limit.name else limit.name.upper() for limit in asked.limits]
