@@ -13,9 +13,11 @@ from sweeps.ask.names import variable
 from sweeps.cli.answers import units
 from sweeps.cli.tables import console, metric_text, print_lines, table
 from sweeps.data.labels import number
+from sweeps.run.simulated.objective import Target
 from sweeps.studies.served.comparison import ServedComparison
 from sweeps.studies.served.rows import Row
 from sweeps.studies.served.trust import trust
+from workloads.classes import RequestClass
 
 COLUMNS = {
     "load": "requests/s\n/replica",
@@ -53,7 +55,8 @@ def _heading(found: ServedComparison) -> str:
     stream = asked.requests.sample
     lengths = " + ".join(number(float(np.mean(tokens)), 4) for tokens in (stream.isl, stream.osl))
     even = np.ptp(stream.isl) == 0.0 and np.ptp(stream.osl) == 0.0
-    words = f"{asked.model.name}: requests of {lengths} tokens{'' if even else ' on average'}, {asked.target.text}"
+    words = f"{asked.model.name}: requests of {lengths} tokens{'' if even else ' on average'}"
+    words += "".join(f", {one.text}" for one in asked.requests.classes) + f"; {asked.target.text}"
     if found.rate is not None:
         words += f"; {number(found.rate)} requests/s and {100 * found.headroom:g} % headroom"
     return words
@@ -206,6 +209,7 @@ def record(found: ServedComparison, rows: Sequence[Row], advice: Sequence[str]) 
             "rate": found.rate,
             "headroom": found.headroom if found.rate is not None else None,
             "requests": dict(asked.requests.keys),
+            "classes": [_class_record(one, asked.target) for one in asked.requests.classes],
             "engine": asked.engine,
             "efficiency": asked.efficiency.name,
             "settings": dict(asked.settings),
@@ -234,6 +238,12 @@ def record(found: ServedComparison, rows: Sequence[Row], advice: Sequence[str]) 
     }
 
 
+def _class_record(one: RequestClass, target: Target) -> dict[str, Any]:
+    words = {"name": one.name, "share_of_requests": one.share, "isl": one.isl.text, "osl": one.osl.text}
+    prefixes = None if one.prefixes is None else one.prefixes.text
+    return words | {"prefixes": prefixes, "slo": one.slo, "target": target.classes[one.name].text}
+
+
 def _row_record(found: ServedComparison, row: Row, rank: int, advice: Sequence[str]) -> dict[str, Any]:
     device = device_of(found, row)
     judged = trust(device, found.question.efficiency)
@@ -258,6 +268,7 @@ def _row_record(found: ServedComparison, row: Row, rank: int, advice: Sequence[s
         "longest": found.question.requests.longest,
         "spec": dict(row.spec),
         "prefill": None,
+        **({"classes": dict(row.classes)} if found.question.target.classes else {}),
         **{name: value for name, value in row.metrics.items() if name != "devices"},
     }
 

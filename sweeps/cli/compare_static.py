@@ -11,7 +11,7 @@ from sweeps.cli.printing import print_json
 TOP = 20
 
 SERVED = (*("rate", "headroom", "share", "engine", "policy", "draft", "drafts", "simulate", "trace", "format"),)
-SERVED += (*("drop", "arrivals", "prefixes", "sessions", "requests", "duration", "seed"),)
+SERVED += (*("drop", "arrivals", "prefixes", "sessions", "requests", "duration", "seed", "traffic"),)
 """Flags of a served comparison."""
 
 
