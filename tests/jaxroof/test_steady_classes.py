@@ -58,9 +58,8 @@ def test_the_variance_of_tpot_is_that_of_a_window_of_the_class(output, level, cr
     state, (own,) = states(dataclasses.replace(ALL, output=output))
     none = np.exp(-20.0 / 200.0)
     added, slope, steps = none * 0.020 + (1 - none) * 0.018, 2e-5, output - 1.0
-    varied, alone = (
-        (1 - state.held_back) * (a * slope**2 + b * slope * added / 200) for a, b in ((level, cross), (2 / 3, 1))
-    )
+    weights = (level, cross), (2 / 3, 1.0)
+    varied, alone = ((1 - state.held_back) * (a * slope**2 + b * slope * added / 200) for a, b in weights)
     prompts, of_all = (1.25 / 0.8 * added**2 / (200 * n) for n in (steps, 200.0))
     expected = (varied + prompts) / (alone + of_all)
     assert (own.tpot_spread / state.tpot_spread) ** 2 == pytest.approx(expected)
