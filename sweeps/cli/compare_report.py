@@ -33,6 +33,8 @@ def show(found: ServedComparison, shown: Sequence[Row], advice: Sequence[str], t
     """Print the ranking, its reasons, and what the numbers are of."""
     out, asked = console(), found.question
     out.print(_heading(found))
+    for one in asked.requests.classes:
+        out.print(f"{one.text}: {asked.target.classes[one.name].text}")
     out.print(f"weights {asked.model.precision} ({asked.model.precision_source}), engine {asked.engine}", end="")
     out.print(f", efficiency {asked.efficiency.name}")
     direction = "highest" if variable(found.metric).higher_is_better else "lowest"
@@ -56,7 +58,8 @@ def _heading(found: ServedComparison) -> str:
     lengths = " + ".join(number(float(np.mean(tokens)), 4) for tokens in (stream.isl, stream.osl))
     even = np.ptp(stream.isl) == 0.0 and np.ptp(stream.osl) == 0.0
     words = f"{asked.model.name}: requests of {lengths} tokens{'' if even else ' on average'}"
-    words += "".join(f", {one.text}" for one in asked.requests.classes) + f"; {asked.target.text}"
+    if not asked.target.classes:
+        words += f", {asked.target.text}"
     if found.rate is not None:
         words += f"; {number(found.rate)} requests/s and {100 * found.headroom:g} % headroom"
     return words
@@ -169,7 +172,7 @@ def _print_summary(out: Any, found: ServedComparison, shown: Sequence[Row]) -> N
     if not shown:
         return
     first = shown[0]
-    print_lines(out, "best", [row_text(found, first)])
+    print_lines(out, "best", [row_text(found, first), *_class_lines(first)])
     known = next(
         (row for row in shown if not trust(device_of(found, row), found.question.efficiency).extrapolated), None
     )
@@ -177,6 +180,15 @@ def _print_summary(out: Any, found: ServedComparison, shown: Sequence[Row]) -> N
         said = "no row is on a measured architecture" if known is None else row_text(found, known)
         print_lines(out, "sure", [f"the first row is an extrapolation; best on a measured architecture: {said}"])
     print_lines(out, "note", found.question.model.notes)
+
+
+def _class_lines(row: Row) -> list[str]:
+    """Figures of every class of requests at the load of a simulated row."""
+    return [
+        f"{name}: TTFT p95 {_cell('ttft', of['ttft_p95'])}, p99 {_cell('ttft', of['ttft_p99'])}, TPOT p95 "
+        f"{_cell('tpot', of['tpot_p95'])}, p99 {_cell('tpot', of['tpot_p99'])}, {100.0 * of['good_share']:.1f} % good"
+        for name, of in row.classes.items()
+    ]
 
 
 def row_text(found: ServedComparison, row: Row) -> str:

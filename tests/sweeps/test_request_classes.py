@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+import sweeps
 from jaxroof.jobs.serve import Objective
 from jaxroof.traffic import STATUSES
 from sweeps.run.simulated.classes import class_metric, limits_text, objective_of, padded_objective, target_of
@@ -198,3 +199,10 @@ def test_a_request_is_of_a_class_in_every_replica(file):
     assert part.stream.kind.tolist() == whole.stream.kind[::2].tolist()
     limits = part.objective(Objective())
     assert np.array_equal(np.isfinite(limits.ttft), part.stream.kind == 0)
+
+
+def test_a_sweep_judges_every_request_by_the_limits_of_its_class(file, found):
+    work = {"traffic": file, "rate": 20, "requests": [40, 80]}
+    data = sweeps.sweep({"job": "serve", **PLACE, "workload": work, "slo": "ttft=1s", "output": {"dtype": "float64"}})
+    assert data.good_share.values[1] == pytest.approx(found.metrics["good_share"])
+    assert data.ttft_p99.values[1] == pytest.approx(found.metrics["ttft_p99"], rel=1e-6)
