@@ -13,6 +13,7 @@ from sweeps.run.simulated.load import load
 from sweeps.run.simulated.objective import Target, parse_target
 from sweeps.run.simulated.spec import ServeSpec
 from sweeps.serving.capacity import capacity
+from sweeps.serving.files import dataset
 from sweeps.serving.run import simulation
 from sweeps.serving.target import kept, missed_text
 from sweeps.studies.served.comparison import compare_served
@@ -71,6 +72,13 @@ def test_every_class_is_judged_by_its_own_requests_and_limits(found):
     assert 0.0 < found.classes["chat"]["good_share"] < 1.0  # so that the limits decide
     assert found.metrics["good_share"] == pytest.approx(good.mean())
     assert "itl_mean" not in found.classes["chat"]
+
+
+def test_the_file_of_a_run_has_the_class_of_every_request(found):
+    data = dataset(found)
+    assert data.attrs["classes"] == "chat, summaries"
+    chat = data.isel(request=data.request_class.values == 0)
+    assert chat.sizes["request"] == 60 and set(chat.osl.values) == {60}
 
 
 def test_a_load_says_the_limits_of_its_classes(file, written):
