@@ -12,7 +12,7 @@ import xarray as xr
 from hwspaces.output import KINDS
 from sweeps.cli import main
 
-WORDS = ("compare", "--model", "Llama-3.1-8B", "--isl", "512", "--osl", "64")
+WORDS = ("compare", "--static", "--model", "Llama-3.1-8B", "--isl", "512", "--osl", "64")
 SMALL = (*WORDS, "--hardware", "H100-SXM,L20", "--devices", "1,2", "--batch", "1,64", "--prices", "reserved_3y")
 """Of the two, only one is reserved for three years."""
 
