@@ -85,6 +85,7 @@ KINDS = {
         (".toml",),
         _says(rb'# [^\n]*\n\n.*\nrefit = "(jaxroof calibrate|python -m )'),
     ),
+    "launch": Kind("launch flags", (".sh", ".yaml", ".yml"), _says(rb"# jaxroof \d")),
     "hardware": Kind("a hardware entry", (".toml",), _says(rb"# [^\n]*, measured by jaxroof bench on \d{4}-\d\d-\d\d")),
 }
 """What jaxroof writes, by name."""

@@ -52,7 +52,11 @@ _SPELLINGS = {
     "J/FLOP": [("J/FLOP", "J_per_FLOP", _SI, 1.0)],
     "Hz": [("Hz", "Hz", _LARGE, 1.0)],
     "1/s": [("1/s", "per_s", _ONLY, 1.0), ("/s", "per_s", _ONLY, 1.0), ("Hz", "Hz", _LARGE, 1.0)],
-    "USD/s": [("USD/h", "USD_per_h", _ONLY, 1 / 3600.0), ("USD/s", "USD_per_s", _ONLY, 1.0)],
+    "USD/s": [
+        ("USD/h", "USD_per_h", _ONLY, 1 / 3600.0),
+        ("USD/s", "USD_per_s", _ONLY, 1.0),
+        ("USD/year", "USD_per_year", _LARGE, 1 / 31557600.0),
+    ],
     "USD": [("USD", "USD", _ONLY, 1.0)],
     "USD/B": [("USD/GB", "USD_per_GB", _ONLY, 1e-9), ("USD/B", "USD_per_B", _ONLY, 1.0)],
     "USD/m2": [("USD/mm2", "USD_per_mm2", _ONLY, 1e6), ("USD/m2", "USD_per_m2", _ONLY, 1.0)],

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from sweeps.studies.comparison import Comparison as Comparison
     from sweeps.studies.comparison import compare as compare
     from sweeps.studies.elasticity.api import sensitivity as sensitivity
+    from sweeps.studies.fleets.answer import fleet as fleet
     from sweeps.studies.optimization.search import optimize as optimize
     from sweeps.studies.optimization.spec import problem as problem
 
@@ -34,6 +35,7 @@ _HOMES = {
     "compare": "sweeps.studies.comparison",
     "capacity": "sweeps.serving.capacity",
     "latency_curve": "sweeps.serving.curve",
+    "fleet": "sweeps.studies.fleets.answer",
     "optimize": "sweeps.studies.optimization.search",
     "problem": "sweeps.studies.optimization.spec",
     "query": "sweeps.data.querying.run",

@@ -72,6 +72,16 @@ def batch_arguments(parser: argparse.ArgumentParser, batch: str = REQUESTS["batc
     parser.add_argument("--acceptance", metavar="SHARE", help=ACCEPTANCE_HELP)
 
 
+def row_argument(parser: argparse.ArgumentParser) -> None:
+    """Add `--row`, which of the rows of a saved comparison is meant."""
+    parser.add_argument("--row", metavar="N", help="rank of the row of RESULT.json (default 1, the best)")
+
+
+def row_number(text: str | None) -> int:
+    """The rank that `--row` names."""
+    return 1 if text is None else int(whole_number("--row", text))
+
+
 def json_argument(parser: argparse.ArgumentParser) -> None:
     """Add `--json`."""
     parser.add_argument("--json", action="store_true", help="one JSON object with SI numbers instead of tables")

@@ -19,6 +19,9 @@ LOAD = tuple(FLAGS)
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags of the verb."""
+    what = "a result of jaxroof compare --json, of which --row is simulated; other flags replace what the row says"
+    parser.add_argument("file", metavar="RESULT.json", nargs="?", help=what)
+    common.row_argument(parser)
     common.case_arguments(parser)
     common.draft_argument(parser)
     load_arguments(parser)
@@ -59,10 +62,25 @@ def question(options: argparse.Namespace) -> Any:
     )
 
 
+def _asked(options: argparse.Namespace) -> Any:
+    """The simulation that is asked for: of a row of a saved comparison, or of the flags alone."""
+    if options.file is None:
+        if options.row is not None:
+            raise ValueError("--row is of a result of jaxroof compare --json: name the file")
+        common.require_names(options)
+        return dataclasses.replace(question(options), draft=options.draft, slo=options.slo)
+    number = common.row_number(options.row)
+    flags = dataclasses.asdict(dataclasses.replace(question(options), draft=options.draft, slo=options.slo))
+    from sweeps.run.simulated.spec import serve_spec
+    from sweeps.serving.rows import row_of, row_spec
+
+    given = {name: value for name, value in flags.items() if value is not None and name not in LOAD}
+    return serve_spec(**row_spec(row_of(options.file, number), given | offered(options)))
+
+
 def run(options: argparse.Namespace) -> None:
     """Simulate, write the files that are wanted, and print the report or its JSON."""
-    common.require_names(options)
-    asked = dataclasses.replace(question(options), draft=options.draft, slo=options.slo)
+    asked = _asked(options)
     from sweeps.cli import serve_report
     from sweeps.serving.run import simulation
 

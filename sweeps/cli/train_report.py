@@ -67,7 +67,8 @@ def show(case: Case, metrics: dict[str, Any], settings: dict[str, str]) -> None:
                 f"{'power' if name == 'power' else 'energy':8}{amount(metrics[name], variable(name).unit)} {words}"
             )
     if "usd_per_billion_tokens" in metrics:
-        out.print(f"money   {number(metrics['usd_per_billion_tokens'])} USD per billion tokens")
+        price = "" if case.hardware.price is None else f" at {case.hardware.price.text}"
+        out.print(f"money   {number(metrics['usd_per_billion_tokens'])} USD per billion tokens{price}")
     if "training_time" in metrics:
         cost = f", {number(metrics['training_usd'])} USD" if "training_usd" in metrics else ""
         out.print(f"run     {number(work.tokens)} tokens: {number(metrics['training_time'] / DAY)} days{cost}")

@@ -26,6 +26,7 @@ WRITERS = {
     "sweeps/show/style.py",
     "sweeps/serving/chrome.py",
     "sweeps/serving/calibration/file.py",
+    "sweeps/serving/launch/file.py",
     "sweeps/cli/bench.py",
     "sweeps/cli/printing.py",  # to nowhere, in place of a stream that is closed
     "sweeps/cli/compare.py",
@@ -91,6 +92,8 @@ def test_every_verb_that_writes_is_known():
         ("collective", "-o"),
         ("compare", "-o"),
         ("disaggregate", "-o"),
+        ("emit", "-o"),
+        ("fleet", "-o"),
         ("merge", "-o"),
         ("optimize", "--plot"),
         ("optimize", "-o"),
@@ -239,6 +242,7 @@ def test_texts_that_are_written_are_known_again(tmp_path):
     heads = {
         "rows": "rank,hardware,devices,layout,batch,ttft\n1,H100-SXM,1,tp=1,8,0.1\n",
         "timeline": '{"otherData": {"source": "jaxroof 1.0"}, "displayTimeUnit": "ms", "traceEvents": [\n',
+        "launch": "# jaxroof 0.1.0: vLLM 0.33.0, flags of vllm/config/\n",
         "hardware": "# NVIDIA H100, measured by jaxroof bench on 2026-11-01.\n\n[accelerator.nvidia_h100]\n",
     }
     entry = hwspaces.efficiency("half")

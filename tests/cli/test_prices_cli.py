@@ -8,7 +8,7 @@ import hwspaces
 from sweeps.cli import main
 
 CASE = ("--model", "Llama-3.1-8B", "--isl", "128", "--osl", "16")
-COMPARE = ("compare", "--static", *CASE, "--batch", "1,8", "--devices", "1")
+COMPARE = ("compare", *CASE, "--static", "--batch", "1,8", "--devices", "1")
 
 
 def printed(capsys, *words) -> str:

@@ -1,4 +1,4 @@
-"""Loaders of questions: specifications of sweeps, of simulated serving and of optimisations."""
+"""Loaders of questions: specifications of sweeps, of simulated serving, of optimisations and of fleets."""
 
 import dataclasses
 import pathlib
@@ -56,6 +56,23 @@ OPTIMISE: dict[str, Any] = {
     "optimize": {"minimize": "tpot", "starts": 8, "steps": 3, "grid": 100, "seed": 0},
     "constraints": {"ttft": {"max": "500ms"}, "power": {"max": "1kW"}},
 }
+FLEET: dict[str, Any] = {
+    "headroom": 0.2,
+    "budget": "2MUSD/year",
+    "power_limit": "500kW",
+    "accelerators": {"H100-SXM": {"owned": 16, "machine": 8}, "H200-SXM": {"available": 24, "price": "2USD/h"}},
+    "classes": {
+        "chat": {"model": "Llama-3.1-8B", "isl": 512, "osl": "uniform:16..64", "slo": "ttft=1s", "day": [1.5] * 24},
+        "code": {
+            "model": "Llama-3.1-8B",
+            "isl": "lognormal:mean=512,sigma=0.5",
+            "osl": 64,
+            "slo": "ttft=1s,tpot=40ms",
+            "value": 2,
+            "day": {"mean": 8, "peak_hour": 14, "peak_to_mean": 1.9},
+        },
+    },
+}
 
 
 def targets() -> list[Target]:
@@ -86,6 +103,7 @@ def targets() -> list[Target]:
         Target(
             "problem", in_file("own.toml", _problem), lambda: optimise[:1], Toml, (*words, "optimize", "min", "max")
         ),
+        Target("traffic", in_file("own.toml", _traffic), lambda: [Toml.text(FLEET)], Toml, ("rate", "kv", "weights")),
     ]
 
 
@@ -96,6 +114,13 @@ def _spec(path: str) -> Any:
     found.text()
     require_sensible([found.points, found.seed], beyond=1e30)
     return found
+
+
+def _traffic(path: str) -> None:
+    from sweeps.studies.fleets.question import question
+
+    found = question(path)
+    require_sensible([rate for one in found.classes for rate in one.load], beyond=1e30)
 
 
 def _question(path: str) -> None:

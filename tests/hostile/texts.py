@@ -18,6 +18,7 @@ def loaders() -> dict[str, tuple[str, Read]]:
     from sweeps.ask.spec import read as spec
     from sweeps.measure.surface_import import Wanted, imported
     from sweeps.measure.validate.measured_csv import rows
+    from sweeps.serving.rows import row_of
     from sweeps.studies.optimization.spec import read as design
     from sweeps.studies.scenarios.suite import scenario
     from workloads import model
@@ -38,6 +39,7 @@ def loaders() -> dict[str, tuple[str, Read]]:
         "measured rows": ("own.csv", lambda path: rows(path, ("a",))),
         "measured kernels, csv": ("gemm.csv", lambda path: imported([pathlib.Path(path)], "infersim", Wanted())),
         "measured run": ("own.json", read_measured),
+        "compared rows": ("own.json", row_of),
         "trace, azure": ("own.csv", trace("azure")),
         "trace, splitwise": ("own.csv", trace("splitwise")),
         "trace, burstgpt": ("own.csv", trace("burstgpt")),

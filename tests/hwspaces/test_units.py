@@ -27,6 +27,7 @@ from jaxroof.hardware import Hardware
         ("700 W", "W", 700.0),
         ("1.2kW", "W", 1200.0),
         ("3.6 USD/h", "USD/s", 0.001),  # 3.6 / 3600
+        ("2MUSD/year", "USD/s", 2e6 / 31557600),  # 365.25 days
         ("1755MHz", "Hz", 1.755e9),
         ("8", "1", 8.0),
         ("25%", "1", 0.25),

@@ -1,0 +1,31 @@
+"""`jaxroof emit`: launch flags of an engine, or a manifest, for one row of a saved comparison."""
+
+import argparse
+
+from sweeps.cli import common
+from sweeps.cli.outputs import output_argument
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags of the verb."""
+    what = "vllm, sglang or trtllm: a shell command; dynamo or kubernetes: a manifest that starts the row's engine"
+    parser.add_argument("kind", metavar="KIND", help=what)
+    parser.add_argument("file", metavar="RESULT.json", help="what jaxroof compare --json printed")
+    common.row_argument(parser)
+    output_argument(
+        parser, "-o", "--output", kinds=("launch",), metavar="FILE", help="a .sh or .yaml in place of stdout"
+    )
+
+
+def run(options: argparse.Namespace) -> None:
+    """Print the text, or write it into the file that is wanted."""
+    number = common.row_number(options.row)
+    from sweeps.serving.launch import launch_text, written
+    from sweeps.serving.rows import row_of
+
+    text = launch_text(options.kind, row_of(options.file, number))
+    if options.output:
+        written(options.output, text, (options.file,), options.force)
+        print(f"{options.output}: row {number} for {options.kind}")
+    else:
+        print(text, end="")

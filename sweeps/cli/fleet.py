@@ -1,0 +1,62 @@
+"""`jaxroof fleet`: how many accelerators of each kind serve a day's traffic within its limits at the least cost."""
+
+import argparse
+from typing import Any
+
+from sweeps.cli.common import json_argument
+from sweeps.cli.outputs import files, picture_argument
+from sweeps.cli.printing import print_json
+from sweeps.cli.progress import Line
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags of the verb."""
+    parser.add_argument(
+        "traffic", metavar="TRAFFIC.toml", help="models, classes of traffic over a day, limits, accelerators"
+    )
+    parser.add_argument(
+        "--budget", metavar="COST", help="most that it may cost, in place of the file's: 2MUSD/year, 300USD/h"
+    )
+    parser.add_argument(
+        "--gap", metavar="SHARE", help="by which a cheaper fleet may exist, as a share of the cost (default 0.01 %%)"
+    )
+    parser.add_argument(
+        "--seconds", metavar="TIME", help="limit of each solution; the best fleet so far is taken (default 20s)"
+    )
+    parser.add_argument(
+        "--no-marginals", action="store_true", help="leave out what one more device or more traffic would change"
+    )
+    parser.add_argument("--hours", action="store_true", help="a table of every hour of the day")
+    what = "a .png or .svg of the day: load and capacity of every class, devices in use"
+    picture_argument(parser, what, "-o", "--output", metavar="DAY.png")
+    json_argument(parser)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Find the fleet, draw the day if wanted, and print the answer or its JSON."""
+    from hwspaces import quantity
+    from sweeps.studies.fleets.answer import fleet
+
+    limits: dict[str, Any] = {}
+    if options.gap is not None:
+        limits["gap"] = quantity(options.gap, "1", "--gap")
+    if options.seconds is not None:
+        limits["seconds"] = quantity(options.seconds, "s", "--seconds")
+    if options.budget is not None:
+        limits["budget"] = quantity(options.budget, "USD/s", "--budget")
+    with Line(elsewhere=False) as line:
+        plan = fleet(options.traffic, **limits, with_marginals=not options.no_marginals, progress=line.show)
+    if options.output:
+        from sweeps.show.fleet import day
+        from sweeps.show.style import saved
+
+        saved(day(plan), options.output, options.force)
+    if options.json:
+        from sweeps.studies.fleets.record import record
+
+        return print_json(record(plan))
+    from sweeps.cli.fleet_report import printed
+
+    printed(plan, options.hours)
+    for path in files(options):
+        print(path)

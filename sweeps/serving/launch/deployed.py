@@ -1,0 +1,201 @@
+"""Pools of equal replicas that a row of a comparison describes: model, devices, degrees, precisions, scheduler."""
+
+import dataclasses
+import math
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import hwspaces
+import workloads
+from jaxroof.deployment import Deployment
+from jaxroof.policy import Policy
+from sweeps.ask.engines import engine_of
+from sweeps.run.simulated.policies import chosen_policy
+from sweeps.run.simulated.spec import serve_spec
+from sweeps.serving.launch.vendors import host_devices
+
+DEGREES = ("tp", "pp", "attention_dp", "ep", "dp")
+"""Parallel degrees that launch flags can say."""
+
+WRITTEN = (*DEGREES, "cp", "drafts", "memory_utilization", "reserve_bytes")
+"""Settings of a deployment that launch flags are made from; the others are named in a note."""
+
+REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+"""Names of repositories at Hugging Face: an owner and a model."""
+
+ROLES = ("serve", "prefill", "decode")
+"""What a pool does: whole requests, their prompts, or their output tokens."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Pool:
+    """Equal replicas of one model, each on devices of its own."""
+
+    role: str  # of `ROLES`
+    repository: str  # of the model at Hugging Face, or the row's own name for it
+    named: bool  # whether the repository is known
+    hardware: str  # name in the catalogue
+    vendor: str | None
+    host: int  # devices of one host
+    replicas: int
+    tp: int
+    pp: int
+    attention_dp: int
+    ep: int
+    drafts: int  # tokens drafted per sequence and step; 0: none
+    draft: str | None  # repository of the model that drafts; None: the model's own prediction head
+    weights: str | None  # precision in place of the checkpoint's
+    checkpoint: str  # precision of the checkpoint
+    kv: str | None  # precision of the KV cache; None: the checkpoint's
+    memory: float  # share of the device's memory that the engine may use
+    static: float  # share that weights and KV cache may use: without graphs and communication buffers
+    engine: str  # whose scheduler was simulated
+    policy: Policy
+    changed: frozenset[str]  # fields of the policy that are not the engine's own
+    context: int  # tokens of the longest request, prompt and output
+    positions: int | None  # tokens that the model has positions for
+    rest: Mapping[str, Any]  # settings without a flag, by name
+
+    @property
+    def ranks(self) -> int:
+        """Devices that share one layer: tp x attention_dp."""
+        return self.tp * self.attention_dp
+
+    @property
+    def devices(self) -> int:
+        """Devices of one replica."""
+        return self.ranks * self.pp
+
+    @property
+    def hosts(self) -> int:
+        """Hosts that one replica spans."""
+        return math.ceil(self.devices / self.host)
+
+    @property
+    def per_host(self) -> int:
+        """Devices that one replica takes of each host."""
+        return self.devices // self.hosts
+
+    @property
+    def max_sequences(self) -> int:
+        """Sequences that run at once in one group of attention data parallelism."""
+        return math.ceil(float(self.policy.max_sequences) / self.attention_dp)
+
+    @property
+    def token_budget(self) -> int:
+        """Tokens of one step of one group of attention data parallelism."""
+        return math.ceil(float(self.policy.token_budget) / self.attention_dp)
+
+    @property
+    def step_tokens(self) -> int:
+        """Tokens that a step of one group has room for: where prompts are not split, the longest request too."""
+        return self.token_budget if self.policy.chunked else max(self.token_budget, self.context)
+
+
+def pools(row: Mapping[str, Any]) -> tuple[Pool, ...]:
+    """The pools of a row: one, or prefill and decode where the row is disaggregated.
+
+    Args:
+      row: one of the `rows` that `jaxroof compare --json` writes.
+
+    Raises:
+      ValueError: one line that names what is missing or wrong, its value and what is allowed.
+    """
+    spec, longest = _needed(row, "spec", Mapping), _count(_needed(row, "longest", float | int), "longest")
+    replicas = _count(row.get("replicas", 1), "replicas")
+    prefill = row.get("prefill")
+    if prefill is None:
+        return (_pool("serve", spec, spec.get("hardware"), spec.get("deployment"), replicas, longest),)
+    if not isinstance(prefill, Mapping):
+        raise ValueError(f"prefill = {prefill!r} must be a pool: deployment, replicas, hardware")
+    hardware = prefill.get("hardware", spec.get("hardware"))
+    first = _count(_needed(prefill, "replicas", float | int), "prefill.replicas")
+    last = _count(row.get("decode_replicas", replicas), "decode_replicas")
+    return (
+        _pool("prefill", spec, hardware, _needed(prefill, "deployment", Mapping), first, longest),
+        _pool("decode", spec, spec.get("hardware"), spec.get("deployment"), last, longest),
+    )
+
+
+def _pool(role: str, spec: Mapping[str, Any], hardware: Any, deployment: Any, replicas: int, longest: int) -> Pool:
+    said = {name: value for name, value in spec.items() if value is not None}
+    asked = serve_spec(**{**said, "hardware": hardware, "deployment": deployment or {}})
+    entry = hwspaces.hardware(asked.hardware)
+    model = workloads.model(asked.model)
+    engine = asked.engine or engine_of(hwspaces.efficiency(asked.efficiency))
+    policy = chosen_policy(engine, asked.policy)
+    given = asked.deployment
+    degrees = {name: _count(given.get(name) or 1, f"deployment.{name}") for name in DEGREES}
+    if _count(given.get("cp") or 1, "deployment.cp") > 1:
+        raise ValueError(f"cp = {given['cp']}: flags of context parallelism are not written; choose a row without it")
+    drafts = _count(given.get("drafts") or 0, "deployment.drafts", zero=True)
+    draft = None if asked.draft is None else _repository(workloads.model(asked.draft), asked.draft)[0]
+    memory, reserve = (
+        _amount(given, name, unit) for name, unit in (("memory_utilization", "1"), ("reserve_bytes", "B"))
+    )
+    repository, named = _repository(model, asked.model)
+    unsaid = {name: value for name, value in given.items() if name not in WRITTEN and value is not None}
+    unsaid |= {"communication": asked.communication} if asked.communication else {}
+    found = Pool(
+        role=role,
+        repository=repository,
+        named=named,
+        hardware=entry.name,
+        vendor=entry.vendor,
+        host=host_devices(entry),
+        replicas=replicas * degrees.pop("dp"),
+        **degrees,
+        drafts=drafts,
+        draft=draft,
+        weights=asked.weights,
+        checkpoint=model.precision,
+        kv=asked.kv,
+        memory=memory,
+        static=round(memory - reserve / float(entry.hardware.memory.hbm.capacity), 3),
+        engine=engine,
+        policy=policy,
+        changed=frozenset(asked.policy),
+        context=longest,
+        positions=model.max_position,
+        rest=unsaid | dict(asked.overrides),
+    )
+    if found.ranks % found.ep:
+        raise ValueError(f"ep = {found.ep} does not divide tp x attention_dp = {found.ranks} devices")
+    if found.devices > found.host and found.devices % found.host:
+        raise ValueError(f"{found.devices} devices do not fill hosts of {found.host} {entry.name} each")
+    return found
+
+
+def _repository(entry: workloads.ModelEntry, asked: str) -> tuple[str, bool]:
+    """Where an engine finds a model: its repository at Hugging Face, and whether that is known.
+
+    The name that was asked for wins, then the one that the catalogue's figures are from, then its aliases.
+    """
+    names = (asked, entry.source.partition(",")[0].strip(), *entry.aliases)
+    found = next((name for name in names if REPOSITORY.fullmatch(name) and not os.path.exists(name)), None)
+    return found or entry.name, found is not None
+
+
+def _needed(record: Mapping[str, Any], name: str, kind: Any) -> Any:
+    value = record.get(name)
+    if value is None or not isinstance(value, kind):
+        raise ValueError(f"the row has no {name}: it is not a row of a served comparison (jaxroof compare --json)")
+    return value
+
+
+def _amount(deployment: Mapping[str, Any], name: str, unit: str) -> float:
+    """A setting of a deployment in SI units; where there is none, its default."""
+    value = deployment.get(name)
+    return float(getattr(Deployment(), name) if value is None else hwspaces.quantity(value, unit, f"deployment.{name}"))
+
+
+def _count(value: Any, name: str, zero: bool = False) -> int:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not (math.isfinite(number) and number == int(number) and number >= (0 if zero else 1)):
+        raise ValueError(f"{name} = {value!r} must be a whole number of at least {0 if zero else 1}")
+    return int(number)

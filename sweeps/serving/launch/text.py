@@ -1,0 +1,44 @@
+"""Launch text of a row for one kind of target: an engine's commands, a Dynamo graph, or a Kubernetes manifest."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from hwspaces.units import nearest
+from sweeps.serving.launch import dynamo, kubernetes, sglang, trtllm, vllm
+from sweeps.serving.launch.commands import commands_text
+from sweeps.serving.launch.deployed import pools
+
+ENGINES = {"vllm": vllm.ENGINE, "sglang": sglang.ENGINE, "trtllm": trtllm.ENGINE}
+"""Engines by the names of `sweeps.ask.engines.ENGINES`."""
+
+KINDS = (*ENGINES, "dynamo", "kubernetes")
+"""What launch text can be written for."""
+
+
+def launch_text(kind: str, row: Mapping[str, Any]) -> str:
+    """What starts a row: commands for a shell, or a YAML manifest, below comment lines that say what it is.
+
+    Args:
+      kind: one of `KINDS`. `dynamo` and `kubernetes` start the engine that the row was simulated with.
+      row: one of the `rows` that `jaxroof compare --json` writes.
+
+    Returns:
+      The text. Its first lines are comments: whose flags, of which version, the row and what it predicts, and every
+      setting of the row without a flag.
+
+    Raises:
+      ValueError: one line, for a kind that there is not, a row that lacks something, or what the engine cannot do.
+    """
+    if kind not in KINDS:
+        raise ValueError(f"there are no launch flags of {kind}{nearest(kind, KINDS)}")
+    made = pools(row)
+    name = kind if kind in ENGINES else made[0].engine
+    engine = ENGINES[name]
+    more = []
+    if made[0].engine != name:
+        more.append(f"the row was simulated with the scheduler of {ENGINES[made[0].engine].title}")
+    if kind == "dynamo":
+        return dynamo.manifest_text(name, engine, row, made, more)
+    if kind == "kubernetes":
+        return kubernetes.manifest_text(engine, row, made, more)
+    return commands_text(engine, row, made, more)
