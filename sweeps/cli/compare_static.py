@@ -25,6 +25,8 @@ def run(options: argparse.Namespace) -> None:
             raise ValueError(f"--{name.replace('_', '-')} cannot be given with --static: a batch has no traffic")
     top = TOP if options.top is None else int(common.whole_number("--top", options.top))
     ending = options.output and pathlib.Path(options.output).suffix.lower()
+    if ending and ending not in _WRITTEN:
+        raise ValueError(f"{options.output} must end in .nc, .csv, .png or .svg with --static")
     numbers = {name: common.whole_number(f"--{name}", getattr(options, name)) for name in ("isl", "osl")}
     lists: dict[str, Any] = {name: _whole_numbers(f"--{name}", getattr(options, name)) for name in ("devices", "batch")}
     limit = {}

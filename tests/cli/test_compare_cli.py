@@ -107,7 +107,7 @@ def test_nothing_feasible_is_an_answer_with_reasons(capsys):
         (("--batch", "1,x"), "--batch = 'x'"),
         (("--devices", "1.5"), "--devices = '1.5' must be a whole number"),
         (("--devices", "1", "--max-devices", "2"), "give one"),
-        (("-o", "rows.txt"), "rows.txt must end in .nc, .csv, .png or .svg"),
+        (("-o", "rows.txt"), "rows.txt must end in .nc, .csv, .json, .png or .svg"),
         (("-o", "nowhere/rows.csv"), "there is no folder nowhere"),
         (("--weights", "fp9"), "fp9"),
         (("--set", "hardware.memory.hbm.bandwith=8TB/s"), "did you mean"),

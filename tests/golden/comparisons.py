@@ -19,7 +19,8 @@ ASKED = (
     f"{SMALL} --devices 1.5",
     "compare --static --model Qwen3-30B-A3B --isl 1024 --osl 128 --hardware H100-SXM,MI300X --devices 4,8 --batch 8,64"
     " --efficiency derated --sort tokens_per_second_per_device --all",
-    "compare --static --model Llama-3.1-70B --isl 1024 --osl 256 --hardware H100-SXM,B200-SXM --devices 2,8 --batch 1,32 --all",
+    "compare --static --model Llama-3.1-70B --isl 1024 --osl 256 --hardware H100-SXM,B200-SXM --devices 2,8"
+    " --batch 1,32 --all",
 )
 
 

@@ -109,7 +109,7 @@ def test_every_command_prints_the_same_figures(answered, capsys):
     rows = answered(capsys, "compare", "--static", *lengths, "--devices", 2, "--batch", 1, "--all")["rows"]
     (row,) = [row for row in rows if row["layout"] == "tp1 pp2"]
     close(row, *latencies, "tokens_per_second", "weight_bytes", "kv_capacity_tokens")
-    alone = ("--concurrency", 1, "--requests", 3, "--policy", "prefix_caching=0")
+    alone = ("--concurrency", 1, "--requests", 3, "--policy", "prefix_caching=0", "--policy", "hidden_host=0")
     served = answered(capsys, "serve", *split, *lengths, *alone)["metrics"]
     mean = {name: served[f"{name}_mean"] for name in latencies}
     close(mean | {"tokens_per_second": served["tokens_per_second"]}, *latencies, "tokens_per_second")
