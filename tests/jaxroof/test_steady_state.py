@@ -32,7 +32,7 @@ BUDGET = 1000.0
 
 
 def price(batch, rows):
-    """1 ms, 10 us per row, and 0.1 us per cached token of a prompt on the device; 1 us per sampled token on the host."""
+    """On the device 1 ms, 10 us per row and 0.1 us per cached token of a prompt; on the host 1 us per sampled token."""
     return MS + 1e-5 * rows + 1e-7 * batch.prefill.past, 1e-6 * batch.logits
 
 
