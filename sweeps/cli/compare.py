@@ -56,6 +56,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="usd_per_million_tokens (default where most have prices), usd_per_hour, tokens_per_second_per_device, "
         "devices, joules_per_token, gco2_per_million_tokens, owning_usd_per_million_tokens ...",
     )
+    what = "the launch flags or manifest of the best row: vllm, sglang, trtllm, dynamo or kubernetes"
+    parser.add_argument("--emit", metavar="KIND", help=what)
     parser.add_argument("--top", metavar="N", help=f"rows that are printed (default {TOP})")
     parser.add_argument("--all", action="store_true", help="every layout, whether it serves or not, with its reason")
     what = ".json everything, .nc all places, .csv rows, .png or .svg a picture"
@@ -74,6 +76,13 @@ def run(options: argparse.Namespace) -> None:
         from sweeps.cli import compare_static
 
         return compare_static.run(options)
+    if options.emit is not None:
+        from sweeps.ask.engines import ENGINES
+        from sweeps.serving.launch import require_kind
+
+        require_kind(options.emit)
+        if options.engine is None and options.emit in ENGINES:
+            options.engine = options.emit  # flags are of the engine that was compared
     if options.batch is not None:
         raise ValueError("--batch needs --static: requests that arrive over time make their own batches")
     if options.slo is None:
@@ -85,6 +94,12 @@ def run(options: argparse.Namespace) -> None:
     top = TOP if options.top is None else int(common.whole_number("--top", options.top))
     if options.output:
         _write(options, found, shown, advice, top)
+    if options.emit is not None:
+        from sweeps.serving.launch import launch_text
+
+        if not shown:
+            raise ValueError(f"--emit {options.emit}: nothing serves the requests within the limits")
+        return print(launch_text(options.emit, compare_report.record(found, shown[:1], advice)["rows"][0]), end="")
     if options.json:
         return print_json(compare_report.record(found, shown[:top], advice))
     compare_report.show(found, shown, advice, top, options.all)
@@ -136,16 +151,24 @@ def _compared(options: argparse.Namespace) -> tuple[Any, list[str]]:
     if policy:
         given["policy"] = {name: value.split(",") for name, value in policy.items()}
     given["settings"] = common.overrides(options.set)
-    from sweeps.cli.progress import progress
+    from sweeps.cli.progress import Line
     from sweeps.run.compile_cache import compilation_cache
     from sweeps.studies.served.advice import changes
     from sweeps.studies.served.comparison import compare_served
 
-    with progress() as begun:
+    with Line(remaining=False) as line:
+        done = 0
 
         def simulating(number: int) -> Any:
             compilation_cache()
-            return begun(number).add
+            line.show("compiling the simulation")
+
+            def count(simulations: int) -> None:
+                nonlocal done
+                done += simulations
+                line.show(f"{done} simulations, of about {number}")
+
+            return count
 
         found = compare_served(options.model, begun=simulating, **given)
     return found, changes(found.question, found.best_layouts[:TOP])

@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from sweeps.cli.common import json_argument
+from sweeps.cli.common import json_argument, prices_argument, whole_number
 from sweeps.cli.outputs import files, picture_argument
 from sweeps.cli.printing import print_json
 from sweeps.cli.progress import Line
@@ -26,6 +26,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-marginals", action="store_true", help="leave out what one more device or more traffic would change"
     )
+    parser.add_argument(
+        "--simulate", metavar="N", help="layouts of every class that are simulated at most (default 0: estimates)"
+    )
+    prices_argument(parser)
     parser.add_argument("--hours", action="store_true", help="a table of every hour of the day")
     what = "a .png or .svg of the day: load and capacity of every class, devices in use"
     picture_argument(parser, what, "-o", "--output", metavar="DAY.png")
@@ -37,7 +41,12 @@ def run(options: argparse.Namespace) -> None:
     from hwspaces import quantity
     from sweeps.studies.fleets.answer import fleet
 
-    limits: dict[str, Any] = {}
+    limits: dict[str, Any] = {"prices": options.prices}
+    if options.simulate is not None:
+        from sweeps.run.compile_cache import compilation_cache
+
+        limits["simulated"] = int(whole_number("--simulate", options.simulate, zero=True))
+        compilation_cache()
     if options.gap is not None:
         limits["gap"] = quantity(options.gap, "1", "--gap")
     if options.seconds is not None:

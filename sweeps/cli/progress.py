@@ -78,7 +78,7 @@ class Progress:
     """Points done, rate and time left; bytes written and failures, where there are any.
 
     Args:
-      points: of the whole run; about, where it may take more.
+      points: of the whole run.
       kept: of them, those that were there before.
       kind: "auto", a bar on a terminal and lines elsewhere; "json", one object per line; "quiet".
     """
@@ -104,7 +104,6 @@ class Progress:
         """Count `points` more that are done."""
         with self._lock:
             self.done += points
-            self.points = max(self.points, self.kept + self.done)
             self._show()
 
     def wrote(self, size: int) -> None:
@@ -166,17 +165,11 @@ class Progress:
 
 @contextlib.contextmanager
 def progress(kind: str = "auto") -> Iterator[Callable[[int], Progress]]:
-    """A function that begins the `Progress` of a number of points, once they are known; for `with`.
-
-    Points of which it is told later are added to them.
-    """
+    """A function that begins the `Progress` of a number of points, once they are known; for `with`."""
     bars: list[Progress] = []
 
     def begun(points: int) -> Progress:
-        if bars:
-            bars[0].points += points
-        else:
-            bars.append(Progress(points, kind=kind))
+        bars.append(Progress(points, kind=kind))
         return bars[0]
 
     try:

@@ -6,11 +6,10 @@ from sweeps.studies.fleets.option import Found, Option
 from sweeps.studies.served.comparison import compare_served
 from sweeps.studies.served.figures import RATE
 
-METHOD = "requests over time, the best layouts by simulation"
-"""How the loads of replicas are found, in words."""
 
-SIMULATED = 8
-"""Layouts of a class that are simulated at most; the others have estimates."""
+def method(simulated: int) -> str:
+    """How the loads of replicas are found, in words."""
+    return "estimate of continuous batching" + (f", the best {simulated} of a class by simulation" if simulated else "")
 
 
 def options(
@@ -24,6 +23,7 @@ def options(
     kv: str | None = None,
     efficiency: str | None = None,
     max_devices: int = 16,
+    simulated: int = 0,
 ) -> Found:
     """Every accelerator and layout that keeps a class's limits, with the requests per s that one replica takes.
 
@@ -34,6 +34,7 @@ def options(
       hardware: accelerators by name or file.
       weights, kv, efficiency: precisions in place of the checkpoint's, and efficiency constants.
       max_devices: of one replica.
+      simulated: layouts that are simulated at most; the others have estimates.
 
     Returns:
       The options, and the reason of every accelerator that has none.
@@ -52,7 +53,7 @@ def options(
         weights=weights,
         kv=kv,
         efficiency=efficiency,
-        simulated=SIMULATED,
+        simulated=simulated,
     )
     made = [
         Option(

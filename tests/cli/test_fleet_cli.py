@@ -7,8 +7,8 @@ import pytest
 
 import hwspaces
 from sweeps.cli import main
-from sweeps.studies.comparison import compare
 from sweeps.studies.fleet_options import options
+from sweeps.studies.served.comparison import compare_served
 
 TRAFFIC = """
 headroom = 0.1
@@ -103,17 +103,17 @@ def test_a_bad_file_is_named(tmp_path, capsys):
     path = tmp_path / "bad.toml"
     path.write_text(TRAFFIC.replace("tpot=40ms", "tpott=40ms"))
     assert main(["fleet", str(path)]) == 2
-    assert f"{path}: class code: slo: there is no metric tpott" in capsys.readouterr().err
+    assert f"{path}: class code: slo: there is no limit tpott" in capsys.readouterr().err
     assert main(["fleet", str(tmp_path / "none.toml")]) == 2
     assert "none.toml: no such file" in capsys.readouterr().err
 
 
 def test_options_are_the_rows_of_the_comparison():
-    """Requests/s of a replica are its output tokens/s over the output tokens of a request."""
+    """Requests/s of a replica are the largest load that it takes within the limits."""
     found = options("Llama-3.1-8B", "1024", "256", "ttft=1s", ["H100-SXM", "T4"], max_devices=2)
-    rows = compare("Llama-3.1-8B", 1024, 256, hardware=["H100-SXM"], max_devices=2, slo="ttft=1s").rows
-    rates = {row.layout: row.metrics["tokens_per_second"] / 256 for row in rows}
+    asked = {"isl": "1024", "osl": "256", "hardware": ["H100-SXM"], "max_devices": 2, "simulated": 0}
+    rates = {row.layout: row.metrics["load"] for row in compare_served("Llama-3.1-8B", "ttft=1s", **asked).rows}
     assert {one.layout: one.requests_per_second for one in found.options} == pytest.approx(rates)
-    assert all(one.power == hwspaces.hardware("H100-SXM").hardware.power.tdp for one in found.options)
+    assert all(0 < one.power <= 1.001 * hwspaces.hardware("H100-SXM").hardware.power.tdp for one in found.options)
     assert all(math.prod(one.spec["deployment"].values()) == one.devices for one in found.options)
     assert found.left_out.keys() == {"T4"}

@@ -299,11 +299,12 @@ def test_bad_files_are_refused_by_name(changed, said):
 
 
 def test_accelerators_without_a_price_are_left_out_by_name():
-    asked = question(traffic(accelerators=["H100-SXM", "L20"]))
+    asked = question(traffic(accelerators=["H100-SXM", "L20"]), prices="reserved_3y")
     assert [one.name for one in asked.supplies] == ["H100-SXM"] and asked.left_out == {"L20": "no price"}
     with pytest.raises(ValueError, match="none of L20 has a price"):
-        question(traffic(accelerators=["L20"]))
-    assert question(traffic(accelerators={"L20": {"owned": 3}})).supplies[0].price is None
+        question(traffic(accelerators=["L20"]), prices="reserved_3y")
+    owned = traffic(accelerators={"L20": {"owned": 3}})
+    assert question(owned, prices="reserved_3y").supplies[0].price is None
 
 
 def test_a_class_that_nothing_serves_is_named():

@@ -15,6 +15,12 @@ KINDS = (*ENGINES, "dynamo", "kubernetes")
 """What launch text can be written for."""
 
 
+def require_kind(kind: str) -> None:
+    """ValueError, one line, for a kind of launch text that there is not."""
+    if kind not in KINDS:
+        raise ValueError(f"there are no launch flags of {kind}{nearest(kind, KINDS)}")
+
+
 def launch_text(kind: str, row: Mapping[str, Any]) -> str:
     """What starts a row: commands for a shell, or a YAML manifest, below comment lines that say what it is.
 
@@ -29,8 +35,7 @@ def launch_text(kind: str, row: Mapping[str, Any]) -> str:
     Raises:
       ValueError: one line, for a kind that there is not, a row that lacks something, or what the engine cannot do.
     """
-    if kind not in KINDS:
-        raise ValueError(f"there are no launch flags of {kind}{nearest(kind, KINDS)}")
+    require_kind(kind)
     made = pools(row)
     name = kind if kind in ENGINES else made[0].engine
     engine = ENGINES[name]

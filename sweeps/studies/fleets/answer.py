@@ -1,6 +1,7 @@
 """Answer to the question of a fleet: accelerators to rent, replicas in every hour, the cost, the reasons."""
 
 import dataclasses
+import functools
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -98,6 +99,8 @@ def fleet(
     gap: float = GAP,
     seconds: float = SECONDS,
     with_marginals: bool = True,
+    simulated: int = 0,
+    prices: str | None = None,
     options: Callable[..., Found] = fleet_options.options,
     progress: Callable[[str], None] = lambda text: None,
 ) -> Plan:
@@ -112,6 +115,8 @@ def fleet(
       gap: share of the cost by which a better fleet may exist.
       seconds: of every solution; the best fleet so far is taken then.
       with_marginals: find what one more of everything would gain, which takes several times as long.
+      simulated: layouts of every class that are simulated at most; the others have estimates.
+      prices: what devices cost where the file does not say: terms of renting, or a TOML file, of `hwspaces.priced`.
       options: finds the replicas that a class can be served by, as `sweeps.studies.fleet_options.options`.
       progress: called with what is done next, in words.
 
@@ -119,7 +124,8 @@ def fleet(
       ValueError: one line that names what is wrong, its value and what is allowed.
     """
     start = time.perf_counter()
-    asked = question(source, budget)
+    asked = question(source, budget, prices)
+    options = functools.partial(options, simulated=simulated) if simulated else options
     found, left_out = _options(asked, options, progress)
     program = _program(asked, found)
 
@@ -159,7 +165,7 @@ def fleet(
         cost=cost,
         bound=min(best.bound, cost) if goal == COST else best.bound,
         marginals=values,
-        method=fleet_options.METHOD,
+        method=fleet_options.method(simulated),
         seconds=time.perf_counter() - start,
     )
 

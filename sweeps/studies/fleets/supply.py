@@ -33,12 +33,13 @@ class Supply:
     machine: int = 1  # devices of a machine that is rented for the year
 
 
-def supplies(asked: Any, where: str) -> tuple[tuple[Supply, ...], dict[str, str]]:
+def supplies(asked: Any, where: str, prices: str | None = None) -> tuple[tuple[Supply, ...], dict[str, str]]:
     """Accelerators by what a traffic file says of them.
 
     Args:
       asked: None: the whole catalogue; a list of names or files; or tables by name.
       where: what the message of an error begins with.
+      prices: of devices whose table says none, as of `hwspaces.priced`.
 
     Returns:
       Accelerators that can be rented or are owned; and the others with the reason.
@@ -60,7 +61,7 @@ def supplies(asked: Any, where: str) -> tuple[tuple[Supply, ...], dict[str, str]
     found: dict[str, Supply] = {}
     left_out = {}
     for name, table in tables.items():
-        one = _supply(name, table, f"{where}: accelerator {name}", where)
+        one = _supply(name, table, f"{where}: accelerator {name}", where, prices)
         if one.name in found:
             raise ValueError(f"{where}: accelerator {one.name} is given twice: {found[one.name].source} and {name}")
         if one.price is None and not one.owned:
@@ -72,14 +73,14 @@ def supplies(asked: Any, where: str) -> tuple[tuple[Supply, ...], dict[str, str]
     return tuple(found.values()), left_out
 
 
-def _supply(name: str, table: Any, place: str, where: str) -> Supply:
+def _supply(name: str, table: Any, place: str, where: str, prices: str | None) -> Supply:
     if not isinstance(table, Mapping):
         raise ValueError(f"{place} = {table!r} must be a table; its keys: {', '.join(KEYS)}")
     for key in table:
         if key not in KEYS:
             raise ValueError(f"{place}: there is no key {key}{nearest(key, KEYS)}")
     try:
-        entry = hwspaces.hardware(name)
+        entry = hwspaces.priced(hwspaces.hardware(name), prices)
     except ValueError as error:
         raise ValueError(f"{where}: accelerators: {error}") from None
     device = entry.hardware

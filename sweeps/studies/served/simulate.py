@@ -1,6 +1,7 @@
 """Largest load of a few places by simulation: every place at several loads at once, closer each time."""
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -9,16 +10,17 @@ from jaxroof.jobs import Scenario
 from jaxroof.jobs.serve import Service
 from jaxroof.policy import Policy
 from jaxroof.traffic import Traffic
+from jaxroof.tree import structure
 from sweeps.run.precision import precision
 from sweeps.run.simulated.grid import outcomes
 from sweeps.run.simulated.objective import Target
 from sweeps.serving.target import kept, missed_text
 from sweeps.studies.served.simulated import Simulated
 
-FIRST = (0.95, 1.05)
-"""Loads of the first round over the estimated one."""
+FIRST = 0.05
+"""How far the loads of the first round are below and above the estimated one, relative."""
 
-WIDER = 1.15
+WIDER = 1.1
 """By how much the bracket of a place moves where its end is not among the loads of a round."""
 
 TOLERANCE = 0.01
@@ -30,7 +32,10 @@ ROUNDS = 8
 USUAL = 3
 """Simulations of a candidate, about; by their number programs are optimised or not."""
 
-WIDTH = 16
+LEAST = 2
+"""Loads of a candidate in a round at least; as many more as calls of a program have room for."""
+
+WIDTH = 8
 """Simulations of one call, in every round the same, so that they share a program."""
 
 
@@ -65,7 +70,9 @@ def largest_loads(
     best: list[Mapping[str, float] | None] = [None] * number
     failed: list[dict[float, Mapping[str, float]]] = [{} for _ in range(number)]  # by load
     simulations = 0
-    loads = [list(load * np.array(FIRST)) for load in guess]
+    kinds = [structure((one.scenario.hardware, one.scenario.deployment)) for one in candidates]
+    numbers = _numbers(kinds, np.ones(number, bool))
+    loads = [list(load * np.geomspace(1.0 - FIRST, 1.0 + FIRST, n)) for load, n in zip(guess, numbers, strict=True)]
     every = [_point(one, traffic, rate, one.load, target) for one in candidates for _ in range(USUAL)]
     with precision("float64"):
         for _ in range(ROUNDS):
@@ -84,8 +91,9 @@ def largest_loads(
                     failed[i][load] = figures
             # Where a larger load kept the target though a smaller one did not, the smaller one was bad luck.
             high = np.array([min((load for load in failed[i] if load > low[i]), default=np.inf) for i in range(number)])
-            follow = worth(low, high)
-            loads = [_next(low[i], high[i]) if follow[i] else [] for i in range(number)]
+            follow = worth(low, high) & ~(high <= low * (1.0 + TOLERANCE))
+            numbers = _numbers(kinds, follow)
+            loads = [_next(low[i], high[i], numbers[i]) if follow[i] else [] for i in range(number)]
     made = []
     for i in range(number):
         worst = failed[i].get(high[i])
@@ -94,16 +102,23 @@ def largest_loads(
     return made, simulations
 
 
-def _next(low: float, high: float) -> list[float]:
-    """Loads of the next round: beyond the ends where one is not known, else two that part the bracket in three."""
+def _numbers(kinds: Sequence[object], follow: np.ndarray) -> list[int]:
+    """Loads of every candidate in the next round: those of one structure fill whole calls of their program."""
+    found = []
+    for kind in kinds:
+        many = sum(bool(follows) for one, follows in zip(kinds, follow, strict=True) if one == kind)
+        calls = math.ceil(LEAST * many / WIDTH)
+        found.append(max(calls * WIDTH // max(many, 1), LEAST))
+    return found
+
+
+def _next(low: float, high: float, number: int) -> list[float]:
+    """Loads of the next round: beyond an end that is not known, else parts of the bracket, evenly in their ratio."""
     if not np.isfinite(high):
-        return [low * WIDER, low * WIDER**3]
+        return [low * WIDER ** (step + 1) for step in range(number)]
     if low == 0.0:
-        return [high / WIDER**3, high / WIDER]
-    if high <= low * (1.0 + TOLERANCE):
-        return []
-    ratio = high / low
-    return [low * ratio ** (1.0 / 3.0), low * ratio ** (2.0 / 3.0)]
+        return [high / WIDER ** (step + 1) for step in range(number)]
+    return [float(load) for load in np.geomspace(low, high, number + 2)[1:-1]]
 
 
 def _point(candidate: Candidate, traffic: Traffic, rate: float, load: float, target: Target) -> Scenario:
