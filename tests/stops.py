@@ -36,7 +36,7 @@ _TRAIN = ("--global-batch", "64", "--seq", "2048", "--search", "--devices", "16"
 VERBS: dict[str, tuple[tuple[str, ...], str | None]] = {
     "step": (("step", *_CASE, "--decode", "8", "--context", "1024"), None),
     "request": (("request", *_REQUEST, "--batch", "4"), None),
-    "compare -o": (("compare", *_COMPARE, *_REQUEST[2:], "-o"), "compare.csv"),
+    "compare -o": (("compare", "--static", *_COMPARE, *_REQUEST[2:], "-o"), "compare.csv"),
     "sweep -o FILE": (("sweep", "spec.toml", "-o"), "sweep.nc"),
     "sweep -o FOLDER": (("sweep", "spec.toml", "--shard-points", "1", "-o"), "sweep"),
     "serve --plot": (("serve", *_REQUEST, *_SERVE, "--plot"), "serve.png"),

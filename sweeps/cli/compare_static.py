@@ -10,7 +10,7 @@ from sweeps.cli.printing import print_json
 
 TOP = 20
 
-SERVED = (*("rate", "headroom", "share", "engine", "policy", "draft", "drafts", "simulate", "trace", "format"),)
+SERVED = (*("rate", "headroom", "share", "engine", "policy", "draft", "drafts", "simulate", "emit", "trace", "format"),)
 SERVED += (*("drop", "arrivals", "prefixes", "sessions", "requests", "duration", "seed", "traffic"),)
 SERVED += ("no_disaggregated",)
 """Flags of a served comparison."""
@@ -26,6 +26,8 @@ def run(options: argparse.Namespace) -> None:
             raise ValueError(f"--{name.replace('_', '-')} cannot be given with --static: a batch has no traffic")
     top = TOP if options.top is None else int(common.whole_number("--top", options.top))
     ending = options.output and pathlib.Path(options.output).suffix.lower()
+    if ending and ending not in _WRITTEN:
+        raise ValueError(f"{options.output} must end in .nc, .csv, .png or .svg with --static")
     numbers = {name: common.whole_number(f"--{name}", getattr(options, name)) for name in ("isl", "osl")}
     lists: dict[str, Any] = {name: _whole_numbers(f"--{name}", getattr(options, name)) for name in ("devices", "batch")}
     limit = {}

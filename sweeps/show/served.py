@@ -16,6 +16,9 @@ from sweeps.studies.served.trust import trust
 MOST = 30
 """Bars that can be told apart on one page."""
 
+DIAMETER = 11.0
+"""Distance of two points of the right picture, in points, below which one covers the other's number."""
+
 
 @style.styled
 def ranking(found: ServedComparison, rows: Sequence[Row]) -> Any:
@@ -29,8 +32,10 @@ def ranking(found: ServedComparison, rows: Sequence[Row]) -> Any:
         raise ValueError("nothing serves the requests within the limits: there is nothing to draw")
     best, asked = rows[0], found.question
     better = "higher" if variable(found.metric).higher_is_better else "lower"
-    title = f"{best.devices} x {best.hardware} ({best.layout}) is best for {asked.model.name}"
-    details = f"{_words(found.metric)} at the largest load within {asked.target.text}; {better} is better.\n"
+    many = f"{best.replicas} replicas of " if found.rate is not None else ""
+    title = f"{many}{best.devices} x {best.hardware} ({best.layout}) is best for {asked.model.name}"
+    load = "the largest load" if found.rate is None else f"{labels.number(found.rate)} requests/s"
+    details = f"{_words(found.metric)} at {load} within {asked.target.text}; {better} is better.\n"
     details += "Lines: where 90 % of true values lie. Pale: an architecture that was not measured. "
     details += "s: simulated, e: estimated from the steady state."
     source = f"engine {asked.engine}, weights {asked.model.precision}, efficiency {asked.efficiency.name}"
@@ -71,19 +76,24 @@ def _bars(axes: Any, found: ServedComparison, rows: Sequence[Row], colours: dict
     axes.set_xlim(0, ends.max() * 1.16)
     axes.tick_params(axis="y", length=0, labelsize=8)
     axes.spines["left"].set_visible(False)
-    style.quantity_axis(axes, "x", _words(metric), unit, np.append(values, 0.0), False)
+    style.quantity_axis(axes, "x", _words(metric), unit, np.append(ends, 0.0), False)
 
 
 def _trade(axes: Any, rows: Sequence[Row], colours: dict[str, str]) -> None:
-    """Throughput per device over mean TPOT, every row by its rank."""
+    """Throughput per device over mean TPOT, every row by its rank; of points on each other the best has its number."""
     across, up = (np.array([row.metrics[name] for row in rows]) for name in ("tpot_mean", RATE))
-    axes.scatter(across, up, s=150, color=[colours[row.hardware] for row in rows], alpha=0.9, lw=0)
-    for rank, (x, y) in enumerate(zip(across, up, strict=True), 1):
-        axes.text(x, y, str(rank), ha="center", va="center", fontsize=7, color="white", fontweight="bold")
+    for rank, (row, x, y) in enumerate(zip(rows, across, up, strict=True), 1):
+        axes.scatter(x, y, s=150, color=colours[row.hardware], edgecolor="white", lw=1.0, zorder=3.0 - rank / 100.0)
     for side, values, metric in (("x", across, "tpot_mean"), ("y", up, RATE)):
         style.quantity_axis(axes, side, _words(metric), variable(metric).unit, values)
     axes.set_title("better \u2196", loc="right", fontweight="normal", fontsize=9, color=style.QUIET)
     axes.margins(0.1)
+    axes.figure.draw_without_rendering()
+    places = axes.transData.transform(np.column_stack([across, up])) * 72.0 / axes.figure.dpi  # points
+    for rank, place in enumerate(places, 1):
+        if all(np.hypot(*(place - other)) > DIAMETER for other in places[: rank - 1]):
+            words = {"ha": "center", "va": "center", "fontsize": 7, "color": "white", "fontweight": "bold"}
+            axes.text(across[rank - 1], up[rank - 1], str(rank), zorder=4.0, **words)
 
 
 def _words(metric: str) -> str:

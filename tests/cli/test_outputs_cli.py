@@ -29,7 +29,9 @@ WRITERS = {
     "sweeps/serving/launch/file.py",
     "sweeps/cli/bench.py",
     "sweeps/cli/printing.py",  # to nowhere, in place of a stream that is closed
-    "sweeps/cli/comparison_files.py",
+    "sweeps/cli/compare.py",
+    "sweeps/cli/compare_report.py",
+    "sweeps/cli/static_rows.py",
     "sweeps/data/shards/encode.py",  # into files that `unfinished` made, of a folder that is locked
     "sweeps/data/shards/folder.py",
     "sweeps/data/shards/manifest.py",

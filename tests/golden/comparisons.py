@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from tests.golden.answers import Question, command, dataset, folder, shortened
 
-SMALL = "compare --model Llama-3.1-8B --isl 512 --osl 64 --efficiency derated"
+SMALL = "compare --static --model Llama-3.1-8B --isl 512 --osl 64 --efficiency derated"
 
 ASKED = (
     f"{SMALL} --slo ttft=1s,tpot=20ms --all",
@@ -17,9 +17,10 @@ ASKED = (
     f"{SMALL} --hardware H100-SXM,H20O-SXM",
     f"{SMALL} --slo tfft=1s",
     f"{SMALL} --devices 1.5",
-    "compare --model Qwen3-30B-A3B --isl 1024 --osl 128 --hardware H100-SXM,MI300X --devices 4,8 --batch 8,64"
+    "compare --static --model Qwen3-30B-A3B --isl 1024 --osl 128 --hardware H100-SXM,MI300X --devices 4,8 --batch 8,64"
     " --efficiency derated --sort tokens_per_second_per_device --all",
-    "compare --model Llama-3.1-70B --isl 1024 --osl 256 --hardware H100-SXM,B200-SXM --devices 2,8 --batch 1,32 --all",
+    "compare --static --model Llama-3.1-70B --isl 1024 --osl 256 --hardware H100-SXM,B200-SXM --devices 2,8"
+    " --batch 1,32 --all",
 )
 
 

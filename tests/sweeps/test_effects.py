@@ -138,7 +138,8 @@ MACHINE = ("--hardware", "H100-SXM", "--model", DENSE)
         ("request", *MACHINE, "--isl", "100", "--osl", "8", *USELESS),
         ("serve", *MACHINE, "--isl", "100", "--osl", "8", "--rate", "1", *USELESS),
         ("capacity", *MACHINE, "--isl", "100", "--osl", "8", "--slo", "ttft=1s", *USELESS),
-        ("compare", *MACHINE, "--isl", "100", "--osl", "8", "--set", "deployment.reserved_cores=0.2"),
+        ("compare", *MACHINE, "--isl", "9", "--osl", "8", "--slo", "ttft=1s", "--set", "deployment.reserved_cores=0.2"),
+        ("compare", *MACHINE, "--static", "--isl", "100", "--osl", "8", "--set", "deployment.reserved_cores=0.2"),
         ("sensitivity", *MACHINE, "--isl", "100", "--osl", "8", *USELESS),
     ],
     ids=lambda words: words[0],
@@ -225,6 +226,7 @@ def test_text_says_its_unit(text, unit):
     "words",
     [
         ("compare", "--model", DENSE, "--isl", "8", "--osl", "8", "--slo", "tpot=30"),
+        ("compare", "--static", "--model", DENSE, "--isl", "8", "--osl", "8", "--slo", "tpot=30"),
         ("serve", *MACHINE, "--isl", "8", "--osl", "8", "--rate", "1", "--slo", "ttft=1s,tpot=30"),
         ("capacity", *MACHINE, "--isl", "8", "--osl", "8", "--slo", "tpot=30"),
         ("disaggregate", *MACHINE, "--isl", "8", "--osl", "8", "--devices", "4", "--slo", "tpot=30"),

@@ -106,7 +106,7 @@ def test_every_command_prints_the_same_figures(answered, capsys):
     assert step["power"] == pytest.approx(expected["prefill_power"], rel=TOLERANCE)
     knob = ("--knob", "hardware.memory.hbm.bandwidth", "--metric", ",".join(latencies))
     close(answered(capsys, "sensitivity", *split, *lengths, *knob)["metrics"], *latencies)
-    rows = answered(capsys, "compare", *lengths, "--devices", 2, "--batch", 1, "--all")["rows"]
+    rows = answered(capsys, "compare", "--static", *lengths, "--devices", 2, "--batch", 1, "--all")["rows"]
     (row,) = [row for row in rows if row["layout"] == "tp1 pp2"]
     close(row, *latencies, "tokens_per_second", "weight_bytes", "kv_capacity_tokens")
     alone = ("--concurrency", 1, "--requests", 3, "--policy", "prefix_caching=0", "--policy", "hidden_host=0")

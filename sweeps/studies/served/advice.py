@@ -51,8 +51,7 @@ def changes(asked: Question, rows: Sequence[Row]) -> list[str]:
         dataclasses.replace(one, policy=dataclasses.replace(one.policy, max_sequences=2.0 * one.policy.max_sequences))
         for one in options.settings
     ]
-    doubled = f"max_sequences {2.0 * options.settings[0].policy.max_sequences:,.0f}"
-    tried[doubled] = loads(bounds, asked.target, dataclasses.replace(options, settings=many))
+    tried["twice the max_sequences"] = loads(bounds, asked.target, dataclasses.replace(options, settings=many))
     return [
         "" if row.prefill else _best(before[i], {words: float(each[i]) for words, each in tried.items()})
         for i, row in enumerate(rows)

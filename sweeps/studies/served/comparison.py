@@ -349,7 +349,9 @@ def _rows(asked: Question, found: Found, metric: str) -> tuple[tuple[Row, ...], 
         )
         for place in serving
     )
+    possible = {device for _, device, _ in legal}
     others = [place for place in legal if not np.isfinite(values[place])]
+    others += [place for place in places if place[1] not in possible]
     return ranked, tuple(
         missed(asked, found.bounds, found.wanted, found.estimate, place, used[place[2]], metric) for place in others
     )

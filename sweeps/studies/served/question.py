@@ -8,16 +8,19 @@ from typing import Any
 
 import hwspaces
 import workloads
+from jaxroof.hardware import Hardware
+from jaxroof.jobs import Scenario
 from jaxroof.model import has_experts
 from sweeps.ask.cases import compute_precisions, model_deployment
 from sweeps.ask.deployments import PREFIX, with_settings
 from sweeps.ask.drafting import require_drafts, with_draft
+from sweeps.ask.effects import Facts, given_paths, require_effect
 from sweeps.ask.engines import ENGINES, engine_of, unsupported
 from sweeps.ask.layouts import layouts, possible
 from sweeps.data.labels import number
 from sweeps.run.simulated.classes import target_of
 from sweeps.run.simulated.objective import SHARE, Target
-from sweeps.run.simulated.policies import chosen_policy
+from sweeps.run.simulated.policies import chosen_policy, policy_values
 from sweeps.run.simulated.refusals import require_priced
 from sweeps.studies.served.estimate import Limit, limits_of
 from sweeps.studies.served.places import Options, Setting
@@ -132,7 +135,13 @@ def question(
             runnable.append(device)
     counts = list(dict.fromkeys(devices)) if devices is not None else _powers_of_two(max_devices)
     ways = [layout for count in counts for layout in layouts(count, has_experts(entry.model))]
-    allowed, refused = possible(ways, found[0].hardware, entry.model, plain)
+    allowed, refused = possible(ways, found[0].hardware, entry.model, with_settings(plain, spread))
+    for beside in (choice.deployment for choice in choices if choice.deployment):
+        drafting, rules = possible(allowed, found[0].hardware, entry.model, with_settings(plain, {**spread, **beside}))
+        if allowed and not drafting:
+            raise ValueError(f"{entry.name}: {next(iter(rules.values()))}")
+    if not any(drafted):
+        require_drafts(draft, plain)
     one = {name: 1 for layout in allowed for name in layout}  # so that all deployments have one structure
     options = Options(
         model=entry,
@@ -152,8 +161,8 @@ def question(
     for deployments in options.deployments:
         for deployment in deployments[:1]:
             require_priced(entry.name, entry.model, deployment)
-            if any(drafted):
-                require_drafts(draft, deployment)
+    asked_for = given_paths(policy=policy or (), overrides=given, kv=caches[0])
+    require_effect(asked_for, _facts(options, found[0].hardware))
     return Question(
         options=options,
         requests=requests,
@@ -168,6 +177,26 @@ def question(
         lacking=lacking,
         refused=refused,
     )
+
+
+def _facts(options: Options, hardware: Hardware) -> Facts:
+    """Every deployment and policy that is tried."""
+    scenarios = tuple(
+        Scenario(
+            hardware=hardware,
+            model=options.model.model,
+            deployment=deployment,
+            workload=None,
+            efficiency=options.efficiency,
+        )
+        for deployments in options.deployments
+        for deployment in deployments
+    )
+    columns: dict[str, tuple] = {}
+    for choice in options.settings:
+        for path, values in policy_values(choice.policy).items():
+            columns[path] = (*columns.get(path, ()), *values)
+    return Facts(scenarios, columns)
 
 
 def _entries(names: Iterable[str] | None, given: Mapping[str, Any], prices: str | None) -> list[hwspaces.HardwareEntry]:

@@ -8,19 +8,20 @@ from typing import Any
 import numpy as np
 
 from hwspaces import formatted
+from jaxroof.legality import broken_rule
 from jaxroof.memory import weight_bytes
 from sweeps.ask.layouts import label, reach
 from sweeps.data.labels import number
 from sweeps.run.simulated.classes import is_of_class, metrics_of_class
-from sweeps.run.simulated.objective import figure_text, slo_text
+from sweeps.run.simulated.objective import LIMITS, figure_text, slo_text
 from sweeps.studies.served.estimate import Estimate, Limit
 from sweeps.studies.served.places import Room
 from sweeps.studies.served.question import Question
 from sweeps.studies.served.simulated import Simulated
 
-WEIGHTS, CACHE, LIMIT, UNPRICED, SERVES = range(5)
-"""How far a place gets: weights, then the cache of one request, that do not fit; a limit that it misses at any load; a
-figure that is not known; or all the way."""
+ILLEGAL, WEIGHTS, CACHE, LIMIT, UNPRICED, SERVES = range(6)
+"""How far a place gets: a layout that the accelerator does not allow; weights, then the cache of one request, that do
+not fit; a limit that it misses at any load; a figure that is not known; or all the way."""
 
 POWER = 0.995
 """Share of TDP from which on power binds."""
@@ -112,7 +113,10 @@ def missed(
     capacity = float(hardware.memory.hbm.capacity)
     stage, distance, reason = UNPRICED, 0.0, f"no figure for {metric}"
     metrics: dict[str, float] = {}
-    if not bounds.tokens[place] > 0.0:
+    if not bounds.legal[place]:
+        stage = ILLEGAL
+        reason = broken_rule(hardware, options.model.model, options.deployments[place[0]][layout]) or "not possible"
+    elif not bounds.tokens[place] > 0.0:
         stage, distance = WEIGHTS, float(bounds.weights[place]) / capacity
         reason = _too_large(asked, place, float(bounds.weights[place]), capacity, devices)
     elif not wanted[place]:
@@ -209,22 +213,32 @@ def _spec(asked: Question, place: tuple[int, int, int], most: float, load: float
     setting, device, layout = place
     choice = options.settings[setting]
     degrees = {name: degree for name, degree in options.layouts[layout].items() if degree > 1 or name == "tp"}
+    drafting = "drafts" in choice.deployment  # without it neither a drafter nor its acceptance changes anything
+    changes = {name: value for name, value in choice.changes.items() if drafting or name != "acceptance"}
     keys: dict[str, Any] = {
         "hardware": options.devices[device].name,
         "model": options.model.name,
         "engine": asked.engine,
         "deployment": {**degrees, **choice.deployment},
-        "policy": {**choice.changes, "max_sequences": int(most)},
+        "policy": {**changes, "max_sequences": int(most)},
         "weights": asked.weights,
         "kv": choice.kv,
-        "draft": asked.draft,
+        "draft": asked.draft if drafting else None,
         "efficiency": asked.efficiency.name,
         "prices": asked.prices,
         "overrides": dict(asked.settings),
         **{key: value for key, value in asked.requests.keys.items() if value not in (None, False)},
-        "slo": asked.slo,
+        "slo": _limits_of_requests(asked.slo),
     }
     keys["rate"] = load
     if not asked.requests.counted:
         keys["requests"] = requests or asked.requests.number(float(most))
     return {key: value for key, value in keys.items() if value not in (None, {}, False)}
+
+
+def _limits_of_requests(slo: str | Mapping[str, Any]) -> str | dict[str, Any] | None:
+    """The limits of every request as they were given; those of the whole run, such as ttft_p99, are left out."""
+    if isinstance(slo, str):
+        parts = [part.strip() for part in slo.split(",")]
+        return ",".join(part for part in parts if part.partition("=")[0].strip() in LIMITS) or None
+    return {name: value for name, value in slo.items() if name in LIMITS} or None

@@ -69,7 +69,7 @@ def largest_loads(
     low, high = np.zeros(number), np.full(number, np.inf)
     guess = np.array([candidate.load for candidate in candidates])
     best: list[Mapping[str, float] | None] = [None] * number
-    worst: list[Mapping[str, float] | None] = [None] * number
+    failed: list[dict[float, Mapping[str, float]]] = [{} for _ in range(number)]  # by load
     simulations = 0
     kinds = [structure((one.scenario.hardware, one.scenario.deployment)) for one in candidates]
     numbers = _numbers(kinds, np.ones(number, bool))
@@ -88,19 +88,18 @@ def largest_loads(
                 figures = {name: float(values[place]) for name, values in found.items()}
                 if keeps and load > low[i]:
                     low[i], best[i] = load, figures
-                if not keeps and load < high[i]:
-                    high[i], worst[i] = load, figures
+                if not keeps:
+                    failed[i][load] = figures
             # Where a larger load kept the target though a smaller one did not, the smaller one was bad luck.
-            high = np.where(high <= low, np.inf, high)
+            high = np.array([min((load for load in failed[i] if load > low[i]), default=np.inf) for i in range(number)])
             follow = worth(low, high) & ~(high <= low * (1.0 + TOLERANCE))
             numbers = _numbers(kinds, follow)
             loads = [_next(low[i], high[i], numbers[i]) if follow[i] else [] for i in range(number)]
     made = []
     for i in range(number):
-        figures = best[i] or worst[i] or {}
-        made.append(
-            Simulated(float(low[i]), float(high[i]), figures, missed_text(worst[i], target) if worst[i] else "")
-        )
+        worst = failed[i].get(high[i])
+        figures = best[i] or worst or {}
+        made.append(Simulated(float(low[i]), float(high[i]), figures, missed_text(worst, target) if worst else ""))
     return made, simulations
 
 
