@@ -236,8 +236,10 @@ def _spec(asked: Question, place: tuple[int, int, int], most: float, load: float
     return {key: value for key, value in keys.items() if value not in (None, {}, False)}
 
 
-def _limits_of_requests(slo: str | Mapping[str, Any]) -> str | dict[str, Any] | None:
+def _limits_of_requests(slo: str | Mapping[str, Any] | None) -> str | dict[str, Any] | None:
     """The limits of every request as they were given; those of the whole run, such as ttft_p99, are left out."""
+    if slo is None:
+        return None
     if isinstance(slo, str):
         parts = [part.strip() for part in slo.split(",")]
         return ",".join(part for part in parts if part.partition("=")[0].strip() in LIMITS) or None
