@@ -38,7 +38,7 @@ FLOORS = {
         {"traced_once", "efficiency", "energy", "roofline", "collectives"},  # realism
         {"forward", "op_time", "overlap", "step", "price_tables", "step_price", "prices"},  # assembly
         {"steady_state", "scheduler", "training"},
-        {"jobs"},
+        {"prompt_queue", "jobs"},
     ),
     "hwspaces": (
         {"document", "interrupted", "unfinished", "output", "units", "leaves"},  # files, units, figures

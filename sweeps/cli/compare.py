@@ -47,6 +47,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     common.settings_argument(tried, "--set", what, "PATH=VALUE")
     parser.add_argument("--simulate", metavar="N", help="places that are simulated at most (default 24; 0: estimates)")
     parser.add_argument(
+        "--no-disaggregated",
+        action="store_true",
+        default=None,
+        help="leave out pools that only prefill or decode: estimates",
+    )
+    parser.add_argument(
         "--static", action="store_true", help="static batches in place of requests over time, as of `jaxroof request`"
     )
     parser.add_argument("--batch", metavar="N,..", help="with --static: requests at once (default: up to 512)")
@@ -150,6 +156,7 @@ def _compared(options: argparse.Namespace) -> tuple[Any, list[str]]:
     policy = common.policy_settings(options.policy)
     if policy:
         given["policy"] = {name: value.split(",") for name, value in policy.items()}
+    given["disaggregated"] = not options.no_disaggregated
     given["settings"] = common.overrides(options.set)
     from sweeps.cli.progress import Line
     from sweeps.run.compile_cache import compilation_cache

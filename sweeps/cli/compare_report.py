@@ -173,6 +173,11 @@ def _print_summary(out: Any, found: ServedComparison, shown: Sequence[Row]) -> N
     if known is not first:
         said = "no row is on a measured architecture" if known is None else row_text(found, known)
         print_lines(out, "sure", [f"the first row is an extrapolation; best on a measured architecture: {said}"])
+    if first.prefill is not None:
+        by = next((row for row in shown if row.simulated), None)
+        said = "no row was simulated" if by is None else f"the best simulated row: {row_text(found, by)}"
+        words = f"the first row is an estimate of disaggregated pools, which are not simulated; {said}"
+        print_lines(out, "pools", [words])
     print_lines(out, "note", found.question.model.notes)
 
 
@@ -257,7 +262,8 @@ def _row_record(found: ServedComparison, row: Row, rank: int, advice: Sequence[s
         **({} if device.price is None else device.price.record()),
         "longest": found.question.requests.longest,
         "spec": dict(row.spec),
-        "prefill": None,
+        "prefill": row.prefill,
+        **({} if row.prefill is None else {"decode_replicas": row.decode_replicas}),
         **{name: value for name, value in row.metrics.items() if name != "devices"},
     }
 

@@ -54,6 +54,7 @@ def options(
         kv=kv,
         efficiency=efficiency,
         simulated=simulated,
+        disaggregated=False,  # a fleet simulates its replicas
     )
     made = [
         Option(

@@ -22,7 +22,10 @@ LEAST = 0.02
 
 
 def changes(asked: Question, rows: Sequence[Row]) -> list[str]:
-    """For every row the change that gains most load, in words; "" where none gains any. By the steady state."""
+    """For every row the change that gains most load, in words, by the steady state.
+
+    "" where none gains any, and for disaggregated pools.
+    """
     if not rows:
         return []
     options = asked.options
@@ -49,7 +52,10 @@ def changes(asked: Question, rows: Sequence[Row]) -> list[str]:
         for one in options.settings
     ]
     tried["twice the max_sequences"] = loads(bounds, asked.target, dataclasses.replace(options, settings=many))
-    return [_best(before[i], {words: float(each[i]) for words, each in tried.items()}) for i in range(len(rows))]
+    return [
+        "" if row.prefill else _best(before[i], {words: float(each[i]) for words, each in tried.items()})
+        for i, row in enumerate(rows)
+    ]
 
 
 def _best(before: float, loads: Mapping[str, float]) -> str:

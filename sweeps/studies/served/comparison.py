@@ -9,9 +9,11 @@ import numpy as np
 
 from jaxroof.deployment import replica_devices
 from jaxroof.jobs import Scenario
+from jaxroof.steady_state import Demand
 from jaxroof.tree import structure
 from sweeps.run.simulated.objective import SHARE
-from sweeps.studies.served.estimate import Estimate, estimate, priced, sequences
+from sweeps.studies.served.disaggregated import FirstPass, pool_rows, with_pools
+from sweeps.studies.served.estimate import Estimate, Priced, estimate, priced, sequences
 from sweeps.studies.served.figures import PRICE, RATE, SORTED_BY, ascending, figures
 from sweeps.studies.served.places import Options, Room, room
 from sweeps.studies.served.question import MAX_DEVICES, Question, question
@@ -60,10 +62,10 @@ class ServedComparison:
 
     @property
     def best_layouts(self) -> tuple[Row, ...]:
-        """Of `rows`, the best of every (accelerator, devices of a replica)."""
-        first: dict[tuple[str, int], Row] = {}
+        """Of `rows`, the best of every (accelerator, devices of a replica), disaggregated pools apart from others."""
+        first: dict[tuple[str, int, bool], Row] = {}
         for row in self.rows:
-            first.setdefault((row.hardware, row.devices), row)
+            first.setdefault((row.hardware, row.devices, row.prefill is None), row)
         return tuple(first.values())
 
     @property
@@ -98,6 +100,7 @@ def compare_served(
     prices: str | None = None,
     sort: str | None = None,
     simulated: int = SIMULATED,
+    disaggregated: bool = True,
     begun: Callable[[int], Callable[[int], None]] = lambda simulations: lambda done: None,
     **load: Any,
 ) -> ServedComparison:
@@ -124,6 +127,7 @@ def compare_served(
       efficiency, settings, prices: constants, numbers by dotted path, and prices, as everywhere.
       sort: one of `SORTED_BY`; None: US dollars per million tokens where most accelerators have prices.
       simulated: places that are simulated at most; 0: none.
+      disaggregated: whether pools that only prefill or only decode are ranked among them, as estimated.
       begun: called with about as many simulations as come; returns what is called with those that are done.
       **load: of `sweeps.ask.offered_load.OfferedLoad`: isl, osl, trace, prefixes, sessions, requests, seed ...
 
@@ -152,6 +156,8 @@ def compare_served(
     metric, chosen = _metric(sort, asked)
     found = search(asked, metric, rate, headroom, simulated, begun)
     rows, infeasible = _rows(asked, found, metric)
+    if disaggregated:
+        rows = with_pools(rows, pool_rows(asked, found.first_pass, metric, rate, headroom), metric)
     return ServedComparison(
         question=asked,
         metric=metric,
@@ -175,12 +181,19 @@ class Found:
 
     bounds: Room
     wanted: np.ndarray  # bool: places that hold the model and one request
+    needs: Sequence[Demand]  # by setting
+    prices: Priced  # of the wanted places' steps
     estimate: Estimate
     arrays: Mapping[str, np.ndarray]  # figures, those of simulated places at their simulated load
     results: Mapping[Place, Simulated]
     requests: int  # of every simulation
     simulations: int
     estimate_seconds: float
+
+    @property
+    def first_pass(self) -> FirstPass:
+        """What disaggregated pools are estimated from."""
+        return FirstPass(self.wanted, self.needs, self.prices, self.estimate, self.requests)
 
 
 def search(
@@ -206,7 +219,8 @@ def search(
     bounds = room(options)
     wanted = bounds.legal & (bounds.group_tokens >= asked.requests.longest)
     wanted = wanted if among is None else wanted & among
-    found = estimate(options, bounds, wanted, needs, asked.target, priced(options, wanted, needs))
+    prices = priced(options, wanted, needs)
+    found = estimate(options, bounds, wanted, needs, asked.target, prices)
     fleet = float(np.mean(stream.osl)), rate, headroom
     arrays = figures(options, found.load, found, *fleet)
     seconds = time.perf_counter() - start
@@ -224,7 +238,7 @@ def search(
         for place, one in zip(places, made, strict=True):
             results[place], load_of[place] = one, one.load
         arrays = figures(options, load_of, found, *fleet)
-    return Found(bounds, wanted, found, arrays, results, requests, simulations, seconds)
+    return Found(bounds, wanted, needs, prices, found, arrays, results, requests, simulations, seconds)
 
 
 def _metric(sort: str | None, asked: Question) -> tuple[str, str]:

@@ -20,7 +20,7 @@ def dataset(found: ServedComparison) -> xr.Dataset:
     asked, options = found.question, found.question.options
     simulated = np.zeros((len(options.settings), len(options.devices), len(options.layouts)), np.int8)
     for row in found.rows:
-        simulated[row.place] = row.simulated
+        simulated[row.place] |= row.simulated
     variables = {name: (DIMS, values, variable_attributes(name, values.dtype)) for name, values in found.arrays.items()}
     meaning = {"units": "1", "long_name": "1 where the load is from a simulation, 0 where from the steady state"}
     labels = {

@@ -45,6 +45,8 @@ class Row:
     metrics: Mapping[str, float]  # SI units; NaN where unknown
     spec: Mapping[str, Any]  # what simulates it: keys of `sweeps.run.simulated.spec.ServeSpec`
     place: tuple[int, int, int]
+    prefill: Mapping[str, Any] | None = None  # of disaggregated pools the one that prefills; the row's own one decodes
+    decode_replicas: int = 1  # of disaggregated pools
 
 
 def ranked_row(

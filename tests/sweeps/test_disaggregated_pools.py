@@ -1,0 +1,205 @@
+"""Disaggregated pools of a served comparison: limits, bounds, a loop over all pairs, figures by hand, bad input."""
+
+import dataclasses
+import json
+import math
+
+import numpy as np
+import pytest
+
+import sweeps
+from jaxroof.deployment import replica_devices
+from jaxroof.prompt_queue import prompt_rate
+from sweeps.cli import main
+from sweeps.run.answer import answer
+from sweeps.studies.served import disaggregated
+from sweeps.studies.served.comparison import ServedComparison, compare_served, search
+from sweeps.studies.served.disaggregated import FirstPass, Pairs, pool_rows, with_pools
+from sweeps.studies.served.pools import LADDER, pool_steps
+from sweeps.studies.served.question import Question, question
+
+MODEL, SLO = "Llama-3.1-8B", "ttft=500ms,tpot=30ms"
+LOAD = {"isl": "1024", "osl": "128"}
+METRIC = "tokens_per_second_per_device"
+
+
+def searched(slo: str = SLO, **keys) -> tuple[Question, FirstPass]:
+    asked = question(MODEL, slo, LOAD, **{"hardware": ["H100-SXM"], "max_devices": 4} | keys)
+    return asked, search(asked, METRIC, simulated=0).first_pass
+
+
+def compared(**keys) -> ServedComparison:
+    return compare_served(
+        MODEL, SLO, **{"hardware": ["H100-SXM", "L20"], "max_devices": 4, "simulated": 0} | keys, **LOAD
+    )
+
+
+@pytest.fixture(scope="module")
+def small() -> tuple[Question, FirstPass]:
+    return searched()
+
+
+@pytest.fixture(scope="module")
+def both() -> ServedComparison:
+    return compared()
+
+
+def every_pair(asked: Question, found: FirstPass) -> Pairs:
+    """All pairs of layouts and settings in all ratios that fit the devices, of the one accelerator."""
+    steps = found.estimate.load.shape
+    sizes = [int(replica_devices(deployment)) for deployment in asked.options.deployments[0]]
+    sent = disaggregated._transfers(asked, found, np.unique(sizes))
+    rows = []
+    for s1, w1, s2, w2 in np.ndindex(steps[0], steps[2], steps[0], steps[2]):
+        for p, d in disaggregated.RATIOS:
+            if p * sizes[w1] + d * sizes[w2] <= max(sizes):
+                link = list(np.unique(sizes)).index(min(sizes[w1], sizes[w2]))
+                rows.append((0, (s1, w1), (s2, w2), (p, d), (sizes[w1], sizes[w2]), sent[s1, 0, link], 1.0))
+    return Pairs(*(np.array(column) for column in zip(*rows, strict=True)))
+
+
+def test_the_best_pair_is_that_of_a_loop_over_all_pairs(small):
+    asked, found = small
+    (row,) = pool_rows(asked, found, METRIC)
+    pairs = every_pair(asked, found)
+    steps = pool_steps(asked.options, found.wanted, found.needs, found.prices, found.estimate)
+    load, _, _ = disaggregated._largest(asked, found, steps, pairs)
+    best = float((load / pairs.total).max())
+    # loads are found on a grid of batches, two steps of which are 1 % apart
+    assert row.metrics["load"] / row.devices == pytest.approx(best, rel=0.01)
+
+
+def test_no_pair_does_more_than_its_pools_without_limits(small):
+    asked, found = small
+    steps = pool_steps(asked.options, found.wanted, found.needs, found.prices, found.estimate)
+    pairs = every_pair(asked, found)
+    load, at, _ = disaggregated._largest(asked, found, steps, pairs)
+    prompts = prompt_rate(steps.prompt)[disaggregated._places(pairs, "prefill")] * pairs.replicas[:, 0]
+    where = disaggregated._places(pairs, "decode")
+    full = steps.ladder[where][:, LADDER - 1] / steps.decode[where][:, LADDER - 1] / 127 * pairs.replicas[:, 1]
+    links = pairs.replicas.min(axis=1) / pairs.transfer
+    assert (load > 0.0).any()
+    assert (load <= prompts).all() and (load <= full).all() and (load <= links).all()
+    some = load > 0.0
+    assert (at["ttft_mean"][some] < 0.5).all() and (at["tpot_mean"][some] < 0.03).all()
+
+
+def test_latencies_are_near_those_of_the_job_of_two_pools(small):
+    asked, found = small
+    (row,) = pool_rows(asked, found, METRIC)
+    replicas = row.prefill["replicas"], row.decode_replicas
+    case = sweeps.case(
+        "disaggregated",
+        "H100-SXM",
+        MODEL,
+        workload={"isl": 1024, "osl": 128, "batch": round(row.metrics["batch_mean"])},
+        deployment={**row.spec["deployment"], "dp": replicas[1]},
+        prefill={**row.prefill["deployment"], "dp": replicas[0]},
+    )
+    job = answer(case).metrics
+    # Steps of a served engine run in CUDA graphs of the next larger batch, and hide some of the host's time.
+    assert row.metrics["tpot_mean"] == pytest.approx(float(job["tpot"]), rel=0.15)
+    assert row.metrics["load"] == pytest.approx(float(job["decode_rate"]), rel=0.15)
+    # The job has an idle pool and one prompt per step.
+    assert row.metrics["ttft_mean"] > float(job["ttft"])
+    sent = disaggregated._transfers(asked, found, np.array([1.0]))[0, 0, 0]
+    lanes = min(replica_devices_of(row.spec["deployment"]), replica_devices_of(row.prefill["deployment"]))
+    if lanes == 1:
+        assert sent == pytest.approx(float(job["transfer_time"]), rel=1e-6)
+
+
+def replica_devices_of(degrees: dict) -> int:
+    return math.prod(degrees.get(name, 1) for name in ("tp", "pp", "attention_dp"))
+
+
+@pytest.mark.parametrize("slo", ["ttft=500ms,tpot=20ms", "ttft_p99=300ms,tpot_mean=30ms", "e2e=4s"])
+def test_tighter_limits_take_load_away(slo):
+    asked, found = searched(slo)
+    (row,) = pool_rows(asked, found, METRIC)
+    looser = {"ttft=500ms,tpot=20ms": "ttft=2s,tpot=30ms", "e2e=4s": "e2e=8s"}.get(slo, "ttft_p99=1s,tpot_mean=40ms")
+    (more,) = pool_rows(*searched(looser), METRIC)
+    assert 0.0 < row.metrics["load"] / row.devices < more.metrics["load"] / more.devices
+    assert not pool_rows(*searched("ttft=1us"), METRIC)
+
+
+def test_figures_are_of_both_pools_together(both):
+    row = next(row for row in both.rows if row.prefill is not None and row.hardware == "H100-SXM")
+    device = next(one for one in both.question.options.devices if one.name == "H100-SXM")
+    prefill, decode = (replica_devices_of(one) for one in (row.prefill["deployment"], row.spec["deployment"]))
+    assert row.devices == row.prefill["replicas"] * prefill + row.decode_replicas * decode <= 4
+    metrics, rate = row.metrics, row.metrics["load"] * 128
+    assert metrics["tokens_per_second_per_device"] == pytest.approx(rate / row.devices)
+    hourly = device.hardware.price * 3600.0 * row.devices
+    assert metrics["usd_per_hour"] == pytest.approx(hourly)
+    assert metrics["usd_per_million_tokens"] == pytest.approx(hourly / 3600.0 / rate * 1e6)
+    assert metrics["power"] == pytest.approx(metrics["joules_per_token"] * rate / row.devices)
+    assert device.hardware.power.static < metrics["power"] < device.hardware.power.tdp
+    assert row.spec["rate"] == pytest.approx(metrics["load"] / row.decode_replicas)
+    assert row.spec["policy"]["token_budget"] == row.prefill["policy"]["token_budget"]  # one policy for both
+    assert not row.simulated and row.layout.startswith(f"prefill {row.prefill['replicas']} x tp")
+
+
+def test_pools_stand_among_the_other_rows_and_can_be_left_out(both):
+    without = compared(disaggregated=False)
+    assert [row.place for row in both.rows if row.prefill is None] == [row.place for row in without.rows]
+    assert all(row.prefill is None for row in without.rows)
+    values = [row.metrics[both.metric] for row in both.rows]
+    assert values == sorted(values)
+    # the same number of devices without pools stays beside them
+    pools = [row for row in both.best_layouts if row.prefill is not None]
+    names = {(row.hardware, row.devices) for row in without.best_layouts}
+    assert pools and names == {(row.hardware, row.devices) for row in both.best_layouts if row.prefill is None}
+    first, second = both.rows[:2]
+    tied = dataclasses.replace(second, prefill={}, metrics=first.metrics), dataclasses.replace(first, prefill=None)
+    assert with_pools(tied[1:], tied[:1], both.metric)[0].prefill is None
+
+
+def test_a_load_takes_whole_pairs_of_pools():
+    rate = 500.0
+    found = compared(hardware=["H100-SXM"], rate=rate, headroom=0.2)
+    row = next(row for row in found.rows if row.prefill is not None)
+    assert row.replicas == math.ceil(rate * 1.2 / row.metrics["load"])
+    assert row.metrics["devices"] == row.replicas * row.devices
+    assert row.metrics["requests_per_second"] == pytest.approx(rate)
+
+
+def test_slow_links_bind_and_missing_ones_leave_no_pools():
+    asked, found = searched(settings={"hardware.links.scale_out.bandwidth": "0.2GB/s"})
+    (row,) = pool_rows(asked, found, METRIC)
+    assert row.binds == "links between the pools"
+    # 1,024 tokens of 2 x 32 x 8 x 128 numbers of 2 B, over one link per device of the smaller of both replicas
+    lanes = min(replica_devices_of(row.spec["deployment"]), replica_devices_of(row.prefill["deployment"]))
+    carried = min(row.prefill["replicas"], row.decode_replicas) * lanes * 0.2e9 / (1024 * 2 * 32 * 8 * 128 * 2)
+    assert 0.8 * carried < row.metrics["load"] < carried
+    fast = pool_rows(*searched(), METRIC)[0]
+    assert row.metrics["load"] / row.devices < 0.5 * fast.metrics["load"] / fast.devices
+    assert not pool_rows(*searched(hardware=["L4"], max_devices=1), METRIC)
+    assert not pool_rows(*searched(devices=[1]), METRIC)
+
+
+def refused(capsys, *words: str) -> str:
+    status = main(["compare", "--model", MODEL, "--isl", "1024", "--osl", "128", *words])
+    out, err = capsys.readouterr()
+    assert (status, out) == (2, "") and err.count("\n") == 1
+    return err
+
+
+def test_the_flag_needs_traffic(capsys):
+    said = refused(capsys, "--static", "--no-disaggregated")
+    assert "--no-disaggregated cannot be given with --static" in said
+
+
+def test_json_has_both_pools_and_the_report_says_what_is_not_simulated(capsys):
+    words = ["compare", "--model", MODEL, "--isl", "1024", "--osl", "128", "--slo", SLO, "--simulate", "0"]
+    words += ["--hardware", "H100-SXM", "--max-devices", "4"]
+    assert main([*words, "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    (row,) = (row for row in rows if row["prefill"] is not None)
+    assert set(row["prefill"]) >= {"deployment", "replicas", "hardware"} and row["decode_replicas"] >= 1
+    assert row["simulated"] is False and all("decode_replicas" not in one for one in rows if one is not row)
+    assert main(words) == 0
+    lines = capsys.readouterr().out.splitlines()
+    if row["rank"] == 1:
+        assert any(line.startswith("pools   the first row is an estimate of disaggregated pools") for line in lines)
+    assert main([*words, "--no-disaggregated"]) == 0
+    assert "prefill" not in capsys.readouterr().out
