@@ -30,6 +30,7 @@ class Demand:
     briefness: Scalar  # mean of the decode steps x mean of their reciprocals: 1 where all outputs are equally long
     context: Scalar  # tokens that a decoding sequence attends to, mean over all decode steps
     held: Scalar  # tokens of KV cache that a running sequence holds, mean over time
+    classes: tuple["Demand", ...] = ()  # means of every class of these requests
 
 
 @struct
@@ -58,6 +59,7 @@ class SteadyState:
     held_back: Scalar  # share of requests that wait because the most sequences run already
     wait: Scalar  # s, mean wait of those
     decode_steps: Scalar  # of a request
+    classes: tuple["SteadyState", ...] = ()  # as the requests of every class see it, `jaxroof.steady_classes`
 
 
 def step_times(price: Price, policy: Policy, demand: Demand, batch: Scalar) -> StepTimes:

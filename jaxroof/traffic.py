@@ -28,6 +28,9 @@ class Traffic:
         zero=True,
         default=None,
     )
+    kind: Array | None = number(
+        "1", "class of the request", "0 .. classes - 1; none: there are no classes", zero=True, default=None
+    )
     clients: Scalar | None = count("clients of a closed loop", default=None)
     think: Scalar = number("s", "time between an answer and its client's next request", zero=True, default=0.0)
 

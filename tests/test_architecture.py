@@ -37,7 +37,7 @@ FLOORS = {
         {"area", "speculation", "layers", "cost", "memory", "paging", "legality"},  # parts
         {"traced_once", "efficiency", "energy", "roofline", "collectives"},  # realism
         {"forward", "op_time", "overlap", "step", "price_tables", "step_price", "prices"},  # assembly
-        {"steady_state", "scheduler", "training"},
+        {"steady_state", "steady_classes", "scheduler", "training"},
         {"prompt_queue", "jobs"},
     ),
     "hwspaces": (
@@ -53,7 +53,7 @@ FLOORS = {
         | {"other_parameters", "encoder_decoder", "encoders", "layer", "linear_attention", "attention", "latent"}
         | {"feedforward", "layer_kinds"},  # parts of a model
         {"catalogue", "huggingface", "entry"},  # models
-        {"arrivals", "lengths", "prefixes", "streams", "traffic", "traces", "summary"},  # requests
+        {"arrivals", "lengths", "prefixes", "streams", "classes", "traffic", "traces", "summary"},  # requests
     ),
     "sweeps": ({"ask"}, {"data"}, {"run"}, {"serving"}, {"studies"}, {"measure"}, {"show"}, {"cli"}),
 }

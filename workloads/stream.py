@@ -31,9 +31,28 @@ class Stream:
     shared: np.ndarray  # prompt tokens that an earlier request of the group began with, 0 .. isl, float64
     source: str  # file, or the words that describe the distributions and their seed
     notes: tuple[str, ...] = ()  # what was left out or assumed
+    kind: np.ndarray | None = None  # class of each request, a position in `workloads.classes`; None: there are none
 
     def __len__(self) -> int:
         return len(self.arrival)
+
+
+def part(stream: Stream, chosen: slice | np.ndarray) -> Stream:
+    """Some requests of a stream, as if the others had never come.
+
+    Args:
+      chosen: a slice, or which ones, bool of shape [requests].
+    """
+    group = numbered(stream.group[chosen])
+    return dataclasses.replace(
+        stream,
+        arrival=stream.arrival[chosen],
+        isl=stream.isl[chosen],
+        osl=stream.osl[chosen],
+        group=group,
+        shared=np.where(group == ALONE, 0.0, stream.shared[chosen]),
+        kind=None if stream.kind is None else stream.kind[chosen],
+    )
 
 
 def alone(requests: int) -> tuple[np.ndarray, np.ndarray]:

@@ -135,6 +135,7 @@ def first(stream: Stream, requests: int) -> Stream:
     if requests == len(stream):
         return stream
     columns = {name: getattr(stream, name)[:requests] for name in ("arrival", "isl", "osl", "group", "shared")}
+    columns["kind"] = None if stream.kind is None else stream.kind[:requests]
     note = f"the first {requests} of {len(stream)} requests"
     return dataclasses.replace(stream, **columns, notes=(*stream.notes, note))
 

@@ -7,7 +7,7 @@ import numpy as np
 from jaxroof.traffic import Traffic
 from workloads.stream import ALONE, Stream
 
-ABSENT = {"arrival": np.inf, "isl": 1.0, "osl": 0.0, "group": float(ALONE), "shared": 0.0, "keep": 0.0}
+ABSENT = {"arrival": np.inf, "isl": 1.0, "osl": 0.0, "group": float(ALONE), "shared": 0.0, "keep": 0.0, "kind": -1.0}
 """What a request that never comes is, by field of `Traffic`."""
 
 
@@ -35,6 +35,7 @@ def traffic(stream: Stream, *, clients: int | None = None, think: float = 0.0, p
         group=np.asarray(stream.group, float) if grouped else None,
         shared=np.asarray(stream.shared, float) if grouped else None,
         keep=np.asarray(kept(stream), float) if grouped else None,
+        kind=None if stream.kind is None else np.asarray(stream.kind, float),
         clients=None if clients is None else float(clients),
         think=float(think),
     )

@@ -17,6 +17,7 @@ OF_REQUESTS = {
     "status": Metric("1", "what became of the request", STATUSES[:-1]),
     "preempted": lower("1", "times that the request's cache was taken away"),
     "cached": Metric("1", "prompt tokens that the prefix cache had"),
+    "request_class": Metric("1", "class of the request, its place in the file of classes"),
 }
 """What is known of every request of a simulation, beside its ttft, tpot and e2e."""
 

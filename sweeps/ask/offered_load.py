@@ -9,8 +9,8 @@ from jaxroof.field import count, number, option, text
 class OfferedLoad:
     """Requests as a user writes them: names, numbers in SI units, or text with units.
 
-    One of: a `trace`; an open loop of `rate` or `arrivals` with `isl` and `osl`; a closed loop of `concurrency`
-    clients with `isl` and `osl` or with the lengths of a `trace`.
+    One of: a `trace`; an open loop of `rate` or `arrivals` with `isl` and `osl`, or with the classes of a `traffic`
+    file; a closed loop of `concurrency` clients with these, or with the lengths of a `trace`.
     """
 
     trace: str | None = text(
@@ -21,6 +21,12 @@ class OfferedLoad:
     )
     sort: bool = option("put the trace's rows in order, instead of refusing them", default=False)
     drop: bool = option("leave out the trace's rows without tokens, instead of refusing them", default=False)
+    traffic: str | None = text(
+        "file of classes of requests",
+        "a table of each: share, isl, osl, prefixes, slo; sweeps/specs/chat.toml is one",
+        default=None,
+        flag="FILE",
+    )
     rate: float | str | None = number(
         "1/s",
         "requests sent per second",

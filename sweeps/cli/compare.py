@@ -91,7 +91,7 @@ def run(options: argparse.Namespace) -> None:
             options.engine = options.emit  # flags are of the engine that was compared
     if options.batch is not None:
         raise ValueError("--batch needs --static: requests that arrive over time make their own batches")
-    if options.slo is None:
+    if options.slo is None and options.traffic is None:
         raise ValueError("--slo is missing: what has to be kept, such as ttft=1s,tpot=30ms; --static needs none")
     from sweeps.cli import compare_report
 
@@ -126,6 +126,7 @@ def _compared(options: argparse.Namespace) -> tuple[Any, list[str]]:
     """The comparison, and for each of the rows that may be shown the change that would make it better."""
     from hwspaces import quantity
     from hwspaces.units import is_zero
+    from sweeps.run.simulated.classes import dotless
 
     given: dict[str, Any] = {name: getattr(options, name) for name in LOAD if getattr(options, name) is not None}
     given |= {
@@ -133,7 +134,8 @@ def _compared(options: argparse.Namespace) -> tuple[Any, list[str]]:
         for name in ("weights", "engine", "draft", "efficiency", "prices", "sort", "share")
         if getattr(options, name) is not None
     }
-    given["slo"] = options.slo.replace(".p", "_p").replace(".mean", "_mean")
+    if options.slo is not None:
+        given["slo"] = dotless(options.slo)
     if options.rate is not None:
         given["rate"] = quantity(options.rate, "1/s", "--rate")
     if options.headroom is not None:

@@ -13,9 +13,11 @@ from sweeps.ask.names import variable
 from sweeps.cli.answers import units
 from sweeps.cli.tables import console, metric_text, print_lines, table
 from sweeps.data.labels import number
+from sweeps.run.simulated.objective import Target
 from sweeps.studies.served.comparison import ServedComparison
 from sweeps.studies.served.rows import Row
 from sweeps.studies.served.trust import trust
+from workloads.classes import RequestClass
 
 COLUMNS = {
     "load": "requests/s\n/replica",
@@ -31,6 +33,8 @@ def show(found: ServedComparison, shown: Sequence[Row], advice: Sequence[str], t
     """Print the ranking, its reasons, and what the numbers are of."""
     out, asked = console(), found.question
     out.print(_heading(found))
+    for one in asked.requests.classes:
+        out.print(f"{one.text}: {asked.target.classes[one.name].text}")
     out.print(f"weights {asked.model.precision} ({asked.model.precision_source}), engine {asked.engine}", end="")
     out.print(f", efficiency {asked.efficiency.name}")
     direction = "highest" if variable(found.metric).higher_is_better else "lowest"
@@ -53,7 +57,9 @@ def _heading(found: ServedComparison) -> str:
     stream = asked.requests.sample
     lengths = " + ".join(number(float(np.mean(tokens)), 4) for tokens in (stream.isl, stream.osl))
     even = np.ptp(stream.isl) == 0.0 and np.ptp(stream.osl) == 0.0
-    words = f"{asked.model.name}: requests of {lengths} tokens{'' if even else ' on average'}, {asked.target.text}"
+    words = f"{asked.model.name}: requests of {lengths} tokens{'' if even else ' on average'}"
+    if not asked.target.classes:
+        words += f", {asked.target.text}"
     if found.rate is not None:
         words += f"; {number(found.rate)} requests/s and {100 * found.headroom:g} % headroom"
     return words
@@ -166,7 +172,7 @@ def _print_summary(out: Any, found: ServedComparison, shown: Sequence[Row]) -> N
     if not shown:
         return
     first = shown[0]
-    print_lines(out, "best", [row_text(found, first)])
+    print_lines(out, "best", [row_text(found, first), *_class_lines(first)])
     known = next(
         (row for row in shown if not trust(device_of(found, row), found.question.efficiency).extrapolated), None
     )
@@ -179,6 +185,15 @@ def _print_summary(out: Any, found: ServedComparison, shown: Sequence[Row]) -> N
         words = f"the first row is an estimate of disaggregated pools, which are not simulated; {said}"
         print_lines(out, "pools", [words])
     print_lines(out, "note", found.question.model.notes)
+
+
+def _class_lines(row: Row) -> list[str]:
+    """Figures of every class of requests at the load of a simulated row."""
+    return [
+        f"{name}: TTFT p95 {_cell('ttft', of['ttft_p95'])}, p99 {_cell('ttft', of['ttft_p99'])}, TPOT p95 "
+        f"{_cell('tpot', of['tpot_p95'])}, p99 {_cell('tpot', of['tpot_p99'])}, {100.0 * of['good_share']:.1f} % good"
+        for name, of in row.classes.items()
+    ]
 
 
 def row_text(found: ServedComparison, row: Row) -> str:
@@ -211,6 +226,7 @@ def record(found: ServedComparison, rows: Sequence[Row], advice: Sequence[str]) 
             "rate": found.rate,
             "headroom": found.headroom if found.rate is not None else None,
             "requests": dict(asked.requests.keys),
+            "classes": [_class_record(one, asked.target) for one in asked.requests.classes],
             "engine": asked.engine,
             "efficiency": asked.efficiency.name,
             "settings": dict(asked.settings),
@@ -239,6 +255,12 @@ def record(found: ServedComparison, rows: Sequence[Row], advice: Sequence[str]) 
     }
 
 
+def _class_record(one: RequestClass, target: Target) -> dict[str, Any]:
+    words = {"name": one.name, "share_of_requests": one.share, "isl": one.isl.text, "osl": one.osl.text}
+    prefixes = None if one.prefixes is None else one.prefixes.text
+    return words | {"prefixes": prefixes, "slo": one.slo, "target": target.classes[one.name].text}
+
+
 def _row_record(found: ServedComparison, row: Row, rank: int, advice: Sequence[str]) -> dict[str, Any]:
     device = device_of(found, row)
     judged = trust(device, found.question.efficiency)
@@ -264,6 +286,7 @@ def _row_record(found: ServedComparison, row: Row, rank: int, advice: Sequence[s
         "spec": dict(row.spec),
         "prefill": row.prefill,
         **({} if row.prefill is None else {"decode_replicas": row.decode_replicas}),
+        **({"classes": dict(row.classes)} if found.question.target.classes else {}),
         **{name: value for name, value in row.metrics.items() if name != "devices"},
     }
 

@@ -11,8 +11,8 @@ from sweeps.cli.printing import print_json
 TOP = 20
 
 SERVED = (*("rate", "headroom", "share", "engine", "policy", "draft", "drafts", "simulate", "emit", "trace", "format"),)
+SERVED += (*("drop", "arrivals", "prefixes", "sessions", "requests", "duration", "seed", "traffic"),)
 SERVED += ("no_disaggregated",)
-SERVED += (*("drop", "arrivals", "prefixes", "sessions", "requests", "duration", "seed"),)
 """Flags of a served comparison."""
 
 

@@ -11,6 +11,7 @@ from sweeps.ask.names import variable
 from sweeps.cli import tables
 from sweeps.cli.answers import case_record, units
 from sweeps.data.labels import number
+from sweeps.run.simulated.classes import class_objectives, limits_text
 from sweeps.run.simulated.objective import limits
 from sweeps.run.simulated.policies import policy_record, policy_text
 from sweeps.serving.report import cache_tokens, nearest, slo_lines, status_text
@@ -45,7 +46,10 @@ def show(found: Simulation, files: Iterable[str]) -> None:
         latencies.add_row(NAMES[name], *values, variable(f"{name}_mean").long_name.removeprefix("mean of the "))
     out.print(latencies)
     out.print()
-    shown = [name for name in METRICS if name in found.metrics and (name not in OF_LIMITS or limits(found.objective))]
+    if found.classes:
+        _print_classes(out, found)
+    limited = limits(found.objective) or any(one.slo for one in found.load.classes)
+    shown = [name for name in METRICS if name in found.metrics and (name not in OF_LIMITS or limited)]
     out.print(tables.metric_table({name: found.metrics[name] for name in shown}, SHARES))
     out.print()
     tables.print_lines(out, "slo", slo_lines(found))
@@ -57,6 +61,22 @@ def show(found: Simulation, files: Iterable[str]) -> None:
     out.print(f"time    {served} of serving simulated in {seconds}")
     tables.print_lines(out, "note", (*tables.notes(case), *(note for note in found.notes if note not in case.notes)))
     tables.print_lines(out, "file", files)
+
+
+def _print_classes(out: Any, found: Simulation) -> None:
+    """Latencies of every class of requests, and the share that keeps its limits."""
+    columns = [(name, of) for name in ("ttft", "tpot", "e2e") for of in ("mean", f"p{PERCENTILES[-1]}")]
+    heads = [f"{NAMES[name]}\n{of}" for name, of in columns]
+    made = tables.table("class", "requests", *heads, "good", "limits", numbers=("requests", *heads, "good"))
+    stream, limited = found.replica.stream, class_objectives(found.load.classes, found.objective)
+    for position, (name, metrics) in enumerate(found.classes.items()):
+        one = found.load.classes[position]
+        values = [_time(metrics[f"{latency}_{of}"]) for latency, of in columns]
+        good = f"{100.0 * metrics['good_share']:.1f} %" if limits(limited[position]) else ""
+        count = f"{int((stream.kind == position).sum()):,}"
+        made.add_row(name, count, *values, good, limits_text(one, found.objective))
+    out.print(made)
+    out.print()
 
 
 def record(found: Simulation) -> dict[str, Any]:
@@ -76,6 +96,7 @@ def record(found: Simulation) -> dict[str, Any]:
         "seconds": found.seconds,
         "notes": list(found.notes),
         "metrics": found.metrics,
+        **({"classes": found.classes} if found.classes else {}),
         "units": units(found.metrics),
     }
 

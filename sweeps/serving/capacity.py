@@ -13,13 +13,15 @@ import xarray as xr
 from sweeps.ask.keys import takes
 from sweeps.ask.names import STATES, variable_attributes
 from sweeps.run.precision import precision
+from sweeps.run.simulated.classes import target_of
 from sweeps.run.simulated.grid import Metrics
-from sweeps.run.simulated.objective import SHARE, Target, limits, parse_target
+from sweeps.run.simulated.objective import SHARE, Target, limits
 from sweeps.run.simulated.spec import ServeSpec, serve_spec
 from sweeps.serving.curve import curve_dataset, loads_of
 from sweeps.serving.fleet import Fleet, Place, fleet
 from sweeps.serving.target import kept, missed_text
 from sweeps.serving.usual_loads import keeps_all_at_once, usual_clients, usual_rates
+from workloads.classes import classes_of
 
 TOLERANCE = 0.02
 """By how much more load an engine would fail at most: how far apart the two ends of its bracket are in the end."""
@@ -129,7 +131,7 @@ def capacity(
     start = time.perf_counter()
     if not 1e-4 <= tolerance < 1.0:
         raise ValueError(f"tolerance = {tolerance:g} must be from 0.0001 to below 1")
-    target = parse_target(slo, share)
+    target = target_of(slo, share, () if keys.get("traffic") is None else classes_of(keys["traffic"]))
     given, top, extra, longer = None, [], 0, 0
     if rates is not None or concurrencies is not None:
         given, closed = loads_of(rates, concurrencies)

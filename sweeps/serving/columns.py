@@ -26,6 +26,7 @@ def request_columns(found: Simulation) -> dict[str, Array]:
         "status": served.status.astype(np.int8),
         "preempted": served.preemptions.astype(np.int32),
         "cached": served.cached.astype(np.int32),
+        **({} if stream.kind is None else {"request_class": stream.kind.astype(np.int8)}),
     }
 
 

@@ -96,6 +96,7 @@ def attributes(found: Simulation) -> dict[str, Any]:
         "load": found.load.text,
         "clients": 0 if found.load.clients is None else found.load.clients,
         "think": found.load.think,
+        **({"classes": ", ".join(found.classes)} if found.classes else {}),
         "replicas": found.replicas,
         "seed": int(found.spec.seed),
         "notes": " | ".join(found.notes),

@@ -80,10 +80,11 @@ class Fleet:
         progress: Callable[[int], None] = lambda points: None,
     ) -> Metrics:
         """Metrics of every place at a load of its own, shape [places]: `sweeps.run.simulated.grid.outcomes`."""
+        limits = self.requests.objective(objective)
         points = [
             dataclasses.replace(
                 place.case.scenario,
-                workload=Service(traffic=self.traffic_at(float(amount)), policy=self.policy, objective=objective),
+                workload=Service(traffic=self.traffic_at(float(amount)), policy=self.policy, objective=limits),
             )
             for place, amount in zip(self.places, amounts, strict=True)
         ]

@@ -16,6 +16,7 @@ from sweeps.ask.cases import Case
 from sweeps.ask.effects import facts, given_paths, require_effect
 from sweeps.ask.engines import engine_of
 from sweeps.run.precision import precision
+from sweeps.run.simulated.classes import metrics_of_class, of_classes
 from sweeps.run.simulated.load import Load, load
 from sweeps.run.simulated.objective import parse_slo
 from sweeps.run.simulated.policies import chosen_policy, policy_values
@@ -70,6 +71,7 @@ class Simulation(Setup):
     timeline: Timeline  # what it did, NumPy arrays of shape [iterations], those of no duration left out
     metrics: dict[str, float]  # rates are of all replicas, counts of the one
     seconds: float  # s that the simulation took, compilation included
+    classes: dict[str, dict[str, float]]  # metrics of every class of requests by its name, of the one replica
 
     @property
     def start(self) -> np.ndarray:
@@ -96,6 +98,7 @@ def setup(asked: ServeSpec) -> Setup:
     """
     objective = parse_slo(asked.slo)
     given = load(asked)
+    given.objective(objective)  # limits of classes are read before anything is simulated
     found = asked.case()
     require_priced(found.model.name, found.scenario.model, found.scenario.deployment)
     engine = asked.engine or engine_of(found.efficiency)
@@ -128,15 +131,22 @@ def simulation(asked: ServeSpec, progress: Callable[[int, int], None] = lambda d
     given = setup(asked)
     start = time.perf_counter()
     traffic = given.replica.traffic
-    work = Service(traffic=traffic, policy=given.policy, objective=given.objective)
+    objective = given.replica.objective(given.objective)
+    work = Service(traffic=traffic, policy=given.policy, objective=objective)
     scenario = dataclasses.replace(given.case.scenario, workload=work)
     with precision("float64"):
         together = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64)[None], scenario)
         served, timeline = simulated(together, size_for(traffic, given.policy), progress=progress)
         served, timeline = jax.tree.map(lambda values: values[0], (served, timeline))
-        asked_for = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype=float), (traffic, given.blocks, given.objective))
-        metrics = compiled(serving_metrics, len(traffic.isl) <= FEW)(served, timeline, *asked_for)
+        asked_for = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype=float), (traffic, given.blocks, objective))
+        scores = compiled(serving_metrics, len(traffic.isl) <= FEW)
+        metrics = scores(served, timeline, *asked_for)
         metrics = {name: float(value) for name, value in SERVE.metrics(scenario, metrics, {}).items()}
+        each = of_classes(served, traffic.kind, lambda of: scores(of, timeline, *asked_for))
+    classes = {
+        one.name: {name: float(value) for name, value in metrics_of_class(each, position).items()}
+        for position, one in enumerate(given.load.classes)
+    }
     if not metrics["tokens_per_second"] > 0.0:
         metrics.pop("usd_per_million_tokens", None)
     seconds = time.perf_counter() - start
@@ -148,6 +158,7 @@ def simulation(asked: ServeSpec, progress: Callable[[int, int], None] = lambda d
         timeline=jax.tree.map(lambda values: values[worked], timeline),
         metrics=metrics,
         seconds=seconds,
+        classes=classes,
     )
 
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from hwspaces import formatted
 from jaxroof.jobs.serve import PERCENTILES
+from sweeps.run.simulated.classes import metrics_of_class
 from sweeps.run.simulated.objective import LIMITS, Target, figure_text
 
 Metrics = Mapping[str, np.ndarray]
@@ -13,7 +14,10 @@ Metrics = Mapping[str, np.ndarray]
 
 
 def kept(metrics: Metrics, target: Target) -> np.ndarray:
-    """Whether the target is kept, shape [places]."""
+    """Whether the target is kept, shape [places]; by every class of requests where there are some."""
+    if target.classes:
+        each = [kept(metrics_of_class(metrics, i), of) for i, of in enumerate(target.classes.values())]
+        return np.all(each, axis=0)
     found = good_share(metrics) >= target.share
     for name, limit in target.limits.items():
         found &= metrics[name] <= limit  # NaN where nothing was answered: not kept
@@ -28,6 +32,11 @@ def good_share(metrics: Metrics) -> np.ndarray:
 
 def missed_text(metrics: Mapping[str, float], target: Target) -> str:
     """Limits that a run misses, and by how much; "" where it keeps the target."""
+    if target.classes:
+        texts = {
+            name: missed_text(metrics_of_class(metrics, i), of) for i, (name, of) in enumerate(target.classes.items())
+        }
+        return "; ".join(f"{name}: {text}" for name, text in texts.items() if text)
     parts = []
     share = good_share_of(metrics)
     if not share >= target.share:

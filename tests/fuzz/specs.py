@@ -90,6 +90,7 @@ def targets() -> list[Target]:
         "deployment.tp",
         "model.hidden",
     )
+    chat = [(pathlib.Path(__import__("sweeps").__file__).parent / "specs" / "chat.toml").read_bytes()]
     own = [
         path.read_bytes() for path in sorted(pathlib.Path(__import__("sweeps").__file__).parent.glob("specs/*.toml"))
     ]
@@ -101,10 +102,24 @@ def targets() -> list[Target]:
         Target("serve", in_file("own.toml", _question), lambda: sweeps[2:3], Toml, (*words, "rate", "trace", "seed")),
         Target("design", in_file("own.toml", _design), lambda: optimise, Toml, (*words, "optimize", "minimize", "max")),
         Target(
+            "classes", in_file("chat.toml", _classes), lambda: chat, Toml, ("share", "isl", "osl", "prefixes", "slo")
+        ),
+        Target(
             "problem", in_file("own.toml", _problem), lambda: optimise[:1], Toml, (*words, "optimize", "min", "max")
         ),
         Target("traffic", in_file("own.toml", _traffic), lambda: [Toml.text(FLEET)], Toml, ("rate", "kv", "weights")),
     ]
+
+
+def _classes(path: str) -> None:
+    from sweeps.run.simulated.classes import target_of
+    from workloads.classes import classes_of, mixed
+
+    found = classes_of(path)
+    target_of("ttft=1s", 0.95, found)
+    require_sensible([one.share for one in found])
+    stream = mixed("poisson:1", found, requests=60)
+    require_sensible([*stream.isl, *stream.osl, *stream.shared])
 
 
 def _spec(path: str) -> Any:

@@ -15,14 +15,15 @@ from jaxroof.arrays import eager
 from jaxroof.deployment import devices, replica_devices
 from jaxroof.hardware import Links
 from jaxroof.jobs import Scenario
-from jaxroof.jobs.serve import RATES, Service, deployed_rates, serving_metrics
+from jaxroof.jobs.serve import RATES, Objective, Service, deployed_rates, serving_metrics
 from jaxroof.legality import legal
 from jaxroof.memory import kv_capacity_tokens, weight_bytes, weights_fit
 from jaxroof.scheduler import Size, cache_blocks
-from jaxroof.traffic import Traffic
+from jaxroof.traffic import Served, Traffic
 from jaxroof.tree import structure
 from sweeps.ask.alike import alike
 from sweeps.ask.cases import compute_precisions
+from sweeps.run.simulated.classes import of_classes, padded_objective
 from sweeps.run.simulated.simulation import FEW, compiled, power, simulated, size_for
 from workloads.traffic import padded
 
@@ -68,7 +69,7 @@ def outcomes(
 
     Returns:
       What `bounds` returns, and every metric, shape [points]: NaN where a deployment is not feasible. Rates are of all
-      replicas, counts of one.
+      replicas, counts of one. Of traffic with classes also the metrics of each, all of one replica.
     """
     asked, single = points, _all_single(points if among is None else among)
     points = [comparable(point, single) for point in points]
@@ -138,7 +139,7 @@ def stacked(points: Sequence[Scenario], once: bool = True) -> tuple[Scenario, Sc
       once: keep arrays that are the same object at every point once, such as the tables of an efficiency.
     """
     requests = max(len(point.workload.traffic.isl) for point in points)
-    works = [dataclasses.replace(point.workload, traffic=padded(point.workload.traffic, requests)) for point in points]
+    works = [_filled_up(point.workload, requests) for point in points]
     trees = [dataclasses.replace(point, workload=work) for point, work in zip(points, works, strict=True)]
     times = {id(tree.workload.traffic.arrival) for tree in trees}  # those differ next time
     columns, axes = [], []
@@ -149,6 +150,12 @@ def stacked(points: Sequence[Scenario], once: bool = True) -> tuple[Scenario, Sc
         axes.append(-1 if shared else 0)
     structure = jax.tree.structure(trees[0])
     return jax.tree.unflatten(structure, columns), jax.tree.unflatten(structure, axes)
+
+
+def _filled_up(work: Service, requests: int) -> Service:
+    """The workload with absent requests up to this number."""
+    objective = padded_objective(work.objective, requests)
+    return dataclasses.replace(work, traffic=padded(work.traffic, requests), objective=objective)
 
 
 def _of_one_structure(points: Sequence[Scenario]) -> list[np.ndarray]:
@@ -235,13 +242,22 @@ def _outcome(
     lengths = dataclasses.replace(lengths, think=np.zeros(len(blocks)))
     iterations = size.iterations * power(timeline.end.shape[1] / size.iterations, PIECES)
     timeline = jax.tree.map(lambda values: _filled(values, iterations, 1), timeline)
-    lanes = jax.tree.map(
-        lambda values: _filled(values, power(len(blocks), LANES), 0),
-        (found, timeline, lengths, blocks, work.objective),
+    objective = jax.tree.map(
+        lambda values, axis: np.broadcast_to(values, (len(blocks), *values.shape)) if axis < 0 else values,
+        work.objective,
+        axes.workload.objective,
     )
-    with _one_at_a_time:
-        scores = jax.device_get(_scores(requests <= FEW)(*lanes))
-    return {name: values[: len(blocks)] for name, values in scores.items()}
+    timeline, lengths, blocks_of, objective = jax.tree.map(
+        lambda values: _filled(values, power(len(blocks), LANES), 0), (timeline, lengths, blocks, objective)
+    )
+
+    def scores(served: Served) -> Metrics:
+        lanes = jax.tree.map(lambda values: _filled(values, power(len(blocks), LANES), 0), served)
+        with _one_at_a_time:
+            values = jax.device_get(_scores(requests <= FEW)(lanes, timeline, lengths, blocks_of, objective))
+        return {name: column[: len(blocks)] for name, column in values.items()}
+
+    return scores(found) | of_classes(found, work.traffic.kind, scores)
 
 
 @functools.cache
@@ -265,7 +281,8 @@ def _shortest(work: Service) -> Service:
     there = np.asarray(traffic.osl) > 0.0
     least = int(np.argmin(np.where(there, traffic.isl + traffic.osl, np.inf)))
     only = slice(least, least + 1)
-    return dataclasses.replace(work, traffic=Traffic(arrival=np.zeros(1), isl=traffic.isl[only], osl=traffic.osl[only]))
+    single = Traffic(arrival=np.zeros(1), isl=traffic.isl[only], osl=traffic.osl[only])
+    return dataclasses.replace(work, traffic=single, objective=Objective())
 
 
 def _bounds(together: Scenario) -> Metrics:

@@ -9,11 +9,14 @@ import numpy as np
 from hwspaces import quantity
 from hwspaces.leaves import declared_quantity
 from hwspaces.units import is_zero
+from jaxroof.jobs.serve import Objective
 from jaxroof.traffic import Traffic
 from sweeps.ask.leaves import leaf
 from sweeps.data.labels import number
+from sweeps.run.simulated.classes import objective_of
 from sweeps.run.simulated.spec import ServeSpec
-from workloads.stream import ALONE, Stream, numbered
+from workloads.classes import RequestClass, classes_of, mixed
+from workloads.stream import Stream, part
 from workloads.streams import first, generated, mean_rate, with_rate
 from workloads.traces import read_trace
 from workloads.traffic import traffic
@@ -23,8 +26,11 @@ REQUESTS = 1000
 """Requests that are drawn where neither their number nor a duration is given."""
 
 OF_TRACES = ("format", "sort", "drop")
-OF_DISTRIBUTIONS = ("arrivals", "isl", "osl", "duration", "prefixes", "sessions")
+OF_DISTRIBUTIONS = ("arrivals", "isl", "osl", "duration", "prefixes", "sessions", "traffic")
 """Keys that go with a trace, or without one."""
+
+OF_ONE_CLASS = ("isl", "osl", "prefixes", "sessions")
+"""Keys that a file of classes takes the place of."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,6 +40,7 @@ class Load:
     stream: Stream
     clients: int | None = None  # of a closed loop; None: an open one
     think: float = 0.0  # s
+    classes: tuple[RequestClass, ...] = ()  # of the stream's requests
 
     @property
     def text(self) -> str:
@@ -42,6 +49,8 @@ class Load:
         count = f"{len(self.stream):,} request{'s' * (len(self.stream) > 1)}"
         even = np.ptp(self.stream.isl) == 0.0 and np.ptp(self.stream.osl) == 0.0
         of = f"of {lengths} tokens{'' if even else ' on average'}"
+        if self.classes:
+            of += f" ({', '.join(f'{100 * one.share:.3g} % {one.name}' for one in self.classes)})"
         if self.clients is not None:
             think = f", {span_text(self.think)} after each answer" if self.think else ""
             return f"{count} {of} from {self.clients:,} client{'s' * (self.clients > 1)}{think}"
@@ -54,6 +63,10 @@ class Load:
     def traffic(self) -> Traffic:
         """It as arrays for the scheduler."""
         return traffic(self.stream, clients=self.clients, think=self.think)
+
+    def objective(self, common: Objective) -> Objective:
+        """Limits of every request: those of its class, or the common ones."""
+        return objective_of(self.stream.kind, self.classes, common)
 
     def replica(self, replicas: int) -> "Load":
         """Load of one of `replicas`: every `replicas`-th request, and an equal part of the clients.
@@ -68,12 +81,7 @@ class Load:
             if clients % replicas:
                 raise ValueError(f"concurrency = {clients} must be a multiple of the {replicas} replicas (dp)")
             clients //= replicas
-        columns = {
-            name: getattr(self.stream, name)[::replicas] for name in ("arrival", "isl", "osl", "group", "shared")
-        }
-        columns["group"] = numbered(columns["group"])
-        columns["shared"] = np.where(columns["group"] == ALONE, 0.0, columns["shared"])
-        return dataclasses.replace(self, stream=dataclasses.replace(self.stream, **columns), clients=clients)
+        return dataclasses.replace(self, stream=part(self.stream, slice(None, None, replicas)), clients=clients)
 
 
 def load(asked: ServeSpec) -> Load:
@@ -97,9 +105,12 @@ def load(asked: ServeSpec) -> Load:
     arrivals = rate if arrivals is None else arrivals
     if requests is None and duration is None and not str(arrivals).strip().lower().startswith("stages"):
         requests = REQUESTS
-    shared = {"prefixes": asked.prefixes, "sessions": asked.sessions}
-    stream = generated(arrivals, asked.isl, asked.osl, requests=requests, duration=duration, seed=seed, **shared)
-    return Load(stream, clients, think)
+    counts: dict[str, Any] = {"requests": requests, "duration": duration, "seed": seed}
+    if asked.traffic is not None:
+        classes = classes_of(asked.traffic)
+        return Load(mixed(arrivals, classes, **counts, name=asked.traffic), clients, think, classes)
+    shared: dict[str, Any] = {"prefixes": asked.prefixes, "sessions": asked.sessions}
+    return Load(generated(arrivals, asked.isl, asked.osl, **counts, **shared), clients, think)
 
 
 def _check_together(asked: ServeSpec) -> None:
@@ -108,13 +119,16 @@ def _check_together(asked: ServeSpec) -> None:
         if getattr(asked, key):
             why = "it needs a trace" if asked.trace is None else f"{asked.trace} says what requests are"
             raise ValueError(f"{key} cannot be given: {why}")
+    for key in OF_ONE_CLASS if asked.traffic is not None else ():
+        if getattr(asked, key):
+            raise ValueError(f"{key} cannot be given: {asked.traffic} says what requests are")
     ways = [key for key in ("rate", "arrivals", "concurrency") if getattr(asked, key) is not None]
     if len(ways) > 1:
         raise ValueError(f"{ways[0]} and {ways[1]} both say when requests come: give one")
     if asked.trace is None:
         if not ways:
             raise ValueError("the load is missing: give trace, rate, arrivals or concurrency")
-        for key in ("isl", "osl"):
+        for key in ("isl", "osl") if asked.traffic is None else ():
             if getattr(asked, key) is None:
                 raise ValueError(f"{key} is missing: the tokens of a request; or give a trace")
     if asked.concurrency is None and not is_zero(asked.think, "s"):

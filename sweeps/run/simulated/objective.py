@@ -40,10 +40,13 @@ class Target:
     objective: Objective = Objective()
     share: float = SHARE  # of all requests, refused and rejected ones too
     limits: Mapping[str, float] = dataclasses.field(default_factory=dict)  # figure of the run -> s
+    classes: Mapping[str, "Target"] = dataclasses.field(default_factory=dict)  # of every class, in place of the others
 
     @property
     def text(self) -> str:
         """It in words: "TTFT <= 500 ms, TPOT <= 40 ms for 95 % of the requests; TTFT p99 <= 1 s"."""
+        if self.classes:
+            return "; ".join(f"{name}: {target.text}" for name, target in self.classes.items())
         parts = [f"{slo_text(self.objective)} for {100 * self.share:g} % of the requests"]
         if self.objective == Objective():
             parts = [f"{100 * self.share:g} % of the requests answered"]

@@ -13,7 +13,7 @@ import numpy as np
 from hwspaces.units import nearest
 from jaxroof.jobs import Scenario
 from jaxroof.jobs.serve import METRICS as SERVED
-from jaxroof.jobs.serve import SERVE, Service
+from jaxroof.jobs.serve import SERVE, Objective, Service
 from jaxroof.traffic import Traffic
 from sweeps.ask.axes import Axis
 from sweeps.ask.cases import Case
@@ -153,22 +153,20 @@ class ServePlan:
         require_priced(names["model"], scenario.model, scenario.deployment)
         policy = {path.partition(".")[2]: value for path, value in own.items() if path.startswith("policy.")}
         words = tuple((path.partition(".")[2], value) for path, value in own.items() if path.startswith("workload."))
-        work = Service(
-            traffic=self._traffic(words, int(scenario.deployment.dp)),
-            policy=chosen_policy(self._engine, policy),
-            objective=self._objective,
-        )
+        traffic, objective = self._traffic(words, int(scenario.deployment.dp))
+        work = Service(traffic=traffic, policy=chosen_policy(self._engine, policy), objective=objective)
         return dataclasses.replace(scenario, deployment=jax.tree.map(float, scenario.deployment), workload=work)
 
     def _place(self, number: int) -> tuple[int, ...]:
         """Position along every axis of one point of the grid."""
         return tuple(map(int, np.unravel_index(number, self._shape))) if self._shape else ()
 
-    def _sent(self, words: tuple[tuple[str, Any], ...], replicas: int) -> Traffic:
-        """Requests of one replica; the same object for the same words."""
+    def _sent(self, words: tuple[tuple[str, Any], ...], replicas: int) -> tuple[Traffic, Objective]:
+        """Requests of one replica and their limits; the same objects for the same words."""
         found = load(ServeSpec(hardware="", model="", **dict(words)))
         self.notes += found.stream.notes
-        return found.replica(replicas).traffic
+        one = found.replica(replicas)
+        return one.traffic, one.objective(self._objective)
 
     def _require_legal(self) -> None:
         if self._spec.illegal != "refuse":

@@ -76,7 +76,8 @@ def sensitivity_of_serve(
     size = size_for(traffic, policy)
     size = dataclasses.replace(size, iterations=ITERATIONS * len(arrivals) + 64)
     with precision("float64"), chosen(exponent):
-        one = functools.partial(_metrics, traffic=traffic, policy=policy, objective=found.objective)
+        limits = found.replica.objective(found.objective)
+        one = functools.partial(_metrics, traffic=traffic, policy=policy, objective=limits)
         numbers = [path for path in leaf_paths(scenario) if not getattr(leaf(scenario, path), "ndim", 0)]
         parts = {knob.path.partition(".")[0] for knob in turned}  # every other number would add to what is compiled
         still = {path: np.float64(0.0) for path in numbers if path.partition(".")[0] in parts}

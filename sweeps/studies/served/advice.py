@@ -67,6 +67,11 @@ def _best(before: float, loads: Mapping[str, float]) -> str:
 def _looser(target: Target) -> dict[str, Target]:
     """The target with one limit looser, by what that is in words."""
     found = {}
+    for owner, own in target.classes.items():
+        for words, looser in _looser(own).items():
+            found[f"{words} for {owner}"] = dataclasses.replace(target, classes={**target.classes, owner: looser})
+    if target.classes:
+        return found
     for name in ("ttft", "tpot", "e2e"):
         limit = float(getattr(target.objective, name))
         if np.isfinite(limit):

@@ -81,7 +81,7 @@ class ServedComparison:
 
 def compare_served(
     model: str,
-    slo: str | Mapping[str, Any],
+    slo: str | Mapping[str, Any] | None = None,
     *,
     rate: float | None = None,
     headroom: float = HEADROOM,
@@ -113,7 +113,8 @@ def compare_served(
     Args:
       model: a catalogue name or a config file.
       slo: what has to be kept, as of `sweeps.serving.capacity.capacity`: "ttft=1s,tpot=30ms" by a `share` of the
-        requests, "ttft_p99=1s,tpot_mean=30ms" by figures of the run.
+        requests, "ttft_p99=1s,tpot_mean=30ms" by figures of the run. Every class of a `traffic` file keeps these limits
+        by itself, or its own in their place; None where all have their own.
       rate: requests/s that have to be served; then as many replicas as it takes, with `headroom`. None: one replica.
       headroom: load that the replicas take beyond `rate`, as a share of it.
       share: of the requests that keep the limits of requests.
@@ -129,7 +130,7 @@ def compare_served(
       simulated: places that are simulated at most; 0: none.
       disaggregated: whether pools that only prefill or only decode are ranked among them, as estimated.
       begun: called with about as many simulations as come; returns what is called with those that are done.
-      **load: of `sweeps.ask.offered_load.OfferedLoad`: isl, osl, trace, prefixes, sessions, requests, seed ...
+      **load: of `sweeps.ask.offered_load.OfferedLoad`: isl, osl, trace, traffic, prefixes, sessions, requests ...
 
     Raises:
       ValueError: one line that names what is wrong, its value and what is allowed.
@@ -314,9 +315,9 @@ def _simulated(
         """Whether a candidate may be better at its largest load than all are for certain."""
         return values(high) < np.min(values(low))
 
-    traffic = asked.requests.drawn(requests).traffic
+    drawn = asked.requests.drawn(requests)
     done = begun(3 * len(places))
-    return largest_loads(candidates, traffic, asked.requests.rate(requests), asked.target, worth, done)
+    return largest_loads(candidates, drawn, asked.requests.rate(requests), asked.target, worth, done)
 
 
 def at_once(asked: Question, found: Estimate, place: Place) -> float:

@@ -11,6 +11,7 @@ from jaxroof.arrays import eager
 from jaxroof.energy import power_known
 from jaxroof.policy import Policy
 from jaxroof.price_tables import OpKinds
+from jaxroof.steady_classes import with_classes
 from jaxroof.steady_state import (
     Demand,
     SteadyState,
@@ -67,10 +68,17 @@ class Limit:
     name: str  # ttft, tpot, e2e, ttft_p99 ...
     value: float  # s
     short: Callable[[SteadyState], np.ndarray]  # how far from being kept: > 0 where it is missed
+    owner: str = ""  # class of requests that has to keep it; "": all
 
 
 def limits_of(target: Target) -> list[Limit]:
     """Limits of a target as a steady state knows them; percentiles of ITL and of queueing as if they were means."""
+    if target.classes:
+        return [
+            dataclasses.replace(limit, owner=name, short=_of_class(limit.short, position))
+            for position, (name, of) in enumerate(target.classes.items())
+            for limit in limits_of(of)
+        ]
     shares = {"ttft": ttft_share, "tpot": tpot_share, "e2e": e2e_share}
     means = {
         "ttft": mean_ttft,
@@ -91,6 +99,10 @@ def limits_of(target: Target) -> list[Limit]:
         else:
             found.append(Limit(name, limit, _missed(shares[latency], limit, float(of.removeprefix("p")) / 100.0)))
     return found
+
+
+def _of_class(short: Callable, position: int) -> Callable[[SteadyState], np.ndarray]:
+    return lambda state: short(state.classes[position])
 
 
 def _above(mean: Callable, limit: float) -> Callable[[SteadyState], np.ndarray]:
@@ -189,7 +201,8 @@ def _largest(
         times = _between(priced, ladder, batch)
         near = _between(priced, ladder, batch * (1.0 + UNKNOWN_DEVIATION))
         slope = np.maximum(near.decode - times.decode, 0.0) / (batch * UNKNOWN_DEVIATION)
-        return steady_state(times, slope, needs, delay, batch, at_once[:, None])
+        steady = steady_state(times, slope, needs, delay, batch, at_once[:, None])
+        return with_classes(steady, times, slope, needs, policy) if needs.classes else steady
 
     # As many sequences as engine and cache allow, and as many as keep the limit of TPOT when the batch is full.
     found = _search(state, top, most, limits)
@@ -223,9 +236,15 @@ def _full_batch(state: Callable, top: np.ndarray, limits: list[Limit]) -> np.nda
     """Largest batch that keeps the limits of TPOT when it never varies, a whole number, shape [places]."""
     batch = top ** np.linspace(0.0, 1.0, COARSE * 4)
     steady = state(batch, batch[:, -1])
-    still = dataclasses.replace(steady, tpot_spread=steady.tpot_spread * 0.5)
+    still = _calmer(steady)
     kept = np.all([limit.short(still) <= 0.0 for limit in limits], axis=0)
     return np.floor(np.max(np.where(kept, batch, 0.0), axis=1))
+
+
+def _calmer(steady: SteadyState) -> SteadyState:
+    """The state with half the spread of TPOT, as of a batch that never varies."""
+    classes = tuple(map(_calmer, steady.classes))
+    return dataclasses.replace(steady, tpot_spread=steady.tpot_spread * 0.5, classes=classes)
 
 
 def _search(state: Callable, top: np.ndarray, most: np.ndarray, limits: list[Limit]) -> dict[str, np.ndarray]:

@@ -214,8 +214,19 @@ def prefill_loads(steps: PoolSteps, needs: Demand, limits: Sequence[Limit], dela
         times = mapped(lambda leaf: leaf[there][:, None], steps.prompt)
         load = prompt_rate(times) * USES
         nothing, none = np.full(load.shape, IDLE), np.zeros(load.shape)
-        latencies = dict.fromkeys(("batch", "step", "ttft", "ttft_spread", "tpot", "tpot_spread", "wait"), nothing)
-        decode = SteadyState(load=load, use=none, held_back=none, decode_steps=nothing, **latencies)
+        decode = SteadyState(
+            batch=nothing,
+            load=load,
+            step=nothing,
+            use=none,
+            ttft=nothing,
+            ttft_spread=nothing,
+            tpot=nothing,
+            tpot_spread=nothing,
+            held_back=none,
+            wait=nothing,
+            decode_steps=nothing,
+        )
         return _largest(steps, there, load, together(prompt_queue(load, times, own.evenness), decode, delay), limits)
 
 

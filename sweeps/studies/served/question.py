@@ -18,7 +18,8 @@ from sweeps.ask.effects import Facts, given_paths, require_effect
 from sweeps.ask.engines import ENGINES, engine_of, unsupported
 from sweeps.ask.layouts import layouts, possible
 from sweeps.data.labels import number
-from sweeps.run.simulated.objective import SHARE, Target, parse_target
+from sweeps.run.simulated.classes import target_of
+from sweeps.run.simulated.objective import SHARE, Target
 from sweeps.run.simulated.policies import chosen_policy, policy_values
 from sweeps.run.simulated.refusals import require_priced
 from sweeps.studies.served.estimate import Limit, limits_of
@@ -39,7 +40,7 @@ class Question:
     options: Options
     requests: Requests
     target: Target
-    slo: str | Mapping[str, Any]  # as given
+    slo: str | Mapping[str, Any] | None  # as given
     engine: str
     efficiency: hwspaces.EfficiencyEntry
     weights: str | None
@@ -62,7 +63,7 @@ class Question:
 
 def question(
     model: str,
-    slo: str | Mapping[str, Any],
+    slo: str | Mapping[str, Any] | None,
     load: Mapping[str, Any],
     *,
     share: float | str = SHARE,
@@ -87,7 +88,8 @@ def question(
     Raises:
       ValueError: one line that names what is wrong, its value and what is allowed.
     """
-    target = parse_target(slo, share)
+    requests = Requests(load)
+    target = target_of(slo, share, requests.classes if load.get("traffic") is not None else ())
     given = dict(settings or {})
     if engine is not None and engine not in ENGINES:
         raise ValueError(f"engine = {engine!r} is not known; known: {', '.join(ENGINES)}")
@@ -95,7 +97,6 @@ def question(
     engine = engine or engine_of(constants)
     entry = with_draft(workloads.model(model, weights=weights), draft)
     spread = {path.removeprefix(PREFIX): value for path, value in given.items() if path.startswith(PREFIX)}
-    requests = Requests(load)
 
     # What is tried beside accelerators and layouts.
     caches = [kv] if kv is None or isinstance(kv, str) else list(dict.fromkeys(kv))

@@ -11,7 +11,8 @@ import numpy as np
 from jaxroof.steady_state import LEAST_STEPS, Demand
 from sweeps.run.simulated.load import Load, load
 from sweeps.run.simulated.spec import ServeSpec
-from workloads.stream import ALONE, Stream
+from workloads.classes import RequestClass
+from workloads.stream import ALONE, Stream, part
 from workloads.streams import mean_rate
 
 LEAST, MOST = 1000, 2000
@@ -31,6 +32,11 @@ class Requests:
     def sample(self) -> Stream:
         """Requests from which means are taken."""
         return self.drawn(SAMPLE).stream
+
+    @property
+    def classes(self) -> tuple[RequestClass, ...]:
+        """Classes of the requests; none where they are all of one."""
+        return self.drawn(SAMPLE).classes
 
     @property
     def longest(self) -> float:
@@ -84,6 +90,8 @@ def demand(stream: Stream, caching: bool) -> Demand:
     found[_first_of_groups(stream.group)] = 0.0
     prompt, steps = isl - found, np.maximum(osl - 1.0, LEAST_STEPS)
     context = float(np.sum(steps * (isl + 0.5 * osl)) / np.sum(steps))
+    kinds = range(0 if stream.kind is None else int(np.max(stream.kind)) + 1)
+    classes = [dataclasses.replace(part(stream, stream.kind == kind), kind=None) for kind in kinds]
     return Demand(
         prompt=float(np.mean(prompt)),
         cached=float(np.mean(found)),
@@ -92,6 +100,7 @@ def demand(stream: Stream, caching: bool) -> Demand:
         briefness=float(np.mean(steps) * np.mean(1.0 / steps)),
         context=context,
         held=context,
+        classes=tuple(demand(one, caching) for one in classes),
     )
 
 

@@ -12,8 +12,9 @@ from jaxroof.legality import broken_rule
 from jaxroof.memory import weight_bytes
 from sweeps.ask.layouts import label, reach
 from sweeps.data.labels import number
+from sweeps.run.simulated.classes import is_of_class, metrics_of_class
 from sweeps.run.simulated.objective import LIMITS, figure_text, slo_text
-from sweeps.studies.served.estimate import Estimate
+from sweeps.studies.served.estimate import Estimate, Limit
 from sweeps.studies.served.places import Room
 from sweeps.studies.served.question import Question
 from sweeps.studies.served.simulated import Simulated
@@ -43,6 +44,7 @@ class Row:
     fails: float  # requests/s of one replica, the smallest load that is known to miss the target; infinite: none
     binds: str  # what keeps the load from being larger
     metrics: Mapping[str, float]  # SI units; NaN where unknown
+    classes: Mapping[str, Mapping[str, float]]  # metrics of every class of requests where the place is simulated
     spec: Mapping[str, Any]  # what simulates it: keys of `sweeps.run.simulated.spec.ServeSpec`
     place: tuple[int, int, int]
     prefill: Mapping[str, Any] | None = None  # of disaggregated pools the one that prefills; the row's own one decodes
@@ -65,12 +67,16 @@ def ranked_row(
     estimated = {"ttft_mean": found.ttft[place], "tpot_mean": found.tpot[place], "batch_mean": found.batch[place]}
     metrics = {name: float(value) for name, value in estimated.items()} | {"power": float(found.power[place])}
     metrics["load"] = float(found.load[place])
+    classes: dict[str, Mapping[str, float]] = {}
     if result is not None:
-        metrics |= {name: value for name, value in result.metrics.items() if name not in figures}
+        own = {name: value for name, value in result.metrics.items() if not is_of_class(name)}
+        metrics |= {name: value for name, value in own.items() if name not in figures}
         metrics["load"] = result.load
+        names = asked.target.classes
+        classes = {name: metrics_of_class(result.metrics, position) for position, name in enumerate(names)}
     metrics |= figures
-    missed = "" if result is None else result.missed
-    binds = missed.partition("are good, of ")[2].partition(", ")[2] or missed or _binding(asked, found, place)
+    stopped = [] if result is None else result.missed.split("; ")
+    binds = "; ".join(map(_without_share, stopped)) or _binding(asked, found, place)
     return Row(
         hardware=options.devices[device].name,
         devices=devices,
@@ -85,6 +91,7 @@ def ranked_row(
         fails=math.inf if result is None else result.fails,
         binds=binds,
         metrics=metrics,
+        classes=classes,
         spec=_spec(asked, place, most, metrics["load"], requests),
         place=place,
     )
@@ -135,6 +142,7 @@ def missed(
         fails=math.nan,
         binds="",
         metrics=metrics,
+        classes={},
         spec={},
         place=place,
     )
@@ -147,12 +155,12 @@ def _misses(metrics: Mapping[str, float], asked: Question) -> tuple[float, str]:
         name, _, _ = limit.name.partition("_")
         value = metrics.get(f"{name}_mean", math.nan)
         if value > limit.value:
-            words = figure_text(limit.name) if "_" in limit.name else name.upper()
-            parts.append(f"{words} {formatted(value, 's')} misses {formatted(limit.value, 's')}")
+            parts.append(f"{_figure(limit)} {formatted(value, 's')} misses {formatted(limit.value, 's')}")
             worst = max(worst, value / limit.value)
     alone = "with a single request at a time"
     if not parts:
-        return worst, f"misses {slo_text(asked.target.objective)} even {alone}"
+        wanted = asked.target.text if asked.target.classes else slo_text(asked.target.objective)
+        return worst, f"misses {wanted} even {alone}"
     return worst, f"{' and '.join(parts)} {alone}"
 
 
@@ -169,12 +177,25 @@ def _too_large(asked: Question, place: tuple[int, int, int], weights: float, cap
     return words + (f"; its links connect {number(linked)}" if least > linked else "")
 
 
+def _without_share(missed: str) -> str:
+    """What is missed without the share of good requests, where the figures that make them bad follow it."""
+    before, found, after = missed.partition("are good, of ")
+    figures = after.partition(", ")[2]
+    owner = f"{before.partition(': ')[0]}: " if ": " in before else ""
+    return f"{owner}{figures}" if found and figures else missed
+
+
+def _figure(limit: Limit) -> str:
+    """What is limited, in words: "TTFT of chat"."""
+    words = figure_text(limit.name) if "_" in limit.name else limit.name.upper()
+    return f"{words} of {limit.owner}" if limit.owner else words
+
+
 def _binding(asked: Question, found: Estimate, place: tuple[int, int, int]) -> str:
     """What keeps an estimated load from being larger, in words."""
     words = []
     if found.binding[place] >= 0:
-        name = asked.limits[int(found.binding[place])].name
-        words.append(figure_text(name) if "_" in name else name.upper())
+        words.append(_figure(asked.limits[int(found.binding[place])]))
     elif found.use[place] > 0.9:
         words.append("token budget")
     else:

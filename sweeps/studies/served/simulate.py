@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from jaxroof.jobs import Scenario
-from jaxroof.jobs.serve import Service
+from jaxroof.jobs.serve import Objective, Service
 from jaxroof.policy import Policy
 from jaxroof.traffic import Traffic
 from jaxroof.tree import structure
 from sweeps.run.precision import precision
 from sweeps.run.simulated.grid import outcomes
+from sweeps.run.simulated.load import Load
 from sweeps.run.simulated.objective import Target
 from sweeps.serving.target import kept, missed_text
 from sweeps.studies.served.simulated import Simulated
@@ -50,7 +51,7 @@ class Candidate:
 
 def largest_loads(
     candidates: Sequence[Candidate],
-    traffic: Traffic,
+    requests: Load,
     rate: float,
     target: Target,
     worth: Callable[[np.ndarray, np.ndarray], np.ndarray],
@@ -59,12 +60,12 @@ def largest_loads(
     """The largest load of every candidate, and the number of simulations.
 
     Args:
-      traffic: requests, at `rate` requests/s.
+      requests: at `rate` requests/s.
       worth: from the loads that are known to be kept, and those known to fail, whether each candidate can still be the
         best; others are not followed further. Shape [candidates] each.
       progress: called with the number of simulations that are done.
     """
-    number = len(candidates)
+    number, traffic, objective = len(candidates), requests.traffic, requests.objective(target.objective)
     low, high = np.zeros(number), np.full(number, np.inf)
     guess = np.array([candidate.load for candidate in candidates])
     best: list[Mapping[str, float] | None] = [None] * number
@@ -73,13 +74,13 @@ def largest_loads(
     kinds = [structure((one.scenario.hardware, one.scenario.deployment)) for one in candidates]
     numbers = _numbers(kinds, np.ones(number, bool))
     loads = [list(load * np.geomspace(1.0 - FIRST, 1.0 + FIRST, n)) for load, n in zip(guess, numbers, strict=True)]
-    every = [_point(one, traffic, rate, one.load, target) for one in candidates for _ in range(USUAL)]
+    every = [_point(one, traffic, rate, one.load, objective) for one in candidates for _ in range(USUAL)]
     with precision("float64"):
         for _ in range(ROUNDS):
             pairs = [(i, load) for i, tried in enumerate(loads) for load in tried]
             if not pairs:
                 break
-            points = [_point(candidates[i], traffic, rate, load, target) for i, load in pairs]
+            points = [_point(candidates[i], traffic, rate, load, objective) for i, load in pairs]
             found = outcomes(points, progress, WIDTH, every)
             simulations += len(pairs)
             fine = kept(found, target)
@@ -121,7 +122,7 @@ def _next(low: float, high: float, number: int) -> list[float]:
     return [float(load) for load in np.geomspace(low, high, number + 2)[1:-1]]
 
 
-def _point(candidate: Candidate, traffic: Traffic, rate: float, load: float, target: Target) -> Scenario:
+def _point(candidate: Candidate, traffic: Traffic, rate: float, load: float, objective: Objective) -> Scenario:
     stretched = dataclasses.replace(traffic, arrival=traffic.arrival * (rate / load))
-    work = Service(traffic=stretched, policy=candidate.policy, objective=target.objective)
+    work = Service(traffic=stretched, policy=candidate.policy, objective=objective)
     return dataclasses.replace(candidate.scenario, workload=work)
