@@ -11,6 +11,7 @@ PAIR = ("H100-SXM", "MI300X")
 
 def drawn(**keys):
     given = {"isl": 256, "osl": 32, "hardware": PAIR, "devices": (1, 2), "simulated": 0}
+    given["disaggregated"] = False
     found = compare_served("Llama-3.1-8B", "ttft=500ms,tpot=20ms", **{**given, **keys})
     return found, ranking(found, found.rows)
 

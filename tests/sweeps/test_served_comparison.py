@@ -33,6 +33,7 @@ SLO = "ttft=500ms,tpot=20ms"
 def served(slo=SLO, model=MODEL, **keys):
     """An estimate of two accelerators, alone and in pairs, of one token budget."""
     given = {**LENGTHS, "hardware": PAIR, "devices": (1, 2), "policy": {"token_budget": 2048}, "simulated": 0}
+    given["disaggregated"] = False
     return compare_served(model, slo, **{**given, **keys})
 
 
@@ -267,8 +268,9 @@ def test_weights_and_caches_that_do_not_fit_say_so():
     assert reasons(long)["A30", 1].endswith(" tokens, the longest request has 60,032")
 
 
-def test_links_that_do_not_connect_the_devices_are_a_reason():
-    (reason,) = reasons(served(hardware=["A30"], devices=[4])).values()
+@pytest.mark.parametrize("disaggregated", [False, True])
+def test_links_that_do_not_connect_the_devices_are_a_reason(disaggregated):
+    (reason,) = reasons(served(hardware=["A30"], devices=[4], disaggregated=disaggregated)).values()
     assert reason.endswith("exceeds the 2 devices that the hardware's links connect")
 
 

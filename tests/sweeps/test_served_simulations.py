@@ -117,6 +117,7 @@ def run() -> tuple[ServedComparison, list[tuple[int, int]]]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(simulate, "outcomes", watched)
         keys = {**LENGTHS, "devices": [1], "policy": {"token_budget": 2048}, "requests": 200, "seed": 3}
+        keys["disaggregated"] = False
         found = compare_served(MODEL, "ttft=500ms,tpot_p99=25ms", hardware=PAIR, simulated=2, **keys)
     jax.monitoring.unregister_event_duration_listener(counted)
     return found, rounds
@@ -178,6 +179,7 @@ def test_the_estimate_agrees_with_the_scheduler():
     for name, limits in zip(PAIR, (("8.5ms", "9.3ms"), ("13ms", "18ms")), strict=True):
         for limit in limits:
             slo, keys = f"ttft=1s,tpot_mean={limit}", {"hardware": [name], "devices": [1], "simulated": 0}
+            keys["disaggregated"] = False
             rows += compare_served(MODEL, slo, **LENGTHS, **keys).rows
     assert [row.hardware for row in rows] == [PAIR[0]] * 2 + [PAIR[1]] * 2
     largest = max(row.max_sequences for row in rows)

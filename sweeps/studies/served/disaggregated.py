@@ -137,6 +137,8 @@ def _order(row: Row, metric: str) -> float:
 def _pairs(asked: Question, found: FirstPass, steps: PoolSteps, needs: Demand) -> Iterator[Pairs]:
     """Of every accelerator, each number of devices of both pools at its best layout, in every ratio."""
     options = asked.options
+    if not found.prices:  # no place holds the model
+        return
     used = np.array([int(replica_devices(deployment)) for deployment in options.deployments[0]])
     sizes = np.unique(used)
     first = prefill_loads(steps, needs, asked.limits, float(options.efficiency.host.request_time))
