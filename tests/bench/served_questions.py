@@ -1,0 +1,122 @@
+"""Random questions of a served comparison, and a few places of each that are small enough to be searched exactly."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+import hwspaces
+from sweeps.ask.engines import ENGINES, unsupported
+from sweeps.studies.served.places import room
+from sweeps.studies.served.question import Question, question
+
+MODELS = {"Llama-3.1-8B": 1, "gpt-oss-120b": 1, "Qwen3-32B": 2, "Qwen3-30B-A3B": 1, "Llama-3.1-70B": 4}
+"""Models that are asked for, three dense ones and two mixtures, and the fewest devices that a replica may have."""
+
+BLOCK = 20
+"""Questions after which the model changes: those of one model share compiled programs, and simulate together."""
+
+REQUESTS = 1000
+"""Of every simulation."""
+
+SEQUENCES = 256
+"""Sequences that run at once at most: a quarter of the requests, so that a run comes near its steady state."""
+
+DEVICES = (1, 2, 4, 8)
+"""Devices of a replica at most."""
+
+CONTEXTS = {2048: 0.5, 4096: 0.35, 8192: 0.15}
+"""Tokens of the longest request, prompt and answer, and how often: few sizes, for each of which a program is made."""
+
+SIGMA = 0.7
+"""Spread of lengths that vary: of their logarithm."""
+
+PLACES = 8
+"""Places of a question at most."""
+
+SERVING = 3
+"""Places of a question at least."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Asked:
+    """One random question: keys of `sweeps.studies.served.compare_served`, and the places that are searched."""
+
+    number: int
+    keys: dict[str, Any]
+    question: Question
+    among: np.ndarray  # bool, shape [settings, devices, layouts]
+
+
+def asked(seed: int, number: int) -> Asked:
+    """Question `number` of a seed; it does not depend on how many are asked.
+
+    Drawn again where fewer than `SERVING` places hold the model and its longest request.
+    """
+    random = np.random.default_rng([seed, number])
+    model = list(MODELS)[number // BLOCK % len(MODELS)]
+    while True:
+        keys = drawn(random, model)
+        found = question(
+            model,
+            keys["slo"],
+            {"isl": keys["isl"], "osl": keys["osl"], "seed": number, "requests": REQUESTS},
+            share=keys["share"],
+            engine=keys["engine"],
+            policy=keys["policy"],
+            hardware=keys["hardware"],
+            max_devices=keys["max_devices"],
+        )
+        bounds = room(found.options)
+        places = np.argwhere(bounds.legal & (bounds.group_tokens >= found.requests.longest))
+        if len(places) < SERVING:
+            continue
+        among = np.zeros(bounds.legal.shape, bool)
+        among[tuple(random.permutation(places)[:PLACES].T)] = True
+        return Asked(number, keys, found, among)
+
+
+def drawn(random: np.random.Generator, model: str) -> dict[str, Any]:
+    """Keys of a random question for a model."""
+    engine = str(random.choice(list(ENGINES)))
+    devices = [hwspaces.priced(hwspaces.hardware(name), None) for name in hwspaces.names()]
+    offered = [one.name for one in devices if one.hardware.price is not None and not unsupported(engine, one.vendor)]
+    context = int(random.choice(list(CONTEXTS), p=list(CONTEXTS.values())))
+    output = int(context * np.exp(random.uniform(np.log(0.03), np.log(0.5))))
+    prompt = context - output
+    varied = bool(random.random() < 0.5)
+    isl, osl = (lengths(most, varied) for most in (prompt, output))
+    return {
+        "model": model,
+        "engine": engine,
+        "hardware": [str(name) for name in random.choice(offered, random.integers(2, 5), replace=False)],
+        "policy": {"max_sequences": SEQUENCES},
+        "max_devices": int(random.choice([number for number in DEVICES if number >= MODELS[model]])),
+        "isl": isl,
+        "osl": osl,
+        **limits(random, output / 3.0 if varied else output),
+    }
+
+
+def lengths(most: int, varied: bool) -> str:
+    """Tokens of requests: all of them `most`, or lognormal with a third of it as mean."""
+    return f"lognormal:mean={most // 3},sigma={SIGMA},max={most}" if varied else str(most)
+
+
+def limits(random: np.random.Generator, output: float) -> dict[str, Any]:
+    """A target of a random kind. TTFT is limited to 0.3 to 5 s, TPOT to 10 to 100 ms; E2E to what follows from both.
+
+    Args:
+      output: tokens of an answer, mean.
+    """
+    ttft = float(np.exp(random.uniform(np.log(0.3), np.log(5.0))))
+    tpot = float(np.exp(random.uniform(np.log(0.010), np.log(0.100))))
+    kinds = {
+        "ttft and tpot": f"ttft={ttft:.3g}s,tpot={tpot:.3g}s",
+        "ttft": f"ttft={ttft:.3g}s",
+        "tpot": f"tpot={tpot:.3g}s",
+        "e2e": f"e2e={ttft + 2.0 * output * tpot:.3g}s",
+        "ttft_p99 and tpot_mean": f"ttft_p99={ttft:.3g}s,tpot_mean={tpot:.3g}s",
+    }
+    kind = str(random.choice(list(kinds), p=[0.4, 0.1, 0.1, 0.15, 0.25]))
+    return {"slo": kinds[kind], "share": float(random.choice([0.9, 0.95, 0.99]))}
