@@ -1,12 +1,13 @@
 """Random questions of a served comparison, and a few places of each that are small enough to be searched exactly."""
 
 import dataclasses
+import functools
 from typing import Any
 
 import numpy as np
 
-import hwspaces
-from sweeps.ask.engines import ENGINES, unsupported
+from jaxroof.tree import structure
+from sweeps.ask.engines import ENGINES
 from sweeps.studies.served.places import room
 from sweeps.studies.served.question import Question, question
 
@@ -14,13 +15,17 @@ MODELS = {"Llama-3.1-8B": 1, "gpt-oss-120b": 1, "Qwen3-32B": 2, "Qwen3-30B-A3B":
 """Models that are asked for, three dense ones and two mixtures, and the fewest devices that a replica may have."""
 
 BLOCK = 20
-"""Questions after which the model changes: those of one model share compiled programs, and simulate together."""
+"""Questions of one model and engine: they share compiled programs, and simulate together."""
 
 REQUESTS = 1000
 """Of every simulation."""
 
-SEQUENCES = 256
-"""Sequences that run at once at most: a quarter of the requests, so that a run comes near its steady state."""
+SEQUENCES = 128
+"""Sequences that run at once at most: a fraction of the requests, so that a run comes near its steady state."""
+
+KINDS = 2
+"""Kinds of accelerators, of those whose figures have one structure: every kind is a program. The two largest have most
+GPUs of NVIDIA and AMD."""
 
 DEVICES = (1, 2, 4, 8)
 """Devices of a replica at most."""
@@ -54,9 +59,14 @@ def asked(seed: int, number: int) -> Asked:
     Drawn again where fewer than `SERVING` places hold the model and its longest request.
     """
     random = np.random.default_rng([seed, number])
-    model = list(MODELS)[number // BLOCK % len(MODELS)]
+    block = number // BLOCK
+    model, engine = (
+        list(MODELS)[block % len(MODELS)],
+        list(ENGINES)[(block + 2 * (block // len(MODELS))) % len(ENGINES)],
+    )
+    offered = accelerators(model, engine)
     while True:
-        keys = drawn(random, model)
+        keys = drawn(random, model, engine, offered)
         found = question(
             model,
             keys["slo"],
@@ -76,11 +86,20 @@ def asked(seed: int, number: int) -> Asked:
         return Asked(number, keys, found, among)
 
 
-def drawn(random: np.random.Generator, model: str) -> dict[str, Any]:
-    """Keys of a random question for a model."""
-    engine = str(random.choice(list(ENGINES)))
-    devices = [hwspaces.priced(hwspaces.hardware(name), None) for name in hwspaces.names()]
-    offered = [one.name for one in devices if one.hardware.price is not None and not unsupported(engine, one.vendor)]
+@functools.cache
+def accelerators(model: str, engine: str) -> list[str]:
+    """Priced accelerators of the largest kinds that run a model on an engine."""
+    every = question(model, "ttft=1s", {"isl": 1024, "osl": 128}, engine=engine, max_devices=1).options
+    kinds: dict[Any, list[str]] = {}
+    for place, device in enumerate(every.devices):
+        if device.hardware.price is not None:
+            kinds.setdefault(structure(every.hardware(place)), []).append(device.name)
+    largest = sorted(kinds.values(), key=len, reverse=True)[:KINDS]
+    return [name for names in largest for name in names]
+
+
+def drawn(random: np.random.Generator, model: str, engine: str, offered: list[str]) -> dict[str, Any]:
+    """Keys of a random question for a model and an engine, of some of the accelerators that are offered."""
     context = int(random.choice(list(CONTEXTS), p=list(CONTEXTS.values())))
     output = int(context * np.exp(random.uniform(np.log(0.03), np.log(0.5))))
     prompt = context - output

@@ -1,6 +1,7 @@
 """Simulations of several searches that run together: in full chunks of one program, and no simulation twice."""
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -40,9 +41,10 @@ class _Rounds:
     """Points that threads wait for, and the figures of all points so far."""
 
     def __init__(self, searches: int):
-        self.working = searches  # threads that do not wait
+        self.working, self.waiting = searches, 0  # threads
         self.wanted: dict[Any, Scenario] = {}
         self.known: dict[Any, dict[str, float]] = {}
+        self.among: Sequence[Scenario] = ()  # of the first round: all rounds then share programs
         self.error: BaseException | None = None
         self.turn = threading.Condition()
 
@@ -58,26 +60,30 @@ class _Rounds:
         """As `sweeps.run.simulated.grid.outcomes`."""
         keys = [_key(point) for point in points]
         with self.turn:
-            self.wanted |= {key: point for key, point in zip(keys, points, strict=True) if key not in self.known}
-            self.working -= 1
-            self._go_on()
-            while any(key not in self.known for key in keys):
+            new = {key: point for key, point in zip(keys, points, strict=True) if key not in self.known}
+            if new:
+                self.wanted |= new
+                self.working -= 1
+                self.waiting += 1
+                self._go_on()
+            while self.error is None and any(key not in self.known for key in new):
                 self.turn.wait()
-                if self.error is not None:
-                    raise self.error
-            self.working += 1
+            if self.error is not None:
+                raise self.error
         rows = [self.known[key] for key in keys]
         return {name: np.array([row[name] for row in rows]) for name in rows[0]}
 
     def _go_on(self) -> None:
         """Simulate where nobody works any more."""
         if self.working or not self.wanted:
-            self.turn.notify_all()
             return
-        keys, points = zip(*self.wanted.items(), strict=True)
-        self.wanted = {}
+        ordered = sorted(self.wanted.items(), key=lambda pair: float(np.mean(pair[1].workload.traffic.osl)))
+        keys, points = zip(*ordered, strict=True)  # like ones together: a chunk takes as long as its longest
+        self.wanted, self.working, self.waiting = {}, self.waiting, 0
+        self.among = self.among or points
         try:
-            found = grid.outcomes(points, lambda done: None, WIDTH)
+            found = grid.outcomes(points, lambda done: None, WIDTH, self.among)
+            print(f"{len(keys)} simulations, {time.process_time():.0f} s of a processor", flush=True)
             for i, key in enumerate(keys):
                 self.known[key] = {name: float(values[i]) for name, values in found.items()}
         except BaseException as error:
