@@ -8,6 +8,8 @@ import numpy as np
 
 from jaxroof.tree import structure
 from sweeps.ask.engines import ENGINES
+from sweeps.studies.served.comparison import search
+from sweeps.studies.served.figures import PRICE
 from sweeps.studies.served.places import room
 from sweeps.studies.served.question import Question, question
 
@@ -40,7 +42,11 @@ PLACES = 8
 """Places of a question at most."""
 
 SERVING = 3
-"""Places of a question at least."""
+"""Places of a question that are estimated to serve at least."""
+
+LASTING = 20.0
+"""Time of a run over the longest latency that is allowed, at least. In a shorter one more requests can come than are
+answered, up to the share of its time that they may wait; no engine takes such a load for long."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,14 +62,12 @@ class Asked:
 def asked(seed: int, number: int) -> Asked:
     """Question `number` of a seed; it does not depend on how many are asked.
 
-    Drawn again where fewer than `SERVING` places hold the model and its longest request.
+    Drawn again where fewer than `SERVING` of its places are estimated to serve.
     """
     random = np.random.default_rng([seed, number])
     block = number // BLOCK
-    model, engine = (
-        list(MODELS)[block % len(MODELS)],
-        list(ENGINES)[(block + 2 * (block // len(MODELS))) % len(ENGINES)],
-    )
+    model = list(MODELS)[block % len(MODELS)]
+    engine = list(ENGINES)[(block + 2 * (block // len(MODELS))) % len(ENGINES)]
     offered = accelerators(model, engine)
     while True:
         keys = drawn(random, model, engine, offered)
@@ -72,18 +76,31 @@ def asked(seed: int, number: int) -> Asked:
             keys["slo"],
             {"isl": keys["isl"], "osl": keys["osl"], "seed": number, "requests": REQUESTS},
             share=keys["share"],
-            engine=keys["engine"],
+            engine=engine,
             policy=keys["policy"],
             hardware=keys["hardware"],
             max_devices=keys["max_devices"],
         )
         bounds = room(found.options)
-        places = np.argwhere(bounds.legal & (bounds.group_tokens >= found.requests.longest))
-        if len(places) < SERVING:
-            continue
-        among = np.zeros(bounds.legal.shape, bool)
-        among[tuple(random.permutation(places)[:PLACES].T)] = True
-        return Asked(number, keys, found, among)
+        places = random.permutation(np.argwhere(bounds.legal & (bounds.group_tokens >= found.requests.longest)))
+        tried = marked(places[: 3 * PLACES], bounds.legal.shape)
+        load = search(found, PRICE, simulated=0, among=tried).estimate.load
+        places = [place for place in places if steady(found, load[tuple(place)])][:PLACES]
+        if sum(load[tuple(place)] > 0.0 for place in places) >= SERVING:
+            return Asked(number, keys, found, marked(np.array(places), bounds.legal.shape))
+
+
+def marked(places: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """True at these places."""
+    found = np.zeros(shape, bool)
+    found[tuple(places.T)] = True
+    return found
+
+
+def steady(found: Question, load: float) -> bool:
+    """Whether a run at this load lasts several times the latencies that are allowed: else no queue shows in it."""
+    latencies = [limit.value for limit in found.limits if not limit.name.startswith("tpot")]
+    return bool(load * max(latencies) <= REQUESTS / LASTING)
 
 
 @functools.cache
@@ -133,7 +150,7 @@ def limits(random: np.random.Generator, output: float) -> dict[str, Any]:
     kinds = {
         "ttft and tpot": f"ttft={ttft:.3g}s,tpot={tpot:.3g}s",
         "ttft": f"ttft={ttft:.3g}s",
-        "tpot": f"tpot={tpot:.3g}s",
+        "ttft_mean and tpot": f"ttft_mean={ttft:.3g}s,tpot={tpot:.3g}s",
         "e2e": f"e2e={ttft + 2.0 * output * tpot:.3g}s",
         "ttft_p99 and tpot_mean": f"ttft_p99={ttft:.3g}s,tpot_mean={tpot:.3g}s",
     }

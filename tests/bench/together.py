@@ -1,7 +1,6 @@
 """Simulations of several searches that run together: in full chunks of one program, and no simulation twice."""
 
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -77,18 +76,22 @@ class _Rounds:
         """Simulate where nobody works any more."""
         if self.working or not self.wanted:
             return
-        ordered = sorted(self.wanted.items(), key=lambda pair: float(np.mean(pair[1].workload.traffic.osl)))
+        ordered = sorted(self.wanted.items(), key=lambda pair: _length(pair[1]))
         keys, points = zip(*ordered, strict=True)  # like ones together: a chunk takes as long as its longest
         self.wanted, self.working, self.waiting = {}, self.waiting, 0
         self.among = self.among or points
         try:
             found = grid.outcomes(points, lambda done: None, WIDTH, self.among)
-            print(f"{len(keys)} simulations, {time.process_time():.0f} s of a processor", flush=True)
             for i, key in enumerate(keys):
                 self.known[key] = {name: float(values[i]) for name, values in found.items()}
         except BaseException as error:
             self.error = error
         self.turn.notify_all()
+
+
+def _length(point: Scenario) -> float:
+    """Tokens of an answer, mean."""
+    return float(np.mean(point.workload.traffic.osl))
 
 
 def _key(point: Scenario) -> tuple:

@@ -223,7 +223,7 @@ def _full_batch(state: Callable, top: np.ndarray, limits: list[Limit]) -> np.nda
     """Largest batch that keeps the limits of TPOT when it never varies, a whole number, shape [places]."""
     batch = top ** np.linspace(0.0, 1.0, COARSE * 4)
     steady = state(batch, batch[:, -1])
-    still = dataclasses.replace(steady, tpot_spread=steady.tpot_spread * 0.5)
+    still = dataclasses.replace(steady, tpot_varied=steady.tpot_varied * 0.5, tpot_jumps=steady.tpot_jumps * 0.5)
     kept = np.all([limit.short(still) <= 0.0 for limit in limits], axis=0)
     return np.floor(np.max(np.where(kept, batch, 0.0), axis=1))
 
