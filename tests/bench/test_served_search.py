@@ -1,5 +1,6 @@
 """Arithmetic of the benchmark of two-pass search: costs of choices, shares, and rounds that run together."""
 
+import io
 import itertools
 import math
 from types import SimpleNamespace
@@ -49,7 +50,7 @@ def test_questions_that_nothing_serves_do_not_count():
 
 
 def test_tables_and_picture(tmp_path):
-    console = Console(width=140, record=True, file=open("/dev/null", "w"))
+    console = Console(width=140, record=True, file=io.StringIO())
     found = [an_answer(), an_answer(1, estimated=(8.0, 6.0, 2.0), exact=(8.0, 6.0, 0.0))]
     console.print(choice_table(found), error_table(found))
     text = console.export_text()
