@@ -15,6 +15,15 @@ from jaxroof.struct import Array, Scalar, struct
 LEAST_STEPS = 0.5
 """Decode steps of a request at least: one of a single output token has none."""
 
+ALIKE = 1.0 + 1e-9
+"""Unevenness of lengths up to which all are equal."""
+
+BUSIEST = 0.9
+"""Share of the time that prompts take, at most, in what they do to each other's number."""
+
+LENGTHS = (-2.85697, -1.35563, 0.0, 1.35563, 2.85697), (0.011257, 0.222076, 0.533333, 0.222076, 0.011257)
+"""Standard deviations from the middle of a normal distribution, and their weights: Gauss-Hermite quadrature."""
+
 FULLEST = 0.995
 """Utilisation of the prompts' share of a step at most: a queue that is fuller has no steady state."""
 
@@ -42,6 +51,7 @@ class StepTimes:
     further: Scalar  # what every other prompt adds
     steps: Scalar  # that one prompt takes, 1 where it fits into a step
     full: Scalar  # prompts that one step has room for
+    filled: Scalar  # a step that is full of prompts
 
 
 @struct
@@ -54,8 +64,15 @@ class SteadyState:
     use: Scalar  # share of the room for prompts that is taken
     ttft: Scalar  # s, mean
     ttft_spread: Scalar  # s, standard deviation
+    meets: Scalar  # share of requests that come during a step with prompts
+    ttft_alone: Scalar  # s, mean of the others
+    ttft_alone_spread: Scalar  # s, standard deviation of the others
     tpot: Scalar  # s, mean
-    tpot_spread: Scalar  # s, standard deviation over requests
+    tpot_varied: Scalar  # s, standard deviation over requests, by the sequences that decode beside
+    tpot_jumps: Scalar  # s, by the prompts that come meanwhile, of a request of mean length
+    tpot_jump: Scalar  # s that one prompt more adds
+    even: Scalar  # share of TPOT's variance that is of equal jumps
+    briefness: Scalar  # of `Demand`
     held_back: Scalar  # share of requests that wait because the most sequences run already
     wait: Scalar  # s, mean wait of those
     decode_steps: Scalar  # of a request
@@ -101,7 +118,7 @@ def step_times(price: Price, policy: Policy, demand: Demand, batch: Scalar) -> S
     first = (one - base) * steps
     more = most > part * (1.0 + 1e-9)
     further = jnp.where(more, (all_of_them - one) * prompt / jnp.where(more, most - part, 1.0), first)
-    return StepTimes(decode=alone, first=first, further=further, steps=steps, full=most / prompt)
+    return StepTimes(decode=alone, first=first, further=further, steps=steps, full=most / prompt, filled=all_of_them)
 
 
 def steady_state(
@@ -115,7 +132,7 @@ def steady_state(
 
     TPOT is T; its spread is that of the requests that arrive while one is decoded: each adds its prompt's time and,
     as long as it decodes, the slope of a step in the batch. TTFT is the rest of the step under way, the wait for room
-    (M/D/1), and the step, or steps, with the prompt. Sequences under way are a Poisson number; where more would run
+    (M/D/n), and the step, or steps, with the prompt. Sequences under way are a Poisson number; where more would run
     than may, requests wait for one to end, as in a queue of many servers.
 
     Args:
@@ -124,20 +141,19 @@ def steady_state(
       delay: s from a request to its place in the queue.
       most: sequences that may run at once.
 
-    Source: ours; Little, Operations Research 9(3), 1961; the M/D/1 queue; Halfin & Whitt, Operations Research 29(3),
-    1981, for the share that waits for one of many servers.
+    Source: ours; Little, Operations Research 9(3), 1961; Sakasegawa, Annals of the Institute of Statistical Mathematics
+    29(1), 1977, for the wait for one of several servers; Halfin & Whitt, Operations Research 29(3), 1981, for the share
+    that waits for one of many.
     """
     steps = jnp.maximum(demand.output - 1.0, LEAST_STEPS)
-    entering = batch / steps
-    none = jnp.exp(-entering)
-    step = times.decode + (1.0 - none) * times.first + (entering - 1.0 + none) * times.further
-    load = entering / step
-    added = none * times.first + (1.0 - none) * times.further  # s that one more prompt adds
+    step, load, added = _rates(times, (batch - 1.0) / steps)
 
-    # Sequences under way are Poisson; a slower step keeps them longer, which makes the spread larger.
-    busy = jnp.clip(load * added, 0.0, FULLEST)
+    # Sequences under way are Poisson; a slower step, and prompts that come in a row, keep them longer, which makes the
+    # spread larger.
+    busy = jnp.clip(load * added, 0.0, BUSIEST)
     gain = jnp.clip(batch * slope / (step * (1.0 - busy)), 0.0, 0.9)
-    sequences_spread = jnp.sqrt(batch / (1.0 - gain))
+    uneven = (1.0 + (busy / (1.0 - busy)) ** 2 / demand.evenness) / (1.0 - gain)  # their variance over their mean
+    sequences_spread = jnp.sqrt(batch * uneven)
 
     # The room above the mean, in standard deviations; who finds none waits for a sequence to end.
     room = jnp.maximum(most - batch, 1e-3)
@@ -145,23 +161,32 @@ def steady_state(
     waits = jnp.where(most > batch, 1.0 / (1.0 + far * normal_share(far) / _density(far)), 1.0)
     held = 0.5 * demand.briefness * steps * step / room
 
-    # TPOT: arrivals of the time before and while a request decodes, by what each adds to its steps.
+    # A sequence finds more than the mean of all times, as it is there itself; not in a full batch, which does not vary.
+    under_way = batch * (batch - 1.0 + waits) / (batch - 1.0 + waits + (1.0 - waits) * uneven)
+    entering = under_way / steps
+    step, load, added = _rates(times, entering)
+    busy = jnp.clip(load * added, 0.0, BUSIEST)
+
+    # TPOT: arrivals of the time before and while a request decodes, by what each adds to its steps. Prompts make the
+    # decoding longer, in which more prompts come.
     grown = slope * steps
-    uneven = demand.briefness / demand.evenness
-    varied = (1.0 - waits) * (2.0 / 3.0 * grown**2 + grown * added)  # a full batch does not vary
-    variance = batch * (varied + uneven * added**2) / (1.0 - gain)
-    tpot_spread = jnp.sqrt(variance) / steps
+    jump = added / demand.evenness / (1.0 - busy) ** 2 / steps
+    varied = (1.0 - waits) * under_way * (2.0 / 3.0 * grown**2 + grown * added) / (1.0 - gain) / steps**2
+    jumps = under_way * jump * added / steps / (1.0 - gain)
 
     # TTFT: the rest of the step under way, of which longer ones are met more often, in proportion to their length; the
-    # queue for room; the steps with the prompt itself and with those that came during the same step.
-    second, third = _poisson_moments(times.decode, added, entering, demand.evenness)
+    # queue for room; the steps with the prompt itself and with those that came during the same step. A step with many
+    # prompts is long, so that many come for the next one.
+    occupied = 1.0 - jnp.exp(-under_way)
+    second, third = _step_moments(times.decode, added, entering, demand.evenness, busy)
     met, met_variance = second / step, third / step - (second / step) ** 2
-    rest, rest_variance = 0.5 * met, third / step / 3.0 - 0.25 * met**2
-    use = jnp.clip(entering / times.full, 0.0, FULLEST)
-    service = step / times.full
-    wait = use * service / (2.0 * (1.0 - use))
-    wait_variance = wait**2 + use * service**2 / (3.0 * (1.0 - use))
-    others = jnp.minimum(load * met, times.full)
+    rest = 0.5 * met * occupied
+    rest_variance = occupied * third / step / 3.0 - rest**2
+    use, servers = load * times.filled / times.full, jnp.maximum(times.full, 1.0)
+    taken, service = jnp.clip(use, 0.0, FULLEST), times.filled / times.full
+    wait = taken ** jnp.sqrt(2.0 * (servers + 1.0)) * service / (2.0 * (1.0 - taken))
+    wait_variance = wait * service / (1.0 - taken)
+    others = jnp.minimum(load * met, servers - 1.0)
     others_variance = others + load**2 * met_variance
     own = times.decode * times.steps + times.first + others * times.further
     slow = slope * sequences_spread * (0.5 + times.steps)  # s by which it all is longer or shorter with the batch
@@ -173,27 +198,53 @@ def steady_state(
         + times.further * load * met_variance  # a longer step has more arrivals, and a longer rest
         + slow**2
     )
+
+    # Who meets no prompt in the step under way waits for the rest of a step that only decodes.
+    alone = delay + 0.5 * times.decode * occupied + times.decode * times.steps + times.first
+    alone_variance = (
+        times.decode**2 * (occupied / 3.0 - 0.25 * occupied**2)
+        + times.first**2 * (1.0 / demand.evenness - 1.0)
+        + slow**2
+    )
     return SteadyState(
         batch=batch,
         load=load,
         step=step,
-        use=entering / times.full,
+        use=use,
         ttft=delay + rest + wait + own,
         ttft_spread=jnp.sqrt(ttft_variance),
+        meets=jnp.clip(1.0 - jnp.exp(-entering) * times.decode / step, 1e-6, 1.0),
+        ttft_alone=alone,
+        ttft_alone_spread=jnp.sqrt(alone_variance),
         tpot=step,
-        tpot_spread=tpot_spread,
+        tpot_varied=jnp.sqrt(varied),
+        tpot_jumps=jnp.sqrt(jumps),
+        tpot_jump=jump,
+        even=(demand.briefness / demand.evenness < ALIKE) * jumps / (jumps + varied),
+        briefness=demand.briefness,
         held_back=waits,
         wait=held,
         decode_steps=steps,
     )
 
 
-def _poisson_moments(fixed: Scalar, each: Scalar, mean: Scalar, evenness: Scalar) -> tuple[Array, Array]:
-    """Second and third moment of `fixed` plus a Poisson number, of this mean, of times that are `each` on average.
+def _rates(times: StepTimes, entering: Scalar) -> tuple[Array, Array, Array]:
+    """Mean step in s, load in requests/s, and s that one more prompt adds, where so many prompts enter per step."""
+    none = jnp.exp(-entering)
+    step = times.decode + (1.0 - none) * times.first + (entering - 1.0 + none) * times.further
+    return step, entering / step, none * times.first + (1.0 - none) * times.further
 
-    Their squares are each^2 / evenness on average; their cubes each^3 / evenness^3, as of a lognormal distribution.
+
+def _step_moments(fixed: Scalar, each: Scalar, mean: Scalar, evenness: Scalar, busy: Scalar) -> tuple[Array, Array]:
+    """Second and third moment of a step: `fixed`, and a number of prompts, of this mean, that are `each` on average.
+
+    Squares of prompts are each^2 / evenness on average, cubes each^3 / evenness^3, as of a lognormal distribution.
+    The number is Poisson for the length of the step before, of which prompts are the share `busy`. So its variance is v
+    = 1 + busy^2 v times its mean, and its third cumulant w = 1 + 3 busy^2 v + busy^3 w times.
     """
-    square, cube = each**2 / evenness, (each / evenness) ** 3
+    second = 1.0 / (1.0 - busy**2)
+    third = (1.0 + 3.0 * busy**2 * second) / (1.0 - busy**3)
+    square, cube = each**2 / evenness * second, (each / evenness) ** 3 * third
     first = mean * each
     second = mean * square + first**2
     third = mean * cube + 3.0 * first * mean * square + first**3
@@ -206,21 +257,59 @@ def mean_ttft(state: SteadyState) -> Array:
 
 
 def ttft_share(state: SteadyState, limit: Scalar) -> Array:
-    """Share of requests whose TTFT is at most `limit` s."""
+    """Share of requests whose TTFT is at most `limit` s: of those that meet other prompts, and of the others.
+
+    The first have the mean and the spread that are left for them of all requests'.
+    """
+    more = jnp.maximum(state.ttft - state.ttft_alone, 1e-6 * state.ttft)
+    square = jnp.maximum(state.ttft_spread**2 - state.ttft_alone_spread**2 + more**2, 0.0) / state.meets
+    more = more / state.meets
+    spread = jnp.sqrt(jnp.maximum(square - more**2, 1e-3 * more**2) + state.ttft_alone_spread**2)
+    alone = gamma_share(limit, state.ttft_alone, state.ttft_alone_spread)
+    kept = state.meets * gamma_share(limit, state.ttft_alone + more, spread) + (1.0 - state.meets) * alone
     slack = jnp.maximum(limit - state.ttft, 0.0) / state.wait
-    return gamma_share(limit, state.ttft, state.ttft_spread) * (1.0 - state.held_back * jnp.exp(-slack))
+    return kept * (1.0 - state.held_back * jnp.exp(-slack))
 
 
 def tpot_share(state: SteadyState, limit: Scalar) -> Array:
-    """Share of requests whose TPOT is at most `limit` s."""
-    return normal_share((limit - state.tpot) / state.tpot_spread)
+    """Share of requests whose TPOT is at most `limit` s.
+
+    Outputs are lognormal, by five lengths. Each has the distribution of a Poisson number of equal jumps with the mean,
+    the spread and the third moment of its TPOT. Where all lengths are equal the jumps are real: TPOT has no values
+    between them.
+
+    Source: ours; Gauss-Hermite quadrature for the lengths.
+    """
+    deviation = jnp.sqrt(jnp.log(jnp.maximum(state.briefness, 1.0)))
+    share = 0.0
+    for place, weight in zip(*LENGTHS, strict=True):
+        length = jnp.exp(place * deviation - 0.5 * deviation**2)  # over the mean
+        share = share + weight * _jumps_share(state, limit, length)
+    return share
+
+
+def _jumps_share(state: SteadyState, limit: Scalar, length: Scalar) -> Array:
+    """Share of requests of one length, over the mean, whose TPOT is at most `limit` s."""
+    jumps = state.tpot_jumps**2 / length
+    variance = jumps + state.tpot_varied**2
+    jump = jnp.maximum(state.tpot_jump / length * jumps / variance, 1e-3 * jnp.sqrt(variance))
+    number = variance / jump**2
+    most = (limit - state.tpot) / jump + number  # jumps within the limit
+    most = most - 0.5 + state.even * (jnp.floor(most + 1e-6) - most + 0.5)
+    shape = jnp.maximum(most + 1.0, 0.25)
+    return jnp.where(most > -0.5, 1.0 - gamma_share(number, shape, jnp.sqrt(shape)), 0.0)
+
+
+def tpot_spread(state: SteadyState) -> Array:
+    """Standard deviation of TPOT over requests, in s."""
+    return jnp.sqrt(state.tpot_varied**2 + state.briefness * state.tpot_jumps**2)
 
 
 def e2e_share(state: SteadyState, limit: Scalar) -> Array:
     """Share of requests whose end-to-end latency is at most `limit` s, where all outputs are equally long."""
     waits = state.held_back * state.wait
     mean = state.ttft + waits + state.decode_steps * state.tpot
-    spread = jnp.sqrt(state.ttft_spread**2 + waits**2 + (state.decode_steps * state.tpot_spread) ** 2)
+    spread = jnp.sqrt(state.ttft_spread**2 + waits**2 + (state.decode_steps * tpot_spread(state)) ** 2)
     return normal_share((limit - mean) / spread)
 
 

@@ -9,7 +9,7 @@ from jaxroof.steady_state import StepTimes
 
 
 def steps(first: float, further: float, full: float) -> StepTimes:
-    return StepTimes(decode=np.float64(0.0), first=first, further=further, steps=1.0, full=full)
+    return StepTimes(decode=np.float64(0.0), first=first, further=further, steps=1.0, full=full, filled=first)
 
 
 @pytest.mark.parametrize("use", [0.1, 0.5, 0.9])

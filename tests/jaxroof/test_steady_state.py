@@ -1,275 +1,102 @@
-"""Steady state in closed form: hand-worked steps and latencies, Little's law, limits, spreads, and gradients."""
+"""The steady state in closed form beside hand-worked limits and small simulations of queues."""
 
 import dataclasses
 import math
 
-import jax
 import numpy as np
 import pytest
-from scipy import stats
 
 from jaxroof.arrays import eager
-from jaxroof.policy import ORDERS, Policy
-from jaxroof.steady_state import (
-    Demand,
-    StepTimes,
-    e2e_share,
-    gamma_share,
-    mean_ttft,
-    normal_share,
-    steady_state,
-    step_times,
-    tpot_share,
-    ttft_share,
-)
+from jaxroof.steady_state import Demand, StepTimes, _step_moments, gamma_share, steady_state, tpot_share, ttft_share
 
-MS = 1e-3
+EVEN = Demand(prompt=1000.0, cached=0.0, evenness=1.0, output=101.0, briefness=1.0, context=1050.0, held=1050.0)
+"""Prompts of 1,000 tokens and answers of 101, which take 100 decode steps."""
 
-PLAIN = Demand(prompt=400.0, cached=0.0, evenness=1.0, output=101.0, briefness=1.0, context=450.0, held=450.0)
-"""Prompts of 400 tokens, and 100 decode steps."""
-
-BUDGET = 1000.0
+TIMES = StepTimes(decode=0.01, first=0.05, further=0.05, steps=1.0, full=8.0, filled=0.41)
+"""Steps of 10 ms that take no longer with more sequences, and 50 ms for every prompt."""
 
 
-def price(batch, rows):
-    """On the device 1 ms, 10 us per row and 0.1 us per cached token of a prompt; on the host 1 us per sampled token."""
-    return MS + 1e-5 * rows + 1e-7 * batch.prefill.past, 1e-6 * batch.logits
-
-
-def policy(order: str = "mixed", **numbers) -> Policy:
-    return Policy(**{"order": float(ORDERS.index(order)), "token_budget": BUDGET, **numbers})
-
-
-def times_of(policy: Policy, demand: Demand = PLAIN, batch: float = 100.0) -> StepTimes:
+def at(batch, most=1e6, times=TIMES, demand=EVEN):
     with eager():
-        return step_times(price, policy, demand, batch)
+        return steady_state(times, 0.0, demand, 0.0, np.array(batch, float), np.array(most, float))
 
 
-def milliseconds(times: StepTimes) -> tuple[float, ...]:
-    return tuple(float(value) / MS for value in (times.decode, times.first, times.further))
+def test_a_request_finds_itself_beside_the_mean():
+    # Nearly idle: a sequence finds 1.01 on average, itself among them. So 0.01 are under way at any time, each for
+    # 100 steps of 10 ms and 0.01 x 50 ms: 0.01 / 1.0005 s = 0.009995 requests/s.
+    found = at(1.01)
+    assert float(found.load) == pytest.approx(0.01 / 1.0005, rel=1e-3)
+    assert float(found.tpot) == pytest.approx(0.010005, rel=1e-4)
+    assert float(found.ttft) == pytest.approx(0.06, rel=0.01)  # a step with its prompt, and nothing to wait for
 
 
-# A step of 100 sequences without prompts: 1 + 100 x 0.01 + 100 x 0.001 = 2.1 ms. Every further token of a prompt takes
-# 0.01 ms, and the token that a whole prompt samples 0.001 ms: 400 x 0.01 + 0.001 = 4.001 ms for a prompt of 400.
+def test_a_full_batch_is_the_same_at_any_time():
+    # 16 of at most 16: 16 decode steps end per 100 steps, so 0.16 prompts enter each: 0.16 / (10 + 0.16 x 50 ms).
+    assert float(at(16.0, most=16.0).load) == pytest.approx(0.16 / 0.018, rel=1e-3)
 
 
-def test_prompts_that_share_steps_with_decoding_sequences_pay_for_their_own_tokens():
-    found = times_of(policy())
-    assert milliseconds(found) == pytest.approx((2.1, 4.001, 4.001), rel=1e-12)
-    assert (float(found.steps), float(found.full)) == pytest.approx((1.0, 900 / 400))  # 1000 - 100 tokens of room
+def test_load_grows_with_the_batch():
+    assert (np.diff(at(np.geomspace(1.001, 100.0, 50)).load) > 0.0).all()
 
 
-def test_prompts_with_steps_of_their_own_pay_for_a_whole_step():
-    found = times_of(policy("prefill_first"))
-    assert milliseconds(found) == pytest.approx((2.1, 1.0 + 4.001, 4.001), rel=1e-12)
-    assert (float(found.steps), float(found.full)) == pytest.approx((1.0, 1000 / 400))
-
-
-def test_prompts_that_are_not_split_fill_steps_by_whole_numbers():
-    found = times_of(policy(chunked=0.0))
-    assert milliseconds(found) == pytest.approx((2.1, 4.001, 4.001), rel=1e-12)
-    assert float(found.full) == 2.0  # of 900 tokens of room two prompts take 800
-    longer = times_of(policy(chunked=0.0), dataclasses.replace(PLAIN, prompt=2000.0))
-    assert (float(longer.steps), float(longer.full)) == (1.0, 1.0)  # one that is above the budget runs alone
-    assert milliseconds(longer)[1] == pytest.approx(20.001, rel=1e-12)
-
-
-@pytest.mark.parametrize("cached", [0.0, 300.0])
-def test_a_prompt_longer_than_the_budget_takes_several_steps(cached):
-    """2,000 tokens by 900: 20/9 steps. A chunk finds what is cached and half of the other 1,100 tokens before it."""
-    found = times_of(policy(), dataclasses.replace(PLAIN, prompt=2000.0, cached=cached))
-    chunk = 900 * 0.01 + 0.45 * 0.001 + (cached + 550) * 1e-4
-    assert milliseconds(found) == pytest.approx((2.1, chunk * 20 / 9, chunk * 20 / 9), rel=1e-12)
-    assert (float(found.steps), float(found.full)) == pytest.approx((20 / 9, 0.45))
-
-
-def test_prompt_tokens_in_the_prefix_cache_are_attended_to_and_not_computed():
-    found = times_of(policy(), dataclasses.replace(PLAIN, cached=300.0))
-    assert milliseconds(found) == pytest.approx((2.1, 4.031, 4.031), rel=1e-12)  # 300 x 0.1 us
-
-
-def test_batches_in_graphs_of_the_next_size_are_half_an_interval_larger():
-    """8 sequences apart: 3.5 rows more on average, of 0.01 ms; none beyond the largest graph or up to 4 sequences."""
-    found = [milliseconds(times_of(policy(graph_step=8.0), batch=batch))[0] for batch in (100.0, 600.0, 4.0)]
-    assert found == pytest.approx([2.135, 1.0 + 6.0 + 0.6, 1.0 + 0.04 + 0.004], rel=1e-12)
-
-
-TIMES = StepTimes(decode=2.0 * MS, first=5.0 * MS, further=4.0 * MS, steps=1.0, full=2.0)
-
-
-def state(batch=50.0, times=TIMES, slope=0.0, demand=PLAIN, delay=0.0, most=1e6):
+def test_tpot_has_steps_where_lengths_are_equal():
+    # A prompt that comes meanwhile makes 100 steps 50 ms longer: TPOT is 10, 10.5, 11 ms ... for 0, 1, 2 of them. At
+    # 0.3 sequences under way, 0.3 requests come in a second of decoding: e^-0.3 of the requests meet none.
+    found = at(1.3)
+    jump = float(found.tpot_jump)
+    assert jump == pytest.approx(0.0005, rel=0.05)
     with eager():
-        return steady_state(times, slope, demand, delay, batch, most)
+        below, above = (float(tpot_share(found, 0.010 + part * jump)) for part in (0.5, 0.95))
+    assert below == pytest.approx(above, abs=0.02)
+    assert below == pytest.approx(math.exp(-0.3), abs=0.03)
 
 
-def test_the_mean_step_where_prompts_enter_at_random():
-    """50 sequences of 100 steps: 0.5 prompts per step, none in e^-0.5 = 0.60653 of them.
-
-    T = 2 + 0.39347 x 5 + (0.5 - 0.39347) x 4 = 2 + 1.96735 + 0.42612 = 4.39347 ms; load = 0.5 / T = 113.805/s.
-    """
-    found = state()
-    assert float(found.step) == pytest.approx(4.39347 * MS, rel=1e-6)
-    assert float(found.load) == pytest.approx(113.805, rel=1e-5)
-    assert float(found.use) == 0.25
-
-
-def test_decode_bound_where_prompts_cost_nothing():
-    """Every step takes 10 ms: 50 sequences make 5,000 tokens/s, 50 requests/s of 100 steps; nothing varies."""
-    found = state(times=StepTimes(decode=10 * MS, first=0.0, further=0.0, steps=1.0, full=1e6))
-    assert (float(found.load), float(found.tpot), float(found.tpot_spread)) == pytest.approx((50.0, 10 * MS, 0.0))
-    assert float(found.ttft) == pytest.approx(15 * MS, rel=1e-5)  # half a step, and the whole one with the prompt
-    # The rest of a step is anything up to 10 ms: its standard deviation is 10 / sqrt(12).
-    assert float(found.ttft_spread) == pytest.approx(10 * MS / math.sqrt(12.0), rel=1e-3)
-
-
-def test_prompt_bound_where_the_room_for_prompts_is_nearly_full():
-    """1.9 prompts per step of room for 2: use 0.95, so 9.5 services of half a step each are waited for.
-
-    T = 2 + 5 (1 - e^-1.9) + 4 (0.9 + e^-1.9) = 2 + 4.25216 + 4.19827 = 10.45043 ms; the wait is
-    0.95 x 5.225215 / (2 x 0.05) = 49.63954 ms. What one more prompt adds: 5 e^-1.9 + 4 (1 - e^-1.9) = 4.149569 ms.
-    A step's square is (2 + 4.149569 N)^2 on average, N Poisson of mean 1.9: 4 + 4 x 7.884180 + 4.149569^2 x 5.51 =
-    130.4143, so that the step under way is met at 12.47932 ms, and half of it is left: 6.23966 ms. During it come
-    1.9 / 10.45043 x 12.47932 = 2.26887 more, of which 2 fit: 2 + 5 + 2 x 4 = 15 ms.
-    """
-    found = state(batch=190.0)
-    assert float(found.use) == pytest.approx(0.95)
-    assert float(found.step) == pytest.approx(10.45043 * MS, rel=1e-6)
-    assert float(found.ttft) == pytest.approx((6.23966 + 49.63954 + 15.0) * MS, rel=1e-5)
-
-
-def test_held_back_by_the_most_sequences():
-    """190 of 200 sequences: room for 10, 0.72548 standard deviations (sqrt(190)) above the mean.
-
-    Phi = 0.76592, phi = 0.30663: 1 / (1 + 0.72548 x 0.76592 / 0.30663) = 0.35559 wait, half of a request's 100 steps
-    over the room of 10: 5 steps.
-    """
-    found = state(batch=190.0, most=200.0)
-    assert float(found.held_back) == pytest.approx(0.35559, rel=1e-3)
-    assert float(found.wait) == pytest.approx(5.0 * 10.45043 * MS, rel=1e-6)
-    assert float(mean_ttft(found)) == pytest.approx(float(found.ttft + found.held_back * found.wait))
-    assert float(state(batch=200.0, most=200.0).held_back) == 1.0
-    assert float(state(batch=10.0, most=200.0).held_back) < 1e-9
-
-
-@pytest.mark.parametrize("share", [0.7, 0.8, 0.9, 0.95])
-@pytest.mark.parametrize("servers", [16, 64, 256])
-def test_the_share_that_waits_is_that_of_erlang(servers, share):
-    """Erlang's C of exact sums; the square-root law is its limit for many servers, within 0.04 for 16."""
-    load = share * servers
-    terms = stats.poisson(load)
-    full = float(terms.pmf(servers)) / (1.0 - share)
-    erlang = full / (full + float(terms.cdf(servers - 1)))
-    assert float(state(batch=load, most=float(servers)).held_back) == pytest.approx(erlang, abs=0.04)
-
-
-def test_at_no_load_a_request_waits_for_half_a_step_and_its_own():
-    found = state(batch=1e-7, delay=3 * MS, slope=1e-5)
-    assert float(found.ttft) == pytest.approx((3.0 + 0.5 * 2.0 + 2.0 + 5.0) * MS, rel=1e-5)
-    assert float(found.tpot) == pytest.approx(2.0 * MS, rel=1e-5)
-    assert float(found.held_back) == pytest.approx(0.0, abs=1e-9)
-    assert float(mean_ttft(found)) == pytest.approx(float(found.ttft), rel=1e-6)
-
-
-BATCHES = np.geomspace(0.1, 190.0, 60)
-
-
-def ladder(xp=np, demand=PLAIN, batches=BATCHES, order="mixed"):
-    """States at batches from nearly none to a nearly full budget; the price is linear, so 11 us is the slope."""
-    times = step_times(price, policy(order, token_budget=2000.0), demand, batches)
-    return steady_state(times, 1.1e-5, demand, 2 * MS, batches, 200.0)
-
-
-UNEVEN = Demand(prompt=700.0, cached=50.0, evenness=0.6, output=80.0, briefness=1.8, context=900.0, held=900.0)
-
-
-@pytest.mark.parametrize("order", ["mixed", "prefill_first"])
-@pytest.mark.parametrize("demand", [PLAIN, UNEVEN], ids=["even", "uneven"])
-def test_littles_law_is_exact(demand, order):
+def test_tpot_has_no_steps_where_lengths_vary():
+    found = at(1.3, demand=dataclasses.replace(EVEN, evenness=0.7, briefness=1.4))
     with eager():
-        found = ladder(demand=demand, order=order)
-    np.testing.assert_allclose(found.load * (demand.output - 1.0) * found.tpot, BATCHES, rtol=1e-12)
+        shares = [float(tpot_share(found, limit)) for limit in np.linspace(0.0105, 0.014, 20)]
+    assert (np.diff(shares) > 0.0).all() and shares[-1] < 1.0
 
 
-@pytest.mark.parametrize("demand", [PLAIN, UNEVEN], ids=["even", "uneven"])
-def test_more_sequences_are_more_load_and_longer_latencies(demand):
+@pytest.mark.parametrize("busy", [0.2, 0.6])
+def test_moments_of_steps_beside_a_queue(busy):
+    """Prompts that come during a step enter the next one: moments of its length, beside a million steps."""
+    decode, prompt = 0.01, 0.05
+    load, random = busy / prompt, np.random.default_rng(0)
+    lengths, number = [], np.zeros(10_000)
+    for step in range(120):
+        length = decode + prompt * number
+        number = random.poisson(load * length)
+        if step >= 20:
+            lengths.append(length)
+    drawn = np.concatenate(lengths)
+    entering = load * decode / (1.0 - busy)
     with eager():
-        found = ladder(demand=demand)
-        inside = found.use < 1.0
-        ttft = mean_ttft(found)
-        late = [1.0 - share(found, limit) for share, limit in ((ttft_share, 0.02), (tpot_share, 0.005))]
-    assert inside.sum() > 30
-    for values in (found.load, found.tpot, ttft, found.use, found.held_back):
-        assert (np.diff(values[inside]) >= 0.0).all()
-    for values in late:
-        assert (np.diff(values[inside]) > -1e-3).all() and values[inside][-1] > 0.8 > 0.1 > values[0]
+        found = _step_moments(decode, prompt, entering, 1.0, busy)
+    assert float(found[0]) == pytest.approx(np.mean(drawn**2), rel=0.01)
+    assert float(found[1]) == pytest.approx(np.mean(drawn**3), rel=0.03)
 
 
-def test_unevenness_costs_latency_and_no_throughput():
-    even, uneven = state(), state(demand=dataclasses.replace(PLAIN, evenness=0.5, briefness=1.5))
-    assert float(even.load) == float(uneven.load) and float(even.tpot) == float(uneven.tpot)
-    assert float(uneven.ttft) > float(even.ttft) and float(uneven.ttft_spread) > float(even.ttft_spread)
-    assert float(uneven.tpot_spread) > float(even.tpot_spread)
-
-
-def test_a_request_of_one_output_token_keeps_the_load_finite():
-    found = state(batch=1.0, demand=dataclasses.replace(PLAIN, output=1.0))
-    assert float(found.decode_steps) == 0.5 and np.isfinite(float(found.load))
-
-
-def test_shares_of_normal_and_gamma_distributions():
-    distance = np.linspace(-6.0, 6.0, 241)
+@pytest.mark.parametrize("batch", [2.0, 8.0])
+def test_ttft_beside_a_queue(batch):
+    """TTFT's share within a limit beside a simulation of the steps: to 4 points, as gamma distributions are."""
+    found = at(batch)
+    load, random = float(found.load), np.random.default_rng(1)
+    arrivals = np.cumsum(random.exponential(1.0 / load, 20_000))
+    now, next_, latencies = 0.0, 0, []
+    while next_ < len(arrivals):  # a decoding batch never ends, at this load: every step decodes
+        entering = np.searchsorted(arrivals, now, side="right") - next_
+        end = now + TIMES.decode + TIMES.first * entering
+        latencies.extend(end - arrivals[next_ : next_ + entering])
+        now, next_ = end, next_ + entering
     with eager():
-        np.testing.assert_allclose(normal_share(distance), stats.norm.cdf(distance), atol=3e-4)
-        for variation in (0.05, 0.3, 0.7, 1.0):  # standard deviations over the mean
-            value = np.linspace(0.02, 5.0, 200)
-            exact = stats.gamma.cdf(value, a=variation**-2, scale=variation**2)
-            # The cube root is nearly normal; near 0 a wide one has a tail below it that the other has not.
-            tolerance = 3e-4 + 0.0125 * variation**3
-            np.testing.assert_allclose(gamma_share(value, 1.0, variation), exact, atol=tolerance)
+        for limit in (0.08, 0.12, 0.2):
+            share = float(ttft_share(found, limit))
+            assert share == pytest.approx(np.mean(np.array(latencies) <= limit), abs=0.04)
 
 
-def test_shares_at_and_far_from_the_mean():
-    found = state(delay=3 * MS, slope=1e-5)
+def test_gamma_share_of_an_exponential():
+    # Spread equal to the mean: 1 - e^-x. Wilson and Hilferty's form is right to 0.01 there.
     with eager():
-        assert float(tpot_share(found, found.tpot)) == pytest.approx(0.5)
-        for share in (ttft_share, tpot_share, e2e_share):
-            assert float(share(found, 1e3)) == pytest.approx(1.0, abs=1e-6)
-            assert float(share(found, 1e-6)) == pytest.approx(0.0, abs=1e-6)
-        mean = found.ttft + found.held_back * found.wait + found.decode_steps * found.tpot
-        assert float(e2e_share(found, mean)) == pytest.approx(0.5)
-
-
-@pytest.mark.usefixtures("float64")
-def test_numpy_and_jax_agree():
-    with eager():
-        plain = ladder(demand=UNEVEN)
-    traced = jax.jit(lambda batches: ladder(demand=UNEVEN, batches=batches))(BATCHES)
-    for field in dataclasses.fields(plain):
-        ours, theirs = (np.broadcast_to(getattr(found, field.name), BATCHES.shape) for found in (plain, traced))
-        np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=1e-300, err_msg=field.name)
-
-
-NAMES = ("load", "ttft", "ttft_spread", "tpot", "tpot_spread", "wait")
-
-
-@pytest.mark.usefixtures("float64")
-def test_gradients_are_finite_and_those_of_differences():
-    """Logarithms of the outputs over logarithms of batch, prompt, output and prices of both kinds of steps."""
-
-    def outputs(logs):
-        batch, prompt, output, scale = jax.numpy.exp(logs)
-        demand = dataclasses.replace(UNEVEN, prompt=prompt, output=output)
-        times = step_times(lambda *work: tuple(scale * t for t in price(*work)), policy(), demand, batch)
-        found = steady_state(times, scale * 1.1e-5, demand, 0.0, batch, 120.0)
-        return jax.numpy.log(jax.numpy.stack([getattr(found, name) for name in NAMES]))
-
-    slopes, outputs = jax.jit(jax.jacfwd(outputs)), jax.jit(outputs)
-    for batch in (2.0, 30.0, 100.0):
-        logs = np.log([batch, 300.0, 150.0, 1.0])
-        found = np.asarray(slopes(logs))
-        assert np.isfinite(found).all()
-        steps = 1e-5 * np.eye(len(logs))
-        expected = np.stack([(outputs(logs + step) - outputs(logs - step)) / 2e-5 for step in steps], axis=1)
-        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
-        # Steps that take twice as long halve the load and double every time.
-        np.testing.assert_allclose(found[:, -1], [-1.0, *[1.0] * 5], rtol=1e-9)
+        for x in (0.5, 1.0, 3.0):
+            assert float(gamma_share(x, 1.0, 1.0)) == pytest.approx(1.0 - math.exp(-x), abs=0.01)

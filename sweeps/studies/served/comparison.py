@@ -128,7 +128,8 @@ def compare_served(
       efficiency, settings, prices: constants, numbers by dotted path, and prices, as everywhere.
       sort: one of `SORTED_BY`; None: US dollars per million tokens where most accelerators have prices.
       simulated: places that are simulated at most; 0: none.
-      disaggregated: whether pools that only prefill or only decode are ranked among them, as estimated.
+      disaggregated: whether pools that only prefill or only decode are ranked among them, as estimated; they are left
+        out where classes of requests have limits of their own.
       begun: called with about as many simulations as come; returns what is called with those that are done.
       **load: of `sweeps.ask.offered_load.OfferedLoad`: isl, osl, trace, traffic, prefixes, sessions, requests ...
 
@@ -157,7 +158,7 @@ def compare_served(
     metric, chosen = _metric(sort, asked)
     found = search(asked, metric, rate, headroom, simulated, begun)
     rows, infeasible = _rows(asked, found, metric)
-    if disaggregated:
+    if disaggregated and not asked.target.classes:
         rows = with_pools(rows, pool_rows(asked, found.first_pass, metric, rate, headroom), metric)
     return ServedComparison(
         question=asked,

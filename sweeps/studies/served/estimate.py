@@ -202,7 +202,7 @@ def _largest(
         near = _between(priced, ladder, batch * (1.0 + UNKNOWN_DEVIATION))
         slope = np.maximum(near.decode - times.decode, 0.0) / (batch * UNKNOWN_DEVIATION)
         steady = steady_state(times, slope, needs, delay, batch, at_once[:, None])
-        return with_classes(steady, times, slope, needs, policy) if needs.classes else steady
+        return with_classes(steady, times, needs, policy) if needs.classes else steady
 
     # As many sequences as engine and cache allow, and as many as keep the limit of TPOT when the batch is full.
     found = _search(state, top, most, limits)
@@ -244,7 +244,8 @@ def _full_batch(state: Callable, top: np.ndarray, limits: list[Limit]) -> np.nda
 def _calmer(steady: SteadyState) -> SteadyState:
     """The state with half the spread of TPOT, as of a batch that never varies."""
     classes = tuple(map(_calmer, steady.classes))
-    return dataclasses.replace(steady, tpot_spread=steady.tpot_spread * 0.5, classes=classes)
+    calmer = {name: 0.5 * getattr(steady, name) for name in ("tpot_varied", "tpot_jumps")}
+    return dataclasses.replace(steady, **calmer, classes=classes)
 
 
 def _search(state: Callable, top: np.ndarray, most: np.ndarray, limits: list[Limit]) -> dict[str, np.ndarray]:

@@ -176,9 +176,11 @@ def decoding(ladder: np.ndarray, decode: np.ndarray, most: np.ndarray, needs: De
     """
     times, near = (between(ladder, decode, batch * (1.0 + step)) for step in (0.0, 1e-3))
     slope = np.maximum(near - times, 0.0) / (batch * 1e-3)
-    steps = StepTimes(decode=times, first=0.0, further=0.0, steps=1.0, full=np.inf)
+    steps = StepTimes(decode=times, first=0.0, further=0.0, steps=1.0, full=np.inf, filled=times)
     found = steady_state(steps, slope, needs, 0.0, batch, most[:, None])
-    return dataclasses.replace(found, ttft=np.full(batch.shape, IDLE), ttft_spread=np.full(batch.shape, 0.1 * IDLE))
+    idle, all_of_them = np.full(batch.shape, IDLE), np.ones(batch.shape)
+    found = dataclasses.replace(found, ttft=idle, ttft_alone=idle, meets=all_of_them)
+    return dataclasses.replace(found, ttft_spread=0.1 * idle, ttft_alone_spread=0.1 * idle)
 
 
 def together(prompts: PromptQueue, decode: SteadyState, handover: Scalar) -> SteadyState:
@@ -187,6 +189,9 @@ def together(prompts: PromptQueue, decode: SteadyState, handover: Scalar) -> Ste
         decode,
         ttft=prompts.ttft + handover,
         ttft_spread=np.maximum(prompts.spread, 1e-6 * prompts.ttft),
+        ttft_alone=0.5 * (prompts.ttft + handover),
+        ttft_alone_spread=0.5 * np.maximum(prompts.spread, 1e-6 * prompts.ttft),
+        meets=np.ones_like(prompts.ttft),
         use=np.maximum(prompts.use, decode.use),
     )
 
@@ -221,8 +226,15 @@ def prefill_loads(steps: PoolSteps, needs: Demand, limits: Sequence[Limit], dela
             use=none,
             ttft=nothing,
             ttft_spread=nothing,
+            meets=np.ones(load.shape),
+            ttft_alone=nothing,
+            ttft_alone_spread=nothing,
             tpot=nothing,
-            tpot_spread=nothing,
+            tpot_varied=nothing,
+            tpot_jumps=none,
+            tpot_jump=none,
+            even=none,
+            briefness=np.ones(load.shape),
             held_back=none,
             wait=nothing,
             decode_steps=nothing,
