@@ -84,7 +84,8 @@ def test_ttft_beside_a_queue(batch):
     load, random = float(found.load), np.random.default_rng(1)
     arrivals = np.cumsum(random.exponential(1.0 / load, 20_000))
     now, next_, latencies = 0.0, 0, []
-    while next_ < len(arrivals):  # a decoding batch never ends, at this load: every step decodes
+    while next_ < len(arrivals):  # every step decodes
+        now += TIMES.decode * max(np.floor((arrivals[next_] - now) / TIMES.decode), 0.0)
         entering = np.searchsorted(arrivals, now, side="right") - next_
         end = now + TIMES.decode + TIMES.first * entering
         latencies.extend(end - arrivals[next_ : next_ + entering])
