@@ -35,6 +35,10 @@ def test_a_full_batch_is_the_same_at_any_time():
     assert float(at(16.0, most=16.0).load) == pytest.approx(0.16 / 0.018, rel=1e-3)
 
 
+def test_a_sequence_that_finds_no_others_is_no_load():
+    assert float(at(1.0).load) < 1e-9
+
+
 def test_load_grows_with_the_batch():
     assert (np.diff(at(np.geomspace(1.001, 100.0, 50)).load) > 0.0).all()
 
