@@ -152,7 +152,7 @@ def steady_state(
     # spread larger.
     busy = jnp.clip(load * added, 0.0, BUSIEST)
     gain = jnp.clip(batch * slope / (step * (1.0 - busy)), 0.0, 0.9)
-    uneven = (1.0 + (busy / (1.0 - busy)) ** 2 / demand.evenness) / (1.0 - gain)  # their variance over their mean
+    uneven = (1.0 + (busy / (1.0 - busy)) ** 2 / demand.evenness) / (1.0 - gain)  # variance over mean
     sequences_spread = jnp.sqrt(batch * uneven)
 
     # The room above the mean, in standard deviations; who finds none waits for a sequence to end.
@@ -220,7 +220,7 @@ def steady_state(
         tpot_varied=jnp.sqrt(varied),
         tpot_jumps=jnp.sqrt(jumps),
         tpot_jump=jump,
-        even=(demand.briefness / demand.evenness < ALIKE) * jumps / (jumps + varied),
+        even=(demand.briefness / demand.evenness < ALIKE) * jumps / jnp.maximum(jumps + varied, 1e-30),
         briefness=demand.briefness,
         held_back=waits,
         wait=held,
@@ -291,7 +291,7 @@ def tpot_share(state: SteadyState, limit: Scalar) -> Array:
 def _jumps_share(state: SteadyState, limit: Scalar, length: Scalar) -> Array:
     """Share of requests of one length, over the mean, whose TPOT is at most `limit` s."""
     jumps = state.tpot_jumps**2 / length
-    variance = jumps + state.tpot_varied**2
+    variance = jnp.maximum(jumps + state.tpot_varied**2, 1e-30)
     jump = jnp.maximum(state.tpot_jump / length * jumps / variance, 1e-3 * jnp.sqrt(variance))
     number = variance / jump**2
     most = (limit - state.tpot) / jump + number  # jumps within the limit

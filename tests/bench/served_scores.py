@@ -8,6 +8,7 @@ import numpy as np
 from rich.table import Table
 
 from sweeps.show import style
+from tests.bench.served_questions import PLACES
 
 if TYPE_CHECKING:
     from tests.bench.served_search import Answer
@@ -88,10 +89,11 @@ def picture(answers: Sequence["Answer"], path: pathlib.Path) -> None:
 def _drawn(answers: Sequence["Answer"]):
     there, beyond = served(answers), choices(answers)
     least = np.array([one.cheapest for one in there])
+    models, engines = (len({one.keys[name] for one in answers}) for name in ("model", "engine"))
     heading = (
-        "Cost of the deployment that two-pass search finds, beside the cheapest one",
-        f"{len(there)} random questions of five models, three engines and priced accelerators, each among at most 8 "
-        "places; the cheapest by simulating every place up to its largest load within the target",
+        "Cost of the deployment that the two-pass search finds, beside the cheapest one",
+        f"{len(there)} random questions of {models} models and {engines} engines, each among at most {PLACES} "
+        "deployments on priced accelerators; the cheapest one by simulating each up to its largest load",
     )
     made, (left, right) = style.panels(2, 2, (4.6, 3.7), (0.0, 0.0), *heading)
     marks = {"first pass": ("o", 26, "none"), "final answer": (".", 22, None)}
@@ -113,9 +115,12 @@ def _drawn(answers: Sequence["Answer"]):
         xscale="log",
         yscale="log",
         xlim=ends,
-        xlabel="Cost of the cheapest place (USD per million output tokens)",
-        ylabel="Cost of the place found (USD per million output tokens)",
+        xlabel="Cheapest deployment (USD per million output tokens)",
+        ylabel="Deployment found (USD per million output tokens)",
     )
+    for axis in (left.xaxis, left.yaxis):
+        axis.set_major_formatter("{x:g}")
+        axis.set_minor_formatter("")
     right.plot([100 * FIRST] * 2, [0.0, 0.95], color=style.QUIET, lw=0.8, ls=":")
     right.plot([LEAST, 100 * FIRST], [0.95, 0.95], color=style.QUIET, lw=0.8, ls=":", label="5 % dearer in 95 %")
     right.set(
@@ -123,7 +128,7 @@ def _drawn(answers: Sequence["Answer"]):
         xscale="log",
         xlim=(LEAST, WORST),
         ylim=(0.5, 1.005),
-        xlabel="Cost of the place found over the cheapest one's, less 1 (%)",
+        xlabel="Cost of the deployment found over the cheapest one's, less 1 (%)",
         ylabel="Share of questions with at most this (%)",
     )
     ticks = [0.1, 0.2, 0.5, 1, 2, 5, 10]

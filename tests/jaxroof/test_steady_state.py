@@ -35,6 +35,10 @@ def test_a_full_batch_is_the_same_at_any_time():
     assert float(at(16.0, most=16.0).load) == pytest.approx(0.16 / 0.018, rel=1e-3)
 
 
+def test_a_sequence_that_finds_no_others_is_no_load():
+    assert float(at(1.0).load) < 1e-9
+
+
 def test_load_grows_with_the_batch():
     assert (np.diff(at(np.geomspace(1.001, 100.0, 50)).load) > 0.0).all()
 
@@ -84,7 +88,8 @@ def test_ttft_beside_a_queue(batch):
     load, random = float(found.load), np.random.default_rng(1)
     arrivals = np.cumsum(random.exponential(1.0 / load, 20_000))
     now, next_, latencies = 0.0, 0, []
-    while next_ < len(arrivals):  # a decoding batch never ends, at this load: every step decodes
+    while next_ < len(arrivals):  # every step decodes
+        now += TIMES.decode * max(np.floor((arrivals[next_] - now) / TIMES.decode), 0.0)
         entering = np.searchsorted(arrivals, now, side="right") - next_
         end = now + TIMES.decode + TIMES.first * entering
         latencies.extend(end - arrivals[next_ : next_ + entering])

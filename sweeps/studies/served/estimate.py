@@ -38,6 +38,9 @@ LADDER = 12
 COARSE, FINE = 64, 32
 """Batches that the search looks at, first over the ladder, then between two of these."""
 
+IDLE = 1e-9
+"""Load in requests/s that is none: one sequence alone finds no others."""
+
 UNKNOWN_DEVIATION = 1e-3
 """Step of the batch, relative, over which the slope of a step is taken."""
 
@@ -278,7 +281,7 @@ def _search(state: Callable, top: np.ndarray, most: np.ndarray, limits: list[Lim
 
 def _kept(steady: SteadyState, limits: list[Limit]) -> np.ndarray:
     """Whether all limits are kept and prompts find room, shape [places, n]."""
-    kept = (steady.use < 1.0) & (steady.held_back < 1.0)
+    kept = (steady.use < 1.0) & (steady.held_back < 1.0) & (steady.load > IDLE)
     for limit in limits:
         kept = kept & (limit.short(steady) <= 0.0)
     return kept
