@@ -11,7 +11,9 @@ from jaxroof.steady_classes import with_classes
 from jaxroof.steady_state import Demand, StepTimes, steady_state
 
 ALL = Demand(prompt=1000.0, cached=0.0, evenness=0.8, output=201.0, briefness=1.25, context=1100.0, held=1100.0)
-TIMES = StepTimes(decode=0.010, first=0.020, further=0.018, steps=1.0, full=8.0, filled=0.156)  # room for 8,000 prompt tokens
+TIMES = StepTimes(
+    decode=0.010, first=0.020, further=0.018, steps=1.0, full=8.0, filled=0.156
+)  # room for 8,000 prompt tokens
 POLICY = Policy(token_budget=8000.0)
 
 

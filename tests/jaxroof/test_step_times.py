@@ -1,7 +1,6 @@
 """Times of steps with and without prompts, by hand; shares of distributions; NumPy, JAX and gradients."""
 
 import dataclasses
-import math
 
 import jax
 import numpy as np
@@ -10,18 +9,7 @@ from scipy import stats
 
 from jaxroof.arrays import eager
 from jaxroof.policy import ORDERS, Policy
-from jaxroof.steady_state import (
-    Demand,
-    StepTimes,
-    e2e_share,
-    gamma_share,
-    mean_ttft,
-    normal_share,
-    steady_state,
-    step_times,
-    tpot_share,
-    ttft_share,
-)
+from jaxroof.steady_state import Demand, StepTimes, gamma_share, normal_share, steady_state, step_times
 
 MS = 1e-3
 

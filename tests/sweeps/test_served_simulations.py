@@ -1,6 +1,7 @@
 """Simulations of a served comparison: the search for the largest load, programs, rows, and the estimate's error."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -57,7 +58,7 @@ def largest(
     place = Scenario(hardware=None, model=None, deployment=None, workload=None, efficiency=None)
     candidates = [Candidate(place, Policy(max_sequences=float(i)), load) for i, load in enumerate(estimated)]
     worth = worth or (lambda low, high: np.ones(len(low), bool))
-    found, number = largest_loads(candidates, TRAFFIC, 1.0, KEPT, worth)
+    found, number = largest_loads(candidates, SimpleNamespace(traffic=TRAFFIC, stream=None), 1.0, KEPT, worth)
     return found, number, rounds
 
 
