@@ -44,7 +44,7 @@ def _class_state(state: SteadyState, times: StepTimes, demand: Demand, own: Dema
         tpot_varied=state.tpot_varied * jnp.sqrt(_level(ratio) / _level(1.0)),
         tpot_jumps=state.tpot_jumps / jnp.sqrt(ratio),
         tpot_jump=state.tpot_jump / ratio,
-        even=state.even * (own.briefness / demand.evenness < ALIKE),
+        even=jnp.where(own.briefness / demand.evenness < ALIKE, state.even, 0.0),
         briefness=own.briefness,
         decode_steps=jnp.maximum(own.output - 1.0, LEAST_STEPS),
     )

@@ -220,7 +220,7 @@ def steady_state(
         tpot_varied=jnp.sqrt(varied),
         tpot_jumps=jnp.sqrt(jumps),
         tpot_jump=jump,
-        even=(demand.briefness / demand.evenness < ALIKE) * jumps / jnp.maximum(jumps + varied, 1e-30),
+        even=jnp.where(demand.briefness / demand.evenness < ALIKE, jumps / jnp.maximum(jumps + varied, 1e-30), 0.0),
         briefness=demand.briefness,
         held_back=waits,
         wait=held,

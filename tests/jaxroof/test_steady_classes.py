@@ -8,7 +8,7 @@ import pytest
 from jaxroof.arrays import eager
 from jaxroof.policy import Policy
 from jaxroof.steady_classes import with_classes
-from jaxroof.steady_state import Demand, StepTimes, steady_state
+from jaxroof.steady_state import Demand, StepTimes, steady_state, tpot_spread
 
 ALL = Demand(prompt=1000.0, cached=0.0, evenness=0.8, output=201.0, briefness=1.25, context=1100.0, held=1100.0)
 TIMES = StepTimes(
@@ -21,7 +21,7 @@ def states(*own, demand=ALL, times=TIMES):
     demand = dataclasses.replace(demand, classes=own)
     with eager():
         state = steady_state(times, 2e-5, demand, 0.001, np.array([20.0]), np.array([100.0]))
-        return state, with_classes(state, times, 2e-5, demand, POLICY).classes
+        return state, with_classes(state, times, demand, POLICY).classes
 
 
 def test_a_class_of_requests_like_all_has_their_state():
@@ -50,18 +50,19 @@ def test_uneven_prompts_of_a_class_spread_its_ttft():
 
 def test_fewer_tokens_see_the_step_vary_more():
     _, found = states(*(dataclasses.replace(ALL, output=output) for output in (21.0, 201.0, 2001.0)))
-    spreads = [float(one.tpot_spread[0]) for one in found]
+    with eager():
+        spreads = [float(tpot_spread(one)[0]) for one in found]
     assert spreads == sorted(spreads, reverse=True) and [one.decode_steps for one in found] == [20.0, 200.0, 2000.0]
 
 
-@pytest.mark.parametrize(("output", "level", "cross"), [(101.0, 5 / 6, 1.0), (401.0, 5 / 12, 0.75)])
-def test_the_variance_of_tpot_is_that_of_a_window_of_the_class(output, level, cross):
-    """r = 1/2: 1 - r/3 = 5/6 and 1. r = 2: 1/r - 1/(3 r^2) = 5/12, 2/r - 1/r^2 = 3/4. Means of |t - u| by hand."""
+@pytest.mark.parametrize(("output", "level"), [(101.0, 5 / 6), (401.0, 5 / 12)])
+def test_tpot_varies_as_in_a_window_of_the_class(output, level):
+    """The batch: 1 - r/3 = 5/6 of its variance is left at r = 1/2, 1/r - 1/(3 r^2) = 5/12 at r = 2, and 2/3 at 1.
+
+    The prompts that come meanwhile: their number is Poisson, so its relative variance is as 1 over the steps.
+    """
     state, (own,) = states(dataclasses.replace(ALL, output=output))
-    none = np.exp(-20.0 / 200.0)
-    added, slope, steps = none * 0.020 + (1 - none) * 0.018, 2e-5, output - 1.0
-    weights = (level, cross), (2 / 3, 1.0)
-    varied, alone = ((1 - state.held_back) * (a * slope**2 + b * slope * added / 200) for a, b in weights)
-    prompts, of_all = (1.25 / 0.8 * added**2 / (200 * n) for n in (steps, 200.0))
-    expected = (varied + prompts) / (alone + of_all)
-    assert (own.tpot_spread / state.tpot_spread) ** 2 == pytest.approx(expected)
+    ratio = (output - 1.0) / 200.0
+    assert (own.tpot_varied / state.tpot_varied) ** 2 == pytest.approx(level / (2 / 3))
+    assert (own.tpot_jumps / state.tpot_jumps) ** 2 == pytest.approx(1.0 / ratio)
+    assert own.tpot_jump / state.tpot_jump == pytest.approx(1.0 / ratio)
