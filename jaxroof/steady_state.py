@@ -56,9 +56,10 @@ class StepTimes:
 
 @struct
 class SteadyState:
-    """Load and latencies of an engine that decodes `batch` sequences on average."""
+    """Load and latencies of an engine at a batch."""
 
-    batch: Scalar
+    batch: Scalar  # sequences that decode, as one of them finds it
+    under_way: Scalar  # sequences that decode, mean over time
     load: Scalar  # requests/s
     step: Scalar  # s, mean of the steps with and without prompts
     use: Scalar  # share of the room for prompts that is taken
@@ -208,6 +209,7 @@ def steady_state(
     )
     return SteadyState(
         batch=batch,
+        under_way=under_way,
         load=load,
         step=step,
         use=use,

@@ -137,20 +137,20 @@ def test_help_does_not_wait_for_jax():
 
 SERVED = ("compare", "--model", "Llama-3.1-8B", "--isl", "256", "--osl", "32")
 FEW = ("--hardware", "H100-SXM,A30", "--devices", "1", "--simulate", "0")
-LIMITS = ("--slo", "ttft=500ms,tpot=20ms")
+LIMITS = ("--slo", "ttft=500ms,tpot=15ms")
 
 
 def test_a_served_ranking_says_what_is_asked_what_binds_and_why_others_are_missing(capsys):
     lines = printed(capsys, *SERVED, *FEW, *LIMITS).splitlines()
     assert lines[0] == (
-        "Llama-3.1-8B: requests of 256 + 32 tokens, TTFT <= 500 ms, TPOT <= 20 ms for 95 % of the requests"
+        "Llama-3.1-8B: requests of 256 + 32 tokens, TTFT <= 500 ms, TPOT <= 15 ms for 95 % of the requests"
     )
     assert lines[1] == "weights bf16 (torch_dtype), engine vllm, efficiency derated"
     assert lines[2].startswith("sorted by usd_per_million_tokens, lowest first (default: 2 of 2 accelerators have")
     (row,) = (line.split() for line in lines if line.split()[:2] == ["1", "H100-SXM"] and "estimate" in line)
     assert row[2:4] == ["1", "tp1"]
     (why,) = (line for line in lines if line.startswith("A30 "))
-    assert " misses 20 ms with a single request at a time" in why
+    assert " misses 15 ms with a single request at a time" in why
     assert any(line.startswith("tried   estimate of 4 places in ") for line in lines)
     assert any(line.startswith("best    1 x H100-SXM as tp1: ") for line in lines)
 

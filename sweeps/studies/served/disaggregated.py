@@ -233,7 +233,7 @@ def _largest(
         arrays = {
             "ttft_mean": mean_ttft(both),
             "tpot_mean": both.tpot,
-            "batch_mean": both.batch,
+            "batch_mean": both.under_way,
             "prefill_use": prompts.use,
         }
         at = {name: np.take_along_axis(array, best, axis=1)[:, 0] for name, array in arrays.items()}

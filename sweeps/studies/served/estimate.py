@@ -53,7 +53,8 @@ class Estimate:
     """
 
     load: np.ndarray  # requests/s of one replica
-    batch: np.ndarray  # sequences that decode, mean
+    batch: np.ndarray  # sequences that decode, as one of them finds it
+    under_way: np.ndarray  # sequences that decode, mean over time
     most: np.ndarray  # sequences that may run at once
     capped: np.ndarray  # bool: `most` is below what engine and cache allow, so that TPOT keeps its limit
     cache: np.ndarray  # sequences for which the cache has room
@@ -254,8 +255,8 @@ def _calmer(steady: SteadyState) -> SteadyState:
 def _search(state: Callable, top: np.ndarray, most: np.ndarray, limits: list[Limit]) -> dict[str, np.ndarray]:
     """The largest load within limits where at most `most` sequences run, shape [places] each."""
     coarse = top ** np.linspace(0.0, 1.0, COARSE)
-    kept = _kept(state(coarse, most), limits)
-    last = np.where(kept.any(axis=1), COARSE - 1 - np.argmax(kept[:, ::-1], axis=1), 0)
+    steady = state(coarse, most)
+    last = np.argmax(np.where(_kept(steady, limits), steady.load, -1.0), axis=1)
     rows = np.arange(len(most))
     low, high = coarse[rows, last], coarse[rows, np.minimum(last + 1, COARSE - 1)]
     fine = low[:, None] * (high / low)[:, None] ** np.linspace(0.0, 1.0, FINE)
@@ -269,7 +270,7 @@ def _search(state: Callable, top: np.ndarray, most: np.ndarray, limits: list[Lim
     )
     some = good.any(axis=1)
     binding = np.where((missed > 0.0).any(axis=0) & some, missed.argmax(axis=0), -1)
-    values = {name: getattr(steady, name)[rows, best] for name in ("batch", "tpot", "use")}
+    values = {name: getattr(steady, name)[rows, best] for name in ("batch", "under_way", "tpot", "use")}
     values["ttft"] = mean_ttft(steady)[rows, best]
     return {
         **values,

@@ -221,6 +221,7 @@ def prefill_loads(steps: PoolSteps, needs: Demand, limits: Sequence[Limit], dela
         nothing, none = np.full(load.shape, IDLE), np.zeros(load.shape)
         decode = SteadyState(
             batch=nothing,
+            under_way=nothing,
             load=load,
             step=nothing,
             use=none,

@@ -64,7 +64,7 @@ def ranked_row(
     """The row of a place that serves."""
     options = asked.options
     setting, device, layout = place
-    estimated = {"ttft_mean": found.ttft[place], "tpot_mean": found.tpot[place], "batch_mean": found.batch[place]}
+    estimated = {"ttft_mean": found.ttft[place], "tpot_mean": found.tpot[place], "batch_mean": found.under_way[place]}
     metrics = {name: float(value) for name, value in estimated.items()} | {"power": float(found.power[place])}
     metrics["load"] = float(found.load[place])
     classes: dict[str, Mapping[str, float]] = {}
