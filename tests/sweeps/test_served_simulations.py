@@ -50,7 +50,7 @@ def largest(
         most = np.where([any(low < x < high for low, high in luck) for x in load], 0.5 * load, most)
         none, all_of_them = np.zeros(len(points)), np.full(len(points), 4.0)
         with np.errstate(divide="ignore"):
-            found = {"tpot_mean": load / most, "finished": all_of_them, "goodput": all_of_them}
+            found = {"tpot_mean": load / most, "queueing_mean": none, "finished": all_of_them, "goodput": all_of_them}
         return found | {"duration": none + 1.0, "refused": none, "rejected": none, "unfinished": none}
 
     monkeypatch.setattr(simulate, "outcomes", stub)

@@ -24,13 +24,13 @@ from sweeps.studies.served.simulated import Simulated
 SIMULATED = 24
 """Places that are simulated at most where nothing is said."""
 
-NEAR = 1.3
+NEAR = 1.2
 """A place is simulated where its estimate is at most this many times worse than the best one's."""
 
 HEADROOM = 0.1
 """Load that replicas can take beyond the one that is asked for, as a share of it."""
 
-PROGRAMS = 3
+PROGRAMS = 2
 """Structures of places that are simulated at once at most: each is a program, which takes seconds to compile."""
 
 MORE_ROUNDS = 3

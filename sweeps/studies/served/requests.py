@@ -15,8 +15,11 @@ from workloads.classes import RequestClass
 from workloads.stream import ALONE, Stream, part
 from workloads.streams import mean_rate
 
-LEAST, MOST = 1000, 2000
+LEAST, MOST = 1000, 4000
 """Requests of a simulation where the user does not say how many."""
+
+TIMES = 8.0
+"""How many times as many requests as run at once are simulated: a run begins with a batch that is not full."""
 
 SAMPLE = 4000
 """Requests whose means describe a distribution."""
@@ -49,10 +52,10 @@ class Requests:
         return any(self.keys.get(key) is not None for key in ("trace", "requests", "duration"))
 
     def number(self, sequences: float) -> int:
-        """Requests to be simulated where so many sequences run at once: several times as many, for a steady run."""
+        """Requests to be simulated where so many sequences run at once."""
         if self.counted:
             return len(self.sample)
-        return min(max(LEAST, 2 ** math.ceil(math.log2(5.0 * max(sequences, 1.0)))), MOST)
+        return min(max(LEAST, 2 ** math.ceil(math.log2(TIMES * max(sequences, 1.0)))), MOST)
 
     @functools.lru_cache(maxsize=8)  # noqa: B019  (a question has one of these)
     def drawn(self, number: int) -> Load:

@@ -30,6 +30,10 @@ TOLERANCE = 0.01
 ROUNDS = 8
 """Rounds at most."""
 
+GROWS = 0.01
+"""Share of a run's requests that wait on average, at most, for longer than two steps: a load that the place cannot
+sustain makes a queue that grows all the time, by twice this share of the load."""
+
 USUAL = 3
 """Simulations of a candidate, about; by their number programs are optimised or not."""
 
@@ -74,7 +78,14 @@ def largest_loads(
     kinds = [structure((one.scenario.hardware, one.scenario.deployment)) for one in candidates]
     numbers = _numbers(kinds, np.ones(number, bool))
     loads = [list(load * np.geomspace(1.0 - FIRST, 1.0 + FIRST, n)) for load, n in zip(guess, numbers, strict=True)]
-    every = [_point(one, traffic, rate, one.load, objective) for one in candidates for _ in range(USUAL)]
+    times = [
+        USUAL * max(1, math.ceil(WIDTH / kinds.count(kind))) for kind in kinds
+    ]  # whole calls, however few there are
+    every = [
+        _point(one, traffic, rate, one.load, objective)
+        for one, n in zip(candidates, times, strict=True)
+        for _ in range(n)
+    ]
     with precision("float64"):
         for _ in range(ROUNDS):
             pairs = [(i, load) for i, tried in enumerate(loads) for load in tried]
@@ -83,7 +94,7 @@ def largest_loads(
             points = [_point(candidates[i], traffic, rate, load, objective) for i, load in pairs]
             found = outcomes(points, progress, WIDTH, every)
             simulations += len(pairs)
-            fine = kept(found, target)
+            fine = kept(found, target) & (waiting(found, np.array([load for _, load in pairs])) <= GROWS)
             for (i, load), keeps, place in zip(pairs, fine, range(len(pairs)), strict=True):
                 figures = {name: float(values[place]) for name, values in found.items()}
                 if keeps and load > low[i]:
@@ -99,8 +110,23 @@ def largest_loads(
     for i in range(number):
         worst = failed[i].get(high[i])
         figures = best[i] or worst or {}
-        made.append(Simulated(float(low[i]), float(high[i]), figures, missed_text(worst, target) if worst else ""))
+        made.append(Simulated(float(low[i]), float(high[i]), figures, _stopped(worst, high[i], target)))
     return made, simulations
+
+
+def waiting(found: Mapping[str, np.ndarray], load: np.ndarray) -> np.ndarray:
+    """Requests that wait on average for longer than two steps, as a share of all. Shape [places]."""
+    longer = np.maximum(found["queueing_mean"] - 2.0 * np.nan_to_num(found["tpot_mean"]), 0.0)
+    return np.nan_to_num(longer) * load / np.maximum(found["finished"], 1.0)
+
+
+def _stopped(worst: Mapping[str, float] | None, load: float, target: Target) -> str:
+    """What a load misses, in words; "" where none failed."""
+    if worst is None:
+        return ""
+    grows = float(waiting({name: np.asarray(value) for name, value in worst.items()}, load)) > GROWS
+    number = f"{worst['queueing_mean'] * load:,.0f}"
+    return missed_text(worst, target) or (f"a growing queue, of {number} requests on average" if grows else "")
 
 
 def _numbers(kinds: Sequence[object], follow: np.ndarray) -> list[int]:
