@@ -110,14 +110,15 @@ def largest_loads(
     for i in range(number):
         worst = failed[i].get(high[i])
         figures = best[i] or worst or {}
-        made.append(Simulated(float(low[i]), float(high[i]), figures, _stopped(worst, high[i], target)))
+        made.append(Simulated(float(low[i]), float(high[i]), figures, _stopped(worst, float(high[i]), target)))
     return made, simulations
 
 
-def waiting(found: Mapping[str, np.ndarray], load: np.ndarray) -> np.ndarray:
+def waiting(found: Mapping[str, np.ndarray], load: np.ndarray | float) -> np.ndarray:
     """Requests that wait on average for longer than two steps, as a share of all. Shape [places]."""
-    longer = np.maximum(found["queueing_mean"] - 2.0 * np.nan_to_num(found["tpot_mean"]), 0.0)
-    return np.nan_to_num(longer) * load / np.maximum(found["finished"], 1.0)
+    step = np.nan_to_num(found["tpot_mean"], posinf=0.0)  # NaN: of requests of one token
+    longer = np.maximum(np.nan_to_num(found["queueing_mean"]) - 2.0 * step, 0.0)
+    return longer * load / np.maximum(found["finished"], 1.0)
 
 
 def _stopped(worst: Mapping[str, float] | None, load: float, target: Target) -> str:
