@@ -142,9 +142,9 @@ def exact(of: Asked, found: Found, places: Sequence[tuple[int, int, int]]) -> tu
         )
         for (setting, device, layout), first in zip(places, begin, strict=True)
     ]
-    traffic = of.question.requests.drawn(REQUESTS).traffic
+    drawn = of.question.requests.drawn(REQUESTS)
     rate = of.question.requests.rate(REQUESTS)
-    made, simulations = largest_loads(candidates, traffic, rate, of.question.target, lambda low, high: high > least)
+    made, simulations = largest_loads(candidates, drawn, rate, of.question.target, lambda low, high: high > least)
     return [one.load for one in made], simulations
 
 
