@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from sweeps.studies.fleets.answer import fleet as fleet
     from sweeps.studies.optimization.search import optimize as optimize
     from sweeps.studies.optimization.spec import problem as problem
+    from sweeps.studies.served.comparison import compare_served as compare_served
 
 _HOMES = {
     "linear": "sweeps.run.sweep",
@@ -33,6 +34,7 @@ _HOMES = {
     "case": "sweeps.ask.cases",
     "Comparison": "sweeps.studies.comparison",
     "compare": "sweeps.studies.comparison",
+    "compare_served": "sweeps.studies.served.comparison",
     "capacity": "sweeps.serving.capacity",
     "latency_curve": "sweeps.serving.curve",
     "fleet": "sweeps.studies.fleets.answer",

@@ -10,6 +10,7 @@ import sweeps
 from jaxroof.version import VERSION
 from sweeps import adapters
 from sweeps.ask.keys import Keys
+from sweeps.ask.offered_load import LOAD
 from sweeps.ask.spec import KEYS
 from sweeps.run.simulated.spec import ServeSpec
 
@@ -46,6 +47,12 @@ def test_simulations_show_the_fields_of_their_question(name):
     needed = {"serve": {}, "latency_curve": {"rates": [1.0]}, "capacity": {"slo": "ttft=1s"}}[name]
     with pytest.raises(ValueError, match="there is no key trase"):
         getattr(sweeps, name)(model="Llama-3.1-8B", hardware="H100-SXM", trase="a.csv", **needed)
+
+
+def test_a_served_comparison_shows_the_fields_of_its_load():
+    assert set(LOAD) <= set(named(sweeps.compare_served))
+    with pytest.raises(ValueError, match="there is no key deployment"):
+        sweeps.compare_served("Llama-3.1-8B", "ttft=1s", isl=8, osl=8, deployment="tp2")
 
 
 @pytest.mark.parametrize("name", [name for name in sweeps.__all__ if name not in ("adapters", "Case", "Comparison")])

@@ -11,6 +11,8 @@ from jaxroof.deployment import replica_devices
 from jaxroof.jobs import Scenario
 from jaxroof.steady_state import Demand
 from jaxroof.tree import structure
+from sweeps.ask.keys import takes
+from sweeps.ask.offered_load import OfferedLoad
 from sweeps.run.simulated.objective import SHARE
 from sweeps.studies.served.disaggregated import FirstPass, pool_rows, with_pools
 from sweeps.studies.served.estimate import Estimate, Priced, estimate, priced, sequences
@@ -79,6 +81,7 @@ class ServedComparison:
         return tuple(nearest.values())
 
 
+@takes(OfferedLoad)
 def compare_served(
     model: str,
     slo: str | Mapping[str, Any] | None = None,

@@ -8,6 +8,7 @@ from typing import Any
 
 import hwspaces
 import workloads
+from hwspaces.units import nearest
 from jaxroof.hardware import Hardware
 from jaxroof.jobs import Scenario
 from jaxroof.model import has_experts
@@ -17,6 +18,7 @@ from sweeps.ask.drafting import require_drafts, with_draft
 from sweeps.ask.effects import Facts, given_paths, require_effect
 from sweeps.ask.engines import ENGINES, engine_of, unsupported
 from sweeps.ask.layouts import layouts, possible
+from sweeps.ask.offered_load import LOAD
 from sweeps.data.labels import number
 from sweeps.run.simulated.classes import target_of
 from sweeps.run.simulated.objective import SHARE, Target
@@ -88,6 +90,9 @@ def question(
     Raises:
       ValueError: one line that names what is wrong, its value and what is allowed.
     """
+    for key in load:
+        if key not in LOAD:
+            raise ValueError(f"there is no key {key}{nearest(key, LOAD)}")
     requests = Requests(load)
     target = target_of(slo, share, requests.classes if load.get("traffic") is not None else ())
     given = dict(settings or {})
