@@ -23,6 +23,9 @@ ILLEGAL, WEIGHTS, CACHE, LIMIT, UNPRICED, SERVES = range(6)
 """How far a place gets: a layout that the accelerator does not allow; weights, then the cache of one request, that do
 not fit; a limit that it misses at any load; a figure that is not known; or all the way."""
 
+SPREAD = 2.0
+"""Standard deviations of a Poisson batch within which it meets the most sequences that may run."""
+
 POWER = 0.995
 """Share of TDP from which on power binds."""
 
@@ -193,14 +196,20 @@ def _figure(limit: Limit) -> str:
 
 def _binding(asked: Question, found: Estimate, place: tuple[int, int, int]) -> str:
     """What keeps an estimated load from being larger, in words."""
+    own = float(asked.options.settings[place[0]].policy.max_sequences)
+    room = "KV cache" if found.cache[place] < own else "max_sequences"
+    batch = float(found.batch[place])
+    full = batch + SPREAD * math.sqrt(batch) >= found.most[place]
     words = []
     if found.binding[place] >= 0:
-        words.append(_figure(asked.limits[int(found.binding[place])]))
+        limit = asked.limits[int(found.binding[place])]
+        waits = full and not limit.name.startswith("tpot")  # for one of the sequences that run to end
+        why = ("TPOT" if found.capped[place] > 0.0 else room) if waits else ""
+        words.append(f"{_figure(limit)} ({why})" if why else _figure(limit))
     elif found.use[place] > 0.9:
         words.append("token budget")
     else:
-        own = float(asked.options.settings[place[0]].policy.max_sequences)
-        words.append("KV cache" if found.cache[place] < own else "max_sequences")
+        words.append(room)
     tdp = asked.options.devices[place[1]].hardware.power.tdp
     if tdp is not None and found.power[place] >= POWER * tdp:
         words.append("power")
