@@ -47,6 +47,7 @@ def _class_state(state: SteadyState, times: StepTimes, demand: Demand, own: Dema
         even=jnp.where(own.briefness / demand.evenness < ALIKE, state.even, 0.0),
         briefness=own.briefness,
         decode_steps=jnp.maximum(own.output - 1.0, LEAST_STEPS),
+        output_evenness=own.output_evenness,
     )
 
 

@@ -39,6 +39,7 @@ class Demand:
     briefness: Scalar  # mean of the decode steps x mean of their reciprocals: 1 where all outputs are equally long
     context: Scalar  # tokens that a decoding sequence attends to, mean over all decode steps
     held: Scalar  # tokens of KV cache that a running sequence holds, mean over time
+    output_evenness: Scalar = 1.0  # mean^2 / mean of the squares of the decode steps: 1 where all are equally many
     classes: tuple["Demand", ...] = ()  # means of every class of these requests
 
 
@@ -77,6 +78,7 @@ class SteadyState:
     held_back: Scalar  # share of requests that wait because the most sequences run already
     wait: Scalar  # s, mean wait of those
     decode_steps: Scalar  # of a request
+    output_evenness: Scalar  # of `Demand`
     classes: tuple["SteadyState", ...] = ()  # as the requests of every class see it, `jaxroof.steady_classes`
 
 
@@ -227,6 +229,7 @@ def steady_state(
         held_back=waits,
         wait=held,
         decode_steps=steps,
+        output_evenness=demand.output_evenness,
     )
 
 
@@ -308,11 +311,13 @@ def tpot_spread(state: SteadyState) -> Array:
 
 
 def e2e_share(state: SteadyState, limit: Scalar) -> Array:
-    """Share of requests whose end-to-end latency is at most `limit` s, where all outputs are equally long."""
+    """Share of requests whose end-to-end latency is at most `limit` s: a gamma distribution of its mean and variance."""
     waits = state.held_back * state.wait
-    mean = state.ttft + waits + state.decode_steps * state.tpot
-    spread = jnp.sqrt(state.ttft_spread**2 + waits**2 + (state.decode_steps * tpot_spread(state)) ** 2)
-    return normal_share((limit - mean) / spread)
+    decoding = state.decode_steps * state.tpot
+    mean = state.ttft + waits + decoding
+    lengths = decoding**2 * (1.0 / jnp.asarray(state.output_evenness) - 1.0)
+    spread = jnp.sqrt(state.ttft_spread**2 + waits**2 + (state.decode_steps * tpot_spread(state)) ** 2 + lengths)
+    return gamma_share(limit, mean, spread)
 
 
 def normal_share(distance: Scalar) -> Array:

@@ -239,6 +239,7 @@ def prefill_loads(steps: PoolSteps, needs: Demand, limits: Sequence[Limit], dela
             held_back=none,
             wait=nothing,
             decode_steps=nothing,
+            output_evenness=np.ones(load.shape),
         )
         return _largest(steps, there, load, together(prompt_queue(load, times, own.evenness), decode, delay), limits)
 

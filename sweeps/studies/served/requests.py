@@ -103,6 +103,7 @@ def demand(stream: Stream, caching: bool) -> Demand:
         briefness=float(np.mean(steps) * np.mean(1.0 / steps)),
         context=context,
         held=context,
+        output_evenness=float(np.mean(steps) ** 2 / np.mean(steps**2)),
         classes=tuple(demand(one, caching) for one in classes),
     )
 
