@@ -5,9 +5,19 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from jaxroof.arrays import eager
-from jaxroof.steady_state import Demand, StepTimes, _step_moments, gamma_share, steady_state, tpot_share, ttft_share
+from jaxroof.steady_state import (
+    Demand,
+    StepTimes,
+    _step_moments,
+    e2e_share,
+    gamma_share,
+    steady_state,
+    tpot_share,
+    ttft_share,
+)
 
 EVEN = Demand(prompt=1000.0, cached=0.0, evenness=1.0, output=101.0, briefness=1.0, context=1050.0, held=1050.0)
 """Prompts of 1,000 tokens and answers of 101, which take 100 decode steps."""
@@ -105,3 +115,17 @@ def test_gamma_share_of_an_exponential():
     with eager():
         for x in (0.5, 1.0, 3.0):
             assert float(gamma_share(x, 1.0, 1.0)) == pytest.approx(1.0 - math.exp(-x), abs=0.01)
+
+
+def test_uneven_outputs_spread_e2e():
+    """Nearly idle, E2E is 60 ms and 10 ms per decode step: as the steps, of a gamma distribution here.
+
+    Steps of mean 100 and standard deviation 50: mean^2 / mean of squares is 1 / 1.25.
+    """
+    limits = np.array([0.6, 1.0, 1.5, 2.2])
+    found = at(1.01, demand=dataclasses.replace(EVEN, briefness=1.3, output_evenness=0.8))
+    with eager():
+        share = e2e_share(found, limits)
+        even = e2e_share(at(1.01), np.array([0.9, 1.2]))
+    np.testing.assert_allclose(share, stats.gamma.cdf(limits - 0.06, a=4.0, scale=0.25), atol=0.03)
+    assert even[0] < 0.01 and even[1] > 0.99
