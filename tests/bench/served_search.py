@@ -19,13 +19,12 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from jaxroof.jobs import Scenario
 from jaxroof.scheduler import Size
 from sweeps.ask.layouts import label
 from sweeps.run.compile_cache import compilation_cache
-from sweeps.studies.served.comparison import Found, at_once, search
+from sweeps.studies.served.comparison import Found, candidate, search
 from sweeps.studies.served.figures import PRICE, ascending, figures
-from sweeps.studies.served.simulate import Candidate, largest_loads
+from sweeps.studies.served.simulate import largest_loads
 from tests.bench.served_questions import BLOCK, CONTEXTS, REQUESTS, SEQUENCES, Asked, asked
 from tests.bench.served_scores import choice_table, error_table, picture
 from tests.bench.together import together
@@ -119,28 +118,14 @@ def exact(of: Asked, found: Found, places: Sequence[tuple[int, int, int]]) -> tu
     The estimate gives the first load only. A place that is estimated not to serve is followed where it serves when it
     is all but idle.
     """
-    options, estimate = of.question.options, found.estimate
+    estimate = found.estimate
     load = [float(estimate.load[place]) for place in places]
     steps = float(np.mean(np.maximum(of.question.requests.sample.osl - 1.0, 0.0)))
     alone = [1.0 / float(estimate.ttft[place] + steps * estimate.tpot[place]) for place in places]
     begin = np.array([one if one > 0.0 else IDLE * idle for one, idle in zip(load, alone, strict=True)])
     least = np.where(np.array(load) > 0.0, 0.0, begin)
     candidates = [
-        Candidate(
-            scenario=Scenario(
-                hardware=options.devices[device].hardware,
-                model=options.model.model,
-                deployment=options.deployments[setting][layout],
-                workload=None,
-                efficiency=options.efficiency,
-            ),
-            policy=dataclasses.replace(
-                options.settings[setting].policy,
-                max_sequences=at_once(of.question, estimate, (setting, device, layout)),
-            ),
-            load=float(first),
-        )
-        for (setting, device, layout), first in zip(places, begin, strict=True)
+        candidate(of.question, estimate, place, float(first)) for place, first in zip(places, begin, strict=True)
     ]
     drawn = of.question.requests.drawn(REQUESTS)
     rate = of.question.requests.rate(REQUESTS)

@@ -23,7 +23,8 @@ from sweeps.studies.served import simulate
 from sweeps.studies.served.comparison import ServedComparison, compare_served
 from sweeps.studies.served.dataset import dataset
 from sweeps.studies.served.figures import SORTED_BY
-from sweeps.studies.served.simulate import ROUNDS, TOLERANCE, Candidate, largest_loads
+from sweeps.studies.served.simulate import ROUNDS, TOLERANCE, largest_loads
+from sweeps.studies.served.simulated import Candidate
 from workloads.stream import Stream, alone
 
 pytestmark = pytest.mark.xdist_group("served simulations")

@@ -21,7 +21,7 @@ from sweeps.studies.served.places import Options, Room, room
 from sweeps.studies.served.question import MAX_DEVICES, Question, question
 from sweeps.studies.served.requests import demand
 from sweeps.studies.served.rows import Row, missed, ranked_row
-from sweeps.studies.served.simulated import Simulated
+from sweeps.studies.served.simulated import Candidate, Simulated
 
 SIMULATED = 24
 """Places that are simulated at most where nothing is said."""
@@ -288,25 +288,10 @@ def _simulated(
     begun: Callable[[int], Callable[[int], None]],
 ) -> tuple[list[Simulated], int]:
     """Largest loads of the places by simulation, and the number of simulations."""
-    from sweeps.studies.served.simulate import Candidate, largest_loads  # JAX, which an estimate does not need
+    from sweeps.studies.served.simulate import largest_loads  # JAX, which an estimate does not need
 
     options = asked.options
-    candidates = [
-        Candidate(
-            scenario=Scenario(
-                hardware=options.devices[device].hardware,
-                model=options.model.model,
-                deployment=options.deployments[setting][layout],
-                workload=None,
-                efficiency=options.efficiency,
-            ),
-            policy=dataclasses.replace(
-                options.settings[setting].policy, max_sequences=at_once(asked, found, (setting, device, layout))
-            ),
-            load=float(found.load[setting, device, layout]),
-        )
-        for setting, device, layout in places
-    ]
+    candidates = [candidate(asked, found, place, float(found.load[place])) for place in places]
     where = tuple(np.array(column) for column in zip(*places, strict=True))
 
     def values(loads: np.ndarray) -> np.ndarray:
@@ -322,6 +307,23 @@ def _simulated(
     drawn = asked.requests.drawn(requests)
     done = begun(3 * len(places))
     return largest_loads(candidates, drawn, asked.requests.rate(requests), asked.target, worth, done)
+
+
+def candidate(asked: Question, found: Estimate, place: Place, load: float) -> Candidate:
+    """A place that is to be simulated, first near `load` requests/s."""
+    options = asked.options
+    setting, device, layout = place
+    return Candidate(
+        scenario=Scenario(
+            hardware=options.devices[device].hardware,
+            model=options.model.model,
+            deployment=options.deployments[setting][layout],
+            workload=None,
+            efficiency=options.efficiency,
+        ),
+        policy=dataclasses.replace(options.settings[setting].policy, max_sequences=at_once(asked, found, place)),
+        load=load,
+    )
 
 
 def at_once(asked: Question, found: Estimate, place: Place) -> float:

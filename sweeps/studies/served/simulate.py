@@ -8,7 +8,6 @@ import numpy as np
 
 from jaxroof.jobs import Scenario
 from jaxroof.jobs.serve import Objective, Service
-from jaxroof.policy import Policy
 from jaxroof.traffic import Traffic
 from jaxroof.tree import structure
 from sweeps.run.precision import precision
@@ -16,7 +15,7 @@ from sweeps.run.simulated.grid import outcomes
 from sweeps.run.simulated.load import Load
 from sweeps.run.simulated.objective import Target
 from sweeps.serving.target import kept, missed_text
-from sweeps.studies.served.simulated import Simulated
+from sweeps.studies.served.simulated import Candidate, Simulated
 
 FIRST = 0.05
 """How far the loads of the first round are below and above the estimated one, relative."""
@@ -42,15 +41,6 @@ LEAST = 2
 
 WIDTH = 8
 """Simulations of one call, in every round the same, so that they share a program."""
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Candidate:
-    """A place that is simulated."""
-
-    scenario: Scenario  # without a workload
-    policy: Policy
-    load: float  # requests/s that it is estimated to take
 
 
 def largest_loads(

@@ -1,12 +1,24 @@
-"""Result of the simulations of one place."""
+"""Places that are simulated, and the result of each."""
 
 import dataclasses
 from collections.abc import Mapping
 
+from jaxroof.jobs import Scenario
+from jaxroof.policy import Policy
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Candidate:
+    """A place that is simulated."""
+
+    scenario: Scenario  # without a workload
+    policy: Policy
+    load: float  # requests/s that it is estimated to take
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Simulated:
-    """Result of a place."""
+    """Result of the simulations of one place."""
 
     load: float  # requests/s, the largest that kept the target; 0: none did
     fails: float  # the smallest above it that did not
