@@ -311,7 +311,7 @@ def tpot_spread(state: SteadyState) -> Array:
 
 
 def e2e_share(state: SteadyState, limit: Scalar) -> Array:
-    """Share of requests whose end-to-end latency is at most `limit` s: a gamma distribution of its mean and variance."""
+    """Share of requests whose end-to-end latency is at most `limit` s, of a gamma distribution."""
     waits = state.held_back * state.wait
     decoding = state.decode_steps * state.tpot
     mean = state.ttft + waits + decoding
