@@ -35,13 +35,12 @@ def ranking(found: ServedComparison, rows: Sequence[Row]) -> Any:
     many = f"{best.replicas} replicas of " if found.rate is not None else ""
     title = f"{many}{best.devices} x {best.hardware} ({best.layout}) is best for {asked.model.name}"
     measured = [i for i, row in enumerate(rows, 1) if not _trust(found, row).extrapolated]
-    if not measured:
+    if measured[:1] != [1]:
         title += ", extrapolated"
-    elif measured[0] > 1:
-        title += f", extrapolated; number {measured[0]} is the best measured"
     load = "the largest load" if found.rate is None else f"{labels.number(found.rate)} requests/s"
     details = f"{_words(found.metric)} at {load} within {asked.target.text}; {better} is better.\n"
-    details += "Lines: where 90 % of true values lie. Pale: an architecture that was not measured. "
+    best_known = f" (the first that was: {measured[0]})" if measured and measured[0] > 1 else ""
+    details += f"Lines: where 90 % of true values lie. Pale: an architecture that was not measured{best_known}. "
     details += "s: simulated, e: estimated from the steady state."
     source = f"engine {asked.engine}, weights {asked.model.precision}, efficiency {asked.efficiency.name}"
     made = style.figure(12.0, 1.2 + 0.26 * max(len(rows), 10), title, details, source)
