@@ -16,7 +16,6 @@ from sweeps.data.labels import number
 from sweeps.run.simulated.objective import Target
 from sweeps.studies.served.comparison import ServedComparison
 from sweeps.studies.served.rows import Row
-from sweeps.studies.served.trust import trust
 from workloads.classes import RequestClass
 
 COLUMNS = {
@@ -88,7 +87,7 @@ def _print_rows(out: Any, found: ServedComparison, rows: Sequence[Row], directio
         setting = row.spec["policy"].get("token_budget")
         budget = "-" if setting is None else f"{float(setting):,.0f}"
         cells = [_cell(metric, row.metrics[metric]) for metric in columns]
-        low, high = trust(device_of(found, row), found.question.efficiency).interval(row.metrics[found.metric])
+        low, high = found.trust(row).interval(row.metrics[found.metric])
         between = f"{number(low, 2)} - {number(high, 2)}"
         how = "simulation" if row.simulated else "estimate"
         layout = f"{row.layout} {_kv(found, row)}".strip()
@@ -103,16 +102,11 @@ def _kv(found: ServedComparison, row: Row) -> str:
     return ", ".join(parts)
 
 
-def device_of(found: ServedComparison, row: Row) -> Any:
-    """The accelerator of a row."""
-    return found.question.options.devices[row.place[1]]
-
-
 def _marks(found: ServedComparison, row: Row) -> str:
-    device = device_of(found, row)
+    device = found.device_of(row)
     marks = "*" if device.status == "announced" else ""
     marks += "~" if device.price is not None and device.price.estimate else ""
-    return marks + ("?" if trust(device, found.question.efficiency).extrapolated else "")
+    return marks + ("?" if found.trust(row).extrapolated else "")
 
 
 def _print_marks(out: Any, found: ServedComparison, rows: Sequence[Row]) -> None:
@@ -134,7 +128,7 @@ def _print_details(out: Any, found: ServedComparison, rows: Sequence[Row], advic
     out.print()
     out.print(made)
     out.print()
-    devices = {row.hardware: device_of(found, row) for row in rows}
+    devices = {row.hardware: found.device_of(row) for row in rows}
     print_lines(out, "price", [f"{name}: {one.price.text}" for name, one in devices.items() if one.price is not None])
 
 
@@ -173,9 +167,7 @@ def _print_summary(out: Any, found: ServedComparison, shown: Sequence[Row]) -> N
         return
     first = shown[0]
     print_lines(out, "best", [row_text(found, first), *_class_lines(first)])
-    known = next(
-        (row for row in shown if not trust(device_of(found, row), found.question.efficiency).extrapolated), None
-    )
+    known = next((row for row in shown if not found.trust(row).extrapolated), None)
     if known is not first:
         said = "no row is on a measured architecture" if known is None else row_text(found, known)
         print_lines(out, "sure", [f"the first row is an extrapolation; best on a measured architecture: {said}"])
@@ -262,8 +254,8 @@ def _class_record(one: RequestClass, target: Target) -> dict[str, Any]:
 
 
 def _row_record(found: ServedComparison, row: Row, rank: int, advice: Sequence[str]) -> dict[str, Any]:
-    device = device_of(found, row)
-    judged = trust(device, found.question.efficiency)
+    device = found.device_of(row)
+    judged = found.trust(row)
     low, high = judged.interval(row.metrics[found.metric])
     return {
         "rank": rank,

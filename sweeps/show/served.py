@@ -11,7 +11,6 @@ from sweeps.show import style
 from sweeps.studies.served.comparison import ServedComparison
 from sweeps.studies.served.figures import RATE
 from sweeps.studies.served.rows import Row
-from sweeps.studies.served.trust import Trust, trust
 
 MOST = 30
 """Bars that can be told apart on one page."""
@@ -34,7 +33,7 @@ def ranking(found: ServedComparison, rows: Sequence[Row]) -> Any:
     better = "higher" if variable(found.metric).higher_is_better else "lower"
     many = f"{best.replicas} replicas of " if found.rate is not None else ""
     title = f"{many}{best.devices} x {best.hardware} ({best.layout}) is best for {asked.model.name}"
-    measured = [i for i, row in enumerate(rows, 1) if not _trust(found, row).extrapolated]
+    measured = [i for i, row in enumerate(rows, 1) if not found.trust(row).extrapolated]
     if measured[:1] != [1]:
         title += ", extrapolated"
     load = "the largest load" if found.rate is None else f"{labels.number(found.rate)} requests/s"
@@ -52,16 +51,12 @@ def ranking(found: ServedComparison, rows: Sequence[Row]) -> Any:
     return made
 
 
-def _trust(found: ServedComparison, row: Row) -> Trust:
-    return trust(found.question.options.devices[row.place[1]], found.question.efficiency)
-
-
 def _bars(axes: Any, found: ServedComparison, rows: Sequence[Row], colours: dict[str, str]) -> None:
     """One bar per row with its value and its interval; the rows' names stand at the axis."""
     metric = found.metric
     unit, values = variable(metric).unit, np.array([row.metrics[metric] for row in rows])
     places = np.arange(len(rows))
-    judged = [_trust(found, row) for row in rows]
+    judged = [found.trust(row) for row in rows]
     ends = np.array([one.interval(value) for one, value in zip(judged, values, strict=True)])
     for place, row, one in zip(places, rows, judged, strict=True):
         axes.barh(

@@ -15,7 +15,8 @@ from sweeps.run.answer import answer
 from sweeps.studies.served import disaggregated
 from sweeps.studies.served.comparison import ServedComparison, compare_served, search
 from sweeps.studies.served.disaggregated import FirstPass, Pairs, pool_rows, with_pools
-from sweeps.studies.served.pools import LADDER, pool_steps
+from sweeps.studies.served.estimate import LADDER
+from sweeps.studies.served.pools import pool_steps
 from sweeps.studies.served.question import Question, question
 
 MODEL, SLO = "Llama-3.1-8B", "ttft=500ms,tpot=30ms"

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from hwspaces import HardwareEntry
 from jaxroof.deployment import replica_devices
 from jaxroof.jobs import Scenario
 from jaxroof.steady_state import Demand
@@ -22,6 +23,7 @@ from sweeps.studies.served.question import MAX_DEVICES, Question, question
 from sweeps.studies.served.requests import demand
 from sweeps.studies.served.rows import Row, missed, ranked_row
 from sweeps.studies.served.simulated import Candidate, Simulated
+from sweeps.studies.served.trust import Trust, trust
 
 SIMULATED = 24
 """Places that are simulated at most where nothing is said."""
@@ -61,6 +63,14 @@ class ServedComparison:
     estimate_seconds: float
     seconds: float
     arrays: Mapping[str, np.ndarray]  # figures of every place as estimated, shape [settings, devices, layouts]
+
+    def device_of(self, row: Row) -> HardwareEntry:
+        """The accelerator of a row."""
+        return self.question.options.devices[row.place[1]]
+
+    def trust(self, row: Row) -> Trust:
+        """How far a row's figures can be trusted."""
+        return trust(self.device_of(row), self.question.efficiency)
 
     @property
     def best_layouts(self) -> tuple[Row, ...]:

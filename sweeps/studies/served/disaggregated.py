@@ -8,7 +8,6 @@ import numpy as np
 
 from jaxroof.arrays import eager
 from jaxroof.deployment import replica_devices
-from jaxroof.jobs.economics import economics
 from jaxroof.jobs.scenario import Pool
 from jaxroof.jobs.transfer import exposed_time, lane_time, transfer_bytes
 from jaxroof.memory import layer_count
@@ -16,23 +15,20 @@ from jaxroof.prompt_queue import PromptQueue, prompt_queue
 from jaxroof.steady_state import LEAST_STEPS, Demand, SteadyState, mean_ttft
 from jaxroof.tree import mapped
 from sweeps.ask.layouts import label, reach
-from sweeps.run.simulated.objective import figure_text
-from sweeps.studies.served.estimate import Estimate, Priced, sequences
-from sweeps.studies.served.figures import HOUR, SORTED_BY, ascending
+from sweeps.studies.served.estimate import LADDER, Estimate, Priced, kept, sequences
+from sweeps.studies.served.figures import ascending, figures_of
 from sweeps.studies.served.pools import (
-    LADDER,
     LEAST_BATCH,
     PoolSteps,
-    between,
     decode_loads,
     decoding,
-    kept,
     pool_steps,
     prefill_loads,
     together,
+    within,
 )
 from sweeps.studies.served.question import Question
-from sweeps.studies.served.rows import Row, ranked_row
+from sweeps.studies.served.rows import Row, limit_text, ranked_row
 
 MOST_REPLICAS = 8
 """Replicas of one pool at most."""
@@ -259,7 +255,7 @@ def _joules(asked: Question, found: FirstPass, steps: PoolSteps, pairs: Pairs, l
         share = np.clip((taken - ends[2]) / (ends[3] - ends[2]), 0.0, 1.0)
         batch = np.where(taken < rates[:, :1], 1.0, ends[0] + share * (ends[1] - ends[0]))
         busy = np.minimum(taken / rates[:, :1], 1.0)[:, 0]
-        joules = between(ladder, steps.decode_joules[second], batch) / between(ladder, decode, batch)
+        joules = within(ladder, steps.decode_joules[second], batch) / within(ladder, decode, batch)
         watts = (load / pairs.replicas[:, 0] * steps.prompt_joules[first], joules[:, 0] * busy)
         counts = pairs.replicas * pairs.devices
         return sum(counts[:, i] * (static + watts[i]) for i in range(2)) / load
@@ -277,20 +273,8 @@ def _figures(
     """Figures of pairs of one accelerator at their largest load, those of `sweeps.studies.served.figures.figures`."""
     options = asked.options
     hardware = options.hardware(int(pairs.device[0])) if len(pairs.device) else options.hardware(0)
-    load = np.where(load > 0.0, load, np.nan)
-    every = np.ones(load.shape) if rate is None else np.ceil(rate * (1.0 + headroom) / load - 1e-9)
-    served = load if rate is None else rate / every
     one = dataclasses.replace(options.deployments[0][0], dp=1.0, tp=1.0, pp=None, ep=None, attention_dp=None)
-    with eager():
-        made = {name: np.full(load.shape, np.nan) for name in SORTED_BY}
-        costs = economics(hardware, one, served * output / pairs.total, joules / output)
-        made |= {name: np.broadcast_to(value, load.shape) for name, value in costs.items() if name in made}
-        made["devices"] = np.where(np.isfinite(load), pairs.total * every, np.nan)
-        made["joules_per_token"] = joules / output
-        made["usd_per_hour"] = (math.nan if hardware.price is None else hardware.price) * HOUR * pairs.total * every
-        made["requests_per_second"] = served * every
-        made["tokens_per_second"] = served * every * output
-    return made
+    return figures_of(hardware, one, pairs.total, load, joules / output, output, rate, headroom)
 
 
 def _row(
@@ -315,7 +299,7 @@ def _row(
     running = sequences(policy, batch, float(steps.most[place]), False)
     base = ranked_row(asked, found.estimate, figures, place, int(pairs.total[i]), None, running, found.requests)
     power = figures["joules_per_token"] * float(np.mean(asked.requests.sample.osl)) * load[i] / pairs.total[i]
-    words = [figure_text(limit.name) if "_" in limit.name else limit.name.upper() for limit in asked.limits]
+    words = [limit_text(limit) for limit in asked.limits]
     words += ["prefill pool", "links between the pools", "decode pool"]
     layouts = [label(options.layouts[layout]) for layout in (prefill, decode)]
     setting = options.settings[first]

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -280,24 +280,31 @@ def _search(state: Callable, top: np.ndarray, most: np.ndarray, limits: list[Lim
     }
 
 
-def _kept(steady: SteadyState, limits: list[Limit]) -> np.ndarray:
-    """Whether all limits are kept and prompts find room, shape [places, n]."""
-    kept = (steady.use < 1.0) & (steady.held_back < 1.0) & (steady.load > IDLE)
+def kept(steady: SteadyState, limits: Sequence[Limit]) -> np.ndarray:
+    """Whether all limits are kept, prompts find room and sequences end, shape [places, n]."""
+    found = (steady.use < 1.0) & (steady.held_back < 1.0)
     for limit in limits:
-        kept = kept & (limit.short(steady) <= 0.0)
-    return kept
+        found = found & (limit.short(steady) <= 0.0)
+    return found
 
 
-def _between(priced: StepTimes, ladder: np.ndarray, batch: np.ndarray) -> StepTimes:
-    """Step times at batches between those of the ladder, linear; shape of `batch`, [places, n]."""
+def _kept(steady: SteadyState, limits: list[Limit]) -> np.ndarray:
+    """Whether all is kept at a load that is one, shape [places, n]."""
+    return kept(steady, limits) & (steady.load > IDLE)
+
+
+def between(ladder: np.ndarray, values: np.ndarray, batch: np.ndarray) -> np.ndarray:
+    """Values at batches of shape [places, n], from 1 on, linear between those of the ladder, shape [places, LADDER]."""
     ratio = np.maximum(np.log(ladder[:, -1:]), 1e-9)
     place = np.clip(np.log(np.maximum(batch, 1.0)) / ratio * (LADDER - 1), 0.0, LADDER - 1.0)
     below = np.minimum(place.astype(int), LADDER - 2)
-    low, high = (np.take_along_axis(ladder, below + more, axis=1) for more in (0, 1))
+    (low, high), ends = (
+        [np.take_along_axis(array, below + more, axis=1) for more in (0, 1)] for array in (ladder, values)
+    )
     share = np.where(high > low, (batch - low) / np.where(high > low, high - low, 1.0), 0.0)
+    return ends[0] * (1.0 - share) + ends[1] * share
 
-    def between(values: np.ndarray) -> np.ndarray:
-        ends = [np.take_along_axis(values, below + more, axis=1) for more in (0, 1)]
-        return ends[0] * (1.0 - share) + ends[1] * share
 
-    return mapped(between, priced)
+def _between(priced: StepTimes, ladder: np.ndarray, batch: np.ndarray) -> StepTimes:
+    """Step times at batches between those of the ladder; shape of `batch`, [places, n]."""
+    return mapped(lambda values: between(ladder, values, batch), priced)

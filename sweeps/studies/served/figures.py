@@ -5,7 +5,8 @@ import math
 import numpy as np
 
 from jaxroof.arrays import eager
-from jaxroof.deployment import replica_devices
+from jaxroof.deployment import Deployment, replica_devices
+from jaxroof.hardware import Hardware
 from jaxroof.jobs.economics import economics
 from sweeps.ask.names import variable
 from sweeps.studies.served.estimate import Estimate
@@ -35,27 +36,50 @@ def figures(
       rate: requests/s that replicas have to take together, with `headroom` beside; None: one replica at its load.
     """
     load = np.where(load > 0.0, load, np.nan)
-    replicas = np.ones(load.shape) if rate is None else np.ceil(rate * (1.0 + headroom) / load - 1e-9)
-    served = load if rate is None else rate / replicas  # requests/s of one replica
     made = {name: np.full(load.shape, np.nan) for name in SORTED_BY}
     for settings, devices, hardware, layouts, deployment in by_structure(options):
         where = np.ix_(settings, devices, layouts)
         with eager():
             each = np.broadcast_to(replica_devices(deployment), (1, 1, len(layouts)))
-            tokens = served[where] * output
             # Power is that of the largest load: a replica that does less idles for the rest of the time.
             joules = found.power[where] * each / (load[where] * output)
-            costs = economics(hardware, deployment, tokens, joules)
-            for name in SORTED_BY:
-                if name in costs:
-                    made[name][where] = costs[name]
-            every = replicas[where]
-            made["devices"][where] = np.where(np.isfinite(load[where]), each * every, np.nan)
-            made["joules_per_token"][where] = joules
-            price = np.nan if hardware.price is None else hardware.price
-            made["usd_per_hour"][where] = price * HOUR * each * every
-            made["tokens_per_second"][where] = tokens * every
-            made["requests_per_second"][where] = served[where] * every
+            own = figures_of(hardware, deployment, each, load[where], joules, output, rate, headroom)
+        for name, values in own.items():
+            made[name][where] = values
+    return made
+
+
+def figures_of(
+    hardware: Hardware,
+    deployment: Deployment,
+    devices: np.ndarray,
+    load: np.ndarray,
+    joules: np.ndarray,
+    output: float,
+    rate: float | None,
+    headroom: float,
+) -> dict[str, np.ndarray]:
+    """Figures of replicas, by name of `SORTED_BY`, arrays of the shape of `load`; others as of `figures`.
+
+    Args:
+      deployment: for costs; where it has fewer devices than a replica, all devices are counted alike.
+      devices: of one replica.
+      joules: per output token.
+    """
+    load = np.where(load > 0.0, load, np.nan)
+    replicas = np.ones(load.shape) if rate is None else np.ceil(rate * (1.0 + headroom) / load - 1e-9)
+    served = load if rate is None else rate / replicas  # requests/s of one replica
+    tokens = served * output
+    price = math.nan if hardware.price is None else hardware.price
+    made = {name: np.full(load.shape, np.nan) for name in SORTED_BY}
+    with eager():
+        costs = economics(hardware, deployment, tokens / (devices / replica_devices(deployment)), joules)
+    made |= {name: np.broadcast_to(value, load.shape) for name, value in costs.items() if name in made}
+    made["devices"] = np.where(np.isfinite(load), devices * replicas, np.nan)
+    made["joules_per_token"] = joules
+    made["usd_per_hour"] = price * HOUR * devices * replicas
+    made["tokens_per_second"] = tokens * replicas
+    made["requests_per_second"] = served * replicas
     return made
 
 

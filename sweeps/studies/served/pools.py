@@ -15,15 +15,12 @@ from jaxroof.steady_state import Demand, SteadyState, StepTimes, steady_state
 from jaxroof.step_price import MicroBatch, Price, step_energy, step_price
 from jaxroof.struct import Array, Scalar
 from jaxroof.tree import leaves, mapped
-from sweeps.studies.served.estimate import Estimate, Limit, Priced
+from sweeps.studies.served.estimate import LADDER, Estimate, Limit, Priced, between, kept
 from sweeps.studies.served.places import Options
 from sweeps.studies.served.steps import micro_batch_cost
 
-LADDER = 12
-"""Decoding batches at which steps are priced, evenly spaced in their logarithm; linear between them."""
-
 LEAST_BATCH = 0.05
-"""Sequences that decode on average at the smallest load that is looked at; steps of less than one are those of one."""
+"""Batch at which searches begin. A sequence finds at least itself, so one below 1 has no load and is never chosen."""
 
 USES = np.concatenate([np.linspace(0.03, 0.75, 25), np.linspace(0.77, 0.99, 12)])
 """Uses of a prefill replica that are looked at."""
@@ -154,16 +151,9 @@ def _decode_step(step: Price, policy: Policy, demand: Demand, ladder: np.ndarray
     return np.broadcast_to(device + host, batch.shape)[..., 0]
 
 
-def between(ladder: np.ndarray, values: np.ndarray, batch: np.ndarray) -> np.ndarray:
-    """Values at batches of shape [places, n], linear between those of the ladder; below its first, that one's."""
-    octaves = np.maximum(np.log(ladder[:, -1:]), 1e-9)
-    at = np.clip(np.log(np.maximum(batch, 1.0)) / octaves * (LADDER - 1), 0.0, LADDER - 1.0)
-    below = np.minimum(at.astype(int), LADDER - 2)
-    (low, high), ends = (
-        [np.take_along_axis(array, below + more, axis=1) for more in (0, 1)] for array in (ladder, values)
-    )
-    share = np.clip((batch - low) / np.where(high > low, high - low, 1.0), 0.0, 1.0)
-    return ends[0] * (1.0 - share) + ends[1] * share
+def within(ladder: np.ndarray, values: np.ndarray, batch: np.ndarray) -> np.ndarray:
+    """Values at batches as of `between`; beyond an end of the ladder, those of that end."""
+    return between(ladder, values, np.clip(batch, 1.0, ladder[:, -1:]))
 
 
 def decoding(ladder: np.ndarray, decode: np.ndarray, most: np.ndarray, needs: Demand, batch: np.ndarray) -> SteadyState:
@@ -174,7 +164,7 @@ def decoding(ladder: np.ndarray, decode: np.ndarray, most: np.ndarray, needs: De
       most: shape [places].
       needs: leaves of shape [places, 1].
     """
-    times, near = (between(ladder, decode, batch * (1.0 + step)) for step in (0.0, 1e-3))
+    times, near = (within(ladder, decode, batch * (1.0 + step)) for step in (0.0, 1e-3))
     slope = np.maximum(near - times, 0.0) / (batch * 1e-3)
     steps = StepTimes(decode=times, first=0.0, further=0.0, steps=1.0, full=np.inf, filled=times)
     found = steady_state(steps, slope, needs, 0.0, batch, most[:, None])
@@ -194,14 +184,6 @@ def together(prompts: PromptQueue, decode: SteadyState, handover: Scalar) -> Ste
         meets=np.ones_like(prompts.ttft),
         use=np.maximum(prompts.use, decode.use),
     )
-
-
-def kept(state: SteadyState, limits: Sequence[Limit]) -> np.ndarray:
-    """Whether all limits are kept and both pools keep up, shape [places, n]."""
-    found = (state.use < 1.0) & (state.held_back < 1.0)
-    for limit in limits:
-        found = found & (limit.short(state) <= 0.0)
-    return found
 
 
 def prefill_loads(steps: PoolSteps, needs: Demand, limits: Sequence[Limit], delay: float) -> np.ndarray:

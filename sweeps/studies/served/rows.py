@@ -158,7 +158,7 @@ def _misses(metrics: Mapping[str, float], asked: Question) -> tuple[float, str]:
         name, _, _ = limit.name.partition("_")
         value = metrics.get(f"{name}_mean", math.nan)
         if value > limit.value:
-            parts.append(f"{_figure(limit)} {formatted(value, 's')} misses {formatted(limit.value, 's')}")
+            parts.append(f"{limit_text(limit)} {formatted(value, 's')} misses {formatted(limit.value, 's')}")
             worst = max(worst, value / limit.value)
     alone = "with a single request at a time"
     if not parts:
@@ -188,7 +188,7 @@ def _without_share(missed: str) -> str:
     return f"{owner}{figures}" if found and figures else missed
 
 
-def _figure(limit: Limit) -> str:
+def limit_text(limit: Limit) -> str:
     """What is limited, in words: "TTFT of chat"."""
     words = figure_text(limit.name) if "_" in limit.name else limit.name.upper()
     return f"{words} of {limit.owner}" if limit.owner else words
@@ -205,7 +205,7 @@ def _binding(asked: Question, found: Estimate, place: tuple[int, int, int]) -> s
         limit = asked.limits[int(found.binding[place])]
         waits = full and not limit.name.startswith("tpot")  # for one of the sequences that run to end
         why = ("TPOT" if found.capped[place] > 0.0 else room) if waits else ""
-        words.append(f"{_figure(limit)} ({why})" if why else _figure(limit))
+        words.append(f"{limit_text(limit)} ({why})" if why else limit_text(limit))
     elif found.use[place] > 0.9:
         words.append("token budget")
     else:
