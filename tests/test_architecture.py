@@ -44,7 +44,7 @@ FLOORS = {
         {"document", "interrupted", "unfinished", "output", "units", "leaves"},  # files, units, figures
         {"technology", "energy", "derived", "silicon", "prices", "entry", "schema"},  # one accelerator
         {"blis", "load", "price_lists"},  # all of them
-        {"surface", "surface_ops", "surface_efficiency", "kernel_tables", "efficiency", "efficiency_file"},
+        {"hull", "surface", "surface_ops", "surface_efficiency", "kernel_tables", "efficiency", "efficiency_file"},
     ),
     "workloads": (
         {"config", "expression_syntax", "expressions", "family", "families", "formats", "images", "kinds", "modules"}
