@@ -1,8 +1,8 @@
 """Time of one dense matrix product: the best of a few tiles and splits, weights from device memory or from L2."""
 
 from jaxroof.arrays import jnp
-from jaxroof.efficiency.tiles import TileCosts, matrix_time, sustained_rate
 from jaxroof.efficiency.hull import Hull
+from jaxroof.efficiency.tiles import TileCosts, matrix_time, sustained_rate
 from jaxroof.efficiency.timing import Spread, Timing
 from jaxroof.hardware import Hardware, clock
 from jaxroof.op import Kernel

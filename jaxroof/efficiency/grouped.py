@@ -1,8 +1,8 @@
 """Time of one grouped matrix product: rows spread over the experts of a layer, one weight matrix each."""
 
 from jaxroof.arrays import jnp
-from jaxroof.efficiency.tiles import STEP_BYTES, TileCosts, matrix_time, sustained_rate
 from jaxroof.efficiency.hull import Hull
+from jaxroof.efficiency.tiles import STEP_BYTES, TileCosts, matrix_time, sustained_rate
 from jaxroof.efficiency.timing import Spread, Timing
 from jaxroof.hardware import Hardware, clock
 from jaxroof.op import Kernel

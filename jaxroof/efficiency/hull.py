@@ -27,7 +27,7 @@ ALIKE = {"fp16": "bf16", "tf32": "fp32"}
 """Precision -> the one whose kernels it shares."""
 
 REFERENCE_BYTES = 2.0
-"""B per operand at which the width of matrix units is stated: a unit of twice the rate at half the bytes is one width."""
+"""B per operand at which rates of matrix units are stated: twice the rate at half the bytes is the same unit."""
 
 
 class Feature(NamedTuple):

@@ -117,8 +117,8 @@ def surface_timing(surfaces: Surfaces, op: Kernel, base: Timing) -> Timing:
 def surface_distance(surfaces: Surfaces, op: Kernel, hardware: Hardware) -> list[Array]:
     """Octaves by which `op` on `hardware` is outside of the tables and their device, shape (); empty without a table.
 
-    distance = sqrt(device^2 + (SHAPE shape)^2), shape the largest of what `op` is beyond an axis, beside every table's labels
-    (from a factor of two on), or has more of than any table: matrices, drafts in decode, cached keys in prefill.
+    distance = sqrt(device^2 + (SHAPE shape)^2), shape the largest of what `op` is beyond an axis, beside every table's
+    labels (from a factor of two on), or has more of than any table: matrices, drafts in decode, cached keys in prefill.
     """
     table = surface_of(surfaces, op)
     if table is None:
