@@ -1,9 +1,7 @@
-"""Hulls of fitted kernels, and the growth of errors outside of them: `python -m tests.evidence.hulls --data DIR`."""
+"""Hulls of fitted kernels, and the growth of errors outside of them with each architecture left out."""
 
 import dataclasses
-import functools
-import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 import hwspaces
-from hwspaces.hull import hull_lines, hull_of
+from hwspaces.hull import hull_of
 from jaxroof.arrays import eager
 from jaxroof.efficiency import Efficiency, Kernels
 from jaxroof.efficiency.hull import FEATURES, Hull, hull_distance
@@ -22,9 +20,6 @@ from jaxroof.op import Kernel
 from jaxroof.op_time import op_time
 from sweeps.measure.kernel_data.group import KernelGroup
 from sweeps.measure.validate.kernel_errors import measured_groups
-from sweeps.run.precision import precision
-from tests.evidence.fit_command import exit_status, fit_parser
-from tests.evidence.learned_fit import ENGINES, FITS, assembled
 from tests.evidence.learned_kernels.result import ARCHITECTURES, KernelFit
 
 ROWS = 400
@@ -35,6 +30,10 @@ UNSEEN = {"b200_sxm": "data-centre Blackwell"}
 
 NEAR = 0.25
 """Octaves below which a device that was left out says nothing of how errors grow."""
+
+
+Assembled = Callable[[Sequence[KernelFit]], Efficiency]
+"""The efficiency that fits of kernels make up."""
 
 
 class Measured(NamedTuple):
@@ -124,13 +123,16 @@ def _errors(one: Measured, efficiency: Efficiency, hull: Hull) -> Errors:
     return Errors(logs, np.max(distances, axis=0), np.full(n, len(group) / n))
 
 
-def left_out(fit: KernelFit, fits: Sequence[KernelFit], rows: Sequence[Measured]) -> list[LeftOut]:
+def left_out(
+    fit: KernelFit, fits: Sequence[KernelFit], rows: Sequence[Measured], assembled: Assembled
+) -> list[LeftOut]:
     """Errors of one class on every architecture, by constants that were fitted without it.
 
     Args:
       fit: of the class.
       fits: of all classes, which price what else a call runs.
       rows: of the engine.
+      assembled: the efficiency that fits make up.
     """
     own = [one for one in rows if one.path == fit.path]
     seen = [one for one in own if one.group.device in fit.devices and one.group.kernel in fit.kernels]
@@ -158,7 +160,9 @@ def growth(unseen: Iterable[LeftOut]) -> float:
     return float(np.sqrt(np.mean(squares))) if squares else 0.0
 
 
-def hulls(fits: Sequence[KernelFit], folder: Path, engine: str, console: Console) -> dict[str, Hull]:
+def hulls(
+    fits: Sequence[KernelFit], folder: Path, engine: str, assembled: Assembled, console: Console
+) -> dict[str, Hull]:
     """The hull of every class of kernels, by its path; what is not fitted to kernels has the devices of those that are.
 
     Prints, for every class and architecture that was left out, distance, deviation, growth and what intervals cover.
@@ -178,7 +182,7 @@ def hulls(fits: Sequence[KernelFit], folder: Path, engine: str, console: Console
         if not seen:  # a quantiser: it is measured with its product
             continue
         everywhere += seen
-        unseen = left_out(fit, fits, rows)
+        unseen = left_out(fit, fits, rows, assembled)
         grows = growth(unseen)
         found[fit.path] = evidence(seen, grows)
         for one in unseen:
@@ -217,37 +221,15 @@ def with_hulls(efficiency: Efficiency, found: Mapping[str, Hull]) -> Efficiency:
     return efficiency
 
 
-def with_hull(text: str, table: str, hull: Hull) -> str:
-    """The text of an efficiency file with the hull of one of its tables replaced, or added where there was none."""
-    start = text.find(f"\n[{table}]\n")
-    if start < 0:
-        raise ValueError(f"the file has no table {table}")
-    end = text.find("\n[", start + 1)
-    block = text[start : len(text) if end < 0 else end].rstrip("\n").split("\n")
-    kept = [line for line in block if not line.startswith("hull.")]
-    place = next((i for i, line in enumerate(kept) if line.startswith("source")), len(kept))
-    lines = "\n".join([*kept[:place], *hull_lines(hull), *kept[place:]])
-    return text[:start] + lines + ("\n" if end < 0 else "\n" + text[end:])
-
-
-def main(words: list[str] | None = None) -> int:
-    """Refresh the hulls of an engine's file, whose constants stay; returns the exit status."""
-    parser = fit_parser("hulls", __doc__, "folder with kernels/")
-    parser.add_argument("--engine", required=True, choices=ENGINES, help="whose kernels")
-    options = parser.parse_args(words)
-    with precision("float64"):
-        fitted = functools.partial(_refreshed, options.data / "kernels", options.engine, Console(width=120))
-        return exit_status("hulls", options.output, fitted, options.data, options.force)
-
-
-def _refreshed(folder: Path, engine: str, console: Console) -> str:
-    fits = [found for fit in FITS for found in fit(folder, engine)]
-    entry = hwspaces.efficiency(f"learned-{engine}")
-    text = (Path(hwspaces.__file__).parents[1] / entry.file).read_text(encoding="utf-8")
-    for path, hull in hulls(fits, folder, engine, console).items():
-        text = with_hull(text, path, hull)
-    return text
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def hull_of_devices(names: Iterable[str], kinds: Iterable[str], precisions: Sequence[str]) -> dict[str, Hull]:
+    """The hull of accelerators on which constants of some kinds were fitted together, by kind: none of their shapes."""
+    found = {}
+    for kind in kinds:
+        ops = [
+            (Kernel(kind=kind, count=1.0, kernels=1.0, precision=name, matrix_flops=1.0, bytes=1.0), hardware)
+            for hardware in (hwspaces.hardware(device).hardware for device in names)
+            for name in precisions
+            if name in hardware.matrix
+        ]
+        found[kind] = hull_of(ops, shapes=False)
+    return found

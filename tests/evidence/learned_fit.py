@@ -19,6 +19,7 @@ from sweeps.run.precision import precision
 from tests.evidence import saturated, silicon, step_cycles
 from tests.evidence.derated_fit import CONCURRENCY
 from tests.evidence.fit_command import exit_status, fit_parser
+from tests.evidence.hulls import hulls, with_hulls
 from tests.evidence.learned_kernels.decode import fit_decode
 from tests.evidence.learned_kernels.experts import fit_experts
 from tests.evidence.learned_kernels.gemm import fit_gemm
@@ -108,9 +109,12 @@ def _refit(folder: Path, engine: str, console: Console) -> str:
         "spread: standard deviation of log errors on GPUs whose architecture was left out of the fit, or of all "
         "measured kernels of the class, fitted or not, if that is larger.",
         "Rows of synchronous requests (set sync_guidellm) were not fitted: `jaxroof validate requests` scores them.",
+        "hull: ranges of what was fitted; growth: standard deviation per octave outside, of architectures left out.",
     )
-    text = dataclasses.replace(fit.efficiency, host=host)
-    return efficiency_text(text, sources, heading, notes, f"Models of {ENGINES[engine]}'s kernels, fitted across GPUs.")
+    found = hulls(fits, folder / "kernels", engine, assembled, console)
+    efficiency = with_hulls(dataclasses.replace(fit.efficiency, host=host), found)
+    comment = f"Models of {ENGINES[engine]}'s kernels, fitted across GPUs."
+    return efficiency_text(efficiency, sources, heading, notes, comment)
 
 
 def assembled(fits: Sequence[KernelFit]) -> Efficiency:
