@@ -14,7 +14,7 @@ from jaxroof.hardware import Hardware
 from jaxroof.layers.linear import OPERAND_BYTES
 from jaxroof.op import Kernel
 
-SUFFIXES = {"clock": "GHz", "core_l2": "MB"}
+SUFFIXES = {"clock": "GHz", "core_l2": "MB", "link_bandwidth": "GBps"}
 """Feature -> unit that ends its key in a file; the others have none."""
 
 LARGEST_GROWTH = 10.0

@@ -136,6 +136,15 @@ def _matrix_rate(op: AnyOp, hardware: Hardware) -> Scalar | None:
     return hardware.matrix[op.precision] * (OPERAND_BYTES[op.precision] / REFERENCE_BYTES)
 
 
+def _link_bandwidth(op: AnyOp, hardware: Hardware) -> Scalar | None:
+    link = hardware.links.scale_up if isinstance(op, Collective) else None
+    return None if link is None else link.bandwidth
+
+
+def _collective(value: Callable[[Collective], Scalar]) -> Callable[[AnyOp, Hardware], Scalar | None]:
+    return lambda op, hardware: value(op) if isinstance(op, Collective) else None
+
+
 def _product(value: Callable[[ProductShape], Scalar]) -> Callable[[AnyOp, Hardware], Scalar | None]:
     def of_products(op: AnyOp, hardware: Hardware) -> Scalar | None:
         shape = op.shape if isinstance(op, Kernel) else None
@@ -159,6 +168,7 @@ FEATURES = {
     "core_bytes_per_clock": Feature("HBM bytes per clock and core", "1", True, _core_bytes),
     "flops_per_byte": Feature("matrix FLOP per HBM byte", "1", True, _ridge),
     "core_l2": Feature("L2 capacity per core", "B", True, _core_l2),
+    "link_bandwidth": Feature("scale-up link bandwidth", "B/s", True, _link_bandwidth),
     "rows": Feature("rows of one matrix", "1", False, _product(lambda one: one.rows / maximum(one.matrices, 1.0))),
     "outputs": Feature("outputs of a matrix", "1", False, _product(lambda one: one.outputs)),
     "inputs": Feature("inputs of a matrix", "1", False, _product(lambda one: one.inputs)),
@@ -170,5 +180,7 @@ FEATURES = {
     "group": Feature("query heads per KV head", "1", False, _attention(lambda one: one.heads / one.kv_heads)),
     "key_width": Feature("elements of a key", "1", False, _attention(lambda one: one.key_width)),
     "kv_bytes": Feature("bytes per cached element", "1", False, _attention(lambda one: one.kv_bytes)),
+    "participants": Feature("devices of a collective", "1", False, _collective(lambda op: op.participants)),
+    "message_bytes": Feature("bytes of a message", "1", False, _collective(lambda op: op.message_bytes)),
 }
 """Features by name. Rates of matrix units are those at operands of 16 bits."""

@@ -20,8 +20,10 @@ from jaxroof.efficiency.stream import StreamKernel
 from jaxroof.hardware import Hardware, Links
 from jaxroof.layers.linear import linear
 from jaxroof.model import WeightFormat
+from jaxroof.op import KINDS
 from sweeps.measure.kernel_data.group import table
 from tests.evidence.fit_command import exit_status, fit_parser
+from tests.evidence.hulls import hull_of_devices
 from tests.evidence.least_squares import OUTLIER
 
 FILE = "neusight_kernels_fp32.parquet"

@@ -12,7 +12,7 @@ from jaxroof.efficiency import Hull
 from sweeps.run.precision import precision
 from tests.evidence.fit_command import exit_status, fit_parser
 from tests.evidence.hulls import hulls
-from tests.evidence.learned_fit import ENGINES, FITS, assembled
+from tests.evidence.learned_fit import COLLECTIVE_HULL, ENGINES, FITS, assembled
 
 
 def main(words: list[str] | None = None) -> int:
@@ -29,7 +29,8 @@ def _refreshed(folder: Path, engine: str, console: Console) -> str:
     fits = [found for fit in FITS for found in fit(folder, engine)]
     entry = hwspaces.efficiency(f"learned-{engine}")
     text = (Path(hwspaces.__file__).parents[1] / entry.file).read_text(encoding="utf-8")
-    for path, hull in hulls(fits, folder, engine, assembled, console).items():
+    found = hulls(fits, folder, engine, assembled, console)
+    for path, hull in {**found, "collective": COLLECTIVE_HULL}.items():
         text = with_hull(text, path, hull)
     return text
 
