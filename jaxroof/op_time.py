@@ -123,8 +123,7 @@ def op_extrapolation(op: AnyOp, hardware: Hardware, efficiency: Efficiency) -> A
     """
     hull = op_hull(op, efficiency)
     distances = [] if hull is None else [hull_distance(hull, op, hardware)]
-    entry = getattr(efficiency, op.kind) if isinstance(op, Kernel) else None
-    if isinstance(entry, Surfaces):
+    if isinstance(op, Kernel) and isinstance(entry := getattr(efficiency, op.kind), Surfaces):
         distances += surface_distance(entry, op, hardware)
     return jnp.asarray(minimum(*distances) if len(distances) > 1 else distances[0] if distances else 0.0)
 

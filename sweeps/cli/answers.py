@@ -94,7 +94,7 @@ def beyond_lines(case: Case, metrics: dict[str, Any]) -> list[str]:
     known = [name for name in ("step_time", "ttft", "tpot", "e2e") if f"{name}_spread" in metrics]
     if lines and known:
         inside = dataclasses.replace(case.scenario, efficiency=without_hulls(case.scenario.efficiency))
-        before = answer(dataclasses.replace(case, scenario=inside)).metrics
+        before: dict[str, Any] = answer(dataclasses.replace(case, scenario=inside)).metrics
         parts = []
         for name in known:
             low, high = (math.exp(NINETY_PERCENT * one[f"{name}_spread"]) for one in (before, metrics))
