@@ -143,6 +143,7 @@ def _print(found: Any, shown: tuple, explained: tuple, top: int, every: bool) ->
         for rank, row in enumerate(shown[:top], 1):
             name = f"{row.hardware} *" if row.hardware in found.announced else row.hardware
             name = f"{name} ~" if row.hardware in estimated else name
+            name = f"{name} ?" if row.extrapolated else name
             cells = [_cell(metric, row.metrics[metric]) for metric in columns]
             weights = f"{size(row.metrics['weight_bytes'])} of {size(row.capacity)}"
             ranked.add_row(str(rank), name, str(row.devices), row.layout, f"{row.batch:,}", *cells, weights)
@@ -153,6 +154,8 @@ def _print(found: Any, shown: tuple, explained: tuple, top: int, every: bool) ->
             out.print("* announced")
         if any(row.hardware in estimated for row in shown[:top]):
             out.print("~ at an estimated price: nobody sells it, as far as is known")
+        if any(row.extrapolated for row in shown[:top]):
+            out.print("? extrapolated: beyond what the constants were fitted to")
     else:
         out.print("nothing is feasible")
     _print_reasons(out, found, explained, every)

@@ -25,6 +25,7 @@ def row_record(row: Candidate) -> dict[str, Any]:
         "batch": row.batch,
         **metrics,
         "memory_capacity": row.capacity,
+        "extrapolated": row.extrapolated,
         "reason": row.reason,
     }
 

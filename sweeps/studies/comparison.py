@@ -11,6 +11,7 @@ import numpy as np
 
 import hwspaces
 import workloads
+from jaxroof.efficiency.hull import BEYOND
 from jaxroof.legality import broken_rule
 from jaxroof.memory import weight_bytes
 from jaxroof.model import has_experts
@@ -34,6 +35,7 @@ METRICS = (
     *("ttft", "tpot", "e2e", "devices", "tokens_per_second", "tokens_per_second_per_request"),
     *("tokens_per_second_per_device", "tokens_per_joule_at_tdp", "usd_per_million_tokens"),
     *("weight_bytes", "kv_capacity_tokens", "sequence_capacity", "fits", "legal", "feasible"),
+    *("prefill_extrapolation", "decode_extrapolation"),
 )
 """Variables of every comparison; the one that it is sorted by comes to them."""
 
@@ -58,6 +60,11 @@ class Candidate:
     stage: int  # one of the codes of `sweeps.studies.reasons`
     distance: float  # from being feasible, between rows of one stage; 0 for feasible ones
     reason: str | None  # None: feasible
+
+    @property
+    def extrapolated(self) -> bool:
+        """Whether its prefill or its decode steps are beyond the evidence, or nothing is known of that."""
+        return not max(self.metrics["prefill_extrapolation"], self.metrics["decode_extrapolation"]) < BEYOND
 
 
 @dataclasses.dataclass(frozen=True)
