@@ -71,9 +71,10 @@ def struct_of(kind: type, figures: Mapping[str, float], texts: Mapping[str, str]
         declared = declarations(kind).get(field.name)
         if field.name in inner:
             values[field.name] = struct_of(inner[field.name], figures, texts, f"{path}.")
-        elif declared is None:
-            values[field.name] = {key: figures[f"{path}.{key}"] for key in PRECISIONS if f"{path}.{key}" in figures}
-        else:
+        elif f"{field.name}.*" in declarations(kind):
+            found = {key: figures[f"{path}.{key}"] for key in PRECISIONS if f"{path}.{key}" in figures}
+            values[field.name] = found if found or field.default is not None else None
+        elif declared is not None:
             default = None if declared.default is NO_DEFAULT else declared.default
             values[field.name] = (texts if declared.structure else figures).get(path, default)
     return kind(**values)

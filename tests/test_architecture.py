@@ -42,6 +42,7 @@ FLOORS = {
     ),
     "hwspaces": (
         {"document", "interrupted", "unfinished", "output", "units", "leaves"},  # files, units, figures
+        {"expression", "laws"},  # figures that follow from others
         {"technology", "energy", "derived", "silicon", "prices", "entry", "schema"},  # one accelerator
         {"blis", "load", "price_lists"},  # all of them
         {"surface", "surface_ops", "surface_efficiency", "kernel_tables", "efficiency", "efficiency_file"},

@@ -35,6 +35,7 @@ class Keys(TypedDict, total=False):
     slo: str | Table
     axes: Mapping[str, list | Range | Table]
     set: Table
+    laws: Mapping[str, str]
     sample: Table
     scenario: Table
     output: Table

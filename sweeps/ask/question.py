@@ -118,6 +118,7 @@ def unsampled(
         check=False,
         prefill=spec.prefill,
         neighbour=spec.neighbour,
+        laws=spec.laws,
     )
     axes, notes = [], list(base.notes)
     for key, names in spec.objects.items():

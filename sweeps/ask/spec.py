@@ -6,7 +6,7 @@ import json
 import math
 import os
 import pathlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,7 @@ KEYS = {
     "slo": "for job serve: limits such as ttft=500ms,tpot=40ms, or a table of them",
     "axes": "table: any leaf by dotted path",
     "set": "table: any leaf by dotted path, one value",
+    "laws": "table: any leaf by dotted path, an expression of other leaves that it follows from",
     "sample": "table: points, method, seed",
     "scenario": "table: what the specification is of the suite of scenarios, which says more and changes nothing",
     "output": "table: variables, breakdown, illegal, dtype, keep, compression, digits",
@@ -95,6 +96,7 @@ class Spec:
     prices: str | None  # terms or a file of `hwspaces.priced`
     prefill: Mapping[str, Any]  # settings of the prefill pool of a disaggregated job
     neighbour: Mapping[str, Any]  # the other model of a colocated job, by name
+    laws: Mapping[str, str]  # path -> the expression that the leaf there follows from
 
     def text(self) -> str:
         """The specification as JSON with sorted keys: the same text for the same question."""
@@ -176,6 +178,7 @@ def spec(source: Mapping[str, Any]) -> Spec:
         prices=_names(source["prices"], "prices")[0] if "prices" in source else None,
         prefill=_table(source, "prefill"),
         neighbour=_table(source, "neighbour"),
+        laws=_laws(source, (*fixed, *axes)),
     )
 
 
@@ -263,6 +266,17 @@ def _numbers(source: Mapping[str, Any], mode: str) -> tuple[dict[str, Any], dict
             else:
                 fixed[path] = parsed
     return fixed, axes
+
+
+def _laws(source: Mapping[str, Any], given: Collection[str]) -> dict[str, str]:
+    """Expressions by the path of the leaf that follows from them, which nothing else may set."""
+    laws = _table(source, "laws")
+    for path, text in laws.items():
+        if not isinstance(text, str):
+            raise ValueError(f'laws."{path}" = {text!r} must be an expression, such as "cores.count * cores.clock"')
+        if path in given:
+            raise ValueError(f'laws."{path}": {path} is given besides; it cannot be set and follow from a law')
+    return dict(laws)
 
 
 def _deployments(source: Mapping[str, Any], paths: list[str]) -> tuple[Mapping[str, Any], ...]:
