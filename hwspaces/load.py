@@ -13,7 +13,7 @@ from hwspaces.energy import technologies
 from hwspaces.entry import HardwareEntry, with_price
 from hwspaces.prices import market_price
 from hwspaces.schema import entry
-from hwspaces.technology_tables import CATALOGUE, common, file_tables, resolved
+from hwspaces.technology_tables import CATALOGUE, OF_SPACES, common, file_tables, resolved
 from hwspaces.technology_tables import table as shared_table
 from hwspaces.units import nearest
 
@@ -138,6 +138,9 @@ def _of_toml(path: str, name: str) -> HardwareEntry:
         shared.energy | technologies(tables, path),
         {kind: {**known, **resolved(tables, kind, path)} for kind, known in shared.silicon.items()},
     )
+    for kind in OF_SPACES:
+        for written in tables.get(kind, {}):
+            shared_table(kind, written, own, path)
     accelerators = tables.get("accelerator", {})
     chosen = _chosen(accelerators, name, path)
     return entry(chosen, accelerators[chosen], own, path)

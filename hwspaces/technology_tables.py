@@ -1,5 +1,6 @@
 """Tables that accelerators refer to by name: kinds, keys with units, values with sources, and the files they are in."""
 
+import dataclasses
 import functools
 import itertools
 from collections.abc import Mapping
@@ -70,6 +71,9 @@ REQUIRED = {
 }
 """Kind -> keys that each of its tables has."""
 
+OF_SPACES = ("voltage", "package", "cooling")
+"""Kinds that no accelerator refers to: designs are made of them."""
+
 SHARES = ("edge_share",)
 """Keys of numbers that are at most 1."""
 
@@ -129,7 +133,18 @@ def common() -> Shared:
         energy |= technologies(tables, path.name)
         for kind, known in silicon.items():
             known |= resolved(tables, kind, path.name)
-    return Shared({}, {}, links, energy, silicon)
+    found = Shared({}, {}, links, energy, silicon)
+    return dataclasses.replace(found, energy=_by_every_name(found))
+
+
+def _by_every_name(shared: Shared) -> Technologies:
+    """Energies, where those of a process also stand under the names that have none of their own."""
+    process = dict(shared.energy.process)
+    for name, own in shared.silicon["process"].items():
+        called = (name, *own.get("names", []))
+        held = [process[alias] for alias in called if alias in process]
+        process = dict.fromkeys(called, held[0]) | process if held else process
+    return dataclasses.replace(shared.energy, process=process)
 
 
 def file_tables(path: Path) -> Mapping:
