@@ -1,5 +1,8 @@
 """Hardware: the catalogue of accelerators, a user's own devices, and their units."""
 
+from hwspaces.constants import Constant as Constant
+from hwspaces.constants import technology_constants as technology_constants
+from hwspaces.constants import technology_names as technology_names
 from hwspaces.efficiency import EfficiencyEntry as EfficiencyEntry
 from hwspaces.efficiency import efficiencies as efficiencies
 from hwspaces.efficiency import efficiency as efficiency

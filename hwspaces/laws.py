@@ -28,15 +28,6 @@ FUNCTIONS: Mapping[str, Function] = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Constant:
-    """A number with a name that laws may read."""
-
-    value: float  # in the SI unit
-    unit: str
-    source: str
-
-
-@dataclasses.dataclass(frozen=True)
 class Law:
     """One figure that follows from others. Two laws are equal where they say the same: programs are kept by them."""
 
@@ -65,7 +56,7 @@ def hardware_laws(
     texts: Mapping[str, str],
     hardware: Hardware,
     where: str,
-    constants: Mapping[str, Constant] | None = None,
+    constants: Mapping[str, tuple[float, str]] | None = None,
     sources: Mapping[str, str] | None = None,
 ) -> tuple[Law, ...]:
     """Laws among the figures of a device, in the order in which they are applied.
@@ -75,7 +66,7 @@ def hardware_laws(
         `base.` and a path for the figure as `hardware` has it, and names of `constants`.
       hardware: the device, which has every figure that is set or read.
       where: what the message of an error begins with.
-      constants: by name.
+      constants: SI value and unit of each, by name.
       sources: of laws, by path.
 
     Raises:
@@ -85,7 +76,7 @@ def hardware_laws(
 
     def unit_of(name: str) -> str:
         if name in constants:
-            return constants[name].unit
+            return constants[name][1]
         plain = name.removeprefix(BASE).removeprefix("hardware.")
         try:
             unit = leaf_unit(plain)
@@ -98,7 +89,7 @@ def hardware_laws(
 
     def held(name: str) -> float | None:
         if name in constants:
-            return constants[name].value
+            return constants[name][0]
         return float(leaf_at(hardware, name.removeprefix(BASE))) if name.startswith(BASE) else None
 
     made = []
