@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from hwspaces import document
@@ -79,6 +79,25 @@ def known_dies() -> dict[str, KnownDie]:
             limit = "area" not in values
             found[name] = KnownDie(area, limit, not (limit or own.get("alone", False)), values.get("transistors"))
     return found
+
+
+def changed(name: str, change: Callable[[Mapping], Mapping], called: str, file: str) -> HardwareEntry:
+    """An accelerator of the catalogue with a changed table, under another name and without a price.
+
+    Args:
+      name: of the catalogue.
+      change: from its table, as `tomllib` gives it, to the changed one.
+      called: the new name.
+      file: that says what is changed, for messages.
+
+    Raises:
+      ValueError: one line, for an unknown name, and as `hwspaces.schema.entry`.
+    """
+    found = _index(_files_with(_plain(name))).get(_plain(name))
+    if found is None:
+        raise ValueError(f"{file}: base = {name!r} is not in the catalogue{_suggestion(name)}")
+    own, canonical = found
+    return entry(called, change(_tables(own)["accelerator"][canonical]), _shared(own), file)
 
 
 @functools.cache

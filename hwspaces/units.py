@@ -55,7 +55,6 @@ _SPELLINGS = {
     "J/B": [("J/B", "J_per_B", _SI, 1.0)],
     "J/FLOP": [("J/FLOP", "J_per_FLOP", _SI, 1.0)],
     "Hz": [("Hz", "Hz", _LARGE, 1.0)],
-    "V": [("V", "V", _SMALL, 1.0)],
     "FLOP": [("FLOP", "FLOP", _LARGE, 1.0)],
     "1/s": [("1/s", "per_s", _ONLY, 1.0), ("/s", "per_s", _ONLY, 1.0), ("Hz", "Hz", _LARGE, 1.0)],
     "USD/s": [

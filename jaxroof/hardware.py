@@ -71,7 +71,6 @@ class Design:
     voltage: Scalar | None = number("V", "core voltage at full clock", default=None)
     stacks: Scalar | None = number("1", "stacks of device memory", whole=True, default=None)
     ports: Scalar | None = number("1", "scale-up ports", whole=True, default=None)
-    dies: Scalar | None = number("1", "dies with cores", whole=True, default=None)
 
 
 TOPOLOGIES = ("switched", "mesh", "torus")
