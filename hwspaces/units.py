@@ -46,6 +46,7 @@ _SPELLINGS = {
     ],
     "m2 s/B": [("mm2/GBps", "mm2_per_GBps", _ONLY, 1e-15), ("m2 s/B", "m2_s_per_B", _ONLY, 1.0)],
     "1/m2": [("1/cm2", "per_cm2", _ONLY, 1e4), ("1/m2", "per_m2", _ONLY, 1.0), ("1/um2", "per_um2", _ONLY, 1e12)],
+    "V": [("V", "V", _SI, 1.0)],
     "W": [("W", "W", _SI, 1.0)],
     "J": [("J", "J", _SI, 1.0)],
     "J/B": [("J/B", "J_per_B", _SI, 1.0)],
