@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from hwspaces.energy import Technologies
-from hwspaces.technology import link_technology
+from hwspaces.link_technology import link_technology
 from hwspaces.units import formatted, from_key, nearest, positive
 from jaxroof.hardware import TOPOLOGIES
 

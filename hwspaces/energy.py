@@ -22,7 +22,7 @@ _WIDE = ("matrix.bf16", "matrix.fp16", "matrix.fp8", "matrix.int8")
 
 @dataclasses.dataclass(frozen=True)
 class Technologies:
-    """Tables of `energy.toml` with their sources written out, by name."""
+    """Tables `[energy.KIND.NAME]` of the technologies with their sources written out, by name."""
 
     process: Mapping[str, Mapping]
     memory: Mapping[str, Mapping]

@@ -42,8 +42,9 @@ FLOORS = {
     ),
     "hwspaces": (
         {"document", "interrupted", "unfinished", "output", "units", "leaves"},  # files, units, figures
-        {"technology", "energy", "derived", "silicon", "prices", "entry", "schema"},  # one accelerator
-        {"blis", "load", "price_lists"},  # all of them
+        {"link_technology", "energy", "derived", "technology_tables"},  # tables that accelerators refer to
+        {"silicon", "prices", "entry", "schema"},  # one accelerator
+        {"constants", "blis", "load", "price_lists"},  # all of them
         {"surface", "surface_ops", "surface_efficiency", "kernel_tables", "efficiency", "efficiency_file"},
     ),
     "workloads": (
