@@ -12,8 +12,8 @@ from jaxroof.struct import Array, Scalar
 LEAST_HEADROOM = 0.01
 """Share of TDP that is left for kernels at least, where static power takes all of it: keeps every time finite."""
 
-MIDDLE = 0.35
-"""Where between the least and the nominal voltage the curve's middle point is, at which its parabolas are exact; ours:
+MIDDLE = 0.3
+"""Where between the least and the voltage at full clock the curve's middle point is, at which its parabolas are exact; ours:
 of 0.3 to 0.5 it keeps the clock nearest to the curve's."""
 
 _LEAST_SPAN, _LEAST_SQUARE = 1e-3, 1e-36
@@ -52,7 +52,7 @@ def limited_time(time: Scalar, energy: Joules, hardware: Hardware) -> Array:
 
     s (core v(s)^2 + other) / time + static (1 - share + share v(s)) = TDP
 
-    v(s) is the core voltage over the nominal one, from s ~ (V - threshold)^exponent / V; below the least voltage the
+    v(s) is the core voltage over that at full clock, from s ~ (V - threshold)^exponent / V; below the least voltage the
     clock falls at constant voltage, as it does everywhere where the curve is unknown. That all of the step stretches
     alike, also its reading of memory and its messages, is the model's assumption. The average is over the step, as
     controllers of power average over milliseconds. Where static power leaves less than `LEAST_HEADROOM` of the limit,
@@ -115,13 +115,13 @@ def limited_energy(time: Scalar, energy: Joules, hardware: Hardware) -> Array:
 
 def curve_clock(curve: VoltageCurve, voltage: Scalar) -> Array:
     """Clock at a core voltage in V over the full clock, shape ()."""
-    above = positive_part(voltage - curve.threshold) / (curve.nominal - curve.threshold)
-    return above**curve.exponent * (curve.nominal / voltage)
+    above = positive_part(voltage - curve.threshold) / (curve.full - curve.threshold)
+    return above**curve.exponent * (curve.full / voltage)
 
 
 def _static_share(curve: VoltageCurve, voltage: Scalar) -> Scalar:
     """Static power at a core voltage in V over that at full clock."""
-    return 1.0 - curve.static_share * (1.0 - voltage / curve.nominal)
+    return 1.0 - curve.static_share * (1.0 - voltage / curve.full)
 
 
 def _headroom(tdp: Scalar, static: Scalar) -> Scalar:
@@ -137,10 +137,10 @@ def _parabolas(curve: VoltageCurve) -> tuple[Scalar, Scalar, _Parabola, _Parabol
 
     Constants of a device: a grid computes them once for all points that share it.
     """
-    lowest = minimum(curve.least, curve.nominal)
-    middle = lowest + MIDDLE * (curve.nominal - lowest)
+    lowest = minimum(curve.least, curve.full)
+    middle = lowest + MIDDLE * (curve.full - lowest)
     clocks = curve_clock(curve, lowest), curve_clock(curve, middle), 1.0
-    volts = lowest / curve.nominal, middle / curve.nominal, 1.0
+    volts = lowest / curve.full, middle / curve.full, 1.0
     dynamic = tuple(s * v * v for s, v in zip(clocks, volts, strict=True))
     static = tuple(1.0 - curve.static_share * (1.0 - v) for v in volts)
     return clocks[0], volts[0], _parabola(clocks, dynamic), _parabola(clocks, static)

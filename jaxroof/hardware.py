@@ -132,7 +132,7 @@ class VoltageCurve:
     Source: Sakurai and Newton, IEEE Journal of Solid-State Circuits 25(2), 1990 (alpha-power law).
     """
 
-    nominal: Scalar = number("V", "core voltage at full clock")
+    full: Scalar = number("V", "core voltage at full clock")
     threshold: Scalar = number("V", "threshold voltage of the cores' transistors", zero=True)
     exponent: Scalar = number("1", "exponent of the clock in the voltage above the threshold", least=1.0, most=2.0)
     least: Scalar = number("V", "least core voltage", "the clock falls below it, the voltage does not")
