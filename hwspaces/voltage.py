@@ -35,13 +35,17 @@ def curved(figures: Figures, shared: Shared, where: str) -> list[str]:
         for leaf, (value, source) in found.items():
             figures.add(f"power.curve.{leaf}", value, source)
         if guessed:
-            assumed = [f"power.curve: {len(guessed)} of {len(found)} constants, as of any {name}"]
+            assumed = [
+                f"power.curve: {len(guessed)} of {len(found)} constants are those of any device in {name}, none measured on this one"
+            ]
     _check(figures, where)
     return assumed
 
 
 def _check(figures: Figures, where: str) -> None:
-    volts = {leaf: figures.values.get(f"power.curve.{leaf}") for leaf, unit in units(VoltageCurve).items() if unit == "V"}
+    volts = {
+        leaf: figures.values.get(f"power.curve.{leaf}") for leaf, unit in units(VoltageCurve).items() if unit == "V"
+    }
     for lower, upper, equal in (("threshold", "least", False), ("least", "full", True)):
         low, high = volts[lower], volts[upper]
         if low is None or high is None or low < high or (equal and low == high):

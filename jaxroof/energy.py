@@ -90,6 +90,4 @@ def energies_of(ops: Ops, hardware: Hardware) -> dict[str, Scalar]:
 
 def core_energies_of(ops: Ops, hardware: Hardware) -> dict[str, Scalar]:
     """What of `energies_of` is spent at the cores' voltage, in J, of the ops that spend any."""
-    return {
-        name: op.count * op_core_energy(op, hardware) for name, op in ops.items() if isinstance(op, Kernel)
-    }
+    return {name: op.count * op_core_energy(op, hardware) for name, op in ops.items() if isinstance(op, Kernel)}

@@ -13,8 +13,8 @@ LEAST_HEADROOM = 0.01
 """Share of TDP that is left for kernels at least, where static power takes all of it: keeps every time finite."""
 
 MIDDLE = 0.3
-"""Where between the least and the voltage at full clock the curve's middle point is, at which its parabolas are exact; ours:
-of 0.3 to 0.5 it keeps the clock nearest to the curve's."""
+"""Where the curve's middle point is, between the least voltage and the one at full clock. Ours: of 0.2 to 0.5 it keeps
+the clock nearest to the curve's."""
 
 _LEAST_SPAN, _LEAST_SQUARE = 1e-3, 1e-36
 """Clock share between the curve's ends, and J^2 under the root, from which on they are divided by."""

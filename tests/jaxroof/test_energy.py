@@ -7,7 +7,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxroof import Collective, Energy, Joules, Kernel, Power, Requests, datasheet, limited_time, op_energy, request_cost
+from jaxroof import (
+    Collective,
+    Energy,
+    Joules,
+    Kernel,
+    Power,
+    Requests,
+    datasheet,
+    limited_time,
+    op_energy,
+    request_cost,
+)
 from jaxroof.collectives.volume import sent_bytes
 
 ENERGY = Energy(
