@@ -12,6 +12,7 @@ from hwspaces.leaves import PRECISIONS
 from hwspaces.silicon import scaled, siliconed
 from hwspaces.technology_tables import strings, texts
 from hwspaces.units import from_key, is_zero, nearest, positive
+from hwspaces.voltage import curved
 from jaxroof.field import declaration, declarations
 from jaxroof.hardware import Hardware
 
@@ -68,6 +69,7 @@ def entry(name: str, table: Mapping, shared: Shared, file: str) -> HardwareEntry
     assumed = [f"{path}: {figures.sources[path]}" for path in guessed]
     assumed += [a for rule in (clocked, linked, vectored, widened, siliconed) for a in rule(figures, shared, where)]
     assumed += energized(figures, shared.energy, where)
+    assumed += curved(figures, shared, where)
     figures.add("cores.asynchronous", 0.0, "threads feed the matrix units unless a source says otherwise")
     leaves = {path: value for path, value in figures.values.items() if path not in _INPUTS}
     topologies = {tier: figures.texts[f"{tier}.topology"] for tier in LINKS if f"{tier}.topology" in figures.texts}

@@ -21,14 +21,14 @@ SPACES = Path(__file__).parent / "spaces"
 LAWS = Path(__file__).parent / "technology" / "laws.toml"
 """Laws that all spaces obey."""
 
-TECHNOLOGIES = ("process", "base_process", "stack", "link", "package", "cooling")
+TECHNOLOGIES = ("process", "stack", "link", "package", "cooling")
 """Keys of a space that name technologies; constants of each have its name before theirs, such as `stack.floor_power`."""
 
 TEXTS = ("title", "base", *TECHNOLOGIES)
 TABLES = ("accelerator", "start", "knobs", "laws")
 KNOB_KEYS = ("from", "to", "n", "scale")
 
-_KINDS = {"process": "voltage", "base_process": "voltage"}
+_KINDS = {"process": "voltage"}
 """Technology of a space -> kind of its constants, where that has another name."""
 
 

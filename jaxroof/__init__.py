@@ -25,9 +25,11 @@ if TYPE_CHECKING:
     from jaxroof.deployment import Deployment as Deployment
     from jaxroof.efficiency import Efficiency as Efficiency
     from jaxroof.efficiency import datasheet as datasheet
-    from jaxroof.energy import limited_time as limited_time
     from jaxroof.energy import op_energy as op_energy
     from jaxroof.energy import power_known as power_known
+    from jaxroof.governor import Joules as Joules
+    from jaxroof.governor import limited_time as limited_time
+    from jaxroof.governor import mean_power as mean_power
     from jaxroof.hardware import Cores as Cores
     from jaxroof.hardware import Energy as Energy
     from jaxroof.hardware import Hardware as Hardware
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from jaxroof.hardware import Power as Power
     from jaxroof.hardware import Protocol as Protocol
     from jaxroof.hardware import Transport as Transport
+    from jaxroof.hardware import VoltageCurve as VoltageCurve
     from jaxroof.jobs.attention_split import AttentionSplitCost as AttentionSplitCost
     from jaxroof.jobs.attention_split import attention_split_cost as attention_split_cost
     from jaxroof.jobs.colocated import Colocated as Colocated
@@ -113,8 +116,9 @@ _HOMES = {
     "cost": "cost_parts device_cost device_price die_cost owning_rate",
     "deployment": "Adapters Deployment",
     "efficiency": "Efficiency datasheet",
-    "energy": "limited_time op_energy power_known",
-    "hardware": "Cores Energy Hardware Link Links Memory MemoryLevel Power Protocol Transport",
+    "energy": "op_energy power_known",
+    "governor": "Joules limited_time mean_power",
+    "hardware": "Cores Energy Hardware Link Links Memory MemoryLevel Power Protocol Transport VoltageCurve",
     "jobs.attention_split": "AttentionSplitCost attention_split_cost",
     "jobs.colocated": "Colocated TenantCost colocated_cost",
     "jobs.composition": "RequestCost Requests",

@@ -68,7 +68,6 @@ class Cores:
 class Design:
     """Knobs of a design space that are no figure of a product; other figures follow from them by laws."""
 
-    voltage: Scalar | None = number("V", "core voltage at full clock", default=None)
     stacks: Scalar | None = number("1", "stacks of device memory", whole=True, default=None)
     ports: Scalar | None = number("1", "scale-up ports", whole=True, default=None)
 
@@ -143,11 +142,26 @@ TIERS = ("scale_up", "scale_out", "cluster")
 
 
 @struct
+class VoltageCurve:
+    """Clock that the cores reach by their voltage: clock ~ (voltage - threshold)^exponent / voltage.
+
+    Source: Sakurai and Newton, IEEE Journal of Solid-State Circuits 25(2), 1990 (alpha-power law).
+    """
+
+    full: Scalar = number("V", "core voltage at full clock")
+    threshold: Scalar = number("V", "threshold voltage of the cores' transistors", zero=True)
+    exponent: Scalar = number("1", "exponent of the clock in the voltage above the threshold", least=1.0, most=2.0)
+    least: Scalar = number("V", "least core voltage", "the clock falls below it, the voltage does not")
+    static_share: Scalar = share("share of static power that follows the core voltage", zero=True)
+
+
+@struct
 class Power:
     """Electrical limits. Unknown figures are None."""
 
     tdp: Scalar | None = number("W", "thermal design power")
     static: Scalar | None = number("W", "power of a device while kernels run, whatever they do", default=None)
+    curve: VoltageCurve | None = part(default=None)  # None: the clock falls at constant voltage
 
 
 @struct

@@ -20,11 +20,12 @@ DOTS_PER_INCH = 150
 BOUND_COLOURS = dict(
     zip(
         BOUNDS,
-        ("#0072b2", "#56b4e9", "#cc79a7", "#d55e00", "#f0e442", "#e69f00", "#009e73", "#8c8c8c"),
+        ("#0072b2", "#56b4e9", "#cc79a7", "#d55e00", "#f0e442", "#e69f00", "#009e73", "#8c8c8c", "#7a0019"),
         strict=True,
     )
 )
-"""One colour for every resource, in all pictures. Source: the palette of Okabe & Ito, 2008, for all eyes."""
+"""One colour for everything that binds, in all pictures. Source: the palette of Okabe & Ito, 2008, for all eyes; the dark
+red of power is ours."""
 
 SERIES_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#111111", "#999933")
 """Colours of lines without a meaning of their own."""

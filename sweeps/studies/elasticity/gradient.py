@@ -36,16 +36,6 @@ def moved(scenario: Scenario, factors: Factors) -> Scenario:
     return scenario
 
 
-def times_by_bound(job: Job, scenario: Scenario) -> dict[str, Array]:
-    """For every step of `job`, its time in s by what binds it, shapes (len(BOUNDS),)."""
-    suffix = "_by_bound"
-    return {
-        name.removesuffix(suffix): sum(terms().values())
-        for name, terms in job.sums(scenario).items()
-        if name.endswith(suffix)
-    }
-
-
 @functools.cache
 def changes(job: Job, names: tuple[str, ...], paths: tuple[str, ...]) -> Callable[[Scenario], dict[str, tuple]]:
     """A function of a scenario, for NumPy: by metric, y and dy for d ln x by path of x.

@@ -10,13 +10,13 @@ import numpy as np
 from hwspaces.units import nearest
 from jaxroof.arrays import eager
 from jaxroof.jobs import JOBS, Job, Scenario
-from jaxroof.op import BOUNDS
 from jaxroof.smooth import SHARPNESS, smoothing
 from sweeps.ask.paths import replaced
+from sweeps.run.answer import answer_of
 from sweeps.run.evaluate import evaluate, gathered
 from sweeps.run.point import answers, in_dtype
 from sweeps.run.points import Points
-from sweeps.studies.elasticity.gradient import changes, metric_names, times_by_bound
+from sweeps.studies.elasticity.gradient import changes, metric_names
 from sweeps.studies.elasticity.knobs import Knob, knobs, without_elasticity
 
 FACTORS = (0.9, 1.1)
@@ -98,14 +98,14 @@ def sensitivity_at(
     names = wanted_metrics(JOBS[job], scenario, metrics)
     with chosen(exponent), eager():
         values, found = elasticities(JOBS[job], names, scenario, turned)
-        times = times_by_bound(JOBS[job], scenario)
+    answered = answer_of(scenario)
     return Sensitivities(
         job=job,
         knobs=turned,
         left_out=without_elasticity(scenario, wanted),
         metrics=values,
         elasticities=found,
-        bounds={step: _shares(by_bound) for step, by_bound in times.items()},
+        bounds={step: answered.bound_shares(step) for step in answered.steps},
         smoothing=SHARPNESS if exponent is None else exponent,
     )
 
@@ -208,10 +208,3 @@ def known_metrics(job: str, known: Sequence[str], metrics: Sequence[str] | None)
         if name not in known:
             raise ValueError(f"a {job} has no real-valued metric {name} here{nearest(name, known)}")
     return tuple(dict.fromkeys(metrics))
-
-
-def _shares(times: np.ndarray) -> dict[str, float]:
-    """Share of a step's time by what binds it, largest first, without what binds nothing."""
-    shares = np.asarray(times) / np.sum(times)
-    order = np.argsort(-shares, kind="stable")
-    return {BOUNDS[i]: float(shares[i]) for i in order if shares[i] > 0.0}
