@@ -47,7 +47,6 @@ _SPELLINGS = {
     "m2 s/B": [("mm2/GBps", "mm2_per_GBps", _ONLY, 1e-15), ("m2 s/B", "m2_s_per_B", _ONLY, 1.0)],
     "m s/B": [("mm/GBps", "mm_per_GBps", _ONLY, 1e-12), ("m s/B", "m_s_per_B", _ONLY, 1.0)],
     "1/m2": [("1/cm2", "per_cm2", _ONLY, 1e4), ("1/m2", "per_m2", _ONLY, 1.0), ("1/um2", "per_um2", _ONLY, 1e12)],
-    "V": [("V", "V", _SI, 1.0)],
     "W": [("W", "W", _SI, 1.0)],
     "W/m2": [("W/mm2", "W_per_mm2", _ONLY, 1e6), ("W/m2", "W_per_m2", _ONLY, 1.0)],
     "V": [("V", "V", {"": 1.0, "m": 1e-3}, 1.0)],

@@ -17,6 +17,7 @@ class Keys(TypedDict, total=False):
     job: str
     mode: str
     hardware: str | list[str]
+    space: str
     model: str | list[str]
     draft: str
     weights: str | list[str]

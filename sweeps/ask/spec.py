@@ -15,11 +15,13 @@ from hwspaces import document
 from jaxroof.jobs import JOBS
 from jaxroof.jobs.serve import SERVE
 from sweeps.ask.names import VARIABLES
+from sweeps.ask.spaces import spaced
 
 KEYS = {
     "job": "request, step, train, disaggregated, colocated or serve",
     "mode": "grid or sample",
     "hardware": "a name or file, or a list of them",
+    "space": "a design space by name or file, in place of hardware: its laws, and a range of every knob",
     "model": "a name or file, or a list of them",
     "draft": "a smaller model that drafts tokens",
     "weights": "a precision in place of the checkpoint's, or a list",
@@ -139,7 +141,7 @@ def spec(source: Mapping[str, Any]) -> Spec:
       ValueError: one line that names the key, its value and what is allowed.
     """
     require_known(source, KEYS, "")
-    source, given = pooled(source), source
+    source, given = spaced(pooled(source)), source
     job = _one_of(source.get("job", "request"), "job", tuple(JOBS))
     mode = _one_of(source.get("mode", "grid"), "mode", ("grid", "sample"))
     for key in () if JOBS[job].simulated else SIMULATED_KEYS:
