@@ -13,7 +13,7 @@ from jaxroof.hardware import Energy, Link
 
 PLACE = "hwspaces/technology"
 
-TABLES = ("process", "voltage", "wafer", "area", "stack", "memory_price", "package", "cooling")
+TABLES = ("process", "voltage", "wafer", "area", "stack", "memory_price", "package", "cooling", "draw")
 ENERGIES = ("process", "memory", "link")
 KNOWN = (*TABLES, "link", *(f"energy.{kind}" for kind in ENERGIES))
 """Kinds of technologies that have constants."""
@@ -41,7 +41,7 @@ def technology_constants(kind: str, name: str) -> dict[str, Constant]:
 
     Args:
       kind: one of `KNOWN`: "process", "voltage", "wafer", "area", "stack", "memory_price", "package", "cooling",
-        "link", "energy.process", "energy.memory" or "energy.link".
+        "draw",        "link", "energy.process", "energy.memory" or "energy.link".
       name: of its tables, such as "N5" (a process also by its other names, such as "5nm"), "HBM3e", "NVLink4",
         "CoWoS-S-2023", "air".
 

@@ -60,21 +60,22 @@ KINDS = {
     "memory_price": {"price": "USD/B"},
     "package": {"largest_die": "m2", "interposer": "m2", "edge_share": "1", "power_density": "W/m2"},
     "cooling": {"power": "W"},
+    "draw": {"uncore": "J/m2", "matrix_share": "1", "memory_share": "1", "fixed": "W"},
     "cost": units(Costs) | {"chip_package": "USD/m2"},
 }
 """Kinds of shared tables -> plain key -> SI unit. `[process.N7]` is a table of the kind `process`."""
 
 REQUIRED = {
-    **{kind: tuple(KINDS[kind]) for kind in ("process", "voltage", "wafer", "package", "cooling")},
+    **{kind: tuple(KINDS[kind]) for kind in ("process", "voltage", "wafer", "package", "cooling", "draw")},
     "stack": ("bandwidth", "capacity"),
     "memory_price": ("price",),
 }
 """Kind -> keys that each of its tables has."""
 
-OF_SPACES = ("voltage", "package", "cooling")
+OF_SPACES = ("voltage", "package", "cooling", "draw")
 """Kinds that no accelerator refers to: designs are made of them."""
 
-SHARES = ("edge_share",)
+SHARES = ("edge_share", "matrix_share", "memory_share")
 """Keys of numbers that are at most 1."""
 
 _ASCENDING = {"voltage": ("threshold", "least", "nominal", "most"), "stack": ("layers", "most_layers")}

@@ -52,6 +52,7 @@ _SPELLINGS = {
     "V": [("V", "V", {"": 1.0, "m": 1e-3}, 1.0)],
     "1/V": [("1/V", "per_V", _ONLY, 1.0)],
     "J": [("J", "J", _SI, 1.0)],
+    "J/m2": [("nJ/mm2", "nJ_per_mm2", _ONLY, 1e-3), ("J/m2", "J_per_m2", _ONLY, 1.0)],
     "J/B": [("J/B", "J_per_B", _SI, 1.0)],
     "J/FLOP": [("J/FLOP", "J_per_FLOP", _SI, 1.0)],
     "Hz": [("Hz", "Hz", _LARGE, 1.0)],
