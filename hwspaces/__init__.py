@@ -12,8 +12,8 @@ from hwspaces.entry import require_precision as require_precision
 from hwspaces.leaves import PRECISIONS as PRECISIONS
 from hwspaces.leaves import leaf_unit as leaf_unit
 from hwspaces.load import catalogue as catalogue
-from hwspaces.named import hardware as hardware
 from hwspaces.load import names as names
+from hwspaces.named import hardware as hardware
 from hwspaces.price_lists import priced as priced
 from hwspaces.prices import Price as Price
 from hwspaces.prices import market_price as market_price

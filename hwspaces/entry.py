@@ -10,7 +10,7 @@ from hwspaces.units import nearest
 from jaxroof.field import declaration, kinds, optional_parts, required
 from jaxroof.hardware import Energy, Hardware, Link
 from jaxroof.struct import Scalar
-from jaxroof.tree import leaf_at
+from jaxroof.tree import leaf_at, mapped
 
 TIERS = {
     f"{group}.{name}": required(kind)
@@ -112,7 +112,7 @@ def overridden(entry: HardwareEntry, settings: Mapping[str, str | float], where:
     topologies = {tier: link.topology for tier, link in _links(entry.hardware).items() if link is not None}
     hardware = assembled(figures, f"{where} on {entry.name}", tuple(tiers), topologies)
     if entry.hardware.laws:
-        hardware = obeying(dataclasses.replace(hardware, laws=entry.hardware.laws), entry.hardware.laws)
+        hardware = mapped(float, obeying(dataclasses.replace(hardware, laws=entry.hardware.laws), entry.hardware.laws))
         figures |= {law.path: float(leaf_at(hardware, law.path)) for law in hardware.laws if law.path in figures}
     price = entry.price if sources.get("price") == entry.sources.get("price") else given_price(figures, sources, where)
     return dataclasses.replace(entry, hardware=hardware, figures=figures, sources=sources, price=price)

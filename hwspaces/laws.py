@@ -9,8 +9,9 @@ from typing import Any
 from hwspaces.expression import Expression, Function
 from hwspaces.leaves import leaf_unit
 from hwspaces.units import nearest
-from jaxroof.area import area_parts, die_area, memory_stacks
+from jaxroof.area import die_area, dies
 from jaxroof.hardware import Hardware
+from jaxroof.technology import leakage, peak_power, static_power
 from jaxroof.tree import leaf_at, replaced
 
 BASE = "base."
@@ -21,10 +22,12 @@ SILICON = ("matrix", "cores", "memory", "links", "silicon")
 
 FUNCTIONS: Mapping[str, Function] = {
     "die_area": Function(die_area, "m2", (), SILICON),
-    "l2_area": Function(lambda hardware: area_parts(hardware)["l2"], "m2", (), SILICON),
-    "memory_stacks": Function(memory_stacks, "1", (), SILICON),
+    "core_area": Function(lambda hardware: dies(hardware)[0].area, "m2", (), SILICON),
+    "leakage": Function(leakage, "W", ("m2", "V", "V", "W/m2", "1/V")),
+    "static_power": Function(static_power, "W", ("W", "m2", "Hz", "1", "J/m2", "1", "W", "W")),
+    "peak_power": Function(peak_power, "W", ("W", "W", "W", "1", "1", "1", "W")),
 }
-"""Functions of a whole device that laws may call."""
+"""Functions that laws may call: of a whole device, and laws of `jaxroof.technology`."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,15 +14,15 @@ from hwspaces.laws import BASE, hardware_laws, obeying
 from hwspaces.leaves import leaf
 from hwspaces.load import CATALOGUE_PLACE, changed
 from hwspaces.units import nearest
-from jaxroof.tree import leaf_at
+from jaxroof.tree import leaf_at, mapped
 
 SPACES = Path(__file__).parent / "spaces"
 
 LAWS = Path(__file__).parent / "technology" / "laws.toml"
 """Laws that all spaces obey."""
 
-TECHNOLOGIES = ("process", "stack", "link", "package", "cooling")
-"""Keys of a space that name technologies; constants of each have its name before theirs, such as `stack.floor_power`."""
+TECHNOLOGIES = ("process", "stack", "link", "package", "cooling", "draw")
+"""Keys of a space that name technologies: in laws, constants have them before their names: `stack.floor_power`."""
 
 TEXTS = ("title", "base", *TECHNOLOGIES)
 TABLES = ("accelerator", "start", "knobs", "laws")
@@ -40,6 +40,7 @@ class Space:
     title: str
     base: str  # name of the accelerator that figures without a law are of
     entry: HardwareEntry  # the design that the space starts from; its hardware has the laws
+    laws: Mapping[str, str]  # figure -> expression as written, with `*` for every precision
     knobs: Mapping[str, Any]  # path with `hardware.` -> {"from", "to", "n", "scale"} or a list, as an axis has it
     constants: Mapping[str, Constant]  # of its technologies, that laws read, by name
     technologies: Mapping[str, str]  # key of `TECHNOLOGIES` -> name
@@ -92,13 +93,13 @@ def _read(path: Path) -> Space:
     for key in ("base", "process", "knobs"):
         if key not in tables:
             raise ValueError(f"{where}: {key} is missing; a space has base, process and knobs")
-    names = {key: tables[key] for key in TECHNOLOGIES if key in tables}
+    names = {key: tables[key] for key in TECHNOLOGIES if key in tables} | {"draw": "usual"}
     constants = _constants(names, where)
     start = _start(tables, path, where)
-    own = document.toml(LAWS)["laws"] | tables.get("laws", {})
-    texts = dict(_expanded({key: text for key, text in own.items() if text}, start))
+    written = {key: text for key, text in (document.toml(LAWS)["laws"] | tables.get("laws", {})).items() if text}
+    texts = dict(_expanded(written, start))
     laws = hardware_laws(texts, start.hardware, where, {k: (c.value, c.unit) for k, c in constants.items()})
-    hardware = obeying(dataclasses.replace(start.hardware, laws=laws), laws)
+    hardware = mapped(float, obeying(dataclasses.replace(start.hardware, laws=laws), laws))
     follow = {law.path: float(leaf_at(hardware, law.path)) for law in laws}
     entry = dataclasses.replace(
         start,
@@ -108,7 +109,13 @@ def _read(path: Path) -> Space:
     )
     title = tables.get("title", path.stem)
     knobs = dict(_knobs(tables["knobs"], entry, where))
-    return Space(path.stem, title, tables["base"], entry, knobs, constants, names)
+    known = {key: text for key, text in written.items() if any(_matches(key, law.path) for law in laws)}
+    return Space(path.stem, title, tables["base"], entry, known, knobs, constants, names)
+
+
+def _matches(key: str, path: str) -> bool:
+    """Whether a law as written sets the figure at `path`."""
+    return path == key or ("*" in key and path.rpartition(".")[0] == key.removesuffix(".*"))
 
 
 def _constants(names: Mapping[str, str], where: str) -> dict[str, Constant]:
@@ -116,7 +123,7 @@ def _constants(names: Mapping[str, str], where: str) -> dict[str, Constant]:
     found = {}
     for key, name in names.items():
         try:
-            held = technology_constants(_KINDS.get(key, key), name)
+            held = technology_constants(_KINDS.get(key, key), name.partition("+")[0])  # of the dies with cores
         except ValueError as error:
             raise ValueError(f"{where}: {key} = {name!r}: {error}") from None
         found |= {f"{key}.{plain}": constant for plain, constant in held.items()}

@@ -4,7 +4,10 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from hwspaces.entry import HardwareEntry
 from hwspaces.laws import Law, hardware_laws, lawful, merged, scenario_laws
+from hwspaces.leaves import leaf_unit as hardware_unit
+from hwspaces.units import formatted
 from jaxroof.hardware import Hardware
 from jaxroof.jobs import Scenario
 from sweeps.ask.leaves import leaf_unit
@@ -49,3 +52,17 @@ def law_of(scenario: Any, path: str) -> Law | None:
     """The law that sets the number at `path`; None where it is free."""
     laws = {f"hardware.{law.path}": law for law in scenario.hardware.laws} | {law.path: law for law in scenario.laws}
     return laws.get(path)
+
+
+BUDGETS = ("power.tdp", "power.static", "cores.clock", "memory.l2.bandwidth", "price")
+"""Figures that change with others in a device that could be built: said where an axis varies the hardware alone."""
+
+
+def held_note(device: HardwareEntry, paths: Iterable[str]) -> str | None:
+    """What a question holds constant while it varies figures of the hardware at `paths`; None where laws link them."""
+    varied = {path.removeprefix("hardware.") for path in paths if path.startswith("hardware.")}
+    if not varied or device.hardware.laws:
+        return None
+    held = [path for path in BUDGETS if path in device.figures and path not in varied]
+    texts = [f"{path} {formatted(device.figures[path], hardware_unit(path))}" for path in held]
+    return f"held constant: {', '.join(texts)} ({device.name}); --space links figures by laws" if texts else None
