@@ -22,8 +22,8 @@ from jaxroof.jobs.economics import pooled_economics
 from jaxroof.jobs.job import Job, deployment_rules
 from jaxroof.jobs.metric import Metric, higher, lower
 from jaxroof.jobs.pool_split import waiting_time
-from jaxroof.jobs.request import request_cost
 from jaxroof.jobs.power import binding, clocks, step_joules
+from jaxroof.jobs.request import request_cost
 from jaxroof.jobs.scenario import Pool, Scenario
 from jaxroof.jobs.terms import Steps
 from jaxroof.jobs.transfer import exposed_time, transfer_bytes, transfer_time
