@@ -65,7 +65,8 @@ def struct_of(kind: type, figures: Mapping[str, float], texts: Mapping[str, str]
     """
     if any(f"{prefix}{path}" not in figures for path in required(kind)):
         return None
-    inner, optional, values = kinds(kind), optional_parts(kind), {}
+    inner, optional = kinds(kind), optional_parts(kind)
+    values: dict[str, Any] = {}
     for field in dataclasses.fields(kind):
         path = f"{prefix}{field.name}"
         declared = declarations(kind).get(field.name)

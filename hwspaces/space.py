@@ -77,7 +77,8 @@ def space(name_or_path: str) -> Space:
 def _path(name: str) -> Path | None:
     if name.lower().endswith(".toml"):
         path = Path(name)
-        return path if path.is_file() and re.search(r"^\s*\[knobs\]", path.read_text(encoding="utf-8"), re.M) else None
+        knobs = path.is_file() and re.search(rb"^\s*\[knobs\]", path.read_bytes(), re.M)
+        return path if knobs else None
     path = SPACES / f"{name}.toml"
     return path if re.fullmatch(r"[\w-]+", name) and path.is_file() else None
 

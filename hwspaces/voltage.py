@@ -35,9 +35,7 @@ def curved(figures: Figures, shared: Shared, where: str) -> list[str]:
         for leaf, (value, source) in found.items():
             figures.add(f"power.curve.{leaf}", value, source)
         if guessed:
-            assumed = [
-                f"power.curve: {len(guessed)} of {len(found)} constants are those of any device in {name}, none measured on this one"
-            ]
+            assumed = [f"power.curve: {len(guessed)} of {len(found)} constants are those of any device in {name}"]
     _check(figures, where)
     return assumed
 

@@ -150,7 +150,9 @@ class VoltageCurve:
 
     full: Scalar = number("V", "core voltage at full clock")
     threshold: Scalar = number("V", "threshold voltage of the cores' transistors", zero=True)
-    exponent: Scalar = number("1", "exponent of the clock in the voltage above the threshold", least=1.0, most=2.0)
+    exponent: Scalar = number(
+        "1", "exponent of the clock in the voltage above the threshold", least=1.0, most=2.0, words="from 1 to 2"
+    )
     least: Scalar = number("V", "least core voltage", "the clock falls below it, the voltage does not")
     static_share: Scalar = share("share of static power that follows the core voltage", zero=True)
 

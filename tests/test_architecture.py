@@ -35,7 +35,7 @@ FLOORS = {
         },  # the ground
         {"hardware", "silicon", "money", "model", "deployment", "batch", "policy", "traffic", "op"},  # vocabulary
         {"area", "technology", "package", "speculation", "layers", "cost", "memory", "paging", "legality"},  # parts
-        {"traced_once", "efficiency", "energy", "roofline", "collectives"},  # realism
+        {"traced_once", "efficiency", "energy", "governor", "roofline", "collectives"},  # realism
         {"forward", "op_time", "overlap", "step", "price_tables", "step_price", "prices"},  # assembly
         {"steady_state", "steady_classes", "scheduler", "training"},
         {"prompt_queue", "jobs"},
@@ -44,9 +44,9 @@ FLOORS = {
         {"document", "interrupted", "unfinished", "output", "units", "leaves"},  # files, units, figures
         {"expression", "laws"},  # figures that follow from others
         {"link_technology", "energy", "derived", "technology_tables"},  # tables that accelerators refer to
-        {"silicon", "prices", "entry", "schema"},  # one accelerator
+        {"silicon", "voltage", "prices", "entry", "schema"},  # one accelerator
         {"constants", "blis", "load", "price_lists"},  # all of them
-        {"space"},  # designs that could be built
+        {"space", "named"},  # designs that could be built
         {"surface", "surface_ops", "surface_efficiency", "kernel_tables", "efficiency", "efficiency_file"},
     ),
     "workloads": (

@@ -49,8 +49,10 @@ METRICS = {
     "energy_delay_product": lower("J s", "energy per output token times time per output token"),
     "prefill_mfu": higher("1", "model FLOP utilisation of the prefill step"),
     "decode_mbu": higher("1", "memory bandwidth utilisation of the decode step"),
-    "prefill_bound": Metric("1", "resource that binds most of the prefill step's time", BOUNDS),
-    "decode_bound": Metric("1", "resource that binds most of the decode step's time", BOUNDS),
+    "prefill_bound": Metric(
+        "1", "what binds prefill: power where that slows it, else the resource of most time", BOUNDS
+    ),
+    "decode_bound": Metric("1", "what binds decode: power where that slows it, else the resource of most time", BOUNDS),
 }
 """Metrics of requests beside those of money, memory and errors."""
 

@@ -23,7 +23,7 @@ METRICS = {
     "clock": higher("Hz", "clock of the cores in the step, under the limit of electrical power"),
     "mfu": higher("1", "model FLOP utilisation: matrix work at peak over time"),
     "mbu": higher("1", "memory bandwidth utilisation: bytes at peak HBM bandwidth over time"),
-    "bound": Metric("1", "resource that binds most of the step's time", BOUNDS),
+    "bound": Metric("1", "what binds the step: power where that slows it, else the resource of most time", BOUNDS),
 }
 """Metrics of a step beside those of money, memory and errors."""
 

@@ -100,7 +100,7 @@ def _record(found: Any) -> dict[str, Any]:
         "title": found.title,
         "base": found.base,
         "technologies": dict(found.technologies),
-        "knobs": {path: value for path, value in found.knobs.items()},
+        "knobs": dict(found.knobs),
         "laws": dict(found.laws),
         "start": {path: float(value) for path, value in found.entry.figures.items()},
         "held": list(found.held),

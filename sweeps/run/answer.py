@@ -79,7 +79,7 @@ def answer_of(scenario: Scenario) -> Answer:
     found = {}
     for (step, names), rows, (place, _) in zip(op_names.items(), steps, job.steps(scenario).values(), strict=True):
         ops = (_op(name, *row) for name, row in zip(names, rows, strict=True))
-        slowed = metrics.get("slowdown" if step == "step" else f"{step}_slowdown", 1.0) > 1.0
+        slowed = float(metrics.get("slowdown" if step == "step" else f"{step}_slowdown", 1.0)) > 1.0
         found[step] = tuple(_drawing(op, place.hardware, slowed) for op in ops if op.time != 0)
     return Answer(metrics, found)
 

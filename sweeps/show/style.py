@@ -24,8 +24,8 @@ BOUND_COLOURS = dict(
         strict=True,
     )
 )
-"""One colour for everything that binds, in all pictures. Source: the palette of Okabe & Ito, 2008, for all eyes; the dark
-red of power is ours."""
+"""One colour for all that binds, in all pictures. Source: the palette of Okabe & Ito, 2008, for all eyes; that of power
+is ours."""
 
 SERIES_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#111111", "#999933")
 """Colours of lines without a meaning of their own."""
