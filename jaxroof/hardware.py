@@ -2,7 +2,7 @@
 
 from jaxroof.field import number, part, share, switch, word
 from jaxroof.money import Costs
-from jaxroof.silicon import Silicon
+from jaxroof.silicon import Package, Silicon
 from jaxroof.smooth import maximum
 from jaxroof.struct import Array, Scalar, struct
 
@@ -168,6 +168,7 @@ class Hardware:
     energy: Energy | None = None
     silicon: Silicon | None = None  # None: area unknown
     costs: Costs | None = None  # None: what it costs to make and own is unknown
+    package: Package | None = None  # None: its limits are unknown
 
 
 USUAL_CLOCK = 1.8e9

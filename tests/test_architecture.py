@@ -34,7 +34,7 @@ FLOORS = {
             "rule",
         },  # the ground
         {"hardware", "silicon", "money", "model", "deployment", "batch", "policy", "traffic", "op"},  # vocabulary
-        {"area", "technology", "package", "speculation", "layers", "cost", "memory", "paging", "legality"},  # parts
+        {"area", "package", "technology", "speculation", "layers", "cost", "memory", "paging", "legality"},  # parts
         {"traced_once", "efficiency", "energy", "roofline", "collectives"},  # realism
         {"forward", "op_time", "overlap", "step", "price_tables", "step_price", "prices"},  # assembly
         {"steady_state", "steady_classes", "scheduler", "training"},
