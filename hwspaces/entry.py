@@ -71,7 +71,7 @@ def assembled(
         missing = [f"{tier}.{leaf}" for leaf in TIERS[tier] if f"{tier}.{leaf}" not in figures]
         if missing:
             raise ValueError(f"{where}: {tier} also needs {' and '.join(missing)}, which is unknown")
-    for group in ("silicon", "costs"):
+    for group in ("silicon", "costs", "package"):
         _require_whole(group, figures, where)
     texts = {f"{tier}.topology": topology for tier, topology in (topologies or {}).items()}
     found = struct_of(Hardware, figures, texts)
@@ -158,7 +158,7 @@ def known_precision(precision: str, where: str) -> str:
 
 
 def _require_whole(group: str, figures: Mapping[str, float], where: str) -> None:
-    """ValueError where only a part of `silicon` or `costs` is known, or a share is above 1."""
+    """ValueError where only a part of `silicon`, `costs` or `package` is known, or a share is above 1."""
     given = {path.removeprefix(f"{group}."): value for path, value in figures.items() if path.startswith(f"{group}.")}
     kind = kinds(Hardware)[group]
     for name, value in given.items():

@@ -96,7 +96,7 @@ def _read(path: Path) -> Space:
             raise ValueError(f"{where}: {key} is missing; a space has base, process and knobs")
     names = {key: tables[key] for key in TECHNOLOGIES if key in tables} | {"draw": "usual"}
     constants = _constants(names, where)
-    start = _start(tables, path, where)
+    start = _start(tables, path, constants, where)
     written = {key: text for key, text in (document.toml(LAWS)["laws"] | tables.get("laws", {})).items() if text}
     texts = dict(_expanded(written, start))
     laws = hardware_laws(texts, start.hardware, where, {k: (c.value, c.unit) for k, c in constants.items()})
@@ -131,9 +131,9 @@ def _constants(names: Mapping[str, str], where: str) -> dict[str, Constant]:
     return found
 
 
-def _start(tables: Mapping[str, Any], path: Path, where: str) -> HardwareEntry:
+def _start(tables: Mapping[str, Any], path: Path, constants: Mapping[str, Constant], where: str) -> HardwareEntry:
     """The design that a space starts from, before its laws: the base with the space's own keys and figures."""
-    overlay, settings = tables.get("accelerator", {}), tables.get("start", {})
+    overlay, settings = tables.get("accelerator", {}), _package(constants) | tables.get("start", {})
 
     def change(table: Mapping) -> dict:
         laid = _laid(table, overlay)
@@ -144,6 +144,25 @@ def _start(tables: Mapping[str, Any], path: Path, where: str) -> HardwareEntry:
 
     found = changed(tables["base"], change, path.stem, where)
     return overridden(found, settings, f"{where}: start")
+
+
+def _package(constants: Mapping[str, Constant]) -> dict[str, float]:
+    """Figures of `hardware.package`, and the largest die, from the technologies of package, cooling, memory and link.
+
+    A stack takes as much of the die's edge as its PHY or the stack beside it, whichever is wider.
+    """
+    held = {name: constant.value for name, constant in constants.items()}
+    found = {
+        "silicon.largest_die": held.get("package.largest_die"),
+        "package.interposer": held.get("package.interposer"),
+        "package.edge_share": held.get("package.edge_share"),
+        "package.power_density": held.get("package.power_density"),
+        "package.cooling": held.get("cooling.power"),
+        "package.stack_edge": max(held.get("stack.phy_edge", 0.0), held.get("stack.width", 0.0)),
+        "package.stack_footprint": held.get("stack.footprint"),
+        "package.link_edge": held.get("link.shoreline"),
+    }
+    return {path: value for path, value in found.items() if value} if "package.interposer" in held else {}
 
 
 def _laid(table: Mapping, overlay: Mapping) -> dict:

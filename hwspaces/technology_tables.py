@@ -12,7 +12,7 @@ from hwspaces.energy import Technologies, technologies
 from hwspaces.leaves import units
 from hwspaces.units import from_key, nearest, positive
 from jaxroof.money import Costs
-from jaxroof.silicon import Areas
+from jaxroof.silicon import Areas, Package
 
 CATALOGUE = Path(__file__).parent / "catalogue"
 
@@ -58,7 +58,8 @@ KINDS = {
     },
     "wafer": {"price": "USD", "defects": "1/m2"},
     "memory_price": {"price": "USD/B"},
-    "package": {"largest_die": "m2", "interposer": "m2", "edge_share": "1", "power_density": "W/m2"},
+    "package": {"largest_die": "m2"}
+    | {key: units(Package)[key] for key in ("interposer", "edge_share", "power_density")},
     "cooling": {"power": "W"},
     "draw": {"uncore": "J/m2", "matrix_share": "1", "memory_share": "1", "fixed": "W"},
     "cost": units(Costs) | {"chip_package": "USD/m2"},

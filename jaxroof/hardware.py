@@ -4,7 +4,7 @@ from typing import Any
 
 from jaxroof.field import number, part, share, switch, word
 from jaxroof.money import Costs
-from jaxroof.silicon import Silicon
+from jaxroof.silicon import Package, Silicon
 from jaxroof.smooth import maximum
 from jaxroof.struct import Array, Scalar, static, struct
 
@@ -202,6 +202,7 @@ class Hardware:
     energy: Energy | None = None
     silicon: Silicon | None = None  # None: area unknown
     costs: Costs | None = None  # None: what it costs to make and own is unknown
+    package: Package | None = None  # None: its limits are unknown
     design: Design | None = None  # knobs of a design space; None: none
     laws: tuple[Any, ...] = static(default=())  # `hwspaces.laws.Law`, by which some figures follow from others
 
