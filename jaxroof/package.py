@@ -1,5 +1,7 @@
 """Limits of a package: die edge, interposer, reticle, power per area and cooling, each as a share of what there is."""
 
+import functools
+
 from jaxroof.area import die_area, dies, memory_stacks
 from jaxroof.arrays import jnp
 from jaxroof.hardware import Hardware
@@ -56,6 +58,24 @@ def reticle_use(area: Scalar, count: Scalar, largest_die: Scalar) -> Scalar:
 def power_density_use(power: Scalar, area: Scalar, largest: Scalar) -> Scalar:
     """Power per area of the dies over the largest that can be cooled, W/m2, shape ()."""
     return power / (area * largest)
+
+
+ROUNDING = 1e-6
+"""Of a limit, by which a use may exceed it and still keep it."""
+
+USES = ("shoreline", "interposer", "reticle", "power_density", "cooling")
+"""Limits of a package that a device can exceed, in the order of `package_uses`."""
+
+
+def package_known(hardware: Hardware) -> bool:
+    """Whether the limits of the package are known, and what takes them: structure, not data."""
+    return hardware.package is not None and hardware.silicon is not None
+
+
+def buildable(uses: dict[str, Array]) -> Array:
+    """Whether every share of a limit, as `package_uses` gives them, is at most 1, shape ()."""
+    kept = [use <= 1.0 + ROUNDING for use in uses.values()]
+    return functools.reduce(jnp.logical_and, kept)
 
 
 def package_uses(hardware: Hardware) -> dict[str, Array]:
