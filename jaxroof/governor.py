@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from jaxroof.arrays import jnp
 from jaxroof.energy import core_energies_of, energies_of, power_known
-from jaxroof.hardware import Hardware, VoltageCurve
+from jaxroof.hardware import Hardware, Power, VoltageCurve
 from jaxroof.op import Ops
 from jaxroof.smooth import maximum, minimum, positive_part
 from jaxroof.struct import Array, Scalar
@@ -12,12 +12,16 @@ from jaxroof.struct import Array, Scalar
 LEAST_HEADROOM = 0.01
 """Share of TDP that is left for kernels at least, where static power takes all of it: keeps every time finite."""
 
-MIDDLE = 0.3
-"""Where the curve's middle point is, between the least voltage and the one at full clock. Ours: of 0.2 to 0.5 it keeps
-the clock nearest to the curve's."""
+MIDDLE = 0.5
+"""Voltage at which a step's time is exact beside both ends of the curve: share of the way from the least to full."""
 
-_LEAST_SPAN, _LEAST_SQUARE = 1e-3, 1e-36
-"""Clock share between the curve's ends, and J^2 under the root, from which on they are divided by."""
+STEEPNESS = 3.0
+"""Power along the curve goes with about this power of the clock: gradients are blurred as far around the limit as they
+would be if the time went with the power."""
+
+_LEAST_SPAN, _LEAST_TIME, _LEAST_SHARE = 1e-3, 1e-15, 1e-6
+"""Span of times over the longest, the same in s, and voltage above the threshold over that at full clock, from which on
+they are divided by or raised to powers."""
 
 
 class Joules(NamedTuple):
@@ -58,9 +62,10 @@ def limited_time(time: Scalar, energy: Joules, hardware: Hardware) -> Array:
     controllers of power average over milliseconds. Where static power leaves less than `LEAST_HEADROOM` of the limit,
     kernels still get that share of it, so the time stays finite.
 
-    s v(s)^2 and the static power are taken as parabolas in s through three points of the curve, which makes s a root
-    and a division. Exact at the limit and at the least voltage; between them s is within 1 % for curves whose clock
-    falls by less than half.
+    Of a given energy, the time under the limit is a function of the time at full clock alone. It is known at every
+    voltage, and a parabola through those at the least, the middle and the full one stands for it: constants of the
+    device and the energy, so that a point of a grid costs a few products. Exact at both ends; between them within 1.2 %
+    for curves whose clock falls by less than half and static power of up to half of TDP.
 
     Args:
       time: s at full clock.
@@ -75,18 +80,39 @@ def limited_time(time: Scalar, energy: Joules, hardware: Hardware) -> Array:
     if power.curve is None or energy.core is None:
         # The reciprocal is the same for all points of a grid that share a device.
         return maximum(time, energy.total * (1.0 / _headroom(power.tdp, power.static)))
-    least, voltage, dynamic, static = _parabolas(power.curve)
-    least_static = power.static * static[0]
-    other = energy.total - energy.core
-    slowest = energy.core * (voltage * voltage) + other  # J at the least voltage
-    # With x = s - least: excess - slope x - bend x^2 = 0, all times the step's time, so in J.
-    excess = positive_part(time * (power.tdp - least_static) - least * slowest)
-    slope = energy.core * dynamic[1] + other + time * (power.static * static[1])
-    bend = energy.core * dynamic[2] + time * (power.static * static[2])
-    root = slope + jnp.sqrt(jnp.maximum(slope * slope + 4.0 * bend * excess, _LEAST_SQUARE))
-    along_curve = time * root / (least * root + 2.0 * excess)
-    # The curve is steeper than the line below it: the longer of both times is the one that holds.
-    return maximum(time, along_curve, slowest * (1.0 / _headroom(power.tdp, least_static)))
+    first, last, (constant, slope, bend) = _along_curve(energy, power)
+    within = jnp.minimum(jnp.maximum(time, first.full_clock), last.full_clock)
+    stretched = jnp.maximum(constant + within * (slope + within * bend), first.limited)
+    return maximum(time, stretched, steepness=STEEPNESS)
+
+
+class _Times(NamedTuple):
+    """A step that draws TDP at some voltage: s that it takes, and s that it would take at full clock."""
+
+    limited: Scalar
+    full_clock: Scalar
+
+
+def _along_curve(energy: Joules, power: Power) -> tuple[_Times, _Times, tuple[Scalar, Scalar, Scalar]]:
+    """Times at the least voltage and at the full one; coefficients of the limited time by the time at full clock."""
+    curve, other = power.curve, energy.total - energy.core
+
+    def times(voltage: Scalar) -> _Times:
+        share = voltage / curve.full
+        headroom = _headroom(power.tdp, power.static * _static_share(curve, voltage))
+        limited = (energy.core * (share * share) + other) * (1.0 / headroom)
+        return _Times(limited, limited * curve_clock(curve, voltage))
+
+    lowest = minimum(curve.least, curve.full)
+    first, middle = times(lowest), times(lowest + MIDDLE * (curve.full - lowest))
+    longest = energy.total * (1.0 / _headroom(power.tdp, power.static))
+    least = _LEAST_SPAN * longest + _LEAST_TIME
+    to_middle = (middle.limited - first.limited) / jnp.maximum(middle.full_clock - first.full_clock, least)
+    to_last = (longest - middle.limited) / jnp.maximum(longest - middle.full_clock, least)
+    bend = (to_last - to_middle) / jnp.maximum(longest - first.full_clock, least)
+    slope = to_middle - bend * (first.full_clock + middle.full_clock)
+    constant = first.limited - first.full_clock * (to_middle - bend * middle.full_clock)
+    return first, _Times(longest, longest), (constant, slope, bend)
 
 
 def mean_power(time: Scalar, energy: Joules, hardware: Hardware) -> Array:
@@ -115,7 +141,8 @@ def limited_energy(time: Scalar, energy: Joules, hardware: Hardware) -> Array:
 
 def curve_clock(curve: VoltageCurve, voltage: Scalar) -> Array:
     """Clock at a core voltage in V over the full clock, shape ()."""
-    above = positive_part(voltage - curve.threshold) / (curve.full - curve.threshold)
+    most = jnp.maximum(curve.full - curve.threshold, _LEAST_SHARE * curve.full)
+    above = jnp.maximum((voltage - curve.threshold) / most, _LEAST_SHARE)
     return above**curve.exponent * (curve.full / voltage)
 
 
@@ -126,29 +153,3 @@ def _static_share(curve: VoltageCurve, voltage: Scalar) -> Scalar:
 
 def _headroom(tdp: Scalar, static: Scalar) -> Scalar:
     return maximum(positive_part(tdp - static), LEAST_HEADROOM * tdp)
-
-
-_Parabola = tuple[Scalar, Scalar, Scalar]
-"""Coefficients of 1, x and x^2."""
-
-
-def _parabolas(curve: VoltageCurve) -> tuple[Scalar, Scalar, _Parabola, _Parabola]:
-    """Clock share and voltage share at the least voltage; s v(s)^2 and static power over its full one, by s beyond it.
-
-    Constants of a device: a grid computes them once for all points that share it.
-    """
-    lowest = minimum(curve.least, curve.full)
-    middle = lowest + MIDDLE * (curve.full - lowest)
-    clocks = curve_clock(curve, lowest), curve_clock(curve, middle), 1.0
-    volts = lowest / curve.full, middle / curve.full, 1.0
-    dynamic = tuple(s * v * v for s, v in zip(clocks, volts, strict=True))
-    static = tuple(1.0 - curve.static_share * (1.0 - v) for v in volts)
-    return clocks[0], volts[0], _parabola(clocks, dynamic), _parabola(clocks, static)
-
-
-def _parabola(at: tuple[Scalar, Scalar, Scalar], values: tuple[Scalar, Scalar, Scalar]) -> _Parabola:
-    """The parabola through three points, by how far an argument is beyond the first; flat where all are one."""
-    spans = jnp.maximum(at[1] - at[0], _LEAST_SPAN), jnp.maximum(at[2] - at[1], _LEAST_SPAN)
-    first, second = (values[1] - values[0]) / spans[0], (values[2] - values[1]) / spans[1]
-    bend = (second - first) / (spans[0] + spans[1])
-    return values[0], first - bend * spans[0], bend

@@ -101,7 +101,7 @@ def _paired(ahead: Array, one: Array, aside: Array, norm: Array, tangents: tuple
     return first * tangents[0] + second * tangents[1]
 
 
-def maximum(first: Scalar, *others: Scalar) -> Scalar:
+def maximum(first: Scalar, *others: Scalar, steepness: float = 1.0) -> Scalar:
     """Largest of several non-negative numbers of one unit.
 
     The value is exact. The gradient is that of the p-norm of the terms, p = `SHARPNESS` or
@@ -112,6 +112,7 @@ def maximum(first: Scalar, *others: Scalar) -> Scalar:
 
     Args:
       first, *others: terms, shape (), non-negative.
+      steepness: factor on p, for terms that are near each other though what decides between them is not: roots of it.
 
     Returns:
       The largest term, shape (). Where all terms are zero, value and gradient are zero.
@@ -121,7 +122,7 @@ def maximum(first: Scalar, *others: Scalar) -> Scalar:
         return jnp.asarray(first)
     if _plain(first, *others):
         return max(first, *others)
-    return _maximum(_exponent(), (first, *others))
+    return _maximum(_exponent() * steepness, (first, *others))
 
 
 def _plain(*terms: Scalar) -> bool:
