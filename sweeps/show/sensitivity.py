@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from sweeps.ask.names import variable
 from sweeps.data import labels
 from sweeps.show import style
 from sweeps.show.positions import positions
