@@ -16,6 +16,8 @@ SHARPNESS = 48.0
 """Exponent of the gradient's weights; ours: a term 10 % below the largest has less than 1 % of the weight (0.9^48), so
 that a gradient says what a tenth more or less does; 2 % below it has a quarter, and optimisers see it coming."""
 
+NEGLIGIBLE = 1e-15
+"""Weight that no sum of weights, which is 1 or more, would notice."""
 
 _OUTSIDE: contextvars.ContextVar[float] = contextvars.ContextVar("smoothing", default=SHARPNESS)
 """The exponent outside of JAX's traces."""
@@ -77,6 +79,8 @@ def _powers(share: Array, exponent: float, beside: float) -> tuple[Array, Array]
     if exponent == 0.0:
         power = jnp.where(share == 1.0, jnp.ones_like(share), 0.0)
         return power, power
+    # Powers that do not count are 0: float32 would hold them in numbers too small for fast arithmetic.
+    share = jnp.where(share > NEGLIGIBLE ** (1.0 / exponent), share, 0.0)
     if beside > 0.0:
         power = _power(share, exponent)
         return power, power * share

@@ -132,9 +132,7 @@ def record(found: Found) -> dict[str, Any]:
                 {"path": row.knob.path, "factor": factor, "value": value, "predicted": predicted, "actual": actual}
                 | {"agrees": row.agrees, "reason": row.reason}
                 for row in rows
-                for factor, value, predicted, actual in zip(
-                    FACTORS, row.values, row.predicted, row.actual, strict=True
-                )
+                for factor, value, predicted, actual in zip(FACTORS, row.values, row.predicted, row.actual, strict=True)
             ]
             for name, rows in found.checks.items()
         },

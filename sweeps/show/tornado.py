@@ -47,8 +47,7 @@ def tornado(point: Sensitivities, checks: Mapping[str, Sequence[Turn]], heading:
         (5.4, 1.0 + 0.27 * longest),
         (0.0, 0.35),
         f"{words[:1].upper()}{words[1:]} changes most with {first}",
-        heading.partition("\n")[0],
-        "a knob is turned by 10 %; counts to the next whole number, degrees to the next legal one (in brackets)",
+        f"{heading.partition(chr(10))[0]}\nEach knob is turned by 10 %; counts go to whole numbers, degrees to legal ones.",
     )
     for axes, name in zip(panels, names, strict=True):
         _bars(axes, point, name, rows[name])

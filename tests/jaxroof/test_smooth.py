@@ -104,7 +104,7 @@ def compiled(a, b):
 
 
 def test_smoothing_is_a_choice_that_no_cache_outlives():
-    """Weights of 1 and 0.8 at exponent 48 (0.8^48 = 2.23e-5), 4 (0.4096) and 0, through a function that stays compiled."""
+    """Weights of 1 and 0.8 at exponents 48 (2.23e-5), 4 (0.4096) and 0, through a function that stays compiled."""
 
     def slopes():
         return [float(slope) for slope in jax.grad(compiled, argnums=(0, 1))(1.0, 0.8)]

@@ -61,7 +61,7 @@ class Turn:
         return agree(self.predicted, self.actual)
 
 
-def agree(predicted: Sequence[float], actual: Sequence[float]) -> bool:
+def agree(predicted: Sequence[float] | np.ndarray, actual: Sequence[float] | np.ndarray) -> bool:
     """Whether changes agree within `TOLERANCE` of the larger one or within `FLOOR`; unknown ones do."""
     one, other = np.asarray(predicted), np.asarray(actual)
     allowed = np.maximum(TOLERANCE * np.maximum(np.abs(one), np.abs(other)), FLOOR)
