@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from hwspaces import document
@@ -12,20 +12,13 @@ from hwspaces.derived import Shared
 from hwspaces.energy import technologies
 from hwspaces.entry import HardwareEntry, with_price
 from hwspaces.prices import market_price
-from hwspaces.schema import entry, strings, texts
-from hwspaces.silicon import KINDS
-from hwspaces.silicon import table as shared_table
+from hwspaces.schema import entry
+from hwspaces.technology_tables import CATALOGUE, OF_SPACES, common, file_tables, resolved
+from hwspaces.technology_tables import table as shared_table
 from hwspaces.units import nearest
-
-CATALOGUE = Path(__file__).parent / "catalogue"
 
 CATALOGUE_PLACE = "hwspaces/catalogue/"
 """Beginning of `HardwareEntry.file` of accelerators of the catalogue."""
-
-COMMON = ("costs.toml", "energy.toml", "links.toml", "silicon.toml")
-"""Files of the catalogue that accelerators of all files refer to. An architecture is of its accelerators' file."""
-
-_TABLES = ("source", "architecture", "link", "accelerator", "energy", *KINDS)
 
 
 def hardware(name_or_path: str | Path) -> HardwareEntry:
@@ -78,7 +71,7 @@ class KnownDie:
 
 def known_dies() -> dict[str, KnownDie]:
     """Every die of the catalogue whose size is published, by name."""
-    found, shared = {}, _common()
+    found, shared = {}, common()
     for name, own in shared.silicon["die"].items():
         values, _ = shared_table("die", name, shared, "hwspaces/catalogue")
         area = values.get("area", values.get("limit"))
@@ -86,6 +79,25 @@ def known_dies() -> dict[str, KnownDie]:
             limit = "area" not in values
             found[name] = KnownDie(area, limit, not (limit or own.get("alone", False)), values.get("transistors"))
     return found
+
+
+def changed(name: str, change: Callable[[Mapping], Mapping], called: str, file: str) -> HardwareEntry:
+    """An accelerator of the catalogue with a changed table, under another name and without a price.
+
+    Args:
+      name: of the catalogue.
+      change: from its table, as `tomllib` gives it, to the changed one.
+      called: the new name.
+      file: that says what is changed, for messages.
+
+    Raises:
+      ValueError: one line, for an unknown name, and as `hwspaces.schema.entry`.
+    """
+    found = _index(_files_with(_plain(name))).get(_plain(name))
+    if found is None:
+        raise ValueError(f"{file}: base = {name!r} is not in the catalogue{_suggestion(name)}")
+    own, canonical = found
+    return entry(called, change(_tables(own)["accelerator"][canonical]), _shared(own), file)
 
 
 @functools.cache
@@ -102,7 +114,7 @@ def _files_with(plain: str) -> tuple[str, ...]:
 
 @functools.cache
 def _tables(file: str) -> Mapping:
-    return _toml(CATALOGUE / file)
+    return file_tables(CATALOGUE / file)
 
 
 @functools.cache
@@ -118,26 +130,15 @@ def _index(files: tuple[str, ...]) -> dict[str, tuple[str, str]]:
 
 
 @functools.cache
-def _common() -> Shared:
-    """What the files of `COMMON` hold."""
-    links, silicon = {}, {kind: {} for kind in KINDS}
-    for file in COMMON:
-        links |= _resolved(_tables(file), "link", file)
-        for kind, known in silicon.items():
-            known |= _resolved(_tables(file), kind, file)
-    return Shared({}, {}, links, technologies(_tables("energy.toml"), "energy.toml"), silicon)
-
-
-@functools.cache
 def _shared(file: str) -> Shared:
     """What accelerators of a file of the catalogue refer to."""
     own = {"sources": _tables(file).get("source", {}), "architectures": _architectures(file)}
-    return dataclasses.replace(_common(), **own)
+    return dataclasses.replace(common(), **own)
 
 
 @functools.cache
 def _architectures(file: str) -> dict[str, dict]:
-    return _resolved(_tables(file), "architecture", file)
+    return resolved(_tables(file), "architecture", file)
 
 
 @functools.cache
@@ -147,15 +148,18 @@ def _catalogue_entry(file: str, name: str) -> HardwareEntry:
 
 
 def _of_toml(path: str, name: str) -> HardwareEntry:
-    tables, shared = _toml(Path(path)), _common()
+    tables, shared = file_tables(Path(path)), common()
     known = {name: table for file in _texts() for name, table in _architectures(file).items()}
     own = Shared(
         tables.get("source", {}),
-        {**known, **_resolved(tables, "architecture", path)},
-        {**shared.links, **_resolved(tables, "link", path)},
+        {**known, **resolved(tables, "architecture", path)},
+        {**shared.links, **resolved(tables, "link", path)},
         shared.energy | technologies(tables, path),
-        {kind: {**known, **_resolved(tables, kind, path)} for kind, known in shared.silicon.items()},
+        {kind: {**known, **resolved(tables, kind, path)} for kind, known in shared.silicon.items()},
     )
+    for kind in OF_SPACES:
+        for written in tables.get(kind, {}):
+            shared_table(kind, written, own, path)
     accelerators = tables.get("accelerator", {})
     chosen = _chosen(accelerators, name, path)
     return entry(chosen, accelerators[chosen], own, path)
@@ -181,31 +185,6 @@ def _chosen(tables: Mapping, name: str, path: str) -> str:
     if not same:
         raise ValueError(f"{path}#{name}: no such accelerator in the file{nearest(name, tables)}")
     return same[0]
-
-
-def _toml(path: Path) -> Mapping:
-    tables = document.toml(path)
-    for key, value in tables.items():
-        if key not in _TABLES:
-            raise ValueError(f"{path}: table {key} is not known{nearest(key, _TABLES)}")
-        inner = value.values() if isinstance(value, dict) else [value]
-        if not all(isinstance(v, str if key == "source" else dict) for v in inner) or not isinstance(value, dict):
-            raise ValueError(f"{path}: {key} must hold named {'texts' if key == 'source' else 'tables'}")
-    return tables
-
-
-def _resolved(tables: Mapping, kind: str, where: str) -> dict[str, dict]:
-    """Tables of one kind with the file's named sources written out, so that other files can refer to them."""
-    named = tables.get("source", {})
-    resolved = {}
-    for name, table in tables.get(kind, {}).items():
-        cited = {key: table[key] for key in ("source", "sources") if key in table}
-        strings(table.get("names", []), f"{where}: {kind}.{name}: names")
-        flat = texts(cited, f"{where}: {kind}.{name}")
-        sources = {path: named.get(text, text) for path, text in flat.items()}
-        own = {path.removeprefix("sources."): text for path, text in sources.items() if path != "source"}
-        resolved[name] = {**table, "source": sources.get("source", f"given in {where}"), "sources": own}
-    return resolved
 
 
 def _suggestion(text: str) -> str:

@@ -5,12 +5,14 @@ import datetime
 from collections.abc import Mapping
 from typing import Any
 
-from hwspaces.derived import ASSUMPTION, Figures, Shared, clocked, linked, vectored
+from hwspaces.derived import ASSUMPTION, Figures, Shared, clocked, linked, vectored, widened
 from hwspaces.energy import energized
 from hwspaces.entry import LINKS, TIERS, HardwareEntry, assembled, given_price
 from hwspaces.leaves import PRECISIONS
 from hwspaces.silicon import scaled, siliconed
+from hwspaces.technology_tables import strings, texts
 from hwspaces.units import from_key, is_zero, nearest, positive
+from hwspaces.voltage import curved
 from jaxroof.field import declaration, declarations
 from jaxroof.hardware import Hardware
 
@@ -65,8 +67,9 @@ def entry(name: str, table: Mapping, shared: Shared, file: str) -> HardwareEntry
     figures.sources = _sources(table, figures, shared, where, file)
     guessed = [p for p, s in figures.sources.items() if s.startswith(ASSUMPTION) and p != "vector.fraction_of_matrix"]
     assumed = [f"{path}: {figures.sources[path]}" for path in guessed]
-    assumed += [a for rule in (clocked, linked, vectored, siliconed) for a in rule(figures, shared, where)]
+    assumed += [a for rule in (clocked, linked, vectored, widened, siliconed) for a in rule(figures, shared, where)]
     assumed += energized(figures, shared.energy, where)
+    assumed += curved(figures, shared, where)
     figures.add("cores.asynchronous", 0.0, "threads feed the matrix units unless a source says otherwise")
     leaves = {path: value for path, value in figures.values.items() if path not in _INPUTS}
     topologies = {tier: figures.texts[f"{tier}.topology"] for tier in LINKS if f"{tier}.topology" in figures.texts}
@@ -99,24 +102,6 @@ def entry(name: str, table: Mapping, shared: Shared, file: str) -> HardwareEntry
         die=figures.texts.get("die"),
         price=given_price(leaves, figures.sources, file, date),
     )
-
-
-def strings(value: object, where: str) -> tuple[str, ...]:
-    """`value` as a tuple of texts; ValueError of one line when it is no list of them."""
-    if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
-        raise ValueError(f"{where} = {value!r} is not a list of texts")
-    return tuple(value)
-
-
-def texts(table: object, where: str, path: str = "") -> dict[str, str]:
-    """Dotted path -> text of a table of texts, however nested; ValueError of one line when something else is in it."""
-    if not isinstance(table, Mapping):
-        raise ValueError(f"{where}: {path or 'the table'} = {table!r} is not text")
-    flat = {}
-    for key, value in table.items():
-        inner = f"{path}.{key}" if path else key
-        flat |= {inner: value} if isinstance(value, str) else texts(value, where, inner)
-    return flat
 
 
 def _read(table: Mapping, path: str, where: str, figures: Figures) -> None:

@@ -4,51 +4,17 @@ from collections.abc import Callable, Mapping
 
 from hwspaces.derived import ASSUMPTION, Figures, Shared
 from hwspaces.leaves import units
-from hwspaces.units import formatted, from_key, nearest, positive
+from hwspaces.technology_tables import aliases, table
+from hwspaces.units import formatted
 from jaxroof.area import PRECISION_BYTES, dies
 from jaxroof.field import declarations
 from jaxroof.hardware import Hardware
 from jaxroof.money import Costs
 from jaxroof.silicon import Areas, Silicon
 
-KINDS = {
-    "process": {"density": "1/m2", "sram_cell": "m2", "analog": "1"},
-    "area": {
-        **units(Areas),
-        **{"chip": "m2", "largest_die": "m2", "layout_exponent": "1"},
-    },
-    "stack": {"bandwidth": "B/s", "capacity": "B", "stacked": "1"},
-    "die": {
-        **{
-            "area": "m2",
-            "core_area": "m2",
-            "limit": "m2",
-            "transistors": "1",
-            "count": "1",
-            "shared_count": "1",
-            "cores": "1",
-            "l2": "B",
-        },
-        **{"stacks": "1", "matrix_per_core": "1", "double_per_core": "1", "graphics": "1", "other_memory": "B"},
-    },
-    "wafer": {"price": "USD", "defects": "1/m2"},
-    "memory_price": {"price": "USD/B"},
-    "cost": units(Costs) | {"chip_package": "USD/m2"},
-}
-"""Kinds of shared tables -> plain key -> SI unit. `[process.N7]` is a table of the kind `process`."""
-
-REQUIRED = {
-    "process": tuple(KINDS["process"]),
-    "stack": ("bandwidth", "capacity"),
-    "wafer": tuple(KINDS["wafer"]),
-    "memory_price": ("price",),
-}
-"""Kind -> keys that each of its tables has."""
-
 REFERENCE = "N5"
 """The process that areas per unit are of."""
 
-_WORDS = ("source", "sources", "names", "alone")
 _DEFAULTS = {path: leaf.default for path, leaf in declarations(Silicon).items() if not leaf.required}
 
 Add = Callable[[str, float, str], None]
@@ -85,31 +51,6 @@ def scaled(hardware: Hardware, figures: Figures, shared: Shared, where: str) -> 
             figures.add(path, value, source)
             found[leaf] = value
     return found
-
-
-def table(kind: str, name: str, shared: Shared, where: str) -> tuple[dict[str, float], dict[str, str]]:
-    """SI values of a shared table and their sources, by plain key.
-
-    Raises:
-      ValueError: one line, for an unknown name or key, a wrong unit or value.
-    """
-    tables = shared.silicon.get(kind, {})
-    if name not in tables:
-        raise ValueError(f"{where}: {kind} = {name!r} is not known{nearest(name, tables)}")
-    place, units, values = f"{where}: {kind}.{name}", KINDS[kind], {}
-    for key, value in tables[name].items():
-        if key in _WORDS:
-            continue
-        plain, number = (key, positive(value, f"{place}: {key}")) if units.get(key) == "1" else (None, None)
-        if plain is None:
-            plain, number = from_key(key, value, place, units)
-        values[plain] = number
-    missing = [key for key in REQUIRED.get(kind, ()) if key not in values]
-    if missing:
-        raise ValueError(f"{place}: {missing[0]} is missing")
-    cited = tables[name].get("sources", {})
-    source = tables[name].get("source", "")
-    return values, {key: shared.source(cited.get(key, source)) for key in values}
 
 
 def siliconed(figures: Figures, shared: Shared, where: str) -> list[str]:
@@ -246,8 +187,7 @@ def _prices(figures: Figures, shared: Shared, where: str, processes: tuple[str, 
 
 def _processes(text: str | None, shared: Shared) -> tuple[str, str] | None:
     """Processes of the dies with cores and of the rest; None where one is unknown."""
-    tables = shared.silicon.get("process", {})
-    names = {alias: name for name, own in tables.items() for alias in (name, *own.get("names", []))}
+    names = aliases(shared)
     parts = [names.get(part) for part in (text.split("+") if text else [])]
     return None if not parts or None in parts or len(parts) > 2 else (parts[0], parts[-1])
 

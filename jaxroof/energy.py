@@ -1,16 +1,15 @@
-"""Energy of ops and steps on one device: operations, bytes, static power, and the limit of power."""
+"""Energy of ops and steps on one device: operations, and bytes of memory and links."""
 
 from jaxroof.arrays import jnp
 from jaxroof.collectives.volume import sent_bytes
 from jaxroof.hardware import Hardware
 from jaxroof.op import AnyOp, Collective, Copy, Kernel, Ops
 from jaxroof.roofline import ACCUMULATOR_BYTES, matrix_traffic
-from jaxroof.smooth import maximum, positive_part
 from jaxroof.struct import Array, Scalar
 from jaxroof.traced_once import traced_once
 
-LEAST_HEADROOM = 0.01
-"""Share of TDP that is left for kernels at least, where static power takes all of it: keeps every time finite."""
+CORE = ("matrix", "vector", "exp", "l2", "scratchpad")
+"""Fields of `Energy` that are spent at the cores' voltage; memory and links have voltages of their own."""
 
 
 def op_work(op: AnyOp, hardware: Hardware) -> dict[str, Scalar]:
@@ -49,7 +48,7 @@ def power_known(hardware: Hardware) -> bool:
 
 @traced_once
 def op_energy(op: AnyOp, hardware: Hardware) -> Array:
-    """Energy in J of one run of `op` on one device beside static power, shape ().
+    """Energy in J of one run of `op` on one device beside static power, at full clock, shape ().
 
     energy = matrix FLOP x J/FLOP of its precision + vector FLOP x J/FLOP + exponentials x J
              + sum over memory levels of B x J/B + sum over link tiers of B sent x J/B
@@ -61,8 +60,17 @@ def op_energy(op: AnyOp, hardware: Hardware) -> Array:
     Raises:
       ValueError: while tracing, when `hardware.energy` lacks the op's precision or a tier of links.
     """
-    costs = hardware.energy
-    joules = jnp.zeros(())
+    return sum(_joules(op, hardware).values(), start=jnp.zeros(()))
+
+
+@traced_once
+def op_core_energy(op: AnyOp, hardware: Hardware) -> Array:
+    """What of `op_energy` is spent at the cores' voltage, in J, shape ()."""
+    return sum((joules for name, joules in _joules(op, hardware).items() if name in CORE), start=jnp.zeros(()))
+
+
+def _joules(op: AnyOp, hardware: Hardware) -> dict[str, Scalar]:
+    costs, joules = hardware.energy, {}
     for name, amount in op_work(op, hardware).items():
         if name == "matrix":
             each = costs.matrix.get(op.precision)
@@ -71,7 +79,7 @@ def op_energy(op: AnyOp, hardware: Hardware) -> Array:
         if each is None:
             at = f" at {op.precision}" if name == "matrix" else ""
             raise ValueError(f"hardware.energy has no figure for {name}{at}")
-        joules = joules + amount * each
+        joules[name] = amount * each
     return joules
 
 
@@ -80,22 +88,6 @@ def energies_of(ops: Ops, hardware: Hardware) -> dict[str, Scalar]:
     return {name: op.count * op_energy(op, hardware) for name, op in ops.items()}
 
 
-def limited_time(time: Scalar, energy: Scalar, hardware: Hardware) -> Array:
-    """Time in s that a step takes when the device may not draw more than its TDP on average, shape ().
-
-    time' = max(time, energy / headroom),  headroom = max(tdp - static, LEAST_HEADROOM tdp)
-
-    The average is over the step, as controllers of power average over milliseconds. Where static power leaves less
-    than `LEAST_HEADROOM` of the limit, kernels still get that share of it, so the time stays finite.
-
-    Args:
-      time: s without a limit.
-      energy: J on one device in that time, beside static power.
-      hardware: where `power_known`; else the time is as it was.
-    """
-    if not power_known(hardware):
-        return jnp.asarray(time)
-    power = hardware.power
-    headroom = maximum(positive_part(power.tdp - power.static), LEAST_HEADROOM * power.tdp)
-    # The reciprocal is the same for all points of a grid that share a device.
-    return maximum(time, energy * (1.0 / headroom))
+def core_energies_of(ops: Ops, hardware: Hardware) -> dict[str, Scalar]:
+    """What of `energies_of` is spent at the cores' voltage, in J, of the ops that spend any."""
+    return {name: op.count * op_core_energy(op, hardware) for name, op in ops.items() if isinstance(op, Kernel)}

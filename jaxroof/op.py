@@ -63,8 +63,11 @@ ATTENTION_CORES = ("attention", "cross_attention")
 Source: Korthikanti et al., arXiv:2205.05198, section 5.
 """
 
-BOUNDS = ("matrix", "vector", "exp", "hbm", "l2", "scratchpad", "link", "launch")
-"""What can bind an op, in the order of the integer codes that cost functions return."""
+RESOURCES = ("matrix", "vector", "exp", "hbm", "l2", "scratchpad", "link", "launch")
+"""What an op's time can go to at full clock, in the order of the integer codes that cost functions return."""
+
+BOUNDS = (*RESOURCES, "power")
+"""What can bind a step: a resource, or the limit of electrical power, which lowers the clock."""
 
 
 @struct

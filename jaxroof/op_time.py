@@ -11,7 +11,7 @@ from jaxroof.efficiency.kernels import kernel_of, kernel_timing
 from jaxroof.efficiency.surface import Surfaces, surface_distance, surface_timing
 from jaxroof.efficiency.timing import SHORT, Spread
 from jaxroof.hardware import Hardware
-from jaxroof.op import BOUNDS, AnyOp, Collective, Copy, Kernel
+from jaxroof.op import RESOURCES, AnyOp, Collective, Copy, Kernel
 from jaxroof.roofline import roofline_timing
 from jaxroof.smooth import minimum
 from jaxroof.struct import Array, Scalar
@@ -138,7 +138,7 @@ def op_algorithm(op: AnyOp, hardware: Hardware, efficiency: Efficiency) -> Array
 
 @traced_once
 def op_bound(op: AnyOp, hardware: Hardware, efficiency: Efficiency) -> Array:
-    """Resource that takes longest in one run of `op`, shape (): an int8 index into `BOUNDS`.
+    """Resource that takes longest in one run of `op`, shape (): an int8 index into `RESOURCES`.
 
     `launch` binds where the fixed time exceeds every resource's; in a collective, where the same collective of
     0 B takes more than half as long. An op without work reports `launch`.
@@ -148,19 +148,19 @@ def op_bound(op: AnyOp, hardware: Hardware, efficiency: Efficiency) -> Array:
 
 @traced_once
 def op_time_by_bound(op: AnyOp, hardware: Hardware, efficiency: Efficiency) -> Array:
-    """`op_time` in s at the place of what binds it and 0 elsewhere, shape (len(BOUNDS),)."""
+    """`op_time` in s at the place of what binds it and 0 elsewhere, shape (len(RESOURCES),)."""
     timing = op_timing(op, hardware, efficiency)
     bound = _longest(_rivals(op, hardware, efficiency, timing))
     return at_bound(bound, timing.total)
 
 
 def at_bound(bound: Scalar, time: Scalar) -> Array:
-    """`time` at the place of what binds it and 0 elsewhere, shape (len(BOUNDS),).
+    """`time` at the place of what binds it and 0 elsewhere, shape (len(RESOURCES),).
 
     Args:
-      bound: index into `BOUNDS`.
+      bound: index into `RESOURCES`.
     """
-    places = jnp.arange(len(BOUNDS), dtype=jnp.int8)
+    places = jnp.arange(len(RESOURCES), dtype=jnp.int8)
     return jnp.where(places == jnp.asarray(bound)[..., None], jnp.asarray(time)[..., None], 0.0)
 
 
@@ -174,9 +174,9 @@ def _rivals(op: AnyOp, hardware: Hardware, efficiency: Efficiency, timing: Timin
 
 
 def _longest(times: dict[str, Scalar]) -> Array:
-    """Index into `BOUNDS` of the longest of `times`; the fixed time where none is longer."""
-    longest, bound = times["launch"], jnp.int8(BOUNDS.index("launch"))
+    """Index into `RESOURCES` of the longest of `times`; the fixed time where none is longer."""
+    longest, bound = times["launch"], jnp.int8(RESOURCES.index("launch"))
     for resource, time in times.items():
-        bound = jnp.where(time > longest, jnp.int8(BOUNDS.index(resource)), bound)
+        bound = jnp.where(time > longest, jnp.int8(RESOURCES.index(resource)), bound)
         longest = jnp.maximum(longest, time)
     return bound

@@ -12,7 +12,7 @@ from jaxroof.energy import op_energy, power_known
 from jaxroof.forward import group_batch
 from jaxroof.hardware import Hardware, matrix_peak
 from jaxroof.model import Model
-from jaxroof.op import BOUNDS, AnyOp, Kernel, Ops
+from jaxroof.op import BOUNDS, RESOURCES, AnyOp, Kernel, Ops
 from jaxroof.op_time import (
     at_bound,
     op_algorithm,
@@ -45,7 +45,7 @@ class OpCost:
     flops: Scalar  # FLOP, matrix and vector
     bytes: Scalar  # B, each operand once
     message_bytes: Scalar  # B, buffers of collectives
-    bound: Scalar  # index into `jaxroof.op.BOUNDS`
+    bound: Scalar  # index into `jaxroof.op.RESOURCES`
     algorithm: Scalar  # of a collective: index into `jaxroof.collectives.ALGORITHMS`
     energy: Scalar | None = None  # J beside static power; None where the hardware's is unknown
 
@@ -95,7 +95,7 @@ def times_of(ops: Ops, hardware: Hardware, deployment: Deployment, batch: Batch,
 
 
 def times_by_bound(ops: Ops, hardware: Hardware, deployment: Deployment, batch: Batch, efficiency: Efficiency) -> Terms:
-    """Time in s of every op of one step over all its runs and of the host, by name, shapes (len(BOUNDS),).
+    """Time in s of every op of one step over all its runs and of the host, by name, shapes (len(RESOURCES),).
 
     Each stands at the place of what binds it, with 0 elsewhere. What overlap hides is left out.
     """
@@ -103,7 +103,7 @@ def times_by_bound(ops: Ops, hardware: Hardware, deployment: Deployment, batch: 
     times = {
         name: jnp.asarray(op.count)[..., None] * op_time_by_bound(op, device, efficiency) for name, op in ops.items()
     }
-    return times | {HOST: at_bound(BOUNDS.index("launch"), host_time(batch, deployment, efficiency))}
+    return times | {HOST: at_bound(RESOURCES.index("launch"), host_time(batch, deployment, efficiency))}
 
 
 def deviations_of(ops: Ops, hardware: Hardware, deployment: Deployment, efficiency: Efficiency) -> Terms:
@@ -164,13 +164,18 @@ def _is_spread(tree: object) -> bool:
     return isinstance(tree, Spread)
 
 
-def dominant_bound(times: Scalar) -> Array:
-    """The resource that binds most of a step's time, shape (): an int8 index into `BOUNDS`.
+def dominant_bound(times: Scalar, slowed: Scalar = False) -> Array:
+    """What binds a step, shape (): an int8 index into `BOUNDS`.
+
+    Power where its limit slows the step, whatever its ops wait for: only more power, or less work, makes it faster.
+    Else the resource that binds most of its time.
 
     Args:
-      times: s by what binds, summed over ops, shape (len(BOUNDS),).
+      times: s by resource that binds, summed over ops, shape (len(RESOURCES),).
+      slowed: whether the step takes longer under the limit of electrical power.
     """
-    return jnp.argmax(jnp.atleast_1d(times), axis=-1).astype(jnp.int8)
+    longest = jnp.argmax(jnp.atleast_1d(times), axis=-1).astype(jnp.int8)
+    return jnp.where(slowed, jnp.int8(BOUNDS.index("power")), longest)
 
 
 def matrix_floors(ops: Ops, hardware: Hardware) -> Terms:
@@ -193,7 +198,7 @@ def memory_floors(ops: Ops, hardware: Hardware) -> Terms:
 
 def _time_alone(time: Scalar, hardware: Hardware) -> OpCost:
     """The cost of something that takes time and nothing else."""
-    bound, energy = BOUNDS.index("launch"), 0.0 if power_known(hardware) else None
+    bound, energy = RESOURCES.index("launch"), 0.0 if power_known(hardware) else None
     return OpCost(time=time, flops=0.0, bytes=0.0, message_bytes=0.0, bound=bound, algorithm=-1, energy=energy)
 
 

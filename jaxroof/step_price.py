@@ -6,7 +6,8 @@ from collections.abc import Callable
 from jaxroof.arrays import jnp
 from jaxroof.batch import Batch, Prefill, divided
 from jaxroof.deployment import Deployment, degree, drafted_tokens, largest_stage, pipelined_parts
-from jaxroof.energy import limited_time, power_known
+from jaxroof.energy import power_known
+from jaxroof.governor import Joules, curve_known, limited_energy, limited_time
 from jaxroof.hardware import Hardware
 from jaxroof.memory import layer_count
 from jaxroof.model import Model
@@ -46,18 +47,22 @@ def step_price(
     return _of_one_token(price, deployment, acceptance)
 
 
-def step_energy(micro_batch: MicroBatch, deployment: Deployment, acceptance: Scalar = 0.0) -> Price:
-    """The function that gives a step's energy in J on one device beside static power, and 0; as `step_price`.
+def step_energy(
+    micro_batch: MicroBatch,
+    hardware: Hardware,
+    model: Model,
+    deployment: Deployment,
+    overlap: tuple[Scalar, Scalar],
+    acceptance: Scalar = 0.0,
+) -> Price:
+    """The function that gives a step's energy in J on one device beside static power, and 0; arguments as `step_price`.
 
-    Needs hardware of which `power_known`.
+    Under the limit of electrical power: `jaxroof.governor.limited_energy`. Needs hardware of which `power_known`.
     """
 
     def energy(batch: Batch, rows: Scalar) -> tuple[Array, Array]:
-        parts = 1.0
-        if deployment.pp is not None:
-            parts = pipelined_parts(deployment, maximum(batch.prefill.sequences + batch.decode.sequences, 1.0))
-        spent, _ = micro_batch(divided(batch, parts), rows / parts)
-        joules = spent[..., 1] * (parts / degree(deployment.pp))
+        device, visible, spent = _unlimited(micro_batch, model, deployment, overlap, batch, rows)
+        joules = limited_energy(device + visible, _joules(spent, hardware), hardware)
         return joules, jnp.zeros_like(joules)
 
     return _of_one_token(energy, deployment, acceptance)
@@ -104,20 +109,38 @@ def _step_price(
     rows: Scalar,
 ) -> tuple[Array, Array]:
     """Time in s of a step of all micro-batches on the device, under the limit of its power, and what the host adds."""
+    device, visible, spent = _unlimited(micro_batch, model, deployment, overlap, batch, rows)
+    if not power_known(hardware):
+        return device, visible
+    return limited_time(device + visible, _joules(spent, hardware), hardware) - visible, visible
+
+
+def _unlimited(
+    micro_batch: MicroBatch,
+    model: Model,
+    deployment: Deployment,
+    overlap: tuple[Scalar, Scalar],
+    batch: Batch,
+    rows: Scalar,
+) -> tuple[Array, Array, Array]:
+    """Time in s of a step of all micro-batches at full clock, what the host adds, and one device's other quantities."""
     per_step, hidden_host = overlap
     if deployment.pp is None:
         spent, host = micro_batch(batch, rows)
-        device, parts = spent[..., 0], 1.0
+        device, each = spent[..., 0], 1.0
     else:
         parts = pipelined_parts(deployment, maximum(batch.prefill.sequences + batch.decode.sequences, 1.0))
         spent, host = micro_batch(divided(batch, parts), rows / parts)
         laps = maximum(parts * largest_stage(deployment, layer_count(model)), 1.0)
         device, host, per_step = spent[..., 0] * laps, host * laps, per_step * laps
+        each = jnp.asarray(parts / degree(deployment.pp))[..., None]
     visible = visible_host_time(device, per_step, host - per_step, hidden_host)
-    if not power_known(hardware):
-        return device, visible
-    energy = spent[..., 1] * (parts / degree(deployment.pp))
-    return limited_time(device + visible, energy, hardware) - visible, visible
+    return device, visible, spent[..., 1:] * each
+
+
+def _joules(spent: Array, hardware: Hardware) -> Joules:
+    """Energy of a step from the quantities beside its time."""
+    return Joules(spent[..., 0], spent[..., 1] if curve_known(hardware) else None)
 
 
 def visible_host_time(device: Scalar, per_step: Scalar, of_sequences: Scalar, hidden_host: Scalar) -> Array:

@@ -13,11 +13,14 @@ import numpy as np
 import hwspaces
 import workloads
 from jaxroof.deployment import DEGREES, degree, largest_stage
-from jaxroof.energy import limited_time, power_known
+from jaxroof.energy import power_known
+from jaxroof.governor import joules_of, limited_energy, limited_time
 from jaxroof.jobs import JOBS, Scenario
 from jaxroof.jobs.composition import micro_batches, tokens_per_step
+from jaxroof.jobs.step import step_batch
 from jaxroof.memory import layer_count
 from jaxroof.model import has_experts
+from jaxroof.overlap import overlapped_ops
 from sweeps.ask.alike import alike
 from sweeps.ask.axes import Axis, Choice
 from sweeps.ask.cases import Case, case, compute_precisions
@@ -363,17 +366,21 @@ def _of_steps(point: Deployed) -> tuple[dict[str, float], dict[str, float]]:
     for kind, laps in ((new, 1.0 + (parts - 1.0) * stage), (sequences, max(1.0, parts * stage))):
         if kind is sequences and not scenario.model.generates:
             continue
-        step = figures(_part_of_a_step(point, kind, work), "step", ("step_time", "slowdown", "power"))
+        part = _part_of_a_step(point, kind, work)
+        step = figures(part, "step", ("step_time", "slowdown"))
         time = step["step_time"] / step.get("slowdown", 1.0) * laps
-        energy = parts * (step["power"] - power.static) * step["step_time"] if known else 0.0
-        times.append(float(limited_time(time, energy, scenario.hardware)))
-        energies.append(energy)
+        ops = overlapped_ops(scenario.model, deployment, step_batch(part.scenario.workload, scenario.model))
+        if known:
+            joules = joules_of(ops, scenario.hardware).times(parts / float(degree(deployment.pp)))
+            energies.append(float(limited_energy(time, joules, scenario.hardware)))
+            time = float(limited_time(time, joules, scenario.hardware))
+        times.append(time)
     ttft = scenario.efficiency.host.request_time + requests.delay + times[0]
     tpot = times[-1] / float(tokens_per_step(deployment, requests))
     e2e = ttft + (requests.osl - 1.0) * tpot
     steps = (requests.osl - 1.0) / float(tokens_per_step(deployment, requests))
-    spent = energies[0] + steps * energies[-1]
     built = {"ttft": ttft, "tpot": tpot, "e2e": e2e}
     if known:
+        spent = energies[0] + steps * energies[-1]
         built["power"] = spent / (e2e - requests.delay) + power.static
     return figures(found, "request", names), built

@@ -34,16 +34,19 @@ FLOORS = {
             "rule",
         },  # the ground
         {"hardware", "silicon", "money", "model", "deployment", "batch", "policy", "traffic", "op"},  # vocabulary
-        {"area", "speculation", "layers", "cost", "memory", "paging", "legality"},  # parts
-        {"traced_once", "efficiency", "energy", "roofline", "collectives"},  # realism
+        {"area", "technology", "package", "speculation", "layers", "cost", "memory", "paging", "legality"},  # parts
+        {"traced_once", "efficiency", "energy", "governor", "roofline", "collectives"},  # realism
         {"forward", "op_time", "overlap", "step", "price_tables", "step_price", "prices"},  # assembly
         {"steady_state", "steady_classes", "scheduler", "training"},
         {"prompt_queue", "jobs"},
     ),
     "hwspaces": (
         {"document", "interrupted", "unfinished", "output", "units", "leaves"},  # files, units, figures
-        {"technology", "energy", "derived", "silicon", "prices", "entry", "schema"},  # one accelerator
-        {"blis", "load", "price_lists"},  # all of them
+        {"expression", "laws"},  # figures that follow from others
+        {"link_technology", "energy", "derived", "technology_tables"},  # tables that accelerators refer to
+        {"silicon", "voltage", "prices", "entry", "schema"},  # one accelerator
+        {"constants", "blis", "load", "price_lists"},  # all of them
+        {"space", "named"},  # designs that could be built
         {"hull", "surface", "surface_ops", "surface_efficiency", "kernel_tables", "efficiency", "efficiency_file"},
     ),
     "workloads": (

@@ -6,7 +6,7 @@ from jaxroof.efficiency.tiles import TileCosts, matrix_time, sustained_rate
 from jaxroof.efficiency.timing import Spread, Timing
 from jaxroof.hardware import Hardware, clock
 from jaxroof.op import Kernel
-from jaxroof.smooth import ceiling, minimum
+from jaxroof.smooth import ceiling, cheapest
 from jaxroof.struct import Array, Scalar, static, struct
 
 RESIDENT_BOUND = 50.0
@@ -82,7 +82,7 @@ def _matrix_time(kernel: GemmKernel, op: Kernel, hardware: Hardware) -> Array:
     for splits in SPLITS:
         core = matrix_time(kernel, hardware, rate, op.operand_bytes, row_tiles, shape.outputs, shape.inputs, splits)
         times.append(core if splits == 1.0 else core + (adding + splits * partial_sum))
-    return minimum(*times)
+    return cheapest(*times)
 
 
 def _together(matrix: Scalar, moved: Scalar, contention: Scalar) -> Array:

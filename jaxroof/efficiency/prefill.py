@@ -9,7 +9,7 @@ from jaxroof.hardware import Cores, Hardware, clock, matrix_peak, tile_clock
 from jaxroof.layers.linear import LOW_PRECISIONS
 from jaxroof.op import Kernel
 from jaxroof.shape import AttentionShape
-from jaxroof.smooth import ceiling, maximum, minimum, positive_part
+from jaxroof.smooth import ceiling, cheapest, maximum, minimum, positive_part
 from jaxroof.struct import Scalar, static, struct
 from jaxroof.tree import mapped
 
@@ -182,7 +182,7 @@ def attention_tiles(kernel: PrefillKernel, loop: TileLoop, shape: AttentionShape
     def tiles_of(rows: Scalar) -> Scalar:
         """Tiles of `rows` rows: of one query head, or in part of all that share a key head, if these are fewer."""
         alone = shape.heads * ceiling(queries / rows)
-        packed = minimum(alone, shape.kv_heads * ceiling(queries * group / rows))
+        packed = cheapest(alone, shape.kv_heads * ceiling(queries * group / rows))
         return shape.sequences * (alone + loop.packing * (packed - alone))
 
     count = tiles_of(kernel.tile_rows)

@@ -7,8 +7,9 @@ from jaxroof.arrays import jnp, scanned, stacked
 from jaxroof.batch import Batch
 from jaxroof.deployment import devices
 from jaxroof.efficiency import Efficiency
-from jaxroof.energy import energies_of, limited_time, power_known
+from jaxroof.energy import power_known
 from jaxroof.field import number, share
+from jaxroof.governor import joules_of, limited_time
 from jaxroof.hardware import Hardware
 from jaxroof.jobs.composition import (
     EqualRequests,
@@ -164,7 +165,7 @@ def _phases(places: list[Hardware], tenant: Tenant) -> tuple[list[Array], list[A
         times.append(time)
         demands.append(jnp.asarray(demand))
         if power_known(device):
-            energies.append(sum(energies_of(overlapped_ops(model, deployment, step), device).values()))
+            energies.append(joules_of(overlapped_ops(model, deployment, step), device))
     prefill, decode = times
     prefill, decode = pipelined_times(prefill, decode, model, deployment, requests)
     if energies:

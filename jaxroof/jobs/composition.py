@@ -5,8 +5,8 @@ import dataclasses
 from jaxroof import batch as batches
 from jaxroof.deployment import Deployment, degree, largest_stage, pipelined_parts
 from jaxroof.efficiency import Efficiency
-from jaxroof.energy import limited_time
 from jaxroof.field import count, number
+from jaxroof.governor import Joules, limited_time
 from jaxroof.hardware import Hardware
 from jaxroof.memory import layer_count
 from jaxroof.model import Model
@@ -84,7 +84,7 @@ def decode_batch(requests: Requests, model: Model, deployment: Deployment) -> ba
 
 def limited_times(
     times: tuple[Scalar, Scalar],
-    energies: tuple[Scalar, ...] | None,
+    energies: tuple[Joules, ...] | None,
     hardware: Hardware,
     deployment: Deployment,
     requests: Requests,
@@ -93,7 +93,7 @@ def limited_times(
 
     Args:
       times: s of all micro-batches, `pipelined_times`.
-      energies: J of one micro-batch in all stages, as `device_energy` takes them; None: unknown, so there is no limit.
+      energies: of one micro-batch in all stages, as `device_energy` takes them; None: unknown, so there is no limit.
     """
     if energies is None:
         return times
@@ -104,9 +104,9 @@ def limited_times(
     return prefill, decode
 
 
-def device_energy(energy: Scalar, deployment: Deployment, requests: Requests) -> Scalar:
-    """J that one device spends while all micro-batches pass, from those of one micro-batch in all stages."""
-    return energy * (micro_batches(requests, deployment) / degree(deployment.pp))
+def device_energy(energy: Joules, deployment: Deployment, requests: Requests) -> Joules:
+    """What one device spends while all micro-batches pass, from that of one micro-batch in all stages."""
+    return energy.times(micro_batches(requests, deployment) / degree(deployment.pp))
 
 
 def pipelined_latency(

@@ -22,6 +22,7 @@ from jaxroof.jobs.economics import pooled_economics
 from jaxroof.jobs.job import Job, deployment_rules
 from jaxroof.jobs.metric import Metric, higher, lower
 from jaxroof.jobs.pool_split import waiting_time
+from jaxroof.jobs.power import binding, clocks, step_joules
 from jaxroof.jobs.request import request_cost
 from jaxroof.jobs.scenario import Pool, Scenario
 from jaxroof.jobs.terms import Steps
@@ -32,7 +33,7 @@ from jaxroof.model import Model
 from jaxroof.rule import Rule
 from jaxroof.smooth import maximum, minimum
 from jaxroof.speculation import Acceptance, acceptance_number
-from jaxroof.step import Terms, dominant_bound
+from jaxroof.step import Terms
 from jaxroof.struct import Scalar, struct
 
 BOTTLENECKS = ("prefill", "decode", "transfer")
@@ -201,8 +202,8 @@ def disaggregated_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: d
     """Metrics of a prefill pool and a decode pool, by name, from terms that are summed over ops."""
     work, model = scenario.workload, scenario.model
     prefill, decode = pools(scenario)
-    prompt_time, _ = _times(sums, "prefill", prefill, model, prefill_requests(work))
-    _, step_time = _times(sums, "decode", decode, model, decode_requests(work))
+    (prompt_time, _), (prompt_whole, _) = _times(sums, "prefill", prefill, model, prefill_requests(work))
+    (_, step_time), (_, step_whole) = _times(sums, "decode", decode, model, decode_requests(work))
     cost = handover_cost(prefill, decode, model, work, prompt_time, step_time)
     used = work.rate if work.rate is not None else cost.rate
     kept_up = jnp.asarray(True) if work.rate is None else jnp.asarray(work.rate < cost.rate)
@@ -223,18 +224,33 @@ def disaggregated_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: d
         "decode_use": used / cost.decode_rate,
         "prefill_devices": devices(prefill.deployment),
         "decode_devices": devices(decode.deployment),
-        "prefill_bound": dominant_bound(sums["prefill_by_bound"]),
-        "decode_bound": dominant_bound(sums["decode_by_bound"]),
+        "prefill_bound": binding(sums, "prefill", prompt_time, prompt_whole),
+        "decode_bound": binding(sums, "decode", step_time, step_whole),
+        **_limits(prefill, "prefill", prompt_time, prompt_whole),
+        **_limits(decode, "decode", step_time, step_whole),
     }
     tokens = minimum(used, cost.rate) * work.osl
     return found | pooled_economics((prefill, decode), tokens) | _fit(scenario, kept_up)
 
 
-def _times(sums: dict[str, Scalar], step: str, pool: Pool, model: Model, requests: Requests) -> tuple[Scalar, Scalar]:
-    """Times in s of all micro-batches of one pool's step, as a prefill and from one decode step to the next."""
+def _times(
+    sums: dict[str, Scalar], step: str, pool: Pool, model: Model, requests: Requests
+) -> tuple[tuple[Scalar, Scalar], tuple[Scalar, Scalar]]:
+    """Times in s of all micro-batches of one pool's step, as a prefill and from one decode step to the next.
+
+    Under the limit of electrical power, and without it.
+    """
     times = pipelined_times(sums[step], sums[step], model, pool.deployment, requests)
-    energies = (sums[f"{step}_energy"],) * 2 if power_known(pool.hardware) else None
-    return limited_times(times, energies, pool.hardware, pool.deployment, requests)
+    energy = step_joules(sums, step)
+    energies = None if energy is None else (energy, energy)
+    return limited_times(times, energies, pool.hardware, pool.deployment, requests), times
+
+
+def _limits(pool: Pool, step: str, time: Scalar, unlimited: Scalar) -> dict[str, Scalar]:
+    """What the limit of electrical power does to one pool's step; nothing where power is unknown."""
+    if not power_known(pool.hardware):
+        return {}
+    return {f"{step}_slowdown": time / unlimited, **clocks(pool.hardware, {f"{step}_clock": unlimited / time})}
 
 
 def _fit(scenario: Scenario, kept_up: Scalar) -> dict[str, Scalar]:

@@ -2,7 +2,8 @@
 
 from jaxroof.deployment import Deployment, degree, replica_devices
 from jaxroof.efficiency import Efficiency
-from jaxroof.energy import energies_of, power_known
+from jaxroof.energy import power_known
+from jaxroof.governor import Joules, joules_of, mean_power
 from jaxroof.hardware import Hardware
 from jaxroof.jobs.composition import (
     RequestCost,
@@ -21,14 +22,18 @@ from jaxroof.jobs.economics import economics
 from jaxroof.jobs.fit import fit
 from jaxroof.jobs.job import Job
 from jaxroof.jobs.metric import Metric, higher, lower
+from jaxroof.jobs.power import binding, clocks, step_joules
 from jaxroof.jobs.scenario import Scenario
 from jaxroof.jobs.terms import Steps, extrapolations, spreads
 from jaxroof.model import Model
 from jaxroof.op import BOUNDS
 from jaxroof.overlap import overlapped_ops
 from jaxroof.smooth import positive_part
-from jaxroof.step import Terms, dominant_bound, step_time
+from jaxroof.step import Terms, step_time
 from jaxroof.struct import Scalar
+
+PHASES = ("prefill", "decode")
+"""Steps of a request, in their order."""
 
 METRICS = {
     "ttft": lower("s", "time to first token, arrival to first token"),
@@ -39,11 +44,15 @@ METRICS = {
     "decode_power": lower("W", "mean electrical power of one device during decode"),
     "prefill_slowdown": lower("1", "prefill time over that without a limit of electrical power"),
     "decode_slowdown": lower("1", "decode time over that without a limit of electrical power"),
+    "prefill_clock": higher("Hz", "clock of the cores during prefill, under the limit of electrical power"),
+    "decode_clock": higher("Hz", "clock of the cores during decode, under the limit of electrical power"),
     "energy_delay_product": lower("J s", "energy per output token times time per output token"),
     "prefill_mfu": higher("1", "model FLOP utilisation of the prefill step"),
     "decode_mbu": higher("1", "memory bandwidth utilisation of the decode step"),
-    "prefill_bound": Metric("1", "resource that binds most of the prefill step's time", BOUNDS),
-    "decode_bound": Metric("1", "resource that binds most of the decode step's time", BOUNDS),
+    "prefill_bound": Metric(
+        "1", "what binds prefill: power where that slows it, else the resource of most time", BOUNDS
+    ),
+    "decode_bound": Metric("1", "what binds decode: power where that slows it, else the resource of most time", BOUNDS),
 }
 """Metrics of requests beside those of money, memory and errors."""
 
@@ -66,7 +75,7 @@ def request_cost(
     prefill, decode = (step_time(hardware, model, deployment, step, efficiency) for step in steps)
     energies = None
     if power_known(hardware):
-        energies = tuple(sum(energies_of(overlapped_ops(model, deployment, one), hardware).values()) for one in steps)
+        energies = tuple(joules_of(overlapped_ops(model, deployment, one), hardware) for one in steps)
     times = pipelined_times(prefill, decode, model, deployment, requests)
     times = limited_times(times, energies, hardware, deployment, requests)
     return pipelined_latency(*times, deployment, requests, efficiency)
@@ -77,7 +86,7 @@ def request_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: dict[st
     requests = scenario.workload
     model, deployment = scenario.model, scenario.deployment
     unlimited = pipelined_times(sums["prefill"], sums["decode"], model, deployment, requests)
-    energies = (sums["prefill_energy"], sums["decode_energy"]) if power_known(scenario.hardware) else None
+    energies = (step_joules(sums, "prefill"), step_joules(sums, "decode")) if power_known(scenario.hardware) else None
     times = prefill_time, decode_time = limited_times(unlimited, energies, scenario.hardware, deployment, requests)
     cost = pipelined_latency(*times, deployment, requests, scenario.efficiency)
     busy = micro_batches(requests, deployment) / degree(deployment.pp)  # floors are of one micro-batch in all stages
@@ -100,8 +109,8 @@ def request_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: dict[st
         **power,
         "prefill_mfu": sums["prefill_matrix_floor"] * busy / prefill_time,
         "decode_mbu": sums["decode_memory_floor"] * busy / decode_time,
-        "prefill_bound": dominant_bound(sums["prefill_by_bound"]),
-        "decode_bound": dominant_bound(sums["decode_by_bound"]),
+        "prefill_bound": binding(sums, "prefill", prefill_time, unlimited[0]),
+        "decode_bound": binding(sums, "decode", decode_time, unlimited[1]),
         **fit(scenario, requests.isl + requests.osl, requests.batch, encoded),
     }
 
@@ -111,7 +120,7 @@ def _request_power(
     cost: RequestCost,
     times: tuple[Scalar, Scalar],
     unlimited: tuple[Scalar, Scalar],
-    energies: tuple[Scalar, Scalar] | None,
+    energies: tuple[Joules, Joules] | None,
 ) -> dict[str, Scalar]:
     """Power of one device in both phases and over the whole batch, and energy per token of a replica's devices.
 
@@ -121,22 +130,26 @@ def _request_power(
     Args:
       times: s of the prefill and of one decode step of all micro-batches, as the limit stretches them.
       unlimited: the same without a limit.
-      energies: J of one micro-batch's steps on one device per stage, beside static power.
+      energies: of one micro-batch's steps in all stages.
     """
     if energies is None:
         return {}
     requests, deployment, static = scenario.workload, scenario.deployment, scenario.hardware.power.static
-    prefill, decode = (device_energy(energy, deployment, requests) for energy in energies)
+    prefill, decode = (
+        mean_power(time, device_energy(energy, deployment, requests), scenario.hardware)
+        for time, energy in zip(unlimited, energies, strict=True)
+    )
     steps = positive_part(requests.osl - 1.0) / tokens_per_step(deployment, requests)
     busy = cost.e2e - requests.delay
-    total = prefill + steps * decode + static * busy
+    total = (prefill - static) * times[0] + steps * (decode - static) * times[1] + static * busy
     per_token = total * replica_devices(deployment) / (requests.batch * requests.osl)
     return {
         "power": total / busy,
-        "prefill_power": prefill / times[0] + static,
-        "decode_power": decode / times[1] + static,
+        "prefill_power": prefill,
+        "decode_power": decode,
         "prefill_slowdown": times[0] / unlimited[0],
         "decode_slowdown": times[1] / unlimited[1],
+        **clocks(scenario.hardware, {f"{step}_clock": unlimited[i] / times[i] for i, step in enumerate(PHASES)}),
         "joules_per_token": per_token,
         "tokens_per_joule": 1.0 / per_token,
         "energy_delay_product": per_token * cost.tpot,

@@ -3,25 +3,27 @@
 from jaxroof.arrays import jnp
 from jaxroof.batch import Batch, Decode, Encode, Prefill
 from jaxroof.deployment import degree, replica_devices
-from jaxroof.energy import limited_time, power_known
 from jaxroof.field import count
+from jaxroof.governor import limited_time, mean_power
 from jaxroof.jobs.economics import economics
 from jaxroof.jobs.fit import fit
 from jaxroof.jobs.job import Job
 from jaxroof.jobs.metric import Metric, higher, lower
+from jaxroof.jobs.power import binding, clocks, step_joules
 from jaxroof.jobs.scenario import Scenario
 from jaxroof.jobs.terms import Steps, extrapolations, spreads
 from jaxroof.model import Model
 from jaxroof.op import BOUNDS
-from jaxroof.step import Terms, dominant_bound
+from jaxroof.step import Terms
 from jaxroof.struct import Scalar, struct
 
 METRICS = {
     "step_time": lower("s", "time of one engine step"),
     "slowdown": lower("1", "time of the step over its time without a limit of electrical power"),
+    "clock": higher("Hz", "clock of the cores in the step, under the limit of electrical power"),
     "mfu": higher("1", "model FLOP utilisation: matrix work at peak over time"),
     "mbu": higher("1", "memory bandwidth utilisation: bytes at peak HBM bandwidth over time"),
-    "bound": Metric("1", "resource that binds most of the step's time", BOUNDS),
+    "bound": Metric("1", "what binds the step: power where that slows it, else the resource of most time", BOUNDS),
 }
 """Metrics of a step beside those of money, memory and errors."""
 
@@ -88,7 +90,7 @@ def step_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: dict[str, 
         **drawn,
         "mfu": sums["step_matrix_floor"] / (time * degree(scenario.deployment.pp)),
         "mbu": sums["step_memory_floor"] / (time * degree(scenario.deployment.pp)),
-        "bound": dominant_bound(sums["step_by_bound"]),
+        "bound": binding(sums, "step", time),
         **fit(scenario, (prefill + decode) / batch.logits, batch.logits, batch.encoded),
     }
 
@@ -99,15 +101,17 @@ def _limited_step(scenario: Scenario, sums: dict[str, Scalar], tokens: Scalar) -
     No limit and no metrics where energy, static power or the limit are unknown.
     """
     hardware, deployment, time = scenario.hardware, scenario.deployment, sums["step"]
-    if not power_known(hardware):
+    energy = step_joules(sums, "step")
+    if energy is None:
         return time, {}
-    energy = sums["step_energy"] / degree(deployment.pp)
+    energy = energy.times(1.0 / degree(deployment.pp))
     limited = limited_time(time, energy, hardware)
-    power = energy / limited + hardware.power.static
+    power = mean_power(time, energy, hardware)
     per_token = power * limited * replica_devices(deployment) / tokens
     return limited, {
         "power": power,
         "slowdown": limited / time,
+        **clocks(hardware, {"clock": time / limited}),
         "joules_per_token": per_token,
         "tokens_per_joule": 1.0 / per_token,
     }

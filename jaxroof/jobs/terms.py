@@ -6,10 +6,11 @@ from jaxroof.arrays import jnp
 from jaxroof.batch import Batch
 from jaxroof.collectives import ALGORITHMS
 from jaxroof.efficiency import Efficiency
-from jaxroof.energy import energies_of, power_known
+from jaxroof.energy import core_energies_of, energies_of, power_known
+from jaxroof.governor import curve_known
 from jaxroof.jobs.metric import Metric, lower
 from jaxroof.jobs.scenario import Scenario
-from jaxroof.op import BOUNDS
+from jaxroof.op import RESOURCES
 from jaxroof.overlap import overlapped_ops
 from jaxroof.step import (
     Lazy,
@@ -35,7 +36,7 @@ METRICS = {
     "op_flops": Metric("1", "FLOP of an op over all its runs in the step, per device"),
     "op_bytes": Metric("B", "bytes of an op over all its runs in the step, each operand once, per device"),
     "op_energy": Metric("J", "energy of an op over all its runs in the step, per device, beside static power"),
-    "op_bound": Metric("1", "what binds an op", BOUNDS),
+    "op_bound": Metric("1", "resource that binds an op at full clock", RESOURCES),
     "op_algorithm": Metric("1", "how a collective runs; -1 for other ops", ALGORITHMS),
     **{
         f"{name}_spread{kind}": lower("1", f"standard deviation of the logarithm of {name}, {how}")
@@ -74,6 +75,8 @@ def step_terms(prefix: str, scenario: Scenario, batch: Batch) -> Lazy:
     if power_known(hardware):
         # Cheap to compute and of few axes: one term, so that a grid adds one number per point and not one per kind.
         beyond[f"{prefix}_energy"] = lambda: {"all": sum(energies_of(ops(), hardware).values())}
+    if curve_known(hardware):
+        beyond[f"{prefix}_core_energy"] = lambda: {"all": sum(core_energies_of(ops(), hardware).values())}
     return beyond | {
         prefix: times,
         f"{prefix}_by_bound": lambda: times_by_bound(ops(), hardware, deployment, batch, efficiency),

@@ -5,10 +5,12 @@ from collections.abc import Iterator
 from jaxroof.arrays import jnp
 from jaxroof.deployment import Deployment, degree, devices
 from jaxroof.energy import power_known
+from jaxroof.governor import mean_power
 from jaxroof.hardware import Hardware
 from jaxroof.jobs.economics import BILLION, joules_of_tokens, usd_of_tokens
 from jaxroof.jobs.job import Job, deployment_rules
 from jaxroof.jobs.metric import Metric, higher, lower
+from jaxroof.jobs.power import clocks
 from jaxroof.jobs.scenario import Scenario
 from jaxroof.legality import holds
 from jaxroof.memory import layer_count
@@ -186,10 +188,11 @@ def _rates(scenario: Scenario, found: Iteration) -> dict[str, Scalar]:
     rate = training.global_batch * training.seq / found.time
     metrics = {"training_tokens_per_second": rate, "training_tokens_per_second_per_device": rate / every}
     if power_known(hardware):
-        power = found.energy / found.time + hardware.power.static
+        power = mean_power(found.unlimited, found.energy, hardware)
         metrics |= {
             "power": power,
             "slowdown": found.time / found.unlimited,
+            **clocks(hardware, {"clock": found.unlimited / found.time}),
             "joules_per_billion_tokens": joules_of_tokens(BILLION, power * every, rate),
         }
     if hardware.price is not None:

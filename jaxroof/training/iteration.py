@@ -5,7 +5,8 @@ from typing import NamedTuple
 from jaxroof.arrays import jnp
 from jaxroof.deployment import Deployment, degree, largest_stage, stage_devices
 from jaxroof.efficiency import Efficiency
-from jaxroof.energy import limited_time, power_known
+from jaxroof.energy import power_known
+from jaxroof.governor import Joules, curve_known, limited_time
 from jaxroof.hardware import Hardware
 from jaxroof.layers.collective import collective
 from jaxroof.memory import layer_count
@@ -39,7 +40,7 @@ class Iteration:
     exposed: dict[str, Scalar]  # messages that kernels wait for, by kind
     hidden: dict[str, Scalar]  # messages that run behind kernels, by kind
     executed: Scalar  # s of matrix work at peak on the mean device, recomputation included
-    energy: Scalar | None  # J of the mean device beside static power; None: unknown
+    energy: Joules | None  # of the mean device; None: unknown
 
 
 def iteration_cost(
@@ -88,7 +89,10 @@ def iteration(
 
     update = sums["optimizer_compute"] + offload_time(model, deployment, training)
     total = number * (forward + backward) + idle + exposed["dp"] + update
-    energy = _energy(sums, training, number, pp, selective, full) if power_known(hardware) else None
+    energy = None
+    if power_known(hardware):
+        parts = ("energy", "core_energy") if curve_known(hardware) else ("energy",)
+        energy = Joules(*(_energy(sums, training, number, pp, selective, full, part) for part in parts))
     floors = _over(sums, "floor") + selective * sums.get("attention_floor", 0.0)
     return Iteration(
         time=total if energy is None else limited_time(total, energy, hardware),
@@ -266,13 +270,19 @@ def _over(sums: Sums, what: str) -> Scalar:
     return sum(sums.get(name, 0.0) for name in names)
 
 
-def _energy(sums: Sums, training: Training, number: Scalar, pp: Scalar, selective: Scalar, full: Scalar) -> Scalar:
-    """J of the mean device beside static power: passes, messages between copies by ZeRO stage, and the update."""
+def _energy(
+    sums: Sums, training: Training, number: Scalar, pp: Scalar, selective: Scalar, full: Scalar, what: str
+) -> Scalar:
+    """J of the mean device beside static power: passes, messages between copies by ZeRO stage, and the update.
+
+    Args:
+      what: `energy`, or `core_energy`: what of it is spent at the cores' voltage.
+    """
     zero = training.zero
-    passes = _over(sums, "energy") + selective * sums.get("attention_energy", 0.0)
-    passes = passes + full * sums.get("forward_layers_energy", 0.0)
+    passes = _over(sums, what) + selective * sums.get(f"attention_{what}", 0.0)
+    passes = passes + full * sums.get(f"forward_layers_{what}", 0.0)
     gathers = jnp.where(zero >= 3.0, 2.0 * number, jnp.where(zero >= 1.0, 1.0, 0.0))
     scatters = jnp.where(zero >= 2.0, number, jnp.where(zero >= 1.0, 1.0, 0.0))
     reduces = jnp.where(zero < 1.0, 1.0, 0.0)
-    sent = gathers * sums["dp_all_gather_energy"] + scatters * sums["dp_reduce_scatter_energy"]
-    return number / pp * passes + sent + reduces * sums["dp_all_reduce_energy"] + sums["optimizer_energy"]
+    sent = gathers * sums.get(f"dp_all_gather_{what}", 0.0) + scatters * sums.get(f"dp_reduce_scatter_{what}", 0.0)
+    return number / pp * passes + sent + reduces * sums.get(f"dp_all_reduce_{what}", 0.0) + sums[f"optimizer_{what}"]

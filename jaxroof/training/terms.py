@@ -5,7 +5,8 @@ from collections.abc import Callable
 
 from jaxroof.deployment import Deployment
 from jaxroof.efficiency import Efficiency
-from jaxroof.energy import energies_of, power_known
+from jaxroof.energy import core_energies_of, energies_of, power_known
+from jaxroof.governor import curve_known
 from jaxroof.hardware import Hardware
 from jaxroof.model import Model
 from jaxroof.op import ATTENTION_CORES, Collective, Kernel, Ops
@@ -25,9 +26,9 @@ def training_terms(
 
     Names are PASS_PLACE_WHAT: forward or backward; first, layers or last; and `compute` (kernels), `weight` (of them
     gradients of weights), tp, ep (messages), cp (those that attention waits for), `ring` (those that hide behind it),
-    `hidden` (what `Deployment.overlap` hides, negative), `floor` (matrix work at peak), `energy` (J). Further
-    `attention_compute`, `attention_floor` and `attention_energy` of the forward pass, which selective recomputation
-    repeats; dp_all_reduce, dp_reduce_scatter, dp_all_gather; optimizer_compute.
+    `hidden` (what `Deployment.overlap` hides, negative), `floor` (matrix work at peak), `energy` (J), `core_energy`
+    (of it, at the cores' voltage). Further `attention_compute`, `attention_floor` and `attention_energy` of the forward
+    pass, which selective recomputation repeats; dp_all_reduce, dp_reduce_scatter, dp_all_gather; optimizer_compute.
     """
     forward = functools.cache(lambda: forward_pass(model, deployment, training))
     backward = functools.cache(lambda: backward_pass(forward(), training))
@@ -46,12 +47,20 @@ def training_terms(
     for word, ops in groups.items():
         found[f"{word}_compute"] = functools.partial(times, ops)
         found[f"{word}_floor"] = functools.partial(matrix_floors, ops, hardware)
-        if power_known(hardware):
-            found[f"{word}_energy"] = functools.partial(energies_of, ops, hardware)
+        found |= _energies(word, ops, hardware)
     for kind, ops in data_parallel_ops(model, deployment, training).items():
         found[f"dp_{kind}"] = functools.partial(times, ops)
-        if power_known(hardware):
-            found[f"dp_{kind}_energy"] = functools.partial(energies_of, ops, hardware)
+        found |= _energies(f"dp_{kind}", ops, hardware)
+    return found
+
+
+def _energies(word: str, ops: Ops, hardware: Hardware) -> Lazy:
+    """Energy of ops, and what of it is spent at the cores' voltage; nothing where it is unknown or plays no part."""
+    found: Lazy = {}
+    if power_known(hardware):
+        found[f"{word}_energy"] = functools.partial(energies_of, ops, hardware)
+    if curve_known(hardware) and any(isinstance(op, Kernel) for op in ops.values()):
+        found[f"{word}_core_energy"] = functools.partial(core_energies_of, ops, hardware)
     return found
 
 
@@ -59,7 +68,7 @@ def _pass_terms(word: str, ops: Ops, hardware: Hardware, deployment: Deployment,
     """Sums of one part of one pass: `word` is PASS_PLACE. A sum without ops is left out.
 
     compute: kernels;  weight: of these, gradients of weights;  tp, ep: collectives that kernels wait for;
-    floor: matrix work at peak;  energy: J. Of layers also
+    floor: matrix work at peak;  energy, core_energy: J. Of layers also
     hidden: collectives behind kernels under `Deployment.overlap`, negative;
     cp, ring: messages of context parallelism that attention waits for, and those behind it.
     """
@@ -80,8 +89,8 @@ def _pass_terms(word: str, ops: Ops, hardware: Hardware, deployment: Deployment,
     # Floor and energy of all ops.
     if ops:
         found[f"{word}_floor"] = functools.partial(matrix_floors, ops, hardware)
-    if ops and power_known(hardware):
-        found[f"{word}_energy"] = functools.partial(energies_of, ops, hardware)
+    if ops:
+        found |= _energies(word, ops, hardware)
 
     # What hides behind kernels, and what they wait for, of the layers.
     if word.endswith("layers") and deployment.overlap != "none":

@@ -115,10 +115,23 @@ def power_lines(case: Case, metrics: dict[str, Any]) -> list[str]:
     if "gco2_per_million_tokens" in metrics:
         tokens = token_text(case).replace("token", "tokens", 1)
         lines.append(f"{number(metrics['gco2_per_million_tokens'])} g CO2 per million {tokens}")
-    for name in ("slowdown", "prefill_slowdown", "decode_slowdown"):
-        if metrics.get(name, 1.0) > THROTTLED:
-            phase = name.partition("_slowdown")[0] if "_" in name else "step"
-            lines.append(f"the limit binds: {phase} takes {metrics[name] - 1.0:.1%} longer (throttled)")
+    return lines + throttled_lines(case, metrics)
+
+
+def throttled_lines(case: Case, metrics: dict[str, Any]) -> list[str]:
+    """Clock at which the limit of electrical power lets steps run, in words; empty where it slows none."""
+    lines, hardware = [], case.scenario.hardware
+    for step in ("", "prefill_", "decode_"):
+        slowdown, clock = metrics.get(f"{step}slowdown", 1.0), metrics.get(f"{step}clock")
+        if slowdown <= THROTTLED:
+            continue
+        place = case.scenario.prefill.hardware if step == "prefill_" and case.scenario.prefill else hardware
+        phase = f"{step.rstrip('_')} " if step else ""
+        speed = f"{100.0 / slowdown:.0f} % of its clock"
+        if clock is not None:
+            speed = f"{clock * 1e-6:,.0f} of {place.cores.clock * 1e-6:,.0f} MHz"
+        limit = f"{number(place.power.tdp)} W of TDP are reached"
+        lines.append(f"{phase}runs at {speed}: {limit}, {slowdown - 1.0:.1%} longer")
     return lines
 
 
@@ -183,4 +196,5 @@ def _op_record(op: OpAnswer, step: tuple[OpAnswer, ...]) -> dict[str, Any]:
         "bound": op.bound,
         "algorithm": op.algorithm,
         "energy_per_device_J": op.energy,
+        "power_per_device_W": op.power,
     }

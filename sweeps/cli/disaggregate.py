@@ -86,7 +86,7 @@ def _loads(text: str) -> list[float]:
 def _print_pools(case: Any, options: argparse.Namespace) -> None:
     """The table of metrics of one disaggregated deployment, or its JSON."""
     from sweeps.cli import tables
-    from sweeps.cli.answers import record
+    from sweeps.cli.answers import record, throttled_lines
     from sweeps.run.answer import answer
 
     found = answer(case)
@@ -100,6 +100,7 @@ def _print_pools(case: Any, options: argparse.Namespace) -> None:
     out.print(tables.metric_table(found.metrics))
     out.print()
     out.print(tables.op_summary(found.steps))
+    tables.print_lines(out, "power", throttled_lines(case, found.metrics))
     tables.print_lines(out, "note", tables.notes(case))
 
 

@@ -78,17 +78,22 @@ def metric_table(metrics: Mapping[str, Any], shares: Iterable[str] = ()) -> Tabl
 
 
 def op_table(ops: "tuple[OpAnswer, ...]") -> Table:
-    """Every op of a step in the order of running, on one device, with totals. Collectives move messages, not memory."""
+    """Every op of a step in the order of running, on one device at full clock, with totals.
+
+    Collectives move messages, not memory. Power is what the device draws while the op runs.
+    """
     from sweeps.run.answer import OpAnswer
 
     sends = any(op.message_bytes for op in ops)
+    draws = any(op.power is not None for op in ops)
     each = ["FLOP\n/device", "bytes\n/device", "FLOP/B", *(["message\n/device"] if sends else [])]
+    each += ["power\n/device"] if draws else []
     columns = ["runs", "time", "share", *each]
     made = table("op", *columns, "bound", numbers=columns)
     total = sum(op.time for op in ops)
     for op in ops:
         bound = op.bound if op.algorithm is None else f"{op.bound} ({op.algorithm})"
-        made.add_row(op.name, number(op.count), *_op_cells(op, total, sends), bound)
+        made.add_row(op.name, number(op.count), *_op_cells(op, total, sends, draws), bound)
     made.add_section()
     everything = OpAnswer(
         name="total",
@@ -101,7 +106,7 @@ def op_table(ops: "tuple[OpAnswer, ...]") -> Table:
         bound="",
         algorithm=None,
     )
-    made.add_row("total", "", *_op_cells(everything, total, sends), "", style="bold")
+    made.add_row("total", "", *_op_cells(everything, total, sends, draws), "", style="bold")
     return made
 
 
@@ -200,7 +205,8 @@ def _plain_table() -> Table:
     return _Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
 
 
-def _op_cells(op: "OpAnswer", total: float, sends: bool) -> list[str]:
+def _op_cells(op: "OpAnswer", total: float, sends: bool, draws: bool) -> list[str]:
     intensity = "-" if op.intensity is None or not op.flops else number(op.intensity)
     cells = [formatted(op.time, "s"), percent(op.time / total), flop(op.flops), size(op.bytes), intensity]
-    return [*cells, *([size(op.message_bytes)] if sends else [])]
+    cells += [size(op.message_bytes)] if sends else []
+    return [*cells, *(["" if op.power is None else f"{op.power:,.0f} W"] if draws else [])]

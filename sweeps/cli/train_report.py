@@ -11,7 +11,7 @@ from jaxroof.training.training import RECOMPUTES
 from sweeps.ask.cases import Case
 from sweeps.ask.names import variable
 from sweeps.cli import tables
-from sweeps.cli.answers import case_record, units
+from sweeps.cli.answers import case_record, throttled_lines, units
 from sweeps.data.labels import amount, number
 from sweeps.run.answer import Answer
 
@@ -66,6 +66,7 @@ def show(case: Case, metrics: dict[str, Any], settings: dict[str, str]) -> None:
             out.print(
                 f"{'power' if name == 'power' else 'energy':8}{amount(metrics[name], variable(name).unit)} {words}"
             )
+    tables.print_lines(out, "power", throttled_lines(case, metrics))
     if "usd_per_billion_tokens" in metrics:
         price = "" if case.hardware.price is None else f" at {case.hardware.price.text}"
         out.print(f"money   {number(metrics['usd_per_billion_tokens'])} USD per billion tokens{price}")

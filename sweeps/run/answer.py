@@ -7,11 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 from jaxroof.collectives import ALGORITHMS
+from jaxroof.energy import power_known
 from jaxroof.forward import step_ops
+from jaxroof.hardware import Hardware
 from jaxroof.jobs import Job, Scenario, job_of
 from jaxroof.jobs.job import table_prefix
-from jaxroof.op import BOUNDS, AnyOp, Collective, Kernel
+from jaxroof.op import BOUNDS, RESOURCES, AnyOp, Collective, Kernel
 from jaxroof.overlap import HIDDEN
+from jaxroof.step import HOST
 from jaxroof.tree import structure
 from sweeps.ask.cases import Case
 from sweeps.ask.names import variable
@@ -20,7 +23,7 @@ from sweeps.run.evaluate import at_base
 
 @dataclasses.dataclass(frozen=True)
 class OpAnswer:
-    """Cost of one op over all its runs in one step, on one device."""
+    """Cost of one op over all its runs in one step, on one device at full clock."""
 
     name: str
     count: float  # runs per step: layers
@@ -29,9 +32,10 @@ class OpAnswer:
     flops: float  # FLOP, matrix and vector
     bytes: float  # B, each operand once
     message_bytes: float  # B, buffers of collectives
-    bound: str  # one of `jaxroof.op.BOUNDS`
+    bound: str  # one of `jaxroof.op.BOUNDS`: power where a step is slowed for what this op and others draw
     algorithm: str | None  # of a collective, the one that was chosen
     energy: float | None = None  # J beside static power; None where the hardware's is unknown
+    power: float | None = None  # W that the device draws while it runs, static power included
     layer: str = ""  # that it is of, which its name begins with; "" where a model has one block
 
     @property
@@ -62,17 +66,30 @@ class Answer:
 
 def answer(case: Case) -> Answer:
     """Evaluate one case in float64, on NumPy. The same job as a sweep's, so that both agree."""
-    function, orders = _described(job_of(case.scenario))
-    metrics, steps = at_base(function, case.scenario)
-    metric_names, op_names = orders[structure(case.scenario)]
-    found = {
-        step: tuple(_op(name, *row) for name, row in zip(names, rows, strict=True))
-        for (step, names), rows in zip(op_names.items(), steps, strict=True)
-    }
-    return Answer(
-        metrics={name: _plain(name, value) for name, value in zip(metric_names, metrics, strict=True)},
-        steps={step: tuple(op for op in ops if op.time != 0) for step, ops in found.items()},
-    )
+    return answer_of(case.scenario)
+
+
+def answer_of(scenario: Scenario) -> Answer:
+    """Evaluate one scenario as `answer` does."""
+    job = job_of(scenario)
+    function, orders = _described(job)
+    values, steps = at_base(function, scenario)
+    metric_names, op_names = orders[structure(scenario)]
+    metrics = {name: _plain(name, value) for name, value in zip(metric_names, values, strict=True)}
+    found = {}
+    for (step, names), rows, (place, _) in zip(op_names.items(), steps, job.steps(scenario).values(), strict=True):
+        ops = (_op(name, *row) for name, row in zip(names, rows, strict=True))
+        slowed = float(metrics.get("slowdown" if step == "step" else f"{step}_slowdown", 1.0)) > 1.0
+        found[step] = tuple(_drawing(op, place.hardware, slowed) for op in ops if op.time != 0)
+    return Answer(metrics, found)
+
+
+def _drawing(op: OpAnswer, hardware: Hardware, slowed: bool) -> OpAnswer:
+    """The op with the power that it draws, which binds it where that is above TDP in a step that is slowed for it."""
+    if op.energy is None or op.name in (HOST, HIDDEN) or not power_known(hardware):
+        return op
+    power = op.energy / op.time + float(hardware.power.static)
+    return dataclasses.replace(op, power=power, bound="power" if slowed and power > hardware.power.tdp else op.bound)
 
 
 @functools.cache
@@ -115,7 +132,7 @@ def _op(
         flops=float(flops),
         bytes=float(moved),
         message_bytes=0.0 if op is None or isinstance(op, Kernel) else count * float(op.message_bytes),
-        bound=BOUNDS[int(bound)],
+        bound=RESOURCES[int(bound)],
         algorithm=ALGORITHMS[int(algorithm)] if isinstance(op, Collective) else None,
         energy=None if energy is None else float(energy),
         layer="" if op is None else op.layer,

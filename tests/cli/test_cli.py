@@ -55,8 +55,8 @@ def test_a_step_is_a_table_of_its_ops_with_totals(capsys):
     assert lines[0] == "Llama-3.1-8B on 2 x H100-SXM: decode of 64 sequences at 2,048 tokens"
     assert lines[1] == "weights bf16 (torch_dtype), KV cache bf16, efficiency derated"
     assert lines[2] == "with hardware.memory.hbm.bandwidth = 8TB/s"
-    assert lines[4].split() == ["FLOP", "bytes", "message"]
-    assert lines[5].split() == ["op", "runs", "time", "share", *["/device"] * 2, "FLOP/B", "/device", "bound"]
+    assert lines[4].split() == ["FLOP", "bytes", "message", "power"]
+    assert lines[5].split() == ["op", "runs", "time", "share", *["/device"] * 2, "FLOP/B", *["/device"] * 2, "bound"]
     names = [line.split()[0] for line in lines if line.strip()]
     assert names.index("qkv_proj") < names.index("decode_attention") < names.index("head") < names.index("total")
     assert "100.0 %" in lines[[line.split()[:1] for line in lines].index(["total"])]
@@ -71,7 +71,7 @@ def test_step_json_holds_finite_numbers_that_agree(capsys):
     assert metrics["fits"] is True and metrics["bound"] in ("hbm", "launch")
     assert set(ops[0]) == {
         *("name", "count", "time_s", "share", "flops_per_device", "bytes_per_device", "message_bytes_per_device"),
-        *("intensity", "bound", "algorithm", "energy_per_device_J"),
+        *("intensity", "bound", "algorithm", "energy_per_device_J", "power_per_device_W"),
     }
     assert sum(op["time_s"] for op in ops) == pytest.approx(metrics["step_time"], rel=1e-12)
     assert sum(op["share"] for op in ops) == pytest.approx(1.0, rel=1e-12)

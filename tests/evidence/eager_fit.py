@@ -248,7 +248,7 @@ def _text(product: GemmKernel, rows: int, held: dict, share: float, shares: dict
         "prefill_attention.wide": f"fused kernels are not eager mode's; {streams}",
         "decode_attention.wide": f"fused kernels are not eager mode's; {streams}",
         "elementwise.wide": streams,
-        "collective.losses": "the links' measured losses apply in full: hwspaces/catalogue/links.toml",
+        "collective.losses": "the links' measured losses apply in full: hwspaces/technology/links.toml",
         "collective.share": "ours: as alone",
         "collective.two_shot": "ours: as alone",
         "collective.wait_time": "ours: none",

@@ -91,7 +91,7 @@ def _refit(folder: Path, engine: str, console: Console) -> str:
     for kind in ("prefill_attention", "decode_attention"):
         sources[f"{kind}.plain"] = f"{small} twice that of a small kernel"
     sources["elementwise.wide"] = f"{small} fitted to serving data, see host"
-    sources["collective.losses"] = "the links' measured losses apply in full: hwspaces/catalogue/links.toml"
+    sources["collective.losses"] = "the links' measured losses apply in full: hwspaces/technology/links.toml"
 
     observations = _observations(folder / "e2e", engine)
     fit = serving_fit(observations, efficiency, SERVED)

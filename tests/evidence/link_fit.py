@@ -1,7 +1,7 @@
 """Refits what collectives lose on each link technology: `python -m tests.evidence.link_fit --data FILE`.
 
 FILE is a CSV of measured collectives, or a folder of them (`collective_rows` says in which forms). The constants are
-printed as tables for hwspaces/catalogue/links.toml, after the errors on the rows that were fitted and on held-out ones.
+printed as tables for hwspaces/technology/links.toml, after the errors on rows that were fitted and on held-out ones.
 """
 
 import argparse
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from hwspaces.leaves import units
-from hwspaces.technology import PROTOCOLS
+from hwspaces.link_technology import PROTOCOLS
 from jaxroof.hardware import Protocol, Transport
 from sweeps.measure.validate.collective_errors import ScoredCollective, summary, times
 from sweeps.measure.validate.collective_rows import EAGER, PROFILED, Collective, collectives

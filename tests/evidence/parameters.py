@@ -78,7 +78,7 @@ FIXED = {
     "collective.losses": (
         1.0,
         "the links' measured losses apply in full: fixed times and shares stand with each link technology in "
-        "hwspaces/catalogue/links.toml",
+        "hwspaces/technology/links.toml",
     ),
     "collective.share": (
         1.0,

@@ -96,7 +96,7 @@ def work(call: Call, columns: Columns, hardware: Hardware) -> dict[str, jax.Arra
 
 
 def toml(values: dict[str, float], device: str) -> str:
-    """The fitted figures as keys of a process in `hwspaces/catalogue/energy.toml`."""
+    """The fitted figures as keys of a process in `hwspaces/technology/processes.toml`."""
     tdp = float(hwspaces.hardware(device).hardware.power.tdp)
     lines = [f"static_share = {values['static'] / tdp:.3g}  # {values['static']:.4g} W of {tdp:g} W"]
     for name, value in values.items():

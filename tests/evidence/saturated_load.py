@@ -7,7 +7,7 @@ from jaxroof import batch
 from jaxroof.batch import Batch
 from jaxroof.deployment import Deployment, degree
 from jaxroof.efficiency import Efficiency
-from jaxroof.energy import energies_of, limited_time, power_known
+from jaxroof.governor import joules_of, limited_time
 from jaxroof.hardware import Hardware
 from jaxroof.memory import parameter_count, sequence_capacity
 from jaxroof.model import Model
@@ -126,6 +126,5 @@ def _step(one: Saturated, efficiency: Efficiency, work: Batch) -> float:
     device = float(sum(times.values()))
     of_sequences = max(host - per_step, one.rules.token_time * float(work.logits))
     time = device + float(visible_host_time(device, per_step, of_sequences, one.rules.hidden_host))
-    if not power_known(one.hardware):
-        return time
-    return float(limited_time(time, sum(energies_of(ops, one.hardware).values()), one.hardware))
+    joules = joules_of(ops, one.hardware)
+    return time if joules is None else float(limited_time(time, joules, one.hardware))

@@ -72,7 +72,7 @@ def test_the_command_prints_one_line_for_bad_input(tmp_path, capsys):
 
 def test_every_fitted_constant_stands_in_the_catalogue():
     """The tables of the fit are those of links.toml, so that what is printed can be copied."""
-    text = pathlib.Path(hwspaces.__file__).with_name("catalogue").joinpath("links.toml").read_text()
+    text = pathlib.Path(hwspaces.__file__).with_name("technology").joinpath("links.toml").read_text()
     shipped = tomllib.loads(text)["link"]
     for table, leaves in link_fit.TABLES.items():
         for leaf in leaves:

@@ -1,14 +1,14 @@
-"""Powers of second, joule, dollar and metre in every number of a scenario, for Euler's theorem."""
+"""Powers of second, joule, dollar, metre and volt in every number of a scenario, for Euler's theorem."""
 
 from sweeps.ask.leaves import leaf_unit
 from sweeps.ask.names import variable
 
-BASES = ("s", "J", "USD", "m")
+BASES = ("s", "J", "USD", "m", "V")
 """Units that elasticities have to add up in. Bytes and operations are counted by constants of kernels as well."""
 
 _BASE_OF = {
     **{"s": {"s": 1}, "min": {"s": 1}, "Hz": {"s": -1}, "W": {"J": 1, "s": -1}, "J": {"J": 1}, "USD": {"USD": 1}},
-    **{"m": {"m": 1}, "m2": {"m": 2}},
+    **{"m": {"m": 1}, "m2": {"m": 2}, "V": {"V": 1}},
 }
 
 EFFICIENCY_UNITS = {"energy": "J/FLOP", "energy_rate": "FLOP/s", "idle_power": "W"}

@@ -83,9 +83,9 @@ def _imported(path: str) -> None:
 @functools.cache
 def accelerators() -> list[bytes]:
     """Every fifth accelerator of the catalogue as a file of its own, with its file's sources and shared tables."""
-    folder = pathlib.Path(__import__("hwspaces").__file__).parent / "catalogue"
+    folder = pathlib.Path(__import__("hwspaces").__file__).parent
     found = []
-    for path in sorted(folder.glob("*.toml")):
+    for path in sorted((*folder.glob("catalogue/*.toml"), *folder.glob("technology/*.toml"))):
         tables: dict[str, Any] = tomllib.loads(path.read_text())
         for i, (name, table) in enumerate(tables.get("accelerator", {}).items()):
             if i % 5 == 0:

@@ -222,7 +222,7 @@ def _largest(
     found["power"] = np.full(len(most), np.nan)
     if power_known(group.hardware):
         device = group.hardware.power
-        joules = _over(ladder, step_energy(cost, group.deployment, policy.acceptance), policy, needs)
+        joules = _over(ladder, step_energy(cost, *place, overlap, policy.acceptance), policy, needs)
         batch = found["batch"][:, None]
         energy = steady_state(_between(joules, ladder, batch), 0.0, needs, delay, batch, most[:, None]).step[:, 0]
         found["power"] = energy / found["tpot"] + device.static[:, 0, 0]

@@ -82,7 +82,7 @@ def pool_steps(
             demand = _columns([needs[setting] for setting in every])
             overlap = float(options.efficiency.host.step_time), policy.hidden_host
             price = step_price(cost, *place, overlap, policy.acceptance)
-            energy = step_energy(cost, group.deployment, policy.acceptance)
+            energy = step_energy(cost, *place, overlap, policy.acceptance)
             times = prompt_times(price, policy, demand)
             for field in dataclasses.fields(StepTimes):
                 getattr(prompt, field.name)[where] = filled(getattr(times, field.name))
@@ -100,7 +100,7 @@ def pool_steps(
                     continue
                 overlap = float(options.efficiency.host.step_time), float(policy.hidden_host)
                 price = step_price(cost, *place, overlap, policy.acceptance)
-                energy = step_energy(cost, group.deployment, policy.acceptance)
+                energy = step_energy(cost, *place, overlap, policy.acceptance)
                 decode[own] = _decode_step(price, policy, needs[setting], ladders[own])
                 if known:
                     decode_joules[own] = _decode_step(energy, policy, needs[setting], ladders[own])

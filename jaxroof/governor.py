@@ -1,0 +1,155 @@
+"""Clock, time and power of a device whose step would draw more than its TDP: dynamic voltage and frequency scaling."""
+
+from typing import NamedTuple
+
+from jaxroof.arrays import jnp
+from jaxroof.energy import core_energies_of, energies_of, power_known
+from jaxroof.hardware import Hardware, Power, VoltageCurve
+from jaxroof.op import Ops
+from jaxroof.smooth import maximum, minimum, positive_part
+from jaxroof.struct import Array, Scalar
+
+LEAST_HEADROOM = 0.01
+"""Share of TDP that is left for kernels at least, where static power takes all of it: keeps every time finite."""
+
+MIDDLE = 0.5
+"""Voltage at which a step's time is exact beside both ends of the curve: share of the way from the least to full."""
+
+STEEPNESS = 3.0
+"""Power along the curve goes with about this power of the clock: gradients are blurred as far around the limit as they
+would be if the time went with the power."""
+
+_LEAST_SPAN, _LEAST_TIME, _LEAST_SHARE = 1e-3, 1e-15, 1e-6
+"""Span of times over the longest, the same in s, and voltage above the threshold over that at full clock, from which on
+they are divided by or raised to powers."""
+
+
+class Joules(NamedTuple):
+    """Energy of a step on one device at full clock, beside static power: J, shapes ()."""
+
+    total: Scalar
+    core: Scalar | None = None  # of it what the cores' voltage decides; None: the voltage stays
+
+    def times(self, factor: Scalar) -> "Joules":
+        """That of `factor` such steps."""
+        return Joules(self.total * factor, None if self.core is None else self.core * factor)
+
+
+def curve_known(hardware: Hardware) -> bool:
+    """Whether the voltage falls with the clock where power is limited: structure, not data."""
+    return power_known(hardware) and hardware.power.curve is not None
+
+
+def joules_of(ops: Ops, hardware: Hardware) -> Joules | None:
+    """Energy of one run of a step's ops; None where power is unknown."""
+    if not power_known(hardware):
+        return None
+    core = sum(core_energies_of(ops, hardware).values()) if curve_known(hardware) else None
+    return Joules(sum(energies_of(ops, hardware).values()), core)
+
+
+def limited_time(time: Scalar, energy: Joules, hardware: Hardware) -> Array:
+    """Time in s that a step takes when the device may not draw more than its TDP on average, shape ().
+
+    The clock falls to the share s of its full value at which the mean power is the limit, and the step takes 1 / s as
+    long:
+
+    s (core v(s)^2 + other) / time + static (1 - share + share v(s)) = TDP
+
+    v(s) is the core voltage over that at full clock, from s ~ (V - threshold)^exponent / V; below the least voltage the
+    clock falls at constant voltage, as it does everywhere where the curve is unknown. That all of the step stretches
+    alike, also its reading of memory and its messages, is the model's assumption. The average is over the step, as
+    controllers of power average over milliseconds. Where static power leaves less than `LEAST_HEADROOM` of the limit,
+    kernels still get that share of it, so the time stays finite.
+
+    Of a given energy, the time under the limit is a function of the time at full clock alone. It is known at every
+    voltage, and a parabola through those at the least, the middle and the full one stands for it: constants of the
+    device and the energy, so that a point of a grid costs a few products. Exact at both ends; between them within 1.2 %
+    for curves whose clock falls by less than half and static power of up to half of TDP.
+
+    Args:
+      time: s at full clock.
+      energy: J on one device in that time.
+      hardware: where `power_known`; else the time is as it was.
+
+    Source: ours; the law of the clock is that of Sakurai and Newton, IEEE Journal of Solid-State Circuits 25(2), 1990.
+    """
+    if not power_known(hardware):
+        return jnp.asarray(time)
+    power = hardware.power
+    if power.curve is None or energy.core is None:
+        # The reciprocal is the same for all points of a grid that share a device.
+        return maximum(time, energy.total * (1.0 / _headroom(power.tdp, power.static)))
+    first, last, (constant, slope, bend) = _along_curve(energy, power)
+    within = jnp.minimum(jnp.maximum(time, first.full_clock), last.full_clock)
+    stretched = jnp.maximum(constant + within * (slope + within * bend), first.limited)
+    return maximum(time, stretched, steepness=STEEPNESS)
+
+
+class _Times(NamedTuple):
+    """A step that draws TDP at some voltage: s that it takes, and s that it would take at full clock."""
+
+    limited: Scalar
+    full_clock: Scalar
+
+
+def _along_curve(energy: Joules, power: Power) -> tuple[_Times, _Times, tuple[Scalar, Scalar, Scalar]]:
+    """Times at the least voltage and at the full one; coefficients of the limited time by the time at full clock."""
+    curve, other = power.curve, energy.total - energy.core
+
+    def times(voltage: Scalar) -> _Times:
+        share = voltage / curve.full
+        headroom = _headroom(power.tdp, power.static * _static_share(curve, voltage))
+        limited = (energy.core * (share * share) + other) * (1.0 / headroom)
+        return _Times(limited, limited * curve_clock(curve, voltage))
+
+    lowest = minimum(curve.least, curve.full)
+    first, middle = times(lowest), times(lowest + MIDDLE * (curve.full - lowest))
+    longest = energy.total * (1.0 / _headroom(power.tdp, power.static))
+    least = _LEAST_SPAN * longest + _LEAST_TIME
+    to_middle = (middle.limited - first.limited) / jnp.maximum(middle.full_clock - first.full_clock, least)
+    to_last = (longest - middle.limited) / jnp.maximum(longest - middle.full_clock, least)
+    bend = (to_last - to_middle) / jnp.maximum(longest - first.full_clock, least)
+    slope = to_middle - bend * (first.full_clock + middle.full_clock)
+    constant = first.limited - first.full_clock * (to_middle - bend * middle.full_clock)
+    return first, _Times(longest, longest), (constant, slope, bend)
+
+
+def mean_power(time: Scalar, energy: Joules, hardware: Hardware) -> Array:
+    """Mean power in W of one device in a step, static power included, shape (): at most the limit.
+
+    Args:
+      time: s at full clock.
+      energy: J on one device in that time.
+      hardware: where `power_known`.
+    """
+    power = hardware.power
+    static = power.static
+    if power.curve is not None and energy.core is not None:
+        static = static * _static_share(power.curve, power.curve.least)
+    return minimum(power.static + jnp.divide(energy.total, time), static + _headroom(power.tdp, static))
+
+
+def limited_energy(time: Scalar, energy: Joules, hardware: Hardware) -> Array:
+    """Energy in J that a step takes under the limit beside static power at full clock's voltage, shape ().
+
+    So that power over any time is this energy over that time plus static power. Arguments as `mean_power`.
+    """
+    drawn = mean_power(time, energy, hardware) - hardware.power.static
+    return drawn * limited_time(time, energy, hardware)
+
+
+def curve_clock(curve: VoltageCurve, voltage: Scalar) -> Array:
+    """Clock at a core voltage in V over the full clock, shape ()."""
+    most = jnp.maximum(curve.full - curve.threshold, _LEAST_SHARE * curve.full)
+    above = jnp.maximum((voltage - curve.threshold) / most, _LEAST_SHARE)
+    return above**curve.exponent * (curve.full / voltage)
+
+
+def _static_share(curve: VoltageCurve, voltage: Scalar) -> Scalar:
+    """Static power at a core voltage in V over that at full clock."""
+    return 1.0 - curve.static_share * (1.0 - voltage / curve.full)
+
+
+def _headroom(tdp: Scalar, static: Scalar) -> Scalar:
+    return maximum(positive_part(tdp - static), LEAST_HEADROOM * tdp)
