@@ -11,7 +11,6 @@ import numpy as np
 
 import hwspaces
 import workloads
-from jaxroof.efficiency.hull import BEYOND
 from jaxroof.legality import broken_rule
 from jaxroof.memory import weight_bytes
 from jaxroof.model import has_experts
@@ -60,11 +59,6 @@ class Candidate:
     stage: int  # one of the codes of `sweeps.studies.reasons`
     distance: float  # from being feasible, between rows of one stage; 0 for feasible ones
     reason: str | None  # None: feasible
-
-    @property
-    def extrapolated(self) -> bool:
-        """Whether its prefill or its decode steps are beyond the evidence, or nothing is known of that."""
-        return not max(self.metrics["prefill_extrapolation"], self.metrics["decode_extrapolation"]) < BEYOND
 
 
 @dataclasses.dataclass(frozen=True)
