@@ -90,7 +90,8 @@ def step_terms(prefix: str, scenario: Scenario, batch: Batch) -> Lazy:
 def extrapolations(sums: dict[str, Scalar], *steps: str) -> dict[str, Scalar]:
     """Octaves beyond the evidence, means over the time of steps; nothing where no evidence is known."""
     names = [f"{step}_extrapolation" for step in steps]
-    return {name: sums[name] / sums[step] for name, step in zip(names, steps, strict=True) if name in sums}
+    times = [jnp.where(sums[step] > 0.0, sums[step], 1.0) for step in steps]
+    return {name: sums[name] / time for name, time in zip(names, times, strict=True) if name in sums}
 
 
 def spreads(
