@@ -3,11 +3,12 @@
 import jax
 import numpy as np
 import pytest
+import xarray as xr
 
 import sweeps
 from sweeps.cli import main
 from sweeps.data import best
-from sweeps.show import style
+from sweeps.show import evidence, style
 from sweeps.show.breakdown import breakdown
 from sweeps.show.heatmap import heatmap
 from sweeps.show.lines import lines
@@ -103,6 +104,21 @@ def test_a_plane_is_the_best_feasible_value_over_all_other_axes(grid):
     np.testing.assert_allclose(
         middle.values, grid["tpot"].where(possible).median("tp").transpose("batch", "hbm_bandwidth").values, rtol=1e-6
     )
+
+
+def test_what_is_beyond_the_evidence_is_marked(grid):
+    """Half an octave out from 4 TB/s on: those cells have dots, and those points count as extrapolated."""
+    outside = grid["hbm_bandwidth"].values > 3e12
+    marked = grid.assign(decode_extrapolation=("hbm_bandwidth", np.where(outside, 0.5, 0.1)))
+    drawn = plane(marked, "tpot", "hbm_bandwidth", "batch")
+    there = evidence.beyond_there(marked, drawn)
+    assert outside.sum() == 2 and (there == (np.isfinite(drawn.values) & outside[None, :])).all()
+    assert not evidence.beyond_there(grid, drawn).any()
+    said = [heatmap(one, "tpot", "hbm_bandwidth", "batch").axes[0] for one in (marked, grid)]
+    assert [axes.get_title(loc="right") for axes in said] == ["dots: beyond the evidence", ""]
+    assert [sum(bool(patch.get_hatch()) for patch in axes.patches) > 0 for axes in said] == [True, False]
+    few = xr.Dataset({"step_extrapolation": ("n", [0.0, 0.3, 0.2])})
+    assert evidence.beyond(few).values.tolist() == [False, True, False]
 
 
 def test_the_axes_of_a_map_are_the_influential_ones(grid, sample):
