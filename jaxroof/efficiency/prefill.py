@@ -3,13 +3,14 @@
 from typing import NamedTuple
 
 from jaxroof.arrays import jnp
+from jaxroof.efficiency.hull import Hull
 from jaxroof.efficiency.timing import Spread, Timing
 from jaxroof.hardware import Cores, Hardware, clock, matrix_peak, tile_clock
 from jaxroof.layers.linear import LOW_PRECISIONS
 from jaxroof.op import Kernel
 from jaxroof.shape import AttentionShape
 from jaxroof.smooth import ceiling, cheapest, maximum, minimum, positive_part
-from jaxroof.struct import Scalar, struct
+from jaxroof.struct import Scalar, static, struct
 from jaxroof.tree import mapped
 
 WIDTH = 256.0
@@ -53,6 +54,7 @@ class PrefillKernel:
     launch_cycles: Scalar  # clock cycles per run: launches inside a graph, fill and drain
     low_launch: Scalar  # how much longer that is with a cache of 8 bits
     spread: Spread | None = None
+    hull: Hull | None = static(default=None)
 
 
 class Tiles(NamedTuple):

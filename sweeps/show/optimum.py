@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 
 from hwspaces import formatted
+from jaxroof.efficiency.hull import BEYOND
 from sweeps.ask.leaves import leaf_long_name
 from sweeps.data import labels
-from sweeps.show import style
+from sweeps.show import evidence, style
 from sweeps.studies.optimization.descent import KEPT, worst
 from sweeps.studies.optimization.goals import ROOTS, unit_of
 from sweeps.studies.optimization.result import Slice, slices
@@ -39,6 +40,8 @@ def _slices(found: Optimum) -> Any:
     details = (
         f"Slices through the best design, everything else as it is there. Dashed: a constraint is broken ({kept})."
     )
+    if any((one.octaves >= BEYOND).any() for one in cut):
+        details += f" Dots, and choices in italics: {evidence.WORDS}."
     title = f"Best design: {words(objective.name)} {formatted(value, unit)}"
     heading = title, details, problem.attributes["title"]
     made, panels = style.panels(len(cut), COLUMNS, (9.0 / COLUMNS, 2.3), (0.0, 0.0), *heading)
@@ -82,6 +85,7 @@ def _slice(panel: Any, one: Slice, value: float) -> None:
         style.scaled_ticks(
             panel.xaxis, np.array([variable.low, variable.high]), label.unit, panel.get_xscale() == "log"
         )
+    _mark(panel, one)
     panel.plot(one.at, value, "o", color=style.SERIES_COLOURS[1], ms=6, zorder=5, clip_on=False)
     limits = np.array([variable.low, variable.high])
     text = (
@@ -91,6 +95,20 @@ def _slice(panel: Any, one: Slice, value: float) -> None:
     )
     panel.set_xlabel(textwrap.fill(text, LABEL), fontsize=8)
     style.grid_behind(panel)
+
+
+def _mark(panel: Any, one: Slice) -> None:
+    """Dots behind what is beyond the evidence of a slice of numbers; names of such choices in italics."""
+    there = one.octaves >= BEYOND
+    if one.variable.choice:
+        for far, label in zip(there, panel.get_xticklabels(), strict=True):
+            label.set_style("italic" if far else "normal")
+        return
+    middle = np.concatenate([one.values[:1], 0.5 * (one.values[1:] + one.values[:-1]), one.values[-1:]])
+    ends = np.flatnonzero(np.diff(np.concatenate([[False], there, [False]]).astype(int)))
+    for first, last in ends.reshape(-1, 2):
+        look = {"fill": False, "hatch": evidence.HATCH, "lw": 0.0, "edgecolor": style.CLOUD, "zorder": 0}
+        panel.axvspan(middle[first], middle[last], **look)
 
 
 def _limits(panel: Any, everything: np.ndarray, value: float, unit: str) -> None:

@@ -130,9 +130,13 @@ class Problem:
 
         return goals
 
-    def metrics(self, designs: np.ndarray) -> dict[str, np.ndarray]:
-        """Every metric of the job at every design, shapes [n]; NaN, False or -1 where a design's parts have none."""
-        return self._evaluated(answers(JOBS[self.job]), self._checked(designs), EAGERLY)
+    def metrics(self, designs: np.ndarray, names: tuple[str, ...] | None = None) -> dict[str, np.ndarray]:
+        """Metrics of the job at every design, shapes [n]; NaN, False or -1 where a design's parts have none.
+
+        Args:
+          names: of those that are wanted and known; None: all.
+        """
+        return self._evaluated(answers(JOBS[self.job], names), self._checked(designs), EAGERLY)
 
     def legal(self, designs: np.ndarray) -> np.ndarray:
         """Whether the deployments of the designs can be, shape [n]."""

@@ -18,6 +18,9 @@ from sweeps.studies.optimization.variables import Variable
 STEPS = 41
 """Designs of one slice."""
 
+EXTRAPOLATIONS = tuple(f"{step}_extrapolation" for step in ("step", "prefill", "decode"))
+"""Metrics that say how far engine steps are beyond the evidence."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Slice:
@@ -28,6 +31,7 @@ class Slice:
     objective: np.ndarray  # as users read it
     violation: np.ndarray  # the largest constraint; kept where <= 0
     at: float  # the design's own value
+    octaves: np.ndarray  # beyond the evidence of the constants, the step that is furthest; 0 where none is known
 
 
 def slices(problem: Problem, design: np.ndarray) -> tuple[Slice, ...]:
@@ -44,10 +48,12 @@ def slices(problem: Problem, design: np.ndarray) -> tuple[Slice, ...]:
     violations = np.where(legal, worst(constraints), np.inf)
     values = problem.objectives[0].sign * objectives[:, 0]
     cuts = np.cumsum([len(column) for column in columns])[:-1]
-    parts = zip(columns, np.split(values, cuts), np.split(violations, cuts), strict=True)
+    known = problem.metrics(designs, EXTRAPOLATIONS)
+    octaves = np.max([np.zeros(len(designs)), *map(np.nan_to_num, known.values())], axis=0)
+    parts = zip(columns, *(np.split(one, cuts) for one in (values, violations, octaves)), strict=True)
     return tuple(
-        Slice(problem.variables[i], column, value, violation, float(design[i]))
-        for i, (column, value, violation) in enumerate(parts)
+        Slice(problem.variables[i], column, value, violation, float(design[i]), far)
+        for i, (column, value, violation, far) in enumerate(parts)
     )
 
 
