@@ -15,7 +15,7 @@ def printed(found: Optimum, seconds: float) -> None:
     """Print everything."""
     problem, out = found.problem, console()
     out.print(problem.attributes["title"])
-    goals = [f"{'maximise' if one.maximise else 'minimise'} {one.name}" for one in problem.objectives]
+    goals = [f"{'maximise' if one.maximise else 'minimise'} {one.text}" for one in problem.objectives]
     out.print(f"{', '.join(goals)}, with {', '.join(problem.constraint_names)}", end="\n\n")
     several = len(problem.objectives) > 1
     out.print(_designs(found, several))
@@ -62,7 +62,7 @@ def _designs(found: Optimum, several: bool) -> Any:
     for j, objective in enumerate(problem.objectives):
         unit = unit_of(objective.name)
         made.add_row(
-            objective.name, *(formatted(objective.sign * value[j], unit, 4) for value in values), "", style="bold"
+            objective.text, *(formatted(objective.sign * value[j], unit, 4) for value in values), "", style="bold"
         )
     if not several:
         best = values[0][0]

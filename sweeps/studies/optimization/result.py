@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from sweeps.ask.names import UDUNITS, variable_attributes
+from sweeps.ask.names import UDUNITS, variable, variable_attributes
+from sweeps.data.pieces import blank
+from sweeps.studies.optimization.combined import harmonic
 from sweeps.studies.optimization.descent import worst
-from sweeps.studies.optimization.goals import unit_of
+from sweeps.studies.optimization.goals import ROOTS, Goal, unit_of
 from sweeps.studies.optimization.problem import Problem
 from sweeps.studies.optimization.search import Optimum
 from sweeps.studies.optimization.variables import Variable
@@ -33,11 +35,10 @@ class Slice:
 def slices(problem: Problem, design: np.ndarray) -> tuple[Slice, ...]:
     """One slice per variable."""
     columns = []
-    for variable in problem.variables:
-        if variable.choice:
-            columns.append(np.arange(len(variable.labels), dtype=float))
-        else:
-            columns.append(variable.unit_values(np.linspace(0.0, 1.0, STEPS)))
+    for own in problem.variables:
+        columns.append(
+            np.arange(len(own.labels), dtype=float) if own.choice else own.unit_values(np.linspace(0.0, 1.0, STEPS))
+        )
     designs = np.concatenate([_along(design, i, column) for i, column in enumerate(columns)])
     objectives, constraints = problem.evaluate(designs)
     legal = problem.legal(designs)
@@ -60,23 +61,22 @@ def dataset(found: Optimum) -> xr.Dataset:
       active with its elasticity, the best point of the grid, versions, effort and seconds.
     """
     problem = found.problem
-    metrics = problem.metrics(found.designs)
-    columns = {name: (("design",), values, variable_attributes(name, values.dtype)) for name, values in metrics.items()}
+    columns, labels = _metrics(problem, found.designs)
     for i, objective in enumerate(problem.objectives):
-        if objective.name not in metrics:
+        if objective.name not in columns or len(problem.flat) > 1:
             values = objective.sign * found.objectives[:, i]
-            columns["objective" if i == 0 else f"objective_{i + 1}"] = (("design",), values, _leaf(objective.name))
+            columns["objective" if i == 0 else f"objective_{i + 1}"] = (("design",), values, _goal(objective, problem))
     meaning = {"units": "1", "long_name": "ln(value / limit) of a constraint, kept where not positive"}
     columns["constraint_excess"] = (("design", "constraint"), found.constraints, meaning)  # type: ignore[assignment]
     columns["keeps_constraints"] = (("design",), found.feasible, {"units": "1", "long_name": "keeps every constraint"})
-    labels: dict[str, Any] = {"constraint": (("constraint",), np.array(problem.constraint_names, object))}
-    for i, variable in enumerate(problem.variables):
-        label = variable.axis.coordinates[0]
-        values = np.array([problem.label(variable, value) for value in found.designs[:, i]])
+    labels["constraint"] = (("constraint",), np.array(problem.constraint_names, object))
+    for i, own in enumerate(problem.variables):
+        label = own.axis.coordinates[0]
+        values = np.array([problem.label(own, value) for value in found.designs[:, i]])
         text = values.dtype.kind not in "fiu"
         unit = UDUNITS.get(label.unit, label.unit)
         attributes = {"units": "1" if text else unit, "long_name": label.long_name}
-        name = variable.name if variable.name not in columns else f"variable_{variable.name}"
+        name = own.name if own.name not in columns else f"variable_{own.name}"
         labels[name] = (("design",), values.astype(object) if text else values.astype(float), attributes)
     return xr.Dataset(columns, labels, _attributes(found))
 
@@ -90,7 +90,7 @@ def record(found: Optimum) -> dict[str, Any]:
             {
                 "variables": design_record(problem, found.designs[i]),
                 "objectives": {
-                    objective.name: float(objective.sign * found.objectives[i, j])
+                    objective.text: float(objective.sign * found.objectives[i, j])
                     for j, objective in enumerate(problem.objectives)
                 },
                 "keeps_constraints": bool(found.feasible[i]),
@@ -118,9 +118,9 @@ def record(found: Optimum) -> dict[str, Any]:
 def design_record(problem: Problem, design: np.ndarray) -> dict[str, float | str]:
     """A design by the names of its variables: numbers in SI units, and names of choices."""
     found = {}
-    for variable, value in zip(problem.variables, design, strict=True):
-        label = problem.label(variable, value)
-        found[variable.name] = label if isinstance(label, str) else float(label)
+    for own, value in zip(problem.variables, design, strict=True):
+        label = problem.label(own, value)
+        found[own.name] = label if isinstance(label, str) else float(label)
     return found
 
 
@@ -130,15 +130,41 @@ def _along(design: np.ndarray, i: int, values: np.ndarray) -> np.ndarray:
     return designs
 
 
-def _leaf(path: str) -> dict[str, str]:
-    return {"units": UDUNITS.get(unit_of(path), unit_of(path)), "long_name": path}
+def _metrics(problem: Problem, designs: np.ndarray) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Every metric, along `design`, and along `member` where there are several; and the labels of these."""
+    found = [m.evaluator.metrics(designs[:, m.columns]) for m in problem.flat]
+    if len(found) == 1:
+        return {name: (("design",), v, variable_attributes(name, v.dtype)) for name, v in found[0].items()}, {}
+    columns: dict[str, Any] = {}
+    for name in dict.fromkeys(name for one in found for name in one):
+        first = next(one[name] for one in found if name in one)
+        filled = [one.get(name, np.full(len(designs), blank(first.dtype), first.dtype)) for one in found]
+        columns[name] = (("design", "member"), np.stack(filled, axis=1), variable_attributes(name, first.dtype))
+    parts = {"member": "name", "scenario": "scenario", "workload": "workload"}
+    labels: dict[str, Any] = {
+        label: (("member",), np.array([getattr(m, part) for m in problem.flat], object))
+        for label, part in parts.items()
+    }
+    shares = np.concatenate([problem.weights] * len(problem.members))
+    labels["token_share"] = (("member",), shares, {"units": "1", "long_name": "share of the tokens of the mix"})
+    return columns, labels
+
+
+def _goal(goal: Goal, problem: Problem) -> dict[str, str]:
+    """Attributes of an objective's figure."""
+    unit, words = unit_of(goal.name), goal.text if goal.name.startswith(ROOTS) else variable(goal.name).long_name
+    if len(problem.weights) > 1 and not goal.of:
+        words += f", {'harmonic' if harmonic(goal) else 'arithmetic'} mean of the mix"
+    if len(problem.members) > 1:
+        words += ", worst scenario"
+    return {"units": UDUNITS.get(unit, unit), "long_name": words}
 
 
 def _attributes(found: Optimum) -> Mapping[str, Any]:
     plain = record(found)
     return found.problem.attributes | {
         "objectives": ", ".join(
-            f"{'maximise' if one.maximise else 'minimise'} {one.name}" for one in found.problem.objectives
+            f"{'maximise' if one.maximise else 'minimise'} {one.text}" for one in found.problem.objectives
         ),
         "active": json.dumps(plain["active"]),
         "best_grid_point": json.dumps(plain["best_grid_point"]),

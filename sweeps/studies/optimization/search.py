@@ -11,7 +11,7 @@ import numpy as np
 
 from sweeps.studies.optimization.cube import legal_combinations
 from sweeps.studies.optimization.descent import KEPT, best_first, descended, scores, worst
-from sweeps.studies.optimization.multipliers import Active, active
+from sweeps.studies.optimization.multipliers import Active, Balance, balance
 from sweeps.studies.optimization.pareto import nondominated, spread_weights
 from sweeps.studies.optimization.polish import polished, settled
 from sweeps.studies.optimization.problem import Problem
@@ -38,8 +38,7 @@ class Optimum:
     designs: np.ndarray  # [n, d]
     objectives: np.ndarray  # [n, objectives], to be made small
     constraints: np.ndarray  # [n, constraints]
-    active: tuple[Active, ...]  # of the best design; none of a front
-    residual: float  # of its optimality conditions
+    balances: tuple[Balance, ...]  # what holds the best design; of a front, every one
     grid_design: np.ndarray | None  # the best feasible point of the grid, [d]
     grid_objectives: np.ndarray | None  # its objectives
     grid: tuple[np.ndarray, np.ndarray, np.ndarray]  # designs, objectives and constraints of the grid
@@ -47,6 +46,16 @@ class Optimum:
     seconds: Mapping[str, float]  # of every stage, compilation included
     evaluations: int
     gradients: int
+
+    @property
+    def active(self) -> tuple[Active, ...]:
+        """Active constraints and bounds of the best design; none of a front."""
+        return () if len(self.problem.objectives) > 1 else self.balances[0].active
+
+    @property
+    def residual(self) -> float:
+        """What is not balanced there, as a share of the slopes; 0 of a front."""
+        return 0.0 if len(self.problem.objectives) > 1 else self.balances[0].residual
 
     @property
     def feasible(self) -> np.ndarray:
@@ -115,15 +124,16 @@ def searched(problem: Problem, search: Effort, progress: Callable[[str, int, int
         raise ValueError(
             f"no design keeps the constraints; the nearest misses: {_misses(problem, found_constraints[least])}"
         )
-    held, residual = ((), 0.0) if several else active(problem, best[0], np.ones(1))
+    balances = tuple(
+        balance(problem, design, None if several else np.ones(1)) for design in best[: None if several else 1]
+    )
     clock.lap("conditions")
     return Optimum(
         problem=problem,
         designs=best,
         objectives=found_objectives,
         constraints=found_constraints,
-        active=held,
-        residual=residual,
+        balances=balances,
         grid_design=None if grid_best is None else designs[grid_best],
         grid_objectives=None if grid_best is None else objectives[grid_best],
         grid=(designs, objectives, constraints),
@@ -253,4 +263,4 @@ def _ordered(problem: Problem, designs: np.ndarray, several: bool) -> np.ndarray
 def _misses(problem: Problem, constraints: np.ndarray) -> str:
     """The constraints that a design does not keep, and by how much."""
     broken = [i for i in np.argsort(-constraints) if constraints[i] > KEPT]
-    return ", ".join(f"{problem.constraints[i].text} by {100 * math.expm1(constraints[i]):.3g} %" for i in broken)
+    return ", ".join(f"{problem.constraint_names[i]} by {100 * math.expm1(constraints[i]):.3g} %" for i in broken)
