@@ -95,6 +95,7 @@ class Problem:
         self.objective_names = tuple(objective.text for objective in objectives)
         self.constraint_names = tuple(one.text for one in self.kept)
         self.evaluations = self.gradients = 0
+        self._shared = len(self.flat) > 1  # members of one structure share programs
 
     @property
     def scenarios(self) -> tuple[str, ...]:
@@ -105,6 +106,15 @@ class Problem:
     def flat(self) -> tuple[Member, ...]:
         """All members, the first scenario's first."""
         return tuple(member for row in self.members for member in row)
+
+    def nominal(self) -> "Problem":
+        """The problem of the first scenario alone; limits of others are left out."""
+        names = {self.scenarios[0], *(member.workload for member in self.members[0]), ""}
+        kept = tuple(one for one in self.constraints if one.of in names)
+        goals = tuple(one for one in self.objectives if one.of in names) or self.objectives
+        made = Problem(self.members[:1], self.variables, goals, kept, self.attributes)
+        made._shared = self._shared
+        return made
 
     def evaluate(self, designs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Objectives, shape [n, objectives], and constraints, shape [n, constraints].
@@ -192,8 +202,8 @@ class Problem:
         return variable.labels[int(round(value))] if variable.choice else float(value)
 
     def _way(self, gradients: bool) -> Way:
-        """How designs are evaluated: members of one structure share programs, so that no numbers are constants."""
-        return dataclasses.replace(designs_way(gradients), constants=len(self.flat) == 1)
+        """How designs are evaluated; programs that are shared have no numbers as constants."""
+        return dataclasses.replace(designs_way(gradients), constants=not self._shared)
 
     def _checked(self, designs: np.ndarray) -> np.ndarray:
         designs = np.asarray(designs, float)

@@ -22,6 +22,7 @@ class Polished:
     design: np.ndarray  # [d]
     score: float  # weighted logarithm of the objectives, to be made small
     violation: float  # the largest constraint
+    seen: int = 1  # designs among which it is the best, where all were evaluated
 
     @property
     def feasible(self) -> bool:
