@@ -3,12 +3,16 @@
 from typing import Any
 
 from hwspaces import formatted
+from sweeps.cli.optimize_parts import means, robustness, trade_offs, whole_numbers
 from sweeps.cli.tables import console, percent, table
 from sweeps.studies.optimization.goals import unit_of
-from sweeps.studies.optimization.search import Optimum
+from sweeps.studies.optimization.optimum import Optimum
 
 SHOWN = 4
 """Designs side by side."""
+
+LEAST = 1e-4
+"""Elasticity from which on what is active is shown."""
 
 
 def printed(found: Optimum, seconds: float) -> None:
@@ -19,10 +23,16 @@ def printed(found: Optimum, seconds: float) -> None:
     out.print(f"{', '.join(goals)}, with {', '.join(problem.constraint_names)}", end="\n\n")
     several = len(problem.objectives) > 1
     out.print(_designs(found, several))
-    if found.active:
+    if several:
+        out.print(trade_offs(found))
+    elif any(abs(one.elasticity) >= LEAST for one in found.active):
         out.print(_held(found))
-    elif not several:
+    elif found.residual < 0.05:
         out.print("nothing holds it there: an optimum inside the bounds")
+    if found.robustness is not None:
+        out.print(robustness(found))
+    for line in (*means(problem), *whole_numbers(found)):
+        out.print(line)
     if not several and found.residual > 0.05:
         out.print(
             f"note    {percent(found.residual)} of the slopes are not balanced by what is active: the optimum is on a "
@@ -82,7 +92,7 @@ def _held(found: Optimum) -> Any:
         "held by", "at", "1 % more of it", "changes the objective by", numbers=("at", "changes the objective by")
     )
     for one in found.active:
-        if abs(one.elasticity) < 1e-4:
+        if abs(one.elasticity) < LEAST:
             continue
         step = 0.01 * one.limit
         change = 0.01 * one.elasticity * value

@@ -10,11 +10,12 @@ import xarray as xr
 
 from sweeps.ask.names import UDUNITS, variable, variable_attributes
 from sweeps.data.pieces import blank
+from sweeps.studies.optimization import rates
 from sweeps.studies.optimization.combined import harmonic
 from sweeps.studies.optimization.descent import worst
 from sweeps.studies.optimization.goals import ROOTS, Goal, unit_of
+from sweeps.studies.optimization.optimum import Optimum
 from sweeps.studies.optimization.problem import Problem
-from sweeps.studies.optimization.search import Optimum
 from sweeps.studies.optimization.variables import Variable
 
 STEPS = 41
@@ -78,7 +79,8 @@ def dataset(found: Optimum) -> xr.Dataset:
         attributes = {"units": "1" if text else unit, "long_name": label.long_name}
         name = own.name if own.name not in columns else f"variable_{own.name}"
         labels[name] = (("design",), values.astype(object) if text else values.astype(float), attributes)
-    return xr.Dataset(columns, labels, _attributes(found))
+    gradients, names = rates.columns(found)
+    return xr.Dataset(columns | gradients, labels | names, _attributes(found))
 
 
 def record(found: Optimum) -> dict[str, Any]:
@@ -104,8 +106,12 @@ def record(found: Optimum) -> dict[str, Any]:
             "points": len(found.grid[0]),
             "sampled": found.sampled,
         }
+    exchange = trade_off_record(found) if len(problem.objectives) > 1 else None
     return {
         "designs": designs,
+        "trade_offs": exchange,
+        "whole_numbers": gap_record(found),
+        "robustness": robustness_record(found),
         "active": [dataclasses.asdict(one) for one in found.active],
         "optimality_residual": found.residual,
         "best_grid_point": grid,
@@ -113,6 +119,53 @@ def record(found: Optimum) -> dict[str, Any]:
         "gradients": found.gradients,
         "seconds": {name: round(value, 3) for name, value in found.seconds.items()},
     }
+
+
+def trade_off_record(found: Optimum) -> list[dict[str, float | None]]:
+    """Rates of exchange of every design of a front: "d a / d b" by both names."""
+    names, every = found.problem.objective_names, rates.trade_offs(found)
+    return [
+        {
+            f"d {one} / d {other}": None if np.isnan(table[j, k]) else float(table[j, k])
+            for j, one in enumerate(names)
+            for k, other in enumerate(names)
+            if j != k
+        }
+        for table in every
+    ]
+
+
+def gap_record(found: Optimum) -> dict[str, Any] | None:
+    """Cost of whole numbers; None where there are none."""
+    gap = found.gap
+    if gap is None:
+        return None
+    return {
+        "gap": gap.value,
+        "certainty": gap.certainty,
+        "left_open": gap.left,
+        "relaxed_objective": gap.relaxed,
+        "relaxed_design": design_record(found.problem, gap.design),
+        "nodes": gap.nodes,
+    }
+
+
+def robustness_record(found: Optimum) -> list[dict[str, Any]] | None:
+    """Both optima in every scenario; None of one scenario."""
+    made = found.robustness
+    if made is None:
+        return None
+    return [
+        {
+            "scenario": name,
+            "nominal_objective": float(made.nominal[i]),
+            "nominal_keeps_constraints": bool(made.nominal_keeps[i]),
+            "robust_objective": float(made.robust[i]),
+            "price_of_robustness": float(made.price[i]),
+            "share_of_the_bind": float(found.balances[0].scenarios[i]),
+        }
+        for i, name in enumerate(made.scenarios)
+    ]
 
 
 def design_record(problem: Problem, design: np.ndarray) -> dict[str, float | str]:
@@ -167,6 +220,8 @@ def _attributes(found: Optimum) -> Mapping[str, Any]:
             f"{'maximise' if one.maximise else 'minimise'} {one.text}" for one in found.problem.objectives
         ),
         "active": json.dumps(plain["active"]),
+        "whole_numbers": json.dumps(plain["whole_numbers"]),
+        "robustness": json.dumps(plain["robustness"]),
         "best_grid_point": json.dumps(plain["best_grid_point"]),
         "optimality_residual": found.residual,
         "evaluations": found.evaluations,

@@ -146,7 +146,7 @@ def _polished_designs(
         else:
             first = _first(points)
             found, gap = branched(problem, first, [ends[pick] for pick in picks])
-            points.append(found)
+            points.extend([] if any(np.array_equal(found.design, one.design) for one in points) else [found])
     return np.array([point.design for point in points]).reshape(-1, len(problem.variables)), gap
 
 
