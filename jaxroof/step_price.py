@@ -56,7 +56,8 @@ def step_energy(micro_batch: MicroBatch, deployment: Deployment, acceptance: Sca
         parts = 1.0
         if deployment.pp is not None:
             parts = pipelined_parts(deployment, maximum(batch.prefill.sequences + batch.decode.sequences, 1.0))
-        spent, _ = micro_batch(divided(batch, parts), rows / parts)
+            batch, rows = divided(batch, parts), rows / parts
+        spent, _ = micro_batch(batch, rows)
         joules = spent[..., 1] * (parts / degree(deployment.pp))
         return joules, jnp.zeros_like(joules)
 

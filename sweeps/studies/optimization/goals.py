@@ -70,6 +70,11 @@ FITS = Constraint("memory_use", 1.0, at_least=False)
 """Model and workload fit in memory: always asked for."""
 
 
+SUSTAINED = Constraint("rate_use", 1.0, at_least=False)
+WITHIN = Constraint("limit_ratio", 1.0, at_least=False)
+"""Engines answer the rate of a served stream, and keep its limits: always asked for of one."""
+
+
 def unit_of(name: str) -> str:
     """SI unit of a metric or a leaf."""
     return leaf_unit(name) if name.startswith(ROOTS) else variable(name).unit

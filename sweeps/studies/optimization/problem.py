@@ -13,6 +13,7 @@ from sweeps.run.ways import designs as designs_way
 from sweeps.studies.optimization.combined import Cases, mean, mean_slopes, worst_traced
 from sweeps.studies.optimization.evaluator import Evaluator
 from sweeps.studies.optimization.goals import Constraint, Goal
+from sweeps.studies.optimization.served import ServedCase
 from sweeps.studies.optimization.variables import Variable
 
 
@@ -39,6 +40,7 @@ class Member:
     weight: float
     evaluator: Evaluator
     columns: np.ndarray  # of a design of the problem that are the evaluator's
+    stream: ServedCase | None = None  # of a served stream, what a simulation of it takes
 
     @property
     def name(self) -> str:

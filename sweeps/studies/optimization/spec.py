@@ -9,12 +9,16 @@ from typing import Any
 import numpy as np
 
 from jaxroof.jobs import JOBS
+from jaxroof.jobs.steady import STEADY
 from sweeps.ask import spec as sweep_spec
+from sweeps.ask.axes import Axis
+from sweeps.ask.cases import Case
 from sweeps.ask.question import attributes, unsampled
 from sweeps.studies.optimization.evaluator import Evaluator
-from sweeps.studies.optimization.goals import FITS, Constraint, Goal, constraints, objectives
+from sweeps.studies.optimization.goals import FITS, SUSTAINED, WITHIN, Constraint, Goal, constraints, objectives
 from sweeps.studies.optimization.members import Entry, MemberSpec, entries, members
 from sweeps.studies.optimization.problem import Member, Problem
+from sweeps.studies.optimization.served import ServedCase, served_case
 from sweeps.studies.optimization.variables import Variable, relaxed, variables_of
 
 MOST = {"starts": 10**6, "steps": 10**6, "grid": 10**8, "seed": sweep_spec.LARGEST_INTEGER}
@@ -85,7 +89,17 @@ def design(source: Mapping[str, Any]) -> Design:
     rest = {key: value for key, value in source.items() if key not in OWN}
     found = tuple(_members(rest, mix, scenarios))
     checked = dataclasses.replace(found[0].spec, source=dict(source))
-    return Design(checked, found, goals, (*limits, FITS), Effort(**counts))
+    return Design(checked, found, goals, (*limits, *_always(found)), Effort(**counts))
+
+
+def _always(members: Sequence[MemberSpec]) -> tuple[Constraint, ...]:
+    """What is always asked for: room in memory; of served streams the rate, and the limits where there are some."""
+    spec = members[0].spec
+    if not JOBS[spec.job].simulated:
+        return (FITS,)
+    if len({bool(one.spec.source.get("slo")) for one in members}) > 1:
+        raise ValueError("slo is given for some members only: give it for all, or limit metrics in [constraints]")
+    return (FITS, SUSTAINED, *((WITHIN,) if spec.source.get("slo") else ()))
 
 
 def _members(rest: Mapping[str, Any], mix: Sequence[Entry], scenarios: Sequence[Entry]) -> Iterator[MemberSpec]:
@@ -118,30 +132,37 @@ def problem(source: str | os.PathLike | Mapping[str, Any]) -> Problem:
 
 def made(asked: Design) -> Problem:
     """The problem of a checked specification."""
-    if JOBS[asked.spec.job].simulated:
-        raise ValueError(f'job = "{asked.spec.job}": simulations cannot be optimised yet')
     names = tuple(dict.fromkeys(one.name for one in (*asked.objectives, *asked.constraints)))
-    resolved = [(one, *unsampled(one.spec)) for one in asked.members]
+    resolved = [(one, *_resolved(one.spec)) for one in asked.members]
     named: dict[str, Variable] = {}
     own_names = []
-    for one, _, axes, _ in resolved:
+    for one, _, axes, _, _ in resolved:
         own = {f"{one.prefix(axis)}{v.name}": v for axis, v in zip(axes, variables_of(one.spec, axes), strict=True)}
         named |= {name: dataclasses.replace(v, name=name) for name, v in own.items() if name not in named}
         own_names.append({name: v.axis for name, v in own.items()})
     variables = relaxed(tuple(named.values()))
     columns = {variable.name: i for i, variable in enumerate(variables)}
     rows: dict[str, list[Member]] = {}
-    for (one, base, _, _), own in zip(resolved, own_names, strict=True):
+    for (one, base, _, _, stream), own in zip(resolved, own_names, strict=True):
         places = np.array([columns[name] for name in own], int)
         seen = tuple(dataclasses.replace(variables[columns[name]], axis=axis) for name, axis in own.items())
-        evaluator = Evaluator(JOBS[one.spec.job], base.scenario, seen, names)
-        member = Member(one.scenario.name, one.workload.name, one.workload.weight, evaluator, places)
+        job = JOBS[one.spec.job] if stream is None else STEADY
+        evaluator = Evaluator(job, base.scenario, seen, names)
+        member = Member(one.scenario.name, one.workload.name, one.workload.weight, evaluator, places, stream)
         rows.setdefault(one.scenario.name, []).append(member)
     recorded = attributes(asked.spec, resolved[0][1])
     for key in ("mode", "method", "seed"):
         recorded.pop(key, None)
     title = f"optimum of {', '.join(goal.text for goal in asked.objectives)}: {recorded['title']}"
-    notes = dict.fromkeys(note for _, _, _, said in resolved for note in said)
+    notes = dict.fromkeys(note for _, _, _, said, _ in resolved for note in said)
     recorded |= {"title": title.replace(" sweep", ""), "notes": " | ".join(notes)}
     members = tuple(map(tuple, rows.values()))
     return Problem(members, variables, asked.objectives, asked.constraints, recorded)
+
+
+def _resolved(spec: sweep_spec.Spec) -> tuple[Case, tuple[Axis, ...], tuple[str, ...], ServedCase | None]:
+    """A member's case, its axes, notes, and what a served stream is."""
+    if not JOBS[spec.job].simulated:
+        return *unsampled(spec), None
+    found = served_case(spec)
+    return found.case, found.axes, found.notes, found
