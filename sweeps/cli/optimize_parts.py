@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from hwspaces import formatted
+from sweeps.ask.names import variable
 from sweeps.cli.tables import percent, table
 from sweeps.studies.optimization.combined import harmonic
 from sweeps.studies.optimization.goals import unit_of
@@ -64,6 +65,20 @@ def robustness(found: Optimum) -> Any:
             binds,
         )
     return shown
+
+
+def simulations(found: Optimum) -> Iterator[Any]:
+    """Every served stream at the best design: in closed form, and as one simulation has it."""
+    for one in found.confirmations:
+        head = f"{one.member + ': ' if one.member else ''}{one.rate:.4g} requests/s"
+        heads = ("closed form", f"{one.requests:,} requests simulated", "difference")
+        shown = table(head, *heads, numbers=heads)
+        for name, value in one.closed.items():
+            other = one.simulated[name]
+            apart = f"{100 * (value / other - 1.0):+.1f} %" if np.isfinite(other) and other else ""
+            figures = [formatted(v, variable(name).unit, 4) if np.isfinite(v) else "-" for v in (value, other)]
+            shown.add_row(name, *figures, apart)
+        yield shown
 
 
 def means(problem: Problem) -> Iterator[str]:

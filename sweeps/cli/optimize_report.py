@@ -3,7 +3,7 @@
 from typing import Any
 
 from hwspaces import formatted
-from sweeps.cli.optimize_parts import means, robustness, trade_offs, whole_numbers
+from sweeps.cli.optimize_parts import means, robustness, simulations, trade_offs, whole_numbers
 from sweeps.cli.tables import console, percent, table
 from sweeps.studies.optimization.goals import unit_of
 from sweeps.studies.optimization.optimum import Optimum
@@ -31,6 +31,8 @@ def printed(found: Optimum, seconds: float) -> None:
         out.print("nothing holds it there: an optimum inside the bounds")
     if found.robustness is not None:
         out.print(robustness(found))
+    for shown in simulations(found):
+        out.print(shown)
     for line in (*means(problem), *whole_numbers(found)):
         out.print(line)
     if not several and found.residual > 0.05:
@@ -40,7 +42,7 @@ def printed(found: Optimum, seconds: float) -> None:
         )
     for note in filter(None, problem.attributes["notes"].split(" | ")):
         out.print(f"note    {note}")
-    stages = ", ".join(f"{name} {value:.1f} s" for name, value in found.seconds.items())
+    stages = ", ".join(f"{name} {value:.1f} s" for name, value in found.seconds.items() if value > 0.05)
     out.print(
         f"{found.evaluations:,} designs and {found.gradients:,} gradients in {seconds:.1f} s, compilation included "
         f"({stages})"

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from sweeps.studies.optimization.confirmation import Confirmation
 from sweeps.studies.optimization.descent import KEPT, worst
 from sweeps.studies.optimization.multipliers import Active, Balance
 from sweeps.studies.optimization.problem import Problem
@@ -27,6 +28,7 @@ class Optimum:
     sampled: bool  # whether the grid is a sample
     gap: Gap | None  # of whole numbers; None where there are none, and of a front
     robustness: Robustness | None  # against the optimum of the first scenario alone; None of one scenario
+    confirmations: tuple[Confirmation, ...]  # simulations of the served streams at the best design
     seconds: Mapping[str, float]  # of every stage, compilation included
     evaluations: int
     gradients: int

@@ -30,6 +30,7 @@ class Slice:
     values: np.ndarray  # [STEPS] or one per choice: the column of the design
     objective: np.ndarray  # as users read it
     violation: np.ndarray  # the largest constraint; kept where <= 0
+    worst: np.ndarray  # which constraint that is, its position
     at: float  # the design's own value
 
 
@@ -44,12 +45,12 @@ def slices(problem: Problem, design: np.ndarray) -> tuple[Slice, ...]:
     objectives, constraints = problem.evaluate(designs)
     legal = problem.legal(designs)
     violations = np.where(legal, worst(constraints), np.inf)
-    values = problem.objectives[0].sign * objectives[:, 0]
+    values, largest = problem.objectives[0].sign * objectives[:, 0], np.argmax(constraints, axis=1)
     cuts = np.cumsum([len(column) for column in columns])[:-1]
-    parts = zip(columns, np.split(values, cuts), np.split(violations, cuts), strict=True)
+    parts = zip(*(columns, *(np.split(every, cuts) for every in (values, violations, largest))), strict=True)
     return tuple(
-        Slice(problem.variables[i], column, value, violation, float(design[i]))
-        for i, (column, value, violation) in enumerate(parts)
+        Slice(problem.variables[i], column, value, violation, which, float(design[i]))
+        for i, (column, value, violation, which) in enumerate(parts)
     )
 
 
@@ -112,6 +113,7 @@ def record(found: Optimum) -> dict[str, Any]:
         "trade_offs": exchange,
         "whole_numbers": gap_record(found),
         "robustness": robustness_record(found),
+        "simulations": [dataclasses.asdict(one) for one in found.confirmations] or None,
         "active": [dataclasses.asdict(one) for one in found.active],
         "optimality_residual": found.residual,
         "best_grid_point": grid,
@@ -222,6 +224,7 @@ def _attributes(found: Optimum) -> Mapping[str, Any]:
         "active": json.dumps(plain["active"]),
         "whole_numbers": json.dumps(plain["whole_numbers"]),
         "robustness": json.dumps(plain["robustness"]),
+        "simulations": json.dumps(plain["simulations"]),
         "best_grid_point": json.dumps(plain["best_grid_point"]),
         "optimality_residual": found.residual,
         "evaluations": found.evaluations,

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from sweeps.studies.optimization.confirmation import confirmations
 from sweeps.studies.optimization.cube import legal_combinations
 from sweeps.studies.optimization.descent import KEPT, best_first, descended, scores, worst
 from sweeps.studies.optimization.multipliers import balance
@@ -48,8 +49,17 @@ def optimize(
     return searched(made(asked), asked.search, progress)
 
 
-def searched(problem: Problem, search: Effort, progress: Callable[[str, int, int], None] = lambda *_: None) -> Optimum:
-    """Search a problem: see `optimize`."""
+def searched(
+    problem: Problem,
+    search: Effort,
+    progress: Callable[[str, int, int], None] = lambda *_: None,
+    confirm: bool = True,
+) -> Optimum:
+    """Search a problem: see `optimize`.
+
+    Args:
+      confirm: whether served streams are simulated at the best design.
+    """
     clock, several = _Clock(), len(problem.objectives) > 1
 
     # 1. A grid, or a sample, over all combinations of choices.
@@ -96,8 +106,10 @@ def searched(problem: Problem, search: Effort, progress: Callable[[str, int, int
     balances = tuple(balance(problem, design, weighed[0]) for design in weighed[1])
     nominal = None
     if len(problem.members) > 1 and not several:
-        nominal = robustness(problem, best[0], searched(problem.nominal(), search, progress).designs[0])
+        nominal = robustness(problem, best[0], searched(problem.nominal(), search, progress, False).designs[0])
     clock.lap("conditions")
+    confirmed = confirmations(problem, best[0]) if confirm and not several else ()
+    clock.lap("simulation")
     return Optimum(
         problem=problem,
         designs=best,
@@ -110,6 +122,7 @@ def searched(problem: Problem, search: Effort, progress: Callable[[str, int, int
         sampled=sampled,
         gap=gap,
         robustness=nominal,
+        confirmations=confirmed,
         seconds=clock.laps,
         evaluations=problem.evaluations,
         gradients=problem.gradients,
@@ -146,7 +159,7 @@ def _polished_designs(
         else:
             first = _first(points)
             found, gap = branched(problem, first, [ends[pick] for pick in picks])
-            points.extend([] if any(np.array_equal(found.design, one.design) for one in points) else [found])
+            points = [found if one is first else one for one in points]
     return np.array([point.design for point in points]).reshape(-1, len(problem.variables)), gap
 
 
