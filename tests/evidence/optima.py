@@ -33,10 +33,10 @@ BLOCK = 1 << 18
 """Random designs that are evaluated at once."""
 
 WIDEST, CLOSEST = 0.3, 1e-4
-"""Standard deviations of the designs around the best one, in shares of the ranges: evenly between, in their logarithm."""
+"""Standard deviations of the designs around the best one, in shares of the ranges, evenly spread in logarithms."""
 
-AGREE = 0.01
-"""Optima agree within this much."""
+AGREE, BETTER = 0.01, 1e-5
+"""Optima agree within the first; a random design counts as better by more than the second, both relative."""
 
 
 def optima(problem: Problem, asked, seeds: int) -> list[Optimum]:
@@ -70,7 +70,7 @@ class Drawn:
 
 
 def drawn(problem: Problem, best: np.ndarray, feasible: int, seconds: float, seed: int = 0) -> tuple[Drawn, Drawn]:
-    """Random designs anywhere and around `best`, shape [d], until so many of each keep the constraints, or time is up."""
+    """Random designs anywhere and around `best`, shape [d], until so many of each keep the constraints."""
     draws = np.random.default_rng(seed)
     chosen = legal_combinations(problem)
     anywhere, around = Drawn(), Drawn()
@@ -137,8 +137,8 @@ def main() -> int:
     for words, kind in (("anywhere within the bounds", anywhere), ("around the best optimum", around)):
         apart = "none kept them"
         if np.isfinite(kind.best):
-            better += kind.best < values.min() - 1e-9 * abs(values.min())
-            apart = f"the best is {100 * (kind.best - values.min()) / abs(values.min()):+.4f} % from the best optimum"
+            better += kind.best < values.min() - BETTER * abs(values.min())
+            apart = f"the best is {100 * (kind.best - values.min()) / abs(values.min()):+.5f} % from the best optimum"
         out.print(f"{kind.feasible:,} of {kind.designs:,} random designs {words} keep the constraints; {apart}")
     return int(spread > AGREE or better > 0)
 
