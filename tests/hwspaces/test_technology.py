@@ -71,7 +71,7 @@ def test_every_constant_has_a_source_and_the_counts_are_of_all():
         ("procss", "N5", "did you mean process"),
         ("stack", "HBM5", "did you mean"),
         ("link", "NVLink9", "NVLink"),
-        ("cooling", "fan", "known: air, liquid"),
+        ("cooling", "fan", "known: slot, card, "),
         ("energy.process", "7 angstrom", "known: "),
     ],
 )
