@@ -116,14 +116,19 @@ def deviations_of(ops: Ops, hardware: Hardware, deployment: Deployment, efficien
     return {name: op.count * op_deviation(op, device, efficiency) for name, op in ops.items()}
 
 
-def extrapolated_times(ops: Ops, hardware: Hardware, deployment: Deployment, efficiency: Efficiency) -> Terms:
-    """Time in s of every op of one step times the octaves that it is beyond the evidence, by name: s of an octave.
+def extrapolated_times(
+    ops: Ops, times: Terms, hardware: Hardware, deployment: Deployment, efficiency: Efficiency
+) -> Terms:
+    """Time in s of every op of one step times the octaves that it is beyond the evidence, by name.
 
     Only of ops whose evidence is known.
+
+    Args:
+      times: of the same step, `times_of`.
     """
     device = computing_hardware(hardware, deployment)
     return {
-        name: op.count * op_time(op, device, efficiency) * op_extrapolation(op, device, efficiency)
+        name: times[name] * op_extrapolation(op, device, efficiency)
         for name, op in ops.items()
         if evidence_of(op, efficiency)
     }

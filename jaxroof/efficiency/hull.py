@@ -37,6 +37,7 @@ class Feature(NamedTuple):
     unit: str  # SI; "1" also where the name says it
     device: bool  # else of the shape
     value: Callable[[AnyOp, Hardware], Scalar | None]  # None: unknown, or the op has no such number
+    repeats: bool = False  # more of it is more of the same work: only less than the least counts
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,7 +85,8 @@ def hull_excesses(hull: Hull, op: AnyOp, hardware: Hardware) -> dict[str, Array]
         if value is not None:
             there = jnp.asarray(value) > 0.0  # an op without work has no shape
             octaves = jnp.log2(jnp.where(there, value, one.low))
-            found[one.feature] = octaves - jnp.clip(octaves, math.log2(one.low), math.log2(one.high))
+            high = math.inf if FEATURES[one.feature].repeats else math.log2(one.high)
+            found[one.feature] = octaves - jnp.clip(octaves, math.log2(one.low), high)
     return found
 
 
@@ -169,18 +171,20 @@ FEATURES = {
     "flops_per_byte": Feature("matrix FLOP per HBM byte", "1", True, _ridge),
     "core_l2": Feature("L2 capacity per core", "B", True, _core_l2),
     "link_bandwidth": Feature("scale-up link bandwidth", "B/s", True, _link_bandwidth),
-    "rows": Feature("rows of one matrix", "1", False, _product(lambda one: one.rows / maximum(one.matrices, 1.0))),
+    "rows": Feature(
+        "rows of one matrix", "1", False, _product(lambda one: one.rows / maximum(one.matrices, 1.0)), True
+    ),
     "outputs": Feature("outputs of a matrix", "1", False, _product(lambda one: one.outputs)),
     "inputs": Feature("inputs of a matrix", "1", False, _product(lambda one: one.inputs)),
     "matrices": Feature("matrices of one kernel", "1", False, _product(lambda one: one.matrices)),
     "weight_bytes": Feature("bytes per weight", "1", False, _product(lambda one: one.weight_bytes)),
     "queries": Feature("queries of a sequence", "1", False, _attention(lambda one: one.queries)),
     "keys": Feature("keys of a sequence", "1", False, _attention(lambda one: one.keys)),
-    "units": Feature("sequences x KV heads", "1", False, _attention(lambda one: one.sequences * one.kv_heads)),
+    "units": Feature("sequences x KV heads", "1", False, _attention(lambda one: one.sequences * one.kv_heads), True),
     "group": Feature("query heads per KV head", "1", False, _attention(lambda one: one.heads / one.kv_heads)),
     "key_width": Feature("elements of a key", "1", False, _attention(lambda one: one.key_width)),
     "kv_bytes": Feature("bytes per cached element", "1", False, _attention(lambda one: one.kv_bytes)),
     "participants": Feature("devices of a collective", "1", False, _collective(lambda op: op.participants)),
-    "message_bytes": Feature("bytes of a message", "1", False, _collective(lambda op: op.message_bytes)),
+    "message_bytes": Feature("bytes of a message", "1", False, _collective(lambda op: op.message_bytes), True),
 }
 """Features by name. Rates of matrix units are those at operands of 16 bits."""

@@ -67,17 +67,18 @@ def step_terms(prefix: str, scenario: Scenario, batch: Batch) -> Lazy:
     """Terms that are summed over the ops of one step: time, time by bound, and floors of matrix and memory time."""
     hardware, deployment, efficiency = scenario.hardware, scenario.deployment, scenario.efficiency
     ops = functools.cache(lambda: overlapped_ops(scenario.model, deployment, batch))
+    times = functools.cache(lambda: times_of(ops(), hardware, deployment, batch, efficiency))
     deviations = functools.cache(lambda: deviations_of(ops(), hardware, deployment, efficiency))
     beyond = {}
     if evidence_known(efficiency):
-        beyond[f"{prefix}_extrapolation"] = lambda: extrapolated_times(ops(), hardware, deployment, efficiency)
+        beyond[f"{prefix}_extrapolation"] = lambda: extrapolated_times(ops(), times(), hardware, deployment, efficiency)
     if power_known(hardware):
         # Cheap to compute and of few axes: one term, so that a grid adds one number per point and not one per kind.
         beyond[f"{prefix}_energy"] = lambda: {"all": sum(energies_of(ops(), hardware).values())}
     if curve_known(hardware):
         beyond[f"{prefix}_core_energy"] = lambda: {"all": sum(core_energies_of(ops(), hardware).values())}
     return beyond | {
-        prefix: lambda: times_of(ops(), hardware, deployment, batch, efficiency),
+        prefix: times,
         f"{prefix}_by_bound": lambda: times_by_bound(ops(), hardware, deployment, batch, efficiency),
         f"{prefix}_matrix_floor": lambda: matrix_floors(ops(), hardware),
         f"{prefix}_memory_floor": lambda: memory_floors(ops(), hardware),

@@ -1,6 +1,7 @@
 """Distance of an engine step from the evidence of its constants: one judgement for answers, rankings and pictures."""
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 from hwspaces import formatted
@@ -67,6 +68,11 @@ def beyond(scenario: Scenario, batch: Batch) -> Beyond:
                 said[name] = before + share, words if share > heaviest else text, max(share, heaviest)
     order = sorted(said.values(), key=lambda one: -one[0])
     return Beyond(octaves, tuple(words for share, words, _ in order[:CAUSES] if share >= BEYOND / CAUSES))
+
+
+def extrapolated(metrics: Mapping[str, float]) -> bool:
+    """Whether a batch's prefill or decode steps are beyond the evidence by its metrics, or nothing is known of it."""
+    return not max(metrics["prefill_extrapolation"], metrics["decode_extrapolation"]) < BEYOND
 
 
 def serving_beyond(scenario: Scenario, sequences: float, isl: float, osl: float) -> Beyond:

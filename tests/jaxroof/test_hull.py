@@ -22,7 +22,8 @@ HULL = Hull(
         Range("cores", 108.0, 188.0),
         Range("core_flops_per_clock", 1000.0, 4100.0),
         Range("core_bytes_per_clock", 2.4, 20.0),
-        Range("rows", 1.0, 4096.0),
+        Range("rows", 8.0, 512.0),
+        Range("outputs", 256.0, 4096.0),
     ),
     precisions=("bf16",),
     growth=0.1,
@@ -34,9 +35,9 @@ def h100():
     return hwspaces.hardware("H100-SXM").hardware
 
 
-def product(rows=512.0, compute="bf16"):
+def product(rows=512.0, compute="bf16", outputs=4096.0):
     weights = WeightFormat(bytes=OPERAND_BYTES[compute], compute=compute)
-    return linear(rows, 4096.0, 4096.0, weights, 2.0, 1.0)
+    return linear(rows, 4096.0, outputs, weights, 2.0, 1.0)
 
 
 def with_peaks(hardware, peak=1.0, bandwidth=1.0):
@@ -62,10 +63,12 @@ def test_distance_is_that_of_the_furthest_figure_of_the_device(h100):
 
 
 def test_shapes_count_for_a_part_and_add_to_devices_as_squares(h100):
-    assert float(hull_distance(HULL, product(rows=16384.0), h100)) == pytest.approx(SHAPE * 2.0)
+    assert float(hull_distance(HULL, product(outputs=16384.0), h100)) == pytest.approx(SHAPE * 2.0)
     far = with_peaks(h100, bandwidth=16.0)
     device = float(hull_distance(HULL, product(), far))
-    assert float(hull_distance(HULL, product(rows=16384.0), far)) == pytest.approx(math.hypot(device, SHAPE * 2.0))
+    assert float(hull_distance(HULL, product(outputs=16384.0), far)) == pytest.approx(math.hypot(device, SHAPE * 2.0))
+    assert float(hull_distance(HULL, product(rows=1.0), h100)) == pytest.approx(SHAPE * 3.0)
+    assert float(hull_distance(HULL, product(rows=1e6), h100)) == 0.0  # more rows are more of the same tiles
     assert float(hull_distance(HULL, product(rows=0.0), h100)) == 0.0  # no work has no shape
 
 
@@ -93,7 +96,7 @@ def test_spread_grows_with_distance_and_time_does_not_change(h100):
 
 
 def test_traced_and_plain_distances_are_one(h100):
-    op, far = product(rows=16384.0), with_peaks(h100, peak=8.0)
+    op, far = product(outputs=16384.0), with_peaks(h100, peak=8.0)
     traced = jax.jit(lambda op, hardware: hull_distance(HULL, op, hardware))(op, far)
     assert float(traced) == pytest.approx(float(hull_distance(HULL, op, far)), rel=1e-5)
 
