@@ -7,6 +7,7 @@ from typing import Any
 import jax
 
 from hwspaces.units import TEXT_UNITS, formatted, nearest, quantity
+from jaxroof.package import USES
 from sweeps.ask.leaves import leaf_unit
 from sweeps.ask.names import VARIABLES, variable
 from sweeps.ask.paths import number
@@ -16,7 +17,10 @@ ROOTS = ("hardware.", "model.", "deployment.", "workload.", "efficiency.")
 """What the path of a leaf begins with."""
 
 
-OF_DEVICE = ("die_area", "device_cost", "device_price")
+LIMITS = tuple(f"{name}_use" for name in USES)
+"""Metrics that say which share of a limit of its package a device takes."""
+
+OF_DEVICE = ("die_area", "device_cost", "device_price", *LIMITS)
 """Metrics that depend on the hardware alone."""
 
 
@@ -69,6 +73,9 @@ class Constraint:
 FITS = Constraint("memory_use", 1.0, at_least=False)
 """Model and workload fit in memory: always asked for."""
 
+
+BUILT = tuple(Constraint(name, 1.0, at_least=False) for name in LIMITS)
+"""A device can be built: always asked for where the limits of its package are known."""
 
 SUSTAINED = Constraint("rate_use", 1.0, at_least=False)
 WITHIN = Constraint("limit_ratio", 1.0, at_least=False)

@@ -8,14 +8,16 @@ from typing import Any
 
 import numpy as np
 
+import hwspaces
 from jaxroof.jobs import JOBS
 from jaxroof.jobs.steady import STEADY
+from jaxroof.package import package_known
 from sweeps.ask import spec as sweep_spec
 from sweeps.ask.axes import Axis
 from sweeps.ask.cases import Case
 from sweeps.ask.question import attributes, unsampled
 from sweeps.studies.optimization.evaluator import Evaluator
-from sweeps.studies.optimization.goals import FITS, SUSTAINED, WITHIN, Constraint, Goal, constraints, objectives
+from sweeps.studies.optimization.goals import BUILT, FITS, SUSTAINED, WITHIN, Constraint, Goal, constraints, objectives
 from sweeps.studies.optimization.members import Entry, MemberSpec, entries, members
 from sweeps.studies.optimization.problem import Member, Problem
 from sweeps.studies.optimization.served import ServedCase, served_case
@@ -93,13 +95,18 @@ def design(source: Mapping[str, Any]) -> Design:
 
 
 def _always(members: Sequence[MemberSpec]) -> tuple[Constraint, ...]:
-    """What is always asked for: room in memory; of served streams the rate, and the limits where there are some."""
+    """What is always asked for: room in memory, a device that could be built where its package is known; of served
+    streams the rate, and the limits where there are some.
+    """
     spec = members[0].spec
+    devices = {name for one in members for name in one.spec.objects["hardware"]}
+    known = all(package_known(hwspaces.hardware(name).hardware) for name in devices)
+    built = BUILT if known else ()
     if not JOBS[spec.job].simulated:
-        return (FITS,)
+        return (FITS, *built)
     if len({bool(one.spec.source.get("slo")) for one in members}) > 1:
         raise ValueError("slo is given for some members only: give it for all, or limit metrics in [constraints]")
-    return (FITS, SUSTAINED, *((WITHIN,) if spec.source.get("slo") else ()))
+    return (FITS, *built, SUSTAINED, *((WITHIN,) if spec.source.get("slo") else ()))
 
 
 def _members(rest: Mapping[str, Any], mix: Sequence[Entry], scenarios: Sequence[Entry]) -> Iterator[MemberSpec]:
