@@ -11,7 +11,7 @@ import sys
 
 import hwspaces
 from hwspaces.load import catalogue_tables
-from jaxroof.energy import limited_time, op_energy
+from jaxroof.governor import joules_of, limited_time
 from jaxroof.op_time import op_time
 from sweeps.measure.kernel_data.gemm import gemm_call
 from tests.evidence import area_fit, tdp_fit
@@ -113,8 +113,8 @@ def product_rate(name: str, tdp: float) -> float:
     for size in SIZES:
         ops = call({"m": size, "n": size, "k": size, "copies": 1.0})
         time = sum(op.count * op_time(op, limited, efficiency) for op in ops)
-        energy = sum(op.count * op_energy(op, limited) for op in ops)
-        best = max(best, 2.0 * size**3 / float(limited_time(time, energy, limited)))
+        joules = joules_of({str(place): op for place, op in enumerate(ops)}, limited)
+        best = max(best, 2.0 * size**3 / float(limited_time(time, joules, limited)))
     return best
 
 
