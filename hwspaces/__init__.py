@@ -1,5 +1,8 @@
 """Hardware: the catalogue of accelerators, a user's own devices, and their units."""
 
+from hwspaces.constants import Constant as Constant
+from hwspaces.constants import technology_constants as technology_constants
+from hwspaces.constants import technology_names as technology_names
 from hwspaces.efficiency import EfficiencyEntry as EfficiencyEntry
 from hwspaces.efficiency import efficiencies as efficiencies
 from hwspaces.efficiency import efficiency as efficiency
@@ -9,8 +12,8 @@ from hwspaces.entry import require_precision as require_precision
 from hwspaces.leaves import PRECISIONS as PRECISIONS
 from hwspaces.leaves import leaf_unit as leaf_unit
 from hwspaces.load import catalogue as catalogue
-from hwspaces.load import hardware as hardware
 from hwspaces.load import names as names
+from hwspaces.named import hardware as hardware
 from hwspaces.price_lists import priced as priced
 from hwspaces.prices import Price as Price
 from hwspaces.prices import market_price as market_price

@@ -1,6 +1,7 @@
 """Figures that follow from an accelerator's others: rates per clock, link latencies, vector rate of one core."""
 
 import dataclasses
+import math
 from collections.abc import Mapping
 
 from hwspaces.energy import Technologies
@@ -139,6 +140,33 @@ def _add_plain(figures: Figures, tier: str) -> None:
     """Add the usual figures of a link, where nothing says otherwise."""
     for leaf, (value, source) in PLAIN_LINK.items():
         figures.add(f"{tier}.{leaf}", value, source)
+
+
+ON_VECTOR_UNITS = 1.05
+"""Peak of products in float32 over the vector rate up to which they run on the vector units."""
+
+POWER_OF_TWO = 0.01
+"""How far a width may be from a power of two that it is taken for: peaks are printed with three or four digits."""
+
+
+def widened(figures: Figures, shared: Shared, where: str) -> list[str]:
+    """Add the matrix FLOP per clock of one core by precision: peak / (cores x clock), or the power of two within 1 %.
+
+    Nothing where the number of cores or the clock is unknown, and of products in float32 that run on the vector units.
+    Returns nothing: nothing is assumed.
+    """
+    count, clock = (figures.values.get(path) for path in ("cores.count", "cores.clock"))
+    if clock is None or count is None or figures.sources["cores.count"] == ASSUMPTION:
+        return []
+    for path in [path for path in figures.values if path.startswith("matrix.")]:
+        if path == "matrix.fp32" and figures.values[path] <= ON_VECTOR_UNITS * figures.values.get("vector.fp32", 0.0):
+            continue
+        ratio = figures.values[path] / (count * clock)
+        whole = 2.0 ** round(math.log2(ratio))
+        width = whole if abs(ratio / whole - 1.0) <= POWER_OF_TWO else ratio
+        said = f"{formatted(figures.values[path], 'FLOP/s', 4)} over {count:g} cores x {formatted(clock, 'Hz', 4)}"
+        figures.add(f"cores.matrix_flops_per_clock.{path.removeprefix('matrix.')}", width, said)
+    return []
 
 
 def vectored(figures: Figures, shared: Shared, where: str) -> list[str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hwspaces import document, kernel_tables
+from hwspaces.hull import hull
 from hwspaces.schema import strings, texts
 from hwspaces.units import from_key, nearest, positive
 from jaxroof.efficiency import Efficiency, Host, KindEfficiency, LinkEfficiency, datasheet, kernel
@@ -168,7 +169,7 @@ def _entry(name: str, tables: Mapping, file: str) -> EfficiencyEntry:
 
 def _constants(table: Mapping, kind: type, where: str) -> dict[str, Any]:
     """Every field of `kind` from `table`, times in s."""
-    names = [field.name for field in dataclasses.fields(kind) if field.name != "spread"]
+    names = [field.name for field in dataclasses.fields(kind) if field.name not in ("spread", "hull")]
     units = {name: "s" if name.endswith("_time") else "1" for name in names}
     values: dict[str, Any] = {}
     for key, value in table.items():
@@ -176,6 +177,9 @@ def _constants(table: Mapping, kind: type, where: str) -> dict[str, Any]:
             continue
         if key == "spread" and kind is LinkEfficiency:
             values[key] = kernel_tables.spread(value, f"{where}.spread")
+            continue
+        if key == "hull" and kind is not Host:
+            values[key] = hull(value, f"{where}.hull")
             continue
         plain, number = _share(key, value, where) if units.get(key) == "1" else _time(key, value, where, units)
         if plain in values:

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hwspaces.efficiency import TABLES
+from hwspaces.hull import hull_lines
 from hwspaces.kernel_tables import CLASSES, FORMAT, STRUCTS
-from jaxroof.efficiency import Efficiency, Kernels, Spread
+from jaxroof.efficiency import Efficiency, Hull, Kernels, Spread
 
 UNITS = {
     "kernel_time": ("us", 1e6),
@@ -43,7 +44,7 @@ def efficiency_text(
         fields = [
             field.name
             for field in dataclasses.fields(kind)
-            if field.name != "spread" and getattr(entry, field.name, None) != field.default
+            if field.name not in ("spread", "hull") and getattr(entry, field.name, None) != field.default
         ]
         if isinstance(entry, Kernels):
             lines += _kernel_lines(table, entry, sources)
@@ -53,6 +54,8 @@ def efficiency_text(
         lines += [f"sources.{field} = {json.dumps(sources[f'{table}.{field}'])}" for field in fields]
         if getattr(entry, "spread", None) is not None:
             lines.append(_spread(entry.spread))
+        if getattr(entry, "hull", None) is not None:
+            lines += hull_lines(entry.hull)
     return "\n".join(lines) + "\n"
 
 
@@ -78,6 +81,8 @@ def _field_lines(struct: Any, prefix: str = "") -> list[str]:
         value = getattr(struct, field.name)
         if isinstance(value, Spread):
             lines.append(_spread(value))
+        elif isinstance(value, Hull):
+            lines += hull_lines(value)
         elif dataclasses.is_dataclass(value):
             lines += _field_lines(value, f"{prefix}{field.name}.")
         elif value is not None:

@@ -68,6 +68,7 @@ def energized(figures, known: Technologies | None, where: str) -> list[str]:
       ValueError: one line, for an unknown key or base, or a value that is not positive, in the tables.
     """
     process, memory = figures.texts.get("process"), figures.texts.get("memory.hbm.technology")
+    process = process and process.partition("+")[0]  # of the dies with cores
     if known is None or process not in known.process or memory not in known.memory:
         return []
     assumed = []
@@ -77,8 +78,8 @@ def energized(figures, known: Technologies | None, where: str) -> list[str]:
             assumed.append(f"{path}: {source}")
         figures.add(path, value, source)
 
-    values, source = _process(process, known.process, f"{where}: energy.process")
-    sources = _unfitted(process, known.process)
+    values, source = process_energies(process, known.process, f"{where}: energy.process")
+    sources = unfitted(process, known.process)
     width, share = values.pop("width"), values.pop("static_share")
     narrower, said = _narrower(figures, width)
     for leaf, value in values.items():
@@ -130,7 +131,7 @@ def _merged(assumed: list[str]) -> str:
     return "; ".join(f"{', '.join(names)}: {source}" for source, names in paths.items())
 
 
-def _unfitted(process: str, tables: Mapping[str, Mapping]) -> dict[str, str]:
+def unfitted(process: str, tables: Mapping[str, Mapping]) -> dict[str, str]:
     """Figures of a process, or of its base, that have another source than its own -> that source."""
     table = tables[process]
     own = tables[table["base"]] if "base" in table else table
@@ -152,7 +153,7 @@ def _narrower(figures, width: float) -> tuple[float, str]:
     return (width / own) ** 0.5, f"; times sqrt({width:g} / {own:.0f} FLOP per clock and core)"
 
 
-def _process(
+def process_energies(
     name: str, tables: Mapping[str, Mapping], where: str, above: tuple[str, ...] = ()
 ) -> tuple[dict[str, float], str]:
     """Figures of a process, those of its base times its scale, and their source."""
@@ -170,7 +171,7 @@ def _process(
         return values, table["source"]
     if table["base"] not in tables:
         raise ValueError(f"{place}: base = {table['base']!r} is not known{nearest(table['base'], tables)}")
-    values, source = _process(table["base"], tables, where, (*above, name))
+    values, source = process_energies(table["base"], tables, where, (*above, name))
     scale = positive(table.get("scale", 1.0), f"{place}: scale")
     kept = ("width", "static_share")
     scaled = {leaf: value if leaf in kept else value * scale for leaf, value in values.items()}

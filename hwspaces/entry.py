@@ -3,12 +3,14 @@
 import dataclasses
 from collections.abc import Mapping
 
+from hwspaces.laws import obeying, set_by_law
 from hwspaces.leaves import PRECISIONS, leaf, leaf_quantity, struct_of
 from hwspaces.prices import Price
 from hwspaces.units import nearest
 from jaxroof.field import declaration, kinds, optional_parts, required
 from jaxroof.hardware import Energy, Hardware, Link
 from jaxroof.struct import Scalar
+from jaxroof.tree import leaf_at, mapped
 
 TIERS = {
     f"{group}.{name}": required(kind)
@@ -69,7 +71,7 @@ def assembled(
         missing = [f"{tier}.{leaf}" for leaf in TIERS[tier] if f"{tier}.{leaf}" not in figures]
         if missing:
             raise ValueError(f"{where}: {tier} also needs {' and '.join(missing)}, which is unknown")
-    for group in ("silicon", "costs"):
+    for group in ("silicon", "costs", "package"):
         _require_whole(group, figures, where)
     texts = {f"{tier}.topology": topology for tier, topology in (topologies or {}).items()}
     found = struct_of(Hardware, figures, texts)
@@ -93,6 +95,9 @@ def overridden(entry: HardwareEntry, settings: Mapping[str, str | float], where:
     figures, sources, tiers = dict(entry.figures), dict(entry.sources), []
     for path, value in settings.items():
         plain = path.removeprefix("hardware.")
+        law = set_by_law(entry.hardware.laws, plain)
+        if law is not None:
+            raise ValueError(f"{where} {path}={value}: {plain} follows from a law: {law.text}; set what it reads")
         try:
             leaf(plain)
         except ValueError as error:
@@ -106,6 +111,9 @@ def overridden(entry: HardwareEntry, settings: Mapping[str, str | float], where:
             tiers.append(tier)
     topologies = {tier: link.topology for tier, link in _links(entry.hardware).items() if link is not None}
     hardware = assembled(figures, f"{where} on {entry.name}", tuple(tiers), topologies)
+    if entry.hardware.laws:
+        hardware = mapped(float, obeying(dataclasses.replace(hardware, laws=entry.hardware.laws), entry.hardware.laws))
+        figures |= {law.path: float(leaf_at(hardware, law.path)) for law in hardware.laws if law.path in figures}
     price = entry.price if sources.get("price") == entry.sources.get("price") else given_price(figures, sources, where)
     return dataclasses.replace(entry, hardware=hardware, figures=figures, sources=sources, price=price)
 
@@ -150,7 +158,7 @@ def known_precision(precision: str, where: str) -> str:
 
 
 def _require_whole(group: str, figures: Mapping[str, float], where: str) -> None:
-    """ValueError where only a part of `silicon` or `costs` is known, or a share is above 1."""
+    """ValueError where only a part of `silicon`, `costs` or `package` is known, or a share is above 1."""
     given = {path.removeprefix(f"{group}."): value for path, value in figures.items() if path.startswith(f"{group}.")}
     kind = kinds(Hardware)[group]
     for name, value in given.items():

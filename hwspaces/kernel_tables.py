@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from hwspaces.hull import hull
 from hwspaces.schema import texts
 from hwspaces.units import LARGEST, nearest
 from jaxroof.efficiency import Kernels, Spread
@@ -42,7 +43,7 @@ def kernel_table(table: Mapping, where: str) -> tuple[Kernels, dict[str, str]]:
 
 def constant_sources(table: Mapping, struct: type, where: str, default: str) -> dict[str, str]:
     """Source of every constant of a `struct`: what the `sources` of its table say, or `default`."""
-    fields = [field.name for field in dataclasses.fields(struct)]
+    fields = [field.name for field in dataclasses.fields(struct) if field.name != "hull"]
     own = texts(table.get("sources", {}), f"{where}.sources")
     for key, source in own.items():
         if key not in fields:
@@ -94,6 +95,8 @@ def _struct(struct: type, table: Any, where: str) -> Any:
             raise ValueError(f"{where}: {key} is not known{nearest(key, known)}")
         if plain == "spread":
             values[plain] = spread(value, f"{where}.spread")
+        elif plain == "hull":
+            values[plain] = hull(value, f"{where}.hull")
         elif isinstance(kind := fields[plain].type, type) and dataclasses.is_dataclass(kind):
             values[plain] = _struct(kind, value, f"{where}.{plain}")
         else:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hwspaces.units import is_zero, nearest, quantity
-from jaxroof.field import NO_DEFAULT, Declaration, declaration, declarations, kinds, required
+from jaxroof.field import NO_DEFAULT, Declaration, declaration, declarations, kinds, optional_parts, required
 from jaxroof.hardware import Hardware
 
 PRECISIONS = ("bf16", "fp16", "fp8", "fp6", "fp4", "int8", "int4", "tf32", "fp32")
@@ -65,15 +65,19 @@ def struct_of(kind: type, figures: Mapping[str, float], texts: Mapping[str, str]
     """
     if any(f"{prefix}{path}" not in figures for path in required(kind)):
         return None
-    inner, values = kinds(kind), {}
+    inner, optional = kinds(kind), optional_parts(kind)
+    values: dict[str, Any] = {}
     for field in dataclasses.fields(kind):
         path = f"{prefix}{field.name}"
         declared = declarations(kind).get(field.name)
-        if field.name in inner:
+        if field.name in optional and not any(known.startswith(f"{path}.") for known in figures):
+            values[field.name] = None
+        elif field.name in inner:
             values[field.name] = struct_of(inner[field.name], figures, texts, f"{path}.")
-        elif declared is None:
-            values[field.name] = {key: figures[f"{path}.{key}"] for key in PRECISIONS if f"{path}.{key}" in figures}
-        else:
+        elif f"{field.name}.*" in declarations(kind):
+            found = {key: figures[f"{path}.{key}"] for key in PRECISIONS if f"{path}.{key}" in figures}
+            values[field.name] = found if found or field.default is not None else None
+        elif declared is not None:
             default = None if declared.default is NO_DEFAULT else declared.default
             values[field.name] = (texts if declared.structure else figures).get(path, default)
     return kind(**values)

@@ -18,6 +18,9 @@ _LEAVES = {key: declarations(Link)[key] for key in ("latency", "axes")}
 _LEAVES |= {key: leaf for key, leaf in declarations(Transport).items() if "." not in key}
 _LEAVES |= declarations(Protocol)
 
+OF_DIES = {"shoreline": "m s/B"}
+"""Plain keys of a `[link.NAME]` table that are of the die and not of the link -> unit."""
+
 _TEXTS = ("base", "topology", "source")
 _OTHERS = ("reduces", "sources", "notes")
 
@@ -28,7 +31,8 @@ class Technology:
 
     topology: str
     values: dict[str, float]  # leaf of `jaxroof.hardware.Link` -> SI value
-    sources: dict[str, str]  # the same leaves -> where the value is from
+    of_dies: dict[str, float]  # key of `OF_DIES` -> SI value
+    sources: dict[str, str]  # the keys of both -> where the value is from
     assumed: str | None  # what it takes from another technology, unmeasured
 
 
@@ -51,7 +55,7 @@ def link_technology(name: str, tables: Mapping[str, Mapping], where: str) -> Tec
             raise ValueError(f"{place}: base = {current!r} leads back to itself")
         seen.append(current)
         table = tables[current]
-        own = _values(table, place)
+        own = own_values(table, place)
         cited = table.get("sources", {})
         for path, value in own.items():
             values.setdefault(path, value)
@@ -65,7 +69,9 @@ def link_technology(name: str, tables: Mapping[str, Mapping], where: str) -> Tec
     if given and len(given) < len(constants):
         missing = [leaf for leaf in constants if leaf not in given]
         raise ValueError(f"{where}: link.{name}: {', '.join(missing)} missing; give all constants, or base")
-    return Technology(topology or "switched", values, sources, _assumed(tables[name].get("source", ""), sources))
+    of_dies = {key: values.pop(key) for key in OF_DIES if key in values}
+    told = {leaf: sources[leaf] for leaf in values}
+    return Technology(topology or "switched", values, of_dies, sources, _assumed(tables[name].get("source", ""), told))
 
 
 def _assumed(source: str, sources: Mapping[str, str]) -> str | None:
@@ -75,8 +81,8 @@ def _assumed(source: str, sources: Mapping[str, str]) -> str | None:
     return "; ".join(dict.fromkeys(text for text in sources.values() if text.startswith(NOT_MEASURED))) or None
 
 
-def _values(table: Mapping, place: str) -> dict[str, float]:
-    """Leaf of a link -> SI value, of what the table itself gives."""
+def own_values(table: Mapping, place: str) -> dict[str, float]:
+    """Leaf of a link or key of `OF_DIES` -> SI value, of what the table itself gives."""
     values: dict[str, float] = {}
     for key, value in table.items():
         if key == "reduces":
@@ -93,9 +99,9 @@ def _values(table: Mapping, place: str) -> dict[str, float]:
                 values[f"transport.{key}.{path}"] = plain
         else:
             known = {name: leaf.unit for name, leaf in _LEAVES.items() if name not in units(Protocol)}
-            known |= dict.fromkeys((*PROTOCOLS, *_TEXTS, "reduces"), "1")
+            known |= dict.fromkeys((*PROTOCOLS, *_TEXTS, "reduces"), "1") | OF_DIES
             path, plain = _number(key, value, place, known)
-            values[path if path in ("latency", "axes") else f"transport.{path}"] = plain
+            values[path if path in ("latency", "axes", *OF_DIES) else f"transport.{path}"] = plain
     return values
 
 
@@ -108,6 +114,6 @@ def _number(key: str, value: object, place: str, units: Mapping[str, str]) -> tu
             raise ValueError(f"{place}: share = {value!r} must be in (0, 1]: it is a share of the link's bandwidth")
         return key, number
     plain, number = from_key(key, 1.0 if zero else value, place, units)
-    if zero and not _LEAVES[plain].zero:
+    if zero and (plain in OF_DIES or not _LEAVES[plain].zero):
         raise ValueError(f"{place}: {key} = {value!r} must be a positive finite number")
     return plain, 0.0 if zero else number

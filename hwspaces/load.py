@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from hwspaces import document
@@ -13,7 +13,7 @@ from hwspaces.energy import technologies
 from hwspaces.entry import HardwareEntry, with_price
 from hwspaces.prices import market_price
 from hwspaces.schema import entry
-from hwspaces.technology_tables import CATALOGUE, common, file_tables, resolved
+from hwspaces.technology_tables import CATALOGUE, OF_SPACES, common, file_tables, resolved
 from hwspaces.technology_tables import table as shared_table
 from hwspaces.units import nearest
 
@@ -81,6 +81,25 @@ def known_dies() -> dict[str, KnownDie]:
     return found
 
 
+def changed(name: str, change: Callable[[Mapping], Mapping], called: str, file: str) -> HardwareEntry:
+    """An accelerator of the catalogue with a changed table, under another name and without a price.
+
+    Args:
+      name: of the catalogue.
+      change: from its table, as `tomllib` gives it, to the changed one.
+      called: the new name.
+      file: that says what is changed, for messages.
+
+    Raises:
+      ValueError: one line, for an unknown name, and as `hwspaces.schema.entry`.
+    """
+    found = _index(_files_with(_plain(name))).get(_plain(name))
+    if found is None:
+        raise ValueError(f"{file}: base = {name!r} is not in the catalogue{_suggestion(name)}")
+    own, canonical = found
+    return entry(called, change(_tables(own)["accelerator"][canonical]), _shared(own), file)
+
+
 @functools.cache
 def _texts() -> dict[str, str]:
     """Text of every file of the catalogue, without case and separators."""
@@ -138,6 +157,9 @@ def _of_toml(path: str, name: str) -> HardwareEntry:
         shared.energy | technologies(tables, path),
         {kind: {**known, **resolved(tables, kind, path)} for kind, known in shared.silicon.items()},
     )
+    for kind in OF_SPACES:
+        for written in tables.get(kind, {}):
+            shared_table(kind, written, own, path)
     accelerators = tables.get("accelerator", {})
     chosen = _chosen(accelerators, name, path)
     return entry(chosen, accelerators[chosen], own, path)

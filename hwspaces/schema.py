@@ -5,7 +5,7 @@ import datetime
 from collections.abc import Mapping
 from typing import Any
 
-from hwspaces.derived import ASSUMPTION, Figures, Shared, clocked, linked, vectored
+from hwspaces.derived import ASSUMPTION, Figures, Shared, clocked, linked, vectored, widened
 from hwspaces.energy import energized
 from hwspaces.entry import LINKS, TIERS, HardwareEntry, assembled, given_price
 from hwspaces.leaves import PRECISIONS
@@ -67,7 +67,7 @@ def entry(name: str, table: Mapping, shared: Shared, file: str) -> HardwareEntry
     figures.sources = _sources(table, figures, shared, where, file)
     guessed = [p for p, s in figures.sources.items() if s.startswith(ASSUMPTION) and p != "vector.fraction_of_matrix"]
     assumed = [f"{path}: {figures.sources[path]}" for path in guessed]
-    assumed += [a for rule in (clocked, linked, vectored, siliconed) for a in rule(figures, shared, where)]
+    assumed += [a for rule in (clocked, linked, vectored, widened, siliconed) for a in rule(figures, shared, where)]
     assumed += energized(figures, shared.energy, where)
     assumed += curved(figures, shared, where)
     figures.add("cores.asynchronous", 0.0, "threads feed the matrix units unless a source says otherwise")

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from hwspaces.hull import hull_of
 from hwspaces.load import hardware as catalogue_hardware
 from hwspaces.surface import AXES, FLAGS, SurfaceTable, read_surfaces
 from hwspaces.surface_ops import node_ops
 from jaxroof.arrays import eager
-from jaxroof.efficiency import Efficiency
+from jaxroof.efficiency import Efficiency, Hull
 from jaxroof.efficiency.surface import BORDERS, INTERPOLATIONS, LABELS, Axis, Surface, Surfaces
 from jaxroof.hardware import Hardware
 from jaxroof.layers.linear import OPERAND_BYTES
@@ -99,9 +100,17 @@ def with_surfaces(
         surface = _surface(group, efficiency, hardware, where, interpolation)
         kinds[surface.kind] = (*kinds.get(surface.kind, ()), surface)
     entries: dict[str, Any] = {
-        kind: Surfaces(base=getattr(efficiency, kind), tables=found) for kind, found in kinds.items()
+        kind: Surfaces(base=getattr(efficiency, kind), tables=found, hull=_device_hull(kind, tables, hardware))
+        for kind, found in kinds.items()
     }
     return dataclasses.replace(efficiency, **entries)
+
+
+def _device_hull(kind: str, tables: Sequence[SurfaceTable], hardware: Hardware) -> Hull:
+    """The measured device as a hull; shapes and precisions are the tables' own."""
+    with eager():
+        ops = [node_ops(table, _rows(table))[-1] for table in tables if table.kind == kind]
+    return dataclasses.replace(hull_of(((op, hardware) for op in ops), shapes=False), precisions=())
 
 
 def log_ratios(

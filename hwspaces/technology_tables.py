@@ -1,5 +1,6 @@
 """Tables that accelerators refer to by name: kinds, keys with units, values with sources, and the files they are in."""
 
+import dataclasses
 import functools
 import itertools
 from collections.abc import Mapping
@@ -11,7 +12,7 @@ from hwspaces.energy import Technologies, technologies
 from hwspaces.leaves import units
 from hwspaces.units import from_key, nearest, positive
 from jaxroof.money import Costs
-from jaxroof.silicon import Areas
+from jaxroof.silicon import Areas, Package
 
 CATALOGUE = Path(__file__).parent / "catalogue"
 
@@ -57,20 +58,25 @@ KINDS = {
     },
     "wafer": {"price": "USD", "defects": "1/m2"},
     "memory_price": {"price": "USD/B"},
-    "package": {"largest_die": "m2", "interposer": "m2", "edge_share": "1", "power_density": "W/m2"},
+    "package": {"largest_die": "m2"}
+    | {key: units(Package)[key] for key in ("interposer", "edge_share", "power_density")},
     "cooling": {"power": "W"},
+    "draw": {"uncore": "J/m2", "matrix_share": "1", "memory_share": "1", "fixed": "W"},
     "cost": units(Costs) | {"chip_package": "USD/m2"},
 }
 """Kinds of shared tables -> plain key -> SI unit. `[process.N7]` is a table of the kind `process`."""
 
 REQUIRED = {
-    **{kind: tuple(KINDS[kind]) for kind in ("process", "voltage", "wafer", "package", "cooling")},
+    **{kind: tuple(KINDS[kind]) for kind in ("process", "voltage", "wafer", "package", "cooling", "draw")},
     "stack": ("bandwidth", "capacity"),
     "memory_price": ("price",),
 }
 """Kind -> keys that each of its tables has."""
 
-SHARES = ("edge_share",)
+OF_SPACES = ("voltage", "package", "cooling", "draw")
+"""Kinds that no accelerator refers to: designs are made of them."""
+
+SHARES = ("edge_share", "matrix_share", "memory_share")
 """Keys of numbers that are at most 1."""
 
 _ASCENDING = {"voltage": ("threshold", "least", "nominal", "most"), "stack": ("layers", "most_layers")}
@@ -129,7 +135,18 @@ def common() -> Shared:
         energy |= technologies(tables, path.name)
         for kind, known in silicon.items():
             known |= resolved(tables, kind, path.name)
-    return Shared({}, {}, links, energy, silicon)
+    found = Shared({}, {}, links, energy, silicon)
+    return dataclasses.replace(found, energy=_by_every_name(found))
+
+
+def _by_every_name(shared: Shared) -> Technologies:
+    """Energies, where those of a process also stand under the names that have none of their own."""
+    process = dict(shared.energy.process)
+    for name, own in shared.silicon["process"].items():
+        called = (name, *own.get("names", []))
+        held = [process[alias] for alias in called if alias in process]
+        process = dict.fromkeys(called, held[0]) | process if held else process
+    return dataclasses.replace(shared.energy, process=process)
 
 
 def file_tables(path: Path) -> Mapping:

@@ -86,10 +86,17 @@ if TYPE_CHECKING:
     from jaxroof.op import Copy as Copy
     from jaxroof.op import Kernel as Kernel
     from jaxroof.op import Op as Op
+    from jaxroof.package import edge_needed as edge_needed
+    from jaxroof.package import interposer_use as interposer_use
+    from jaxroof.package import package_uses as package_uses
+    from jaxroof.package import power_density_use as power_density_use
+    from jaxroof.package import reticle_use as reticle_use
+    from jaxroof.package import shoreline_use as shoreline_use
     from jaxroof.policy import Policy as Policy
     from jaxroof.scheduler import Size as Size
     from jaxroof.scheduler import simulate as simulate
     from jaxroof.silicon import Areas as Areas
+    from jaxroof.silicon import Package as Package
     from jaxroof.silicon import Process as Process
     from jaxroof.silicon import Silicon as Silicon
     from jaxroof.speculation import beta_acceptance as beta_acceptance
@@ -98,6 +105,11 @@ if TYPE_CHECKING:
     from jaxroof.step import step_cost as step_cost
     from jaxroof.step import step_time as step_time
     from jaxroof.step import step_times as step_times
+    from jaxroof.technology import clock_at as clock_at
+    from jaxroof.technology import leakage as leakage
+    from jaxroof.technology import peak_power as peak_power
+    from jaxroof.technology import static_power as static_power
+    from jaxroof.technology import voltage_at as voltage_at
     from jaxroof.traffic import Served as Served
     from jaxroof.traffic import Timeline as Timeline
     from jaxroof.traffic import Traffic as Traffic
@@ -138,11 +150,13 @@ _HOMES = {
     "model": "Block Encoder Experts FeedForward Model Prediction Projection WeightFormat",
     "money": "Costs",
     "op": "BOUNDS Collective Copy Kernel Op",
+    "package": "edge_needed interposer_use package_uses power_density_use reticle_use shoreline_use",
     "policy": "Policy",
     "scheduler": "Size simulate",
-    "silicon": "Areas Process Silicon",
+    "silicon": "Areas Package Process Silicon",
     "speculation": "beta_acceptance expected_tokens",
     "step": "OpCost step_cost step_time step_times",
+    "technology": "clock_at leakage peak_power static_power voltage_at",
     "traffic": "Served Timeline Traffic",
     "training": "Iteration LoRA Training TrainingMemory iteration_cost training_memory",
 }

@@ -2,6 +2,7 @@
 
 import math
 
+from jaxroof.arrays import jnp
 from jaxroof.hardware import Hardware, clock
 from jaxroof.silicon import Silicon
 from jaxroof.smooth import ceiling, maximum, minimum
@@ -50,7 +51,10 @@ def memory_stacks(hardware: Hardware) -> Array:
     """Stacks or chips of device memory in use, a whole number, shape ().
 
     ceil(max(bandwidth / stack_bandwidth, capacity / stack_capacity)); the gradient is that of the ratio itself.
+    Of a design whose stacks are a knob, that number.
     """
+    if hardware.design is not None and hardware.design.stacks is not None:
+        return jnp.asarray(hardware.design.stacks)
     silicon, hbm = _silicon(hardware), hardware.memory.hbm
     needed = maximum(hbm.bandwidth / silicon.stack_bandwidth, hbm.capacity / silicon.stack_capacity)
     return _whole(needed)

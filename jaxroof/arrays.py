@@ -11,10 +11,12 @@ import importlib
 import sys
 import threading
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from jaxroof.tree import mapped
 
 if TYPE_CHECKING:
     import jax as jax
@@ -129,6 +131,22 @@ if not TYPE_CHECKING:
     jnp = _Namespace()
 
 
+_STRAIGHT: contextvars.ContextVar[Collection[Any]] = contextvars.ContextVar("straight", default=())
+
+
+@contextlib.contextmanager
+def straight(functions: Collection[Any]) -> Iterator[None]:
+    """A context in which some `sloped` functions are straight lines when NumPy calls them with columns.
+
+    Each then has the value that its rule predicts from the first entries of its arguments.
+    """
+    token = _STRAIGHT.set(functions)
+    try:
+        yield
+    finally:
+        _STRAIGHT.reset(token)
+
+
 def sloped(function: Callable[..., Any]) -> Any:
     """`jax.custom_jvp` of a function whose first argument is a constant; outside of traces the function itself.
 
@@ -159,7 +177,13 @@ class _Sloped:
         for one in others[0] if isinstance(others[0], tuple) else others:
             if hasattr(type(one), "follow"):  # `jaxroof.dual.Dual`, whose derivatives follow the rule
                 return one.follow(self._rule, constant, tuple(others))
-        return self._function(*arguments)
+        return self._straight(*arguments) if self in _STRAIGHT.get() else self._function(*arguments)
+
+    def _straight(self, constant: Any, *arguments: Any) -> Any:
+        first = mapped(lambda column: column[0] if np.ndim(column) else column, arguments)
+        with straight(()):  # the rule takes the value from the function itself
+            value, change = self._rule(constant, first, mapped(np.subtract, arguments, first))
+        return value + change
 
 
 def jitted(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:

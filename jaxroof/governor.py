@@ -126,7 +126,7 @@ def mean_power(time: Scalar, energy: Joules, hardware: Hardware) -> Array:
     static = power.static
     if power.curve is not None and energy.core is not None:
         static = static * _static_share(power.curve, power.curve.least)
-    return minimum(power.static + energy.total / time, static + _headroom(power.tdp, static))
+    return minimum(power.static + jnp.divide(energy.total, time), static + _headroom(power.tdp, static))
 
 
 def limited_energy(time: Scalar, energy: Joules, hardware: Hardware) -> Array:

@@ -1,10 +1,12 @@
 """Hardware: peak rates, capacities and latencies of one accelerator and its links."""
 
+from typing import Any
+
 from jaxroof.field import number, part, share, switch, word
 from jaxroof.money import Costs
-from jaxroof.silicon import Silicon
+from jaxroof.silicon import Package, Silicon
 from jaxroof.smooth import maximum
-from jaxroof.struct import Array, Scalar, struct
+from jaxroof.struct import Array, Scalar, static, struct
 
 
 @struct
@@ -54,6 +56,20 @@ class Cores:
         "from the scratchpad; 0: threads feed them",
         default=0.0,
     )
+    matrix_flops_per_clock: dict[str, Scalar] | None = number(
+        "FLOP",
+        "matrix FLOP per clock and core, {}",
+        "what a core is built for; only laws read it: a peak follows from it where a law says so",
+        default=None,
+    )
+
+
+@struct
+class Design:
+    """Knobs of a design space that are no figure of a product; other figures follow from them by laws."""
+
+    stacks: Scalar | None = number("1", "stacks of device memory", whole=True, default=None)
+    ports: Scalar | None = number("1", "scale-up ports", whole=True, default=None)
 
 
 TOPOLOGIES = ("switched", "mesh", "torus")
@@ -173,7 +189,8 @@ class Hardware:
 
     `matrix` holds the peak of the matrix units in FLOP/s by precision (`bf16`, `fp8`, ...) and only the
     precisions that the device has a figure for. It is a total over all cores: sweeping `cores.count` scales
-    vector units, special-function units and scratchpads, not the matrix peak.
+    vector units, special-function units and scratchpads, not the matrix peak, unless one of `laws` says so.
+    Functions of the cost model do not apply laws: whoever changes a figure does (`hwspaces.laws.lawful`).
     """
 
     matrix: dict[str, Scalar] = number("FLOP/s", "dense matrix peak, {}")
@@ -185,6 +202,9 @@ class Hardware:
     energy: Energy | None = None
     silicon: Silicon | None = None  # None: area unknown
     costs: Costs | None = None  # None: what it costs to make and own is unknown
+    package: Package | None = None  # None: its limits are unknown
+    design: Design | None = None  # knobs of a design space; None: none
+    laws: tuple[Any, ...] = static(default=())  # `hwspaces.laws.Law`, by which some figures follow from others
 
 
 USUAL_CLOCK = 1.8e9

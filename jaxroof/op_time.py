@@ -1,16 +1,19 @@
 """Time of one op on one device, by the efficiency's model of its kind, and the resource that binds it."""
 
 import dataclasses
+from typing import Any
 
 from jaxroof.arrays import jnp
 from jaxroof.collectives import collective_algorithm, collective_time
 from jaxroof.efficiency import Efficiency, Kernels, KindEfficiency, LinkEfficiency, Timing
-from jaxroof.efficiency.kernels import kernel_spread, kernel_timing
-from jaxroof.efficiency.surface import Surfaces, surface_extrapolated, surface_timing
+from jaxroof.efficiency.hull import Hull, hull_distance
+from jaxroof.efficiency.kernels import kernel_of, kernel_timing
+from jaxroof.efficiency.surface import Surfaces, surface_distance, surface_timing
 from jaxroof.efficiency.timing import SHORT, Spread
 from jaxroof.hardware import Hardware
 from jaxroof.op import RESOURCES, AnyOp, Collective, Copy, Kernel
 from jaxroof.roofline import roofline_timing
+from jaxroof.smooth import minimum
 from jaxroof.struct import Array, Scalar
 from jaxroof.traced_once import traced_once
 
@@ -69,36 +72,60 @@ def op_time(op: AnyOp, hardware: Hardware, efficiency: Efficiency) -> Scalar:
 
 
 def op_spread(op: AnyOp, efficiency: Efficiency) -> Spread | None:
-    """Known errors of `op_time`; None where there are none. Of measured kernels, those of the model below them."""
+    """Known errors of `op_time` inside of its hull; None where there are none. Of measured kernels, those of the model
+    below them.
+    """
+    return getattr(_constants(op, efficiency), "spread", None)
+
+
+def op_hull(op: AnyOp, efficiency: Efficiency) -> Hull | None:
+    """Evidence for the constants that price `op`; None where none is known. Of measured kernels, that of the model
+    below them.
+    """
+    return getattr(_constants(op, efficiency), "hull", None)
+
+
+def _constants(op: AnyOp, efficiency: Efficiency) -> Any:
+    """The struct of constants that prices `op`; None for a copy, which has none."""
     if isinstance(op, Copy):
         return None
-    entry = efficiency.collective if isinstance(op, Collective) else getattr(efficiency, op.kind)
+    if isinstance(op, Collective):
+        return efficiency.collective
+    entry = getattr(efficiency, op.kind)
     entry = entry.base if isinstance(entry, Surfaces) else entry
-    if isinstance(entry, Kernels) and isinstance(op, Kernel):
-        return kernel_spread(entry, op)
-    return getattr(entry, "spread", None)
+    return kernel_of(entry, op) if isinstance(entry, Kernels) else entry
 
 
 @traced_once
 def op_deviation(op: AnyOp, hardware: Hardware, efficiency: Efficiency) -> Array:
-    """Standard deviation in s of one run of `op`, shape (): its time times the spread of its kind and length.
+    """Standard deviation in s of one run of `op`, shape (): 0 where nothing is known of the errors.
 
-    0 where nothing is known of the errors.
+    deviation = time sqrt(spread^2 + (growth distance)^2)
+
+    spread is that of its kind and length inside of the hull, distance is `op_extrapolation`.
     """
-    spread = op_spread(op, efficiency)
+    spread, hull = op_spread(op, efficiency), op_hull(op, efficiency)
     if spread is None:
         return jnp.zeros(())
     time = op_time(op, hardware, efficiency)
-    return time * jnp.where(time < SHORT, spread.short, spread.long)
+    inside = jnp.where(time < SHORT, spread.short, spread.long)
+    if hull is None:
+        return time * inside
+    beyond = hull.growth * op_extrapolation(op, hardware, efficiency)
+    return time * jnp.sqrt(inside * inside + beyond * beyond)
 
 
 @traced_once
-def op_extrapolated(op: AnyOp, efficiency: Efficiency) -> Array:
-    """Whether `op` is beyond what its kind's tables measured, shape (); False where the kind has no tables."""
-    if not isinstance(op, Kernel):
-        return jnp.asarray(False)
-    entry = getattr(efficiency, op.kind)
-    return surface_extrapolated(entry, op) if isinstance(entry, Surfaces) else jnp.asarray(False)
+def op_extrapolation(op: AnyOp, hardware: Hardware, efficiency: Efficiency) -> Array:
+    """Octaves by which `op` on `hardware` is beyond the evidence, shape (): 0 inside, and where none is known.
+
+    With a user's tables it is the distance to what is nearer: the measured kernels, or the model below them.
+    """
+    hull = op_hull(op, efficiency)
+    distances = [] if hull is None else [hull_distance(hull, op, hardware)]
+    if isinstance(op, Kernel) and isinstance(entry := getattr(efficiency, op.kind), Surfaces):
+        distances += surface_distance(entry, op, hardware)
+    return jnp.asarray(minimum(*distances) if len(distances) > 1 else distances[0] if distances else 0.0)
 
 
 @traced_once

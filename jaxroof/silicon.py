@@ -1,4 +1,4 @@
-"""Silicon of a device's dies: area per unit of each part, its scale by process, and the cut into dies."""
+"""Silicon of a device's dies and their package: area per unit of each part, scale by process, and limits."""
 
 from jaxroof.field import number, part, share, switch
 from jaxroof.struct import Scalar, struct
@@ -56,3 +56,18 @@ class Silicon:
     dies: Scalar = number("1", "fewest dies with cores", default=1.0)
     shared_dies: Scalar = number("1", "fewest dies without cores", zero=True, default=0.0)
     largest_die: Scalar = number("m2", "largest die", "what one exposure covers")
+
+
+@struct
+class Package:
+    """Limits of the package that carries the dies and memory of one device."""
+
+    interposer: Scalar = number("m2", "largest area of dies and memory stacks in the package")
+    edge_share: Scalar = share("share of the dies' edge that PHYs may take")
+    power_density: Scalar = number("W/m2", "largest power per area of the dies", "memory's included")
+    cooling: Scalar = number("W", "largest power that can be cooled", "one package")
+    stack_edge: Scalar = number("m", "die edge per memory stack", "or chip of memory")
+    stack_footprint: Scalar = number("m2", "area in the package per memory stack", "0: on the board", zero=True)
+    link_edge: Scalar = number("m s/B", "die edge per scale-up bandwidth", "per direction", zero=True)
+    other_edge: Scalar = number("m", "die edge of other PHYs", "host, links between dies", zero=True, default=0.0)
+    stacked: Scalar = switch("1 where dies with cores lie on those without", default=0.0)

@@ -2,17 +2,27 @@
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 from jaxroof.arrays import jnp
 from jaxroof.batch import Batch
 from jaxroof.deployment import Deployment
-from jaxroof.efficiency import Efficiency, Spread, Surfaces
+from jaxroof.efficiency import Efficiency, Kernels, Spread, Surfaces
 from jaxroof.energy import op_energy, power_known
 from jaxroof.forward import group_batch
 from jaxroof.hardware import Hardware, matrix_peak
 from jaxroof.model import Model
 from jaxroof.op import BOUNDS, RESOURCES, AnyOp, Kernel, Ops
-from jaxroof.op_time import at_bound, op_algorithm, op_bound, op_deviation, op_extrapolated, op_time, op_time_by_bound
+from jaxroof.op_time import (
+    at_bound,
+    op_algorithm,
+    op_bound,
+    op_deviation,
+    op_extrapolation,
+    op_hull,
+    op_time,
+    op_time_by_bound,
+)
 from jaxroof.overlap import computing_hardware, hidden_time, overlapped_ops
 from jaxroof.struct import Array, Scalar, struct
 from jaxroof.tree import leaves
@@ -107,23 +117,41 @@ def deviations_of(ops: Ops, hardware: Hardware, deployment: Deployment, efficien
 
 
 def extrapolated_times(
-    ops: Ops, hardware: Hardware, deployment: Deployment, efficiency: Efficiency
-) -> dict[str, Scalar]:
-    """Time in s of every op of one step that is beyond what was measured, by name, and 0 of the others.
+    ops: Ops, times: Terms, hardware: Hardware, deployment: Deployment, efficiency: Efficiency
+) -> Terms:
+    """Time in s of every op of one step times the octaves that it is beyond the evidence, by name.
 
-    Only where the efficiency has tables of measured kernels (`tables_known`).
+    Only of ops whose evidence is known.
+
+    Args:
+      times: of the same step, `times_of`.
     """
-    times: dict[str, Scalar] = {}
     device = computing_hardware(hardware, deployment)
-    for name, op in ops.items():
-        time = op.count * op_time(op, device, efficiency)
-        times[name] = jnp.where(op_extrapolated(op, efficiency), time, 0.0)
-    return times
+    return {
+        name: times[name] * op_extrapolation(op, device, efficiency)
+        for name, op in ops.items()
+        if evidence_of(op, efficiency)
+    }
 
 
-def tables_known(efficiency: Efficiency) -> bool:
-    """Whether any kind of kernel is priced by measured tables: structure, not data."""
-    return any(isinstance(getattr(efficiency, field.name), Surfaces) for field in dataclasses.fields(efficiency))
+def evidence_of(op: AnyOp, efficiency: Efficiency) -> bool:
+    """Whether it is known what the constants or tables that price `op` were fitted to: structure, not data."""
+    entry = getattr(efficiency, op.kind) if isinstance(op, Kernel) else None
+    return op_hull(op, efficiency) is not None or isinstance(entry, Surfaces)
+
+
+def evidence_known(efficiency: Efficiency) -> bool:
+    """Whether that is known of any constants: structure, not data."""
+    return any(_evident(getattr(efficiency, field.name)) for field in dataclasses.fields(efficiency))
+
+
+def _evident(entry: Any) -> bool:
+    if isinstance(entry, Surfaces):
+        return True
+    models = (
+        (getattr(entry, field.name) for field in dataclasses.fields(entry)) if isinstance(entry, Kernels) else [entry]
+    )
+    return any(getattr(model, "hull", None) is not None for model in models)
 
 
 def spread_known(efficiency: Efficiency) -> bool:

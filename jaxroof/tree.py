@@ -44,6 +44,36 @@ def leaf_paths(tree: Any, prefix: str = "") -> list[str]:
     return [path for name, part in parts.items() for path in leaf_paths(part, f"{within}{name}")]
 
 
+def children(tree: Any) -> dict[str, Any]:
+    """Subtrees by their name in dotted paths, those of structure too; none of a leaf."""
+    if isinstance(tree, dict):
+        return tree
+    if isinstance(tree, tuple):
+        return {str(position): child for position, child in enumerate(tree)}
+    if dataclasses.is_dataclass(tree):
+        return {field.name: getattr(tree, field.name) for field in dataclasses.fields(tree)}
+    return {}
+
+
+def leaf_at(tree: Any, path: str) -> Any:
+    """What stands at a dotted path; None where there is nothing."""
+    for name in path.split("."):
+        tree = children(tree).get(name)
+    return tree
+
+
+def replaced(tree: Any, path: str, value: Any) -> Any:
+    """A copy of `tree` with `value` at `path`, which must exist."""
+    name, _, rest = path.partition(".")
+    child = replaced(children(tree)[name], rest, value) if rest else value
+    if isinstance(tree, dict):
+        return {**tree, name: child}
+    if isinstance(tree, tuple):
+        position = int(name)
+        return (*tree[:position], child, *tree[position + 1 :])
+    return dataclasses.replace(tree, **{name: child})
+
+
 def structure(tree: Any) -> Hashable:
     """What two trees have in common that differ in the numbers of their leaves only."""
     parts = _parts(tree)

@@ -1,6 +1,6 @@
-"""Silicon and costs of an invented device, with round numbers."""
+"""Silicon, package and costs of an invented device, with round numbers."""
 
-from jaxroof import Areas, Costs, Process, Silicon
+from jaxroof import Areas, Costs, Package, Process, Silicon
 
 REFERENCE = Process(logic=1.0, sram=1.0, analog=1.0)
 
@@ -24,6 +24,17 @@ SILICON = Silicon(
     stack_bandwidth=1e12,
     stack_capacity=16e9,
     largest_die=858e-6,
+)
+
+PACKAGE = Package(
+    interposer=1700e-6,
+    edge_share=0.9,
+    power_density=0.97e6,
+    cooling=1000.0,
+    stack_edge=11e-3,
+    stack_footprint=110e-6,
+    link_edge=3.2e-14,
+    other_edge=6.4e-3,
 )
 
 COSTS = Costs(

@@ -34,7 +34,7 @@ FLOORS = {
             "rule",
         },  # the ground
         {"hardware", "silicon", "money", "model", "deployment", "batch", "policy", "traffic", "op"},  # vocabulary
-        {"area", "speculation", "layers", "cost", "memory", "paging", "legality"},  # parts
+        {"area", "technology", "package", "speculation", "layers", "cost", "memory", "paging", "legality"},  # parts
         {"traced_once", "efficiency", "energy", "governor", "roofline", "collectives"},  # realism
         {"forward", "op_time", "overlap", "step", "price_tables", "step_price", "prices"},  # assembly
         {"steady_state", "steady_classes", "scheduler", "training"},
@@ -42,10 +42,12 @@ FLOORS = {
     ),
     "hwspaces": (
         {"document", "interrupted", "unfinished", "output", "units", "leaves"},  # files, units, figures
+        {"expression", "laws"},  # figures that follow from others
         {"link_technology", "energy", "derived", "technology_tables"},  # tables that accelerators refer to
         {"silicon", "voltage", "prices", "entry", "schema"},  # one accelerator
         {"constants", "blis", "load", "price_lists"},  # all of them
-        {"surface", "surface_ops", "surface_efficiency", "kernel_tables", "efficiency", "efficiency_file"},
+        {"space", "named"},  # designs that could be built
+        {"hull", "surface", "surface_ops", "surface_efficiency", "kernel_tables", "efficiency", "efficiency_file"},
     ),
     "workloads": (
         {"config", "expression_syntax", "expressions", "family", "families", "formats", "images", "kinds", "modules"}

@@ -22,8 +22,8 @@ ROOT = Path(__file__).parents[1]
 STRUCTS = [*(kind for root in ROOTS.values() for kind in root), Batch, Traffic, Served, Timeline]
 MODULES = [path for package in ("hwspaces", "workloads", "sweeps") for path in sorted((ROOT / package).rglob("*.py"))]
 
-UNDECLARED = {"targets"}
-"""Fields that are no numbers: matrices that adapters change."""
+UNDECLARED = {"targets", "laws"}
+"""Fields that are no numbers: matrices that adapters change, and laws by which some numbers follow from others."""
 
 
 def inner_structs(kind: type) -> set[type]:

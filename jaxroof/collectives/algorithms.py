@@ -6,7 +6,7 @@ hop_i its latency and stream_i(b) the time of b bytes per device in a pipeline (
 
 from jaxroof.arrays import jnp
 from jaxroof.collectives.topology import Tier, byte_time, stream_time
-from jaxroof.smooth import maximum, minimum
+from jaxroof.smooth import cheapest, maximum
 from jaxroof.struct import Array, Scalar
 
 UNAVAILABLE = 1e6
@@ -218,7 +218,7 @@ def _send_time(tier: Tier, chunks: str, sent: Scalar, buffered: Scalar) -> Scala
     if tier.transport is None:
         return sent * tier.byte_time
     small = tier.transport.low_latency.fixed_time + buffered / tier.transport.peer_rate
-    return minimum(sent * tier.byte_time + tier.losses * small, _with(tier, chunks, sent))
+    return cheapest(sent * tier.byte_time + tier.losses * small, _with(tier, chunks, sent))
 
 
 def _with(tier: Tier, protocol: str, sent: Scalar) -> Scalar:

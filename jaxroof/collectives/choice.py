@@ -23,7 +23,7 @@ from jaxroof.collectives.topology import tiers
 from jaxroof.efficiency import LinkEfficiency
 from jaxroof.hardware import Links
 from jaxroof.op import Collective
-from jaxroof.smooth import minimum
+from jaxroof.smooth import cheapest
 from jaxroof.struct import Array
 
 ALGORITHMS = (
@@ -83,7 +83,7 @@ def collective_time(
     """
     names = in_use(op.operation) if algorithms is None else algorithms
     times = _times(links, op, efficiency, names)
-    return jnp.where(op.participants > 1.0, minimum(*times.values()), 0.0) if times else jnp.zeros(())
+    return jnp.where(op.participants > 1.0, cheapest(*times.values()), 0.0) if times else jnp.zeros(())
 
 
 def collective_algorithm(

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from jaxroof.arrays import jnp
 from jaxroof.hardware import Link, Links, Transport
 from jaxroof.op import Collective
-from jaxroof.smooth import maximum, minimum
+from jaxroof.smooth import cheapest, maximum
 from jaxroof.struct import Array, Scalar
 
 
@@ -77,7 +77,7 @@ def stream_time(tier: Tier, sent: Scalar) -> Scalar:
         tier.losses * getattr(tier.transport, name).fixed_time + sent * byte_time(tier, name)
         for name in ("low_latency", "medium", "bulk")
     ]
-    return minimum(*times)
+    return cheapest(*times)
 
 
 def _tier(link: Link, inner: Scalar, reached: Scalar, outer: Scalar, losses: Scalar, crowded: bool) -> Tier:

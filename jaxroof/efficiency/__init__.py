@@ -2,6 +2,7 @@
 
 from jaxroof.efficiency.derated import Host, KindEfficiency, LinkEfficiency
 from jaxroof.efficiency.efficiency import Efficiency, datasheet
+from jaxroof.efficiency.hull import Hull
 from jaxroof.efficiency.kernels import Kernels
 from jaxroof.efficiency.published import kernel
 from jaxroof.efficiency.surface import Surfaces
@@ -10,6 +11,7 @@ from jaxroof.efficiency.timing import Spread, Timing
 __all__ = [
     "Efficiency",
     "Host",
+    "Hull",
     "Kernels",
     "KindEfficiency",
     "LinkEfficiency",

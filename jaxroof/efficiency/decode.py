@@ -4,12 +4,13 @@ import dataclasses
 from typing import NamedTuple
 
 from jaxroof.arrays import jnp
+from jaxroof.efficiency.hull import Hull
 from jaxroof.efficiency.timing import Spread, Timing
 from jaxroof.hardware import Hardware, clock, matrix_peak
 from jaxroof.op import Kernel
 from jaxroof.shape import AttentionShape
 from jaxroof.smooth import ceiling, maximum, minimum, positive_part
-from jaxroof.struct import Scalar, struct
+from jaxroof.struct import Scalar, static, struct
 
 PARTIAL_BYTES = 8.0
 """B that one element of a split's result moves through the L2: written and read again as float32."""
@@ -57,6 +58,7 @@ class DecodeKernel:
     core_flops: Scalar  # vector FLOP per cycle of a core that works on one unit at a time; a wider one takes several
     slow_bytes: Scalar | None = None  # times longer that a cached byte of an 8-bit element takes; None: it does not
     spread: Spread | None = None
+    hull: Hull | None = static(default=None)
 
 
 class Units(NamedTuple):

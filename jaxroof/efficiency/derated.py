@@ -1,7 +1,8 @@
 """Constant shares of every peak by kind of op, and fixed times per kernel, step, sequence and request."""
 
+from jaxroof.efficiency.hull import Hull
 from jaxroof.efficiency.timing import Spread
-from jaxroof.struct import Scalar, struct
+from jaxroof.struct import Scalar, static, struct
 
 
 @struct
@@ -14,6 +15,7 @@ class KindEfficiency:
     bandwidth: Scalar  # of HBM bandwidth
     cache_bandwidth: Scalar  # of L2 and scratchpad bandwidth
     kernel_time: Scalar  # s per kernel: launch inside a graph, fill and drain
+    hull: Hull | None = static(default=None)
 
 
 @struct
@@ -25,6 +27,7 @@ class LinkEfficiency:
     two_shot: Scalar = 1.0  # 1: the engine's own all-reduce also works in two stages; 0: in one, and else the library
     wait_time: Scalar = 0.0  # s per collective that devices of an engine wait for the last of them
     spread: Spread | None = None
+    hull: Hull | None = static(default=None)
 
 
 @struct

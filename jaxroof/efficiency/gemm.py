@@ -1,12 +1,13 @@
 """Time of one dense matrix product: the best of a few tiles and splits, weights from device memory or from L2."""
 
 from jaxroof.arrays import jnp
+from jaxroof.efficiency.hull import Hull
 from jaxroof.efficiency.tiles import TileCosts, matrix_time, sustained_rate
 from jaxroof.efficiency.timing import Spread, Timing
 from jaxroof.hardware import Hardware, clock
 from jaxroof.op import Kernel
-from jaxroof.smooth import ceiling, minimum
-from jaxroof.struct import Array, Scalar, struct
+from jaxroof.smooth import ceiling, cheapest
+from jaxroof.struct import Array, Scalar, static, struct
 
 RESIDENT_BOUND = 50.0
 """Bound on the square of how often weights fit into L2: beyond it all of them stay there, to float32's precision."""
@@ -35,6 +36,7 @@ class GemmKernel(TileCosts):
     fetch: Scalar | None = None  # extra fraction of `bandwidth` that asynchronous cores reach; None: none
     software_row_cycles: Scalar | None = None  # further cycles per row where matrix units are not asynchronous
     spread: Spread | None = None
+    hull: Hull | None = static(default=None)
 
 
 def gemm_timing(kernel: GemmKernel, op: Kernel, hardware: Hardware) -> Timing:
@@ -80,7 +82,7 @@ def _matrix_time(kernel: GemmKernel, op: Kernel, hardware: Hardware) -> Array:
     for splits in SPLITS:
         core = matrix_time(kernel, hardware, rate, op.operand_bytes, row_tiles, shape.outputs, shape.inputs, splits)
         times.append(core if splits == 1.0 else core + (adding + splits * partial_sum))
-    return minimum(*times)
+    return cheapest(*times)
 
 
 def _together(matrix: Scalar, moved: Scalar, contention: Scalar) -> Array:

@@ -1,13 +1,14 @@
 """Time of one grouped matrix product: rows spread over the experts of a layer, one weight matrix each."""
 
 from jaxroof.arrays import jnp
+from jaxroof.efficiency.hull import Hull
 from jaxroof.efficiency.tiles import STEP_BYTES, TileCosts, matrix_time, sustained_rate
 from jaxroof.efficiency.timing import Spread, Timing
 from jaxroof.hardware import Hardware, clock
 from jaxroof.op import Kernel
 from jaxroof.shape import ProductShape
 from jaxroof.smooth import ceiling, maximum
-from jaxroof.struct import Array, Scalar, struct
+from jaxroof.struct import Array, Scalar, static, struct
 
 EVEN = 0.05
 """Least span, ln(busiest matrix's rows / idlest's), by which `row_tiles` divides; more even loads count as this one."""
@@ -36,6 +37,7 @@ class GroupedKernel(TileCosts):
     coarse_rows: Scalar | None = None  # mean rows per matrix about which tiles get coarse; None: they never do
     coarse_lines: Scalar | None = None  # extra fraction of the weights that coarse tiles read, by half cache lines
     spread: Spread | None = None
+    hull: Hull | None = static(default=None)
 
 
 def grouped_timing(kernel: GroupedKernel, op: Kernel, hardware: Hardware) -> Timing:

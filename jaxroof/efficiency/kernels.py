@@ -13,7 +13,7 @@ from jaxroof.hardware import Hardware
 from jaxroof.layers.linear import LOW_PRECISIONS
 from jaxroof.op import Kernel
 from jaxroof.shape import AttentionShape
-from jaxroof.struct import Scalar, struct
+from jaxroof.struct import struct
 
 KernelModel = StreamKernel | GemmKernel | PrefillKernel | GroupedKernel | DecodeKernel
 
@@ -61,8 +61,3 @@ def kernel_timing(kernels: Kernels, op: Kernel, hardware: Hardware) -> Timing:
     """Time of one run of `op` by the model of its class, where it has work."""
     kernel = kernel_of(kernels, op)
     return MODELS[type(kernel)](kernel, op, hardware)
-
-
-def kernel_spread(kernels: Kernels, op: Kernel) -> Scalar | None:
-    """Errors of the model that prices the op's class."""
-    return kernel_of(kernels, op).spread

@@ -3,13 +3,14 @@
 from typing import NamedTuple
 
 from jaxroof.arrays import jnp
+from jaxroof.efficiency.hull import Hull
 from jaxroof.efficiency.timing import Spread, Timing
 from jaxroof.hardware import Cores, Hardware, clock, matrix_peak, tile_clock
 from jaxroof.layers.linear import LOW_PRECISIONS
 from jaxroof.op import Kernel
 from jaxroof.shape import AttentionShape
-from jaxroof.smooth import ceiling, maximum, minimum, positive_part
-from jaxroof.struct import Scalar, struct
+from jaxroof.smooth import ceiling, cheapest, maximum, minimum, positive_part
+from jaxroof.struct import Scalar, static, struct
 from jaxroof.tree import mapped
 
 WIDTH = 256.0
@@ -53,6 +54,7 @@ class PrefillKernel:
     launch_cycles: Scalar  # clock cycles per run: launches inside a graph, fill and drain
     low_launch: Scalar  # how much longer that is with a cache of 8 bits
     spread: Spread | None = None
+    hull: Hull | None = static(default=None)
 
 
 class Tiles(NamedTuple):
@@ -180,7 +182,7 @@ def attention_tiles(kernel: PrefillKernel, loop: TileLoop, shape: AttentionShape
     def tiles_of(rows: Scalar) -> Scalar:
         """Tiles of `rows` rows: of one query head, or in part of all that share a key head, if these are fewer."""
         alone = shape.heads * ceiling(queries / rows)
-        packed = minimum(alone, shape.kv_heads * ceiling(queries * group / rows))
+        packed = cheapest(alone, shape.kv_heads * ceiling(queries * group / rows))
         return shape.sequences * (alone + loop.packing * (packed - alone))
 
     count = tiles_of(kernel.tile_rows)

@@ -1,10 +1,11 @@
 """Time of streaming kernels: element-wise work, norms, copies and conversions."""
 
+from jaxroof.efficiency.hull import Hull
 from jaxroof.efficiency.timing import Spread, Timing
 from jaxroof.hardware import Hardware, clock, matrix_peak
 from jaxroof.op import Kernel
 from jaxroof.smooth import maximum
-from jaxroof.struct import Scalar, struct
+from jaxroof.struct import Scalar, static, struct
 
 
 @struct
@@ -19,6 +20,7 @@ class StreamKernel:
     core_bytes: Scalar | None = None  # B that one core reads and writes per clock cycle; None: never binds
     residency: Scalar | None = None  # share of L2 that holds what the kernels around it share with it; None: nothing
     spread: Spread | None = None
+    hull: Hull | None = static(default=None)
 
 
 def stream_timing(kernel: StreamKernel, op: Kernel, hardware: Hardware) -> Timing:

@@ -12,8 +12,10 @@ from typing import Any
 
 from jaxroof.arrays import jnp, stacked, taken
 from jaxroof.efficiency.derated import KindEfficiency
+from jaxroof.efficiency.hull import SHAPE, Hull, hull_distance
 from jaxroof.efficiency.kernels import Kernels
 from jaxroof.efficiency.timing import Timing
+from jaxroof.hardware import Hardware
 from jaxroof.op import Kernel
 from jaxroof.shape import AttentionShape, ProductShape
 from jaxroof.smooth import maximum
@@ -82,6 +84,7 @@ class Surfaces:
 
     base: KindEfficiency | Kernels
     tables: tuple[Surface, ...] = static()
+    hull: Hull | None = static(default=None)  # device that was measured; None: it is not known
 
 
 def surface_of(surfaces: Surfaces, op: Kernel) -> Surface | None:
@@ -111,26 +114,35 @@ def surface_timing(surfaces: Surfaces, op: Kernel, base: Timing) -> Timing:
     return Timing(base.total * ratio, {name: time * ratio for name, time in base.resources.items()})
 
 
-def surface_extrapolated(surfaces: Surfaces, op: Kernel) -> Array:
-    """Whether `op` is outside of what was measured, shape (): it has no table, is beyond the positions of an axis, is
-    half or twice of every table's labels or more, or has what no table has (several matrices, drafts in decode).
+def surface_distance(surfaces: Surfaces, op: Kernel, hardware: Hardware) -> list[Array]:
+    """Octaves by which `op` on `hardware` is outside of the tables and their device, shape (); empty without a table.
+
+    distance = sqrt(device^2 + (SHAPE shape)^2), shape the largest of what `op` is beyond an axis, beside every table's
+    labels (from a factor of two on), or has more of than any table: matrices, drafts in decode, cached keys in prefill.
     """
     table = surface_of(surfaces, op)
     if table is None:
-        return jnp.asarray(True)
-    shape, outside = coordinates(op), jnp.asarray(False)
-    for axis in table.axes:
-        outside = outside | (shape[axis.name] < axis.low) | (shape[axis.name] > axis.high)
+        return []
+    shape = coordinates(op)
+    excesses = [_octaves(shape[axis.name] / axis.high) for axis in table.axes]
+    excesses += [_octaves(axis.low / shape[axis.name]) for axis in table.axes]
     if table.names:
         nearest = _nearest(table, shape)[..., None, None]
-        apart = jnp.take_along_axis(_apart(table, shape), nearest, axis=-2)[..., 0, :]
-        outside = outside | jnp.any(jnp.abs(apart) >= 1.0, axis=-1)
+        apart = jnp.max(jnp.abs(jnp.take_along_axis(_apart(table, shape), nearest, axis=-2)[..., 0, :]), axis=-1)
+        excesses.append(jnp.where(apart >= 1.0, apart, 0.0))
     if isinstance(op.shape, ProductShape):
-        outside = outside | (jnp.asarray(op.shape.matrices) > 1.0)
+        excesses.append(_octaves(op.shape.matrices))
     elif isinstance(op.shape, AttentionShape):
-        drafts = op.shape.queries > 1.0 if op.kind == "decode_attention" else op.shape.keys > op.shape.queries
-        outside = outside | jnp.asarray(drafts)
-    return outside
+        decode = op.kind == "decode_attention"
+        excesses.append(_octaves(op.shape.queries if decode else op.shape.keys / maximum(op.shape.queries, 1.0)))
+    furthest = SHAPE * maximum(0.0, *excesses)
+    device = 0.0 if surfaces.hull is None else hull_distance(surfaces.hull, op, hardware)
+    return [jnp.sqrt(furthest * furthest + device * device)]
+
+
+def _octaves(ratio: Scalar) -> Array:
+    """log2 of a ratio above 1, else 0."""
+    return jnp.log2(maximum(ratio, 1.0))
 
 
 def log_ratio(table: Surface, op: Kernel) -> Array:

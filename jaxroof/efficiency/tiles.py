@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from jaxroof.arrays import jnp, rsqrt
 from jaxroof.hardware import Hardware, matrix_peak, tile_clock
-from jaxroof.smooth import ceiling, maximum, minimum
+from jaxroof.smooth import ceiling, cheapest, maximum
 from jaxroof.struct import Array, Scalar, struct
 
 TILES = (
@@ -147,7 +147,7 @@ def matrix_time(
         main = m * n + small * (m + n)
         tile_time = (main * misfit(m, n, hardware)) * core_time + (fixed_time + store_time * (m * n / STORED))
         times.append(waves(rows[m] * columns[n], costs.softness) * tile_time)
-    return minimum(*times)
+    return cheapest(*times)
 
 
 def waves(tiles_per_core: Scalar, softness: Scalar) -> Array:
@@ -162,14 +162,15 @@ def waves(tiles_per_core: Scalar, softness: Scalar) -> Array:
 def misfit(m: float, n: float, hardware: Hardware) -> Scalar:
     """Slowdown of a tile that registers or scratchpad do not hold: 1 where it fits, then (needed / there)^4.
 
-    Steep enough that such a tile is not chosen, and smooth, so that gradients say what a larger capacity would do.
+    Steep enough that such a tile is not chosen. A tile that fits exactly, as the largest ones do by design, gains
+    nothing from more capacity: the gradient is 0 there and where there is room, and that of the power beyond.
     Accumulators may take half of the registers.
     """
     registers, scratchpad = hardware.memory.register_capacity, hardware.memory.scratchpad
-    need = [1.0]
+    over: Scalar = 1.0
     if registers is not None:
-        need.append(2.0 * ACCUMULATOR_BYTES * m * n / registers)
+        over = jnp.maximum(2.0 * ACCUMULATOR_BYTES * m * n / registers, over)
     if scratchpad is not None:
-        need.append(STAGES * STEP_BYTES * (m + n) / scratchpad.capacity)
-    over = maximum(*need)
+        over = jnp.maximum(STAGES * STEP_BYTES * (m + n) / scratchpad.capacity, over)
+    over = jnp.where(over > 1.0, over, 1.0)  # at 1 exactly a maximum would have half of the slope
     return (over * over) * (over * over)

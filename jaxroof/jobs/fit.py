@@ -2,9 +2,11 @@
 
 from jaxroof import memory
 from jaxroof.arrays import jnp
+from jaxroof.hardware import Hardware
 from jaxroof.jobs.metric import Metric, higher, lower
 from jaxroof.jobs.scenario import Scenario
 from jaxroof.legality import legal
+from jaxroof.package import buildable, package_known, package_uses
 from jaxroof.paging import mean_wasted_tokens, wasted_tokens
 from jaxroof.struct import Scalar
 
@@ -15,7 +17,18 @@ METRICS = {
     "memory_use": lower("1", "share of the usable device memory that model and workload need"),
     "fits": Metric("1", "weights, activations and the workload's KV cache fit in device memory"),
     "legal": Metric("1", "the deployment's split is possible for this model on these links"),
-    "feasible": Metric("1", "the deployment is legal and fits"),
+    "feasible": Metric("1", "the deployment is legal and fits, on a device that could be built"),
+    "buildable": Metric("1", "the device keeps every limit of its package"),
+    **{
+        f"{name}_use": lower("1", f"share of the limit that the device takes: {words}")
+        for name, words in (
+            ("shoreline", "die edge for the PHYs of memory and links"),
+            ("interposer", "area of dies and memory stacks in the package"),
+            ("reticle", "area of one die"),
+            ("power_density", "TDP per area of the dies"),
+            ("cooling", "TDP of one package"),
+        )
+    },
     "kv_blocks_left": higher("1", "blocks of KV cache that fit beside the weights"),
     "cache_waste": lower("1", "share of a sequence's blocks of KV cache that is empty"),
     "cache_waste_mean": lower("1", "tokens of room that a sequence of any length leaves empty, on average"),
@@ -44,6 +57,15 @@ def fit(scenario: Scenario, context: Scalar, sequences: Scalar, encoded: Scalar)
         "memory_use": memory.memory_use(*place, context, sequences, encoded),
         "fits": fits,
         "legal": split,
-        "feasible": fits & split,
         **paged,
+        **_built(scenario.hardware, fits & split),
     }
+
+
+def _built(hardware: Hardware, feasible: Scalar) -> dict[str, Scalar]:
+    """Whether a deployment that can be is on a device that can be built, and how much of each limit that takes."""
+    if not package_known(hardware):
+        return {"feasible": feasible}
+    uses = package_uses(hardware)
+    built = buildable(uses)
+    return {"feasible": feasible & built, "buildable": built} | {f"{name}_use": use for name, use in uses.items()}

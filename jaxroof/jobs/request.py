@@ -24,7 +24,7 @@ from jaxroof.jobs.job import Job
 from jaxroof.jobs.metric import Metric, higher, lower
 from jaxroof.jobs.power import binding, clocks, step_joules
 from jaxroof.jobs.scenario import Scenario
-from jaxroof.jobs.terms import Steps, extrapolated_shares, spreads
+from jaxroof.jobs.terms import Steps, extrapolations, spreads
 from jaxroof.model import Model
 from jaxroof.op import BOUNDS
 from jaxroof.overlap import overlapped_ops
@@ -104,7 +104,7 @@ def request_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: dict[st
         **spreads("ttft", cost.ttft, (prefill,), scenario.efficiency),
         **spreads("tpot", cost.tpot, ((per_token, *decode),), scenario.efficiency),
         **spreads("e2e", cost.e2e, (prefill, (tokens * per_token, *decode)), scenario.efficiency),
-        **extrapolated_shares(sums, "prefill", "decode"),
+        **extrapolations(sums, "prefill", "decode"),
         **economics(*place, output_rate, power.get("joules_per_token")),
         **power,
         "prefill_mfu": sums["prefill_matrix_floor"] * busy / prefill_time,

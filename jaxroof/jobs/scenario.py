@@ -7,7 +7,7 @@ from jaxroof.efficiency import Efficiency
 from jaxroof.hardware import Hardware
 from jaxroof.jobs.composition import Requests
 from jaxroof.model import Model
-from jaxroof.struct import struct
+from jaxroof.struct import static, struct
 
 
 @struct
@@ -40,3 +40,4 @@ class Scenario:
     efficiency: Efficiency
     prefill: Pool | None = None  # where prompts are worked on, if elsewhere
     neighbour: Tenant | None = None  # what else runs on the devices
+    laws: tuple[Any, ...] = static(default=())  # by which some numbers follow from others, beside the hardware's own

@@ -11,7 +11,7 @@ from jaxroof.jobs.job import Job
 from jaxroof.jobs.metric import Metric, higher, lower
 from jaxroof.jobs.power import binding, clocks, step_joules
 from jaxroof.jobs.scenario import Scenario
-from jaxroof.jobs.terms import Steps, extrapolated_shares, spreads
+from jaxroof.jobs.terms import Steps, extrapolations, spreads
 from jaxroof.model import Model
 from jaxroof.op import BOUNDS
 from jaxroof.step import Terms
@@ -85,7 +85,7 @@ def step_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: dict[str, 
     return {
         "step_time": time,
         **spreads("step_time", time, ((time / sums["step"], *errors),), scenario.efficiency),
-        **extrapolated_shares(sums, "step"),
+        **extrapolations(sums, "step"),
         **economics(scenario.hardware, scenario.deployment, tokens / time, drawn.get("joules_per_token")),
         **drawn,
         "mfu": sums["step_matrix_floor"] / (time * degree(scenario.deployment.pp)),

@@ -16,12 +16,12 @@ from jaxroof.step import (
     Lazy,
     Terms,
     deviations_of,
+    evidence_known,
     extrapolated_times,
     matrix_floors,
     memory_floors,
     spread_known,
     step_cost,
-    tables_known,
     times_by_bound,
     times_of,
 )
@@ -44,11 +44,11 @@ METRICS = {
         for kind, how in (("", "errors of all kernels alike"), ("_independent", "kernels err independently"))
     },
     **{
-        f"{step}_extrapolated": lower("1", f"share of {words} time in kernels beyond measured tables")
+        f"{step}_extrapolation": lower("1", f"mean octaves beyond the evidence over {words} time")
         for step, words in (("step", "the step's"), ("prefill", "the prefill's"), ("decode", "the decode step's"))
     },
 }
-"""What every op costs, how certain times are, and how much of them is beyond measured tables."""
+"""What every op costs, how certain times are, and how far they are beyond what constants were fitted to."""
 
 
 def op_tables(prefix: str, scenario: Scenario, batch: Batch) -> Lazy:
@@ -67,17 +67,18 @@ def step_terms(prefix: str, scenario: Scenario, batch: Batch) -> Lazy:
     """Terms that are summed over the ops of one step: time, time by bound, and floors of matrix and memory time."""
     hardware, deployment, efficiency = scenario.hardware, scenario.deployment, scenario.efficiency
     ops = functools.cache(lambda: overlapped_ops(scenario.model, deployment, batch))
+    times = functools.cache(lambda: times_of(ops(), hardware, deployment, batch, efficiency))
     deviations = functools.cache(lambda: deviations_of(ops(), hardware, deployment, efficiency))
     beyond = {}
-    if tables_known(efficiency):
-        beyond[f"{prefix}_extrapolated"] = lambda: extrapolated_times(ops(), hardware, deployment, efficiency)
+    if evidence_known(efficiency):
+        beyond[f"{prefix}_extrapolation"] = lambda: extrapolated_times(ops(), times(), hardware, deployment, efficiency)
     if power_known(hardware):
         # Cheap to compute and of few axes: one term, so that a grid adds one number per point and not one per kind.
         beyond[f"{prefix}_energy"] = lambda: {"all": sum(energies_of(ops(), hardware).values())}
     if curve_known(hardware):
         beyond[f"{prefix}_core_energy"] = lambda: {"all": sum(core_energies_of(ops(), hardware).values())}
     return beyond | {
-        prefix: lambda: times_of(ops(), hardware, deployment, batch, efficiency),
+        prefix: times,
         f"{prefix}_by_bound": lambda: times_by_bound(ops(), hardware, deployment, batch, efficiency),
         f"{prefix}_matrix_floor": lambda: matrix_floors(ops(), hardware),
         f"{prefix}_memory_floor": lambda: memory_floors(ops(), hardware),
@@ -86,9 +87,9 @@ def step_terms(prefix: str, scenario: Scenario, batch: Batch) -> Lazy:
     }
 
 
-def extrapolated_shares(sums: dict[str, Scalar], *steps: str) -> dict[str, Scalar]:
-    """Shares of the time of steps in kernels beyond the measured tables; nothing where there are no tables."""
-    names = [f"{step}_extrapolated" for step in steps]
+def extrapolations(sums: dict[str, Scalar], *steps: str) -> dict[str, Scalar]:
+    """Octaves beyond the evidence, means over the time of steps; nothing where no evidence is known."""
+    names = [f"{step}_extrapolation" for step in steps]
     return {name: sums[name] / sums[step] for name, step in zip(names, steps, strict=True) if name in sums}
 
 

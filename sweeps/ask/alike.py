@@ -54,12 +54,16 @@ def alike(hardware: Hardware, precisions: Collection[str], figures: Figures = AL
       precisions: those that the model's matrices are multiplied in, all of which `hardware` has.
       figures: which get a neutral number; the others stay unknown.
     """
-    cores = dataclasses.replace(hardware.cores, clock=_known(hardware.cores.clock, USUAL_CLOCK))
+    widths = hardware.cores.matrix_flops_per_clock if hardware.laws else None  # which only laws read
+    own = dataclasses.replace(
+        hardware.cores, matrix_flops_per_clock=widths and {p: widths[p] for p in sorted(precisions)}
+    )
+    cores = dataclasses.replace(own, clock=_known(own.clock, USUAL_CLOCK))
     unknown = hardware.silicon is None and not figures.silicon
     return dataclasses.replace(
         hardware,
         matrix={precision: hardware.matrix[precision] for precision in sorted(precisions)},
-        cores=cores if figures.clock else hardware.cores,
+        cores=cores if figures.clock else own,
         links=_two_tiers(hardware.links) if figures.scale_out else hardware.links,
         energy=_energy(hardware, sorted(precisions), figures.scale_out),
         price=_known(hardware.price, math.nan) if figures.price else hardware.price,

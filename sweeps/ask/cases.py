@@ -16,6 +16,7 @@ from jaxroof.model import WeightFormat
 from sweeps.ask.deployments import PREFIX, with_settings
 from sweeps.ask.drafting import acceptance, require_drafts, with_draft
 from sweeps.ask.effects import facts, given_paths, require_effect
+from sweeps.ask.laws import require_free, with_laws
 from sweeps.ask.leaves import leaf_unit
 from sweeps.ask.neighbours import neighbour_entry, neighbour_notes, neighbour_requests, neighbour_tenant
 from sweeps.ask.paths import number, replaced
@@ -76,6 +77,7 @@ def case(
     draft: str | None = None,
     prefill: Mapping[str, Any] | None = None,
     neighbour: Mapping[str, Any] | None = None,
+    laws: Mapping[str, str] | None = None,
 ) -> Case:
     """Everything that one answer depends on, from names and numbers.
 
@@ -95,6 +97,8 @@ def case(
         what is not said is as in the decode pool, which the other arguments describe.
       neighbour: of a colocated job, the other model: model, weights, batch, isl, osl, cached, and settings of its
         deployment, by name.
+      laws: any leaf by dotted path, an expression of other leaves that it follows from:
+        {"hardware.matrix.bf16": "cores.count * cores.clock * cores.matrix_flops_per_clock.bf16"}.
 
     Raises:
       ValueError: one line that names what is wrong, its value and what is allowed.
@@ -110,7 +114,7 @@ def case(
         hardware=device.hardware,
         model=entry.model,
         deployment=model_deployment(entry, kv, communication),
-        workload=_workload(job, workload, entry),
+        workload=_workload(job, _placed(laws or {}) | dict(workload), entry),
         efficiency=constants.efficiency,
     )
     settings = {f"{PREFIX}{name}": value for name, value in (deployment or {}).items()}
@@ -136,6 +140,8 @@ def case(
     for path, value in settings.items():
         if not path.startswith(PREFIX):
             scenario = _with_number(scenario, path, value)
+    scenario = with_laws(scenario, laws or {})
+    require_free(scenario, overrides)
     require_precisions(device, entry, scenario.deployment)
     require_drafts(draft, scenario.deployment)
     if check:
@@ -150,6 +156,11 @@ def case(
         require_effect(given_paths(deployment or (), asked, overrides, **words), facts(scenario))
     cache = cache_text(scenario.deployment, cache_precision(entry, kv))
     return Case(hardware=device, model=entry, efficiency=constants, scenario=scenario, kv=cache)
+
+
+def _placed(laws: Mapping[str, str]) -> dict[str, float]:
+    """A number for everything of the workload that follows from a law, until the law sets it."""
+    return {path.removeprefix("workload."): 1.0 for path in laws if path.startswith("workload.")}
 
 
 def _with_number(scenario: Scenario, path: str, value: Any) -> Scenario:

@@ -17,6 +17,7 @@ class Keys(TypedDict, total=False):
     job: str
     mode: str
     hardware: str | list[str]
+    space: str
     model: str | list[str]
     draft: str
     weights: str | list[str]
@@ -35,6 +36,7 @@ class Keys(TypedDict, total=False):
     slo: str | Table
     axes: Mapping[str, list | Range | Table]
     set: Table
+    laws: Mapping[str, str]
     sample: Table
     scenario: Table
     output: Table

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxroof.jobs import colocated, disaggregated, economics, fit, request, serve, step, terms, train
+from jaxroof.jobs import colocated, disaggregated, economics, fit, request, serve, steady, step, terms, train
 from jaxroof.jobs.metric import Metric, higher, lower
 from jaxroof.traffic import STATUSES
 
@@ -66,6 +66,7 @@ VARIABLES: dict[str, Metric] = {
     **economics.METRICS,
     **fit.METRICS,
     **serve.METRICS,
+    **steady.METRICS,
     **OF_REQUESTS,
     **OF_ITERATIONS,
     **CAPACITIES,
@@ -102,6 +103,7 @@ DERIVED = {
     "elasticity_of_": "elasticity of {}: d ln y / d ln x in the knob",
     "predicted_change_of_": "relative change of {} that its elasticity predicts",
     "change_of_": "relative change of {}",
+    "agreement_of_": "1 where gradient and real change agree, of {}",
     "curvature_of_": "second derivative of ln y in ln x of two knobs, y: {}",
 }
 """Variables that say how a metric depends on knobs, by what their names begin with; the metric's name follows."""
@@ -109,10 +111,11 @@ DERIVED = {
 KNOB_COORDINATES = {
     "knob": "number that is changed",
     "other_knob": "number that is changed as well",
-    "factor": "what the knob is multiplied by",
+    "factor": "what the knob is multiplied by, before whole numbers are rounded",
+    "knob_turned_to": "what the knob is turned to, in its SI unit",
     "knob_value": "the knob's value, in its SI unit",
     "knob_unit": "SI unit of the knob",
-    "knob_is_count": "1 where the knob is a count, which is taken as a real number",
+    "knob_is_count": "1 where the knob is a count, which the gradient takes as a real number",
 }
 """Labels along the dimensions of derived variables."""
 

@@ -12,6 +12,7 @@ from sweeps.ask.cases import KV_BYTES, Case, leaf_number, model_deployment, requ
 from sweeps.ask.deployments import label as deployment_label
 from sweeps.ask.deployments import with_settings
 from sweeps.ask.drafting import with_draft
+from sweeps.ask.laws import with_hardware_laws
 from sweeps.ask.paths import number, replaced
 from sweeps.ask.spec import Range, Spec
 
@@ -46,7 +47,8 @@ def object_axis(key: str, names: tuple[str, ...], spec: Spec, base: Case) -> tup
         for device in devices:
             require_precisions(device, base.model, base.scenario.deployment)
             notes += [f"{device.name}: {assumption}" for assumption in device.assumptions]
-        columns["hardware"] = Choice(tuple(device.hardware for device in devices), index)
+        lawful = tuple(with_hardware_laws(device.hardware, spec.laws) for device in devices)
+        columns["hardware"] = Choice(lawful, index)
         names = tuple(device.name for device in devices)
     elif key in ("model", "weights"):
         own = spec.objects.get("weights", (None,))

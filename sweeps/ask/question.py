@@ -19,6 +19,7 @@ from sweeps.ask.cases import Case, case, compute_precisions, leaf_number
 from sweeps.ask.deployments import PREFIX, is_structure
 from sweeps.ask.effects import facts, given_paths, require_effect
 from sweeps.ask.followers import followed
+from sweeps.ask.laws import held_note, require_free
 from sweeps.ask.leaf_axes import Parser, leaf_axis, named_apart
 from sweeps.ask.objects import deployment_axis, device_named, first_value, object_axis, under
 from sweeps.ask.paths import number
@@ -118,6 +119,7 @@ def unsampled(
         check=False,
         prefill=spec.prefill,
         neighbour=spec.neighbour,
+        laws=spec.laws,
     )
     axes, notes = [], list(base.notes)
     for key, names in spec.objects.items():
@@ -131,6 +133,9 @@ def unsampled(
         if path not in parsers:
             number(base.scenario, path)
         axes.append(leaf_axis(path, values, spec, parsers.get(path, leaf_number)))
+    require_free(base.scenario, spec.axes)
+    held = held_note(base.hardware, spec.axes) if len(spec.objects["hardware"]) == 1 else None
+    notes += [held] if held else []
     words: dict[str, Any] = {key: spec.objects.get(key) for key in ("kv", "communication")}
     named = {name for settings in spec.deployments for name in settings}
     given = given_paths(named, (), (*spec.fixed, *spec.axes), prefill=spec.prefill, neighbour=spec.neighbour, **words)

@@ -6,7 +6,7 @@ import json
 import math
 import os
 import pathlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,11 +15,13 @@ from hwspaces import document
 from jaxroof.jobs import JOBS
 from jaxroof.jobs.serve import SERVE
 from sweeps.ask.names import VARIABLES
+from sweeps.ask.spaces import spaced
 
 KEYS = {
     "job": "request, step, train, disaggregated, colocated or serve",
     "mode": "grid or sample",
     "hardware": "a name or file, or a list of them",
+    "space": "a design space by name or file, in place of hardware: its laws, and a range of every knob",
     "model": "a name or file, or a list of them",
     "draft": "a smaller model that drafts tokens",
     "weights": "a precision in place of the checkpoint's, or a list",
@@ -38,6 +40,7 @@ KEYS = {
     "slo": "for job serve: limits such as ttft=500ms,tpot=40ms, or a table of them",
     "axes": "table: any leaf by dotted path",
     "set": "table: any leaf by dotted path, one value",
+    "laws": "table: any leaf by dotted path, an expression of other leaves that it follows from",
     "sample": "table: points, method, seed",
     "scenario": "table: what the specification is of the suite of scenarios, which says more and changes nothing",
     "output": "table: variables, breakdown, illegal, dtype, keep, compression, digits",
@@ -95,6 +98,7 @@ class Spec:
     prices: str | None  # terms or a file of `hwspaces.priced`
     prefill: Mapping[str, Any]  # settings of the prefill pool of a disaggregated job
     neighbour: Mapping[str, Any]  # the other model of a colocated job, by name
+    laws: Mapping[str, str]  # path -> the expression that the leaf there follows from
 
     def text(self) -> str:
         """The specification as JSON with sorted keys: the same text for the same question."""
@@ -137,7 +141,7 @@ def spec(source: Mapping[str, Any]) -> Spec:
       ValueError: one line that names the key, its value and what is allowed.
     """
     require_known(source, KEYS, "")
-    source, given = pooled(source), source
+    source, given = spaced(pooled(source)), source
     job = _one_of(source.get("job", "request"), "job", tuple(JOBS))
     mode = _one_of(source.get("mode", "grid"), "mode", ("grid", "sample"))
     for key in () if JOBS[job].simulated else SIMULATED_KEYS:
@@ -176,6 +180,7 @@ def spec(source: Mapping[str, Any]) -> Spec:
         prices=_names(source["prices"], "prices")[0] if "prices" in source else None,
         prefill=_table(source, "prefill"),
         neighbour=_table(source, "neighbour"),
+        laws=_laws(source, (*fixed, *axes)),
     )
 
 
@@ -263,6 +268,17 @@ def _numbers(source: Mapping[str, Any], mode: str) -> tuple[dict[str, Any], dict
             else:
                 fixed[path] = parsed
     return fixed, axes
+
+
+def _laws(source: Mapping[str, Any], given: Collection[str]) -> dict[str, str]:
+    """Expressions by the path of the leaf that follows from them, which nothing else may set."""
+    laws = _table(source, "laws")
+    for path, text in laws.items():
+        if not isinstance(text, str):
+            raise ValueError(f'laws."{path}" = {text!r} must be an expression, such as "cores.count * cores.clock"')
+        if path in given:
+            raise ValueError(f'laws."{path}": {path} is given besides; it cannot be set and follow from a law')
+    return dict(laws)
 
 
 def _deployments(source: Mapping[str, Any], paths: list[str]) -> tuple[Mapping[str, Any], ...]:

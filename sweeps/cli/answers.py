@@ -7,12 +7,14 @@ from typing import Any
 
 from hwspaces import formatted
 from jaxroof.efficiency.timing import NINETY_PERCENT
+from jaxroof.jobs import job_of
 from jaxroof.jobs.step import StepWork
 from sweeps.ask.cases import Case
 from sweeps.ask.names import UDUNITS, variable
 from sweeps.cli import tables
 from sweeps.data.labels import number
-from sweeps.run.answer import Answer, OpAnswer
+from sweeps.run.answer import Answer, OpAnswer, answer
+from sweeps.run.evidence import beyond, without_hulls
 
 THROTTLED = 1.001
 """Slowdown above which the limit of electrical power is worth a line."""
@@ -60,6 +62,11 @@ def money_text(case: Case, metrics: dict[str, Any]) -> str | None:
     return "; ".join(parts) or None
 
 
+def is_certainty(name: str) -> bool:
+    """Whether a metric says how certain others are: printed as intervals and lines, not in tables."""
+    return "_spread" in name or name.endswith("_extrapolation")
+
+
 def intervals(metrics: dict[str, Any]) -> list[str]:
     """90 % intervals of each time, in words, if the errors of all kernels are one and if each errs on its own.
 
@@ -78,10 +85,22 @@ def intervals(metrics: dict[str, Any]) -> list[str]:
     return lines
 
 
-def beyond_tables(metrics: dict[str, Any]) -> list[str]:
-    """Share of each step's time in kernels beyond the measured ones; empty where nothing was measured."""
-    names = [name for name in metrics if name.endswith("_extrapolated")]
-    return [f"{metrics[name]:.0%} of {variable(name).long_name.partition(' of ')[2]}" for name in names]
+def beyond_lines(case: Case, metrics: dict[str, Any]) -> list[str]:
+    """What of a case is beyond the evidence of its constants, and what that does to the intervals; empty inside."""
+    found = {name: beyond(*step) for name, step in job_of(case.scenario).steps(case.scenario).items()}
+    marked = {name: one for name, one in found.items() if one.marked}
+    lines = [f"{name}: {one.text}" for name, one in marked.items() if one.octaves is not None]
+    lines += [one.text for one in list(marked.values())[:1] if one.octaves is None]
+    known = [name for name in ("step_time", "ttft", "tpot", "e2e") if f"{name}_spread" in metrics]
+    if lines and known:
+        inside = dataclasses.replace(case.scenario, efficiency=without_hulls(case.scenario.efficiency))
+        before: dict[str, Any] = answer(dataclasses.replace(case, scenario=inside)).metrics
+        parts = []
+        for name in known:
+            low, high = (math.exp(NINETY_PERCENT * one[f"{name}_spread"]) for one in (before, metrics))
+            parts.append(f"{name} from a factor of {low:.2f} to {high:.2f}")
+        lines.append(f"intervals (90 %, all kernels alike) widened: {', '.join(parts)}")
+    return lines
 
 
 def power_lines(case: Case, metrics: dict[str, Any]) -> list[str]:
@@ -135,13 +154,13 @@ def units(metrics: Iterable[str]) -> dict[str, str]:
     return {name: UDUNITS.get(variable(name).unit, variable(name).unit) for name in metrics}
 
 
-def show(case: Case, answer: Answer) -> None:
+def show(case: Case, found: Answer) -> None:
     """Print what follows the tables of a step or a request: errors, power, memory, money and notes."""
-    metrics, out = answer.metrics, tables.console()
+    metrics, out = found.metrics, tables.console()
     money = money_text(case, metrics)
     for label, lines in {
         "error": intervals(metrics),
-        "tables": beyond_tables(metrics),
+        "beyond": beyond_lines(case, metrics),
         "power": power_lines(case, metrics),
         "memory": [fit_text(case, metrics)],
         "money": [] if money is None else [money],
@@ -150,16 +169,16 @@ def show(case: Case, answer: Answer) -> None:
         tables.print_lines(out, label, lines)
 
 
-def record(case: Case, answer: Answer) -> dict[str, Any]:
+def record(case: Case, found: Answer) -> dict[str, Any]:
     """The answer for machines: SI numbers, all finite; a figure that does not exist is null."""
-    ops = {step: [_op_record(op, table) for op in table] for step, table in answer.steps.items()}
+    ops = {step: [_op_record(op, table) for op in table] for step, table in found.steps.items()}
     return {
         **case_record(case),
         "workload": dataclasses.asdict(case.scenario.workload),
         "notes": list(case.notes),
         "token_unit": token_text(case),
-        "metrics": answer.metrics,
-        "units": units(answer.metrics),
+        "metrics": found.metrics,
+        "units": units(found.metrics),
         "ops": [{**op, "step": step} if len(ops) > 1 else op for step, rows in ops.items() for op in rows],
     }
 

@@ -82,6 +82,12 @@ def row_number(text: str | None) -> int:
     return 1 if text is None else int(whole_number("--row", text))
 
 
+def space_argument(parser: argparse.ArgumentParser) -> None:
+    """Declare --space of a verb that takes a specification."""
+    what = "a design space (`jaxroof space`) in place of the specification's hardware and its axes over it"
+    parser.add_argument("--space", metavar="NAME", help=what)
+
+
 def json_argument(parser: argparse.ArgumentParser) -> None:
     """Add `--json`."""
     parser.add_argument("--json", action="store_true", help="one JSON object with SI numbers instead of tables")

@@ -114,7 +114,7 @@ def _print_marks(out: Any, found: ServedComparison, rows: Sequence[Row]) -> None
     for mark, words in (
         ("*", "announced"),
         ("~", "at an estimated price: nobody sells it, as far as is known"),
-        ("?", "extrapolated: its architecture is not among the measured ones, so the interval is wider"),
+        ("?", "extrapolated: beyond what the constants were fitted to, so the interval is wider; see `beyond`"),
     ):
         if mark in marks:
             out.print(f"{mark} {words}")
@@ -130,6 +130,8 @@ def _print_details(out: Any, found: ServedComparison, rows: Sequence[Row], advic
     out.print()
     devices = {row.hardware: found.device_of(row) for row in rows}
     print_lines(out, "price", [f"{name}: {one.price.text}" for name, one in devices.items() if one.price is not None])
+    judged = {row.hardware: found.trust(row) for row in reversed(rows)}
+    print_lines(out, "beyond", [f"{name}: {one.words}" for name, one in judged.items() if one.extrapolated])
 
 
 def _print_reasons(out: Any, found: ServedComparison, every: bool) -> None:
@@ -169,8 +171,8 @@ def _print_summary(out: Any, found: ServedComparison, shown: Sequence[Row]) -> N
     print_lines(out, "best", [row_text(found, first), *_class_lines(first)])
     known = next((row for row in shown if not found.trust(row).extrapolated), None)
     if known is not first:
-        said = "no row is on a measured architecture" if known is None else row_text(found, known)
-        print_lines(out, "sure", [f"the first row is an extrapolation; best on a measured architecture: {said}"])
+        said = "no row is" if known is None else row_text(found, known)
+        print_lines(out, "sure", [f"the first row is an extrapolation; best inside of the evidence: {said}"])
     if first.prefill is not None:
         by = next((row for row in shown if row.simulated), None)
         said = "no row was simulated" if by is None else f"the best simulated row: {row_text(found, by)}"
@@ -272,6 +274,7 @@ def _row_record(found: ServedComparison, row: Row, rank: int, advice: Sequence[s
         "interval_90": [low, high],
         "evidence": judged.words,
         "extrapolated": judged.extrapolated,
+        "octaves_beyond": judged.octaves,
         "status": device.status,
         **({} if device.price is None else device.price.record()),
         "longest": found.question.requests.longest,

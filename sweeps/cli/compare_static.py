@@ -122,6 +122,7 @@ def _print(found: Any, shown: tuple, explained: tuple, top: int, every: bool) ->
     from sweeps.ask.names import variable
     from sweeps.cli.tables import console, print_lines, size, table
     from sweeps.data.labels import number
+    from sweeps.run.evidence import extrapolated
     from sweeps.studies.reasons import limit_text
 
     out = console()
@@ -143,6 +144,7 @@ def _print(found: Any, shown: tuple, explained: tuple, top: int, every: bool) ->
         for rank, row in enumerate(shown[:top], 1):
             name = f"{row.hardware} *" if row.hardware in found.announced else row.hardware
             name = f"{name} ~" if row.hardware in estimated else name
+            name = f"{name} ?" if extrapolated(row.metrics) else name
             cells = [_cell(metric, row.metrics[metric]) for metric in columns]
             weights = f"{size(row.metrics['weight_bytes'])} of {size(row.capacity)}"
             ranked.add_row(str(rank), name, str(row.devices), row.layout, f"{row.batch:,}", *cells, weights)
@@ -153,6 +155,8 @@ def _print(found: Any, shown: tuple, explained: tuple, top: int, every: bool) ->
             out.print("* announced")
         if any(row.hardware in estimated for row in shown[:top]):
             out.print("~ at an estimated price: nobody sells it, as far as is known")
+        if any(extrapolated(row.metrics) for row in shown[:top]):
+            out.print("? extrapolated: beyond what the constants were fitted to")
     else:
         out.print("nothing is feasible")
     _print_reasons(out, found, explained, every)

@@ -1,4 +1,4 @@
-"""`jaxroof hardware`: the accelerators of the catalogue as a table, or every figure of one and its source."""
+"""`jaxroof hardware`: the accelerators of the catalogue, every figure of one and its source, or technologies."""
 
 import argparse
 from typing import Any
@@ -10,6 +10,9 @@ from sweeps.cli.printing import print_json
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags of the verb."""
     parser.add_argument("name", nargs="?", metavar="NAME", help="one accelerator, or a TOML file: everything about it")
+    parser.add_argument(
+        "--technology", action="store_true", help="processes, memories, links and packages that designs are made of"
+    )
     prices_argument(parser)
     parser.add_argument("--json", action="store_true", help="JSON with SI numbers instead of tables")
 
@@ -17,7 +20,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Print the catalogue, or one entry of it."""
     import hwspaces
+    from sweeps.cli.technology_report import print_technologies, technology_record
 
+    if options.technology and options.name is not None:
+        raise ValueError(f"--technology takes no name, and {options.name!r} is given; --json has every constant")
+    if options.technology:
+        return print_json(technology_record()) if options.json else print_technologies()
     if options.name is None:
         entries = [hwspaces.priced(entry, options.prices) for entry in hwspaces.catalogue().values()]
         return print_json([_record(entry) for entry in entries]) if options.json else _print_catalogue(entries)

@@ -5,7 +5,7 @@ import pathlib
 import time
 from typing import Any
 
-from sweeps.cli.common import json_argument, settings_argument
+from sweeps.cli.common import json_argument, settings_argument, space_argument
 from sweeps.cli.outputs import dataset_argument, files, picture_argument
 from sweeps.cli.printing import print_json
 from sweeps.cli.progress import Line
@@ -19,6 +19,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "spec", metavar="SPEC.toml", help="a sweep's specification with [optimize] and [constraints]: ranges are bounds"
     )
+    space_argument(parser)
     for flag in ("minimize", "maximize"):
         parser.add_argument(
             f"--{flag}", metavar="METRIC,..", help=f"metrics or leaves to {flag}, in place of the specification's"
@@ -40,11 +41,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Search, write what is wanted, and print the best designs and what holds them there."""
+    from sweeps.ask.spaces import in_space
     from sweeps.ask.spec import content
     from sweeps.studies.optimization import spec as specs
     from sweeps.studies.optimization.search import searched
 
-    source = _with_flags(content(pathlib.Path(options.spec)), options)
+    source = content(pathlib.Path(options.spec))
+    source = _with_flags(source if options.space is None else in_space(source, options.space), options)
     try:
         asked = specs.design(source)
         compilation_cache()

@@ -52,7 +52,8 @@ def run(options: argparse.Namespace) -> None:
         return print_json(answers.record(case, found))
     out = tables.console()
     out.print(tables.heading(case, request_text(case), common.overrides(options.set)), end="\n\n")
-    out.print(tables.metric_table({name: value for name, value in found.metrics.items() if "_spread" not in name}))
+    shown = {name: value for name, value in found.metrics.items() if not answers.is_certainty(name)}
+    out.print(tables.metric_table(shown))
     out.print()
     out.print(tables.op_summary(found.steps))
     out.print()

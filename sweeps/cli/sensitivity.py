@@ -39,10 +39,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     asked = parser.add_argument_group("what is asked")
     asked.add_argument("--metric", metavar="NAME,..", help="metrics of the job (default: the most asked for)")
     asked.add_argument("--knob", metavar="PATH,..", help="numbers, or parts: hardware.links, model, efficiency")
-    asked.add_argument("--all", action="store_true", help=f"every knob (default: the {TOP} that matter most)")
+    asked.add_argument("--all", action="store_true", help=f"every knob (default: the {TOP} that change most)")
     asked.add_argument("--top", metavar="N", help=f"rows of the table (default {TOP})")
     asked.add_argument("--second-order", action="store_true", help="which knobs replace or need each other")
-    asked.add_argument("--smoothing", metavar="P", help="exponent of gradients at ridges (default 16); 0: exact ones")
+    asked.add_argument("--smoothing", metavar="P", help="exponent of gradients at ridges (default 49); 0: exact ones")
     asked.add_argument("--over", metavar="FILE", help="maps over a SPEC.toml, or over the points of a sweep's OUT.nc")
     dataset_argument(asked, "all of it as netCDF")
     picture_argument(asked, "a .png or .svg: a tornado; pairs with --second-order, maps with --over")
@@ -80,10 +80,12 @@ def _found(options: argparse.Namespace, names: Any, wanted: Any, exponent: float
     said, case = _said(options)
     from sweeps.cli.sensitivity_report import Found
     from sweeps.cli.tables import notes
-    from sweeps.studies.elasticity.point import checks, curvatures, sensitivity_at
+    from sweeps.studies.elasticity.point import curvatures, sensitivity_at
+    from sweeps.studies.elasticity.reasons import reasoned
+    from sweeps.studies.elasticity.turns import turns_of
 
     point = sensitivity_at(options.job, case.scenario, names, wanted, exponent)
-    checked = checks(case.scenario, point, point.knobs if options.all else point.top(top))
+    checked = reasoned(case.scenario, point, turns_of(case.scenario, point))
     second = {}
     if options.second_order:
         for name in point.metrics:
@@ -136,7 +138,8 @@ def _write(options: argparse.Namespace, found: Any, top: int) -> None:
 
     if options.plot:  # what cannot be drawn is said before any file is written
         from sweeps.show import style
-        from sweeps.show.sensitivity import pair_maps, tornado
+        from sweeps.show.sensitivity import pair_maps
+        from sweeps.show.tornado import tornado
 
         if options.second_order:
             made = pair_maps(found.point, found.curvatures, found.heading)

@@ -1,4 +1,4 @@
-"""Text of `jaxroof sensitivity`: knobs by elasticity, accuracy of first order, bounds, pairs of knobs."""
+"""Text of `jaxroof sensitivity`: knobs by real change, the gradient beside it, bounds, pairs of knobs."""
 
 import dataclasses
 import math
@@ -12,15 +12,19 @@ from sweeps.cli.answers import units
 from sweeps.cli.tables import console, metric_text, percent, print_lines, table
 from sweeps.data.labels import number
 from sweeps.studies.elasticity.knobs import Knob
-from sweeps.studies.elasticity.point import FACTORS, FLAT, Sensitivities, Turn
+from sweeps.studies.elasticity.point import FLAT, Sensitivities
 from sweeps.studies.elasticity.second_order import pairs
+from sweeps.studies.elasticity.turns import FACTORS, TOLERANCE, Turn, ranked
 
 if TYPE_CHECKING:
     import xarray as xr
 
 PAIRS = 10
 CHECKED = 8
-"""Rows of a table of pairs, and of each metric's checks where there are several metrics."""
+"""Rows of a table of pairs, and of each metric's own table where there are several metrics."""
+
+MARK = " *"
+"""After a change that the gradient does not predict."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,40 +42,47 @@ def show(found: Found, top: int, every: bool, files: Sequence[str]) -> None:
     """Print the tables, and which files are written."""
     out, point = console(), found.point
     out.print(found.heading, end="\n\n")
-    names = list(point.metrics)
-    shown = [point.knobs[i] for i in point.order()] if every else list(point.top(top))
+    names, moving = list(point.metrics), ranked(found.checks)
+    shown = list(moving[:top])
+    if every:
+        shown = [*moving, *(knob for knob in point.knobs if knob not in moving)]
     if len(names) == 1:
         out.print(_one_metric(point, names[0], shown, found.checks[names[0]]))
     else:
-        out.print(_all_metrics(point, names, shown))
+        out.print(_all_metrics(point, found.checks, shown))
         for name in names:
-            rows = [row for row in found.checks[name] if abs(_slope(point, name, row.knob)) >= FLAT]
-            rows = sorted(rows, key=lambda row: -abs(_slope(point, name, row.knob)))[:CHECKED]
-            if rows:
-                out.print(f"\n{name}: first order against the model")
-                out.print(_one_metric(point, name, [row.knob for row in rows], rows))
+            out.print(f"\n{name}: real changes and those that the gradient predicts")
+            rows = ranked(found.checks, [name])[: None if every else CHECKED]
+            out.print(_one_metric(point, name, rows, found.checks[name]))
     out.print()
-    flat = [knob for knob in point.knobs if all(abs(_slope(point, name, knob)) < FLAT for name in names)]
-    matter = len(point.knobs) - len(flat)
-    out.print(f"knobs   {matter} of {len(point.knobs)} matter; {_shown_text(len(shown), matter, every)}")
+    gone = len(point.knobs) - len(moving)
+    few = "" if every or top >= len(moving) else f"; the {top} with the largest changes are shown"
+    out.print(f"knobs   {len(moving)} of {len(point.knobs)} have an effect, {gone} have none{few}")
+    for name in names:
+        rows = [row for row in found.checks[name] if row.effect]
+        marked = [row for row in rows if not row.agrees]
+        out.print(
+            f"agree   {name}: gradient and real change within {100 * TOLERANCE:g} % for {len(rows) - len(marked)} of "
+            f"{len(rows)} knobs{f', not for {_listed(marked)}' if marked else ''}"
+        )
     for step, shares in point.bounds.items():
-        words = ", ".join(f"{bound} {percent(share)}" for bound, share in shares.items() if share >= 5e-4)
-        out.print(f"bound   {step}: {words} of its time; a knob of anything else is flat")
-    if flat:
-        listed = ", ".join(knob.path for knob in flat[:6])
-        out.print(f"flat    {listed}{f' and {len(flat) - 6} more (--all)' if len(flat) > 6 else ''}: elasticity 0")
+        words = ", ".join(f"{bound} {percent(share)}" for bound, share in shares.items() if share >= FLAT)
+        out.print(f"bound   {step}: {words} of its time")
     for reason, words in (("0", "0: a share of nothing"), ("switch", "switches"), ("unknown", "not set or unknown")):
         paths = [path for path, why in point.left_out.items() if why == reason]
         if paths:
             out.print(f"none    {', '.join(paths)}: {words}, no elasticity")
-    if any(knob.count for knob in shown):
-        out.print("note    * a count, taken as a real number; degrees and domains are not changed by a tenth")
     if point.smoothing == 0.0:
         out.print("note    exact piecewise gradients: no smoothing at ridges, none of rounded-up counts")
     print_lines(out, "note", found.notes)
     for name, (knobs, values) in found.curvatures.items():
         _show_pairs(out, name, knobs, point, values)
     print_lines(out, "file", files)
+
+
+def _listed(marked: Sequence[Turn]) -> str:
+    """Paths of turns with the reasons for their marks."""
+    return ", ".join(f"{row.knob.path} ({row.reason})" for row in sorted(marked, key=lambda row: -row.size))
 
 
 def show_maps(found: "xr.Dataset", files: Sequence[str]) -> None:
@@ -118,9 +129,10 @@ def record(found: Found) -> dict[str, Any]:
         "bounds": {step: dict(shares) for step, shares in point.bounds.items()},
         "checks": {
             name: [
-                {"path": row.knob.path, "factor": factor, "predicted": predicted, "actual": actual}
+                {"path": row.knob.path, "factor": factor, "value": value, "predicted": predicted, "actual": actual}
+                | {"agrees": row.agrees, "reason": row.reason}
                 for row in rows
-                for factor, predicted, actual in zip(FACTORS, row.predicted, row.actual, strict=True)
+                for factor, value, predicted, actual in zip(FACTORS, row.values, row.predicted, row.actual, strict=True)
             ]
             for name, rows in found.checks.items()
         },
@@ -134,29 +146,54 @@ def record(found: Found) -> dict[str, Any]:
     }
 
 
-def _all_metrics(point: Sensitivities, names: list[str], shown: Sequence[Knob]) -> Any:
-    made = table("knob", "value", *names, numbers=("value", *names))
-    made.add_row("", "", *(metric_text(name, point.metrics[name]) for name in names), style="bold")
+SIGNS = tuple(f"{factor - 1.0:+.0%}".replace("%", " %") for factor in FACTORS)
+
+
+def _all_metrics(point: Sensitivities, checks: Mapping[str, Sequence[Turn]], shown: Sequence[Knob]) -> Any:
+    """Real changes of every metric with a knob turned down and up."""
+    columns = [f"{name}\n{', '.join(SIGNS)}" for name in checks]
+    made = table("knob", "value", *columns, numbers=("value", *columns))
+    made.add_row("", "", *(metric_text(name, point.metrics[name]) for name in checks), style="bold")
+    rows = {name: {row.knob: row for row in turned} for name, turned in checks.items()}
     for knob in shown:
-        made.add_row(_name(knob), value_text(knob), *(_text(_slope(point, name, knob)) for name in names))
+        found = [rows[name].get(knob) for name in checks]
+        made.add_row(knob.path, _turned_text(knob, found[0]), *map(_both_text, found))
     return made
 
 
 def _one_metric(point: Sensitivities, name: str, shown: Sequence[Knob], rows: Sequence[Turn]) -> Any:
-    """Elasticities of one metric, and for every factor the change that they predict beside the one that is."""
-    by_path = {row.knob.path: row for row in rows}
-    signs = [f"{factor - 1.0:+.0%}".replace("%", " %") for factor in FACTORS]
-    columns = [f"knob {sign}:\n{word}" for sign in signs for word in ("predicted", "actual")]
-    made = table("knob", "value", "elasticity", *columns, numbers=("value", "elasticity", *columns))
-    made.add_row(name, metric_text(name, point.metrics[name]), *([""] * (1 + len(columns))), style="bold")
+    """Real changes of one metric, the changes that the gradient predicts beside them, and why they differ."""
+    by_path = {row.knob: row for row in rows}
+    columns = [f"knob {sign}:\n{word}" for sign in SIGNS for word in ("change", "gradient")]
+    numbers = ("value", *columns, "elasticity")
+    made = table("knob", "value", *columns, "elasticity", "difference", numbers=numbers)
+    made.add_row(name, metric_text(name, point.metrics[name]), *([""] * (2 + len(columns))), style="bold")
     for knob in shown:
-        row = by_path.get(knob.path)
+        row = by_path.get(knob)
         cells = ["-"] * len(columns)
         if row is not None:
-            changes = zip(row.predicted, row.actual, strict=True)
-            cells = [f"{100 * change + 0.0:+.2f} %" for pair in changes for change in pair]
-        made.add_row(_name(knob), value_text(knob), _text(_slope(point, name, knob)), *cells)
+            cells = [_change(x) for pair in zip(row.actual, row.predicted, strict=True) for x in pair]
+        reason = f"* {row.reason}" if row is not None and not row.agrees else ""
+        made.add_row(knob.path, _turned_text(knob, row), *cells, _text(_slope(point, name, knob)), reason)
     return made
+
+
+def _both_text(row: Turn | None) -> str:
+    if row is None or not row.effect:
+        return "0" if row is not None else "-"
+    return f"{', '.join(map(_change, row.actual))}{'' if row.agrees else MARK}"
+
+
+def _change(change: float) -> str:
+    return "-" if math.isnan(change) else f"{100 * change + 0.0:+.2f} %"
+
+
+def _turned_text(knob: Knob, row: Turn | None) -> str:
+    """The knob's value; of a count also what it is turned to."""
+    if row is None or not knob.count:
+        return value_text(knob)
+    ends = ", ".join("-" if math.isnan(value) else number(value) for value in row.values)
+    return f"{value_text(knob)} ({ends})"
 
 
 def _show_pairs(out: Any, name: str, knobs: Sequence[Knob], point: Sensitivities, values: np.ndarray) -> None:
@@ -169,19 +206,9 @@ def _show_pairs(out: Any, name: str, knobs: Sequence[Knob], point: Sensitivities
     out.print(made)
 
 
-def _shown_text(shown: int, matter: int, every: bool) -> str:
-    if every:
-        return "all are shown"
-    return f"the {shown} with the largest elasticities are shown" if shown < matter else "they are shown"
-
-
 def value_text(knob: Knob) -> str:
     """The knob's value with its unit."""
     return number(knob.value) if knob.unit in ("1", "") else formatted(knob.value, knob.unit)
-
-
-def _name(knob: Knob) -> str:
-    return f"{knob.path} *" if knob.count else knob.path
 
 
 def _slope(point: Sensitivities, name: str, knob: Knob) -> float:

@@ -5,12 +5,15 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
+
 from hwspaces import formatted
 from jaxroof.jobs.serve import LATENCIES, PERCENTILES
 from sweeps.ask.names import variable
 from sweeps.cli import tables
 from sweeps.cli.answers import case_record, units
 from sweeps.data.labels import number
+from sweeps.run.evidence import Beyond, serving_beyond
 from sweeps.run.simulated.classes import class_objectives, limits_text
 from sweeps.run.simulated.objective import limits
 from sweeps.run.simulated.policies import policy_record, policy_text
@@ -59,8 +62,16 @@ def show(found: Simulation, files: Iterable[str]) -> None:
     out.print(f"memory  KV cache for {cache_tokens(found):,.0f} tokens in {blocks}{each}")
     served, seconds = (formatted(value, "s") for value in (found.metrics["duration"], found.seconds))
     out.print(f"time    {served} of serving simulated in {seconds}")
+    far = simulated_beyond(found)
+    tables.print_lines(out, "beyond", [far.text] if far.marked else [])
     tables.print_lines(out, "note", (*tables.notes(case), *(note for note in found.notes if note not in case.notes)))
     tables.print_lines(out, "file", files)
+
+
+def simulated_beyond(found: Simulation) -> Beyond:
+    """How far a step under the simulated load is beyond the evidence."""
+    stream, batch = found.load.stream, max(found.metrics["batch_mean"], 1.0)
+    return serving_beyond(found.case.scenario, batch, float(np.mean(stream.isl)), float(np.mean(stream.osl)))
 
 
 def _print_classes(out: Any, found: Simulation) -> None:

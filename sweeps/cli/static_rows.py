@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from hwspaces.output import replacing
+from sweeps.run.evidence import extrapolated
 from sweeps.studies.comparison import Candidate
 
 FLAGS = ("fits", "legal", "feasible")
@@ -25,6 +26,7 @@ def row_record(row: Candidate) -> dict[str, Any]:
         "batch": row.batch,
         **metrics,
         "memory_capacity": row.capacity,
+        "extrapolated": extrapolated(row.metrics),
         "reason": row.reason,
     }
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from sweeps.cli.common import whole_number
+from sweeps.cli.common import space_argument, whole_number
 from sweeps.cli.outputs import dataset_argument
 from sweeps.cli.progress import Compiling, progress, progress_kind, rate_text
 from sweeps.cli.sweep_report import RATED_POINTS, print_asked, print_found
@@ -16,6 +16,7 @@ from sweeps.run.compile_cache import compilation_cache
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags of the verb."""
     parser.add_argument("spec", metavar="SPEC.toml", help="what to sweep; sweeps/specs/demo.toml is one")
+    space_argument(parser)
     what = "OUT.nc, a file that appears when it is whole; or OUT/, a folder of shards that the same command "
     dataset_argument(parser, f"{what}continues after an interruption", "OUT", folder="shards")
     parser.add_argument(
@@ -55,10 +56,13 @@ def run(options: argparse.Namespace) -> None:
 
 def _source(options: argparse.Namespace) -> dict[str, Any]:
     """The specification with what the flags say of its output."""
+    from sweeps.ask.spaces import in_space
     from sweeps.ask.spec import content, spec
 
     path = pathlib.Path(options.spec)
     source = content(path)
+    if options.space is not None:
+        source = in_space(source, options.space)
     output: dict[str, Any] = {}
     if options.keep is not None:
         output["keep"] = [word.strip() for word in options.keep.split(",")]

@@ -22,6 +22,7 @@ VERBS = {
     "plot": "a picture of a sweep's netCDF file, or of one step's roofline",
     "bench": "measured kernels of the device that JAX sees, as surfaces that predict others",
     "hardware": "the accelerators of the catalogue",
+    "space": "design spaces of hardware that could be built: knobs, laws, and what is held",
     "models": "the models of the catalogue",
     "trace": "a request stream, from a trace file or distributions: rate, burstiness, lengths, shared prefixes",
     "calibrate": "an engine's overheads from one measured run of a server, or whether calibrated ones still hold",

@@ -10,10 +10,10 @@ from jaxroof.jobs import Job, Scenario, legality
 from jaxroof.legality import first_broken
 from sweeps.ask.axes import Axis, Choice
 from sweeps.ask.cases import Case
-from sweeps.ask.paths import replaced
 from sweeps.ask.question import Asked, Question, named
 from sweeps.ask.spec import Spec
 from sweeps.run.answered import answers_over
+from sweeps.run.point import scenario_at
 from sweeps.run.ways import MOST_EAGER
 
 
@@ -36,9 +36,7 @@ def _refuse_illegal(job: Job, base: Case, axes: tuple[Axis, ...]) -> None:
         return
     corner = dict(zip(dims, np.argwhere(~legal)[0].tolist(), strict=True))
     place = [corner.get(axis.name, 0) for axis in axes]
-    scenario = base.scenario
-    for path, value in values_at(axes, place):
-        scenario = replaced(scenario, path, value)
+    scenario = scenario_at(base.scenario, [dict(values_at(axes, place))])
     raise refusal(job, scenario, names_at(base, axes, place))
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from hwspaces.laws import lawful
 from jaxroof.arrays import jnp
 from jaxroof.dependence import example, output_dependence
 from jaxroof.jobs import Job, Scenario
@@ -16,11 +17,11 @@ from sweeps.ask.paths import replaced
 
 
 def scenario_at(base: Scenario, settings: Iterable[Mapping[str, Any]]) -> Scenario:
-    """`base` with the trees that `settings` have by path: whole structs first, then their leaves."""
+    """`base` with the trees that `settings` have by path, whole structs first, then their leaves; then by its laws."""
     paths = [(path, tree) for setting in settings for path, tree in setting.items()]
     for path, tree in sorted(paths, key=lambda item: item[0].count(".")):
         base = replaced(base, path, tree)
-    return base
+    return lawful(base)
 
 
 def in_dtype(base: Scenario, dtype: np.dtype) -> Scenario:

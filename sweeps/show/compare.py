@@ -7,6 +7,7 @@ import numpy as np
 
 from sweeps.ask.names import variable
 from sweeps.data import labels
+from sweeps.run.evidence import extrapolated
 from sweeps.show import style
 from sweeps.studies.comparison import RATE, Candidate, Comparison
 
@@ -28,7 +29,9 @@ def ranking(found: Comparison, rows: Sequence[Candidate]) -> Any:
     better = "higher" if variable(found.metric).higher_is_better else "lower"
     title = f"{best.devices} x {best.hardware} ({best.layout}) is best for {found.model.name}"
     work = found.dataset.attrs.get("title", "").partition(" of ")[0]
-    details = f"{words[:1].upper()}{words[1:]} at every row's best batch, {better} is better"
+    details = f"{words[:1].upper()}{words[1:]} at every row's best batch, {better} is better."
+    if any(extrapolated(row.metrics) for row in rows):
+        details += " Pale: beyond the evidence of the constants."
     source = f"{found.points:,} points of a {work}, weights {found.model.precision}, "
     source += f"KV cache {found.kv}, efficiency {found.efficiency}; {found.dataset.attrs['source']}"
     made = style.figure(11.0, 1.2 + 0.24 * max(len(rows), 10), title, details, source)
@@ -44,7 +47,9 @@ def _bars(axes: Any, rows: Sequence[Candidate], metric: str, colours: dict[str, 
     """One bar per row with its value; the rows' names stand at the axis."""
     unit, values = variable(metric).unit, np.array([row.metrics[metric] for row in rows])
     places = np.arange(len(rows))
-    axes.barh(places, values, height=0.72, color=[colours[row.hardware] for row in rows])
+    bars = axes.barh(places, values, height=0.72, color=[colours[row.hardware] for row in rows])
+    for bar, row in zip(bars, rows, strict=True):
+        bar.set_alpha(0.45 if extrapolated(row.metrics) else 1.0)
     for place, value in zip(places, values, strict=True):
         axes.text(value, place, f" {labels.amount(float(value), unit)}", va="center", fontsize=8, color=style.INK)
     axes.set_yticks(

@@ -9,7 +9,7 @@ from sweeps.ask.names import variable
 from sweeps.data import labels
 from sweeps.data.best import PAIRS, feasible
 from sweeps.data.keep.best import unbeaten
-from sweeps.show import style
+from sweeps.show import evidence, style
 from sweeps.show.plane import distinct, group_axis, picked
 from sweeps.show.wording import source_note
 
@@ -48,16 +48,16 @@ def pareto_panel(axes: Any, dataset: xr.Dataset, x: str, y: str) -> None:
     dims = tuple(dict.fromkeys((*dataset[x].dims, *dataset[y].dims)))
     if group is not None and dataset[group].dims[0] not in (*dims, *feasible(dataset).dims):
         group = None
-    wanted = [name for name in dict.fromkeys((x, y, *FLAGS)) if name in dataset]
+    wanted = [name for name in dict.fromkeys((x, y, *FLAGS, *evidence.extrapolations(dataset))) if name in dataset]
     dataset = dataset[wanted].load()  # picking groups from the file would read it point by point
     clouds, fronts = [], []
     for name, part in _groups(dataset, group):
-        first, second = _pairs(part, x, y)
+        first, second, far = _pairs(part, x, y)
         if first.size:
             pick = picked(first.size)
             best = front(_lower_better(x, first), _lower_better(y, second))
             clouds.append((name, first[pick], second[pick]))
-            fronts.append((first[best], second[best]))
+            fronts.append((first[best], second[best], far[best]))
     if not fronts:
         axes.text(0.5, 0.5, "nothing is feasible", transform=axes.transAxes, ha="center")
         axes.set_axis_off()
@@ -66,7 +66,7 @@ def pareto_panel(axes: Any, dataset: xr.Dataset, x: str, y: str) -> None:
     for (_, across, up), colour in zip(clouds, colours, strict=False):
         size, alpha = (14, 0.4) if across.size < 1000 else (3, 0.25)
         axes.scatter(across, up, s=size, lw=0, color=colour, alpha=alpha, rasterized=True, zorder=1)
-    across, up = (np.concatenate([found[i] for found in fronts]) for i in range(2))
+    across, up, far = (np.concatenate([found[i] for found in fronts]) for i in range(3))
     whose = np.repeat(np.arange(len(fronts)), [found[0].size for found in fronts])
     best = front(_lower_better(x, across), _lower_better(y, up))
     axes.plot(across[best], up[best], color=style.INK, lw=1.2, zorder=3)
@@ -74,12 +74,15 @@ def pareto_panel(axes: Any, dataset: xr.Dataset, x: str, y: str) -> None:
     for number, ((name, *_), colour) in enumerate(zip(clouds, colours, strict=False)):
         here = best[whose[best] == number]
         axes.plot(across[here], up[here], "o", **marker, color=colour, label=name, zorder=4)
+        out = here[far[here]]
+        axes.plot(across[out], up[out], "o", ms=marker["ms"], mfc="white", mec=colour, mew=1.0, zorder=5)
     for side, name, i in (("x", x, 1), ("y", y, 2)):
         shown = np.concatenate([cloud[i] for cloud in clouds])
         style.quantity_axis(axes, side, labels.title(dataset, name), labels.unit(dataset, name), shown)
     arrows = {(True, True): "\u2197", (True, False): "\u2198", (False, True): "\u2196", (False, False): "\u2199"}
     corner = tuple(variable(name).higher_is_better is not False for name in (x, y))
-    axes.set_title(f"better {arrows[corner]}", loc="right", fontweight="normal", fontsize=9, color=style.QUIET)  # type: ignore[index]
+    hollow = f"hollow: {evidence.WORDS}   " if far[best].any() else ""
+    axes.set_title(f"{hollow}better {arrows[corner]}", loc="right", fontweight="normal", fontsize=9, color=style.QUIET)  # type: ignore[index]
     if group is not None:
         axes.legend(loc="best", title=labels.short(dataset, group), title_fontsize=8.5)
 
@@ -106,15 +109,20 @@ def _groups(dataset: xr.Dataset, group: str | None) -> list[tuple[str, xr.Datase
     return [(labels.text(dataset, group, value), dataset.isel({dim: at})) for value, at in places.items()]
 
 
-def _pairs(dataset: xr.Dataset, x: str, y: str) -> tuple[np.ndarray, np.ndarray]:
-    """Both metrics at every feasible point of the axes that either depends on, flat."""
+def _pairs(dataset: xr.Dataset, x: str, y: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Both metrics at every feasible point of the axes that either depends on, and whether it is extrapolated; flat."""
     arrays = xr.broadcast(dataset[x].drop_vars(dataset[x].coords), dataset[y].drop_vars(dataset[y].coords))
     mask = feasible(dataset)
-    mask = mask.any([dim for dim in mask.dims if dim not in arrays[0].dims])
-    keep = mask.broadcast_like(arrays[0]).transpose(*arrays[0].dims).values
+    keep, far = (_spread(one, arrays[0]) for one in (mask, evidence.beyond(dataset)))
     first, second = arrays[0].values, arrays[1].transpose(*arrays[0].dims).values
     keep = keep & np.isfinite(first) & np.isfinite(second)
-    return first[keep], second[keep]
+    return first[keep], second[keep], far[keep]
+
+
+def _spread(mask: xr.DataArray, like: xr.DataArray) -> np.ndarray:
+    """Whether `mask` holds anywhere over the axes that `like` does not have, in its shape."""
+    mask = mask.any([dim for dim in mask.dims if dim not in like.dims])
+    return mask.drop_vars(mask.coords).broadcast_like(like).transpose(*like.dims).values
 
 
 def _lower_better(name: str, values: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Pictures of elasticities: tornado, pairs of knobs, and maps over a sweep of where a knob matters."""
+"""Pictures of elasticities: pairs of knobs, and maps over a sweep of where a knob matters."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -6,19 +6,15 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from sweeps.ask.names import variable
 from sweeps.data import labels
 from sweeps.show import style
 from sweeps.show.positions import positions
 from sweeps.studies.elasticity.knobs import Knob
-from sweeps.studies.elasticity.point import FACTORS, Sensitivities, Turn
+from sweeps.studies.elasticity.point import Sensitivities
 from sweeps.studies.elasticity.second_order import gains, pairs
 
 COLUMNS = 3
 """Metrics side by side."""
-
-LESS, MORE = "#56b4e9", "#d55e00"
-"""Colours of a knob turned down and up."""
 
 PAIR_COLOURS = "PuOr"
 """Violet: complements; orange: substitutes; white: neither."""
@@ -31,66 +27,6 @@ MAP_COLUMNS, MOST_MAPS = 4, 12
 
 MAP_COLOURS = "RdBu_r"
 """Red: more of the knob, more of the metric; blue: less; white: flat."""
-
-
-@style.styled
-def tornado(point: Sensitivities, checks: Mapping[str, Sequence[Turn]], heading: str, top: int = 15) -> Any:
-    """A figure with one tornado per metric; each is sorted by itself.
-
-    A bar is what the model says of a knob turned by a tenth, the tick in it what the elasticity predicts. A knob that
-    comes in whole pieces has the tick alone.
-
-    Args:
-      heading: what was asked, for the title.
-      top: knobs per metric.
-    """
-    names = list(point.metrics)
-    columns = min(len(names), COLUMNS)
-    orders = {
-        name: [i for i in point.order([name])[:top] if abs(point.elasticities[name][i]) >= 5e-4] for name in names
-    }
-    longest = max(len(order) for order in orders.values())
-    best = names[0]
-    first = point.knobs[orders[best][0]].path if orders[best] else "nothing"
-    words = labels.words(best)
-    made, panels = style.panels(
-        len(names),
-        columns,
-        (5.0, 1.1 + 0.22 * longest),
-        (1.0, 0.0),
-        f"{words[:1].upper()}{words[1:]} depends most on {first}",
-        _first_lines(heading),
-        "bars: the model at 10 % less and more of a knob; ticks: what the elasticity predicts; * taken as continuous",
-    )
-    for axes, name in zip(panels, names, strict=True):
-        _bars(axes, point, name, [point.knobs[i] for i in orders[name]], checks[name])
-    patch = style.matplotlib().patches.Patch
-    handles = [patch(color=colour, label=f"{f - 1:+.0%}") for colour, f in zip((LESS, MORE), FACTORS, strict=True)]
-    panels[0].legend(handles=handles, loc="lower right", handlelength=1.0)
-    return made
-
-
-def _bars(axes: Any, point: Sensitivities, name: str, knobs: Sequence[Knob], checks: Sequence[Turn]) -> None:
-    known = {row.knob.path: row for row in checks}
-    slopes = point.elasticities[name]
-    for place, knob in enumerate(knobs):
-        slope = float(slopes[point.knobs.index(knob)])
-        for factor, colour, i in zip(FACTORS, (LESS, MORE), (0, 1), strict=True):
-            predicted = 100 * (factor**slope - 1.0)
-            if knob.path in known:
-                axes.barh(place, 100 * known[knob.path].actual[i], height=0.7, color=colour)
-            axes.plot([predicted] * 2, [place - 0.35, place + 0.35], color=style.INK, lw=1.2)
-    axes.axvline(0.0, color=style.QUIET, lw=0.8)
-    paths = [knob.path.replace("hardware.", "").replace("deployment.", "") for knob in knobs]
-    axes.set_yticks(range(len(knobs)), [_name(knob, path) for knob, path in zip(knobs, paths, strict=True)])
-    axes.set_ylim(len(knobs) - 0.4, -0.6)
-    axes.tick_params(axis="y", length=0, labelsize=8)
-    axes.spines["left"].set_visible(False)
-    reach = max((abs(x) for line in axes.lines for x in np.ravel(line.get_xdata())), default=1.0)
-    reach = max(reach, *(abs(bar.get_width()) for bar in axes.patches), 0.01) * 1.08
-    axes.set_xlim(-reach, reach)
-    axes.set_xlabel("change (%)")
-    axes.set_title(f"{name} = {labels.amount(point.metrics[name], variable(name).unit)}")
 
 
 @style.styled

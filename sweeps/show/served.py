@@ -38,8 +38,8 @@ def ranking(found: ServedComparison, rows: Sequence[Row]) -> Any:
         title += ", extrapolated"
     load = "the largest load" if found.rate is None else f"{labels.number(found.rate)} requests/s"
     details = f"{_words(found.metric)} at {load} within {asked.target.text}; {better} is better.\n"
-    best_known = f" (the first that was: {measured[0]})" if measured and measured[0] > 1 else ""
-    details += f"Lines: where 90 % of true values lie. Pale: an architecture that was not measured{best_known}. "
+    best_known = f" (the first inside: {measured[0]})" if measured and measured[0] > 1 else ""
+    details += f"Lines: where 90 % of true values lie. Pale: beyond the evidence{best_known}. "
     details += "s: simulated, e: estimated from the steady state."
     source = f"engine {asked.engine}, weights {asked.model.precision}, efficiency {asked.efficiency.name}"
     made = style.figure(12.0, 1.2 + 0.26 * max(len(rows), 10), title, details, source)

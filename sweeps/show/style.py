@@ -68,6 +68,7 @@ def matplotlib() -> Any:
         import matplotlib.backends.backend_agg
         import matplotlib.colors
         import matplotlib.figure
+        import matplotlib.lines
         import matplotlib.patches
         import matplotlib.patheffects
         import matplotlib.ticker

@@ -34,6 +34,7 @@ METRICS = (
     *("ttft", "tpot", "e2e", "devices", "tokens_per_second", "tokens_per_second_per_request"),
     *("tokens_per_second_per_device", "tokens_per_joule_at_tdp", "usd_per_million_tokens"),
     *("weight_bytes", "kv_capacity_tokens", "sequence_capacity", "fits", "legal", "feasible"),
+    *("prefill_extrapolation", "decode_extrapolation"),
 )
 """Variables of every comparison; the one that it is sorted by comes to them."""
 

@@ -4,7 +4,7 @@ import argparse
 import dataclasses
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 PRIORS = {  # mm2, and the unit of each: what a person would guess, and the range that physics leaves
@@ -44,7 +44,19 @@ class Die:
 
 
 def dies() -> list[Die]:
-    """A die for every published size that is fitted to: of the accelerator that uses most of it."""
+    """A die for every published size that is fitted to."""
+    from hwspaces.load import known_dies
+
+    return _of_dies({name for name, own in known_dies().items() if own.fitted})
+
+
+def die(name: str) -> Die:
+    """One die of known size, fitted to or not."""
+    return _of_dies({name})[0]
+
+
+def _of_dies(chosen: Collection[str]) -> list[Die]:
+    """A die for each name, of the accelerator that uses most of it."""
     import hwspaces
     from hwspaces.load import known_dies
     from jaxroof.area import area_parts
@@ -52,13 +64,13 @@ def dies() -> list[Die]:
     known, best = known_dies(), {}
     for name, entry in hwspaces.catalogue().items():
         silicon = entry.hardware.silicon
-        if entry.die not in known or not known[entry.die].fitted or silicon is None:
+        if entry.die not in chosen or silicon is None:
             continue
         shares = (silicon.matrix_used * silicon.cores_used, silicon.l2_used)
         if entry.die not in best or shares > best[entry.die][0]:
             best[entry.die] = shares, name, entry
     made = []
-    for die, (_, _, entry) in best.items():
+    for name, (_, _, entry) in best.items():
         silicon = entry.hardware.silicon
         areas = dataclasses.replace(silicon.areas, **dict.fromkeys(_fields(silicon.areas), 1e-6))
         plain = dataclasses.replace(silicon, areas=areas, scale=1.0, shared_scale=1.0, layout=1.0)
@@ -66,8 +78,8 @@ def dies() -> list[Die]:
         phy = "stack" if entry.hardware.costs.stack_footprint > 0.0 else "chip"
         parts[phy], parts["link"] = parts.pop("stacks"), parts.pop("links")
         usual = 92.7e12 * 0.5 * (1.0 / silicon.core_process.logic + 1.0 / silicon.shared_process.logic)
-        own = known[die].transistors / known[die].area
-        made.append(Die(die, entry.architecture, 1e6 * known[die].area, parts, usual / own))
+        own = known[name].transistors / known[name].area
+        made.append(Die(name, entry.architecture, 1e6 * known[name].area, parts, usual / own))
     return made
 
 

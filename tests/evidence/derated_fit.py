@@ -1,5 +1,6 @@
 """Refit of the default efficiency: `python -m tests.evidence.derated_fit --data DIR`."""
 
+import dataclasses
 import datetime
 import sys
 from collections.abc import Mapping
@@ -12,18 +13,23 @@ from rich.table import Table
 from hwspaces.efficiency_file import UNITS, efficiency_text
 from hwspaces.units import formatted
 from jaxroof.efficiency import Efficiency
+from jaxroof.op import KINDS
 from sweeps.ask.paths import leaf, leaf_paths, replaced
 from sweeps.measure.validate.relative_errors import Errors, errors
 from sweeps.run.precision import precision
 from tests.evidence import saturated, silicon, step_cycles
 from tests.evidence.derated_kernels import kernel_fit
 from tests.evidence.fit_command import exit_status, fit_parser
+from tests.evidence.hulls import hull_of_devices
 from tests.evidence.observation import Observation
 from tests.evidence.parameters import EXPERTS, FIXED, SHARED, Parameter, starting_point, with_values
 from tests.evidence.step_fit import VLLM, group_errors, leave_one_model_out, serving_fit
 
 CONCURRENCY = 32.0
 """Largest concurrency of published serving points that are fitted: above it queueing and cache limits decide."""
+
+DEVICES = ("H100-SXM", "H200-SXM")
+"""Accelerators of the rows that are fitted."""
 
 REFIT = "python -m tests.evidence.derated_fit --data DIR"
 
@@ -63,6 +69,10 @@ def _refit(folder: Path, console: Console) -> str:
     held_out = leave_one_model_out(observations, start, priors)
     efficiency = replaced(fit.efficiency, "host.request_time", saturated.request_time(loaded))
 
+    found = hull_of_devices(DEVICES, KINDS, ("bf16", "fp8"))
+    kinds = {kind: dataclasses.replace(getattr(efficiency, kind), hull=hull) for kind, hull in found.items()}
+    efficiency = dataclasses.replace(efficiency, **kinds)
+
     sources = _sources(priors, kernel_errors, held_out, len(observations))
     in_sample = group_errors(observations, fit.predicted)
     console.print(_error_table("Steps and time per output token, in sample", in_sample))
@@ -75,6 +85,7 @@ def _refit(folder: Path, console: Console) -> str:
         "date": datetime.date.today().isoformat(),
         "refit": REFIT,
         "errors": _summary(observations, fit.predicted, held_out),
+        "devices": DEVICES,
     }
     return efficiency_text(
         efficiency, sources, heading, NOTES, "Shares of the datasheet and fixed times that engines on Hopper reach."

@@ -20,8 +20,10 @@ from jaxroof.efficiency.stream import StreamKernel
 from jaxroof.hardware import Hardware, Links
 from jaxroof.layers.linear import linear
 from jaxroof.model import WeightFormat
+from jaxroof.op import KINDS
 from sweeps.measure.kernel_data.group import table
 from tests.evidence.fit_command import exit_status, fit_parser
+from tests.evidence.hulls import hull_of_devices
 from tests.evidence.least_squares import OUTLIER
 
 FILE = "neusight_kernels_fp32.parquet"
@@ -232,6 +234,9 @@ def _text(product: GemmKernel, rows: int, held: dict, share: float, shares: dict
         collective=LinkEfficiency(losses=1.0),
         host=Host(step_time=0.0, sequence_time=0.0, request_time=0.0),
     )
+    for kind, hull in hull_of_devices(DEVICES.values(), KINDS, ("fp32",)).items():
+        wide = dataclasses.replace(getattr(whole, kind).wide, hull=hull)
+        whole = dataclasses.replace(whole, **{kind: Kernels(wide=wide)})
     left_out = "; ".join(f"{name} {own:.0%}, {out:.0%}, {batched:.0%}" for name, (own, out, batched) in held.items())
     reached = ", ".join(f"{name} {value:.2f}" for name, value in shares.items())
     streams = f"mean over devices with HBM of large kernels' median share: {reached}; launch: ours, about 5 us"
@@ -258,6 +263,7 @@ def _text(product: GemmKernel, rows: int, held: dict, share: float, shares: dict
         "date": datetime.date.today().isoformat(),
         "refit": "python -m tests.evidence.eager_fit --data DIR -o FILE",
         "errors": "whole models: `jaxroof validate training --data FILE`",
+        "devices": tuple(DEVICES.values()),
     }
     notes = (
         "fp32 with TF32 off: NVIDIA's GPUs multiply on vector units, AMD's on matrix units.",

@@ -1,7 +1,7 @@
 """Refits what collectives lose on each link technology: `python -m tests.evidence.link_fit --data FILE`.
 
 FILE is a CSV of measured collectives, or a folder of them (`collective_rows` says in which forms). The constants are
-printed as tables for hwspaces/technology/links.toml, after the errors on the rows that were fitted and on held-out ones.
+printed as tables for hwspaces/technology/links.toml, after the errors on rows that were fitted and on held-out ones.
 """
 
 import argparse

@@ -150,8 +150,24 @@ def test_leaf_units_cover_the_hardware_struct():
     assert leaf_unit("hardware.memory.hbm.bandwidth") == leaf_unit("memory.hbm.bandwidth") == "B/s"
     assert leaf_unit("matrix.bf16") == "FLOP/s"
     assert leaf_unit("links.scale_up.latency") == "s"
-    assert set(units(Hardware).values()) == {"FLOP/s", "1", "1/s", "B/s", "B", "s", "Hz", "V", "W", "USD/s"} | {
-        *("J", "J/B", "J/FLOP", "m", "m2", "m2/B", "m2 s/B", "1/m2", "USD", "USD/B", "USD/m2", "USD/J", "kg/J"),
+    assert set(units(Hardware).values()) == {"FLOP/s", "1", "1/s", "B/s", "B", "s", "Hz", "W", "USD/s", "V", "FLOP"} | {
+        *(
+            "J",
+            "J/B",
+            "J/FLOP",
+            "m",
+            "m2",
+            "m2/B",
+            "m2 s/B",
+            "m s/B",
+            "1/m2",
+            "W/m2",
+            "USD",
+            "USD/B",
+            "USD/m2",
+            "USD/J",
+            "kg/J",
+        ),
     }
 
 

@@ -128,6 +128,17 @@ def test_tiles_that_do_not_fit_are_slow():
     assert float(misfit(128.0, 256.0, dataclasses.replace(DEVICE, memory=small))) == 16.0
 
 
+def test_capacity_beyond_what_tiles_need_has_no_gradient():
+    """128 x 256 float32 accumulators are exactly half of 256 KiB: more is of no use, and 1 B less costs 4 / 256 KiB."""
+
+    def slowdown(capacity):
+        memory = dataclasses.replace(DEVICE.memory, register_capacity=capacity)
+        return misfit(128.0, 256.0, dataclasses.replace(DEVICE, memory=memory))
+
+    assert float(jax.grad(slowdown)(262144.0)) == 0.0
+    assert float(jax.grad(slowdown)(262143.0)) == pytest.approx(-4.0 / 262144.0, rel=1e-4)
+
+
 def test_no_work_takes_no_time():
     timing = time(0.0, 4096.0, 4096.0, kernel=published())
     assert float(timing.total) == 0.0

@@ -46,7 +46,7 @@ from jaxroof import (
 from jaxroof.jobs.composition import RequestCost
 from jaxroof.jobs.serve import Service
 from jaxroof.step import OpCost
-from tests.silicon_examples import COSTS, SILICON
+from tests.silicon_examples import COSTS, PACKAGE, SILICON
 from tests.structures import STRUCTURES, points
 
 
@@ -105,7 +105,7 @@ def examples(chip, dense, mixture, single, experts, feedforward, attention):
             matrix={"bf16": 1.0}, vector=2.0, exp=3.0, hbm=4.0, l2=5.0, scratchpad=6.0, scale_up=7.0, scale_out=None
         ),
     ]
-    roots += [SILICON, COSTS, VoltageCurve(full=1.0, threshold=0.3, exponent=1.3, least=0.6, static_share=0.5)]
+    roots += [SILICON, COSTS, VoltageCurve(full=1.0, threshold=0.3, exponent=1.3, least=0.6, static_share=0.5), PACKAGE]
     roots += [
         Training(global_batch=8.0, seq=9.0, lora=LoRA(rank=4.0, targets=("q",))),
         TrainingMemory(weights=1.0, gradients=2.0, optimizer=3.0, activations=4.0, buffers=5.0),

@@ -14,12 +14,14 @@ from hwspaces.surface_efficiency import filled, with_surfaces
 from jaxroof.batch import Decode, Prefill
 from jaxroof.deployment import Deployment
 from jaxroof.efficiency import KindEfficiency, datasheet
-from jaxroof.efficiency.surface import Surfaces, surface_extrapolated, surface_of
+from jaxroof.efficiency.hull import SHAPE, Hull, Range
+from jaxroof.efficiency.surface import Surfaces, surface_distance, surface_of
+from jaxroof.hardware import clock
 from jaxroof.layers.attention import Attention, decode_attention, prefill_attention
 from jaxroof.layers.linear import linear
 from jaxroof.model import WeightFormat
 from jaxroof.op import BOUNDS, Kernel
-from jaxroof.op_time import op_bound, op_spread, op_time, op_timing
+from jaxroof.op_time import op_bound, op_extrapolation, op_spread, op_time, op_timing
 
 BF16 = WeightFormat(bytes=2.0, compute="bf16")
 ROWS, OUTPUTS, INPUTS = [1.0, 16.0, 17.0, 256.0], [512.0, 4096.0], [1024.0, 2048.0, 8192.0]
@@ -240,15 +242,34 @@ def test_prefill_is_found_by_sequences_and_queries(derated, chip):
     assert float(op_time(op, chip, efficiency)) == pytest.approx(4e-3, rel=1e-4)
 
 
-def test_what_is_outside_of_the_tables_is_flagged(surface, decoding):
+def test_octaves_beyond_the_tables(surface, decoding, chip):
+    """Half of the octaves beyond 256 rows or below 1024 inputs, and of those to the nearest heads; none inside."""
     linear_entry, entry = surface.linear, decoding.decode_attention
-    assert not surface_extrapolated(linear_entry, product(16.0, 1000.0, 5000.0))
-    assert surface_extrapolated(linear_entry, product(257.0, 1000.0, 5000.0))
-    assert surface_extrapolated(linear_entry, product(16.0, 1000.0, 512.0))
-    assert surface_extrapolated(linear_entry, product(16.0, 1000.0, 5000.0, WeightFormat(bytes=1.0, compute="fp8")))
-    assert not surface_extrapolated(entry, decode(8.0, 8.0, 2.0, 4096.0))
-    assert surface_extrapolated(entry, decode(8.0, 1.0, 2.0, 4096.0))
-    assert surface_extrapolated(entry, decode(8.0, 8.0, 2.0, 4096.0, drafts=3.0))
+
+    def octaves(entry, op) -> list[float]:
+        return [float(found) for found in surface_distance(entry, op, chip)]
+
+    assert octaves(linear_entry, product(16.0, 1000.0, 5000.0)) == [0.0]
+    assert octaves(linear_entry, product(1024.0, 1000.0, 5000.0)) == pytest.approx([SHAPE * 2.0])
+    assert octaves(linear_entry, product(1024.0, 1000.0, 128.0)) == pytest.approx([SHAPE * 3.0])
+    assert octaves(linear_entry, product(16.0, 1000.0, 5000.0, WeightFormat(bytes=1.0, compute="fp8"))) == []
+    assert octaves(entry, decode(8.0, 8.0, 2.0, 4096.0)) == [0.0]
+    assert octaves(entry, decode(8.0, 1.0, 2.0, 4096.0))[0] > 0.0
+    assert octaves(entry, decode(8.0, 8.0, 2.0, 4096.0, drafts=3.0)) == pytest.approx([SHAPE * 2.0])
+
+
+def test_another_device_is_beyond_the_tables_unless_the_model_below_has_seen_it(surface, chip):
+    """Four times the bandwidth on the same cores and peak: two octaves from the measured device."""
+    hbm = dataclasses.replace(chip.memory.hbm, bandwidth=4.0 * chip.memory.hbm.bandwidth)
+    faster = dataclasses.replace(chip, memory=dataclasses.replace(chip.memory, hbm=hbm))
+    op = product(16.0, 1000.0, 5000.0)
+    assert float(op_extrapolation(op, chip, surface)) == 0.0
+    assert float(op_extrapolation(op, faster, surface)) == pytest.approx(2.0, abs=0.02)
+    rate = faster.memory.hbm.bandwidth / (faster.cores.count * clock(faster))
+    seen = Hull(ranges=(Range("core_bytes_per_clock", rate / 2.0, rate),))
+    base = dataclasses.replace(surface.linear.base, hull=seen)
+    known = dataclasses.replace(surface, linear=dataclasses.replace(surface.linear, base=base))
+    assert float(op_extrapolation(op, faster, known)) == 0.0
 
 
 def test_errors_are_those_of_the_model_below(surface, chip):

@@ -14,6 +14,7 @@ from jaxroof.step_price import step_price
 from sweeps.ask.cases import case
 from sweeps.ask.names import variable
 from sweeps.run.answer import answer
+from sweeps.run.evidence import Beyond
 from sweeps.studies.served.advice import changes
 from sweeps.studies.served.comparison import compare_served
 from sweeps.studies.served.estimate import sequences
@@ -294,14 +295,30 @@ def test_what_cannot_run_is_lacking_with_its_reason():
     assert served(devices=[3]).question.refused["tp3"] == "tp = 3 does not divide the 32 attention heads"
 
 
-def test_certainty_by_the_nearest_measured_accelerator():
+def test_certainty_falls_with_the_distance_from_the_evidence():
     learned, plain = hwspaces.efficiency("learned-vllm"), hwspaces.efficiency("datasheet")
-    kinds = [trust(hwspaces.hardware(name), learned) for name in ("H100-SXM", "L20", "B300-SXM", "MI300X")]
-    assert [one.extrapolated for one in kinds] == [False, False, True, True]  # L20 is of the L40S's architecture
-    assert [one.spread for one in kinds] == [0.16, 0.16, 0.25, 0.43]
-    assert trust(hwspaces.hardware("H100-SXM"), plain).extrapolated
-    # 90 % within 1.645 standard deviations of the logarithm: e^(1.645 x 0.16) = 1.3011
-    assert kinds[0].interval(10.0) == pytest.approx((10.0 / 1.3011, 13.011), rel=1e-4)
+    h100, mi300x = (hwspaces.hardware(name) for name in ("H100-SXM", "MI300X"))
+    inside, out = Beyond(0.1, ()), Beyond(1.5, ("cores 1.5 octaves above the largest measured (188)",))
+    kinds = [trust(h100, learned, inside), trust(h100, learned, out), trust(mi300x, learned, out)]
+    assert [one.extrapolated for one in kinds] == [False, True, True]
+    # 0.16^2 + (0.2 x 0.1)^2 = 0.026, 0.16^2 + 0.3^2 = 0.1156; 0.2^2 more for a vendor that was not measured
+    assert [one.spread for one in kinds] == pytest.approx([0.026**0.5, 0.34, 0.1556**0.5])
+    assert "cores 1.5 octaves above" in kinds[1].words and kinds[2].words.endswith("no accelerator of AMD was measured")
+    unknown = trust(h100, plain, Beyond(None, ()))
+    assert unknown.extrapolated and unknown.spread == 0.43 and unknown.octaves is None
+    # 90 % within 1.645 standard deviations of the logarithm: e^(1.645 x 0.34) = 1.7494
+    assert kinds[1].interval(10.0) == pytest.approx((10.0 / 1.7494, 17.494), rel=1e-4)
+
+
+def test_rows_are_judged_by_a_step_under_their_load():
+    """H100 is inside of what was fitted, its cores at eight times the bandwidth 2.5 octaves out: 111 B per clock."""
+    keys = {"efficiency": "learned-vllm", "hardware": ["H100-SXM"], "devices": (1,)}
+    near = served(**keys)
+    far = served(**keys, settings={"hardware.memory.hbm.bandwidth": "26.8TB/s"})
+    judged = [found.trust(found.rows[0]) for found in (near, far)]
+    assert [one.extrapolated for one in judged] == [False, True]
+    assert judged[0].octaves < 0.25 and 1.5 < judged[1].octaves <= 2.6
+    assert "HBM bytes per clock and core 2.5 octaves above the largest measured (19.9)" in judged[1].words
 
 
 def test_advice_loosens_what_binds():

@@ -211,8 +211,11 @@ def _power(graph: Graph, node: int, exponent: int) -> int:
     if exponent < 0:
         return graph.apply("div", _float(graph, 1), _power(graph, node, -exponent))
     found = _float(graph, 1)
-    for _ in range(exponent):
-        found = graph.apply("mul", found, node)
+    while exponent:  # squares of squares
+        if exponent % 2:
+            found = graph.apply("mul", found, node)
+        exponent //= 2
+        node = graph.apply("mul", node, node) if exponent else node
     return found
 
 

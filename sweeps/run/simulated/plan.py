@@ -22,12 +22,12 @@ from sweeps.ask.engines import engine_of
 from sweeps.ask.engines import policy as engine_policy
 from sweeps.ask.leaves import leaf_unit
 from sweeps.ask.offered_load import LOAD
-from sweeps.ask.paths import replaced
 from sweeps.ask.quantities import quantity_or_zero
 from sweeps.ask.question import Asked, attributes, resolved
 from sweeps.ask.spec import Spec
 from sweeps.data.pieces import Box, Output, Piece, corners, gathered, part_lengths
 from sweeps.run.asked import names_at, refusal, values_at
+from sweeps.run.point import scenario_at
 from sweeps.run.simulated.grid import bounds, outcomes
 from sweeps.run.simulated.load import load
 from sweeps.run.simulated.objective import parse_slo
@@ -143,12 +143,9 @@ class ServePlan:
 
     def _point(self, number: int) -> Scenario:
         """The simulation at one point of the grid."""
-        scenario, own = self._base.scenario, dict(self._given)
-        for path, value in values_at(self.axes, self._place(number)):
-            if _is_own(path):
-                own[path] = value
-            else:
-                scenario = replaced(scenario, path, value)
+        values = dict(values_at(self.axes, self._place(number)))
+        own = self._given | {path: value for path, value in values.items() if _is_own(path)}
+        scenario = scenario_at(self._base.scenario, [{path: v for path, v in values.items() if path not in own}])
         names = names_at(self._base, self.axes, self._place(number))
         require_priced(names["model"], scenario.model, scenario.deployment)
         policy = {path.partition(".")[2]: value for path, value in own.items() if path.startswith("policy.")}

@@ -17,6 +17,7 @@ from sweeps.studies.elasticity.knobs import knobs as knobs_of
 from sweeps.studies.elasticity.labelled import labelled
 from sweeps.studies.elasticity.maps import at_the_middle, maps
 from sweeps.studies.elasticity.point import chosen, sensitivity_at, wanted_metrics
+from sweeps.studies.elasticity.turns import turns_of
 
 MAPPED = 8
 """Knobs of a map where nobody says which: those with the largest elasticities at its middle."""
@@ -43,7 +44,9 @@ def sensitivity(
       progress: called with the number of points that every piece of a map adds.
 
     Returns:
-      `elasticity_of_<metric>` over `knob` and the axes, and the metrics. NaN where a structure lacks the knob.
+      `elasticity_of_<metric>` over `knob` and the axes, and the metrics. NaN where a structure lacks the knob. Without
+      axes also `change_of_<metric>` and `predicted_change_of_<metric>` over `knob` and `factor`, the real change when
+      a knob is turned by a tenth, or to the next whole number, and the one that the gradient predicts.
 
     Raises:
       ValueError: one line that names the key, its value and what is allowed.
@@ -60,7 +63,8 @@ def sensitivity(
     wanted = checked.variables if metrics is None else metrics
     record = question.attributes | {"title": f"sensitivities, {question.attributes['title']}", "dtype": "float64"}
     if not axes:
-        return labelled(sensitivity_at(checked.job, base, wanted, knobs, smoothing), record)
+        point = sensitivity_at(checked.job, base, wanted, knobs, smoothing)
+        return labelled(point, record, turns_of(base, point))
     middle = at_the_middle(base, axes)
     if knobs is None:
         point = sensitivity_at(checked.job, middle, wanted, None, smoothing)

@@ -12,8 +12,8 @@ from jaxroof.dual import Dual
 from jaxroof.jobs import Job, Scenario
 from jaxroof.jobs.job import some_terms
 from jaxroof.struct import Array, Scalar
-from sweeps.ask.paths import leaf, replaced
-from sweeps.run.point import answers_at
+from sweeps.ask.paths import leaf
+from sweeps.run.point import answers_at, scenario_at
 
 Factors = dict[str, Scalar]
 """By path, what the number there is multiplied by."""
@@ -30,10 +30,8 @@ def at_factors(job: Job, scenario: Scenario, factors: Factors, names: Sequence[s
 
 
 def moved(scenario: Scenario, factors: Factors) -> Scenario:
-    """`scenario` with its numbers times `factors`."""
-    for path, factor in factors.items():
-        scenario = replaced(scenario, path, leaf(scenario, path) * factor)
-    return scenario
+    """`scenario` with its numbers times `factors`, and what follows from them by laws."""
+    return scenario_at(scenario, [{path: leaf(scenario, path) * factor for path, factor in factors.items()}])
 
 
 @functools.cache
@@ -45,11 +43,11 @@ def changes(job: Job, names: tuple[str, ...], paths: tuple[str, ...]) -> Callabl
     directions = np.eye(len(paths))
 
     def along(scenario: Scenario) -> dict[str, tuple]:
-        turned = scenario
-        for path, direction in zip(paths, directions, strict=True):
-            value = leaf(scenario, path)
-            turned = replaced(turned, path, Dual(value, np.multiply.outer(value, direction)))
-        return {name: _change(value, paths) for name, value in answers_at(job, turned, names).items()}
+        values = [leaf(scenario, path) for path in paths]
+        pairs = zip(paths, values, directions, strict=True)
+        turned = {path: Dual(value, np.multiply.outer(value, direction)) for path, value, direction in pairs}
+        found = answers_at(job, scenario_at(scenario, [turned]), names)
+        return {name: _change(value, paths) for name, value in found.items()}
 
     return along
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from hwspaces.units import nearest
+from sweeps.ask.laws import law_of
 from sweeps.ask.leaves import leaf as leaf_of
 from sweeps.ask.leaves import leaf_unit
 from sweeps.ask.paths import leaf, leaf_paths
@@ -52,7 +53,11 @@ def knobs(scenario: Any, wanted: Sequence[str] | None = None) -> tuple[Knob, ...
     """
     found = []
     for path in _named(scenario, wanted):
-        value = float(leaf(scenario, path))
+        value, law = float(leaf(scenario, path)), law_of(scenario, path)
+        if law is not None:
+            if wanted is not None and path in wanted:
+                raise ValueError(f"{path} follows from a law: {law.text}; it has no elasticity of its own")
+            continue
         if value == 0.0 or not continuous(path):
             if wanted is not None and path in wanted:
                 why = "is a switch" if value else "is 0, which no share of it changes"
@@ -72,6 +77,8 @@ def without_elasticity(scenario: Any, wanted: Sequence[str] | None = None) -> di
             found[path] = "0"
         elif not continuous(path):
             found[path] = "switch"
+        elif law_of(scenario, path) is not None:
+            found[path] = "follows from a law"
     for root in ROOTS if wanted is None else ():
         found |= dict.fromkeys(_unknown(getattr(scenario, root), root), "unknown")
     return found

@@ -8,7 +8,8 @@ import xarray as xr
 
 from sweeps.ask.names import KNOB_COORDINATES, variable_attributes
 from sweeps.studies.elasticity.knobs import Knob
-from sweeps.studies.elasticity.point import FACTORS, Sensitivities, Turn
+from sweeps.studies.elasticity.point import Sensitivities
+from sweeps.studies.elasticity.turns import FACTORS, Turn
 
 
 def knob_coordinates(knobs: Sequence[Knob]) -> dict[str, tuple]:
@@ -22,7 +23,7 @@ def knob_coordinates(knobs: Sequence[Knob]) -> dict[str, tuple]:
     return {name: _label("knob", column, name) for name, column in columns.items()}
 
 
-def _label(dim: str, values: np.ndarray, name: str) -> tuple:
+def _label(dim: str | tuple[str, ...], values: np.ndarray, name: str) -> tuple:
     return dim, values, {"units": "1", "long_name": KNOB_COORDINATES[name]}
 
 
@@ -36,7 +37,7 @@ def labelled(
 
     Args:
       attributes: of the dataset.
-      checked: by metric, changes as first order predicts them and as they are; NaN at knobs that were not checked.
+      checked: by metric, changes as the gradient predicts them and as they are; NaN at knobs that were not turned.
       curvatures: by metric, knobs and the second derivatives in them.
     """
     found: dict[str, tuple] = {}
@@ -50,12 +51,16 @@ def labelled(
         add(f"elasticity_of_{name}", ("knob",), point.elasticities[name])
     places = {knob.path: i for i, knob in enumerate(point.knobs)}
     for name, rows in (checked or {}).items():
-        tables = np.full((2, len(point.knobs), len(FACTORS)), np.nan)
+        tables = np.full((3, len(point.knobs), len(FACTORS)), np.nan)
+        agree = np.full(len(point.knobs), np.nan)
         for row in rows:
-            tables[:, places[row.knob.path]] = row.predicted, row.actual
+            tables[:, places[row.knob.path]] = row.predicted, row.actual, row.values
+            agree[places[row.knob.path]] = row.agrees
         add(f"predicted_change_of_{name}", ("knob", "factor"), tables[0])
         add(f"change_of_{name}", ("knob", "factor"), tables[1])
+        add(f"agreement_of_{name}", ("knob",), agree)
         coordinates["factor"] = _label("factor", np.array(FACTORS), "factor")
+        coordinates["knob_turned_to"] = _label(("knob", "factor"), tables[2], "knob_turned_to")
     for name, (knobs, values) in (curvatures or {}).items():
         square = np.full((len(point.knobs),) * 2, np.nan)
         where = [places[knob.path] for knob in knobs]

@@ -1,8 +1,8 @@
-"""Sensitivities at one point: elasticities of metrics, range of first order, and substitutes among knobs."""
+"""Sensitivities at one point: elasticities of metrics, and second derivatives of pairs of knobs."""
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,16 +11,10 @@ from hwspaces.units import nearest
 from jaxroof.arrays import eager
 from jaxroof.jobs import JOBS, Job, Scenario
 from jaxroof.smooth import SHARPNESS, smoothing
-from sweeps.ask.paths import replaced
 from sweeps.run.answer import answer_of
-from sweeps.run.evaluate import evaluate, gathered
-from sweeps.run.point import answers, in_dtype
-from sweeps.run.points import Points
+from sweeps.run.point import in_dtype, scenario_at
 from sweeps.studies.elasticity.gradient import changes, metric_names
 from sweeps.studies.elasticity.knobs import Knob, knobs, without_elasticity
-
-FACTORS = (0.9, 1.1)
-"""What a knob is multiplied by to see how far first order carries."""
 
 STEP = 1e-4
 """Of the logarithm, in differences of gradients: its error, STEP^2, is far below what a table shows."""
@@ -63,15 +57,6 @@ class Sensitivities:
         names = metrics or list(self.metrics)
         matter = np.any([np.abs(np.nan_to_num(self.elasticities[name])) >= FLAT for name in names], axis=0)
         return tuple(self.knobs[i] for i in order[:count] if matter[i])
-
-
-@dataclasses.dataclass(frozen=True)
-class Turn:
-    """Change of one metric with one knob: by first order, and by the model; relative."""
-
-    knob: Knob
-    predicted: tuple[float, ...]  # at every one of FACTORS: factor^elasticity - 1
-    actual: tuple[float, ...]
 
 
 def sensitivity_at(
@@ -142,32 +127,6 @@ def chosen(exponent: float | None) -> Any:
     return smoothing(SHARPNESS if exponent is None else exponent)
 
 
-def checks(scenario: Scenario, point: Sensitivities, turned: Sequence[Knob]) -> dict[str, tuple[Turn, ...]]:
-    """For every metric, the changes that first order predicts for `turned` knobs beside those that the model makes.
-
-    Knobs that come in whole pieces are left out.
-    """
-    turned = [knob for knob in turned if not knob.whole]
-    columns = {knob.path: np.full((len(turned), len(FACTORS)), knob.value) for knob in turned}
-    for i, knob in enumerate(turned):
-        columns[knob.path][i] *= FACTORS
-    points = Points(np.arange(len(turned) * len(FACTORS)), ({path: rows.ravel() for path, rows in columns.items()},))
-    values = answers(JOBS[point.job], tuple(point.metrics))
-    found = gathered(evaluate(values, scenario, [points] * bool(turned)), len(points.index))
-    return turns({name: column.reshape(-1, len(FACTORS)) for name, column in found.items()}, point, turned)
-
-
-def turns(moved: Mapping[str, np.ndarray], point: Sensitivities, turned: Sequence[Knob]) -> dict[str, tuple[Turn, ...]]:
-    """As `checks`, of metrics that are known at every one of FACTORS of every knob, shapes (turned, factors)."""
-    result = {}
-    for name, value in point.metrics.items():
-        actual = moved[name] / value - 1.0 if turned else np.zeros((0, len(FACTORS)))
-        slopes = [float(point.elasticities[name][point.knobs.index(knob)]) for knob in turned]
-        predicted = [tuple(factor**slope - 1.0 for factor in FACTORS) for slope in slopes]
-        result[name] = tuple(map(Turn, turned, predicted, map(tuple, actual.tolist())))
-    return result
-
-
 def curvatures(scenario: Scenario, point: Sensitivities, turned: Sequence[Knob], metric: str) -> np.ndarray:
     """Second derivatives of ln of `metric` in ln of `turned` knobs, shape (turned, turned), symmetric.
 
@@ -186,7 +145,7 @@ def curvatures(scenario: Scenario, point: Sensitivities, turned: Sequence[Knob],
         for knob in turned:
             ends = []
             for step in (STEP, -STEP):
-                moved = replaced(scenario, knob.path, np.float64(knob.value * math.exp(step)))
+                moved = scenario_at(scenario, [{knob.path: np.float64(knob.value * math.exp(step))}])
                 ends.append(elasticities(JOBS[point.job], names, moved, turned)[1][metric])
             right, left = (ends[0] - here) / STEP, (here - ends[1]) / STEP
             jumps = np.abs(right - left) > JUMP * (1.0 + np.abs(right) + np.abs(left))

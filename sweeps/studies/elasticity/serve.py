@@ -9,13 +9,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxroof.jobs import Scenario
+from jaxroof.jobs import JOBS, Scenario
 from jaxroof.jobs.serve import serving_metrics
 from jaxroof.scheduler import Size, cache_blocks, simulate
 from jaxroof.smooth import SHARPNESS
 from jaxroof.struct import Scalar, struct
 from jaxroof.traffic import STATUSES
-from sweeps.ask.paths import leaf, leaf_paths, replaced
+from sweeps.ask.paths import leaf, leaf_paths
+from sweeps.run.point import scenario_at
 from sweeps.run.precision import precision
 from sweeps.run.simulated.simulation import grown, size_for
 from sweeps.run.simulated.spec import ServeSpec
@@ -23,7 +24,8 @@ from sweeps.run.ways import QUICK
 from sweeps.serving.run import Setup, setup, unfinished_note
 from sweeps.studies.elasticity.gradient import moved
 from sweeps.studies.elasticity.knobs import knobs, without_elasticity
-from sweeps.studies.elasticity.point import FACTORS, Sensitivities, Turn, chosen, known_metrics, require_some, turns
+from sweeps.studies.elasticity.point import Sensitivities, chosen, known_metrics, require_some
+from sweeps.studies.elasticity.turns import Turn, turned_values, turns
 
 REQUESTS = 64
 """Requests that are simulated where nobody says how many: a gradient takes several times a simulation."""
@@ -32,6 +34,9 @@ ITERATIONS = 4
 """Of the simulator per request, to begin with; doubled while requests are left."""
 
 MOST_DOUBLINGS = 4
+
+DECISIONS = "steps or the scheduler's decisions"
+"""Reason of all differences between gradients and real changes of a simulation."""
 
 
 @struct
@@ -46,11 +51,10 @@ def sensitivity_of_serve(
     metrics: Sequence[str] | None = None,
     wanted: Sequence[str] | None = None,
     exponent: float | None = None,
-    top: int = 8,
 ) -> tuple[Setup, tuple[str, ...], Sensitivities, dict[str, tuple[Turn, ...]]]:
-    """Setup, notes, elasticities of the metrics of a simulation, and new simulations beside the largest ones.
+    """Setup, notes, elasticities of the metrics of a simulation, and new simulations where each knob is turned.
 
-    Forward mode, one compiled program of the whole simulation and one call per knob. What the scheduler decides
+    Forward mode, one compiled program of the whole simulation and three calls per knob. What the scheduler decides
     (admissions, batches, preemptions, counts of requests) has no gradient; when steps end has one. A rate scales the
     times of all arrivals.
 
@@ -59,7 +63,6 @@ def sensitivity_of_serve(
       metrics: real-valued ones of the simulation; None: mean latencies.
       wanted: knobs, as `sweeps.studies.elasticity.knobs.knobs` takes them.
       exponent: of smoothing; None: `jaxroof.smooth.SHARPNESS`.
-      top: knobs that are turned by a tenth.
 
     Raises:
       ValueError: one line, for a metric or knob that there is not, and for what `sweeps.serving.run.setup` refuses.
@@ -107,11 +110,17 @@ def sensitivity_of_serve(
             bounds={},
             smoothing=SHARPNESS if exponent is None else exponent,
         )
-        shown = [knob for knob in point.top(top) if not knob.whole]
-        changed = [replaced(scenario, knob.path, knob.value * factor) for knob in shown for factor in FACTORS]
-        ends = [along(there, still)[0] for there in changed]
-        moved_to = {name: np.array([float(end[name]) for end in ends]).reshape(-1, len(FACTORS)) for name in values}
-        checks = turns(moved_to, point, shown)
+        shown = [knob for knob in turned if not knob.whole]  # degrees change what is simulated
+        ends = turned_values(JOBS["serve"], scenario, shown)
+        moved_to = {name: np.full(ends.shape, np.nan) for name in values}
+        for place in zip(*np.nonzero(np.isfinite(ends)), strict=True):
+            there = along(scenario_at(scenario, [{shown[place[0]].path: ends[place]}]), still)[0]
+            for name, column in moved_to.items():
+                column[place] = there[name]
+        checks = {
+            name: tuple(row if row.agrees else dataclasses.replace(row, reason=DECISIONS) for row in rows)
+            for name, rows in turns(moved_to, point, shown, ends).items()
+        }
     notes = (*found.notes, *([unfinished_note(left)] if left else []))
     return found, notes, point, checks
 

@@ -14,6 +14,7 @@ from jaxroof.steady_state import Demand
 from jaxroof.tree import structure
 from sweeps.ask.keys import takes
 from sweeps.ask.offered_load import OfferedLoad
+from sweeps.run.evidence import serving_beyond
 from sweeps.run.simulated.objective import SHARE
 from sweeps.studies.served.disaggregated import FirstPass, pool_rows, with_pools
 from sweeps.studies.served.estimate import Estimate, Priced, estimate, priced, sequences
@@ -63,14 +64,21 @@ class ServedComparison:
     estimate_seconds: float
     seconds: float
     arrays: Mapping[str, np.ndarray]  # figures of every place as estimated, shape [settings, devices, layouts]
+    _trusts: dict[tuple[Place, bool], Trust] = dataclasses.field(default_factory=dict)  # of places that were asked for
 
     def device_of(self, row: Row) -> HardwareEntry:
         """The accelerator of a row."""
         return self.question.options.devices[row.place[1]]
 
     def trust(self, row: Row) -> Trust:
-        """How far a row's figures can be trusted."""
-        return trust(self.device_of(row), self.question.efficiency)
+        """How far a row's figures can be trusted: of a step under its load."""
+        key = row.place, row.prefill is None
+        if key not in self._trusts:
+            sample, batch = self.question.requests.sample, max(row.metrics["batch_mean"], 1.0)
+            scenario = scenario_at(self.question.options, row.place)
+            found = serving_beyond(scenario, batch, float(np.mean(sample.isl)), float(np.mean(sample.osl)))
+            self._trusts[key] = trust(self.device_of(row), self.question.efficiency, found)
+        return self._trusts[key]
 
     @property
     def best_layouts(self) -> tuple[Row, ...]:
@@ -322,17 +330,19 @@ def _simulated(
 def candidate(asked: Question, found: Estimate, place: Place, load: float) -> Candidate:
     """A place that is to be simulated, first near `load` requests/s."""
     options = asked.options
+    policy = dataclasses.replace(options.settings[place[0]].policy, max_sequences=at_once(asked, found, place))
+    return Candidate(scenario=scenario_at(options, place), policy=policy, load=load)
+
+
+def scenario_at(options: Options, place: Place) -> Scenario:
+    """The scenario of one replica at a place."""
     setting, device, layout = place
-    return Candidate(
-        scenario=Scenario(
-            hardware=options.devices[device].hardware,
-            model=options.model.model,
-            deployment=options.deployments[setting][layout],
-            workload=None,
-            efficiency=options.efficiency,
-        ),
-        policy=dataclasses.replace(options.settings[setting].policy, max_sequences=at_once(asked, found, place)),
-        load=load,
+    return Scenario(
+        hardware=options.devices[device].hardware,
+        model=options.model.model,
+        deployment=options.deployments[setting][layout],
+        workload=None,
+        efficiency=options.efficiency,
     )
 
 

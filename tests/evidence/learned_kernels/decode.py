@@ -97,13 +97,17 @@ class Sample(NamedTuple):
 
 def fit_decode(folder: Path, engine: str) -> list[KernelFit]:
     """Constants of `engine`'s kernels over ordinary caches, and over latent ones where it has dedicated ones."""
-    wide = [g for g in decode_groups(folder) if g.engine == engine and g.kernel not in PORTABLE]
+    wide = [g for g in _groups(decode_groups, folder, engine) if g.kernel not in PORTABLE]
     moved = (*WIDE, *(TRTLLM if engine == "trtllm" else ()))
     fits = [_fit("decode_attention.wide", [_main(g) for g in wide], published(), moved, _architecture)]
-    latent = [g for g in latent_decode_groups(folder) if g.engine == engine and _dedicated(g)]
+    latent = [g for g in _groups(latent_decode_groups, folder, engine) if _dedicated(g)]
     if latent:
         fits.append(_fit("decode_attention.latent", latent, published_latent(), LATENT, str))
     return fits
+
+
+def _groups(load: Callable[[Path], list[KernelGroup]], folder: Path, engine: str) -> list[KernelGroup]:
+    return [group for group in load(folder) if group.engine == engine and group.device in ARCHITECTURES]
 
 
 def _architecture(device: str) -> str:
@@ -147,11 +151,12 @@ def _fit(
     sample = _sample(groups)
     kernel = _fitted(sample, sample.fitted, start, moved)
     folds = np.array([fold(device) for device in sample.devices])
-    carried = np.zeros(len(folds))
+    carried, blind = np.zeros(len(folds)), {}
     for name in np.unique(folds):
         out = folds == name
         held = _fitted(sample, sample.fitted & ~out, start, moved)
         carried[out] = _predicted(sample, held)[out]
+        blind |= dict.fromkeys(map(str, np.unique(sample.devices[out])), held)
     long = sample.seconds >= SHORT
     off = np.abs(np.log(carried / sample.seconds))
     spread = Spread(short=deviation(off[~long]), long=deviation(off[long]))
@@ -170,6 +175,7 @@ def _fit(
         rows=int(np.sum(sample.fitted)),
         errors=errors(_predicted(sample, kernel)[sample.fitted], sample.seconds[sample.fitted]),
         held_out=held_out,
+        blind=blind,
     )
 
 
@@ -217,4 +223,5 @@ def _sample(groups: Sequence[KernelGroup]) -> Sample:
 def _slim(name: str) -> Hardware:
     """What a kernel sees of a device, alike in structure for all."""
     device = hwspaces.hardware(name).hardware
-    return dataclasses.replace(device, matrix={"bf16": device.matrix["bf16"]}, links=None, power=None, price=None)
+    unread = dict.fromkeys(("links", "power", "price", "energy", "silicon", "costs"))
+    return dataclasses.replace(device, matrix={"bf16": device.matrix["bf16"]}, **unread)

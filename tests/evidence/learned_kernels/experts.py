@@ -118,17 +118,19 @@ def _class_fit(frame: Any, engine: str, path: str, dtype: str, kernels: str) -> 
     stacks, scored = stacked(fitted_groups), stacked(scored_groups)
     fit = _fitter(stacks, MOVING + COARSE if engine in TILED_BY_MEAN else MOVING)
     everything = fit([np.ones(len(stack.seconds)) for stack in stacks])
-    held_out, ratios, times = {}, [], []
+    held_out, blind, ratios, times = {}, {}, [], []
     architectures = sorted({ARCHITECTURES[group.device] for group in fitted_groups})
     for architecture in architectures:
         if len(architectures) == 1:
             break
         others = [_mask(stack, architecture, False) for stack in stacks]
-        predicted, measured, devices = predictions(fit(others), scored)
+        kernel = fit(others)
+        predicted, measured, devices = predictions(kernel, scored)
         for device in np.unique(devices):
             if ARCHITECTURES[device] == architecture:
                 mine = devices == device
                 held_out[str(device)] = errors_by_length(predicted[mine], measured[mine])
+                blind[str(device)] = kernel
                 ratios.append(np.log(predicted[mine] / measured[mine]))
                 times.append(predicted[mine])
     predicted, measured, devices = predictions(everything, scored)
@@ -144,6 +146,7 @@ def _class_fit(frame: Any, engine: str, path: str, dtype: str, kernels: str) -> 
         rows=sum(len(group) for group in fitted_groups),
         errors=errors(predicted, measured),
         held_out=held_out,
+        blind=blind,
     )
 
 
@@ -175,7 +178,11 @@ def _stack(call: Call, members: list[KernelGroup], newest: str) -> Stack:
     devices = [hwspaces.hardware(group.device).hardware for group in members]
     shared = set.intersection(*(set(device.matrix) for device in devices))
     alike = [
-        dataclasses.replace(device, matrix={name: device.matrix[name] for name in shared}, links=None, price=None)
+        dataclasses.replace(
+            device,
+            matrix={name: device.matrix[name] for name in shared},
+            **dict.fromkeys(("links", "price", "energy", "silicon", "costs")),
+        )
         for device in devices
     ]
     columns = {name: np.concatenate([group.columns[name] for group in members]) for name in members[0].columns}

@@ -97,7 +97,7 @@ class Models(NamedTuple):
 
 def fit_gemm(folder: Path, engine: str) -> list[KernelFit]:
     """Fits of every class that the engine's graph-replayed rows cover: products, and quantisers fitted with them."""
-    groups = [group for group in gemm_groups(folder) if group.engine == engine]
+    groups = [group for group in gemm_groups(folder) if group.engine == engine and group.device in ARCHITECTURES]
     fits = []
     for dtype in CLASSES:
         rows = [group for group in groups if group.precision == dtype]
@@ -152,19 +152,17 @@ def _fits(groups: Sequence[KernelGroup], dtype: str) -> list[KernelFit]:
         return np.asarray(times(point, scored.columns, scored.hardware), float)
 
     point = solution(np.ones(len(target)))
-    held, unseen = {}, np.full(len(scored.seconds), np.nan)
+    held, blind, unseen = {}, {}, np.full(len(scored.seconds), np.nan)
     for left_out in _folds([group.device for group in groups]):
         out = np.isin(fitted.devices, left_out)
-        prediction = predicted(solution(1.0 - out))
+        others = solution(1.0 - out)
+        prediction, models = predicted(others), _by_path(dtype, others)
         for device in np.unique(fitted.devices[out]):
             rows = scored.devices == device
             unseen[rows] = prediction[rows]
             held[str(device)] = errors_by_length(prediction[rows], scored.seconds[rows])
+            blind[str(device)] = models
     spread = _spread(unseen, scored.seconds)
-    models = _models(dtype, np.exp(point).tolist())
-    kernels = {f"linear.{CLASSES[dtype]}": models.product}
-    if models.quantiser is not None:
-        kernels[f"elementwise.{CLASSES[dtype]}"] = models.quantiser
     return [
         KernelFit(
             path=path,
@@ -176,9 +174,19 @@ def _fits(groups: Sequence[KernelGroup], dtype: str) -> list[KernelFit]:
             rows=len(target),
             errors=errors(predicted(point), scored.seconds),
             held_out=held,
+            blind={device: models[path] for device, models in blind.items()},
         )
-        for path, kernel in kernels.items()
+        for path, kernel in _by_path(dtype, point).items()
     ]
+
+
+def _by_path(dtype: str, point: np.ndarray) -> dict[str, Any]:
+    """The structs of a class by where they belong, from logarithms of its constants."""
+    models = _models(dtype, np.exp(point).tolist())
+    kernels: dict[str, Any] = {f"linear.{CLASSES[dtype]}": models.product}
+    if models.quantiser is not None:
+        kernels[f"elementwise.{CLASSES[dtype]}"] = models.quantiser
+    return kernels
 
 
 def _folds(devices: Sequence[str]) -> list[list[str]]:
@@ -244,8 +252,14 @@ def _sample(groups: Sequence[KernelGroup], chosen: Sequence[np.ndarray], dtype: 
 def _device(name: str, precision: str) -> Hardware:
     """Only what a product sees of a device, so that devices of all kinds have one structure."""
     hardware = hwspaces.hardware(name).hardware
-    links = Links(scale_up=None, scale_out=None)
-    return dataclasses.replace(hardware, matrix={precision: hardware.matrix[precision]}, links=links, price=None)
+    unread = {
+        "links": Links(scale_up=None, scale_out=None),
+        "price": None,
+        "energy": None,
+        "silicon": None,
+        "costs": None,
+    }
+    return dataclasses.replace(hardware, matrix={precision: hardware.matrix[precision]}, **unread)
 
 
 def _spread(predicted: np.ndarray, measured: np.ndarray) -> Spread | None:

@@ -195,6 +195,7 @@ def _fit(
         rows=sum(len(each.seconds) for each in rows),
         errors=errors(predictions(kernels[None], rows), _seconds(rows)),
         held_out=held_out,
+        blind=blind,
     )
     return fit, kernels
 

@@ -32,6 +32,7 @@ class KernelFit:
     errors: Errors  # of the rows that were fitted
     held_out: dict[str, tuple[Errors, Errors]]  # device -> errors over all rows and over long ones, without its
     # architecture in the fit
+    blind: dict[str, Any]  # device -> the struct of constants that was fitted without its architecture
 
 
 def errors_by_length(predicted: np.ndarray, measured: np.ndarray) -> tuple[Errors, Errors]:

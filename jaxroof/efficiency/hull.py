@@ -1,0 +1,190 @@
+"""Hull of the evidence behind a kernel's constants: measured ranges of devices and shapes, and distances to it."""
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+from jaxroof.arrays import jnp
+from jaxroof.hardware import Hardware, clock
+from jaxroof.layers.linear import OPERAND_BYTES
+from jaxroof.op import AnyOp, Collective, Kernel
+from jaxroof.shape import AttentionShape, ProductShape
+from jaxroof.smooth import maximum
+from jaxroof.struct import Array, Scalar
+
+BEYOND = 0.25
+"""Octaves outside from which an answer is marked as extrapolated: 19 % beyond what was measured; ours."""
+
+FORMAT = 0.5
+"""Octaves between two precisions of one width whose kernels differ, such as int8 and fp8; ours."""
+
+SHAPE = 0.5
+"""Octaves that one octave of a shape counts for: errors of products grow half as fast with it as with that of a device;
+fitted to the smaller half of the measured shapes and scored on the others, `docs/evidence/kernels.md`."""
+
+ALIKE = {"fp16": "bf16", "tf32": "fp32"}
+"""Precision -> the one whose kernels it shares."""
+
+REFERENCE_BYTES = 2.0
+"""B per operand at which rates of matrix units are stated: twice the rate at half the bytes is the same unit."""
+
+
+class Feature(NamedTuple):
+    """One number of a device, or of the shape of an op, that times of kernels depend on."""
+
+    words: str
+    unit: str  # SI; "1" also where the name says it
+    device: bool  # else of the shape
+    value: Callable[[AnyOp, Hardware], Scalar | None]  # None: unknown, or the op has no such number
+    repeats: bool = False  # more of it is more of the same work: only less than the least counts
+
+
+@dataclasses.dataclass(frozen=True)
+class Range:
+    """Least and largest measured value of a feature."""
+
+    feature: str  # a key of `FEATURES`
+    low: float
+    high: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Hull:
+    """Evidence for the constants of one class of kernels. Structure: no time depends on it, and no gradient."""
+
+    ranges: tuple[Range, ...]
+    precisions: tuple[str, ...] = ()  # that were measured, keys of `Hardware.matrix`; empty: any
+    growth: float = 0.0  # standard deviation of the log ratio of measured to predicted times, per octave outside
+
+
+def hull_distance(hull: Hull, op: AnyOp, hardware: Hardware) -> Array:
+    """Octaves by which `op` on `hardware` is outside of `hull`, shape (); 0 inside.
+
+    distance = sqrt(device^2 + (SHAPE shape)^2 + precision^2)
+
+    Of device and shape it is the largest excess of a feature, log2(value / high) or log2(low / value): figures of one
+    device move together, and the furthest says how far it is.
+    """
+    found = hull_excesses(hull, op, hardware)
+    square = jnp.asarray(precision_distance(hull, op) ** 2)
+    for device, share in ((True, 1.0), (False, SHAPE)):
+        own = [jnp.abs(octaves) for name, octaves in found.items() if FEATURES[name].device is device]
+        if own:
+            furthest = share * (maximum(*own) if len(own) > 1 else own[0])
+            square = square + furthest * furthest
+    outside = square > 0.0
+    return jnp.where(outside, jnp.sqrt(jnp.where(outside, square, 1.0)), 0.0)
+
+
+def hull_excesses(hull: Hull, op: AnyOp, hardware: Hardware) -> dict[str, Array]:
+    """Octaves above the range of every feature that `op` on `hardware` has, negative below it, 0 inside; shapes ()."""
+    found = {}
+    for one in hull.ranges:
+        value = FEATURES[one.feature].value(op, hardware)
+        if value is not None:
+            there = jnp.asarray(value) > 0.0  # an op without work has no shape
+            octaves = jnp.log2(jnp.where(there, value, one.low))
+            high = math.inf if FEATURES[one.feature].repeats else math.log2(one.high)
+            found[one.feature] = octaves - jnp.clip(octaves, math.log2(one.low), high)
+    return found
+
+
+def precision_distance(hull: Hull, op: AnyOp) -> float:
+    """Octaves between the op's precision and the nearest measured one: a factor of two in width is one, another format
+    of a measured width `FORMAT`; 0 where it was measured or the op has none.
+    """
+    precision = op.precision if isinstance(op, Kernel) else None
+    measured = [ALIKE.get(one, one) for one in hull.precisions]
+    if precision is None or not measured or ALIKE.get(precision, precision) in measured:
+        return 0.0
+    width = OPERAND_BYTES[precision]
+    return min(max(abs(math.log2(width / OPERAND_BYTES[one])), FORMAT) for one in measured)
+
+
+def _cores(op: AnyOp, hardware: Hardware) -> Scalar | None:
+    return None if isinstance(op, Collective) else hardware.cores.count
+
+
+def _clock(op: AnyOp, hardware: Hardware) -> Scalar | None:
+    return None if isinstance(op, Collective) else hardware.cores.clock
+
+
+def _core_flops(op: AnyOp, hardware: Hardware) -> Scalar | None:
+    rate = _matrix_rate(op, hardware)
+    return None if rate is None else rate / (hardware.cores.count * clock(hardware))
+
+
+def _core_bytes(op: AnyOp, hardware: Hardware) -> Scalar | None:
+    if not isinstance(op, Kernel):
+        return None
+    return hardware.memory.hbm.bandwidth / (hardware.cores.count * clock(hardware))
+
+
+def _ridge(op: AnyOp, hardware: Hardware) -> Scalar | None:
+    rate = _matrix_rate(op, hardware)
+    return None if rate is None else rate / hardware.memory.hbm.bandwidth
+
+
+def _core_l2(op: AnyOp, hardware: Hardware) -> Scalar | None:
+    l2 = hardware.memory.l2
+    return None if l2 is None or not isinstance(op, Kernel) else l2.capacity / hardware.cores.count
+
+
+def _matrix_rate(op: AnyOp, hardware: Hardware) -> Scalar | None:
+    """FLOP/s of the matrix units as if their operands had `REFERENCE_BYTES`; None where the op has no use for them."""
+    if not isinstance(op, Kernel) or op.matrix_flops is None or op.precision not in hardware.matrix:
+        return None
+    return hardware.matrix[op.precision] * (OPERAND_BYTES[op.precision] / REFERENCE_BYTES)
+
+
+def _link_bandwidth(op: AnyOp, hardware: Hardware) -> Scalar | None:
+    link = hardware.links.scale_up if isinstance(op, Collective) else None
+    return None if link is None else link.bandwidth
+
+
+def _collective(value: Callable[[Collective], Scalar]) -> Callable[[AnyOp, Hardware], Scalar | None]:
+    return lambda op, hardware: value(op) if isinstance(op, Collective) else None
+
+
+def _product(value: Callable[[ProductShape], Scalar]) -> Callable[[AnyOp, Hardware], Scalar | None]:
+    def of_products(op: AnyOp, hardware: Hardware) -> Scalar | None:
+        shape = op.shape if isinstance(op, Kernel) else None
+        return value(shape) if isinstance(shape, ProductShape) else None
+
+    return of_products
+
+
+def _attention(value: Callable[[AttentionShape], Scalar]) -> Callable[[AnyOp, Hardware], Scalar | None]:
+    def of_attention(op: AnyOp, hardware: Hardware) -> Scalar | None:
+        shape = op.shape if isinstance(op, Kernel) else None
+        return value(shape) if isinstance(shape, AttentionShape) else None
+
+    return of_attention
+
+
+FEATURES = {
+    "cores": Feature("cores", "1", True, _cores),
+    "clock": Feature("clock", "Hz", True, _clock),
+    "core_flops_per_clock": Feature("matrix FLOP per clock and core", "1", True, _core_flops),
+    "core_bytes_per_clock": Feature("HBM bytes per clock and core", "1", True, _core_bytes),
+    "flops_per_byte": Feature("matrix FLOP per HBM byte", "1", True, _ridge),
+    "core_l2": Feature("L2 capacity per core", "B", True, _core_l2),
+    "link_bandwidth": Feature("scale-up link bandwidth", "B/s", True, _link_bandwidth),
+    "rows": Feature(
+        "rows of one matrix", "1", False, _product(lambda one: one.rows / maximum(one.matrices, 1.0)), True
+    ),
+    "outputs": Feature("outputs of a matrix", "1", False, _product(lambda one: one.outputs)),
+    "inputs": Feature("inputs of a matrix", "1", False, _product(lambda one: one.inputs)),
+    "matrices": Feature("matrices of one kernel", "1", False, _product(lambda one: one.matrices)),
+    "weight_bytes": Feature("bytes per weight", "1", False, _product(lambda one: one.weight_bytes)),
+    "queries": Feature("queries of a sequence", "1", False, _attention(lambda one: one.queries)),
+    "keys": Feature("keys of a sequence", "1", False, _attention(lambda one: one.keys)),
+    "units": Feature("sequences x KV heads", "1", False, _attention(lambda one: one.sequences * one.kv_heads), True),
+    "group": Feature("query heads per KV head", "1", False, _attention(lambda one: one.heads / one.kv_heads)),
+    "key_width": Feature("elements of a key", "1", False, _attention(lambda one: one.key_width)),
+    "kv_bytes": Feature("bytes per cached element", "1", False, _attention(lambda one: one.kv_bytes)),
+    "participants": Feature("devices of a collective", "1", False, _collective(lambda op: op.participants)),
+    "message_bytes": Feature("bytes of a message", "1", False, _collective(lambda op: op.message_bytes), True),
+}
+"""Features by name. Rates of matrix units are those at operands of 16 bits."""

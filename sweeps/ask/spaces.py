@@ -1,0 +1,38 @@
+"""Design spaces in specifications: the device, its laws and the ranges of its knobs in place of hardware and axes."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from hwspaces.space import space
+
+HARDWARE = "hardware."
+
+
+def spaced(source: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The specification with the device of its space as hardware and a range for every knob that it does not give.
+
+    Raises:
+      ValueError: one line: an unknown space, or hardware besides.
+    """
+    if "space" not in source:
+        return source
+    name = source["space"]
+    if not isinstance(name, str):
+        raise ValueError(f"space = {name!r} must be the name or file of one design space")
+    if "hardware" in source:
+        raise ValueError(f"space = {name!r}, and hardware = {source['hardware']!r} besides: give one")
+    found = space(name)
+    rest = {key: value for key, value in source.items() if key != "space"}
+    tables = {key: value for key in ("axes", "set", "laws") if isinstance(value := source.get(key, {}), Mapping)}
+    given = {path for table in tables.values() for path in table}
+    free = {path: value for path, value in found.knobs.items() if path not in given}
+    return rest | {"hardware": name, "axes": free | dict(source.get("axes", {}))}
+
+
+def in_space(source: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """The specification with a space in place of its hardware and of all that it says of the hardware's figures."""
+    rest = {key: value for key, value in source.items() if key != "hardware"}
+    for key in ("axes", "set", "laws"):
+        if isinstance(rest.get(key), Mapping):
+            rest[key] = {path: value for path, value in rest[key].items() if not path.startswith(HARDWARE)}
+    return rest | {"space": name}

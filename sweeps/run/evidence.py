@@ -1,0 +1,114 @@
+"""Distance of an engine step from the evidence of its constants: one judgement for answers, rankings and pictures."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from hwspaces import formatted
+from jaxroof.arrays import eager
+from jaxroof.batch import Batch, Decode, Prefill
+from jaxroof.efficiency import Efficiency, Hull, Surfaces
+from jaxroof.efficiency.hull import BEYOND, FEATURES, SHAPE, hull_excesses, precision_distance
+from jaxroof.hardware import Hardware
+from jaxroof.jobs import Scenario
+from jaxroof.op import AnyOp, Kernel
+from jaxroof.op_time import op_extrapolation, op_hull, op_time
+from jaxroof.overlap import computing_hardware, overlapped_ops
+from jaxroof.step import evidence_known, evidence_of, host_time
+
+CAUSES = 2
+"""Features that are named, at most."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Beyond:
+    """How far a step is beyond the evidence."""
+
+    octaves: float | None  # mean over the step's time, the metric `*_extrapolation`; None: no evidence is known
+    causes: tuple[str, ...]  # what is furthest out, in words; empty inside
+
+    @property
+    def marked(self) -> bool:
+        """Whether it counts as extrapolated."""
+        return self.octaves is None or self.octaves >= BEYOND
+
+    @property
+    def text(self) -> str:
+        """In words."""
+        if self.octaves is None:
+            return "nothing is known of the evidence for these constants"
+        if not self.marked:
+            return "inside of the evidence"
+        return f"{self.octaves:.1f} octaves beyond the evidence: {', '.join(self.causes)}"
+
+
+def beyond(scenario: Scenario, batch: Batch) -> Beyond:
+    """How far one engine step of a scenario is beyond what its constants were fitted to.
+
+    Args:
+      scenario: one point: numbers of shape ().
+      batch: what the step works on.
+    """
+    efficiency = scenario.efficiency
+    if not evidence_known(efficiency):
+        return Beyond(None, ())
+    with eager():
+        hardware = computing_hardware(scenario.hardware, scenario.deployment)
+        ops = overlapped_ops(scenario.model, scenario.deployment, batch).values()
+        times = [float(op.count * op_time(op, hardware, efficiency)) for op in ops]
+        total = sum(times) + float(host_time(batch, scenario.deployment, efficiency))
+        octaves, said = 0.0, {}
+        for op, time in zip(ops, times, strict=True):
+            if not (evidence_of(op, efficiency) and time > 0.0):
+                continue
+            octaves += time / total * float(op_extrapolation(op, hardware, efficiency))
+            for name, (weight, words) in _causes(op, hardware, efficiency).items():
+                before, text, heaviest = said.get(name, (0.0, "", 0.0))
+                share = time / total * weight
+                said[name] = before + share, words if share > heaviest else text, max(share, heaviest)
+    order = sorted(said.values(), key=lambda one: -one[0])
+    return Beyond(octaves, tuple(words for share, words, _ in order[:CAUSES] if share >= BEYOND / CAUSES))
+
+
+def extrapolated(metrics: Mapping[str, float]) -> bool:
+    """Whether a batch's prefill or decode steps are beyond the evidence by its metrics, or nothing is known of it."""
+    return not max(metrics["prefill_extrapolation"], metrics["decode_extrapolation"]) < BEYOND
+
+
+def serving_beyond(scenario: Scenario, sequences: float, isl: float, osl: float) -> Beyond:
+    """The same of a step under load: the mean batch that decodes, at the middle of its outputs, beside one prompt."""
+    decode = Decode(sequences=sequences, context=sequences * (isl + 0.5 * osl))
+    prefill = Prefill(sequences=1.0, tokens=isl, past=0.0)
+    return beyond(scenario, Batch(prefill=prefill, decode=decode, logits=sequences + 1.0))
+
+
+def without_hulls(tree: Any) -> Any:
+    """An efficiency, or a part of one, that knows of no evidence: its intervals are those inside of the hull."""
+    if not dataclasses.is_dataclass(tree) or isinstance(tree, Hull):
+        return tree
+    fields = {field.name: getattr(tree, field.name) for field in dataclasses.fields(tree) if field.name != "hull"}
+    changed = {name: without_hulls(value) for name, value in fields.items() if dataclasses.is_dataclass(value)}
+    hull = {"hull": None} if hasattr(tree, "hull") else {}
+    return dataclasses.replace(tree, **changed, **hull)  # type: ignore[type-var]
+
+
+def _causes(op: AnyOp, hardware: Hardware, efficiency: Efficiency) -> dict[str, tuple[float, str]]:
+    """Octaves that every feature counts for, and the words for it."""
+    hull = op_hull(op, efficiency)
+    entry = getattr(efficiency, op.kind) if isinstance(op, Kernel) else None
+    hull = entry.hull if hull is None and isinstance(entry, Surfaces) else hull
+    if hull is None:
+        return {}
+    ranges, found = {one.feature: one for one in hull.ranges}, {}
+    for name, excess in hull_excesses(hull, op, hardware).items():
+        octaves, feature = float(excess), FEATURES[name]
+        if octaves != 0.0:
+            side = ("above the largest", ranges[name].high) if octaves > 0.0 else ("below the least", ranges[name].low)
+            words = (
+                f"{feature.words} {abs(octaves):.1f} octaves {side[0]} measured ({formatted(side[1], feature.unit)})"
+            )
+            found[name] = (1.0 if feature.device else SHAPE) * abs(octaves), words
+    distance = precision_distance(hull, op)
+    if distance > 0.0 and isinstance(op, Kernel):
+        found["precision"] = distance, f"{op.precision} was not measured, {' and '.join(hull.precisions)} were"
+    return found
