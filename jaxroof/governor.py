@@ -125,7 +125,7 @@ def mean_power(time: Scalar, energy: Joules, hardware: Hardware) -> Array:
     power = hardware.power
     static = power.static
     if power.curve is not None and energy.core is not None:
-        static = static * _static_share(power.curve, power.curve.least)
+        static = static * _static_share(power.curve, minimum(power.curve.least, power.curve.full))
     return minimum(power.static + jnp.divide(energy.total, time), static + _headroom(power.tdp, static))
 
 
