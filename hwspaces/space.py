@@ -12,7 +12,7 @@ from hwspaces.constants import Constant, technology_constants
 from hwspaces.entry import HardwareEntry, overridden
 from hwspaces.laws import BASE, hardware_laws, obeying
 from hwspaces.leaves import leaf
-from hwspaces.load import CATALOGUE_PLACE, changed
+from hwspaces.load import changed
 from hwspaces.units import nearest
 from jaxroof.tree import leaf_at, mapped
 
@@ -26,6 +26,7 @@ TECHNOLOGIES = ("process", "stack", "link", "package", "cooling", "draw")
 
 TEXTS = ("title", "base", *TECHNOLOGIES)
 TABLES = ("accelerator", "start", "knobs", "laws")
+REQUIRED = ("base", "process", "stack", "link", "package", "cooling", "knobs")
 KNOB_KEYS = ("from", "to", "n", "scale")
 
 _KINDS = {"process": "voltage"}
@@ -91,9 +92,9 @@ def _read(path: Path) -> Space:
             raise ValueError(f"{where}: {key} is not known{nearest(key, (*TEXTS, *TABLES))}")
         if isinstance(value, str if key in TABLES else Mapping):
             raise ValueError(f"{where}: {key} = {value!r} must be {'a table' if key in TABLES else 'text'}")
-    for key in ("base", "process", "knobs"):
+    for key in REQUIRED:
         if key not in tables:
-            raise ValueError(f"{where}: {key} is missing; a space has base, process and knobs")
+            raise ValueError(f"{where}: {key} is missing; a space has {', '.join(REQUIRED)}")
     names = {key: tables[key] for key in TECHNOLOGIES if key in tables} | {"draw": "usual"}
     constants = _constants(names, where)
     start = _start(tables, path, constants, where)
@@ -136,11 +137,8 @@ def _start(tables: Mapping[str, Any], path: Path, constants: Mapping[str, Consta
     overlay, settings = tables.get("accelerator", {}), _package(constants) | tables.get("start", {})
 
     def change(table: Mapping) -> dict:
-        laid = _laid(table, overlay)
-        laid |= {"process": tables["process"], "status": "hypothetical", "aliases": []}
-        sources = laid.pop("sources", {})
-        known = {key: text for key, text in _flat(sources).items() if leaf_at(laid, key.rpartition(".")[0] or key)}
-        return laid | {"sources": {}, "notes": [], "source": f"{tables['base']} ({CATALOGUE_PLACE})"} if known else laid
+        laid = _laid(_laid(table, _technologies(tables)), overlay)
+        return laid | {"aliases": [], "notes": [], "sources": {}, "source": f"{tables['base']}, and {path.name}"}
 
     found = changed(tables["base"], change, path.stem, where)
     return overridden(found, settings, f"{where}: start")
@@ -162,7 +160,18 @@ def _package(constants: Mapping[str, Constant]) -> dict[str, float]:
         "package.stack_footprint": held.get("stack.footprint"),
         "package.link_edge": held.get("link.shoreline"),
     }
-    return {path: value for path, value in found.items() if value} if "package.interposer" in held else {}
+    return {path: value for path, value in found.items() if value is not None}
+
+
+def _technologies(tables: Mapping[str, Any]) -> dict[str, Any]:
+    """Keys of the base's table that a space's technologies replace; the base's die and number of stacks go."""
+    return {
+        "process": tables["process"],
+        "die": "",
+        "status": "hypothetical",
+        "memory": {"hbm": {"technology": tables["stack"], "stacks": ""}},
+        "links": {"scale_up": {"technology": tables["link"]}},
+    }
 
 
 def _laid(table: Mapping, overlay: Mapping) -> dict:
@@ -174,13 +183,6 @@ def _laid(table: Mapping, overlay: Mapping) -> dict:
         else:
             laid[key] = _laid(laid.get(key, {}), value) if isinstance(value, Mapping) else value
     return laid
-
-
-def _flat(table: Mapping, prefix: str = "") -> dict[str, str]:
-    found = {}
-    for key, value in table.items():
-        found |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
-    return found
 
 
 def _expanded(texts: Mapping[str, str], entry: HardwareEntry) -> Iterator[tuple[str, str]]:

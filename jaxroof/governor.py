@@ -80,39 +80,38 @@ def limited_time(time: Scalar, energy: Joules, hardware: Hardware) -> Array:
     if power.curve is None or energy.core is None:
         # The reciprocal is the same for all points of a grid that share a device.
         return maximum(time, energy.total * (1.0 / _headroom(power.tdp, power.static)))
-    first, last, (constant, slope, bend) = _along_curve(energy, power)
-    within = jnp.minimum(jnp.maximum(time, first.full_clock), last.full_clock)
-    stretched = jnp.maximum(constant + within * (slope + within * bend), first.limited)
-    return maximum(time, stretched, steepness=STEEPNESS)
+    shortest, longest, (constant, slope, bend) = _along_curve(energy, power)
+    within = jnp.minimum(jnp.maximum(time, shortest), longest)
+    return maximum(time, constant + within * (slope + within * bend), steepness=STEEPNESS)
 
 
-class _Times(NamedTuple):
-    """A step that draws TDP at some voltage: s that it takes, and s that it would take at full clock."""
+def _along_curve(energy: Joules, power: Power) -> tuple[Scalar, Scalar, tuple[Scalar, Scalar, Scalar]]:
+    """Times in s at full clock at which the least voltage and the full one draw TDP; between them the limited time.
 
-    limited: Scalar
-    full_clock: Scalar
-
-
-def _along_curve(energy: Joules, power: Power) -> tuple[_Times, _Times, tuple[Scalar, Scalar, Scalar]]:
-    """Times at the least voltage and at the full one; coefficients of the limited time by the time at full clock."""
+    That is as coefficients of 1, of the time at full clock, and of its square; it never falls where that time grows.
+    """
     curve, other = power.curve, energy.total - energy.core
 
-    def times(voltage: Scalar) -> _Times:
+    def times(voltage: Scalar) -> tuple[Scalar, Scalar]:
+        """Of a step that draws TDP at this voltage: s that it takes, and that it would take at full clock."""
         share = voltage / curve.full
         headroom = _headroom(power.tdp, power.static * _static_share(curve, voltage))
         limited = (energy.core * (share * share) + other) * (1.0 / headroom)
-        return _Times(limited, limited * curve_clock(curve, voltage))
+        return limited, limited * curve_clock(curve, voltage)
 
     lowest = minimum(curve.least, curve.full)
-    first, middle = times(lowest), times(lowest + MIDDLE * (curve.full - lowest))
+    (first, shortest), (middle, at_middle) = times(lowest), times(lowest + MIDDLE * (curve.full - lowest))
     longest = energy.total * (1.0 / _headroom(power.tdp, power.static))
-    least = _LEAST_SPAN * longest + _LEAST_TIME
-    to_middle = (middle.limited - first.limited) / jnp.maximum(middle.full_clock - first.full_clock, least)
-    to_last = (longest - middle.limited) / jnp.maximum(longest - middle.full_clock, least)
-    bend = (to_last - to_middle) / jnp.maximum(longest - first.full_clock, least)
-    slope = to_middle - bend * (first.full_clock + middle.full_clock)
-    constant = first.limited - first.full_clock * (to_middle - bend * middle.full_clock)
-    return first, _Times(longest, longest), (constant, slope, bend)
+
+    def rise(end: Scalar, start: Scalar, span: Scalar) -> Scalar:
+        return (end - start) / jnp.maximum(span, _LEAST_SPAN * longest + _LEAST_TIME)
+
+    mean = rise(longest, first, longest - shortest)
+    bend = rise(mean, rise(middle, first, at_middle - shortest), longest - at_middle)
+    most = rise(mean, 0.0, longest - shortest)  # flat at one of the ends
+    bend = jnp.minimum(jnp.maximum(bend, -most), most)
+    start = mean - bend * longest
+    return shortest, longest, (first - shortest * start, start - bend * shortest, bend)
 
 
 def mean_power(time: Scalar, energy: Joules, hardware: Hardware) -> Array:
@@ -126,7 +125,7 @@ def mean_power(time: Scalar, energy: Joules, hardware: Hardware) -> Array:
     power = hardware.power
     static = power.static
     if power.curve is not None and energy.core is not None:
-        static = static * _static_share(power.curve, power.curve.least)
+        static = static * _static_share(power.curve, minimum(power.curve.least, power.curve.full))
     return minimum(power.static + jnp.divide(energy.total, time), static + _headroom(power.tdp, static))
 
 

@@ -12,9 +12,10 @@ from jaxroof.arrays import is_traced, jax, jnp, sloped, straight
 from jaxroof.awaited import with_jax
 from jaxroof.struct import Array, Scalar
 
-SHARPNESS = 48.0
-"""Exponent of the gradient's weights; ours: a term 10 % below the largest has less than 1 % of the weight (0.9^48), so
-that a gradient says what a tenth more or less does; 2 % below it has a quarter, and optimisers see it coming."""
+SHARPNESS = 49.0
+"""Exponent of the gradient's weights; ours: a term 10 % below the largest has less than 1 % of the weight (0.9^49), so
+that a gradient says what a tenth more or less does; one 2 % below has a quarter, and optimisers see it coming. Slopes
+are powers of 48, which six products give."""
 
 NEGLIGIBLE = 1e-15
 """Weight that no sum of weights, which is 1 or more, would notice."""

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxroof.jobs import colocated, disaggregated, economics, fit, request, serve, step, terms, train
+from jaxroof.jobs import colocated, disaggregated, economics, fit, request, serve, steady, step, terms, train
 from jaxroof.jobs.metric import Metric, higher, lower
 from jaxroof.traffic import STATUSES
 
@@ -66,6 +66,7 @@ VARIABLES: dict[str, Metric] = {
     **economics.METRICS,
     **fit.METRICS,
     **serve.METRICS,
+    **steady.METRICS,
     **OF_REQUESTS,
     **OF_ITERATIONS,
     **CAPACITIES,

@@ -3,26 +3,38 @@
 from typing import Any
 
 from hwspaces import formatted
+from sweeps.cli.optimize_parts import means, robustness, simulations, trade_offs, whole_numbers
 from sweeps.cli.tables import console, percent, table
 from sweeps.studies.optimization.goals import unit_of
-from sweeps.studies.optimization.search import Optimum
+from sweeps.studies.optimization.optimum import Optimum
 
 SHOWN = 4
 """Designs side by side."""
+
+LEAST = 1e-4
+"""Elasticity from which on what is active is shown."""
 
 
 def printed(found: Optimum, seconds: float) -> None:
     """Print everything."""
     problem, out = found.problem, console()
     out.print(problem.attributes["title"])
-    goals = [f"{'maximise' if one.maximise else 'minimise'} {one.name}" for one in problem.objectives]
+    goals = [f"{'maximise' if one.maximise else 'minimise'} {one.text}" for one in problem.objectives]
     out.print(f"{', '.join(goals)}, with {', '.join(problem.constraint_names)}", end="\n\n")
     several = len(problem.objectives) > 1
     out.print(_designs(found, several))
-    if found.active:
+    if several:
+        out.print(trade_offs(found))
+    elif any(abs(one.elasticity) >= LEAST for one in found.active):
         out.print(_held(found))
-    elif not several:
+    elif found.residual < 0.05:
         out.print("nothing holds it there: an optimum inside the bounds")
+    if found.robustness is not None:
+        out.print(robustness(found))
+    for shown in simulations(found):
+        out.print(shown)
+    for line in (*means(problem), *whole_numbers(found)):
+        out.print(line)
     if not several and found.residual > 0.05:
         out.print(
             f"note    {percent(found.residual)} of the slopes are not balanced by what is active: the optimum is on a "
@@ -30,7 +42,7 @@ def printed(found: Optimum, seconds: float) -> None:
         )
     for note in filter(None, problem.attributes["notes"].split(" | ")):
         out.print(f"note    {note}")
-    stages = ", ".join(f"{name} {value:.1f} s" for name, value in found.seconds.items())
+    stages = ", ".join(f"{name} {value:.1f} s" for name, value in found.seconds.items() if value > 0.05)
     out.print(
         f"{found.evaluations:,} designs and {found.gradients:,} gradients in {seconds:.1f} s, compilation included "
         f"({stages})"
@@ -62,7 +74,7 @@ def _designs(found: Optimum, several: bool) -> Any:
     for j, objective in enumerate(problem.objectives):
         unit = unit_of(objective.name)
         made.add_row(
-            objective.name, *(formatted(objective.sign * value[j], unit, 4) for value in values), "", style="bold"
+            objective.text, *(formatted(objective.sign * value[j], unit, 4) for value in values), "", style="bold"
         )
     if not several:
         best = values[0][0]
@@ -82,7 +94,7 @@ def _held(found: Optimum) -> Any:
         "held by", "at", "1 % more of it", "changes the objective by", numbers=("at", "changes the objective by")
     )
     for one in found.active:
-        if abs(one.elasticity) < 1e-4:
+        if abs(one.elasticity) < LEAST:
             continue
         step = 0.01 * one.limit
         change = 0.01 * one.elasticity * value

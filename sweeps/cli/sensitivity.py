@@ -42,7 +42,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     asked.add_argument("--all", action="store_true", help=f"every knob (default: the {TOP} that change most)")
     asked.add_argument("--top", metavar="N", help=f"rows of the table (default {TOP})")
     asked.add_argument("--second-order", action="store_true", help="which knobs replace or need each other")
-    asked.add_argument("--smoothing", metavar="P", help="exponent of gradients at ridges (default 48); 0: exact ones")
+    asked.add_argument("--smoothing", metavar="P", help="exponent of gradients at ridges (default 49); 0: exact ones")
     asked.add_argument("--over", metavar="FILE", help="maps over a SPEC.toml, or over the points of a sweep's OUT.nc")
     dataset_argument(asked, "all of it as netCDF")
     picture_argument(asked, "a .png or .svg: a tornado; pairs with --second-order, maps with --over")

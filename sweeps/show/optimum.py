@@ -12,11 +12,18 @@ from sweeps.data import labels
 from sweeps.show import evidence, style
 from sweeps.studies.optimization.descent import KEPT, worst
 from sweeps.studies.optimization.goals import ROOTS, unit_of
+from sweeps.studies.optimization.optimum import Optimum
+from sweeps.studies.optimization.problem import Problem
 from sweeps.studies.optimization.result import Slice, slices
-from sweeps.studies.optimization.search import Optimum
 
 COLUMNS, LABEL = 3, 44
 """Slices side by side, and letters of a line below them."""
+
+FAR, LEAST = 3.0, 1.02
+"""Ratios to the best value: what is farther is out of the picture, and an axis shows at least so much."""
+
+NARROW = 0.06
+"""Share of a slice from which a shaded range has room for the constraint's name."""
 
 
 @style.styled
@@ -36,37 +43,45 @@ def _slices(found: Optimum) -> Any:
     objective = problem.objectives[0]
     value = objective.sign * found.objectives[0, 0]
     unit = unit_of(objective.name)
-    kept = ", ".join(constraint.text for constraint in problem.constraints)
+    kept = ", ".join(dict.fromkeys(constraint.text for constraint in problem.constraints))
     details = (
-        f"Slices through the best design, everything else as it is there. Dashed: a constraint is broken ({kept})."
+        "Slices through the best design: one number changes, all others stay. Shaded: a constraint is broken, with "
+        f"the one that is broken most ({kept})."
     )
     if any((one.octaves >= BEYOND).any() for one in cut):
         details += f" Dots, and choices in italics: {evidence.WORDS}."
     title = f"Best design: {words(objective.name)} {formatted(value, unit)}"
     heading = title, details, problem.attributes["title"]
-    made, panels = style.panels(len(cut), COLUMNS, (9.0 / COLUMNS, 2.3), (0.0, 0.0), *heading)
-    finite = [one.objective[np.isfinite(one.objective)] for one in cut]
-    everything = np.concatenate([*finite, [value]])
+    made, panels = style.panels(len(cut), COLUMNS, (10.5 / COLUMNS, 2.6), (0.0, 0.0), *heading)
     for panel, one in zip(panels, cut, strict=True):
-        _slice(panel, one, value)
-        _limits(panel, everything, value, unit)
+        shown = _shown(one, value)
+        _slice(panel, one, value, shown)
+        _limits(panel, one, shown, value, unit)
+        _broken(panel, one, problem)
+        if unit not in style.PLAIN_UNITS:
+            panel.set_ylabel(style.quantity_label("", unit, shown).strip(), fontsize=8)
         if found.grid_design is not None:
             i = problem.variables.index(one.variable)
             best = objective.sign * found.grid_objectives[0]
             panel.plot(found.grid_design[i], best, "D", ms=5, mfc="none", mec=style.QUIET, zorder=4)
-    made.supylabel(style.quantity_label(words(objective.name), unit, everything), fontsize=9, color=style.INK)
-    handles = [
-        style.matplotlib().lines.Line2D([], [], marker="o", ls="", color=style.SERIES_COLOURS[1], label="best design")
-    ]
+    made.supylabel(words(objective.name), fontsize=9, color=style.INK)
+    lines = style.matplotlib().lines
+    patch = style.matplotlib().patches.Patch(color=style.INFEASIBLE, label="breaks a constraint")
+    handles = [lines.Line2D([], [], marker="o", ls="", color=style.SERIES_COLOURS[1], label="best design"), patch]
     if found.grid_design is not None:
         points = f"best of {len(found.grid[0]):,} {'sampled' if found.sampled else 'grid'} points"
-        grid = style.matplotlib().lines.Line2D([], [], marker="D", ls="", mfc="none", mec=style.QUIET, label=points)
-        handles.append(grid)
-    made.legend(handles=handles, loc="outside lower right", ncols=2)
+        handles.append(lines.Line2D([], [], marker="D", ls="", mfc="none", mec=style.QUIET, label=points))
+    made.legend(handles=handles, loc="outside lower right", ncols=3)
     return made
 
 
-def _slice(panel: Any, one: Slice, value: float) -> None:
+def _shown(one: Slice, value: float) -> np.ndarray:
+    """Figures of a slice that its own axis has to show: those that keep the constraints, and what is not far off."""
+    near = np.isfinite(one.objective) & (one.objective < FAR * value) & (one.objective > value / FAR)
+    return np.concatenate([one.objective[near], [value]])
+
+
+def _slice(panel: Any, one: Slice, value: float, shown: np.ndarray) -> None:
     variable = one.variable
     label = variable.axis.coordinates[0]
     kept = one.violation <= KEPT
@@ -78,13 +93,12 @@ def _slice(panel: Any, one: Slice, value: float) -> None:
         panel.set_xticks(places, [f"{name:g}" if isinstance(name, float) else str(name) for name in variable.labels])
         panel.set_xlim(-0.5, len(places) - 0.5)
     else:
-        panel.plot(one.values, np.where(kept, one.objective, np.nan), color=colour, lw=1.7)
+        panel.plot(one.values, np.where(kept, one.objective, np.nan), color=colour, lw=1.9)
         panel.plot(one.values, one.objective, color=colour, lw=0.9, ls=(0, (3, 2)), zorder=1)
-        if variable.log and variable.high / variable.low > 4:
-            panel.set_xscale("log")
-        style.scaled_ticks(
-            panel.xaxis, np.array([variable.low, variable.high]), label.unit, panel.get_xscale() == "log"
-        )
+        log = variable.log and variable.high / variable.low > 4
+        panel.set_xscale("log" if log else "linear")
+        panel.set_xlim(*_room(variable.low, variable.high, log))
+        style.scaled_ticks(panel.xaxis, np.array([variable.low, variable.high]), label.unit, log)
     _mark(panel, one)
     panel.plot(one.at, value, "o", color=style.SERIES_COLOURS[1], ms=6, zorder=5, clip_on=False)
     limits = np.array([variable.low, variable.high])
@@ -111,14 +125,54 @@ def _mark(panel: Any, one: Slice) -> None:
         panel.axvspan(middle[first], middle[last], **look)
 
 
-def _limits(panel: Any, everything: np.ndarray, value: float, unit: str) -> None:
-    """The same limits in all slices: around the best value, what is far from it left out."""
-    low, high = max(everything.min(), value / 4), min(everything.max(), value * 4)
-    low, high = low / 1.1, high * 1.1
+def _room(low: float, high: float, log: bool) -> tuple[float, float]:
+    """Ends of an axis a little beyond those of a range, so that a mark at an end is whole."""
+    if log:
+        return low * (high / low) ** -0.03, high * (high / low) ** 0.03
+    return low - 0.03 * (high - low), high + 0.03 * (high - low)
+
+
+def _limits(panel: Any, one: Slice, shown: np.ndarray, value: float, unit: str) -> None:
+    """Limits of a slice's own axis: a little beyond what it shows, and no narrower than it is worth a look."""
+    low, high = min(shown.min(), value / LEAST), max(shown.max(), value * LEAST)
     log = high / low > 4
+    low, high = _room(low, high, log)
     panel.set_yscale("log" if log else "linear")
     style.scaled_ticks(panel.yaxis, np.array([low, high]), unit, log)
     panel.set_ylim(low, high)
+
+
+def _broken(panel: Any, one: Slice, problem: Problem) -> None:
+    """Shade the ranges in which a constraint is broken, each with the one that is broken most."""
+    kept = one.violation <= KEPT
+    if one.variable.choice:
+        edges = np.arange(len(one.values) + 1) - 0.5
+    else:
+        low, high = panel.get_xlim()
+        middles = np.sqrt(one.values[1:] * one.values[:-1]) if panel.get_xscale() == "log" else None
+        middles = (one.values[1:] + one.values[:-1]) / 2.0 if middles is None else middles
+        edges = np.concatenate([[low], middles, [high]])
+    starts = np.flatnonzero(np.diff(np.concatenate([[True], kept])))
+    for start in starts[~kept[starts]]:
+        after = np.flatnonzero(kept[start:])
+        end = start + after[0] if len(after) else len(kept)
+        panel.axvspan(edges[start], edges[end], color=style.INFEASIBLE, lw=0, zorder=0)
+        middle = (start + end - 1) // 2
+        which = one.worst[middle]
+        text = problem.kept[which].constraint.name.split(".")[-1] if np.isfinite(one.violation[middle]) else "illegal"
+        wide = (end - start) / len(kept)
+        if wide > NARROW:
+            x = np.sqrt(edges[start] * edges[end]) if panel.get_xscale() == "log" else (edges[start] + edges[end]) / 2
+            panel.annotate(
+                text,
+                (x, 0.98),
+                xycoords=("data", "axes fraction"),
+                ha="center",
+                va="top",
+                fontsize=7,
+                color=style.QUIET,
+                rotation=0 if wide > len(text) * 0.025 else 90,
+            )
 
 
 def _front(found: Optimum) -> Any:
@@ -127,7 +181,7 @@ def _front(found: Optimum) -> Any:
     _designs, objectives, constraints = found.grid
     kept = worst(constraints) <= KEPT
     title = f"What no other design beats: {words(first.name)} against {words(second.name)}"
-    limits = ", ".join(constraint.text for constraint in problem.constraints)
+    limits = ", ".join(dict.fromkeys(constraint.text for constraint in problem.constraints))
     cloud = f"{'sampled' if found.sampled else 'grid'} points that keep {limits}"
     made = style.figure(
         7.5,

@@ -17,18 +17,20 @@ COLUMNS = 3
 LESS, MORE = "#56b4e9", "#d55e00"
 """Colours of a knob turned down and up."""
 
+TURNED = "Each knob is turned by 10 %; counts go to whole numbers, degrees to legal ones (in brackets)."
+
 HATCH = "//////"
 """Of bars that the gradient does not predict."""
 
 ROOM, LEAST = 1.25, 0.01
-"""Ends of the axis over the longest bar of a knob that is turned by a tenth, and the smallest such bar."""
+"""Ends of the axis over the longest bar of a knob that is turned by about a tenth, and the least such bar."""
 
 
 @style.styled
 def tornado(point: Sensitivities, checks: Mapping[str, Sequence[Turn]], heading: str, top: int = 15) -> Any:
     """A figure with one tornado per metric; each is sorted by its own real changes.
 
-    A degree that is doubled or halved may change far more than the rest: its bars are cut, and their lengths written.
+    A number that is doubled or halved may change far more than the rest: its bars are cut, and their lengths written.
 
     Args:
       heading: what was asked, for the title.
@@ -47,7 +49,7 @@ def tornado(point: Sensitivities, checks: Mapping[str, Sequence[Turn]], heading:
         (5.4, 1.0 + 0.27 * longest),
         (0.0, 0.35),
         f"{words[:1].upper()}{words[1:]} changes most with {first}",
-        f"{heading.partition(chr(10))[0]}\nEach knob is turned by 10 %; counts go to whole numbers, degrees to legal ones.",
+        f"{heading.partition(chr(10))[0]}\n{TURNED}",
     )
     for axes, name in zip(panels, names, strict=True):
         _bars(axes, point, name, rows[name])
@@ -75,8 +77,8 @@ def _handles() -> list[Any]:
 
 
 def _bars(axes: Any, point: Sensitivities, name: str, rows: Sequence[Turn]) -> None:
-    tenths = [row.size for row in rows if not row.knob.whole]
-    reach = 100 * ROOM * max(LEAST / ROOM, *tenths, 0.0) if tenths else 100 * max([LEAST, *(row.size for row in rows)])
+    usual = [row.size for row in rows if not row.large] or [row.size for row in rows]
+    reach = 100 * ROOM * max([LEAST, *usual])
     for place, row in enumerate(rows):
         for i, colour in enumerate((LESS, MORE)):
             if np.isfinite(row.actual[i]):

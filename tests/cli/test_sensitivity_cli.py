@@ -18,11 +18,13 @@ def test_table_and_files(capsys, tmp_path):
     words = ["--metric", "tpot,ttft", "--knob", "hardware.memory,workload", "--second-order"]
     assert main(["sensitivity", *CASE, *words, "-o", str(file), "--plot", str(picture)]) == 0
     said = capsys.readouterr().out
-    assert "hardware.memory.hbm.bandwidth" in said and "first order against the model" in said
+    assert "hardware.memory.hbm.bandwidth" in said and "real changes and those that the gradient predicts" in said
     assert "bound   decode: hbm" in said and "pairs of knobs" in said
     with xr.open_dataset(file) as dataset:
         assert dataset["elasticity_of_tpot"].dims == ("knob",)
         assert dataset["change_of_ttft"].sizes["factor"] == 2
+        assert dataset["knob_turned_to"].dims == ("knob", "factor")
+        assert dataset["agreement_of_tpot"].sel(knob="hardware.memory.hbm.bandwidth") == 1
         assert dataset["curvature_of_tpot"].dims == ("knob", "other_knob")
         assert dataset["elasticity_of_tpot"].attrs["units"] == "1"
     assert picture.stat().st_size > 10_000  # pairs
@@ -52,6 +54,8 @@ def test_step_as_json(capsys, tmp_path):
     assert picture.stat().st_size > 10_000  # a tornado
     found = json.loads(capsys.readouterr().out)
     assert found["smoothing"] == 0.0 and "step_time" in found["metrics"]
+    rows = {(row["path"], row["factor"]): row for row in found["checks"]["usd_per_million_tokens"]}
+    assert rows["hardware.price", 1.1]["actual"] == pytest.approx(0.1) and rows["hardware.price", 1.1]["agrees"]
     assert abs(found["knobs"][0]["elasticities"]["usd_per_million_tokens"]) == pytest.approx(1.0)
 
 

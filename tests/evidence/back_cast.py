@@ -1,7 +1,8 @@
 """Back-cast of shipped accelerators from the files of technologies: `python -m tests.evidence.back_cast`.
 
-Area by areas per unit that were fitted without the architecture's dies; TDP by the law that was fitted to none of these
-boards; bandwidth and peak as counts x width x rate; and the rate of a large product under the predicted TDP.
+Area by areas per unit that were fitted without the architecture's dies; TDP as the lesser of the power at full rate, by
+a law that was fitted to none of these boards, and of what air had been seen to cool; bandwidth and peak as counts x
+width x rate; and the rate of a large product under the predicted TDP.
 """
 
 import argparse
@@ -10,7 +11,7 @@ import sys
 
 import hwspaces
 from hwspaces.load import catalogue_tables
-from jaxroof.energy import limited_time, op_energy
+from jaxroof.governor import joules_of, limited_time
 from jaxroof.op_time import op_time
 from sweeps.measure.kernel_data.gemm import gemm_call
 from tests.evidence import area_fit, tdp_fit
@@ -26,14 +27,15 @@ class Product:
     stacks: float
     width: float  # 16-bit FLOP per clock and core
     clock: float  # Hz, at which the peak is stated
+    cooling: float = tdp_fit.UNLIMITED  # W, the most that others had sold in air-cooled servers by its year
     measured: float | None = None  # FLOP/s of the best bf16 product
 
 
 PRODUCTS = (
-    Product("A100-SXM-80GB", 3.186e9, 5, 2048, 1410e6, 271e12),
-    Product("H100-SXM", 5.238e9, 5, 4096, 1830e6, 795e12),
-    Product("B200-SXM", 7.8e9, 8, 8192, 1860e6, 1745e12),
-    Product("MI300X", 5.2e9, 8, 2048, 2100e6, 668e12),
+    Product("A100-SXM-80GB", 3.186e9, 5, 2048, 1410e6, 450.0, 271e12),
+    Product("H100-SXM", 5.238e9, 5, 4096, 1830e6, 600.0, 795e12),
+    Product("B200-SXM", 7.8e9, 8, 8192, 1860e6, 1000.0, 1745e12),
+    Product("MI300X", 5.2e9, 8, 2048, 2100e6, 700.0, 668e12),
     Product("TPU-v5e", 3.2e9, 2, 4 * 2 * 128**2, 1500e6),
     Product("TPU-v6e", 6.4e9, 2, 4 * 2 * 256**2, 1750e6),
 )
@@ -41,7 +43,8 @@ PRODUCTS = (
 whitepaper; B200's and the TPUs' are assumptions: bandwidth over the pins of eight and two stacks. Widths: cuDNN
 frontend tables, AMD CDNA 3 whitepaper, Google's TPU documentation (v6e's four units are an assumption: two of them
 would need 3.5 GHz). Clocks at the peak: datasheets; B200's 1860 MHz and all measured products: stas00/ml-engineering,
-compute/accelerator, MAMF."""
+compute/accelerator, MAMF. Cooling: V100 in NVIDIA's DGX-2H of 2018 (450 W), Gaudi2 (2022, 600 W), H100 (2022, 700 W)
+and MI325X (2024, 1,000 W): never a product of the same architecture."""
 
 SIZES = (4096.0, 8192.0, 16384.0)
 """m = n = k of the products of which the fastest counts."""
@@ -56,7 +59,8 @@ class Row:
     name: str
     area: float | None  # the architecture left out of the fit
     area_fitted: float | None  # with it
-    tdp: float | None
+    full_rate: float | None  # power at the full rate over TDP
+    tdp: float | None  # the lesser of that and cooling
     bandwidth: float
     peak: float
     per_watt: float | None
@@ -75,20 +79,22 @@ def row(product: Product, constants: dict[str, float]) -> Row:
     stack = hwspaces.technology_constants("stack", table["memory"]["hbm"]["technology"])
     bandwidth = product.stacks * stack["pins"].value * product.pin_rate / 8.0
     peak = _cores(product.name, hardware.cores.count) * product.width * product.clock
-    area = area_fitted = tdp = per_watt = None
+    area = area_fitted = full_rate = tdp = per_watt = None
     if entry.die is not None:
         known = area_fit.dies()
         die, others = area_fit.die(entry.die), [one for one in known if one.family != entry.architecture]
         area = area_fit.predicted(die, *area_fit.fitted(others)) / die.known
         area_fitted = area_fit.predicted(die, *area_fit.fitted(known)) / die.known
     if hardware.power.tdp is not None:
-        built_for = tdp_fit.predicted(tdp_fit.board(product.name), constants)
-        tdp = built_for / hardware.power.tdp
+        board = tdp_fit.board(product.name)
+        built_for = tdp_fit.predicted(board, constants, product.cooling)
+        full_rate, tdp = tdp_fit.predicted(board, constants) / board.tdp, built_for / board.tdp
         per_watt = product_rate(product.name, built_for) / built_for * hardware.power.tdp / product.measured
     return Row(
         product.name,
         area,
         area_fitted,
+        full_rate,
         tdp,
         bandwidth / hardware.memory.hbm.bandwidth,
         peak / hardware.matrix["bf16"],
@@ -99,7 +105,7 @@ def row(product: Product, constants: dict[str, float]) -> Row:
 def product_rate(name: str, tdp: float) -> float:
     """FLOP/s of the fastest bf16 product of `SIZES` where the device may draw `tdp` W, of which it has the usual share
     as static power; learned efficiencies."""
-    hardware, efficiency = hwspaces.hardware(name).hardware, hwspaces.efficiency(None).efficiency
+    hardware, efficiency = hwspaces.hardware(name).hardware, hwspaces.efficiency("learned").efficiency
     share = hardware.power.static / hardware.power.tdp
     power = dataclasses.replace(hardware.power, tdp=tdp, static=share * tdp)
     limited = dataclasses.replace(hardware, power=power)
@@ -107,8 +113,8 @@ def product_rate(name: str, tdp: float) -> float:
     for size in SIZES:
         ops = call({"m": size, "n": size, "k": size, "copies": 1.0})
         time = sum(op.count * op_time(op, limited, efficiency) for op in ops)
-        energy = sum(op.count * op_energy(op, limited) for op in ops)
-        best = max(best, 2.0 * size**3 / float(limited_time(time, energy, limited)))
+        joules = joules_of({str(place): op for place, op in enumerate(ops)}, limited)
+        best = max(best, 2.0 * size**3 / float(limited_time(time, joules, limited)))
     return best
 
 
@@ -116,10 +122,12 @@ def main(words: list[str] | None = None) -> int:
     """Print both tables; returns the exit status."""
     argparse.ArgumentParser(prog="python -m tests.evidence.back_cast", description=__doc__).parse_args(words)
     print("predicted over published")
-    print(f"{'':15}{'area':>13}{'(fitted to)':>13}{'TDP':>13}{'bandwidth':>11}{'peak':>8}{'GEMM per W':>13}")
+    print(
+        f"{'':15}{'area':>13}{'(fitted to)':>13}{'full rate':>13}{'TDP':>13}{'bandwidth':>11}{'peak':>8}{'GEMM/W':>13}"
+    )
     for one in rows():
-        shown = [_shown(figure) for figure in (one.area, one.area_fitted, one.tdp)]
-        numbers = f"{shown[0]:>13}{shown[1]:>13}{shown[2]:>13}{one.bandwidth:11.3f}{one.peak:8.3f}"
+        shown = [_shown(figure) for figure in (one.area, one.area_fitted, one.full_rate, one.tdp)]
+        numbers = f"{''.join(f'{text:>13}' for text in shown)}{one.bandwidth:11.3f}{one.peak:8.3f}"
         print(f"{one.name:15}{numbers}{_shown(one.per_watt):>13}")
     print("\nA100 with H100's cores, width, memory, L2 and links in 4N: gain in tokens/s per device, Llama-2-70B")
     print(f"{'TensorRT-LLM':14}{'lengths':>11}{'published':>11}{'TDP of law':>12}{'700 W':>8}{'H100':>8}")

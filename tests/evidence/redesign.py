@@ -20,6 +20,9 @@ CORES, WIDTH, LANES = 132.0, 4096.0, 256.0
 PIN_RATE, STACKS = 5.24e9, 5.0
 """bit/s per pin of an H100's HBM3 and its stacks. Source: its memory clock of 2619 MHz."""
 
+COOLING = 600.0
+"""W, the most that others had sold in air-cooled servers by 2022. Source: Intel Gaudi2."""
+
 MODEL, EFFICIENCY = "Llama-2-70B", "learned-trtllm"
 
 
@@ -57,7 +60,7 @@ def redesigned(tdp: float | None = None) -> Hardware:
     clock = A100's x speed of 4N / speed of N7; cores as Hopper's: widths, rates per clock, asynchronous matrix units.
 
     Args:
-      tdp: W; None: A100's times the ratio that the law of `tdp_fit` gives.
+      tdp: W; None: by the law of `tdp_fit`, at most `COOLING`.
     """
     speeds = [hwspaces.technology_constants("voltage", name)["speed"].value for name in ("4N", "N7")]
     clock = float(hwspaces.hardware(BASE).hardware.cores.clock) * speeds[0] / speeds[1]
@@ -84,11 +87,8 @@ def redesigned(tdp: float | None = None) -> Hardware:
         "links.scale_up.bandwidth_GBps": 450,
     }
     if tdp is None:
-        published = float(hwspaces.hardware(BASE).hardware.power.tdp)
-        built = _made(changed | {"power.tdp_W": published})
-        constants = tdp_fit.fitted(tdp_fit.boards())
-        laws = [tdp_fit.predicted(board, constants) for board in (tdp_fit.board(TARGET, built), tdp_fit.board(BASE))]
-        tdp = published * laws[0] / laws[1]
+        board = tdp_fit.board(TARGET, _made(changed | {"power.tdp_W": COOLING}))
+        tdp = tdp_fit.predicted(board, tdp_fit.fitted(tdp_fit.boards()), COOLING)
     return _made(changed | {"power.tdp_W": tdp})
 
 

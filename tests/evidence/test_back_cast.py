@@ -18,8 +18,28 @@ def test_the_files_hold_what_the_refit_gives():
     kept = hwspaces.technology_constants("draw", "usual")
     for name, value in tdp_fit.fitted(boards).items():
         assert value == pytest.approx(kept[name].value, rel=1e-2), name
-    assert not {board.family for board in boards} & set(tdp_fit.BACK_CAST)
-    assert len(boards) == 23
+    back_cast_too = {hwspaces.hardware(product.name).architecture for product in back_cast.PRODUCTS}
+    assert not {board.family for board in boards} & back_cast_too
+    assert len(boards) == len(tdp_fit.FREE) == 6
+    for board in boards:
+        assert tdp_fit.predicted(board, {key: one.value for key, one in kept.items()}) / board.tdp == pytest.approx(
+            1.0, abs=0.1 if board.name != "TPU-v4" else 0.25
+        )
+
+
+def test_limited_boards_could_draw_more_than_they_are_sold_for():
+    """At full rate nearly every board that a slot, a connector or air limits would exceed its TDP."""
+    constants = {key: one.value for key, one in hwspaces.technology_constants("draw", "usual").items()}
+    boards = tdp_fit.boards(tdp_fit.LIMITED)
+    ratios = {board.name: tdp_fit.predicted(board, constants) / board.tdp for board in boards}
+    assert len(ratios) == 18 and all(ratio > 0.95 for ratio in ratios.values()), ratios
+
+
+def test_static_power_of_the_law_is_that_of_measured_boards():
+    """Fitted to readings: 251 W on H200; nothing of Hopper is in the law's fit."""
+    constants = {key: one.value for key, one in hwspaces.technology_constants("draw", "usual").items()}
+    measured = hwspaces.hardware("H200-SXM").hardware.power.static
+    assert tdp_fit.static(tdp_fit.board("H200-SXM"), constants) == pytest.approx(measured, rel=0.05)
 
 
 def test_bandwidth_and_peak_are_exact(known):
@@ -29,18 +49,17 @@ def test_bandwidth_and_peak_are_exact(known):
         assert row.peak == pytest.approx(1.0, abs=4e-3), row
 
 
-def test_work_per_watt_is_within_15_percent(known):
-    for name in ("A100-SXM-80GB", "H100-SXM", "B200-SXM", "MI300X"):
+def test_work_per_watt(known):
+    for name in ("H100-SXM", "B200-SXM", "MI300X"):
         assert known[name].per_watt == pytest.approx(1.0, abs=0.15), name
+    assert known["A100-SXM-80GB"].per_watt == pytest.approx(1.0, abs=0.18)
 
 
 def test_tdp_and_area(known):
-    """TDP of two within 15 %, of all within 30 %; area of none within 10 %, of all within 27 %, if left out."""
-    for name in ("A100-SXM-80GB", "B200-SXM"):
-        assert known[name].tdp == pytest.approx(1.0, abs=0.15), name
-    for name in ("H100-SXM", "MI300X"):
-        assert known[name].tdp == pytest.approx(1.0, abs=0.30), name
+    """TDP of all within 15 %; area, its architecture left out, of none within 10 %, of all within 27 %."""
     for name in ("A100-SXM-80GB", "H100-SXM", "B200-SXM", "MI300X"):
+        assert known[name].tdp == pytest.approx(1.0, abs=0.15), name
+        assert known[name].full_rate > 1.0, name
         assert known[name].area == pytest.approx(1.0, abs=0.27), name
     assert known["A100-SXM-80GB"].area_fitted == pytest.approx(1.0, abs=0.10)
 
@@ -51,9 +70,9 @@ def test_nothing_is_said_of_figures_that_nobody_publishes(known):
 
 
 def test_the_gain_of_the_next_process():
-    """Release 0.6.1 within 10 % at the TDP of the law; 0.8.0, which ran smaller batches on A100, within 30 %."""
+    """Release 0.6.1 within 13 % at the TDP of the law; 0.8.0, which ran smaller batches on A100, within 20 %."""
     for given, (predicted, _, _) in zip(ROWS, gains(), strict=True):
-        assert predicted == pytest.approx(given.gain, rel=0.10 if given.version == "v0.6.1" else 0.30), given
+        assert predicted == pytest.approx(given.gain, rel=0.13 if given.version == "v0.6.1" else 0.20), given
 
 
 def test_the_redesign_is_an_h100_but_for_its_clock():

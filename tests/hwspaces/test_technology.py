@@ -71,7 +71,7 @@ def test_every_constant_has_a_source_and_the_counts_are_of_all():
         ("procss", "N5", "did you mean process"),
         ("stack", "HBM5", "did you mean"),
         ("link", "NVLink9", "NVLink"),
-        ("cooling", "fan", "known: air, liquid"),
+        ("cooling", "fan", "known: slot, card, "),
         ("energy.process", "7 angstrom", "known: "),
     ],
 )
@@ -101,3 +101,11 @@ def test_wrong_shorelines_are_refused(tmp_path):
     tier = 'links.scale_up.technology = "X"\nlinks.scale_up.bandwidth_GBps = 9\nlinks.scale_up.devices = 8\n'
     for line, said in (("shoreline_mm = 1", "mm_per_GBps"), ("shoreline_mm_per_GBps = 0", "positive")):
         refused(written(tmp_path, f"{CHIP}{tier}[link.X]\nlatency_us = 1\n{line}\n"), "link.X", said)
+
+
+@pytest.mark.parametrize(("process", "plain"), [("N3", "3nm"), ("N5+N6", "5nm"), ("N2", "2nm"), ("16nm+N7", "N16")])
+def test_energies_are_those_of_the_process_under_any_name(tmp_path, process, plain):
+    """Of the dies with cores, where there are two processes."""
+    chips = [CHIP.replace('"7nm"', f'"{name}"') for name in (process, plain)]
+    first, second = (hwspaces.hardware(written(tmp_path, chip)).hardware.energy for chip in chips)
+    assert first == second and first is not None

@@ -18,7 +18,7 @@ LINE = VoltageCurve(full=1.0, threshold=0.0, exponent=2.0, least=0.5, static_sha
 """V^2 / V: clock and voltage fall alike, to half of both."""
 
 LARGEST_ERROR = 0.012
-"""Of the clock against the exact curve, where that is 0.5 or more at the least voltage and static power half of TDP."""
+"""Of the clock against the exact curve, where that is 0.5 or more at the least voltage, static power half of TDP."""
 
 
 def device(chip, power):

@@ -22,14 +22,14 @@ def test_value_is_exact():
 
 
 def test_weights_near_a_ridge():
-    # terms 1 and 0.95: 0.95^48 = 0.08526, weights 1 / 1.08526 and 0.08526 / 1.08526
-    assert weights(1.0, 0.95) == pytest.approx([0.92144, 0.07856], abs=1e-5)
+    # terms 1 and 0.95: 0.95^49 = 0.08099, weights 1 / 1.08099 and 0.08099 / 1.08099
+    assert weights(1.0, 0.95) == pytest.approx([0.92507, 0.07493], abs=1e-5)
     assert weights(2.0, 2.0) == pytest.approx([0.5, 0.5], rel=1e-6)
     assert weights(2.0, 2.0, 2.0, 2.0) == pytest.approx([0.25] * 4, rel=1e-6)
 
 
 def test_away_from_ridges_the_gradient_is_the_true_one():
-    # a quarter of the largest: 4^-48 = 1.3e-29 of the weight, below float32's rounding
+    # a quarter of the largest: 4^-49 = 3e-30 of the weight, below float32's rounding
     slopes = jax.grad(lambda t: maximum(*t))((1.0, 4.0, 0.5))
     assert [float(slope) for slope in slopes] == pytest.approx([0.0, 1.0, 0.0], abs=1e-7)
 
@@ -41,7 +41,7 @@ def test_weights_sum_to_one_at_every_scale():
     reference = whole(terms)
     np.testing.assert_allclose(np.sum(reference * terms, axis=1), terms.max(axis=1), rtol=1e-6)
     for scale in np.float32([1e-30, 1e-6, 1e15, 1e30]):
-        # 3e-5: 48th powers of ratios that the scaling rounded
+        # 3e-5: 49th powers of ratios that the scaling rounded
         np.testing.assert_allclose(whole(terms * scale), reference, rtol=3e-5, atol=1e-7)
 
 
@@ -75,7 +75,7 @@ def test_minimum():
     assert float(minimum(0.0, 1.0)) == 0.0
     # min = a b / max: d ln min / d ln a = 1 - w_a
     slopes = jax.grad(lambda t: minimum(*t))((0.95, 1.0))
-    assert [float(slopes[0]), float(slopes[1]) / 0.95] == pytest.approx([0.92144, 0.07856], abs=1e-5)
+    assert [float(slopes[0]), float(slopes[1]) / 0.95] == pytest.approx([0.92507, 0.07493], abs=1e-5)
     assert float(jax.grad(minimum)(0.0, 1.0)) == pytest.approx(1.0)
 
 
@@ -86,12 +86,12 @@ def test_minimum_to_one_rounding():
 
 
 def test_smallest_of_several():
-    """The value is exact; weights mirror the maximum's: of 0.95 and 1, 0.08526 / 1.08526 for the larger."""
+    """The value is exact; weights mirror the maximum's: of 0.95 and 1, 0.08099 / 1.08099 for the larger."""
     terms = (3.0, 1.0, 0.95)
     value, slopes = jax.value_and_grad(lambda t: minimum(*t))(terms)
     assert float(value) == np.float32(0.95)
     assert [float(slope * term) / 0.95 for slope, term in zip(slopes, terms, strict=True)] == pytest.approx(
-        [0.0, 0.07856, 0.92144], abs=1e-5
+        [0.0, 0.07493, 0.92507], abs=1e-5
     )
     value, slopes = jax.value_and_grad(lambda t: minimum(*t))((0.0, 2.0, 0.0))
     assert float(value) == 0.0 and [float(slope) for slope in slopes] == [0.5, 0.0, 0.5]
@@ -104,13 +104,13 @@ def compiled(a, b):
 
 
 def test_smoothing_is_a_choice_that_no_cache_outlives():
-    """Weights of 1 and 0.8 at exponents 48 (2.23e-5), 4 (0.4096) and 0, through a function that stays compiled."""
+    """Weights of 1 and 0.8 at exponents 49 (1.78e-5), 4 (0.4096) and 0, through a function that stays compiled."""
 
     def slopes():
         return [float(slope) for slope in jax.grad(compiled, argnums=(0, 1))(1.0, 0.8)]
 
     usual = slopes()
-    assert usual == pytest.approx([2.0 - 2.23e-5, 2.23e-5 / 0.8], abs=1e-6)  # the ceiling adds 1 to the first
+    assert usual == pytest.approx([2.0 - 1.78e-5, 1.78e-5 / 0.8], abs=1e-6)  # the ceiling adds 1 to the first
     with smoothing(4.0):
         assert slopes() == pytest.approx([1.0 + 1.0 / 1.4096, 0.4096 / 1.4096 / 0.8], abs=1e-5)
         with smoothing(0):

@@ -9,7 +9,7 @@ import xarray as xr
 import sweeps
 from sweeps.cli import main
 from sweeps.studies.optimization.descent import descended, worst
-from sweeps.studies.optimization.multipliers import active
+from sweeps.studies.optimization.multipliers import balance
 from sweeps.studies.optimization.pareto import nondominated, spread_weights
 from sweeps.studies.optimization.problem import Problem
 from sweeps.studies.optimization.search import searched
@@ -151,7 +151,8 @@ def test_multiplier_is_what_the_limit_buys():
     for limit in (8.0, 8.08):
         asked = problem(question | {"constraints": {"tpot": {"max": f"{limit}ms"}}})
         best.append((asked, searched(asked, Effort(starts=4, steps=40, grid=64))))
-    held, residual = active(best[0][0], best[0][1].designs[0], np.ones(1))
+    found = balance(best[0][0], best[0][1].designs[0], np.ones(1))
+    held, residual = found.active, found.residual
     assert [one.name for one in held] == ["tpot <= 8 ms"] and residual < 1e-6
     gained = np.log(best[1][1].objectives[0, 0] / best[0][1].objectives[0, 0]) / np.log(1.01)
     assert held[0].elasticity == pytest.approx(gained, rel=0.02)

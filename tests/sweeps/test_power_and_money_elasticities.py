@@ -5,9 +5,11 @@ import math
 import numpy as np
 import pytest
 
+from jaxroof.jobs import JOBS
 from sweeps.ask.cases import case
 from sweeps.ask.paths import replaced
-from sweeps.studies.elasticity.point import checks, sensitivity_at
+from sweeps.studies.elasticity.point import sensitivity_at
+from sweeps.studies.elasticity.turns import metrics_at
 
 METRICS = ("joules_per_token", "owning_usd_per_million_tokens")
 
@@ -32,16 +34,14 @@ def test_against_differences(tdp):
     binds = abs(point.elasticities["owning_usd_per_million_tokens"][where["hardware.energy.hbm"]])
     power = point.elasticities["joules_per_token"][where["hardware.power.tdp"]]
     assert (abs(power) > 0.1) == (tdp < 1000.0) and binds > 1e-4
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sweeps.studies.elasticity.point.FACTORS", (math.exp(MOVE), math.exp(-MOVE)))
-        found = checks(scenario, point, point.knobs)
+    ends = np.array([[knob.value * math.exp(move) for move in (MOVE, -MOVE)] for knob in point.knobs])
     matter = 0
-    for name, rows in found.items():
-        for row in rows:
-            if row.knob.path in KINKS:
+    for name, rows in metrics_at(JOBS["step"], METRICS, scenario, point.knobs, ends).items():
+        for knob, row in zip(point.knobs, rows, strict=True):
+            if knob.path in KINKS:
                 continue
-            difference = (np.log1p(row.actual[0]) - np.log1p(row.actual[1])) / (2 * MOVE)
-            slope = point.elasticities[name][where[row.knob.path]]
-            assert slope == pytest.approx(difference, abs=1e-6), (name, row.knob.path)
+            difference = (np.log(row[0]) - np.log(row[1])) / (2 * MOVE)
+            slope = point.elasticities[name][where[knob.path]]
+            assert slope == pytest.approx(difference, abs=1e-6), (name, knob.path)
             matter += abs(slope) > 1e-6
     assert matter > 40

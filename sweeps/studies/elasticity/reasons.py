@@ -19,11 +19,8 @@ WORDS = {
 }
 """What `jaxroof.smooth.BENDS` do, in words."""
 
-LARGE, CURVED, EDGE = "large step", "curved", "capacity or threshold"
+STRIDE, CURVED, EDGE = "large step", "curved", "capacity or threshold"
 """Words for a whole number that is turned by far more than a tenth, a smooth bend over the step, and all else."""
-
-SMALL = 1.25
-"""Factor beyond which a step is large."""
 
 STEP = 1e-4
 """Of the logarithm, in differences that give the slope at the end of a step."""
@@ -52,9 +49,8 @@ def reasoned(
     left = {key: turn for key, turn in open_turns.items() if key not in reasons}
     for key, explained in _explained(scenario, point, left).items():
         turn = left[key]
-        factors = np.abs(np.log(np.array(turn.values) / turn.knob.value))
-        curved = CURVED if agree(explained, turn.actual) else EDGE
-        reasons[key] = LARGE if np.nanmax(factors) > np.log(SMALL) else curved
+        small = CURVED if agree(explained, turn.actual) else EDGE
+        reasons[key] = STRIDE if turn.large else small
     return {
         name: tuple(dataclasses.replace(turn, reason=reasons.get((name, turn.knob), "")) for turn in rows)
         for name, rows in checked.items()

@@ -28,6 +28,9 @@ metric is proportional, and a fiftieth of the error of the best efficiency (5 % 
 NO_EFFECT = 5e-5
 """Change of a metric below which a knob has no effect on it: 0.00 % in a table."""
 
+LARGE = 1.25
+"""Factor beyond which a whole number is turned by far more than a tenth."""
+
 MOST_CANDIDATES = 64
 """Whole numbers that are tried, one after the other, until one of them is legal."""
 
@@ -54,6 +57,11 @@ class Turn:
     def effect(self) -> bool:
         """Whether the metric changes, or its gradient says so."""
         return bool(np.max(np.abs(np.nan_to_num((self.actual, self.predicted)))) >= NO_EFFECT)
+
+    @property
+    def large(self) -> bool:
+        """Whether the knob is turned by far more than a tenth, as a degree is that doubles."""
+        return bool(np.any(np.abs(np.log(np.array(self.values) / self.knob.value)) > math.log(LARGE)))
 
     @property
     def agrees(self) -> bool:

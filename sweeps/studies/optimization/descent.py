@@ -54,7 +54,7 @@ def descended(
     package = optax()
     shares = _shares(problem, designs)
     adam = package.scale_by_adam(b1=0.8, b2=0.95)
-    multipliers = np.zeros((len(designs), len(problem.constraints)))
+    multipliers = np.zeros((len(designs), len(problem.kept)))
     best = _Best(problem, designs, weights)
     with precision("float64"):
         import jax

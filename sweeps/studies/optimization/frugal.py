@@ -111,7 +111,7 @@ class _Walk:
 
     def begin(self, shares: np.ndarray) -> None:
         """Start anew at `shares`, shape [k]; what was seen is kept."""
-        self._radius, self._margins = FIRST, np.full(len(self.shares.problem.constraints), MARGIN)
+        self._radius, self._margins = FIRST, np.full(len(self.shares.problem.kept), MARGIN)
         self._stand(*self._tried(self._rounded(shares)))
         self._aim()
 

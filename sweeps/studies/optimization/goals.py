@@ -1,12 +1,13 @@
 """Goals of an optimiser: objectives, and constraints with their limits in SI units."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import jax
 
 from hwspaces.units import TEXT_UNITS, formatted, nearest, quantity
+from jaxroof.package import USES
 from sweeps.ask.leaves import leaf_unit
 from sweeps.ask.names import VARIABLES, variable
 from sweeps.ask.paths import number
@@ -16,12 +17,25 @@ ROOTS = ("hardware.", "model.", "deployment.", "workload.", "efficiency.")
 """What the path of a leaf begins with."""
 
 
+LIMITS = tuple(f"{name}_use" for name in USES)
+"""Metrics that say which share of a limit of its package a device takes."""
+
+OF_DEVICE = ("die_area", "device_cost", "device_price", *LIMITS)
+"""Metrics that depend on the hardware alone."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Goal:
     """A metric, or a leaf by its path, to be made small or large."""
 
     name: str
     maximise: bool
+    of: str = ""  # the one member of a mix that it is of; "": the mean of all
+
+    @property
+    def text(self) -> str:
+        """It in words, with its member."""
+        return f"{self.of}.{self.name}" if self.of else self.name
 
     @property
     def sign(self) -> float:
@@ -36,6 +50,7 @@ class Constraint:
     name: str
     limit: float  # SI
     at_least: bool
+    of: str = ""  # the one member, of a mix or of the scenarios, that keeps it; "": all
 
     @property
     def unit(self) -> str:
@@ -46,11 +61,25 @@ class Constraint:
     def text(self) -> str:
         """The limit in words: tpot <= 40 ms."""
         shown = f"{self.limit:g}" if self.unit == "1" else formatted(self.limit, self.unit)
-        return f"{self.name} {'>=' if self.at_least else '<='} {shown}"
+        whose = f"{self.of}." if self.of else ""
+        return f"{whose}{self.name} {'>=' if self.at_least else '<='} {shown}"
+
+    @property
+    def of_device(self) -> bool:
+        """Whether the quantity depends on the hardware alone, so that it is the same whatever runs there."""
+        return self.name.startswith("hardware.") or self.name in OF_DEVICE
 
 
 FITS = Constraint("memory_use", 1.0, at_least=False)
 """Model and workload fit in memory: always asked for."""
+
+
+BUILT = tuple(Constraint(name, 1.0, at_least=False) for name in LIMITS)
+"""A device can be built: always asked for where the limits of its package are known."""
+
+SUSTAINED = Constraint("rate_use", 1.0, at_least=False)
+WITHIN = Constraint("limit_ratio", 1.0, at_least=False)
+"""Engines answer the rate of a served stream, and keep its limits: always asked for of one."""
 
 
 def unit_of(name: str) -> str:
@@ -58,8 +87,11 @@ def unit_of(name: str) -> str:
     return leaf_unit(name) if name.startswith(ROOTS) else variable(name).unit
 
 
-def objectives(table: Mapping[str, Any]) -> tuple[Goal, ...]:
+def objectives(table: Mapping[str, Any], members: Collection[str] = ()) -> tuple[Goal, ...]:
     """The objectives of `[optimize]`: minimize and maximize, each a name or a list of names.
+
+    Args:
+      members: names that a metric may have before it: chat.tpot.
 
     Raises:
       ValueError: one line: none is given, or one is given twice or is no text.
@@ -70,26 +102,31 @@ def objectives(table: Mapping[str, Any]) -> tuple[Goal, ...]:
         for name in names if isinstance(names, list | tuple) else [names]:
             if not isinstance(name, str):
                 raise ValueError(f"optimize.{key} = {name!r} must be the name of a metric, or a list of names")
-            if any(name == other.name for other in found):
+            of, plain = of_member(name, members)
+            if any((plain, of) == (other.name, other.of) for other in found):
                 raise ValueError(f"optimize.{key}: {name} is given twice")
-            found.append(Goal(name, key == "maximize"))
+            found.append(Goal(plain, key == "maximize", of))
     if not found:
         raise ValueError("optimize.minimize is missing: name the metric to minimise (or optimize.maximize)")
     return tuple(found)
 
 
-def constraints(table: Mapping[str, Any]) -> tuple[Constraint, ...]:
+def constraints(table: Mapping[str, Any], members: Collection[str] = ()) -> tuple[Constraint, ...]:
     """The constraints of `[constraints]`: {max = "40ms"}, {min = ..}, or both, by metric or leaf.
+
+    Args:
+      members: names that a metric or leaf may have before it: "chat.ttft".
 
     Raises:
       ValueError: one line that names the key, its value and what is allowed.
     """
     found = []
-    for name, limits in table.items():
+    for given, limits in table.items():
         if not isinstance(limits, Mapping) or not limits or set(limits) - {"min", "max"}:
-            raise ValueError(f'constraints."{name}" = {limits!r} must be {{max = ..}}, {{min = ..}} or both')
+            raise ValueError(f'constraints."{given}" = {limits!r} must be {{max = ..}}, {{min = ..}} or both')
+        of, name = of_member(given, members)
         for key, value in limits.items():
-            where = f'constraints."{name}".{key}'
+            where = f'constraints."{given}".{key}'
             _require_known(name, where)
             limit = (
                 quantity_or_zero(value, leaf_unit(name), where)
@@ -98,8 +135,14 @@ def constraints(table: Mapping[str, Any]) -> tuple[Constraint, ...]:
             )
             if limit <= 0.0:
                 raise ValueError(f"{where} = {value!r} must be positive")
-            found.append(Constraint(name, limit, key == "min"))
+            found.append(Constraint(name, limit, key == "min", of))
     return tuple(found)
+
+
+def of_member(text: str, members: Collection[str]) -> tuple[str, str]:
+    """The member that a name begins with, "" without one, and the name itself."""
+    first, dot, rest = text.partition(".")
+    return (first, rest) if dot and first in members else ("", text)
 
 
 def require_answered(names: list[str], answers: Mapping[str, Any], scenario: Any, job: str) -> None:

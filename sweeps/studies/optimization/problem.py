@@ -1,8 +1,6 @@
 """A design problem as arrays: batches of designs to objectives and constraints, with their gradients."""
 
-import concurrent.futures
 import dataclasses
-import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -10,22 +8,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxroof.jobs import JOBS, Scenario
-from jaxroof.legality import legal
-from sweeps.ask.axes import Segment, segments
-from sweeps.ask.paths import leaf
-from sweeps.run.compiled import prepared
-from sweeps.run.evaluate import evaluate, gathered
-from sweeps.run.point import answers, answers_at, scenario_at
-from sweeps.run.points import Points
-from sweeps.run.precision import precision
-from sweeps.run.ways import EAGERLY, Way
+from sweeps.run.ways import Way
 from sweeps.run.ways import designs as designs_way
-from sweeps.studies.optimization.goals import Constraint, Goal, require_answered
+from sweeps.studies.optimization.combined import Cases, mean, mean_slopes, worst_traced
+from sweeps.studies.optimization.evaluator import Evaluator
+from sweeps.studies.optimization.goals import Constraint, Goal
+from sweeps.studies.optimization.served import ServedCase
 from sweeps.studies.optimization.variables import Variable
-
-COMPILERS = 4
-"""Programs that are compiled at once."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,12 +28,40 @@ class Gradients:
     constraints: np.ndarray  # [n, constraints], kept where <= 0
     objective_slopes: np.ndarray  # [n, objectives, d]
     constraint_slopes: np.ndarray  # [n, constraints, d]
+    cases: tuple[Cases, ...]  # every objective in every scenario
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Member:
+    """One workload of the mix in one scenario: what is computed there, from some columns of a design."""
+
+    scenario: str
+    workload: str
+    weight: float
+    evaluator: Evaluator
+    columns: np.ndarray  # of a design of the problem that are the evaluator's
+    stream: ServedCase | None = None  # of a served stream, what a simulation of it takes
+
+    @property
+    def name(self) -> str:
+        """Its names together; "" where it is alone."""
+        return " ".join(filter(None, (self.workload, self.scenario)))
+
+
+@dataclasses.dataclass(frozen=True)
+class Kept:
+    """One constraint of one member."""
+
+    constraint: Constraint
+    member: Member
+    text: str
 
 
 class Problem:
     """Designs X, shape [n, d], to objectives and constraints; float64.
 
-    A column of X is a number in SI units, or, of a choice, the position in its list (rounded to the nearest).
+    A column of X is a number in SI units, or, of a choice, the position in its list (rounded to the nearest). With a
+    mix of workloads an objective is their mean, with scenarios the worst of them; constraints are of every member.
 
     Attributes:
       names: of the variables.
@@ -52,37 +69,54 @@ class Problem:
       choice: which columns are choices, shape [d].
       choices: labels of the positions of every variable that is a choice, by name.
       whole: which columns take whole numbers in the end, shape [d].
+      members: by scenario, then workload.
+      weights: of the workloads, shape [workloads], whose sum is 1.
       objective_names, constraint_names: of the columns of what `evaluate` returns.
       evaluations, gradients: designs that were evaluated so far, without and with their gradient.
     """
 
     def __init__(
         self,
-        job: str,
-        base: Scenario,
+        members: tuple[tuple[Member, ...], ...],
         variables: tuple[Variable, ...],
         objectives: tuple[Goal, ...],
         constraints: tuple[Constraint, ...],
         attributes: Mapping[str, Any],
     ):
-        self.job, self.base, self.variables = job, base, variables
-        self.objectives, self.constraints, self.attributes = objectives, constraints, dict(attributes)
+        self.members, self.variables, self.objectives = members, variables, objectives
+        self.constraints, self.attributes = constraints, dict(attributes)
         self.names = tuple(variable.name for variable in variables)
         self.lower = np.array([variable.low for variable in variables])
         self.upper = np.array([variable.high for variable in variables])
         self.choice = np.array([variable.choice for variable in variables])
         self.choices = {v.name: v.labels for v in variables if v.choice}
         self.whole = self.choice | np.array([variable.whole for variable in variables])
-        self.objective_names = tuple(objective.name for objective in objectives)
-        self.constraint_names = tuple(constraint.text for constraint in constraints)
+        weights = np.array([member.weight for member in members[0]])
+        self.weights = weights / weights.sum()
+        self.kept = tuple(_kept(members, constraints))
+        self.objective_names = tuple(objective.text for objective in objectives)
+        self.constraint_names = tuple(one.text for one in self.kept)
         self.evaluations = self.gradients = 0
-        self._numbers = jax.tree.map(np.float64, base)
-        self._paths = [tuple(variable.axis.columns) for variable in variables if not variable.choice]
-        self._segments = [tuple(segments(variable.axis)) if variable.choice else () for variable in variables]
-        names = [goal.name for goal in objectives] + [constraint.name for constraint in constraints]
-        with precision("float64"):
-            answers = jax.eval_shape(functools.partial(answers_at, JOBS[job]), base)
-            require_answered(names, answers, base, job)
+        self._shared = len(self.flat) > 1  # members of one structure share programs
+
+    @property
+    def scenarios(self) -> tuple[str, ...]:
+        """Names of the scenarios; the first is the nominal one."""
+        return tuple(row[0].scenario for row in self.members)
+
+    @property
+    def flat(self) -> tuple[Member, ...]:
+        """All members, the first scenario's first."""
+        return tuple(member for row in self.members for member in row)
+
+    def nominal(self) -> "Problem":
+        """The problem of the first scenario alone; limits of others are left out."""
+        names = {self.scenarios[0], *(member.workload for member in self.members[0]), ""}
+        kept = tuple(one for one in self.constraints if one.of in names)
+        goals = tuple(one for one in self.objectives if one.of in names) or self.objectives
+        made = Problem(self.members[:1], self.variables, goals, kept, self.attributes)
+        made._shared = self._shared
+        return made
 
     def evaluate(self, designs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Objectives, shape [n, objectives], and constraints, shape [n, constraints].
@@ -98,23 +132,43 @@ class Problem:
         """
         designs = self._checked(designs)
         self.evaluations += len(designs)
-        values = self._evaluated(self._goals, designs, designs_way(gradients=False))["goals"]
-        return values[:, : len(self.objectives)], values[:, len(self.objectives) :]
+        values = {m: m.evaluator.values(designs[:, m.columns], self._way(False)) for m in self.flat}
+        return np.stack([one.worst for one in self._cases(values)], axis=1), self._excesses(values)
+
+    def cases(self, designs: np.ndarray) -> tuple[Cases, ...]:
+        """Every objective in every scenario, without derivatives."""
+        designs = self._checked(designs)
+        values = {m: m.evaluator.values(designs[:, m.columns], self._way(False)) for m in self.flat}
+        return tuple(self._cases(values))
 
     def value_and_grad(self, designs: np.ndarray) -> Gradients:
         """As `evaluate`, with every derivative by every variable, of the smoothed functions (`jaxroof.smooth`)."""
         designs = self._checked(designs)
         self.gradients += len(designs)
-        found = self._evaluated(self._slopes, designs, designs_way(gradients=True))
-        values, slopes, count = found["goals"], found["slopes"], len(self.objectives)
-        return Gradients(values[:, :count], values[:, count:], slopes[:, :count], slopes[:, count:])
+        values, slopes = {}, {}
+        for member in self.flat:
+            values[member], own = member.evaluator.slopes(designs[:, member.columns], self._way(True))
+            slopes[member] = np.zeros((*own.shape[:2], len(self.variables)))
+            slopes[member][:, :, member.columns] = own
+        cases = self._cases(values, slopes)
+        excess_slopes = np.zeros((len(designs), len(self.kept), len(self.variables)))
+        for k, one in enumerate(self.kept):
+            name = one.member.evaluator.names.index(one.constraint.name)
+            side = -1.0 if one.constraint.at_least else 1.0
+            excess_slopes[:, k] = side * slopes[one.member][:, name] / values[one.member][:, name, np.newaxis]
+        return Gradients(
+            np.stack([one.worst for one in cases], axis=1),
+            self._excesses(values),
+            np.stack([one.worst_slopes for one in cases], axis=1),
+            excess_slopes,
+            tuple(cases),
+        )
 
     def prepare(self, designs: np.ndarray) -> None:
         """Compile what `evaluate` and `value_and_grad` need for these designs, several programs at once."""
-        ways = (self._slopes, designs_way(gradients=True)), (self._goals, designs_way(gradients=False))
-        tasks = [(points, *how) for points in self._points(self._checked(designs)) for how in ways]
-        with precision("float64"), concurrent.futures.ThreadPoolExecutor(COMPILERS) as pool:
-            list(pool.map(lambda task: prepared(task[1], self._numbers, task[0], task[2]), tasks))
+        designs = self._checked(designs)
+        for member in self.flat:
+            member.evaluator.prepare(designs[:, member.columns], self._way(False), self._way(True))
 
     def function(self, design: np.ndarray) -> Callable[[jax.Array], jax.Array]:
         """Objectives, then constraints, at the choices of `design`, shape [d], as a pure JAX function of the numbers.
@@ -122,29 +176,36 @@ class Problem:
         The function takes the columns that are no choices, shape [numbers], and returns shape [objectives +
         constraints]; for `jit`, `grad` and `vmap`, in the precision that JAX is set to. Bounds are not checked.
         """
-        (points,) = self._points(self._checked(np.asarray(design, float)[np.newaxis]))
-        *settings, _ = jax.tree.map(lambda leaf: leaf[0] if np.ndim(leaf) else leaf, points.settings)
+        design = self._checked(np.asarray(design, float)[np.newaxis])[0]
+        functions = {m: m.evaluator.function(design[m.columns]) for m in self.flat}
+        place = np.cumsum(~self.choice) - 1
+        own = {m: place[m.columns][~self.choice[m.columns]] for m in self.flat}
 
         def goals(numbers: jax.Array) -> jax.Array:
-            return self._goals(scenario_at(self._numbers, [*settings, self._set(numbers)]))["goals"]
+            values = {m: functions[m](numbers[own[m]]) for m in self.flat}
+            found = []
+            for goal in self.objectives:
+                figures = [mean(goal, jnp.stack(row), self._shares(goal)) for row in self._figures(goal, values)]
+                found.append(worst_traced(goal, figures))
+            for one in self.kept:
+                value = values[one.member][one.member.evaluator.names.index(one.constraint.name)]
+                found.append(_excess(one.constraint, value, jnp))
+            return jnp.stack(found)
 
         return goals
 
-    def metrics(self, designs: np.ndarray, names: tuple[str, ...] | None = None) -> dict[str, np.ndarray]:
-        """Metrics of the job at every design, shapes [n]; NaN, False or -1 where a design's parts have none.
-
-        Args:
-          names: of those that are wanted and known; None: all.
-        """
-        return self._evaluated(answers(JOBS[self.job], names), self._checked(designs), EAGERLY)
-
     def legal(self, designs: np.ndarray) -> np.ndarray:
-        """Whether the deployments of the designs can be, shape [n]."""
-        return self._evaluated(_legal, self._checked(designs), EAGERLY)["legal"]
+        """Whether the deployments of the designs can be for every member, shape [n]."""
+        designs = self._checked(designs)
+        return np.all([m.evaluator.legal(designs[:, m.columns]) for m in self.members[0]], axis=0)
 
     def label(self, variable: Variable, value: float) -> Any:
         """A column's value as people know it: the choice's name, or the number."""
         return variable.labels[int(round(value))] if variable.choice else float(value)
+
+    def _way(self, gradients: bool) -> Way:
+        """How designs are evaluated; programs that are shared have no numbers as constants."""
+        return dataclasses.replace(designs_way(gradients), constants=not self._shared)
 
     def _checked(self, designs: np.ndarray) -> np.ndarray:
         designs = np.asarray(designs, float)
@@ -160,84 +221,61 @@ class Problem:
             )
         return np.clip(designs, self.lower, self.upper)
 
-    def _evaluated(self, function: Callable, designs: np.ndarray, way: Way) -> dict[str, np.ndarray]:
-        """What a function of a scenario returns at every design, in float64."""
-        with precision("float64"):
-            return gathered(evaluate(function, self._numbers, self._points(designs), way), len(designs))
+    def _shares(self, goal: Goal) -> np.ndarray:
+        """Shares of the workloads that an objective is the mean of."""
+        alone = goal.of and goal.of not in self.scenarios
+        return np.ones(1) if alone else self.weights
 
-    def _points(self, designs: np.ndarray) -> list[Points]:
-        """Designs, structure by structure: the settings of every choice, then the columns that are numbers."""
-        numbers = designs[:, ~self.choice]
-        return [
-            Points(rows, [*self._choices(key, designs[rows]), self._set(numbers[rows].T)])
-            for rows, key in self._structures(designs)
-        ]
+    def _figures(self, goal: Goal, of: Mapping[Member, Any]) -> list[list[Any]]:
+        """What `of` has for an objective, by scenario and workload; [..., quantities, ...] along the quantities."""
+        name = self.flat[0].evaluator.names.index(goal.name)
+        rows = [[of[m][..., name] for m in row if goal.of in ("", m.workload, m.scenario)] for row in self.members]
+        return [row for row in rows if row]
 
-    def _structures(self, designs: np.ndarray) -> list[tuple[np.ndarray, tuple[int, ...]]]:
-        """Rows of every combination of segments, with the numbers of the segments."""
-        columns = []
-        for i, parts in enumerate(self._segments):
-            if not parts:
+    def _cases(
+        self, values: Mapping[Member, np.ndarray], slopes: Mapping[Member, np.ndarray] | None = None
+    ) -> list[Cases]:
+        """Every objective in every scenario; slopes of shape [n, quantities, d]."""
+        found = []
+        for goal in self.objectives:
+            weights = self._shares(goal)
+            figures = [np.stack(row, axis=-1) for row in self._figures(goal, values)]  # [n, workloads] each
+            means = np.stack([mean(goal, row, weights) for row in figures], axis=1)
+            if slopes is None:
+                found.append(Cases(goal, means))
                 continue
-            of_position = np.empty(len(self.variables[i].labels), int)
-            for number, part in enumerate(parts):
-                of_position[part.positions] = number
-            columns.append(of_position[np.round(designs[:, i]).astype(int)])
-        if not columns:
-            return [(np.arange(len(designs)), ())]
-        keys, which = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
-        which = which.reshape(-1)
-        return [(np.flatnonzero(which == number), tuple(map(int, key))) for number, key in enumerate(keys)]
+            turned = {m: np.moveaxis(own, 1, -1) for m, own in slopes.items()}  # [n, d, quantities]
+            own = [np.stack(row, axis=1) for row in self._figures(goal, turned)]  # [n, workloads, d] each
+            each = [mean_slopes(goal, row, slope, weights) for row, slope in zip(figures, own, strict=True)]
+            found.append(Cases(goal, means, np.stack(each, axis=1)))
+        return found
 
-    def _chosen(self, key: tuple[int, ...]) -> dict[int, Segment]:
-        """The segment of every choice, by its column."""
-        columns = [i for i, parts in enumerate(self._segments) if parts]
-        return {i: self._segments[i][number] for i, number in zip(columns, key, strict=True)}
-
-    def _choices(self, key: tuple[int, ...], designs: np.ndarray) -> list[dict[str, Any]]:
-        """The settings of every choice at designs of one structure; a leaf that all its positions share is a number."""
-        settings = []
-        for i, segment in self._chosen(key).items():
-            places = np.searchsorted(segment.positions, np.round(designs[:, i]).astype(int))
-            settings.append(jax.tree.map(lambda leaf, places=places: _at(leaf, places), segment.settings))
-        return settings
-
-    def _set(self, numbers: Any) -> dict[str, Any]:
-        """The settings of variables that are numbers, from a value or a column for each of them."""
-        return {path: numbers[i] for i, paths in enumerate(self._paths) for path in paths}
-
-    def _goals(self, scenario: Scenario) -> dict[str, jax.Array]:
-        """Objectives, then constraints, of one design."""
-        names = [goal.name for goal in self.objectives] + [constraint.name for constraint in self.constraints]
-        answers = answers_at(JOBS[self.job], scenario, names)
-
-        def value(name: str) -> jax.Array:
-            return jnp.asarray(answers[name] if name in answers else leaf(scenario, name), float)
-
-        found = [objective.sign * value(objective.name) for objective in self.objectives]
-        for constraint in self.constraints:
-            kept = jnp.log(value(constraint.name) / constraint.limit)
-            found.append(-kept if constraint.at_least else kept)
-        return {"goals": jnp.stack(found)}
-
-    def _slopes(self, scenario: Scenario) -> dict[str, jax.Array]:
-        """The goals of one design, and their derivatives by every variable.
-
-        Forward mode. A design has few numbers, and XLA compiles it in half the time of reverse mode.
-        """
-        numbers = jnp.stack([jnp.asarray(leaf(scenario, paths[0]), float) for paths in self._paths])
-        values, along = jax.linearize(lambda n: self._goals(scenario_at(scenario, [self._set(n)]))["goals"], numbers)
-        rows = jax.vmap(along, out_axes=1)(jnp.eye(len(numbers)))
-        columns = np.flatnonzero(~self.choice)
-        slopes = jnp.zeros((len(values), len(self.variables))).at[:, columns].set(rows)
-        return {"goals": values, "slopes": slopes}
+    def _excesses(self, values: Mapping[Member, np.ndarray]) -> np.ndarray:
+        """Every constraint, shape [n, constraints]."""
+        found = []
+        for one in self.kept:
+            value = values[one.member][:, one.member.evaluator.names.index(one.constraint.name)]
+            with np.errstate(divide="ignore", invalid="ignore"):
+                found.append(_excess(one.constraint, value, np))
+        return np.stack(found, axis=1)
 
 
-def _legal(scenario: Scenario) -> dict[str, jax.Array]:
-    return {"legal": jnp.asarray(legal(scenario.hardware, scenario.model, scenario.deployment))}
+def _excess(constraint: Constraint, value: Any, numpy: Any) -> Any:
+    """ln(value / limit), or its negative where the limit is a least value."""
+    kept = numpy.log(value / constraint.limit)
+    return -kept if constraint.at_least else kept
 
 
-def _at(leaf: Any, places: np.ndarray) -> np.ndarray:
-    """A leaf of every design; the number itself where all share it."""
-    values = np.asarray(leaf, float)
-    return values[places] if values.ndim else values
+def _kept(members: tuple[tuple[Member, ...], ...], constraints: tuple[Constraint, ...]) -> list[Kept]:
+    """Every constraint of every member that has to keep it; once where it depends on the hardware alone."""
+    flat = [member for row in members for member in row]
+    found = []
+    for constraint in constraints:
+        own = [m for m in flat if constraint.of in ("", m.workload, m.scenario)]
+        hardware = jax.tree.leaves(own[0].evaluator.base.hardware)
+        if constraint.of_device and all(jax.tree.leaves(m.evaluator.base.hardware) == hardware for m in own):
+            own = own[:1]
+        alone = len(own) == 1 and (len(flat) == 1 or constraint.of_device)
+        plain = dataclasses.replace(constraint, of="").text
+        found += [Kept(constraint, m, plain if alone else f"{m.name}: {plain}") for m in own]
+    return found

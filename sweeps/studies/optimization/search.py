@@ -1,6 +1,5 @@
 """The search for the best design: a grid, descent from its best points in every combination of choices, polishing."""
 
-import dataclasses
 import math
 import os
 import time
@@ -9,16 +8,19 @@ from typing import Any
 
 import numpy as np
 
+from sweeps.studies.optimization.confirmation import confirmations
 from sweeps.studies.optimization.cube import legal_combinations
 from sweeps.studies.optimization.descent import KEPT, best_first, descended, scores, worst
-from sweeps.studies.optimization.multipliers import Active, active
-from sweeps.studies.optimization.pareto import nondominated, spread_weights
+from sweeps.studies.optimization.multipliers import balance
+from sweeps.studies.optimization.optimum import Optimum
+from sweeps.studies.optimization.pareto import nondominated
 from sweeps.studies.optimization.polish import polished, settled
 from sweeps.studies.optimization.problem import Problem
+from sweeps.studies.optimization.quadratic import Polished
+from sweeps.studies.optimization.robust import robustness
 from sweeps.studies.optimization.spec import Design, Effort, made, read
-
-FEW_LEVELS = 3
-"""A grid with fewer levels per variable says little: as many points are drawn instead."""
+from sweeps.studies.optimization.starts import combination_numbers, grid, starts
+from sweeps.studies.optimization.whole import Gap, all_seen, branched, enumerated
 
 POLISHED = 4
 """Designs that are polished at most, each the best of its combination of choices."""
@@ -28,30 +30,6 @@ NEAR = 0.3
 
 FRONT = 48
 """Designs of a Pareto front that are polished."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Optimum:
-    """Result of a search: the best designs first; with several objectives, the Pareto front."""
-
-    problem: Problem
-    designs: np.ndarray  # [n, d]
-    objectives: np.ndarray  # [n, objectives], to be made small
-    constraints: np.ndarray  # [n, constraints]
-    active: tuple[Active, ...]  # of the best design; none of a front
-    residual: float  # of its optimality conditions
-    grid_design: np.ndarray | None  # the best feasible point of the grid, [d]
-    grid_objectives: np.ndarray | None  # its objectives
-    grid: tuple[np.ndarray, np.ndarray, np.ndarray]  # designs, objectives and constraints of the grid
-    sampled: bool  # whether the grid is a sample
-    seconds: Mapping[str, float]  # of every stage, compilation included
-    evaluations: int
-    gradients: int
-
-    @property
-    def feasible(self) -> np.ndarray:
-        """Designs that keep every constraint, bool, shape [n]."""
-        return worst(self.constraints) <= KEPT
 
 
 def optimize(
@@ -71,12 +49,21 @@ def optimize(
     return searched(made(asked), asked.search, progress)
 
 
-def searched(problem: Problem, search: Effort, progress: Callable[[str, int, int], None] = lambda *_: None) -> Optimum:
-    """Search a problem: see `optimize`."""
+def searched(
+    problem: Problem,
+    search: Effort,
+    progress: Callable[[str, int, int], None] = lambda *_: None,
+    confirm: bool = True,
+) -> Optimum:
+    """Search a problem: see `optimize`.
+
+    Args:
+      confirm: whether served streams are simulated at the best design.
+    """
     clock, several = _Clock(), len(problem.objectives) > 1
 
     # 1. A grid, or a sample, over all combinations of choices.
-    designs, sampled = _grid(problem, legal_combinations(problem), search)
+    designs, sampled = grid(problem, legal_combinations(problem), search)
     progress("compile", 0, 1)
     problem.prepare(designs)
     progress("compile", 1, 1)
@@ -87,7 +74,7 @@ def searched(problem: Problem, search: Effort, progress: Callable[[str, int, int
     clock.lap("grid")
 
     # 2. Descent from its best points in every combination.
-    starts, weights = _starts(problem, designs, objectives, constraints, search)
+    begins, weights = starts(problem, designs, objectives, constraints, search)
     done = 0
 
     def stepped(steps: int) -> None:
@@ -95,14 +82,14 @@ def searched(problem: Problem, search: Effort, progress: Callable[[str, int, int
         done += steps
         progress("descent", done, search.steps)
 
-    ends, values, violations = descended(problem, starts, weights, search.steps, stepped)
+    ends, values, violations = descended(problem, begins, weights, search.steps, stepped)
     clock.lap("descent")
 
-    # 3. Polishing of the best of each combination, or of designs along the front.
-    best = _polished_designs(problem, ends, values, violations, weights, search, progress)
+    # 3. Polishing of the best of each combination, or of designs along the front; whole numbers.
+    best, gap = _polished_designs(problem, ends, values, violations, weights, search, progress)
     clock.lap("polish")
 
-    # 4. The best of these and of the grid, and the conditions of optimality there.
+    # 4. The best of these and of the grid, the conditions of optimality there, and what scenarios cost.
     kept = worst(constraints) <= KEPT
     grid_best = None
     if kept.any() and not several:
@@ -115,19 +102,27 @@ def searched(problem: Problem, search: Effort, progress: Callable[[str, int, int
         raise ValueError(
             f"no design keeps the constraints; the nearest misses: {_misses(problem, found_constraints[least])}"
         )
-    held, residual = ((), 0.0) if several else active(problem, best[0], np.ones(1))
+    weighed = (None, best) if several else (np.ones(1), best[:1])
+    balances = tuple(balance(problem, design, weighed[0]) for design in weighed[1])
+    nominal = None
+    if len(problem.members) > 1 and not several:
+        nominal = robustness(problem, best[0], searched(problem.nominal(), search, progress, False).designs[0])
     clock.lap("conditions")
+    confirmed = confirmations(problem, best[0]) if confirm and not several else ()
+    clock.lap("simulation")
     return Optimum(
         problem=problem,
         designs=best,
         objectives=found_objectives,
         constraints=found_constraints,
-        active=held,
-        residual=residual,
+        balances=balances,
         grid_design=None if grid_best is None else designs[grid_best],
         grid_objectives=None if grid_best is None else objectives[grid_best],
         grid=(designs, objectives, constraints),
         sampled=sampled,
+        gap=gap,
+        robustness=nominal,
+        confirmations=confirmed,
         seconds=clock.laps,
         evaluations=problem.evaluations,
         gradients=problem.gradients,
@@ -142,8 +137,8 @@ def _polished_designs(
     weights: np.ndarray,
     search: Effort,
     progress: Callable[[str, int, int], None],
-) -> np.ndarray:
-    """Designs that are polished from the best ends of the descent, shape [designs, variables]."""
+) -> tuple[np.ndarray, Gap | None]:
+    """Designs that are polished from the best ends of the descent, shape [designs, variables]; what whole ones cost."""
     several = len(problem.objectives) > 1
     if several:
         picks = _along_front(values, violations)
@@ -155,7 +150,25 @@ def _polished_designs(
         point = polished(problem, ends[pick], weights[pick])
         points.append(point if several else settled(problem, point, weights[pick], search.seed))
     progress("polish", len(picks), len(picks))
-    return np.array([point.design for point in points]).reshape(-1, len(problem.variables))
+    gap = None
+    if points and not several:
+        everything = enumerated(problem)
+        if everything is not None:
+            points.append(everything)
+            gap = all_seen(problem, everything)
+        else:
+            first = _first(points)
+            found, gap = branched(problem, first, [ends[pick] for pick in picks])
+            points = [found if one is first else one for one in points]
+    return np.array([point.design for point in points]).reshape(-1, len(problem.variables)), gap
+
+
+def _first(points: list[Polished]) -> Polished:
+    """The best of several."""
+    best = points[0]
+    for point in points[1:]:
+        best = point if point.better(best) else best
+    return best
 
 
 def _along_front(values: np.ndarray, violations: np.ndarray) -> np.ndarray:
@@ -176,64 +189,13 @@ class _Clock:
         self.laps[name], self._last = now - self._last, now
 
 
-def _grid(problem: Problem, chosen: np.ndarray, search: Effort) -> tuple[np.ndarray, bool]:
-    """Designs over all combinations: a grid of equal levels, or, where it has too few levels, a Sobol sample."""
-    ranges = [v for v in problem.variables if not v.choice]
-    per = max(search.grid // len(chosen), 1)
-    levels = int(per ** (1.0 / len(ranges)) + 1e-9) if ranges else 1
-    sampled = bool(ranges) and levels < FEW_LEVELS
-    if sampled:
-        from scipy.stats import qmc
-
-        power = max(int(math.log2(per)), 2)
-        shares = qmc.Sobol(len(ranges), rng=np.random.default_rng(search.seed)).random_base2(power)
-        columns = [v.unit_values(shares[:, i]) for i, v in enumerate(ranges)]
-        columns = [v.rounded(column) for v, column in zip(ranges, columns, strict=True)]
-        numbers = np.stack(columns, axis=1)
-    else:
-        sides = [np.unique(v.rounded(v.unit_values(np.linspace(0.0, 1.0, levels)))) for v in ranges]
-        numbers = np.stack([side.ravel() for side in np.meshgrid(*sides, indexing="ij")], axis=1) if sides else [[]]
-    designs = np.empty((len(chosen) * len(numbers), len(problem.variables)))
-    designs[:, problem.choice] = np.repeat(chosen, len(numbers), axis=0)
-    designs[:, ~problem.choice] = np.tile(numbers, (len(chosen), 1))
-    return designs, sampled
-
-
-def _starts(
-    problem: Problem, designs: np.ndarray, objectives: np.ndarray, constraints: np.ndarray, search: Effort
-) -> tuple[np.ndarray, np.ndarray]:
-    """Starts of the descent, and the weights of the objectives there: the best of the grid, for every combination."""
-    violations = np.maximum(worst(constraints), 0.0)
-    groups = _combination_numbers(problem, designs)
-    count = groups.max() + 1
-    per = max(search.starts // count, 2)
-    picks, weights = [], []
-    drawn = spread_weights(len(problem.objectives), per)
-    for group in range(count):
-        rows = np.flatnonzero(groups == group)
-        logs = np.sign(objectives[rows]) * np.log(np.abs(objectives[rows]))
-        for weight in np.unique(drawn, axis=0):
-            own = int(np.sum((drawn == weight).all(axis=1)))
-            order = np.argsort(logs @ weight + 100.0 * violations[rows], kind="stable")[:own]
-            picks.append(rows[order])
-            weights.append(np.tile(weight, (len(order), 1)))
-    return designs[np.concatenate(picks)], np.concatenate(weights)
-
-
-def _combination_numbers(problem: Problem, designs: np.ndarray) -> np.ndarray:
-    """A number for the combination of choices of every design."""
-    if not problem.choices:
-        return np.zeros(len(designs), int)
-    return np.unique(designs[:, problem.choice], axis=0, return_inverse=True)[1].reshape(-1)
-
-
 def _best_of_combinations(
     problem: Problem, designs: np.ndarray, objectives: np.ndarray, violations: np.ndarray
 ) -> np.ndarray:
     """The best design of each of the best combinations."""
     infeasible, logs = violations > KEPT, scores(objectives[:, np.newaxis], np.ones(1))
     order = best_first(logs, violations)
-    groups = _combination_numbers(problem, designs)[order]
+    groups = combination_numbers(problem, designs)[order]
     order = order[np.sort(np.unique(groups, return_index=True)[1])][:POLISHED]
     rank = np.where(infeasible, violations, logs)[order]
     worth = (rank <= rank[0] + NEAR) & (infeasible[order] == infeasible[order[0]])
@@ -253,4 +215,4 @@ def _ordered(problem: Problem, designs: np.ndarray, several: bool) -> np.ndarray
 def _misses(problem: Problem, constraints: np.ndarray) -> str:
     """The constraints that a design does not keep, and by how much."""
     broken = [i for i in np.argsort(-constraints) if constraints[i] > KEPT]
-    return ", ".join(f"{problem.constraints[i].text} by {100 * math.expm1(constraints[i]):.3g} %" for i in broken)
+    return ", ".join(f"{problem.constraint_names[i]} by {100 * math.expm1(constraints[i]):.3g} %" for i in broken)

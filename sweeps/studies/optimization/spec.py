@@ -3,21 +3,31 @@
 import dataclasses
 import os
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
+import hwspaces
 from jaxroof.jobs import JOBS
+from jaxroof.jobs.steady import STEADY
+from jaxroof.package import package_known
 from sweeps.ask import spec as sweep_spec
+from sweeps.ask.axes import Axis
+from sweeps.ask.cases import Case
 from sweeps.ask.question import attributes, unsampled
-from sweeps.studies.optimization.goals import FITS, Constraint, Goal, constraints, objectives
-from sweeps.studies.optimization.problem import Problem
-from sweeps.studies.optimization.variables import variables_of
+from sweeps.studies.optimization.evaluator import Evaluator
+from sweeps.studies.optimization.goals import BUILT, FITS, SUSTAINED, WITHIN, Constraint, Goal, constraints, objectives
+from sweeps.studies.optimization.members import Entry, MemberSpec, entries, members
+from sweeps.studies.optimization.problem import Member, Problem
+from sweeps.studies.optimization.served import ServedCase, served_case
+from sweeps.studies.optimization.variables import Variable, relaxed, variables_of
 
 MOST = {"starts": 10**6, "steps": 10**6, "grid": 10**8, "seed": sweep_spec.LARGEST_INTEGER}
 """How hard a search may be asked to look: its designs are in memory."""
 
-OWN = ("optimize", "constraints")
-FOREIGN = ("mode", "sample", "output", "engine", "policy", "slo")
+OWN = ("optimize", "constraints", "mix", "scenarios")
+FOREIGN = ("mode", "sample", "output")
 """Keys of a sweep's specification that an optimisation has no use for."""
 
 
@@ -36,6 +46,7 @@ class Design:
     """A checked specification: the sweep's part of it, the goals, and how to search."""
 
     spec: sweep_spec.Spec
+    members: tuple[MemberSpec, ...]  # the first scenario's first; the specification itself where it has none
     objectives: tuple[Goal, ...]
     constraints: tuple[Constraint, ...]
     search: Effort
@@ -63,25 +74,49 @@ def design(source: Mapping[str, Any]) -> Design:
         if key in source:
             raise ValueError(f"{key} = {source[key]!r} is not read by an optimisation")
     tables = {}
-    for key in OWN:
+    for key in ("optimize", "constraints"):
         tables[key] = source.get(key, {})
         if not isinstance(tables[key], Mapping):
             raise ValueError(f"{key} = {tables[key]!r} must be a table")
     sweep_spec.require_known(tables["optimize"], ("minimize", "maximize", *MOST), "optimize.")
-    goals = objectives(tables["optimize"])
-    limits = constraints(tables["constraints"])
+    mix, scenarios = (entries(source.get(key), key) for key in ("mix", "scenarios"))
+    names = [entry.name for entry in (*mix, *scenarios) if entry.name]
+    goals = objectives(tables["optimize"], names)
+    limits = constraints(tables["constraints"], names)
     counts = {
         name: sweep_spec.integer(tables["optimize"][name], f"optimize.{name}", 0 if name == "seed" else 1, most)
         for name, most in MOST.items()
         if name in tables["optimize"]
     }
     rest = {key: value for key, value in source.items() if key not in OWN}
-    job = rest.get("job", "request")
-    if job in JOBS and JOBS[job].simulated:
-        raise ValueError(f'job = "{job}": simulations cannot be optimised yet; a request has TTFT and TPOT at a batch')
-    checked = sweep_spec.spec({**rest, "mode": "sample"})
-    checked = dataclasses.replace(checked, source=dict(source))
-    return Design(checked, goals, (*limits, FITS), Effort(**counts))
+    found = tuple(_members(rest, mix, scenarios))
+    checked = dataclasses.replace(found[0].spec, source=dict(source))
+    return Design(checked, found, goals, (*limits, *_always(found)), Effort(**counts))
+
+
+def _always(members: Sequence[MemberSpec]) -> tuple[Constraint, ...]:
+    """What is always asked for: room in memory, a device that could be built where its package is known; of served
+    streams the rate, and the limits where there are some.
+    """
+    spec = members[0].spec
+    devices = {name for one in members for name in one.spec.objects["hardware"]}
+    known = all(package_known(hwspaces.hardware(name).hardware) for name in devices)
+    built = BUILT if known else ()
+    if not JOBS[spec.job].simulated:
+        return (FITS, *built)
+    if len({bool(one.spec.source.get("slo")) for one in members}) > 1:
+        raise ValueError("slo is given for some members only: give it for all, or limit metrics in [constraints]")
+    return (FITS, *built, SUSTAINED, *((WITHIN,) if spec.source.get("slo") else ()))
+
+
+def _members(rest: Mapping[str, Any], mix: Sequence[Entry], scenarios: Sequence[Entry]) -> Iterator[MemberSpec]:
+    """Every member with its own specification, checked."""
+    for scenario, workload, source in members(rest, mix, scenarios):
+        names = [f"{key} {entry.name}" for key, entry in (("mix", workload), ("scenarios", scenario)) if entry.name]
+        try:
+            yield MemberSpec(scenario, workload, sweep_spec.spec({**source, "mode": "sample"}))
+        except ValueError as error:
+            raise ValueError(": ".join([", ".join(names), str(error)] if names else [str(error)])) from None
 
 
 def problem(source: str | os.PathLike | Mapping[str, Any]) -> Problem:
@@ -104,17 +139,37 @@ def problem(source: str | os.PathLike | Mapping[str, Any]) -> Problem:
 
 def made(asked: Design) -> Problem:
     """The problem of a checked specification."""
-    base, axes, notes = unsampled(asked.spec)
-    recorded = attributes(asked.spec, base)
+    names = tuple(dict.fromkeys(one.name for one in (*asked.objectives, *asked.constraints)))
+    resolved = [(one, *_resolved(one.spec)) for one in asked.members]
+    named: dict[str, Variable] = {}
+    own_names = []
+    for one, _, axes, _, _ in resolved:
+        own = {f"{one.prefix(axis)}{v.name}": v for axis, v in zip(axes, variables_of(one.spec, axes), strict=True)}
+        named |= {name: dataclasses.replace(v, name=name) for name, v in own.items() if name not in named}
+        own_names.append({name: v.axis for name, v in own.items()})
+    variables = relaxed(tuple(named.values()))
+    columns = {variable.name: i for i, variable in enumerate(variables)}
+    rows: dict[str, list[Member]] = {}
+    for (one, base, _, _, stream), own in zip(resolved, own_names, strict=True):
+        places = np.array([columns[name] for name in own], int)
+        seen = tuple(dataclasses.replace(variables[columns[name]], axis=axis) for name, axis in own.items())
+        job = JOBS[one.spec.job] if stream is None else STEADY
+        evaluator = Evaluator(job, base.scenario, seen, names)
+        member = Member(one.scenario.name, one.workload.name, one.workload.weight, evaluator, places, stream)
+        rows.setdefault(one.scenario.name, []).append(member)
+    recorded = attributes(asked.spec, resolved[0][1])
     for key in ("mode", "method", "seed"):
         recorded.pop(key, None)
-    title = f"optimum of {', '.join(goal.name for goal in asked.objectives)}: {recorded['title']}"
+    title = f"optimum of {', '.join(goal.text for goal in asked.objectives)}: {recorded['title']}"
+    notes = dict.fromkeys(note for _, _, _, said, _ in resolved for note in said)
     recorded |= {"title": title.replace(" sweep", ""), "notes": " | ".join(notes)}
-    return Problem(
-        asked.spec.job,
-        base.scenario,
-        variables_of(asked.spec, axes),
-        asked.objectives,
-        asked.constraints,
-        recorded,
-    )
+    members = tuple(map(tuple, rows.values()))
+    return Problem(members, variables, asked.objectives, asked.constraints, recorded)
+
+
+def _resolved(spec: sweep_spec.Spec) -> tuple[Case, tuple[Axis, ...], tuple[str, ...], ServedCase | None]:
+    """A member's case, its axes, notes, and what a served stream is."""
+    if not JOBS[spec.job].simulated:
+        return *unsampled(spec), None
+    found = served_case(spec)
+    return found.case, found.axes, found.notes, found

@@ -76,11 +76,20 @@ def variables_of(spec: Spec, axes: tuple[Axis, ...]) -> tuple[Variable, ...]:
     """The variables of a specification, ranges and lists, in its order.
 
     Raises:
-      ValueError: one line: nothing varies, or the bounds of a count hold no whole number.
+      ValueError: one line: the bounds of a count hold no whole number.
     """
-    if not axes:
+    return tuple(_variable(axis, spec) for axis in axes)
+
+
+def relaxed(variables: tuple[Variable, ...]) -> tuple[Variable, ...]:
+    """The variables with the longest lists of numbers as ranges, where there are too many combinations of choices.
+
+    Raises:
+      ValueError: one line: nothing varies.
+    """
+    if not variables:
         raise ValueError("nothing varies: give a range {from = .., to = ..} or a list of something")
-    found = [_variable(axis, spec) for axis in axes]
+    found = list(variables)
     while math.prod(len(v.labels) for v in found if v.choice) > MOST_CHOICES:
         lists = [v for v in found if v.choice and v.path is not None and _relaxable(v)]
         if not lists:

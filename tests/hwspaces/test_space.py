@@ -1,0 +1,133 @@
+"""Design spaces: what they start from, the laws of clock, power and energy, and files that are refused."""
+
+import pytest
+
+import hwspaces
+from hwspaces.constants import technology_constants
+from hwspaces.space import space, space_names
+from jaxroof.package import buildable, package_uses
+from jaxroof.technology import clock_at
+
+GPU = space("gpu-n3")
+
+
+def figures(**settings):
+    """Figures of gpu-n3 with some knobs set, by path with `__` for dots."""
+    return hwspaces.overridden(GPU.entry, {path.replace("__", "."): value for path, value in settings.items()}).hardware
+
+
+@pytest.mark.parametrize("name", space_names())
+def test_a_space_starts_from_a_design_that_could_be_built(name):
+    found = space(name)
+    hardware = found.entry.hardware
+    assert buildable(package_uses(hardware)), package_uses(hardware)
+    assert hardware.laws and found.knobs
+    assert not {law.path for law in hardware.laws} & {path.removeprefix("hardware.") for path in found.knobs}
+    assert hwspaces.hardware(name) is found.entry
+    assert name not in hwspaces.names()  # the catalogue holds products
+
+
+def test_figures_follow_from_the_knobs():
+    hardware = figures(cores__count=200, design__stacks=6, design__ports=36)
+    assert hardware.matrix["bf16"] == 200 * 1.86e9 * 8192
+    assert hardware.matrix["fp8"] == 2 * hardware.matrix["bf16"]
+    assert hardware.memory.hbm.bandwidth == 6 * 2.048e12  # HBM4: 8 Gbit/s on 2048 pins
+    assert hardware.memory.hbm.capacity == 6 * 36 * 2**30
+    assert hardware.links.scale_up.bandwidth == 2 * 900e9  # 18 ports are those of NVLink 5
+
+
+def test_clock_and_energy_fall_with_the_voltage():
+    full, low = GPU.entry.hardware, figures(power__curve__full="0.75 V")
+    # (0.45 / 0.75)^1.3 * 1.05 / 0.75 of the clock at 1.05 V, by the alpha-power law with a threshold of 0.3 V
+    assert low.cores.clock == pytest.approx(1.86e9 * 0.6**1.3 * 1.4)
+    assert low.energy.matrix["bf16"] == pytest.approx(full.energy.matrix["bf16"] * (0.75 / 1.05) ** 2)
+    assert low.energy.hbm == full.energy.hbm
+    assert low.power.static < full.power.static
+    assert low.cores.exp_rate / full.cores.exp_rate == pytest.approx(low.cores.clock / full.cores.clock)
+
+
+def test_wide_cores_spend_less_per_operation():
+    wide = figures(cores__matrix_flops_per_clock__bf16="16384 FLOP")
+    assert wide.energy.matrix["bf16"] == pytest.approx(GPU.entry.hardware.energy.matrix["bf16"] * 0.5**0.5)
+    assert wide.matrix["bf16"] == 2 * GPU.entry.hardware.matrix["bf16"]
+
+
+def test_tdp_keeps_to_cooling_and_power_density():
+    for count in (64, 148, 320):
+        hardware = figures(cores__count=count)
+        uses = package_uses(hardware)
+        assert float(uses["cooling"]) <= 1.0 + 1e-9 and float(uses["power_density"]) <= 1.0 + 1e-9
+
+
+def test_foundries_speed_and_power_of_a_process_are_one_statement():
+    """N3 takes 0.68 of N5's energy at the same clock and voltage. Raised until the power is the same again, the clock
+    rises by 15 %; TSMC says 18 % (technology symposium, 2022)."""
+    curve = {key: one.value for key, one in technology_constants("voltage", "N3").items()}
+    share = 0.68
+    low, high = curve["nominal"], curve["most"]
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        clock = clock_at(middle, curve["nominal"], 1.0, curve["threshold"], curve["exponent"])
+        power = share * clock * (middle / curve["nominal"]) ** 2
+        low, high = (middle, high) if power < 1.0 else (low, middle)
+    assert clock == pytest.approx(1.18, rel=0.04)
+
+
+FILE = """
+base = "H100-SXM"
+process = "4N"
+stack = "HBM3"
+link = "NVLink4"
+package = "CoWoS-S-2020"
+cooling = "air"
+[start]
+"design.stacks" = 5
+"design.ports" = 18
+[knobs]
+"design.stacks" = [4, 5, 6]
+"""
+
+
+def test_a_file_of_ones_own(tmp_path):
+    path = tmp_path / "own.toml"
+    path.write_text(FILE)
+    found = space(str(path))
+    assert found.entry.name == "own"
+    assert found.entry.hardware.memory.hbm.bandwidth == 5 * 819e9
+    assert hwspaces.hardware(path).hardware.memory.hbm.capacity == 5 * 24 * 2**30
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('"H100-SXM"', '"H1000"', "base = 'H1000' is not in the catalogue"),
+        ('"4N"', '"N33"', "process = 'N33'"),
+        ('stack = "HBM3"', 'stack = "HBM33"', "did you mean HBM3"),
+        ('cooling = "air"', 'coolin = "air"', "coolin is not known; did you mean cooling"),
+        ('"design.stacks" = [4, 5, 6]', '"design.stack" = [4]', "did you mean design.stacks"),
+        ('"design.stacks" = [4, 5, 6]', '"cores.clock" = [1e9]', "knobs: cores.clock follows from a law"),
+        ('"design.stacks" = [4, 5, 6]', '"design.stacks" = 5', "must be a range or a list"),
+        ('"design.stacks" = [4, 5, 6]', '"design.stacks" = { from = 1, too = 3 }', "too is not known"),
+        ('link = "NVLink4"', "", "link is missing; a space has base, process"),
+        ("[knobs]", '[laws]\n"cores.count" = "cores.clock"\n[knobs]', "is in 1/s; it must be in plain numbers"),
+        ("[knobs]", '[laws]\n"cores.count" = "draw.fixd"\n[knobs]', "did you mean draw.fixed"),
+        ('"design.stacks" = 5', '"design.stacks" = 5.5', "must be a whole number"),
+    ],
+)
+def test_a_wrong_file_is_refused_in_one_line(tmp_path, old, new, said):
+    path = tmp_path / "own.toml"
+    path.write_text(FILE.replace(old, new, 1))
+    with pytest.raises(ValueError) as caught:
+        space(str(path))
+    assert said in str(caught.value) and "\n" not in str(caught.value)
+    assert str(path) in str(caught.value)
+
+
+def test_a_figure_of_a_law_cannot_be_set():
+    with pytest.raises(ValueError, match="cores.clock follows from a law"):
+        figures(cores__clock="2 GHz")
+
+
+def test_an_unknown_space_is_refused_with_the_nearest():
+    with pytest.raises(ValueError, match="did you mean gpu-n3"):
+        space("gpu-n5")
