@@ -115,7 +115,7 @@ def sensitivity_of_serve(
         ends = turned_values(JOBS["serve"], scenario, shown)
         moved_to = {name: np.full(ends.shape, np.nan) for name in values}
         for place in zip(*np.nonzero(np.isfinite(ends)), strict=True):
-            there = along(replaced(scenario, shown[place[0]].path, ends[place]), still)[0]
+            there = along(replaced(scenario, shown[place[0]].path, float(ends[place])), still)[0]
             for name, column in moved_to.items():
                 column[place] = there[name]
         checks = {
