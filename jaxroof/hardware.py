@@ -148,7 +148,7 @@ class VoltageCurve:
     Source: Sakurai and Newton, IEEE Journal of Solid-State Circuits 25(2), 1990 (alpha-power law).
     """
 
-    full: Scalar = number("V", "core voltage at full clock")
+    full: Scalar = number("V", "core voltage", "at full clock")
     threshold: Scalar = number("V", "threshold voltage of the cores' transistors", zero=True)
     exponent: Scalar = number(
         "1", "exponent of the clock in the voltage above the threshold", least=1.0, most=2.0, words="from 1 to 2"

@@ -55,9 +55,12 @@ def show(found: Found, top: int, every: bool, files: Sequence[str]) -> None:
             rows = ranked(found.checks, [name])[: None if every else CHECKED]
             out.print(_one_metric(point, name, rows, found.checks[name]))
     out.print()
-    gone = len(point.knobs) - len(moving)
+    turned = len(found.checks[names[0]])
     few = "" if every or top >= len(moving) else f"; the {top} with the largest changes are shown"
-    out.print(f"knobs   {len(moving)} of {len(point.knobs)} have an effect, {gone} have none{few}")
+    if turned < len(point.knobs):
+        out.print(f"knobs   the {turned} with the largest elasticities of {len(point.knobs)} were turned{few}")
+    else:
+        out.print(f"knobs   {len(moving)} of {turned} have an effect, {turned - len(moving)} have none{few}")
     for name in names:
         rows = [row for row in found.checks[name] if row.effect]
         marked = [row for row in rows if not row.agrees]

@@ -51,10 +51,11 @@ def sensitivity_of_serve(
     metrics: Sequence[str] | None = None,
     wanted: Sequence[str] | None = None,
     exponent: float | None = None,
+    top: int = 8,
 ) -> tuple[Setup, tuple[str, ...], Sensitivities, dict[str, tuple[Turn, ...]]]:
-    """Setup, notes, elasticities of the metrics of a simulation, and new simulations where each knob is turned.
+    """Setup, notes, elasticities of the metrics of a simulation, and new simulations beside the largest ones.
 
-    Forward mode, one compiled program of the whole simulation and three calls per knob. What the scheduler decides
+    Forward mode, one compiled program of the whole simulation and one call per knob. What the scheduler decides
     (admissions, batches, preemptions, counts of requests) has no gradient; when steps end has one. A rate scales the
     times of all arrivals.
 
@@ -63,6 +64,7 @@ def sensitivity_of_serve(
       metrics: real-valued ones of the simulation; None: mean latencies.
       wanted: knobs, as `sweeps.studies.elasticity.knobs.knobs` takes them.
       exponent: of smoothing; None: `jaxroof.smooth.SHARPNESS`.
+      top: knobs that are turned, those with the largest elasticities: each takes two simulations.
 
     Raises:
       ValueError: one line, for a metric or knob that there is not, and for what `sweeps.serving.run.setup` refuses.
@@ -110,11 +112,11 @@ def sensitivity_of_serve(
             bounds={},
             smoothing=SHARPNESS if exponent is None else exponent,
         )
-        shown = [knob for knob in turned if not knob.whole]  # degrees change what is simulated
+        shown = [knob for knob in point.top(top) if not knob.whole]  # degrees change what is simulated
         ends = turned_values(JOBS["serve"], scenario, shown)
         moved_to = {name: np.full(ends.shape, np.nan) for name in values}
         for place in zip(*np.nonzero(np.isfinite(ends)), strict=True):
-            there = along(scenario_at(scenario, [{shown[place[0]].path: ends[place]}]), still)[0]
+            there = along(scenario_at(scenario, [{shown[place[0]].path: float(ends[place])}]), still)[0]
             for name, column in moved_to.items():
                 column[place] = there[name]
         checks = {

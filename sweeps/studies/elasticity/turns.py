@@ -96,7 +96,7 @@ def turns(
       turned: the knobs.
       values: that they are turned to, shape (turned, directions).
     """
-    places = [point.knobs.index(knob) for knob in turned]
+    places = np.array([point.knobs.index(knob) for knob in turned], int)
     factors = values / np.array([[knob.value] for knob in turned]).reshape(-1, 1)
     result = {}
     for name, value in point.metrics.items():
@@ -143,9 +143,11 @@ def turned_values(job: Job, scenario: Scenario, turned: Sequence[Knob]) -> np.nd
     settings = {knob.path: np.full(len(tried), knob.value) for knob in turned}
     for row, (i, _, value) in enumerate(tried):
         settings[turned[i].path][row] = value
-    points = Points(np.arange(len(tried)), (settings,))
-    legal = gathered(evaluate(answers(legality(job)), scenario, [points] * bool(tried)), len(tried))["legal"]
     values = np.full((len(turned), len(FACTORS)), np.nan)
+    if not tried:
+        return values
+    points = Points(np.arange(len(tried)), (settings,))
+    legal = gathered(evaluate(answers(legality(job)), scenario, [points]), len(tried))["legal"]
     for i, side, value in (row for row, held in zip(reversed(tried), legal[::-1], strict=True) if held):
         values[i, side] = value  # the nearest one last
     return values
