@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from jaxroof.arrays import jnp
-from jaxroof.energy import core_energies_of, energies_of, power_known
+from jaxroof.energy import CORE, core_energies_of, energies_of, power_known
 from jaxroof.hardware import Hardware, VoltageCurve
 from jaxroof.op import Ops
 from jaxroof.smooth import maximum, minimum, positive_part
@@ -104,6 +104,30 @@ def mean_power(time: Scalar, energy: Joules, hardware: Hardware) -> Array:
     return minimum(power.static + jnp.divide(energy.total, time), static + _headroom(power.tdp, static))
 
 
+def power_by_part(time: Scalar, energies: dict[str, Scalar], hardware: Hardware) -> dict[str, Array]:
+    """Mean power in W of one device in a step by what draws it, "static" last, shapes (); adds to `mean_power`.
+
+    Where the limit slows the step every part draws what it does at the lower clock and voltage: that of the cores falls
+    as s v(s)^2, the rest as s, static power with the voltage. Terms as in `limited_time`.
+
+    Args:
+      time: s at full clock.
+      energies: J on one device in that time, by field of `Energy`.
+      hardware: where `power_known`.
+    """
+    power, total = hardware.power, sum(energies.values())
+    core = sum(energies.get(name, 0.0) for name in CORE) if curve_known(hardware) else None
+    share = jnp.divide(time, limited_time(time, Joules(total, core), hardware))
+    at_core, static = share, power.static
+    if power.curve is not None:
+        least, _, dynamic, leakage = _parabolas(power.curve)
+        beyond = positive_part(share - least)
+        at_core = _on(dynamic, beyond) * minimum(share / least, 1.0)  # below the least voltage the clock falls alone
+        static = static * _on(leakage, beyond)
+    factors = {name: at_core if name in CORE else share for name in energies}
+    return {name: factors[name] * joules / time for name, joules in energies.items()} | {"static": jnp.asarray(static)}
+
+
 def limited_energy(time: Scalar, energy: Joules, hardware: Hardware) -> Array:
     """Energy in J that a step takes under the limit beside static power at full clock's voltage, shape ().
 
@@ -144,6 +168,10 @@ def _parabolas(curve: VoltageCurve) -> tuple[Scalar, Scalar, _Parabola, _Parabol
     dynamic = tuple(s * v * v for s, v in zip(clocks, volts, strict=True))
     static = tuple(1.0 - curve.static_share * (1.0 - v) for v in volts)
     return clocks[0], volts[0], _parabola(clocks, dynamic), _parabola(clocks, static)
+
+
+def _on(parabola: _Parabola, beyond: Scalar) -> Scalar:
+    return parabola[0] + beyond * (parabola[1] + beyond * parabola[2])
 
 
 def _parabola(at: tuple[Scalar, Scalar, Scalar], values: tuple[Scalar, Scalar, Scalar]) -> _Parabola:
