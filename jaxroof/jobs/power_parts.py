@@ -23,19 +23,18 @@ def step_powers(scenario: Scenario) -> dict[str, dict[str, Scalar]]:
       ValueError: for another job, and where energy, static power or TDP of the hardware are unknown.
     """
     hardware, deployment, work = scenario.hardware, scenario.deployment, scenario.workload
-    of_requests = isinstance(work, Requests)
-    if not isinstance(work, REQUEST.workload | STEP.workload):
+    job = next((job for job in (REQUEST, STEP) if isinstance(work, job.workload)), None)
+    if job is None:
         raise ValueError("power by part is of a static batch of requests or of one step")
     if not power_known(hardware):
         raise ValueError("the hardware's energy per operation, static power or TDP is unknown")
-    job = REQUEST if of_requests else STEP
     batches = {name: batch for name, (_, batch) in job.steps(scenario).items()}
     times = {
         name: step_time(hardware, scenario.model, deployment, batch, scenario.efficiency)
         for name, batch in batches.items()
     }
     parts = 1.0
-    if of_requests:
+    if isinstance(work, Requests):
         parts = micro_batches(work, deployment)
         whole = pipelined_times(times["prefill"], times["decode"], scenario.model, deployment, work)
         times = dict(zip(times, whole, strict=True))

@@ -93,7 +93,8 @@ def _require_flags(options: argparse.Namespace, kind: str) -> None:
                 "--isl and --osl ... describe"
             )
     elif kind == "floorplan":
-        foreign = [flag for flag in given if flag != "metric" or not _is_sweep(options.file)]
+        of_file = ("metric", "at") if _is_sweep(options.file) else ()
+        foreign = [flag for flag in given if flag not in of_file]
         if foreign:
             raise ValueError(f"{flag_of(foreign[0])}: a floor plan is of a device, which its name and --set describe")
         if (options.file is None) == (options.hardware is None):
@@ -134,9 +135,40 @@ def _floorplan(options: argparse.Namespace) -> Any:
     import hwspaces
     from sweeps.show.floorplan import floorplan
 
+    if _is_sweep(options.file):
+        return floorplan(*_best_device(options))
     entry = hwspaces.hardware(options.file or options.hardware)
     settings = overrides(options.set)
-    return floorplan(hwspaces.overridden(entry, settings) if settings else entry)
+    if not settings:
+        return floorplan(entry)
+    what = f"With {', '.join(f'{path} = {value}' for path, value in settings.items())}."
+    return floorplan(entry, hwspaces.overridden(entry, settings).hardware, what)
+
+
+def _best_device(options: argparse.Namespace) -> tuple[Any, ...]:
+    """Of a sweep's or an optimisation's best design: the accelerator it starts from, the device, and it in words."""
+    from sweeps.data.best import Best, best
+    from sweeps.data.keep.rows import as_sample
+    from sweeps.data.opened import opened
+    from sweeps.run.device_at import device_at
+    from sweeps.show.overview import default_metric
+    from sweeps.show.selection import metric_name, selected
+    from sweeps.show.wording import best_sentence, place
+
+    with opened(options.file) as whole:
+        kept = as_sample(whole)
+        if kept is None:
+            raise ValueError(f"{options.file} kept counts of points, not points: it has no best design")
+        dataset = selected(kept, options.at)
+        if "design" in dataset.dims:  # an optimisation's, the best first
+            where = place(dataset.drop_dims("constraint", errors="ignore"), Best("", 0.0, {"design": 0}))
+            return *device_at(dataset, {"design": 0}), f"Best design of the {dataset.attrs['title']}: {where}."
+        metric = metric_name(dataset, options.metric) if options.metric else default_metric(dataset)
+        point = best(dataset, metric)
+        if point is None:
+            raise ValueError(f"{options.file}: no design is feasible")
+        title, where = best_sentence(dataset, metric)
+        return *device_at(dataset, point.position), f"{title}. {where}"
 
 
 def _of_file(options: argparse.Namespace, kind: str) -> Any:

@@ -49,13 +49,13 @@ def floorplan(entry: HardwareEntry, hardware: Hardware | None = None, what: str 
 
     Args:
       entry: the accelerator, whose name and technologies are written.
-      hardware: the device, where it is not that of `entry`: a design of a space.
+      hardware: the device, where it is not as `entry` has it: a design of a space.
       what: which design it is, in words.
 
     Raises:
       ValueError: one line, where the areas of its dies are unknown.
     """
-    hardware = entry.hardware if hardware is None else hardware
+    own, hardware = hardware is None, entry.hardware if hardware is None else hardware
     if hardware.silicon is None:
         raise ValueError(
             f"{entry.name}: the area of its dies is unknown: no process, memory technology or number of cores"
@@ -65,7 +65,7 @@ def floorplan(entry: HardwareEntry, hardware: Hardware | None = None, what: str 
     limited = package_known(hardware)
     details = _details(entry, hardware, plan, what)
     title = _title(entry, hardware, sum(areas.values()), sum(len(group.dies) for group in plan))
-    made = style.figure(10.6, 5.6, title, details, _source(entry))
+    made = style.figure(10.6, 5.6, title, details, _source(entry, own))
     cells = made.add_gridspec(
         2 if limited else 1, 2, width_ratios=(1.75, 1.0), height_ratios=(1.8, 1.0) if limited else None
     )
@@ -84,8 +84,7 @@ def _title(entry: HardwareEntry, hardware: Hardware, area: float, count: int) ->
 
 
 def _details(entry: HardwareEntry, hardware: Hardware, plan: tuple[Group, ...], what: str) -> str:
-    words = [what] if what else []
-    words.append("Areas to scale; shapes and places are schematic.")
+    words = ["Areas to scale; shapes and places are schematic."]
     if any(group.stacks for group in plan):
         number = sum(len(group.stacks) for group in plan)
         words.append(
@@ -96,11 +95,11 @@ def _details(entry: HardwareEntry, hardware: Hardware, plan: tuple[Group, ...], 
         words.append("Its package is unknown: memory stacks and limits are not shown.")
     elif float(hardware.package.stacked) > 0.0 and len(plan) > 1:
         words.append("The dies with cores lie on those without.")
-    return " ".join(words)
+    return f"{what}\n{' '.join(words)}" if what else " ".join(words)
 
 
-def _source(entry: HardwareEntry) -> str:
-    known = f"total area of die {entry.die} as published" if entry.die else "predicted, no published die"
+def _source(entry: HardwareEntry, own: bool) -> str:
+    known = f"total area of die {entry.die} as published" if entry.die and own else "predicted, no published die"
     return f"{known}; areas per unit of parts are fitted to dies of known size: jaxroof hardware {entry.name}"
 
 
