@@ -41,6 +41,8 @@ class HardwareEntry:
     file: str
     technologies: Mapping[str, str] = dataclasses.field(default_factory=dict)  # tier of links -> its technology
     die: str | None = None  # name of its die in the catalogue
+    process: str | None = None  # as written: "4N", or "N5+N6" of dies with cores and dies without
+    memory: str | None = None  # technology of the device memory: "HBM3"
     price: Price | None = None  # of `hardware.price`: its kind, date and source
 
 

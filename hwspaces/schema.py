@@ -100,6 +100,8 @@ def entry(name: str, table: Mapping, shared: Shared, file: str) -> HardwareEntry
             if f"{tier}.technology" in figures.texts
         },
         die=figures.texts.get("die"),
+        process=figures.texts.get("process"),
+        memory=figures.texts.get("memory.hbm.technology"),
         price=given_price(leaves, figures.sources, file, date),
     )
 

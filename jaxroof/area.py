@@ -111,13 +111,22 @@ def dies(hardware: Hardware) -> tuple[Dies, Dies]:
     There are as many as the design has, or as its area needs at `largest_die` each: count = max(least, ceil(area /
     largest_die)). The gradient of the ceiling is that of the ratio itself.
     """
-    silicon, parts = _silicon(hardware), area_parts(hardware)
-    cores = sum(parts[name] for name in CORE_PARTS)
-    shared = sum(area for name, area in parts.items() if name not in CORE_PARTS)
-    moved = minimum(silicon.separate, 1.0) * shared
-    kinds = ((cores + shared - moved, silicon.dies), (moved, silicon.shared_dies))
+    silicon, parts = _silicon(hardware), parts_by_die(hardware)
+    areas = (sum(kind.values()) for kind in parts)
+    kinds = zip(areas, (silicon.dies, silicon.shared_dies), strict=True)
     first, second = (Dies(area=area, count=_count(area, least, silicon.largest_die)) for area, least in kinds)
     return first, second
+
+
+def parts_by_die(hardware: Hardware) -> tuple[dict[str, Array], dict[str, Array]]:
+    """Area in m2 of each part on all dies with cores, and on all dies without, by name, shapes ().
+
+    A part that no die of a kind can have is left out; the areas of both add to `area_parts`.
+    """
+    parts, moved = area_parts(hardware), minimum(_silicon(hardware).separate, 1.0)
+    with_cores = {name: area if name in CORE_PARTS else (1.0 - moved) * area for name, area in parts.items()}
+    without = {name: moved * area for name, area in parts.items() if name not in CORE_PARTS}
+    return with_cores, without
 
 
 def _count(area: Scalar, least: Scalar, largest: Scalar) -> Array:

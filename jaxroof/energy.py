@@ -88,6 +88,18 @@ def energies_of(ops: Ops, hardware: Hardware) -> dict[str, Scalar]:
     return {name: op.count * op_energy(op, hardware) for name, op in ops.items()}
 
 
+def energies_by_part(ops: Ops, hardware: Hardware) -> dict[str, Scalar]:
+    """Energy in J of one step on one device beside static power, by the fields of `Energy` that it is spent on.
+
+    The sum is that of `energies_of`.
+    """
+    found: dict[str, Scalar] = {}
+    for op in ops.values():
+        for name, joules in _joules(op, hardware).items():
+            found[name] = found.get(name, 0.0) + op.count * joules
+    return found
+
+
 def core_energies_of(ops: Ops, hardware: Hardware) -> dict[str, Scalar]:
     """What of `energies_of` is spent at the cores' voltage, in J, of the ops that spend any."""
     return {name: op.count * op_core_energy(op, hardware) for name, op in ops.items() if isinstance(op, Kernel)}

@@ -3,11 +3,12 @@
 from typing import NamedTuple
 
 from jaxroof.arrays import jnp
-from jaxroof.energy import core_energies_of, energies_of, power_known
+from jaxroof.energy import CORE, core_energies_of, energies_of, power_known
 from jaxroof.hardware import Hardware, Power, VoltageCurve
 from jaxroof.op import Ops
 from jaxroof.smooth import maximum, minimum, positive_part
 from jaxroof.struct import Array, Scalar
+from jaxroof.technology import voltage_at
 
 LEAST_HEADROOM = 0.01
 """Share of TDP that is left for kernels at least, where static power takes all of it: keeps every time finite."""
@@ -127,6 +128,34 @@ def mean_power(time: Scalar, energy: Joules, hardware: Hardware) -> Array:
     if power.curve is not None and energy.core is not None:
         static = static * _static_share(power.curve, minimum(power.curve.least, power.curve.full))
     return minimum(power.static + jnp.divide(energy.total, time), static + _headroom(power.tdp, static))
+
+
+def power_by_part(time: Scalar, energies: dict[str, Scalar], hardware: Hardware) -> dict[str, Array]:
+    """Mean power in W of one device in a step by what draws it, "static" last, shapes (); adds to `mean_power`.
+
+    Where the limit slows the step every part draws what it does at the lower clock and voltage: that of the cores falls
+    as s v(s)^2, the rest as s, static power with the voltage. Terms as in `limited_time`.
+
+    Args:
+      time: s at full clock.
+      energies: J on one device in that time, by field of `Energy`.
+      hardware: where `power_known`.
+    """
+    power, total = hardware.power, sum(energies.values())
+    core = sum(energies.get(name, 0.0) for name in CORE) if curve_known(hardware) else None
+    joules = Joules(total, core)
+    share = jnp.divide(time, limited_time(time, joules, hardware))
+    at_core, static = share, power.static
+    if power.curve is not None:
+        curve = power.curve
+        volts = maximum(voltage_at(share, curve.full, 1.0, curve.threshold, curve.exponent), curve.least)
+        volts = jnp.where(share < 1.0, volts, curve.full)
+        at_core, static = share * jnp.square(volts / curve.full), static * _static_share(curve, volts)
+    factors = {name: at_core if name in CORE else share for name in energies}
+    parts = {name: factors[name] * spent / time for name, spent in energies.items()} | {"static": jnp.asarray(static)}
+    # The limited time is that of a parabola: what is left of the limit goes to all parts alike.
+    scale = mean_power(time, joules, hardware) / sum(parts.values())
+    return {name: watts * scale for name, watts in parts.items()}
 
 
 def limited_energy(time: Scalar, energy: Joules, hardware: Hardware) -> Array:

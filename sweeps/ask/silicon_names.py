@@ -1,4 +1,4 @@
-"""Parts of a device's area and cost, in words."""
+"""Parts of a device's area, cost and power, and limits of its package, in words."""
 
 PARTS = {
     "matrix": "matrix units",
@@ -10,7 +10,7 @@ PARTS = {
     "l2": "shared caches",
     "stacks": "memory PHYs",
     "links": "links",
-    "fixed": "fixed",
+    "fixed": "host interface, control",
 }
 """Part of `jaxroof.area_parts` -> what it is called."""
 
@@ -22,3 +22,22 @@ COST_PARTS = {
     "board": "board",
 }
 """Part of `jaxroof.cost_parts` -> what it is called."""
+
+LIMITS = {
+    "shoreline": "die edge for PHYs",
+    "interposer": "package area",
+    "reticle": "area of one die",
+    "power_density": "power per area",
+    "cooling": "cooling",
+}
+"""Limit of `jaxroof.package.USES` -> what it is called."""
+
+POWER_PARTS = {
+    "static": ("static",),
+    "device memory": ("hbm",),
+    "L2 and scratchpads": ("l2", "scratchpad"),
+    "matrix units": ("matrix",),
+    "vector, exponentials": ("vector", "exp"),
+    "links": ("scale_up", "scale_out", "cluster"),
+}
+"""Name of a part of a device's power -> parts of `jaxroof.jobs.power_parts.step_powers`."""

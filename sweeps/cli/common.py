@@ -52,7 +52,7 @@ def scheduler_arguments(
     settings_argument(parser, "--policy", policy)
 
 
-def draft_argument(parser: argparse.ArgumentParser) -> None:
+def draft_argument(parser: argparse._ActionsContainer) -> None:
     """Add `--draft`."""
     parser.add_argument("--draft", metavar="NAME", help="a smaller model that drafts --drafts tokens per step")
 
@@ -61,12 +61,12 @@ REQUESTS = leaf_flags("jaxroof.jobs.composition")
 """Flags of a batch of equal requests, by name."""
 
 
-def length_arguments(parser: argparse.ArgumentParser) -> None:
+def length_arguments(parser: argparse._ActionsContainer) -> None:
     """Add `--isl` and `--osl`."""
     add_flags(parser, {name: REQUESTS[name] for name in ("isl", "osl")})
 
 
-def batch_arguments(parser: argparse.ArgumentParser, batch: str = REQUESTS["batch"].help) -> None:
+def batch_arguments(parser: argparse._ActionsContainer, batch: str = REQUESTS["batch"].help) -> None:
     """Add the flags of a batch of equal requests beside its lengths; `batch` says what `--batch` counts."""
     add_flags(parser, {"batch": REQUESTS["batch"]._replace(help=batch), "cached": REQUESTS["cached"]})
     parser.add_argument("--acceptance", metavar="SHARE", help=ACCEPTANCE_HELP)

@@ -18,7 +18,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     common.json_argument(parser)
 
 
-def static_batch_arguments(parser: argparse.ArgumentParser) -> None:
+def static_batch_arguments(parser: argparse._ActionsContainer) -> None:
     """Add the flags that describe a static batch beside its lengths."""
     common.batch_arguments(parser)
     add_flags(parser, {"delay": common.REQUESTS["delay"]})

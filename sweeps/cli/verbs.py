@@ -19,7 +19,7 @@ VERBS = {
     "query": "the points of a sweep that keep a condition, best first",
     "merge": "a folder of shards as one netCDF file",
     "optimize": "the best hardware, deployment and workload numbers under constraints, by gradients",
-    "plot": "a picture of a sweep's netCDF file, or of one step's roofline",
+    "plot": "a picture of a sweep's file, a step's roofline or power, or a device's dies",
     "bench": "measured kernels of the device that JAX sees, as surfaces that predict others",
     "hardware": "the accelerators of the catalogue",
     "space": "design spaces of hardware that could be built: knobs, laws, and what is held",

@@ -1,0 +1,134 @@
+"""Places of dies, their parts and memory stacks in a picture of a device's package, to scale.
+
+Sizes follow from areas. Places do not: dies are square, parts fill them as a treemap, stacks stand around the dies that
+have their PHYs, and dies without cores stand apart from those with cores.
+"""
+
+import dataclasses
+import math
+
+from jaxroof.area import dies, memory_stacks, parts_by_die
+from jaxroof.hardware import Hardware
+from jaxroof.package import package_known
+from sweeps.show.treemap import Rectangle, squarified
+
+GAP, APART = 0.5e-3, 6e-3
+"""m between dies and stacks, and between dies with cores and dies without, in the picture."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """Dies of one kind, all alike, and the stacks around them; lengths in m."""
+
+    cores: bool  # whether they have cores
+    dies: tuple[Rectangle, ...]
+    parts: dict[str, Rectangle]  # by the keys of `area_parts`, on the first die
+    stacks: tuple[Rectangle, ...]  # of memory
+
+    def moved(self, x: float, y: float) -> "Group":
+        """The same ones further right and up."""
+        return Group(
+            self.cores,
+            tuple(die.moved(x, y) for die in self.dies),
+            {name: part.moved(x, y) for name, part in self.parts.items()},
+            tuple(stack.moved(x, y) for stack in self.stacks),
+        )
+
+    def parts_on(self, die: Rectangle) -> dict[str, Rectangle]:
+        """Parts on one of the dies."""
+        first = self.dies[0]
+        return {name: part.moved(die.x - first.x, die.y - first.y) for name, part in self.parts.items()}
+
+    @property
+    def box(self) -> Rectangle:
+        """The smallest rectangle around all of it."""
+        return _box((*self.dies, *self.stacks))
+
+
+def package_plan(hardware: Hardware) -> tuple[Group, ...]:
+    """Dies with cores and, where there are any, dies without, from left to right.
+
+    Stacks have their sizes where `hardware.package` is known and they stand in it, and are left out elsewhere.
+
+    Raises:
+      ValueError: when the hardware's silicon is unknown.
+    """
+    parts = [{name: float(area) for name, area in areas.items()} for areas in parts_by_die(hardware)]
+    there = [kind for kind in zip(parts, die_counts(hardware), (True, False), strict=True) if sum(kind[0].values()) > 0]
+    groups = [_group(areas, count, cores, upright=cores and len(there) > 1) for areas, count, cores in there]
+    groups[-1] = dataclasses.replace(groups[-1], stacks=_stacks(hardware, _box(groups[-1].dies)))
+    placed, right = [], 0.0
+    for group in groups:
+        box = group.box
+        placed.append(group.moved(right - box.x, -box.y - 0.5 * box.height))
+        right += box.width + APART
+    return tuple(placed)
+
+
+def die_counts(hardware: Hardware) -> tuple[int, int]:
+    """Dies with cores, and dies without.
+
+    As many as the areas need, `jaxroof.area.dies`; where limits of the package are known as many as the design has,
+    which may be larger than one exposure covers.
+    """
+    silicon = hardware.silicon
+    if package_known(hardware):
+        least = silicon.dies, silicon.shared_dies
+    else:
+        least = tuple(kind.count for kind in dies(hardware))
+    first, second = (max(1, round(float(count))) for count in least)
+    return first, second
+
+
+def _group(areas: dict[str, float], number: int, cores: bool, upright: bool) -> Group:
+    """Equal square dies in rows, the first at the upper left; more rows than columns where `upright`."""
+    side = math.sqrt(sum(areas.values()) / number)
+    columns = -(-number // _columns(number)) if upright else _columns(number)
+    places = [
+        Rectangle((side + GAP) * (i % columns), -(side + GAP) * (i // columns), side, side) for i in range(number)
+    ]
+    return Group(cores, tuple(places), squarified(areas, places[0]), ())
+
+
+def _columns(number: int) -> int:
+    """Dies side by side: about as many as there are rows, or somewhat more where that fills the last row."""
+    least = math.ceil(math.sqrt(number))
+    return next((columns for columns in range(least, 2 * least + 1) if number % columns == 0), least)
+
+
+def _stacks(hardware: Hardware, around: Rectangle) -> tuple[Rectangle, ...]:
+    """Memory stacks around a rectangle of dies: at its longer sides first, then at the others, then further out."""
+    package = hardware.package
+    if package is None or not float(package.stack_footprint) > 0.0:
+        return ()
+    left, edge = round(float(memory_stacks(hardware))), float(package.stack_edge)
+    depth = float(package.stack_footprint) / edge
+    found: list[Rectangle] = []
+    while left > 0:
+        upright = around.height >= around.width  # the longer sides stand
+        for side, least in ((upright, 1), (not upright, 0)):
+            room = 2 * max(least, int((around.height if side else around.width) / edge))
+            number = min(left, room)
+            left -= number
+            found += _beside(around, side, -(-number // 2), edge, depth, False)
+            found += _beside(around, side, number // 2, edge, depth, True)
+        around = _box((around, *found))
+    return tuple(found)
+
+
+def _beside(around: Rectangle, upright: bool, number: int, edge: float, depth: float, beyond: bool) -> list[Rectangle]:
+    """Stacks at one side of a rectangle, in its middle: at the left or top, or `beyond` it."""
+    if upright:
+        x = around.x + around.width + GAP if beyond else around.x - GAP - depth
+        low = around.y + 0.5 * (around.height - number * edge)
+        return [Rectangle(x, low + i * edge, depth, edge) for i in range(number)]
+    y = around.y - GAP - depth if beyond else around.y + around.height + GAP
+    low = around.x + 0.5 * (around.width - number * edge)
+    return [Rectangle(low + i * edge, y, edge, depth) for i in range(number)]
+
+
+def _box(places: tuple[Rectangle, ...]) -> Rectangle:
+    left, bottom = min(place.x for place in places), min(place.y for place in places)
+    right = max(place.x + place.width for place in places)
+    top = max(place.y + place.height for place in places)
+    return Rectangle(left, bottom, right - left, top - bottom)
