@@ -118,8 +118,9 @@ def engine(
     ladder = policy.max_sequences ** jnp.linspace(0.0, 1.0, LADDER)
     known = power_known(hardware)
     cost = _kept(micro_batch_cost(hardware, model, deployment, efficiency, needs))
-    time = step_price(cost, *place, (efficiency.host.step_time, policy.hidden_host), policy.acceptance)
-    energy = step_energy(cost, deployment, policy.acceptance)
+    overlap = efficiency.host.step_time, policy.hidden_host
+    time = step_price(cost, *place, overlap, policy.acceptance)
+    energy = step_energy(cost, *place, overlap, policy.acceptance)
 
     def both(batch: Batch, rows: Scalar) -> tuple[Array, Array]:
         """s, and J where they are known, along a leading axis, of all that `step_times` asks for."""
