@@ -41,9 +41,6 @@ ROWS = np.array([*(2.0 ** np.arange(0.0, 6.0)), *(2.0 ** np.arange(6.0, 12.0, 0.
 SEQUENCES = 2.0 ** np.arange(0.0, 13.0)
 """Sequences that decode, or that sample a token."""
 
-COSTS = ("decode", "first", "further", "filled")
-"""Fields of `StepTimes` that are s, or J."""
-
 LADDER = 14
 """Batches at which steps are priced, evenly spaced in their logarithm up to the most sequences; linear between them."""
 
@@ -124,14 +121,13 @@ def engine(
 
     def both(batch: Batch, rows: Scalar) -> tuple[Array, Array]:
         """s, and J where they are known, along a leading axis, of all that `step_times` asks for."""
+        batch, rows = mapped(lambda leaf: leaf[0] if jnp.ndim(leaf) else leaf, (batch, rows))
         found = [price(batch, rows) for price in ((time, energy) if known else (time,))]
         device, host = (jnp.stack(jnp.broadcast_arrays(*parts)) for parts in zip(*found, strict=True))
         return device, host
 
-    priced = step_times(both, policy, needs, ladder)
-    split = [
-        dataclasses.replace(priced, **{name: getattr(priced, name)[i] for name in COSTS}) for i in range(1 + known)
-    ]
+    priced = step_times(both, *mapped(lambda leaf: leaf[None], (policy, needs, ladder)))
+    split = [mapped(lambda leaf, i=i: leaf[min(i, len(leaf) - 1)], priced) for i in range(1 + known)]
     return Engine(
         times=split[0],
         joules=split[1] if known else None,
@@ -189,9 +185,9 @@ def _kept(cost: MicroBatch) -> MicroBatch:
 def _read(nodes: np.ndarray, table: Array, values: Array) -> Array:
     """A table, shape [..., nodes, quantities], at values of shape [..., n], linear between nodes and level beyond."""
     table = jnp.broadcast_to(table, (*table.shape[:-2], len(nodes), table.shape[-1]))
-    widths = np.diff(nodes)
-    covered = jnp.clip(values[..., None] - nodes[:-1], 0.0, widths)  # [..., n, nodes - 1]
-    slopes = (table[..., 1:, :] - table[..., :-1, :]) / widths[:, None]
+    widths, below = (part.reshape((1,) * values.ndim + (-1,)) for part in (np.diff(nodes), nodes[:-1]))
+    covered = jnp.clip(values[..., None] - below, 0.0, widths)  # [..., n, nodes - 1]
+    slopes = (table[..., 1:, :] - table[..., :-1, :]) / np.diff(nodes).reshape((1,) * (table.ndim - 2) + (-1, 1))
     return table[..., :1, :] + covered @ slopes
 
 

@@ -130,4 +130,4 @@ def limit_ratio(state: SteadyState, limits: Mapping[str, Scalar], share: Scalar)
     return maximum(*ratios)
 
 
-STEADY = Job("serve", Stream, steady_metrics)
+STEADY = Job("serve", Stream, steady_metrics)  # type: ignore[arg-type]  # which are computed when asked for

@@ -196,7 +196,7 @@ def test_nondominated():
         ({"constraints": {"die_area": {"max": -3}}}, r'constraints."die_area".max = -3'),
         ({"constraints": {"hardware.memory.hbm.bandwith": {"max": 3}}}, r"bandwith"),
         ({"mode": "grid"}, r"mode = .grid. is not read by an optimisation"),
-        ({"job": "serve"}, r'job = "serve": simulations cannot be optimised'),
+        ({"job": "serve"}, r"there is no workload.batch for a serve job"),
         ({"job": "learn"}, r"job = .learn. must be request"),
         ({"axes": {}, "deployment": {"tp": 1}}, r"axis|nothing varies"),
         (

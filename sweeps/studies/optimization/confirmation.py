@@ -49,7 +49,7 @@ def _confirmed(problem: Problem, member: Member, design: np.ndarray) -> Confirma
     service = Service(traffic=one, policy=jax.tree.map(float, work.policy), objective=Objective(**limits))
     with precision("float64"):
         found = outcomes([dataclasses.replace(scenario, workload=service)])
-    goals = [goal.name for goal in (*problem.objectives, *problem.constraints)]
+    goals = [goal.name for goal in problem.objectives] + [one.name for one in problem.constraints]
     names = [name for name in dict.fromkeys((*ALWAYS, *goals)) if name in closed and name in found]
     return Confirmation(
         member=member.name,

@@ -50,6 +50,8 @@ def served_case(spec: Spec) -> ServedCase:
             raise ValueError(f"there is no {path} for a serve job; known: {', '.join(LOAD)}")
         if root == "workload" and name in NOT_STEADY:
             raise ValueError(f"{path} is not known to the closed form of a served stream; give rate, isl and osl")
+        if path == "policy.queue" and path in spec.axes:
+            raise ValueError("policy.queue cannot vary: the closed form serves requests in their order")
         if root == "workload" and path in spec.axes and path != RATE:
             raise ValueError(f"{path} cannot vary: of a stream only workload.rate can; use [[scenarios]] or [[mix]]")
     rest = dataclasses.replace(spec, fixed={path: v for path, v in spec.fixed.items() if path not in own})
@@ -86,7 +88,7 @@ def served_case(spec: Spec) -> ServedCase:
 def _number(path: str, value: Any) -> float:
     """A value along an axis."""
     if path.startswith("policy."):
-        return policy_value(path.partition(".")[2], value)
+        return float(policy_value(path.partition(".")[2], value))
     return quantity(value, "1", path)
 
 

@@ -139,7 +139,8 @@ def problem(source: str | os.PathLike | Mapping[str, Any]) -> Problem:
 
 def made(asked: Design) -> Problem:
     """The problem of a checked specification."""
-    names = tuple(dict.fromkeys(one.name for one in (*asked.objectives, *asked.constraints)))
+    goals = [goal.name for goal in asked.objectives]
+    names = tuple(dict.fromkeys([*goals, *(one.name for one in asked.constraints)]))
     resolved = [(one, *_resolved(one.spec)) for one in asked.members]
     named: dict[str, Variable] = {}
     own_names = []

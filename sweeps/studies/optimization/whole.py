@@ -86,6 +86,17 @@ def branched(problem: Problem, whole: Polished, starts: Sequence[np.ndarray]) ->
     solved = 0
     heap: list[tuple[float, int, Polished, np.ndarray, np.ndarray]] = []
 
+    def settle(point: Polished) -> None:
+        """Take a point that is whole, up to rounding, where it is the best so far."""
+        nonlocal whole
+        design = point.design.copy()
+        for i in parts:
+            design[i] = problem.variables[i].rounded(design[i : i + 1])[0]
+        fixed = free.copy()
+        fixed[parts] = False
+        exact = refined(problem, design, weights, fixed)
+        whole = exact if exact.better(whole) else whole
+
     def push(start: np.ndarray, low: np.ndarray, high: np.ndarray, least: float) -> None:
         nonlocal solved
         solved += 1
@@ -103,16 +114,16 @@ def branched(problem: Problem, whole: Polished, starts: Sequence[np.ndarray]) ->
         apart = [(_apart(problem.variables[i], point.design[i]), i) for i in parts]
         far, i = max(apart)
         if far == 0.0:
-            whole = point if point.better(whole) else whole
+            settle(point)
             continue
         below, above = problem.variables[i].neighbours(point.design[i])
-        for side, limit in ((high, below), (low, above)):
-            bounds = [low.copy(), high.copy()]
-            bounds[0 if side is low else 1][i] = limit
-            push(point.design, *bounds, bound)
+        under, over = high.copy(), low.copy()
+        under[i], over[i] = below, above
+        push(point.design, low, under, bound)
+        push(point.design, over, high, bound)
     for _, _, point, _, _ in heap:
-        if not any(_apart(problem.variables[i], point.design[i]) for i in parts) and point.better(whole):
-            whole = point
+        if point.score < whole.score and not any(_apart(problem.variables[i], point.design[i]) for i in parts):
+            settle(point)
     left = min([node[0] for node in heap], default=whole.score)
     best = relaxed if relaxed.score < whole.score else whole
     goal = problem.objectives[0]
