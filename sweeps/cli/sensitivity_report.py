@@ -58,7 +58,7 @@ def show(found: Found, top: int, every: bool, files: Sequence[str]) -> None:
     turned = len(found.checks[names[0]])
     few = "" if every or top >= len(moving) else f"; the {top} with the largest changes are shown"
     if turned < len(point.knobs):
-        out.print(f"knobs   the {turned} with the largest elasticities of {len(point.knobs)} were turned{few}")
+        out.print(f"knobs   {turned} of {len(point.knobs)} were turned, those with the largest elasticities{few}")
     else:
         out.print(f"knobs   {len(moving)} of {turned} have an effect, {turned - len(moving)} have none{few}")
     for name in names:

@@ -112,7 +112,8 @@ def sensitivity_of_serve(
             bounds={},
             smoothing=SHARPNESS if exponent is None else exponent,
         )
-        shown = [knob for knob in point.top(top) if not knob.whole]  # degrees change what is simulated
+        matter = point.top(len(turned))
+        shown = [knob for knob in matter if not knob.whole][:top]  # degrees change what is simulated
         ends = turned_values(JOBS["serve"], scenario, shown)
         moved_to = {name: np.full(ends.shape, np.nan) for name in values}
         for place in zip(*np.nonzero(np.isfinite(ends)), strict=True):
