@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 import sweeps
+from sweeps.ask.spaces import spaced
 from sweeps.studies.optimization.goals import constraints
 from sweeps.studies.optimization.search import searched
 from sweeps.studies.optimization.spec import made, read
@@ -22,11 +23,11 @@ SPEC = Path("sweeps/specs/cheapest.toml")
 
 def exhaustive(source: dict, levels: int) -> tuple[float, int]:
     """The best objective of a grid of `levels` values per range in all combinations of choices, and its points."""
-    asked = copy.deepcopy(source)
+    asked = copy.deepcopy(dict(spaced(source)))
     goal = asked.pop("optimize")["minimize"]
     limits = constraints(asked.pop("constraints"))
     for path, bounds in asked["axes"].items():
-        asked["axes"][path] = {**bounds, "n": levels, "scale": "log"}
+        asked["axes"][path] = {**bounds, "n": levels} if isinstance(bounds, dict) else bounds
     names = [goal, "feasible", *(limit.name for limit in limits)]
     data = sweeps.sweep(asked, output={"variables": names, "illegal": "mask"})
     kept = data["feasible"]
