@@ -5,6 +5,7 @@ Newton's method. That step alone has a derivative: the one of the implicit funct
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -225,7 +226,7 @@ def largest_batch(of: Engine, limits: Mapping[str, Scalar], share: Scalar) -> Ar
                 missed.append(MEANS[latency](found) / limit - 1.0)
             else:
                 missed.append(wanted - SHARES[latency](found, limit))
-        return jnp.max(jnp.stack(jnp.broadcast_arrays(*missed)), axis=0)
+        return functools.reduce(jnp.maximum, missed)  # a reduction over an axis has no slope where XLA rounds twice
 
     still = _constant(of)
     batch, slope = _root(lambda batch: short(still, batch), _idle(of), _constant(top))

@@ -108,4 +108,4 @@ def test_columns_are_the_same_as_numbers():
         both = dataclasses.replace(both, demand=LENGTHS, delay=1e-3)
         together, _, _ = batch_at(both, np.array([8.0, 8.0]))
         for i, engine in enumerate(one):
-            assert together[i] == pytest.approx(np.asarray(batch_at(engine, 8.0)[0]), rel=1e-9)
+            assert together[i] == pytest.approx(np.asarray(batch_at(engine, 8.0)[0]), rel=1e-5)  # float32
