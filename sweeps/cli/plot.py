@@ -147,13 +147,14 @@ def _floorplan(options: argparse.Namespace) -> Any:
 
 def _best_device(options: argparse.Namespace) -> tuple[Any, ...]:
     """Of a sweep's or an optimisation's best design: the accelerator it starts from, the device, and it in words."""
-    from sweeps.data.best import Best, best
+    from sweeps.data import labels
+    from sweeps.data.best import best
     from sweeps.data.keep.rows import as_sample
     from sweeps.data.opened import opened
     from sweeps.run.device_at import device_at
     from sweeps.show.overview import default_metric
     from sweeps.show.selection import metric_name, selected
-    from sweeps.show.wording import best_sentence, place
+    from sweeps.show.wording import best_sentence
 
     with opened(options.file) as whole:
         kept = as_sample(whole)
@@ -161,8 +162,11 @@ def _best_device(options: argparse.Namespace) -> tuple[Any, ...]:
             raise ValueError(f"{options.file} kept counts of points, not points: it has no best design")
         dataset = selected(kept, options.at)
         if "design" in dataset.dims:  # an optimisation's, the best first
-            where = place(dataset.drop_dims("constraint", errors="ignore"), Best("", 0.0, {"design": 0}))
-            return *device_at(dataset, {"design": 0}), f"Best design of the {dataset.attrs['title']}: {where}."
+            varied = [str(name) for name, label in dataset.coords.items() if label.dims == ("design",)]
+            values = (labels.text(dataset, name, dataset[name].values[0]) for name in varied)
+            pairs = zip(varied, values, strict=True)
+            where = ", ".join(f"{labels.short(dataset, name)} {text}" for name, text in pairs)
+            return *device_at(dataset, {"design": 0}), f"Best design, {dataset.attrs['title']}: {where}."
         metric = metric_name(dataset, options.metric) if options.metric else default_metric(dataset)
         point = best(dataset, metric)
         if point is None:

@@ -1,5 +1,6 @@
 """Power of a device by part in the prefill and decode steps of a batch, or in one step, under its TDP."""
 
+import re
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,9 @@ WIDTH, APART = 0.42, 1.6
 
 LEAST_SHARE = 1e-3
 """Share of a bar from which a part is named."""
+
+ASSUMED = re.compile(r"\b((?:energy|power)\.\w+)(?=: )")
+"""Figures of energy and power in an accelerator's sentences on what was assumed."""
 
 
 @style.styled
@@ -87,11 +91,13 @@ def _heading(case: Case, what: str, metrics: dict[str, Any], powers: dict[str, d
     else:
         whole = formatted(metrics["power"], "W")
         said = f"{drawn['prefill']} in prefill, {drawn['decode']} in decode and {whole} over the whole batch"
-    of_power = [note for note in case.notes if note.startswith(("weights", "energy", "power"))]
+    assumed = [name for note in case.hardware.assumptions for name in ASSUMED.findall(note)]
+    weights = [note for note in case.notes if note.startswith("weights")]
+    known = [f"assumed of the device: {', '.join(assumed)}"] if assumed else []
     return (
         f"{case.model.name} on {number(metrics['devices'])} x {case.hardware.name}: {joules}",
         f"{what[:1].upper()}{what[1:]}{'. ' * bool(what)}One device draws {said} on average.",
-        "; ".join((f"efficiency {case.efficiency.name}", *of_power)),
+        "; ".join((f"efficiency {case.efficiency.name}", *weights, *known, f"jaxroof hardware {case.hardware.name}")),
     )
 
 

@@ -143,7 +143,7 @@ def _area(op: OpAnswer, total: float) -> float:
 def _undrawn(found: Answer) -> str:
     """Ops without a place on a roofline, and their share of the time."""
     parts = []
-    for ops in found.steps.values():
+    for step, ops in found.steps.items():
         total = sum(op.time for op in ops)
         rest: dict[str, float] = {}
         for op in ops:
@@ -151,5 +151,6 @@ def _undrawn(found: Answer) -> str:
                 rest[op.plain_name] = rest.get(op.plain_name, 0.0) + op.time / total
         if rest:
             named = ", ".join(f"{name} {100 * share:.1f} %" for name, share in rest.items())
-            parts.append(f"Not drawn, for they compute nothing: {named}.")
-    return " ".join(dict.fromkeys(parts))
+            of = f" in {step}" if len(found.steps) > 1 else ""
+            parts.append(f"Not drawn{of}, for they compute nothing: {named}.")
+    return " ".join(parts)
