@@ -105,7 +105,7 @@ def _along_curve(energy: Joules, power: Power) -> tuple[Scalar, Scalar, tuple[Sc
     longest = energy.total * (1.0 / _headroom(power.tdp, power.static))
     shortest = jnp.minimum(
         shortest, longest
-    )  # also of an exponent below 1, whose clock would grow as the voltage falls
+    )  # of exponents below 1 the clock would grow as voltage falls
 
     def rise(end: Scalar, start: Scalar, span: Scalar) -> Scalar:
         return (end - start) / jnp.maximum(span, _LEAST_SPAN * longest + _LEAST_TIME)
