@@ -103,6 +103,7 @@ def _along_curve(energy: Joules, power: Power) -> tuple[Scalar, Scalar, tuple[Sc
     lowest = minimum(curve.least, curve.full)
     (first, shortest), (middle, at_middle) = times(lowest), times(lowest + MIDDLE * (curve.full - lowest))
     longest = energy.total * (1.0 / _headroom(power.tdp, power.static))
+    shortest = jnp.minimum(shortest, longest)  # of exponents below 1 the clock would grow as voltage falls
 
     def rise(end: Scalar, start: Scalar, span: Scalar) -> Scalar:
         return (end - start) / jnp.maximum(span, _LEAST_SPAN * longest + _LEAST_TIME)

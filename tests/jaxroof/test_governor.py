@@ -167,6 +167,7 @@ def test_slopes_in_log_space_are_differences(chip, float64, tdp):
         {"static_share": 1.0, "static": 699.0},
         {"core": 1e9, "other": 1e9},
         {"exponent": 1.0, "threshold": 1e-9},
+        {"exponent": 0.4, "threshold": 0.4, "least": 0.97, "other": 5000.0},  # as a wild search may ask too
     ],
 )
 def test_values_and_slopes_are_finite_everywhere(chip, numbers):
@@ -175,6 +176,7 @@ def test_values_and_slopes_are_finite_everywhere(chip, numbers):
     value, slopes = jax.value_and_grad(lambda x: stretched(chip, x))(at)
     assert np.isfinite(float(value)) and np.isfinite(np.asarray(slopes)).all()
     assert float(value) >= float(at[0]) - 1e-5
+    assert np.exp(value) > 0.9 * np.exp(at[2]) / max(np.exp(at[3]), 1.0)  # what memory takes at TDP
 
 
 def test_more_power_is_never_slower_and_takes_no_less_energy(chip, float64):
