@@ -9,8 +9,6 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import numpy as np
-
 from jaxroof.arrays import is_traced, jax, jnp
 from jaxroof.batch import Batch
 from jaxroof.deployment import Deployment, degree
@@ -36,10 +34,14 @@ from jaxroof.step_price import MicroBatch, step_energy, step_price
 from jaxroof.struct import Array, Scalar, struct
 from jaxroof.tree import mapped
 
-ROWS = np.array([*(2.0 ** np.arange(0.0, 6.0)), *(2.0 ** np.arange(6.0, 12.0, 0.25)), *(2.0 ** np.arange(12.0, 18.0))])
+ROWS = (
+    *(2.0**octave for octave in range(6)),
+    *(2.0 ** (6.0 + 0.25 * quarter) for quarter in range(24)),
+    *(2.0**octave for octave in range(12, 18)),
+)
 """Rows of a step's GEMMs: closest where a GEMM goes from reading weights to computing."""
 
-SEQUENCES = 2.0 ** np.arange(0.0, 13.0)
+SEQUENCES = tuple(2.0**octave for octave in range(13))
 """Sequences that decode, or that sample a token."""
 
 LADDER = 14
@@ -183,12 +185,14 @@ def _kept(cost: MicroBatch) -> MicroBatch:
     return kept
 
 
-def _read(nodes: np.ndarray, table: Array, values: Array) -> Array:
+def _read(nodes: tuple[float, ...], table: Array, values: Array) -> Array:
     """A table, shape [..., nodes, quantities], at values of shape [..., n], linear between nodes and level beyond."""
     table = jnp.broadcast_to(table, (*table.shape[:-2], len(nodes), table.shape[-1]))
-    widths, below = (part.reshape((1,) * values.ndim + (-1,)) for part in (np.diff(nodes), nodes[:-1]))
-    covered = jnp.clip(values[..., None] - below, 0.0, widths)  # [..., n, nodes - 1]
-    slopes = (table[..., 1:, :] - table[..., :-1, :]) / np.diff(nodes).reshape((1,) * (table.ndim - 2) + (-1, 1))
+    ends = jnp.asarray(nodes, dtype=float)
+    widths = ends[1:] - ends[:-1]
+    wide, below = (part.reshape((1,) * values.ndim + (-1,)) for part in (widths, ends[:-1]))
+    covered = jnp.clip(values[..., None] - below, 0.0, wide)  # [..., n, nodes - 1]
+    slopes = (table[..., 1:, :] - table[..., :-1, :]) / widths.reshape((1,) * (table.ndim - 2) + (-1, 1))
     return table[..., :1, :] + covered @ slopes
 
 

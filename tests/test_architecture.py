@@ -37,7 +37,7 @@ FLOORS = {
         {"area", "technology", "package", "speculation", "layers", "cost", "memory", "paging", "legality"},  # parts
         {"traced_once", "efficiency", "energy", "governor", "roofline", "collectives"},  # realism
         {"forward", "op_time", "overlap", "step", "price_tables", "step_price", "prices"},  # assembly
-        {"steady_state", "steady_classes", "scheduler", "training"},
+        {"steady_state", "steady_classes", "steady_search", "scheduler", "training"},
         {"prompt_queue", "jobs"},
     ),
     "hwspaces": (
