@@ -164,7 +164,9 @@ def _best_device(options: argparse.Namespace) -> tuple[Any, ...]:
         if "design" in dataset.dims:  # an optimisation's, the best first
             varied = [str(name) for name, label in dataset.coords.items() if label.dims == ("design",)]
             values = (labels.text(dataset, name, dataset[name].values[0]) for name in varied)
-            where = ", ".join(f"{labels.short(dataset, name)} {text}" for name, text in zip(varied, values, strict=True))
+            where = ", ".join(
+                f"{labels.short(dataset, name)} {text}" for name, text in zip(varied, values, strict=True)
+            )
             return *device_at(dataset, {"design": 0}), f"Best design, {dataset.attrs['title']}: {where}."
         metric = metric_name(dataset, options.metric) if options.metric else default_metric(dataset)
         point = best(dataset, metric)
