@@ -58,6 +58,10 @@ class Hull:
     growth: float = 0.0  # standard deviation of the log ratio of measured to predicted times, per octave outside
 
 
+LEAST = 1e-9
+"""Octaves below which an op counts as inside: rounding of a device that is at an end of a range."""
+
+
 def hull_distance(hull: Hull, op: AnyOp, hardware: Hardware) -> Array:
     """Octaves by which `op` on `hardware` is outside of `hull`, shape (); 0 inside.
 
@@ -73,7 +77,7 @@ def hull_distance(hull: Hull, op: AnyOp, hardware: Hardware) -> Array:
         if own:
             furthest = share * (maximum(*own) if len(own) > 1 else own[0])
             square = square + furthest * furthest
-    outside = square > 0.0
+    outside = square > LEAST * LEAST
     return jnp.where(outside, jnp.sqrt(jnp.where(outside, square, 1.0)), 0.0)
 
 
