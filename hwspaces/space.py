@@ -1,5 +1,6 @@
 """Design spaces: a device whose figures follow from few knobs by the laws of its technology."""
 
+import contextlib
 import dataclasses
 import functools
 import re
@@ -23,6 +24,9 @@ LAWS = Path(__file__).parent / "technology" / "laws.toml"
 
 TECHNOLOGIES = ("process", "stack", "link", "package", "cooling", "draw")
 """Keys of a space that name technologies: in laws, constants have them before their names: `stack.floor_power`."""
+
+LARGEST = 1 << 20
+"""Bytes of a file of a space."""
 
 TEXTS = ("title", "base", *TECHNOLOGIES)
 TABLES = ("accelerator", "start", "knobs", "laws")
@@ -53,6 +57,7 @@ class Space:
         return tuple(path for path in self.entry.figures if path not in moved)
 
 
+@functools.cache
 def space_names() -> tuple[str, ...]:
     """Names of the spaces that come with the distribution."""
     return tuple(sorted(path.stem for path in SPACES.glob("*.toml")))
@@ -76,12 +81,13 @@ def space(name_or_path: str) -> Space:
 
 
 def _path(name: str) -> Path | None:
-    if name.lower().endswith(".toml"):
-        path = Path(name)
-        knobs = path.is_file() and re.search(rb"^\s*\[knobs\]", path.read_bytes(), re.M)
-        return path if knobs else None
-    path = SPACES / f"{name}.toml"
-    return path if re.fullmatch(r"[\w-]+", name) and path.is_file() else None
+    if not name.lower().endswith(".toml"):
+        return SPACES / f"{name}.toml" if name in space_names() else None
+    path = Path(name)
+    with contextlib.suppress(OSError, ValueError):  # whoever reads accelerators says what is wrong with the file
+        if path.is_file() and path.stat().st_size <= LARGEST:
+            return path if re.search(rb"^\s*\[knobs\]", path.read_bytes(), re.M) else None
+    return None
 
 
 @functools.cache

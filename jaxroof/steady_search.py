@@ -237,11 +237,11 @@ def largest_batch(of: Engine, limits: Mapping[str, Scalar], share: Scalar) -> Ar
     return jnp.clip(batch - jnp.where(batch < top, short(of, batch) / slope, 0.0), LEAST_BATCH, top)
 
 
-def wanted_share(name: str, share: Scalar) -> tuple[str, Scalar | None]:
+def wanted_share(limit: str, share: Scalar) -> tuple[str, Scalar | None]:
     """The latency of a limit's name, and the share of requests that has to keep it; None: its mean has to."""
-    latency, _, of = name.rpartition("_")
+    latency, _, of = limit.rpartition("_")
     if not latency:
-        return name, share
+        return limit, share
     return latency, None if of == "mean" else float(of.removeprefix("p")) / 100.0
 
 
