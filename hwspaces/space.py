@@ -86,7 +86,7 @@ def _path(name: str) -> Path | None:
     path = Path(name)
     with contextlib.suppress(OSError, ValueError):  # whoever reads accelerators says what is wrong with the file
         if path.is_file() and path.stat().st_size <= LARGEST:
-            return path if re.search(rb"^\s*\[knobs\]", path.read_bytes(), re.M) else None
+            return path if re.search(rb"^[ \t]*\[knobs\]", path.read_bytes(), re.M) else None
     return None
 
 
