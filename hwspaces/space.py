@@ -144,6 +144,7 @@ def _start(tables: Mapping[str, Any], path: Path, constants: Mapping[str, Consta
 
     def change(table: Mapping) -> dict:
         laid = _laid(_laid(table, _technologies(tables)), overlay)
+        laid["product"] = tables.get("title", path.stem)
         return laid | {"aliases": [], "notes": [], "sources": {}, "source": f"{tables['base']}, and {path.name}"}
 
     found = changed(tables["base"], change, path.stem, where)

@@ -80,12 +80,8 @@ def test_any_number_of_stacks_and_dies_stands_apart(stacks, count):
     hardware = hwspaces.hardware("asic-systolic").hardware
     hardware = dataclasses.replace(
         hardware,
-        silicon=dataclasses.replace(
-            hardware.silicon,
-            dies=float(count),
-            stack_bandwidth=hardware.memory.hbm.bandwidth / stacks,
-            stack_capacity=hardware.memory.hbm.capacity / stacks,
-        ),
+        silicon=dataclasses.replace(hardware.silicon, dies=float(count)),
+        design=dataclasses.replace(hardware.design, stacks=float(stacks)),
     )
     (group,) = package_plan(hardware)
     assert (len(group.dies), len(group.stacks)) == (count, stacks)
@@ -98,7 +94,7 @@ def written(figure) -> str:
 
 
 def test_a_plan_says_name_process_area_power_and_what_is_beyond_a_limit():
-    assert "gpu-n3: 980 mm2 on 2 dies in N3, TDP 845 W" in written(floorplan(hwspaces.hardware("gpu-n3")))
+    assert "gpu-n3: 980 mm2 on 2 dies in N3, TDP 950 W" in written(floorplan(hwspaces.hardware("gpu-n3")))
     text = written(floorplan(hwspaces.hardware(ONE_DIE)))
     assert "H100-SXM: 814 mm2 on one die in 4N, TDP 700 W" in text
     assert "package is unknown" in text and "216 mm2, 26.6 %" in text
