@@ -96,14 +96,14 @@ def drawn(problem: Problem, best: np.ndarray, feasible: int, seconds: float, see
     return anywhere, around
 
 
-def main() -> int:
+def main(words: list[str] | None = None) -> int:
     """Print the table; the exit status is 1 where optima disagree, or where a random design is better."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(prog="python -m tests.evidence.optima", description=__doc__)
     parser.add_argument("spec", nargs="?", default=SPEC, type=pathlib.Path)
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--samples", type=float, default=1e7, help="random designs that keep the constraints")
     parser.add_argument("--seconds", type=float, default=3600.0, help="of each kind of random designs, at most")
-    options = parser.parse_args()
+    options = parser.parse_args(words)
     compilation_cache()
     asked = read(options.spec)
     problem = made(asked)

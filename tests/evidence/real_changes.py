@@ -81,7 +81,7 @@ def survey(exponents: Sequence[float | None], efficiency: str | None) -> None:
         print(f"exponent {exponent or 'as usual'}: {said}; others: {dict(reasons.most_common())}", flush=True)
 
 
-def main() -> None:
+def main(words: list[str] | None = None) -> None:
     """Print the tables, or the counts of the survey."""
     parser = argparse.ArgumentParser(prog="python -m tests.evidence.real_changes", description=__doc__)
     parser.add_argument("--model", default="Llama-3.1-70B")
@@ -91,7 +91,7 @@ def main() -> None:
     parser.add_argument("--efficiency", help="default: learned")
     parser.add_argument("--smoothing", type=float, nargs="*", default=[None], help="exponents")
     parser.add_argument("--survey", action="store_true", help="counts over 120 requests")
-    options = parser.parse_args()
+    options = parser.parse_args(words)
     if options.survey:
         return survey(options.smoothing, options.efficiency)
     for device in DEVICES:

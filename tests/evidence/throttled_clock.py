@@ -1,5 +1,6 @@
 """Clocks of GPUs at two limits of power, predicted one from the other: `python -m tests.evidence.throttled_clock`."""
 
+import argparse
 import dataclasses
 from typing import NamedTuple
 
@@ -63,8 +64,9 @@ def _share(hardware: Hardware, limit: float, watts: float) -> float:
     return 1.0 / float(limited_time(1.0, Joules(watts, CORE_SHARE * watts), limited))
 
 
-def main() -> None:
+def main(words: list[str] | None = None) -> None:
     """Print measured and predicted clocks."""
+    argparse.ArgumentParser(prog="python -m tests.evidence.throttled_clock", description=__doc__).parse_args(words)
     for pair in PAIRS:
         by_voltage = ", ".join(f"{predicted(pair, volts):,.0f} at {volts:g} V" for volts in (0.75, 0.9))
         print(
