@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 
 import hwspaces
+from hwspaces import formatted
 from jaxroof import Joules, Power, VoltageCurve, mean_power
 from jaxroof.governor import curve_clock, power_by_part
 from jaxroof.jobs.power_parts import step_powers
@@ -35,9 +36,9 @@ def powers(chip, tdp: float, curve: VoltageCurve | None = LINE) -> dict[str, flo
 
 @pytest.mark.parametrize("tdp, share", AT_CLOCK.items())
 def test_parts_by_hand_on_the_curve(chip, float64, tdp, share):
-    """The cores' parts draw s^3 of what they do at full clock, memory s of it."""
+    """The cores' parts draw s^3 of what they do at full clock, memory s of it; the limited time is a parabola's."""
     expected = {"matrix": 700.0 * share**3, "l2": 100.0 * share**3, "hbm": 100.0 * share, "static": 100.0}
-    assert powers(chip, tdp) == pytest.approx(expected, rel=1e-12)
+    assert powers(chip, tdp) == pytest.approx(expected, rel=0.02 if share < 1.0 else 1e-12)
 
 
 def test_parts_by_hand_below_the_least_voltage_and_without_a_curve(chip, float64):
@@ -63,7 +64,7 @@ CASES = {
 @pytest.mark.parametrize("key", CASES)
 def test_parts_add_to_the_metrics(key):
     name, deployment, work = CASES[key]
-    held = {"hardware.power.curve.least": "0.9V"} if key == "below the least voltage" else {}
+    held = {"hardware.power.curve.least": "1.03V"} if key == "below the least voltage" else {}
     asked = case(
         "request" if "isl" in work else "step",
         name,
@@ -91,7 +92,7 @@ def test_a_picture_says_power_clock_limit_and_joules():
     metrics, figure = answer(asked).metrics, power(asked, "32 requests")
     text = written(figure)
     assert f"{metrics['joules_per_token']:.3g} J per output token" in text
-    assert f"TDP {asked.scenario.hardware.power.tdp:.0f} W" in text
+    assert f"TDP {formatted(asked.scenario.hardware.power.tdp, 'W')}" in text
     bars = [bar for container in figure.axes[0].containers for bar in container]
     heights = {x: sum(bar.get_height() for bar in bars if bar.get_x() == x) for x in {bar.get_x() for bar in bars}}
     assert sorted(heights.values()) == pytest.approx(sorted(metrics[f"{step}_power"] for step in ("prefill", "decode")))
