@@ -14,7 +14,7 @@ $(VENV)/installed: pyproject.toml
 
 demo: $(VENV)/installed  ## sweep a million hypothetical accelerators: sweep.nc and sweep.png
 	$(BIN)/jaxroof sweep sweeps/specs/demo.toml -o sweep.nc
-	$(BIN)/jaxroof plot sweep.nc -o sweep.png
+	$(BIN)/jaxroof plot sweep.nc --metric owning_usd_per_million_tokens -o sweep.png
 
 lint: $(VENV)/installed  ## style, docstrings and types
 	$(BIN)/ruff check .
