@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Mapping
 
-from hwspaces.laws import obeying, set_by_law
+from hwspaces.laws import law_that_sets, obeying
 from hwspaces.leaves import PRECISIONS, leaf, leaf_quantity, struct_of
 from hwspaces.prices import Price
 from hwspaces.units import nearest
@@ -97,7 +97,7 @@ def overridden(entry: HardwareEntry, settings: Mapping[str, str | float], where:
     figures, sources, tiers = dict(entry.figures), dict(entry.sources), []
     for path, value in settings.items():
         plain = path.removeprefix("hardware.")
-        law = set_by_law(entry.hardware.laws, plain)
+        law = law_that_sets(entry.hardware.laws, plain)
         if law is not None:
             raise ValueError(f"{where} {path}={value}: {plain} follows from a law: {law.text}; set what it reads")
         try:

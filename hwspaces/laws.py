@@ -1,7 +1,6 @@
 """Laws: figures that follow from other figures by expressions, such as a peak from cores, clock and width."""
 
 import dataclasses
-import functools
 import graphlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -11,7 +10,7 @@ from hwspaces.leaves import leaf_unit
 from hwspaces.units import nearest
 from jaxroof.area import die_area, dies
 from jaxroof.hardware import Hardware
-from jaxroof.technology import leakage, peak_power, static_power
+from jaxroof.technology import clock_at, leakage, peak_power, static_power
 from jaxroof.tree import leaf_at, replaced
 
 BASE = "base."
@@ -23,6 +22,7 @@ SILICON = ("matrix", "cores", "memory", "links", "silicon")
 FUNCTIONS: Mapping[str, Function] = {
     "die_area": Function(die_area, "m2", (), SILICON),
     "core_area": Function(lambda hardware: dies(hardware)[0].area, "m2", (), SILICON),
+    "clock_at": Function(clock_at, "Hz", ("V", "V", "Hz", "V", "1")),
     "leakage": Function(leakage, "W", ("m2", "V", "V", "W/m2", "1/V")),
     "static_power": Function(static_power, "W", ("W", "m2", "Hz", "1", "J/m2", "1", "W", "W")),
     "peak_power": Function(peak_power, "W", ("W", "W", "W", "1", "1", "1", "W")),
@@ -39,7 +39,6 @@ class Law:
     reads: tuple[tuple[str, str], ...]  # name in the expression -> path of the figure
     constants: tuple[tuple[str, float], ...]  # name in the expression -> SI value
     expression: Expression = dataclasses.field(compare=False, repr=False)
-    source: str = dataclasses.field(default="", compare=False)
 
     def value(self, tree: Any) -> Any:
         """The figure in its SI unit from the others in `tree`."""
@@ -60,7 +59,6 @@ def hardware_laws(
     hardware: Hardware,
     where: str,
     constants: Mapping[str, tuple[float, str]] | None = None,
-    sources: Mapping[str, str] | None = None,
 ) -> tuple[Law, ...]:
     """Laws among the figures of a device, in the order in which they are applied.
 
@@ -70,7 +68,6 @@ def hardware_laws(
       hardware: the device, which has every figure that is set or read.
       where: what the message of an error begins with.
       constants: SI value and unit of each, by name.
-      sources: of laws, by path.
 
     Raises:
       ValueError: one line: an unknown figure or function, units that do not agree, a circle.
@@ -102,7 +99,7 @@ def hardware_laws(
         except ValueError as error:
             raise ValueError(f"{where}: {error}") from None
         expression = expressed(text, unit_of, f"{where}: {path}", unit)
-        made.append(_law(path, expression, held, (sources or {}).get(path, "")))
+        made.append(_law(path, expression, held, "hardware."))
     return in_order(made, where)
 
 
@@ -134,17 +131,16 @@ def scenario_laws(
     return in_order(made, where)
 
 
-def _law(path: str, expression: Expression, held: Callable[[str], float | None], source: str = "") -> Law:
-    """The law of an expression; paths without the root that all of a device's have.
+def _law(path: str, expression: Expression, held: Callable[[str], float | None], root: str = "") -> Law:
+    """The law of an expression.
 
     Args:
       held: the value of a name that is a constant, None of the others.
+      root: what paths may begin with beside those of the tree that obeys the law.
     """
     constants = {name: value for name in expression.names if (value := held(name)) is not None}
-    reads = {name: name.removeprefix("hardware.") for name in expression.names if name not in constants}
-    return Law(
-        path.removeprefix("hardware."), expression.text, (*reads.items(),), (*constants.items(),), expression, source
-    )
+    reads = {name: name.removeprefix(root) for name in expression.names if name not in constants}
+    return Law(path.removeprefix(root), expression.text, (*reads.items(),), (*constants.items(),), expression)
 
 
 def in_order(laws: Iterable[Law], where: str) -> tuple[Law, ...]:
@@ -183,7 +179,6 @@ def lawful(scenario: Any) -> Any:
     return obeying(scenario, scenario.laws)
 
 
-@functools.cache
-def set_by_law(laws: tuple[Law, ...], path: str) -> Law | None:
+def law_that_sets(laws: Iterable[Law], path: str) -> Law | None:
     """The law that sets the figure at `path`, if there is one."""
     return next((law for law in laws if law.path == path), None)

@@ -11,7 +11,7 @@ from typing import Any
 from hwspaces import document
 from hwspaces.constants import Constant, technology_constants
 from hwspaces.entry import HardwareEntry, overridden
-from hwspaces.laws import BASE, hardware_laws, obeying
+from hwspaces.laws import BASE, hardware_laws, law_that_sets, obeying
 from hwspaces.leaves import leaf
 from hwspaces.load import changed
 from hwspaces.units import nearest
@@ -209,15 +209,15 @@ def _expanded(texts: Mapping[str, str], entry: HardwareEntry) -> Iterator[tuple[
 
 def _knobs(tables: Mapping[str, Any], entry: HardwareEntry, where: str) -> Iterator[tuple[str, Any]]:
     """Ranges of knobs by whole path; ValueError of one line for one that is no figure or follows from a law."""
-    set_by_law = {law.path: law.text for law in entry.hardware.laws}
     for path, value in tables.items():
         plain = path.removeprefix("hardware.")
         try:
             leaf(plain)
         except ValueError as error:
             raise ValueError(f"{where}: knobs: {error}") from None
-        if plain in set_by_law:
-            raise ValueError(f"{where}: knobs: {plain} follows from a law: {set_by_law[plain]}")
+        law = law_that_sets(entry.hardware.laws, plain)
+        if law is not None:
+            raise ValueError(f"{where}: knobs: {plain} follows from a law: {law.text}")
         if leaf_at(entry.hardware, plain) is None:
             raise ValueError(f"{where}: knobs: {plain} has no value at the start; give it in [start]")
         if isinstance(value, Mapping):

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from hwspaces.entry import HardwareEntry
-from hwspaces.laws import Law, hardware_laws, lawful, merged, scenario_laws
+from hwspaces.laws import Law, hardware_laws, law_that_sets, lawful, merged, scenario_laws
 from hwspaces.leaves import leaf_unit as hardware_unit
 from hwspaces.units import formatted
 from jaxroof.hardware import Hardware
@@ -50,8 +50,10 @@ def require_free(scenario: Scenario, paths: Iterable[str]) -> None:
 
 def law_of(scenario: Any, path: str) -> Law | None:
     """The law that sets the number at `path`; None where it is free."""
-    laws = {f"hardware.{law.path}": law for law in scenario.hardware.laws} | {law.path: law for law in scenario.laws}
-    return laws.get(path)
+    own = (
+        law_that_sets(scenario.hardware.laws, path.removeprefix("hardware.")) if path.startswith("hardware.") else None
+    )
+    return own or law_that_sets(scenario.laws, path)
 
 
 BUDGETS = ("power.tdp", "power.static", "cores.clock", "memory.l2.bandwidth", "price")

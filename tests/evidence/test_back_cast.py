@@ -1,4 +1,4 @@
-"""What holds of the back-cast, and the constants of the law of TDP against their refit."""
+"""Bounds on the errors of the back-cast, and the constants of the law of TDP against their refit."""
 
 import pytest
 

@@ -40,6 +40,14 @@ def test_a_workload_may_follow_from_a_deployment():
     assert linked.tpot.sel(tp=4).item() == one.tpot.item()
 
 
+def test_a_workload_may_follow_from_the_hardware():
+    work = {"isl": 512, "osl": 16}
+    laws = {"workload.batch": "hardware.cores.count / 33"}
+    linked = sweeps.sweep({**POINT, "workload": work}, axes={"hardware.cores.count": COUNTS}, laws=laws)
+    one = sweeps.sweep({**POINT, "workload": {**work, "batch": 8}}, set={"hardware.cores.count": 264})
+    assert linked.tpot.sel(cores_count=264).item() == pytest.approx(one.tpot.item(), rel=1e-6)
+
+
 @pytest.mark.parametrize(
     ("more", "said"),
     [
