@@ -17,7 +17,7 @@ from sweeps.run.precision import precision
 from sweeps.run.ways import QUICK
 from sweeps.studies.elasticity.gradient import Factors, at_factors, metric_names
 from sweeps.studies.elasticity.knobs import continuous
-from tests.evidence.unit_powers import BASES, leaf_powers, metric_powers
+from tests.evidence.unit_powers import BASES, follows_units, leaf_powers, metric_powers
 
 REQUEST = {"batch": 64, "isl": 2048, "osl": 256, "cached": 512}
 STEP = {"prefill": 700, "prefills": 3, "past": 130, "decode": 70, "context": 900}
@@ -81,7 +81,7 @@ def checked(job: Job, scenario: Scenario, points: int, seed: int = 0, chunk: int
     Args:
       points: rounded up to whole chunks.
     """
-    names = metric_names(job, scenario)
+    names = tuple(name for name in metric_names(job, scenario) if follows_units(name))
     paths = [path for path in leaf_paths(scenario) if not getattr(leaf(scenario, path), "ndim", 0)]
     leaf_exponents = np.array([[leaf_powers(path).get(base, 0) for path in paths] for base in BASES])
     exponents = np.array([[metric_powers(name).get(base, 0) for name in names] for base in BASES])

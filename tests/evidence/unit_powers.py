@@ -40,3 +40,12 @@ def metric_powers(name: str) -> dict[str, int]:
     if name.endswith("_per_usd"):
         return {"USD": -1}
     return powers(variable(name).unit)
+
+
+def follows_units(name: str) -> bool:
+    """Whether a metric changes with the choice of units only as its own unit says.
+
+    The distance from the evidence does not, nor do intervals that widen with it: boxes of measured sizes and rates are
+    constants, in units of their own.
+    """
+    return not name.endswith(("extrapolation", "_spread", "_spread_independent"))
