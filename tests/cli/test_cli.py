@@ -1,4 +1,4 @@
-"""What the command prints, what it refuses and how, and that it leaves nothing half done."""
+"""Printed answers of the command, its refusals, and files that a failure leaves as they were."""
 
 import json
 import math
