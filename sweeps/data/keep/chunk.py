@@ -46,24 +46,23 @@ class Points:
 
     def _host_bounds(self, name: str, higher_is_better: bool) -> np.ndarray:
         """The same on the host: one look at the values, and a second one at blocks of which some points cannot be."""
-        values = _rows(self.arrays[name].host(), self.shape)
+        values, (some, all_) = _rows(self.arrays[name].host(), self.shape), self._possible
         found = -values.max(1) if higher_is_better else values.min(1)
-        some, all_ = self._possible
         found[~some] = np.inf
         unclear = np.flatnonzero(some & ~(all_ & np.isfinite(found)))
-        if unclear.size:
-            places = unclear[:, None] * BLOCK + np.arange(BLOCK)
-            known = np.minimum(places, math.prod(self.shape) - 1)
-            keys = self.keys(name, higher_is_better, known.reshape(-1)).reshape(known.shape)
-            may = self.at(FLAG, known.reshape(-1)).reshape(known.shape) & (places == known)
-            found[unclear] = np.where(may, keys, np.asarray(np.inf, keys.dtype)).min(1)
+        keys = lower_better(values[unclear], higher_is_better)
+        found[unclear] = np.where(self._mask[unclear], keys, np.asarray(np.inf, keys.dtype)).min(1)
         return found
+
+    @functools.cached_property
+    def _mask(self) -> np.ndarray:
+        """Rows of the points of every block, whether each can be."""
+        return _rows(self.arrays[FLAG].host(), self.shape)
 
     @functools.cached_property
     def _possible(self) -> tuple[np.ndarray, np.ndarray]:
         """Of every block, whether any of its points can be, and whether all of them can."""
-        mask = _rows(self.arrays[FLAG].host(), self.shape)
-        return np.asarray(mask.any(1)), np.asarray(mask.all(1))
+        return np.asarray(self._mask.any(1)), np.asarray(self._mask.all(1))
 
     def firsts(self) -> np.ndarray:
         """Number in the sweep of every block's first point."""
@@ -71,9 +70,11 @@ class Points:
 
     def members(self, blocks: np.ndarray) -> np.ndarray:
         """Places in the chunk of all points of some blocks that can be."""
-        places = (blocks[:, None] * BLOCK + np.arange(BLOCK)).reshape(-1)
-        places = places[places < math.prod(self.shape)]
-        return places[self.at(FLAG, places)]
+        places = blocks[:, None] * BLOCK + np.arange(BLOCK)
+        inside = places < math.prod(self.shape)
+        if isinstance(self.arrays[FLAG].array, np.ndarray):
+            return places[inside & self._mask[blocks]]
+        return places[inside][self.at(FLAG, places[inside])]
 
     def at(self, name: str, places: np.ndarray) -> np.ndarray:
         """A variable at places of the chunk."""
