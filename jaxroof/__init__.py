@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from jaxroof.deployment import Deployment as Deployment
     from jaxroof.efficiency import Efficiency as Efficiency
     from jaxroof.efficiency import datasheet as datasheet
+    from jaxroof.energy import Joules as Joules
     from jaxroof.energy import op_energy as op_energy
     from jaxroof.energy import power_known as power_known
-    from jaxroof.governor import Joules as Joules
     from jaxroof.governor import limited_time as limited_time
     from jaxroof.governor import mean_power as mean_power
     from jaxroof.hardware import Cores as Cores
@@ -128,8 +128,8 @@ _HOMES = {
     "cost": "cost_parts device_cost device_price die_cost owning_rate",
     "deployment": "Adapters Deployment",
     "efficiency": "Efficiency datasheet",
-    "energy": "op_energy power_known",
-    "governor": "Joules limited_time mean_power",
+    "energy": "Joules op_energy power_known",
+    "governor": "limited_time mean_power",
     "hardware": "Cores Energy Hardware Link Links Memory MemoryLevel Power Protocol Transport VoltageCurve",
     "jobs.attention_split": "AttentionSplitCost attention_split_cost",
     "jobs.colocated": "Colocated TenantCost colocated_cost",

@@ -1,5 +1,7 @@
 """Energy of ops and steps on one device: operations, and bytes of memory and links."""
 
+from typing import NamedTuple
+
 from jaxroof.arrays import jnp
 from jaxroof.collectives.volume import sent_bytes
 from jaxroof.hardware import Hardware
@@ -8,9 +10,6 @@ from jaxroof.roofline import ACCUMULATOR_BYTES, matrix_traffic
 from jaxroof.struct import Array, Scalar
 from jaxroof.traced_once import traced_once
 
-CORE = ("matrix", "vector", "exp", "l2", "scratchpad")
-"""Fields of `Energy` that are spent at the cores' voltage; memory and links have voltages of their own."""
-
 
 def op_work(op: AnyOp, hardware: Hardware) -> dict[str, Scalar]:
     """Work of one run of `op` that takes energy, by the fields of `Energy`: FLOP, exponentials and B, shapes ().
@@ -18,12 +17,13 @@ def op_work(op: AnyOp, hardware: Hardware) -> dict[str, Scalar]:
     Bytes into each memory level are those of `jaxroof.roofline.matrix_traffic` under every efficiency. What an op does
     not do, and a level or tier that the hardware does not have, is left out.
     """
-    if isinstance(op, Collective):
-        return sent_bytes(hardware.links, op)
-    return {} if isinstance(op, Copy) else _kernel_work(op, hardware)
+    return _core_work(op, hardware) | _other_work(op, hardware)
 
 
-def _kernel_work(op: Kernel, hardware: Hardware) -> dict[str, Scalar]:
+def _core_work(op: AnyOp, hardware: Hardware) -> dict[str, Scalar]:
+    """Of it what the cores do, at their voltage."""
+    if not isinstance(op, Kernel):
+        return {}
     memory, work = hardware.memory, {}
     if op.matrix_flops is not None:
         work["matrix"] = op.matrix_flops
@@ -31,14 +31,21 @@ def _kernel_work(op: Kernel, hardware: Hardware) -> dict[str, Scalar]:
         work["vector"] = op.vector_flops
     if op.exps is not None:
         work["exp"] = op.exps
-    if op.bytes is not None:
-        inner = memory.l2 or memory.scratchpad
-        work["hbm"] = matrix_traffic(op, inner and inner.capacity, op.operand_bytes)
-        if memory.l2 is not None:
-            work["l2"] = matrix_traffic(op, memory.scratchpad and memory.scratchpad.capacity, op.operand_bytes)
-        if memory.scratchpad is not None:
-            work["scratchpad"] = matrix_traffic(op, memory.register_capacity, ACCUMULATOR_BYTES)
+    if op.bytes is not None and memory.l2 is not None:
+        work["l2"] = matrix_traffic(op, memory.scratchpad and memory.scratchpad.capacity, op.operand_bytes)
+    if op.bytes is not None and memory.scratchpad is not None:
+        work["scratchpad"] = matrix_traffic(op, memory.register_capacity, ACCUMULATOR_BYTES)
     return work
+
+
+def _other_work(op: AnyOp, hardware: Hardware) -> dict[str, Scalar]:
+    """Of it what memory and links do, which have voltages of their own."""
+    if isinstance(op, Collective):
+        return sent_bytes(hardware.links, op)
+    if not isinstance(op, Kernel) or op.bytes is None:
+        return {}
+    inner = hardware.memory.l2 or hardware.memory.scratchpad
+    return {"hbm": matrix_traffic(op, inner and inner.capacity, op.operand_bytes)}
 
 
 def power_known(hardware: Hardware) -> bool:
@@ -46,7 +53,22 @@ def power_known(hardware: Hardware) -> bool:
     return hardware.energy is not None and hardware.power.static is not None and hardware.power.tdp is not None
 
 
-@traced_once
+class Joules(NamedTuple):
+    """Energy at full clock of one device beside static power, J, shapes ()."""
+
+    core: Scalar  # spent at the cores' voltage: arithmetic, L2 and scratchpad
+    other: Scalar  # spent at voltages of their own: memory and links
+
+    @property
+    def total(self) -> Scalar:
+        """Of both."""
+        return self.core + self.other
+
+    def times(self, factor: Scalar) -> "Joules":
+        """Those of `factor` such steps."""
+        return Joules(self.core * factor, self.other * factor)
+
+
 def op_energy(op: AnyOp, hardware: Hardware) -> Array:
     """Energy in J of one run of `op` on one device beside static power, at full clock, shape ().
 
@@ -60,18 +82,22 @@ def op_energy(op: AnyOp, hardware: Hardware) -> Array:
     Raises:
       ValueError: while tracing, when `hardware.energy` lacks the op's precision or a tier of links.
     """
-    return sum(_joules(op, hardware).values(), start=jnp.zeros(()))
+    return _core_energy(op, hardware) + _other_energy(op, hardware)
 
 
 @traced_once
-def op_core_energy(op: AnyOp, hardware: Hardware) -> Array:
-    """What of `op_energy` is spent at the cores' voltage, in J, shape ()."""
-    return sum((joules for name, joules in _joules(op, hardware).items() if name in CORE), start=jnp.zeros(()))
+def _core_energy(op: AnyOp, hardware: Hardware) -> Array:
+    return sum(_joules(_core_work(op, hardware), op, hardware).values(), start=jnp.zeros(()))
 
 
-def _joules(op: AnyOp, hardware: Hardware) -> dict[str, Scalar]:
+@traced_once
+def _other_energy(op: AnyOp, hardware: Hardware) -> Array:
+    return sum(_joules(_other_work(op, hardware), op, hardware).values(), start=jnp.zeros(()))
+
+
+def _joules(work: dict[str, Scalar], op: AnyOp, hardware: Hardware) -> dict[str, Scalar]:
     costs, joules = hardware.energy, {}
-    for name, amount in op_work(op, hardware).items():
+    for name, amount in work.items():
         if name == "matrix":
             each = costs.matrix.get(op.precision)
         else:
@@ -83,23 +109,32 @@ def _joules(op: AnyOp, hardware: Hardware) -> dict[str, Scalar]:
     return joules
 
 
-def energies_of(ops: Ops, hardware: Hardware) -> dict[str, Scalar]:
-    """Energy in J of every op of one step over all its runs on one device beside static power, by name."""
-    return {name: op.count * op_energy(op, hardware) for name, op in ops.items()}
+def core_energies(ops: Ops, hardware: Hardware) -> dict[str, Scalar]:
+    """Energy in J that every op of one step spends at the cores' voltage over all its runs on one device, by name."""
+    return {name: op.count * _core_energy(op, hardware) for name, op in ops.items() if isinstance(op, Kernel)}
 
 
-def energies_by_part(ops: Ops, hardware: Hardware) -> dict[str, Scalar]:
+def other_energies(ops: Ops, hardware: Hardware) -> dict[str, Scalar]:
+    """Energy in J that every op of one step spends on memory and links over all its runs on one device, by name."""
+    return {name: op.count * _other_energy(op, hardware) for name, op in ops.items() if not isinstance(op, Copy)}
+
+
+def joules_of(ops: Ops, hardware: Hardware) -> Joules | None:
+    """Energy of one run of a step's ops; None where power is unknown."""
+    if not power_known(hardware):
+        return None
+    return Joules(*(sum(found(ops, hardware).values()) for found in (core_energies, other_energies)))
+
+
+def joules_by_part(ops: Ops, hardware: Hardware) -> tuple[dict[str, Scalar], dict[str, Scalar]]:
     """Energy in J of one step on one device beside static power, by the fields of `Energy` that it is spent on.
 
-    The sum is that of `energies_of`.
+    Those of the cores' voltage, then those of memory and links.
     """
-    found: dict[str, Scalar] = {}
+    core: dict[str, Scalar] = {}
+    other: dict[str, Scalar] = {}
     for op in ops.values():
-        for name, joules in _joules(op, hardware).items():
-            found[name] = found.get(name, 0.0) + op.count * joules
-    return found
-
-
-def core_energies_of(ops: Ops, hardware: Hardware) -> dict[str, Scalar]:
-    """What of `energies_of` is spent at the cores' voltage, in J, of the ops that spend any."""
-    return {name: op.count * op_core_energy(op, hardware) for name, op in ops.items() if isinstance(op, Kernel)}
+        for found, work in ((core, _core_work(op, hardware)), (other, _other_work(op, hardware))):
+            for name, joules in _joules(work, op, hardware).items():
+                found[name] = found.get(name, 0.0) + op.count * joules
+    return core, other

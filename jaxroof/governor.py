@@ -1,14 +1,11 @@
 """Clock, time and power of a device whose step would draw more than its TDP: dynamic voltage and frequency scaling."""
 
-from typing import NamedTuple
-
 from jaxroof.arrays import jnp
-from jaxroof.energy import CORE, core_energies_of, energies_of, power_known
+from jaxroof.energy import Joules, power_known
 from jaxroof.hardware import Hardware, Power, VoltageCurve
-from jaxroof.op import Ops
 from jaxroof.smooth import maximum, minimum, positive_part
 from jaxroof.struct import Array, Scalar
-from jaxroof.technology import voltage_at
+from jaxroof.technology import clock_at, voltage_at
 
 LEAST_HEADROOM = 0.01
 """Share of TDP that is left for kernels at least, where static power takes all of it: keeps every time finite."""
@@ -20,33 +17,8 @@ STEEPNESS = 3.0
 """Power along the curve goes with about this power of the clock: gradients are blurred as far around the limit as they
 would be if the time went with the power."""
 
-_LEAST_SPAN, _LEAST_TIME, _LEAST_SHARE = 1e-3, 1e-15, 1e-6
-"""Span of times over the longest, the same in s, and voltage above the threshold over that at full clock, from which on
-they are divided by or raised to powers."""
-
-
-class Joules(NamedTuple):
-    """Energy of a step on one device at full clock, beside static power: J, shapes ()."""
-
-    total: Scalar
-    core: Scalar | None = None  # of it what the cores' voltage decides; None: the voltage stays
-
-    def times(self, factor: Scalar) -> "Joules":
-        """That of `factor` such steps."""
-        return Joules(self.total * factor, None if self.core is None else self.core * factor)
-
-
-def curve_known(hardware: Hardware) -> bool:
-    """Whether the voltage falls with the clock where power is limited: structure, not data."""
-    return power_known(hardware) and hardware.power.curve is not None
-
-
-def joules_of(ops: Ops, hardware: Hardware) -> Joules | None:
-    """Energy of one run of a step's ops; None where power is unknown."""
-    if not power_known(hardware):
-        return None
-    core = sum(core_energies_of(ops, hardware).values()) if curve_known(hardware) else None
-    return Joules(sum(energies_of(ops, hardware).values()), core)
+_LEAST_SPAN, _LEAST_TIME = 1e-3, 1e-15
+"""Span of times over the longest, and the same in s, from which on they are divided by."""
 
 
 def limited_time(time: Scalar, energy: Joules, hardware: Hardware) -> Array:
@@ -78,7 +50,7 @@ def limited_time(time: Scalar, energy: Joules, hardware: Hardware) -> Array:
     if not power_known(hardware):
         return jnp.asarray(time)
     power = hardware.power
-    if power.curve is None or energy.core is None:
+    if power.curve is None:
         # The reciprocal is the same for all points of a grid that share a device.
         return maximum(time, energy.total * (1.0 / _headroom(power.tdp, power.static)))
     shortest, longest, (constant, slope, bend) = _along_curve(energy, power)
@@ -91,14 +63,14 @@ def _along_curve(energy: Joules, power: Power) -> tuple[Scalar, Scalar, tuple[Sc
 
     That is as coefficients of 1, of the time at full clock, and of its square; it never falls where that time grows.
     """
-    curve, other = power.curve, energy.total - energy.core
+    curve = power.curve
 
     def times(voltage: Scalar) -> tuple[Scalar, Scalar]:
         """Of a step that draws TDP at this voltage: s that it takes, and that it would take at full clock."""
         share = voltage / curve.full
         headroom = _headroom(power.tdp, power.static * _static_share(curve, voltage))
-        limited = (energy.core * (share * share) + other) * (1.0 / headroom)
-        return limited, limited * curve_clock(curve, voltage)
+        limited = (energy.core * (share * share) + energy.other) * (1.0 / headroom)
+        return limited, limited * clock_at(voltage, curve.full, 1.0, curve.threshold, curve.exponent)
 
     lowest = minimum(curve.least, curve.full)
     (first, shortest), (middle, at_middle) = times(lowest), times(lowest + MIDDLE * (curve.full - lowest))
@@ -126,12 +98,14 @@ def mean_power(time: Scalar, energy: Joules, hardware: Hardware) -> Array:
     """
     power = hardware.power
     static = power.static
-    if power.curve is not None and energy.core is not None:
+    if power.curve is not None:
         static = static * _static_share(power.curve, minimum(power.curve.least, power.curve.full))
     return minimum(power.static + jnp.divide(energy.total, time), static + _headroom(power.tdp, static))
 
 
-def power_by_part(time: Scalar, energies: dict[str, Scalar], hardware: Hardware) -> dict[str, Array]:
+def power_by_part(
+    time: Scalar, core: dict[str, Scalar], other: dict[str, Scalar], hardware: Hardware
+) -> dict[str, Array]:
     """Mean power in W of one device in a step by what draws it, "static" last, shapes (); adds to `mean_power`.
 
     Where the limit slows the step every part draws what it does at the lower clock and voltage: that of the cores falls
@@ -139,12 +113,11 @@ def power_by_part(time: Scalar, energies: dict[str, Scalar], hardware: Hardware)
 
     Args:
       time: s at full clock.
-      energies: J on one device in that time, by field of `Energy`.
+      core: J on one device in that time at the cores' voltage, by field of `Energy`.
+      other: J of memory and links in that time, likewise.
       hardware: where `power_known`.
     """
-    power, total = hardware.power, sum(energies.values())
-    core = sum(energies.get(name, 0.0) for name in CORE) if curve_known(hardware) else None
-    joules = Joules(total, core)
+    power, joules = hardware.power, Joules(sum(core.values()), sum(other.values()))
     share = jnp.divide(time, limited_time(time, joules, hardware))
     at_core, static = share, power.static
     if power.curve is not None:
@@ -152,8 +125,8 @@ def power_by_part(time: Scalar, energies: dict[str, Scalar], hardware: Hardware)
         volts = maximum(voltage_at(share, curve.full, 1.0, curve.threshold, curve.exponent), curve.least)
         volts = jnp.where(share < 1.0, volts, curve.full)
         at_core, static = share * jnp.square(volts / curve.full), static * _static_share(curve, volts)
-    factors = {name: at_core if name in CORE else share for name in energies}
-    parts = {name: factors[name] * spent / time for name, spent in energies.items()} | {"static": jnp.asarray(static)}
+    parts = {name: at_core * spent / time for name, spent in core.items()}
+    parts |= {name: share * spent / time for name, spent in other.items()} | {"static": jnp.asarray(static)}
     # The limited time is that of a parabola: what is left of the limit goes to all parts alike.
     scale = mean_power(time, joules, hardware) / sum(parts.values())
     return {name: watts * scale for name, watts in parts.items()}
@@ -166,13 +139,6 @@ def limited_energy(time: Scalar, energy: Joules, hardware: Hardware) -> Array:
     """
     drawn = mean_power(time, energy, hardware) - hardware.power.static
     return drawn * limited_time(time, energy, hardware)
-
-
-def curve_clock(curve: VoltageCurve, voltage: Scalar) -> Array:
-    """Clock at a core voltage in V over the full clock, shape ()."""
-    most = jnp.maximum(curve.full - curve.threshold, _LEAST_SHARE * curve.full)
-    above = jnp.maximum((voltage - curve.threshold) / most, _LEAST_SHARE)
-    return above**curve.exponent * (curve.full / voltage)
 
 
 def _static_share(curve: VoltageCurve, voltage: Scalar) -> Scalar:

@@ -9,8 +9,7 @@ from jaxroof.batch import Batch, Decode, Prefill
 from jaxroof.dependence import example, output_dependence
 from jaxroof.deployment import Deployment
 from jaxroof.efficiency import Efficiency
-from jaxroof.energy import core_energies_of, energies_of, power_known
-from jaxroof.governor import curve_known
+from jaxroof.energy import core_energies, other_energies, power_known
 from jaxroof.hardware import Hardware
 from jaxroof.model import Model
 from jaxroof.op import Ops
@@ -41,8 +40,8 @@ class StepPrices:
     """Times of the parts of one micro-batch's step over `octaves`; linear between nodes, exact on them.
 
     The axis before the last has the values at both ends of an interval, or at all corners of a cell, so that one read
-    fetches all. The last is over quantities: time in s; energy in J where the hardware's is known; what of it is spent
-    at the cores' voltage where that falls with the clock. Tables of many lanes have a leading axis for them.
+    fetches all. The last is over quantities: time in s; energy in J where the hardware's is known, that of the
+    cores' voltage and that of memory and links. Tables of many lanes have a leading axis for them.
     """
 
     rows: Array  # shape [octaves(rows, ROWS) - 1, 2, quantities]
@@ -51,8 +50,8 @@ class StepPrices:
 
 
 Terms = list[dict[str, Scalar]]
-"""Time in s of every op of a micro-batch's step by name, and of the host; then energy in J where that is known, and
-what of it is spent at the cores' voltage where that falls with the clock."""
+"""Time in s of every op of a micro-batch's step by name, and of the host; then, where known, energy in J: that of the
+cores' voltage, and that of memory and links."""
 
 OpKinds = dict[str, frozenset[str]]
 """Names of the ops that depend on rows, decoding or logits alone, on prompts and rows, and on anything else."""
@@ -188,9 +187,7 @@ def _terms(
 
     found = [times_of(wanted(0), hardware, deployment, batch, efficiency)]
     if power_known(hardware):
-        found.append(energies_of(wanted(1), hardware))
-    if curve_known(hardware):
-        found.append(core_energies_of(wanted(2), hardware))
+        found += [core_energies(wanted(1), hardware), other_energies(wanted(2), hardware)]
     return found
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from jaxroof.arrays import jnp
 from jaxroof.batch import Batch, Prefill, divided
 from jaxroof.deployment import Deployment, degree, drafted_tokens, largest_stage, pipelined_parts
-from jaxroof.energy import power_known
-from jaxroof.governor import Joules, curve_known, limited_energy, limited_time
+from jaxroof.energy import Joules, power_known
+from jaxroof.governor import limited_energy, limited_time
 from jaxroof.hardware import Hardware
 from jaxroof.memory import layer_count
 from jaxroof.model import Model
@@ -140,7 +140,7 @@ def _unlimited(
 
 def _joules(spent: Array, hardware: Hardware) -> Joules:
     """Energy of a step from the quantities beside its time."""
-    return Joules(spent[..., 0], spent[..., 1] if curve_known(hardware) else None)
+    return Joules(spent[..., 0], spent[..., 1])
 
 
 def visible_host_time(device: Scalar, per_step: Scalar, of_sequences: Scalar, hidden_host: Scalar) -> Array:

@@ -7,6 +7,9 @@ from jaxroof.struct import Array, Scalar
 STEPS = 8
 """Newton steps of `voltage_at`: from the nominal voltage the fifth is exact in float64 over a factor of 30 in clock."""
 
+_LEAST_OVERDRIVE = 1e-6
+"""Voltage above the threshold, over the nominal voltage or over its own at nominal voltage, that is raised to powers."""
+
 
 def clock_at(
     voltage: Scalar, nominal_voltage: Scalar, nominal_clock: Scalar, threshold: Scalar, exponent: Scalar
@@ -16,7 +19,7 @@ def clock_at(
     clock = nominal_clock g(V) / g(V_nominal),  g(V) = (V - threshold)^exponent / V
 
     Args:
-      voltage: V, above the threshold.
+      voltage: V; from just above the threshold down the clock is next to 0.
       nominal_voltage: V at which the clock is `nominal_clock`.
       nominal_clock: Hz.
       threshold: V of the transistors.
@@ -24,8 +27,9 @@ def clock_at(
 
     Source: alpha-power law: Sakurai & Newton, IEEE J. Solid-State Circuits 25(2), 1990.
     """
-    overdrive = (voltage - threshold) / (nominal_voltage - threshold)
-    return nominal_clock * overdrive**exponent * (nominal_voltage / voltage)
+    nominal = jnp.maximum(nominal_voltage - threshold, _LEAST_OVERDRIVE * nominal_voltage)
+    overdrive = jnp.maximum((voltage - threshold) / nominal, _LEAST_OVERDRIVE)
+    return nominal_clock * (overdrive**exponent * (nominal_voltage / voltage))
 
 
 def voltage_at(

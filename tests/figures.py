@@ -13,8 +13,8 @@ import numpy as np
 import hwspaces
 import workloads
 from jaxroof.deployment import DEGREES, degree, largest_stage
-from jaxroof.energy import power_known
-from jaxroof.governor import joules_of, limited_energy, limited_time
+from jaxroof.energy import joules_of, power_known
+from jaxroof.governor import limited_energy, limited_time
 from jaxroof.jobs import JOBS, Scenario
 from jaxroof.jobs.composition import micro_batches, tokens_per_step
 from jaxroof.jobs.step import step_batch

@@ -7,9 +7,9 @@ from jaxroof.arrays import jnp, scanned, stacked
 from jaxroof.batch import Batch
 from jaxroof.deployment import devices
 from jaxroof.efficiency import Efficiency
-from jaxroof.energy import power_known
+from jaxroof.energy import joules_of, power_known
 from jaxroof.field import number, share
-from jaxroof.governor import joules_of, limited_time
+from jaxroof.governor import limited_time
 from jaxroof.hardware import Hardware
 from jaxroof.jobs.composition import (
     EqualRequests,

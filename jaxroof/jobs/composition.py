@@ -5,8 +5,9 @@ import dataclasses
 from jaxroof import batch as batches
 from jaxroof.deployment import Deployment, degree, largest_stage, pipelined_parts
 from jaxroof.efficiency import Efficiency
+from jaxroof.energy import Joules
 from jaxroof.field import count, number
-from jaxroof.governor import Joules, limited_time
+from jaxroof.governor import limited_time
 from jaxroof.hardware import Hardware
 from jaxroof.memory import layer_count
 from jaxroof.model import Model

@@ -1,6 +1,6 @@
 """Energy, clock and binding resource of the engine steps of a job, from sums over their ops."""
 
-from jaxroof.governor import Joules
+from jaxroof.energy import Joules
 from jaxroof.hardware import Hardware
 from jaxroof.step import dominant_bound
 from jaxroof.struct import Array, Scalar
@@ -8,9 +8,9 @@ from jaxroof.struct import Array, Scalar
 
 def step_joules(sums: dict[str, Scalar], step: str) -> Joules | None:
     """Energy of one micro-batch of an engine step in all stages; None where it is unknown."""
-    if f"{step}_energy" not in sums:
+    if f"{step}_core_energy" not in sums:
         return None
-    return Joules(sums[f"{step}_energy"], sums.get(f"{step}_core_energy"))
+    return Joules(sums[f"{step}_core_energy"], sums[f"{step}_other_energy"])
 
 
 def clocks(hardware: Hardware, shares: dict[str, Scalar]) -> dict[str, Scalar]:

@@ -1,7 +1,7 @@
 """Mean power of one device in every engine step of a job, by what draws it."""
 
 from jaxroof.deployment import degree
-from jaxroof.energy import energies_by_part, power_known
+from jaxroof.energy import joules_by_part, power_known
 from jaxroof.governor import power_by_part
 from jaxroof.jobs.composition import Requests, micro_batches, pipelined_times
 from jaxroof.jobs.request import REQUEST
@@ -41,6 +41,7 @@ def step_powers(scenario: Scenario) -> dict[str, dict[str, Scalar]]:
     share = parts / degree(deployment.pp)  # of the energy of one micro-batch in all stages
     found = {}
     for name, batch in batches.items():
-        joules = energies_by_part(overlapped_ops(scenario.model, deployment, batch), hardware)
-        found[name] = power_by_part(times[name], {part: share * each for part, each in joules.items()}, hardware)
+        spent = joules_by_part(overlapped_ops(scenario.model, deployment, batch), hardware)
+        core, other = ({part: share * joules for part, joules in each.items()} for each in spent)
+        found[name] = power_by_part(times[name], core, other, hardware)
     return found

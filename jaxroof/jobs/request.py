@@ -2,8 +2,8 @@
 
 from jaxroof.deployment import Deployment, degree, replica_devices
 from jaxroof.efficiency import Efficiency
-from jaxroof.energy import power_known
-from jaxroof.governor import Joules, joules_of, mean_power
+from jaxroof.energy import Joules, joules_of, power_known
+from jaxroof.governor import mean_power
 from jaxroof.hardware import Hardware
 from jaxroof.jobs.composition import (
     RequestCost,

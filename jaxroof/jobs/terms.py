@@ -6,8 +6,7 @@ from jaxroof.arrays import jnp
 from jaxroof.batch import Batch
 from jaxroof.collectives import ALGORITHMS
 from jaxroof.efficiency import Efficiency
-from jaxroof.energy import core_energies_of, energies_of, power_known
-from jaxroof.governor import curve_known
+from jaxroof.energy import joules_of, power_known
 from jaxroof.jobs.metric import Metric, lower
 from jaxroof.jobs.scenario import Scenario
 from jaxroof.op import RESOURCES
@@ -74,9 +73,9 @@ def step_terms(prefix: str, scenario: Scenario, batch: Batch) -> Lazy:
         beyond[f"{prefix}_extrapolation"] = lambda: extrapolated_times(ops(), times(), hardware, deployment, efficiency)
     if power_known(hardware):
         # Cheap to compute and of few axes: one term, so that a grid adds one number per point and not one per kind.
-        beyond[f"{prefix}_energy"] = lambda: {"all": sum(energies_of(ops(), hardware).values())}
-    if curve_known(hardware):
-        beyond[f"{prefix}_core_energy"] = lambda: {"all": sum(core_energies_of(ops(), hardware).values())}
+        joules = functools.cache(lambda: joules_of(ops(), hardware))
+        beyond[f"{prefix}_core_energy"] = lambda: {"all": joules().core}
+        beyond[f"{prefix}_other_energy"] = lambda: {"all": joules().other}
     return beyond | {
         prefix: times,
         f"{prefix}_by_bound": lambda: times_by_bound(ops(), hardware, deployment, batch, efficiency),

@@ -5,8 +5,8 @@ from typing import NamedTuple
 from jaxroof.arrays import jnp
 from jaxroof.deployment import Deployment, degree, largest_stage, stage_devices
 from jaxroof.efficiency import Efficiency
-from jaxroof.energy import power_known
-from jaxroof.governor import Joules, curve_known, limited_time
+from jaxroof.energy import Joules, power_known
+from jaxroof.governor import limited_time
 from jaxroof.hardware import Hardware
 from jaxroof.layers.collective import collective
 from jaxroof.memory import layer_count
@@ -91,7 +91,7 @@ def iteration(
     total = number * (forward + backward) + idle + exposed["dp"] + update
     energy = None
     if power_known(hardware):
-        parts = ("energy", "core_energy") if curve_known(hardware) else ("energy",)
+        parts = ("core_energy", "other_energy")
         energy = Joules(*(_energy(sums, training, number, pp, selective, full, part) for part in parts))
     floors = _over(sums, "floor") + selective * sums.get("attention_floor", 0.0)
     return Iteration(
@@ -276,7 +276,7 @@ def _energy(
     """J of the mean device beside static power: passes, messages between copies by ZeRO stage, and the update.
 
     Args:
-      what: `energy`, or `core_energy`: what of it is spent at the cores' voltage.
+      what: `core_energy`, what is spent at the cores' voltage, or `other_energy`.
     """
     zero = training.zero
     passes = _over(sums, what) + selective * sums.get(f"attention_{what}", 0.0)

@@ -5,8 +5,7 @@ from collections.abc import Callable
 
 from jaxroof.deployment import Deployment
 from jaxroof.efficiency import Efficiency
-from jaxroof.energy import core_energies_of, energies_of, power_known
-from jaxroof.governor import curve_known
+from jaxroof.energy import core_energies, other_energies, power_known
 from jaxroof.hardware import Hardware
 from jaxroof.model import Model
 from jaxroof.op import ATTENTION_CORES, Collective, Kernel, Ops
@@ -26,9 +25,10 @@ def training_terms(
 
     Names are PASS_PLACE_WHAT: forward or backward; first, layers or last; and `compute` (kernels), `weight` (of them
     gradients of weights), tp, ep (messages), cp (those that attention waits for), `ring` (those that hide behind it),
-    `hidden` (what `Deployment.overlap` hides, negative), `floor` (matrix work at peak), `energy` (J), `core_energy`
-    (of it, at the cores' voltage). Further `attention_compute`, `attention_floor` and `attention_energy` of the forward
-    pass, which selective recomputation repeats; dp_all_reduce, dp_reduce_scatter, dp_all_gather; optimizer_compute.
+    `hidden` (what `Deployment.overlap` hides, negative), `floor` (matrix work at peak), `core_energy` (J
+    at the cores' voltage), `other_energy` (J of memory and links). Further `attention_` with `compute`, `floor` and the
+    energies, of the forward pass, which selective recomputation repeats; dp_all_reduce, dp_reduce_scatter,
+    dp_all_gather; optimizer_compute.
     """
     forward = functools.cache(lambda: forward_pass(model, deployment, training))
     backward = functools.cache(lambda: backward_pass(forward(), training))
@@ -55,12 +55,12 @@ def training_terms(
 
 
 def _energies(word: str, ops: Ops, hardware: Hardware) -> Lazy:
-    """Energy of ops, and what of it is spent at the cores' voltage; nothing where it is unknown or plays no part."""
-    found: Lazy = {}
-    if power_known(hardware):
-        found[f"{word}_energy"] = functools.partial(energies_of, ops, hardware)
-    if curve_known(hardware) and any(isinstance(op, Kernel) for op in ops.values()):
-        found[f"{word}_core_energy"] = functools.partial(core_energies_of, ops, hardware)
+    """Energy of ops at the cores' voltage, and that of memory and links; nothing where it is unknown."""
+    if not power_known(hardware):
+        return {}
+    found: Lazy = {f"{word}_other_energy": functools.partial(other_energies, ops, hardware)}
+    if any(isinstance(op, Kernel) for op in ops.values()):
+        found[f"{word}_core_energy"] = functools.partial(core_energies, ops, hardware)
     return found
 
 
@@ -68,7 +68,7 @@ def _pass_terms(word: str, ops: Ops, hardware: Hardware, deployment: Deployment,
     """Sums of one part of one pass: `word` is PASS_PLACE. A sum without ops is left out.
 
     compute: kernels;  weight: of these, gradients of weights;  tp, ep: collectives that kernels wait for;
-    floor: matrix work at peak;  energy, core_energy: J. Of layers also
+    floor: matrix work at peak;  core_energy, other_energy: J. Of layers also
     hidden: collectives behind kernels under `Deployment.overlap`, negative;
     cp, ring: messages of context parallelism that attention waits for, and those behind it.
     """

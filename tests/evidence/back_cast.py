@@ -11,7 +11,8 @@ import sys
 
 import hwspaces
 from hwspaces.load import catalogue_tables
-from jaxroof.governor import joules_of, limited_time
+from jaxroof.energy import joules_of
+from jaxroof.governor import limited_time
 from jaxroof.op_time import op_time
 from sweeps.measure.kernel_data.gemm import gemm_call
 from tests.evidence import area_fit, tdp_fit

@@ -7,7 +7,8 @@ from jaxroof import batch
 from jaxroof.batch import Batch
 from jaxroof.deployment import Deployment, degree
 from jaxroof.efficiency import Efficiency
-from jaxroof.governor import joules_of, limited_time
+from jaxroof.energy import joules_of
+from jaxroof.governor import limited_time
 from jaxroof.hardware import Hardware
 from jaxroof.memory import parameter_count, sequence_capacity
 from jaxroof.model import Model

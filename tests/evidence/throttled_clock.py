@@ -5,7 +5,8 @@ import dataclasses
 from typing import NamedTuple
 
 import hwspaces
-from jaxroof.governor import Joules, limited_time
+from jaxroof.energy import Joules
+from jaxroof.governor import limited_time
 from jaxroof.hardware import Hardware
 
 CORE_SHARE = 0.85
@@ -61,7 +62,7 @@ def predicted(pair: Pair, voltage: float | None = None) -> float:
 def _share(hardware: Hardware, limit: float, watts: float) -> float:
     """Share of the full clock at a limit in W for a load that takes `watts` beside static power at full clock."""
     limited = dataclasses.replace(hardware, power=dataclasses.replace(hardware.power, tdp=limit))
-    return 1.0 / float(limited_time(1.0, Joules(watts, CORE_SHARE * watts), limited))
+    return 1.0 / float(limited_time(1.0, Joules(CORE_SHARE * watts, (1.0 - CORE_SHARE) * watts), limited))
 
 
 def main(words: list[str] | None = None) -> None:

@@ -88,7 +88,7 @@ def test_the_limit_stretches_a_step(powered, float64):
     # 90 J in 0.1 s are 900 W beside 100 W static; 600 W are left for them: 0.15 s
     def stretched(static, tdp, energy, time=0.1):
         hardware = dataclasses.replace(powered, power=Power(tdp=tdp, static=static))
-        return limited_time(time, Joules(energy), hardware)
+        return limited_time(time, Joules(core=0.0, other=energy), hardware)
 
     assert float(stretched(100.0, 700.0, 90.0)) == pytest.approx(0.15, rel=1e-12)
     assert float(stretched(100.0, 700.0, 30.0)) == pytest.approx(0.1, rel=1e-12)
@@ -101,7 +101,7 @@ def test_the_limit_stretches_a_step(powered, float64):
 
 
 def test_unknown_power_limits_nothing(chip):
-    assert float(limited_time(0.1, Joules(1e9), chip)) == pytest.approx(0.1)
+    assert float(limited_time(0.1, Joules(core=0.0, other=1e9), chip)) == pytest.approx(0.1)
 
 
 def test_requests_are_throttled_and_ample_power_changes_nothing(chip, powered, dense, single, float64):

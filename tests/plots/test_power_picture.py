@@ -7,8 +7,9 @@ import pytest
 import hwspaces
 from hwspaces import formatted
 from jaxroof import Joules, Power, VoltageCurve, mean_power
-from jaxroof.governor import curve_clock, power_by_part
+from jaxroof.governor import power_by_part
 from jaxroof.jobs.power_parts import step_powers
+from jaxroof.technology import clock_at
 from sweeps.ask.cases import case
 from sweeps.cli import main
 from sweeps.run.answer import answer
@@ -20,8 +21,8 @@ from tests.plots.test_floorplan import written
 LINE = VoltageCurve(full=1.0, threshold=0.0, exponent=2.0, least=0.5, static_share=0.0)
 """V^2 / V: clock and voltage fall alike, to half of both."""
 
-PARTS = {"matrix": 700.0, "l2": 100.0, "hbm": 100.0}
-"""J of a step of 1 s; the first two at the cores' voltage."""
+PARTS = {"matrix": 700.0, "l2": 100.0}, {"hbm": 100.0}
+"""J of a step of 1 s at the cores' voltage, and of memory."""
 
 AT_CLOCK = {384.7: 0.65, 1100.0: 1.0}
 """TDP in W -> share of the full clock: 0.65 (800 x 0.65^2 + 100) + 100 = 384.7."""
@@ -29,8 +30,10 @@ AT_CLOCK = {384.7: 0.65, 1100.0: 1.0}
 
 def powers(chip, tdp: float, curve: VoltageCurve | None = LINE) -> dict[str, float]:
     hardware = dataclasses.replace(chip, energy=ENERGY, power=Power(tdp=tdp, static=100.0, curve=curve))
-    found = {name: float(watts) for name, watts in power_by_part(1.0, PARTS, hardware).items()}
-    assert sum(found.values()) == pytest.approx(float(mean_power(1.0, Joules(900.0, 800.0), hardware)), rel=1e-6)
+    found = {name: float(watts) for name, watts in power_by_part(1.0, *PARTS, hardware).items()}
+    assert sum(found.values()) == pytest.approx(
+        float(mean_power(1.0, Joules(core=800.0, other=100.0), hardware)), rel=1e-6
+    )
     return found
 
 
@@ -79,7 +82,7 @@ def test_parts_add_to_the_metrics(key):
     assert (max(slowdowns) > 1.0) == (key not in ("full clock", "micro-batches"))
     if held:
         curve = asked.scenario.hardware.power.curve
-        assert max(slowdowns) > 1.0 / float(curve_clock(curve, curve.least))
+        assert max(slowdowns) > 1.0 / float(clock_at(curve.least, curve.full, 1.0, curve.threshold, curve.exponent))
     for step, parts in found.items():
         expected = metrics["power" if step == "step" else f"{step}_power"]
         assert sum(float(watts) for watts in parts.values()) == pytest.approx(expected, rel=1e-12)
