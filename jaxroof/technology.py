@@ -8,7 +8,7 @@ STEPS = 8
 """Newton steps of `voltage_at`: from the nominal voltage the fifth is exact in float64 over a factor of 30 in clock."""
 
 _LEAST_OVERDRIVE = 1e-6
-"""Voltage above the threshold, over the nominal voltage or over its own at nominal voltage, that is raised to powers."""
+"""Voltage above the threshold, over the nominal one or over what it is there, from which on it is raised to powers."""
 
 
 def clock_at(
