@@ -2,7 +2,8 @@
 
 The search is made from 20 seeds, each with a sample of its own in place of the grid. Then designs are drawn until ten
 million keep the constraints: half of them anywhere within the bounds, half around the best optimum at all scales. None
-may be better. Any specification of an optimisation will do; it has to have one objective.
+may be better. Any specification of an optimisation will do; it has to have one objective. Optima in a design space are
+checked against the rules of its technology too (`tests.evidence.buildable`).
 """
 
 import argparse
@@ -14,6 +15,7 @@ import time
 import numpy as np
 
 from hwspaces import formatted
+from hwspaces.space import is_space
 from sweeps.cli.tables import console, table
 from sweeps.run.compile_cache import compilation_cache
 from sweeps.studies.optimization.cube import legal_combinations
@@ -23,6 +25,7 @@ from sweeps.studies.optimization.optimum import Optimum
 from sweeps.studies.optimization.problem import Problem
 from sweeps.studies.optimization.search import searched
 from sweeps.studies.optimization.spec import made, read
+from tests.evidence.buildable import broken
 
 SPEC = pathlib.Path(__file__).parents[2] / "sweeps" / "specs" / "cheapest.toml"
 
@@ -96,8 +99,15 @@ def drawn(problem: Problem, best: np.ndarray, feasible: int, seconds: float, see
     return anywhere, around
 
 
+def rules_broken(problem: Problem, space: str, found: list[Optimum]) -> list[str]:
+    """Lines of optima that could not be built."""
+    (member,) = problem.flat
+    devices = [member.evaluator.scenario(one.designs[0][member.columns]).hardware for one in found]
+    return [f"seed {seed}: {rule}" for seed, device in enumerate(devices) for rule in broken(device, space)]
+
+
 def main(words: list[str] | None = None) -> int:
-    """Print the table; the exit status is 1 where optima disagree, or where a random design is better."""
+    """Print the table; 1 where optima disagree or could not be built, or where a random design is better."""
     parser = argparse.ArgumentParser(prog="python -m tests.evidence.optima", description=__doc__)
     parser.add_argument("spec", nargs="?", default=SPEC, type=pathlib.Path)
     parser.add_argument("--seeds", type=int, default=20)
@@ -140,7 +150,13 @@ def main(words: list[str] | None = None) -> int:
             better += kind.best < values.min() - BETTER * abs(values.min())
             apart = f"the best is {100 * (kind.best - values.min()) / abs(values.min()):+.5f} % from the best optimum"
         out.print(f"{kind.feasible:,} of {kind.designs:,} random designs {words} keep the constraints; {apart}")
-    return int(spread > AGREE or better > 0)
+    (device,) = asked.spec.objects["hardware"]
+    rules = rules_broken(problem, device, found) if is_space(device) else []
+    if is_space(device):
+        built = f"{len(found) - len({rule.partition(':')[0] for rule in rules})} of {len(found)} optima"
+        out.print(f"{built} keep the rules of {device}: whole numbers, stacks, reticle, shoreline, interposer, cooling")
+        print(*rules, sep="\n", end="\n" if rules else "")
+    return int(spread > AGREE or better > 0 or bool(rules))
 
 
 if __name__ == "__main__":
