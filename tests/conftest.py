@@ -3,6 +3,7 @@
 import gc
 import importlib
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -13,6 +14,8 @@ compute is the same but for rounding; benchmarks, and what users run, are compil
 if QUICKLY not in os.environ.get("XLA_FLAGS", ""):  # read when JAX begins; commands that tests start inherit it
     os.environ["XLA_FLAGS"] = f"{QUICKLY} {os.environ.get('XLA_FLAGS', '')}".strip()
 
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # begun in the background; children that tests stop inherit it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 gc.set_threshold(200_000, 20, 100)  # tracing makes many objects and few cycles: a fifth of the time was spent looking
 
 import jax  # noqa: E402
