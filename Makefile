@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo lint test bench clean
+.PHONY: demo lint test bench evidence clean
 
 $(VENV)/installed: pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "jaxroof needs Python 3.11 or newer; set PYTHON=...")'
@@ -26,6 +26,9 @@ test: lint  ## lint, then the whole suite
 bench: $(VENV)/installed  ## points per second, compile time and memory
 	$(BIN)/python -m tests.bench
 	$(BIN)/python -m tests.bench.serving
+
+evidence: $(VENV)/installed  ## score all measured data of the folder DATA: evidence.nc and evidence.md
+	$(BIN)/python -m tests.evidence.matrix --data $(DATA)
 
 clean:
 	rm -rf $(VENV) build *.egg-info sweep.nc sweep.png

@@ -53,12 +53,14 @@ START = {
 
 TIMES = ("latency", "low_latency.fixed_time", "medium.fixed_time", "bulk.fixed_time", "direct.fixed_time")
 TIMES += ("peer.fixed_time", "shot.fixed_time")
+OWN_TIMES = tuple(leaf for leaf in TIMES if not leaf.startswith("peer."))
 NO_SWITCH = tuple(leaf for leaf in START if not leaf.startswith(("switch.", "peer.")))
 NVLINK = tuple(leaf for leaf in START if leaf not in ("crossing", "spread"))
 
 TABLES: Mapping[str, tuple[str, ...]] = {
     "NVLink": NVLINK,
     "NVLink3": TIMES,
+    "NVLink5": OWN_TIMES,
     "PCIe4": NO_SWITCH,
     "PCIe5": NO_SWITCH,
 }
@@ -69,6 +71,7 @@ MEASURED: Mapping[str, tuple[str, ...]] = {
     "A100-SXM-80GB": ("NVLink3", "NVLink"),
     "H100-SXM": ("NVLink",),
     "H200-SXM": ("NVLink",),
+    "B200-SXM": ("NVLink5", "NVLink"),
     "L40S": ("PCIe4",),
     "RTX-PRO-6000-Server": ("PCIe5",),
 }

@@ -59,7 +59,7 @@ def test_known_constants_are_found(made):
 
 
 def test_host_time_and_other_devices_are_left_out(tmp_path):
-    rows = [row for mode, gpu in (("eager", "h100_sxm"), ("cudagraph", "b200_sxm")) for row in asked(gpu, mode=mode)]
+    rows = [row for mode, gpu in (("eager", "h100_sxm"), ("cudagraph", "gb200")) for row in asked(gpu, mode=mode)]
     path = written(tmp_path / "rows.csv", rows)
     assert fittable(collectives(path)[0]) == []
     assert main(["--data", str(path)]) == 2
