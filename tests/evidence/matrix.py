@@ -5,7 +5,9 @@ into a dataset, `evidence.nc`, and onto a page.
 """
 
 import argparse
+import functools
 import math
+import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -28,7 +30,7 @@ from sweeps.measure.validate.serving.predict import engine_efficiencies
 from sweeps.measure.validate.serving.serving_points import points
 from sweeps.measure.validate.single_requests import request_errors
 from sweeps.measure.validate.training_passes import measured_passes, scored_passes
-from tests.evidence import learned_fit, link_fit, saturated_throughput
+from tests.evidence import link_fit, saturated_throughput
 
 KERNELS, SAMPLE, RUNS = "kernels", "e2e/silicon_sample.csv", "e2e/tam_ground_truth.csv"
 PROFILES = "other/vidur_llmcompass_collectives.csv"
@@ -63,12 +65,20 @@ Source = Callable[[Path], Iterable[Part]]
 
 
 def kernels(data: Path) -> Iterator[Part]:
-    """Single kernels; fitted are those of the fits' engines and devices."""
+    """Single kernels; fitted are those of devices that the provenance of the engine's constants names."""
+    fitted_devices = functools.cache(_fitted_devices)
     for one in kernel_errors(data / KERNELS).scored:
         group = one.group
-        fitted = group.device in learned_fit.DEVICES and learned_name(group.engine) != "learned"
+        fitted = group.device in fitted_devices(learned_name(group.engine))
         labels = f"{group.family} {group.precision}", group.device, group.engine, group.version
         yield Part("kernels", *labels, fitted, one.seconds, group.seconds, one.spread)
+
+
+def _fitted_devices(efficiency: str) -> frozenset[str]:
+    """Devices whose kernels constants were fitted to, by their sources: "... on h100_sxm, l40s (aiconfigurator"."""
+    texts = hwspaces.efficiency(efficiency).sources.values()
+    lists = [found[1].split(", ") for text in texts if (found := re.search(r" on ([\w, ]+) \(aiconfigurator", text))]
+    return frozenset(hwspaces.hardware(name).name for names in lists for name in names)
 
 
 def collectives(data: Path) -> Iterator[Part]:
