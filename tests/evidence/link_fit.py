@@ -71,7 +71,7 @@ MEASURED: Mapping[str, tuple[str, ...]] = {
     "A100-SXM-80GB": ("NVLink3", "NVLink"),
     "H100-SXM": ("NVLink",),
     "H200-SXM": ("NVLink",),
-    "B200-SXM": ("NVLink5", "NVLink"),
+    "B200-SXM": ("NVLink5",),
     "L40S": ("PCIe4",),
     "RTX-PRO-6000-Server": ("PCIe5",),
 }
