@@ -62,7 +62,7 @@ def step_energy(
 
     def energy(batch: Batch, rows: Scalar) -> tuple[Array, Array]:
         device, visible, spent = _unlimited(micro_batch, model, deployment, overlap, batch, rows)
-        joules = limited_energy(device + visible, _joules(spent, hardware), hardware)
+        joules = limited_energy(device + visible, _joules(spent), hardware)
         return joules, jnp.zeros_like(joules)
 
     return _of_one_token(energy, deployment, acceptance)
@@ -112,7 +112,7 @@ def _step_price(
     device, visible, spent = _unlimited(micro_batch, model, deployment, overlap, batch, rows)
     if not power_known(hardware):
         return device, visible
-    return limited_time(device + visible, _joules(spent, hardware), hardware) - visible, visible
+    return limited_time(device + visible, _joules(spent), hardware) - visible, visible
 
 
 def _unlimited(
@@ -138,7 +138,7 @@ def _unlimited(
     return device, visible, spent[..., 1:] * each
 
 
-def _joules(spent: Array, hardware: Hardware) -> Joules:
+def _joules(spent: Array) -> Joules:
     """Energy of a step from the quantities beside its time."""
     return Joules(spent[..., 0], spent[..., 1])
 

@@ -1,4 +1,4 @@
-"""How every test sees JAX (no silent promotion of ranks or types), and small structs with round numbers."""
+"""Settings of JAX for every test (no silent promotion of ranks or types), and small structs with round numbers."""
 
 import gc
 import importlib
