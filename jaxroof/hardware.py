@@ -56,6 +56,11 @@ class Cores:
         "from the scratchpad; 0: threads feed them",
         default=0.0,
     )
+    tensor_memory: Scalar = switch(
+        "1 where matrix units add up in a memory of their own",
+        "and apply scales of blocks as they multiply; 0: results are in registers",
+        default=0.0,
+    )
     matrix_flops_per_clock: dict[str, Scalar] | None = number(
         "FLOP",
         "matrix FLOP per clock and core, {}",

@@ -35,6 +35,7 @@ class GemmKernel(TileCosts):
     row_cycles: Scalar | None = None  # cycles of one core per row: a block of its own that prepares it; None: none
     fetch: Scalar | None = None  # extra fraction of `bandwidth` that asynchronous cores reach; None: none
     software_row_cycles: Scalar | None = None  # further cycles per row where matrix units are not asynchronous
+    packing_cycles: Scalar | None = None  # clock cycles of a kernel that lays scales out for a tensor memory; None: none
     spread: Spread | None = None
     hull: Hull | None = static(default=None)
 
@@ -59,7 +60,10 @@ def gemm_timing(kernel: GemmKernel, op: Kernel, hardware: Hardware) -> Timing:
     if kernel.row_cycles is not None:
         cores = hardware.cores.count * clock(hardware)
         best = best + op.shape.rows * (_row_cycles(kernel, hardware) / cores)
-    launch = op.kernels * kernel.launch_cycles / clock(hardware)
+    cycles = kernel.launch_cycles
+    if kernel.packing_cycles is not None:
+        cycles = cycles + kernel.packing_cycles * hardware.cores.tensor_memory
+    launch = op.kernels * cycles / clock(hardware)
     return Timing(
         launch + op.kernels * best,
         {"matrix": op.kernels * matrix, "hbm": op.kernels * hbm, "l2": op.kernels * l2, "launch": launch},
@@ -151,5 +155,6 @@ def published() -> GemmKernel:
         weight_residency=0.95,  # ours: set-associative caches keep most of a working set that nearly fits
         activation_residency=0.6,
         split_cycles=2800.0,  # one more kernel, or a grid-wide wait, of two HBM round trips and a launch
+        step_cycles=100.0,
         split_traffic=0.67,  # partial sums are written and read once, most of them in L2
     )

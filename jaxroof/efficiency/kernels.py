@@ -34,6 +34,7 @@ class Kernels:
     wide: KernelModel  # operands of 16 bits and more
     narrow: KernelModel | None = None  # operands of 8 bits and less
     scaled: KernelModel | None = None  # the same with a scale per block
+    block4: KernelModel | None = None  # operands of 4 bits, with a scale per block of 16 or 32
     latent: KernelModel | None = None  # attention to latent vectors
     plain: StreamKernel | None = None  # ops of the kind without a shape: index scores, recurrent states
 
@@ -45,6 +46,8 @@ def class_of(kernels: Kernels, op: Kernel) -> str:
         candidates = ["narrow", *candidates]
         if op.scaled:
             candidates = ["scaled", *candidates]
+        if op.precision == "fp4":
+            candidates = ["block4", *candidates]
     if isinstance(op.shape, AttentionShape) and op.shape.latent:
         candidates = ["latent", *candidates]
     if op.shape is None:

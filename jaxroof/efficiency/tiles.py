@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from jaxroof.arrays import jnp, rsqrt
-from jaxroof.hardware import Hardware, matrix_peak, tile_clock
+from jaxroof.hardware import Hardware, clock, matrix_peak, tile_clock
 from jaxroof.smooth import ceiling, cheapest, maximum
 from jaxroof.struct import Array, Scalar, struct
 
@@ -60,6 +60,8 @@ class TileCosts:
     process_energy: Scalar | None = None  # J drawn per J of arithmetic in `Hardware.energy`; None: `energy` says it
     shared_issue: Scalar | None = None  # extra share of the main loop where `Cores.shared_issue` is 1
     software: Scalar | None = None  # extra share of the main loop where matrix units are not asynchronous
+    promotion: Scalar | None = None  # the same where they have no memory for results: registers scale and add blocks
+    step_cycles: Scalar | None = None  # clock cycles of one `STEP_BYTES` step of a tile at least; None: no such bound
 
 
 def sustained_rate(
@@ -121,7 +123,8 @@ def matrix_time(
     x = row_tiles(m) ceil(outputs / n) splits / cores,  inputs: of one split, a whole number of steps
     fixed = (tile_cycles + store_cycles m n / STORED) (1 - overlap asynchronous) / tile_clock
     A main loop in software is 1 + software (1 - asynchronous) times as long, one that shares its issue slots with
-    address arithmetic 1 + shared_issue.
+    address arithmetic 1 + shared_issue, one whose results pass registers 1 + promotion (1 - tensor_memory). A main loop of few rows and outputs lasts step_cycles / clock per step at
+    least: the next operands are asked for as the last ones are used.
 
     Args:
       rate: FLOP/s of all cores, `sustained_rate`.
@@ -130,22 +133,28 @@ def matrix_time(
       splits: kernels' parts of the inputs, each a tile of its own.
     """
     step = STEP_BYTES / operand_bytes
-    depth = step * ceiling(inputs / (splits * step))
-    core_time, small = 2.0 * depth * hardware.cores.count / rate, costs.small * UNIT
+    steps = ceiling(inputs / (splits * step))
+    core_time, small = 2.0 * step * steps * hardware.cores.count / rate, costs.small * UNIT
     if costs.shared_issue is not None and hardware.cores.shared_issue is not None:
         core_time = core_time * (1.0 + costs.shared_issue * hardware.cores.shared_issue)
     if costs.software is not None:
         core_time = core_time * (1.0 + costs.software * (1.0 - hardware.cores.asynchronous))
+    if costs.promotion is not None:
+        core_time = core_time * (1.0 + costs.promotion * (1.0 - hardware.cores.tensor_memory))
     cycle = (1.0 - costs.overlap * hardware.cores.asynchronous) / tile_clock(hardware, rate, operand_bytes)
     fixed_time = costs.tile_cycles * cycle
     store_time = 0.0 if costs.store_cycles is None else costs.store_cycles * cycle
+    least = None if costs.step_cycles is None else steps * (costs.step_cycles / clock(hardware))
     per_core = splits / hardware.cores.count
     rows = {m: row_tiles(m) * per_core for m, _ in tiles}
     columns = {n: ceiling(outputs * (1.0 / n)) for _, n in tiles}
     times = []
     for m, n in tiles:
         main = m * n + small * (m + n)
-        tile_time = (main * misfit(m, n, hardware)) * core_time + (fixed_time + store_time * (m * n / STORED))
+        loop_time = (main * misfit(m, n, hardware)) * core_time
+        if least is not None:
+            loop_time = maximum(loop_time, least)
+        tile_time = loop_time + (fixed_time + store_time * (m * n / STORED))
         times.append(waves(rows[m] * columns[n], costs.softness) * tile_time)
     return cheapest(*times)
 

@@ -181,7 +181,8 @@ def _stack(call: Call, members: list[KernelGroup], newest: str) -> Stack:
         dataclasses.replace(
             device,
             matrix={name: device.matrix[name] for name in shared},
-            **dict.fromkeys(("links", "price", "energy", "silicon", "costs")),
+            cores=dataclasses.replace(device.cores, matrix_flops_per_clock=None),
+            **dict.fromkeys(("links", "price", "energy", "silicon", "costs", "package")),
         )
         for device in devices
     ]

@@ -22,7 +22,7 @@ from sweeps.measure.validate.relative_errors import errors
 from tests.evidence.learned_kernels.result import ARCHITECTURES, KernelFit, deviation, errors_by_length
 from tests.evidence.least_squares import OUTLIER
 
-CLASSES = {"bfloat16": "wide", "fp8": "narrow", "fp8_block": "scaled"}
+CLASSES = {"bfloat16": "wide", "fp8": "narrow", "fp8_block": "scaled", "nvfp4": "block4"}
 """dtype of the table -> class of `jaxroof.efficiency.kernels.Kernels`."""
 
 FITTED_ROWS = 600
@@ -50,13 +50,19 @@ TRUST = {
     "ramp_cycles": 0.5,
     "row_cycles": 1.5,
     "software": 1.0,
+    "promotion": 0.7,
+    "packing_cycles": 1.5,
     "software_row_cycles": 2.0,
     "store_cycles": 0.35,
     "overlap": 0.2,
     "idle_power": 0.3,
     "split_cycles": 0.3,
+    "step_cycles": 0.5,
 }
 """Constant of a product that is fitted -> standard deviation of its logarithm around the published value."""
+
+BLOCKS = ("software", "software_row_cycles", "promotion", "packing_cycles")
+"""Constants of products whose operands have a scale per block of 128."""
 
 LOW_PRIORS = {
     "matrix": 0.87,
@@ -64,6 +70,8 @@ LOW_PRIORS = {
     "split_cycles": 8000.0,
     "row_cycles": 300.0,
     "software": 0.5,
+    "promotion": 0.2,
+    "packing_cycles": 2000.0,
     "software_row_cycles": 1000.0,
 }
 """Priors of low precisions that are not the published ones: scaling and type conversion share the cores."""
@@ -212,7 +220,7 @@ def _priors(dtype: str) -> tuple[np.ndarray, np.ndarray]:
 def _names(dtype: str) -> list[str]:
     """Constants of a product that are fitted: rows cost what quantises them, software what scales blocks."""
     names = [name for name in TRUST if dtype != "bfloat16" or name != "row_cycles"]
-    return [name for name in names if dtype == "fp8_block" or not name.startswith("software")]
+    return [name for name in names if dtype == "fp8_block" or name not in BLOCKS]
 
 
 def _ceilings(dtype: str) -> np.ndarray:
@@ -258,6 +266,8 @@ def _device(name: str, precision: str) -> Hardware:
         "energy": None,
         "silicon": None,
         "costs": None,
+        "package": None,
+        "cores": dataclasses.replace(hardware.cores, matrix_flops_per_clock=None),
     }
     return dataclasses.replace(hardware, matrix={precision: hardware.matrix[precision]}, **unread)
 
