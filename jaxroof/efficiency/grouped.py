@@ -34,6 +34,9 @@ class GroupedKernel(TileCosts):
     weight_residency: Scalar  # share of L2 that holds weights from one reading to the next
     activation_residency: Scalar  # share of L2 that holds activations between the kernels around the product
     copy_cycles: Scalar  # clock cycles of a core per B of inputs and outputs that kernels around the product copy
+    copies: Scalar | None = None  # times that kernels around the product move its inputs and outputs; None: none
+    overlapped: Scalar | None = None  # 0: as `contention` says; 1: c and h add as a norm of order 4 where asynchronous
+    fused: Scalar | None = None  # share of the launches that kernels for matrix units with a memory of their own save
     coarse_rows: Scalar | None = None  # mean rows per matrix about which tiles get coarse; None: they never do
     coarse_lines: Scalar | None = None  # extra fraction of the weights that coarse tiles read, by half cache lines
     spread: Spread | None = None
@@ -56,7 +59,7 @@ def grouped_timing(kernel: GroupedKernel, op: Kernel, hardware: Hardware) -> Tim
     sustained = op.reuse_bytes is None
     weights = shape.matrices * shape.inputs * shape.outputs * shape.weight_bytes
     activations = jnp.maximum(op.bytes - weights, 0.0)
-    coarse = _coarse(kernel, shape)
+    coarse = _coarse(kernel, shape, hardware)
 
     # c: tiles of all matrices on the cores
     rate = sustained_rate(kernel, op.matrix_flops, hardware, op.precision, op.operand_bytes, sustained)
@@ -74,10 +77,15 @@ def grouped_timing(kernel: GroupedKernel, op: Kernel, hardware: Hardware) -> Tim
     if coarse is not None:
         delay = delay * (1.0 + coarse)
 
-    body = jnp.sqrt(core * core + moved * moved + 2.0 * kernel.contention * core * moved + delay * delay)
+    body = jnp.sqrt(_together(kernel, core, moved, hardware) + delay * delay)
     copied = kernel.copy_cycles * activations / (hardware.cores.count * clock(hardware))
+    if kernel.copies is not None:
+        copied = copied + kernel.copies * sum(_memory_times(kernel, 0.0, activations, None, hardware))
     cycles = kernel.launch_cycles + kernel.matrix_cycles * shape.matrices
-    launch = op.kernels * (cycles / clock(hardware) + kernel.launch_time)
+    started = cycles / clock(hardware) + kernel.launch_time
+    if kernel.fused is not None:
+        started = started * (1.0 - kernel.fused * hardware.cores.tensor_memory)
+    launch = op.kernels * started
     times = {"matrix": op.kernels * core, "hbm": op.kernels * hbm, "l2": op.kernels * (l2 + copied)}
     return Timing(launch + op.kernels * (body + copied), {**times, "launch": launch + op.kernels * delay})
 
@@ -107,12 +115,29 @@ def _span(ratio: Scalar) -> Array:
     return jnp.maximum(ratio - jnp.exp(SPAN_RATE - SPAN_RATE * ratio), EVEN)
 
 
-def _coarse(kernel: GroupedKernel, shape: ProductShape) -> Array | None:
-    """x / (1 + x), x = (mean rows / coarse_rows)^2: 0 at few rows per matrix, 1 at many; None without `coarse_rows`."""
+def _together(kernel: GroupedKernel, core: Scalar, moved: Scalar, hardware: Hardware) -> Array:
+    """Square of the time of matrix units and memory that run at once, shape ().
+
+    c^2 + h^2 + 2 contention c h with threads that feed the matrix units; where these fetch by themselves, from there
+    to sqrt(c^4 + h^4) by the share `overlapped`.
+    """
+    matrix, memory = core * core, moved * moved
+    taken = matrix + memory + 2.0 * kernel.contention * core * moved
+    if kernel.overlapped is None:
+        return taken
+    share = kernel.overlapped * hardware.cores.asynchronous
+    return taken + share * (jnp.sqrt(matrix * matrix + memory * memory) - taken)
+
+
+def _coarse(kernel: GroupedKernel, shape: ProductShape, hardware: Hardware) -> Array | None:
+    """x / (1 + x), x = (mean rows / coarse_rows)^2: 0 at few rows per matrix, 1 at many; None without `coarse_rows`.
+
+    0 where matrix units have a memory of their own: other kernels run there.
+    """
     if kernel.coarse_rows is None:
         return None
     ratio = shape.rows / (jnp.maximum(shape.matrices, 1e-6) * kernel.coarse_rows)
-    return ratio * ratio / (1.0 + ratio * ratio)
+    return (1.0 - hardware.cores.tensor_memory) * (ratio * ratio / (1.0 + ratio * ratio))
 
 
 def _memory_times(

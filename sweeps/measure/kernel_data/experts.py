@@ -32,6 +32,10 @@ MASKED = r"triton|^vllm_fused_moe"
 """Names of kernels that mask rows of other devices' experts instead of leaving them out: they store zeros for them,
 activate and combine them. vllm-project/vllm and sgl-project/sglang, fused_moe_kernel."""
 
+WHOLE = "flashinfer_trtllm"
+"""Part of the names of kernels that, at a scale per block of 128, activate and combine such rows too, in kernels of
+their own: flashinfer-ai/flashinfer, trtllm_fused_moe_dev_kernel.cu, activationDeepSeek."""
+
 UNGATED_SIZES = ((2688, 1856), (4096, 2688), (1024, 2688), (2048, 5120), (8192, 5120))
 """Hidden and inner sizes of models whose experts have one up projection, whatever the kernel's name: the config.json of
 NVIDIA's Nemotron-3 models, mlp_hidden_act relu2."""
@@ -80,11 +84,12 @@ def routed(frame: Any) -> Any:
     sources = frame.kernel_source.astype(str)
     ungated = [size in UNGATED_SIZES for size in zip(frame.hidden_size, frame.inter_size, strict=True)]
     ungated = sources.str.contains(UNGATED) | (np.asarray(ungated) & ~frame.adjoining)
+    masked = sources.str.contains(MASKED) | (sources.str.contains(WHOLE) & (frame.dtype == "fp8_block"))
     tokens, rows = np.where(again, frame.visitors, frame.num_tokens), frame.rows * scale
     return frame.assign(
         num_tokens=tokens,
         rows=rows,
-        stored=np.where(sources.str.contains(MASKED), np.maximum(tokens * frame.topk, rows), rows),
+        stored=np.where(masked, np.maximum(tokens * frame.topk, rows), rows),
         largest=frame.largest * scale,
         up_projections=np.where(ungated, 1.0, 2.0),
         balanced=frame.distribution == "balanced",

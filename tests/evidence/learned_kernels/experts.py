@@ -25,16 +25,19 @@ CLASSES = {
     "trtllm": {
         "experts.wide": ("bfloat16", r"^moe_torch_flow(?:_cutlass)?$"),
         "experts.narrow": ("fp8", r"^moe_torch_flow_cutlass$"),
-        "experts.scaled": ("fp8_block", r"^moe_torch_flow_cutlass$"),
+        "experts.scaled": ("fp8_block", r"^(?:moe_torch_flow_cutlass|deepgemm)$"),
+        "experts.block4": ("nvfp4", r"^moe_torch_flow_cutlass$"),
     },
     "vllm": {
         "experts.wide": ("bfloat16", r""),
         "experts.narrow": ("fp8", r""),
         "experts.scaled": ("fp8_block", r""),
+        "experts.block4": ("nvfp4", r""),
     },
     "sglang": {
-        "experts.wide": ("bfloat16", r"^sglang_fused_moe_triton$"),
-        "experts.scaled": ("fp8_block", r"^sglang_fused_moe_triton$"),
+        "experts.wide": ("bfloat16", r"^sglang_(?:fused_moe_triton|flashinfer_trtllm_moe)$"),
+        "experts.scaled": ("fp8_block", r"^sglang_(?:fused_moe_triton|flashinfer_trtllm_moe)$"),
+        "experts.block4": ("nvfp4", r""),
     },
 }
 """Engine -> class -> dtype of the table, and which kernels: what the engine chooses by itself on each device."""
@@ -75,8 +78,17 @@ MOVING = (
     Parameter("contention", 0.1, 0.7, 1e-3, 1.0, TRUST),
     Parameter("activation_residency", 0.5, 0.5, 0.02, 1.0, TRUST),
     Parameter("copy_cycles", 0.0625, 0.6, 1e-3, 1.0, TRUST),
+    Parameter("copies", 0.5, 0.7, 0.01, 5.0, TRUST),
+    Parameter("step_cycles", 200.0, 0.5, 20.0, 2000.0, TRUST),
+    Parameter("overlapped", 0.5, 0.5, 0.02, 1.0, TRUST),
+    Parameter("fused", 0.2, 0.7, 0.01, 0.9, TRUST),
 )
 """Fields of `GroupedKernel` that are fitted; the others are `published()`'s."""
+
+BLOCKS = (
+    Parameter("promotion", 0.2, 0.7, 0.01, 3.0, TRUST),
+)
+"""Further fields of products whose operands have a scale per block of 128."""
 
 COARSE = (
     Parameter("coarse_rows", 4.0, 0.7, 0.5, 64.0, "sgl-project/sglang and vllm-project/vllm, default tiles"),
@@ -116,7 +128,7 @@ def _class_fit(frame: Any, engine: str, path: str, dtype: str, kernels: str) -> 
     fitted_groups = class_groups(frame, engine, dtype, kernels, ROWS, seed=0)
     scored_groups = class_groups(frame, engine, dtype, kernels, SCORED, seed=1)
     stacks, scored = stacked(fitted_groups), stacked(scored_groups)
-    fit = _fitter(stacks, MOVING + COARSE if engine in TILED_BY_MEAN else MOVING)
+    fit = _fitter(stacks, moving(engine, path))
     everything = fit([np.ones(len(stack.seconds)) for stack in stacks])
     held_out, blind, ratios, times = {}, {}, [], []
     architectures = sorted({ARCHITECTURES[group.device] for group in fitted_groups})
@@ -148,6 +160,12 @@ def _class_fit(frame: Any, engine: str, path: str, dtype: str, kernels: str) -> 
         held_out=held_out,
         blind=blind,
     )
+
+
+def moving(engine: str, path: str) -> tuple[Parameter, ...]:
+    """Constants of a class that are fitted."""
+    blocks = BLOCKS if path == "experts.scaled" else ()
+    return MOVING + blocks + (COARSE if engine in TILED_BY_MEAN else ())
 
 
 def class_groups(frame: Any, engine: str, dtype: str, kernels: str, rows: int, seed: int) -> list[KernelGroup]:
