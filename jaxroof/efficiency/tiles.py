@@ -123,8 +123,9 @@ def matrix_time(
     x = row_tiles(m) ceil(outputs / n) splits / cores,  inputs: of one split, a whole number of steps
     fixed = (tile_cycles + store_cycles m n / STORED) (1 - overlap asynchronous) / tile_clock
     A main loop in software is 1 + software (1 - asynchronous) times as long, one that shares its issue slots with
-    address arithmetic 1 + shared_issue, one whose results pass registers 1 + promotion (1 - tensor_memory). A main loop of few rows and outputs lasts step_cycles / clock per step at
-    least: the next operands are asked for as the last ones are used.
+    address arithmetic 1 + shared_issue, one whose results pass registers 1 + promotion (1 - tensor_memory). A main loop
+    of few rows and outputs lasts step_cycles / clock per step at least: the next operands are asked for as the last
+    ones are used.
 
     Args:
       rate: FLOP/s of all cores, `sustained_rate`.

@@ -157,7 +157,7 @@ def device(name: str) -> Hardware:
 
 def kernel(values: Sequence[Any]) -> GemmKernel:
     """The constants of a product in the order of `PRIORS`, the others as published."""
-    return dataclasses.replace(published(), overlap=OVERLAP, **dict(zip(PRIORS, values, strict=True)))
+    return dataclasses.replace(published(), overlap=OVERLAP, step_cycles=None, **dict(zip(PRIORS, values, strict=True)))
 
 
 @jax.jit

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from jaxroof.efficiency.gemm import gemm_timing, published
+from jaxroof.efficiency.kernels import Kernels, class_of
 from jaxroof.efficiency.stream import StreamKernel, stream_timing
 from jaxroof.efficiency.tiles import misfit, waves
 from jaxroof.hardware import Cores, Hardware, Links, Memory, MemoryLevel, Power
@@ -44,6 +45,7 @@ IDEAL = dataclasses.replace(
     ramp_cycles=0.0,
     idle_power=0.0,
     activation_residency=1e-6,
+    step_cycles=None,
 )
 
 
@@ -114,6 +116,40 @@ def test_software_scaling_costs_only_chips_without_asynchronous_units():
     )
     assert aided == pytest.approx(plain, rel=1e-6)
     assert unaided == pytest.approx(1.5 * plain + 64e-6, rel=1e-3)
+
+
+def test_a_step_of_few_rows_takes_the_loads_time():
+    # 65536 inputs of 2 B are 1024 steps of 128 B; 8 parts of 128 steps, each 2000 cycles at 2 GHz: 128 us.
+    # 1024 outputs in 8 parts are at most 64 tiles of 128: one wave. The parts' sums and the bytes take less beside it.
+    slow = dataclasses.replace(IDEAL, step_cycles=2000.0, split_cycles=0.0, split_traffic=0.0)
+    assert float(time(1.0, 1024.0, 65536.0, kernel=slow).resources["matrix"]) == pytest.approx(128e-6, rel=1e-3)
+    # A step of a large tile, 2 * 128 * 256 * 64 FLOP at 10 TFLOP/s of a core, is 420 ns: 100 cycles do not bind.
+    short = dataclasses.replace(IDEAL, step_cycles=100.0)
+    plain, found = (float(time(12800.0, 12800.0, 4096.0, kernel=each).total) for each in (IDEAL, short))
+    assert found == pytest.approx(plain, rel=1e-6)
+
+
+def test_promotion_and_packing_of_scales_depend_on_the_tensor_memory():
+    # A main loop that is 1.25 times as long without it; 1000 cycles at 2 GHz more with it: 0.5 us.
+    kernel = dataclasses.replace(IDEAL, promotion=0.25, packing_cycles=1000.0)
+    device = dataclasses.replace(DEVICE, cores=dataclasses.replace(DEVICE.cores, tensor_memory=1.0))
+    plain, aided, unaided = (
+        float(time(12800.0, 12800.0, 4096.0, *case).total) for case in ((DEVICE,), (device, kernel), (DEVICE, kernel))
+    )
+    assert aided == pytest.approx(plain + 0.5e-6, rel=1e-6)
+    assert unaided == pytest.approx(1.25 * plain, rel=1e-3)
+
+
+def test_classes_of_low_precisions():
+    fp4 = linear(1.0, 64.0, 64.0, WeightFormat(bytes=0.5625, compute="fp4"), 2.0, 1.0)
+    fp8 = linear(1.0, 64.0, 64.0, FP8, 2.0, 1.0)
+    blocks = linear(1.0, 64.0, 64.0, WeightFormat(bytes=1.0, compute="fp8", scaled=True), 2.0, 1.0)
+    every = Kernels(wide=IDEAL, narrow=IDEAL, scaled=IDEAL, block4=IDEAL)
+    assert [class_of(every, op) for op in (fp4, fp8, blocks)] == ["block4", "narrow", "scaled"]
+    # Without evidence of 4 bits, constants of 8 bits price them.
+    fewer = dataclasses.replace(every, block4=None)
+    assert [class_of(fewer, op) for op in (fp4, fp8, blocks)] == ["narrow", "narrow", "scaled"]
+    assert class_of(Kernels(wide=IDEAL), fp4) == "wide"
 
 
 def test_waves():

@@ -110,6 +110,37 @@ def test_coarse_tiles_take_shorter_steps_and_read_half_lines():
     assert found["launch"] - fine["launch"] == pytest.approx(0.8 * 16 * 0.25e-6, rel=1e-4)
 
 
+def test_memory_and_asynchronous_matrix_units_overlap():
+    # c and h add as a hypotenuse where threads feed the matrix units, and as a norm of order 4 where these fetch.
+    op, plain = product(2048.0, 8.0, 2048.0, 2048.0), device(bandwidth=3e12)
+    cores = dataclasses.replace(plain.cores, asynchronous=1.0)
+    fetching = dataclasses.replace(plain, cores=cores)
+    kernel = dataclasses.replace(IDEAL, overlapped=1.0)
+    c, h = (float(grouped_timing(kernel, op, plain).resources[name]) for name in ("matrix", "hbm"))
+    launch = 2e-6 + 1080e-9
+    assert grouped_timing(kernel, op, plain).total == pytest.approx(launch + (c**2 + h**2) ** 0.5, rel=1e-5)
+    assert grouped_timing(kernel, op, fetching).total == pytest.approx(launch + (c**4 + h**4) ** 0.25, rel=1e-5)
+
+
+def test_a_tensor_memory_saves_launches_and_coarse_tiles():
+    # A quarter of 2 us + (1000 + 8 * 10) / 1 GHz = 3.08 us: 0.77 us. Coarse tiles' half lines: 0.4 * 16.8 us.
+    plain = device()
+    holding = dataclasses.replace(plain, cores=dataclasses.replace(plain.cores, tensor_memory=1.0))
+    kernel = dataclasses.replace(IDEAL, fused=0.25, coarse_rows=4.0, coarse_lines=0.5)
+    op = product(64.0, 8.0)
+    before, after = (grouped_timing(kernel, op, each).resources for each in (plain, holding))
+    assert before["launch"] - after["launch"] == pytest.approx(0.77e-6, rel=1e-5)
+    assert before["hbm"] - after["hbm"] == pytest.approx(0.4 * 8 * 2 * 1024**2 / 1e12, rel=1e-4)
+
+
+def test_copies_of_rows_take_the_memorys_time():
+    # 2^20 rows of 4 KiB once more at 1 TB/s: 4.29 ms.
+    kernel = dataclasses.replace(IDEAL, copies=1.0)
+    op = product(2.0**20, 8.0)
+    more = grouped_timing(kernel, op, device()).total - grouped_timing(IDEAL, op, device()).total
+    assert more == pytest.approx(2**20 * 4096 / 1e12, rel=1e-3)
+
+
 def test_tiles_of_equal_rows_are_rounded_up_and_of_unequal_ones_on_average():
     def tiles(rows, matrices, tile, largest=None):
         shape = ProductShape(

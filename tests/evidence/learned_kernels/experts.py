@@ -85,9 +85,7 @@ MOVING = (
 )
 """Fields of `GroupedKernel` that are fitted; the others are `published()`'s."""
 
-BLOCKS = (
-    Parameter("promotion", 0.2, 0.7, 0.01, 3.0, TRUST),
-)
+BLOCKS = (Parameter("promotion", 0.2, 0.7, 0.01, 3.0, TRUST),)
 """Further fields of products whose operands have a scale per block of 128."""
 
 COARSE = (
