@@ -79,7 +79,6 @@ MOVING = (
     Parameter("activation_residency", 0.5, 0.5, 0.02, 1.0, TRUST),
     Parameter("copy_cycles", 0.0625, 0.6, 1e-3, 1.0, TRUST),
     Parameter("copies", 0.5, 0.7, 0.01, 5.0, TRUST),
-    Parameter("step_cycles", 200.0, 0.5, 20.0, 2000.0, TRUST),
     Parameter("overlapped", 0.5, 0.5, 0.02, 1.0, TRUST),
     Parameter("fused", 0.2, 0.7, 0.01, 0.9, TRUST),
 )
