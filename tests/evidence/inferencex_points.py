@@ -71,6 +71,7 @@ def _published(row: CsvRow) -> Published:
         isl=values["isl"],
         osl=values["osl"],
         concurrency=values["conc"],
+        date=row["date"],
     )
     settings = preset(run)
     deployment = deployment_of(device, entry, run.layout, settings)
@@ -86,7 +87,6 @@ def _published(row: CsvRow) -> Published:
         modes=(mode, mode),
         model=entry.model,
         deployment=deployment,
-        date=row["date"],
         preset=settings,
         ttft=ttft * 1e-3,
         tpot=tpot * 1e-3,

@@ -297,6 +297,7 @@ def _rules(settings: Preset) -> Rules:
         sequences=settings.max_sequences,
         apart=settings.order == "prefill_first",
         hidden_host=float(settings.hidden_host),
+        step_time=settings.step_time,
         token_time=settings.token_time,
     )
 

@@ -120,7 +120,11 @@ def _lane(point: ServingPoint, tables: Tables, efficiency: Efficiency, requests:
     rules = policy(point)
     tokens = float(kv_capacity_tokens(point.hardware, point.model, point.deployment)) * _groups(point)
     # The front end works beside the engine's own process: the slower of the two counts.
-    tables = dataclasses.replace(tables, sequence_time=max(tables.sequence_time, point.preset.token_time))
+    tables = dataclasses.replace(
+        tables,
+        step_time=tables.step_time + point.preset.step_time,
+        sequence_time=max(tables.sequence_time, point.preset.token_time),
+    )
     return Lane(
         tables=tables,
         traffic=padded(traffic(point, SEED + point.row), requests),
