@@ -65,21 +65,28 @@ def figures(
     for role, table in given.items():
         if table not in shared:
             raise ValueError(f"{where}.given: there are no figures of {table!r}{nearest(table, shared)}")
-        source = shared[table]["source"]
-        for name, entry in shared[table].items():
-            if name != "source":
-                value, meaning = entry if isinstance(entry, list) else (entry, f"{table}: {source}")
-                _add(found, f"{role}.{name}", value, meaning, where, role)
+        found |= tabled(table, shared[table], role)
     for name, entry in own.items():
         if not isinstance(entry, list) or len(entry) != 2 or not entry[1]:
             raise ValueError(f"{where}.figures.{name} must be [number or formula, source]")
-        _add(found, name, *entry, where, "")
+        _add(found, name, *entry, where)
     return found
 
 
-def _add(found: Figures, name: str, value: Any, source: str, where: str, role: str) -> None:
+def tabled(table: str, entries: Mapping[str, Any], role: str = "") -> Figures:
+    """Figures of one shared table, with its role and a dot before every name where it has one."""
+    found, prefix = Figures(), f"{role}." if role else ""
+    for name, entry in entries.items():
+        if name == "source":
+            continue
+        value, meaning = entry if isinstance(entry, list) else (entry, entries["source"])
+        if isinstance(value, str):
+            value = NAME.sub(lambda match: prefix + match.group(), value)
+        _add(found, prefix + name, value, meaning, table)
+    return found
+
+
+def _add(found: Figures, name: str, value: float | str, source: str, where: str) -> None:
     formula = value if isinstance(value, str) else ""
-    if formula and role:
-        formula = NAME.sub(lambda match: f"{role}.{match.group()}", formula)
     number = found.value(formula, f"{where}.figures.{name}") if formula else float(value)
     found[name] = Figure(name, number, formula, source)

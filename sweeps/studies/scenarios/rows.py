@@ -184,7 +184,7 @@ def _row(entry: ScenarioEntry, check: Check, predicted: Answers, assumed: Answer
         predicted=value,
         tolerance=check.tolerance,
         status="agrees" if close else "differs",
-        unit="1" if check.over is not None else _unit(check),
+        unit="1" if check.over is not None else unit(check),
         why=check.finding or check.reason,
     )
 
@@ -194,10 +194,10 @@ def _slack(expected: float, check: Check) -> float:
 
 
 def _metric(check: Check) -> Expression:
-    return Expression(check.metric, _variable_unit, {}, check.what, _unit(check))
+    return Expression(check.metric, _variable_unit, {}, check.what, unit(check))
 
 
-def _unit(check: Check) -> str:
+def unit(check: Check) -> str:
     return check.unit or _variable_unit(NAME.search(check.metric).group())
 
 
