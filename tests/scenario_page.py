@@ -12,18 +12,18 @@ from sweeps.studies.scenarios.suite import WIDEST, shared_figures
 
 HEAD = """# Evidence: scenarios
 
-{survey} of the 24 scenarios that a survey of models of machine-learning systems publishes (github.com/syifan/ml-perf-survey,
-data/evaluation/llm-benchmark-suite.json, 16 February 2026; it says 28 and lists 24), with its models, hardware, lengths
-and parallelism, and {additional} additional ones: {checks} expected values. What the survey leaves open is listed as "Ours".
-`jaxroof scenario run --all` compares all of them with its answers ([guide](../guide/scenarios.md)); a test asserts that
-all but the {findings} under [Outside](#outside) agree. This page is generated from the files in `workloads/scenarios` by
-`python -m tests.reference`.
+{survey} of the 24 scenarios that a survey of models of machine-learning systems publishes
+(github.com/syifan/ml-perf-survey, data/evaluation/llm-benchmark-suite.json, 16 February 2026; it says 28 and lists 24),
+with its models, hardware, lengths and parallelism, and {additional} additional ones: {checks} expected values. What the
+survey leaves open is listed as "Ours". `jaxroof scenario run --all` compares all of them with its answers
+([guide](../guide/scenarios.md)); a test asserts that all agree but the {findings} under [Outside](#outside). This page
+is generated from the files in `workloads/scenarios` by `python -m tests.reference`.
 
-Expected values are derived by hand. A derivation is a formula of figures; every figure has its source, and the formula's
-arithmetic is computed when a file is loaded, so that a wrong one is refused. Derivations assume half of the matrix
-peak, all of every bandwidth, no fixed time of kernels and hosts, and leave element-wise kernels out; `--efficiency half`
-makes the same assumptions. A published value is compared as it stands, with its source in place of a derivation. Values
-agree within 5 % where nothing else is said. A tolerance above {widest:.0%} has a reason.
+Expected values are derived by hand. A derivation is a formula of figures; every figure has its source. The formula's
+arithmetic is computed when a file is loaded, and a wrong one is refused. Derivations assume half of the matrix peak,
+all of every bandwidth and no fixed time of kernels and hosts, and leave element-wise kernels out; `--efficiency half`
+makes the same assumptions, but has element-wise kernels. A published value is compared as it stands, with its source in
+place of a derivation. Values agree within 5 % where nothing else is said. A tolerance above {widest} % has a reason.
 """
 
 SHARED = """## Models and devices
@@ -40,7 +40,7 @@ def page() -> str:
     survey = sum(entry.source == "survey" for entry in entries)
     findings = [(entry, check) for entry, check in checks if check.finding]
     counts = {"survey": survey, "additional": len(entries) - survey, "checks": len(checks)}
-    parts = [HEAD.format(**counts, findings=len(findings), widest=WIDEST), "## Outside\n"]
+    parts = [HEAD.format(**counts, findings=len(findings), widest=f"{100 * WIDEST:g}"), "## Outside\n"]
     parts += [f"- {entry.id}, {check.what}: {check.finding}." for entry, check in findings] or ["None."]
     for entry in entries:
         parts += ["", *_section(entry)]

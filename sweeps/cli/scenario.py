@@ -10,7 +10,6 @@ from sweeps.cli.outputs import dataset_argument
 from sweeps.cli.printing import print_json
 from sweeps.cli.progress import Line
 
-
 AGREEMENTS = {"agrees": "yes", "differs": "no"}
 """Words of the table for a row's status, where they differ."""
 

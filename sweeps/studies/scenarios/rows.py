@@ -198,6 +198,7 @@ def _metric(check: Check) -> Expression:
 
 
 def unit(check: Check) -> str:
+    """SI unit of a check's metric at one point."""
     return check.unit or _variable_unit(NAME.search(check.metric).group())
 
 

@@ -125,10 +125,8 @@ def shared_figures() -> Mapping[str, Mapping[str, Any]]:
 
 def _check(table: Mapping[str, Any], known: Figures) -> Check:
     _require(table, [field.name for field in dataclasses.fields(Check)], "scenario.checks")
-    expected = table.get("expected")
-    expected = tuple(map(float, expected)) if isinstance(expected, list) else float(expected)
-    check = Check(**{**table, "expected": expected})
-    where = f"scenario.checks: {check.what}"
+    where = f"scenario.checks: {table.get('what')}"
+    check = Check(**{**table, "expected": _expected(table.get("expected"), where)})
     if not check.derivation and not check.source:
         raise ValueError(f"{where}: give the derivation of the expected value, or its source")
     if check.tolerance > WIDEST and not check.reason:
@@ -138,6 +136,14 @@ def _check(table: Mapping[str, Any], known: Figures) -> Check:
         if not math.isclose(worked, check.bounds[0], rel_tol=ROUNDING):
             raise ValueError(f"{where}: {known.arithmetic(check.derivation)} is {worked:.4g}, not {check.bounds[0]:g}")
     return check
+
+
+def _expected(value: Any, where: str) -> float | tuple[float, float]:
+    numbers = value if isinstance(value, list) else [value]
+    if len(numbers) not in (1, 2) or not all(type(number) in (int, float) for number in numbers):
+        raise ValueError(f"{where}: expected = {value!r} must be a number, or two between which the value is")
+    least, *most = map(float, numbers)
+    return (least, *most) if most else least
 
 
 def _refusal(table: Mapping[str, Any]) -> Refusal:
