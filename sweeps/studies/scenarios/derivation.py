@@ -69,7 +69,8 @@ def figures(
     for name, entry in own.items():
         if not isinstance(entry, list) or len(entry) != 2 or not entry[1]:
             raise ValueError(f"{where}.figures.{name} must be [number or formula, source]")
-        _add(found, name, *entry, where)
+        value, source = entry
+        _add(found, name, value, source, where)
     return found
 
 

@@ -131,7 +131,22 @@ def _rows(entry: ScenarioEntry, efficiency: str | None) -> list[ScenarioRow]:
         said = _refused({**entry.spec, **refusal.set})
         status = "refused" if refusal.says in said else "not refused"
         what = ", ".join(f"{key} = {value}" for key, value in refusal.set.items())
-        rows.append(ScenarioRow(entry.id, entry.title, what, "", *[math.nan] * 5, status, "", said))
+        rows.append(
+            ScenarioRow(
+                id=entry.id,
+                title=entry.title,
+                what=what,
+                metric="",
+                expected=math.nan,
+                most=math.nan,
+                found=math.nan,
+                predicted=math.nan,
+                tolerance=math.nan,
+                status=status,
+                unit="",
+                why=said,
+            )
+        )
     return rows
 
 

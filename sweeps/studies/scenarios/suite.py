@@ -142,8 +142,8 @@ def _expected(value: Any, where: str) -> float | tuple[float, float]:
     numbers = value if isinstance(value, list) else [value]
     if len(numbers) not in (1, 2) or not all(type(number) in (int, float) for number in numbers):
         raise ValueError(f"{where}: expected = {value!r} must be a number, or two between which the value is")
-    least, *most = map(float, numbers)
-    return (least, *most) if most else least
+    least, most = float(numbers[0]), float(numbers[-1])
+    return (least, most) if len(numbers) == 2 else least
 
 
 def _refusal(table: Mapping[str, Any]) -> Refusal:
