@@ -286,7 +286,8 @@ def test_t4_3_sequence_parallelism_sends_as_much():
 
 def test_t4_4_all_to_all():
     """Mixtral-8x7B, ep 8, 4096 tokens per device and two experts each: 2 x 4096 x 4096 x 2 B = 67.1 MB, 7/8 of which
-    leave: 58.7 MB, at 450 GB/s 0.130 ms. No two experts share a device. Two forward and two backward in each of 32 layers.
+    leave: 58.7 MB, at 450 GB/s 0.130 ms. No two experts share a device. Two forward and two backward in each of
+    32 layers.
     """
     deployment = Deployment(attention_dp=8.0, ep=8.0)
     training, mixtral = Training(global_batch=8.0, seq=4096.0), model("Mixtral-8x7B")
