@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from jaxroof.arrays import jnp, rsqrt
-from jaxroof.hardware import Hardware, matrix_peak, tile_clock
+from jaxroof.hardware import Hardware, matrix_peak, threaded, tile_clock
 from jaxroof.smooth import ceiling, cheapest, maximum
 from jaxroof.struct import Array, Scalar, struct
 
@@ -37,6 +37,14 @@ NEGLIGIBLE = 1e-3
 
 STORED = 128.0 * 128.0
 """Results of a tile whose storing takes `TileCosts.store_cycles`: sets its scale only."""
+
+ARRAY_SHARE = 0.85
+"""Share of `TileCosts.matrix` of the peak that systolic arrays under a compiler reach in long products; ours: TPU v7
+and v6e reach 82 to 90 % of their peaks in the largest ones (AI-Hypercomputer/tpu-recipes, microbenchmarks)."""
+
+FILL_CYCLES = 512.0
+"""Clock cycles that such an array takes to fill and drain: twice its edge, 256 elements on TPU v6e and v7 (Google Cloud
+TPU documentation)."""
 
 UNIT = 32.0
 """Edge of a tile, elements, at which `TileCosts.small` counts twice its value: sets its scale only."""
@@ -121,7 +129,8 @@ def matrix_time(
     x = row_tiles(m) ceil(outputs / n) splits / cores,  inputs: of one split, a whole number of steps
     fixed = (tile_cycles + store_cycles m n / STORED) (1 - overlap asynchronous) / tile_clock
     A main loop in software is 1 + software (1 - asynchronous) times as long, one that shares its issue slots with
-    address arithmetic 1 + shared_issue.
+    address arithmetic 1 + shared_issue. A systolic array under a compiler (`Cores.compiled`) runs at `ARRAY_SHARE`
+    whatever the tile, small = 0, and fixed = FILL_CYCLES / tile_clock.
 
     Args:
       rate: FLOP/s of all cores, `sustained_rate`.
@@ -129,15 +138,17 @@ def matrix_time(
       outputs, inputs: n and k of one matrix.
       splits: kernels' parts of the inputs, each a tile of its own.
     """
-    step = STEP_BYTES / operand_bytes
+    step, threads = STEP_BYTES / operand_bytes, threaded(hardware)
     depth = step * ceiling(inputs / (splits * step))
-    core_time, small = 2.0 * depth * hardware.cores.count / rate, costs.small * UNIT
+    cores = hardware.cores.count * (threads + (1.0 - threads) / ARRAY_SHARE)
+    core_time, small = 2.0 * depth * cores / rate, costs.small * UNIT * threads
     if costs.shared_issue is not None and hardware.cores.shared_issue is not None:
         core_time = core_time * (1.0 + costs.shared_issue * hardware.cores.shared_issue)
     if costs.software is not None:
         core_time = core_time * (1.0 + costs.software * (1.0 - hardware.cores.asynchronous))
-    cycle = (1.0 - costs.overlap * hardware.cores.asynchronous) / tile_clock(hardware, rate, operand_bytes)
-    fixed_time = costs.tile_cycles * cycle
+    pace = tile_clock(hardware, rate, operand_bytes)
+    cycle = (1.0 - costs.overlap * hardware.cores.asynchronous) * threads / pace
+    fixed_time = costs.tile_cycles * cycle + FILL_CYCLES * (1.0 - threads) / pace
     store_time = 0.0 if costs.store_cycles is None else costs.store_cycles * cycle
     per_core = splits / hardware.cores.count
     rows = {m: row_tiles(m) * per_core for m, _ in tiles}
