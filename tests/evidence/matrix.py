@@ -31,7 +31,7 @@ from sweeps.measure.validate.serving.scores import throughput
 from sweeps.measure.validate.serving.serving_points import points
 from sweeps.measure.validate.single_requests import request_errors
 from sweeps.measure.validate.training_passes import measured_passes, scored_passes
-from tests.evidence import inferencex_points, link_fit, saturated_throughput
+from tests.evidence import inferencex_points, link_fit, other_devices, saturated_throughput
 
 KERNELS, SAMPLE, RUNS = "kernels", "e2e/silicon_sample.csv", "e2e/tam_ground_truth.csv"
 PROFILES = "other/vidur_llmcompass_collectives.csv"
@@ -153,6 +153,16 @@ def saturated(data: Path) -> Iterator[Part]:
             yield _single("saturated throughput", *labels, False, one.predicted, row.tokens_per_second)
 
 
+def others(data: Path) -> Iterator[Part]:
+    """Accelerators that are not GPUs; a fit of links has seen static batches, and shares of arrays single products."""
+    efficiency = hwspaces.efficiency("learned").efficiency
+    for read in other_devices.SOURCES.values():
+        for one in read(data, efficiency):
+            labels = f"{one.case}, {one.metric}", one.device, "", ""
+            found = _single("other accelerators", *labels, one.fitted, one.predicted, one.measured)
+            yield found._replace(spread=one.spread)
+
+
 def training(data: Path) -> Iterator[Part]:
     """Passes of whole models in fp32 PyTorch, which the fit of its kernels does not see."""
     for one in scored_passes(measured_passes(data / RUNS)[0], hwspaces.efficiency("eager_fp32").efficiency):
@@ -181,6 +191,7 @@ SOURCES: dict[str, Source] = {
     "training": training,
     "areas": areas,
     "saturated": saturated,
+    "others": others,
     "served": served,
     "dated": dated,
 }
