@@ -70,7 +70,8 @@ def _matrix_time(kernel: GemmKernel, op: Kernel, hardware: Hardware) -> Array:
     """c: time in s on the cores, by the best of `SPLITS` of the inputs; partial sums of splits are added up."""
     shape = op.shape
     sustained = op.reuse_bytes is None
-    rate = sustained_rate(kernel, op.matrix_flops, hardware, op.precision, op.operand_bytes, sustained)
+    flops, inputs = op.matrix_flops, shape.inputs
+    rate = sustained_rate(kernel, flops, hardware, op.precision, op.operand_bytes, sustained, inputs)
     rows = shape.rows / jnp.maximum(shape.matrices, 1.0)
 
     def row_tiles(tile: float) -> Array:

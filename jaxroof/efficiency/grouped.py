@@ -59,7 +59,8 @@ def grouped_timing(kernel: GroupedKernel, op: Kernel, hardware: Hardware) -> Tim
     coarse = _coarse(kernel, shape)
 
     # c: tiles of all matrices on the cores
-    rate = sustained_rate(kernel, op.matrix_flops, hardware, op.precision, op.operand_bytes, sustained)
+    flops, inputs = op.matrix_flops, shape.inputs
+    rate = sustained_rate(kernel, flops, hardware, op.precision, op.operand_bytes, sustained, inputs)
     core = matrix_time(
         kernel, hardware, rate, op.operand_bytes, lambda tile: row_tiles(shape, tile), shape.outputs, shape.inputs
     )
