@@ -15,6 +15,10 @@ WIDEST = 16384.0
 cores save no energy by being wider than the reference: products of an SM with 8192 draw what those of one with 4096
 do, one process later. A larger core is a systolic array, which passes operands on, and counts as this wide."""
 
+AIR_COOLED = 1000.0
+"""W of TDP beyond which static power grows no further: the most that modules cooled by air are sold for (MI350X, HGX
+B200). The same dies under liquid (MI355X, GB200) have a higher limit for kernels, and draw no more between them."""
+
 _PROCESS = {leaf: units(Energy)[leaf] for leaf in ("vector", "exp", "l2", "scratchpad")}
 _PROCESS |= {"static_share": "1", "width": "1"}
 _TEXTS = ("source", "precisions", "scratchpads")
@@ -100,8 +104,12 @@ def energized(figures, known: Technologies | None, where: str) -> list[str]:
             )
             add(f"energy.{leaf}", read["moved"], table[name]["source"])
     if "power.tdp" in figures.values:
-        tdp = figures.values["power.tdp"]
-        add("power.static", share * tdp, f"{ASSUMPTION}: {share:g} of TDP, as fitted to H100, H200 and B200 ({source})")
+        tdp, said = figures.values["power.tdp"], f"{share:g} of TDP up to {AIR_COOLED:g} W"
+        add(
+            "power.static",
+            share * min(tdp, AIR_COOLED),
+            f"{ASSUMPTION}: {said}, as fitted to H100, H200 and B200 ({source})",
+        )
     return [_merged(assumed)] if assumed else []
 
 

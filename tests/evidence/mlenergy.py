@@ -1,7 +1,7 @@
-"""Board power and joules per output token of steady decoding, against ML.ENERGY's: `python -m tests.evidence.mlenergy`.
+"""Board power and joules per token of steady decoding, against ML.ENERGY's: `python -m tests.evidence.mlenergy`.
 
-Every row is a vLLM engine that decodes a measured number of sequences at once while prompts come as others end. Power is
-predicted at the measured rate of tokens, which leaves time out of the error, and at the predicted rate.
+Every row is a vLLM engine that decodes a measured number of sequences at once while prompts come as others end. Power
+is predicted at the measured rate of tokens, which leaves time out of the error, and at the predicted rate.
 """
 
 import argparse
