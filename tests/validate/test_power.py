@@ -16,7 +16,7 @@ needs_data = pytest.mark.skipif(not (DATA / "aic_power.parquet").exists(), reaso
 
 @needs_data
 def test_held_out_shapes_are_predicted_within_25_percent():
-    """Half of a reading is of the second before, which no prediction knows: one reading differs by that from another."""
+    """Half of a reading is of the second before, which no prediction knows: equal work reads 25 % apart."""
     scores, left_out = power_scores(DATA, "derated")
     assert not left_out and {score.group.device for score in scores} >= {"h200_sxm"}
 

@@ -32,19 +32,19 @@ read what ran before. Source: nvmlDeviceGetPowerUsage, NVML API reference, 1 s f
 threshold is ours: below it readings of equal work differ by a factor of 3."""
 
 EAGER, HOST_TIME = ("fp8_block",), 3e-4
-"""dtypes of vLLM's products that the host launches one by one, and s below which their times may be the host's: it takes
-60 to 160 us, twice that now and then. The readings follow the kernels' own times instead."""
+"""dtypes of vLLM's products that the host launches one by one, and s below which their times may be the host's: it
+takes 60 to 160 us, twice that now and then. The readings follow the kernels' own times instead."""
 
 BEFORE = 0.5
-"""Share of a reading that is of the second before the kernel: a meter of means over the last second, read at equal times
-while a kernel runs for one. Sources: as of `LEAST_RUN` and `SHORT_KERNEL`."""
+"""Share of a reading that is of the second before the kernel: a meter of means over the last second, read at equal
+times while a kernel runs for one. Sources: as of `LEAST_RUN` and `SHORT_KERNEL`."""
 
 IDLE_BEFORE = {("vllm", "generation_attention"), ("trtllm", "generation_attention")}
 IDLE_BEFORE |= {("trtllm", "gemm fp8_block"), ("trtllm", "gemm nvfp4")}
 """Engine and table, or table and precision, of cases that are set up for longer than the meter remembers: caches of
-decode attention are filled, weights are quantised in blocks. The device was idle before them. Elsewhere cases follow each
-other, and what ran before is taken to be as the row itself. Ours, from readings of H200 and B200: with one number per
-table for what was drawn before, these tables alone have less than 0.5 of TDP on all devices."""
+decode attention are filled, weights are quantised in blocks. The device was idle before them. Elsewhere cases follow
+each other, and what ran before is taken to be as the row itself. Ours, from readings of H200 and B200: with one number
+per table for what was drawn before, these tables alone have less than 0.5 of TDP on all devices."""
 
 IDLE_SHARE = 0.4
 """Power of an idle device at full clock over its static power: least readings of H200 and B200 are 0.35 and 0.46."""
