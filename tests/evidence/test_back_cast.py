@@ -36,7 +36,7 @@ def test_limited_boards_could_draw_more_than_they_are_sold_for():
 
 
 def test_static_power_of_the_law_is_that_of_measured_boards():
-    """Fitted to readings: 520 W on B200; nothing of data-centre Blackwell is in the law's fit. H200's 364 W are missed."""
+    """520 W are fitted to readings of B200, whose class the law has not seen; the 364 W of H200 are missed."""
     constants = {key: one.value for key, one in hwspaces.technology_constants("draw", "usual").items()}
     for name, tolerance in (("B200-SXM", 0.1), ("H200-SXM", 0.35)):
         measured = hwspaces.hardware(name).hardware.power.static
