@@ -31,7 +31,7 @@ from sweeps.measure.validate.serving.scores import throughput
 from sweeps.measure.validate.serving.serving_points import points
 from sweeps.measure.validate.single_requests import request_errors
 from sweeps.measure.validate.training_passes import measured_passes, scored_passes
-from tests.evidence import inferencex_points, link_fit, other_devices, saturated_throughput
+from tests.evidence import inferencex_points, link_fit, mlenergy, other_devices, saturated_throughput
 
 KERNELS, SAMPLE, RUNS = "kernels", "e2e/silicon_sample.csv", "e2e/tam_ground_truth.csv"
 PROFILES = "other/vidur_llmcompass_collectives.csv"
@@ -102,6 +102,14 @@ def power(data: Path) -> Iterator[Part]:
         for fitted in (True, False):
             rows = one.filled & (one.held_out != fitted)
             yield Part("power", *labels, fitted, one.power[rows], one.measured[rows])
+
+
+def energy(data: Path) -> Iterator[Part]:
+    """Served models in steady decoding; energies were fitted to the power of half of them at the measured time."""
+    for one in mlenergy.predicted(data):
+        for name, (predicted, measured) in mlenergy.FIGURES.items():
+            labels = f"{name} {one.steady.model}", one.steady.row.gpu, one.steady.row.engine, ""
+            yield _single("energy", *labels, not one.steady.held_out, predicted(one), measured(one))
 
 
 def requests(data: Path) -> Iterator[Part]:
@@ -187,6 +195,7 @@ SOURCES: dict[str, Source] = {
     "kernels": kernels,
     "collectives": collectives,
     "power": power,
+    "energy": energy,
     "requests": requests,
     "training": training,
     "areas": areas,
