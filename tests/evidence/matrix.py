@@ -27,10 +27,11 @@ from sweeps.measure.validate.kernel_power import power_scores
 from sweeps.measure.validate.relative_errors import errors, grouped
 from sweeps.measure.validate.serving.attempt import attempted
 from sweeps.measure.validate.serving.predict import engine_efficiencies
+from sweeps.measure.validate.serving.scores import throughput
 from sweeps.measure.validate.serving.serving_points import points
 from sweeps.measure.validate.single_requests import request_errors
 from sweeps.measure.validate.training_passes import measured_passes, scored_passes
-from tests.evidence import link_fit, saturated_throughput
+from tests.evidence import inferencex_points, link_fit, mlenergy, other_devices, saturated_throughput
 
 KERNELS, SAMPLE, RUNS = "kernels", "e2e/silicon_sample.csv", "e2e/tam_ground_truth.csv"
 PROFILES = "other/vidur_llmcompass_collectives.csv"
@@ -69,8 +70,9 @@ def kernels(data: Path) -> Iterator[Part]:
     fitted_devices = functools.cache(_fitted_devices)
     for one in kernel_errors(data / KERNELS).scored:
         group = one.group
-        fitted = group.device in fitted_devices(learned_name(group.engine))
-        labels = f"{group.family} {group.precision}", group.device, group.engine, group.version
+        device = hwspaces.hardware(group.device).name
+        fitted = device in fitted_devices(learned_name(group.engine))
+        labels = f"{group.family} {group.precision}", device, group.engine, group.version
         yield Part("kernels", *labels, fitted, one.seconds, group.seconds, one.spread)
 
 
@@ -96,10 +98,18 @@ def power(data: Path) -> Iterator[Part]:
     """Board power of single kernels from their measured times, where the meter was filled."""
     for one in power_scores(data / KERNELS)[0]:
         group = one.group
-        labels = one.label, group.device, group.engine, group.version
+        labels = one.label, hwspaces.hardware(group.device).name, group.engine, group.version
         for fitted in (True, False):
             rows = one.filled & (one.held_out != fitted)
             yield Part("power", *labels, fitted, one.power[rows], one.measured[rows])
+
+
+def energy(data: Path) -> Iterator[Part]:
+    """Served models in steady decoding; energies were fitted to the power of half of them at the measured time."""
+    for one in mlenergy.predicted(data):
+        for name, (predicted, measured) in mlenergy.FIGURES.items():
+            labels = f"{name} {one.steady.model}", one.steady.row.gpu, one.steady.row.engine, ""
+            yield _single("energy", *labels, not one.steady.held_out, predicted(one), measured(one))
 
 
 def requests(data: Path) -> Iterator[Part]:
@@ -122,6 +132,25 @@ def served(data: Path) -> Iterator[Part]:
                 yield _single("served models", *labels, metric == "tpot" and hopper, one.ratio(metric), 1.0)
 
 
+def dated(data: Path) -> Iterator[Part]:
+    """Served models of InferenceX by day: TTFT is the median, TPOT the mean where there is one."""
+    found, _ = inferencex_points.published(data)
+    known = {one.point.row: one for one in attempted([one.point for one in found], engine_efficiencies())[0]}
+    for run in found:
+        point, one = run.point, known.get(run.point.row)
+        if one is None or one.median_ttft is None:
+            continue
+        rate = throughput(point, one.ttft, one.tpot) / throughput(point, point.ttft, point.tpot)
+        values = {
+            "ttft": (one.median_ttft, run.median_ttft),
+            "tpot": (one.tpot, point.tpot),
+            "throughput": (rate, 1.0),
+        }
+        for metric, pair in values.items():
+            labels = f"{metric} {point.model_name} {run.precision}", point.gpu, run.framework, point.date
+            yield _single("served models by day", *labels, False, *pair)
+
+
 def saturated(data: Path) -> Iterator[Part]:
     """Output tokens/s of saturated engines."""
     efficiencies = engine_efficiencies()
@@ -130,6 +159,16 @@ def saturated(data: Path) -> Iterator[Part]:
             row = one.row
             labels = f"{row.source}, {'30 B and more' if row.large else 'fewer'}", row.gpu, row.engine, ""
             yield _single("saturated throughput", *labels, False, one.predicted, row.tokens_per_second)
+
+
+def others(data: Path) -> Iterator[Part]:
+    """Accelerators that are not GPUs; a fit of links has seen static batches, and shares of arrays single products."""
+    efficiency = hwspaces.efficiency("learned").efficiency
+    for read in other_devices.SOURCES.values():
+        for one in read(data, efficiency):
+            labels = f"{one.case}, {one.metric}", one.device, "", ""
+            found = _single("other accelerators", *labels, one.fitted, one.predicted, one.measured)
+            yield found._replace(spread=one.spread)
 
 
 def training(data: Path) -> Iterator[Part]:
@@ -156,11 +195,14 @@ SOURCES: dict[str, Source] = {
     "kernels": kernels,
     "collectives": collectives,
     "power": power,
+    "energy": energy,
     "requests": requests,
     "training": training,
     "areas": areas,
     "saturated": saturated,
+    "others": others,
     "served": served,
+    "dated": dated,
 }
 """Name on the command line -> its rows."""
 
