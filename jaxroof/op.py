@@ -113,6 +113,7 @@ class Collective(Op):
     stride: Scalar | None = None  # devices from one participant to the next; None: neighbours, 1
     parallelism: str | None = static(default=None)  # one of PARALLELISMS; None: of no deployment
     behind: str | None = static(default=None)  # what it may hide behind in its layer: "product", "attention", or None
+    back_bytes: Scalar | None = None  # B of the message that passes gradients back; None: as many
 
 
 @struct
@@ -153,7 +154,7 @@ def unlabelled(op: AnyOp) -> AnyOp:
     if isinstance(op, Kernel):
         labels["gradient"] = None
     if isinstance(op, Collective):
-        labels |= {"parallelism": None, "behind": None}
+        labels |= {"parallelism": None, "behind": None, "back_bytes": None}
     return _labelled(op, **labels)
 
 
