@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from jaxroof.fanout import Fanout
 from jaxroof.struct import Scalar, static, struct
 
 KINDS = ("linear", "experts", "prefill_attention", "decode_attention", "elementwise")
@@ -111,6 +112,7 @@ class Collective(Op):
     message_bytes: Scalar  # B per run of the whole buffer, as nccl-tests counts its size
     participants: Scalar  # devices
     stride: Scalar | None = None  # devices from one participant to the next; None: neighbours, 1
+    fanout: Fanout | None = None  # of an exchange that forwards tokens inside of nodes: who needs them; None: it does not
     parallelism: str | None = static(default=None)  # one of PARALLELISMS; None: of no deployment
     behind: str | None = static(default=None)  # what it may hide behind in its layer: "product", "attention", or None
 

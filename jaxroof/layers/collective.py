@@ -1,6 +1,7 @@
 """Collectives of layers: their messages, and the devices of the deployment that take part."""
 
 from jaxroof.deployment import Deployment
+from jaxroof.fanout import Fanout
 from jaxroof.layers.linear import launched
 from jaxroof.op import Collective, Ops, in_phase
 from jaxroof.struct import Scalar
@@ -16,6 +17,7 @@ def collective(
     parallelism: str | None = None,
     role: str | None = None,
     behind: str | None = None,
+    fanout: Fanout | None = None,
 ) -> Collective:
     """One collective of `participants` devices, `stride` apart (None: neighbours); none is launched for one device.
 
@@ -23,7 +25,7 @@ def collective(
       operation: one of `jaxroof.op.COLLECTIVES`.
       message_bytes: B of the whole buffer, as nccl-tests counts its size.
       count: how often the step runs it.
-      parallelism, role, behind: as `Collective` and `Op` have them.
+      parallelism, role, behind, fanout: as `Collective` and `Op` have them.
     """
     return Collective(
         count=count,
@@ -35,6 +37,7 @@ def collective(
         stride=stride,
         parallelism=parallelism,
         behind=behind,
+        fanout=fanout,
     )
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from jaxroof.arrays import jnp
 from jaxroof.deployment import Deployment, degree, expert_tp, stage_devices
+from jaxroof.fanout import Fanout, distinct_parts
 from jaxroof.layers.collective import collective
 from jaxroof.layers.elementwise import elementwise
 from jaxroof.layers.feedforward import ACTIVATION_FLOPS, feedforward_matrices, feedforward_ops
@@ -92,8 +93,9 @@ def exchange_ops(
 
     "all_gather": every group gets all tokens, and results are summed back. Otherwise each of the stage's devices sends
     its share of all tokens to those that hold a token's experts, every one of them split over `expert_tp` devices.
-    "all_to_all": once to every holder: of k choices over ep holders that is ep (1 - (1 - 1/ep)^k). "low_latency": once
-    per chosen expert. The busiest device sends `imbalance` times the mean.
+    "all_to_all": once to every holder: of k choices over ep holders that is ep (1 - (1 - 1/ep)^k). Over nodes it may be
+    sent once to every node that holds one of them, and forwarded inside (`Collective.fanout`). "low_latency": once per
+    chosen expert. The busiest device sends `imbalance` times the mean.
 
     Args:
       width: elements of a token that experts read and write.
@@ -109,20 +111,20 @@ def exchange_ops(
         gathered = collective("all_gather", elements * there, groups, count, stride, **EXCHANGE)
         summed = collective("reduce_scatter", elements * back, groups, count, stride, **EXCHANGE)
         return {"dispatch_all_gather": gathered}, {"combine_reduce_scatter": summed}
+    holders, fanout = degree(deployment.ep), None
     if deployment.exchange == "low_latency":
         copies, kinds = experts.top_k, ("dispatch", "combine")
     else:
-        copies, kinds = distinct_devices(degree(deployment.ep), experts.top_k), ("all_to_all", "all_to_all")
+        copies, kinds = distinct_parts(holders, experts.top_k), ("all_to_all", "all_to_all")
+        fanout = Fanout(
+            holders=holders, choices=experts.top_k, groups=experts.groups, reached=experts.reached_groups
+        )
     sent = launched(groups - 1.0) * group_tokens / devices * copies * expert_tp(deployment) * deployment.imbalance
-    there = collective(kinds[0], sent * width * deployment.dispatch_bytes, devices, count, **EXCHANGE)
-    back = collective(kinds[1], sent * width * deployment.communication_bytes, devices, count, **EXCHANGE)
+    there, back = (
+        collective(kind, sent * width * element, devices, count, fanout=fanout, **EXCHANGE)
+        for kind, element in zip(kinds, (deployment.dispatch_bytes, deployment.communication_bytes), strict=True)
+    )
     return {"dispatch": there}, {"return": back}
-
-
-def distinct_devices(devices: Scalar, top_k: Scalar) -> Array:
-    """Expected number of `devices` that hold at least one of a token's `top_k` experts: p (1 - (1 - 1/p)^k)."""
-    missed = jnp.log1p(-jnp.minimum(1.0 / devices, 1.0 - 1e-6))
-    return -devices * jnp.expm1(top_k * missed)
 
 
 def own_choices(tokens: Scalar, alike: Scalar) -> Array:

@@ -22,7 +22,7 @@ from jaxroof import (
 from jaxroof.batch import Batch, Decode
 from jaxroof.deployment import devices, largest_stage, replica_devices
 from jaxroof.forward import step_ops
-from jaxroof.layers.experts import distinct_devices
+from jaxroof.fanout import distinct_parts
 from jaxroof.memory import sequence_capacity
 from tests.hand import EXACT, check
 from tests.points import leaves_as
@@ -161,10 +161,10 @@ def test_halves_of_an_all_reduce(dense, chip):
 
 
 @pytest.mark.parametrize(("ep", "top_k"), [(8, 8), (64, 8), (4, 1), (1, 6)])
-def test_distinct_devices(ep, top_k):
+def test_distinct_parts(ep, top_k):
     """ep (1 - (1 - 1/ep)^k): 8 choices on 8 devices reach 5.25 of them, on 64 devices 7.58. 1e-5: as for experts."""
     expected = ep * (1 - (1 - 1 / ep) ** top_k)
-    assert float(distinct_devices(float(ep), float(top_k))) == pytest.approx(expected, rel=1e-5)
+    assert float(distinct_parts(float(ep), float(top_k))) == pytest.approx(expected, rel=1e-5)
 
 
 def test_experts_where_every_device_has_every_token(mixture):

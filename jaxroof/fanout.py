@@ -1,0 +1,50 @@
+"""Parts of a group of devices that one token is sent to: those that hold at least one of its experts."""
+
+from jaxroof.arrays import jnp
+from jaxroof.smooth import maximum, minimum
+from jaxroof.struct import Array, Scalar, struct
+
+
+@struct
+class Fanout:
+    """Where the experts of one token may lie. Scalars of shape ()."""
+
+    holders: Scalar  # parts that the experts are spread over: the expert-parallel degree
+    choices: Scalar  # experts of one token
+    groups: Scalar | None = None  # groups that the router sorts experts into; None: one
+    reached: Scalar | None = None  # groups that one token's experts lie in at most; None: all
+
+
+def distinct_parts(parts: Scalar, choices: Scalar) -> Array:
+    """Expected number of `parts` that hold at least one of a token's `choices`, shape (): p (1 - (1 - 1/p)^k)."""
+    missed = jnp.log1p(-jnp.minimum(1.0 / parts, 1.0 - 1e-6))
+    return -parts * jnp.expm1(choices * missed)
+
+
+def allowed_parts(fanout: Fanout, parts: Scalar) -> Scalar:
+    """Expected number of `parts` with an expert of a group that the router has chosen, shape (), at least 1.
+
+    p (1 - (1 - M/G)^max(G/p, 1)), for M of G groups that lie side by side on p parts; all of them without groups.
+    A part of a few groups is allowed by any of them; a group over several parts allows all of these.
+
+    Source: DeepSeek-AI, arXiv:2412.19437 (DeepSeek-V3), section 2.1.2 (node-limited routing); the expectation is ours.
+    """
+    if fanout.groups is None or fanout.reached is None:
+        return parts
+    barred = jnp.log1p(-jnp.minimum(fanout.reached / fanout.groups, 1.0 - 1e-6))
+    held = maximum(fanout.groups / parts, 1.0)
+    return maximum(-parts * jnp.expm1(held * barred), 1.0)
+
+
+def copies(fanout: Fanout, parts: Scalar) -> Array:
+    """Expected number of `parts` that one token is sent to, once each, shape ().
+
+    Where there are more parts than holders, every holder is several of them, each of which needs the token.
+    """
+    holding = allowed_parts(fanout, minimum(parts, fanout.holders))
+    return distinct_parts(holding, fanout.choices) * maximum(parts / fanout.holders, 1.0)
+
+
+def without_groups(fanout: Fanout) -> Fanout:
+    """The same token under a router that chooses among all experts."""
+    return Fanout(holders=fanout.holders, choices=fanout.choices)
