@@ -26,6 +26,9 @@ COLLECTIVES = (
 )
 """What a collective does. Dispatch and combine are the all-to-alls of low-latency expert kernels."""
 
+EXPERT_KERNELS = ("dispatch", "combine")
+"""Collectives that are kernels of their own: those who measure them measure them as steps run them."""
+
 PARALLELISMS = ("tp", "pp", "dp", "ep", "cp")
 """Groups of devices that a collective runs between."""
 

@@ -22,7 +22,7 @@ EXCHANGE = {"parallelism": "ep", "role": "exchange"}
 
 def expert_matrices(experts: Experts, hidden: Scalar, deployment: Deployment) -> Matrices:
     """Weight matrices of one layer on one device: 1 / ep of the experts, 1 / `expert_tp` of their width, the router."""
-    held = experts.experts / degree(deployment.ep)
+    held = stored_experts(experts, deployment) / degree(deployment.ep)
     width, inputs = experts.intermediate / expert_tp(deployment), hidden if experts.width is None else experts.width
     matrices = {
         "router": Matrix(hidden, experts.experts, experts.router, reads_norm=True),
@@ -51,7 +51,8 @@ def expert_ops(
     matrices = expert_matrices(experts, hidden, deployment)
     up, down = matrices["expert_up_proj"], matrices["expert_down_proj"]
     rows = group_tokens * experts.top_k
-    touched = distinct_experts(experts.experts, experts.top_k, own_choices(group_tokens, deployment.alike))
+    stored = stored_experts(experts, deployment)
+    touched = distinct_experts(stored, experts.top_k, own_choices(group_tokens, deployment.alike))
     if deployment.ep is not None:
         rows, touched = rows * deployment.imbalance / deployment.ep, touched / deployment.ep
     sent, returned = exchange_ops(experts, up.inputs, deployment, group_tokens, count)
@@ -127,6 +128,11 @@ def exchange_ops(
     return {"dispatch": there}, {"return": back}
 
 
+def stored_experts(experts: Experts, deployment: Deployment) -> Scalar:
+    """Experts of one layer on all devices, copies included: a token goes to one copy of each of its experts."""
+    return experts.experts if deployment.redundant_experts is None else experts.experts + deployment.redundant_experts
+
+
 def own_choices(tokens: Scalar, alike: Scalar) -> Array:
     """Tokens that touch as many experts, each choosing on its own, as `tokens` similar ones do: n^alike, shape ().
 
@@ -163,7 +169,8 @@ def active_experts(experts: Experts, hidden: Scalar) -> tuple[Experts, Scalar]:
 def expert_rules(experts: Experts, deployment: Deployment) -> Iterator[Rule]:
     """What a layer asks of a deployment."""
     ep = degree(deployment.ep)
-    yield divides(ep, experts.experts), lambda: f"ep = {ep:g} does not divide the {experts.experts:g} experts"
+    stored = stored_experts(experts, deployment)
+    yield divides(ep, stored), lambda: f"ep = {ep:g} does not divide the {stored:g} experts"
     ways = expert_tp(deployment)
     yield width_rule("expert tp (tp x cp x attention_dp / ep)", ways, "expert", experts.intermediate)
     if experts.shared is not None:
