@@ -82,7 +82,7 @@ def _hidden_halves(ops: Ops, times: dict[str, Scalar], deployment: Deployment) -
 
 
 def _hidden_exchange(layer: Ops, times: dict[str, Scalar], deployment: Deployment) -> Scalar:
-    """Time in s that hides in layers that exchange tokens; their other collectives stay exposed.
+    """Time in s that hides in layers that exchange tokens.
 
     A half's kernels before its dispatch take b, those of the routed experts e, those after its return a; dispatch takes
     d and return r. Times are of both halves together.
@@ -91,23 +91,26 @@ def _hidden_exchange(layer: Ops, times: dict[str, Scalar], deployment: Deploymen
     experts run, and returns likewise: (min(b, d) + min(e, d) + min(e, r) + min(a + b, r)) / 2.
     low_latency: a half's experts run at once when its tokens have arrived, so that both messages travel behind the
     attention of the other half, which is cut into two where that is even: min(a + b, d + r).
+    Other collectives of these layers hide behind the kernels that are left.
 
     Source: DeepSeek-AI, open-infra-index, day 6 (two micro-batches in prefill, five stages in decode); the order of the
     stages as in sgl-project/sglang, python/sglang/srt/operations_strategy.py.
     """
-    before, between, after, messages = 0.0, 0.0, 0.0, []
+    messages, kernels, others = [], [0.0, 0.0, 0.0], 0.0
     for name, op in layer.items():
         if op.role == "exchange":
             messages.append(times[name])
         elif isinstance(op, Kernel):
-            after = after + times[name] if len(messages) > 1 else after
-            between = between + times[name] if len(messages) == 1 else between
-            before = before + times[name] if not messages else before
-    dispatch, back = messages
+            kernels[len(messages)] = kernels[len(messages)] + times[name]
+        elif isinstance(op, Collective):
+            others = others + times[name]
+    (before, between, after), (dispatch, back) = kernels, messages
     if deployment.exchange == "low_latency":
-        return minimum(before + after, dispatch + back)
-    first = minimum(before, dispatch) + minimum(between, dispatch)
-    return 0.5 * (first + minimum(between, back) + minimum(before + after, back))
+        saved = minimum(before + after, dispatch + back)
+    else:
+        first = minimum(before, dispatch) + minimum(between, dispatch)
+        saved = 0.5 * (first + minimum(between, back) + minimum(before + after, back))
+    return saved + minimum(others, before + between + after - saved)
 
 
 def _layers(ops: Ops) -> dict[str, Ops]:
