@@ -115,7 +115,7 @@ class Collective(Op):
     message_bytes: Scalar  # B per run of the whole buffer, as nccl-tests counts its size
     participants: Scalar  # devices
     stride: Scalar | None = None  # devices from one participant to the next; None: neighbours, 1
-    fanout: Fanout | None = None  # of an exchange that forwards tokens inside of nodes: who needs them; None: it does not
+    fanout: Fanout | None = None  # of tokens that nodes may forward: who needs them; None: nothing is forwarded
     parallelism: str | None = static(default=None)  # one of PARALLELISMS; None: of no deployment
     behind: str | None = static(default=None)  # what it may hide behind in its layer: "product", "attention", or None
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterator
+from typing import Any
 
 from jaxroof.arrays import jnp
 from jaxroof.deployment import Deployment, degree, expert_tp, stage_devices
@@ -16,7 +17,7 @@ from jaxroof.op import Ops, with_role
 from jaxroof.rule import Rule, divides, width_rule
 from jaxroof.struct import Array, Scalar
 
-EXCHANGE = {"parallelism": "ep", "role": "exchange"}
+EXCHANGE: dict[str, Any] = {"parallelism": "ep", "role": "exchange"}
 """What the collectives are that bring tokens to their experts and results back."""
 
 
@@ -117,9 +118,7 @@ def exchange_ops(
         copies, kinds = experts.top_k, ("dispatch", "combine")
     else:
         copies, kinds = distinct_parts(holders, experts.top_k), ("all_to_all", "all_to_all")
-        fanout = Fanout(
-            holders=holders, choices=experts.top_k, groups=experts.groups, reached=experts.reached_groups
-        )
+        fanout = Fanout(holders=holders, choices=experts.top_k, groups=experts.groups, reached=experts.reached_groups)
     sent = launched(groups - 1.0) * group_tokens / devices * copies * expert_tp(deployment) * deployment.imbalance
     there, back = (
         collective(kind, sent * width * element, devices, count, fanout=fanout, **EXCHANGE)

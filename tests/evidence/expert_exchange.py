@@ -157,7 +157,7 @@ def main() -> None:
         time, part = float(predicted(row)), "fitted" if row.source == LOW_LATENCY and row.devices in FITTED else "other"
         print(
             f"{row.source[-40:]:42}{row.device:10}{row.operation:9}{row.devices:5g} devices  {part:7}"
-            f"{row.measured * 1e6:8.0f} us  predicted {time * 1e6:8.0f} us  {100.0 * (time / row.measured - 1.0):+6.1f} %"
+            f"{row.measured * 1e6:8.0f} us  predicted {time * 1e6:8.0f} us  {100 * (time / row.measured - 1):+6.1f} %"
         )
     low = [row for row in TABLES if row.source == LOW_LATENCY]
     for name, rows in (("half", [row for row in low if row.devices in FITTED]), ("all", low)):

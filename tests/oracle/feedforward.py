@@ -33,7 +33,8 @@ def mixture(layer, hidden, deployment, tokens, all_tokens, runs) -> dict[str, Ke
     width, inner = layer.intermediate / (stage(deployment) / ep), hidden if layer.width is None else layer.width
     uneven = 1.0 if deployment.ep is None else deployment.imbalance
     received = all_tokens * uneven / ep  # tokens times their experts here, over top_k
-    rows, touched = received * chosen, hit(count, chosen, all_tokens) / ep
+    stored = count + (0.0 if deployment.redundant_experts is None else deployment.redundant_experts)
+    rows, touched = received * chosen, hit(stored, chosen, all_tokens) / ep
     there, back = exchange(layer, inner, deployment, all_tokens, runs)
     kernels = gemm("router", runs, tokens, hidden, count, layer.router, act)
     kernels["route"] = rowwise(runs, tokens, 4.0 * (count + 2.0 * chosen), 3.0 * count, exps=count, kernels=3.0)
@@ -50,6 +51,15 @@ def mixture(layer, hidden, deployment, tokens, all_tokens, runs) -> dict[str, Ke
     if layer.shared is not None:
         kernels |= dense("shared_", layer.shared, hidden, deployment.tp, act, tokens, runs)
     return kernels
+
+
+def fetched(layer, ep, parts):
+    """Of `parts` of the devices those that need a token: of a router with groups, where its groups lie."""
+    boxes = np.minimum(parts, ep)
+    if layer.groups is not None:
+        per_box = np.maximum(layer.groups / boxes, 1.0)
+        boxes = np.maximum(boxes * (1.0 - (1.0 - layer.reached_groups / layer.groups) ** per_box), 1.0)
+    return hit(boxes, 1.0, layer.top_k) * np.maximum(parts / ep, 1.0)
 
 
 def exchange(layer, width, deployment, all_tokens, runs) -> tuple[dict, dict]:
@@ -71,6 +81,8 @@ def exchange(layer, width, deployment, all_tokens, runs) -> tuple[dict, dict]:
     devices = stage(deployment)
     apart = np.where(devices > tp, 1.0, 0.0)  # with one group alone, every device has every token
     elements = apart * all_tokens / devices * copies * per_device * width * deployment.imbalance
-    sent = message(out, runs, elements * deployment.dispatch_bytes, devices)
-    returned = message(home, runs, elements * deployment.communication_bytes, devices)
+    forwards = deployment.exchange == "all_to_all"
+    needed = (lambda parts: fetched(layer, ep, parts) / (copies * per_device)) if forwards else None
+    sent = message(out, runs, elements * deployment.dispatch_bytes, devices, needed=needed)
+    returned = message(home, runs, elements * deployment.communication_bytes, devices, needed=needed)
     return {"dispatch": sent}, {"return": returned}
