@@ -3,7 +3,9 @@
 Nothing is fitted to these figures.
 """
 
+import argparse
 import dataclasses
+import sys
 
 import hwspaces
 import workloads
@@ -74,8 +76,9 @@ def predicted(row: Reported, engine: str = "learned-sglang") -> float:
     return 8.0 * row.sequences * (row.tokens if row.prompts else 1.0) / float(time)
 
 
-def main() -> None:
-    """Print every figure beside its prediction with the kernels of every engine."""
+def main(words: list[str] | None = None) -> int:
+    """Print every figure beside its prediction with the kernels of every engine; returns the exit status."""
+    argparse.ArgumentParser(prog="python -m tests.evidence.expert_deployments", description=__doc__).parse_args(words)
     for engine in ("learned-sglang", "learned", "learned-trtllm"):
         print(engine)
         for row in REPORTED:
@@ -84,7 +87,8 @@ def main() -> None:
                 f"  {row.device:9}{row.devices:4g} devices  {row.name:28}{row.per_node:8.0f} tokens/s per node"
                 f"  predicted {rate:8.0f}  {100 * (rate / row.per_node - 1):+6.1f} %"
             )
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

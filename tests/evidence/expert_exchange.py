@@ -5,7 +5,9 @@ other half. Of kernels that forward tokens inside of nodes nothing is fitted: NC
 them.
 """
 
+import argparse
 import dataclasses
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -151,8 +153,9 @@ def fit(rows: Sequence[Published]) -> dict[str, float]:
         )
 
 
-def main() -> None:
-    """Print every entry with its prediction, and the constants refitted to half of the low-latency rows."""
+def main(words: list[str] | None = None) -> int:
+    """Print every entry with its prediction, and the constants refitted to half of the low-latency rows; returns the exit status."""
+    argparse.ArgumentParser(prog="python -m tests.evidence.expert_exchange", description=__doc__).parse_args(words)
     for row in TABLES:
         time, part = float(predicted(row)), "fitted" if row.source == LOW_LATENCY and row.devices in FITTED else "other"
         print(
@@ -162,7 +165,8 @@ def main() -> None:
     low = [row for row in TABLES if row.source == LOW_LATENCY]
     for name, rows in (("half", [row for row in low if row.devices in FITTED]), ("all", low)):
         print(name, {path: f"{value:.4g}" for path, value in fit(rows).items()})
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
