@@ -154,7 +154,7 @@ def fit(rows: Sequence[Published]) -> dict[str, float]:
 
 
 def main(words: list[str] | None = None) -> int:
-    """Print every entry with its prediction, and the constants refitted to half of the low-latency rows; returns the exit status."""
+    """Print every entry with its prediction, and refitted constants; returns the exit status."""
     argparse.ArgumentParser(prog="python -m tests.evidence.expert_exchange", description=__doc__).parse_args(words)
     for row in TABLES:
         time, part = float(predicted(row)), "fitted" if row.source == LOW_LATENCY and row.devices in FITTED else "other"
