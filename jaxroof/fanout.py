@@ -1,7 +1,6 @@
 """Parts of a group of devices that one token is sent to: those that hold at least one of its experts."""
 
 from jaxroof.arrays import jnp
-from jaxroof.smooth import maximum, minimum
 from jaxroof.struct import Array, Scalar, struct
 
 
@@ -32,8 +31,8 @@ def allowed_parts(fanout: Fanout, parts: Scalar) -> Scalar:
     if fanout.groups is None or fanout.reached is None:
         return parts
     barred = jnp.log1p(-jnp.minimum(fanout.reached / fanout.groups, 1.0 - 1e-6))
-    held = maximum(fanout.groups / parts, 1.0)
-    return maximum(-parts * jnp.expm1(held * barred), 1.0)
+    held = jnp.maximum(fanout.groups / parts, 1.0)
+    return jnp.maximum(-parts * jnp.expm1(held * barred), 1.0)
 
 
 def copies(fanout: Fanout, parts: Scalar) -> Array:
@@ -41,10 +40,10 @@ def copies(fanout: Fanout, parts: Scalar) -> Array:
 
     Where there are more parts than holders, every holder is several of them, each of which needs the token.
     """
-    holding = allowed_parts(fanout, minimum(parts, fanout.holders))
-    return distinct_parts(holding, fanout.choices) * maximum(parts / fanout.holders, 1.0)
+    holding = allowed_parts(fanout, jnp.minimum(parts, fanout.holders))
+    return distinct_parts(holding, fanout.choices) * jnp.maximum(parts / fanout.holders, 1.0)
 
 
-def without_groups(fanout: Fanout) -> Fanout:
-    """The same token under a router that chooses among all experts."""
-    return Fanout(holders=fanout.holders, choices=fanout.choices)
+def device_copies(fanout: Fanout, devices: Scalar) -> Array:
+    """Expected number of `devices`, at least as many as holders, that need one token, whatever its groups; shape ()."""
+    return distinct_parts(fanout.holders, fanout.choices) * (devices / fanout.holders)

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from jaxroof.arrays import jnp
-from jaxroof.fanout import Fanout, copies, without_groups
+from jaxroof.fanout import Fanout, copies, device_copies
 from jaxroof.hardware import Link, Links, Transport
 from jaxroof.op import Collective
 from jaxroof.smooth import cheapest, maximum
@@ -64,7 +64,7 @@ def _forwarding(found: list[Tier], fanout: Fanout, group: Scalar) -> tuple[Tier,
     A router's limit of groups counts between nodes. Inside of them all devices are taken for equally likely: copies of
     popular experts spread the groups over them.
     """
-    needed = copies(without_groups(fanout), group)
+    needed = device_copies(fanout, group)
     inner, *outer = found
     return (inner, *(tier._replace(copied=copies(fanout, group / tier.inner) / needed) for tier in outer))
 
