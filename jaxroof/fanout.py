@@ -9,15 +9,26 @@ class Fanout:
     """Where the experts of one token may lie. Scalars of shape ()."""
 
     holders: Scalar  # parts that the experts are spread over: the expert-parallel degree
+    experts: Scalar  # of one layer
     choices: Scalar  # experts of one token
     groups: Scalar | None = None  # groups that the router sorts experts into; None: one
     reached: Scalar | None = None  # groups that one token's experts lie in at most; None: all
 
 
-def distinct_parts(parts: Scalar, choices: Scalar) -> Array:
-    """Expected number of `parts` that hold at least one of a token's `choices`, shape (): p (1 - (1 - 1/p)^k)."""
-    missed = jnp.log1p(-jnp.minimum(1.0 / parts, 1.0 - 1e-6))
-    return -parts * jnp.expm1(choices * missed)
+def distinct_devices(devices: Scalar, experts: Scalar, top_k: Scalar) -> Array:
+    """Expected number of `devices` that hold at least one of a token's `top_k` different experts, shape ().
+
+    p (1 - (1 - b / (E - (a - 1) / 2))^a), with a the smaller and b the larger of k and E / p, the experts of a device:
+    p (1 - C(E - E / p, k) / C(E, k)), whose a factors 1 - b / E, 1 - b / (E - 1), ... are replaced by their middle one.
+    Exact for a = 1, else within 2 %.
+
+    Source: the hypergeometric distribution: a router's k choices are different experts.
+    """
+    own = experts / devices
+    fewer, more = jnp.minimum(top_k, own), jnp.maximum(top_k, own)
+    share = more / (experts - 0.5 * (fewer - 1.0))
+    missed = jnp.log1p(-jnp.minimum(share, 1.0 - 1e-6))
+    return -devices * jnp.expm1(fewer * missed)
 
 
 def allowed_parts(fanout: Fanout, parts: Scalar) -> Scalar:
@@ -40,10 +51,12 @@ def copies(fanout: Fanout, parts: Scalar) -> Array:
 
     Where there are more parts than holders, every holder is several of them, each of which needs the token.
     """
-    holding = allowed_parts(fanout, jnp.minimum(parts, fanout.holders))
-    return distinct_parts(holding, fanout.choices) * jnp.maximum(parts / fanout.holders, 1.0)
+    held = jnp.minimum(parts, fanout.holders)
+    allowed = allowed_parts(fanout, held)
+    experts = fanout.experts * (allowed / held)
+    return distinct_devices(allowed, experts, fanout.choices) * jnp.maximum(parts / fanout.holders, 1.0)
 
 
 def device_copies(fanout: Fanout, devices: Scalar) -> Array:
     """Expected number of `devices`, at least as many as holders, that need one token, whatever its groups; shape ()."""
-    return distinct_parts(fanout.holders, fanout.choices) * (devices / fanout.holders)
+    return distinct_devices(fanout.holders, fanout.experts, fanout.choices) * (devices / fanout.holders)

@@ -6,7 +6,7 @@ from typing import Any
 
 from jaxroof.arrays import jnp
 from jaxroof.deployment import Deployment, degree, expert_tp, stage_devices
-from jaxroof.fanout import Fanout, distinct_parts
+from jaxroof.fanout import Fanout, distinct_devices
 from jaxroof.layers.collective import collective
 from jaxroof.layers.elementwise import elementwise
 from jaxroof.layers.feedforward import ACTIVATION_FLOPS, feedforward_matrices, feedforward_ops
@@ -95,9 +95,9 @@ def exchange_ops(
 
     "all_gather": every group gets all tokens, and results are summed back. Otherwise each of the stage's devices sends
     its share of all tokens to those that hold a token's experts, every one of them split over `expert_tp` devices.
-    "all_to_all": once to every holder: of k choices over ep holders that is ep (1 - (1 - 1/ep)^k). Over nodes it may be
-    sent once to every node that holds one of them, and forwarded inside (`Collective.fanout`). "low_latency": once per
-    chosen expert. The busiest device sends `imbalance` times the mean.
+    "all_to_all": once to every holder (`distinct_devices`); over nodes it may be sent once to every node that holds one
+    of them, and forwarded inside (`Collective.fanout`). "low_latency": once per chosen expert. The busiest device sends
+    `imbalance` times the mean.
 
     Args:
       width: elements of a token that experts read and write.
@@ -117,8 +117,14 @@ def exchange_ops(
     if deployment.exchange == "low_latency":
         copies, kinds = experts.top_k, ("dispatch", "combine")
     else:
-        copies, kinds = distinct_parts(holders, experts.top_k), ("all_to_all", "all_to_all")
-        fanout = Fanout(holders=holders, choices=experts.top_k, groups=experts.groups, reached=experts.reached_groups)
+        copies, kinds = distinct_devices(holders, experts.experts, experts.top_k), ("all_to_all", "all_to_all")
+        fanout = Fanout(
+            holders=holders,
+            experts=experts.experts,
+            choices=experts.top_k,
+            groups=experts.groups,
+            reached=experts.reached_groups,
+        )
     sent = launched(groups - 1.0) * group_tokens / devices * copies * expert_tp(deployment) * deployment.imbalance
     there, back = (
         collective(kind, sent * width * element, devices, count, fanout=fanout, **EXCHANGE)

@@ -14,15 +14,15 @@ from typing import Any
 import hwspaces
 from jaxroof.collectives import collective_time
 from jaxroof.efficiency import LinkEfficiency
-from jaxroof.fanout import Fanout, copies, distinct_parts
+from jaxroof.fanout import Fanout, copies, distinct_devices
 from jaxroof.hardware import Links
 from jaxroof.op import Collective
 from sweeps.run.precision import precision
 from tests.evidence.least_squares import fitted
 from tests.evidence.parameters import Parameter
 
-HIDDEN, TOP_K, NODE = 7168.0, 8.0, 8.0
-"""Elements of a token, experts that it is sent to, and devices of a node in all of the tables."""
+HIDDEN, EXPERTS, TOP_K, NODE = 7168.0, 256.0, 8.0, 8.0
+"""Elements of a token, experts, those that it is sent to, and devices of a node in all of the tables."""
 
 FP8, BF16 = 1.0 + 4.0 / 128.0, 2.0
 """B per element: with a scale of 4 B per 128 elements there, and plain ones back."""
@@ -54,7 +54,7 @@ class Published:
     def fanout(self) -> Fanout:
         """Who needs a token."""
         reached = None if self.groups is None else min(self.groups, 4.0)
-        return Fanout(holders=self.devices, choices=TOP_K, groups=self.groups, reached=reached)
+        return Fanout(holders=self.devices, experts=EXPERTS, choices=TOP_K, groups=self.groups, reached=reached)
 
     @property
     def measured(self) -> float:
@@ -68,7 +68,7 @@ class Published:
     def op(self) -> Collective:
         """The collective that the table has timed."""
         low_latency = self.seconds is not None
-        sent = TOP_K if low_latency else float(distinct_parts(self.devices, TOP_K))
+        sent = TOP_K if low_latency else float(distinct_devices(self.devices, EXPERTS, TOP_K))
         return Collective(
             count=1.0,
             kernels=1.0,

@@ -13,9 +13,9 @@ def error(row) -> float:
 
 
 def test_a_published_bandwidth_as_a_time():
-    """4096 tokens of 7168 B and 224 B of scales, to 3.600 of four nodes at 58 GB/s: 1.879 ms."""
+    """4096 tokens of 7168 B and 224 B of scales, to 3.614 of four nodes at 58 GB/s: 1.887 ms."""
     row = next(row for row in TABLES if row.source == FORWARDED and row.devices == 32 and row.operation == "dispatch")
-    assert row.measured == pytest.approx(4096 * 7392 * 3.59955 / 58e9, rel=1e-5)
+    assert row.measured == pytest.approx(4096 * 7392 * 3.6141 / 58e9, rel=1e-4)
 
 
 def test_forwarding_kernels_are_predicted_without_a_fit():

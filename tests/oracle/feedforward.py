@@ -59,7 +59,14 @@ def fetched(layer, ep, parts):
     if layer.groups is not None:
         per_box = np.maximum(layer.groups / boxes, 1.0)
         boxes = np.maximum(boxes * (1.0 - (1.0 - layer.reached_groups / layer.groups) ** per_box), 1.0)
-    return hit(boxes, 1.0, layer.top_k) * np.maximum(parts / ep, 1.0)
+    in_box = layer.experts / np.minimum(parts, ep)
+    return hit_boxes(boxes, in_box, layer.top_k) * np.maximum(parts / ep, 1.0)
+
+
+def hit_boxes(boxes, in_box, chosen):
+    """Boxes of `in_box` experts each that hold at least one of those chosen."""
+    few, many = np.minimum(chosen, in_box), np.maximum(chosen, in_box)
+    return hit(boxes, boxes * many / (boxes * in_box - (few - 1.0) / 2.0), few)
 
 
 def exchange(layer, width, deployment, all_tokens, runs) -> tuple[dict, dict]:
@@ -77,7 +84,7 @@ def exchange(layer, width, deployment, all_tokens, runs) -> tuple[dict, dict]:
         copies, out, home = layer.top_k, "dispatch", "combine"
     else:
         # of ep devices those that at least one of a token's choices falls on
-        copies, out, home = hit(ep, 1.0, layer.top_k), "all_to_all", "all_to_all"
+        copies, out, home = hit_boxes(ep, layer.experts / ep, layer.top_k), "all_to_all", "all_to_all"
     devices = stage(deployment)
     apart = np.where(devices > tp, 1.0, 0.0)  # with one group alone, every device has every token
     elements = apart * all_tokens / devices * copies * per_device * width * deployment.imbalance
