@@ -3,6 +3,7 @@
 import dataclasses
 
 from jaxroof.deployment import Deployment
+from jaxroof.fanout import Fanout
 from jaxroof.layers.linear import launched
 from jaxroof.op import Collective, Ops, in_phase
 from jaxroof.struct import Scalar
@@ -18,6 +19,7 @@ def collective(
     parallelism: str | None = None,
     role: str | None = None,
     behind: str | None = None,
+    fanout: Fanout | None = None,
 ) -> Collective:
     """One collective of `participants` devices, `stride` apart (None: neighbours); none is launched for one device.
 
@@ -25,7 +27,7 @@ def collective(
       operation: one of `jaxroof.op.COLLECTIVES`.
       message_bytes: B of the whole buffer, as nccl-tests counts its size.
       count: how often the step runs it.
-      parallelism, role, behind: as `Collective` and `Op` have them.
+      parallelism, role, behind, fanout: as `Collective` and `Op` have them.
     """
     return Collective(
         count=count,
@@ -37,6 +39,7 @@ def collective(
         stride=stride,
         parallelism=parallelism,
         behind=behind,
+        fanout=fanout,
     )
 
 
