@@ -47,6 +47,8 @@ class Experts:
     top_k: Scalar
     intermediate: Scalar  # of one expert
     up_projections: Scalar  # 2 when gated, 1 when not
+    groups: Scalar | None = None  # groups that the router sorts experts into; None: it has no limit of groups
+    reached_groups: Scalar | None = None  # groups that one token's experts lie in at most
     width: Scalar | None = None  # of the experts' inputs and outputs, where a projection narrows them; None: hidden
     up: WeightFormat
     down: WeightFormat

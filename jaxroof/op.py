@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from jaxroof.fanout import Fanout
 from jaxroof.struct import Scalar, static, struct
 
 KINDS = ("linear", "experts", "prefill_attention", "decode_attention", "elementwise")
@@ -24,6 +25,9 @@ COLLECTIVES = (
     "combine",
 )
 """What a collective does. Dispatch and combine are the all-to-alls of low-latency expert kernels."""
+
+EXPERT_KERNELS = ("dispatch", "combine")
+"""Collectives that are kernels of their own: those who measure them measure them as steps run them."""
 
 PARALLELISMS = ("tp", "pp", "dp", "ep", "cp")
 """Groups of devices that a collective runs between."""
@@ -111,8 +115,10 @@ class Collective(Op):
     message_bytes: Scalar  # B per run of the whole buffer, as nccl-tests counts its size
     participants: Scalar  # devices
     stride: Scalar | None = None  # devices from one participant to the next; None: neighbours, 1
+    fanout: Fanout | None = None  # of tokens that nodes may forward: who needs them; None: nothing is forwarded
     parallelism: str | None = static(default=None)  # one of PARALLELISMS; None: of no deployment
     behind: str | None = static(default=None)  # what it may hide behind in its layer: "product", "attention", or None
+    back_bytes: Scalar | None = None  # B of the message that passes gradients back; None: as many
 
 
 @struct
@@ -153,7 +159,7 @@ def unlabelled(op: AnyOp) -> AnyOp:
     if isinstance(op, Kernel):
         labels["gradient"] = None
     if isinstance(op, Collective):
-        labels |= {"parallelism": None, "behind": None}
+        labels |= {"parallelism": None, "behind": None, "back_bytes": None}
     return _labelled(op, **labels)
 
 

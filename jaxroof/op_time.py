@@ -11,7 +11,7 @@ from jaxroof.efficiency.kernels import kernel_of, kernel_timing
 from jaxroof.efficiency.surface import Surfaces, surface_distance, surface_timing
 from jaxroof.efficiency.timing import SHORT, Spread
 from jaxroof.hardware import Hardware
-from jaxroof.op import RESOURCES, AnyOp, Collective, Copy, Kernel
+from jaxroof.op import EXPERT_KERNELS, RESOURCES, AnyOp, Collective, Copy, Kernel
 from jaxroof.roofline import roofline_timing
 from jaxroof.smooth import minimum
 from jaxroof.struct import Array, Scalar
@@ -39,8 +39,9 @@ def op_timing(op: AnyOp, hardware: Hardware, efficiency: Efficiency) -> Timing:
 
 
 def _collective_timing(op: Collective, hardware: Hardware, constants: LinkEfficiency) -> Timing:
-    """Time in s of a collective by its cheapest algorithm, at the share of the links' bandwidth that is reached."""
-    time = collective_time(hardware.links, op, constants) / constants.share
+    """Time in s of a collective by its cheapest algorithm, at the share of its own speed that it reaches in a step."""
+    share = 1.0 if op.operation in EXPERT_KERNELS else constants.share
+    time = collective_time(hardware.links, op, constants) / share
     time = op.kernels * (time + constants.wait_time)
     return Timing(time, {"link": time})
 

@@ -47,7 +47,8 @@ def hidden_time(ops: Ops, times: dict[str, Scalar], deployment: Deployment) -> d
     """Time in s that overlap saves, as one negative term by the name `HIDDEN`; empty without overlap.
 
     two_batch: while one half of the batch computes the other communicates, so that the shorter of both sums hides:
-    min(sum of kernels, sum of collectives). Filling and draining, one layer in all, is left out.
+    min(sum of kernels, sum of collectives); in layers that exchange tokens what `_hidden_exchange` says. Filling and
+    draining, one layer in all, is left out.
     gemm: every collective that may hide behind a product (`Collective.behind`) runs behind the one next to it, in
     `PIECES` pieces: (1 - 1 / PIECES) min(collective, product).
 
@@ -61,12 +62,63 @@ def hidden_time(ops: Ops, times: dict[str, Scalar], deployment: Deployment) -> d
     if deployment.overlap == "none":
         return {HIDDEN: -saved}
     if deployment.overlap == "two_batch":
-        communication = sum(times[name] for name, op in ops.items() if isinstance(op, Collective))
-        computation = sum(times[name] for name, op in ops.items() if isinstance(op, Kernel))
-        return {HIDDEN: -(minimum(communication, computation) + saved)}
+        return {HIDDEN: -(_hidden_halves(ops, times, deployment) + saved)}
     for name, partner in _partners(ops).items():
         saved = saved + (1.0 - 1.0 / PIECES) * minimum(times[name], times[partner])
     return {HIDDEN: -saved}
+
+
+def _hidden_halves(ops: Ops, times: dict[str, Scalar], deployment: Deployment) -> Scalar:
+    """Time in s that two halves of a batch hide of each other's communication."""
+    layers = _layers(ops)
+    exchanging = {name for name, layer in layers.items() if any(op.role == "exchange" for op in layer.values())}
+    others = {name: op for name, op in ops.items() if op.layer not in exchanging}
+    communication = sum(times[name] for name, op in others.items() if isinstance(op, Collective))
+    computation = sum(times[name] for name, op in others.items() if isinstance(op, Kernel))
+    saved = minimum(communication, computation) if others else 0.0
+    for name in sorted(exchanging):
+        saved = saved + _hidden_exchange(layers[name], times, deployment)
+    return saved
+
+
+def _hidden_exchange(layer: Ops, times: dict[str, Scalar], deployment: Deployment) -> Scalar:
+    """Time in s that hides in layers that exchange tokens.
+
+    A half's kernels before its dispatch take b, those of the routed experts e, those after its return a; dispatch takes
+    d and return r. Times are of both halves together.
+
+    all_to_all, all_gather: one half dispatches while the other attends, the other dispatches while the first one's
+    experts run, and returns likewise: (min(b, d) + min(e, d) + min(e, r) + min(a + b, r)) / 2.
+    low_latency: a half's experts run at once when its tokens have arrived, so that both messages travel behind the
+    attention of the other half, which is cut into two where that is even: min(a + b, d + r).
+    Other collectives of these layers hide behind the kernels that are left.
+
+    Source: DeepSeek-AI, open-infra-index, day 6 (two micro-batches in prefill, five stages in decode); the order of the
+    stages as in sgl-project/sglang, python/sglang/srt/operations_strategy.py.
+    """
+    messages, kernels, others = [], [0.0, 0.0, 0.0], 0.0
+    for name, op in layer.items():
+        if op.role == "exchange":
+            messages.append(times[name])
+        elif isinstance(op, Kernel):
+            kernels[len(messages)] = kernels[len(messages)] + times[name]
+        elif isinstance(op, Collective):
+            others = others + times[name]
+    (before, between, after), (dispatch, back) = kernels, messages
+    if deployment.exchange == "low_latency":
+        saved = minimum(before + after, dispatch + back)
+    else:
+        first = minimum(before, dispatch) + minimum(between, dispatch)
+        saved = 0.5 * (first + minimum(between, back) + minimum(before + after, back))
+    return saved + minimum(others, before + between + after - saved)
+
+
+def _layers(ops: Ops) -> dict[str, Ops]:
+    """Ops of every layer, which stand together, in the order they run; those of none under ""."""
+    layers: dict[str, Ops] = {}
+    for name, op in ops.items():
+        layers.setdefault(op.layer, {})[name] = op
+    return layers
 
 
 def _hidden_copies(ops: Ops, times: dict[str, Scalar], deployment: Deployment) -> Scalar:
@@ -87,12 +139,8 @@ def _partners(ops: Ops) -> dict[str, str]:
 
     It is the one before; of what is gathered the one after, which after the last is the next layer's first.
     """
-    # Ops of one layer stand together, in the order they run.
-    layers: dict[str, Ops] = {}
-    for name, op in ops.items():
-        layers.setdefault(op.layer, {})[name] = op
     partners = {}
-    for layer in layers.values():
+    for layer in _layers(ops).values():
         products = {place: name for place, (name, op) in enumerate(layer.items()) if _covers(op)}
         for place, (name, op) in enumerate(layer.items()):
             if not isinstance(op, Collective) or op.behind != "product":

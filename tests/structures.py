@@ -216,14 +216,15 @@ def latent_drafts(draw: Draw) -> Points:
 
 
 def latent_sparse(draw: Draw) -> Points:
-    """Latent attention with and without an indexer, queries compressed or not, experts; prompts split around a ring,
-    tokens sent once per device; a mixed step.
+    """Latent attention with and without an indexer, queries compressed or not, experts of few groups; prompts split
+    around a ring, tokens sent once per device; a mixed step.
     """
     bf16, fp8 = _format(draw, 2.0, "bf16"), _format(draw, 1.0, "fp8")
+    limited = {"groups": draw.pick(4, 8), "reached_groups": draw.pick(2, 3)}
     chosen = selection(draw, fp8, rank=True)
     layers = (
         block(draw, latent(draw, bf16, rank=False, gate=True), feedforward(draw, bf16)),
-        block(draw, latent(draw, fp8, chosen=chosen), experts(draw, fp8, bf16, shared=False)),
+        block(draw, latent(draw, fp8, chosen=chosen), experts(draw, fp8, bf16, shared=False, **limited)),
     )
     split = {"cp": draw.pick(1, 2, 4), "attention_dp": draw.pick(1, 2), "ep": draw.pick(1, 2, 4)}
     return _points(draw, model(draw, *layers, outer=bf16), "mixed", exchange="all_to_all", **split)

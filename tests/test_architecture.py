@@ -33,7 +33,18 @@ FLOORS = {
             "smooth",
             "rule",
         },  # the ground
-        {"hardware", "silicon", "money", "model", "deployment", "batch", "policy", "traffic", "op"},  # vocabulary
+        {
+            "hardware",
+            "silicon",
+            "money",
+            "model",
+            "deployment",
+            "batch",
+            "policy",
+            "traffic",
+            "fanout",
+            "op",
+        },  # vocabulary
         {"area", "technology", "package", "speculation", "layers", "cost", "memory", "paging", "legality"},  # parts
         {"traced_once", "efficiency", "energy", "governor", "roofline", "collectives"},  # realism
         {"forward", "op_time", "overlap", "step", "price_tables", "step_price", "prices"},  # assembly

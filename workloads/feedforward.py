@@ -35,6 +35,7 @@ def experts(layer: Layer) -> Experts:
     return Experts(
         experts=float(count),
         top_k=float(top_k),
+        **_groups(config),
         intermediate=float(intermediate),
         up_projections=family.up_projections,
         width=width,
@@ -44,6 +45,16 @@ def experts(layer: Layer) -> Experts:
         projection=None if width is None else layer.product(modules.narrowing, parent=modules.moe),
         shared=dense(layer) if rules.beside_dense else shared,
     )
+
+
+def _groups(config: Config) -> dict[str, float]:
+    """Groups of experts that a token is limited to, where the router has such a limit: fewer than all of several."""
+    groups, reached = (config.count(key, default=None) for key in ("n_group", "topk_group"))
+    if groups is None or reached is None:
+        return {}
+    if reached > groups:
+        raise config.error(f"topk_group is {reached}; it must be at most the {groups} groups of n_group")
+    return {"groups": float(groups), "reached_groups": float(reached)} if reached < groups else {}
 
 
 def _uniform(config: Config, *keys: str) -> int:

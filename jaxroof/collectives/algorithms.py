@@ -153,6 +153,26 @@ def gathered_exchange(tiers: Tiers, size: Scalar) -> Scalar:
     return hops + sum(_exchange_time(t, sent, size / t.devices) for t, sent in zip(tiers, exchanges, strict=True))
 
 
+def forwarded_exchange(tiers: Tiers, size: Scalar) -> Array:
+    """All-to-all of tokens that cross each tier once per part that needs them, and are forwarded inside of the parts.
+
+    time = sum_i (1 + log2 n_i) hop_i + max_i send_i((n_i - 1) / n_i S c_i)
+
+    c_i is copies of a token over tier i to copies that devices need (`Tier.copied`); 1 in the innermost, which forwards
+    all of them. Both tiers work at once: chunks are forwarded as they arrive.
+
+    Source: DeepSeek-AI, arXiv:2412.19437 (DeepSeek-V3), section 3.2.2; deepseek-ai/DeepEP, docs/legacy.md (normal
+    kernels with NVLink and RDMA forwarding).
+    """
+    hops = sum(_overlapped(tier) * tier.hop_time for tier in tiers)
+    return hops + maximum(*(_exchange_time(t, forwarded_bytes(t, size), size / tiers[-1].reached) for t in tiers))
+
+
+def forwarded_bytes(tier: Tier, size: Scalar) -> Scalar:
+    """B that one device sends over this very tier in an all-to-all whose nodes forward what is for several devices."""
+    return (tier.devices - 1.0) / tier.devices * (size * tier.copied)
+
+
 def expert_exchange(tiers: Tiers, size: Scalar) -> Array:
     """Dispatch or combine of low-latency expert kernels: one kernel that writes to every peer, whatever the tier.
 

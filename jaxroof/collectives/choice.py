@@ -8,6 +8,7 @@ from jaxroof.collectives.algorithms import (
     Tiers,
     chain,
     expert_exchange,
+    forwarded_exchange,
     gathered_exchange,
     halving_doubling,
     hierarchical,
@@ -36,12 +37,13 @@ ALGORITHMS = (
     "halving_doubling",
     "direct",
     "expert_kernel",
+    "forwarded",
 )
 """Every algorithm, in the order of the codes of `collective_algorithm`."""
 
 LIBRARIES = {
     "nccl": ("ring", "tree", "hierarchical", "in_switch", "direct"),
-    "engine": ("one_shot", "two_shot", "expert_kernel"),
+    "engine": ("one_shot", "two_shot", "expert_kernel", "forwarded"),
 }
 """Who implements which algorithm: collective libraries, and the kernels that serving engines bring along."""
 
@@ -126,7 +128,7 @@ def _times(links: Links, op: Collective, efficiency: LinkEfficiency, algorithms:
     times = {
         name: way(used, op.message_bytes)
         for name, way in WAYS[kind].items()
-        if name in algorithms and _legal(name, links, used)
+        if name in algorithms and _legal(name, links, used) and (name != "forwarded" or op.fanout is not None)
     }
     if "two_shot" in times:
         times["two_shot"] = jnp.where(jnp.asarray(efficiency.two_shot) > 0.5, times["two_shot"], UNAVAILABLE)
@@ -140,7 +142,7 @@ def _legal(name: str, links: Links, used: Tiers) -> bool:
         return False
     if inner.topology == "mesh" and name == "in_switch":
         return False
-    return not (name in ("hierarchical", "tree") and len(used) == 1)
+    return not (name in ("hierarchical", "tree", "forwarded") and len(used) == 1)
 
 
 def _sweep(way, passes: float):
@@ -165,7 +167,7 @@ WAYS = {
     },
     "all_gather": _all_but_tree(1.0),
     "reduce_scatter": _all_but_tree(1.0),
-    "all_to_all": {"direct": pairwise, "hierarchical": gathered_exchange},
+    "all_to_all": {"direct": pairwise, "hierarchical": gathered_exchange, "forwarded": forwarded_exchange},
     "broadcast": {"ring": chain, "tree": _sweep(tree, 1.0), "in_switch": _sweep(in_switch, 1.0)},
     "send_recv": {"direct": point_to_point},
     "dispatch": {"expert_kernel": expert_exchange},

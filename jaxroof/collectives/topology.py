@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from jaxroof.arrays import jnp
+from jaxroof.fanout import Fanout, copies, device_copies
 from jaxroof.hardware import Link, Links, Transport
 from jaxroof.op import Collective
 from jaxroof.smooth import cheapest, maximum
@@ -25,6 +26,7 @@ class Tier(NamedTuple):
     losses: Scalar  # 0 to 1, of the transport's; 0 in an unused tier
     transport: Transport | None
     reduces: Scalar
+    copied: Scalar = 1.0  # copies of a token over the tier, where nodes forward them, to those that devices need
 
 
 def tiers(links: Links, op: Collective, losses: Scalar) -> tuple[Tier, ...]:
@@ -52,7 +54,19 @@ def tiers(links: Links, op: Collective, losses: Scalar) -> tuple[Tier, ...]:
         reached = jnp.minimum(jnp.maximum(link.devices / stride, inner), group)
         found.append(_tier(link, inner, reached, group / reached, losses, crowded=not found))
         inner = reached
-    return (*found, _tier(present[-1], inner, group, 1.0, losses, crowded=not found))
+    found.append(_tier(present[-1], inner, group, 1.0, losses, crowded=not found))
+    return tuple(found) if op.fanout is None else _forwarding(found, op.fanout, group)
+
+
+def _forwarding(found: list[Tier], fanout: Fanout, group: Scalar) -> tuple[Tier, ...]:
+    """The tiers with what of an exchange crosses each: copies to the parts that it joins, over copies to all devices.
+
+    A router's limit of groups counts between nodes. Inside of them all devices are taken for equally likely: copies of
+    popular experts spread the groups over them.
+    """
+    needed = device_copies(fanout, group)
+    inner, *outer = found
+    return (inner, *(tier._replace(copied=copies(fanout, group / tier.inner) / needed) for tier in outer))
 
 
 def byte_time(tier: Tier, protocol: str) -> Scalar:

@@ -1,5 +1,6 @@
 """Bytes that a device sends over each tier of links in a collective, for its energy."""
 
+from jaxroof.collectives.algorithms import forwarded_bytes
 from jaxroof.collectives.topology import tiers
 from jaxroof.hardware import TIERS, Links
 from jaxroof.op import Collective
@@ -17,7 +18,7 @@ def sent_bytes(links: Links, op: Collective) -> dict[str, Scalar]:
     """B that one device sends over each tier in one run of `op`'s collective, by the tier's name, shapes ().
 
     ring:     passes (S / inner_i - S / reached_i), S the message, of which a device holds S / inner_i in tier i
-    exchange: (n_i - 1) / (n_i outer_i) S
+    exchange: (n_i - 1) / (n_i outer_i) S; with a fan-out (n_i - 1) / n_i S c_i, as nodes forward (`Tier.copied`)
     send:     S over the outermost tier between the two
 
     Whatever the algorithm: rings, trees and the halves of recursive doubling send the same within a factor of two,
@@ -33,6 +34,8 @@ def sent_bytes(links: Links, op: Collective) -> dict[str, Scalar]:
     used, size, kind = tiers(links, op, 0.0), op.message_bytes, op.operation
     if kind in PASSES:
         sent = [PASSES[kind] * (size / tier.inner - size / tier.reached) for tier in used]
+    elif op.fanout is not None:
+        sent = [forwarded_bytes(tier, size) for tier in used]
     elif kind in EXCHANGES:
         sent = [(tier.devices - 1.0) / (tier.devices * tier.outer) * size for tier in used]
     else:

@@ -29,6 +29,13 @@ class Parallelism:
     ep: Scalar | None = count(
         "expert-parallel degree", "of the tp x cp x attention-dp devices", few=True, default=None, flag="N"
     )
+    redundant_experts: Scalar | None = count(
+        "copies of popular experts",
+        "beside the experts themselves, over all of a layer's devices",
+        zero=True,
+        default=None,
+        flag="N",
+    )
     dp: Scalar = count("replicas", "independent; a workload's batch is that of one", few=True, default=1.0, flag="N")
     stages: tuple[Scalar, ...] | None = count(
         "layers of pipeline stage {}",

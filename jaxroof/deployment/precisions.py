@@ -19,6 +19,12 @@ class Precisions:
         "B", "bytes of an element of a linear-attention state", default=4.0, source="float32, as engines keep it"
     )
     communication_bytes: Scalar = number("B", "bytes of an element that a collective sends", default=2.0, source="bf16")
+    gather_bytes: Scalar | None = number(
+        "B",
+        "bytes of an element that sequence parallelism gathers for a product",
+        "1 where it is quantised before; none: as other collectives",
+        default=None,
+    )
     dispatch_bytes: Scalar = number(
         "B", "bytes of an element sent to experts", "1 where they are quantised before", default=2.0
     )

@@ -23,7 +23,7 @@ class LinkEfficiency:
     """Efficiency of collectives."""
 
     losses: Scalar  # 1: what the links' transports lose as measured; 0: links at their datasheet; linear between
-    share: Scalar = 1.0  # of a lone collective's speed that one between the kernels of an engine's steps reaches
+    share: Scalar = 1.0  # of a lone collective's speed that one in an engine's step reaches; expert kernels: all of it
     two_shot: Scalar = 1.0  # 1: the engine's own all-reduce also works in two stages; 0: in one, and else the library
     wait_time: Scalar = 0.0  # s per collective that devices of an engine wait for the last of them
     spread: Spread | None = None

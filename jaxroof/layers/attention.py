@@ -7,7 +7,7 @@ from jaxroof.deployment import Deployment, degree, tokens_per_sequence
 from jaxroof.layers.collective import context_combine, context_exchange
 from jaxroof.layers.elementwise import elementwise
 from jaxroof.layers.indexer import Selection, index_key_bytes, indexer_matrices, indexer_ops, selection_sight
-from jaxroof.layers.linear import OPERAND_BYTES, Matrices, Matrix, launched, projection
+from jaxroof.layers.linear import OPERAND_BYTES, Matrices, Matrix, launched, projection, quantized_rows
 from jaxroof.layers.protocol import MixerKind, Sizes
 from jaxroof.layers.sight import Sight, attended_pairs, decoded_context, kept_tokens, mean_length, reachable_past
 from jaxroof.layers.unfused_attention import fused_only, unfused_attention
@@ -76,7 +76,14 @@ def attention_ops(
     activation = deployment.activation_bytes
     matrices = attention_matrices(attention, hidden, deployment)
     normed = attention.qk_norm * (q_width + k_width)
-    ops = projection("qkv_proj", tokens, matrices["qkv_proj"], activation, count)
+    ops = projection(
+        "qkv_proj",
+        tokens,
+        matrices["qkv_proj"],
+        activation,
+        count,
+        quantized_rows=quantized_rows(tokens, deployment),
+    )
     ops["rope_kv_write"] = elementwise(
         tokens,
         reads=q_width + k_width + v_width + normed,

@@ -1,6 +1,9 @@
 """Collectives of layers: their messages, and the devices of the deployment that take part."""
 
+import dataclasses
+
 from jaxroof.deployment import Deployment
+from jaxroof.fanout import Fanout
 from jaxroof.layers.linear import launched
 from jaxroof.op import Collective, Ops, in_phase
 from jaxroof.struct import Scalar
@@ -16,6 +19,7 @@ def collective(
     parallelism: str | None = None,
     role: str | None = None,
     behind: str | None = None,
+    fanout: Fanout | None = None,
 ) -> Collective:
     """One collective of `participants` devices, `stride` apart (None: neighbours); none is launched for one device.
 
@@ -23,7 +27,7 @@ def collective(
       operation: one of `jaxroof.op.COLLECTIVES`.
       message_bytes: B of the whole buffer, as nccl-tests counts its size.
       count: how often the step runs it.
-      parallelism, role, behind: as `Collective` and `Op` have them.
+      parallelism, role, behind, fanout: as `Collective` and `Op` have them.
     """
     return Collective(
         count=count,
@@ -35,6 +39,7 @@ def collective(
         stride=stride,
         parallelism=parallelism,
         behind=behind,
+        fanout=fanout,
     )
 
 
@@ -54,12 +59,20 @@ def all_reduce(
     """
     message = tokens * hidden * deployment.communication_bytes
     operations = ("reduce_scatter", "all_gather") if deployment.sequence_parallel else ("all_reduce",)
-    return {
+    ops: Ops = {
         f"{name}_{operation}": collective(
             operation, message, deployment.tp, count, parallelism="tp", role=role, behind=behind
         )
         for operation in operations
     }
+    if deployment.sequence_parallel and deployment.gather_bytes is not None and behind == "product":
+        # what is gathered for a product is quantised, forward and back; what is reduced is not
+        summed, gathered = ops.values()
+        low = tokens * hidden * deployment.gather_bytes
+        changes = {"back_bytes": low}, {"message_bytes": low, "back_bytes": message}
+        pairs = zip(ops, (summed, gathered), changes, strict=True)
+        return {name: dataclasses.replace(op, **change) for name, op, change in pairs}
+    return ops
 
 
 def context_exchange(cached_bytes: Scalar, deployment: Deployment, count: Scalar) -> Ops:

@@ -2,9 +2,11 @@
 
 import dataclasses
 from collections.abc import Iterator
+from typing import Any
 
 from jaxroof.arrays import jnp
 from jaxroof.deployment import Deployment, degree, expert_tp, stage_devices
+from jaxroof.fanout import Fanout, distinct_devices
 from jaxroof.layers.collective import collective
 from jaxroof.layers.elementwise import elementwise
 from jaxroof.layers.feedforward import ACTIVATION_FLOPS, feedforward_matrices, feedforward_ops
@@ -15,13 +17,13 @@ from jaxroof.op import Ops, with_role
 from jaxroof.rule import Rule, divides, width_rule
 from jaxroof.struct import Array, Scalar
 
-EXCHANGE = {"parallelism": "ep", "role": "exchange"}
+EXCHANGE: dict[str, Any] = {"parallelism": "ep", "role": "exchange"}
 """What the collectives are that bring tokens to their experts and results back."""
 
 
 def expert_matrices(experts: Experts, hidden: Scalar, deployment: Deployment) -> Matrices:
     """Weight matrices of one layer on one device: 1 / ep of the experts, 1 / `expert_tp` of their width, the router."""
-    held = experts.experts / degree(deployment.ep)
+    held = stored_experts(experts, deployment) / degree(deployment.ep)
     width, inputs = experts.intermediate / expert_tp(deployment), hidden if experts.width is None else experts.width
     matrices = {
         "router": Matrix(hidden, experts.experts, experts.router, reads_norm=True),
@@ -50,7 +52,8 @@ def expert_ops(
     matrices = expert_matrices(experts, hidden, deployment)
     up, down = matrices["expert_up_proj"], matrices["expert_down_proj"]
     rows = group_tokens * experts.top_k
-    touched = distinct_experts(experts.experts, experts.top_k, own_choices(group_tokens, deployment.alike))
+    stored = stored_experts(experts, deployment)
+    touched = distinct_experts(stored, experts.top_k, own_choices(group_tokens, deployment.alike))
     if deployment.ep is not None:
         rows, touched = rows * deployment.imbalance / deployment.ep, touched / deployment.ep
     sent, returned = exchange_ops(experts, up.inputs, deployment, group_tokens, count)
@@ -92,8 +95,9 @@ def exchange_ops(
 
     "all_gather": every group gets all tokens, and results are summed back. Otherwise each of the stage's devices sends
     its share of all tokens to those that hold a token's experts, every one of them split over `expert_tp` devices.
-    "all_to_all": once to every holder (`distinct_devices`). "low_latency": once per chosen expert. The busiest device
-    sends `imbalance` times the mean.
+    "all_to_all": once to every holder (`distinct_devices`); over nodes it may be sent once to every node that holds one
+    of them, and forwarded inside (`Collective.fanout`). "low_latency": once per chosen expert. The busiest device sends
+    `imbalance` times the mean.
 
     Args:
       width: elements of a token that experts read and write.
@@ -109,33 +113,29 @@ def exchange_ops(
         gathered = collective("all_gather", elements * there, groups, count, stride, **EXCHANGE)
         summed = collective("reduce_scatter", elements * back, groups, count, stride, **EXCHANGE)
         return {"dispatch_all_gather": gathered}, {"combine_reduce_scatter": summed}
+    holders, fanout = degree(deployment.ep), None
     if deployment.exchange == "low_latency":
         copies, kinds = experts.top_k, ("dispatch", "combine")
     else:
-        copies, kinds = (
-            distinct_devices(degree(deployment.ep), experts.experts, experts.top_k),
-            ("all_to_all", "all_to_all"),
+        copies, kinds = distinct_devices(holders, experts.experts, experts.top_k), ("all_to_all", "all_to_all")
+        fanout = Fanout(
+            holders=holders,
+            experts=experts.experts,
+            choices=experts.top_k,
+            groups=experts.groups,
+            reached=experts.reached_groups,
         )
     sent = launched(groups - 1.0) * group_tokens / devices * copies * expert_tp(deployment) * deployment.imbalance
-    there = collective(kinds[0], sent * width * deployment.dispatch_bytes, devices, count, **EXCHANGE)
-    back = collective(kinds[1], sent * width * deployment.communication_bytes, devices, count, **EXCHANGE)
+    there, back = (
+        collective(kind, sent * width * element, devices, count, fanout=fanout, **EXCHANGE)
+        for kind, element in zip(kinds, (deployment.dispatch_bytes, deployment.communication_bytes), strict=True)
+    )
     return {"dispatch": there}, {"return": back}
 
 
-def distinct_devices(devices: Scalar, experts: Scalar, top_k: Scalar) -> Array:
-    """Expected number of `devices` that hold at least one of a token's `top_k` different experts, shape ().
-
-    p (1 - (1 - b / (E - (a - 1) / 2))^a), with a the smaller and b the larger of k and E / p, the experts of a device:
-    p (1 - C(E - E / p, k) / C(E, k)), whose a factors 1 - b / E, 1 - b / (E - 1), ... are replaced by their middle one.
-    Exact for a = 1, else within 2 %.
-
-    Source: the hypergeometric distribution: a router's k choices are different experts.
-    """
-    own = experts / devices
-    fewer, more = jnp.minimum(top_k, own), jnp.maximum(top_k, own)
-    share = more / (experts - 0.5 * (fewer - 1.0))
-    missed = jnp.log1p(-jnp.minimum(share, 1.0 - 1e-6))
-    return -devices * jnp.expm1(fewer * missed)
+def stored_experts(experts: Experts, deployment: Deployment) -> Scalar:
+    """Experts of one layer on all devices, copies included: a token goes to one copy of each of its experts."""
+    return experts.experts if deployment.redundant_experts is None else experts.experts + deployment.redundant_experts
 
 
 def own_choices(tokens: Scalar, alike: Scalar) -> Array:
@@ -174,7 +174,8 @@ def active_experts(experts: Experts, hidden: Scalar) -> tuple[Experts, Scalar]:
 def expert_rules(experts: Experts, deployment: Deployment) -> Iterator[Rule]:
     """What a layer asks of a deployment."""
     ep = degree(deployment.ep)
-    yield divides(ep, experts.experts), lambda: f"ep = {ep:g} does not divide the {experts.experts:g} experts"
+    stored = stored_experts(experts, deployment)
+    yield divides(ep, stored), lambda: f"ep = {ep:g} does not divide the {stored:g} experts"
     ways = expert_tp(deployment)
     yield width_rule("expert tp (tp x cp x attention_dp / ep)", ways, "expert", experts.intermediate)
     if experts.shared is not None:

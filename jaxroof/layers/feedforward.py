@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from jaxroof.deployment import Deployment
 from jaxroof.layers.elementwise import elementwise
-from jaxroof.layers.linear import Matrices, Matrix, projection
+from jaxroof.layers.linear import Matrices, Matrix, projection, quantized_rows
 from jaxroof.layers.protocol import FeedForwardKind, Sizes
 from jaxroof.model import FeedForward
 from jaxroof.op import Ops, with_role
@@ -40,7 +40,9 @@ def feedforward_ops(
     width, kernels = down.inputs, 1.0 if deployment.activation_kernels is None else deployment.activation_kernels
     further = (kernels - 1.0) * width
     ops = {
-        **projection(f"{prefix}up_proj", tokens, up, activation, count),
+        **projection(
+            f"{prefix}up_proj", tokens, up, activation, count, quantized_rows=quantized_rows(tokens, deployment)
+        ),
         f"{prefix}activation": elementwise(
             tokens,
             up.outputs + further,

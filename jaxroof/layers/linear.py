@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from jaxroof.arrays import jnp
+from jaxroof.deployment import Deployment
 from jaxroof.model import WeightFormat
 from jaxroof.op import Kernel, Ops
 from jaxroof.shape import ProductShape
@@ -79,6 +80,14 @@ def projection(
         ops[f"{name}_quantize"] = quantize(quantized, matrix, activation_bytes, count)
     touched = matrix.copies if copies is None else copies
     return ops | {name: linear(rows, *matrix[:3], activation_bytes, count, kind, touched)}
+
+
+def quantized_rows(tokens: Scalar, deployment: Deployment) -> Scalar | None:
+    """Rows of a product after a norm that one device quantises: its own, where they are quantised before they are
+    gathered; None: all.
+    """
+    gathered_low = deployment.sequence_parallel and deployment.gather_bytes is not None
+    return tokens / deployment.tp if gathered_low else None
 
 
 def quantize(rows: Scalar, matrix: Matrix, activation_bytes: Scalar, count: Scalar) -> Kernel:

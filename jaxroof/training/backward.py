@@ -5,7 +5,7 @@ import dataclasses
 from jaxroof.arrays import jnp
 from jaxroof.layers.linear import LOW_PRECISIONS, OPERAND_BYTES, QUANTIZE_FLOPS
 from jaxroof.op import AnyOp, Collective, Kernel, Ops
-from jaxroof.shape import ProductShape
+from jaxroof.shape import AttentionShape, ProductShape
 from jaxroof.struct import Scalar
 
 ATTENTION_PRODUCTS = 2.5
@@ -15,9 +15,24 @@ again, against two. Dao, arXiv:2307.08691 (FlashAttention-2), section 3.1.2."""
 ATTENTION_BYTES = 2.0
 """B that it moves over those of the forward pass: queries, keys, values and outputs, and the gradient of each."""
 
+QUERY_SUM_BYTES = 4.0 + 4.0 + 2.0
+"""B per element of queries' gradients, which fused attention's backward pass sums in float32 over tiles of keys: set to
+zero before, read and written at 16 bits after. Dao-AILab/flash-attention, flash_bwd_launch_template.h: clear_dQaccum,
+flash_bwd_convert_dq_kernel."""
+
+OUTPUT_SUM_BYTES = 2.0 + 2.0
+"""B per element of outputs whose products with their gradients are summed by row before; arXiv:2307.08691, algorithm 2,
+line 4: output and its gradient, both at 16 bits."""
+
+ROW_SUM_FLOPS = 2.0
+"""Vector FLOP per element of such a sum: a product and an addition."""
+
 ELEMENTWISE_BYTES = 1.5
 """The same of an element-wise kernel: input and the result's gradient are read, the input's gradient is written; a
 forward pass reads one and writes one. Ours."""
+
+TRANSPOSE_FLOPS = 2.0
+"""Vector FLOP per element of a second, transposed copy of what is quantised: scale and round once more."""
 
 ELEMENTWISE_FLOPS = 2.0
 """Vector FLOP of a derivative and its product with a gradient, over those of the function. Ours."""
@@ -40,7 +55,7 @@ def backward_ops(ops: Ops, gradient_bytes: Scalar = 2.0, frozen: bool = False) -
     Products become two, `_dgrad` and `_wgrad`, each of as many FLOP, and at 8 bits or less a kernel before them
     converts the gradient, `_grad_quantize`. Others become one, `_backward`: attention by recomputing its scores,
     element-wise kernels by what they read and write, collectives by their conjugates. Conversions to a lower
-    precision have none: gradients pass straight through.
+    precision have none: gradients pass straight through. Fused attention has `_row_sums` beside its one.
 
     Args:
       ops: of a forward pass, in order.
@@ -53,6 +68,30 @@ def backward_ops(ops: Ops, gradient_bytes: Scalar = 2.0, frozen: bool = False) -
     return found
 
 
+def transposed(ops: Ops) -> Ops:
+    """A forward pass whose weights have gradients: what it quantises is written transposed too, as matrix units of 8
+    bits and less multiply along the last dimension of both operands.
+
+    Source: NVIDIA/TransformerEngine, transformer_engine/pytorch/module/linear.py (quantizers with columnwise usage).
+    """
+    return {name: _with_transpose(op) if _quantizes(op) else op for name, op in ops.items()}
+
+
+def _quantizes(op: AnyOp) -> bool:
+    """Whether the op is a kernel that converts what a product reads to a lower precision."""
+    return isinstance(op, Kernel) and op.kind == "elementwise" and op.precision in LOW_PRECISIONS
+
+
+def _with_transpose(op: AnyOp) -> Kernel:
+    assert isinstance(op, Kernel)
+    elements = op.vector_flops / QUANTIZE_FLOPS
+    return dataclasses.replace(
+        op,
+        vector_flops=op.vector_flops + TRANSPOSE_FLOPS * elements,
+        bytes=op.bytes + OPERAND_BYTES[op.precision] * elements,
+    )
+
+
 def _backward(name: str, op: AnyOp, gradient_bytes: Scalar, frozen: bool) -> Ops:
     if isinstance(op, Collective):
         return {f"{name}_backward": conjugate(op)}
@@ -60,13 +99,14 @@ def _backward(name: str, op: AnyOp, gradient_bytes: Scalar, frozen: bool) -> Ops
     if isinstance(op.shape, ProductShape):
         ops: Ops = {}
         if op.precision in LOW_PRECISIONS:
-            ops[f"{name}_grad_quantize"] = _converted(op)
+            ops[f"{name}_grad_quantize"] = _converted(op, copies=1.0 if frozen else 2.0)
         ops[f"{name}_dgrad"] = input_gradient(op)
         if not frozen:
             ops[f"{name}_wgrad"] = weight_gradient(op, gradient_bytes)
         return ops
     if op.matrix_flops is not None:
-        return {f"{name}_backward": attention_gradient(op)}
+        sums = {f"{name}_row_sums": attention_sums(op)} if isinstance(op.shape, AttentionShape) else {}
+        return {**sums, f"{name}_backward": attention_gradient(op)}
     if op.precision is not None:
         return {}
     return {f"{name}_backward": elementwise_gradient(op)}
@@ -128,6 +168,23 @@ def attention_gradient(op: Kernel) -> Kernel:
     )
 
 
+def attention_sums(op: Kernel) -> Kernel:
+    """Kernels around fused attention's backward one, as one: sums over rows before it, gradients of queries after."""
+    shape = op.shape
+    rows = shape.sequences * shape.queries * shape.heads
+    return Kernel(
+        kind="elementwise",
+        count=op.count,
+        kernels=2.0 * op.kernels,
+        layer=op.layer,
+        role=op.role,
+        phase=op.phase,
+        gradient="inputs",
+        vector_flops=rows * ROW_SUM_FLOPS * shape.value_width,
+        bytes=rows * (OUTPUT_SUM_BYTES * shape.value_width + QUERY_SUM_BYTES * shape.key_width),
+    )
+
+
 def elementwise_gradient(op: Kernel) -> Kernel:
     """Derivative times gradient, element by element; exponentials are taken again."""
     return dataclasses.replace(
@@ -150,11 +207,16 @@ def conjugate(op: Collective) -> Collective:
     if op.operation not in CONJUGATES:
         raise ValueError(f"a {op.operation} has no backward pass; known: {', '.join(CONJUGATES)}")
     count = 2.0 * op.count if op.operation == "send_recv" else op.count
-    return dataclasses.replace(op, operation=CONJUGATES[op.operation], count=count)
+    message = op.message_bytes if op.back_bytes is None else op.back_bytes
+    return dataclasses.replace(
+        op, operation=CONJUGATES[op.operation], count=count, message_bytes=message, back_bytes=None
+    )
 
 
-def _converted(op: Kernel) -> Kernel:
-    """The gradient of a product's result, read once and written at the precision that products read."""
+def _converted(op: Kernel, copies: float) -> Kernel:
+    """The gradient of a product's result, read once and written at the precision that products read: for the gradient
+    of inputs, and transposed for that of weights.
+    """
     elements = op.shape.rows * op.shape.outputs
     return Kernel(
         kind="elementwise",
@@ -166,6 +228,6 @@ def _converted(op: Kernel) -> Kernel:
         role=op.role,
         phase=op.phase,
         gradient="inputs",
-        vector_flops=QUANTIZE_FLOPS * elements,
-        bytes=elements * (op.shape.output_bytes + OPERAND_BYTES[op.precision]),
+        vector_flops=(QUANTIZE_FLOPS + (copies - 1.0) * TRANSPOSE_FLOPS) * elements,
+        bytes=elements * (op.shape.output_bytes + copies * OPERAND_BYTES[op.precision]),
     )

@@ -1,8 +1,10 @@
-"""Messages of training by the parallelism that they belong to, and what of a ring's hides behind attention."""
+"""Messages of training by the parallelism that they belong to, and what of them hides behind passes or attention."""
 
+from jaxroof.arrays import jnp
 from jaxroof.op import ATTENTION_PHASES, AnyOp, Collective, Kernel, Ops
 from jaxroof.smooth import minimum, positive_part
 from jaxroof.struct import Scalar
+from jaxroof.training.training import Training
 
 
 def collectives_of(ops: Ops, parallelism: str) -> list[str]:
@@ -33,6 +35,50 @@ def ring_parts(ops: Ops, times: dict[str, Scalar]) -> tuple[dict[str, Scalar], d
             hidden[name] = minimum(times[name], cover)
         else:
             exposed[name] = times[name]
+    return exposed, hidden
+
+
+def data_parallel_time(
+    sums: dict[str, Scalar],
+    training: Training,
+    number: Scalar,
+    forward: Scalar,
+    backward: Scalar,
+    first: Scalar | None = None,
+    last: Scalar | None = None,
+) -> tuple[Scalar, Scalar]:
+    """Time in s of messages between copies of the weights in one iteration that is exposed, and that is hidden.
+
+    ZeRO 0: one all-reduce of gradients behind the last backward pass. 1: reduce-scatter there, and all-gather of
+    updated weights behind the first forward pass. 2: gradients are scattered after every micro-batch, as shards of
+    them cannot take up sums of others. 3: weights are gathered in every forward and backward pass, each behind it.
+    Messages hide behind a share `overlap` of the passes.
+
+    Args:
+      sums: totals of `training_terms`.
+      number: micro-batches.
+      forward, backward: s of one micro-batch.
+      first, last: s of passes that run beside what is sent once: gathered weights, scattered gradients. None: one pass.
+
+    Source: Rajbhandari et al., arXiv:1910.02054, sections 5 and 7; Zhao et al., arXiv:2304.11277 (FSDP), section 3.3.
+    """
+    zero = training.zero
+    reduce, scatter, gather = (sums[f"dp_{kind}"] for kind in ("all_reduce", "reduce_scatter", "all_gather"))
+    each_forward = jnp.where(zero >= 3.0, gather, 0.0)
+    each_backward = each_forward + jnp.where(zero >= 2.0, scatter, 0.0)
+    once_forward = jnp.where((zero >= 1.0) & (zero < 3.0), gather, 0.0)
+    once_backward = jnp.where(zero < 1.0, reduce, jnp.where(zero < 2.0, scatter, 0.0))
+    first, last = (forward if first is None else first), (backward if last is None else last)
+    exposed, hidden = 0.0, 0.0
+    for times, sent, cover in (
+        (number, each_forward, forward),
+        (number, each_backward, backward),
+        (1.0, once_forward, first),
+        (1.0, once_backward, last),
+    ):
+        cover = training.overlap * cover
+        exposed = exposed + times * positive_part(sent - cover)
+        hidden = hidden + times * minimum(sent, cover)
     return exposed, hidden
 
 

@@ -15,8 +15,9 @@ from jaxroof.op import PARALLELISMS
 from jaxroof.op_time import op_time
 from jaxroof.smooth import maximum, minimum, positive_part
 from jaxroof.struct import Scalar, struct
+from jaxroof.training.communication import data_parallel_time
 from jaxroof.training.passes import pass_tokens
-from jaxroof.training.schedules import SCHEDULES, bubble_time, device_sends
+from jaxroof.training.schedules import SCHEDULES, bubble_time, chunked_passes, device_sends
 from jaxroof.training.state import offload_time
 from jaxroof.training.terms import training_terms
 from jaxroof.training.training import RECOMPUTES, Training, micro_batches
@@ -37,6 +38,7 @@ class Iteration:
     bubble: Scalar  # idle
     recompute: Scalar  # kernels that run again, in all micro-batches
     optimizer: Scalar  # update, streaming of offloaded states included
+    contention: Scalar  # that kernels take longer while messages run behind them, in all micro-batches
     exposed: dict[str, Scalar]  # messages that kernels wait for, by kind
     hidden: dict[str, Scalar]  # messages that run behind kernels, by kind
     executed: Scalar  # s of matrix work at peak on the mean device, recomputation included
@@ -48,9 +50,10 @@ def iteration_cost(
 ) -> Iteration:
     """One iteration of training, shapes (). Differentiable in every leaf; see `jaxroof.smooth`.
 
-    time = m (forward + backward) + bubble + exposed data-parallel messages + optimizer
+    time = m (forward + backward) + bubble + exposed data-parallel messages + optimizer + contention
 
-    forward and backward are of one of m micro-batches on the fullest pipeline stage.
+    forward and backward are of one of m micro-batches on the fullest pipeline stage; contention is what kernels take
+    longer while messages run beside them.
 
     Raises:
       ValueError: while tracing, when the hardware has no matrix figure for a precision that the model needs.
@@ -67,28 +70,34 @@ def iteration(
     number, pp = micro_batches(training, deployment), degree(deployment.pp)
     stage = _Stage(sums, deployment, largest_stage(deployment, layer_count(model)))
     selective, full = (_chosen(training.recompute, RECOMPUTES, word) for word in ("selective", "full"))
-    paired = _chosen(training.schedule, SCHEDULES, "dualpipe")
+    paired, interleaved = (_chosen(training.schedule, SCHEDULES, word) for word in ("dualpipe", "interleaved"))
     send = send_time(hardware, model, deployment, training, efficiency)
-    waits = {word: _waits(stage, word, send, paired, full) for word in ("forward", "backward")}
+    beside = interleaved * training.overlap
+    waits = {word: _waits(stage, word, send, paired, beside, full) for word in ("forward", "backward")}
 
     # forward and backward: one micro-batch on the fullest stage, recomputation in the latter
     attention = stage.layers * sums.get("attention_compute", 0.0)
     again = selective * attention + full * stage.layer_time("forward")
     forward = stage.time("forward") - waits["forward"].hidden_ep + waits["forward"].pp
     backward = stage.time("backward") + again - waits["backward"].hidden_ep + waits["backward"].pp
+    both = {"forward": forward, "backward": backward}
 
     # bubble
     idle = 0.0
     if deployment.pp is not None:
+        # while the pipeline fills and drains there is no other chunk that its messages could hide behind
         weight = stage.part("backward", "weight")
-        idle = bubble_time(training.schedule, forward, backward, weight, pp, training.virtual_stages, number)
+        alone, back = (time + interleaved * waits[word].hidden_pp for word, time in both.items())
+        idle = bubble_time(training.schedule, alone, back, weight, pp, training.virtual_stages, number)
 
     # messages: exposed ones are in `forward` and `backward` already, but for those of data parallelism
     exposed, hidden = _messages(stage, number, waits, full)
-    exposed["dp"], hidden["dp"] = data_parallel_time(sums, training, number, forward, backward)
+    covers = (chunked_passes(training.virtual_stages, pp) * time for time in (forward, backward))
+    exposed["dp"], hidden["dp"] = data_parallel_time(sums, training, number, forward, backward, *covers)
 
     update = sums["optimizer_compute"] + offload_time(model, deployment, training)
-    total = number * (forward + backward) + idle + exposed["dp"] + update
+    slowed = training.contention * sum(hidden[kind] for kind in PARALLELISMS if kind != "tp")
+    total = number * (forward + backward) + idle + exposed["dp"] + slowed + update
     energy = None
     if power_known(hardware):
         parts = ("core_energy", "other_energy")
@@ -103,6 +112,7 @@ def iteration(
         bubble=jnp.asarray(idle),
         recompute=number * (selective * attention + full * stage.layers * sums["forward_layers_compute"]),
         optimizer=update,
+        contention=jnp.asarray(slowed),
         exposed={kind: jnp.asarray(exposed[kind]) for kind in PARALLELISMS},
         hidden={kind: jnp.asarray(hidden[kind]) for kind in PARALLELISMS},
         executed=number / pp * (floors + full * sums.get("forward_layers_floor", 0.0)),
@@ -124,24 +134,28 @@ class _Waits(NamedTuple):
     hidden_pp: Scalar
 
 
-def _waits(stage: "_Stage", word: str, send: Scalar, paired: Scalar, full: Scalar) -> _Waits:
+def _waits(stage: "_Stage", word: str, send: Scalar, paired: Scalar, beside: Scalar, full: Scalar) -> _Waits:
     """Messages of one pass: those that kernels wait for, and those behind kernels.
 
     DualPipe pairs a forward with a backward pass of another micro-batch, so that the messages of each hide behind as
-    many kernels of the other; elsewhere nothing hides. Messages between experts' devices hide first.
+    many kernels of the other; those between experts' devices hide first. With interleaved chunks the messages to the
+    next stage hide behind the kernels of another chunk. Elsewhere nothing hides.
 
     Args:
       word: forward or backward.
       send: s of the messages to the next stage.
       paired: 1 under DualPipe.
+      beside: share of the kernels that hide messages to the next stage alone: of the interleaved schedule.
       full: 1 where the backward pass repeats all of the forward pass.
 
-    Source: DeepSeek-AI, arXiv:2412.19437 (DeepSeek-V3), section 3.2.1.
+    Source: DeepSeek-AI, arXiv:2412.19437 (DeepSeek-V3), section 3.2.1; Llama Team, arXiv:2407.21783, section 3.3.2
+    (interleaved schedule with asynchronous messages between stages).
     """
     again = stage.layers * full if word == "backward" else 0.0
     sent = stage.part(word, "ep") + again * stage.sums.get("forward_layers_ep", 0.0)
-    cover = paired * (stage.part(word, "compute") + again * stage.sums.get("forward_layers_compute", 0.0))
-    left = positive_part(cover - sent)
+    kernels = stage.part(word, "compute") + again * stage.sums.get("forward_layers_compute", 0.0)
+    cover = paired * kernels
+    left = positive_part(cover - sent) + beside * kernels
     return _Waits(positive_part(sent - cover), positive_part(send - left), minimum(sent, cover), minimum(send, left))
 
 
@@ -231,37 +245,6 @@ def send_time(
         parts.append(collective("all_gather", message, deployment.tp, 1.0))
     times = device_sends(training.schedule, deployment.pp, training.virtual_stages)
     return times * sum(op_time(part, hardware, efficiency) for part in parts)
-
-
-def data_parallel_time(
-    sums: Sums, training: Training, number: Scalar, forward: Scalar, backward: Scalar
-) -> tuple[Scalar, Scalar]:
-    """Time in s of messages between copies of the weights in one iteration that is exposed, and that is hidden.
-
-    ZeRO 0: one all-reduce of gradients behind the last backward pass. 1: reduce-scatter there, and all-gather of
-    updated weights behind the first forward pass. 2: gradients are scattered after every micro-batch, as shards of
-    them cannot take up sums of others. 3: weights are gathered in every forward and backward pass, each behind it.
-    Messages hide behind a share `overlap` of the pass.
-
-    Source: Rajbhandari et al., arXiv:1910.02054, sections 5 and 7; Zhao et al., arXiv:2304.11277 (FSDP), section 3.3.
-    """
-    zero = training.zero
-    reduce, scatter, gather = (sums[f"dp_{kind}"] for kind in ("all_reduce", "reduce_scatter", "all_gather"))
-    each_forward = jnp.where(zero >= 3.0, gather, 0.0)
-    each_backward = each_forward + jnp.where(zero >= 2.0, scatter, 0.0)
-    once_forward = jnp.where((zero >= 1.0) & (zero < 3.0), gather, 0.0)
-    once_backward = jnp.where(zero < 1.0, reduce, jnp.where(zero < 2.0, scatter, 0.0))
-    behind_forward, behind_backward = training.overlap * forward, training.overlap * backward
-    exposed, hidden = 0.0, 0.0
-    for times, sent, cover in (
-        (number, each_forward, behind_forward),
-        (number, each_backward, behind_backward),
-        (1.0, once_forward, behind_forward),
-        (1.0, once_backward, behind_backward),
-    ):
-        exposed = exposed + times * positive_part(sent - cover)
-        hidden = hidden + times * minimum(sent, cover)
-    return exposed, hidden
 
 
 def _over(sums: Sums, what: str) -> Scalar:

@@ -12,7 +12,7 @@ from jaxroof.model import Model
 from jaxroof.op import ATTENTION_CORES, Ops
 from jaxroof.struct import Scalar
 from jaxroof.training.adapters import adapter_ops
-from jaxroof.training.backward import backward_ops
+from jaxroof.training.backward import backward_ops, transposed
 from jaxroof.training.training import Training
 
 LOSS_BYTES = 4.0
@@ -48,7 +48,9 @@ def forward_pass(model: Model, deployment: Deployment, training: Training) -> Pa
     local = group_batch(_batch(deployment, training), deployment)
     tokens, group_tokens = pass_tokens(deployment, training)
     layers = layer_ops(model, deployment, local, tokens, group_tokens)
-    if training.lora is not None:
+    if training.lora is None:
+        layers = transposed(layers)
+    else:
         layers |= adapter_ops(model, deployment, training.lora, tokens)
     last: Ops = {"final_norm": norm(tokens, model.hidden, deployment.activation_bytes, 1.0)}
     if model.generates:

@@ -124,6 +124,18 @@ def device_sends(schedule: Scalar, stages: Scalar, virtual_stages: Scalar) -> Ar
     return _chosen(schedule, dict.fromkeys(SCHEDULES, some) | {"interleaved": some * virtual_stages})
 
 
+def chunked_passes(virtual_stages: Scalar, stages: Scalar) -> Array:
+    """Passes of one micro-batch that a device runs between its first and its last chunk's last use, shape ().
+
+    (1 + p (v - 1)) / v: micro-batches go through every chunk in groups of p, so that the gradients of all but one chunk
+    are whole while other chunks still run, and their weights are not needed before other chunks have run. 1 for v = 1.
+
+    Source: Narayanan et al., arXiv:2104.04473, section 2.2.2, figure 4.
+    """
+    further = positive_part(virtual_stages - 1.0)
+    return (1.0 + stages * further) / (1.0 + further)
+
+
 def weight_copies(schedule: Scalar) -> Array:
     """Stages of the model whose weights each device holds, in stages of 1/p of the layers, shape (): dualpipe 2."""
     return _chosen(schedule, dict.fromkeys(SCHEDULES, 1.0) | {"dualpipe": 2.0})

@@ -20,6 +20,9 @@ from jaxroof.training.training import Training, gradient_ways
 UPDATE_FLOPS = 12.0
 """Vector FLOP per parameter of Adam: two moments (3 and 4), bias corrections, root, quotient, decay, step. Ours."""
 
+BUCKET, BUCKET_PER_COPY = 40e6, 1e6
+"""Parameters of one message of gradients at least, and per device that has a copy of them; source in `buckets`."""
+
 
 class Held(NamedTuple):
     """Parameters that the fullest device holds; experts apart, as fewer devices have copies of them. Shapes ()."""
@@ -88,7 +91,7 @@ def offload_time(model: Model, deployment: Deployment, training: Training) -> Sc
 
 
 def data_parallel_ops(model: Model, deployment: Deployment, training: Training) -> dict[str, Ops]:
-    """Collectives between devices that hold the same weights, one run of each: all_reduce and reduce_scatter of all
+    """Collectives between devices that hold the same weights, in `buckets`: all_reduce and reduce_scatter of all
     gradients, all_gather of the weights that a device needs of others.
 
     Devices of a group are taken to be evenly spaced, tp x pp apart: exactly so unless pp and one of cp and
@@ -103,15 +106,27 @@ def data_parallel_ops(model: Model, deployment: Deployment, training: Training) 
     for prefix, everything, trained, copies, stride in groups:
         gradients = trained * training.gradient_bytes
         weights = jnp.where(training.zero >= 3.0, everything, trained) * training.weight_bytes
+        pieces = buckets(model, deployment, training, trained, copies)
         for kind, name, message in (
             ("all_reduce", "gradient_all_reduce", gradients),
             ("reduce_scatter", "gradient_reduce_scatter", gradients),
             ("all_gather", "weight_all_gather", weights),
         ):
             found[kind][prefix + name] = collective(
-                kind, message, copies, 1.0, stride, parallelism="dp", role="replica"
+                kind, message / pieces, copies, pieces, stride, parallelism="dp", role="replica"
             )
     return found
+
+
+def buckets(model: Model, deployment: Deployment, training: Training, trained: Scalar, copies: Scalar) -> Scalar:
+    """Messages that the gradients of `trained` parameters are sent in, shape (), 1 or more: one per layer from ZeRO-3
+    on, else one per `BUCKET` parameters, or more where there are more copies.
+
+    Source: Zhao et al., arXiv:2304.11277 (FSDP), section 4.2; NVIDIA/Megatron-LM,
+    megatron/core/distributed/distributed_data_parallel.py: max(40000000, 1000000 * dp_world_size).
+    """
+    by_size = maximum(trained / maximum(BUCKET, BUCKET_PER_COPY * copies), 1.0)
+    return jnp.where(training.zero >= 3.0, layer_count(model) * stage_share(model, deployment, training), by_size)
 
 
 def layer_weight_bytes(model: Model, deployment: Deployment, training: Training) -> Scalar:

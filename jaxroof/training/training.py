@@ -21,6 +21,9 @@ class LoRA:
 
     rank: Scalar = count("rank of the adapters")
     targets: tuple[str, ...] = static()  # of jaxroof.deployment.ADAPTED
+    dropout: Scalar = number(
+        "1", "1 where adapters drop out of their inputs", zero=True, most=1.0, discrete=True, default=0.0
+    )
 
 
 @struct
@@ -63,9 +66,16 @@ class Training:
     )
     overlap: Scalar = share(
         "share of a pass that hides messages between copies of the weights",
+        "and of interleaved chunks those to the next stage",
         zero=True,
         default=1.0,
         source="ours: all of it",
+    )
+    contention: Scalar = share(
+        "share by which kernels take longer while messages run beside them",
+        zero=True,
+        default=0.189,
+        source="Lee et al., arXiv:2507.03114, abstract: 18.9 % in the mean of A100, H100, MI210, MI250",
     )
     dropout: Scalar = number(
         "1", "1 where masks of dropout are stored", "1 B per element", zero=True, most=1.0, discrete=True, default=0.0

@@ -94,6 +94,7 @@ NEEDS: dict[str, Need] = {
         lambda facts: _routed(facts) and facts.several("ep", "attention_dp", "cp"),
         "a model with experts, and ep, attention_dp or cp above 1, so that devices differ in rows",
     ),
+    "deployment.redundant_experts": Need(_routed, "a model with experts"),
     "deployment.alike": Need(_routed, "a model with experts"),
     "deployment.context_kind": Need(lambda facts: facts.several("cp"), "cp above 1"),
     "deployment.sequence_parallel": Need(lambda facts: facts.several("tp"), "tp above 1"),

@@ -9,13 +9,16 @@ from jaxroof.deployment import ADAPTED
 from jaxroof.training.training import LoRA, Training
 from sweeps.ask.deployments import adapter_settings
 
+ADAPTER_NUMBERS = ("lora.rank", "lora.dropout")
+"""Numbers of adapters that a user may give by their path."""
+
 
 def training_workload(given: Mapping[str, Any], parsed: Callable[[str, Any], float], encoder: bool) -> Training:
     """The workload that a user describes.
 
     Args:
       given: by field, as a user writes them; None: not given. `lora` is "rank=16,target=q,v", or a table of rank and
-        targets; `lora.rank` replaces its rank.
+        targets; `lora.rank` and `lora.dropout` replace its numbers.
       parsed: the number of a leaf's path and of what a user writes for it, in SI units.
       encoder: whether the model attends to an encoder's output, which training does not know.
 
@@ -24,7 +27,7 @@ def training_workload(given: Mapping[str, Any], parsed: Callable[[str, Any], flo
     """
     known = [field.name for field in dataclasses.fields(Training)]
     for name in given:
-        if name not in (*known, "lora.rank"):
+        if name not in (*known, *ADAPTER_NUMBERS):
             raise ValueError(f"workload.{name} is not a number of a training run{nearest(name, known)}")
     lora = given.get("lora")
     values: dict[str, Any] = {
@@ -43,13 +46,17 @@ def training_workload(given: Mapping[str, Any], parsed: Callable[[str, Any], flo
             "not have: give workload.host_bandwidth, such as 55GB/s"
         )
     if lora is None:
-        if "lora.rank" in given:
-            raise ValueError("workload.lora.rank is of adapters that are not there: give workload.lora")
+        lone = next((name for name in ADAPTER_NUMBERS if name in given), None)
+        if lone is not None:
+            raise ValueError(f"workload.{lone} is of adapters that are not there: give workload.lora")
         return Training(**values)
     lora = adapters(lora)
-    if given.get("lora.rank") is not None:
-        lora = dataclasses.replace(lora, rank=parsed("workload.lora.rank", given["lora.rank"]))
-    return Training(**values, lora=lora)
+    numbers: dict[str, Any] = {
+        path.removeprefix("lora."): parsed(f"workload.{path}", given[path])
+        for path in ADAPTER_NUMBERS
+        if given.get(path) is not None
+    }
+    return Training(**values, lora=dataclasses.replace(lora, **numbers))
 
 
 def adapters(text: Any) -> LoRA:

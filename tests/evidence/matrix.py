@@ -32,6 +32,8 @@ from sweeps.measure.validate.serving.serving_points import points
 from sweeps.measure.validate.single_requests import request_errors
 from sweeps.measure.validate.training_passes import measured_passes, scored_passes
 from tests.evidence import inferencex_points, link_fit, mlenergy, other_devices, saturated_throughput
+from tests.evidence.training_rows import training_runs
+from tests.evidence.training_runs import scored_runs
 
 KERNELS, SAMPLE, RUNS = "kernels", "e2e/silicon_sample.csv", "e2e/tam_ground_truth.csv"
 PROFILES = "other/vidur_llmcompass_collectives.csv"
@@ -179,6 +181,15 @@ def training(data: Path) -> Iterator[Part]:
         yield _single("training passes", *labels, False, one.forward + one.backward, label.total)
 
 
+def runs(data: Path) -> Iterator[Part]:
+    """Iterations of published training runs, which no fit sees."""
+    found, _ = training_runs(data)
+    for one in scored_runs(found, hwspaces.efficiency("learned").efficiency):
+        run = one.run
+        labels = f"{run.case} {run.precision}", run.device, run.engine, ""
+        yield _single("training runs", *labels, False, one.predicted, run.seconds)
+
+
 def areas(data: Path) -> Iterator[Part]:
     """Dies of published size; those that are upper limits are left out."""
     known = {one.die: one for one in die_areas() if not one.limit}
@@ -198,6 +209,7 @@ SOURCES: dict[str, Source] = {
     "energy": energy,
     "requests": requests,
     "training": training,
+    "runs": runs,
     "areas": areas,
     "saturated": saturated,
     "others": others,

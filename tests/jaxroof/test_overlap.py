@@ -48,6 +48,26 @@ def test_two_halves_take_turns(chip, dense):
     assert communication > computation and -found["hidden"] == pytest.approx(computation, rel=EXACT)
 
 
+@pytest.mark.parametrize("kind", ["all_to_all", "low_latency", "all_gather"])
+def test_two_halves_exchange_tokens_by_stages(chip, mixture, kind):
+    """Of one block, whose layer all ops are: experts stand between dispatch and return, attention around them."""
+    split = Deployment(attention_dp=4.0, ep=4.0, overlap="two_batch", exchange=kind)
+    found = {name: float(time) for name, time in step_times(chip, mixture, split, PROMPTS, datasheet()).items()}
+    there, back = ("dispatch_all_gather", "combine_reduce_scatter") if kind == "all_gather" else ("dispatch", "return")
+    names = [name for name in found if name not in ("hidden", "host")]
+    first, last = names.index(there), names.index(back)
+    before, experts, after = (
+        sum(found[name] for name in part) for part in (names[:first], names[first + 1 : last], names[last + 1 :])
+    )
+    d, r = found[there], found[back]
+    if kind == "low_latency":
+        expected = min(before + after, d + r)
+    else:
+        expected = (min(before, d) + min(experts, d) + min(experts, r) + min(before + after, r)) / 2
+    assert -found["hidden"] == pytest.approx(expected, rel=1e-5)
+    assert 0.0 < expected < d + r + before + experts + after
+
+
 def test_two_halves_read_weights_twice(chip, dense):
     """Of 8 sequences 4 at a time: as much work, every weight moved twice."""
     whole, halves = (

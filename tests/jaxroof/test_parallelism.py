@@ -22,8 +22,8 @@ from jaxroof import (
 )
 from jaxroof.batch import Batch, Decode
 from jaxroof.deployment import devices, largest_stage, replica_devices
+from jaxroof.fanout import distinct_devices
 from jaxroof.forward import step_ops
-from jaxroof.layers.experts import distinct_devices
 from jaxroof.memory import sequence_capacity
 from tests.hand import EXACT, check
 from tests.points import leaves_as

@@ -19,8 +19,8 @@ from jaxroof.op import Collective
 from jaxroof.op_time import op_time
 from jaxroof.training import RECOMPUTES, LoRA, Training
 from jaxroof.training.adapters import adapted
+from jaxroof.training.communication import data_parallel_time
 from jaxroof.training.flops import model_flops
-from jaxroof.training.iteration import data_parallel_time
 from jaxroof.training.memory import activation_memory, layer_activations, training_memory
 from jaxroof.training.passes import backward_pass, forward_pass
 from jaxroof.training.schedules import SCHEDULES, bubble_time, in_flight
@@ -67,8 +67,8 @@ def test_t1_1_data_parallel_gpt2():
     gpt = model("GPT-2-medium")
     ops = data_parallel_ops(gpt, deployment, training)["all_reduce"]
     op = ops["gradient_all_reduce"]
-    assert float(op.message_bytes) == pytest.approx(2 * 354.8e6, rel=HAND)
-    time = float(collective_time(links(300e9), op, DATASHEET))
+    assert float(op.count * op.message_bytes) == pytest.approx(2 * 354.8e6, rel=HAND)
+    time = float(op.count * collective_time(links(300e9), op, DATASHEET))
     assert time == pytest.approx(4.14e-3, rel=HAND)
     compute = at_half_peak("GPT-2-medium", training, 8.0, A100)
     assert compute == pytest.approx((6 * 353.5e6 * 8192 + 6 * 24 * 1024 * 1024 * 8192) / 156e12, rel=HAND)
@@ -89,7 +89,8 @@ def test_t1_2_zero_1():
     plain = training_memory(llama, deployment, Training(global_batch=8.0, seq=4096.0))
     assert float(plain.weights + plain.gradients + plain.optimizer) == pytest.approx(107.8e9, rel=HAND)
     ops = data_parallel_ops(llama, deployment, training)
-    times = {kind: float(collective_time(links(450e9), *found.values(), DATASHEET)) for kind, found in ops.items()}
+    alone = {kind: next(iter(found.values())) for kind, found in ops.items()}
+    times = {kind: float(op.count * collective_time(links(450e9), op, DATASHEET)) for kind, op in alone.items()}
     assert times["all_reduce"] == pytest.approx(52.4e-3, rel=HAND)
     assert times["reduce_scatter"] + times["all_gather"] == pytest.approx(52.4e-3, rel=HAND)
     assert at_half_peak("Llama-2-7B", training, 8.0, H100) == pytest.approx(0.355, rel=HAND)
@@ -109,10 +110,11 @@ def test_t1_3_zero_3_is_bound_by_the_network():
     memory = training_memory(llama, deployment, sizes[0])
     assert float(memory.weights + memory.gradients + memory.optimizer) == pytest.approx(3.25e9, rel=HAND)
     ops = {kind: next(iter(found.values())) for kind, found in data_parallel_ops(llama, deployment, sizes[0]).items()}
-    sent = 2.0 * ops["all_gather"].message_bytes + ops["reduce_scatter"].message_bytes
+    assert {float(op.count) for op in ops.values()} == {40.0}  # a message per layer
+    sent = 40.0 * (2.0 * ops["all_gather"].message_bytes + ops["reduce_scatter"].message_bytes)
     assert float(sent) * 63 / 64 == pytest.approx(76.9e9, rel=HAND)
     alone = Links(scale_up=None, scale_out=Link(bandwidth=50e9, latency=0.0, devices=64.0))
-    sums = {f"dp_{kind}": collective_time(alone, op, DATASHEET) for kind, op in ops.items()}
+    sums = {f"dp_{kind}": op.count * collective_time(alone, op, DATASHEET) for kind, op in ops.items()}
     total = float(2.0 * sums["dp_all_gather"] + sums["dp_reduce_scatter"])
     assert total == pytest.approx(1.538, rel=HAND)
     work = [at_half_peak("Llama-2-13B", training, 64.0, H100) for training in sizes]
@@ -121,7 +123,7 @@ def test_t1_3_zero_3_is_bound_by_the_network():
     assert exposed[0] == pytest.approx(total - work[0], rel=HAND)
     assert exposed[1] > 0.0 and exposed[2] == 0.0
     real = sum(
-        runs * collective_time(links(450e9, 50e9), ops[kind], DATASHEET)
+        40.0 * runs * collective_time(links(450e9, 50e9), ops[kind], DATASHEET)
         for kind, runs in (("all_gather", 2.0), ("reduce_scatter", 1.0))
     )
     assert float(real) == pytest.approx(0.192, rel=HAND)

@@ -12,7 +12,7 @@ from jaxroof.layers.elementwise import elementwise, norm
 from jaxroof.layers.linear import Matrix, projection
 from jaxroof.model import WeightFormat
 from jaxroof.op import Kernel
-from jaxroof.training.backward import CONJUGATES, backward_ops
+from jaxroof.training.backward import CONJUGATES, backward_ops, transposed
 from jaxroof.training.passes import backward_pass, forward_pass
 from jaxroof.training.training import RECOMPUTES
 from tests.hand import check
@@ -46,11 +46,17 @@ def test_grouped_product(bf16):
 
 
 def test_fp8_products_convert_gradients(bf16):
-    """6 x 10 gradients are read at 2 B and written at 1 B; the conversion of inputs has no backward pass."""
+    """6 x 10 gradients are read at 2 B and written at 1 B, twice where weights have a gradient; so are the 6 x 4 inputs
+    then. The conversion of inputs has no backward pass.
+    """
     fp8 = WeightFormat(bytes=1.0, compute="fp8")
-    found = backward_ops(projection("up", 6.0, Matrix(4.0, 10.0, fp8), 2.0, 1.0))
+    forward = projection("up", 6.0, Matrix(4.0, 10.0, fp8), 2.0, 1.0)
+    check(forward["up_quantize"], bytes=6 * 4 * 3, vector_flops=6 * 4 * 4)
+    check(transposed(forward)["up_quantize"], bytes=6 * 4 * 4, vector_flops=6 * 4 * 6)
+    check(backward_ops(forward, frozen=True)["up_grad_quantize"], bytes=6 * 10 * 3, vector_flops=6 * 10 * 4)
+    found = backward_ops(forward)
     assert list(found) == ["up_grad_quantize", "up_dgrad", "up_wgrad"]
-    check(found["up_grad_quantize"], bytes=6 * 10 * 3)
+    check(found["up_grad_quantize"], bytes=6 * 10 * 4, vector_flops=6 * 10 * 6)
     assert {op.precision for op in found.values()} == {"fp8"}
     check(found["up_dgrad"], bytes=40 * 1 + 6 * (10 * 1 + 4 * 2))
 
@@ -77,6 +83,16 @@ def test_attention_is_two_and_a_half_times(dense, single):
     backward = backward_pass(forward, TRAINING)
     ahead, back = forward.layers["prefill_attention"], backward.layers["prefill_attention_backward"]
     check(back, matrix_flops=2.5 * float(ahead.matrix_flops), bytes=2 * float(ahead.bytes), exps=float(ahead.exps))
+
+
+def test_sums_around_attention(dense, single):
+    """Per query and head: 4 B of each of the outputs' elements before, 10 B of each of the query's after."""
+    backward = backward_pass(forward_pass(dense, single, TRAINING), TRAINING)
+    shape = backward.layers["prefill_attention_backward"].shape
+    rows = 1000.0 * shape.heads / 2.5
+    found = backward.layers["prefill_attention_row_sums"]
+    check(found, bytes=rows * (4 * shape.value_width + 10 * shape.key_width), vector_flops=2 * rows * shape.value_width)
+    assert float(found.kernels) == 2.0
 
 
 def test_products_take_twice_the_forward_pass(dense, mixture):
@@ -112,11 +128,13 @@ def times(chip, dense):
 
 
 def test_parts_add_up(times):
-    """time = m (forward + backward) + bubble + exposed messages + update; the bubble of 1f1b is (p - 1) (f + b)."""
+    """time = m (forward + backward) + bubble + exposed messages + update + contention; the bubble of 1f1b is
+    (p - 1) (f + b).
+    """
     one = times({"pp": 4.0, "dp": 2.0})
     assert float(one.micro_batches) == 4.0
     assert float(one.bubble) == pytest.approx(3 * float(one.forward + one.backward), rel=1e-6)
-    total = 4 * (one.forward + one.backward) + one.bubble + one.exposed["dp"] + one.optimizer
+    total = 4 * (one.forward + one.backward) + one.bubble + one.exposed["dp"] + one.optimizer + one.contention
     assert float(one.time) == pytest.approx(float(total), rel=1e-6)
 
 
@@ -138,9 +156,9 @@ def test_messages_between_copies(times):
         hidden, shown = times(dp, zero=zero), times(dp, zero=zero, overlap=0.0)
         assert float(shown.hidden["dp"]) == 0.0
         both = float(hidden.exposed["dp"] + hidden.hidden["dp"])
-        assert both == pytest.approx(float(shown.exposed["dp"]), rel=1e-5)
+        assert both == pytest.approx(float(shown.exposed["dp"]), rel=0.01)  # smooth where both take about as long
     sent = [float(times(dp, zero=zero, overlap=0.0).exposed["dp"]) for zero in (1.0, 3.0)]
-    assert sent[1] == pytest.approx(1.5 * sent[0], rel=0.02)  # latencies are no volume
+    assert sent[1] == pytest.approx(1.5 * sent[0], rel=0.05)  # latencies, of one message per layer, are no volume
     assert float(times(zero=3.0, overlap=0.0).exposed["dp"]) == 0.0
 
 
@@ -154,10 +172,12 @@ def test_offloaded_states_take_the_link(times, chip, dense):
 
 
 def test_adapters_spare_gradients_of_weights(chip, dense):
-    """Less time than training every weight, in the backward pass and the update."""
+    """Less time than training every weight, in the backward pass, though layers of 1000 are small for a rank of 8, and
+    in the update.
+    """
     lora = dataclasses.replace(TRAINING, lora=LoRA(rank=8.0, targets=("q", "v")))
     thin, whole = (iteration_cost(chip, dense, Deployment(), one, datasheet()) for one in (lora, TRAINING))
-    assert float(thin.backward) < 0.7 * float(whole.backward)
+    assert float(thin.backward) < 0.8 * float(whole.backward)
     assert float(thin.optimizer) < 0.1 * float(whole.optimizer)
 
 

@@ -108,13 +108,23 @@ def _largest(times):
     return np.maximum.reduce(np.broadcast_arrays(*times))
 
 
-def seconds(links, kind, size, devices, stride, losses):
+def seconds(links, kind, size, devices, stride, losses, needed=None):
     """s of a collective of `size` B between `devices` devices that are `stride` apart."""
     used = tiers(links, devices, stride, losses)
     if not used:
         return 0.0 * size * devices
     ways = [way for way in _ways(kind, used, size) if way is not None]
+    if needed is not None and len(used) > 1:
+        ways.append(_forwarded(used, size, needed))
     return np.where(devices > 1.0, np.minimum.reduce(np.broadcast_arrays(*ways)), 0.0)
+
+
+def _forwarded(used, size, needed):
+    """Seconds of an all-to-all in which a token is sent once to a part, which hands it on to whoever needs it there."""
+    whole = used[-1].n * used[-1].below
+    crossing = [size] + [size * needed(whole / tier.below) for tier in used[1:]]
+    sends = [_sent(t, (t.n - 1.0) / t.n * part, size / whole, "direct") for t, part in zip(used, crossing, strict=True)]
+    return sum(np.where(t.used, 1.0 + np.log2(t.n), 0.0) * t.link.latency for t in used) + _largest(sends)
 
 
 def _ways(kind, used, size) -> list:

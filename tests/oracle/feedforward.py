@@ -33,7 +33,8 @@ def mixture(layer, hidden, deployment, tokens, all_tokens, runs) -> dict[str, Ke
     width, inner = layer.intermediate / (stage(deployment) / ep), hidden if layer.width is None else layer.width
     uneven = 1.0 if deployment.ep is None else deployment.imbalance
     received = all_tokens * uneven / ep  # tokens times their experts here, over top_k
-    rows, touched = received * chosen, hit(count, chosen, all_tokens) / ep
+    stored = count + (0.0 if deployment.redundant_experts is None else deployment.redundant_experts)
+    rows, touched = received * chosen, hit(stored, chosen, all_tokens) / ep
     there, back = exchange(layer, inner, deployment, all_tokens, runs)
     kernels = gemm("router", runs, tokens, hidden, count, layer.router, act)
     kernels["route"] = rowwise(runs, tokens, 4.0 * (count + 2.0 * chosen), 3.0 * count, exps=count, kernels=3.0)
@@ -52,6 +53,22 @@ def mixture(layer, hidden, deployment, tokens, all_tokens, runs) -> dict[str, Ke
     return kernels
 
 
+def fetched(layer, ep, parts):
+    """Of `parts` of the devices those that need a token: of a router with groups, where its groups lie."""
+    boxes = np.minimum(parts, ep)
+    if layer.groups is not None:
+        per_box = np.maximum(layer.groups / boxes, 1.0)
+        boxes = np.maximum(boxes * (1.0 - (1.0 - layer.reached_groups / layer.groups) ** per_box), 1.0)
+    in_box = layer.experts / np.minimum(parts, ep)
+    return hit_boxes(boxes, in_box, layer.top_k) * np.maximum(parts / ep, 1.0)
+
+
+def hit_boxes(boxes, in_box, chosen):
+    """Boxes of `in_box` experts each that hold at least one of those chosen."""
+    few, many = np.minimum(chosen, in_box), np.maximum(chosen, in_box)
+    return hit(boxes, boxes * many / (boxes * in_box - (few - 1.0) / 2.0), few)
+
+
 def exchange(layer, width, deployment, all_tokens, runs) -> tuple[dict, dict]:
     """What carries tokens to experts elsewhere and their results back; nothing where every device has every token."""
     if deployment.attention_dp is None and deployment.cp is None:
@@ -67,11 +84,12 @@ def exchange(layer, width, deployment, all_tokens, runs) -> tuple[dict, dict]:
         copies, out, home = layer.top_k, "dispatch", "combine"
     else:
         # of ep devices those that at least one of a token's choices falls on
-        few, many = np.minimum(layer.top_k, layer.experts / ep), np.maximum(layer.top_k, layer.experts / ep)
-        copies, out, home = hit(ep, ep * many / (layer.experts - (few - 1.0) / 2.0), few), "all_to_all", "all_to_all"
+        copies, out, home = hit_boxes(ep, layer.experts / ep, layer.top_k), "all_to_all", "all_to_all"
     devices = stage(deployment)
     apart = np.where(devices > tp, 1.0, 0.0)  # with one group alone, every device has every token
     elements = apart * all_tokens / devices * copies * per_device * width * deployment.imbalance
-    sent = message(out, runs, elements * deployment.dispatch_bytes, devices)
-    returned = message(home, runs, elements * deployment.communication_bytes, devices)
+    forwards = deployment.exchange == "all_to_all"
+    needed = (lambda parts: fetched(layer, ep, parts) / (copies * per_device)) if forwards else None
+    sent = message(out, runs, elements * deployment.dispatch_bytes, devices, needed=needed)
+    returned = message(home, runs, elements * deployment.communication_bytes, devices, needed=needed)
     return {"dispatch": sent}, {"return": returned}

@@ -28,6 +28,7 @@ class Kernel:
     message: Any = 0.0  # B
     devices: Any = 1.0
     stride: Any = 1.0
+    needed: Any = None  # parts of so many -> copies of a token that they need, over those in `message`
 
 
 def ways(degree):
@@ -87,10 +88,11 @@ def fused_attention(kind, runs, deployment, heads, key, value, queries, pairs, c
     )
 
 
-def message(kind, runs, size, devices, stride=1.0) -> Kernel:
+def message(kind, runs, size, devices, stride=1.0, needed=None) -> Kernel:
     """A collective of `size` B; one device needs none."""
     active = launched(size) * launched(devices - 1.0)
-    return Kernel("collective", runs, active, collective=kind, message=size, devices=devices, stride=stride)
+    place = {"devices": devices, "stride": stride, "needed": needed}
+    return Kernel("collective", runs, active, collective=kind, message=size, **place)
 
 
 def summed(name, runs, tokens, width, deployment) -> dict[str, Kernel]:

@@ -111,7 +111,7 @@ def resource_seconds(kernel, hardware, efficiency) -> tuple[list, Any]:
     """Seconds per resource in the order of `RESOURCES`, and the fixed time. A collective's is that of 0 B."""
     constants = getattr(efficiency, kernel.kind)
     if kernel.kind == "collective":
-        place = (kernel.devices, kernel.stride, constants.losses)
+        place = (kernel.devices, kernel.stride, constants.losses, kernel.needed)
         whole, fixed = (
             kernel.launches * collective_seconds(hardware.links, kernel.collective, size, *place)
             for size in (kernel.message, 0.0 * kernel.message)
@@ -170,10 +170,7 @@ def step(hardware, model, deployment, batch, efficiency) -> dict[str, Cost]:
 def hidden(overlap, kernels, costs):
     """Seconds that overlap saves: the shorter of kernels and messages, or three quarters of what runs beside a GEMM."""
     if overlap == "two_batch":
-        sums = {True: 0.0, False: 0.0}
-        for name, kernel in kernels.items():
-            sums[kernel.kind == "collective"] = sums[kernel.kind == "collective"] + costs[name].time
-        return np.minimum(sums[True], sums[False])
+        return halves_hide(kernels, costs)
     saved = 0.0
     for prefix in dict.fromkeys(name.rpartition(".")[0] for name in kernels):
         layer = [name for name in kernels if name.rpartition(".")[0] == prefix]
@@ -187,6 +184,35 @@ def hidden(overlap, kernels, costs):
             beside = (after + products)[0] if kernels[name].collective == "all_gather" else before[-1]
             saved = saved + 0.75 * np.minimum(costs[name].time, costs[beside].time)
     return saved
+
+
+def halves_hide(kernels, costs):
+    """Seconds that two halves hide: the shorter of kernels and messages, but where tokens are exchanged by stages."""
+    saved, rest = 0.0, {True: 0.0, False: 0.0}
+    for prefix in dict.fromkeys(name.rpartition(".")[0] for name in kernels):
+        layer = [name for name in kernels if name.rpartition(".")[0] == prefix]
+        places = [place for place, name in enumerate(layer) if is_exchange(name)]
+        work = {place: costs[name].time for place, name in enumerate(layer) if kernels[name].kind != "collective"}
+        messages = {place: costs[name].time for place, name in enumerate(layer) if place not in work}
+        if not places:
+            rest[True], rest[False] = rest[True] + sum(messages.values()), rest[False] + sum(work.values())
+            continue
+        there, back = (messages.pop(place) for place in places)
+        before = sum(time for place, time in work.items() if place < places[0])
+        experts = sum(time for place, time in work.items() if places[0] < place < places[1])
+        attention = sum(work.values()) - experts
+        if "all" not in kernels[layer[places[0]]].collective:
+            beside = np.minimum(attention, there + back)
+        else:
+            pairs = [(before, there), (experts, there), (experts, back), (attention, back)]
+            beside = sum(np.minimum(*pair) for pair in pairs) / 2.0
+        saved = saved + beside + np.minimum(sum(messages.values()), sum(work.values()) - beside)
+    return saved + np.minimum(rest[True], rest[False])
+
+
+def is_exchange(name):
+    """Whether a kernel of this name brings tokens to experts or back."""
+    return name.rpartition(".")[2] in ("dispatch", "return", "dispatch_all_gather", "combine_reduce_scatter")
 
 
 def step_time(hardware, model, deployment, batch, efficiency):

@@ -30,6 +30,7 @@ USED = {
     "deployment.exchange": ("low_latency", ROUTED, GROUPS),
     "deployment.dispatch_bytes": (1.0, ROUTED, GROUPS),
     "deployment.imbalance": (1.3, ROUTED, {"tp": 2, "ep": 2}),
+    "deployment.redundant_experts": (2.0, ROUTED, {"tp": 2, "ep": 2}),
     "deployment.alike": (0.9, ROUTED, {}),
     "deployment.context_kind": ("all_gather", DENSE, {"cp": 2}),
     "deployment.sequence_parallel": (True, DENSE, {"tp": 2}),

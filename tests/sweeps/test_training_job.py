@@ -120,13 +120,13 @@ def test_t4_1_an_a100_has_no_fp8():
 
 
 def test_sensitivities_of_an_iteration():
-    """One token more or one device less are as much more work per device; codes have no elasticity. 2 %: the update
-    does not depend on tokens, and attention does on their square.
+    """One token more or one device less are as much more work per device; codes have no elasticity. 3 %: the update
+    and what messages slow down do not depend on tokens, and attention does on their square.
     """
     place = case("train", "H100-SXM", "Llama-2-7B", workload=WORK | {"zero": 1}, deployment={"dp": 8}).scenario
     found = sensitivity_at("train", place, ["iteration_time"], ["workload", "deployment.dp"])
     slopes = dict(zip((knob.path for knob in found.knobs), found.elasticities["iteration_time"], strict=True))
-    assert slopes["workload.global_batch"] == pytest.approx(1.0, abs=0.02)
+    assert slopes["workload.global_batch"] == pytest.approx(1.0, abs=0.03)
     assert slopes["workload.seq"] == pytest.approx(1.0, abs=0.1)
     assert slopes["deployment.dp"] == pytest.approx(-1.0, abs=0.05)
     assert not {"workload.zero", "workload.schedule"} & set(slopes)

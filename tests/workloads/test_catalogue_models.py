@@ -17,6 +17,7 @@ from jaxroof.memory import (
     prediction_parameter_count,
     state_bytes_of_sequence,
 )
+from jaxroof.model import expert_layers
 from workloads.catalogue import _files_with, _index, _loose_index, _texts, catalogue, collapsed, matched
 from workloads.quantization import Quantization
 
@@ -280,3 +281,10 @@ def test_layers_read_once_are_those_read_one_by_one(monkeypatch):
     read = {name: workloads.model(name).model for name in workloads.names()}
     monkeypatch.setattr(Quantization, "numbered", lambda quantised, layer: True)
     assert all(workloads.model(name).model == model for name, model in read.items())
+
+
+@pytest.mark.parametrize(("name", "groups", "reached"), [("DeepSeek-V3", 8.0, 4.0), ("Kimi-K2", None, None)])
+def test_a_routers_limit_of_groups(name, groups, reached):
+    """Source: deepseek-ai/DeepSeek-V3, config.json; of one group there is no limit."""
+    (layer,) = expert_layers(workloads.model(name).model)
+    assert (layer.groups, layer.reached_groups) == (groups, reached)

@@ -114,6 +114,7 @@ def test_keys_of_another_family_are_refused(tmp_path, changes, says):
     [
         ("DeepSeek-V3", {"kv_lora_rank": ...}, "kv_lora_rank is missing"),
         ("DeepSeek-V3", {"qk_rope_head_dim": 0}, "qk_rope_head_dim is 0; it must be a positive integer"),
+        ("DeepSeek-V3", {"topk_group": 9}, "topk_group is 9; it must be at most the 8 groups of n_group"),
         ("DeepSeek-V3.2", {"index_topk": ...}, "index_topk is missing"),
         ("GLM-5.2-FP8", {"indexer_types": ["full"] * 77 + ["half"]}, "indexer_types has 'half'; it must be 'full' or"),
         ("DeepSeek-V4-Pro", {"compress_ratios": [4] * 60}, "compress_ratios must be a list of at least 61 ratios"),
