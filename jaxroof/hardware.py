@@ -56,6 +56,11 @@ class Cores:
         "from the scratchpad; 0: threads feed them",
         default=0.0,
     )
+    tensor_memory: Scalar = switch(
+        "1 where accumulators have a memory of their own",
+        "beside the registers; 0: threads hold them",
+        default=0.0,
+    )
     matrix_flops_per_clock: dict[str, Scalar] | None = number(
         "FLOP",
         "matrix FLOP per clock and core, {}",

@@ -14,6 +14,7 @@ ARCHITECTURES = {
     "rtx_pro_6000_server": "Ada and RTX Blackwell",
     "h100_sxm": "Hopper",
     "h200_sxm": "Hopper",
+    "b200_sxm": "Blackwell",
 }
 """Device of the measured tables -> the architecture that is left out together with it."""
 
