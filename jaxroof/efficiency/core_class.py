@@ -12,9 +12,7 @@ Constants = dict[str, Scalar]
 """Constants of a kernel by the name of their field."""
 
 
-def on_cores(
-    kernel: Kernel, asynchronous: Constants | None, tensor_memory: Constants | None, cores: Cores
-) -> Kernel:
+def on_cores(kernel: Kernel, asynchronous: Constants | None, tensor_memory: Constants | None, cores: Cores) -> Kernel:
     """`kernel` with the constants that it has on `cores`, linear in the two switches that tell their class.
 
     value = general + a (1 - t) (own of asynchronous - general) + a t (own of tensor_memory - general)
