@@ -57,6 +57,7 @@ class DecodeKernel:
     vector: Scalar  # share of the vector and special-function peaks
     conversions: Scalar  # vector FLOP per cached element and B that it is short of 16 bits
     core_flops: Scalar  # vector FLOP per cycle of a core that works on one unit at a time; a wider one takes several
+    around_time: Scalar | None = None  # s of small kernels that engines run around both; tables of them alone lack it
     slow_bytes: Scalar = 1.0  # times longer that a cached byte of an 8-bit element takes
     asynchronous: Constants | None = None  # in place of those above on such cores without tensor memory: `on_cores`
     tensor_memory: Constants | None = None  # the same on cores with it
@@ -99,7 +100,8 @@ def decode_timing(kernel: DecodeKernel, op: Kernel, hardware: Hardware) -> Timin
     part / (1 + part / block_ramp) (1 - blocks / slots) / (clock block_bytes), part = cache / blocks,
     blocks = min(units max(min(fill cores / units, keys / split_keys), 1), slots), slots = blocks per core times cores.
     It grows no further with long parts, so that a cache of GB streams at `bandwidth` wherever cores are many or few.
-    Engines whose attention converts 8-bit caches on the way take `slow_bytes` times the root for them.
+    Engines whose attention converts 8-bit caches on the way take `slow_bytes` times the root for them. In serving,
+    where the op has no `reuse_bytes`, the launch takes `around_time` more.
 
     Args:
       kernel: constants.
@@ -138,7 +140,10 @@ def decode_timing(kernel: DecodeKernel, op: Kernel, hardware: Hardware) -> Timin
     # launch: splits add partial results and their sum, 8-bit caches the conversion of queries
     cycles = kernel.launch_cycles * jnp.where(units.single, 1.0, narrow) + kernel.split_cycles * splits.share
     cycles = cycles + kernel.conversion_cycles * units.missing_bytes
-    launch = LAUNCHED_TOGETHER * op.kernels * (kernel.launch_time + cycles * cycle)
+    fixed = kernel.launch_time + cycles * cycle
+    if kernel.around_time is not None and op.reuse_bytes is None:
+        fixed = fixed + kernel.around_time
+    launch = LAUNCHED_TOGETHER * op.kernels * fixed
     return Timing(launch + overlapped, {**times, "launch": launch})
 
 

@@ -81,6 +81,7 @@ CONSTANTS = {
         Constant(
             "experts of 8 bits", ("experts.narrow.launch_time", "experts.scaled.launch_time"), 4e-6, 1.0, 1e-4, SMALL
         ),
+        _launch("decode_attention.latent.around_time", 1e-5),
     ),
     "sglang": (
         STEP_TIME,
