@@ -27,10 +27,11 @@ from sweeps.measure.validate.kernel_power import power_scores
 from sweeps.measure.validate.relative_errors import errors, grouped
 from sweeps.measure.validate.serving.attempt import attempted
 from sweeps.measure.validate.serving.predict import engine_efficiencies
+from sweeps.measure.validate.serving.scores import throughput
 from sweeps.measure.validate.serving.serving_points import points
 from sweeps.measure.validate.single_requests import request_errors
 from sweeps.measure.validate.training_passes import measured_passes, scored_passes
-from tests.evidence import link_fit, saturated_throughput
+from tests.evidence import inferencex_points, link_fit, saturated_throughput
 
 KERNELS, SAMPLE, RUNS = "kernels", "e2e/silicon_sample.csv", "e2e/tam_ground_truth.csv"
 PROFILES = "other/vidur_llmcompass_collectives.csv"
@@ -69,8 +70,9 @@ def kernels(data: Path) -> Iterator[Part]:
     fitted_devices = functools.cache(_fitted_devices)
     for one in kernel_errors(data / KERNELS).scored:
         group = one.group
-        fitted = group.device in fitted_devices(learned_name(group.engine))
-        labels = f"{group.family} {group.precision}", group.device, group.engine, group.version
+        device = hwspaces.hardware(group.device).name
+        fitted = device in fitted_devices(learned_name(group.engine))
+        labels = f"{group.family} {group.precision}", device, group.engine, group.version
         yield Part("kernels", *labels, fitted, one.seconds, group.seconds, one.spread)
 
 
@@ -96,7 +98,7 @@ def power(data: Path) -> Iterator[Part]:
     """Board power of single kernels from their measured times, where the meter was filled."""
     for one in power_scores(data / KERNELS)[0]:
         group = one.group
-        labels = one.label, group.device, group.engine, group.version
+        labels = one.label, hwspaces.hardware(group.device).name, group.engine, group.version
         for fitted in (True, False):
             rows = one.filled & (one.held_out != fitted)
             yield Part("power", *labels, fitted, one.power[rows], one.measured[rows])
@@ -120,6 +122,25 @@ def served(data: Path) -> Iterator[Part]:
             for metric in ("ttft", "tpot", "throughput"):
                 labels = f"{metric} {point.model_name}", point.gpu, point.engine, point.date
                 yield _single("served models", *labels, metric == "tpot" and hopper, one.ratio(metric), 1.0)
+
+
+def dated(data: Path) -> Iterator[Part]:
+    """Served models of InferenceX by day: TTFT is the median, TPOT the mean where there is one."""
+    found, _ = inferencex_points.published(data)
+    known = {one.point.row: one for one in attempted([one.point for one in found], engine_efficiencies())[0]}
+    for run in found:
+        point, one = run.point, known.get(run.point.row)
+        if one is None or one.median_ttft is None:
+            continue
+        rate = throughput(point, one.ttft, one.tpot) / throughput(point, point.ttft, point.tpot)
+        values = {
+            "ttft": (one.median_ttft, run.median_ttft),
+            "tpot": (one.tpot, point.tpot),
+            "throughput": (rate, 1.0),
+        }
+        for metric, pair in values.items():
+            labels = f"{metric} {point.model_name} {run.precision}", point.gpu, run.framework, point.date
+            yield _single("served models by day", *labels, False, *pair)
 
 
 def saturated(data: Path) -> Iterator[Part]:
@@ -161,6 +182,7 @@ SOURCES: dict[str, Source] = {
     "areas": areas,
     "saturated": saturated,
     "served": served,
+    "dated": dated,
 }
 """Name on the command line -> its rows."""
 

@@ -52,6 +52,7 @@ class Rules:
     sequences: float  # that run at once
     apart: bool  # prompts have steps of their own
     hidden_host: float
+    step_time: float = 0.0  # s that a step takes longer
     token_time: float = 0.0  # s of the server's front end per token
 
 
@@ -123,9 +124,9 @@ def _step(one: Saturated, efficiency: Efficiency, work: Batch) -> float:
     """Time in s of one step, under the limit of electrical power."""
     ops = overlapped_ops(one.model, one.deployment, work)
     times = times_of(ops, one.hardware, one.deployment, work, efficiency)
-    per_step, host = float(efficiency.host.step_time), float(times.pop(HOST))
-    device = float(sum(times.values()))
-    of_sequences = max(host - per_step, one.rules.token_time * float(work.logits))
+    usual, host = float(efficiency.host.step_time), float(times.pop(HOST))
+    device, per_step = float(sum(times.values())), usual + one.rules.step_time
+    of_sequences = max(host - usual, one.rules.token_time * float(work.logits))
     time = device + float(visible_host_time(device, per_step, of_sequences, one.rules.hidden_host))
     joules = joules_of(ops, one.hardware)
     return time if joules is None else float(limited_time(time, joules, one.hardware))

@@ -17,12 +17,13 @@ from jaxroof.model import Model
 from sweeps.ask.engines import ENGINES
 from sweeps.measure.validate.measured_csv import CsvRow, rows
 from sweeps.measure.validate.relative_errors import grouped
-from sweeps.measure.validate.serving.deployment_labels import INFERENCEX, Layout
+from sweeps.measure.validate.serving.deployment_labels import Layout
 from sweeps.measure.validate.serving.precisions import MICROSCALED, has_experts, labelled_model
-from sweeps.measure.validate.serving.presets import DEFAULTS, Preset, Run, is_blackwell, preset
+from sweeps.measure.validate.serving.presets import DEFAULTS, Preset, Run, is_blackwell
 from sweeps.measure.validate.serving.serving_points import ServingPoint, deployment_of, points
 from sweeps.measure.validate.serving.suspects import checked
-from tests.evidence import saturated
+from tests.evidence import inferencex_points, saturated
+from tests.evidence.inferencex_points import Published, published
 from tests.evidence.saturated_load import Lengths, Rules, Saturated, throughput, uniform
 
 Efficiencies = Mapping[str, Efficiency]
@@ -30,12 +31,7 @@ Efficiencies = Mapping[str, Efficiency]
 CLIENTS = 64.0
 """Clients from which on a closed loop counts as saturated."""
 
-GPUS = {
-    "b200": "b200_sxm",
-    "h100": "h100_sxm",
-    "h200": "h200_sxm",
-    "h200_nvl": "h200_sxm",
-}
+GPUS = inferencex_points.GPUS | {"h200_nvl": "h200_sxm"}
 """Names of the files -> those of the catalogue. H200 NVL is an H200 under a limit of 600 W."""
 
 NVL_POWER = 600.0
@@ -51,7 +47,8 @@ BENCHMARKS = {
 }
 """Benchmark of MLPerf -> its model."""
 
-SOFTWARE = {"tensorrt": "trtllm", "trt": "trtllm", "vllm": "vllm", "sglang": "sglang"}
+SOFTWARE = inferencex_points.SOFTWARE | {"tensorrt": "trtllm"}
+"""Software of the files -> the engine whose scheduler and constants stand for it."""
 
 PROMPTS = {"gpqa": 250.0, "lm-arena-chat": 200.0, "sourcegraph-fim": 1500.0}
 """Task of ML.ENERGY -> mean prompt in tokens, which its tables do not say: ours, from what such questions have."""
@@ -74,69 +71,33 @@ def _series(one: ServingPoint) -> tuple:
 def _closed(one: ServingPoint, efficiencies: Efficiencies) -> Saturated:
     lengths = uniform(one.preset.low, one.isl, one.osl, one.preset.reserve)
     measured = one.concurrency * lengths.osl / (one.ttft + (lengths.osl - 1.0) * one.tpot)
+    return _loaded(one, "silicon sample", measured, efficiencies)
 
+
+def inferencex(folder: Path, efficiencies: Efficiencies) -> list[Saturated]:
+    """Of serving2/inferencex_agg.csv the newest run with the most clients of every deployment, if nothing flags it."""
+    usable = [one for one in published(folder)[0] if one.point.concurrency >= CLIENTS]
+    newest = [max(group, key=_newest) for group in grouped(usable, lambda one: one.point.id).values()]
+    return [_loaded(one.point, "InferenceX", one.tokens_per_second, efficiencies) for one in newest]
+
+
+def _newest(one: Published) -> tuple[float, str]:
+    return one.point.concurrency, one.point.date
+
+
+def _loaded(one: ServingPoint, source: str, measured: float, efficiencies: Efficiencies) -> Saturated:
+    """A point of a closed loop as a saturated replica; `measured` in output tokens/s of all its devices."""
     settings = one.preset
     return Saturated(
-        source="silicon sample",
+        source=source,
         label=_label(one, one.concurrency),
-        lengths=lengths,
+        lengths=uniform(settings.low, one.isl, one.osl, settings.reserve),
         rules=_rules(settings),
         tokens_per_second=measured,
         clients=one.concurrency,
         between=_between(one, one.model, settings, efficiencies),
         **_place(one, one.model, one.deployment),
     )
-
-
-def inferencex(folder: Path, efficiencies: Efficiencies) -> list[Saturated]:
-    """Of serving2/inferencex_agg.csv the newest run with the most clients of every deployment, if nothing flags it."""
-    columns = ("config_id", "hardware", "framework", "model_path", "precision", "tp", "ep", "dp_attention", "date")
-    found = rows(folder / "serving2" / "inferencex_agg.csv", (*columns, "flag", "isl", "osl", "conc"))
-    usable = [row for row in found if not row["flag"] and row["framework"] in SOFTWARE and _conc(row) >= CLIENTS]
-    newest = [max(group, key=_newest) for group in grouped(usable, lambda row: row["config_id"]).values()]
-    return [one for row in newest for one in _published(row, efficiencies)]
-
-
-def _conc(row: CsvRow) -> float:
-    return row.numbers(("conc",))["conc"]
-
-
-def _newest(row: CsvRow) -> tuple[float, str]:
-    return _conc(row), row["date"]
-
-
-def _published(row: CsvRow, efficiencies: Efficiencies) -> Iterator[Saturated]:
-    values = row.numbers(("tp", "ep", "isl", "osl", "conc", "output_tokps_per_gpu"))
-    groups = values["tp"] if row["dp_attention"] == "True" else 1.0
-    mode = "fp8_block" if row["precision"] == "fp8" else MODES[row["precision"]]
-    device, entry = _checkpoint(row["hardware"], SOFTWARE[row["framework"]], row["model_path"], mode)
-    run = Run(
-        engine=SOFTWARE[row["framework"]],
-        version="",
-        family=INFERENCEX,
-        gpu=device.name,
-        vendor=device.vendor,
-        hardware=device.hardware,
-        model_name=entry.name,
-        precision=entry.precision,
-        layout=Layout(tp=values["tp"] / groups, pp=1.0, attention_dp=groups, ep=values["ep"]),
-        isl=values["isl"],
-        osl=values["osl"],
-        concurrency=values["conc"],
-    )
-    settings = preset(run)
-    deployment = deployment_of(device, entry, run.layout, settings)
-    if broken_rule(device.hardware, entry.model, deployment) is None:
-        yield Saturated(
-            source="InferenceX",
-            label=_label(run, run.concurrency),
-            lengths=uniform(settings.low, run.isl, run.osl, settings.reserve),
-            rules=_rules(settings),
-            tokens_per_second=values["output_tokps_per_gpu"] * values["tp"],
-            clients=run.concurrency,
-            between=_between(run, entry.model, settings, efficiencies),
-            **_place(run, entry.model, deployment),
-        )
 
 
 def offline(folder: Path, efficiencies: Efficiencies) -> list[Saturated]:
@@ -336,6 +297,7 @@ def _rules(settings: Preset) -> Rules:
         sequences=settings.max_sequences,
         apart=settings.order == "prefill_first",
         hidden_host=float(settings.hidden_host),
+        step_time=settings.step_time,
         token_time=settings.token_time,
     )
 

@@ -102,9 +102,14 @@ def simulated_points(
         _lane(point, each, efficiencies[point.engine], 10 * clients) for point, each in zip(points, known, strict=True)
     ]
     return [
-        Prediction(point, float(ttft), float(tpot), int(answered))
-        for point, ttft, tpot, answered in zip(points, *_simulated(lanes, clients), strict=True)
+        Prediction(point, float(mean) + mean_first_time(point), float(tpot), int(answered), float(median))
+        for point, mean, median, tpot, answered in zip(points, *_simulated(lanes, clients), strict=True)
     ]
+
+
+def mean_first_time(point: ServingPoint) -> float:
+    """s by which the first requests of all clients raise the mean over all requests."""
+    return point.preset.first_time * point.concurrency / point.requests
 
 
 def _clients(point: ServingPoint) -> int:
@@ -115,7 +120,11 @@ def _lane(point: ServingPoint, tables: Tables, efficiency: Efficiency, requests:
     rules = policy(point)
     tokens = float(kv_capacity_tokens(point.hardware, point.model, point.deployment)) * _groups(point)
     # The front end works beside the engine's own process: the slower of the two counts.
-    tables = dataclasses.replace(tables, sequence_time=max(tables.sequence_time, point.preset.token_time))
+    tables = dataclasses.replace(
+        tables,
+        step_time=tables.step_time + point.preset.step_time,
+        sequence_time=max(tables.sequence_time, point.preset.token_time),
+    )
     return Lane(
         tables=tables,
         traffic=padded(traffic(point, SEED + point.row), requests),
@@ -189,8 +198,11 @@ def policy(point: ServingPoint) -> Policy:
     )
 
 
-def _simulated(lanes: Sequence[Lane], clients: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Mean TTFT and TPOT in s of every lane, NaN where nothing was answered, and answered requests; shapes [lanes]."""
+def _simulated(lanes: Sequence[Lane], clients: int) -> tuple[np.ndarray, ...]:
+    """Mean and median of TTFT and mean TPOT in s of every lane, NaN where nothing was answered, and answered requests.
+
+    Shapes [lanes].
+    """
     together = jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf, float) for leaf in leaves]), *lanes)
     start, go, end = _programs(clients, jax.tree.structure(together))
     run = start(together)
@@ -225,7 +237,9 @@ def _programs(clients: int, structure: Any) -> tuple[Callable, Callable, Callabl
         done = found.status == STATUSES.index("finished")
         several = done & (osl > 1.5)
         tpot = (found.finish - found.first_token) / jnp.where(several, osl - 1.0, 1.0)
-        return _mean(found.first_token - found.arrival, done), _mean(tpot, several), jnp.sum(done, dtype=jnp.int32)
+        ttft = found.first_token - found.arrival
+        median = jnp.nanmedian(jnp.where(done, ttft, jnp.nan))
+        return _mean(ttft, done), median, _mean(tpot, several), jnp.sum(done, dtype=jnp.int32)
 
     return jax.jit(jax.vmap(start)), jax.jit(together), jax.jit(jax.vmap(one))
 

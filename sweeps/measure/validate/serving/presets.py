@@ -1,17 +1,20 @@
 """Engine settings of the benchmark suites: budget, admission, cache precision and memory, and streaming of tokens."""
 
 import dataclasses
-import re
 
 from jaxroof.hardware import Hardware
 from sweeps.measure.validate.serving.deployment_labels import INFERENCEX, Layout
 from sweeps.measure.validate.serving.precisions import bits
+from sweeps.measure.validate.serving.releases import TOKEN_TIMES, hides_host, longer_step
 
 BATCHED_TOKENS = 8192.0
 """Tokens of a step: the default of `vllm serve` on devices of 70 GB and more, and of `trtllm-serve`."""
 
 SHORT, LONG = 1024.0, 8192.0
 """Nominal lengths of InferenceX, tokens."""
+
+NVIDIA_DEVICES, AMD_DEVICES = "NVIDIA", "AMD"
+"""Vendors, as the catalogue writes them, whose devices the scripts of InferenceX are known for."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,6 +35,8 @@ class Preset:
     graph_step: float = 8.0  # decoding batches are padded to multiples of it
     kv: str | None = None  # precision of the cache; None: the checkpoint's own, else 16 bits
     hidden_host: bool = False  # the host works for the sequences while the device does
+    first_time: float = 0.0  # s that every client's first request takes longer: kernels are built and loaded; fitted
+    step_time: float = 0.0  # s that a step takes longer than with today's release of the engine
     token_time: float = 0.0  # s of the server's front end per token, of one process beside the engine; fitted
     state_bytes: float = 4.0  # B per element of a linear-attention state
     wait_steps: float = 0.0  # steps that a prompt may be held back for others to join it
@@ -68,12 +73,12 @@ DEFAULTS = {"vllm": VLLM, "trtllm": TRTLLM, "sglang": SGLANG}
 """Engines as they start by themselves. Source: their command-line references, versions of 2025."""
 
 
-TOKEN_TIMES = {("trtllm", "1.0.0rc3"): 85e-6}
-"""Engine and version -> `token_time` in s of its server, where measured points show an end of it: Llama-3.1-8B on 4 and
-8 devices of H100 stops at 12,000 tokens/s, however many devices there are."""
-
-CLIENT_TIMES = {"vllm": 0.0, "trtllm": 0.03, "sglang": 0.185}
+CLIENT_TIMES = {"vllm": 0.0, "trtllm": 0.03, "sglang": 0.045}
 """Engine -> `client_time` in s of InferenceX's clients; the others are NVIDIA's. Fitted to public points."""
+
+FIRST_TIMES = {NVIDIA_DEVICES: 1.4, AMD_DEVICES: 4.0}
+"""Vendor of the devices -> `first_time` in s of SGLang under InferenceX: Triton compiles a kernel at its first call.
+Ours, from means against medians of public points."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,6 +97,7 @@ class Run:
     isl: float  # nominal, tokens
     osl: float
     concurrency: float  # clients
+    date: str  # of the run, ISO 8601; "" where it is not recorded
 
     @property
     def blackwell(self) -> bool:
@@ -109,10 +115,6 @@ def is_blackwell(vendor: str | None, hardware: Hardware) -> bool:
     return vendor == NVIDIA_DEVICES and "fp4" in hardware.matrix
 
 
-NVIDIA_DEVICES, AMD_DEVICES = "NVIDIA", "AMD"
-"""Vendors, as the catalogue writes them, whose devices the scripts of InferenceX are known for."""
-
-
 def preset(run: Run) -> Preset:
     """The settings of one row. On devices that no script is known for they are the engine's defaults, and say so.
 
@@ -122,7 +124,9 @@ def preset(run: Run) -> Preset:
     Raises:
       ValueError: one line, for TensorRT-LLM on a device that is not NVIDIA's.
     """
-    base = dataclasses.replace(DEFAULTS[run.engine], hidden_host=_hides_host(run.engine, run.version))
+    base = dataclasses.replace(
+        DEFAULTS[run.engine], hidden_host=hides_host(run.engine, run.version, DEFAULTS[run.engine].hidden_host)
+    )
     if run.vendor != NVIDIA_DEVICES:
         return _elsewhere(run, base)
     if run.family != INFERENCEX:
@@ -133,21 +137,6 @@ def preset(run: Run) -> Preset:
     if run.family != INFERENCEX:
         return base
     return SCRIPTED[run.engine](run, dataclasses.replace(base, client_time=CLIENT_TIMES[run.engine]))
-
-
-def _hides_host(engine: str, version: str) -> bool:
-    """Whether an engine of this version works for the sequences on its host while the device does.
-
-    TensorRT-LLM's overlap scheduler is on by default; so is vLLM's asynchronous scheduling from 0.14 on. SGLang's
-    scheduler overlaps too, and yet its served points show the whole time of the host, at any number of devices.
-
-    Args:
-      version: "" where it is not recorded: not known to be new.
-    """
-    if engine != "vllm":
-        return DEFAULTS[engine].hidden_host
-    numbers = [int(number) for number in re.findall(r"\d+", version)[:2]]
-    return numbers >= [0, 14]
 
 
 def _elsewhere(run: Run, base: Preset) -> Preset:
@@ -210,7 +199,8 @@ def _trtllm(run: Run, base: Preset) -> Preset:
 
 
 def _sglang(run: Run, base: Preset) -> Preset:
-    base = dataclasses.replace(base, low=0.8, kv="fp8" if run.blackwell else None)
+    kv = "fp8" if run.blackwell else None
+    base = dataclasses.replace(base, low=0.8, kv=kv, first_time=FIRST_TIMES[NVIDIA_DEVICES])
     if _is(run, "Qwen3.5"):
         base = dataclasses.replace(base, kv="fp8", state_bytes=2.0, max_sequences=128.0, memory=0.8)
         poll = (30.0 if run.concurrency > 4.0 else 10.0) if run.blackwell else 1.0
@@ -240,7 +230,14 @@ def _sglang_on_amd(run: Run, base: Preset) -> Preset:
     if four_bits and run.isl == LONG and run.osl == SHORT and run.concurrency > 32.0:
         budget = 32768.0
     return dataclasses.replace(
-        base, budget=budget, memory=0.8, graph_limit=128.0, max_sequences=run.concurrency, poll_steps=4.0
+        base,
+        budget=budget,
+        memory=0.8,
+        graph_limit=128.0,
+        max_sequences=run.concurrency,
+        poll_steps=4.0,
+        first_time=FIRST_TIMES[AMD_DEVICES],
+        step_time=longer_step(run.version, run.date, run.hardware),
     )
 
 

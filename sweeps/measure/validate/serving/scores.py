@@ -32,6 +32,7 @@ class Prediction:
     ttft: float  # s, mean
     tpot: float  # s, mean
     answered: int | None = None  # requests, where a simulation counted them
+    median_ttft: float | None = None  # s, without what first requests wait for; None: not simulated
 
     def ratio(self, metric: str) -> float:
         """Predicted over measured."""

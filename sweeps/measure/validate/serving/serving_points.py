@@ -55,7 +55,6 @@ class ServingPoint(Run):
     modes: tuple[str, str]  # `gemm_quant_mode`, `moe_quant_mode`
     model: Model
     deployment: Deployment
-    date: str  # ISO 8601, "" where it is not recorded
     preset: Preset
     ttft: float  # s, mean
     tpot: float  # s, mean
@@ -128,6 +127,7 @@ def _point(row: CsvRow) -> ServingPoint:
         isl=values["isl_tokens"],
         osl=values["osl_tokens"],
         concurrency=clients,
+        date=row.get("measured_date", ""),
     )
     settings = preset(run)
     deployment = deployment_of(device, entry, run.layout, settings)
@@ -143,7 +143,6 @@ def _point(row: CsvRow) -> ServingPoint:
         modes=(row["gemm_quant_mode"], row["moe_quant_mode"]),
         model=entry.model,
         deployment=deployment,
-        date=row.get("measured_date", ""),
         preset=settings,
         ttft=values["gt_ttft_ms"] * 1e-3,
         tpot=values["gt_tpot_ms"] * 1e-3,

@@ -1,0 +1,97 @@
+"""Points of serving2/inferencex_agg.csv: one engine doing everything, at every load and date."""
+
+import dataclasses
+import re
+from pathlib import Path
+
+import hwspaces
+from jaxroof.legality import broken_rule
+from sweeps.measure.validate.measured_csv import CsvRow, LeftOut, records, rows
+from sweeps.measure.validate.serving.deployment_labels import INFERENCEX, Layout
+from sweeps.measure.validate.serving.precisions import MICROSCALED, labelled_model
+from sweeps.measure.validate.serving.presets import Run, is_blackwell, preset
+from sweeps.measure.validate.serving.serving_points import ServingPoint, deployment_of
+
+GPUS = {"b200": "b200_sxm", "h100": "h100_sxm", "h200": "h200_sxm"}
+"""Names of the file -> those of the catalogue, where they differ."""
+
+SOFTWARE = {"trt": "trtllm", "vllm": "vllm", "sglang": "sglang", "atom": "vllm"}
+"""Framework of the file -> the engine whose scheduler and constants stand for it."""
+
+MODES = {"fp4": "nvfp4", "fp8": "fp8_block"}
+"""`precision` -> the mode of its weights, as `labelled_model` reads it."""
+
+TEXTS = ("config_id", "hardware", "framework", "model_path", "precision", "dp_attention", "date", "image", "flag")
+NUMBERS = ("tp", "ep", "isl", "osl", "conc", "output_tokps_per_gpu", "median_ttft_ms", "median_tpot_ms")
+MEANS = ("mean_ttft_ms", "mean_tpot_ms")
+
+
+@dataclasses.dataclass(frozen=True)
+class Published:
+    """One run: its point, and what else the file says of it."""
+
+    point: ServingPoint
+    framework: str
+    precision: str  # as the file names it
+    tokens_per_second: float  # of all devices, outputs
+    median_ttft: float  # s
+
+
+def published(folder: Path) -> tuple[list[Published], list[LeftOut]]:
+    """Every run that nothing flags, and what is in the way of the others."""
+    found = rows(folder / "serving2" / "inferencex_agg.csv", (*TEXTS, *NUMBERS, *MEANS))
+    return records([row for row in found if not row["flag"]], _published, "config_id")
+
+
+def version(image: str) -> str:
+    """Version of the engine in the name of its image, "" where it says none."""
+    named = re.search(r":v?(\d+\.\d+\.\d+[\w.]*)", image) or re.search(r"atom(\d[\d.]*)", image)
+    return named[1] if named else ""
+
+
+def _published(row: CsvRow) -> Published:
+    """Raises ValueError with the reason why the row cannot be priced."""
+    values = row.numbers(NUMBERS)
+    engine, mode = SOFTWARE[row["framework"]], MODES[row["precision"]]
+    device = hwspaces.hardware(GPUS.get(row["hardware"], row["hardware"]))
+    entry = labelled_model(row["model_path"], mode, mode)
+    if is_blackwell(device.vendor, device.hardware) and engine != "sglang" and entry.precision.startswith("mxfp4"):
+        entry = labelled_model(row["model_path"], mode, MICROSCALED)
+    groups = values["tp"] if row["dp_attention"] == "True" else 1.0
+    run = Run(
+        engine=engine,
+        version=version(row["image"]),
+        family=INFERENCEX,
+        gpu=device.name,
+        vendor=device.vendor,
+        hardware=device.hardware,
+        model_name=entry.name,
+        precision=entry.precision,
+        layout=Layout(tp=values["tp"] / groups, pp=1.0, attention_dp=groups, ep=values["ep"]),
+        isl=values["isl"],
+        osl=values["osl"],
+        concurrency=values["conc"],
+        date=row["date"],
+    )
+    settings = preset(run)
+    deployment = deployment_of(device, entry, run.layout, settings)
+    broken = broken_rule(device.hardware, entry.model, deployment)
+    if broken:
+        raise ValueError(f"{entry.name} on {device.name}: {broken}")
+    ttft, tpot = (row.number(mean) or values[mean.replace("mean", "median")] for mean in MEANS)
+    point = ServingPoint(
+        **vars(run),
+        row=row.line,
+        id=row["config_id"],
+        label=row["model_path"],
+        modes=(mode, mode),
+        model=entry.model,
+        deployment=deployment,
+        preset=settings,
+        ttft=ttft * 1e-3,
+        tpot=tpot * 1e-3,
+        repaired=False,
+        suspect=None,
+    )
+    rate = values["output_tokps_per_gpu"] * values["tp"]
+    return Published(point, row["framework"], row["precision"], rate, values["median_ttft_ms"] * 1e-3)
