@@ -17,8 +17,8 @@ ARCHITECTURE = {
 }
 """Plain keys of an `[architecture.NAME]` table -> unit."""
 
-_SWITCHES = ("asynchronous", "tensor_memory")
-"""Keys of the same table that are 0 or 1: leaves of `Cores`."""
+SWITCHES = ("asynchronous", "tensor_memory")
+"""Keys of the same table that are leaves of the cores as they stand."""
 
 PLAIN_LINK = {
     "oversubscription": (1.0, "a full fat tree, or no second switch"),
@@ -80,14 +80,15 @@ def clocked(figures: Figures, shared: Shared, where: str) -> list[str]:
     if name not in shared.architectures:
         return [f"no figures per clock for the architecture {name!r}: rates that are not given are unknown"]
     table = shared.architectures[name]
-    own = {k: v for k, v in table.items() if k not in ("source", "sources", "notes", *_SWITCHES)}
+    own = {k: v for k, v in table.items() if k not in ("source", "sources", "notes", *SWITCHES)}
     known = dict(from_key(k, v, f"{where}: architecture.{name}", ARCHITECTURE) for k, v in own.items())
     sources = {key: shared.source(table.get("sources", {}).get(key, table.get("source", ""))) for key in known}
     if "registers" in known:
         figures.add("memory.register_capacity", known["registers"], sources["registers"])
-    for key in (key for key in _SWITCHES if key in table):
-        source = shared.source(table.get("sources", {}).get(key, table.get("source", "")))
-        figures.add(f"cores.{key}", positive(table[key], f"{where}: {key}"), source)
+    for name in SWITCHES:
+        if name in table:
+            source = shared.source(table.get("sources", {}).get(name, table.get("source", "")))
+            figures.add(f"cores.{name}", positive(table[name], f"{where}: {name}"), source)
     clock, assumed = figures.values.get("cores.clock"), []
     for key, (path, per) in _PER_CLOCK.items():
         if key not in known or clock is None or path in figures.values:

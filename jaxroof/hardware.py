@@ -57,8 +57,8 @@ class Cores:
         default=0.0,
     )
     tensor_memory: Scalar = switch(
-        "1 where accumulators have a memory of their own",
-        "beside the registers; 0: threads hold them",
+        "1 where matrix units add up in a memory of their own",
+        "and apply scales of blocks as they multiply; 0: results are in registers",
         default=0.0,
     )
     matrix_flops_per_clock: dict[str, Scalar] | None = number(

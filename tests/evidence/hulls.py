@@ -25,9 +25,6 @@ from tests.evidence.learned_kernels.result import ARCHITECTURES, KernelFit
 ROWS = 400
 """Of each group of rows, drawn with a fixed seed, whose errors are looked at."""
 
-UNSEEN = {"b200_sxm": "data-centre Blackwell"}
-"""Device of the tables that no fit uses -> its architecture: it is left out of all of them."""
-
 NEAR = 0.25
 """Octaves below which a device that was left out says nothing of how errors grow."""
 
@@ -71,7 +68,7 @@ class LeftOut(NamedTuple):
     """One architecture that the constants of a class have not seen."""
 
     architecture: str
-    inside: float  # deviation on the same rows of constants that have seen it, or on the devices that they have seen
+    inside: float  # deviation on the same rows of constants that have seen it
     errors: Errors
 
     @property
@@ -145,12 +142,6 @@ def left_out(
             blind = assembled([dataclasses.replace(one, kernel=one.blind.get(device, one.kernel)) for one in fits])
             inside = errors_of(here, everything, evidence(seen)).deviation()
             found.append(LeftOut(architecture, inside, errors_of(here, blind, evidence(others))))
-    for device, architecture in UNSEEN.items():
-        here = [one for one in own if one.group.device == device]
-        if here and seen:
-            hull = evidence(seen)
-            inside = errors_of(seen, everything, hull).deviation()
-            found.append(LeftOut(architecture, inside, errors_of(here, everything, hull)))
     return found
 
 
