@@ -11,7 +11,13 @@ ASSUMPTION = "assumption"
 """What the text of a source begins with when no source gives the figure."""
 
 WIDEST = 16384.0
-"""16-bit FLOP per clock of the widest core that still saves energy by being wide: `jaxroof.hardware.LARGEST_CORE`."""
+"""16-bit FLOP per clock of the widest core that works through tiles one by one: `jaxroof.hardware.LARGEST_CORE`. Such
+cores save no energy by being wider than the reference: products of an SM with 8192 draw what those of one with 4096
+do, one process later. A larger core is a systolic array, which passes operands on, and counts as this wide."""
+
+AIR_COOLED = 1000.0
+"""W of TDP beyond which static power grows no further: the most that modules cooled by air are sold for (MI350X, HGX
+B200). The same dies under liquid (MI355X, GB200) have a higher limit for kernels, and draw no more between them."""
 
 _PROCESS = {leaf: units(Energy)[leaf] for leaf in ("vector", "exp", "l2", "scratchpad")}
 _PROCESS |= {"static_share": "1", "width": "1"}
@@ -56,9 +62,9 @@ def technologies(tables: Mapping, where: str) -> Technologies:
 def energized(figures, known: Technologies | None, where: str) -> list[str]:
     """Add joules per operation and byte and static power to `figures`; returns what had to be assumed.
 
-    Products: those of the process at its reference width, times sqrt(width / FLOP per clock of one core), as wide
-    matrix units spend less on fetching operands. What a file gives stays. Nothing where the process, the memory's
-    technology or that of a link is unknown.
+    Products: those of the process at its reference width, times sqrt(width / FLOP per clock of one core) for narrower
+    cores and systolic arrays, as wide matrix units spend less on fetching operands. What a file gives stays. Nothing
+    where the process, the memory's technology or that of a link is unknown.
 
     Args:
       figures: a `hwspaces.derived.Figures`, to which rates and links have been added.
@@ -98,8 +104,12 @@ def energized(figures, known: Technologies | None, where: str) -> list[str]:
             )
             add(f"energy.{leaf}", read["moved"], table[name]["source"])
     if "power.tdp" in figures.values:
-        tdp = figures.values["power.tdp"]
-        add("power.static", share * tdp, f"{ASSUMPTION}: {share:g} of TDP, as fitted to H200 ({source})")
+        tdp, said = figures.values["power.tdp"], f"{share:g} of TDP up to {AIR_COOLED:g} W"
+        add(
+            "power.static",
+            share * min(tdp, AIR_COOLED),
+            f"{ASSUMPTION}: {said}, as fitted to H100, H200 and B200 ({source})",
+        )
     return [_merged(assumed)] if assumed else []
 
 
@@ -149,7 +159,8 @@ def _narrower(figures, width: float) -> tuple[float, str]:
     clock, count = figures.values.get("cores.clock"), figures.values["cores.count"]
     if not rates or clock is None or count == 1.0:
         return 1.0, ""
-    own = min(rates[0] / (clock * count), WIDEST)
+    own = rates[0] / (clock * count)
+    own = WIDEST if own > WIDEST else min(own, width)
     return (width / own) ** 0.5, f"; times sqrt({width:g} / {own:.0f} FLOP per clock and core)"
 
 

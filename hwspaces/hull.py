@@ -28,7 +28,7 @@ def hull(table: Any, where: str) -> Hull:
     """The hull that a table of an efficiency file describes.
 
     Args:
-      table: feature with its unit -> [least, largest]; `precisions`, and `growth` per octave.
+      table: feature with its unit -> [least, largest]; `precisions`, `compiled`, and `growth` per octave.
       where: what the message of an error begins with.
 
     Raises:
@@ -37,7 +37,9 @@ def hull(table: Any, where: str) -> Hull:
     if not isinstance(table, Mapping):
         raise ValueError(f"{where} = {table!r} is not a table of ranges")
     rest = dict(table)
-    growth, precisions = rest.pop("growth", 0.0), rest.pop("precisions", [])
+    growth, precisions, compiled = rest.pop("growth", 0.0), rest.pop("precisions", []), rest.pop("compiled", False)
+    if not isinstance(compiled, bool):
+        raise ValueError(f"{where}: compiled = {compiled!r} must be true or false")
     if isinstance(growth, bool) or not isinstance(growth, int | float) or not 0.0 <= growth <= LARGEST_GROWTH:
         raise ValueError(f"{where}: growth = {growth!r} must be a number from 0 to {LARGEST_GROWTH:g}")
     if not isinstance(precisions, list):
@@ -50,7 +52,7 @@ def hull(table: Any, where: str) -> Hull:
     for name in names:
         if names.count(name) > 1:
             raise ValueError(f"{where}: {name} is given twice")
-    return Hull(ranges=ranges, precisions=tuple(precisions), growth=float(growth))
+    return Hull(ranges=ranges, precisions=tuple(precisions), compiled=compiled, growth=float(growth))
 
 
 def _range(key: str, value: Any, where: str) -> Range:
@@ -72,6 +74,7 @@ def _range(key: str, value: Any, where: str) -> Range:
 def hull_lines(found: Hull, prefix: str = "") -> list[str]:
     """Lines of an efficiency file that `hull` reads, each after `prefix`."""
     lines = [f"{prefix}hull.growth = {found.growth:.3g}"] if found.growth else []
+    lines += [f"{prefix}hull.compiled = true"] if found.compiled else []
     if found.precisions:
         lines.append(f"{prefix}hull.precisions = {json.dumps(list(found.precisions))}")
     for one in found.ranges:
@@ -94,9 +97,10 @@ def hull_of(measured: Iterable[tuple[Kernel, Hardware]], growth: float = 0.0, sh
       shapes: whether ranges of shapes count too, not of devices alone.
     """
     ends: dict[str, list[float]] = {}
-    precisions = set()
+    precisions, classes = set(), set()
     for op, hardware in measured:
         precisions.add(op.precision)
+        classes.add(float(hardware.cores.compiled))
         for name, feature in FEATURES.items():
             with eager():
                 value = feature.value(op, hardware) if feature.device or shapes else None
@@ -106,7 +110,7 @@ def hull_of(measured: Iterable[tuple[Kernel, Hardware]], growth: float = 0.0, sh
                 ends.setdefault(name, []).extend((float(positive_values.min()), float(positive_values.max())))
     ranges = [Range(name, _outward(min(own), math.floor), _outward(max(own), math.ceil)) for name, own in ends.items()]
     known = tuple(sorted(precision for precision in precisions if precision is not None))
-    return Hull(ranges=tuple(ranges), precisions=known, growth=growth)
+    return Hull(ranges=tuple(ranges), precisions=known, compiled=classes == {1.0}, growth=growth)
 
 
 def _outward(number: float, rounded: Callable[[float], int]) -> float:

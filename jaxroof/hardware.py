@@ -61,6 +61,11 @@ class Cores:
         "and apply scales of blocks as they multiply; 0: results are in registers",
         default=0.0,
     )
+    compiled: Scalar = switch(
+        "1 where a compiler schedules few wide cores",
+        "each then works as several of a GPU's size side by side; 0: blocks of threads on many cores",
+        default=0.0,
+    )
     matrix_flops_per_clock: dict[str, Scalar] | None = number(
         "FLOP",
         "matrix FLOP per clock and core, {}",
@@ -219,6 +224,9 @@ LARGEST_CORE = 16384.0
 """16-bit FLOP per cycle of a core that still works through tiles of the usual size one by one; ours: twice that of an
 SM of data-centre Blackwell, the largest that is like the measured ones. A TPU's has 30 times as much."""
 
+GPU_CORE_BYTES = 14.0
+"""HBM bytes per clock and core of the GPUs that per-core constants of kernels are of: 13.9 of H100, 13.4 of A100."""
+
 
 def clock(hardware: Hardware) -> Scalar:
     """Clock of the cores in Hz, the usual one where it is unknown."""
@@ -235,6 +243,30 @@ def tile_clock(hardware: Hardware, rate: Scalar, operand_bytes: Scalar) -> Array
       rate: FLOP/s of all cores at operands of `operand_bytes`.
     """
     return maximum(clock(hardware), rate * (0.5 * operand_bytes / LARGEST_CORE) / hardware.cores.count)
+
+
+def core_width(hardware: Hardware) -> Array:
+    """Cores of a GPU's size that one core works as, shape (): 1 unless it is wide and `Cores.compiled`.
+
+    width = 1 + compiled (max(1, HBM bytes per clock and core / GPU_CORE_BYTES) - 1)
+    """
+    cores = hardware.cores
+    bytes_per_clock = hardware.memory.hbm.bandwidth / (cores.count * clock(hardware))
+    return 1.0 + cores.compiled * (maximum(bytes_per_clock / GPU_CORE_BYTES, 1.0) - 1.0)
+
+
+def gpu_cores(hardware: Hardware) -> Array:
+    """Cores of a GPU's size that work side by side on the device, shape (): what fixed cycles per core are spread over.
+
+    A wide core that a compiler schedules works on as many pieces at once as it is wide: its memory is kept as busy as
+    that of a GPU by as many cores.
+    """
+    return hardware.cores.count * core_width(hardware)
+
+
+def threaded(hardware: Hardware) -> Scalar:
+    """1 where blocks of threads run, 0 where a compiler schedules the cores, whose copies run ahead by themselves."""
+    return 1.0 - hardware.cores.compiled
 
 
 def matrix_peak(hardware: Hardware, precision: str) -> Scalar:

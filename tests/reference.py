@@ -1,12 +1,13 @@
-"""Reference pages that are generated from declarations: `python -m tests.reference` writes them anew."""
+"""Pages that are generated from declarations and files: `python -m tests.reference` writes them anew."""
 
 from collections.abc import Iterable
 from pathlib import Path
 
 from hwspaces.units import formatted
 from jaxroof.field import NO_DEFAULT, Declaration
+from tests import scenario_page
 
-FOLDER = Path(__file__).parents[1] / "docs" / "reference"
+FOLDER = Path(__file__).parents[1] / "docs"
 
 NUMBERS = """# Numbers
 
@@ -79,7 +80,11 @@ def variables() -> str:
     return "\n".join([VARIABLES, table(("name", "unit", "meaning", "better", "codes"), rows) + "\n"])
 
 
-PAGES = {"numbers.md": numbers, "variables.md": variables}
+PAGES = {
+    "reference/numbers.md": numbers,
+    "reference/variables.md": variables,
+    "evidence/scenarios.md": scenario_page.page,
+}
 
 
 def main() -> None:

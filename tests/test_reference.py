@@ -1,4 +1,4 @@
-"""Generated pages of the reference are those of today's declarations."""
+"""Generated pages are those of today's declarations and files."""
 
 import pytest
 
@@ -6,5 +6,5 @@ from tests.reference import FOLDER, PAGES
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_pages_are_generated_from_the_declarations(name):
+def test_pages_are_generated(name):
     assert (FOLDER / name).read_text(encoding="utf-8") == PAGES[name](), "run `python -m tests.reference`"

@@ -4,6 +4,8 @@ In all formulas tier i joins n_i parts, S_i = S / (n_1 ... n_(i-1)) is what one 
 hop_i its latency and stream_i(b) the time of b bytes per device in a pipeline (`topology.stream_time`).
 """
 
+from collections.abc import Sequence
+
 from jaxroof.arrays import jnp
 from jaxroof.collectives.topology import Tier, byte_time, stream_time
 from jaxroof.smooth import cheapest, maximum
@@ -18,7 +20,11 @@ Tiers = tuple[Tier, ...]
 def ring(tiers: Tiers, size: Scalar, passes: float) -> Array:
     """One ring through all devices, `passes` times around: 2 for an all-reduce, 1 for gather, scatter, broadcast.
 
-    time = passes * sum_i (n_i - 1) n_(i+1) ... hop_i + max_i stream_i(passes (n_i - 1) / n_i S_i)
+    time = passes * sum_i (n_i - 1) n_(i+1) ... hop_i + max_i stream_i(passes s_i)
+
+    s_i is (p - 1) / p S_i of all p devices in the outermost tier in use, where the ring closes: as many rings as a part
+    of it has devices pass through it, each with its share of the message. Inside, where the rings leave, it is
+    (n_i - 1) / n_i S_i.
 
     A gather or scatter alone moves own_part of S_i / n_i more in tier i, where losses apply: the device's own part.
     All tiers carry their part of the stream at once, so the slowest counts; each hop counts.
@@ -27,7 +33,7 @@ def ring(tiers: Tiers, size: Scalar, passes: float) -> Array:
     tuning model (src/graph/tuning.cc).
     """
     hops = passes * sum(tier.hops * tier.hop_time * tier.outer for tier in tiers)
-    return hops + maximum(*_streams(tiers, size, passes))
+    return hops + maximum(*_streams(tiers, [_closing_bytes(tier, size) for tier in tiers], size, passes))
 
 
 def chain(tiers: Tiers, size: Scalar) -> Array:
@@ -49,21 +55,23 @@ def hierarchical(tiers: Tiers, size: Scalar, passes: float) -> Scalar:
     Source: Jia et al., arXiv:1807.11205, section 3.3 (hierarchical all-reduce).
     """
     hops = passes * sum(tier.hops * tier.hop_time for tier in tiers)
-    return hops + sum(_streams(tiers, size, passes))
+    return hops + sum(_streams(tiers, [_ring_bytes(tier, size) for tier in tiers], size, passes))
 
 
 def tree(tiers: Tiers, size: Scalar, passes: float) -> Array:
     """Two complementary binary trees over the parts of the outer tiers, a chain inside the innermost.
 
-    time = passes * ((n_1 - 1) hop_1 + sum_(i>1) log2(n_i) hop_i) + max_i stream_i(passes S_i)
+    time = passes * ((n_1 - 1) hop_1 + sum_(i>1) log2(n_i) hop_i) + max(stream_1(passes S), stream_i(passes w_i S_i))
+
+    w_i = min(1, n_i / 4) in an all-reduce: a part passes on the whole message twice where it has a parent and two
+    children in one tree; of two parts each has one child in one tree and a parent in the other, and passes on half.
 
     Source: Sanders, Speck & Traff, Parallel Computing 35(12), 2009 (two trees use the full bandwidth); chains inside
     a node as NCCL builds them.
     """
     inner, *outer = tiers
     hops = passes * (inner.hops * inner.hop_time + sum(_depth(tier) * tier.hop_time for tier in outer))
-    streams = [stream_time(tier, passes * size / tier.inner) for tier in tiers]
-    return hops + maximum(*streams)
+    return hops + maximum(stream_time(inner, passes * size), *_branches(outer, size, passes))
 
 
 def halving_doubling(tiers: Tiers, size: Scalar, passes: float) -> Scalar:
@@ -73,7 +81,8 @@ def halving_doubling(tiers: Tiers, size: Scalar, passes: float) -> Scalar:
 
     Source: Thakur, Rabenseifner & Gropp, IJHPCA 19(1), 2005, sections 4.1 and 4.5 (Rabenseifner's algorithm).
     """
-    return passes * sum(_depth(tier) * tier.hop_time for tier in tiers) + sum(_streams(tiers, size, passes))
+    hops = passes * sum(_depth(tier) * tier.hop_time for tier in tiers)
+    return hops + sum(_streams(tiers, [_ring_bytes(tier, size) for tier in tiers], size, passes))
 
 
 def one_shot(tiers: Tiers, size: Scalar) -> Array:
@@ -101,15 +110,16 @@ def two_shot(tiers: Tiers, size: Scalar) -> Array:
 def in_switch(tiers: Tiers, size: Scalar, passes: float) -> Array:
     """The innermost tier's switch reduces what its devices send (and sends the sum to all); trees across the others.
 
-    time = passes (hop_1 + sum_(i>1) log2(n_i) hop_i) + max(fixed + (1 + 1 / n_1) S / bandwidth_1, stream_i(passes S_i))
+    time = passes (hop_1 + sum_(i>1) log2(n_i) hop_i)
+           + max(fixed + (1 + 1 / n_1) S / bandwidth_1, stream_i(passes w_i S_i))
 
-    Only where the link says that its switch reduces.
+    w_i is that of `tree`. Only where the link says that its switch reduces.
 
     Source: NVLS and NVLS tree of NCCL; Graham et al., COMHPC 2016 (SHARP).
     """
     inner, *outer = tiers
     hops = passes * (inner.hop_time + sum(_depth(tier) * tier.hop_time for tier in outer))
-    across = [stream_time(tier, passes * size / tier.inner) for tier in outer]
+    across = _branches(outer, size, passes)
     possible = (inner.reduces > 0.5) & (inner.devices > 1.0)
     return jnp.where(
         possible, hops + maximum(_with(inner, "switch", size + size / inner.devices), *across), UNAVAILABLE
@@ -165,21 +175,37 @@ def point_to_point(tiers: Tiers, size: Scalar) -> Array:
     return maximum(*(hop + send for hop, send in zip(hops, sends, strict=True)))
 
 
-def _streams(tiers: Tiers, size: Scalar, passes: float) -> list[Array]:
-    """Time in each tier of what a ring sends there; one that only gathers or scatters moves devices' own parts too."""
+def _streams(tiers: Tiers, sent: Sequence[Scalar], size: Scalar, passes: float) -> list[Array]:
+    """Time in each tier of `passes` times `sent` B; one that only gathers or scatters moves devices' own parts too."""
+    each = zip(tiers, sent, strict=True)
     if passes == 1.0:
-        return [stream_time(tier, _ring_bytes(tier, size) + _own_bytes(tier, size)) for tier in tiers]
-    return [stream_time(tier, _ring_bytes(tier, passes * size)) for tier in tiers]
+        return [stream_time(tier, part + _own_bytes(tier, size)) for tier, part in each]
+    return [stream_time(tier, passes * part) for tier, part in each]
 
 
 def _ring_bytes(tier: Tier, size: Scalar) -> Scalar:
-    """B that a device passes on in one round of the tier's ring: (n - 1) / n of what it holds there."""
+    """B that a device passes on in one round of a ring inside the tier: (n - 1) / n of what it holds there."""
     return size / tier.inner - size / tier.reached
+
+
+def _closing_bytes(tier: Tier, size: Scalar) -> Scalar:
+    """B that a device passes on in one round of a ring through all devices, which closes in the outermost tier."""
+    if tier.crowded:  # the innermost: in a part of one device, a ring inside the tier and one through all are the same
+        return _ring_bytes(tier, size)
+    return size / tier.inner - size / (tier.reached * jnp.where(tier.outer > 1.0, 1.0, tier.inner))
 
 
 def _own_bytes(tier: Tier, size: Scalar) -> Scalar:
     """B of the local chunk that a device copies from input to output meanwhile, as bytes on the link."""
     return 0.0 if tier.transport is None else tier.losses * tier.transport.own_part * (size / tier.reached)
+
+
+def _branches(outer: Sequence[Tier], size: Scalar, passes: float) -> list[Array]:
+    """Time in each outer tier of what its busiest part sends along two complementary trees, `passes` times."""
+    each = [size / tier.inner for tier in outer]
+    if passes == 2.0:
+        each = [part * jnp.minimum(1.0, 0.25 * tier.devices) for part, tier in zip(each, outer, strict=True)]
+    return [stream_time(tier, passes * part) for part, tier in zip(each, outer, strict=True)]
 
 
 def _depth(tier: Tier) -> Array:

@@ -17,19 +17,22 @@ def on_cores(kernel: Kernel, asynchronous: Constants | None, tensor_memory: Cons
 
     value = general + a (1 - t) (own of asynchronous - general) + a t (own of tensor_memory - general)
 
+    Cores that a compiler schedules run none of these kernels: a is 0 there.
+
     Args:
       kernel: a struct of general constants.
       asynchronous: constants in their place where matrix units fetch operands by themselves and threads hold the
         accumulators; None: none.
       tensor_memory: the same where accumulators have a memory of their own as well; None: none.
-      cores: a is their `asynchronous`, t their `tensor_memory`.
+      cores: a is their `asynchronous` where they are not `compiled`, t their `tensor_memory`.
 
     Returns:
       A struct of the same type; `kernel` itself where both are None.
     """
     changed: Constants = {}
-    ahead = cores.asynchronous * cores.tensor_memory
-    for share, own in ((cores.asynchronous - ahead, asynchronous), (ahead, tensor_memory)):
+    ahead = cores.asynchronous * (1.0 - cores.compiled)
+    held = ahead * cores.tensor_memory
+    for share, own in ((ahead - held, asynchronous), (held, tensor_memory)):
         for name, value in (own or {}).items():
             general = getattr(kernel, name)
             changed[name] = changed.get(name, general) + share * (value - general)

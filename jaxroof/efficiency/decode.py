@@ -7,7 +7,7 @@ from jaxroof.arrays import jnp
 from jaxroof.efficiency.core_class import Constants, on_cores
 from jaxroof.efficiency.hull import Hull
 from jaxroof.efficiency.timing import Spread, Timing
-from jaxroof.hardware import Hardware, clock, matrix_peak
+from jaxroof.hardware import Hardware, clock, gpu_cores, matrix_peak, threaded
 from jaxroof.op import Kernel
 from jaxroof.shape import AttentionShape
 from jaxroof.smooth import ceiling, maximum, minimum, positive_part
@@ -95,7 +95,8 @@ def decode_timing(kernel: DecodeKernel, op: Kernel, hardware: Hardware) -> Timin
 
     work: the slowest of cache and queries from HBM and L2, products, exponentials and conversions; rows are padded to
     a matrix instruction.
-    start: max(units / cores, first_share) times the cycles that a unit costs however short its cache is.
+    start: max(units / cores, first_share) times the cycles that a unit costs however short its cache is; cores that a
+    compiler schedules count as `gpu_cores`, whose copies run ahead: they lose no `wait` and no `slow_bytes`.
     wait: the time that is lost where blocks are too few to saturate the device,
     part / (1 + part / block_ramp) (1 - blocks / slots) / (clock block_bytes), part = cache / blocks,
     blocks = min(units max(min(fill cores / units, keys / split_keys), 1), slots), slots = blocks per core times cores.
@@ -132,7 +133,7 @@ def decode_timing(kernel: DecodeKernel, op: Kernel, hardware: Hardware) -> Timin
     moved = times["hbm"] + times["l2"] if "l2" in times else times["hbm"]
     work = maximum(moved, *(times[name] for name in ("matrix", "vector", "exp") if name in times))
     start = _start_time(kernel, units, narrow, hardware)
-    wait = _wait_time(kernel, units.cache_bytes, splits, cycle)
+    wait = _wait_time(kernel, units.cache_bytes, splits, cycle * threaded(hardware))
     square = work * work + start * start + wait * wait
     overlapped = slow * jnp.where(square > 0.0, jnp.sqrt(jnp.where(square > 0.0, square, 1.0)), 0.0)
     times = {name: slow * time for name, time in times.items()}
@@ -203,12 +204,11 @@ def _start_time(kernel: DecodeKernel, units: Units, narrow: Scalar, hardware: Ha
     Args:
       narrow: share of a unit's cycles that remains with the cache's precision and these cores.
     """
-    cores = hardware.cores
     cycles = kernel.unit_cycles + units.widths * (kernel.width_cycles + kernel.row_cycles * units.rows / units.tiles)
     cycles = cycles * jnp.where(units.single, kernel.single_share, narrow)
-    # A core with wide vector units takes several units at a time, as if its clock were faster.
-    pace = maximum(clock(hardware), cores.vector_flops / kernel.core_flops)
-    rounds = jnp.where(units.count > 0.0, maximum(units.count / cores.count, kernel.first_share), 0.0)
+    # A GPU's core with wide vector units takes several units at a time, as if its clock were faster.
+    pace = maximum(clock(hardware), threaded(hardware) * hardware.cores.vector_flops / kernel.core_flops)
+    rounds = jnp.where(units.count > 0.0, maximum(units.count / gpu_cores(hardware), kernel.first_share), 0.0)
     return rounds * cycles / pace
 
 

@@ -4,7 +4,7 @@ from jaxroof.arrays import jnp
 from jaxroof.efficiency.hull import Hull
 from jaxroof.efficiency.tiles import TileCosts, matrix_time, sustained_rate
 from jaxroof.efficiency.timing import Spread, Timing
-from jaxroof.hardware import Hardware, clock
+from jaxroof.hardware import Hardware, clock, gpu_cores
 from jaxroof.op import Kernel
 from jaxroof.smooth import ceiling, cheapest
 from jaxroof.struct import Array, Scalar, static, struct
@@ -57,7 +57,7 @@ def gemm_timing(kernel: GemmKernel, op: Kernel, hardware: Hardware) -> Timing:
     matrix = _matrix_time(kernel, op, hardware)
     best = _together(matrix, moved, kernel.contention * ramp / (ramp + matrix + moved))
     if kernel.row_cycles is not None:
-        cores = hardware.cores.count * clock(hardware)
+        cores = gpu_cores(hardware) * clock(hardware)
         best = best + op.shape.rows * (_row_cycles(kernel, hardware) / cores)
     launch = op.kernels * kernel.launch_cycles / clock(hardware)
     return Timing(
@@ -70,7 +70,8 @@ def _matrix_time(kernel: GemmKernel, op: Kernel, hardware: Hardware) -> Array:
     """c: time in s on the cores, by the best of `SPLITS` of the inputs; partial sums of splits are added up."""
     shape = op.shape
     sustained = op.reuse_bytes is None
-    rate = sustained_rate(kernel, op.matrix_flops, hardware, op.precision, op.operand_bytes, sustained)
+    flops, inputs = op.matrix_flops, shape.inputs
+    rate = sustained_rate(kernel, flops, hardware, op.precision, op.operand_bytes, sustained, inputs)
     rows = shape.rows / jnp.maximum(shape.matrices, 1.0)
 
     def row_tiles(tile: float) -> Array:

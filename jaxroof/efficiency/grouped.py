@@ -4,7 +4,7 @@ from jaxroof.arrays import jnp
 from jaxroof.efficiency.hull import Hull
 from jaxroof.efficiency.tiles import STEP_BYTES, TileCosts, matrix_time, sustained_rate
 from jaxroof.efficiency.timing import Spread, Timing
-from jaxroof.hardware import Hardware, clock
+from jaxroof.hardware import Hardware, clock, gpu_cores
 from jaxroof.op import Kernel
 from jaxroof.shape import ProductShape
 from jaxroof.smooth import ceiling, maximum
@@ -59,7 +59,8 @@ def grouped_timing(kernel: GroupedKernel, op: Kernel, hardware: Hardware) -> Tim
     coarse = _coarse(kernel, shape)
 
     # c: tiles of all matrices on the cores
-    rate = sustained_rate(kernel, op.matrix_flops, hardware, op.precision, op.operand_bytes, sustained)
+    flops, inputs = op.matrix_flops, shape.inputs
+    rate = sustained_rate(kernel, flops, hardware, op.precision, op.operand_bytes, sustained, inputs)
     core = matrix_time(
         kernel, hardware, rate, op.operand_bytes, lambda tile: row_tiles(shape, tile), shape.outputs, shape.inputs
     )
@@ -75,7 +76,7 @@ def grouped_timing(kernel: GroupedKernel, op: Kernel, hardware: Hardware) -> Tim
         delay = delay * (1.0 + coarse)
 
     body = jnp.sqrt(core * core + moved * moved + 2.0 * kernel.contention * core * moved + delay * delay)
-    copied = kernel.copy_cycles * activations / (hardware.cores.count * clock(hardware))
+    copied = kernel.copy_cycles * activations / (gpu_cores(hardware) * clock(hardware))
     cycles = kernel.launch_cycles + kernel.matrix_cycles * shape.matrices
     launch = op.kernels * (cycles / clock(hardware) + kernel.launch_time)
     times = {"matrix": op.kernels * core, "hbm": op.kernels * hbm, "l2": op.kernels * (l2 + copied)}

@@ -23,6 +23,10 @@ SHAPE = 0.5
 """Octaves that one octave of a shape counts for: errors of products grow half as fast with it as with that of a device;
 fitted to the smaller half of the measured shapes and scored on the others, `docs/evidence/kernels.md`."""
 
+KINDRED = 2.0
+"""Octaves between cores that run blocks of threads and those that a compiler schedules; ours: static batches on Gaudi
+and Neuron devices then have spreads of 0.5 to 0.6, which hold 90 % of their errors."""
+
 ALIKE = {"fp16": "bf16", "tf32": "fp32"}
 """Precision -> the one whose kernels it shares."""
 
@@ -55,6 +59,7 @@ class Hull:
 
     ranges: tuple[Range, ...]
     precisions: tuple[str, ...] = ()  # that were measured, keys of `Hardware.matrix`; empty: any
+    compiled: bool = False  # whether a compiler schedules the cores of what was measured, `Cores.compiled`
     growth: float = 0.0  # standard deviation of the log ratio of measured to predicted times, per octave outside
 
 
@@ -65,13 +70,14 @@ LEAST = 1e-9
 def hull_distance(hull: Hull, op: AnyOp, hardware: Hardware) -> Array:
     """Octaves by which `op` on `hardware` is outside of `hull`, shape (); 0 inside.
 
-    distance = sqrt(device^2 + (SHAPE shape)^2 + precision^2)
+    distance = sqrt(device^2 + (SHAPE shape)^2 + precision^2 + class^2)
 
+    Cores of the other class, `Hull.compiled`, are `KINDRED` octaves away whatever their figures.
     Of device and shape it is the largest excess of a feature, log2(value / high) or log2(low / value): figures of one
     device move together, and the furthest says how far it is.
     """
     found = hull_excesses(hull, op, hardware)
-    square = jnp.asarray(precision_distance(hull, op) ** 2)
+    square = jnp.asarray(precision_distance(hull, op) ** 2) + class_distance(hull, hardware) ** 2
     for device, share in ((True, 1.0), (False, SHAPE)):
         own = [jnp.abs(octaves) for name, octaves in found.items() if FEATURES[name].device is device]
         if own:
@@ -104,6 +110,11 @@ def precision_distance(hull: Hull, op: AnyOp) -> float:
         return 0.0
     width = OPERAND_BYTES[precision]
     return min(max(abs(math.log2(width / OPERAND_BYTES[one])), FORMAT) for one in measured)
+
+
+def class_distance(hull: Hull, hardware: Hardware) -> Array:
+    """Octaves between the cores' class and the measured one, shape (): 0, or `KINDRED`."""
+    return KINDRED * jnp.abs(jnp.asarray(hardware.cores.compiled) - float(hull.compiled))
 
 
 def _cores(op: AnyOp, hardware: Hardware) -> Scalar | None:

@@ -2,7 +2,7 @@
 
 from jaxroof.efficiency.hull import Hull
 from jaxroof.efficiency.timing import Spread, Timing
-from jaxroof.hardware import Hardware, clock, matrix_peak
+from jaxroof.hardware import Hardware, clock, gpu_cores, matrix_peak
 from jaxroof.op import Kernel
 from jaxroof.smooth import maximum
 from jaxroof.struct import Scalar, static, struct
@@ -36,7 +36,7 @@ def stream_timing(kernel: StreamKernel, op: Kernel, hardware: Hardware) -> Timin
     if op.vector_flops is not None:
         times["vector"] = op.vector_flops / (cores.count * cores.vector_flops * kernel.vector)
     if op.bytes is not None and kernel.core_bytes is not None:
-        issued = op.bytes / (cores.count * clock(hardware) * kernel.core_bytes)
+        issued = op.bytes / (gpu_cores(hardware) * clock(hardware) * kernel.core_bytes)
         times["vector"] = maximum(times["vector"], issued) if "vector" in times else issued
     if op.exps is not None and cores.exp_rate is not None:
         times["exp"] = op.exps / (cores.count * cores.exp_rate * kernel.vector)

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 from jaxroof.arrays import jnp, rsqrt
-from jaxroof.hardware import Hardware, matrix_peak, tile_clock
-from jaxroof.smooth import ceiling, cheapest, maximum
+from jaxroof.hardware import Hardware, matrix_peak, threaded, tile_clock
+from jaxroof.smooth import ceiling, cheapest, maximum, minimum
 from jaxroof.struct import Array, Scalar, struct
 
 TILES = (
@@ -38,6 +38,14 @@ NEGLIGIBLE = 1e-3
 STORED = 128.0 * 128.0
 """Results of a tile whose storing takes `TileCosts.store_cycles`: sets its scale only."""
 
+ARRAY_SHARE = 0.85
+"""Share of `TileCosts.matrix` of the peak that systolic arrays under a compiler reach in long products; ours: TPU v7
+and v6e reach 82 to 90 % of their peaks in the largest ones (AI-Hypercomputer/tpu-recipes, microbenchmarks)."""
+
+FILL_CYCLES = 512.0
+"""Clock cycles that such an array takes to fill and drain: twice its edge, 256 elements on TPU v6e and v7 (Google Cloud
+TPU documentation)."""
+
 UNIT = 32.0
 """Edge of a tile, elements, at which `TileCosts.small` counts twice its value: sets its scale only."""
 
@@ -63,12 +71,19 @@ class TileCosts:
 
 
 def sustained_rate(
-    costs: TileCosts, flops: Scalar, hardware: Hardware, precision: str, operand_bytes: Scalar, sustained: bool
+    costs: TileCosts,
+    flops: Scalar,
+    hardware: Hardware,
+    precision: str,
+    operand_bytes: Scalar,
+    sustained: bool,
+    inputs: Scalar | None = None,
 ) -> Scalar:
     """FLOP/s of all cores in the main loop of a large tile: a share of the peak, less what electrical power denies.
 
     rate = peak matrix (1 - u (1 - (1 + excess^4)^(-1/4))),  u = t / (t + onset_time),  t = flops / (peak matrix)
-    excess = (peak matrix energy per FLOP + idle_power cores) / (power tdp): what is too much slows all of it
+    excess = busy (peak matrix energy per FLOP + idle_power cores) / (power tdp): what is too much slows all of it
+    busy = min(1, tiles of `STORED` results / cores): cores that have no tile draw nothing
     energy per FLOP = energy (operand_bytes / 2) sqrt(energy_rate / 16-bit peak of one core)
 
     With `process_energy`, where the hardware's J per FLOP are known, energy per FLOP = process_energy times that of the
@@ -77,6 +92,7 @@ def sustained_rate(
     Args:
       flops: of the product.
       sustained: the device has run at full load before, as in serving: u = 1.
+      inputs: of the product, whose FLOP per result are twice that; None: every core is busy.
 
     Raises:
       ValueError: while tracing, when the hardware has no matrix figure for the precision.
@@ -95,6 +111,8 @@ def sustained_rate(
     drawn = rate * energy
     if costs.idle_power is not None:
         drawn = drawn + costs.idle_power * hardware.cores.count
+    if inputs is not None:
+        drawn = drawn * minimum(1.0, flops / (2.0 * STORED * inputs * hardware.cores.count))
     excess = jnp.maximum(drawn / (costs.power * hardware.power.tdp), NEGLIGIBLE)
     fourth = (excess * excess) * (excess * excess)
     capped = rsqrt(jnp.sqrt(jnp.sqrt(1.0 + fourth * fourth) if by_process else 1.0 + fourth))
@@ -121,7 +139,8 @@ def matrix_time(
     x = row_tiles(m) ceil(outputs / n) splits / cores,  inputs: of one split, a whole number of steps
     fixed = (tile_cycles + store_cycles m n / STORED) (1 - overlap asynchronous) / tile_clock
     A main loop in software is 1 + software (1 - asynchronous) times as long, one that shares its issue slots with
-    address arithmetic 1 + shared_issue.
+    address arithmetic 1 + shared_issue. A systolic array under a compiler (`Cores.compiled`) runs at `ARRAY_SHARE`
+    whatever the tile, small = 0, and fixed = FILL_CYCLES / tile_clock.
 
     Args:
       rate: FLOP/s of all cores, `sustained_rate`.
@@ -129,15 +148,17 @@ def matrix_time(
       outputs, inputs: n and k of one matrix.
       splits: kernels' parts of the inputs, each a tile of its own.
     """
-    step = STEP_BYTES / operand_bytes
+    step, threads = STEP_BYTES / operand_bytes, threaded(hardware)
     depth = step * ceiling(inputs / (splits * step))
-    core_time, small = 2.0 * depth * hardware.cores.count / rate, costs.small * UNIT
+    cores = hardware.cores.count * (threads + (1.0 - threads) / ARRAY_SHARE)
+    core_time, small = 2.0 * depth * cores / rate, costs.small * UNIT * threads
     if costs.shared_issue is not None and hardware.cores.shared_issue is not None:
         core_time = core_time * (1.0 + costs.shared_issue * hardware.cores.shared_issue)
     if costs.software is not None:
         core_time = core_time * (1.0 + costs.software * (1.0 - hardware.cores.asynchronous))
-    cycle = (1.0 - costs.overlap * hardware.cores.asynchronous) / tile_clock(hardware, rate, operand_bytes)
-    fixed_time = costs.tile_cycles * cycle
+    pace = tile_clock(hardware, rate, operand_bytes)
+    cycle = (1.0 - costs.overlap * hardware.cores.asynchronous) * threads / pace
+    fixed_time = costs.tile_cycles * cycle + FILL_CYCLES * (1.0 - threads) / pace
     store_time = 0.0 if costs.store_cycles is None else costs.store_cycles * cycle
     per_core = splits / hardware.cores.count
     rows = {m: row_tiles(m) * per_core for m, _ in tiles}

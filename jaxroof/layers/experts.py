@@ -92,8 +92,8 @@ def exchange_ops(
 
     "all_gather": every group gets all tokens, and results are summed back. Otherwise each of the stage's devices sends
     its share of all tokens to those that hold a token's experts, every one of them split over `expert_tp` devices.
-    "all_to_all": once to every holder: of k choices over ep holders that is ep (1 - (1 - 1/ep)^k). "low_latency": once
-    per chosen expert. The busiest device sends `imbalance` times the mean.
+    "all_to_all": once to every holder (`distinct_devices`). "low_latency": once per chosen expert. The busiest device
+    sends `imbalance` times the mean.
 
     Args:
       width: elements of a token that experts read and write.
@@ -112,17 +112,30 @@ def exchange_ops(
     if deployment.exchange == "low_latency":
         copies, kinds = experts.top_k, ("dispatch", "combine")
     else:
-        copies, kinds = distinct_devices(degree(deployment.ep), experts.top_k), ("all_to_all", "all_to_all")
+        copies, kinds = (
+            distinct_devices(degree(deployment.ep), experts.experts, experts.top_k),
+            ("all_to_all", "all_to_all"),
+        )
     sent = launched(groups - 1.0) * group_tokens / devices * copies * expert_tp(deployment) * deployment.imbalance
     there = collective(kinds[0], sent * width * deployment.dispatch_bytes, devices, count, **EXCHANGE)
     back = collective(kinds[1], sent * width * deployment.communication_bytes, devices, count, **EXCHANGE)
     return {"dispatch": there}, {"return": back}
 
 
-def distinct_devices(devices: Scalar, top_k: Scalar) -> Array:
-    """Expected number of `devices` that hold at least one of a token's `top_k` experts: p (1 - (1 - 1/p)^k)."""
-    missed = jnp.log1p(-jnp.minimum(1.0 / devices, 1.0 - 1e-6))
-    return -devices * jnp.expm1(top_k * missed)
+def distinct_devices(devices: Scalar, experts: Scalar, top_k: Scalar) -> Array:
+    """Expected number of `devices` that hold at least one of a token's `top_k` different experts, shape ().
+
+    p (1 - (1 - b / (E - (a - 1) / 2))^a), with a the smaller and b the larger of k and E / p, the experts of a device:
+    p (1 - C(E - E / p, k) / C(E, k)), whose a factors 1 - b / E, 1 - b / (E - 1), ... are replaced by their middle one.
+    Exact for a = 1, else within 2 %.
+
+    Source: the hypergeometric distribution: a router's k choices are different experts.
+    """
+    own = experts / devices
+    fewer, more = jnp.minimum(top_k, own), jnp.maximum(top_k, own)
+    share = more / (experts - 0.5 * (fewer - 1.0))
+    missed = jnp.log1p(-jnp.minimum(share, 1.0 - 1e-6))
+    return -devices * jnp.expm1(fewer * missed)
 
 
 def own_choices(tokens: Scalar, alike: Scalar) -> Array:

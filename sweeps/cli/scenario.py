@@ -1,4 +1,4 @@
-"""`jaxroof scenario`: the suite of scenarios beside hand-worked values."""
+"""`jaxroof scenario`: the suite of scenarios beside expected values."""
 
 import argparse
 import collections
@@ -10,10 +10,13 @@ from sweeps.cli.outputs import dataset_argument
 from sweeps.cli.printing import print_json
 from sweeps.cli.progress import Line
 
+AGREEMENTS = {"agrees": "yes", "differs": "no"}
+"""Words of the table for a row's status, where they differ."""
+
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags of the verb."""
-    parser.add_argument("action", choices=("list", "run"), help="list: what there is; run: answers beside the hand's")
+    parser.add_argument("action", choices=("list", "run"), help="list: what there is; run: expected and found values")
     parser.add_argument("ids", nargs="*", metavar="ID", help="scenarios, such as T3.2")
     parser.add_argument("--all", action="store_true", help="every scenario")
     parser.add_argument("--efficiency", metavar="NAME", help="of the predicted values (default: each scenario's)")
@@ -47,8 +50,7 @@ def run(options: argparse.Namespace) -> None:
 
         store.saved(options.output, scenarios.table(rows), options.force)
     if options.json:
-        ratios = [{"ratio": row.ratio, "assumed_ratio": row.assumed_ratio} for row in rows]
-        print_json([vars(row) | both for row, both in zip(rows, ratios, strict=True)])
+        print_json([vars(row) | {"deviation": row.deviation} for row in rows])
     else:
         _print_rows(rows)
     if options.output is not None:
@@ -74,27 +76,38 @@ def _print_list(as_json: bool) -> None:
 def _print_rows(rows: list[Any]) -> None:
     from sweeps.cli.tables import console, table
 
-    numbers = ("value", "by hand", "ratio", "as the hand", "its ratio")
-    found = table("id", "what", *numbers, "status", numbers=numbers)
+    numbers = ("expected", "found", "deviation", "predicted")
+    found = table("id", "what", *numbers[:-1], "agrees", numbers[-1], numbers=numbers)
     for row in rows:
-        ratios = [_ratio(row.ratio), _text(row.assumed, row.unit), _ratio(row.assumed_ratio)]
-        figures = [_text(row.value, row.unit), _text(row.hand, row.unit), *ratios]
-        found.add_row(row.id, row.what, *figures, row.status)
+        expected = _text(row.expected, row.unit) + ("" if _same(row) else f" to {_text(row.most, row.unit)}")
+        deviation = "" if math.isnan(row.deviation) else f"{100 * row.deviation:+.1f} %"
+        figures = [expected, _text(row.found, row.unit), deviation, AGREEMENTS.get(row.status, row.status)]
+        found.add_row(row.id, row.what, *figures, _text(row.predicted, row.unit))
     out = console()
     out.print(found)
-    reasons: dict[str, list[str]] = {}
-    for row in rows:
-        if row.why:
-            reasons.setdefault(row.why, []).append(row.id)
-    out.print("\nwhy values and the hand's differ")
-    for why, ids in reasons.items():
-        out.print(f"  {', '.join(dict.fromkeys(ids))}: {why}")
+    _print_reasons("tolerances above 5 %, and what derivations leave out", rows, "agrees", out)
+    _print_reasons("outside", rows, "differs", out)
     counts = collections.Counter(row.status for row in rows)
     out.print("\n" + ", ".join(f"{count} {status}" for status, count in counts.most_common()))
     out.print(
-        "as the hand: with half of the matrix peak, all bandwidth and no fixed time (--efficiency half); explained: "
-        "the hand leaves out or counts otherwise what the reason says"
+        "found: with the assumptions of the derivations (--efficiency half), but for measured values; predicted: with "
+        "default constants. Derivations: docs/evidence/scenarios.md"
     )
+
+
+def _print_reasons(title: str, rows: list[Any], status: str, out: Any) -> None:
+    reasons: dict[str, list[str]] = {}
+    for row in rows:
+        if row.why and row.status == status:
+            reasons.setdefault(row.why, []).append(row.id)
+    if reasons:
+        out.print(f"\n{title}")
+    for why, ids in reasons.items():
+        out.print(f"  {', '.join(dict.fromkeys(ids))}: {why}")
+
+
+def _same(row: Any) -> bool:
+    return row.most == row.expected or math.isnan(row.most)
 
 
 def _text(value: float, unit: str) -> str:
@@ -105,7 +118,3 @@ def _text(value: float, unit: str) -> str:
 
         return formatted(value, unit, 4) if value else f"0 {unit}"
     return f"{value:,.4g}"
-
-
-def _ratio(value: float) -> str:
-    return "" if math.isnan(value) else f"{value:.3f}"

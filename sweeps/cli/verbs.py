@@ -8,7 +8,7 @@ VERBS = {
     "serve": "a request stream on a simulated engine: latency percentiles, goodput, queueing, use of the cache",
     "disaggregate": "prefill and decode on pools of their own: TTFT, TPOT, rates that match, the best split",
     "colocate": "two models on the same devices, in turns or side by side: latencies of each, alone and together",
-    "scenario": "the suite of training and inference scenarios, each beside hand-worked values",
+    "scenario": "the suite of training and inference scenarios, each beside expected values",
     "compare": "which accelerators, how many and which parallelism serve a model best: a ranking",
     "emit": "launch flags of an engine, or a manifest, for one row of a saved comparison",
     "capacity": "the largest load at which each of many accelerators keeps an objective, and latency against load",

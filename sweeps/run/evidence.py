@@ -8,13 +8,16 @@ from hwspaces import formatted
 from jaxroof.arrays import eager
 from jaxroof.batch import Batch, Decode, Prefill
 from jaxroof.efficiency import Efficiency, Hull, Surfaces
-from jaxroof.efficiency.hull import BEYOND, FEATURES, SHAPE, hull_excesses, precision_distance
+from jaxroof.efficiency.hull import BEYOND, FEATURES, SHAPE, class_distance, hull_excesses, precision_distance
 from jaxroof.hardware import Hardware
 from jaxroof.jobs import Scenario
 from jaxroof.op import AnyOp, Kernel
 from jaxroof.op_time import op_extrapolation, op_hull, op_time
 from jaxroof.overlap import computing_hardware, overlapped_ops
 from jaxroof.step import evidence_known, evidence_of, host_time
+
+MEASURED_CORES = {False: "GPUs", True: "cores that a compiler schedules"}
+"""`Hull.compiled` -> the devices of the evidence, in words."""
 
 CAUSES = 2
 """Features that are named, at most."""
@@ -111,4 +114,6 @@ def _causes(op: AnyOp, hardware: Hardware, efficiency: Efficiency) -> dict[str, 
     distance = precision_distance(hull, op)
     if distance > 0.0 and isinstance(op, Kernel):
         found["precision"] = distance, f"{op.precision} was not measured, {' and '.join(hull.precisions)} were"
+    if (octaves := float(class_distance(hull, hardware))) > 0.0:
+        found["compiled"] = octaves, f"kernels were measured on {MEASURED_CORES[hull.compiled]} alone"
     return found

@@ -31,7 +31,7 @@ from sweeps.measure.validate.serving.scores import throughput
 from sweeps.measure.validate.serving.serving_points import points
 from sweeps.measure.validate.single_requests import request_errors
 from sweeps.measure.validate.training_passes import measured_passes, scored_passes
-from tests.evidence import inferencex_points, link_fit, saturated_throughput
+from tests.evidence import inferencex_points, link_fit, mlenergy, other_devices, saturated_throughput
 
 KERNELS, SAMPLE, RUNS = "kernels", "e2e/silicon_sample.csv", "e2e/tam_ground_truth.csv"
 PROFILES = "other/vidur_llmcompass_collectives.csv"
@@ -104,6 +104,14 @@ def power(data: Path) -> Iterator[Part]:
             yield Part("power", *labels, fitted, one.power[rows], one.measured[rows])
 
 
+def energy(data: Path) -> Iterator[Part]:
+    """Served models in steady decoding; energies were fitted to the power of half of them at the measured time."""
+    for one in mlenergy.predicted(data):
+        for name, (predicted, measured) in mlenergy.FIGURES.items():
+            labels = f"{name} {one.steady.model}", one.steady.row.gpu, one.steady.row.engine, ""
+            yield _single("energy", *labels, not one.steady.held_out, predicted(one), measured(one))
+
+
 def requests(data: Path) -> Iterator[Part]:
     """Requests that were served one at a time, which no fit sees."""
     for one in request_errors(data / RUNS, hwspaces.efficiency("learned").efficiency).scored:
@@ -153,6 +161,16 @@ def saturated(data: Path) -> Iterator[Part]:
             yield _single("saturated throughput", *labels, False, one.predicted, row.tokens_per_second)
 
 
+def others(data: Path) -> Iterator[Part]:
+    """Accelerators that are not GPUs; a fit of links has seen static batches, and shares of arrays single products."""
+    efficiency = hwspaces.efficiency("learned").efficiency
+    for read in other_devices.SOURCES.values():
+        for one in read(data, efficiency):
+            labels = f"{one.case}, {one.metric}", one.device, "", ""
+            found = _single("other accelerators", *labels, one.fitted, one.predicted, one.measured)
+            yield found._replace(spread=one.spread)
+
+
 def training(data: Path) -> Iterator[Part]:
     """Passes of whole models in fp32 PyTorch, which the fit of its kernels does not see."""
     for one in scored_passes(measured_passes(data / RUNS)[0], hwspaces.efficiency("eager_fp32").efficiency):
@@ -177,10 +195,12 @@ SOURCES: dict[str, Source] = {
     "kernels": kernels,
     "collectives": collectives,
     "power": power,
+    "energy": energy,
     "requests": requests,
     "training": training,
     "areas": areas,
     "saturated": saturated,
+    "others": others,
     "served": served,
     "dated": dated,
 }

@@ -231,25 +231,30 @@ def steady(folder: Path, efficiencies: Efficiencies) -> list[Saturated]:
 
 def streamed(folder: Path, efficiencies: Efficiencies) -> list[Saturated]:
     """Text tasks of serving2/mlenergy_llm.csv with 64 sequences and more, at the measured number of sequences."""
-    columns = ("task", "model_id", "gpu", "num_gpus", "dp", "ep", "weight_precision", "flag")
-    found = rows(folder / "serving2" / "mlenergy_llm.csv", columns)
-    return [one for row in found if not row["flag"] and row["task"] in PROMPTS for one in _streamed(row)]
+    return [one for _, one in streams(folder) if one.sequences is not None and one.sequences >= CLIENTS]
 
 
-def _streamed(row: CsvRow) -> Iterator[Saturated]:
+def streams(folder: Path) -> Iterator[tuple[CsvRow, Saturated]]:
+    """Rows of text tasks of that file which nothing flags, of models that the catalogue has."""
+    columns = ("config_id", "task", "model_id", "gpu", "num_gpus", "dp", "ep", "weight_precision", "flag")
+    for row in rows(folder / "serving2" / "mlenergy_llm.csv", columns):
+        one = None if row["flag"] or row["task"] not in PROMPTS else _streamed(row)
+        if one is not None:
+            yield row, one
+
+
+def _streamed(row: CsvRow) -> Saturated | None:
     values = row.numbers(("num_gpus", "dp", "ep", "mean_batch", "mean_output_tokens", "output_tokps"))
-    if values["mean_batch"] < CLIENTS:
-        return
     try:
         device, entry = _checkpoint(row["gpu"], "vllm", row["model_id"], MODES[row["weight_precision"]])
     except ValueError:  # a model that the catalogue does not have
-        return
+        return None
     layout = Layout(tp=values["num_gpus"] / values["dp"], pp=1.0, attention_dp=values["dp"], ep=values["ep"])
     deployment = deployment_of(device, entry, layout, DEFAULTS["vllm"])
     if broken_rule(device.hardware, entry.model, deployment) is not None:
-        return
+        return None
     isl, osl = PROMPTS[row["task"]], values["mean_output_tokens"]
-    yield Saturated(
+    return Saturated(
         source="ML.ENERGY",
         label=f"{entry.name} {row['task']}, {values['mean_batch']:.0f} sequences, {values['num_gpus']:g} devices",
         engine="vllm",

@@ -71,6 +71,18 @@ def test_a_file_gets_the_energies_of_its_technologies_or_gives_its_own(written):
     assert written("power.static_W = 40\n").hardware.power.static == 40.0
 
 
+def test_static_power_grows_with_tdp_as_far_as_air_cools(written):
+    """0.52 of 300 W; and of 1000 W where the limit is 1400 W."""
+    assert written().hardware.power.static == pytest.approx(156.0)
+    assert hwspaces.hardware("MI355X").hardware.power.static == pytest.approx(520.0)
+
+
+def test_only_systolic_arrays_save_by_being_wider_than_the_reference():
+    """An SM of B200 has 8192 FLOP per clock: 4NP's 0.85 of 0.49 pJ. A core of TPU v4 counts as 16384: half of N7's."""
+    assert hwspaces.hardware("B200-SXM").hardware.energy.matrix["bf16"] == pytest.approx(0.85 * 0.49e-12)
+    assert hwspaces.hardware("TPU-v4").hardware.energy.matrix["bf16"] == pytest.approx(0.5 * 1.43 * 0.49e-12)
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [

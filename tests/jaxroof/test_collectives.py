@@ -97,12 +97,14 @@ def test_all_reduce_in_one_domain(algorithm, size, expected):
     [
         # 16 devices as 8 x 2, 40 MB. Inside 2 x 7/8 x 40 = 70 MB: 700 us, bulk 20 + 875 = 895.
         # Across 2 x 1/2 x 40/8 = 5 MB at 10 GB/s: 500 us, bulk 20 + 625 = 645.
-        # ring: 2 x 7 x 2 hops of 1 us and 2 hops of 5 us; the slower tier
-        ("ring", 28 + 10 + 895),
+        # ring: 2 x 7 x 2 hops of 1 us and 2 hops of 5 us; the slower tier: across, 8 rings of 40/8 MB pass 2 x 15/16 of
+        # it, 9.375 MB at 10 GB/s: 937.5 us, bulk 20 + 1171.875
+        ("ring", 28 + 10 + 1191.875),
         # hierarchical: 14 + 10 us of hops; both tiers, one after the other
         ("hierarchical", 14 + 10 + 895 + 645),
-        # tree: chain of 7 hops up and down, log2 2 = 1 hop across; inside 80 MB: 20 + 1000; across 10 MB: 20 + 1250
-        ("tree", 14 + 10 + 1270),
+        # tree: chain of 7 hops up and down, log2 2 = 1 hop across; inside 80 MB: 20 + 1000; across half of 10 MB, as
+        # either node has one child in one tree and a parent in the other: 20 + 625
+        ("tree", 14 + 10 + 1020),
     ],
 )
 def test_all_reduce_over_two_tiers(algorithm, expected):
@@ -113,8 +115,10 @@ def test_reduction_in_the_switch():
     links = changed(TWO_TIERS, reduces=1.0)
     # 2 hops; (1 + 1/8) x 80 MB = 90 MB: 900 us / 0.5 + 50
     assert microseconds(links, "all_reduce", 8e7, 8.0, "in_switch") == pytest.approx(2 + 50 + 1800, rel=EXACT)
-    # 8 x 2: another 2 hops of 5 us; across the tree's 2 x 10 MB at 10 GB/s: 20 + 2500 us is longer
-    assert microseconds(links, "all_reduce", 8e7, 16.0, "in_switch") == pytest.approx(2 + 10 + 2520, rel=EXACT)
+    # 8 x 2: another 2 hops of 5 us; across half of the tree's 2 x 10 MB at 10 GB/s: 20 + 1250 us is shorter
+    assert microseconds(links, "all_reduce", 8e7, 16.0, "in_switch") == pytest.approx(2 + 10 + 1850, rel=EXACT)
+    # 8 x 4: log2 4 = 2 levels; across 2 x 10 MB: 20 + 2500 us is longer
+    assert microseconds(links, "all_reduce", 8e7, 32.0, "in_switch") == pytest.approx(2 + 20 + 2520, rel=EXACT)
 
 
 def test_switches_reduce_only_where_the_link_says_so():

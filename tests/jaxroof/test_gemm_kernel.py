@@ -203,6 +203,18 @@ def test_more_is_never_slower():
         assert np.all(np.asarray(more) <= usual * (1 + 1e-5)), RATES[rate]
 
 
+def test_more_of_the_same_cores_are_not_slower_for_few_tiles():
+    """Far beyond the limit of power, which cores without a tile do not share."""
+
+    def few(share):
+        cores = dataclasses.replace(DEVICE.cores, count=DEVICE.cores.count * share)
+        matrix = {precision: peak * share for precision, peak in DEVICE.matrix.items()}
+        device = dataclasses.replace(DEVICE, cores=cores, matrix=matrix, power=Power(tdp=50.0))
+        return float(time(64.0, 2048.0, 4096.0, device, published()).total)
+
+    assert few(2.0) <= few(1.0) * 1.0001 and few(4.0) <= few(2.0) * 1.0001
+
+
 def test_rates_twice_as_high_halve_the_time():
     device = dataclasses.replace(DEVICE, power=Power(tdp=700.0))
     # Capacities and counts stay; rates, power and the constants with units of time or power double or halve.

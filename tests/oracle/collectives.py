@@ -135,13 +135,19 @@ def _ways(kind, used, size) -> list:
         return [hop + _largest(leaving), hop + staged if several else None]
     rounds = 2.0 if kind == "all_reduce" else 1.0
     streams = [_stream(t, (rounds * (t.n - 1.0) + _own(t, kind)) / t.n / t.below * size) for t in used]
+    everyone = used[-1].n * used[-1].below
+    passed = [t.n if t.first else np.where(t.above > 1.0, t.n, everyone) for t in used]
+    through = [
+        _stream(t, (rounds * (1.0 - 1.0 / n) + _own(t, kind) / t.n) / t.below * size)
+        for t, n in zip(used, passed, strict=True)
+    ]
     around = sum(rounds * t.hops * t.above * t.link.latency for t in used)
     inward = sum(rounds * t.hops * t.link.latency for t in used)
     if kind != "all_reduce":
-        return [around + _largest(streams), inward + sum(streams) if several else None]
-    ways = [around + _largest(streams)]
+        return [around + _largest(through), inward + sum(streams) if several else None]
+    ways = [around + _largest(through)]
     depth = sum(2.0 * np.log2(t.n) * t.link.latency for t in outer)
-    branches = [_stream(t, 2.0 * size / t.below) for t in used]
+    branches = [_stream(t, (2.0 if t.first else np.minimum(2.0, t.n / 2.0)) * size / t.below) for t in used]
     if several:
         ways.append(2.0 * inner.hops * inner.link.latency + depth + _largest(branches))
     if inner.link.topology == "switched":

@@ -67,7 +67,8 @@ def exchange(layer, width, deployment, all_tokens, runs) -> tuple[dict, dict]:
         copies, out, home = layer.top_k, "dispatch", "combine"
     else:
         # of ep devices those that at least one of a token's choices falls on
-        copies, out, home = hit(ep, 1.0, layer.top_k), "all_to_all", "all_to_all"
+        few, many = np.minimum(layer.top_k, layer.experts / ep), np.maximum(layer.top_k, layer.experts / ep)
+        copies, out, home = hit(ep, ep * many / (layer.experts - (few - 1.0) / 2.0), few), "all_to_all", "all_to_all"
     devices = stage(deployment)
     apart = np.where(devices > tp, 1.0, 0.0)  # with one group alone, every device has every token
     elements = apart * all_tokens / devices * copies * per_device * width * deployment.imbalance

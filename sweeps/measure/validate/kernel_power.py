@@ -31,9 +31,23 @@ LEAST_RUN = 0.3
 read what ran before. Source: nvmlDeviceGetPowerUsage, NVML API reference, 1 s from Ampere on, GA100 apart; the
 threshold is ours: below it readings of equal work differ by a factor of 3."""
 
-EAGER = ("fp8_block",)
-"""dtypes of vLLM's products that the host launches one by one: below `SHORT_KERNEL` their times are the host's, and the
-readings follow the kernels' own times instead."""
+EAGER, HOST_TIME = ("fp8_block",), 3e-4
+"""dtypes of vLLM's products that the host launches one by one, and s below which their times may be the host's: it
+takes 60 to 160 us, twice that now and then. The readings follow the kernels' own times instead."""
+
+BEFORE = 0.5
+"""Share of a reading that is of the second before the kernel: a meter of means over the last second, read at equal
+times while a kernel runs for one. Sources: as of `LEAST_RUN` and `SHORT_KERNEL`."""
+
+IDLE_BEFORE = {("vllm", "generation_attention"), ("trtllm", "generation_attention")}
+IDLE_BEFORE |= {("trtllm", "gemm fp8_block"), ("trtllm", "gemm nvfp4")}
+"""Engine and table, or table and precision, of cases that are set up for longer than the meter remembers: caches of
+decode attention are filled, weights are quantised in blocks. The device was idle before them. Elsewhere cases follow
+each other, and what ran before is taken to be as the row itself. Ours, from readings of H200 and B200: with one number
+per table for what was drawn before, these tables alone have less than 0.5 of TDP on all devices."""
+
+IDLE_SHARE = 0.4
+"""Power of an idle device at full clock over its static power: least readings of H200 and B200 are 0.35 and 0.46."""
 
 HELD_OUT = 5
 """One shape in so many is held out of the fit, by a hash of its numbers."""
@@ -67,9 +81,9 @@ class PowerScore:
     group: KernelGroup
     measured: np.ndarray
     energy: np.ndarray  # J of each row's work beside static power
-    power: np.ndarray  # from energy and the measured time, at most TDP
-    own: np.ndarray  # from energy and the predicted time, at most TDP
-    unlimited: np.ndarray  # as `power`, without the limit
+    power: np.ndarray  # reading, from energy and the measured time
+    own: np.ndarray  # reading, from energy and the predicted time
+    unlimited: np.ndarray  # power from energy and the measured time, without the limit
     filled: np.ndarray  # whether the kernel ran long enough for the meter, at a time that is its own
     held_out: np.ndarray  # whether the shape was held out of the fit
     limit: float  # TDP
@@ -165,7 +179,18 @@ def run_time(group: KernelGroup) -> np.ndarray:
 def filled(group: KernelGroup) -> np.ndarray:
     """Whether each row's reading is of its kernel, shape [rows]: it ran `LEAST_RUN` s, and not for the host."""
     long = run_time(group) >= LEAST_RUN * (1.0 - 1e-9)
-    return long & (group.seconds >= SHORT_KERNEL) if group.precision in EAGER else long
+    return long & (group.seconds >= HOST_TIME) if group.precision in EAGER and group.engine == "vllm" else long
+
+
+def idle_share(group: KernelGroup) -> float:
+    """Share of the group's readings that is of an idle device."""
+    table = group.engine, group.family
+    return BEFORE if {table, (group.engine, f"{group.family} {group.precision}")} & IDLE_BEFORE else 0.0
+
+
+def reading(power: np.ndarray, static: float, idle: float) -> np.ndarray:
+    """W that the meter shows of kernels that draw `power` W, shape [rows]; `idle` as `idle_share` gives it."""
+    return (1.0 - idle) * power + idle * IDLE_SHARE * static
 
 
 def held_out(group: KernelGroup) -> np.ndarray:
@@ -185,13 +210,13 @@ def _energies(call: Call, columns: Columns, hardware: Hardware) -> jax.Array:
 def _scored(group: KernelGroup, hardware: Hardware, seconds: np.ndarray) -> PowerScore:
     energy = np.asarray(_energies(group.call, group.columns, hardware), float)
     static, tdp = float(hardware.power.static), float(hardware.power.tdp)
-    unlimited = static + energy / group.seconds
+    unlimited, idle = static + energy / group.seconds, idle_share(group)
     return PowerScore(
         group=group,
         measured=group.columns["power_w"],
         energy=energy,
-        power=np.minimum(unlimited, tdp),
-        own=np.minimum(static + energy / seconds, tdp),
+        power=reading(np.minimum(unlimited, tdp), static, idle),
+        own=reading(np.minimum(static + energy / seconds, tdp), static, idle),
         unlimited=unlimited,
         filled=filled(group),
         held_out=held_out(group),

@@ -1,4 +1,4 @@
-"""Every scenario's answer beside its hand-worked values, as rows and as one Dataset."""
+"""Every scenario's answer beside its expected values, as rows and as one Dataset."""
 
 import collections
 import concurrent.futures
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from hwspaces.expression import Expression
 from hwspaces.units import nearest
 from jaxroof.jobs import JOBS
 from jaxroof.jobs.colocated import COLOCATED
@@ -22,17 +23,17 @@ from sweeps.ask.spec import spec
 from sweeps.run.answered import answers_over, labelled
 from sweeps.run.asked import asked
 from sweeps.run.sweep import sweep
+from sweeps.studies.scenarios.derivation import NAME
 from sweeps.studies.scenarios.suite import Check, ScenarioEntry, names, scenario
 
 ASSUMED = "half"
 """Efficiency that the hand-worked values assume: half of the matrix peak, all bandwidth, no fixed time."""
 
-STATUSES = ("agrees", "explained", "differs", "refused", "not refused")
-"""With the hand's assumptions the value is the hand's; differs as the reason says; differs. What cannot be is refused,
-or is not."""
+STATUSES = ("agrees", "differs", "refused", "not refused")
+"""Within the tolerance of the expected value or not; what cannot be is refused, or is not."""
 
 TINY = 1e-9
-"""s and shares below which a value is nothing: a hand-worked 0 agrees with it."""
+"""s and shares below which a value is nothing: an expected 0 agrees with it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,22 +44,22 @@ class ScenarioRow:
     title: str
     what: str
     metric: str
-    value: float  # as jaxroof predicts it; NaN for a refusal
-    hand: float  # as worked out by hand
-    assumed: float  # with the hand's assumptions; NaN where the hand has others
+    expected: float  # by its derivation, or as published; NaN for a refusal
+    most: float  # where it is between two numbers the larger, else `expected`
+    found: float  # what is judged: with the hand's assumptions, or `predicted`
+    predicted: float  # with default constants, or those of the specification
+    tolerance: float  # share by which `found` may be off
     status: str  # one of STATUSES
     unit: str
-    why: str  # value and hand differ
+    why: str  # what the derivation leaves out, or why the value is outside
 
     @property
-    def ratio(self) -> float:
-        """Predicted over hand-worked."""
-        return self.value / self.hand if self.hand else math.nan
-
-    @property
-    def assumed_ratio(self) -> float:
-        """With the hand's assumptions, over hand-worked."""
-        return self.assumed / self.hand if self.hand else math.nan
+    def deviation(self) -> float:
+        """Found over expected, minus 1; between the two numbers of an interval 0, outside from the nearer one."""
+        nearest = min(max(self.found, self.expected), self.most)
+        if abs(self.found - nearest) <= TINY:
+            return 0.0
+        return self.found / nearest - 1.0 if nearest else math.nan
 
 
 def run(
@@ -104,16 +105,17 @@ def table(rows: Iterable[ScenarioRow]) -> xr.Dataset:
     rows = list(rows)
     texts = {name: np.array([getattr(row, name) for row in rows]) for name in ("id", "title", "what", "metric", "unit")}
     meanings = {
-        "value": "predicted value, in the row's unit",
-        "hand": "hand-worked value, in the row's unit",
-        "assumed": "value with the hand's assumptions: half of the matrix peak, all bandwidth, no fixed time",
+        "expected": "expected value by its derivation or as published, in the row's unit",
+        "most": "largest expected value, in the row's unit",
+        "found": "value that is judged, in the row's unit",
+        "predicted": "value with default constants, in the row's unit",
+        "tolerance": "share by which the found value may be off",
+        "deviation": "found over expected, minus 1",
     }
     data = {name: ("row", [getattr(row, name) for row in rows], _attributes(text)) for name, text in meanings.items()}
-    data["ratio"] = ("row", [row.ratio for row in rows], _attributes("predicted over hand-worked"))
-    data["assumed_ratio"] = ("row", [row.assumed_ratio for row in rows], _attributes("assumed over hand-worked"))
     labels = {name: ("row", values, _attributes(name)) for name, values in texts.items()}
     labels |= {name: ("row", [getattr(row, name) for row in rows], _attributes(name)) for name in ("status", "why")}  # type: ignore[misc]
-    title = f"{len({row.id for row in rows})} scenarios beside hand-worked values"
+    title = f"{len({row.id for row in rows})} scenarios beside expected values"
     return xr.Dataset(data, labels, {"title": title, "source": f"jaxroof {VERSION}"})
 
 
@@ -123,13 +125,28 @@ def _attributes(meaning: str) -> dict[str, str]:
 
 def _rows(entry: ScenarioEntry, efficiency: str | None) -> list[ScenarioRow]:
     predicted = answered(entry, efficiency)
-    assumed = answered(entry, ASSUMED) if any(check.assumed for check in entry.checks) else None
+    assumed = answered(entry, ASSUMED) if any(not check.predicted for check in entry.checks) else {}
     rows = [_row(entry, check, predicted, assumed) for check in entry.checks]
     for refusal in entry.refusals:
         said = _refused({**entry.spec, **refusal.set})
         status = "refused" if refusal.says in said else "not refused"
         what = ", ".join(f"{key} = {value}" for key, value in refusal.set.items())
-        rows.append(ScenarioRow(entry.id, entry.title, what, "", math.nan, math.nan, math.nan, status, "", said))
+        rows.append(
+            ScenarioRow(
+                id=entry.id,
+                title=entry.title,
+                what=what,
+                metric="",
+                expected=math.nan,
+                most=math.nan,
+                found=math.nan,
+                predicted=math.nan,
+                tolerance=math.nan,
+                status=status,
+                unit="",
+                why=said,
+            )
+        )
     return rows
 
 
@@ -156,7 +173,7 @@ def checked_variables(job: str) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for entry in map(scenario, names()):
         jobs = {name: part["job"] for name, part in {"": entry.spec, **entry.parts}.items()}
-        for metric in (metric for check in entry.checks for metric in check.metric):
+        for metric in (metric for check in entry.checks for metric in _metric(check).names):
             part, _, name = metric.rpartition(".")
             if jobs.get(part) == job:
                 found[name] = None
@@ -166,43 +183,70 @@ def checked_variables(job: str) -> tuple[str, ...]:
 Answers = Mapping[str, xr.Dataset]
 
 
-def _row(entry: ScenarioEntry, check: Check, predicted: Answers, assumed: Answers | None) -> ScenarioRow:
+def _row(entry: ScenarioEntry, check: Check, predicted: Answers, assumed: Answers) -> ScenarioRow:
     value = _value(check, predicted)
-    known = _value(check, assumed) if check.assumed and assumed is not None else math.nan
-    judged = known if check.assumed else value
-    meant = check.expected * check.hand
-    close = abs(judged - meant) <= max(check.tolerance * abs(meant), TINY)
-    unit = check.unit or ("1" if check.over is not None else variable(check.metric[0].rpartition(".")[2]).unit)
-    metric = " + ".join(check.metric)
-    status = ("agrees" if check.expected == 1.0 else "explained") if close else "differs"
-    return ScenarioRow(entry.id, entry.title, check.what, metric, value, check.hand, known, status, unit, check.why)
+    found = value if check.predicted else _value(check, assumed)
+    least, most = check.bounds
+    close = least - _slack(least, check) <= found <= most + _slack(most, check)
+    return ScenarioRow(
+        id=entry.id,
+        title=entry.title,
+        what=check.what,
+        metric=check.metric,
+        expected=least,
+        most=most,
+        found=found,
+        predicted=value,
+        tolerance=check.tolerance,
+        status="agrees" if close else "differs",
+        unit="1" if check.over is not None else unit(check),
+        why=check.finding or check.reason,
+    )
+
+
+def _slack(expected: float, check: Check) -> float:
+    return max(check.tolerance * abs(expected), TINY)
+
+
+def _metric(check: Check) -> Expression:
+    return Expression(check.metric, _variable_unit, {}, check.what, unit(check))
+
+
+def unit(check: Check) -> str:
+    """SI unit of a check's metric at one point."""
+    return check.unit or _variable_unit(NAME.search(check.metric).group())
+
+
+def _variable_unit(metric: str) -> str:
+    return variable(metric.rpartition(".")[2]).unit
 
 
 def _value(check: Check, data: Answers) -> float:
-    """Value that a check reads from a dataset."""
-    value = _at(check, data, check.at)
-    if check.over is not None:
-        value = value / _at(check, data, check.over)
-    return value / check.per
+    """Value that a check reads from datasets."""
+    metric = _metric(check)
+
+    def at(place: Mapping[str, Any]) -> float:
+        return float(metric.value(lambda name: _at(check, name, data, place), None))
+
+    return at(check.at) if check.over is None else at(check.at) / at(check.over)
 
 
-def _at(check: Check, answers: Answers, place: Mapping[str, Any]) -> float:
-    total = 0.0
-    for metric in check.metric:
-        part, _, name = metric.rpartition(".")
-        data = answers.get(part, {})
-        if name not in data:
-            raise ValueError(f"{check.what}: there is no variable {metric} here")
-        found = data[name]
-        for axis, label in place.items():
-            if axis not in data.coords:
-                raise ValueError(f"{check.what}: there is no axis {axis}{nearest(axis, list(map(str, data.coords)))}")
-            if axis in found.dims:
-                found = found.isel({axis: _position(check, axis, label, data[axis].values)})
-        if found.size != 1:
-            raise ValueError(f"{check.what}: {name} still varies along {', '.join(map(str, found.dims))}: say where")
-        total += float(found)
-    return total
+def _at(check: Check, metric: str, answers: Answers, place: Mapping[str, Any]) -> float:
+    part, _, name = metric.rpartition(".")
+    data = answers.get(part, {})
+    if name not in data:
+        raise ValueError(f"{check.what}: there is no variable {metric} here")
+    found = data[name]
+    for axis, label in place.items():
+        if part and axis not in data.coords:
+            continue  # an axis of the scenario that this part does not have
+        if axis not in data.coords:
+            raise ValueError(f"{check.what}: there is no axis {axis}{nearest(axis, list(map(str, data.coords)))}")
+        if axis in found.dims:
+            found = found.isel({axis: _position(check, axis, label, data[axis].values)})
+    if found.size != 1:
+        raise ValueError(f"{check.what}: {name} still varies along {', '.join(map(str, found.dims))}: say where")
+    return float(found)
 
 
 def _position(check: Check, axis: str, label: Any, labels: np.ndarray) -> int:

@@ -1,7 +1,8 @@
-"""Files of scenarios in `workloads/scenarios`, each a specification with values known by hand."""
+"""Files of scenarios in `workloads/scenarios`, each a specification with values that are derived by hand."""
 
 import dataclasses
 import functools
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,18 @@ from typing import Any
 import workloads
 from hwspaces import document
 from hwspaces.units import nearest
+from sweeps.studies.scenarios.derivation import Figures, figures
 
 FILES = Path(workloads.__file__).parent / "scenarios"
+
+FIGURES = FILES.parent / "scenario_figures.toml"
+"""Figures of models and devices that derivations share."""
+
+TOLERANCE, WIDEST = 0.05, 0.1
+"""Share by which a value may be off where a check says nothing, and above which a check must give its reason."""
+
+ROUNDING = 0.005
+"""Share by which `expected` may differ from the value of its derivation: it is written with three digits."""
 
 ORDER = "TIX"
 """First letters of the groups in order: training, inference, what the survey names beside them."""
@@ -18,19 +29,25 @@ ORDER = "TIX"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Check:
-    """One number of a scenario that was worked out by hand."""
+    """One number of a scenario, expected by a derivation or a published figure."""
 
     what: str
-    metric: tuple[str, ...]  # variables of the dataset, or PART.VARIABLE of a part's, added up
+    metric: str  # expression of the dataset's variables, and of a part's as PART.VARIABLE
     at: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # labels along axes, but those with one value
     over: Mapping[str, Any] | None = None  # labels of another point that the value is divided by the value of
-    per: float = 1.0  # what the value is divided by beside
-    hand: float  # SI units
-    unit: str | None = None  # of it; None: the variable's
-    expected: float = 1.0  # value with the hand's assumptions over `hand`: 1, or what the reason `why` makes of it
-    tolerance: float = 0.02  # share by which it may be off that
-    why: str = ""  # the value differs from the hand-worked one
-    assumed: bool = True  # False: the hand-worked value is not made with the assumptions of `half`
+    unit: str | None = None  # SI unit of the metric; None: that of its first variable
+    expected: float | tuple[float, float]  # SI units; two numbers: between them
+    derivation: str = ""  # formula of the scenario's figures whose value `expected` is; "": `source` has it
+    source: str = ""  # who published the expected value
+    tolerance: float = TOLERANCE  # share by which the value may be off
+    reason: str = ""  # what the derivation leaves out; required above WIDEST
+    finding: str = ""  # why the value is known to be outside; "": it is expected to agree
+    predicted: bool = False  # True: judged as predicted; False: with the hand's assumptions
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """Least and most that is expected, before the tolerance."""
+        return self.expected if isinstance(self.expected, tuple) else (self.expected, self.expected)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,7 +64,10 @@ class ScenarioEntry:
 
     id: str
     title: str
-    source: str  # where it is from, and which of its numbers are ours
+    source: str  # where it is from
+    published: str  # its parameters as they were published
+    ours: str  # parameters that were not published
+    figures: Figures  # of the derivations
     spec: Mapping[str, Any]  # what `sweeps.sweep` takes
     parts: Mapping[str, Mapping[str, Any]]  # further specifications, of what else belongs to it, by name
     checks: tuple[Check, ...]
@@ -78,26 +98,52 @@ def scenario(name: str) -> ScenarioEntry:
 
 def _entry(name: str, source: Mapping[str, Any]) -> ScenarioEntry:
     own = source.get("scenario", {})
-    _require(own, ("id", "title", "source", "why", "parts", "checks", "refusals"), "scenario")
+    known = ("id", "title", "source", "published", "ours", "given", "figures", "parts", "checks", "refusals")
+    _require(own, known, "scenario")
     if own.get("id") != name:
         raise ValueError(f"scenario.id = {own.get('id')!r} must be the file's name, {name}")
-    spec = {key: value for key, value in source.items() if key != "scenario"}
+    found = figures(own.get("figures", {}), own.get("given", {}), shared_figures(), "scenario")
     return ScenarioEntry(
         id=name,
         title=own["title"],
         source=own["source"],
-        spec=spec,
+        published=own.get("published", ""),
+        ours=own.get("ours", ""),
+        figures=found,
+        spec={key: value for key, value in source.items() if key != "scenario"},
         parts=own.get("parts", {}),
-        checks=tuple(_check(check, own.get("why", "")) for check in own.get("checks", ())),
+        checks=tuple(_check(check, found) for check in own.get("checks", ())),
         refusals=tuple(_refusal(refusal) for refusal in own.get("refusals", ())),
     )
 
 
-def _check(table: Mapping[str, Any], why: str) -> Check:
+@functools.cache
+def shared_figures() -> Mapping[str, Mapping[str, Any]]:
+    """Figures of models and devices by their names."""
+    return document.toml(FIGURES)
+
+
+def _check(table: Mapping[str, Any], known: Figures) -> Check:
     _require(table, [field.name for field in dataclasses.fields(Check)], "scenario.checks")
-    numbers = {name: float(table[name]) for name in ("per", "hand", "expected", "tolerance") if name in table}
-    metric = (table["metric"],) if isinstance(table["metric"], str) else tuple(table["metric"])
-    return Check(**{"why": why, **table, **numbers, "metric": metric})
+    where = f"scenario.checks: {table.get('what')}"
+    check = Check(**{**table, "expected": _expected(table.get("expected"), where)})
+    if not check.derivation and not check.source:
+        raise ValueError(f"{where}: give the derivation of the expected value, or its source")
+    if check.tolerance > WIDEST and not check.reason:
+        raise ValueError(f"{where}: a tolerance of {check.tolerance:g} needs a reason")
+    if check.derivation:
+        worked = known.value(check.derivation, where)
+        if not math.isclose(worked, check.bounds[0], rel_tol=ROUNDING):
+            raise ValueError(f"{where}: {known.arithmetic(check.derivation)} is {worked:.4g}, not {check.bounds[0]:g}")
+    return check
+
+
+def _expected(value: Any, where: str) -> float | tuple[float, float]:
+    numbers = value if isinstance(value, list) else [value]
+    if len(numbers) not in (1, 2) or not all(type(number) in (int, float) for number in numbers):
+        raise ValueError(f"{where}: expected = {value!r} must be a number, or two between which the value is")
+    least, most = float(numbers[0]), float(numbers[-1])
+    return (least, most) if len(numbers) == 2 else least
 
 
 def _refusal(table: Mapping[str, Any]) -> Refusal:

@@ -1,0 +1,146 @@
+"""Board power and joules per token of steady decoding, against ML.ENERGY's: `python -m tests.evidence.mlenergy`.
+
+Every row is a vLLM engine that decodes a measured number of sequences at once while prompts come as others end. Power
+is predicted at the measured rate of tokens, which leaves time out of the error, and at the predicted rate.
+"""
+
+import argparse
+import dataclasses
+import functools
+import sys
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from jaxroof import batch
+from jaxroof.arrays import eager
+from jaxroof.energy import Joules, joules_of
+from jaxroof.governor import mean_power
+from jaxroof.op import Ops
+from jaxroof.overlap import overlapped_ops
+from sweeps.measure.validate.relative_errors import errors, grouped
+from sweeps.measure.validate.serving.predict import engine_efficiencies
+from tests.evidence.saturated_load import Saturated, throughput
+from tests.evidence.saturated_rows import streams
+
+HELD_OUT = 2
+"""One deployment in so many is held out of the fit of energies, by a hash of its name."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Steady:
+    """One row: an engine, and what its devices drew."""
+
+    row: Saturated
+    model: str
+    watts: float  # of one device
+    joules_per_token: float  # of all devices, per output token
+    held_out: bool
+
+    @property
+    def seconds(self) -> float:
+        """Measured time of one step, in which every sequence gets a token."""
+        return self.row.sequences / self.row.tokens_per_second
+
+    @functools.cached_property
+    def ops(self) -> Ops:
+        """The mean step of one device: a token of every sequence, and the share of prompts that comes meanwhile."""
+        lengths, sequences = self.row.lengths, self.row.sequences
+        prompts = batch.prefill(sequences / lengths.osl, lengths.isl)
+        step = batch.mixed(prompts, batch.decode(sequences, lengths.context))
+        return overlapped_ops(self.row.model, self.row.deployment, step)
+
+    @property
+    def joules(self) -> Joules:
+        """Energy of that step on one device beside static power."""
+        found = joules_of(self.ops, self.row.hardware)
+        assert found is not None  # rows of devices without energies are not read
+        return found
+
+    def power(self, seconds: float) -> float:
+        """Predicted W of one device whose steps take `seconds`."""
+        return float(mean_power(seconds, self.joules, self.row.hardware))
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """A row with its predictions."""
+
+    steady: Steady
+    seconds: float  # of a step
+    power: float  # W, at the predicted time
+    power_at_measured: float  # W, at the measured time
+
+    @property
+    def joules_per_token(self) -> float:
+        """Of all devices, per output token."""
+        devices = self.steady.joules_per_token * self.steady.row.tokens_per_second / self.steady.watts
+        return devices * self.power * self.seconds / self.steady.row.sequences
+
+
+def steady_rows(folder: Path) -> list[Steady]:
+    """Rows of serving2/mlenergy_llm.csv in a folder that nothing flags."""
+    found = []
+    for row, one in streams(folder):
+        values = row.numbers(("power_per_gpu_w", "energy_per_output_token_j"))
+        watts, joules = values["power_per_gpu_w"], values["energy_per_output_token_j"]
+        held_out = zlib.crc32(row["config_id"].encode()) % HELD_OUT == 0
+        found.append(Steady(one, row["model_id"].rpartition("/")[2], watts, joules, held_out))
+    return found
+
+
+def predicted(folder: Path) -> list[Found]:
+    """Every row that fits its device, under the learned constants of vLLM."""
+    efficiency, found = engine_efficiencies(None)["vllm"], []
+    with eager():
+        for one in steady_rows(folder):
+            rate = throughput(one.row, efficiency)
+            if rate > 0.0:
+                seconds = one.row.sequences / rate
+                found.append(Found(one, seconds, one.power(seconds), one.power(one.seconds)))
+    return found
+
+
+FIGURES: dict[str, tuple[Callable[[Found], float], Callable[[Found], float]]] = {
+    "time per token": (lambda one: one.seconds, lambda one: one.steady.seconds),
+    "board power at the measured time": (lambda one: one.power_at_measured, lambda one: one.steady.watts),
+    "board power": (lambda one: one.power, lambda one: one.steady.watts),
+    "J per output token": (lambda one: one.joules_per_token, lambda one: one.steady.joules_per_token),
+}
+"""What is scored -> the prediction and the measured value."""
+
+
+def main(words: list[str] | None = None) -> int:
+    """Score, print; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m tests.evidence.mlenergy", description=__doc__)
+    parser.add_argument("--data", required=True, type=Path, metavar="DIR", help="folder with serving2/")
+    options = parser.parse_args(words)
+    try:
+        found = predicted(options.data)
+    except (ValueError, OSError) as error:
+        print(f"mlenergy: {error}", file=sys.stderr)
+        return 2
+    table = Table(title="errors of median, MAPE, signed in %")
+    for head in ("by", "held out", "rows", *FIGURES):
+        table.add_column(head)
+    keys: tuple[Callable[[Found], str], ...] = (lambda one: "", lambda one: one.steady.model)
+    for key in keys:
+        groups = grouped(found, lambda one, key=key: (one.steady.row.gpu, key(one), one.steady.held_out))
+        for (gpu, name, held_out), group in sorted(groups.items()):
+            texts = [_text(group, *pair) for pair in FIGURES.values()]
+            table.add_row(f"{gpu} {name}", "yes" if held_out else "no", str(len(group)), *texts)
+    Console(width=160).print(table)
+    return 0
+
+
+def _text(group: list[Found], predicted: Callable[[Found], float], measured: Callable[[Found], float]) -> str:
+    each = errors(np.array([predicted(one) for one in group]), np.array([measured(one) for one in group]))
+    return f"{100 * each.median:.1f}, {100 * each.mape:.1f}, {100 * each.signed:+.1f}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
