@@ -85,11 +85,17 @@ def _field_lines(struct: Any, prefix: str = "") -> list[str]:
             lines += hull_lines(value)
         elif dataclasses.is_dataclass(value):
             lines += _field_lines(value, f"{prefix}{field.name}.")
+        elif isinstance(value, dict):
+            lines += [_number_line(f"{prefix}{field.name}.{name}", number) for name, number in value.items()]
         elif value is not None:
-            time = field.name.endswith("_time")
-            number = float(value) * (1e6 if time else 1.0)
-            lines.append(f"{prefix}{field.name}{'_us' if time else ''} = {number:.4g}")
+            lines.append(_number_line(prefix + field.name, value))
     return lines
+
+
+def _number_line(key: str, value: Any) -> str:
+    """One constant: times in us, all others as they are."""
+    time = key.endswith("_time")
+    return f"{key}{'_us' if time else ''} = {float(value) * (1e6 if time else 1.0):.4g}"
 
 
 def _spread(spread: Spread) -> str:

@@ -8,7 +8,9 @@ from hwspaces.hull import hull
 from hwspaces.schema import texts
 from hwspaces.units import LARGEST, nearest
 from jaxroof.efficiency import Kernels, Spread
+from jaxroof.efficiency.core_class import Constants
 from jaxroof.efficiency.kernels import MODELS
+from jaxroof.struct import Scalar
 
 FORMAT = 1
 """Version of the schema of kernel tables: it counts up whenever a constant changes its meaning."""
@@ -99,12 +101,28 @@ def _struct(struct: type, table: Any, where: str) -> Any:
             values[plain] = hull(value, f"{where}.hull")
         elif isinstance(kind := fields[plain].type, type) and dataclasses.is_dataclass(kind):
             values[plain] = _struct(kind, value, f"{where}.{plain}")
+        elif fields[plain].type == (Constants | None):
+            values[plain] = _replaced(fields, value, f"{where}.{plain}")
         else:
             values[plain] = _number(value, f"{where}: {key}") * (1e-6 if plain != key else 1.0)
     for field in fields.values():
         if field.name not in values and field.default is dataclasses.MISSING:
             raise ValueError(f"{where}: {field.name}{'_us' * field.name.endswith('_time')} is missing")
     return struct(**values)
+
+
+def _replaced(fields: Mapping[str, Any], table: Any, where: str) -> dict[str, float]:
+    """Constants of a class of cores: fields of the struct around them that are numbers."""
+    if not isinstance(table, Mapping):
+        raise ValueError(f"{where} = {table!r} is not a table")
+    values = {}
+    for key, value in table.items():
+        plain = key.removesuffix("_us") if key.endswith("_time_us") else key
+        if plain not in fields or fields[plain].type != Scalar:
+            known = [name for name, field in fields.items() if field.type == Scalar]
+            raise ValueError(f"{where}: {key} is not known{nearest(key, known)}")
+        values[plain] = _number(value, f"{where}: {key}") * (1e-6 if plain != key else 1.0)
+    return values
 
 
 def _number(value: Any, where: str) -> float:

@@ -4,6 +4,7 @@ import dataclasses
 from typing import NamedTuple
 
 from jaxroof.arrays import jnp
+from jaxroof.efficiency.core_class import Constants, on_cores
 from jaxroof.efficiency.hull import Hull
 from jaxroof.efficiency.timing import Spread, Timing
 from jaxroof.hardware import Hardware, clock, gpu_cores, matrix_peak, threaded
@@ -48,7 +49,7 @@ class DecodeKernel:
     row_cycles: Scalar  # the same per such element and query row: load, end of the softmax, store
     first_share: Scalar  # of a unit's cycles that pass until its core streams, however few units there are
     single_share: Scalar  # of a unit's cycles with one query row, which needs no matrix units
-    narrow_share: Scalar  # of unit and launch cycles where asynchronous cores read a cache of 8 bits
+    narrow_share: Scalar  # of unit and launch cycles that a cache of 8 bits takes, which has kernels of its own
     bandwidth: Scalar  # share of HBM bandwidth
     cache_bandwidth: Scalar  # share of L2 bandwidth
     resident: Scalar  # share of L2 capacity that keeps a cache which is read again
@@ -56,7 +57,10 @@ class DecodeKernel:
     vector: Scalar  # share of the vector and special-function peaks
     conversions: Scalar  # vector FLOP per cached element and B that it is short of 16 bits
     core_flops: Scalar  # vector FLOP per cycle of a core that works on one unit at a time; a wider one takes several
-    slow_bytes: Scalar | None = None  # times longer that a cached byte of an 8-bit element takes; None: it does not
+    around_time: Scalar | None = None  # s of small kernels that engines run around both; tables of them alone lack it
+    slow_bytes: Scalar = 1.0  # times longer that a cached byte of an 8-bit element takes
+    asynchronous: Constants | None = None  # in place of those above on such cores without tensor memory: `on_cores`
+    tensor_memory: Constants | None = None  # the same on cores with it
     spread: Spread | None = None
     hull: Hull | None = static(default=None)
 
@@ -97,7 +101,8 @@ def decode_timing(kernel: DecodeKernel, op: Kernel, hardware: Hardware) -> Timin
     part / (1 + part / block_ramp) (1 - blocks / slots) / (clock block_bytes), part = cache / blocks,
     blocks = min(units max(min(fill cores / units, keys / split_keys), 1), slots), slots = blocks per core times cores.
     It grows no further with long parts, so that a cache of GB streams at `bandwidth` wherever cores are many or few.
-    Engines whose attention converts 8-bit caches on the way take `slow_bytes` times the root for them.
+    Engines whose attention converts 8-bit caches on the way take `slow_bytes` times the root for them. In serving,
+    where the op has no `reuse_bytes`, the launch takes `around_time` more.
 
     Args:
       kernel: constants.
@@ -114,11 +119,14 @@ def decode_timing(kernel: DecodeKernel, op: Kernel, hardware: Hardware) -> Timin
     Source: splits of the cache: Dao, Haziza, Massa & Sizov, Flash-Decoding, 2023; rows of one KV head in one tile:
     Shah et al., arXiv:2407.08608, and Ye et al., arXiv:2501.01005; the form and its constants are ours.
     """
+    kernel = on_cores(kernel, kernel.asynchronous, kernel.tensor_memory, hardware.cores)
     cycle = 1.0 / clock(hardware)
     units = _units(kernel, op.shape)
     splits = _splits(kernel, units, op.shape.keys, hardware.cores.count)
-    # Asynchronous cores need fewer cycles per unit and launch for a cache of 8 bits.
-    narrow = 1.0 - (1.0 - kernel.narrow_share) * minimum(units.missing_bytes, 1.0) * hardware.cores.asynchronous
+    # A cache of 8 bits may need other cycles per unit and launch, and more time for its bytes.
+    eight = minimum(units.missing_bytes, 1.0)
+    narrow = 1.0 - (1.0 - kernel.narrow_share) * eight
+    slow = 1.0 + (kernel.slow_bytes - 1.0) * eight
 
     # work, start and wait partly overlap: the root of their squares
     times = _resource_times(kernel, op, hardware, units, splits)
@@ -127,15 +135,16 @@ def decode_timing(kernel: DecodeKernel, op: Kernel, hardware: Hardware) -> Timin
     start = _start_time(kernel, units, narrow, hardware)
     wait = _wait_time(kernel, units.cache_bytes, splits, cycle * threaded(hardware))
     square = work * work + start * start + wait * wait
-    overlapped = jnp.where(square > 0.0, jnp.sqrt(jnp.where(square > 0.0, square, 1.0)), 0.0)
-    if kernel.slow_bytes is not None:
-        slow = 1.0 + (kernel.slow_bytes - 1.0) * minimum(units.missing_bytes, 1.0) * threaded(hardware)
-        overlapped, times = overlapped * slow, {name: time * slow for name, time in times.items()}
+    overlapped = slow * jnp.where(square > 0.0, jnp.sqrt(jnp.where(square > 0.0, square, 1.0)), 0.0)
+    times = {name: slow * time for name, time in times.items()}
 
     # launch: splits add partial results and their sum, 8-bit caches the conversion of queries
     cycles = kernel.launch_cycles * jnp.where(units.single, 1.0, narrow) + kernel.split_cycles * splits.share
     cycles = cycles + kernel.conversion_cycles * units.missing_bytes
-    launch = LAUNCHED_TOGETHER * op.kernels * (kernel.launch_time + cycles * cycle)
+    fixed = kernel.launch_time + cycles * cycle
+    if kernel.around_time is not None and op.reuse_bytes is None:
+        fixed = fixed + kernel.around_time
+    launch = LAUNCHED_TOGETHER * op.kernels * fixed
     return Timing(launch + overlapped, {**times, "launch": launch})
 
 
@@ -260,4 +269,5 @@ def published_latent() -> DecodeKernel:
         least_rows=64.0,  # CUDA PTX ISA, wgmma
         width_cycles=4.0,  # a tile of 64 keys
         row_cycles=0.1,  # its query and output pass once, and widths count keys that values are part of
+        tensor_memory={"row_tile": 128.0},  # CUDA PTX ISA, tcgen05.mma
     )

@@ -1,8 +1,10 @@
 """Time of prefill attention: tiles of queries on the cores, products beside exponentials, keys from memory."""
 
+import dataclasses
 from typing import NamedTuple
 
 from jaxroof.arrays import jnp
+from jaxroof.efficiency.core_class import Constants, on_cores
 from jaxroof.efficiency.hull import Hull
 from jaxroof.efficiency.timing import Spread, Timing
 from jaxroof.hardware import Cores, Hardware, clock, matrix_peak, tile_clock
@@ -30,6 +32,8 @@ class TileLoop:
     padding: Scalar  # keys at each masked edge that a tile multiplies for nothing, per query
     tile_cycles: Scalar  # clock cycles to start and end one tile: first loads, last stores
     low_cache: Scalar  # time of the products with a cache of 8 bits against one of 16, in a kernel of 16 bits
+    low_write: Scalar = 0.0  # how much more new keys and values move before attention for a cache of 8 bits, likewise
+    tensor_memory: Constants | None = None  # in place of those above where accumulators have a memory of their own
 
 
 @struct
@@ -95,7 +99,7 @@ def prefill_timing(kernel: PrefillKernel, op: Kernel, hardware: Hardware) -> Tim
     asynchronous products: Shah et al., arXiv:2407.08608 (FlashAttention-3).
     """
     cores, memory, shape = hardware.cores, hardware.memory, op.shape
-    loop = _loop(kernel, cores.asynchronous)
+    loop = _loop(kernel, cores)
     tiles = attention_tiles(kernel, loop, shape)
     peak = matrix_peak(hardware, op.precision)
     # B that a cached element is short of 16 bits, where the kernel computes in 16 bits.
@@ -111,7 +115,7 @@ def prefill_timing(kernel: PrefillKernel, op: Kernel, hardware: Hardware) -> Tim
 
     # max(compute, l2) (+) hbm + appended: tiles read keys and values from L2, which may still hold the rest as well
     byte = 1.0 / (memory.hbm.bandwidth * kernel.bandwidth)  # s
-    appended_bytes = _appended_bytes(kernel, shape)
+    appended_bytes = _appended_bytes(kernel, shape, 1.0 + missing * loop.low_write)
     if memory.l2 is not None:
         times["l2"] = _l2_bytes(kernel, tiles, shape) / (memory.l2.bandwidth * kernel.l2)
         compute = maximum(compute, times["l2"])
@@ -154,10 +158,14 @@ def _cached_width(shape: AttentionShape) -> Scalar:
     return shape.key_width if shape.latent else shape.key_width + shape.value_width
 
 
-def _appended_bytes(kernel: PrefillKernel, shape: AttentionShape) -> Scalar:
-    """B that engines move before attention: new keys and values into the cache, queries to be rotated or converted."""
+def _appended_bytes(kernel: PrefillKernel, shape: AttentionShape, writes: Scalar) -> Scalar:
+    """B that engines move before attention: new keys and values into the cache, queries to be rotated or converted.
+
+    Args:
+      writes: times that new keys and values move against those of a cache of 16 bits.
+    """
     new = ACTIVATION_BYTES * shape.sequences * minimum(shape.keys, shape.queries)
-    written = shape.kv_heads * _cached_width(shape) * kernel.cache_write
+    written = shape.kv_heads * _cached_width(shape) * kernel.cache_write * writes
     copied = shape.heads * (shape.key_width + shape.value_width) * kernel.query_copy
     return new * (written + copied)
 
@@ -204,9 +212,11 @@ def attention_tiles(kernel: PrefillKernel, loop: TileLoop, shape: AttentionShape
     return Tiles(count, rows * keys, height * longest)
 
 
-def _loop(kernel: PrefillKernel, asynchronous: Scalar) -> TileLoop:
+def _loop(kernel: PrefillKernel, cores: Cores) -> TileLoop:
     """Constants at this degree of `Cores.asynchronous`, linear between 0 and 1."""
-    return mapped(lambda s, a: s + asynchronous * (a - s), kernel.synchronous, kernel.asynchronous)
+    asynchronous = on_cores(kernel.asynchronous, None, kernel.asynchronous.tensor_memory, cores)
+    ends = (dataclasses.replace(loop, tensor_memory=None) for loop in (kernel.synchronous, asynchronous))
+    return mapped(lambda s, a: s + cores.asynchronous * (a - s), *ends)
 
 
 def _both(first: Scalar, second: Scalar, serial: Scalar) -> Scalar:

@@ -64,12 +64,12 @@ CONSTANTS = {
         WAIT,
         Constant("collective.share", ("collective.share",), 0.8, 0.2, 1.0, "ranks of a busy engine are out of step"),
         Constant(
-            "decode_attention.wide.slow_bytes",
-            ("decode_attention.wide.slow_bytes",),
+            "decode_attention.wide.asynchronous.slow_bytes",
+            ("decode_attention.wide.asynchronous.slow_bytes",),
             1.3,
             0.4,
             4.0,
-            "8-bit caches are converted on the way",
+            "FlashAttention-3 converts 8-bit caches on the way",
         ),
     ),
     "trtllm": (
@@ -81,7 +81,7 @@ CONSTANTS = {
         Constant(
             "experts of 8 bits", ("experts.narrow.launch_time", "experts.scaled.launch_time"), 4e-6, 1.0, 1e-4, SMALL
         ),
-        _launch("decode_attention.latent.launch_time", 1e-5),
+        _launch("decode_attention.latent.around_time", 1e-5),
     ),
     "sglang": (
         STEP_TIME,
@@ -217,17 +217,17 @@ def with_constant(text: str, path: str, value: float, source: str) -> str:
     Raises:
       ValueError: one line, where the table is missing.
     """
-    table, _, field = path.rpartition(".")
-    start = text.find(f"\n[{table}]\n")
-    if start < 0:
-        raise ValueError(f"{path}: the file has no table {table}")
-    start += 1
+    table = table_of(text, path)
+    if table is None:
+        raise ValueError(f"{path}: the file has no table {path.rpartition('.')[0]}")
+    start, field = text.find(f"\n[{table}]\n") + 1, path.removeprefix(f"{table}.")
     end = text.find("\n[", start)
     block = text[start : len(text) if end < 0 else end + 1].rstrip("\n").split("\n")
     rest = "" if end < 0 else text[end + 1 :]
     suffix, scale = UNITS.get(field, ("us", 1e6) if field.endswith("_time") else ("", 1.0))
     key = f"{field}_{suffix}" if suffix else field
-    lines = {key: f"{key} = {value * scale:.4g}", f"sources.{field}": f"sources.{field} = {json.dumps(source)}"}
+    cited = f"sources.{field.partition('.')[0]}"
+    lines = {key: f"{key} = {value * scale:.4g}", cited: f"{cited} = {json.dumps(source)}"}
     for name, line in lines.items():
         places = [place for place, old in enumerate(block) if old.startswith(f"{name} = ")]
         if places:
@@ -235,6 +235,14 @@ def with_constant(text: str, path: str, value: float, source: str) -> str:
         else:
             block.append(line)
     return text[:start] + "\n".join(block) + ("\n\n" + rest if rest else "\n")
+
+
+def table_of(text: str, path: str) -> str | None:
+    """The longest part of `path` that is a table of the file: constants of a class of cores stand in their kernel's."""
+    while path := path.rpartition(".")[0]:
+        if f"\n[{path}]\n" in text:
+            return path
+    return None
 
 
 def main(words: list[str] | None = None) -> int:
@@ -276,7 +284,7 @@ def _refit(file: Path, engine: str, gpus: Sequence[str], console: Console) -> st
     text = (Path(hwspaces.__file__).parents[1] / entry.file).read_text(encoding="utf-8")
     for constant in constants:
         for path in constant.paths:
-            if f"\n[{path.rpartition('.')[0]}]\n" in text:
+            if table_of(text, path) is not None:
                 text = with_constant(text, path, leaf(result.efficiency, path), source)
     return text
 

@@ -265,4 +265,4 @@ def test_round_trip():
     """The struct is a pytree with a leaf per constant."""
     leaves, structure = jax.tree.flatten(KERNEL)
     assert jax.tree.unflatten(structure, leaves) == KERNEL
-    assert len(leaves) == len(list(leaf_paths(KERNEL))) == 27
+    assert len(leaves) == len(list(leaf_paths(KERNEL))) == 29

@@ -1,7 +1,7 @@
 """Fits of decode attention: which rows, which constants move, and how well they carry to other architectures."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,16 +37,19 @@ FIRST_KERNELS = ("vllm_flash_attn_fa2", "vllm_flash_attn")
 """FlashAttention-2 of vLLM: rows of a KV head share no tile under a window; there and without GQA, nothing is split."""
 
 WARPS_OF_XQA = 32.0
-"""Query heads per KV head up to which TRT-LLM's grouped kernel runs before data-centre Blackwell."""
+"""Query heads per KV head up to which TRT-LLM's grouped kernel runs; more take two to four times as long, on
+data-centre Blackwell too."""
 
 COPIED = ("a100_sxm", "sglang")
 """Device and engine of an older version that reaches half of HBM bandwidth: scored, never fitted."""
 
-CONVERTED = 3e7
-"""B of an 8-bit cache beyond which FlashAttention-3 is bound by transposing values, which only Hopper's 8-bit matrix
-instructions ask for (arXiv:2407.08608, section 3.3)."""
+BLACKWELL_FALLBACKS = ("flashinfer", "torch_flow_flashinfer")
+"""Kernels that run on data-centre Blackwell where its own have no variant: heads of 256 and 512."""
 
 OURS = "ours: of the order of published constants"
+
+CORE_CLASSES = ("asynchronous", "tensor_memory")
+"""Fields of `DecodeKernel` with the constants of a class of cores, each close to the one before."""
 
 WIDE = (
     Parameter("launch_cycles", 12e3, 0.5, 1e3, 1e5, OURS),
@@ -69,9 +72,36 @@ WIDE = (
     Parameter("conversions", 1.0, 0.5, 0.1, 1e2, OURS),
 )
 
+CHANGED = ("launch_cycles", "conversion_cycles", "split_keys", "unit_cycles", "width_cycles", "first_share")
+CHANGED += ("cache_bandwidth",)
+"""Constants that engines' kernels for asynchronous cores, and for those with tensor memory, have of their own."""
+
+
+def _ratio(path: str, prior: float = 1.0, fact: str = "ours: kernels of one engine are alike") -> Parameter:
+    return Parameter(path, prior, 0.4, prior / 10.0, prior * 10.0, fact)
+
+
+def _own(names: Sequence[str], classes: Sequence[str] = CORE_CLASSES) -> tuple[Parameter, ...]:
+    """Ratios of constants of every class of cores to those of the class before."""
+    return tuple(_ratio(f"{name}.{constant}") for name in classes for constant in names)
+
+
+TRANSPOSED = 24.0
+"""Vector FLOP of Hopper per cached 8-bit element against one of conversion: 8-bit matrix instructions ask for values
+that are transposed by threads (arXiv:2407.08608, section 3.3), those of tensor memory do not."""
+
+FLASH_ATTENTION_3 = (
+    _ratio("asynchronous.conversions", TRANSPOSED, "values of 8 bits are transposed by threads"),
+    _ratio("tensor_memory.conversions", 1.0 / TRANSPOSED, "and are not where accumulators are in tensor memory"),
+)
+"""What kernels of FlashAttention-3, which vLLM and SGLang run on Hopper, have of their own."""
+
 TRTLLM = (
+    *_own(("single_share",)),
+    _ratio("asynchronous.narrow_share", 0.6, "ours: it has warp-specialised kernels of 8 bits since Hopper"),
+    _ratio("tensor_memory.narrow_share"),
     Parameter("single_share", 0.9, 0.5, 0.1, 2.0, OURS),
-    Parameter("narrow_share", 0.6, 0.5, 0.1, 2.0, "ours: TRT-LLM has warp-specialised kernels of 8 bits since Hopper"),
+    Parameter("narrow_share", 1.0, 0.1, 0.5, 2.0, "ours: kernels of 8 bits are those of 16"),
 )
 """What only TRT-LLM has kernels of its own for."""
 
@@ -83,6 +113,13 @@ LATENT = (
     Parameter("row_cycles", 0.05, 0.7, 1e-3, 1e1, OURS),
     Parameter("matrix", 0.65, 0.1, 0.3, 0.9, "FlashMLA: 660 of 989 TFLOP/s"),
 )
+
+LATENT_ON_BLACKWELL = (
+    *_own([name for name in CHANGED if name != "width_cycles"] + ["row_cycles"], ["tensor_memory"]),
+    Parameter("tensor_memory.matrix", 1.2, 0.1, 0.7, 1.4, "ours: between products of 16 bits and of 8 bits"),
+    Parameter("tensor_memory.bandwidth", 1.0, 0.1, 0.7, 1.1, OURS),
+)
+"""What kernels over latent vectors have of their own on cores with tensor memory."""
 
 
 class Sample(NamedTuple):
@@ -98,11 +135,16 @@ class Sample(NamedTuple):
 def fit_decode(folder: Path, engine: str) -> list[KernelFit]:
     """Constants of `engine`'s kernels over ordinary caches, and over latent ones where it has dedicated ones."""
     wide = [g for g in _groups(decode_groups, folder, engine) if g.kernel not in PORTABLE]
-    moved = (*WIDE, *(TRTLLM if engine == "trtllm" else ()))
-    fits = [_fit("decode_attention.wide", [_main(g) for g in wide], published(), moved, _architecture)]
+    moved = (*WIDE, *_own(CHANGED), *(TRTLLM if engine == "trtllm" else FLASH_ATTENTION_3))
+    # `slow_bytes` of FlashAttention-3 is named here, as served models move it: `tests.evidence.serving_fit`.
+    start = published() if engine == "trtllm" else dataclasses.replace(published(), asynchronous={"slow_bytes": 1.0})
+    fits = [_fit("decode_attention.wide", [_main(g) for g in wide], start, moved, _architecture)]
     latent = [g for g in _groups(latent_decode_groups, folder, engine) if _dedicated(g)]
     if latent:
-        fits.append(_fit("decode_attention.latent", latent, published_latent(), LATENT, str))
+        several = len({ARCHITECTURES[group.device] for group in latent}) > 1
+        own = LATENT_ON_BLACKWELL if several else ()
+        fold = _architecture if several else str
+        fits.append(_fit("decode_attention.latent", latent, published_latent(), (*LATENT, *own), fold))
     return fits
 
 
@@ -115,24 +157,27 @@ def _architecture(device: str) -> str:
 
 
 def _dedicated(group: KernelGroup) -> bool:
-    """Only Hopper's kernels are made for latent vectors, and SGLang's convert an 8-bit cache as a whole beforehand."""
-    return ARCHITECTURES[group.device] == "Hopper" and not (group.engine == "sglang" and "kv fp8" in group.precision)
+    """Only Hopper and data-centre Blackwell have kernels for latent vectors; SGLang's on Hopper convert an 8-bit cache
+    as a whole beforehand.
+    """
+    converted = group.engine == "sglang" and "kv fp8" in group.precision
+    return ARCHITECTURES[group.device] == "Blackwell" or (ARCHITECTURES[group.device] == "Hopper" and not converted)
 
 
 def _main(group: KernelGroup) -> KernelGroup:
     """The rows that the engine's main kernel runs as it is meant to."""
     row, narrow = group.columns, "kv fp8" in group.precision
-    grouped, hopper = row["n_heads"] / row["n_kv_heads"], ARCHITECTURES[group.device] == "Hopper"
+    grouped, architecture = row["n_heads"] / row["n_kv_heads"], ARCHITECTURES[group.device]
     windowed = np.where(row["window"] > 0, np.minimum(row["window"], row["kv_len"]), row["kv_len"])
     units = row["batch"] * row["n_kv_heads"]
     odd = np.zeros(len(group), bool)
+    if architecture == "Blackwell":
+        odd |= group.kernel in BLACKWELL_FALLBACKS
     if group.engine == "trtllm":
         odd |= grouped > WARPS_OF_XQA
-        if narrow:
+        if narrow and architecture != "Blackwell":
             odd |= grouped == 1  # not the grouped kernel
-            odd |= (not hopper) & (units < 400) & (windowed >= 128)  # never split on Ada and RTX Blackwell
-    elif narrow and hopper:
-        odd |= units * windowed * 2.0 * row["head_dim"] > CONVERTED
+            odd |= (architecture != "Hopper") & (units < 400) & (windowed >= 128)  # never split on other cores
     if group.kernel in FIRST_KERNELS:
         odd |= (row["window"] > 0) | (grouped == 1)
     if group.kernel == "flashinfer" and not narrow:
@@ -183,11 +228,26 @@ def _fitted(sample: Sample, rows: np.ndarray, start: DecodeKernel, moved: Sequen
     ops, hardware = jax.tree.map(lambda leaf: leaf[rows], (sample.ops, sample.hardware))
 
     def predicted(values: dict[str, Any]) -> jax.Array:
-        return _totals(dataclasses.replace(start, **values), ops, hardware)
+        return _totals(with_constants(start, values), ops, hardware)
 
     width = ROW_SPREAD * max(np.sum(rows) / INDEPENDENT, 1.0) ** 0.5
     values = fitted(predicted, sample.seconds[rows], np.full(np.sum(rows), width), moved)
-    return dataclasses.replace(start, **values)
+    return with_constants(start, values)
+
+
+def with_constants(kernel: DecodeKernel, values: Mapping[str, Any]) -> DecodeKernel:
+    """`kernel` with general constants by name, and those of classes of cores by the ratio to the class before:
+    "asynchronous.fill" to "fill", "tensor_memory.fill" to "asynchronous.fill".
+    """
+    general = {name: value for name, value in values.items() if "." not in name}
+    kernel, before = dataclasses.replace(kernel, **general), {}
+    classes: dict[str, Any] = {}
+    for name in CORE_CLASSES:
+        ratios = {path.partition(".")[2]: ratio for path, ratio in values.items() if path.startswith(f"{name}.")}
+        for constant in {**before, **ratios}:
+            before[constant] = before.get(constant, getattr(kernel, constant)) * ratios.get(constant, 1.0)
+        classes[name] = {**(getattr(kernel, name) or {}), **before} or None
+    return dataclasses.replace(kernel, **classes)
 
 
 def _predicted(sample: Sample, kernel: DecodeKernel) -> np.ndarray:
@@ -223,5 +283,6 @@ def _sample(groups: Sequence[KernelGroup]) -> Sample:
 def _slim(name: str) -> Hardware:
     """What a kernel sees of a device, alike in structure for all."""
     device = hwspaces.hardware(name).hardware
-    unread = dict.fromkeys(("links", "power", "price", "energy", "silicon", "costs"))
-    return dataclasses.replace(device, matrix={"bf16": device.matrix["bf16"]}, **unread)
+    unread = dict.fromkeys(("links", "power", "price", "energy", "silicon", "costs", "package", "design"))
+    cores = dataclasses.replace(device.cores, matrix_flops_per_clock=None)
+    return dataclasses.replace(device, matrix={"bf16": device.matrix["bf16"]}, cores=cores, **unread)

@@ -48,6 +48,13 @@ OURS = "ours: order of magnitude"
 QUALITY = "matrix"
 """Path of a factor on both shares of the matrix peak: an engine that is slow on one architecture is so on others."""
 
+BLACKWELL = "asynchronous.tensor_memory."
+"""Beginning of the paths of ratios of constants where accumulators have a memory of their own to those of Hopper."""
+
+SAME = "ours: kernels for tensor memory are close to those of Hopper"
+
+CONVERTED = "ours: a pass that converts new keys and values"
+
 PARAMETERS = (
     Parameter(QUALITY, 1.0, 0.07, 0.5, 1.3, "ours: half of an engine's deviation carries to the other loop"),
     Parameter("synchronous.matrix", 0.75, 0.07, 0.3, 0.97, FA2),
@@ -62,6 +69,15 @@ PARAMETERS = (
     Parameter("asynchronous.tile_cycles", 6000.0, 0.2, 200.0, 30000.0, OURS),
     Parameter("synchronous.low_cache", 1.05, 0.1, 0.4, 3.0, OURS),
     Parameter("asynchronous.low_cache", 1.05, 0.1, 0.4, 3.0, OURS),
+    Parameter("synchronous.low_write", 0.1, 0.7, 0.01, 10.0, CONVERTED),
+    Parameter("asynchronous.low_write", 0.3, 0.7, 0.01, 10.0, CONVERTED),
+    Parameter(f"{BLACKWELL}low_write", 1.0, 0.7, 0.1, 10.0, SAME),
+    Parameter(f"{BLACKWELL}matrix", 1.0, 0.1, 0.5, 1.3, SAME),
+    Parameter(f"{BLACKWELL}serial", 1.0, 0.2, 0.1, 4.0, SAME),
+    Parameter(f"{BLACKWELL}packing", 1.0, 0.1, 0.5, 1.0, SAME),
+    Parameter(f"{BLACKWELL}padding", 1.0, 0.2, 0.25, 4.0, SAME),
+    Parameter(f"{BLACKWELL}tile_cycles", 1.0, 0.3, 0.1, 4.0, SAME),
+    Parameter(f"{BLACKWELL}low_cache", 1.0, 0.2, 0.3, 4.0, SAME),
     Parameter("wide", 0.1, 0.3, 0.001, 2.0, OURS),
     Parameter("vector", 6.0, 0.1, 1.0, 60.0, "operations of online softmax"),
     Parameter("tail", 0.8, 0.1, 0.2, 2.0, OURS),
@@ -90,11 +106,13 @@ PRIORS = {
 """Priors that follow from what an engine runs, by path."""
 
 NARROW = (QUALITY, "synchronous.matrix", "asynchronous.matrix", "synchronous.tile_cycles", "asynchronous.tile_cycles")
+NARROW += (f"{BLACKWELL}matrix", f"{BLACKWELL}tile_cycles")
 NARROW += ("launch_cycles", "cache_write", "query_copy")
 """What moves again for kernels of 8 bits, from the values for 16 bits."""
 
 LATENT = ("asynchronous.matrix", "asynchronous.tile_cycles", "asynchronous.low_cache", "launch_cycles", "wide")
 LATENT += ("low_launch", "cache_write", "query_copy")
+LATENT += (f"{BLACKWELL}matrix", f"{BLACKWELL}tile_cycles", f"{BLACKWELL}low_cache")
 """What moves again for absorbed latent attention."""
 
 
@@ -222,12 +240,25 @@ def sampled(groups: Sequence[KernelGroup], per_device: int, seed: int = 0) -> li
 
 
 def with_constants(kernel: PrefillKernel, values: Mapping[str, Any]) -> PrefillKernel:
-    """`kernel` with the constants at the given paths replaced; `QUALITY` multiplies both shares of the matrix peak."""
-    values = dict(values)
+    """`kernel` with the constants at the given paths replaced; `QUALITY` multiplies both shares of the matrix peak, and
+    what begins with `BLACKWELL` is a ratio to the constant of asynchronous cores.
+    """
+    ratios = _ratios(kernel) | {
+        path.removeprefix(BLACKWELL): value for path, value in values.items() if path.startswith(BLACKWELL)
+    }
+    values = {path: value for path, value in values.items() if not path.startswith(BLACKWELL)}
     quality = values.pop(QUALITY, 1.0)
     for path, value in values.items():
         kernel = replaced(kernel, path, value * quality if path.endswith(".matrix") else value)
-    return kernel
+    loop = kernel.asynchronous
+    own = {name: ratio * getattr(loop, name) for name, ratio in ratios.items()}
+    return dataclasses.replace(kernel, asynchronous=dataclasses.replace(loop, tensor_memory=own or None))
+
+
+def _ratios(kernel: PrefillKernel) -> dict[str, Any]:
+    """Constants where accumulators have a memory of their own, as ratios to those of other asynchronous cores."""
+    loop = kernel.asynchronous
+    return {name: value / getattr(loop, name) for name, value in (loop.tensor_memory or {}).items()}
 
 
 def _fitted(rows: Sequence[Rows], start: PrefillKernel, parameters: Sequence[Parameter]) -> PrefillKernel:
@@ -243,7 +274,9 @@ def _fitted(rows: Sequence[Rows], start: PrefillKernel, parameters: Sequence[Par
 
 
 def _from(start: PrefillKernel, parameter: Parameter) -> Parameter:
-    return parameter.moved(float(leaf(start, parameter.path)), "as fitted to kernels of 16 bits")
+    ratio = parameter.path.startswith(BLACKWELL)
+    value = _ratios(start)[parameter.path.removeprefix(BLACKWELL)] if ratio else leaf(start, parameter.path)
+    return parameter.moved(float(value), "as fitted to kernels of 16 bits")
 
 
 def predictions(kernel: PrefillKernel, rows: Sequence[Rows]) -> np.ndarray:
