@@ -50,8 +50,9 @@ def test_constants_of_wide_waves():
     kernel = dataclasses.replace(published(), fill=1.0)
     assert on_cores(kernel, waved, {"fill": 3.0}, {"fill": 4.0}, {"fill": 5.0}).fill == 5.0
     assert on_cores(kernel, cores(*HOPPER), wide_waves={"fill": 5.0}).fill == 1.0
+    waves = {"launch_cycles": 2500.0}
     stream = StreamKernel(
-        launch_cycles=1000.0, launch_time=0.0, bandwidth=0.8, vector=0.5, matrix=0.3, wide_waves={"launch_cycles": 2500.0}
+        launch_cycles=1000.0, launch_time=0.0, bandwidth=0.8, vector=0.5, matrix=0.3, wide_waves=waves
     )
     op = Kernel(kind="elementwise", count=1.0, kernels=2.0, bytes=0.0)
     names = ("A100-SXM-80GB", "MI300X")
