@@ -21,6 +21,9 @@ ModelOpt's, in the checkpoint."""
 DENSE = ("meta-llama/Llama-3.1-70B", "meta-llama/Llama-3.1-8B-Instruct", "Qwen/Qwen3-32B")
 """The file's dense models. Its others are mixtures of experts, whose labels miscode tp and ep in 86 rows."""
 
+FITTED = ("h100_sxm", "h200_sxm")
+"""Devices of the rows that constants are fitted to; those of others judge them."""
+
 OLDER = "older_vllm"
 """What the file's vLLM is: 0.12 and before, whose scheduler works between steps; later ones work during the last."""
 
@@ -29,7 +32,7 @@ INFERENCEX_LENGTH = 0.9
 
 
 def observations(path: str | Path, concurrency: float, engines: tuple[str, ...]) -> list[Observation]:
-    """Aggregated points of dense models up to `concurrency` on `engines`: decode time with the prompts between.
+    """Aggregated points of dense models on the devices of `FITTED` up to `concurrency` on `engines`: decode time with the prompts between.
 
     Requests of a closed loop are decoded for a share of their time, so a step holds
     B = concurrency * osl tpot / (osl tpot + ttft) of them, and every osl / (B - 1)-th step of a request also
@@ -40,7 +43,9 @@ def observations(path: str | Path, concurrency: float, engines: tuple[str, ...])
     """
     found = []
     for row in rows(path, (*NUMBERS, *TEXTS)):
-        if row["mode"] != "agg" or row["model_path"] not in DENSE or row["backend"] not in engines:
+        if row["mode"] != "agg" or row["gpu"] not in FITTED:
+            continue
+        if row["model_path"] not in DENSE or row["backend"] not in engines:
             continue
         values = {column: row.number(column) for column in NUMBERS}
         if None in values.values() or values["concurrency"] > concurrency or unreliable(row):
