@@ -61,6 +61,11 @@ class Cores:
         "and apply scales of blocks as they multiply; 0: results are in registers",
         default=0.0,
     )
+    wide_waves: Scalar = switch(
+        "1 where 64 threads run an instruction together",
+        "AMD's compute units for data centres; 0: 32, or no threads",
+        default=0.0,
+    )
     compiled: Scalar = switch(
         "1 where a compiler schedules few wide cores",
         "each then works as several of a GPU's size side by side; 0: blocks of threads on many cores",

@@ -111,6 +111,7 @@ def hardware(draw: Draw, without: tuple[str, ...] = ()) -> Hardware:
             clock=known("clock", draw.log(8e8, 3e9)),
             asynchronous=draw.pick(0.0, 1.0),
             tensor_memory=draw.pick(0.0, 1.0),
+            wide_waves=draw.pick(0.0, 1.0),
             compiled=draw.pick(0.0, 1.0),
         ),
         memory=Memory(

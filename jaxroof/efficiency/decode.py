@@ -119,7 +119,7 @@ def decode_timing(kernel: DecodeKernel, op: Kernel, hardware: Hardware) -> Timin
     Source: splits of the cache: Dao, Haziza, Massa & Sizov, Flash-Decoding, 2023; rows of one KV head in one tile:
     Shah et al., arXiv:2407.08608, and Ye et al., arXiv:2501.01005; the form and its constants are ours.
     """
-    kernel = on_cores(kernel, kernel.asynchronous, kernel.tensor_memory, hardware.cores)
+    kernel = on_cores(kernel, hardware.cores, kernel.asynchronous, kernel.tensor_memory)
     cycle = 1.0 / clock(hardware)
     units = _units(kernel, op.shape)
     splits = _splits(kernel, units, op.shape.keys, hardware.cores.count)

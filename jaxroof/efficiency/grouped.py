@@ -1,6 +1,7 @@
 """Time of one grouped matrix product: rows spread over the experts of a layer, one weight matrix each."""
 
 from jaxroof.arrays import jnp
+from jaxroof.efficiency.core_class import Constants, on_cores
 from jaxroof.efficiency.hull import Hull
 from jaxroof.efficiency.tiles import STEP_BYTES, TileCosts, matrix_time, sustained_rate
 from jaxroof.efficiency.timing import Spread, Timing
@@ -39,6 +40,7 @@ class GroupedKernel(TileCosts):
     fused: Scalar | None = None  # share of the launches that kernels for matrix units with a memory of their own save
     coarse_rows: Scalar | None = None  # mean rows per matrix about which tiles get coarse; None: they never do
     coarse_lines: Scalar | None = None  # extra fraction of the weights that coarse tiles read, by half cache lines
+    wide_waves: Constants | None = None  # in place of those above where 64 threads run together: `on_cores`
     spread: Spread | None = None
     hull: Hull | None = static(default=None)
 
@@ -55,6 +57,7 @@ def grouped_timing(kernel: GroupedKernel, op: Kernel, hardware: Hardware) -> Tim
     about `coarse_rows` on: with x = (mean rows / coarse_rows)^2, steps count 1 + x / (1 + x) times, and weights are
     read as if they had 1 + coarse_lines x / (1 + x) times their bytes.
     """
+    kernel = on_cores(kernel, hardware.cores, wide_waves=kernel.wide_waves)
     shape = op.shape
     sustained = op.reuse_bytes is None
     weights = shape.matrices * shape.inputs * shape.outputs * shape.weight_bytes

@@ -214,7 +214,7 @@ def attention_tiles(kernel: PrefillKernel, loop: TileLoop, shape: AttentionShape
 
 def _loop(kernel: PrefillKernel, cores: Cores) -> TileLoop:
     """Constants at this degree of `Cores.asynchronous`, linear between 0 and 1."""
-    asynchronous = on_cores(kernel.asynchronous, None, kernel.asynchronous.tensor_memory, cores)
+    asynchronous = on_cores(kernel.asynchronous, cores, tensor_memory=kernel.asynchronous.tensor_memory)
     ends = (dataclasses.replace(loop, tensor_memory=None) for loop in (kernel.synchronous, asynchronous))
     return mapped(lambda s, a: s + cores.asynchronous * (a - s), *ends)
 

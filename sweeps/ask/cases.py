@@ -13,6 +13,7 @@ from jaxroof.jobs import JOBS, Scenario
 from jaxroof.jobs.composition import Requests
 from jaxroof.legality import crosses_domain, first_broken
 from jaxroof.model import WeightFormat
+from sweeps.ask.cache_notes import slower_cache
 from sweeps.ask.deployments import PREFIX, with_settings
 from sweeps.ask.drafting import acceptance, require_drafts, with_draft
 from sweeps.ask.effects import facts, given_paths, require_effect
@@ -46,7 +47,7 @@ class Case:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Notes for a reader: precision and its source, assumptions, a ring that leaves its domain."""
+        """Notes for a reader: precision and its source, assumptions, a ring that leaves its domain, a slow cache."""
         notes = [f"weights {self.model.precision} (from {self.model.precision_source})"]
         notes += self.model.notes
         notes += self.hardware.assumptions
@@ -57,6 +58,8 @@ class Case:
         work, longest = self.scenario.workload, self.model.max_position
         if isinstance(work, Requests) and longest is not None and work.isl + work.osl > longest:
             notes.append(f"isl + osl = {work.isl + work.osl:g} exceeds the model's {longest:g} positions")
+        slower = slower_cache(self.scenario)
+        notes += [slower] if slower else []
         return tuple(dict.fromkeys(notes))
 
 

@@ -132,6 +132,8 @@ def _print_details(out: Any, found: ServedComparison, rows: Sequence[Row], advic
     print_lines(out, "price", [f"{name}: {one.price.text}" for name, one in devices.items() if one.price is not None])
     judged = {row.hardware: found.trust(row) for row in reversed(rows)}
     print_lines(out, "beyond", [f"{name}: {one.words}" for name, one in judged.items() if one.extrapolated])
+    slow = {row.hardware: said for row in reversed(rows) if (said := found.slower_cache(row))}
+    print_lines(out, "cache", [f"{name}: {said}" for name, said in slow.items()])
 
 
 def _print_reasons(out: Any, found: ServedComparison, every: bool) -> None:

@@ -32,7 +32,7 @@ INFERENCEX_LENGTH = 0.9
 
 
 def observations(path: str | Path, concurrency: float, engines: tuple[str, ...]) -> list[Observation]:
-    """Aggregated points of dense models on the devices of `FITTED` up to `concurrency` on `engines`: decode time with the prompts between.
+    """Aggregated points of dense models up to `concurrency`, on `engines` and `FITTED`: decode time, prompts between.
 
     Requests of a closed loop are decoded for a share of their time, so a step holds
     B = concurrency * osl tpot / (osl tpot + ttft) of them, and every osl / (B - 1)-th step of a request also

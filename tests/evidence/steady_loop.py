@@ -23,6 +23,7 @@ class Steady:
     prompts: float  # in each of those
     apart: bool  # prompts have steps of their own
     hidden_host: bool  # the host works for the sequences while the device does
+    step_time: float  # s that a step takes longer than with today's release of the engine
     token_time: float  # s of the server's front end per token
     rows: float  # of the GEMMs of a decode step
 
@@ -41,6 +42,7 @@ def steady(point: ServingPoint) -> Steady:
         prompts=max(per_step / mixed, 1.0) if mixed > 0.0 else 1.0,
         apart=point.preset.order == "prefill_first",
         hidden_host=point.preset.hidden_host,
+        step_time=point.preset.step_time,
         token_time=point.preset.token_time,
         rows=2.0 ** math.ceil(math.log2(max(mean.sequences, 1.0))) if small else mean.sequences,
     )
@@ -56,14 +58,14 @@ def tpot(state: Steady, tables: Tables) -> float:
     both += _at(tables.logits, others + state.prompts, LOGITS) + (0.0 if state.apart else attention)
     both += state.prompts * _at(tables.prompt[0, 0], state.isl, PROMPT)
     if state.apart:
-        return float(alone + state.mixed * (both + tables.step_time))
+        return float(alone + state.mixed * (both + tables.step_time + state.step_time))
     return float((1.0 - state.mixed) * alone + state.mixed * (both + _host(state, tables, both)))
 
 
 def _host(state: Steady, tables: Tables, device: float) -> float:
     """s that the host adds to a step of `device` s."""
     of_sequences = max(tables.sequence_time, state.token_time) * state.sequences
-    return float(visible_host_time(device, tables.step_time, of_sequences, float(state.hidden_host)))
+    return float(visible_host_time(device, tables.step_time + state.step_time, of_sequences, float(state.hidden_host)))
 
 
 def _at(table: np.ndarray, value: float, per_octave: int) -> float:

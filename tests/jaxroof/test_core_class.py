@@ -12,6 +12,7 @@ from hwspaces.kernel_tables import kernel_table
 from jaxroof.deployment import Deployment
 from jaxroof.efficiency.core_class import on_cores
 from jaxroof.efficiency.decode import DecodeKernel, decode_timing, published
+from jaxroof.efficiency.stream import StreamKernel, stream_timing
 from jaxroof.hardware import Cores
 from jaxroof.layers.attention import fused_attention
 from jaxroof.op import Kernel
@@ -38,15 +39,32 @@ def cores(asynchronous: float, tensor_memory: float) -> Cores:
 def test_constants_by_class(kind, fill, blocks):
     """General constants, with those of the class in their place."""
     kernel = dataclasses.replace(published(), fill=1.0, blocks=2.0)
-    found = on_cores(kernel, {"fill": 3.0}, {"blocks": 5.0}, cores(*kind))
+    found = on_cores(kernel, cores(*kind), {"fill": 3.0}, {"blocks": 5.0})
     assert (found.fill, found.blocks) == (fill, blocks)
     assert found.split_keys == kernel.split_keys
+
+
+def test_constants_of_wide_waves():
+    """Where 64 threads run together and nothing is asynchronous: experts that stream at half of the bandwidth."""
+    waved = dataclasses.replace(cores(*AMPERE), wide_waves=1.0)
+    kernel = dataclasses.replace(published(), fill=1.0)
+    assert on_cores(kernel, waved, {"fill": 3.0}, {"fill": 4.0}, {"fill": 5.0}).fill == 5.0
+    assert on_cores(kernel, cores(*HOPPER), wide_waves={"fill": 5.0}).fill == 1.0
+    waves = {"launch_cycles": 2500.0}
+    stream = StreamKernel(
+        launch_cycles=1000.0, launch_time=0.0, bandwidth=0.8, vector=0.5, matrix=0.3, wide_waves=waves
+    )
+    op = Kernel(kind="elementwise", count=1.0, kernels=2.0, bytes=0.0)
+    names = ("A100-SXM-80GB", "MI300X")
+    devices = [hwspaces.hardware(name).hardware for name in names]
+    times = [float(stream_timing(stream, op, device).total) * device.cores.clock for device in devices]
+    assert times == pytest.approx([2000.0, 5000.0])
 
 
 def test_without_classes():
     """A kernel that has none stays the same object."""
     kernel = published()
-    assert on_cores(kernel, None, None, cores(*BLACKWELL)) is kernel
+    assert on_cores(kernel, cores(*BLACKWELL)) is kernel
 
 
 def decoding(kv_bytes: float, sequences: float = 64.0, keys: float = 4096.0) -> Kernel:

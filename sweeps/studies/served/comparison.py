@@ -12,6 +12,7 @@ from jaxroof.deployment import replica_devices
 from jaxroof.jobs import Scenario
 from jaxroof.steady_state import Demand
 from jaxroof.tree import structure
+from sweeps.ask.cache_notes import slower_cache
 from sweeps.ask.keys import takes
 from sweeps.ask.offered_load import OfferedLoad
 from sweeps.run.evidence import serving_beyond
@@ -79,6 +80,14 @@ class ServedComparison:
             found = serving_beyond(scenario, batch, float(np.mean(sample.isl)), float(np.mean(sample.osl)))
             self._trusts[key] = trust(self.device_of(row), self.question.efficiency, found)
         return self._trusts[key]
+
+    def slower_cache(self, row: Row) -> str | None:
+        """One line, where a row's cache makes decoding slower than one of 16 bits."""
+        sample = self.question.requests.sample
+        context = float(np.mean(sample.isl)) + 0.5 * float(np.mean(sample.osl))
+        return slower_cache(
+            scenario_at(self.question.options, row.place), (max(row.metrics["batch_mean"], 1.0), context)
+        )
 
     @property
     def best_layouts(self) -> tuple[Row, ...]:
