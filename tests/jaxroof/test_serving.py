@@ -105,18 +105,21 @@ def test_one_request_at_a_time_is_the_request_job(engine):
 
 
 def test_prices_are_those_of_steps(engine):
-    """On nodes exactly, between them within what tiles make."""
+    """On nodes exactly, between them within what tiles make; without a limit of power, which a step alone ignores."""
+    limited, *others = engine
+    power = dataclasses.replace(limited.power, tdp=jnp.asarray(1e6))
+    hardware = dataclasses.replace(limited, power=power)
 
     @jax.jit
     def both(prompt, sequences, context):
-        _, price = step_prices(*engine, Limits(rows=4096, sequences=64, context=8192))
+        _, price = step_prices(hardware, *others, Limits(rows=4096, sequences=64, context=8192))
         batch = Batch(
             prefill=Prefill(sequences=2.0 * (prompt > 0).astype(float), tokens=prompt, past=jnp.zeros(())),
             decode=Decode(sequences=sequences, context=context),
             logits=sequences + 2.0 * (prompt > 0).astype(float),
         )
         device, host = price(batch, prompt + sequences)
-        return device + host, step_time(*engine[:3], batch, engine[3])
+        return device + host, step_time(hardware, *others[:2], batch, others[2])
 
     for values in ((0.0, 1.0, 100.0), (0.0, 64.0, 64 * 1024.0), (777.0, 13.0, 9000.0), (2048.0, 1.0, 33.0)):
         table, exact = both(*(jnp.asarray(value) for value in values))
