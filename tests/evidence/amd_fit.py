@@ -18,45 +18,23 @@ from sweeps.measure.validate.serving.serving_points import ServingPoint
 from sweeps.run.precision import precision
 from tests.evidence.fit_command import exit_status, fit_parser
 from tests.evidence.inferencex_points import published
-from tests.evidence.serving_fit import Constant, fit, predicted, task, with_constant, with_values
+from tests.evidence.serving_fit import Constant, fit, predicted, task, with_constant
 
 ENGINE = "sglang"
 """Whose runs of 8-bit and of 4-bit weights there are, on two generations of compute units."""
 
-MOVED = (
-    ("experts.scaled", "bandwidth", 1.0, "8-bit experts with block scales stream far below the memory's bandwidth"),
-    ("elementwise.wide", "launch_cycles", 1e5, "small kernels start later than on NVIDIA's GPUs"),
-)
-"""Class of kernels, the constant that has a value of its own where waves are wide, its largest value, and why."""
+CONSTANT, MOST = "experts.scaled.wide_waves.bandwidth", 1.0
+"""What moves, and its largest value: 8-bit experts with block scales stream far below the memory's bandwidth."""
 
 SPREAD = 0.5
-"""Standard deviation of the logarithm of each, around the value that it has on other GPUs."""
+"""Standard deviation of its logarithm, around the value that it has on other GPUs."""
 
 
 def with_waves(efficiency: Efficiency) -> Efficiency:
-    """`efficiency` with the constants of `MOVED` for wide waves, at their general values."""
-    for path, name, _, _ in MOVED:
-        kind, _, class_name = path.partition(".")
-        kernels = getattr(efficiency, kind)
-        kernel = getattr(kernels, class_name)
-        waves = dataclasses.replace(kernel, wide_waves={name: getattr(kernel, name)})
-        efficiency = dataclasses.replace(efficiency, **{kind: dataclasses.replace(kernels, **{class_name: waves})})
-    return efficiency
-
-
-def constants(efficiency: Efficiency) -> tuple[Constant, ...]:
-    """What moves, with priors at the values of other GPUs."""
-    return tuple(
-        Constant(
-            name=f"{path}.{name}",
-            paths=(f"{path}.wide_waves.{name}",),
-            prior=float(leaf(efficiency, f"{path}.{name}")),
-            spread=SPREAD,
-            high=high,
-            fact=why,
-        )
-        for path, name, high, why in MOVED
-    )
+    """`efficiency` with the constant at its general value."""
+    scaled = efficiency.experts.scaled
+    scaled = dataclasses.replace(scaled, wide_waves={"bandwidth": scaled.bandwidth})
+    return dataclasses.replace(efficiency, experts=dataclasses.replace(efficiency.experts, scaled=scaled))
 
 
 def amd_points(folder: Path) -> list[ServingPoint]:
@@ -77,40 +55,33 @@ def _refit(folder: Path, console: Console) -> str:
     found = amd_points(folder)
     entry = hwspaces.efficiency(f"learned-{ENGINE}")
     start = with_waves(entry.efficiency)
-    moved = constants(start)
+    general = float(start.experts.scaled.bandwidth)
+    moved = (Constant(CONSTANT, (CONSTANT,), general, SPREAD, MOST, "its value on other GPUs"),)
     devices = sorted({one.gpu for one in found})
-    table = Table("fitted to", *(one.name for one in moved), "judged on", "TPOT: median", "MAPE", "signed")
+    table = Table("fitted to", CONSTANT, "judged on", "TPOT: median", "MAPE", "signed")
 
-    # each device judged by constants of the others, then all by those of all, and with one of them left as it was
-    priors = [one.prior for one in moved]
-    _add(table, "nothing", priors, found, start)
+    # each device judged by the constant of the others, then all by that of all
+    _add(table, "nothing", general, found, start)
     for device in devices:
         others, own = ([one for one in found if (one.gpu == device) == here] for here in (False, True))
         result = fit(task(others, start), start, moved)
-        _add(table, ", ".join(sorted({one.gpu for one in others})), result.values, own, result.efficiency)
+        _add(table, ", ".join(sorted({one.gpu for one in others})), result.values[0], own, result.efficiency)
     result = fit(task(found, start), start, moved)
-    _add(table, "all", result.values, found, result.efficiency)
-    for place in range(len(moved)):
-        values = [priors[i] if i == place else value for i, value in enumerate(result.values)]
-        _add(table, f"all, but {moved[place].name}", values, found, with_values(start, moved, values))
+    _add(table, "all", result.values[0], found, result.efficiency)
     console.print(table)
 
     source = f"fitted to {len(found)} public points of {ENGINE} on {', '.join(devices)}: tests.evidence.amd_fit"
     text = (Path(hwspaces.__file__).parents[1] / entry.file).read_text(encoding="utf-8")
-    for one in moved:
-        text = with_constant(text, one.paths[0], leaf(result.efficiency, one.paths[0]), source)
-    return text
+    return with_constant(text, CONSTANT, leaf(result.efficiency, CONSTANT), source)
 
 
-def _add(
-    table: Table, fitted: str, values: Sequence[float], points: Sequence[ServingPoint], efficiency: Efficiency
-) -> None:
+def _add(table: Table, fitted: str, value: float, points: Sequence[ServingPoint], efficiency: Efficiency) -> None:
     """One row for every device of `points`."""
     for device in sorted({one.gpu for one in points}):
         own = task([one for one in points if one.gpu == device], efficiency)
         found = errors(predicted(own, efficiency), own.measured)
         shares = (f"{found.median:.1%}", f"{found.mape:.1%}", f"{found.signed:+.1%}")
-        table.add_row(fitted, *(f"{value:.3g}" for value in values), device, *shares)
+        table.add_row(fitted, f"{value:.3g}", device, *shares)
 
 
 if __name__ == "__main__":

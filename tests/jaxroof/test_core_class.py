@@ -12,7 +12,6 @@ from hwspaces.kernel_tables import kernel_table
 from jaxroof.deployment import Deployment
 from jaxroof.efficiency.core_class import on_cores
 from jaxroof.efficiency.decode import DecodeKernel, decode_timing, published
-from jaxroof.efficiency.stream import StreamKernel, stream_timing
 from jaxroof.hardware import Cores
 from jaxroof.layers.attention import fused_attention
 from jaxroof.op import Kernel
@@ -50,15 +49,6 @@ def test_constants_of_wide_waves():
     kernel = dataclasses.replace(published(), fill=1.0)
     assert on_cores(kernel, waved, {"fill": 3.0}, {"fill": 4.0}, {"fill": 5.0}).fill == 5.0
     assert on_cores(kernel, cores(*HOPPER), wide_waves={"fill": 5.0}).fill == 1.0
-    waves = {"launch_cycles": 2500.0}
-    stream = StreamKernel(
-        launch_cycles=1000.0, launch_time=0.0, bandwidth=0.8, vector=0.5, matrix=0.3, wide_waves=waves
-    )
-    op = Kernel(kind="elementwise", count=1.0, kernels=2.0, bytes=0.0)
-    names = ("A100-SXM-80GB", "MI300X")
-    devices = [hwspaces.hardware(name).hardware for name in names]
-    times = [float(stream_timing(stream, op, device).total) * device.cores.clock for device in devices]
-    assert times == pytest.approx([2000.0, 5000.0])
 
 
 def test_without_classes():
