@@ -10,7 +10,7 @@ from jaxroof.jobs import Scenario
 from jaxroof.jobs.composition import Requests
 from jaxroof.jobs.serve import Service
 from jaxroof.jobs.step import StepWork
-from jaxroof.op import Kernel
+from jaxroof.op import Kernel, Ops
 from jaxroof.overlap import overlapped_ops
 from jaxroof.step import times_of
 
@@ -63,6 +63,6 @@ def _attention_time(scenario: Scenario, kv_bytes: float | None, sequences: float
     work = batch.decode(sequences, context)
     with eager():
         ops = overlapped_ops(scenario.model, deployment, work)
-        own = {name: op for name, op in ops.items() if isinstance(op, Kernel) and op.kind == "decode_attention"}
+        own: Ops = {name: op for name, op in ops.items() if isinstance(op, Kernel) and op.kind == "decode_attention"}
         times = times_of(own, scenario.hardware, deployment, work, scenario.efficiency)
         return float(sum(times[name] for name in own))
