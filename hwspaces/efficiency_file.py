@@ -104,4 +104,4 @@ def _spread(spread: Spread) -> str:
 
 def _constant(field: str, value: float) -> str:
     suffix, scale = UNITS.get(field, ("", 1.0))
-    return f"{field}{'_' if suffix else ''}{suffix} = {value * scale:.3g}"
+    return f"{field}{'_' if suffix else ''}{suffix} = {value * scale:.4g}"

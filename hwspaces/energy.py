@@ -104,12 +104,8 @@ def energized(figures, known: Technologies | None, where: str) -> list[str]:
             )
             add(f"energy.{leaf}", read["moved"], table[name]["source"])
     if "power.tdp" in figures.values:
-        tdp, said = figures.values["power.tdp"], f"{share:g} of TDP up to {AIR_COOLED:g} W"
-        add(
-            "power.static",
-            share * min(tdp, AIR_COOLED),
-            f"{ASSUMPTION}: {said}, as fitted to H100, H200 and B200 ({source})",
-        )
+        limit = min(figures.values["power.tdp"], AIR_COOLED)
+        add("power.static", share * limit, f"{ASSUMPTION}: {share:g} of TDP up to {AIR_COOLED:g} W ({source})")
     return [_merged(assumed)] if assumed else []
 
 
@@ -186,6 +182,8 @@ def process_energies(
     scale = positive(table.get("scale", 1.0), f"{place}: scale")
     kept = ("width", "static_share")
     scaled = {leaf: value if leaf in kept else value * scale for leaf, value in values.items()}
+    if "static_share" in table:
+        scaled["static_share"] = positive(table["static_share"], f"{place}: static_share")
     return scaled, f"{table['source']}; {scale:g} times {table['base']}'s ({source})"
 
 

@@ -166,7 +166,7 @@ def matrix_time(
     cycle = (1.0 - costs.overlap * hardware.cores.asynchronous) * threads / pace
     fixed_time = costs.tile_cycles * cycle + FILL_CYCLES * (1.0 - threads) / pace
     store_time = 0.0 if costs.store_cycles is None else costs.store_cycles * cycle
-    least = None if costs.step_cycles is None else steps * (costs.step_cycles * threads / clock(hardware))
+    least = None if costs.step_cycles is None else steps * (costs.step_cycles * threads / pace)
     per_core = splits / hardware.cores.count
     rows = {m: row_tiles(m) * per_core for m, _ in tiles}
     columns = {n: ceiling(outputs * (1.0 / n)) for _, n in tiles}

@@ -47,10 +47,10 @@ def test_exceptions_are_of_known_resources_and_happen(found):
         assert one.resource == "cores and matrix peaks" or found[one.resource].slower > 0
 
 
-def test_a_switched_domain_is_no_exception():
+def test_a_switched_domain_is_hardly_an_exception():
     import hwspaces
 
-    assert allowed("scale-up devices", hwspaces.hardware("H100-SXM").hardware) == 0.01
+    assert allowed("scale-up devices", hwspaces.hardware("H100-SXM").hardware) == 0.04
     assert allowed("scale-up devices", hwspaces.hardware("L40S").hardware) > 1.0
 
 
