@@ -5,7 +5,7 @@ from typing import Any
 
 from jaxroof.arrays import jnp
 from jaxroof.collectives import collective_algorithm, collective_time
-from jaxroof.efficiency import Efficiency, Kernels, KindEfficiency, LinkEfficiency, Timing
+from jaxroof.efficiency import Efficiency, Host, Kernels, KindEfficiency, LinkEfficiency, Timing
 from jaxroof.efficiency.hull import Hull, hull_distance
 from jaxroof.efficiency.kernels import kernel_of, kernel_timing
 from jaxroof.efficiency.surface import Surfaces, surface_distance, surface_timing
@@ -35,7 +35,22 @@ def op_timing(op: AnyOp, hardware: Hardware, efficiency: Efficiency) -> Timing:
         return _collective_timing(op, hardware, efficiency.collective)
     if isinstance(op, Copy):
         return _copy_timing(op, hardware)
-    return _kernel_timing(getattr(efficiency, op.kind), op, hardware)
+    timing = _kernel_timing(getattr(efficiency, op.kind), op, hardware)
+    return timing if op.reuse_bytes is not None else _started_early(timing, hardware, efficiency.host)
+
+
+def _started_early(timing: Timing, hardware: Hardware, host: Host) -> Timing:
+    """The same in a step, whose kernels may start before the last has ended: launch (1 - early_launch tensor_memory).
+
+    Kernels that are timed alone, with a known `reuse_bytes`, keep all of their launch.
+
+    Source: NVIDIA, CUDA C++ Programming Guide, programmatic dependent launch; TensorRT-LLM, TRTLLM_ENABLE_PDL.
+    """
+    if host.early_launch is None or "launch" not in timing.resources:
+        return timing
+    launch = timing.resources["launch"]
+    hidden = launch * (host.early_launch * hardware.cores.tensor_memory)
+    return Timing(timing.total - hidden, {**timing.resources, "launch": launch - hidden})
 
 
 def _collective_timing(op: Collective, hardware: Hardware, constants: LinkEfficiency) -> Timing:

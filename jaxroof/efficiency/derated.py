@@ -37,3 +37,5 @@ class Host:
     step_time: Scalar  # s per engine step
     sequence_time: Scalar  # s per sequence that samples a token, per step
     request_time: Scalar  # s per request before its first step: tokenizer, scheduler, network
+    early_launch: Scalar | None = None  # share of a step's launches that kernels hide which start before the last has
+    # ended, where matrix units add up in a memory of their own; None: none

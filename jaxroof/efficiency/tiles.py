@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from jaxroof.arrays import jnp, rsqrt
-from jaxroof.hardware import Hardware, clock, matrix_peak, threaded, tile_clock
+from jaxroof.hardware import Hardware, matrix_peak, threaded, tile_clock
 from jaxroof.smooth import ceiling, cheapest, maximum, minimum
 from jaxroof.struct import Array, Scalar, struct
 

@@ -138,8 +138,8 @@ EXCEPTIONS = (
     Excepted(
         "scale-up devices",
         0.04,
-        "tokens that nodes forward go to an expected number of nodes and devices, which is within 2 % of the exact one, "
-        "and nodes of more devices need each token for more of them",
+        "tokens that nodes forward go to an expected number of nodes and devices, which is within 2 % of the exact "
+        "one, and nodes of more devices need each token for more of them",
     ),
 )
 

@@ -94,6 +94,9 @@ CONSTANTS = {
 }
 """Engine -> what is fitted. vLLM's host times are fitted to steps and requests: `tests.evidence.learned_fit`."""
 
+EARLY = Constant("host.early_launch", ("host.early_launch",), 0.3, 0.7, 0.95, "kernels start before the last has ended")
+"""What is fitted to points of data-centre Blackwell alone."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Task:
@@ -264,8 +267,11 @@ def _refit(file: Path, engine: str, gpus: Sequence[str], console: Console) -> st
         raise ValueError(f"{file}: no row of {engine} on {' or '.join(gpus) or 'any GPU'} can be simulated")
     rows = [one for one in checked(rows) if one.suspect is None]
     entry = hwspaces.efficiency(f"learned-{engine}")
-    constants = CONSTANTS[engine]
-    result = fit(task(rows, entry.efficiency), entry.efficiency, constants)
+    constants, start = CONSTANTS[engine], entry.efficiency
+    if all(one.hardware.cores.tensor_memory for one in rows):
+        constants = (EARLY,)
+        start = dataclasses.replace(start, host=dataclasses.replace(start.host, early_launch=EARLY.prior))
+    result = fit(task(rows, start), start, constants)
     table = Table("constant", "prior", "fitted", "from the prior", title=f"{engine}, {len(rows)} points")
     for constant, value, place in zip(constants, result.values, result.place, strict=True):
         table.add_row(constant.name, f"{constant.prior:.3g}", f"{value:.3g}", f"{place:+.1f} sd")
