@@ -62,7 +62,7 @@ def test_a_device_at_full_rate_is_within_reach_of_its_limit():
 
 
 def test_a_file_gets_the_energies_of_its_technologies_or_gives_its_own(written):
-    assert written().hardware.energy.hbm == pytest.approx(69e-12)
+    assert written().hardware.energy.hbm == pytest.approx(71e-12)
     more = written('memory.l2.capacity_MiB = 10\n[energy.memory.HBM3e]\nmoved_pJ_per_B = 33\nsource = "mine"\n')
     assert (more.hardware.energy.hbm, more.sources["energy.hbm"]) == (pytest.approx(33e-12), "mine")
     own = written("[accelerator.X.energy]\nhbm_pJ_per_B = 30\nmatrix.bf16_pJ_per_FLOP = 0.4\n")

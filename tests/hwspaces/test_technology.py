@@ -31,7 +31,7 @@ def test_constants_of_a_kind():
     assert link["shoreline"].value * 450e9 == pytest.approx(36 * 0.4e-3)  # 36 lanes of 0.4 mm
     assert link["latency"].value == pytest.approx(0.859e-6)
     moved = hwspaces.technology_constants("energy.memory", "HBM3e")["moved"]
-    assert (moved.value, moved.unit) == (pytest.approx(69e-12), "J/B")
+    assert (moved.value, moved.unit) == (pytest.approx(71e-12), "J/B")
 
 
 @pytest.mark.parametrize("name", ["N7", "N5", "4N", "N3", "N2"])

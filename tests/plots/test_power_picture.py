@@ -55,7 +55,7 @@ def test_parts_by_hand_below_the_least_voltage_and_without_a_curve(chip, float64
 
 
 CASES = {
-    "full clock": ("H100-SXM", {"tp": 4}, {"batch": 64, "isl": 2048, "osl": 256}),
+    "full clock": ("H100-SXM", {"tp": 4}, {"batch": 4, "isl": 1, "osl": 256}),
     "micro-batches": ("H100-SXM", {"tp": 2, "pp": 2}, {"batch": 64, "isl": 2048, "osl": 256}),
     "overlap": ("H100-SXM", {"tp": 8, "overlap": "two_batch"}, {"batch": 64, "isl": 2048, "osl": 256}),
     "held by TDP": ("chiplet", {"tp": 2}, {"batch": 32, "isl": 8192, "osl": 256}),

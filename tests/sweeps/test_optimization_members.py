@@ -103,7 +103,7 @@ def test_the_objective_is_the_worst_of_the_scenarios():
 def test_rates_of_exchange_are_slopes_of_the_front():
     """Between neighbours on a front the objectives change as the rates at both say."""
     asked = STEP | {"optimize": {"minimize": ["step_time", "hardware.memory.hbm.bandwidth"]}}
-    found = searched(problem(asked), Effort(starts=32, steps=40, grid=200))
+    found = searched(problem(asked), Effort(starts=48, steps=40, grid=200))
     rates = trade_offs(found)
     assert (rates[:, 1, 0] * rates[:, 0, 1] == pytest.approx(1.0)) or np.isnan(rates).any()
     inside = [i for i, one in enumerate(found.balances) if one.residual < 0.02 and 0.05 < one.weights[0] < 0.95]

@@ -15,7 +15,7 @@ from jaxroof.traffic import STATUSES
 from sweeps.run.simulated.simulation import grown, size_for
 from sweeps.serving.calibration.measured_run import METRICS
 
-CONSTANTS = tuple(field.name for field in dataclasses.fields(Host))
+CONSTANTS = tuple(field.name for field in dataclasses.fields(Host) if field.default is dataclasses.MISSING)
 """The overheads, in the order of every vector of them: per step, per sequence, per request."""
 
 ITERATIONS = 5.0
@@ -86,7 +86,7 @@ def request_latencies(logarithms: jax.Array, serving: Scenario, size: Size) -> t
     Args:
       logarithms: of the constants in s, shape [constants].
     """
-    host = Host(**dict(zip(CONSTANTS, jnp.exp(logarithms), strict=True)))
+    host = dataclasses.replace(serving.efficiency.host, **dict(zip(CONSTANTS, jnp.exp(logarithms), strict=True)))
     efficiency = dataclasses.replace(serving.efficiency, host=host)
     place, work = (serving.hardware, serving.model, serving.deployment), serving.workload
     found, _ = simulate(*place, efficiency, work.traffic, work.policy, size)
