@@ -28,7 +28,7 @@ def whole(place) -> dict[str, str]:
 
 def test_killed_and_stopped_it_ends_as_if_it_had_not_been(place, whole, tmp_path):
     folder = tmp_path / "sweep"
-    killed(place, folder, random.Random(3))
+    killed(place, folder, random.Random(3), startup=0.5)
     running = place.begin(*place.sweep(folder, "--progress", "json"), TEST_PAUSE="0.05")
     running.until("shard", 4)
     found = running.stopped(signal.SIGTERM)
