@@ -1,10 +1,12 @@
 """Default policies of three engines' schedulers."""
 
 import dataclasses
+import re
 from typing import Any
 
 from hwspaces import EfficiencyEntry
 from jaxroof.policy import ORDERS, Policy
+from sweeps.ask.releases import hides_host
 
 ENGINES = {
     # max_num_batched_tokens, max_num_seqs, block_size and prefix caching of its API server on devices of 70 GiB and
@@ -48,17 +50,33 @@ def engine_of(efficiency: EfficiencyEntry) -> str:
     return next((name for name in ENGINES if name in words), "vllm")
 
 
+def release(engine: str) -> tuple[str, str]:
+    """Name and version of an engine as users write it: "vllm@0.11.2", or its name alone for today's, version "".
+
+    Raises:
+      ValueError: one line, for an engine that there is not and for a version that is none.
+    """
+    name, _, version = engine.partition("@")
+    if name not in ENGINES:
+        raise ValueError(f"engine = {engine!r} is not known; known: {', '.join(ENGINES)}, or NAME@VERSION")
+    if name != engine and not re.fullmatch(r"\d+(\.\w+)*", version):
+        raise ValueError(f"engine = {engine!r}: {version!r} is no version; give one such as {name}@0.24")
+    return name, version
+
+
 def policy(engine: str, **values: float | str) -> Policy:
-    """An engine's policy with some of its numbers replaced.
+    """The policy of an engine, as `release` takes it, with some of its numbers replaced.
 
     Raises:
       ValueError: one line, for an engine or a number that there is not.
     """
-    if engine not in ENGINES:
-        raise ValueError(f"engine {engine!r} is not known; known: {', '.join(ENGINES)}")
+    engine, version = release(engine)
+    base = ENGINES[engine]
+    if version:
+        base = dataclasses.replace(base, hidden_host=float(hides_host(engine, version, bool(base.hidden_host))))
     names = [field.name for field in dataclasses.fields(Policy)]
     for name in values:
         if name not in names:
             raise ValueError(f"policy.{name} is not known; known: {', '.join(names)}")
     changed: dict[str, Any] = dict(values)
-    return dataclasses.replace(ENGINES[engine], **changed)
+    return dataclasses.replace(base, **changed)

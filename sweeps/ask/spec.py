@@ -35,7 +35,7 @@ KEYS = {
     "communication": "precision of what collectives send",
     "deployment": "table: degrees and other settings of the deployment",
     "deployments": "a list of such tables: whole deployments along an axis",
-    "engine": "for job serve: vllm, sglang or trtllm",
+    "engine": "for job serve: vllm, sglang, trtllm, or a release such as vllm@0.24",
     "policy": "for job serve: a table of how the engine schedules",
     "slo": "for job serve: limits such as ttft=500ms,tpot=40ms, or a table of them",
     "axes": "table: any leaf by dotted path",

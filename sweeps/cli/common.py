@@ -45,7 +45,9 @@ def settings_argument(parser: argparse._ActionsContainer, flag: str, help: str, 
 
 
 def scheduler_arguments(
-    parser: argparse.ArgumentParser, policy: str, engine: str = "vllm, sglang or trtllm (default: the efficiency's)"
+    parser: argparse.ArgumentParser,
+    policy: str,
+    engine: str = "vllm, sglang, trtllm, or vllm@0.24 (default: the efficiency's)",
 ) -> None:
     """Add `--engine` and `--policy`, the numbers of its scheduler."""
     parser.add_argument("--engine", metavar="NAME", help=engine)

@@ -36,7 +36,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     tried.add_argument("--max-devices", metavar="N", help="in place of --devices: powers of two up to N")
     tried.add_argument("--weights", metavar="PRECISION", help="in place of the checkpoint's: fp8, int8, nvfp4 ...")
     tried.add_argument("--kv", metavar="PRECISION,..", help="of the KV cache: bf16, fp16, fp8, int8 or fp4, or several")
-    tried.add_argument("--engine", metavar="NAME", help="vllm (default), sglang or trtllm: its constants and policy")
+    tried.add_argument(
+        "--engine",
+        metavar="NAME",
+        help="vllm (default), sglang or trtllm: its constants and policy; a release as vllm@0.24",
+    )
     what = "a number of the engine's scheduler, or several: token_budget=2048,8192 (the default), max_sequences=256"
     common.settings_argument(tried, "--policy", what, "NAME=VALUE,..")
     tried.add_argument("--draft", metavar="NAME", help="a smaller model that drafts tokens")

@@ -21,13 +21,13 @@ def chosen_policy(engine: str, values: Mapping[str, Any]) -> Policy:
     """The policy of `engine` with `values` in place of its own.
 
     Args:
-      engine: a key of `sweeps.ask.engines.ENGINES`.
+      engine: a key of `sweeps.ask.engines.ENGINES`, alone or with a version, "vllm@0.24".
       values: fields of `Policy` by name, as numbers or text: order and queue by their names, switches 0 or 1.
 
     Raises:
       ValueError: one line that names the field, its value and what is allowed.
     """
-    if not isinstance(engine, str) or engine not in ENGINES:
+    if not isinstance(engine, str) or engine.partition("@")[0] not in ENGINES:
         raise ValueError(f"engine = {engine!r} is not known{nearest(str(engine), ENGINES)}")
     for name in values:
         if name not in FIELDS:

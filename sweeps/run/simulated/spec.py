@@ -8,7 +8,10 @@ from typing import Any
 from hwspaces.units import nearest
 from jaxroof.jobs.serve import SERVE
 from sweeps.ask.cases import Case, case
+from sweeps.ask.engines import release
 from sweeps.ask.offered_load import OfferedLoad
+from sweeps.ask.paths import replaced
+from sweeps.ask.releases import longer_step
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -25,7 +28,9 @@ class ServeSpec(OfferedLoad):
     efficiency: str | None = None  # name or file
     prices: str | None = None  # terms or a file of `hwspaces.priced`
     overrides: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # any leaf by dotted path
-    engine: str | None = None  # vllm, sglang or trtllm; None: the one whose constants the efficiency holds
+    engine: str | None = (
+        None  # vllm, sglang, trtllm, or as vllm@0.24; None: the one whose constants the efficiency holds
+    )
     policy: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # fields of `jaxroof.policy.Policy`
     slo: str | Mapping[str, Any] | None = None  # "ttft=500ms,tpot=40ms,e2e=10s"
 
@@ -47,7 +52,13 @@ class ServeSpec(OfferedLoad):
         Raises:
           ValueError: one line that names what is wrong, its value and what is allowed.
         """
-        return case(SERVE.name, workload={}, check=check, **{name: getattr(self, name) for name in PLACE})
+        found = case(SERVE.name, workload={}, check=check, **{name: getattr(self, name) for name in PLACE})
+        named, version = ("", "") if self.engine is None else release(self.engine)
+        longer = longer_step(named, version, "", found.hardware.vendor, found.hardware.hardware)
+        if not longer:
+            return found
+        step_time = float(found.scenario.efficiency.host.step_time) + longer
+        return dataclasses.replace(found, scenario=replaced(found.scenario, "efficiency.host.step_time", step_time))
 
 
 KEYS = tuple(field.name for field in dataclasses.fields(ServeSpec))

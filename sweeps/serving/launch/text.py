@@ -37,11 +37,12 @@ def launch_text(kind: str, row: Mapping[str, Any]) -> str:
     """
     require_kind(kind)
     made = pools(row)
-    name = kind if kind in ENGINES else made[0].engine
+    simulated = made[0].engine.partition("@")[0]
+    name = kind if kind in ENGINES else simulated
     engine = ENGINES[name]
     more = []
-    if made[0].engine != name:
-        more.append(f"the row was simulated with the scheduler of {ENGINES[made[0].engine].title}")
+    if simulated != name:
+        more.append(f"the row was simulated with the scheduler of {ENGINES[simulated].title}")
     if kind == "dynamo":
         return dynamo.manifest_text(name, engine, row, made, more)
     if kind == "kubernetes":

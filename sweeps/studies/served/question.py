@@ -16,9 +16,10 @@ from sweeps.ask.cases import compute_precisions, model_deployment
 from sweeps.ask.deployments import PREFIX, with_settings
 from sweeps.ask.drafting import require_drafts, with_draft
 from sweeps.ask.effects import Facts, given_paths, require_effect
-from sweeps.ask.engines import ENGINES, engine_of, unsupported
+from sweeps.ask.engines import engine_of, release, unsupported
 from sweeps.ask.layouts import layouts, possible
 from sweeps.ask.offered_load import LOAD
+from sweeps.ask.releases import longer_step
 from sweeps.data.labels import number
 from sweeps.run.simulated.classes import target_of
 from sweeps.run.simulated.objective import SHARE, Target
@@ -96,10 +97,10 @@ def question(
     requests = Requests(load)
     target = target_of(slo, share, requests.classes if load.get("traffic") is not None else ())
     given = dict(settings or {})
-    if engine is not None and engine not in ENGINES:
-        raise ValueError(f"engine = {engine!r} is not known; known: {', '.join(ENGINES)}")
-    constants = hwspaces.efficiency(efficiency or (f"learned-{engine}" if engine else None))
+    named, version = release(engine) if engine is not None else ("", "")
+    constants = hwspaces.efficiency(efficiency or (f"learned-{named}" if named else None))
     engine = engine or engine_of(constants)
+    named = named or engine
     entry = with_draft(workloads.model(model, weights=weights), draft)
     spread = {path.removeprefix(PREFIX): value for path, value in given.items() if path.startswith(PREFIX)}
 
@@ -133,7 +134,9 @@ def question(
     runnable, lacking = [], {}
     for device in found:
         missing = sorted(needed - set(device.hardware.matrix))
-        why = f"no matrix peak for {' and '.join(missing)}" if missing else unsupported(engine, device.vendor)
+        why = f"no matrix peak for {' and '.join(missing)}" if missing else unsupported(named, device.vendor)
+        if not why and longer_step(named, version, "", device.vendor, device.hardware):
+            why = f"steps of {engine} take longer on it, which `serve` prices and a comparison does not"
         if why:
             lacking[device.name] = why
         else:

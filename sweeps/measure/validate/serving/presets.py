@@ -3,9 +3,9 @@
 import dataclasses
 
 from jaxroof.hardware import Hardware
+from sweeps.ask.releases import TOKEN_TIMES, hides_host, longer_step
 from sweeps.measure.validate.serving.deployment_labels import INFERENCEX, Layout
 from sweeps.measure.validate.serving.precisions import bits
-from sweeps.measure.validate.serving.releases import TOKEN_TIMES, hides_host, longer_step
 
 BATCHED_TOKENS = 8192.0
 """Tokens of a step: the default of `vllm serve` on devices of 70 GB and more, and of `trtllm-serve`."""
@@ -237,7 +237,7 @@ def _sglang_on_amd(run: Run, base: Preset) -> Preset:
         max_sequences=run.concurrency,
         poll_steps=4.0,
         first_time=FIRST_TIMES[AMD_DEVICES],
-        step_time=longer_step(run.version, run.date, run.hardware),
+        step_time=longer_step(run.engine, run.version, run.date, run.vendor, run.hardware),
     )
 
 

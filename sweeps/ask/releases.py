@@ -37,13 +37,15 @@ def hides_host(engine: str, version: str, usual: bool) -> bool:
     return numbers(version) >= [0, 14] if engine == "vllm" else usual
 
 
-def longer_step(version: str, date: str, hardware: Hardware) -> float:
-    """s by which a step of this release of SGLang on an AMD device is longer than today's.
+def longer_step(engine: str, version: str, date: str, vendor: str | None, hardware: Hardware) -> float:
+    """s by which a step of this release of an engine on a device is longer than today's: of SGLang on AMD's.
 
     Args:
       version: of the engine, "" where it is not recorded: then the date counts.
       date: of the run, ISO 8601; "" where that is not recorded either: today's.
     """
+    if engine != "sglang" or vendor != "AMD":
+        return 0.0
     releases = CDNA4 if "fp4" in hardware.matrix else CDNA3
     for later in releases:
         if (version and numbers(version) < numbers(later.version)) or (not version and date and date < later.date):
