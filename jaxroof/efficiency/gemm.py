@@ -76,8 +76,8 @@ def _matrix_time(kernel: GemmKernel, op: Kernel, hardware: Hardware) -> Array:
     """c: time in s on the cores, by the best of `SPLITS` of the inputs; partial sums of splits are added up."""
     shape = op.shape
     sustained = op.reuse_bytes is None
-    flops, inputs = op.matrix_flops, shape.inputs
-    rate = sustained_rate(kernel, flops, hardware, op.precision, op.operand_bytes, sustained, inputs)
+    flops, results = op.matrix_flops, shape.rows * shape.outputs
+    rate = sustained_rate(kernel, flops, hardware, op.precision, op.operand_bytes, sustained, results)
     rows = shape.rows / jnp.maximum(shape.matrices, 1.0)
 
     def row_tiles(tile: float) -> Array:

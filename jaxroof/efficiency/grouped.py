@@ -65,8 +65,8 @@ def grouped_timing(kernel: GroupedKernel, op: Kernel, hardware: Hardware) -> Tim
     coarse = _coarse(kernel, shape, hardware)
 
     # c: tiles of all matrices on the cores
-    flops, inputs = op.matrix_flops, shape.inputs
-    rate = sustained_rate(kernel, flops, hardware, op.precision, op.operand_bytes, sustained, inputs)
+    flops, results = op.matrix_flops, shape.rows * shape.outputs
+    rate = sustained_rate(kernel, flops, hardware, op.precision, op.operand_bytes, sustained, results)
     core = matrix_time(
         kernel, hardware, rate, op.operand_bytes, lambda tile: row_tiles(shape, tile), shape.outputs, shape.inputs
     )

@@ -79,12 +79,12 @@ def sustained_rate(
     precision: str,
     operand_bytes: Scalar,
     sustained: bool,
-    inputs: Scalar | None = None,
+    results: Scalar | None = None,
 ) -> Scalar:
     """FLOP/s of all cores in the main loop of a large tile: a share of the peak, less what electrical power denies.
 
-    rate = peak matrix (1 - u (1 - (1 + excess^4)^(-1/4))),  u = t / (t + onset_time),  t = flops / (peak matrix)
-    excess = busy (peak matrix energy per FLOP + idle_power cores) / (power tdp): what is too much slows all of it
+    rate = peak matrix (1 - u busy (1 - (1 + excess^4)^(-1/4))),  u = t / (t + onset_time),  t = flops / (peak matrix)
+    excess = (peak matrix energy per FLOP + idle_power cores) / (power tdp): what is too much slows all of it
     busy = min(1, tiles of `STORED` results / cores): cores that have no tile draw nothing
     energy per FLOP = energy (operand_bytes / 2) sqrt(energy_rate / 16-bit peak of one core)
 
@@ -94,7 +94,7 @@ def sustained_rate(
     Args:
       flops: of the product.
       sustained: the device has run at full load before, as in serving: u = 1.
-      inputs: of the product, whose FLOP per result are twice that; None: every core is busy.
+      results: elements of the product; None: every core is busy.
 
     Raises:
       ValueError: while tracing, when the hardware has no matrix figure for the precision.
@@ -113,15 +113,17 @@ def sustained_rate(
     drawn = rate * energy
     if costs.idle_power is not None:
         drawn = drawn + costs.idle_power * hardware.cores.count
-    if inputs is not None:
-        drawn = drawn * minimum(1.0, flops / (2.0 * STORED * inputs * hardware.cores.count))
     excess = jnp.maximum(drawn / (costs.power * hardware.power.tdp), NEGLIGIBLE)
     fourth = (excess * excess) * (excess * excess)
     capped = rsqrt(jnp.sqrt(jnp.sqrt(1.0 + fourth * fourth) if by_process else 1.0 + fourth))
-    if sustained:
+    if results is None and sustained:
         return rate * capped
-    onset = flops / (flops + rate * costs.onset_time)
-    return rate * (1.0 - onset * (1.0 - capped))
+    denied = 1.0 - capped
+    if results is not None:
+        denied = denied * minimum(1.0, results * (1.0 / STORED) / hardware.cores.count)
+    if not sustained:
+        denied = denied * (flops / (flops + rate * costs.onset_time))
+    return rate * (1.0 - denied)
 
 
 def matrix_time(
