@@ -1,11 +1,8 @@
 """Every scenario's answer beside its expected values, as rows and as one Dataset."""
 
-import collections
-import concurrent.futures
 import dataclasses
 import functools
 import math
-import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -15,7 +12,6 @@ import xarray as xr
 from hwspaces.expression import Expression
 from hwspaces.units import nearest
 from jaxroof.jobs import JOBS
-from jaxroof.jobs.colocated import COLOCATED
 from jaxroof.version import VERSION
 from sweeps.ask.names import variable
 from sweeps.ask.question import asking
@@ -78,17 +74,7 @@ def run(
       ValueError: one line that names the scenario and what is wrong.
     """
     chosen = list(names() if ids is None else ids)
-    simulated = [name for name in chosen if JOBS[scenario(name).spec["job"]].simulated]
-    others = [[name] for name in chosen if name not in simulated]
-    others.sort(key=lambda names: scenario(names[0]).spec["job"] != COLOCATED.name)  # what takes longest begins first
-
-    def in_turn(some: list[str]) -> dict[str, list[ScenarioRow]]:
-        return {name: _named_rows(name, efficiency, done) for name in some}
-
-    # Simulations set the precision of the whole process, so that one follows the other; beside them the rest.
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        rows = dict(collections.ChainMap(*pool.map(in_turn, [simulated, *others])))
-    return [row for name in chosen for row in rows[name]]
+    return [row for name in chosen for row in _named_rows(name, efficiency, done)]
 
 
 def _named_rows(name: str, efficiency: str | None, done: Callable[[str], None]) -> list[ScenarioRow]:
