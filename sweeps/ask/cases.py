@@ -1,6 +1,7 @@
 """One named case: hardware, model, deployment and workload by name and number, checked and made a Scenario."""
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -45,7 +46,7 @@ class Case:
     scenario: Scenario
     kv: str  # precision of the KV cache in words, as the scenario has it
 
-    @property
+    @functools.cached_property
     def notes(self) -> tuple[str, ...]:
         """Notes for a reader: precision and its source, assumptions, a ring that leaves its domain, a slow cache."""
         notes = [f"weights {self.model.precision} (from {self.model.precision_source})"]
