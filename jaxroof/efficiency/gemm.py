@@ -12,7 +12,7 @@ from jaxroof.struct import Array, Scalar, static, struct
 RESIDENT_BOUND = 50.0
 """Bound on the square of how often weights fit into L2: beyond it all of them stay there, to float32's precision."""
 
-SPLITS = (1.0, 2.0, 4.0, 8.0)
+SPLITS = (1.0, 4.0, 8.0)
 """Parts that a kernel may cut the inputs into, so that few tiles still fill all cores."""
 
 PARTIAL_BYTES = 4.0
@@ -87,7 +87,9 @@ def _matrix_time(kernel: GemmKernel, op: Kernel, hardware: Hardware) -> Array:
     partial_sum = shape.rows * shape.outputs * (PARTIAL_BYTES * kernel.split_traffic / hardware.memory.hbm.bandwidth)
     times = []
     for splits in SPLITS:
-        core = matrix_time(kernel, hardware, rate, op.operand_bytes, row_tiles, shape.outputs, shape.inputs, splits)
+        core = matrix_time(
+            kernel, hardware, rate, op.precision, op.operand_bytes, row_tiles, shape.outputs, shape.inputs, splits
+        )
         times.append(core if splits == 1.0 else core + (adding + splits * partial_sum))
     return cheapest(*times)
 

@@ -67,9 +67,11 @@ def grouped_timing(kernel: GroupedKernel, op: Kernel, hardware: Hardware) -> Tim
     # c: tiles of all matrices on the cores
     flops, results = op.matrix_flops, shape.rows * shape.outputs
     rate = sustained_rate(kernel, flops, hardware, op.precision, op.operand_bytes, sustained, results)
-    core = matrix_time(
-        kernel, hardware, rate, op.operand_bytes, lambda tile: row_tiles(shape, tile), shape.outputs, shape.inputs
-    )
+
+    def tiles(rows: float) -> Array:
+        return row_tiles(shape, rows)
+
+    core = matrix_time(kernel, hardware, rate, op.precision, op.operand_bytes, tiles, shape.outputs, shape.inputs)
 
     # h: weights, more of them where coarse tiles read half lines, and activations
     read = weights if coarse is None else weights * (1.0 + kernel.coarse_lines * coarse)

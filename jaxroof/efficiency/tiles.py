@@ -11,7 +11,6 @@ TILES = (
     (16.0, 64.0),
     (16.0, 128.0),
     (32.0, 64.0),
-    (64.0, 32.0),
     (64.0, 64.0),
     (64.0, 128.0),
     (128.0, 64.0),
@@ -130,6 +129,7 @@ def matrix_time(
     costs: TileCosts,
     hardware: Hardware,
     rate: Scalar,
+    precision: str,
     operand_bytes: Scalar,
     row_tiles: Callable[[float], Scalar],
     outputs: Scalar,
@@ -149,36 +149,36 @@ def matrix_time(
     `ARRAY_SHARE` whatever the tile, small = 0, and fixed = FILL_CYCLES / tile_clock.
 
     Args:
-      rate: FLOP/s of all cores, `sustained_rate`.
+      rate: FLOP/s of all cores at `precision`, `sustained_rate`.
       row_tiles: tiles of that many rows that the product has along its rows, over all matrices.
       outputs, inputs: n and k of one matrix.
       splits: kernels' parts of the inputs, each a tile of its own.
     """
     step, threads = STEP_BYTES / operand_bytes, threaded(hardware)
-    steps = ceiling(inputs / (splits * step))
+    # one element of a tile along one step; times of tiles are in these until they meet the splits
     cores = hardware.cores.count * (threads + (1.0 - threads) / ARRAY_SHARE)
-    core_time, small = 2.0 * step * steps * cores / rate, costs.small * UNIT * threads
+    element_time, small = 2.0 * step * cores / rate, costs.small * UNIT * threads
     if costs.shared_issue is not None and hardware.cores.shared_issue is not None:
-        core_time = core_time * (1.0 + costs.shared_issue * hardware.cores.shared_issue)
+        element_time = element_time * (1.0 + costs.shared_issue * hardware.cores.shared_issue)
     if costs.software is not None:
-        core_time = core_time * (1.0 + costs.software * (1.0 - hardware.cores.asynchronous))
+        element_time = element_time * (1.0 + costs.software * (1.0 - hardware.cores.asynchronous))
     if costs.promotion is not None:
-        core_time = core_time * (1.0 + costs.promotion * threads * (1.0 - hardware.cores.tensor_memory))
-    pace = tile_clock(hardware, rate, operand_bytes)
-    cycle = (1.0 - costs.overlap * hardware.cores.asynchronous) * threads / pace
-    fixed_time = costs.tile_cycles * cycle + FILL_CYCLES * (1.0 - threads) / pace
+        element_time = element_time * (1.0 + costs.promotion * threads * (1.0 - hardware.cores.tensor_memory))
+    tick = 1.0 / tile_clock(hardware, matrix_peak(hardware, precision), operand_bytes)
+    cycle = (1.0 - costs.overlap * hardware.cores.asynchronous) * threads * tick
+    fixed_time = costs.tile_cycles * cycle + FILL_CYCLES * (1.0 - threads) * tick
     store_time = 0.0 if costs.store_cycles is None else costs.store_cycles * cycle
-    least = None if costs.step_cycles is None else steps * (costs.step_cycles * threads / pace)
+    least = None if costs.step_cycles is None else costs.step_cycles * threads * tick / element_time
+    loop_time = element_time * ceiling(inputs / (splits * step))
     per_core = splits / hardware.cores.count
     rows = {m: row_tiles(m) * per_core for m, _ in tiles}
     columns = {n: ceiling(outputs * (1.0 / n)) for _, n in tiles}
     times = []
     for m, n in tiles:
-        main = m * n + small * (m + n)
-        loop_time = (main * misfit(m, n, hardware)) * core_time
+        main = (m * n + small * (m + n)) * misfit(m, n, hardware)
         if least is not None:
-            loop_time = maximum(loop_time, least)
-        tile_time = loop_time + (fixed_time + store_time * (m * n / STORED))
+            main = maximum(main, least)
+        tile_time = main * loop_time + (fixed_time + store_time * (m * n / STORED))
         times.append(waves(rows[m] * columns[n], costs.softness) * tile_time)
     return cheapest(*times)
 

@@ -131,7 +131,7 @@ def test_arrays_fill_and_drain():
     tile = ((128.0, 256.0),)
     with eager():
         found = float(
-            matrix_time(gemm.published(), WIDE, 1e15, 2.0, lambda rows: 128.0 / rows, 256.0, 1024.0, tiles=tile)
+            matrix_time(gemm.published(), WIDE, 1e15, "bf16", 2.0, lambda rows: 128.0 / rows, 256.0, 1024.0, tiles=tile)
         )
     main = 2.0 * 128.0 * 256.0 * 1024.0 * 2.0 / (ARRAY_SHARE * 1e15)
     assert found == pytest.approx(main + FILL_CYCLES / (1e9 * (1e15 / 2.0 / 1e9 / 16384.0)))

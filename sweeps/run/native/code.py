@@ -4,6 +4,7 @@ import struct
 
 from sweeps.run.native.graph import Graph
 from sweeps.run.native.nests import Dims, Nest
+from sweeps.run.native.quotients import exact, products
 
 PLAIN = {"add": "fadd contract", "sub": "fsub contract", "mul": "fmul contract", "div": "fdiv contract"}
 WHOLE = {"add": "add", "sub": "sub", "mul": "mul", "div": "sdiv", "rem": "srem"}
@@ -29,8 +30,10 @@ def module(graph: Graph, dims: list[Dims], nests: list[Nest], lanes: int, slots:
       slots: places in the table of everything that is read or written.
     """
     used: set[str] = set()
+    kept = exact(graph)
     bodies = [
-        _Function(graph, dims, nest, lanes, slots, used).text(f"nest{number}") for number, nest in enumerate(nests)
+        _Function(graph, dims, nest, lanes, slots, used, products(graph, nest, dims, kept)).text(f"nest{number}")
+        for number, nest in enumerate(nests)
     ]
     return "\n".join([*sorted(used), *bodies])
 
@@ -38,8 +41,19 @@ def module(graph: Graph, dims: list[Dims], nests: list[Nest], lanes: int, slots:
 class _Function:
     """One nest as a function."""
 
-    def __init__(self, graph: Graph, dims: list[Dims], nest: Nest, lanes: int, slots: dict[int, int], used: set[str]):
+    def __init__(
+        self,
+        graph: Graph,
+        dims: list[Dims],
+        nest: Nest,
+        lanes: int,
+        slots: dict[int, int],
+        used: set[str],
+        products: frozenset[int],
+    ):
         self.graph, self.dims, self.nest, self.slots, self.used = graph, dims, nest, slots, used
+        self.products, self.divisors = products, {graph.arguments[node][1] for node in products}
+        self.reciprocals: dict[int, str] = {}
         self.lanes = lanes if nest.dims else 1
         self.float = "float" if graph.dtype.itemsize == 4 else "double"
         self.lines: list[str] = []
@@ -91,6 +105,8 @@ class _Function:
         for node in self.nest.reads:
             if self.dims[node][-1:] == (() if axis is None else (axis,)):
                 self.names[node] = self._spread(self._loaded(node, self.offsets.get(self.dims[node], "0"), 1), node)
+                if node in self.divisors:
+                    self._reciprocal(node)
 
     def _offset(self, dims: Dims, axis: int) -> str:
         """Where an array over `dims` has the current position of `axis`, or the row that begins there."""
@@ -188,6 +204,19 @@ class _Function:
         text = self._float(value) if kind == "f" else str(int(value)) if kind == "i" else str(bool(value)).lower()
         return text if self.lanes == 1 else f"splat ({self._type(kind, 1)} {text})"
 
+    def _reciprocal(self, node: int) -> str:
+        """1 over a node, worked out once."""
+        if node not in self.reciprocals:
+            form = self._type("f")
+            one = self._constant(1.0)
+            self.reciprocals[node] = self._assigned(f"fdiv {form} {one}, {self._operand(node)}")
+        return self.reciprocals[node]
+
+    def _constant(self, value: float) -> str:
+        """A float in all lanes."""
+        text = self._float(value)
+        return text if self.lanes == 1 else f"splat ({self._type('f', 1)} {text})"
+
     @staticmethod
     def _float(value: float) -> str:
         return f"0x{struct.unpack('<Q', struct.pack('<d', float(value)))[0]:016X}"
@@ -197,6 +226,8 @@ class _Function:
         operation, arguments = graph.operations[node], graph.arguments[node]
         kind = graph.kinds[arguments[-1]]
         form = self._type(kind)
+        if node in self.products:
+            return self._assigned(f"fmul contract {form} {self._operand(arguments[0])}, {self._reciprocal(arguments[1])}")
         values = [self._operand(argument) for argument in arguments]
         if operation == "select":
             condition = f"{self._type('b')} {values[0]}"
