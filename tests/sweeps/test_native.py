@@ -20,6 +20,7 @@ llvm = pytest.importorskip("llvmlite", reason="machine code needs llvmlite: pip 
 from sweeps.run.native.columns import mapped  # noqa: E402
 from sweeps.run.native.graph import Graph, Unsupported, opened  # noqa: E402
 from sweeps.run.native.nests import dependence, loop_order, nests  # noqa: E402
+from sweeps.run.native.quotients import exact, products  # noqa: E402
 
 REQUEST = {"batch": 16, "isl": 2048, "osl": 256}
 
@@ -128,6 +129,45 @@ def test_every_operation_is_in_the_loops_over_its_own_axes():
         (1,): ["log", "mul"],
         (0, 1): ["add", "add", "mul"],
     }
+
+
+def test_quotients_that_become_products():
+    """Of x / z, y / z, ceil(x / z), where(x / z <= 1, ...) and x / y: the first two, unless z is settled outside."""
+    graph = Graph(np.dtype("float32"))
+    x, y, z = graph.input(), graph.input(), graph.input()
+    plain, other, whole, least, alone = (
+        graph.apply("div", x, z),
+        graph.apply("div", y, z),
+        graph.apply("div", graph.apply("add", x, y), z),
+        graph.apply("div", graph.apply("sub", x, y), z),
+        graph.apply("div", x, y),
+    )
+    rounded = graph.apply("ceil", graph.apply("mul", whole, graph.number(np.float32(2.0))))
+    held = graph.apply("le", least, graph.number(np.float32(1.0)))
+    positive = graph.apply("lt", graph.number(np.float32(0.0)), plain)
+    outputs = [plain, other, rounded, held, positive, alone]
+    assert {whole, least} <= exact(graph) and not {plain, other, alone} & exact(graph)
+    for along, expected in ((0,), {plain, other}), ((), {plain, other}):
+        dims = dependence(graph, {x: (0,), y: (0,), z: along})
+        (nest,) = (nest for nest in nests(graph, dims, outputs) if nest.dims)
+        assert products(graph, nest, dims, exact(graph)) == expected
+
+
+def test_whole_numbers_of_quotients_stay_whole():
+    """ceil(x / z) and x / z <= 1 where z divides x, though x (1 / z) is more for z = 49 and others."""
+    from sweeps.run.native.columns import mapped
+
+    def counts(columns):
+        x, z = columns
+        single = jnp.where(x / z <= 1.0, 1.0, 0.0)
+        return {"tiles": jnp.ceil(x / z), "single": single, "sum": (x + 1.0) / z + (x + 2.0) / z}
+
+    z = np.arange(1.0, 2000.0, dtype=np.float32)
+    for times in (1.0, 3.0, 7.0):
+        found = mapped(counts, [times * z, z])([times * z, z])
+        np.testing.assert_array_equal(found["tiles"], times)
+        np.testing.assert_array_equal(found["single"], float(times == 1.0))
+        np.testing.assert_allclose(found["sum"], 2.0 * times + 3.0 / z, rtol=5e-7)
 
 
 def test_the_same_operation_is_computed_once():
