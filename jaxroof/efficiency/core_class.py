@@ -27,7 +27,7 @@ def on_cores(
     Cores that a compiler schedules run none of these kernels: a is 0 there.
 
     Args:
-      kernel: a struct of general constants.
+      kernel: a struct of general constants; None, no such term, counts as 0 where a class has one.
       cores: a is their `asynchronous` where they are not `compiled`, t their `tensor_memory`, w their `wide_waves`.
       asynchronous: constants in their place where matrix units fetch operands by themselves and threads hold the
         accumulators; None: none.
@@ -44,5 +44,6 @@ def on_cores(
     for share, own in ((ahead - held, asynchronous), (held, tensor_memory), (waved, wide_waves)):
         for name, value in (own or {}).items():
             general = getattr(kernel, name)
+            general = 0.0 if general is None else general
             changed[name] = changed.get(name, general) + share * (value - general)
     return dataclasses.replace(kernel, **changed) if changed else kernel  # type: ignore[type-var]

@@ -102,7 +102,7 @@ def decode_timing(kernel: DecodeKernel, op: Kernel, hardware: Hardware) -> Timin
     blocks = min(units max(min(fill cores / units, keys / split_keys), 1), slots), slots = blocks per core times cores.
     It grows no further with long parts, so that a cache of GB streams at `bandwidth` wherever cores are many or few.
     Engines whose attention converts 8-bit caches on the way take `slow_bytes` times the root for them. In serving,
-    where the op has no `reuse_bytes`, the launch takes `around_time` more.
+    where the op has no `reuse_bytes`, vector units take `around_time` more.
 
     Args:
       kernel: constants.
@@ -141,11 +141,14 @@ def decode_timing(kernel: DecodeKernel, op: Kernel, hardware: Hardware) -> Timin
     # launch: splits add partial results and their sum, 8-bit caches the conversion of queries
     cycles = kernel.launch_cycles * jnp.where(units.single, 1.0, narrow) + kernel.split_cycles * splits.share
     cycles = cycles + kernel.conversion_cycles * units.missing_bytes
-    fixed = kernel.launch_time + cycles * cycle
+    launch = LAUNCHED_TOGETHER * op.kernels * (kernel.launch_time + cycles * cycle)
+    total = launch + overlapped
+
+    # small kernels around, which run however early they are launched
     if kernel.around_time is not None and op.reuse_bytes is None:
-        fixed = fixed + kernel.around_time
-    launch = LAUNCHED_TOGETHER * op.kernels * fixed
-    return Timing(launch + overlapped, {**times, "launch": launch})
+        around = LAUNCHED_TOGETHER * op.kernels * kernel.around_time
+        total, times = total + around, {**times, "vector": times.get("vector", 0.0) + around}
+    return Timing(total, {**times, "launch": launch})
 
 
 def _units(kernel: DecodeKernel, shape: AttentionShape) -> Units:

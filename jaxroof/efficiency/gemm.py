@@ -1,6 +1,7 @@
 """Time of one dense matrix product: the best of a few tiles and splits, weights from device memory or from L2."""
 
 from jaxroof.arrays import jnp
+from jaxroof.efficiency.core_class import Constants, on_cores
 from jaxroof.efficiency.hull import Hull
 from jaxroof.efficiency.tiles import TileCosts, matrix_time, sustained_rate
 from jaxroof.efficiency.timing import Spread, Timing
@@ -35,9 +36,8 @@ class GemmKernel(TileCosts):
     row_cycles: Scalar | None = None  # cycles of one core per row: a block of its own that prepares it; None: none
     fetch: Scalar | None = None  # extra fraction of `bandwidth` that asynchronous cores reach; None: none
     software_row_cycles: Scalar | None = None  # further cycles per row where matrix units are not asynchronous
-    packing_cycles: Scalar | None = (
-        None  # clock cycles of a kernel that lays scales out for a tensor memory; None: none
-    )
+    packing_cycles: Scalar | None = None  # of a kernel that lays scales out for a tensor memory; None: none
+    tensor_memory: Constants | None = None  # in place of those above on cores with such a memory: `on_cores`
     spread: Spread | None = None
     hull: Hull | None = static(default=None)
 
@@ -50,6 +50,8 @@ def gemm_timing(kernel: GemmKernel, op: Kernel, hardware: Hardware) -> Timing:
     h = t + t r / (t + r),  t = bytes from HBM and L2 at their shares,  r = ramp_cycles / clock
     q = contention r / (r + c + h)
     """
+    kernel = on_cores(kernel, hardware.cores, tensor_memory=kernel.tensor_memory)
+
     # h: bytes from HBM and L2, and a ramp r until all loads are in flight
     hbm, l2 = _memory_times(kernel, op, hardware)
     ramp = kernel.ramp_cycles / clock(hardware)

@@ -95,7 +95,22 @@ CONSTANTS = {
 """Engine -> what is fitted. vLLM's host times are fitted to steps and requests: `tests.evidence.learned_fit`."""
 
 EARLY = Constant("host.early_launch", ("host.early_launch",), 0.3, 0.7, 0.95, "kernels start before the last has ended")
-"""What is fitted to points of data-centre Blackwell alone."""
+BLACKWELL = {
+    "vllm": (EARLY,),
+    "trtllm": (
+        EARLY,
+        Constant(
+            "GEMM bandwidth, tensor memory",
+            tuple(path.replace(".bandwidth", ".tensor_memory.bandwidth") for path in GEMMS),
+            0.79,
+            0.08,
+            0.868,
+            "weights stream in graphs without gaps",
+        ),
+    ),
+    "sglang": (EARLY, _launch("decode_attention.latent.tensor_memory.around_time", 1e-5)),
+}
+"""Engine -> what is fitted to points of data-centre Blackwell alone."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,6 +155,18 @@ def with_values(efficiency: Efficiency, constants: Sequence[Constant], values: S
             except ValueError:
                 continue
             efficiency = replaced(efficiency, path, float(min(value, constant.high)))
+    return efficiency
+
+
+def with_own(efficiency: Efficiency, constants: Sequence[Constant]) -> Efficiency:
+    """`efficiency` with the constants of cores with a tensor memory at their priors, also where it has none."""
+    for path, prior in ((path, one.prior) for one in constants for path in one.paths):
+        parent, _, name = path.rpartition(".")
+        if parent.endswith(".tensor_memory"):
+            name, value = "tensor_memory", {**(leaf(efficiency, parent) or {}), name: prior}
+            parent = parent.rpartition(".")[0]
+            path, prior = f"{parent}.{name}", value
+        efficiency = replaced(efficiency, path, prior)
     return efficiency
 
 
@@ -269,8 +296,8 @@ def _refit(file: Path, engine: str, gpus: Sequence[str], console: Console) -> st
     entry = hwspaces.efficiency(f"learned-{engine}")
     constants, start = CONSTANTS[engine], entry.efficiency
     if all(one.hardware.cores.tensor_memory for one in rows):
-        constants = (EARLY,)
-        start = dataclasses.replace(start, host=dataclasses.replace(start.host, early_launch=EARLY.prior))
+        constants = BLACKWELL[engine]
+        start = with_own(start, constants)
     result = fit(task(rows, start), start, constants)
     table = Table("constant", "prior", "fitted", "from the prior", title=f"{engine}, {len(rows)} points")
     for constant, value, place in zip(constants, result.values, result.place, strict=True):
