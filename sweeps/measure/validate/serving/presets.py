@@ -41,27 +41,32 @@ class Preset:
     state_bytes: float = 4.0  # B per element of a linear-attention state
     wait_steps: float = 0.0  # steps that a prompt may be held back for others to join it
     poll_steps: float = 1.0  # steps between two looks for new requests
+    ahead_steps: float = 0.0  # steps that are launched before the prompt of a new request
+    first_steps: float = 0.0  # steps from a first token to its way to the client; fitted
+    message_bytes: float = 2.0  # B per element of an all-reduce
     low: float = 0.95  # shortest length over nominal
     assumed: str | None = None  # what the settings are, on devices that are not NVIDIA's
 
 
 VLLM = Preset(
-    max_sequences=1024.0, block_size=16.0, graph_limit=512.0, client_time=0.014, mixture_time=0.033, memory=0.9
+    max_sequences=1024.0, block_size=16.0, graph_limit=512.0, client_time=0.014, mixture_time=0.005, memory=0.9
 )
 TRTLLM = Preset(
     chunked=False,
     reserve=True,
     hidden_host=True,
+    ahead_steps=1.0,
     max_sequences=2048.0,
     block_size=32.0,
     graph_limit=128.0,
-    client_time=0.1,
-    mixture_time=0.054,
+    client_time=0.09,
+    mixture_time=0.02,
     memory=0.9,
     of_free=True,
 )
 SGLANG = Preset(
     order="prefill_first",
+    ahead_steps=1.0,
     max_sequences=2048.0,
     block_size=1.0,
     graph_limit=256.0,
@@ -73,8 +78,12 @@ DEFAULTS = {"vllm": VLLM, "trtllm": TRTLLM, "sglang": SGLANG}
 """Engines as they start by themselves. Source: their command-line references, versions of 2025."""
 
 
-CLIENT_TIMES = {"vllm": 0.0, "trtllm": 0.03, "sglang": 0.045}
+CLIENT_TIMES = {"vllm": 0.0, "trtllm": 0.015, "sglang": 0.025}
 """Engine -> `client_time` in s of InferenceX's clients; the others are NVIDIA's. Fitted to public points."""
+
+LATE_STEPS = 9.0
+"""`first_steps` of TensorRT-LLM under InferenceX: of DeepSeek, and of gpt-oss with Triton's experts (Hopper). Fitted to
+DeepSeek on H200; the cause is not established."""
 
 FIRST_TIMES = {NVIDIA_DEVICES: 1.4, AMD_DEVICES: 4.0}
 """Vendor of the devices -> `first_time` in s of SGLang under InferenceX: Triton compiles a kernel at its first call.
@@ -124,9 +133,7 @@ def preset(run: Run) -> Preset:
     Raises:
       ValueError: one line, for TensorRT-LLM on a device that is not NVIDIA's.
     """
-    base = dataclasses.replace(
-        DEFAULTS[run.engine], hidden_host=hides_host(run.engine, run.version, DEFAULTS[run.engine].hidden_host)
-    )
+    base = _released(run, DEFAULTS[run.engine])
     if run.vendor != NVIDIA_DEVICES:
         return _elsewhere(run, base)
     if run.family != INFERENCEX:
@@ -137,6 +144,17 @@ def preset(run: Run) -> Preset:
     if run.family != INFERENCEX:
         return base
     return SCRIPTED[run.engine](run, dataclasses.replace(base, client_time=CLIENT_TIMES[run.engine]))
+
+
+def _released(run: Run, base: Preset) -> Preset:
+    """`base` as the version that ran works beside the device."""
+    hidden = hides_host(run.engine, run.version, base.hidden_host)
+    return _asynchronous(base) if hidden else base
+
+
+def _asynchronous(base: Preset) -> Preset:
+    """`base` with a host that works beside the device, and has launched the next step when a request comes."""
+    return dataclasses.replace(base, hidden_host=True, ahead_steps=1.0)
 
 
 def _elsewhere(run: Run, base: Preset) -> Preset:
@@ -170,20 +188,25 @@ def _vllm(run: Run, base: Preset) -> Preset:
     fp8_cache = run.low_precision and (run.blackwell or _is(run, "Llama-3"))
     per_prompt = run.blackwell and _is(run, "Kimi", "MiniMax")
     return dataclasses.replace(
-        base,
+        _asynchronous(base),  # `--async-scheduling`
         low=0.8,
         kv="fp8" if fp8_cache else None,
         budget=2.0 * run.isl if per_prompt else base.budget,
         max_sequences=run.concurrency,
         graph_limit=2048.0 if _is(run, "gpt-oss", "Kimi", "MiniMax") else 512.0,
         memory=0.95 if _is(run, "MiniMax") and not run.blackwell else 0.9,
-        hidden_host=True,  # `--async-scheduling`
     )
 
 
 def _trtllm(run: Run, base: Preset) -> Preset:
     # `attention_dp_config.timeout_iters` of its scripts: ranks wait for each other's prompts.
-    base = dataclasses.replace(base, low=0.8, wait_steps=60.0 if run.layout.attention_dp > 1.0 else 0.0)
+    base = dataclasses.replace(
+        base,
+        low=0.8,
+        wait_steps=60.0 if run.layout.attention_dp > 1.0 else 0.0,
+        mixture_time=0.0,
+        first_steps=LATE_STEPS if _is(run, "DeepSeek") or (_is(run, "gpt-oss") and not run.blackwell) else 0.0,
+    )
     batch = run.concurrency / run.layout.attention_dp
     if _is(run, "gpt-oss"):
         kv = "fp8" if run.blackwell else None
@@ -224,7 +247,10 @@ def _vllm_on_amd(run: Run, base: Preset) -> Preset:
 
 
 def _sglang_on_amd(run: Run, base: Preset) -> Preset:
-    """Source: dsr1_fp8_mi300x.sh, dsr1_fp8_mi355x.sh, dsr1_fp4_mi355x.sh. `--num-continuous-decode-steps=4`."""
+    """The scripts' `--num-continuous-decode-steps=4` does nothing: SGLang reads it no more (0.4, November 2024).
+
+    Source: dsr1_fp8_mi300x.sh, dsr1_fp8_mi355x.sh, dsr1_fp4_mi355x.sh.
+    """
     four_bits = "fp4" in run.hardware.matrix
     budget = AMD_PROMPT_TOKENS[1] if four_bits else AMD_PROMPT_TOKENS[0]
     if four_bits and run.isl == LONG and run.osl == SHORT and run.concurrency > 32.0:
@@ -235,7 +261,7 @@ def _sglang_on_amd(run: Run, base: Preset) -> Preset:
         memory=0.8,
         graph_limit=128.0,
         max_sequences=run.concurrency,
-        poll_steps=4.0,
+        message_bytes=INT4_BYTES if four_bits else base.message_bytes,
         first_time=FIRST_TIMES[AMD_DEVICES],
         step_time=longer_step(run.engine, run.version, run.date, run.vendor, run.hardware),
     )
@@ -243,6 +269,10 @@ def _sglang_on_amd(run: Run, base: Preset) -> Preset:
 
 AMD_PROMPT_TOKENS = 131072.0, 196608.0
 """`--chunked-prefill-size` on MI300X, and on MI355X."""
+
+INT4_BYTES = 0.5 + 2.0 / 32.0
+"""B per element of an all-reduce on MI355X: 4 bits, and 16 bits of scale per 32. Source:
+`ROCM_QUICK_REDUCE_QUANTIZATION=INT4` of its scripts, not of MI300X's; the codec of AMD's quick all-reduce."""
 
 AMD_SCRIPTED = {"vllm": _vllm_on_amd, "sglang": _sglang_on_amd}
 """Engine -> what the scripts of InferenceX change in its defaults on AMD's devices."""
