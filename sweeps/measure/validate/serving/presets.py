@@ -3,7 +3,7 @@
 import dataclasses
 
 from jaxroof.hardware import Hardware
-from sweeps.ask.releases import TOKEN_TIMES, hides_host, longer_step
+from sweeps.ask.releases import TOKEN_TIMES, hides_host, longer_step, numbers
 from sweeps.measure.validate.serving.deployment_labels import INFERENCEX, Layout
 from sweeps.measure.validate.serving.precisions import bits
 
@@ -25,7 +25,7 @@ class Preset:
     block_size: float  # tokens
     graph_limit: float  # largest batch that is padded
     client_time: float  # s from a client to the queue and back, beyond `host.request_time`; fitted
-    mixture_time: float  # s more until the first token of a mixture of experts; fitted
+    mixture_time: float  # s more until the first token of a mixture of experts; fitted as CLIENT_TIMES are
     memory: float  # share of the device's memory, or of what weights leave of it where `of_free`
     of_free: bool = False
     order: str = "mixed"  # one of jaxroof.ORDERS
@@ -49,7 +49,7 @@ class Preset:
 
 
 VLLM = Preset(
-    max_sequences=1024.0, block_size=16.0, graph_limit=512.0, client_time=0.014, mixture_time=0.005, memory=0.9
+    max_sequences=1024.0, block_size=16.0, graph_limit=512.0, client_time=0.014, mixture_time=0.01, memory=0.9
 )
 TRTLLM = Preset(
     chunked=False,
@@ -79,11 +79,18 @@ DEFAULTS = {"vllm": VLLM, "trtllm": TRTLLM, "sglang": SGLANG}
 
 
 CLIENT_TIMES = {"vllm": 0.0, "trtllm": 0.015, "sglang": 0.025}
-"""Engine -> `client_time` in s of InferenceX's clients; the others are NVIDIA's. Fitted to public points."""
+"""Engine -> `client_time` in s of InferenceX's clients; the others are NVIDIA's. Fitted to 1,445
+public points with the steps ahead and vLLM's `mixture_time`, each device judged by the others, in November 2026:
+`tests.evidence.first_token`."""
 
-LATE_STEPS = 9.0
-"""`first_steps` of TensorRT-LLM under InferenceX: of DeepSeek, and of gpt-oss with Triton's experts (Hopper). Fitted to
-DeepSeek on H200; the cause is not established."""
+LATE_STEPS, LATE_TIME, NEW_TRTLLM = 9.0, 0.08, [1, 2]
+"""What DeepSeek's first tokens come later under TensorRT-LLM in InferenceX: steps before version 1.2, s from then on.
+The steps are also those of gpt-oss with Triton's experts (Hopper). Fitted to DeepSeek on H200, and on B200; their cause
+is not known."""
+
+WAIT_STEPS = 60.0, 30.0
+"""Steps that TensorRT-LLM holds a prompt back for those of other attention groups: all that its scripts allow before
+version 1.2, half of them from then on (fitted)."""
 
 FIRST_TIMES = {NVIDIA_DEVICES: 1.4, AMD_DEVICES: 4.0}
 """Vendor of the devices -> `first_time` in s of SGLang under InferenceX: Triton compiles a kernel at its first call.
@@ -133,7 +140,9 @@ def preset(run: Run) -> Preset:
     Raises:
       ValueError: one line, for TensorRT-LLM on a device that is not NVIDIA's.
     """
-    base = _released(run, DEFAULTS[run.engine])
+    base = dataclasses.replace(
+        DEFAULTS[run.engine], hidden_host=hides_host(run.engine, run.version, DEFAULTS[run.engine].hidden_host)
+    )
     if run.vendor != NVIDIA_DEVICES:
         return _elsewhere(run, base)
     if run.family != INFERENCEX:
@@ -144,17 +153,6 @@ def preset(run: Run) -> Preset:
     if run.family != INFERENCEX:
         return base
     return SCRIPTED[run.engine](run, dataclasses.replace(base, client_time=CLIENT_TIMES[run.engine]))
-
-
-def _released(run: Run, base: Preset) -> Preset:
-    """`base` as the version that ran works beside the device."""
-    hidden = hides_host(run.engine, run.version, base.hidden_host)
-    return _asynchronous(base) if hidden else base
-
-
-def _asynchronous(base: Preset) -> Preset:
-    """`base` with a host that works beside the device, and has launched the next step when a request comes."""
-    return dataclasses.replace(base, hidden_host=True, ahead_steps=1.0)
 
 
 def _elsewhere(run: Run, base: Preset) -> Preset:
@@ -188,24 +186,25 @@ def _vllm(run: Run, base: Preset) -> Preset:
     fp8_cache = run.low_precision and (run.blackwell or _is(run, "Llama-3"))
     per_prompt = run.blackwell and _is(run, "Kimi", "MiniMax")
     return dataclasses.replace(
-        _asynchronous(base),  # `--async-scheduling`
+        base,
         low=0.8,
         kv="fp8" if fp8_cache else None,
         budget=2.0 * run.isl if per_prompt else base.budget,
         max_sequences=run.concurrency,
         graph_limit=2048.0 if _is(run, "gpt-oss", "Kimi", "MiniMax") else 512.0,
         memory=0.95 if _is(run, "MiniMax") and not run.blackwell else 0.9,
+        hidden_host=True,  # `--async-scheduling`
     )
 
 
 def _trtllm(run: Run, base: Preset) -> Preset:
-    # `attention_dp_config.timeout_iters` of its scripts: ranks wait for each other's prompts.
+    new = numbers(run.version) >= NEW_TRTLLM
+    mixture = LATE_TIME if new and _is(run, "DeepSeek") else 0.0
+    late = (_is(run, "DeepSeek") and not new) or (_is(run, "gpt-oss") and not run.blackwell)
+    # `attention_dp_config.timeout_iters` of its scripts is 60: ranks wait for each other's prompts.
+    wait = 0.0 if run.layout.attention_dp == 1.0 else WAIT_STEPS[new]
     base = dataclasses.replace(
-        base,
-        low=0.8,
-        wait_steps=60.0 if run.layout.attention_dp > 1.0 else 0.0,
-        mixture_time=0.0,
-        first_steps=LATE_STEPS if _is(run, "DeepSeek") or (_is(run, "gpt-oss") and not run.blackwell) else 0.0,
+        base, low=0.8, mixture_time=mixture, first_steps=LATE_STEPS if late else 0.0, wait_steps=wait
     )
     batch = run.concurrency / run.layout.attention_dp
     if _is(run, "gpt-oss"):
@@ -247,7 +246,7 @@ def _vllm_on_amd(run: Run, base: Preset) -> Preset:
 
 
 def _sglang_on_amd(run: Run, base: Preset) -> Preset:
-    """The scripts' `--num-continuous-decode-steps=4` does nothing: SGLang reads it no more (0.4, November 2024).
+    """The scripts' `--num-continuous-decode-steps=4` does nothing: SGLang has not read it since November 2024.
 
     Source: dsr1_fp8_mi300x.sh, dsr1_fp8_mi355x.sh, dsr1_fp4_mi355x.sh.
     """
