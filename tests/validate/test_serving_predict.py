@@ -17,7 +17,8 @@ from jaxroof.layers.experts import distinct_experts, own_choices
 from jaxroof.op_time import op_time
 from sweeps.cli import main
 from sweeps.measure.validate.serving.attempt import attempted
-from sweeps.measure.validate.serving.predict import engine_efficiencies, policy, traffic
+from sweeps.measure.validate.serving.predict import engine_efficiencies, front_time, policy, traffic
+from sweeps.measure.validate.serving.step_tables import Tables
 from sweeps.run.precision import precision
 from sweeps.run.simulated.simulation import simulated, size_for
 from tests.serving_rows import read_rows
@@ -40,13 +41,30 @@ def derated():
     return engine_efficiencies("derated")
 
 
-@pytest.fixture(scope="module")
-def predicted(points, derated):
-    return attempted(points, derated)[0]
+def test_requests_wait_for_the_steps_that_are_launched(points):
+    ready = _with_ahead(points[1], 0.0)
+    tables = Tables(
+        rows=np.full(2000, 1e-3),
+        decode=np.full((200, 200), 2e-3),
+        logits=np.full(200, 3e-3),
+        prompt=np.zeros((5, 7, 100)),
+        step_time=0.0,
+        sequence_time=0.0,
+    )
+    host = engine_efficiencies("derated")["vllm"]
+    once, thrice = (front_time(_with_ahead(ready, steps), tables, host) for steps in (1.0, 3.0))
+    # rows, decode and logits take 1 + 2 + 3 ms
+    assert thrice - once == pytest.approx(2.0 * 6e-3)
+    assert once - front_time(ready, tables, host) == pytest.approx(6e-3)
 
 
-def test_predictions_are_the_schedulers(points, derated, predicted):
-    point = points[1]
+def _with_ahead(point, steps):
+    return dataclasses.replace(point, preset=dataclasses.replace(point.preset, ahead_steps=steps))
+
+
+def test_predictions_are_the_schedulers(points, derated):
+    point = _with_ahead(points[1], 0.0)
+    predicted = attempted([point], derated)[0]
     with precision("float64"):
         requests, rules = traffic(point, 1 + point.row), policy(point)
         delay = derated["vllm"].host.request_time + point.preset.client_time
@@ -66,8 +84,8 @@ def test_predictions_are_the_schedulers(points, derated, predicted):
         ttft = np.mean(np.asarray(found.first_token - found.arrival))
         each = np.asarray(found.finish - found.first_token)[0] / (np.asarray(requests.osl) - 1.0)
     # Tables are coarser than the scheduler's, which moves times by less than 1 %.
-    assert predicted[1].ttft == pytest.approx(ttft, rel=0.02)
-    assert predicted[1].tpot == pytest.approx(np.mean(each), rel=0.01)
+    assert predicted[0].ttft == pytest.approx(ttft, rel=0.02)
+    assert predicted[0].tpot == pytest.approx(np.mean(each), rel=0.01)
 
 
 def test_alike_tokens_share_experts():

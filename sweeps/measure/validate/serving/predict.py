@@ -135,7 +135,11 @@ def _lane(point: ServingPoint, tables: Tables, efficiency: Efficiency, requests:
 
 
 def front_time(point: ServingPoint, tables: Tables, efficiency: Efficiency) -> float:
-    """s between a request and its place in the queue: the engine's front end, and steps that it is held back for."""
+    """s between a request and its place in the queue: the engine's front end, and steps that it waits for.
+
+    An engine that launches steps before it has the results of the last one has launched `ahead_steps` of them when it
+    finds a request.
+    """
     mean = 0.5 * (1.0 + point.preset.low)
     context = mean * (point.isl + 0.5 * point.osl)
     clients = min(point.concurrency, point.preset.max_sequences * _groups(point))
@@ -146,8 +150,9 @@ def front_time(point: ServingPoint, tables: Tables, efficiency: Efficiency) -> f
     )
     step = float(sum(price(tables, point.preset.hidden_host, decode, jnp.asarray(clients))))
     # A request comes at any time between two looks for new ones.
-    steps = point.preset.wait_steps + 0.5 * (point.preset.poll_steps - 1.0)
-    more = point.preset.mixture_time if has_experts(point.model) else 0.0
+    preset = point.preset
+    steps = preset.wait_steps + preset.ahead_steps + preset.first_steps + 0.5 * (preset.poll_steps - 1.0)
+    more = preset.mixture_time if has_experts(point.model) else 0.0
     return float(efficiency.host.request_time) + point.preset.client_time + more + steps * step
 
 

@@ -3,7 +3,7 @@
 import dataclasses
 
 from jaxroof.hardware import Hardware
-from sweeps.ask.releases import TOKEN_TIMES, hides_host, longer_step
+from sweeps.ask.releases import TOKEN_TIMES, hides_host, longer_step, numbers
 from sweeps.measure.validate.serving.deployment_labels import INFERENCEX, Layout
 from sweeps.measure.validate.serving.precisions import bits
 
@@ -25,7 +25,7 @@ class Preset:
     block_size: float  # tokens
     graph_limit: float  # largest batch that is padded
     client_time: float  # s from a client to the queue and back, beyond `host.request_time`; fitted
-    mixture_time: float  # s more until the first token of a mixture of experts; fitted
+    mixture_time: float  # s more until the first token of a mixture of experts; fitted as CLIENT_TIMES are
     memory: float  # share of the device's memory, or of what weights leave of it where `of_free`
     of_free: bool = False
     order: str = "mixed"  # one of jaxroof.ORDERS
@@ -41,27 +41,32 @@ class Preset:
     state_bytes: float = 4.0  # B per element of a linear-attention state
     wait_steps: float = 0.0  # steps that a prompt may be held back for others to join it
     poll_steps: float = 1.0  # steps between two looks for new requests
+    ahead_steps: float = 0.0  # steps that are launched before the prompt of a new request
+    first_steps: float = 0.0  # steps from a first token to its way to the client; fitted
+    message_bytes: float = 2.0  # B per element of an all-reduce
     low: float = 0.95  # shortest length over nominal
     assumed: str | None = None  # what the settings are, on devices that are not NVIDIA's
 
 
 VLLM = Preset(
-    max_sequences=1024.0, block_size=16.0, graph_limit=512.0, client_time=0.014, mixture_time=0.033, memory=0.9
+    max_sequences=1024.0, block_size=16.0, graph_limit=512.0, client_time=0.014, mixture_time=0.01, memory=0.9
 )
 TRTLLM = Preset(
     chunked=False,
     reserve=True,
     hidden_host=True,
+    ahead_steps=1.0,
     max_sequences=2048.0,
     block_size=32.0,
     graph_limit=128.0,
-    client_time=0.1,
-    mixture_time=0.054,
+    client_time=0.09,
+    mixture_time=0.02,
     memory=0.9,
     of_free=True,
 )
 SGLANG = Preset(
     order="prefill_first",
+    ahead_steps=1.0,
     max_sequences=2048.0,
     block_size=1.0,
     graph_limit=256.0,
@@ -73,8 +78,19 @@ DEFAULTS = {"vllm": VLLM, "trtllm": TRTLLM, "sglang": SGLANG}
 """Engines as they start by themselves. Source: their command-line references, versions of 2025."""
 
 
-CLIENT_TIMES = {"vllm": 0.0, "trtllm": 0.03, "sglang": 0.045}
-"""Engine -> `client_time` in s of InferenceX's clients; the others are NVIDIA's. Fitted to public points."""
+CLIENT_TIMES = {"vllm": 0.0, "trtllm": 0.015, "sglang": 0.025}
+"""Engine -> `client_time` in s of InferenceX's clients; the others are NVIDIA's. Fitted to 1,445
+public points with the steps ahead and vLLM's `mixture_time`, each device judged by the others, in November 2026:
+`tests.evidence.first_token`."""
+
+LATE_STEPS, LATE_TIME, NEW_TRTLLM = 9.0, 0.08, [1, 2]
+"""What DeepSeek's first tokens come later under TensorRT-LLM in InferenceX: steps before version 1.2, s from then on.
+The steps are also those of gpt-oss with Triton's experts (Hopper). Fitted to DeepSeek on H200, and on B200; their cause
+is not known."""
+
+WAIT_STEPS = 60.0, 30.0
+"""Steps that TensorRT-LLM holds a prompt back for those of other attention groups: all that its scripts allow before
+version 1.2, half of them from then on (fitted)."""
 
 FIRST_TIMES = {NVIDIA_DEVICES: 1.4, AMD_DEVICES: 4.0}
 """Vendor of the devices -> `first_time` in s of SGLang under InferenceX: Triton compiles a kernel at its first call.
@@ -182,8 +198,14 @@ def _vllm(run: Run, base: Preset) -> Preset:
 
 
 def _trtllm(run: Run, base: Preset) -> Preset:
-    # `attention_dp_config.timeout_iters` of its scripts: ranks wait for each other's prompts.
-    base = dataclasses.replace(base, low=0.8, wait_steps=60.0 if run.layout.attention_dp > 1.0 else 0.0)
+    new = numbers(run.version) >= NEW_TRTLLM
+    mixture = LATE_TIME if new and _is(run, "DeepSeek") else 0.0
+    late = (_is(run, "DeepSeek") and not new) or (_is(run, "gpt-oss") and not run.blackwell)
+    # `attention_dp_config.timeout_iters` of its scripts is 60: ranks wait for each other's prompts.
+    wait = 0.0 if run.layout.attention_dp == 1.0 else WAIT_STEPS[new]
+    base = dataclasses.replace(
+        base, low=0.8, mixture_time=mixture, first_steps=LATE_STEPS if late else 0.0, wait_steps=wait
+    )
     batch = run.concurrency / run.layout.attention_dp
     if _is(run, "gpt-oss"):
         kv = "fp8" if run.blackwell else None
@@ -224,7 +246,10 @@ def _vllm_on_amd(run: Run, base: Preset) -> Preset:
 
 
 def _sglang_on_amd(run: Run, base: Preset) -> Preset:
-    """Source: dsr1_fp8_mi300x.sh, dsr1_fp8_mi355x.sh, dsr1_fp4_mi355x.sh. `--num-continuous-decode-steps=4`."""
+    """The scripts' `--num-continuous-decode-steps=4` does nothing: SGLang has not read it since November 2024.
+
+    Source: dsr1_fp8_mi300x.sh, dsr1_fp8_mi355x.sh, dsr1_fp4_mi355x.sh.
+    """
     four_bits = "fp4" in run.hardware.matrix
     budget = AMD_PROMPT_TOKENS[1] if four_bits else AMD_PROMPT_TOKENS[0]
     if four_bits and run.isl == LONG and run.osl == SHORT and run.concurrency > 32.0:
@@ -235,7 +260,7 @@ def _sglang_on_amd(run: Run, base: Preset) -> Preset:
         memory=0.8,
         graph_limit=128.0,
         max_sequences=run.concurrency,
-        poll_steps=4.0,
+        message_bytes=INT4_BYTES if four_bits else base.message_bytes,
         first_time=FIRST_TIMES[AMD_DEVICES],
         step_time=longer_step(run.engine, run.version, run.date, run.vendor, run.hardware),
     )
@@ -243,6 +268,10 @@ def _sglang_on_amd(run: Run, base: Preset) -> Preset:
 
 AMD_PROMPT_TOKENS = 131072.0, 196608.0
 """`--chunked-prefill-size` on MI300X, and on MI355X."""
+
+INT4_BYTES = 0.5 + 2.0 / 32.0
+"""B per element of an all-reduce on MI355X: 4 bits, and 16 bits of scale per 32. Source:
+`ROCM_QUICK_REDUCE_QUANTIZATION=INT4` of its scripts, not of MI300X's; the codec of AMD's quick all-reduce."""
 
 AMD_SCRIPTED = {"vllm": _vllm_on_amd, "sglang": _sglang_on_amd}
 """Engine -> what the scripts of InferenceX change in its defaults on AMD's devices."""

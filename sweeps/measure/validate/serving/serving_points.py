@@ -163,6 +163,7 @@ def deployment_of(device: hwspaces.HardwareEntry, entry, spread: Layout, setting
         reserve_bytes=RESERVE_BYTES,
         max_batched_tokens=settings.budget,
         state_bytes=settings.state_bytes,
+        communication_bytes=settings.message_bytes,
         alike=ALIKE,
     )
     require_precisions(device, entry, deployment)
