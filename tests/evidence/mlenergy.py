@@ -18,6 +18,7 @@ from rich.table import Table
 
 from jaxroof import batch
 from jaxroof.arrays import eager
+from jaxroof.deployment.kernels import SAMPLERS
 from jaxroof.energy import Joules, joules_of
 from jaxroof.governor import mean_power
 from jaxroof.op import Ops
@@ -25,7 +26,7 @@ from jaxroof.overlap import overlapped_ops
 from sweeps.measure.validate.relative_errors import errors, grouped
 from sweeps.measure.validate.serving.predict import engine_efficiencies
 from tests.evidence.saturated_load import Saturated, throughput
-from tests.evidence.saturated_rows import streams
+from tests.evidence.saturated_rows import STREAMED_SAMPLER, streams
 
 HELD_OUT = 2
 """One deployment in so many is held out of the fit of energies, by a hash of its name."""
@@ -82,10 +83,10 @@ class Found:
         return devices * self.power * self.seconds / self.steady.row.sequences
 
 
-def steady_rows(folder: Path) -> list[Steady]:
-    """Rows of serving2/mlenergy_llm.csv in a folder that nothing flags."""
+def steady_rows(folder: Path, sampler: str = STREAMED_SAMPLER) -> list[Steady]:
+    """Rows of serving2/mlenergy_llm.csv in a folder that nothing flags, with a sampler."""
     found = []
-    for row, one in streams(folder):
+    for row, one in streams(folder, sampler):
         values = row.numbers(("power_per_gpu_w", "energy_per_output_token_j"))
         watts, joules = values["power_per_gpu_w"], values["energy_per_output_token_j"]
         held_out = zlib.crc32(row["config_id"].encode()) % HELD_OUT == 0
@@ -93,11 +94,11 @@ def steady_rows(folder: Path) -> list[Steady]:
     return found
 
 
-def predicted(folder: Path) -> list[Found]:
-    """Every row that fits its device, under the learned constants of vLLM."""
+def predicted(folder: Path, sampler: str = STREAMED_SAMPLER) -> list[Found]:
+    """Every row that fits its device, under the learned constants of vLLM and with a sampler."""
     efficiency, found = engine_efficiencies(None)["vllm"], []
     with eager():
-        for one in steady_rows(folder):
+        for one in steady_rows(folder, sampler):
             rate = throughput(one.row, efficiency)
             if rate > 0.0:
                 seconds = one.row.sequences / rate
@@ -118,9 +119,11 @@ def main(words: list[str] | None = None) -> int:
     """Score, print; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.evidence.mlenergy", description=__doc__)
     parser.add_argument("--data", required=True, type=Path, metavar="DIR", help="folder with serving2/")
+    help_text = f"how tokens are drawn; {STREAMED_SAMPLER} (the default) is what these runs did"
+    parser.add_argument("--sampler", choices=SAMPLERS, default=STREAMED_SAMPLER, help=help_text)
     options = parser.parse_args(words)
     try:
-        found = predicted(options.data)
+        found = predicted(options.data, options.sampler)
     except (ValueError, OSError) as error:
         print(f"mlenergy: {error}", file=sys.stderr)
         return 2
