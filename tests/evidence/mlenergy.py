@@ -1,7 +1,8 @@
-"""Board power and joules per token of steady decoding, against ML.ENERGY's: `python -m tests.evidence.mlenergy`.
+"""Board power and joules per token of served models, against published ones: `python -m tests.evidence.mlenergy`.
 
-Every row is a vLLM engine that decodes a measured number of sequences at once while prompts come as others end. Power
-is predicted at the measured rate of tokens, which leaves time out of the error, and at the predicted rate.
+Every row of ML.ENERGY's is a vLLM engine that decodes a measured number of sequences at once while prompts come as
+others end; in InferenceX's few rows with power it is the number of clients. Power is predicted at the measured rate of
+tokens, which leaves time out of the error, and at the predicted rate.
 """
 
 import argparse
@@ -9,7 +10,7 @@ import dataclasses
 import functools
 import sys
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +27,7 @@ from jaxroof.overlap import overlapped_ops
 from sweeps.measure.validate.relative_errors import errors, grouped
 from sweeps.measure.validate.serving.predict import engine_efficiencies
 from tests.evidence.saturated_load import Saturated, throughput
-from tests.evidence.saturated_rows import STREAMED_SAMPLER, streams
+from tests.evidence.saturated_rows import STREAMED_SAMPLER, metered, streams
 
 HELD_OUT = 2
 """One deployment in so many is held out of the fit of energies, by a hash of its name."""
@@ -94,12 +95,27 @@ def steady_rows(folder: Path, sampler: str = STREAMED_SAMPLER) -> list[Steady]:
     return found
 
 
+def metered_rows(folder: Path) -> list[Steady]:
+    """Runs of serving2/inferencex_agg.csv in a folder with the boards' mean power; no fit sees them."""
+    found = []
+    for run, one in metered(folder, engine_efficiencies(None)):
+        devices = run.point.layout.tp * run.point.layout.attention_dp
+        joules = run.watts * devices / one.tokens_per_second
+        found.append(Steady(one, run.point.model_name, run.watts, joules, held_out=True))
+    return found
+
+
 def predicted(folder: Path, sampler: str = STREAMED_SAMPLER) -> list[Found]:
-    """Every row that fits its device, under the learned constants of vLLM and with a sampler."""
-    efficiency, found = engine_efficiencies(None)["vllm"], []
+    """Every row of ML.ENERGY's that fits its device, with a sampler."""
+    return priced(steady_rows(folder, sampler))
+
+
+def priced(steady: Sequence[Steady]) -> list[Found]:
+    """Those of the rows that fit their devices, under the learned constants of their engines."""
+    efficiencies, found = engine_efficiencies(None), []
     with eager():
-        for one in steady_rows(folder, sampler):
-            rate = throughput(one.row, efficiency)
+        for one in steady:
+            rate = throughput(one.row, efficiencies[one.row.engine])
             if rate > 0.0:
                 seconds = one.row.sequences / rate
                 found.append(Found(one, seconds, one.power(seconds), one.power(one.seconds)))
@@ -123,7 +139,7 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--sampler", choices=SAMPLERS, default=STREAMED_SAMPLER, help=help_text)
     options = parser.parse_args(words)
     try:
-        found = predicted(options.data, options.sampler)
+        found = predicted(options.data, options.sampler) + priced(metered_rows(options.data))
     except (ValueError, OSError) as error:
         print(f"mlenergy: {error}", file=sys.stderr)
         return 2

@@ -1,6 +1,7 @@
 """Published runs with as many requests as an engine can hold: rows of five files as one replica and its load each."""
 
 import dataclasses
+import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -83,6 +84,14 @@ def inferencex(folder: Path, efficiencies: Efficiencies) -> list[Saturated]:
     usable = [one for one in published(folder)[0] if one.point.concurrency >= CLIENTS]
     newest = [max(group, key=_newest) for group in grouped(usable, lambda one: one.point.id).values()]
     return [_loaded(one.point, "InferenceX", one.tokens_per_second, efficiencies) for one in newest]
+
+
+def metered(folder: Path, efficiencies: Efficiencies) -> Iterator[tuple[Published, Saturated]]:
+    """Runs of that file whose boards' mean power is published, with a sequence for every client."""
+    for one in published(folder)[0]:
+        if one.watts is not None:
+            loaded = _loaded(one.point, "InferenceX", one.tokens_per_second, efficiencies)
+            yield one, dataclasses.replace(loaded, clients=math.inf, sequences=one.point.concurrency)
 
 
 def _newest(one: Published) -> tuple[float, str]:
