@@ -96,7 +96,7 @@ def steady_rows(folder: Path, sampler: str = STREAMED_SAMPLER) -> list[Steady]:
 
 
 def metered_rows(folder: Path) -> list[Steady]:
-    """Runs of serving2/inferencex_agg.csv in a folder with the boards' mean power; no fit sees them."""
+    """Runs of serving2/inferencex_agg.csv in a folder with the boards' mean power; no constant is fitted to them."""
     found = []
     for run, one in metered(folder, engine_efficiencies(None)):
         devices = run.point.layout.tp * run.point.layout.attention_dp

@@ -48,7 +48,7 @@ def test_the_sampler_explains_joules_per_token():
 
 
 @needs_data
-def test_board_power_of_an_accelerator_that_no_fit_sees():
+def test_board_power_of_an_accelerator_to_which_no_constant_is_fitted():
     """MI355X under SGLang, 8 to 64 clients: 5 % in the median at the measured time, 14 % at most."""
     found = priced(metered_rows(DATA))
     errors = [abs(one.power_at_measured / one.steady.watts - 1.0) for one in found]
