@@ -15,8 +15,9 @@ SORT_BYTES, SORT_KERNELS = 400.0, 30.0
 """B that a sampler moves per logit where it sorts all of them, and its kernels: the radix sort by value and that by row
 of 4 B keys with 8 B of places, then softmax, running sum, mask, scatter and draw in kernels of their own.
 
-Source: vLLM's timings of its PyTorch sampler (pull requests 40376 and 54502: 61 to 107 ps per logit on a GB200 with 128
-to 1024 rows of 160,000), at 70 % of the bandwidth; kernels are ours, counted in PyTorch's sort.
+Source: vLLM's timings of its PyTorch sampler: top-k on a GB200 61 to 107 ps per logit (1024 and 128 rows of 160,000,
+pull request 54502), top-p 92 to 138 ps (512 and 128 rows of 131,072, pull request 40376); at 70 % of a GB200's bandwidth
+the first is 340 B, to which the draw adds some 40. Kernels are ours, counted in PyTorch's sort.
 """
 
 
