@@ -16,7 +16,7 @@ SORT_BYTES, SORT_KERNELS = 400.0, 30.0
 of 4 B keys with 8 B of places, then softmax, running sum, mask, scatter and draw in kernels of their own.
 
 Source: vLLM's timings of its PyTorch sampler: top-k on a GB200 61 to 107 ps per logit (1024 and 128 rows of 160,000,
-pull request 54502), top-p 92 to 138 ps (512 and 128 rows of 131,072, pull request 40376); at 70 % of a GB200's bandwidth
+pull request 54502), top-p 92 to 138 ps (512 and 128 rows of 131,072, pull request 40376); at 70 % of the bandwidth
 the first is 340 B, to which the draw adds some 40. Kernels are ours, counted in PyTorch's sort.
 """
 
