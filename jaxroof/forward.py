@@ -8,7 +8,7 @@ from jaxroof.layers.adapters import adapter_ops
 from jaxroof.layers.block import block_ops
 from jaxroof.layers.collective import collective
 from jaxroof.layers.elementwise import norm
-from jaxroof.layers.embedding import embedding_ops, head_ops
+from jaxroof.layers.embedding import embedding_ops, head_ops, sort_ops
 from jaxroof.layers.encoder import encoder_ops
 from jaxroof.layers.prediction import FURTHER, PREFIX, prediction_ops
 from jaxroof.model import Model
@@ -46,7 +46,10 @@ def step_ops(model: Model, deployment: Deployment, batch: Batch, rows: Scalar | 
     ops |= copy_ops(model, deployment, local)
     if not model.generates:
         return ops
-    ops |= head_ops(model, deployment, head_rows(local, deployment))
+    sampled = head_rows(local, deployment)
+    ops |= head_ops(model, deployment, sampled)
+    if deployment.sampler == "sort":
+        ops |= sort_ops(model, sampled)
     draft = drafter(model, deployment)
     if draft is not None:
         ops |= draft_ops(draft, deployment, batch)

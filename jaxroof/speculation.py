@@ -63,9 +63,14 @@ def drafter(model: Model, deployment: Deployment) -> Model | None:
 
 
 def draft_deployment(deployment: Deployment) -> Deployment:
-    """Deployment of a draft model: as the model that it drafts for, with the tokens of one of its runs."""
+    """Deployment of a draft model: as the model that it drafts for, with the tokens of one of its runs.
+
+    Drafts are the likeliest tokens, so no logits are sorted for them.
+    """
     further = None if deployment.tree is None else draft_rows(deployment) - 1.0
-    return dataclasses.replace(deployment, drafts=further, tree=None, stages=None, offloaded=None, adapters=None)
+    return dataclasses.replace(
+        deployment, drafts=further, tree=None, stages=None, offloaded=None, adapters=None, sampler="fused"
+    )
 
 
 def draft_rows(deployment: Deployment) -> Scalar:

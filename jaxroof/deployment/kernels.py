@@ -1,4 +1,4 @@
-"""Kernels that an engine runs attention and activation functions as."""
+"""Kernels that an engine runs attention, activation functions and the choice of the next token as."""
 
 from jaxroof.field import number, word
 from jaxroof.struct import Scalar, struct
@@ -6,10 +6,13 @@ from jaxroof.struct import Scalar, struct
 ATTENTION_KERNELS = ("fused", "unfused")
 """How attention runs: as one kernel; or product, scale, mask, softmax and product as kernels of their own."""
 
+SAMPLERS = ("fused", "sort")
+"""How the next token is drawn: from statistics of the logits; or from their full sort, for top-p and top-k."""
+
 
 @struct
 class KernelChoice:
-    """How attention and activation functions are cut into kernels."""
+    """How attention, activation functions and the sampler are cut into kernels."""
 
     attention_kernel: str = word(
         "how attention runs",
@@ -23,4 +26,11 @@ class KernelChoice:
     )
     activation_kernels: Scalar | None = number(
         "1", "kernels that an activation function is written out in", "none: 1", default=None
+    )
+    sampler: str = word(
+        "how the next token is drawn",
+        SAMPLERS,
+        "sort: top-p and top-k by a sort of all logits, as vLLM 0.11 does unless it is told otherwise",
+        default="fused",
+        flag="WAY",
     )

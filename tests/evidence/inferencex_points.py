@@ -24,6 +24,7 @@ MODES = {"fp4": "nvfp4", "fp8": "fp8_block"}
 TEXTS = ("config_id", "hardware", "framework", "model_path", "precision", "dp_attention", "date", "image", "flag")
 NUMBERS = ("tp", "ep", "isl", "osl", "conc", "output_tokps_per_gpu", "median_ttft_ms", "median_tpot_ms")
 MEANS = ("mean_ttft_ms", "mean_tpot_ms")
+POWER = "avg_power_w"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,11 +36,12 @@ class Published:
     precision: str  # as the file names it
     tokens_per_second: float  # of all devices, outputs
     median_ttft: float  # s
+    watts: float | None = None  # mean of one board over the run, where it was read
 
 
 def published(folder: Path) -> tuple[list[Published], list[LeftOut]]:
     """Every run that nothing flags, and what is in the way of the others."""
-    found = rows(folder / "serving2" / "inferencex_agg.csv", (*TEXTS, *NUMBERS, *MEANS))
+    found = rows(folder / "serving2" / "inferencex_agg.csv", (*TEXTS, *NUMBERS, *MEANS, POWER))
     return records([row for row in found if not row["flag"]], _published, "config_id")
 
 
@@ -94,4 +96,5 @@ def _published(row: CsvRow) -> Published:
         suspect=None,
     )
     rate = values["output_tokps_per_gpu"] * values["tp"]
-    return Published(point, row["framework"], row["precision"], rate, values["median_ttft_ms"] * 1e-3)
+    ttft, watts = values["median_ttft_ms"] * 1e-3, row.number(POWER)
+    return Published(point, row["framework"], row["precision"], rate, ttft, watts)

@@ -1,7 +1,8 @@
-"""Board power and joules per token of steady decoding, against ML.ENERGY's: `python -m tests.evidence.mlenergy`.
+"""Board power and joules per token of served models, against published ones: `python -m tests.evidence.mlenergy`.
 
-Every row is a vLLM engine that decodes a measured number of sequences at once while prompts come as others end. Power
-is predicted at the measured rate of tokens, which leaves time out of the error, and at the predicted rate.
+Every row of ML.ENERGY's is a vLLM engine that decodes a measured number of sequences at once while prompts come as
+others end; in InferenceX's few rows with power it is the number of clients. Power is predicted at the measured rate of
+tokens, which leaves time out of the error, and at the predicted rate.
 """
 
 import argparse
@@ -9,7 +10,7 @@ import dataclasses
 import functools
 import sys
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from rich.table import Table
 
 from jaxroof import batch
 from jaxroof.arrays import eager
+from jaxroof.deployment.kernels import SAMPLERS
 from jaxroof.energy import Joules, joules_of
 from jaxroof.governor import mean_power
 from jaxroof.op import Ops
@@ -25,7 +27,7 @@ from jaxroof.overlap import overlapped_ops
 from sweeps.measure.validate.relative_errors import errors, grouped
 from sweeps.measure.validate.serving.predict import engine_efficiencies
 from tests.evidence.saturated_load import Saturated, throughput
-from tests.evidence.saturated_rows import streams
+from tests.evidence.saturated_rows import STREAMED_SAMPLER, metered, streams
 
 HELD_OUT = 2
 """One deployment in so many is held out of the fit of energies, by a hash of its name."""
@@ -82,10 +84,10 @@ class Found:
         return devices * self.power * self.seconds / self.steady.row.sequences
 
 
-def steady_rows(folder: Path) -> list[Steady]:
-    """Rows of serving2/mlenergy_llm.csv in a folder that nothing flags."""
+def steady_rows(folder: Path, sampler: str = STREAMED_SAMPLER) -> list[Steady]:
+    """Rows of serving2/mlenergy_llm.csv in a folder that nothing flags, with a sampler."""
     found = []
-    for row, one in streams(folder):
+    for row, one in streams(folder, sampler):
         values = row.numbers(("power_per_gpu_w", "energy_per_output_token_j"))
         watts, joules = values["power_per_gpu_w"], values["energy_per_output_token_j"]
         held_out = zlib.crc32(row["config_id"].encode()) % HELD_OUT == 0
@@ -93,12 +95,27 @@ def steady_rows(folder: Path) -> list[Steady]:
     return found
 
 
-def predicted(folder: Path) -> list[Found]:
-    """Every row that fits its device, under the learned constants of vLLM."""
-    efficiency, found = engine_efficiencies(None)["vllm"], []
+def metered_rows(folder: Path) -> list[Steady]:
+    """Runs of serving2/inferencex_agg.csv in a folder with the boards' mean power; no constant is fitted to them."""
+    found = []
+    for run, one in metered(folder, engine_efficiencies(None)):
+        devices = run.point.layout.tp * run.point.layout.attention_dp
+        joules = run.watts * devices / one.tokens_per_second
+        found.append(Steady(one, run.point.model_name, run.watts, joules, held_out=True))
+    return found
+
+
+def predicted(folder: Path, sampler: str = STREAMED_SAMPLER) -> list[Found]:
+    """Every row of ML.ENERGY's that fits its device, with a sampler."""
+    return priced(steady_rows(folder, sampler))
+
+
+def priced(steady: Sequence[Steady]) -> list[Found]:
+    """Those of the rows that fit their devices, under the learned constants of their engines."""
+    efficiencies, found = engine_efficiencies(None), []
     with eager():
-        for one in steady_rows(folder):
-            rate = throughput(one.row, efficiency)
+        for one in steady:
+            rate = throughput(one.row, efficiencies[one.row.engine])
             if rate > 0.0:
                 seconds = one.row.sequences / rate
                 found.append(Found(one, seconds, one.power(seconds), one.power(one.seconds)))
@@ -118,9 +135,11 @@ def main(words: list[str] | None = None) -> int:
     """Score, print; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.evidence.mlenergy", description=__doc__)
     parser.add_argument("--data", required=True, type=Path, metavar="DIR", help="folder with serving2/")
+    help_text = f"how tokens are drawn; {STREAMED_SAMPLER} (the default) is what these runs did"
+    parser.add_argument("--sampler", choices=SAMPLERS, default=STREAMED_SAMPLER, help=help_text)
     options = parser.parse_args(words)
     try:
-        found = predicted(options.data)
+        found = predicted(options.data, options.sampler) + priced(metered_rows(options.data))
     except (ValueError, OSError) as error:
         print(f"mlenergy: {error}", file=sys.stderr)
         return 2

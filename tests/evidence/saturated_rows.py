@@ -1,6 +1,7 @@
 """Published runs with as many requests as an engine can hold: rows of five files as one replica and its load each."""
 
 import dataclasses
+import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -53,6 +54,10 @@ SOFTWARE = inferencex_points.SOFTWARE | {"tensorrt": "trtllm"}
 PROMPTS = {"gpqa": 250.0, "lm-arena-chat": 200.0, "sourcegraph-fim": 1500.0}
 """Task of ML.ENERGY -> mean prompt in tokens, which its tables do not say: ours, from what such questions have."""
 
+STREAMED_SAMPLER = "sort"
+"""How ML.ENERGY's requests are sampled: temperature 0.8 and top-p 0.95 under vLLM 0.11.1, which sorts all logits for
+that. Source: defaults of its benchmark (ml-energy/benchmark, mlenergy/llm/benchmark.py)."""
+
 MODES = {"fp4": "nvfp4", "mxfp4": "nvfp4", "fp8": "fp8", "bfloat16": "bfloat16", "unset": "fp8"}
 
 
@@ -79,6 +84,14 @@ def inferencex(folder: Path, efficiencies: Efficiencies) -> list[Saturated]:
     usable = [one for one in published(folder)[0] if one.point.concurrency >= CLIENTS]
     newest = [max(group, key=_newest) for group in grouped(usable, lambda one: one.point.id).values()]
     return [_loaded(one.point, "InferenceX", one.tokens_per_second, efficiencies) for one in newest]
+
+
+def metered(folder: Path, efficiencies: Efficiencies) -> Iterator[tuple[Published, Saturated]]:
+    """Runs of that file whose boards' mean power is published, with a sequence for every client."""
+    for one in published(folder)[0]:
+        if one.watts is not None:
+            loaded = _loaded(one.point, "InferenceX", one.tokens_per_second, efficiencies)
+            yield one, dataclasses.replace(loaded, clients=math.inf, sequences=one.point.concurrency)
 
 
 def _newest(one: Published) -> tuple[float, str]:
@@ -234,23 +247,23 @@ def streamed(folder: Path, efficiencies: Efficiencies) -> list[Saturated]:
     return [one for _, one in streams(folder) if one.sequences is not None and one.sequences >= CLIENTS]
 
 
-def streams(folder: Path) -> Iterator[tuple[CsvRow, Saturated]]:
-    """Rows of text tasks of that file which nothing flags, of models that the catalogue has."""
+def streams(folder: Path, sampler: str = STREAMED_SAMPLER) -> Iterator[tuple[CsvRow, Saturated]]:
+    """Rows of text tasks of that file which nothing flags, of models that the catalogue has, with a sampler."""
     columns = ("config_id", "task", "model_id", "gpu", "num_gpus", "dp", "ep", "weight_precision", "flag")
     for row in rows(folder / "serving2" / "mlenergy_llm.csv", columns):
-        one = None if row["flag"] or row["task"] not in PROMPTS else _streamed(row)
+        one = None if row["flag"] or row["task"] not in PROMPTS else _streamed(row, sampler)
         if one is not None:
             yield row, one
 
 
-def _streamed(row: CsvRow) -> Saturated | None:
+def _streamed(row: CsvRow, sampler: str) -> Saturated | None:
     values = row.numbers(("num_gpus", "dp", "ep", "mean_batch", "mean_output_tokens", "output_tokps"))
     try:
         device, entry = _checkpoint(row["gpu"], "vllm", row["model_id"], MODES[row["weight_precision"]])
     except ValueError:  # a model that the catalogue does not have
         return None
     layout = Layout(tp=values["num_gpus"] / values["dp"], pp=1.0, attention_dp=values["dp"], ep=values["ep"])
-    deployment = deployment_of(device, entry, layout, DEFAULTS["vllm"])
+    deployment = dataclasses.replace(deployment_of(device, entry, layout, DEFAULTS["vllm"]), sampler=sampler)
     if broken_rule(device.hardware, entry.model, deployment) is not None:
         return None
     isl, osl = PROMPTS[row["task"]], values["mean_output_tokens"]

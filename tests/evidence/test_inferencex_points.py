@@ -3,7 +3,7 @@
 import pytest
 
 from sweeps.measure.validate.serving.predict import mean_first_time
-from tests.evidence.inferencex_points import MEANS, NUMBERS, TEXTS, published, version
+from tests.evidence.inferencex_points import MEANS, NUMBERS, POWER, TEXTS, published, version
 
 
 @pytest.mark.parametrize(
@@ -23,24 +23,27 @@ def test_versions_of_images(image, expected):
 def row(**changes):
     texts = ("a", "mi300x", "sglang", "deepseek-ai/DeepSeek-R1-0528", "fp8", "False", "2026-05-18", "", "")
     values = dict(zip(TEXTS, texts, strict=True)) | dict(zip(NUMBERS, (8, 1, 1024, 1024, 4, 25, 160, 15), strict=True))
-    values |= dict.fromkeys(MEANS, "") | changes
+    values |= dict.fromkeys((*MEANS, POWER), "") | changes
     return values
 
 
 def written(folder, *rows):
     (folder / "serving2").mkdir()
-    columns = (*TEXTS, *NUMBERS, *MEANS)
+    columns = (*TEXTS, *NUMBERS, *MEANS, POWER)
     lines = [",".join(str(row[column]) for column in columns) for row in rows]
     (folder / "serving2" / "inferencex_agg.csv").write_text("\n".join([",".join(columns), *lines]) + "\n")
     return published(folder)
 
 
 def test_a_run_is_a_point_with_means_where_there_are_any(tmp_path):
-    (median, mean), left = written(tmp_path, row(), row(mean_ttft_ms=500, mean_tpot_ms=16), row(flag="drift"))
+    (median, mean), left = written(
+        tmp_path, row(), row(mean_ttft_ms=500, mean_tpot_ms=16, avg_power_w=700), row(flag="drift")
+    )
     assert not left and (median.framework, median.precision) == ("sglang", "fp8")
     assert median.tokens_per_second == 200.0 and median.median_ttft == pytest.approx(0.16)
     assert (median.point.ttft, median.point.tpot) == pytest.approx((0.16, 0.015))
     assert (mean.point.ttft, mean.point.tpot) == pytest.approx((0.5, 0.016))
+    assert (median.watts, mean.watts) == (None, 700.0)
     assert median.point.gpu == "MI300X" and median.point.deployment.tp == 8.0
     # one of ten requests of a client is its first
     assert mean_first_time(median.point) == pytest.approx(0.1 * median.point.preset.first_time) != 0.0

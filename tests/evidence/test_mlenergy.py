@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from jaxroof.energy import Joules
-from tests.evidence.mlenergy import Found, Steady, main, predicted
+from tests.evidence.mlenergy import Found, Steady, main, metered_rows, predicted, priced
 from tests.evidence.saturated_load import Lengths, Rules, Saturated
 
 DATA = Path(__file__).parents[2] / ".." / "shared" / "measured"
@@ -33,6 +33,27 @@ def test_power_of_held_out_rows_is_predicted_at_the_measured_time():
     errors = [abs(one.power_at_measured / one.steady.watts - 1.0) for one in found]
     assert len(found) > 80 and np.median(errors) < 0.12
     assert isinstance(found[0].steady.joules, Joules)
+
+
+@needs_data
+def test_the_sampler_explains_joules_per_token():
+    """Of deployments that the fit of energies does not see, 8 and 11 % in the median; 22 and 19 % without the sort."""
+
+    def median(sampler: str, gpu: str) -> float:
+        found = [one for one in predicted(DATA, sampler) if one.steady.held_out and one.steady.row.gpu == gpu]
+        return float(np.median([abs(one.joules_per_token / one.steady.joules_per_token - 1.0) for one in found]))
+
+    for gpu in ("H100-SXM", "B200-SXM"):
+        assert median("sort", gpu) < 0.12 < median("fused", gpu)
+
+
+@needs_data
+def test_board_power_of_an_accelerator_to_which_no_constant_is_fitted():
+    """MI355X under SGLang, 8 to 64 clients: 5 % in the median at the measured time, 14 % at most."""
+    found = priced(metered_rows(DATA))
+    errors = [abs(one.power_at_measured / one.steady.watts - 1.0) for one in found]
+    assert {one.steady.row.gpu for one in found} == {"MI355X"} and len(found) == 4
+    assert np.median(errors) < 0.1 and max(errors) < 0.15
 
 
 def test_a_folder_without_rows_is_one_line(tmp_path, capsys):

