@@ -1,0 +1,120 @@
+"""Cycles, utilisation and energy of a mapped loop nest."""
+
+from typing import Any, NamedTuple
+
+from jaxroof.arrays import jnp
+from jaxroof.nests.counts import Accesses, accesses
+from jaxroof.nests.structs import Fanout, Machine, Mapping, Memory, Problem
+from jaxroof.smooth import ceiling, maximum
+from jaxroof.struct import Scalar
+
+
+class NestCost(NamedTuple):
+    """What a mapping costs. `fits` is true where all tiles and copies have room."""
+
+    accesses: dict[tuple[str, str], Accesses]  # by memory and tensor, words per instance
+    instances: dict[str, Scalar]  # of each memory that are in use
+    compute_cycles: Scalar
+    cycles: Scalar  # of the slowest of arithmetic and memories
+    utilization: Scalar  # share of the arithmetic units in use, while they compute
+    energies: dict[str, Scalar]  # J of each memory and of "mac"
+    energy: Scalar  # J
+    time: Scalar  # s
+    fits: Scalar
+
+
+def nest_cost(problem: Problem, machine: Machine, mapping: Mapping) -> NestCost:
+    """Accesses, cycles and energy of a problem on a machine in one mapping.
+
+    cycles = max over memories of (temporal loops, reads / read bandwidth, writes / write bandwidth, all / bandwidth);
+    energy = MACs + accesses of whole blocks + leakage of instances in use.
+
+    Args:
+      problem, machine, mapping: as of `accesses`.
+
+    Returns:
+      The costs; scalars, or columns where factors or figures are columns. A density below 1 saves what `Machine.gating`
+      and `Machine.skipping` say: energy of the MACs that have a zero operand, or also their cycles.
+
+    Source: cycles, blocks and leakage as Timeloop's reference outputs have them (see `counts`).
+    """
+    found = accesses(problem, machine, mapping)
+    used, instances, fits = 1.0, {}, True
+    cycles: Scalar = 1.0
+    for node, factors in zip(machine.nodes, mapping.factors, strict=True):
+        copies = _product(factors)
+        if isinstance(node, Fanout):
+            used = used * copies
+            fits = jnp.logical_and(fits, copies <= node.size)
+        else:
+            instances[node.name] = used
+            cycles = cycles * copies
+    effective = _effective(problem)
+    cycles = cycles * (1.0 - machine.skipping * (1.0 - effective))
+    macs = cycles * used
+    acting = 1.0 - jnp.maximum(machine.gating, machine.skipping) * (1.0 - effective)
+    energies: dict[str, Scalar] = {}
+    times = [cycles]
+    for node, kept in zip(machine.nodes, mapping.kept, strict=True):
+        if isinstance(node, Memory):
+            own = [found[node.name, name] for name in kept]
+            fits = jnp.logical_and(fits, sum(each.tile for each in own) <= node.capacity)
+            times += _transfer_cycles(node, own)
+            energies[node.name] = instances[node.name] * sum(_access_energy(node, each) for each in own)
+    slowest = maximum(*times)
+    for node in machine.nodes:
+        if isinstance(node, Memory):
+            energies[node.name] = energies[node.name] + node.leakage * instances[node.name] * slowest
+    energies["mac"] = machine.mac_energy * acting * problem_macs(mapping)
+    return NestCost(
+        accesses=found,
+        instances=instances,
+        compute_cycles=cycles,
+        cycles=slowest,
+        utilization=macs / cycles / machine.units,
+        energies=energies,
+        energy=sum(energies.values()),
+        time=slowest / machine.clock,
+        fits=fits,
+    )
+
+
+def problem_macs(mapping: Mapping) -> Scalar:
+    """MACs of all loops of a mapping."""
+    total: Scalar = 1.0
+    for factors in mapping.factors:
+        total = total * _product(factors)
+    return total
+
+
+def _effective(problem: Problem) -> Scalar:
+    """Share of the MACs all of whose operands are not zero, zeros standing at random."""
+    share: Scalar = 1.0
+    for tensor in problem.tensors.values():
+        if not tensor.output:
+            share = share * tensor.density
+    return share
+
+
+def _transfer_cycles(node: Memory, moved: list[Accesses]) -> list[Scalar]:
+    """Cycles of the ports of a memory, where their bandwidth is limited."""
+    reads = sum(each.reads for each in moved)
+    writes = sum(each.fills + each.updates for each in moved)
+    ports = (reads, node.read_bandwidth), (writes, node.write_bandwidth), (reads + writes, node.bandwidth)
+    return [words / bandwidth for words, bandwidth in ports]
+
+
+def _access_energy(node: Memory, moved: Accesses) -> Scalar:
+    """J of the accesses of one instance for one tensor: whole blocks."""
+    return (
+        node.read_energy * ceiling(moved.reads / node.block)
+        + node.write_energy * ceiling(moved.fills / node.block)
+        + node.update_energy * ceiling(moved.updates / node.block)
+    )
+
+
+def _product(factors: dict[str, Any]) -> Scalar:
+    total: Scalar = 1.0
+    for count in factors.values():
+        total = total * count
+    return total
