@@ -55,7 +55,7 @@ def accesses(problem: Problem, machine: Machine, mapping: Mapping) -> dict[tuple
       Scalars, or columns where factors are columns. Gradients follow the counts as products; which loops leave a tile
       in place is decided by which factors are above 1.
     """
-    inner = _inner_extents(mapping)
+    inner = inner_extents(mapping)
     found = {}
     for name, tensor in problem.tensors.items():
         homes = [place for place, kept in enumerate(mapping.kept) if name in kept]
@@ -104,7 +104,7 @@ def _terms(axis: tuple[tuple[int, str], ...], extents: Extents) -> list[tuple[in
     return [(coefficient // shared, extent) for coefficient, extent in present] or [(1, 1.0)]
 
 
-def _inner_extents(mapping: Mapping) -> list[Extents]:
+def inner_extents(mapping: Mapping) -> list[Extents]:
     """Extents of all loops of each node and inner ones, and of none at last."""
     extents: list[Extents] = [{}]
     for factors in reversed(mapping.factors):

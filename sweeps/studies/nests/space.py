@@ -1,0 +1,214 @@
+"""Mappings that a machine allows: factors of each dimension over its nodes, and loop orders that differ in reuse."""
+
+import dataclasses
+import functools
+import itertools
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from jaxroof.arrays import eager
+from jaxroof.nests import Fanout, Machine, Mapping, Memory, Problem
+from jaxroof.nests.counts import inner_extents, words
+
+LARGEST_DIMENSION = 10**9
+"""Of a dimension whose factors are looked for."""
+
+MOST_OPTIONS = 50_000
+"""Ways to split one dimension over the nodes; of more, as many are drawn at random."""
+
+TRIES = 6
+"""Draws of one dimension's factors until they fit."""
+
+Orders = tuple[tuple[str, ...], ...]
+"""Loop order of each node, from the outermost."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Space:
+    """All mappings of a problem on a machine whose tensors reside in given memories."""
+
+    problem: Problem
+    machine: Machine
+    kept: tuple[tuple[str, ...], ...]
+    dimensions: tuple[str, ...]  # of more than one iteration
+    options: tuple[np.ndarray, ...]  # factors of each dimension, float32 [options, nodes]
+    complete: bool  # whether these are all
+    orders: tuple[Orders, ...]
+
+    @property
+    def size(self) -> float:
+        """Mappings, among them those that do not fit."""
+        return math.prod(float(len(each)) for each in self.options) * len(self.orders)
+
+    def mapping(self, rows: np.ndarray, orders: Orders) -> Mapping:
+        """The mappings of factors [mappings, dimensions, nodes] in one loop order: columns of factors."""
+        return Mapping(
+            factors=tuple(
+                {
+                    name: rows[:, number, node]
+                    for number, name in enumerate(self.dimensions)
+                    if self._varies[number][node]
+                }
+                for node in range(len(self.machine.nodes))
+            ),
+            orders=orders,
+            kept=self.kept,
+        )
+
+    def single(self, row: np.ndarray, orders: Orders) -> Mapping:
+        """One mapping, of Python numbers, without loops of one iteration."""
+        factors = tuple(
+            {name: float(row[number, node]) for number, name in enumerate(self.dimensions) if row[number, node] > 1}
+            for node in range(len(self.machine.nodes))
+        )
+        kept_orders = tuple(
+            tuple(name for name in order if name in own) for order, own in zip(orders, factors, strict=True)
+        )
+        return Mapping(factors=factors, orders=kept_orders, kept=self.kept)
+
+    def fits(self, rows: np.ndarray) -> np.ndarray:
+        """Whether tiles and copies have room, for factors [mappings, dimensions, nodes]."""
+        mapping, fine = self.mapping(rows, self.orders[0]), np.ones(len(rows), bool)
+        with eager():
+            extents = inner_extents(mapping)
+            for place, node in enumerate(self.machine.nodes):
+                if isinstance(node, Fanout):
+                    fine &= math.prod(mapping.factors[place].values(), start=np.ones(1)) <= node.size
+                elif node.capacity < math.inf:
+                    tiles = [words(self.problem.tensors[name], extents[place]) for name in self.kept[place]]
+                    fine &= sum(tiles, np.zeros(1)) <= node.capacity
+        return fine
+
+    def drawn(self, count: int, random: np.random.Generator) -> np.ndarray:
+        """Random factors that fit, of `count` draws; [mappings, dimensions, nodes]."""
+        rows = np.ones((count, len(self.dimensions), len(self.machine.nodes)), np.float32)
+        open_rows = np.arange(count)
+        for number in random.permutation(len(self.dimensions)):
+            left, options = open_rows, self.options[number]
+            for _ in range(TRIES):
+                rows[left, number] = options[random.integers(len(options), size=len(left))]
+                left = left[~self.fits(rows[left])]
+                if not len(left):
+                    break
+            else:
+                open_rows = np.setdiff1d(open_rows, left, assume_unique=True)
+        return rows[open_rows]
+
+    def all_rows(self, most: int, random: np.random.Generator) -> tuple[np.ndarray, bool]:
+        """All factors that fit, dimension by dimension, without those that cannot fit any more; whether it is all.
+
+        Where more than `most` are left, as many are drawn from them before the next dimension.
+        """
+        rows, whole = np.ones((1, len(self.dimensions), len(self.machine.nodes)), np.float32), self.complete
+        for number in sorted(range(len(self.dimensions)), key=lambda each: len(self.options[each])):
+            options = self.options[number]
+            if len(rows) * len(options) > 4 * most:
+                rows, whole = rows[random.permutation(len(rows))[: max(1, 4 * most // len(options))]], False
+            grown = np.repeat(rows, len(options), axis=0)
+            grown[:, number] = np.tile(options, (len(rows), 1))
+            rows = grown[self.fits(grown)]
+            if len(rows) > most:
+                rows, whole = rows[random.permutation(len(rows))[:most]], False
+        return rows, whole
+
+    def neighbours(self, row: np.ndarray) -> np.ndarray:
+        """Factors that differ in one prime, which moves from one node to another; those that fit."""
+        found = []
+        for number, name in enumerate(self.dimensions):
+            places = np.flatnonzero(self._varies[number])
+            primes = _primes(int(self.problem.sizes[name]))
+            for source, target in itertools.permutations(places, 2):
+                for prime in primes:
+                    if row[number, source] % prime == 0:
+                        moved = row.copy()
+                        moved[number, source] /= prime
+                        moved[number, target] *= prime
+                        found.append(moved)
+        rows = np.array(found, np.float32).reshape(-1, *row.shape)
+        return rows[self.fits(rows)]
+
+    @functools.cached_property
+    def _varies(self) -> list[np.ndarray]:
+        return [np.any(options > 1.0, axis=0) for options in self.options]
+
+
+def mapping_space(
+    problem: Problem, machine: Machine, kept: tuple[tuple[str, ...], ...], random: np.random.Generator
+) -> Space:
+    """All mappings of a problem on a machine; ValueError of one line where a dimension is too large."""
+    names = tuple(name for name, size in problem.sizes.items() if size > 1)
+    for name in names:
+        if problem.sizes[name] > LARGEST_DIMENSION:
+            raise ValueError(f"{name} = {problem.sizes[name]:.0f}: a search splits dimensions up to {LARGEST_DIMENSION}")
+    options, complete = [], True
+    for name in names:
+        allowed = [
+            place
+            for place, node in enumerate(machine.nodes)
+            if node.dimensions is None or name in node.dimensions or place == 0
+        ]
+        found, all_of_them = _splits(int(problem.sizes[name]), len(allowed), random)
+        limits = [
+            node.size if isinstance(node := machine.nodes[place], Fanout) else math.inf for place in allowed
+        ]
+        found = found[np.all(found <= limits, axis=1)]
+        table = np.ones((len(found), len(machine.nodes)), np.float32)
+        table[:, allowed] = found
+        options.append(table)
+        complete &= all_of_them
+    return Space(problem, machine, kept, names, tuple(options), complete, tuple(_orders(problem, machine, kept, names)))
+
+
+def _orders(
+    problem: Problem, machine: Machine, kept: tuple[tuple[str, ...], ...], names: tuple[str, ...]
+) -> Iterator[Orders]:
+    """Orders that hold one tensor each in place: its dimensions outside, in each memory that has others inside it."""
+    choices = []
+    last = max(place for place, node in enumerate(machine.nodes) if isinstance(node, Memory))
+    for place, node in enumerate(machine.nodes):
+        own = [name for name in names if node.dimensions is None or name in node.dimensions or place == 0]
+        held = problem.tensors.values() if isinstance(node, Memory) and place != last else ()
+        found = [tuple(sorted(own, key=lambda name, moving=tensor.dimensions: name not in moving)) for tensor in held]
+        choices.append(tuple(dict.fromkeys(found)) or (tuple(own),))
+    return itertools.product(*choices)
+
+
+def _splits(size: int, nodes: int, random: np.random.Generator) -> tuple[np.ndarray, bool]:
+    """Factors over some nodes that multiply to `size`, [splits, nodes]; whether these are all."""
+    primes = _primes(size)
+    ways = {prime: math.comb(power + nodes - 1, power) for prime, power in primes.items()}
+    if math.prod(ways.values()) > MOST_OPTIONS:
+        found = np.ones((MOST_OPTIONS, nodes))
+        for prime, power in primes.items():
+            for _ in range(power):
+                found[np.arange(MOST_OPTIONS), random.integers(nodes, size=MOST_OPTIONS)] *= prime
+        return np.unique(found, axis=0), False
+    found = np.ones((1, nodes))
+    for prime, power in primes.items():
+        powers = np.array(list(_partitions(power, nodes)))
+        found = (found[:, None] * float(prime) ** powers[None]).reshape(-1, nodes)
+    return found, True
+
+
+def _partitions(total: int, parts: int) -> Iterator[tuple[int, ...]]:
+    """All tuples of `parts` whole numbers of 0 or more that sum to `total`."""
+    if parts == 1:
+        yield (total,)
+        return
+    for first in range(total + 1):
+        for rest in _partitions(total - first, parts - 1):
+            yield first, *rest
+
+
+@functools.cache
+def _primes(number: int) -> dict[int, int]:
+    """Prime factors and their powers."""
+    found, divisor = {}, 2
+    while divisor * divisor <= number:
+        while number % divisor == 0:
+            found[divisor] = found.get(divisor, 0) + 1
+            number //= divisor
+        divisor += 1
+    return found | ({number: found.get(number, 0) + 1} if number > 1 else {})
