@@ -93,10 +93,18 @@ def architecture(name_or_path: str) -> NestEntry:
 def mapping(path: str, problem: Problem, machine: Machine) -> NestMapping:
     """A mapping from a TOML file: tables `loops` ("P8 Q2" by node, from the outermost) and `keeps` (tensors by memory).
 
+    Args:
+      path: the file; or an answer of `jaxroof map`, in JSON.
+      problem, machine: what is mapped, and on what.
+
     Raises:
       ValueError: one line, as of `workloads.nests.checks.built_mapping`.
     """
-    content = checks.table(document.toml(path), path, ("source", "loops", "keeps"))
+    if path.endswith(".json"):
+        content = checks.table(checks.table(document.json_value(path), path).get("mapping"), f"{path}: mapping")
+    else:
+        content = document.toml(path)
+    checks.table(content, path, ("source", "loops", "keeps"))
     loops = {
         name: checks.parsed_loops(value, f"{path}: loops.{name}")
         for name, value in checks.table(content.get("loops", {}), f"{path}: loops").items()
