@@ -45,7 +45,18 @@ FLOORS = {
             "fanout",
             "op",
         },  # vocabulary
-        {"area", "technology", "package", "speculation", "layers", "cost", "memory", "paging", "legality", "nests"},  # parts
+        {
+            "area",
+            "technology",
+            "package",
+            "speculation",
+            "layers",
+            "cost",
+            "memory",
+            "paging",
+            "legality",
+            "nests",
+        },  # parts
         {"traced_once", "efficiency", "energy", "governor", "roofline", "collectives"},  # realism
         {"forward", "op_time", "overlap", "step", "price_tables", "step_price", "prices"},  # assembly
         {"steady_state", "steady_classes", "steady_search", "scheduler", "training"},

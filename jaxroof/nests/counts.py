@@ -55,28 +55,24 @@ def accesses(problem: Problem, machine: Machine, mapping: Mapping) -> dict[tuple
       Scalars, or columns where factors are columns. Gradients follow the counts as products; which loops leave a tile
       in place is decided by which factors are above 1.
     """
-    inner = inner_extents(mapping)
+    inner, units = inner_extents(mapping), len(machine.nodes)
+    steps = _product(loop.count for loop in _temporal(machine, mapping, inner, units))
     found = {}
     for name, tensor in problem.tensors.items():
         homes = [place for place, kept in enumerate(mapping.kept) if name in kept]
         held = {place: _held(tensor, machine, mapping, inner, place) for place in homes}
-        held[len(machine.nodes)] = (1.0, _product(loop.count for loop in _temporal(machine, mapping, inner, len(machine.nodes))), 0.0)
-        reads, updates, fills = dict.fromkeys(homes, 0.0), dict.fromkeys(homes, 0.0), dict.fromkeys(homes, 0.0)
-        for place, below in zip(homes, [*homes[1:], len(machine.nodes)], strict=True):
-            between = range(place + 1, min(below, len(machine.nodes)))
-            _, moved, first = held[below]
-            spread = _copies(tensor, machine, mapping, inner, between)
-            if tensor.output:
-                updates[place] = moved * spread
-                reads[place] = jnp.maximum(updates[place] - held[place][2], 0.0)
-                fills[below] = jnp.maximum(moved - first, 0.0)
-            else:
-                reads[place], fills[below] = moved * spread, moved
-        outermost = homes[0] if homes else None
-        for place in homes:
-            filled = 0.0 if place == outermost else fills[place]
+        held[units] = _Held(1.0, steps, 0.0)
+        fills: Scalar = 0.0  # of the outermost memory
+        for place, below in zip(homes, [*homes[1:], units], strict=True):
+            own, inside = held[place], held[below]
+            sent = inside.loaded * _copies(tensor, machine, mapping, inner, range(place + 1, below))
             key = machine.nodes[place].name, name
-            found[key] = Accesses(held[place][0], reads[place], filled, updates[place])
+            if tensor.output:
+                found[key] = Accesses(own.tile, jnp.maximum(sent - own.distinct, 0.0), fills, sent)
+                fills = jnp.maximum(inside.loaded - inside.distinct, 0.0)
+            else:
+                found[key] = Accesses(own.tile, sent, fills, 0.0)
+                fills = inside.loaded
     return found
 
 
@@ -126,19 +122,24 @@ def _temporal(machine: Machine, mapping: Mapping, inner: list[Extents], end: int
                 yield _Loop(name, mapping.factors[place][name], inner[place + 1].get(name, 1.0))
 
 
-def _held(
-    tensor: Tensor, machine: Machine, mapping: Mapping, inner: list[Extents], place: int
-) -> tuple[Scalar, Scalar, Scalar]:
-    """Words of a tensor's tile in a memory, words loaded into it, and distinct words among these if it is an output."""
+class _Held(NamedTuple):
+    """A tensor's tile in a memory."""
+
+    tile: Scalar  # words
+    loaded: Scalar  # words that come into it, or leave it if it is of an output
+    distinct: Scalar  # of those of an output: each of these comes once for the first time
+
+
+def _held(tensor: Tensor, machine: Machine, mapping: Mapping, inner: list[Extents], place: int) -> _Held:
     extents = inner[place]
     tile, loops = words(tensor, extents), list(_temporal(machine, mapping, inner, place))
     slides = any(len(axis) > 1 for axis in tensor.axes)
     loaded = _slid(tensor, extents, tile, loops) if slides else _moved(tensor, tile, loops)
     if not tensor.output:
-        return tile, loaded, 0.0
+        return _Held(tile, loaded, 0.0)
     for loop in loops:
         extents = _times(extents, {loop.dimension: loop.count})
-    return tile, loaded, words(tensor, extents)
+    return _Held(tile, loaded, words(tensor, extents))
 
 
 def _moved(tensor: Tensor, tile: Scalar, loops: list[_Loop]) -> Scalar:

@@ -40,7 +40,7 @@ class Memory:
     """One level of memory. An access moves a block of `block` words."""
 
     name: str = static()
-    keeps: tuple[str, ...] = static()  # tensors that may reside here; others pass
+    keeps: tuple[str, ...] = static(default=())  # tensors that may reside here, others pass; none: all may
     dimensions: tuple[str, ...] | None = static(default=None)  # loops that a search places here; None: all
     capacity: Scalar = math.inf  # words of one instance
     word_bits: Scalar = 8.0

@@ -15,7 +15,9 @@ def print_names(json: bool) -> None:
     layers = {name: nests.layer(name) for name in nests.layer_names()}
     machines = {name: nests.architecture(name) for name in nests.architecture_names()}
     if json:
-        return print_json({"layers": list(layers), "architectures": {name: each.source for name, each in machines.items()}})
+        return print_json(
+            {"layers": list(layers), "architectures": {name: each.source for name, each in machines.items()}}
+        )
     out, shown = console(), table("layer", "MACs", "sizes", numbers=("MACs",))
     for name, entry in layers.items():
         shown.add_row(name, f"{entry.value.macs / 1e6:.1f} M", _sizes(entry.value))
@@ -27,7 +29,9 @@ def print_names(json: bool) -> None:
     out.print(shown)
 
 
-def record(options: argparse.Namespace, problem: Any, machine: Any, mapping: Any, cost: Any, found: Any) -> dict[str, Any]:
+def record(
+    options: argparse.Namespace, problem: Any, machine: Any, mapping: Any, cost: Any, found: Any
+) -> dict[str, Any]:
     """The answer for machines: SI units, accesses in words per instance."""
     from jaxroof.version import VERSION
 
@@ -41,7 +45,10 @@ def record(options: argparse.Namespace, problem: Any, machine: Any, mapping: Any
         "jaxroof_version": VERSION,
         "layer": options.layer,
         "architecture": options.arch,
-        "mapping": {"loops": dict(zip(names, map(_loops, mapping.factors, mapping.orders), strict=True)), "keeps": kept},
+        "mapping": {
+            "loops": dict(zip(names, map(_loops, mapping.factors, mapping.orders), strict=True)),
+            "keeps": kept,
+        },
         "macs": float(problem.macs),
         "cycles": float(cost.cycles),
         "compute_cycles": float(cost.compute_cycles),
@@ -98,7 +105,9 @@ def show(options: argparse.Namespace, problem: Any, machine: Any, mapping: Any, 
     if cost.energy:
         shares = sorted(cost.energies.items(), key=lambda each: -each[1])
         parts = ", ".join(f"{name} {percent(energy / cost.energy)}" for name, energy in shares if energy)
-        out.print(f"energy  {formatted(cost.energy, 'J')}, {formatted(cost.energy / problem.macs, 'J')} per MAC: {parts}")
+        out.print(
+            f"energy  {formatted(cost.energy, 'J')}, {formatted(cost.energy / problem.macs, 'J')} per MAC: {parts}"
+        )
     if not cost.fits:
         out.print("note    the mapping does not fit: a memory or a fan-out is too small")
     if found is not None:

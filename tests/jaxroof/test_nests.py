@@ -11,8 +11,7 @@ from jaxroof.arrays import jax, jnp
 from jaxroof.nests import Fanout, Machine, Mapping, Memory, Problem, Tensor, accesses, nest_cost
 from tests.oracle.nests import walked
 
-W, I, O = "Weights", "Inputs", "Outputs"
-ALL = (W, I, O)
+W, X, Y = ALL = "Weights", "Inputs", "Outputs"
 PJ = 1e-12
 
 
@@ -20,12 +19,12 @@ def convolution(stride=1, **sizes):
     """Two-dimensional, or one-dimensional where Q and S are 1."""
     axes = {
         W: (((1, "C"),), ((1, "M"),), ((1, "R"),), ((1, "S"),)),
-        I: (((1, "N"),), ((1, "C"),), ((stride, "P"), (1, "R")), ((stride, "Q"), (1, "S"))),
-        O: (((1, "N"),), ((1, "M"),), ((1, "P"),), ((1, "Q"),)),
+        X: (((1, "N"),), ((1, "C"),), ((stride, "P"), (1, "R")), ((stride, "Q"), (1, "S"))),
+        Y: (((1, "N"),), ((1, "M"),), ((1, "P"),), ((1, "Q"),)),
     }
     return Problem(
         sizes={name: float(size) for name, size in sizes.items()},
-        tensors={name: Tensor(axes=each, output=name == O) for name, each in axes.items()},
+        tensors={name: Tensor(axes=each, output=name == Y) for name, each in axes.items()},
     )
 
 
@@ -63,51 +62,51 @@ DRAM = memory("dram")
 PES = Machine(nodes=(DRAM, Fanout(name="pes", size=16.0), GLB, RF))
 SERIES = Machine(nodes=(DRAM, GLB, RF))
 
-# Exercises 00 to 05 of Accelergy-Project/timeloop-accelergy-exercises, ref-output of each: (reads, fills, updates) of one
-# instance. Figures of 00 are those of workspace/exercises/2020.ispass, all others of 01_accelergy_timeloop_2020_ispass.
+# Exercises 00 to 05 of Accelergy-Project/timeloop-accelergy-exercises, ref-output of each: (reads, fills, updates) of
+# one instance. 00 is of workspace/exercises/2020.ispass, all others of 01_accelergy_timeloop_2020_ispass.
 EXERCISES = {
     "00": (ONE, Machine(nodes=(BUFFER,)), mapping(("P16 R3", ALL)), {
-        ("buffer", W): (48, 0, 0), ("buffer", I): (48, 0, 0), ("buffer", O): (32, 0, 48),
+        ("buffer", W): (48, 0, 0), ("buffer", X): (48, 0, 0), ("buffer", Y): (32, 0, 48),
     }),
     "01 output stationary": (ONE, Machine(nodes=(MAIN, BUFFER)), mapping(("P16", ALL), ("R3", ALL)), {
-        ("main", W): (3, 0, 0), ("main", I): (18, 0, 0), ("main", O): (0, 0, 16),
-        ("buffer", W): (48, 3, 0), ("buffer", I): (48, 18, 0), ("buffer", O): (32, 0, 48),
+        ("main", W): (3, 0, 0), ("main", X): (18, 0, 0), ("main", Y): (0, 0, 16),
+        ("buffer", W): (48, 3, 0), ("buffer", X): (48, 18, 0), ("buffer", Y): (32, 0, 48),
     }),
     "01 weight stationary": (ONE, Machine(nodes=(MAIN, BUFFER)), mapping(("R3", ALL), ("P16", ALL)), {
-        ("main", W): (3, 0, 0), ("main", I): (18, 0, 0), ("main", O): (0, 0, 16),
-        ("buffer", W): (48, 3, 0), ("buffer", I): (48, 18, 0), ("buffer", O): (32, 0, 48),
+        ("main", W): (3, 0, 0), ("main", X): (18, 0, 0), ("main", Y): (0, 0, 16),
+        ("buffer", W): (48, 3, 0), ("buffer", X): (48, 18, 0), ("buffer", Y): (32, 0, 48),
     }),
     "02 tiling": (MANY, Machine(nodes=(MAIN, BUFFER)), mapping(("M16 P16", ALL), ("M2 R3", ALL)), {
-        ("main", W): (96, 0, 0), ("main", I): (288, 0, 0), ("main", O): (0, 0, 512),
-        ("buffer", W): (1536, 96, 0), ("buffer", I): (1536, 288, 0), ("buffer", O): (1024, 0, 1536),
+        ("main", W): (96, 0, 0), ("main", X): (288, 0, 0), ("main", Y): (0, 0, 512),
+        ("buffer", W): (1536, 96, 0), ("buffer", X): (1536, 288, 0), ("buffer", Y): (1024, 0, 1536),
     }),
     "03": (MANY, SERIES, mapping(("", ALL), ("M16 P16", ALL), ("M2 R3", ALL)), {
-        ("dram", W): (96, 0, 0), ("dram", I): (18, 0, 0), ("dram", O): (0, 0, 512),
-        ("glb", W): (96, 96, 0), ("glb", I): (288, 18, 0), ("glb", O): (0, 0, 512),
-        ("rf", W): (1536, 96, 0), ("rf", I): (1536, 288, 0), ("rf", O): (1024, 0, 1536),
+        ("dram", W): (96, 0, 0), ("dram", X): (18, 0, 0), ("dram", Y): (0, 0, 512),
+        ("glb", W): (96, 96, 0), ("glb", X): (288, 18, 0), ("glb", Y): (0, 0, 512),
+        ("rf", W): (1536, 96, 0), ("rf", X): (1536, 288, 0), ("rf", Y): (1024, 0, 1536),
     }),
-    "03 bypass": (MANY, SERIES, mapping(("", ALL), ("M16 P16", (W, I)), ("M2 R3", (O,))), {
-        ("dram", W): (96, 0, 0), ("dram", I): (18, 0, 0), ("dram", O): (0, 0, 512),
-        ("glb", W): (1536, 96, 0), ("glb", I): (1536, 18, 0), ("rf", O): (1024, 0, 1536),
+    "03 bypass": (MANY, SERIES, mapping(("", ALL), ("M16 P16", (W, X)), ("M2 R3", (Y,))), {
+        ("dram", W): (96, 0, 0), ("dram", X): (18, 0, 0), ("dram", Y): (0, 0, 512),
+        ("glb", W): (1536, 96, 0), ("glb", X): (1536, 18, 0), ("rf", Y): (1024, 0, 1536),
     }),
     "04 channels in parallel": (DEEP, PES, mapping(("", ALL), ("C16", ()), ("C2 M32 R3", ALL), ("P16", ALL)), {
-        ("dram", W): (3072, 0, 0), ("dram", I): (576, 0, 0), ("dram", O): (0, 0, 512),
-        ("glb", W): (192, 192, 0), ("glb", I): (1152, 36, 0), ("glb", O): (512, 0, 1024),
-        ("rf", W): (3072, 192, 0), ("rf", I): (3072, 1152, 0), ("rf", O): (2560, 512, 3072),
+        ("dram", W): (3072, 0, 0), ("dram", X): (576, 0, 0), ("dram", Y): (0, 0, 512),
+        ("glb", W): (192, 192, 0), ("glb", X): (1152, 36, 0), ("glb", Y): (512, 0, 1024),
+        ("rf", W): (3072, 192, 0), ("rf", X): (3072, 1152, 0), ("rf", Y): (2560, 512, 3072),
     }),
     "04 filters in parallel": (DEEP, PES, mapping(("", ALL), ("M16", ()), ("C32 M2 R3", ALL), ("P16", ALL)), {
-        ("dram", W): (3072, 0, 0), ("dram", I): (576, 0, 0), ("dram", O): (0, 0, 512),
-        ("glb", W): (192, 192, 0), ("glb", I): (1152, 576, 0), ("glb", O): (992, 0, 1024),
-        ("rf", W): (3072, 192, 0), ("rf", I): (3072, 1152, 0), ("rf", O): (3040, 992, 3072),
+        ("dram", W): (3072, 0, 0), ("dram", X): (576, 0, 0), ("dram", Y): (0, 0, 512),
+        ("glb", W): (192, 192, 0), ("glb", X): (1152, 576, 0), ("glb", Y): (992, 0, 1024),
+        ("rf", W): (3072, 192, 0), ("rf", X): (3072, 1152, 0), ("rf", Y): (3040, 992, 3072),
     }),
-    "05 null": (MANY, SERIES, mapping(("P2", ALL), ("M4 P2", (W, I)), ("P4 R3 M8", ALL)), {
-        ("dram", W): (96, 0, 0), ("dram", I): (18, 0, 0), ("dram", O): (0, 0, 512),
-        ("glb", W): (192, 96, 0), ("glb", I): (78, 18, 0),
-        ("rf", W): (1536, 192, 0), ("rf", I): (1536, 78, 0), ("rf", O): (1024, 0, 1536),
+    "05 null": (MANY, SERIES, mapping(("P2", ALL), ("M4 P2", (W, X)), ("P4 R3 M8", ALL)), {
+        ("dram", W): (96, 0, 0), ("dram", X): (18, 0, 0), ("dram", Y): (0, 0, 512),
+        ("glb", W): (192, 96, 0), ("glb", X): (78, 18, 0),
+        ("rf", W): (1536, 192, 0), ("rf", X): (1536, 78, 0), ("rf", Y): (1024, 0, 1536),
     }),
-    "05 free bypass": (MANY, SERIES, mapping(("", ALL), ("M16 P16", (I,)), ("R3 M2", ALL)), {
-        ("dram", W): (96, 0, 0), ("dram", I): (18, 0, 0), ("dram", O): (0, 0, 512), ("glb", I): (288, 18, 0),
-        ("rf", W): (1536, 96, 0), ("rf", I): (1536, 288, 0), ("rf", O): (1024, 0, 1536),
+    "05 free bypass": (MANY, SERIES, mapping(("", ALL), ("M16 P16", (X,)), ("R3 M2", ALL)), {
+        ("dram", W): (96, 0, 0), ("dram", X): (18, 0, 0), ("dram", Y): (0, 0, 512), ("glb", X): (288, 18, 0),
+        ("rf", W): (1536, 96, 0), ("rf", X): (1536, 288, 0), ("rf", Y): (1024, 0, 1536),
     }),
 }  # fmt: skip
 
@@ -138,7 +137,7 @@ EYERISS = Machine(
     mac_energy=0.207692 * PJ,
 )
 ON_EYERISS = mapping(
-    ("P8 Q2 M4", ALL), ("P14 Q4", (I, O)), ("Q14", ()), ("C3 S3", ()), ("", (I,)), ("R3", (W,)), ("M8", (O,))
+    ("P8 Q2 M4", ALL), ("P14 Q4", (X, Y)), ("Q14", ()), ("C3 S3", ()), ("", (X,)), ("R3", (W,)), ("M8", (Y,))
 )
 
 
@@ -147,13 +146,13 @@ def test_eyeriss_like():
     cost = nest_cost(CONV1, EYERISS, ON_EYERISS)
     assert {key: tuple(map(float, each)) for key, each in cost.accesses.items()} == {
         ("dram", W): (864, 13824, 0, 0),
-        ("dram", I): (151875, 157296, 0, 0),
-        ("dram", O): (401408, 0, 0, 401408),
-        ("glb", I): (9831, 1354752, 157296, 0),
-        ("glb", O): (6272, 0, 0, 401408),
-        ("ifmap", I): (3, 86016, 10752, 0),
+        ("dram", X): (151875, 157296, 0, 0),
+        ("dram", Y): (401408, 0, 0, 401408),
+        ("glb", X): (9831, 1354752, 157296, 0),
+        ("glb", Y): (6272, 0, 0, 401408),
+        ("ifmap", X): (3, 86016, 10752, 0),
         ("weights", W): (24, 86016, 1536, 0),
-        ("psum", O): (8, 57344, 0, 86016),
+        ("psum", Y): (8, 57344, 0, 86016),
     }
     assert cost.cycles == 86016 and cost.utilization == 0.75 and cost.fits
     femtojoules = {"dram": 3380.86, "weights": 1006.69, "psum": 386.77, "glb": 375.27, "mac": 207.69, "ifmap": 112.37}
@@ -170,15 +169,15 @@ def test_simba_like():
         Fanout(name="lanes", size=4.0), memory("weights"), memory("sums"), memory("registers"),
     ))  # fmt: skip
     nest = mapping(
-        ("Q28", ALL), ("P4", (I, O)), ("C3 M4", ()), ("Q4", (I,)), ("M4", ()), ("R3 P4 S3", (W,)), ("M2 P7", (O,)),
+        ("Q28", ALL), ("P4", (X, Y)), ("C3 M4", ()), ("Q4", (X,)), ("M4", ()), ("R3 P4 S3", (W,)), ("M2 P7", (Y,)),
         ("", (W,)),
     )  # fmt: skip
     cost = nest_cost(CONV1, machine, nest)
     assert cost.cycles == 225792 and cost.utilization == 0.75
     assert counted(CONV1, machine, nest) == {
-        ("dram", W): (864, 0, 0), ("dram", I): (151875, 0, 0), ("dram", O): (0, 0, 401408),
-        ("glb", I): (170100, 151875, 0), ("glb", O): (802816, 0, 1204224), ("inputs", I): (225792, 56700, 0),
-        ("weights", W): (32256, 18, 0), ("sums", O): (200704, 50176, 225792), ("registers", W): (225792, 32256, 0),
+        ("dram", W): (864, 0, 0), ("dram", X): (151875, 0, 0), ("dram", Y): (0, 0, 401408),
+        ("glb", X): (170100, 151875, 0), ("glb", Y): (802816, 0, 1204224), ("inputs", X): (225792, 56700, 0),
+        ("weights", W): (32256, 18, 0), ("sums", Y): (200704, 50176, 225792), ("registers", W): (225792, 32256, 0),
     }  # fmt: skip
 
 
@@ -191,27 +190,27 @@ STATIONARY = Machine(nodes=(
 def test_simple_output_stationary():
     """workspace/example_designs/.../simple_output_stationary/ref_outputs/default_problem @67b75f2."""
     nest = mapping(
-        ("P2 Q8 M2", ALL), ("Q14 R3", (W, I)), ("M16", ()), ("C3 P4 S3", (O,)), ("P14", (W,)), ("", (I,)), ("", (O,))
+        ("P2 Q8 M2", ALL), ("Q14 R3", (W, X)), ("M16", ()), ("C3 P4 S3", (Y,)), ("P14", (W,)), ("", (X,)), ("", (Y,))
     )
     assert nest_cost(CONV1, STATIONARY, nest).cycles == 677376
     assert counted(CONV1, STATIONARY, nest) == {
-        ("dram", W): (13824, 0, 0), ("dram", I): (157296, 0, 0), ("dram", O): (0, 0, 401408),
-        ("glb", W): (774144, 13824, 0), ("glb", I): (677376, 157296, 0), ("spad", O): (652288, 0, 677376),
-        ("weight", W): (677376, 48384, 0), ("input", I): (677376, 677376, 0), ("output", O): (652288, 652288, 677376),
+        ("dram", W): (13824, 0, 0), ("dram", X): (157296, 0, 0), ("dram", Y): (0, 0, 401408),
+        ("glb", W): (774144, 13824, 0), ("glb", X): (677376, 157296, 0), ("spad", Y): (652288, 0, 677376),
+        ("weight", W): (677376, 48384, 0), ("input", X): (677376, 677376, 0), ("output", Y): (652288, 652288, 677376),
     }  # fmt: skip
 
 
 def test_simple_weight_stationary():
     """workspace/example_designs/.../simple_weight_stationary/ref_outputs/default_problem @67b75f2."""
     nest = mapping(
-        ("Q14", ALL), ("S3 P2 M8", ALL), ("M4 C3", ()), ("R3 Q2 P2", (W,)), ("P28 Q4", (W,)), ("", (I,)), ("", (O,))
+        ("Q14", ALL), ("S3 P2 M8", ALL), ("M4 C3", ()), ("R3 Q2 P2", (W,)), ("P28 Q4", (W,)), ("", (X,)), ("", (Y,))
     )
     assert nest_cost(CONV1, STATIONARY, nest).cycles == 903168
     assert counted(CONV1, STATIONARY, nest) == {
-        ("dram", W): (864, 0, 0), ("dram", I): (151875, 0, 0), ("dram", O): (0, 0, 401408),
-        ("glb", W): (24192, 864, 0), ("glb", I): (2709504, 151875, 0), ("glb", O): (3211264, 0, 3612672),
-        ("spad", W): (2016, 2016, 0), ("weight", W): (903168, 2016, 0), ("input", I): (903168, 903168, 0),
-        ("output", O): (802816, 802816, 903168),
+        ("dram", W): (864, 0, 0), ("dram", X): (151875, 0, 0), ("dram", Y): (0, 0, 401408),
+        ("glb", W): (24192, 864, 0), ("glb", X): (2709504, 151875, 0), ("glb", Y): (3211264, 0, 3612672),
+        ("spad", W): (2016, 2016, 0), ("weight", W): (903168, 2016, 0), ("input", X): (903168, 903168, 0),
+        ("output", Y): (802816, 802816, 903168),
     }  # fmt: skip
 
 
@@ -253,23 +252,25 @@ def test_copies_that_need_the_same_rows_share_a_read():
     """Rows p + r of 4 x 3 units are 6 different ones, as on the diagonals of Eyeriss; with stride 2 they are 9."""
     machine = Machine(nodes=(memory("dram"), Fanout(name="pes", size=12.0), memory("rf")))
     nest = mapping(("M2", ALL), ("P4 R3", ()), ("", ALL))
-    assert accesses(convolution(), machine, nest)["dram", I].reads == 6
-    assert accesses(convolution(stride=2), machine, nest)["dram", I].reads == 9
+    assert accesses(convolution(), machine, nest)["dram", X].reads == 6
+    assert accesses(convolution(stride=2), machine, nest)["dram", X].reads == 9
     alone = dataclasses.replace(machine.nodes[1], multicast=False)
     apart = Machine(nodes=(machine.nodes[0], alone, machine.nodes[2]))
-    assert accesses(convolution(), apart, nest)["dram", I].reads == 12
+    assert accesses(convolution(), apart, nest)["dram", X].reads == 12
 
 
 def test_partial_sums_without_a_tree_are_written_apart():
     nodes = (memory("dram"), Fanout(name="pes", size=16.0, reduces=False), memory("rf"))
     found = accesses(DEEP, Machine(nodes=nodes), mapping(("P16 M32 R3", ALL), ("C16", ()), ("C2", ALL)))
-    assert found["dram", O].updates == 16 * 16 * 32  # 16 copies of 512 sums, each leaves once: R is innermost
+    assert found["dram", Y].updates == 16 * 16 * 32  # 16 copies of 512 sums, each leaves once: R is innermost
 
 
 def test_columns_of_factors_are_single_mappings():
     factors = np.array([1.0, 2.0, 4.0, 8.0])
     nest = mapping(("P4 M16", ALL), ("M2 P1", ALL), ("P4 R3", ALL))
-    both = dataclasses.replace(nest, factors=({"P": 4.0, "M": 32.0 / factors}, {"M": factors, "P": 1.0}, nest.factors[2]))
+    both = dataclasses.replace(
+        nest, factors=({"P": 4.0, "M": 32.0 / factors}, {"M": factors, "P": 1.0}, nest.factors[2])
+    )
     columns = nest_cost(MANY, SERIES, both)
     for row, count in enumerate(factors):
         single = ({"P": 4.0, "M": 32.0 / count}, {"M": count, "P": 1.0}, nest.factors[2])
@@ -280,7 +281,7 @@ def test_columns_of_factors_are_single_mappings():
 
 
 def test_gradients_are_those_of_differences():
-    """Words that move on Eyeriss, by the logarithms of four factors: relaxed ones, that whole numbers are rounded from."""
+    """Words that move on Eyeriss, by the logarithms of four relaxed factors."""
     logs = np.log([8.0, 2.0, 4.0, 4.0])
 
     def moved(log):
@@ -300,7 +301,7 @@ def test_gradients_are_those_of_differences():
 
 def test_zeros_cost_no_energy_or_no_time():
     sparse = Problem(sizes=MANY.sizes, tensors={
-        name: dataclasses.replace(tensor, density=0.5 if name == I else 1.0) for name, tensor in MANY.tensors.items()
+        name: dataclasses.replace(tensor, density=0.5 if name == X else 1.0) for name, tensor in MANY.tensors.items()
     })  # fmt: skip
     nest = mapping(("", ALL), ("M16 P16", ALL), ("M2 R3", ALL))
     plain = Machine(nodes=SERIES.nodes, mac_energy=1.0)

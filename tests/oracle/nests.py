@@ -24,7 +24,9 @@ def walked(problem, machine, mapping):
                 moved, distinct = loaded(tiles), len(set().union(*tiles))
             own = len(set().union(*visits(tensor, machine, mapping, place)))
             record = found.setdefault((nodes[place].name, name), {"reads": 0, "fills": 0, "updates": 0})
-            under = found.setdefault((nodes[below].name, name), {"reads": 0, "fills": 0, "updates": 0}) if distinct else {}
+            under = (
+                found.setdefault((nodes[below].name, name), {"reads": 0, "fills": 0, "updates": 0}) if distinct else {}
+            )
             if tensor.output:
                 record["updates"], record["reads"] = moved * spread, moved * spread - own
                 under["fills"] = moved - (distinct or 0)
@@ -93,6 +95,7 @@ def loaded(tiles):
 def gapless(tile):
     """Whether a tile has all elements between its corners."""
     return all(
-        len(indices) == max(indices) - min(indices) + 1 or len({b - a for a, b in itertools.pairwise(sorted(indices))}) == 1
+        len(indices) == max(indices) - min(indices) + 1
+        or len({b - a for a, b in itertools.pairwise(sorted(indices))}) == 1
         for indices in map(set, zip(*tile, strict=True))
     )

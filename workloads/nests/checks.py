@@ -1,4 +1,4 @@
-"""Checks of loop nests that files describe; every message is one line that names file, place, value and what is allowed."""
+"""Checks of loop nests that files describe; a message is one line: file, place, value and what is allowed."""
 
 import difflib
 import math
@@ -42,7 +42,7 @@ def table(value: Any, where: str, known: Collection[str] = ()) -> Mapping[str, A
 def number(value: Any, where: str, zero: bool = False) -> float:
     """A positive, finite number; zero where that is a sensible value."""
     plain = isinstance(value, int | float) and not isinstance(value, bool)
-    fine = plain and math.isfinite(value) and (value > 0 or zero and value == 0)
+    fine = plain and math.isfinite(value) and (value > 0 or (zero and value == 0))
     require(fine, where, f"{_shown(value)} must be a {'number of 0 or more' if zero else 'positive number'}")
     return float(value)
 

@@ -79,7 +79,8 @@ def architecture(name_or_path: str) -> NestEntry:
     checks.require(isinstance(listed, list), name_or_path, "nodes are missing: [[nodes]], from the outermost")
     machine = Machine(
         nodes=tuple(_node(each, f"{name_or_path}: node {number}") for number, each in enumerate(listed, 1)),
-        mac_energy=1e-12 * checks.number(content.get("mac_energy_pJ", 0.0), f"{name_or_path}: mac_energy_pJ", zero=True),
+        mac_energy=1e-12
+        * checks.number(content.get("mac_energy_pJ", 0.0), f"{name_or_path}: mac_energy_pJ", zero=True),
         clock=1e6 * checks.number(content.get("clock_MHz", 1000.0), f"{name_or_path}: clock_MHz"),
         **{
             name: float(checks.flag(content.get(name, False), f"{name_or_path}: {name}"))
@@ -164,8 +165,8 @@ def _problem(content: Mapping[str, Any], where: str) -> Problem:
         pairs = {"Weights": "KN", "Inputs": "MK", "Outputs": "MN"}
         axes = {name: tuple(((1, letter),) for letter in pair) for name, pair in pairs.items()}
         return _einsum(sizes, axes, "Outputs", densities)
-    steps = [checks.whole(content.get(name, 1), f"{where}: {name}") for name in ("stride", "dilation")]
-    return convolution(sizes, *steps, densities=densities)
+    stride, dilation = (checks.whole(content.get(name, 1), f"{where}: {name}") for name in ("stride", "dilation"))
+    return convolution(sizes, stride, dilation, densities)
 
 
 def _einsum(sizes: Mapping[str, int], axes: Mapping[str, Any], output: str, densities: Mapping[str, float]) -> Problem:

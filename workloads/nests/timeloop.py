@@ -1,4 +1,4 @@
-"""Architectures, problems and mappings of Timeloop, in its version 0.4: the part of the format that its exercises use."""
+"""Architectures, problems and mappings of Timeloop, version 0.4: the part of the format that its exercises use."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -139,7 +139,7 @@ def _memory(
 ) -> Memory:
     word = checks.number(attributes.get("datawidth", 8), f"{where}: datawidth")
     width = checks.number(attributes.get("width", word), f"{where}: width")
-    figures = {ENERGIES[action]: energy for action, energy in actions.items() if action in ENERGIES}
+    figures: dict[str, Any] = {ENERGIES[action]: energy for action, energy in actions.items() if action in ENERGIES}
     for key, field in (("read_bandwidth", "read_bandwidth"), ("write_bandwidth", "write_bandwidth")):
         if key in attributes:
             figures[field] = checks.number(attributes[key], f"{where}: {key}")
@@ -158,7 +158,7 @@ def _energy_table(path: str) -> dict[str, dict[str, float]]:
     require(isinstance(listed, Mapping), path, "it has neither ERT_summary nor ERT")
     found: dict[str, dict[str, float]] = {}
     for row in _tables(listed.get("table_summary", listed.get("tables")), path):
-        name = str(row.get("name")).rpartition(".")[2].partition("[")[0]
+        name = str(row.get("name")).partition("[")[0].rpartition(".")[2]
         actions = found.setdefault(name, {})
         for action in _tables(row.get("actions"), f"{path}: {name}"):
             energy = action.get("max_energy", action.get("energy", 0.0))
@@ -194,5 +194,7 @@ def _names(value: Any, where: str) -> list[str]:
 
 
 def _tables(value: Any, where: str) -> list[Mapping[str, Any]]:
-    require(isinstance(value, list) and all(isinstance(each, Mapping) for each in value), where, "must be a list of tables")
+    require(
+        isinstance(value, list) and all(isinstance(each, Mapping) for each in value), where, "must be a list of tables"
+    )
     return value

@@ -60,7 +60,8 @@ def found_mapping(
       kept: tensors that reside in each node.
       objective: one of `OBJECTIVES`.
       method: "random"; "enumerate": all factors that fit, in every order that differs in reuse, thinned at random where
-        there are more than `mappings`; "gradient": relaxed factors, descended from many starts and rounded.
+        there are more than `mappings`; "gradient": relaxed factors in the best loop order of a tenth
+        of the draws, descended from many starts and rounded.
       mappings: how many are evaluated; moves of single factors come on top.
       seed: of the draws.
       report: told about progress.
@@ -81,11 +82,12 @@ def found_mapping(
         from sweeps.studies.nests.descent import descended
 
         pool.try_all(_draws(space, mappings // 10, random), report, mappings)
-        orders = [orders for *_, orders in pool.best[:3]] or list(space.orders[:3])
-        for order in dict.fromkeys(orders):
-            pool.try_all([(descended(space, order, objective, random), order)], report, mappings)
+        order = pool.best[0][-1] if pool.best else space.orders[0]
+        pool.try_all([(descended(space, order, objective, random), order)], report, mappings)
     if not pool.best:
-        raise ValueError(f"no mapping of {pool.tried or mappings} fits into the memories and fan-outs of the architecture")
+        raise ValueError(
+            f"no mapping of {pool.tried or mappings} fits into the memories and fan-outs of the architecture"
+        )
     for _ in range(ROUNDS if not complete else 0):
         if not pool.improve(report, mappings):
             break

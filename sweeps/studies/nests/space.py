@@ -141,7 +141,9 @@ def mapping_space(
     names = tuple(name for name, size in problem.sizes.items() if size > 1)
     for name in names:
         if problem.sizes[name] > LARGEST_DIMENSION:
-            raise ValueError(f"{name} = {problem.sizes[name]:.0f}: a search splits dimensions up to {LARGEST_DIMENSION}")
+            raise ValueError(
+                f"{name} = {problem.sizes[name]:.0f}: a search splits dimensions up to {LARGEST_DIMENSION}"
+            )
     options, complete = [], True
     for name in names:
         allowed = [
@@ -150,9 +152,7 @@ def mapping_space(
             if node.dimensions is None or name in node.dimensions or place == 0
         ]
         found, all_of_them = _splits(int(problem.sizes[name]), len(allowed), random)
-        limits = [
-            node.size if isinstance(node := machine.nodes[place], Fanout) else math.inf for place in allowed
-        ]
+        limits = [node.size if isinstance(node := machine.nodes[place], Fanout) else math.inf for place in allowed]
         found = found[np.all(found <= limits, axis=1)]
         table = np.ones((len(found), len(machine.nodes)), np.float32)
         table[:, allowed] = found
@@ -170,7 +170,13 @@ def _orders(
     for place, node in enumerate(machine.nodes):
         own = [name for name in names if node.dimensions is None or name in node.dimensions or place == 0]
         held = problem.tensors.values() if isinstance(node, Memory) and place != last else ()
-        found = [tuple(sorted(own, key=lambda name, moving=tensor.dimensions: name not in moving)) for tensor in held]
+        found = [
+            tuple(
+                [name for name in own if name in tensor.dimensions]
+                + [name for name in own if name not in tensor.dimensions]
+            )
+            for tensor in held
+        ]
         choices.append(tuple(dict.fromkeys(found)) or (tuple(own),))
     return itertools.product(*choices)
 
