@@ -7,7 +7,7 @@ import pytest
 
 from jaxroof.nests import Fanout, Machine, Memory, nest_cost
 from sweeps.studies.nests import found_mapping
-from sweeps.studies.nests.search import scores
+from sweeps.studies.nests.search import compiled_scores, scores
 from sweeps.studies.nests.space import mapping_space
 from workloads.nests.checks import residents
 from workloads.nests.documents import convolution
@@ -63,6 +63,26 @@ def test_columns_are_single_mappings():
         for place in range(0, len(rows), 10):
             alone = nest_cost(PROBLEM, machine(), space.single(rows[place], orders))
             assert values[place] == pytest.approx(float(alone.energy), rel=1e-5)
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_compiled_scores_are_the_same(native, monkeypatch):
+    if native:
+        pytest.importorskip("llvmlite")
+    else:
+        monkeypatch.setattr("sweeps.run.compilers.loops_known", lambda: False)
+    space = mapping_space(PROBLEM, machine(), KEPT, np.random.default_rng(0))
+    rows = space.drawn(200, np.random.default_rng(1))
+    for orders in space.orders:
+        plain = scores(space, rows, orders, "edp")
+        assert compiled_scores(space, orders, "edp")(rows) == pytest.approx(plain, rel=1e-5)
+
+
+def test_many_mappings_are_compiled(monkeypatch):
+    monkeypatch.setattr("sweeps.studies.nests.search.COMPILED", 1000)
+    monkeypatch.setattr("sweeps.studies.nests.search.COMPILED_CHUNK", 8192)
+    found = found_mapping(PROBLEM, machine(), KEPT, objective="energy", mappings=3000)
+    assert found.cost.energy == pytest.approx(everything("energy"), rel=1e-6)
 
 
 def test_a_machine_too_small():

@@ -2,15 +2,18 @@
 
 import concurrent.futures
 import dataclasses
+import functools
 import os
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 
-from jaxroof.arrays import eager
+from jaxroof.arrays import eager, jax, jnp
 from jaxroof.nests import Machine, Mapping, NestCost, Problem, nest_cost
-from sweeps.studies.nests.space import Orders, Space, mapping_space
+from sweeps.run import compilers
+from sweeps.studies.nests.space import Orders, Rows, Space, mapping_space
 
 METHODS = ("random", "enumerate", "gradient")
 """Ways to look for a mapping."""
@@ -20,6 +23,15 @@ OBJECTIVES = ("edp", "energy", "cycles")
 
 CHUNK = 8192
 """Mappings that are evaluated at once: their columns stay in a core's cache."""
+
+COMPILED = 2_000_000
+"""Mappings from which a search compiles a program for each loop order, after JAX is imported."""
+
+COMPILED_CHUNK = 65_536
+"""Mappings that a compiled program evaluates at once."""
+
+MOST_ORDERS = 9
+"""Loop orders in which the factors of one draw are evaluated."""
 
 FINALISTS = 24
 """Mappings that moves of single factors start from."""
@@ -72,22 +84,25 @@ def found_mapping(
     begun, random = time.perf_counter(), np.random.default_rng(seed)
     space = mapping_space(problem, machine, kept, random)
     pool = _Pool(space, objective, FINALISTS)
-    complete = False
+    complete, pool.compiled = False, mappings >= COMPILED and method != "gradient"
+    chunk = COMPILED_CHUNK if pool.compiled else CHUNK
     if method == "enumerate":
         rows, complete = space.all_rows(max(1, mappings // len(space.orders)), random)
-        pool.try_all(((part, orders) for orders in space.orders for part in _parts(rows)), report, mappings)
+        parts = _parts(rows, chunk)
+        pool.try_all(((part, orders) for part in parts for orders in space.orders), report, mappings)
     elif method == "random":
-        pool.try_all(_draws(space, mappings, random), report, mappings)
+        pool.try_all(_draws(space, mappings, random, chunk), report, mappings)
     else:
         from sweeps.studies.nests.descent import descended
 
-        pool.try_all(_draws(space, mappings // 10, random), report, mappings)
+        pool.try_all(_draws(space, mappings // 10, random, chunk), report, mappings)
         order = pool.best[0][-1] if pool.best else space.orders[0]
-        pool.try_all([(descended(space, order, objective, random), order)], report, mappings)
+        pool.try_all([(part, order) for part in _parts(descended(space, order, objective, random))], report, mappings)
     if not pool.best:
         raise ValueError(
             f"no mapping of {pool.tried or mappings} fits into the memories and fan-outs of the architecture"
         )
+    pool.compiled = False
     for _ in range(ROUNDS if not complete else 0):
         if not pool.improve(report, mappings):
             break
@@ -97,30 +112,55 @@ def found_mapping(
     return Found(mapping, nest_cost(problem, machine, mapping), pool.tried, seconds, complete, space.size)
 
 
-def _draws(space: Space, mappings: int, random: np.random.Generator) -> Iterator[tuple[np.ndarray, Orders]]:
+def _draws(space: Space, mappings: int, random: np.random.Generator, chunk: int) -> Iterator[tuple[Rows, Orders]]:
     """Chunks of random factors, each in some of the orders, until `mappings` are drawn or nearly nothing fits."""
     drawn = asked = 0
-    many = min(len(space.orders), 9)
+    many = min(len(space.orders), MOST_ORDERS)
     while drawn < mappings and asked < 40 * mappings:
-        rows = space.drawn(CHUNK, random)
-        asked += CHUNK * many
+        rows = Rows(np.concatenate([space.drawn(CHUNK, random) for _ in range(chunk // CHUNK)]))
+        if not len(rows):
+            asked += chunk * many
+            continue
+        asked += chunk * many
         for number in random.choice(len(space.orders), size=many, replace=False):
             drawn += len(rows)
             yield rows, space.orders[number]
 
 
-def _parts(rows: np.ndarray) -> Iterator[np.ndarray]:
-    for start in range(0, len(rows), CHUNK):
-        yield rows[start : start + CHUNK]
+def _parts(rows: np.ndarray, chunk: int = CHUNK) -> list[Rows]:
+    return [Rows(rows[start : start + chunk]) for start in range(0, len(rows), chunk)]
 
 
-def scores(space: Space, rows: np.ndarray, orders: Orders, objective: str) -> np.ndarray:
+def scores(space: Space, columns: np.ndarray, orders: Orders, objective: str) -> np.ndarray:
     """The objective of mappings [mappings, dimensions, nodes] in one loop order; infinite where one does not fit."""
-    columns = np.moveaxis(np.ascontiguousarray(np.moveaxis(rows, 0, -1)), -1, 0)  # each column in one piece
     with eager():
-        cost = nest_cost(space.problem, space.machine, space.mapping(columns, orders))
-        value = {"energy": cost.energy, "cycles": cost.cycles, "edp": cost.energy * cost.cycles}[objective]
-        return np.broadcast_to(np.where(cost.fits, value, np.inf), len(rows))
+        return np.broadcast_to(_score(space, space.mapping(columns, orders), objective), len(columns))
+
+
+def _score(space: Space, mapping: Mapping, objective: str) -> Any:
+    cost = nest_cost(space.problem, space.machine, mapping)
+    value = {"energy": cost.energy, "cycles": cost.cycles, "edp": cost.energy * cost.cycles}[objective]
+    return jnp.where(cost.fits, value, np.inf)
+
+
+def compiled_scores(space: Space, orders: Orders, objective: str) -> Callable[[np.ndarray], np.ndarray]:
+    """`scores` as a compiled program: of LLVM's loops where there are any, else of XLA; in float32."""
+    leaves, structure = jax.tree.flatten(space.mapping(space.ones(), orders))
+
+    def score(point: list) -> Any:
+        return _score(space, jax.tree.unflatten(structure, point), objective)
+
+    if compilers.loops_known():
+        from sweeps.run.native.columns import mapped
+
+        program: Any = mapped(score, leaves)
+    else:
+        program = jax.jit(jax.vmap(score))
+
+    def scored(columns: np.ndarray) -> np.ndarray:
+        return np.asarray(program(jax.tree.leaves(space.mapping(columns, orders))))
+
+    return scored
 
 
 class _Pool:
@@ -128,14 +168,16 @@ class _Pool:
 
     def __init__(self, space: Space, objective: str, most: int):
         self.space, self.objective, self.most, self.tried = space, objective, most, 0
+        self.compiled = False
         self.best: list[tuple[float, np.ndarray, Orders]] = []
+        self._program = functools.cache(lambda orders: compiled_scores(space, orders, objective))
 
     def try_all(self, chunks: Iterator | list, report: Report, total: int) -> None:
         """Evaluate chunks of factors with their orders, on all cores."""
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1) as threads:
-            waiting: list[tuple[concurrent.futures.Future, np.ndarray, Orders]] = []
-            for rows, orders in chunks:
-                waiting.append((threads.submit(scores, self.space, rows, orders, self.objective), rows, orders))
+            waiting: list[tuple[concurrent.futures.Future, Rows, Orders]] = []
+            for chunk, orders in chunks:
+                waiting.append((threads.submit(self._scores, chunk, orders), chunk, orders))
                 if len(waiting) > 2 * (os.cpu_count() or 1):
                     self._take(*waiting.pop(0))
                     report(self.tried, total)
@@ -143,8 +185,13 @@ class _Pool:
                 self._take(*each)
             report(self.tried, total)
 
-    def _take(self, future: concurrent.futures.Future, rows: np.ndarray, orders: Orders) -> None:
-        values = future.result()
+    def _scores(self, chunk: Rows, orders: Orders) -> np.ndarray:
+        if self.compiled:
+            return self._program(orders)(chunk.columns)
+        return scores(self.space, chunk.columns, orders, self.objective)
+
+    def _take(self, future: concurrent.futures.Future, chunk: Rows, orders: Orders) -> None:
+        values, rows = future.result(), chunk.rows
         self.tried += len(rows)
         first = min(self.most, len(rows))
         for place in np.argpartition(values, first - 1)[:first] if first else ():
@@ -160,7 +207,7 @@ class _Pool:
         rows = np.unique(rows, axis=0)
         orders = list(dict.fromkeys(orders for *_, orders in starts[:8]))
         self.try_all([(part, order) for order in orders for part in _parts(rows)], report, total)
-        self.try_all([(self.best[0][1][None], order) for order in self.space.orders[:200]], report, total)
+        self.try_all([(Rows(self.best[0][1][None]), order) for order in self.space.orders[:200]], report, total)
         kept = {(row.tobytes(), orders): (score, row, orders) for score, row, orders in reversed(self.best)}
         self.best = sorted(kept.values(), key=lambda each: each[0])
         return self.best[0][0] < before * (1.0 - 1e-6)

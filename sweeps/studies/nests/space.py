@@ -25,6 +25,21 @@ Orders = tuple[tuple[str, ...], ...]
 """Loop order of each node, from the outermost."""
 
 
+class Rows:
+    """Factors of mappings, [mappings, dimensions, nodes], and the same with each column in one piece."""
+
+    def __init__(self, rows: np.ndarray):
+        self.rows = rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @functools.cached_property
+    def columns(self) -> np.ndarray:
+        """A view in which the first axis is the last one in memory."""
+        return np.moveaxis(np.ascontiguousarray(np.moveaxis(self.rows, 0, -1)), -1, 0)
+
+
 @dataclasses.dataclass(frozen=True)
 class Space:
     """All mappings of a problem on a machine whose tensors reside in given memories."""
@@ -80,6 +95,10 @@ class Space:
                     tiles = [words(self.problem.tensors[name], extents[place]) for name in self.kept[place]]
                     fine &= sum(tiles, np.zeros(1)) <= node.capacity
         return fine
+
+    def ones(self) -> np.ndarray:
+        """Factors of one mapping, all 1: an example of their shape and type."""
+        return np.ones((1, len(self.dimensions), len(self.machine.nodes)), np.float32)
 
     def drawn(self, count: int, random: np.random.Generator) -> np.ndarray:
         """Random factors that fit, of `count` draws; [mappings, dimensions, nodes]."""
