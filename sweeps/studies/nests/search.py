@@ -5,7 +5,7 @@ import dataclasses
 import functools
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,9 @@ COMPILED = 2_000_000
 
 COMPILED_CHUNK = 65_536
 """Mappings that a compiled program evaluates at once."""
+
+FIRST = 200_000
+"""Mappings by which compiled searches and descents choose loop orders."""
 
 MOST_ORDERS = 9
 """Loop orders in which the factors of one draw are evaluated."""
@@ -72,8 +75,8 @@ def found_mapping(
       kept: tensors that reside in each node.
       objective: one of `OBJECTIVES`.
       method: "random"; "enumerate": all factors that fit, in every order that differs in reuse, thinned at random where
-        there are more than `mappings`; "gradient": relaxed factors in the best loop order of a tenth
-        of the draws, descended from many starts and rounded.
+        there are more than `mappings`; "gradient": relaxed factors, descended from many starts in the best loop order
+        of some random mappings, and rounded.
       mappings: how many are evaluated; moves of single factors come on top.
       seed: of the draws.
       report: told about progress.
@@ -84,20 +87,25 @@ def found_mapping(
     begun, random = time.perf_counter(), np.random.default_rng(seed)
     space = mapping_space(problem, machine, kept, random)
     pool = _Pool(space, objective, FINALISTS)
-    complete, pool.compiled = False, mappings >= COMPILED and method != "gradient"
-    chunk = COMPILED_CHUNK if pool.compiled else CHUNK
+    complete = False
     if method == "enumerate":
-        rows, complete = space.all_rows(max(1, mappings // len(space.orders)), random)
-        parts = _parts(rows, chunk)
+        pool.compiled = mappings >= COMPILED and mappings // len(space.orders) >= COMPILED // MOST_ORDERS
+        found, complete = space.all_rows(max(1, mappings // len(space.orders)), random)
+        parts = (part for rows in found for part in _parts(rows, pool.chunk))
         pool.try_all(((part, orders) for part in parts for orders in space.orders), report, mappings)
-    elif method == "random":
-        pool.try_all(_draws(space, mappings, random, chunk), report, mappings)
     else:
-        from sweeps.studies.nests.descent import descended
+        first = mappings if method == "random" and mappings < COMPILED else min(mappings, FIRST)
+        pool.try_all(_draws(space, space.orders, first, random, pool.chunk), report, mappings)
+        orders = list(dict.fromkeys([*(orders for *_, orders in pool.best), *space.orders]))
+        if method == "gradient":
+            from sweeps.studies.nests.descent import descended
 
-        pool.try_all(_draws(space, mappings // 10, random, chunk), report, mappings)
-        order = pool.best[0][-1] if pool.best else space.orders[0]
-        pool.try_all([(part, order) for part in _parts(descended(space, order, objective, random))], report, mappings)
+            rows = descended(space, orders[0], objective, random)
+            pool.try_all([(part, orders[0]) for part in _parts(rows)], report, mappings)
+        elif first < mappings:
+            pool.compiled = True
+            draws = _draws(space, orders[:MOST_ORDERS], mappings - first, random, pool.chunk)
+            pool.try_all(draws, report, mappings)
     if not pool.best:
         raise ValueError(
             f"no mapping of {pool.tried or mappings} fits into the memories and fan-outs of the architecture"
@@ -112,19 +120,18 @@ def found_mapping(
     return Found(mapping, nest_cost(problem, machine, mapping), pool.tried, seconds, complete, space.size)
 
 
-def _draws(space: Space, mappings: int, random: np.random.Generator, chunk: int) -> Iterator[tuple[Rows, Orders]]:
+def _draws(
+    space: Space, orders: Sequence[Orders], mappings: int, random: np.random.Generator, chunk: int
+) -> Iterator[tuple[Rows, Orders]]:
     """Chunks of random factors, each in some of the orders, until `mappings` are drawn or nearly nothing fits."""
     drawn = asked = 0
-    many = min(len(space.orders), MOST_ORDERS)
+    many = min(len(orders), MOST_ORDERS)
     while drawn < mappings and asked < 40 * mappings:
         rows = Rows(np.concatenate([space.drawn(CHUNK, random) for _ in range(chunk // CHUNK)]))
-        if not len(rows):
-            asked += chunk * many
-            continue
         asked += chunk * many
-        for number in random.choice(len(space.orders), size=many, replace=False):
+        for number in random.choice(len(orders), size=many if len(rows) else 0, replace=False):
             drawn += len(rows)
-            yield rows, space.orders[number]
+            yield rows, orders[number]
 
 
 def _parts(rows: np.ndarray, chunk: int = CHUNK) -> list[Rows]:
@@ -171,6 +178,11 @@ class _Pool:
         self.compiled = False
         self.best: list[tuple[float, np.ndarray, Orders]] = []
         self._program = functools.cache(lambda orders: compiled_scores(space, orders, objective))
+
+    @property
+    def chunk(self) -> int:
+        """Mappings that are evaluated at once."""
+        return COMPILED_CHUNK if self.compiled else CHUNK
 
     def try_all(self, chunks: Iterator | list, report: Report, total: int) -> None:
         """Evaluate chunks of factors with their orders, on all cores."""

@@ -18,6 +18,12 @@ LARGEST_DIMENSION = 10**9
 MOST_OPTIONS = 50_000
 """Ways to split one dimension over the nodes; of more, as many are drawn at random."""
 
+MOST_ROWS = 100_000
+"""Splits that an enumeration has at once."""
+
+DESCENTS = 64
+"""Random descents by which their number is estimated."""
+
 TRIES = 6
 """Draws of one dimension's factors until they fit."""
 
@@ -115,22 +121,54 @@ class Space:
                 open_rows = np.setdiff1d(open_rows, left, assume_unique=True)
         return rows[open_rows]
 
-    def all_rows(self, most: int, random: np.random.Generator) -> tuple[np.ndarray, bool]:
-        """All factors that fit, dimension by dimension, without those that cannot fit any more; whether it is all.
+    def all_rows(self, most: int, random: np.random.Generator) -> tuple[Iterator[np.ndarray], bool]:
+        """Chunks of all factors that fit, dimension by dimension, without those that cannot fit any more.
 
-        Where more than `most` are left, as many are drawn from them before the next dimension.
+        Where there are about more than `most`, a random part of them, of about that size; and whether it is all.
         """
-        rows, whole = np.ones((1, len(self.dimensions), len(self.machine.nodes)), np.float32), self.complete
-        for number in sorted(range(len(self.dimensions)), key=lambda each: len(self.options[each])):
-            options = self.options[number]
-            if len(rows) * len(options) > 4 * most:
-                rows, whole = rows[random.permutation(len(rows))[: max(1, 4 * most // len(options))]], False
-            grown = np.repeat(rows, len(options), axis=0)
-            grown[:, number] = np.tile(options, (len(rows), 1))
-            rows = grown[self.fits(grown)]
-            if len(rows) > most:
-                rows, whole = rows[random.permutation(len(rows))[:most]], False
-        return rows, whole
+        left = sorted(range(len(self.dimensions)), key=lambda each: len(self.options[each]))
+        rows = self.ones()
+        while left and len(rows) * len(self.options[left[0]]) <= MOST_ROWS:
+            rows = self._grown(rows, left.pop(0))
+        total = self._total(rows, left, random) if len(rows) else 0.0
+        share = min(1.0, most / max(total, 1.0))
+        return self._expanded(rows, left, share ** (1.0 / (len(left) + 1)), random), self.complete and share == 1.0
+
+    def _grown(self, rows: np.ndarray, number: int) -> np.ndarray:
+        """Rows with every split of one more dimension, those that fit."""
+        options = self.options[number]
+        grown = np.repeat(rows, len(options), axis=0)
+        grown[:, number] = np.tile(options, (len(rows), 1))
+        return grown[self.fits(grown)]
+
+    def _total(self, rows: np.ndarray, left: list[int], random: np.random.Generator) -> float:
+        """Rows with all splits of the dimensions that are left, estimated by random descents (Knuth, 1975)."""
+        if not left:
+            return float(len(rows))
+        found = 0.0
+        for start in random.integers(len(rows), size=DESCENTS):
+            row, weight = rows[start : start + 1], float(len(rows))
+            for number in left:
+                grown = self._grown(row, number)
+                weight *= len(grown)
+                if not len(grown):
+                    break
+                row = grown[random.integers(len(grown))][None]
+            found += weight / DESCENTS
+        return found
+
+    def _expanded(
+        self, rows: np.ndarray, left: list[int], share: float, random: np.random.Generator
+    ) -> Iterator[np.ndarray]:
+        """Chunks of rows with all splits of the dimensions that are left, of which a random share goes on each time."""
+        if share < 1.0:
+            rows = rows[random.random(len(rows)) < share]
+        if not left:
+            yield rows
+            return
+        size = max(1, MOST_ROWS // len(self.options[left[0]]))
+        for start in range(0, len(rows), size):
+            yield from self._expanded(self._grown(rows[start : start + size], left[0]), left[1:], share, random)
 
     def neighbours(self, row: np.ndarray) -> np.ndarray:
         """Factors that differ in one prime, which moves from one node to another; those that fit."""
@@ -145,7 +183,7 @@ class Space:
                         moved[number, source] /= prime
                         moved[number, target] *= prime
                         found.append(moved)
-        rows = np.array(found, np.float32).reshape(-1, *row.shape)
+        rows = np.array(found, np.float32).reshape(len(found), *row.shape)
         return rows[self.fits(rows)]
 
     @functools.cached_property
