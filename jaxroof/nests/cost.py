@@ -39,8 +39,7 @@ def nest_cost(problem: Problem, machine: Machine, mapping: Mapping) -> NestCost:
     Source: cycles, blocks and leakage as Timeloop's reference outputs have them (see `counts`).
     """
     found = accesses(problem, machine, mapping)
-    used, instances, fits = 1.0, {}, True
-    cycles: Scalar = 1.0
+    used, steps, instances, fits = 1.0, 1.0, {}, True
     for node, factors in zip(machine.nodes, mapping.factors, strict=True):
         copies = _product(factors)
         if isinstance(node, Fanout):
@@ -48,43 +47,34 @@ def nest_cost(problem: Problem, machine: Machine, mapping: Mapping) -> NestCost:
             fits = jnp.logical_and(fits, copies <= node.size)
         else:
             instances[node.name] = used
-            cycles = cycles * copies
-    effective = _effective(problem)
-    cycles = cycles * (1.0 - machine.skipping * (1.0 - effective))
-    macs = cycles * used
-    acting = 1.0 - jnp.maximum(machine.gating, machine.skipping) * (1.0 - effective)
+            steps = steps * copies
+    zeros = 1.0 - _effective(problem)
     energies: dict[str, Scalar] = {}
-    times = [cycles]
+    arithmetic = steps * (1.0 - machine.skipping * zeros)
+    times = [arithmetic]
     for node, kept in zip(machine.nodes, mapping.kept, strict=True):
         if isinstance(node, Memory):
             own = [found[node.name, name] for name in kept]
             fits = jnp.logical_and(fits, sum(each.tile for each in own) <= node.capacity)
             times += _transfer_cycles(node, own)
             energies[node.name] = instances[node.name] * sum(_access_energy(node, each) for each in own)
-    slowest = maximum(*times)
+    cycles = maximum(*times)
     for node in machine.nodes:
         if isinstance(node, Memory):
-            energies[node.name] = energies[node.name] + node.leakage * instances[node.name] * slowest
-    energies["mac"] = machine.mac_energy * acting * problem_macs(mapping)
+            energies[node.name] = energies[node.name] + node.leakage * instances[node.name] * cycles
+    acting = 1.0 - jnp.maximum(machine.gating, machine.skipping) * zeros
+    energies["mac"] = machine.mac_energy * acting * steps * used
     return NestCost(
         accesses=found,
         instances=instances,
-        compute_cycles=cycles,
-        cycles=slowest,
-        utilization=macs / cycles / machine.units,
+        compute_cycles=arithmetic,
+        cycles=cycles,
+        utilization=used / machine.units,
         energies=energies,
         energy=sum(energies.values()),
-        time=slowest / machine.clock,
+        time=cycles / machine.clock,
         fits=fits,
     )
-
-
-def problem_macs(mapping: Mapping) -> Scalar:
-    """MACs of all loops of a mapping."""
-    total: Scalar = 1.0
-    for factors in mapping.factors:
-        total = total * _product(factors)
-    return total
 
 
 def _effective(problem: Problem) -> Scalar:

@@ -10,9 +10,6 @@ from sweeps.cli.printing import print_json
 MAPPINGS = 500_000
 MOST_MAPPINGS = 10**9
 
-METHODS = ("random", "enumerate", "gradient")
-OBJECTIVES = ("edp", "energy", "cycles")
-
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags of the verb."""
@@ -90,10 +87,6 @@ def _searched(options: argparse.Namespace, problem: Any, machine: Any) -> Any:
     from sweeps.studies.nests import found_mapping
     from workloads.nests.checks import residents
 
-    objective, method = options.objective or OBJECTIVES[0], options.search or METHODS[0]
-    for flag, value, known in (("--objective", objective, OBJECTIVES), ("--search", method, METHODS)):
-        if value not in known:
-            raise ValueError(f"{flag} {value} is none of {', '.join(known)}")
     mappings = MAPPINGS if options.mappings is None else int(whole_number("--mappings", options.mappings))
     if mappings > MOST_MAPPINGS:
         raise ValueError(f"--mappings {mappings} must be at most {MOST_MAPPINGS}")
@@ -104,8 +97,8 @@ def _searched(options: argparse.Namespace, problem: Any, machine: Any) -> Any:
             problem,
             machine,
             kept,
-            objective=objective,
-            method=method,
+            objective=options.objective or "edp",
+            method=options.search or "random",
             mappings=mappings,
             seed=seed,
             report=lambda done, total: line.show(f"{done:,} of about {total:,} mappings", min(done, total), total),

@@ -71,7 +71,7 @@ def test_names(capsys):
         (["resnet51.conv1", "--arch", "eyeriss"], "there is no layer resnet51.conv1; known: resnet50.conv1"),
         (["resnet50.conv1", "--arch", "eyerise"], "there is no architecture eyerise; known: eyeriss"),
         (["no.toml", "--arch", "eyeriss"], "no.toml: no such file"),
-        (["resnet50.conv1", "--arch", "eyeriss", "--search", "magic"], "--search magic is none of random"),
+        (["resnet50.conv1", "--arch", "eyeriss", "--search", "magic"], "search magic is none of random"),
         (["resnet50.conv1", "--arch", "eyeriss", "--mappings", "1e12"], "--mappings 1000000000000 must be at most"),
         (["resnet50.conv1", "--arch", "eyeriss", "--energies", "e.yaml"], "--energies is for an arch.yaml"),
         (["layer.toml", "--arch", "eyeriss", "--mapping", "mapping.toml"], "there is no node shared_glb"),

@@ -147,6 +147,7 @@ def _memory(
     if "depth" in attributes:
         figures["capacity"] = block * checks.number(attributes["depth"], f"{where}: depth")
     space = checks.table(checks.table(node.get("constraints", {}), where).get("dataspace", {}), where)
+    require("keep" in space or not space.get("bypass"), where, "bypass is read beside keep only")
     keeps = tuple(_names(space.get("keep", []), f"{where}: keep"))
     return Memory(name=name, keeps=keeps, word_bits=word, block=block, **figures)
 

@@ -82,8 +82,11 @@ def found_mapping(
       report: told about progress.
 
     Raises:
-      ValueError: one line, where no mapping fits.
+      ValueError: one line, for an objective or a method that there is not, and where no mapping fits.
     """
+    for what, value, known in (("objective", objective, OBJECTIVES), ("search", method, METHODS)):
+        if value not in known:
+            raise ValueError(f"{what} {value} is none of {', '.join(known)}")
     begun, random = time.perf_counter(), np.random.default_rng(seed)
     space = mapping_space(problem, machine, kept, random)
     pool = _Pool(space, objective, FINALISTS)
