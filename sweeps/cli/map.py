@@ -24,6 +24,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     search = parser.add_argument_group("search")
     search.add_argument("--objective", metavar="WHAT", help="edp (default: energy times cycles), energy or cycles")
     search.add_argument("--search", metavar="HOW", help="random (default), enumerate or gradient")
+    search.add_argument("--bypass", action="store_true", help="also let tensors pass memories that may keep them")
     search.add_argument("--mappings", metavar="N", help=f"mappings that are evaluated (default {MAPPINGS:,})")
     search.add_argument("--seed", metavar="N", help="of random draws (default 0)")
     output_argument(parser, "-o", "--output", kinds=("answer",), metavar="RESULT.json", help="the answer as a file")
@@ -45,8 +46,8 @@ def run(options: argparse.Namespace) -> None:
         found = _searched(options, problem, machine)
         mapping, cost = found.mapping, found.cost
     else:
-        for name in ("objective", "search", "mappings", "seed"):
-            if getattr(options, name) is not None:
+        for name in ("objective", "search", "bypass", "mappings", "seed"):
+            if getattr(options, name) not in (None, False):
                 raise ValueError(f"--{name} is for a search, and --mapping gives the mapping")
         found, mapping = None, _mapping(options.mapping, problem, machine)
         from jaxroof.nests import nest_cost
@@ -92,15 +93,25 @@ def _searched(options: argparse.Namespace, problem: Any, machine: Any) -> Any:
         raise ValueError(f"--mappings {mappings} must be at most {MOST_MAPPINGS}")
     seed = 0 if options.seed is None else int(whole_number("--seed", options.seed, zero=True))
     kept = residents(problem, machine, {}, options.arch)
+    objective = options.objective or "edp"
+    if (
+        objective != "cycles"
+        and not machine.mac_energy
+        and not any(getattr(node, "read_energy", 0.0) for node in machine.nodes)
+    ):
+        raise ValueError(
+            f"--objective {objective}: {options.arch} has no energies; give --energies or --objective cycles"
+        )
     with Line() as line:
         return found_mapping(
             problem,
             machine,
             kept,
-            objective=options.objective or "edp",
+            objective=objective,
             method=options.search or "random",
             mappings=mappings,
             seed=seed,
+            bypass=options.bypass,
             report=lambda done, total: line.show(f"{done:,} of about {total:,} mappings", min(done, total), total),
         )
 

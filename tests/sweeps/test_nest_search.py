@@ -1,5 +1,6 @@
 """Search of mappings: enumeration finds what a loop over everything finds, and the others come close to it."""
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -83,6 +84,19 @@ def test_many_mappings_are_compiled(monkeypatch):
     monkeypatch.setattr("sweeps.studies.nests.search.COMPILED_CHUNK", 8192)
     found = found_mapping(PROBLEM, machine(), KEPT, objective="energy", mappings=3000)
     assert found.cost.energy == pytest.approx(everything("energy"), rel=1e-6)
+
+
+def test_tensors_pass_a_memory_that_costs_more_than_it_saves():
+    """A level between them whose accesses cost as much as DRAM's: with bypass no tensor stays there."""
+    outer, units, inner = machine().nodes
+    useless = dataclasses.replace(outer, name="useless", read_energy=190.0, write_energy=190.0, update_energy=190.0)
+    three = dataclasses.replace(machine(), nodes=(outer, useless, units, inner))
+    kept = residents(PROBLEM, three, {}, "test")
+    stays = found_mapping(PROBLEM, three, kept, objective="energy", mappings=5000)
+    passes = found_mapping(PROBLEM, three, kept, objective="energy", mappings=5000, bypass=True)
+    assert stays.mapping.kept == kept and passes.mapping.kept[1] == ()
+    assert passes.cost.energy == pytest.approx(everything("energy"), rel=0.02)
+    assert passes.cost.energy < 0.6 * stays.cost.energy
 
 
 def test_a_machine_too_small():

@@ -37,10 +37,10 @@ MOST_ORDERS = 9
 """Loop orders in which the factors of one draw are evaluated."""
 
 FINALISTS = 24
-"""Mappings that moves of single factors start from."""
+"""Mappings that are kept, best first."""
 
-ROUNDS = 40
-"""Rounds of such moves at most."""
+STARTS, ROUNDS, MOST_CHANGED = 8, 40, 243
+"""Mappings whose factors are moved, rounds of that, and loop orders in which the best one is tried again, at most."""
 
 Report = Callable[[int, int], None]
 """Told how many of how many mappings are evaluated."""
@@ -67,6 +67,7 @@ def found_mapping(
     mappings: int = 500_000,
     seed: int = 0,
     report: Report = lambda done, total: None,
+    bypass: bool = False,
 ) -> Found:
     """The best mapping of about `mappings` evaluated ones.
 
@@ -80,6 +81,7 @@ def found_mapping(
       mappings: how many are evaluated; moves of single factors come on top.
       seed: of the draws.
       report: told about progress.
+      bypass: also try tensors that pass memories that `kept` has them in, one after the other, from the best mapping.
 
     Raises:
       ValueError: one line, for an objective or a method that there is not, and where no mapping fits.
@@ -114,13 +116,35 @@ def found_mapping(
             f"no mapping of {pool.tried or mappings} fits into the memories and fan-outs of the architecture"
         )
     pool.compiled = False
-    for _ in range(ROUNDS if not complete else 0):
-        if not pool.improve(report, mappings):
-            break
+    if not complete:
+        pool.improve(report, mappings)
+    while bypass and (other := _without_one(pool, kept)) is not None:
+        other.improve(report, mappings)
+        pool, complete = other, False
     _, row, orders = pool.best[0]
-    mapping = space.single(row, orders)
+    mapping = pool.space.single(row, orders)
     seconds = time.perf_counter() - begun
     return Found(mapping, nest_cost(problem, machine, mapping), pool.tried, seconds, complete, space.size)
+
+
+def _without_one(pool: "_Pool", kept: tuple[tuple[str, ...], ...]) -> "_Pool | None":
+    """The best mapping with one tensor passing or staying in one memory, where that is better; of all such changes."""
+    found = None
+    score, row, _ = pool.best[0]
+    for place, name in [(node, name) for node in range(1, len(kept)) for name in kept[node]]:
+        own = pool.space.kept[place]
+        changed = tuple(each for each in kept[place] if (each in own) != (each == name))
+        residency = (*pool.space.kept[:place], changed, *pool.space.kept[place + 1 :])
+        other = _Pool(dataclasses.replace(pool.space, kept=residency), pool.objective, pool.most)
+        other.try_all(
+            [(Rows(row[None]), orders) for orders in pool.space.orders[:MOST_CHANGED]], lambda done, total: None, 0
+        )
+        pool.tried += other.tried
+        if other.best and other.best[0][0] < score * (1.0 - 1e-6):
+            found, score = other, other.best[0][0]
+    if found is not None:
+        found.tried = pool.tried
+    return found
 
 
 def _draws(
@@ -215,14 +239,17 @@ class _Pool:
                 self.best.sort(key=lambda each: each[0])
                 del self.best[self.most :]
 
-    def improve(self, report: Report, total: int) -> bool:
-        """Move one factor of each of the best, in all orders of a few; whether the best became better."""
-        before, starts = self.best[0][0], list(self.best)
-        rows = np.concatenate([self.space.neighbours(row) for _, row, _ in starts[:8]] + [starts[0][1][None]])
-        rows = np.unique(rows, axis=0)
-        orders = list(dict.fromkeys(orders for *_, orders in starts[:8]))
-        self.try_all([(part, order) for order in orders for part in _parts(rows)], report, total)
-        self.try_all([(Rows(self.best[0][1][None]), order) for order in self.space.orders[:200]], report, total)
-        kept = {(row.tobytes(), orders): (score, row, orders) for score, row, orders in reversed(self.best)}
-        self.best = sorted(kept.values(), key=lambda each: each[0])
-        return self.best[0][0] < before * (1.0 - 1e-6)
+    def improve(self, report: Report, total: int) -> None:
+        """Move factors of the best, in all orders of a few, until none of them becomes better."""
+        for _ in range(ROUNDS):
+            before, starts = self.best[0][0], self.best[:STARTS]
+            near = [self.space.neighbours(row) for _, row, _ in starts]
+            rows = np.unique(np.concatenate([*near, starts[0][1][None]]), axis=0)
+            orders = dict.fromkeys(orders for *_, orders in starts)
+            self.try_all([(part, order) for order in orders for part in _parts(rows)], report, total)
+            best = Rows(self.best[0][1][None])
+            self.try_all([(best, order) for order in self.space.orders[:MOST_CHANGED]], report, total)
+            kept = {(row.tobytes(), orders): (score, row, orders) for score, row, orders in reversed(self.best)}
+            self.best = sorted(kept.values(), key=lambda each: each[0])
+            if self.best[0][0] >= before * (1.0 - 1e-6):
+                return
