@@ -8,7 +8,8 @@ Counting rules, those of Timeloop's published reference outputs:
 - A read of the next memory outside serves all copies that need the same tile, where the fan-out between multicasts.
 - A tile of partial sums is written up each time that it leaves, and fetched again each time that it returns. Its
   first visit fetches nothing.
-- Arithmetic units hold nothing: each MAC reads its operands and updates its sum in the innermost memory.
+- Arithmetic units hold nothing: each MAC reads its operands and updates its sum in the innermost memory; of a memory
+  that is gated, only where the tensors that gate it are not zero.
 
 Source: Parashar et al., Timeloop, ISPASS 2019, section VI, for tiles, multicast and spatial reduction; reference
 outputs of Accelergy-Project/timeloop-accelergy-exercises for first visits and changes of step.
@@ -66,12 +67,15 @@ def accesses(problem: Problem, machine: Machine, mapping: Mapping) -> dict[tuple
         for place, below in zip(homes, [*homes[1:], units], strict=True):
             own, inside = held[place], held[below]
             sent = inside.loaded * _copies(tensor, machine, mapping, inner, range(place + 1, below))
-            key = machine.nodes[place].name, name
+            key, acting = (machine.nodes[place].name, name), 1.0
+            if below == units:
+                for other in machine.nodes[place].gated_by:
+                    acting = acting * problem.tensors[other].density if other in problem.tensors else acting
             if tensor.output:
-                found[key] = Accesses(own.tile, jnp.maximum(sent - own.distinct, 0.0), fills, sent)
+                found[key] = Accesses(own.tile, acting * jnp.maximum(sent - own.distinct, 0.0), fills, acting * sent)
                 fills = jnp.maximum(inside.loaded - inside.distinct, 0.0)
             else:
-                found[key] = Accesses(own.tile, sent, fills, 0.0)
+                found[key] = Accesses(own.tile, acting * sent, fills, 0.0)
                 fills = inside.loaded
     return found
 

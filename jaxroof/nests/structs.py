@@ -42,6 +42,7 @@ class Memory:
     name: str = static()
     keeps: tuple[str, ...] = static(default=())  # tensors that may reside here, others pass; none: all may
     dimensions: tuple[str, ...] | None = static(default=None)  # loops that a search places here; None: all
+    gated_by: tuple[str, ...] = static(default=())  # where elements of these are zero, MACs do not access it
     capacity: Scalar = math.inf  # words of one instance
     word_bits: Scalar = 8.0
     block: Scalar = 1.0  # words of an access

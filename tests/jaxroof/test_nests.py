@@ -299,6 +299,25 @@ def test_gradients_are_those_of_differences():
         assert math.isfinite(float(gradient.sum()))
 
 
+def test_eyeriss_like_gating():
+    """workspace/example_designs/.../sparseloop/04.2.1-eyeriss-like-gating @67b75f2: CONV3 of AlexNet, density 0.275."""
+    whole = convolution(N=4, C=256, M=384, P=13, Q=13, R=3, S=3)
+    inputs = dataclasses.replace(whole.tensors[X], density=0.275)
+    problem = Problem(sizes=whole.sizes, tensors=whole.tensors | {X: inputs})
+    nodes = list(EYERISS.nodes)
+    nodes[5] = dataclasses.replace(nodes[5], gated_by=(X,))
+    machine = Machine(nodes=tuple(nodes), mac_energy=0.315 * PJ, gating=1.0)
+    nest = mapping(
+        ("M6 C64", ALL), ("N4 P13", (X, Y)), ("Q13", ()), ("M4 S3", ()), ("", (X,)), ("R3 C4", (W,)), ("M16", (Y,))
+    )
+    found = counted(problem, machine, nest)
+    assert found["ifmap", X] == (3833856, 92160, 0) and found["psum", Y] == (3828864, 314496, 3833856)
+    reads, fills, _ = found["weights", W]
+    assert math.ceil(reads) == 1054311 and fills == 73728
+    energy = nest_cost(problem, machine, nest).energies["mac"]
+    assert energy == pytest.approx(51808813.24 * PJ, rel=1e-7)  # 164,472,423 of 598,081,536 MACs
+
+
 def test_zeros_cost_no_energy_or_no_time():
     sparse = Problem(sizes=MANY.sizes, tensors={
         name: dataclasses.replace(tensor, density=0.5 if name == X else 1.0) for name, tensor in MANY.tensors.items()

@@ -208,7 +208,9 @@ _MEMORY = {
 def _node(content: Any, where: str) -> Memory | Fanout:
     checks.table(content, where)
     kind = "fanout" if "fanout" in content else "memory"
-    known = ("fanout", "size", "multicast", "reduces") if kind == "fanout" else ("memory", "keeps", *_MEMORY)
+    known = (
+        ("fanout", "size", "multicast", "reduces") if kind == "fanout" else ("memory", "keeps", "gated_by", *_MEMORY)
+    )
     checks.table(content, where, (*known, "loops"))
     name = checks.word(content.get(kind), f"{where}: {kind}")
     loops = checks.words(content["loops"], f"{where}: loops") if "loops" in content else None
@@ -224,8 +226,8 @@ def _node(content: Any, where: str) -> Memory | Fanout:
         if key in content
     }
     figures.setdefault("update_energy", figures.get("write_energy", 0.0))
-    keeps = checks.words(content["keeps"], f"{where}: keeps") if "keeps" in content else ()
-    return Memory(name=name, keeps=keeps, dimensions=loops, **figures)
+    keeps, gates = (checks.words(content.get(each, []), f"{where}: {each}") for each in ("keeps", "gated_by"))
+    return Memory(name=name, keeps=keeps, gated_by=gates, dimensions=loops, **figures)
 
 
 def _sections(content: Mapping[str, Any]) -> dict[str, Any]:
