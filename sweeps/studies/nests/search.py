@@ -240,16 +240,18 @@ class _Pool:
                 del self.best[self.most :]
 
     def improve(self, report: Report, total: int) -> None:
-        """Move factors of the best, in all orders of a few, until none of them becomes better."""
+        """Move single factors of the best, then pairs of fewer of them, until the best one stays."""
+        moves = 1
         for _ in range(ROUNDS):
-            before, starts = self.best[0][0], self.best[:STARTS]
-            near = [self.space.neighbours(row) for _, row, _ in starts]
-            rows = np.unique(np.concatenate([*near, starts[0][1][None]]), axis=0)
+            before, starts = self.best[0][0], self.best[: STARTS // moves]
+            rows = np.unique(np.concatenate([self.space.neighbours(row, moves) for _, row, _ in starts]), axis=0)
             orders = dict.fromkeys(orders for *_, orders in starts)
             self.try_all([(part, order) for order in orders for part in _parts(rows)], report, total)
             best = Rows(self.best[0][1][None])
             self.try_all([(best, order) for order in self.space.orders[:MOST_CHANGED]], report, total)
             kept = {(row.tobytes(), orders): (score, row, orders) for score, row, orders in reversed(self.best)}
             self.best = sorted(kept.values(), key=lambda each: each[0])
-            if self.best[0][0] >= before * (1.0 - 1e-6):
+            better = self.best[0][0] < before * (1.0 - 1e-6)
+            if not better and moves == 2:
                 return
+            moves = 1 if better else 2

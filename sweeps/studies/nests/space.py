@@ -170,20 +170,19 @@ class Space:
         for start in range(0, len(rows), size):
             yield from self._expanded(self._grown(rows[start : start + size], left[0]), left[1:], share, random)
 
-    def neighbours(self, row: np.ndarray) -> np.ndarray:
-        """Factors that differ in one prime, which moves from one node to another; those that fit."""
-        found = []
-        for number, name in enumerate(self.dimensions):
-            places = np.flatnonzero(self._varies[number])
-            primes = _primes(int(self.problem.sizes[name]))
-            for source, target in itertools.permutations(places, 2):
-                for prime in primes:
-                    if row[number, source] % prime == 0:
-                        moved = row.copy()
-                        moved[number, source] /= prime
-                        moved[number, target] *= prime
+    def neighbours(self, row: np.ndarray, moves: int) -> np.ndarray:
+        """Factors that differ in that many primes, each of which moves from one node to another; those that fit."""
+        rows = row[None]
+        for _ in range(moves):
+            found = [rows]
+            for number, name in enumerate(self.dimensions):
+                for source, target in itertools.permutations(np.flatnonzero(self._varies[number]), 2):
+                    for prime in _primes(int(self.problem.sizes[name])):
+                        moved = rows[rows[:, number, source] % prime == 0].copy()
+                        moved[:, number, source] /= prime
+                        moved[:, number, target] *= prime
                         found.append(moved)
-        rows = np.array(found, np.float32).reshape(len(found), *row.shape)
+            rows = np.unique(np.concatenate(found), axis=0)
         return rows[self.fits(rows)]
 
     @functools.cached_property
