@@ -215,7 +215,7 @@ def test_simple_weight_stationary():
 
 
 def test_exercise_06():
-    """exercises/timeloop/06-mapper-convlayer-eyeriss, ref-output @0d5bb48: a layer of VGG, batch of 16, M named K there.
+    """exercises/timeloop/06-mapper-convlayer-eyeriss, ref-output @0d5bb48: a layer of VGG, batch of 16; M is its K.
 
     It is of an earlier program, which also counts fetches of partial sums at their first visit: these are left out.
     """
@@ -317,7 +317,7 @@ def test_gradients_are_those_of_differences():
 
 
 def test_eyeriss_like_gating():
-    """workspace/example_designs/.../sparseloop/04.2.1-eyeriss-like-gating @67b75f2: CONV3 of AlexNet, density 0.275."""
+    """example_designs/sparseloop/04.2.1-eyeriss-like-gating @67b75f2: CONV3 of AlexNet, density 0.275."""
     whole = convolution(N=4, C=256, M=384, P=13, Q=13, R=3, S=3)
     inputs = dataclasses.replace(whole.tensors[X], density=0.275)
     problem = Problem(sizes=whole.sizes, tensors=whole.tensors | {X: inputs})

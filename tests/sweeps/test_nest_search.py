@@ -6,7 +6,7 @@ import itertools
 import numpy as np
 import pytest
 
-from jaxroof.nests import Fanout, Machine, Memory, nest_cost
+from jaxroof.nests import Fanout, Machine, Memory, Problem, Tensor, nest_cost
 from sweeps.studies.nests import found_mapping
 from sweeps.studies.nests.search import compiled_scores, scores
 from sweeps.studies.nests.space import mapping_space
@@ -97,6 +97,20 @@ def test_tensors_pass_a_memory_that_costs_more_than_it_saves():
     assert stays.mapping.kept == kept and passes.mapping.kept[1] == ()
     assert passes.cost.energy == pytest.approx(everything("energy"), rel=0.02)
     assert passes.cost.energy < 0.6 * stays.cost.energy
+
+
+def test_a_large_machine_and_problem_end():
+    """As many dimensions, tensors and nodes as files may have: nothing grows with the product of all choices."""
+    names = [f"D{number}" for number in range(16)]
+    tensors = {
+        f"T{number}": Tensor(axes=tuple(((1, name),) for name in names[number::7]), output=number == 0)
+        for number in range(8)
+    }
+    problem = Problem(sizes=dict.fromkeys(names, 8.0), tensors=tensors)
+    nodes = tuple(Memory(name=f"N{number}", read_energy=1.0 / (number + 1)) for number in range(12))
+    kept = residents(problem, Machine(nodes=nodes), {}, "test")
+    found = found_mapping(problem, Machine(nodes=nodes), kept, mappings=10_000)
+    assert found.cost.fits and not found.complete
 
 
 def test_a_machine_too_small():

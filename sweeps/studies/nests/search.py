@@ -33,13 +33,16 @@ COMPILED_CHUNK = 65_536
 FIRST = 200_000
 """Mappings by which compiled searches and descents choose loop orders."""
 
+LEAST_MOVED = 20_000
+"""Mappings that moves of factors may evaluate, or as many as were asked for."""
+
 MOST_ORDERS = 9
 """Loop orders in which the factors of one draw are evaluated."""
 
 FINALISTS = 24
 """Mappings that are kept, best first."""
 
-STARTS, ROUNDS, MOST_CHANGED = 8, 40, 243
+STARTS, ROUNDS, MOST_CHANGED = 8, 40, 81
 """Mappings whose factors are moved, rounds of that, and loop orders in which the best one is tried again, at most."""
 
 Report = Callable[[int, int], None]
@@ -241,7 +244,7 @@ class _Pool:
 
     def improve(self, report: Report, total: int) -> None:
         """Move single factors of the best, then pairs of fewer of them, until the best one stays."""
-        moves = 1
+        moves, most = 1, self.tried + max(total, LEAST_MOVED)
         for _ in range(ROUNDS):
             before, starts = self.best[0][0], self.best[: STARTS // moves]
             rows = np.unique(np.concatenate([self.space.neighbours(row, moves) for _, row, _ in starts]), axis=0)
@@ -252,6 +255,6 @@ class _Pool:
             kept = {(row.tobytes(), orders): (score, row, orders) for score, row, orders in reversed(self.best)}
             self.best = sorted(kept.values(), key=lambda each: each[0])
             better = self.best[0][0] < before * (1.0 - 1e-6)
-            if not better and moves == 2:
+            if self.tried > most or (not better and moves == 2):
                 return
             moves = 1 if better else 2

@@ -24,6 +24,12 @@ MOST_ROWS = 100_000
 DESCENTS = 64
 """Random descents by which their number is estimated."""
 
+MOST_FACTORS = 20_000_000
+"""Numbers of all mappings that differ from one in two primes; of more, a part is looked at."""
+
+MOST_LOOP_ORDERS = 1_000
+"""Orders that a search knows; of more, as many are drawn at random."""
+
 TRIES = 6
 """Draws of one dimension's factors until they fit."""
 
@@ -174,6 +180,8 @@ class Space:
         """Factors that differ in that many primes, each of which moves from one node to another; those that fit."""
         rows = row[None]
         for _ in range(moves):
+            most = max(1, MOST_FACTORS // row.size // len(rows)) if len(rows) > 1 else 1
+            rows = rows[:: max(1, len(rows) // most)]
             found = [rows]
             for number, name in enumerate(self.dimensions):
                 for source, target in itertools.permutations(np.flatnonzero(self._varies[number]), 2):
@@ -214,13 +222,17 @@ def mapping_space(
         table[:, allowed] = found
         options.append(table)
         complete &= all_of_them
-    return Space(problem, machine, kept, names, tuple(options), complete, tuple(_orders(problem, machine, kept, names)))
+    orders, all_of_them = _orders(problem, machine, names, random)
+    return Space(problem, machine, kept, names, tuple(options), complete and all_of_them, orders)
 
 
 def _orders(
-    problem: Problem, machine: Machine, kept: tuple[tuple[str, ...], ...], names: tuple[str, ...]
-) -> Iterator[Orders]:
-    """Orders that hold one tensor each in place: its dimensions outside, in each memory that has others inside it."""
+    problem: Problem, machine: Machine, names: tuple[str, ...], random: np.random.Generator
+) -> tuple[tuple[Orders, ...], bool]:
+    """Orders that hold one tensor each in place, in each memory that has others inside it; whether these are all.
+
+    The dimensions that move the tensor are outside.
+    """
     choices = []
     last = max(place for place, node in enumerate(machine.nodes) if isinstance(node, Memory))
     for place, node in enumerate(machine.nodes):
@@ -234,7 +246,10 @@ def _orders(
             for tensor in held
         ]
         choices.append(tuple(dict.fromkeys(found)) or (tuple(own),))
-    return itertools.product(*choices)
+    if math.prod(map(len, choices)) <= MOST_LOOP_ORDERS:
+        return tuple(itertools.product(*choices)), True
+    drawn = (tuple(each[random.integers(len(each))] for each in choices) for _ in range(MOST_LOOP_ORDERS))
+    return tuple(dict.fromkeys(drawn)), False
 
 
 def _splits(size: int, nodes: int, random: np.random.Generator) -> tuple[np.ndarray, bool]:
