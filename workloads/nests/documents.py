@@ -131,6 +131,13 @@ def convolution(
     return _einsum(sizes, dict(zip(TENSORS, axes, strict=True)), "Outputs", densities or {})
 
 
+def matmul(m: int, n: int, k: int, densities: Mapping[str, float] | None = None) -> Problem:
+    """A product of inputs [m, k] and weights [k, n]."""
+    pairs = {"Weights": "KN", "Inputs": "MK", "Outputs": "MN"}
+    axes = {name: tuple(((1, letter),) for letter in pair) for name, pair in pairs.items()}
+    return _einsum({"M": m, "N": n, "K": k}, axes, "Outputs", densities or {})
+
+
 def _problem(content: Mapping[str, Any], where: str) -> Problem:
     kind = content["kind"]
     more = {"convolution": ("stride", "dilation"), "matmul": (), "einsum": ("tensors", "output")}
@@ -162,9 +169,7 @@ def _problem(content: Mapping[str, Any], where: str) -> Problem:
     if kind == "einsum":
         return _einsum(sizes, axes, output, densities)
     if kind == "matmul":
-        pairs = {"Weights": "KN", "Inputs": "MK", "Outputs": "MN"}
-        axes = {name: tuple(((1, letter),) for letter in pair) for name, pair in pairs.items()}
-        return _einsum(sizes, axes, "Outputs", densities)
+        return matmul(sizes["M"], sizes["N"], sizes["K"], densities)
     stride, dilation = (checks.whole(content.get(name, 1), f"{where}: {name}") for name in ("stride", "dilation"))
     return convolution(sizes, stride, dilation, densities)
 
