@@ -1,7 +1,7 @@
 """Products of TPU v1 as loop nests: `python -m tests.evidence.tpu_nests`; docs/evidence/nests.md.
 
-Measured: Jouppi et al., ISCA 2017, tables 1 and 3. Shapes are not published but for LSTM1's 600 x 600; MLP0 and MLP1 are
-taken as five and four square layers.
+Measured: Jouppi et al., ISCA 2017, tables 1 and 3. Shapes are not published but for 600 x 600 of LSTM1; MLP0 and MLP1
+are taken as five and four square layers.
 """
 
 import argparse
