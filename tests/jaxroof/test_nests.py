@@ -282,6 +282,32 @@ def test_partial_sums_without_a_tree_are_written_apart():
     assert found["dram", Y].updates == 16 * 16 * 32  # 16 copies of 512 sums, each leaves once: R is innermost
 
 
+def test_structs_are_trees():
+    """What JAX takes apart and puts together again is the same, and static parts are structure."""
+    for one in (CONV1, EYERISS, ON_EYERISS):
+        leaves, structure = jax.tree.flatten(one)
+        assert jax.tree.unflatten(structure, leaves) == one and all(isinstance(leaf, float) for leaf in leaves)
+
+
+def test_costs_are_proportional_to_their_rates():
+    """All energies twice: energy twice; all bandwidths half where they bind: cycles twice."""
+    names = ("read_energy", "write_energy", "update_energy", "leakage")
+    nodes = [
+        dataclasses.replace(node, **{name: 2.0 * getattr(node, name) for name in names})
+        if isinstance(node, Memory)
+        else node
+        for node in EYERISS.nodes
+    ]
+    double = dataclasses.replace(EYERISS, nodes=tuple(nodes), mac_energy=2.0 * EYERISS.mac_energy)
+    energies = [float(nest_cost(CONV1, machine, ON_EYERISS).energy) for machine in (EYERISS, double)]
+    assert energies[1] == pytest.approx(2.0 * energies[0], rel=1e-12)
+    cycles = []
+    for bandwidth in (0.25, 0.125):
+        nodes = (EYERISS.nodes[0], dataclasses.replace(EYERISS.nodes[1], read_bandwidth=bandwidth), *EYERISS.nodes[2:])
+        cycles.append(float(nest_cost(CONV1, dataclasses.replace(EYERISS, nodes=nodes), ON_EYERISS).cycles))
+    assert cycles == [4 * 1354752, 8 * 1354752]
+
+
 def test_columns_of_factors_are_single_mappings():
     factors = np.array([1.0, 2.0, 4.0, 8.0])
     nest = mapping(("P4 M16", ALL), ("M2 P1", ALL), ("P4 R3", ALL))

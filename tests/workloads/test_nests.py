@@ -114,6 +114,8 @@ def test_without_an_energy_table_energies_are_zero(timeloop):
         ("problem", "K: 32", "K: many", "problem.instance.K: 'many' must be a whole number"),
         ("problem", "[[K]], [[P]]", "[[K]], [[Z]]", "Outputs: Z is no dimension; there are C, K, R, P"),
         ("problem", "problem:", "workload:", "it has no problem"),
+        ("problem", "name: Stride", "name: [Stride]", "coefficients: name: ['Stride'] must be a name"),
+        ("problem", "projection: [[[K]], [[P]]]", "projection: 7", "Outputs: projection: must be a list of axes"),
         ("arch", "!Component", "!Wire", "not YAML: could not determine a constructor"),
         ("arch", "meshX: 16", "meshX: 0", "units: spatial.meshX: 0 must be a whole number"),
         ("mapping", "C=16", "C=8", "factors of C multiply to 16; its size is 32"),

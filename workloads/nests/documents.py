@@ -141,7 +141,7 @@ def matmul(m: int, n: int, k: int, densities: Mapping[str, float] | None = None)
 def _problem(content: Mapping[str, Any], where: str) -> Problem:
     kind = content["kind"]
     more = {"convolution": ("stride", "dilation"), "matmul": (), "einsum": ("tensors", "output")}
-    checks.require(kind in more, f"{where}: kind", f"{kind!r} is none of {', '.join(more)}")
+    checks.require(isinstance(kind, str) and kind in more, f"{where}: kind", f"{kind!r} is none of {', '.join(more)}")
     checks.table(content, where, ("kind", "source", "sizes", "densities", *more[kind]))
     sizes = {
         checks.word(name, f"{where}: sizes"): checks.whole(size, f"{where}: sizes.{name}")

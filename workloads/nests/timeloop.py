@@ -29,7 +29,9 @@ def timeloop_problem(path: str) -> Problem:
     sizes = {
         name: float(checks.whole(instance.get(name, 1), f"{path}: problem.instance.{name}")) for name in dimensions
     }
-    defaults = {each["name"]: each.get("default", 1) for each in _tables(shape.get("coefficients", []), path)}
+    where = f"{path}: problem.shape.coefficients"
+    listed = _tables(shape.get("coefficients", []), where)
+    defaults = {checks.word(each.get("name"), f"{where}: name"): each.get("default", 1) for each in listed}
     factors = {
         name: checks.whole(instance.get(name, value), f"{path}: problem.instance.{name}")
         for name, value in defaults.items()
@@ -37,7 +39,9 @@ def timeloop_problem(path: str) -> Problem:
     tensors = {}
     for space in _tables(shape.get("data_spaces", shape.get("data-spaces")), f"{path}: problem.shape.data_spaces"):
         name = checks.word(space.get("name"), f"{path}: problem.shape.data_spaces: name")
-        axes = tuple(_axis(axis, factors, f"{path}: {name}: projection") for axis in space.get("projection") or [])
+        where, projection = f"{path}: {name}: projection", space.get("projection")
+        require(isinstance(projection, list), where, "must be a list of axes")
+        axes = tuple(_axis(axis, factors, where) for axis in projection)
         output = space.get("read_write", space.get("read-write", False))
         tensors[name] = Tensor(axes=axes, output=bool(output))
     return checks.checked_problem(Problem(sizes=sizes, tensors=tensors), path)
