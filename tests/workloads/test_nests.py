@@ -189,6 +189,7 @@ def test_an_einsum_of_a_file(tmp_path):
         ('kind = "einsum"', 'kind = "pool"', "kind: 'pool' is none of convolution, matmul, einsum"),
         ("K = 8", "K = 0", "sizes.K: 0 must be a whole number"),
         ("2*X + R", "2*X * R", "must be a dimension or 2*P"),
+        ("B, 2*X + R", "X, 2*X + R", "Inputs: a dimension stands in two of its terms"),
         ('output = "Outputs"', 'output = "Sums"', "output: Sums is none of Weights, Inputs, Outputs"),
         ("sizes", "size", "there is no size; did you mean sizes?"),
         ("B = 2", "B = 9007199254740993", "must be a whole number"),

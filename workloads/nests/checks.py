@@ -95,7 +95,9 @@ def checked_problem(problem: Problem, where: str) -> Problem:
     outputs = [name for name, tensor in problem.tensors.items() if tensor.output]
     require(len(outputs) == 1, where, f"one tensor is the output, not {len(outputs)}")
     for name, tensor in problem.tensors.items():
-        for dimension in tensor.dimensions:
+        terms = [dimension for axis in tensor.axes for _, dimension in axis]
+        require(len(set(terms)) == len(terms), f"{where}: {name}", "a dimension stands in two of its terms")
+        for dimension in terms:
             known = ", ".join(problem.sizes)
             require(dimension in problem.sizes, f"{where}: {name}", f"{dimension} is no dimension; there are {known}")
     return problem
