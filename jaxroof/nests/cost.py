@@ -17,7 +17,8 @@ class NestCost(NamedTuple):
     compute_cycles: Scalar
     cycles: Scalar  # of the slowest of arithmetic and memories
     utilization: Scalar  # share of the arithmetic units in use, while they compute
-    energies: dict[str, Scalar]  # J of each memory and of "mac"
+    access_energies: dict[tuple[str, str], Scalar]  # J by memory and tensor, of all instances
+    energies: dict[str, Scalar]  # J of each memory with its leakage, and of "mac"
     energy: Scalar  # J
     time: Scalar  # s
     fits: Scalar
@@ -49,15 +50,18 @@ def nest_cost(problem: Problem, machine: Machine, mapping: Mapping) -> NestCost:
             instances[node.name] = used
             steps = steps * copies
     zeros = 1.0 - _effective(problem)
+    by_tensor: dict[tuple[str, str], Scalar] = {}
     energies: dict[str, Scalar] = {}
     arithmetic = steps * (1.0 - machine.skipping * zeros)
     times = [arithmetic]
     for node, kept in zip(machine.nodes, mapping.kept, strict=True):
         if isinstance(node, Memory):
-            own = [found[node.name, name] for name in kept]
-            fits = jnp.logical_and(fits, sum(each.tile for each in own) <= node.capacity)
-            times += _transfer_cycles(node, own)
-            energies[node.name] = instances[node.name] * sum(_access_energy(node, each) for each in own)
+            own = {(node.name, name): found[node.name, name] for name in kept}
+            fits = jnp.logical_and(fits, sum(each.tile for each in own.values()) <= node.capacity)
+            times += _transfer_cycles(node, list(own.values()))
+            spent = {key: instances[node.name] * _access_energy(node, each) for key, each in own.items()}
+            by_tensor |= spent
+            energies[node.name] = sum(spent.values())
     cycles = maximum(*times)
     for node in machine.nodes:
         if isinstance(node, Memory):
@@ -70,6 +74,7 @@ def nest_cost(problem: Problem, machine: Machine, mapping: Mapping) -> NestCost:
         compute_cycles=arithmetic,
         cycles=cycles,
         utilization=used / machine.units,
+        access_energies=by_tensor,
         energies=energies,
         energy=sum(energies.values()),
         time=cycles / machine.clock,

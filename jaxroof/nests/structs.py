@@ -9,8 +9,8 @@ from jaxroof.struct import Scalar, static, struct
 class Tensor:
     """One tensor of an einsum: the elements that a point of the iteration space touches.
 
-    Each axis is a sum of terms (coefficient, dimension): a convolution's input row is ((stride, "P"), (dilation, "R")). A
-    dimension stands in one term of a tensor.
+    Each axis is a sum of terms (coefficient, dimension): a convolution's input row is ((stride, "P"), (dilation, "R")).
+    A dimension stands in one term of a tensor.
     """
 
     axes: tuple[tuple[tuple[int, str], ...], ...] = static()

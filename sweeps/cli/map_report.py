@@ -60,6 +60,7 @@ def record(
         "instances": {name: float(count) for name, count in cost.instances.items()},
         "accesses": {
             f"{memory}.{tensor}": {name: float(count) for name, count in each._asdict().items()}
+            | {"energy": float(cost.access_energies[memory, tensor])}
             for (memory, tensor), each in cost.accesses.items()
         },
     }
@@ -90,13 +91,14 @@ def show(options: argparse.Namespace, problem: Any, machine: Any, mapping: Any, 
         where = f"in parallel, of {node.size:.0f}" if isinstance(node, Fanout) else ", ".join(kept)
         shown.add_row(node.name, _loops(factors, order), where)
     out.print(shown)
-    numbers = ("tile", "reads", "fills", "updates", "instances")
+    numbers = ("tile", "reads", "fills", "updates", "instances", "energy")
     shown = table("memory", "tensor", *numbers, numbers=numbers)
     for memory in cost.instances:
         for (name, tensor), each in cost.accesses.items():
             if name == memory:
-                shown.add_row(memory, tensor, *(f"{count:,.0f}" for count in (*each, cost.instances[memory])))
-    out.print("\nwords of one instance\n")
+                energy = formatted(cost.access_energies[name, tensor], "J")
+                shown.add_row(memory, tensor, *(f"{count:,.0f}" for count in (*each, cost.instances[memory])), energy)
+    out.print("\nwords of one instance, energy of all\n")
     out.print(shown)
     out.print()
     busy = f"{percent(cost.utilization)} of {machine.units:,.0f} units"
