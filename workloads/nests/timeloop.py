@@ -50,6 +50,8 @@ def timeloop_problem(path: str) -> Problem:
 def timeloop_architecture(path: str, energies: str | None = None) -> Machine:
     """The machine of a YAML file: `architecture` with `nodes`, of which containers fan out over meshX x meshY.
 
+    The last component is the arithmetic.
+
     Args:
       path: the file.
       energies: a YAML file with an energy reference table (ERT or ERT_summary), pJ per action; without it every energy
@@ -62,7 +64,8 @@ def timeloop_architecture(path: str, energies: str | None = None) -> Machine:
     require("nodes" in content, path, "architecture.nodes are missing: version 0.4 with nodes is read")
     found: list[Memory | Fanout] = []
     mac, table = 0.0, _energy_table(energies) if energies else {}
-    for node in _flat(content["nodes"], path):
+    nodes = list(_flat(content["nodes"], path))
+    for node in nodes:
         name = checks.word(node.get("name"), f"{path}: name")
         where = f"{path}: {name}"
         mesh = checks.table(node.get("spatial", {}), f"{where}: spatial", ("meshX", "meshY"))
@@ -75,10 +78,10 @@ def timeloop_architecture(path: str, energies: str | None = None) -> Machine:
         if node["tag"] == "Container":
             continue
         attributes = checks.table(node.get("attributes", {}), f"{where}: attributes")
-        if "compute" in table.get(name, {}) or "mac" in str(node.get("class", "")).lower():
+        require(not energies or name in table, where, f"{energies} has no energies of it")
+        if node is nodes[-1]:
             mac = table.get(name, {}).get("compute", 0.0)
             continue
-        require(not energies or name in table, where, f"{energies} has no energies of it")
         found.append(_memory(name, attributes, node, table.get(name, {}), where))
     require(bool(found), path, "architecture.nodes has no memory")
     return checks.checked_machine(Machine(nodes=tuple(found), mac_energy=mac), path)
