@@ -13,8 +13,8 @@ STARTS, STEPS = 64, 120
 """Descents side by side, and steps of each."""
 
 RATE = 0.03
-"""Of Adam's steps in logarithms of shares; ours: of 0.02, 0.03, 0.05, 0.08, 0.15 and 0.5 the one whose rounded ends need
-the least energy in total for conv2_3x3 and conv4_3x3 of ResNet-50 and conv2 of AlexNet on `eyeriss_like`."""
+"""Of Adam's steps in logarithms of shares; ours: of 0.02, 0.03, 0.05, 0.08, 0.15 and 0.5 the one whose rounded ends
+need the least energy in total for conv2_3x3 and conv4_3x3 of ResNet-50 and conv2 of AlexNet on `eyeriss_like`."""
 
 PENALTY = 10.0
 """Weight of the logarithm by which a tile or a fan-out is too large."""
