@@ -45,7 +45,18 @@ FLOORS = {
             "fanout",
             "op",
         },  # vocabulary
-        {"area", "technology", "package", "speculation", "layers", "cost", "memory", "paging", "legality"},  # parts
+        {
+            "area",
+            "technology",
+            "package",
+            "speculation",
+            "layers",
+            "cost",
+            "memory",
+            "paging",
+            "legality",
+            "nests",
+        },  # parts
         {"traced_once", "efficiency", "energy", "governor", "roofline", "collectives"},  # realism
         {"forward", "op_time", "overlap", "step", "price_tables", "step_price", "prices"},  # assembly
         {"steady_state", "steady_classes", "steady_search", "scheduler", "training"},
@@ -68,6 +79,7 @@ FLOORS = {
         | {"feedforward", "layer_kinds"},  # parts of a model
         {"catalogue", "huggingface", "entry"},  # models
         {"arrivals", "lengths", "prefixes", "streams", "classes", "traffic", "traces", "summary"},  # requests
+        {"nests"},  # loop nests
     ),
     "sweeps": ({"ask"}, {"data"}, {"run"}, {"serving"}, {"studies"}, {"measure"}, {"show"}, {"cli"}),
 }

@@ -31,6 +31,7 @@ WRITERS = {
     "sweeps/cli/printing.py",  # to nowhere, in place of a stream that is closed
     "sweeps/cli/compare.py",
     "sweeps/cli/compare_report.py",
+    "sweeps/cli/map_report.py",
     "sweeps/cli/static_rows.py",
     "sweeps/data/shards/encode.py",  # into files that `unfinished` made, of a folder that is locked
     "sweeps/data/shards/folder.py",
@@ -94,6 +95,7 @@ def test_every_verb_that_writes_is_known():
         ("disaggregate", "-o"),
         ("emit", "-o"),
         ("fleet", "-o"),
+        ("map", "-o"),
         ("merge", "-o"),
         ("optimize", "--plot"),
         ("optimize", "-o"),

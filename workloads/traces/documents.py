@@ -3,7 +3,7 @@
 import dataclasses
 import math
 import re
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -134,8 +134,12 @@ def chosen(found: list, run: int | None, file: str, what: str) -> int:
     return 0 if run is None else run - 1
 
 
-def yaml_object(file: str) -> Record:
+def yaml_object(file: str, tags: Iterable[str] = ()) -> Record:
     """The mapping of a YAML file, of plain values only: no tags, no aliases, no key twice.
+
+    Args:
+      file: the file.
+      tags: of mappings that may have one, such as "Component" for !Component, which is then their value of `tag`.
 
     Raises:
       ValueError: one line, also where PyYAML is not installed.
@@ -161,6 +165,9 @@ def yaml_object(file: str) -> Record:
                 raise yaml.MarkedYAMLError(problem=f"{twice[0]} is there twice", problem_mark=node.start_mark)
             return super().construct_mapping(node, deep)
 
+    for tag in tags:
+        named = {"tag": tag}
+        Plain.add_constructor(f"!{tag}", lambda own, node, named=named: own.construct_mapping(node, deep=True) | named)
     text = document.text(file, LARGEST_YAML)
     try:
         found = yaml.load(text, Plain)  # a SafeLoader: plain values only

@@ -1,0 +1,115 @@
+"""Cycles, utilisation and energy of a mapped loop nest."""
+
+from typing import Any, NamedTuple
+
+from jaxroof.arrays import jnp
+from jaxroof.nests.counts import Accesses, accesses
+from jaxroof.nests.structs import Fanout, Machine, Mapping, Memory, Problem
+from jaxroof.smooth import ceiling, maximum
+from jaxroof.struct import Scalar
+
+
+class NestCost(NamedTuple):
+    """What a mapping costs. `fits` is true where all tiles and copies have room."""
+
+    accesses: dict[tuple[str, str], Accesses]  # by memory and tensor, words per instance
+    instances: dict[str, Scalar]  # of each memory that are in use
+    compute_cycles: Scalar
+    cycles: Scalar  # of the slowest of arithmetic and memories
+    utilization: Scalar  # share of the arithmetic units in use, while they compute
+    access_energies: dict[tuple[str, str], Scalar]  # J by memory and tensor, of all instances
+    energies: dict[str, Scalar]  # J of each memory with its leakage, and of "mac"
+    energy: Scalar  # J
+    time: Scalar  # s
+    fits: Scalar
+
+
+def nest_cost(problem: Problem, machine: Machine, mapping: Mapping) -> NestCost:
+    """Accesses, cycles and energy of a problem on a machine in one mapping.
+
+    cycles = max over memories of (temporal loops, reads / read bandwidth, writes / write bandwidth, all / bandwidth);
+    energy = MACs + accesses of whole blocks + leakage of instances in use.
+
+    Args:
+      problem, machine, mapping: as of `accesses`.
+
+    Returns:
+      The costs; scalars, or columns where factors or figures are columns. A density below 1 saves what `Machine.gating`
+      and `Machine.skipping` say: energy of the MACs that have a zero operand, or also their cycles.
+
+    Source: cycles, blocks and leakage as Timeloop's reference outputs have them (see `counts`).
+    """
+    found = accesses(problem, machine, mapping)
+    used, steps, instances, fits = 1.0, 1.0, {}, True
+    for node, factors in zip(machine.nodes, mapping.factors, strict=True):
+        copies = _product(factors)
+        if isinstance(node, Fanout):
+            used = used * copies
+            fits = jnp.logical_and(fits, copies <= node.size)
+        else:
+            instances[node.name] = used
+            steps = steps * copies
+    zeros = 1.0 - _effective(problem)
+    by_tensor: dict[tuple[str, str], Scalar] = {}
+    energies: dict[str, Scalar] = {}
+    arithmetic = steps * (1.0 - machine.skipping * zeros)
+    times = [arithmetic]
+    for node, kept in zip(machine.nodes, mapping.kept, strict=True):
+        if isinstance(node, Memory):
+            own = {(node.name, name): found[node.name, name] for name in kept}
+            fits = jnp.logical_and(fits, sum(each.tile for each in own.values()) <= node.capacity)
+            times += _transfer_cycles(node, list(own.values()))
+            spent = {key: instances[node.name] * _access_energy(node, each) for key, each in own.items()}
+            by_tensor |= spent
+            energies[node.name] = sum(spent.values())
+    cycles = maximum(*times)
+    for node in machine.nodes:
+        if isinstance(node, Memory):
+            energies[node.name] = energies[node.name] + node.leakage * instances[node.name] * cycles
+    acting = 1.0 - jnp.maximum(machine.gating, machine.skipping) * zeros
+    energies["mac"] = machine.mac_energy * acting * steps * used
+    return NestCost(
+        accesses=found,
+        instances=instances,
+        compute_cycles=arithmetic,
+        cycles=cycles,
+        utilization=used / machine.units,
+        access_energies=by_tensor,
+        energies=energies,
+        energy=sum(energies.values()),
+        time=cycles / machine.clock,
+        fits=fits,
+    )
+
+
+def _effective(problem: Problem) -> Scalar:
+    """Share of the MACs all of whose operands are not zero, zeros standing at random."""
+    share: Scalar = 1.0
+    for tensor in problem.tensors.values():
+        if not tensor.output:
+            share = share * tensor.density
+    return share
+
+
+def _transfer_cycles(node: Memory, moved: list[Accesses]) -> list[Scalar]:
+    """Cycles of the ports of a memory, where their bandwidth is limited."""
+    reads = sum(each.reads for each in moved)
+    writes = sum(each.fills + each.updates for each in moved)
+    ports = (reads, node.read_bandwidth), (writes, node.write_bandwidth), (reads + writes, node.bandwidth)
+    return [words / bandwidth for words, bandwidth in ports]
+
+
+def _access_energy(node: Memory, moved: Accesses) -> Scalar:
+    """J of the accesses of one instance for one tensor: whole blocks."""
+    return (
+        node.read_energy * ceiling(moved.reads / node.block)
+        + node.write_energy * ceiling(moved.fills / node.block)
+        + node.update_energy * ceiling(moved.updates / node.block)
+    )
+
+
+def _product(factors: dict[str, Any]) -> Scalar:
+    total: Scalar = 1.0
+    for count in factors.values():
+        total = total * count
+    return total

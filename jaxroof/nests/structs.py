@@ -1,0 +1,95 @@
+"""Problem, machine and mapping of a loop nest."""
+
+import math
+
+from jaxroof.struct import Scalar, static, struct
+
+
+@struct
+class Tensor:
+    """One tensor of an einsum: the elements that a point of the iteration space touches.
+
+    Each axis is a sum of terms (coefficient, dimension): a convolution's input row is ((stride, "P"), (dilation, "R")).
+    A dimension stands in one term of a tensor.
+    """
+
+    axes: tuple[tuple[tuple[int, str], ...], ...] = static()
+    output: bool = static(default=False)  # sums over the dimensions that it does not have
+    density: Scalar = 1.0  # share of elements that are not zero
+
+    @property
+    def dimensions(self) -> frozenset[str]:
+        """Dimensions that move it."""
+        return frozenset(name for axis in self.axes for _, name in axis)
+
+
+@struct
+class Problem:
+    """An einsum: sizes of its dimensions and its tensors, by name. Each point of the iteration space is one MAC."""
+
+    sizes: dict[str, Scalar]
+    tensors: dict[str, Tensor]
+
+    @property
+    def macs(self) -> Scalar:
+        """Multiply-accumulates."""
+        return math.prod(self.sizes.values())
+
+
+@struct
+class Memory:
+    """One level of memory. An access moves a block of `block` words."""
+
+    name: str = static()
+    keeps: tuple[str, ...] = static(default=())  # tensors that may reside here, others pass; none: all may
+    dimensions: tuple[str, ...] | None = static(default=None)  # loops that a search places here; None: all
+    gated_by: tuple[str, ...] = static(default=())  # where elements of these are zero, MACs do not access it
+    capacity: Scalar = math.inf  # words of one instance
+    word_bits: Scalar = 8.0
+    block: Scalar = 1.0  # words of an access
+    read_energy: Scalar = 0.0  # J per access
+    write_energy: Scalar = 0.0  # J per access of a fill
+    update_energy: Scalar = 0.0  # J per access of an update
+    leakage: Scalar = 0.0  # J per cycle and instance in use
+    read_bandwidth: Scalar = math.inf  # words per cycle of one instance
+    write_bandwidth: Scalar = math.inf  # likewise, fills and updates
+    bandwidth: Scalar = math.inf  # likewise, reads, fills and updates together
+
+
+@struct
+class Fanout:
+    """Copies of everything below, that work side by side."""
+
+    name: str = static()
+    dimensions: tuple[str, ...] | None = static(default=None)  # loops that a search places here; None: all
+    multicast: bool = static(default=True)  # one read reaches all copies that need the same words
+    reduces: bool = static(default=True)  # partial sums of the same words are added on their way up
+    size: Scalar
+
+
+@struct
+class Machine:
+    """Memories and fan-outs from the outermost to the innermost, and the arithmetic units below them."""
+
+    nodes: tuple[Memory | Fanout, ...]
+    mac_energy: Scalar = 0.0  # J per multiply-accumulate
+    clock: Scalar = 1e9  # Hz
+    gating: Scalar = 0.0  # 1 where MACs with a zero operand cost no energy
+    skipping: Scalar = 0.0  # 1 where they cost no time either
+
+    @property
+    def units(self) -> Scalar:
+        """Arithmetic units."""
+        return math.prod(node.size for node in self.nodes if isinstance(node, Fanout))
+
+
+@struct
+class Mapping:
+    """Loops of every node of a machine; a dimension that a node lacks has the factor 1 there.
+
+    The factors of a dimension multiply to its size over all nodes: loaders see to it.
+    """
+
+    factors: tuple[dict[str, Scalar], ...]
+    orders: tuple[tuple[str, ...], ...] = static()  # of each node's loops, from the outermost
+    kept: tuple[tuple[str, ...], ...] = static()  # tensors that reside in each node; none in a fan-out

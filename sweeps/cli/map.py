@@ -1,0 +1,120 @@
+"""`jaxroof map`: accesses, time and energy of a layer's loop nest on an accelerator, in a given mapping or the best."""
+
+import argparse
+from typing import Any
+
+from sweeps.cli.common import json_argument, whole_number
+from sweeps.cli.outputs import output_argument
+from sweeps.cli.printing import print_json
+
+MAPPINGS = 500_000
+MOST_MAPPINGS = 10**9
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags of the verb."""
+    parser.add_argument(
+        "layer", nargs="?", metavar="LAYER", help="a name, FILE.toml, FILE.toml#NAME or a Timeloop problem.yaml"
+    )
+    parser.add_argument("--arch", metavar="NAME", help="architecture: a name, FILE.toml or a Timeloop arch.yaml")
+    parser.add_argument("--energies", metavar="FILE", help="energy table of a Timeloop arch.yaml: ERT.yaml")
+    parser.add_argument(
+        "--mapping", metavar="FILE", help="the mapping: FILE.toml, a RESULT.json or map.yaml (default: it is searched)"
+    )
+    search = parser.add_argument_group("search")
+    search.add_argument("--objective", metavar="WHAT", help="edp (default: energy times cycles), energy or cycles")
+    search.add_argument("--search", metavar="HOW", help="random (default), enumerate or gradient")
+    search.add_argument("--bypass", action="store_true", help="also let tensors pass memories that may keep them")
+    search.add_argument("--mappings", metavar="N", help=f"mappings that are evaluated (default {MAPPINGS:,})")
+    search.add_argument("--seed", metavar="N", help="of random draws (default 0)")
+    output_argument(parser, "-o", "--output", kinds=("answer",), metavar="RESULT.json", help="the answer as a file")
+    json_argument(parser)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Print the layer's accesses and costs, or their JSON; without a layer, what there is."""
+    from sweeps.cli import map_report
+
+    if options.layer is None:
+        if options.arch is not None:
+            raise ValueError("LAYER is missing; `jaxroof map` lists the known layers")
+        return map_report.print_names(options.json)
+    if options.arch is None:
+        raise ValueError("--arch is missing; `jaxroof map` lists the known architectures")
+    problem, machine = _problem(options.layer), _machine(options)
+    if options.mapping is None:
+        found = _searched(options, problem, machine)
+        mapping, cost = found.mapping, found.cost
+    else:
+        for name in ("objective", "search", "bypass", "mappings", "seed"):
+            if getattr(options, name) not in (None, False):
+                raise ValueError(f"--{name} is for a search, and --mapping gives the mapping")
+        found, mapping = None, _mapping(options.mapping, problem, machine)
+        from jaxroof.nests import nest_cost
+
+        cost = nest_cost(problem, machine, mapping)
+    record = map_report.record(options, problem, machine, mapping, cost, found)
+    if options.output is not None:
+        map_report.write(record, options.output, options.force)
+    if options.json:
+        return print_json(record)
+    map_report.show(options, problem, machine, mapping, cost, found)
+
+
+def _problem(name: str) -> Any:
+    from workloads import nests
+
+    return nests.timeloop_problem(name) if _is_yaml(name) else nests.layer(name).value
+
+
+def _machine(options: argparse.Namespace) -> Any:
+    from workloads import nests
+
+    if _is_yaml(options.arch):
+        return nests.timeloop_architecture(options.arch, options.energies)
+    if options.energies is not None:
+        raise ValueError(f"--energies is for an arch.yaml of Timeloop; {options.arch} states its own")
+    return nests.architecture(options.arch).value
+
+
+def _mapping(path: str, problem: Any, machine: Any) -> Any:
+    from workloads import nests
+
+    return (nests.timeloop_mapping if _is_yaml(path) else nests.mapping)(path, problem, machine)
+
+
+def _searched(options: argparse.Namespace, problem: Any, machine: Any) -> Any:
+    from sweeps.cli.progress import Line
+    from sweeps.studies.nests import found_mapping
+    from workloads.nests.checks import residents
+
+    mappings = MAPPINGS if options.mappings is None else int(whole_number("--mappings", options.mappings))
+    if mappings > MOST_MAPPINGS:
+        raise ValueError(f"--mappings {mappings} must be at most {MOST_MAPPINGS}")
+    seed = 0 if options.seed is None else int(whole_number("--seed", options.seed, zero=True))
+    kept = residents(problem, machine, {}, options.arch)
+    objective = options.objective or "edp"
+    if (
+        objective != "cycles"
+        and not machine.mac_energy
+        and not any(getattr(node, "read_energy", 0.0) for node in machine.nodes)
+    ):
+        raise ValueError(
+            f"--objective {objective}: {options.arch} has no energies; give --energies or --objective cycles"
+        )
+    with Line() as line:
+        return found_mapping(
+            problem,
+            machine,
+            kept,
+            objective=objective,
+            method=options.search or "random",
+            mappings=mappings,
+            seed=seed,
+            bypass=options.bypass,
+            report=lambda done, total: line.show(f"{done:,} of about {total:,} mappings", min(done, total), total),
+        )
+
+
+def _is_yaml(name: str) -> bool:
+    return name.lower().endswith((".yaml", ".yml"))

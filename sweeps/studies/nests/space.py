@@ -1,0 +1,291 @@
+"""Mappings that a machine allows: factors of each dimension over its nodes, and loop orders that differ in reuse."""
+
+import dataclasses
+import functools
+import itertools
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from jaxroof.arrays import eager
+from jaxroof.nests import Fanout, Machine, Mapping, Memory, Problem
+from jaxroof.nests.counts import inner_extents, words
+
+LARGEST_DIMENSION = 10**9
+"""Of a dimension whose factors are looked for."""
+
+MOST_OPTIONS = 50_000
+"""Ways to split one dimension over the nodes; of more, as many are drawn at random."""
+
+MOST_ROWS = 100_000
+"""Splits that an enumeration has at once."""
+
+DESCENTS = 64
+"""Random descents by which their number is estimated."""
+
+MOST_FACTORS = 20_000_000
+"""Numbers of all mappings that differ from one in two primes; of more, a part is looked at."""
+
+MOST_LOOP_ORDERS = 1_000
+"""Orders that a search knows; of more, as many are drawn at random."""
+
+TRIES = 6
+"""Draws of one dimension's factors until they fit."""
+
+Orders = tuple[tuple[str, ...], ...]
+"""Loop order of each node, from the outermost."""
+
+
+class Rows:
+    """Factors of mappings, [mappings, dimensions, nodes], and the same with each column in one piece."""
+
+    def __init__(self, rows: np.ndarray):
+        self.rows = rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @functools.cached_property
+    def columns(self) -> np.ndarray:
+        """A view in which the first axis is the last one in memory."""
+        return np.moveaxis(np.ascontiguousarray(np.moveaxis(self.rows, 0, -1)), -1, 0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Space:
+    """All mappings of a problem on a machine whose tensors reside in given memories."""
+
+    problem: Problem
+    machine: Machine
+    kept: tuple[tuple[str, ...], ...]
+    dimensions: tuple[str, ...]  # of more than one iteration
+    options: tuple[np.ndarray, ...]  # factors of each dimension, float32 [options, nodes]
+    complete: bool  # whether these are all
+    orders: tuple[Orders, ...]
+
+    @property
+    def size(self) -> float:
+        """Mappings, among them those that do not fit."""
+        return math.prod(float(len(each)) for each in self.options) * len(self.orders)
+
+    def mapping(self, rows: np.ndarray, orders: Orders) -> Mapping:
+        """The mappings of factors [mappings, dimensions, nodes] in one loop order: columns of factors."""
+        return Mapping(
+            factors=tuple(
+                {
+                    name: rows[:, number, node]
+                    for number, name in enumerate(self.dimensions)
+                    if self._varies[number][node]
+                }
+                for node in range(len(self.machine.nodes))
+            ),
+            orders=orders,
+            kept=self.kept,
+        )
+
+    def single(self, row: np.ndarray, orders: Orders) -> Mapping:
+        """One mapping, of Python numbers, without loops of one iteration."""
+        factors = tuple(
+            {name: float(row[number, node]) for number, name in enumerate(self.dimensions) if row[number, node] > 1}
+            for node in range(len(self.machine.nodes))
+        )
+        kept_orders = tuple(
+            tuple(name for name in order if name in own) for order, own in zip(orders, factors, strict=True)
+        )
+        return Mapping(factors=factors, orders=kept_orders, kept=self.kept)
+
+    def fits(self, rows: np.ndarray) -> np.ndarray:
+        """Whether tiles and copies have room, for factors [mappings, dimensions, nodes]."""
+        mapping, fine = self.mapping(rows, self.orders[0]), np.ones(len(rows), bool)
+        with eager():
+            extents = inner_extents(mapping)
+            for place, node in enumerate(self.machine.nodes):
+                if isinstance(node, Fanout):
+                    fine &= math.prod(mapping.factors[place].values(), start=np.ones(1)) <= node.size
+                elif node.capacity < math.inf:
+                    tiles = [words(self.problem.tensors[name], extents[place]) for name in self.kept[place]]
+                    fine &= sum(tiles, np.zeros(1)) <= node.capacity
+        return fine
+
+    def ones(self) -> np.ndarray:
+        """Factors of one mapping, all 1: an example of their shape and type."""
+        return np.ones((1, len(self.dimensions), len(self.machine.nodes)), np.float32)
+
+    def drawn(self, count: int, random: np.random.Generator) -> np.ndarray:
+        """Random factors that fit, of `count` draws; [mappings, dimensions, nodes]."""
+        rows = np.ones((count, len(self.dimensions), len(self.machine.nodes)), np.float32)
+        open_rows = np.arange(count)
+        for number in random.permutation(len(self.dimensions)):
+            left, options = open_rows, self.options[number]
+            for _ in range(TRIES):
+                rows[left, number] = options[random.integers(len(options), size=len(left))]
+                left = left[~self.fits(rows[left])]
+                if not len(left):
+                    break
+            else:
+                open_rows = np.setdiff1d(open_rows, left, assume_unique=True)
+        return rows[open_rows]
+
+    def all_rows(self, most: int, random: np.random.Generator) -> tuple[Iterator[np.ndarray], bool]:
+        """Chunks of all factors that fit, dimension by dimension, without those that cannot fit any more.
+
+        Where there are about more than `most`, a random part of them, of about that size; and whether it is all.
+        """
+        left = sorted(range(len(self.dimensions)), key=lambda each: len(self.options[each]))
+        rows = self.ones()
+        while left and len(rows) * len(self.options[left[0]]) <= MOST_ROWS:
+            rows = self._grown(rows, left.pop(0))
+        total = self._total(rows, left, random) if len(rows) else 0.0
+        share = min(1.0, most / max(total, 1.0))
+        return self._expanded(rows, left, share ** (1.0 / (len(left) + 1)), random), self.complete and share == 1.0
+
+    def _grown(self, rows: np.ndarray, number: int) -> np.ndarray:
+        """Rows with every split of one more dimension, those that fit."""
+        options = self.options[number]
+        grown = np.repeat(rows, len(options), axis=0)
+        grown[:, number] = np.tile(options, (len(rows), 1))
+        return grown[self.fits(grown)]
+
+    def _total(self, rows: np.ndarray, left: list[int], random: np.random.Generator) -> float:
+        """Rows with all splits of the dimensions that are left, estimated by random descents (Knuth, 1975)."""
+        if not left:
+            return float(len(rows))
+        found = 0.0
+        for start in random.integers(len(rows), size=DESCENTS):
+            row, weight = rows[start : start + 1], float(len(rows))
+            for number in left:
+                grown = self._grown(row, number)
+                weight *= len(grown)
+                if not len(grown):
+                    break
+                row = grown[random.integers(len(grown))][None]
+            found += weight / DESCENTS
+        return found
+
+    def _expanded(
+        self, rows: np.ndarray, left: list[int], share: float, random: np.random.Generator
+    ) -> Iterator[np.ndarray]:
+        """Chunks of rows with all splits of the dimensions that are left, of which a random share goes on each time."""
+        if share < 1.0:
+            rows = rows[random.random(len(rows)) < share]
+        if not left:
+            yield rows
+            return
+        size = max(1, MOST_ROWS // len(self.options[left[0]]))
+        for start in range(0, len(rows), size):
+            yield from self._expanded(self._grown(rows[start : start + size], left[0]), left[1:], share, random)
+
+    def neighbours(self, row: np.ndarray, moves: int) -> np.ndarray:
+        """Factors that differ in that many primes, each of which moves from one node to another; those that fit."""
+        rows = row[None]
+        for _ in range(moves):
+            most = max(1, MOST_FACTORS // row.size // len(rows)) if len(rows) > 1 else 1
+            rows = rows[:: max(1, len(rows) // most)]
+            found = [rows]
+            for number, name in enumerate(self.dimensions):
+                for source, target in itertools.permutations(np.flatnonzero(self._varies[number]), 2):
+                    for prime in _primes(int(self.problem.sizes[name])):
+                        moved = rows[rows[:, number, source] % prime == 0].copy()
+                        moved[:, number, source] /= prime
+                        moved[:, number, target] *= prime
+                        found.append(moved)
+            rows = np.unique(np.concatenate(found), axis=0)
+        return rows[self.fits(rows)]
+
+    @functools.cached_property
+    def _varies(self) -> list[np.ndarray]:
+        return [np.any(options > 1.0, axis=0) for options in self.options]
+
+
+def mapping_space(
+    problem: Problem, machine: Machine, kept: tuple[tuple[str, ...], ...], random: np.random.Generator
+) -> Space:
+    """All mappings of a problem on a machine; ValueError of one line where a dimension is too large."""
+    names = tuple(name for name, size in problem.sizes.items() if size > 1)
+    for name in names:
+        if problem.sizes[name] > LARGEST_DIMENSION:
+            raise ValueError(
+                f"{name} = {problem.sizes[name]:.0f}: a search splits dimensions up to {LARGEST_DIMENSION}"
+            )
+    options, complete = [], True
+    for name in names:
+        allowed = [
+            place
+            for place, node in enumerate(machine.nodes)
+            if node.dimensions is None or name in node.dimensions or place == 0
+        ]
+        found, all_of_them = _splits(int(problem.sizes[name]), len(allowed), random)
+        limits = [node.size if isinstance(node := machine.nodes[place], Fanout) else math.inf for place in allowed]
+        found = found[np.all(found <= limits, axis=1)]
+        table = np.ones((len(found), len(machine.nodes)), np.float32)
+        table[:, allowed] = found
+        options.append(table)
+        complete &= all_of_them
+    orders, all_of_them = _orders(problem, machine, names, random)
+    return Space(problem, machine, kept, names, tuple(options), complete and all_of_them, orders)
+
+
+def _orders(
+    problem: Problem, machine: Machine, names: tuple[str, ...], random: np.random.Generator
+) -> tuple[tuple[Orders, ...], bool]:
+    """Orders that hold one tensor each in place, in each memory that has others inside it; whether these are all.
+
+    The dimensions that move the tensor are outside.
+    """
+    choices = []
+    last = max(place for place, node in enumerate(machine.nodes) if isinstance(node, Memory))
+    for place, node in enumerate(machine.nodes):
+        own = [name for name in names if node.dimensions is None or name in node.dimensions or place == 0]
+        held = problem.tensors.values() if isinstance(node, Memory) and place != last else ()
+        found = [
+            tuple(
+                [name for name in own if name in tensor.dimensions]
+                + [name for name in own if name not in tensor.dimensions]
+            )
+            for tensor in held
+        ]
+        choices.append(tuple(dict.fromkeys(found)) or (tuple(own),))
+    if math.prod(map(len, choices)) <= MOST_LOOP_ORDERS:
+        return tuple(itertools.product(*choices)), True
+    drawn = (tuple(each[random.integers(len(each))] for each in choices) for _ in range(MOST_LOOP_ORDERS))
+    return tuple(dict.fromkeys(drawn)), False
+
+
+def _splits(size: int, nodes: int, random: np.random.Generator) -> tuple[np.ndarray, bool]:
+    """Factors over some nodes that multiply to `size`, [splits, nodes]; whether these are all."""
+    primes = _primes(size)
+    ways = {prime: math.comb(power + nodes - 1, power) for prime, power in primes.items()}
+    if math.prod(ways.values()) > MOST_OPTIONS:
+        found = np.ones((MOST_OPTIONS, nodes))
+        for prime, power in primes.items():
+            for _ in range(power):
+                found[np.arange(MOST_OPTIONS), random.integers(nodes, size=MOST_OPTIONS)] *= prime
+        return np.unique(found, axis=0), False
+    found = np.ones((1, nodes))
+    for prime, power in primes.items():
+        powers = np.array(list(_partitions(power, nodes)))
+        found = (found[:, None] * float(prime) ** powers[None]).reshape(-1, nodes)
+    return found, True
+
+
+def _partitions(total: int, parts: int) -> Iterator[tuple[int, ...]]:
+    """All tuples of `parts` whole numbers of 0 or more that sum to `total`."""
+    if parts == 1:
+        yield (total,)
+        return
+    for first in range(total + 1):
+        for rest in _partitions(total - first, parts - 1):
+            yield first, *rest
+
+
+@functools.cache
+def _primes(number: int) -> dict[int, int]:
+    """Prime factors and their powers."""
+    found, divisor = {}, 2
+    while divisor * divisor <= number:
+        while number % divisor == 0:
+            found[divisor] = found.get(divisor, 0) + 1
+            number //= divisor
+        divisor += 1
+    return found | ({number: found.get(number, 0) + 1} if number > 1 else {})

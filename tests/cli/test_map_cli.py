@@ -1,0 +1,90 @@
+"""`jaxroof map`: tables, JSON, files that it reads again, and refusals."""
+
+import json
+
+import pytest
+
+from sweeps.cli import main
+
+EYERISS = """
+[loops]
+DRAM = "P8 Q2 M4"
+shared_glb = "P14 Q4"
+PE_columns = "Q14"
+PE_rows = "C3 S3"
+weights_spad = "R3"
+psum_spad = "M8"
+"""
+
+LAYER = """
+kind = "convolution"
+stride = 2
+sizes = { N = 1, M = 32, C = 3, P = 112, Q = 112, R = 3, S = 3 }
+"""
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "layer.toml").write_text(LAYER, encoding="utf-8")
+    (tmp_path / "mapping.toml").write_text(EYERISS, encoding="utf-8")
+    return tmp_path
+
+
+def test_a_given_mapping(files, capsys):
+    """The published outputs of the design eyeriss_like: 59.28 uJ, 86,016 cycles, 75 %."""
+    words = ["map", "layer.toml", "--arch", "eyeriss_like", "--mapping", "mapping.toml"]
+    assert main(words) == 0
+    out = capsys.readouterr().out
+    assert "86,016 cycles; 75.0 % of 168 units" in out and "59.3 uJ, 5.47 pJ per MAC: DRAM 61.8 %" in out
+    assert main([*words, "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["energy"] == pytest.approx(59.28e-6, rel=1e-4) and answer["fits"]
+    moved = answer["accesses"]["shared_glb.Inputs"]
+    assert moved.pop("energy") == pytest.approx(3357302.30e-12, rel=1e-6)
+    assert moved == {"tile": 9831, "reads": 1354752, "fills": 157296, "updates": 0}
+
+
+def test_an_answer_is_a_mapping(files, capsys):
+    words = ["map", "resnet50.conv2_3x3", "--arch", "eyeriss_like"]
+    assert main([*words, "--mappings", "20000", "-o", "result.json"]) == 0
+    capsys.readouterr()
+    answer = json.loads((files / "result.json").read_text(encoding="utf-8"))
+    assert answer["search"]["evaluated"] >= 20000 and answer["fits"]
+    assert main([*words, "--mapping", "result.json", "--json"]) == 0
+    again = json.loads(capsys.readouterr().out)
+    assert {name: again[name] for name in ("energy", "cycles")} == {name: answer[name] for name in ("energy", "cycles")}
+
+
+def test_names(capsys):
+    assert main(["map", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert "resnet50.conv2_3x3" in found["layers"] and "eyeriss" in found["architectures"]
+    assert main(["map"]) == 0
+    assert "118.0 M" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--arch", "eyeriss"], "LAYER is missing"),
+        (["resnet50.conv1"], "--arch is missing"),
+        (["resnet50.conv9", "--arch", "eyeriss"], "there is no layer conv9; known: "),
+        (["resnet51.conv1", "--arch", "eyeriss"], "there is no layer resnet51.conv1; known: resnet50.conv1"),
+        (["resnet50.conv1", "--arch", "eyerise"], "there is no architecture eyerise; known: eyeriss"),
+        (["no.toml", "--arch", "eyeriss"], "no.toml: no such file"),
+        (["resnet50.conv1", "--arch", "eyeriss", "--search", "magic"], "search magic is none of random"),
+        (["resnet50.conv1", "--arch", "eyeriss", "--mappings", "1e12"], "--mappings 1000000000000 must be at most"),
+        (["resnet50.conv1", "--arch", "eyeriss", "--energies", "e.yaml"], "--energies is for an arch.yaml"),
+        (["layer.toml", "--arch", "eyeriss", "--mapping", "mapping.toml"], "there is no node shared_glb"),
+        (
+            ["layer.toml", "--arch", "eyeriss_like", "--mapping", "mapping.toml", "--seed", "1"],
+            "--seed is for a search",
+        ),
+        (["layer.toml", "--arch", "eyeriss", "-o", "layer.toml"], "layer.toml"),
+    ],
+)
+def test_refusals(files, capsys, words, said):
+    assert main(["map", *words]) == 2
+    error = capsys.readouterr().err
+    assert said in error and error.count("\n") == 1

@@ -1,0 +1,246 @@
+"""Layers, architectures and mappings from files: shipped ones, Timeloop's, and refusals in one line."""
+
+import pytest
+
+from jaxroof.nests import accesses, nest_cost
+from workloads import nests
+from workloads.nests.checks import residents
+
+ARCHITECTURE = """
+architecture:
+  version: 0.4
+  nodes:
+  - !Container
+    name: chip
+  - !Component
+    name: main
+    class: DRAM
+    attributes: {width: 256, datawidth: 8}
+  - !Container
+    name: units
+    spatial: {meshX: 16}
+  - !Component
+    name: buffer
+    class: SRAM
+    attributes: {depth: 32768, width: 64, datawidth: 8}
+  - !Component
+    name: registers
+    class: regfile
+    attributes: {depth: 64, width: 8, datawidth: 8}
+  - !Component
+    name: unit
+    class: intmac
+"""
+
+PROBLEM = """
+problem:
+  version: 0.4
+  shape:
+    name: conv1d
+    dimensions: [C, K, R, P]
+    coefficients: [{name: Stride, default: 1}]
+    data_spaces:
+    - {name: Weights, projection: [[[C]], [[K]], [[R]]]}
+    - {name: Inputs, projection: [[[C]], [[R], [P, Stride]]]}
+    - {name: Outputs, projection: [[[K]], [[P]]], read_write: true}
+  instance: {C: 32, K: 32, R: 3, P: 16}
+"""
+
+MAPPING = """
+mapping:
+- {target: main, type: temporal, factors: "R=1,P=1,K=1,C=1", permutation: PRKC}
+- {target: units, type: spatial, factors: [R=1, P=1, K=1, C=16], permutation: PRKC}
+- {target: inter_units_spatial, type: temporal, factors: C1 K1 R1 P1}
+- {target: buffer, type: temporal, factors: "R=3,P=1,K=32,C=2", permutation: PRKC}
+- {target: registers, type: temporal, factors: "R=1,P=16,K=1,C=1", permutation: RPKC}
+"""
+
+ENERGIES = """
+ERT_summary:
+  table_summary:
+  - name: top.main[1..1]
+    actions: [{name: read, energy: 2048}, {name: write, energy: 2048}, {name: update, energy: 2048}]
+  - name: top.buffer[1..16]
+    actions:
+    - {name: read, average_energy: 20, max_energy: 43.353054}
+    - {name: write, energy: 30.878292}
+    - {name: update, energy: 30.878292}
+    - {name: leak, energy: 0.007972}
+  - name: top.registers[1..16]
+    actions:
+    - {name: read, energy: 0.42564}
+    - {name: write, energy: 0.42564}
+    - {name: update, energy: 0.42564}
+    - {name: leak, energy: 0.000861}
+  - name: top.unit[1..16]
+    actions: [{name: compute, energy: 0.845}]
+"""
+
+
+@pytest.fixture
+def timeloop(tmp_path):
+    paths = {}
+    texts = {"arch": ARCHITECTURE, "problem": PROBLEM, "mapping": MAPPING, "energies": ENERGIES}
+    for name, text in texts.items():
+        paths[name] = tmp_path / f"{name}.yaml"
+        paths[name].write_text(text, encoding="utf-8")
+    return {name: str(path) for name, path in paths.items()}
+
+
+def test_timeloop_files_of_exercise_04(timeloop):
+    """01_accelergy_timeloop_2020_ispass/timeloop/04-model-conv1d+oc-3levelspatial, cp: stats and ERT @82b6304."""
+    problem = nests.timeloop_problem(timeloop["problem"])
+    machine = nests.timeloop_architecture(timeloop["arch"], timeloop["energies"])
+    mapping = nests.timeloop_mapping(timeloop["mapping"], problem, machine)
+    cost = nest_cost(problem, machine, mapping)
+    assert cost.cycles == 3072 and cost.utilization == 1.0 and cost.fits
+    assert tuple(cost.accesses["buffer", "Inputs"]) == (36, 1152, 36, 0)
+    assert tuple(cost.accesses["registers", "Outputs"]) == (16, 2560, 512, 3072)
+    # Printed energies of the reference, pJ: MACC 41533.44; RegisterFile 22228.62 + 28766.45 + 41842.11 and 42.32 of
+    # leakage; GlobalBuffer 28504.84 + 102355.70 + 107632.27 and 391.84; MainMemory 196608 + 36864 + 32768.
+    printed = {"mac": 41533.44, "registers": 92879.50, "buffer": 238884.65, "main": 266240.0}
+    for name, energy in printed.items():
+        assert cost.energies[name] == pytest.approx(energy * 1e-12, rel=1e-4), name
+
+
+def test_without_an_energy_table_energies_are_zero(timeloop):
+    machine = nests.timeloop_architecture(timeloop["arch"])
+    assert machine.mac_energy == 0.0 and machine.units == 16
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "said"),
+    [
+        ("problem", "K: 32", "K: many", "problem.instance.K: 'many' must be a whole number"),
+        ("problem", "[[K]], [[P]]", "[[K]], [[Z]]", "Outputs: Z is no dimension; there are C, K, R, P"),
+        ("problem", "problem:", "workload:", "it has no problem"),
+        ("problem", "name: Stride", "name: [Stride]", "coefficients: name: ['Stride'] must be a name"),
+        ("problem", "projection: [[[K]], [[P]]]", "projection: 7", "Outputs: projection: must be a list of axes"),
+        ("arch", "!Component", "!Wire", "not YAML: could not determine a constructor"),
+        ("arch", "meshX: 16", "meshX: 0", "units: spatial.meshX: 0 must be a whole number"),
+        ("mapping", "C=16", "C=8", "factors of C multiply to 16; its size is 32"),
+        ("mapping", "target: buffer", "target: cache", "there is no target cache; there are main, units"),
+        ("mapping", "factors: C1 K1 R1 P1", "factors: C2 K1 R1 P1", "units: it takes no temporal loops"),
+        ("energies", "top.buffer", "top.cache", "buffer: "),
+    ],
+)
+def test_refusals_of_timeloop_files(timeloop, tmp_path, name, old, new, said):
+    changed = tmp_path / f"{name}.yaml"
+    changed.write_text(changed.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
+    with pytest.raises(ValueError) as error:
+        problem = nests.timeloop_problem(timeloop["problem"])
+        machine = nests.timeloop_architecture(timeloop["arch"], timeloop["energies"])
+        nests.timeloop_mapping(timeloop["mapping"], problem, machine)
+    assert said in str(error.value) and "\n" not in str(error.value) and f"{name}.yaml" in str(error.value)
+
+
+def test_shipped_architectures_hold_shipped_layers():
+    for name in nests.architecture_names():
+        machine = nests.architecture(name).value
+        for layer in nests.layer_names():
+            assert residents(nests.layer(layer).value, machine, {}, name)[0], (name, layer)
+
+
+def test_macs_of_networks():
+    """AlexNet 666 million in its five convolutions (724 with all products), as in Chen et al., JSSC 2017, table V."""
+    macs = {layer: nests.layer(layer).value.macs for layer in nests.layer_names()}
+    # By hand: 96 x 55^2 x 3 x 11^2; 2 groups x 128 x 27^2 x 48 x 5^2.
+    assert macs["alexnet.conv1"] == 96 * 55**2 * 363 and macs["alexnet.conv2"] == 256 * 27**2 * 1200
+    assert sum(value for layer, value in macs.items() if layer.startswith("alexnet.conv")) == pytest.approx(
+        666e6, rel=1e-3
+    )
+    once, twice = (
+        ("conv1_1", "conv1_2", "conv2_1", "conv2_2", "conv3_1", "conv4_1", "fc6", "fc7", "fc8"),
+        ("conv3_2", "conv4_2"),
+    )
+    total = sum(macs[f"vgg16.{name}"] for name in once) + 2 * sum(macs[f"vgg16.{name}"] for name in twice)
+    assert total + 3 * macs["vgg16.conv5_1"] == pytest.approx(15.47e9, rel=1e-3)
+    repeats = {"conv2": 2, "conv3": 3, "conv4": 5, "conv5": 2}
+    total = macs["resnet50.conv1"] + macs["resnet50.fc"]
+    for stage, others in repeats.items():
+        part = {name: macs[f"resnet50.{stage}_{name}"] for name in ("reduce", "3x3", "expand", "shortcut")}
+        first = macs.get(f"resnet50.{stage}_first_3x3", part["3x3"])
+        total += macs[f"resnet50.{stage}_first_reduce"] + first + part["expand"] + part["shortcut"]
+        total += others * (part["reduce"] + part["3x3"] + part["expand"])
+    assert total == pytest.approx(4.09e9, rel=2e-3)
+
+
+LAYER = """
+kind = "einsum"
+output = "Outputs"
+sizes = { B = 2, K = 8, X = 6, R = 3 }
+tensors = { Weights = "K, R", Inputs = "B, 2*X + R", Outputs = "B, K, X" }
+"""
+
+
+def test_an_einsum_of_a_file(tmp_path):
+    path, mapped = tmp_path / "layer.toml", tmp_path / "mapping.toml"
+    path.write_text(LAYER, encoding="utf-8")
+    mapped.write_text('[loops]\nDRAM = "B2 K2 X6"\nshared_glb = "K4"\nweights_spad = "R3"\n', encoding="utf-8")
+    problem, machine = nests.layer(str(path)).value, nests.architecture("eyeriss_like").value
+    found = accesses(problem, machine, nests.mapping(str(mapped), problem, machine))
+    # 2 images of 13 columns; X is innermost and slides by 2 over tiles of 3: 3 + 5 x 2 for each image and half of K.
+    assert found["shared_glb", "Inputs"].fills == 2 * 2 * 13 and found["DRAM", "Weights"].reads == 2 * 8 * 3 * 6
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('kind = "einsum"', 'kind = "pool"', "kind: 'pool' is none of convolution, matmul, einsum"),
+        ("K = 8", "K = 0", "sizes.K: 0 must be a whole number"),
+        ("2*X + R", "2*X * R", "must be a dimension or 2*P"),
+        ("B, 2*X + R", "X, 2*X + R", "Inputs: a dimension stands in two of its terms"),
+        ('output = "Outputs"', 'output = "Sums"', "output: Sums is none of Weights, Inputs, Outputs"),
+        ("sizes", "size", "there is no size; did you mean sizes?"),
+        ("B = 2", "B = 9007199254740993", "must be a whole number"),
+        ("tensors", "densities = { Inputs = 2.0 }\ntensors", "densities.Inputs: 2 must be at most 1"),
+    ],
+)
+def test_refusals_of_layers(tmp_path, old, new, said):
+    path = tmp_path / "layer.toml"
+    path.write_text(LAYER.replace(old, new), encoding="utf-8")
+    with pytest.raises(ValueError) as error:
+        nests.layer(str(path))
+    assert said in str(error.value) and str(error.value).startswith(str(path))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('[loops]\nDRAM = "B2 K8 X6 R3"\ncache = "B1"', "there is no node cache"),
+        ('[loops]\nDRAM = "B2 K8 X6 R3 R1"', "DRAM: a dimension is there twice"),
+        ('[loops]\nDRAM = "B2 K8 X6 Q3"', "DRAM: Q is no dimension"),
+        ('[loops]\nDRAM = "B2 K8 X6"', "factors of R multiply to 1; its size is 3"),
+        ('[loops]\nDRAM = "B2 K8 X-6"', "'X-6' must be a dimension and a count"),
+        ('[loops]\nDRAM = "B2 K8 X6 R3"\n[keeps]\nDRAM = ["Weights"]', "must reside in the outermost memory, DRAM"),
+        ('[loops]\nDRAM = "B2 K8 X6 R3"\n[keeps]\npsum_spad = ["Inputs"]', "Inputs cannot reside there"),
+    ],
+)
+def test_refusals_of_mappings(tmp_path, text, said):
+    path, mapped = tmp_path / "layer.toml", tmp_path / "mapping.toml"
+    path.write_text(LAYER, encoding="utf-8")
+    mapped.write_text(text, encoding="utf-8")
+    problem, machine = nests.layer(str(path)).value, nests.architecture("eyeriss_like").value
+    with pytest.raises(ValueError) as error:
+        nests.mapping(str(mapped), problem, machine)
+    assert said in str(error.value) and str(error.value).startswith(str(mapped))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("clock_MHz = 1", "nodes are missing"),
+        ("[[nodes]]\nfanout = 'a'\nsize = 2", "the outermost node, a, must be a memory"),
+        ("[[nodes]]\nmemory = 'a'\n[[nodes]]\nmemory = 'a'", "two nodes have one name"),
+        ("[[nodes]]\nmemory = 'a'\ncapacity_words = -1", "node 1: capacity_words: -1 must be a positive number"),
+        ("[[nodes]]\nmemory = 'a'\ncapacity = 1", "node 1: there is no capacity; did you mean"),
+        ("gating = 1\n[[nodes]]\nmemory = 'a'", "gating: 1 must be true or false"),
+        ("[[nodes]]\nmemory = 'a b'", "must be a name of letters"),
+    ],
+)
+def test_refusals_of_architectures(tmp_path, text, said):
+    path = tmp_path / "arch.toml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(ValueError) as error:
+        nests.architecture(str(path))
+    assert said in str(error.value) and str(error.value).startswith(str(path))

@@ -1,0 +1,16 @@
+"""Loop nests as data: layers, architectures and mappings, shipped or from files."""
+
+from workloads.nests.documents import NestEntry, architecture, architecture_names, layer, layer_names, mapping
+from workloads.nests.timeloop import timeloop_architecture, timeloop_mapping, timeloop_problem
+
+__all__ = [
+    "NestEntry",
+    "architecture",
+    "architecture_names",
+    "layer",
+    "layer_names",
+    "mapping",
+    "timeloop_architecture",
+    "timeloop_mapping",
+    "timeloop_problem",
+]
