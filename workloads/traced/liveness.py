@@ -1,0 +1,86 @@
+"""Peak memory of a function: arrays that exist at once, kernel after kernel."""
+
+from collections.abc import Iterable
+
+from jaxroof.arrays import jnp
+from jaxroof.struct import Scalar
+from workloads.traced.graph import Region, Value, base
+from workloads.traced.groups import Group, Groups
+from workloads.traced.kernels import Amount
+from workloads.traced.sizes import Sizes
+
+MOST = 48
+"""Moments that are kept of a function with symbolic sizes: those that are the peak at some sizes."""
+
+
+class Peaks:
+    """Memory of a region while its groups run in order.
+
+    Inputs exist all the time; a result from the kernel that writes it to the last that reads it, or to the end where
+    the region returns it. What is updated in place takes no memory of its own.
+
+    Args:
+      region: whose inputs and results they are.
+      groups: its kernels.
+    """
+
+    def __init__(self, region: Region, groups: Groups):
+        self._groups = groups
+        self.inputs = Amount()
+        seen: set[int] = set()
+        for value in region.inputs:
+            found = base(value)
+            if found is value and id(value) not in seen and value.node is None:
+                self.inputs.add(value.shape, value.bytes)
+                seen.add(id(value))
+        self._live = Amount()
+        self._left = {key: len(set(map(id, users))) for key, users in self._users().items()}
+        self.moments: list[Amount] = [Amount()]
+
+    def _users(self) -> dict[int, list[Group]]:
+        found: dict[int, list[Group]] = {}
+        for group in self._groups:
+            for value in group.reads():
+                found.setdefault(id(value), []).append(group)
+        return found
+
+    def runs(self, group: Group, inner: Iterable["Peaks"] | None) -> None:
+        """Account for a group that runs next; `inner` are the peaks of the bodies of a loop."""
+        hidden = frozenset() if group.attention is None else group.attention.hidden
+        new = [value for value in self._groups.writes(group) if id(value) not in hidden and not _in_place(value)]
+        for value in new:
+            self._live = _with(self._live, value, 1.0)
+        self.moments.append(self._live)
+        for peaks in inner or ():
+            self.moments += [self._live.merged(peaks.inputs).merged(moment) for moment in peaks.moments]
+        for value in group.reads():
+            left = self._left[id(value)] = self._left.get(id(value), 1) - 1
+            if left == 0 and value.node is not None and id(value) not in self._groups.kept | hidden:
+                if not _in_place(value):
+                    self._live = _with(self._live, value, -1.0)
+
+
+def _with(amount: Amount, value: Value, sign: float) -> Amount:
+    one = Amount()
+    one.add(value.shape, value.bytes)
+    return amount.merged(one, sign)
+
+
+def _in_place(value: Value) -> bool:
+    return value.node is not None and value.node.name == "dynamic_update_slice"
+
+
+def kept_moments(peaks: Peaks, trials: list[Sizes]) -> list[Amount]:
+    """The moments that are the peak at some of the sizes of `trials`: the others need not be computed."""
+    if not trials:
+        return peaks.moments
+    best = {max(range(len(peaks.moments)), key=lambda i: float(peaks.moments[i].at(sizes))) for sizes in trials}
+    return [peaks.inputs.merged(peaks.moments[i]) for i in sorted(best)][:MOST]
+
+
+def peak_bytes(moments: list[Amount], at: Sizes) -> Scalar:
+    """B that exist at once at most, inputs included, shape ()."""
+    found = moments[0].at(at)
+    for moment in moments[1:]:
+        found = jnp.maximum(found, moment.at(at))
+    return found
