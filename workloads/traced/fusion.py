@@ -107,6 +107,8 @@ def _drop_instant(groups: Groups) -> None:
     """Tiny values that others read are part of these: scalars of an optimiser, constants of a norm."""
     for group in groups.where("map"):
         written = groups.writes(group)
+        if all(groups.elements(value) == 1.0 and "int" in str(value.dtype) for value in written):
+            group.kind = "free"  # counters of loops
         if groups.space(group) > INSTANT or any(id(value) in groups.kept for value in written) or not written:
             continue
         users = [user for value in written for user in groups.consumers(value)]

@@ -93,5 +93,6 @@ def _grouped(node: Node) -> Product:
     outputs = _taken(right.shape, _others(right.shape, over_right, batch_right, group))
     inputs = _taken(left.shape, over_left)
     if not group and set(ragged) <= {int(axis) for axis in over_left}:  # the gradient of the weights, group by group
-        return Product((*batch, *groups, *rows), inputs, outputs, (*batch, *groups), left, right, grouped=True)
+        share = 1.0 / math.prod(groups)
+        return Product((*batch, *groups, *rows), inputs, outputs, (*batch, *groups), left, right, share, grouped=True)
     return Product((*batch, *rows), inputs, outputs, (*batch, *groups), left, right, grouped=True)
