@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
 from jaxroof.arrays import jnp
 from jaxroof.energy import joules_of, power_known

@@ -109,9 +109,7 @@ def _ordered(nodes: dict[int, Node]) -> list[Node]:
     return sorted(nodes.values(), key=lambda node: node.number)
 
 
-def _kernels(
-    seed: Node, scores: Scores, users: Users, kept: set[int], at: Sizes, notes: set[str]
-) -> list[Attention]:
+def _kernels(seed: Node, scores: Scores, users: Users, kept: set[int], at: Sizes, notes: set[str]) -> list[Attention]:
     """The forward kernel, the backward one, or both, of one softmax; none where it is no attention."""
     total = next((user for user in _summed(seed, users) if user.name == "reduce_sum"), None)
     if total is None or not scores.makers or not scores.readers:

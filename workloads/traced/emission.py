@@ -74,6 +74,8 @@ class Emission:
             core = product_of(product)
             dtype = max((value.dtype for value in product.inputs[:2]), key=lambda dtype: dtype.itemsize)
             weight, output = _weight_bytes(group, core), _output_bytes(groups, group)
+            if core.grouped:
+                self.notes.add("rows of a grouped product are spread over its matrices at random, without preference")
             highest = "HIGHEST" in str(product.params.get("precision"))
         elif group.kind == "message":
             core = message_of(group.nodes[0])
@@ -140,5 +142,3 @@ def _output_bytes(groups: Groups, group: Group) -> float:
     """B per element of the largest result."""
     values = groups.writes(group) or group.nodes[-1].outputs
     return max(values, key=groups.elements).bytes
-
-

@@ -1,5 +1,7 @@
 """Fusion policies: which primitives run as one kernel, from one each to what a compiler of today makes of them."""
 
+import itertools
+
 from workloads.traced.attention import attentions
 from workloads.traced.elementwise import REDUCTIONS
 from workloads.traced.graph import Node, Region, Value, base
@@ -9,9 +11,11 @@ from workloads.traced.sizes import Sizes
 
 POLICIES = {
     "eager": "every primitive is a kernel; views are free",
+    "loops": "element-wise work is fused into the one kernel that reads it; reductions end a kernel, attention is not "
+    "fused: as XLA does on CPUs",
     "framework": "kernels that libraries have: fused attention, norms and softmax of rows, chains of element-wise work",
-    "compiler": "as framework, with light work before and after matrix products in their kernels, kernels that read the "
-    "same array together, and cheap values computed again rather than stored",
+    "compiler": "as framework, with light work before and after matrix products in their kernels, kernels that read "
+    "the same array together, and cheap values computed again rather than stored",
 }
 """Policy -> its rule in words."""
 
@@ -46,6 +50,11 @@ def grouped(region: Region, policy: str, at: Sizes, notes: set[str]) -> Groups:
     """
     if policy == "eager":
         return Groups(region, [], at)
+    if policy == "loops":
+        groups = Groups(region, [], at)
+        _join_chains(groups)
+        _drop_instant(groups)
+        return groups
     groups = Groups(region, attentions(region, at, notes), at)
     _join_maps(groups)
     _drop_instant(groups)
@@ -56,12 +65,30 @@ def grouped(region: Region, policy: str, at: Sizes, notes: set[str]) -> Groups:
     return groups
 
 
+def _join_chains(groups: Groups) -> None:
+    """Every map or reduction with the maps whose results nothing else reads."""
+    for group in groups.where("map"):
+        for producer in groups.producers(group):
+            here, there = groups.of(group.nodes[0]), groups.of(producer.nodes[0])
+            if here is there or there.kind != "map" or any(node.name in REDUCTIONS for node in there.nodes):
+                continue
+            written = groups.writes(there)
+            alone = all(id(value) not in groups.kept and groups.consumers(value) == [here] for value in written)
+            if alone and groups.can_merge(there, here):
+                groups.merge(there, here)
+
+
 def _join_maps(groups: Groups) -> None:
     """Chains of element-wise work and reductions of rows, each node with what made its operands."""
     for group in groups.where("map"):
         for producer in sorted(groups.producers(group), key=lambda one: -one.nodes[-1].number):
             here, there = groups.of(group.nodes[0]), groups.of(producer.nodes[0])
-            if here is not there and there.kind == "map" and _fit(groups, there, here) and groups.can_merge(there, here):
+            if (
+                here is not there
+                and there.kind == "map"
+                and _fit(groups, there, here)
+                and groups.can_merge(there, here)
+            ):
                 groups.merge(there, here)
 
 
@@ -154,7 +181,7 @@ def _is_prologue(groups: Groups, group: Group) -> bool:
     if len(users) != 1 or any(id(value) in groups.kept for value in written):
         return False
     (user,) = users.values()
-    if user.kind != "product" or any(node.name in REDUCTIONS for node in group.nodes):
+    if user.kind != "product" or any(kind_of(node) != "map" for node in group.nodes):
         return False
     return _bytes(groups, group.reads()) < _bytes(groups, written) and groups.can_merge(group, user)
 
@@ -166,9 +193,8 @@ def _bytes(groups: Groups, values: list[Value]) -> float:
 def _join_siblings(groups: Groups) -> None:
     """Kernels of maps that read the same large array, where neither needs the other's result."""
     for users in list(groups.users.values()):
-        maps = [group for group in dict.fromkeys(map(lambda user: groups.of(user.nodes[0]), users))]
-        maps = [group for group in maps if group.kind == "map"]
-        for one, other in zip(maps, maps[1:], strict=False):
+        readers = dict.fromkeys(groups.of(user.nodes[0]) for user in users)
+        for one, other in itertools.pairwise(group for group in readers if group.kind == "map"):
             here, there = groups.of(one.nodes[0]), groups.of(other.nodes[0])
             if here is there or here.above & there.own or there.above & here.own:
                 continue
@@ -219,5 +245,3 @@ def _repeat(groups: Groups, user: Group, cone: list[Node]) -> None:
         maker = groups.of_value(after[new])
         if maker is not None:
             user.above |= maker.own | maker.above
-
-

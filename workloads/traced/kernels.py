@@ -5,6 +5,7 @@ from collections.abc import Collection
 from typing import Any
 
 from jaxroof.layers.attention import SOFTMAX_FLOPS
+from jaxroof.layers.experts import distinct_experts
 from jaxroof.layers.linear import OPERAND_BYTES
 from jaxroof.op import AnyOp, Collective, Kernel
 from jaxroof.shape import AttentionShape, ProductShape
@@ -132,7 +133,11 @@ class TracedKernel:
         flops = 2.0 * rows * inputs * outputs * product.share
         if is_narrow(product):
             return Kernel(kind="elementwise", **common, vector_flops=vector + flops, exps=exps if self.exps else None)
-        precision = self.precision(matrix)
+        precision, matrices = self.precision(matrix), at.elements(product.matrices)
+        if product.grouped and product.share == 1.0:
+            untouched = matrices - distinct_experts(matrices, 1.0, rows)
+            matrices = matrices - untouched
+            common["bytes"] = common["bytes"] - untouched * inputs * outputs * self.weight_bytes
         return Kernel(
             kind="experts" if product.grouped else "linear",
             precision=precision,
@@ -144,7 +149,7 @@ class TracedKernel:
                 rows=rows,
                 outputs=outputs,
                 inputs=inputs * product.share,
-                matrices=at.elements(product.matrices),
+                matrices=matrices,
                 weight_bytes=self.weight_bytes,
                 output_bytes=self.output_bytes,
             ),

@@ -55,9 +55,9 @@ class Peaks:
             self.moments += [self._live.merged(peaks.inputs).merged(moment) for moment in peaks.moments]
         for value in group.reads():
             left = self._left[id(value)] = self._left.get(id(value), 1) - 1
-            if left == 0 and value.node is not None and id(value) not in self._groups.kept | hidden:
-                if not _in_place(value):
-                    self._live = _with(self._live, value, -1.0)
+            passing = value.node is not None and not _in_place(value) and id(value) not in self._groups.kept | hidden
+            if left == 0 and passing:
+                self._live = _with(self._live, value, -1.0)
 
 
 def _with(amount: Amount, value: Value, sign: float) -> Amount:

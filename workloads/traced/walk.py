@@ -142,7 +142,9 @@ class _Walker:
         trips = _counted(params, operands[:constants], inner, first)
         trips = self._trips if trips is None else trips
         if trips is None:
-            raise ValueError(f"a while loop{f' in {scope}' if scope else ''} does not say how often it runs: give trips=N")
+            raise ValueError(
+                f"a while loop{f' in {scope}' if scope else ''} does not say how often it runs: give trips=N"
+            )
         carried = [Value(value.shape, value.dtype, name="carry") for value in first]
         body = self._region(params["body_jaxpr"], inner + carried, scope, axes, {})
         return _loop("while", eqn, operands, scope, [(body, trips)])
@@ -175,7 +177,7 @@ def _counted(params: dict, limits: list[Value], inner: list[Value], first: list[
     if len(test.eqns) != 1 or test.eqns[0].primitive.name != "lt":
         return None
     counter, limit = test.eqns[0].invars
-    places = {var: value for var, value in zip(test.invars, [*limits, *first], strict=True)}
+    places = dict(zip(test.invars, [*limits, *first], strict=True))
     end = limit.val if hasattr(limit, "val") else getattr(places.get(limit), "constant", None)
     begin = getattr(places.get(counter), "constant", None) if not hasattr(counter, "val") else None
     if end is None or begin is None:

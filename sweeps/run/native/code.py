@@ -227,7 +227,9 @@ class _Function:
         kind = graph.kinds[arguments[-1]]
         form = self._type(kind)
         if node in self.products:
-            return self._assigned(f"fmul contract {form} {self._operand(arguments[0])}, {self._reciprocal(arguments[1])}")
+            return self._assigned(
+                f"fmul contract {form} {self._operand(arguments[0])}, {self._reciprocal(arguments[1])}"
+            )
         values = [self._operand(argument) for argument in arguments]
         if operation == "select":
             condition = f"{self._type('b')} {values[0]}"
