@@ -59,7 +59,7 @@ class Traced:
 def traced(
     function: Callable[..., Any],
     *args: Any,
-    policy: str = "compiler",
+    policy: str = "framework",
     sizes: Mapping[str, float] | None = None,
     trips: float | None = None,
     name: str | None = None,

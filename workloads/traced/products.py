@@ -62,9 +62,22 @@ def _dot(node: Node) -> Product:
 
 
 def _is_parameter(value: Value) -> bool:
-    """Whether it is an input or a constant rather than the result of something."""
-    found = base(value)
-    return found.node is None and found.name != "carry"
+    """Whether it is made of inputs and constants without a matrix product: weights, and what converts them."""
+    waiting, seen = [value], set()
+    while waiting:
+        found = base(waiting.pop())
+        if found.name == "carry" or (found.node is not None and (found.node.name in PRODUCTS or found.node.bodies)):
+            return False
+        if found.node is not None and id(found.node) not in seen:
+            seen.add(id(found.node))
+            waiting += found.node.inputs
+        if len(seen) > LONGEST_CONVERSION:
+            return False
+    return True
+
+
+LONGEST_CONVERSION = 16
+"""Primitives from a stored weight to a product's operand, at most: unpacking, scaling, conversion."""
 
 
 def _convolution(node: Node) -> Product:
