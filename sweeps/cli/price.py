@@ -71,7 +71,7 @@ def run(options: argparse.Namespace) -> None:
     else:
         _print_points(options, asked, data)
     if options.output:
-        _written(data, options.output, options.force)
+        _written(data, options)
     if options.plot:
         _draw(options, asked, names[0], first, answer)
 
@@ -215,12 +215,12 @@ def _record(options: argparse.Namespace, asked: Any, sizes: dict[str, float], an
     }
 
 
-def _written(data: Any, path: str, force: bool) -> None:
-    from hwspaces import output
+def _written(data: Any, options: argparse.Namespace) -> None:
+    from sweeps.data.store import saved
 
-    with output.replacing(path, ("dataset",), (), force) as name:
-        data.to_netcdf(name)
-    print(f"\n{path}: {data.attrs['function']} over {', '.join(map(str, data['time'].dims))}")
+    saved(options.output, data, options.force)
+    if not options.json:
+        print(f"\n{options.output}: {data.attrs['function']} over {', '.join(map(str, data['time'].dims))}")
 
 
 def _draw(options: argparse.Namespace, asked: Any, name: str, sizes: dict[str, float], answer: Any) -> None:
