@@ -26,6 +26,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--hardware", metavar="NAMES", help="accelerators, with commas between (jaxroof hardware)")
     parser.add_argument("--fusion", metavar="POLICY", help="eager, loops, framework (default) or compiler")
     parser.add_argument("--trips", metavar="N", help="how often loops run that do not say so")
+    what = "loops without matrix products are one kernel each, as of selective scans"
+    parser.add_argument("--fused-loops", action="store_true", help=what)
     parser.add_argument("--efficiency", metavar="NAME", help="learned (default), derated, datasheet, a TOML file")
     picture_argument(parser, "a roofline of the first point: a .png or .svg")
     dataset_argument(parser, "the sweep as a netCDF file")
@@ -96,7 +98,8 @@ def _traced(options: argparse.Namespace, fusion: str, trips: float | None, sizes
 
     name = options.function.partition(":")[2]
     try:
-        found = traced(called, positional, named, policy=fusion, sizes=sizes, trips=trips, name=name)
+        loops = options.fused_loops
+        found = traced(called, positional, named, policy=fusion, sizes=sizes, trips=trips, fused_loops=loops, name=name)
     except TypeError as error:
         words = " ".join(str(error).split())[:300]
         raise ValueError(f"--args: {words}") from error

@@ -21,11 +21,11 @@ class Emission:
     Args:
       policy: one of `workloads.traced.fusion.POLICIES`.
       at: sizes to decide by.
-      one_kernel_loops: loops without matrix products run in one kernel, rather than kernel after kernel.
+      fused_loops: loops without matrix products run as one kernel, rather than kernel after kernel.
     """
 
-    def __init__(self, policy: str, at: Sizes, one_kernel_loops: bool = False):
-        self._policy, self._at, self._one_kernel_loops = policy, at, one_kernel_loops
+    def __init__(self, policy: str, at: Sizes, fused_loops: bool = False):
+        self._policy, self._at, self._fused_loops = policy, at, fused_loops
         self.kernels: list[TracedKernel] = []
         self.notes: set[str] = set()
 
@@ -34,6 +34,10 @@ class Emission:
         groups = grouped(region, self._policy, self._at, self.notes)
         peaks = Peaks(region, groups)
         for group in groups.in_order():
+            if group.kind == "loop" and self._fused_loops and _is_light(group.nodes[0], self._at):
+                self.kernels.append(self._one_kernel(groups, group, runs))
+                peaks.runs(group, None)
+                continue
             inner = self._loop(group.nodes[0], runs) if group.kind == "loop" else None
             if group.kind not in ("loop", "free") and (group.kind != "map" or groups.writes(group)):
                 self.kernels.append(self._kernel(groups, group, runs))
@@ -47,9 +51,25 @@ class Emission:
             bodies = [max(bodies, key=lambda body: self._weight(body[0]))]
         return [self.region(body, runs if _is_one(trips) else (*runs, trips)) for body, trips in bodies]
 
+    def _one_kernel(self, groups: Groups, group: Group, runs: Shape) -> TracedKernel:
+        """A whole loop in one kernel: all of its work; what it reads and writes outside, and nothing in between."""
+        (node,) = group.nodes
+        vector, exps = Amount(), Amount()
+        for body, trips in node.bodies:
+            for inner in body.nodes:
+                if kind_of(inner) == "product":  # with one vector: a sum of products
+                    product = product_of(inner)
+                    vector.add((*product.rows, *product.inputs, trips), 2.0)
+                elif kind_of(inner) in ("map", "move", "reduction") and not inner.known:
+                    shape, flops, special = shape_work(inner)
+                    vector.add((*shape, trips), flops)
+                    exps.add((*shape, trips), special)
+        name = f"{node.scope}/{node.name}".strip("/")
+        return TracedKernel(name, vector, exps, moved(groups, group), [], None, runs=[runs])
+
     def _weight(self, region: Region) -> tuple[float, float]:
         """Matrix FLOP and B of a branch, to compare it by."""
-        trial = Emission(self._policy, self._at)
+        trial = Emission(self._policy, self._at, self._fused_loops)
         trial.region(region, ())
         ops = [kernel.op(self._at, ()) for kernel in trial.kernels]
         return (
@@ -94,6 +114,18 @@ class Emission:
         kind = _label(group, core, self._at)
         scope = node.scope or next((one.scope for one in group.nodes if one.scope), "")
         return f"{scope}/{kind}" if scope else kind
+
+
+def _is_light(node: Node, at: Sizes) -> bool:
+    """Whether a loop has nothing but element-wise work, reductions and products with one vector in it."""
+    for body, _ in node.bodies:
+        for inner in body.everything():
+            kind = kind_of(inner)
+            if kind == "product" and float(at.elements(product_of(inner).outputs)) == 1.0:
+                continue
+            if not (inner.is_view or inner.known or kind in ("map", "move", "reduction", "free")):
+                return False
+    return node.name != "cond"
 
 
 def _label(group: Group, core: Any, at: Sizes) -> str:

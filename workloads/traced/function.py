@@ -13,6 +13,7 @@ from workloads.traced.graph import Region
 from workloads.traced.kernels import PRECISIONS, Amount, TracedKernel
 from workloads.traced.liveness import kept_moments, peak_bytes
 from workloads.traced.rules import refusal, require_known
+from workloads.traced.sharing import with_shared_nodes
 from workloads.traced.sizes import Sizes, symbols_of
 from workloads.traced.walk import graph_of
 
@@ -62,6 +63,7 @@ def traced(
     policy: str = "framework",
     sizes: Mapping[str, float] | None = None,
     trips: float | None = None,
+    fused_loops: bool = False,
     name: str | None = None,
 ) -> Traced:
     """The kernels of `function(*args)`.
@@ -72,6 +74,7 @@ def traced(
       policy: how primitives are fused, one of `POLICIES`.
       sizes: of symbols, at which fusion is decided.
       trips: how often loops run that do not say so.
+      fused_loops: loops without matrix products are one kernel each, as libraries have them for selective scans.
       name: of the function in notes.
 
     Raises:
@@ -85,14 +88,16 @@ def traced(
     paths = [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(args)]
     region = graph_of(closed, paths, trips, refusal)
     require_known(list(region.everything()))
-    return kernels_of(region, policy, sizes or {}, name or getattr(function, "__name__", "function"))
+    return kernels_of(region, policy, sizes or {}, name or getattr(function, "__name__", "function"), fused_loops)
 
 
-def kernels_of(region: Region, policy: str, sizes: Mapping[str, float], name: str) -> Traced:
+def kernels_of(region: Region, policy: str, sizes: Mapping[str, float], name: str, fused_loops: bool = False) -> Traced:
     """The kernels of a graph under a policy, at first at these sizes of its symbols."""
     symbols = sorted(set().union(*(symbols_of(value.shape) for value in region.inputs)))
     own = {symbol: float(sizes.get(symbol, USUAL_SIZE)) for symbol in symbols}
-    emission = Emission(policy, Sizes(own))
+    if policy != "eager":
+        region = with_shared_nodes(region)
+    emission = Emission(policy, Sizes(own), fused_loops)
     peaks = emission.region(region)
     trials = [Sizes({symbol: size * factor for symbol, size in own.items()}) for factor in (1.0, 0.125, 16.0)]
     trials += [Sizes(own | {symbol: own[symbol] * factor}) for symbol in symbols for factor in (0.03125, 32.0)]

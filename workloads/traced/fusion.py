@@ -139,8 +139,15 @@ def _drop_instant(groups: Groups) -> None:
         if groups.space(group) > INSTANT or any(id(value) in groups.kept for value in written) or not written:
             continue
         users = [user for value in written for user in groups.consumers(value)]
-        if all(user.kind in ("map", "product") and groups.space(user) * SMALL > groups.space(group) for user in users):
+        if all(_is_large(groups, user, group) for user in users):
             group.kind = "free"
+
+
+def _is_large(groups: Groups, user: Group, group: Group) -> bool:
+    """Whether a kernel goes over so many more elements that those of a tiny one cost it nothing."""
+    if user.kind not in ("map", "product", "attention"):
+        return False
+    return max(groups.elements(value) for value in user.reads()) * SMALL > groups.space(group)
 
 
 def _join_products(groups: Groups, policy: str) -> None:

@@ -178,6 +178,7 @@ def from_function(
     fusion: str = USUAL_POLICY,
     sizes: Mapping[str, float] | None = None,
     trips: float | None = None,
+    fused_loops: bool = False,
 ) -> Function:
     """A function of JAX arrays as a question: traced, never run.
 
@@ -188,13 +189,14 @@ def from_function(
       fusion: eager, framework or compiler: `Function.policy` says what that is.
       sizes: of symbols, where none are given later; fusion is decided there.
       trips: how often loops run that do not say so.
+      fused_loops: loops without matrix products are one kernel each, as libraries have them for selective scans.
 
     Raises:
       ValueError: one line, for a primitive that nothing is known of, a loop without trips, an unknown policy.
     """
     from workloads.traced.function import traced
 
-    return Function(traced(function, *args, policy=fusion, sizes=sizes, trips=trips))
+    return Function(traced(function, *args, policy=fusion, sizes=sizes, trips=trips, fused_loops=fused_loops))
 
 
 def answered(scenario: Scenario) -> FunctionAnswer:

@@ -6,7 +6,23 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from functions import F32, HIDDEN, INT, LLAMA, array, attention, layers, llama, masked, mlp
+from functions import (
+    F32,
+    HIDDEN,
+    INT,
+    LLAMA,
+    adamw,
+    array,
+    attention,
+    layer_norm,
+    layers,
+    llama,
+    masked,
+    mlp,
+    state_space,
+    vit,
+    vit_weights,
+)  # fmt: skip
 from jax.sharding import PartitionSpec as P
 
 import hwspaces
@@ -72,6 +88,27 @@ def test_loops_that_count_and_loops_that_do_not_say():
         traced(converging, array(64, 64))
     found = traced(converging, array(64, 64), trips=7.0).ops()
     assert [op.count for op in found.values() if op.kind == "linear"] == [7.0]
+
+
+def test_a_loop_of_light_work_may_be_one_kernel():
+    """Decay and its exponential of 32 x 8 states for 16 steps; x, both projections and results move once."""
+    arguments = array(2, 16, 32, dtype=F32), array(32, 8, dtype=F32), *[array(2, 16, 8, dtype=F32)] * 2
+    step_by_step = traced(state_space, *arguments).ops()
+    assert sum(float(op.count) for op in step_by_step.values()) == 16
+    (op,) = traced(state_space, *arguments, fused_loops=True).ops().values()
+    assert op.count == 1 and op.exps == 16 * 32 * 8
+    assert op.bytes == 4 * (2 * 2 * 16 * 32 + 32 * 8 + 2 * 2 * 16 * 8)
+
+
+def test_what_is_computed_twice_is_one_kernel_but_where_it_is_meant():
+    def twice(x):
+        return jnp.exp(x).sum(0) * jnp.exp(x).max(0)
+
+    def exponentials(policy):
+        ops = traced(twice, array(64, 64), policy=policy).ops().values()
+        return sum(float(op.count * (op.exps or 0.0)) for op in ops)
+
+    assert exponentials("framework") == 64 * 64 and exponentials("eager") == 2 * 64 * 64
 
 
 def test_the_heaviest_branch_of_a_cond_is_counted():
@@ -219,6 +256,10 @@ COMPILED = {
         [array(64, 128, dtype=F32), array(128, 256, dtype=F32), array(256, 64, dtype=F32)],
     ),
     "perceptron": (mlp, [array(64, 128, dtype=F32), array(128, 512, dtype=F32), array(512, 128, dtype=F32)]),
+    "norm": (layer_norm, [array(256, 512, dtype=F32), array(512, dtype=F32), array(512, dtype=F32)]),
+    "optimiser": (adamw, [*[array(256, 256, dtype=F32)] * 4, array(dtype=F32)]),
+    "vit": (vit, [vit_weights(), array(2, 32, 64, dtype=F32)]),
+    "gradient": (jax.grad(lambda *each: vit(*each).sum()), [vit_weights(), array(2, 32, 64, dtype=F32)]),
     "edges": (
         lambda x, w, i: jax.nn.relu(x[i] @ w),
         [array(100, 64, dtype=F32), array(64, 32, dtype=F32), array(500, dtype=INT)],
