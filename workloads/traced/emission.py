@@ -1,7 +1,10 @@
 """From the graph of a function to its kernels: regions, one after the other, and how often each runs."""
 
+import re
 from typing import Any
 
+from jaxroof.training.backward import OUTPUT_SUM_BYTES, QUERY_SUM_BYTES, ROW_SUM_FLOPS
+from workloads.traced.attention import BACKWARD, Attention
 from workloads.traced.elementwise import REDUCTIONS
 from workloads.traced.fusion import grouped
 from workloads.traced.graph import Node, Region, base
@@ -11,6 +14,7 @@ from workloads.traced.liveness import Peaks
 from workloads.traced.messages import message_of
 from workloads.traced.products import Product, product_of
 from workloads.traced.rules import RULES, kind_of, shape_work
+from workloads.traced.sharing import REPEATED
 from workloads.traced.sizes import Shape, Sizes
 from workloads.traced.traffic import moved
 
@@ -41,6 +45,8 @@ class Emission:
             inner = self._loop(group.nodes[0], runs) if group.kind == "loop" else None
             if group.kind not in ("loop", "free") and (group.kind != "map" or groups.writes(group)):
                 self.kernels.append(self._kernel(groups, group, runs))
+                if group.attention is not None and group.attention.products == BACKWARD:
+                    self.kernels.append(_row_sums(group.attention, self.kernels[-1], runs))
             peaks.runs(group, inner)
         return peaks
 
@@ -105,15 +111,25 @@ class Emission:
             for value in core.buffers:  # type: ignore[union-attr]
                 amount.add(value.shape, value.bytes)
         return TracedKernel(
-            self._name(group, core), vector, exps, amount, rules, core, dtype, weight, output, highest, [runs]
+            self._name(group, core), vector, exps, amount, rules, core, dtype, weight, output, highest, runs=[runs]
         )
 
     def _name(self, group: Group, core: Any) -> str:
         """Scope and kind of a kernel: "block/attention"."""
         node = group.product or group.nodes[-1]
         kind = _label(group, core, self._at)
-        scope = node.scope or next((one.scope for one in group.nodes if one.scope), "")
+        scope = readable(node.scope or next((one.scope for one in group.nodes if one.scope), ""))
         return f"{scope}/{kind}" if scope else kind
+
+
+def _row_sums(attention: Attention, kernel: TracedKernel, runs: Shape) -> TracedKernel:
+    """The kernels around fused attention's backward one, as one: `jaxroof.training.backward.attention_sums`."""
+    vector, moved_bytes = Amount(), Amount()
+    rows = (*attention.sequences, *attention.queries, *attention.heads)
+    vector.add((*rows, *attention.value_width), ROW_SUM_FLOPS)
+    moved_bytes.add((*rows, *attention.value_width), OUTPUT_SUM_BYTES)
+    moved_bytes.add((*rows, *attention.key_width), QUERY_SUM_BYTES)
+    return TracedKernel(f"{kernel.name}_row_sums", vector, Amount(), moved_bytes, [], None, launches=2.0, runs=[runs])
 
 
 def _is_light(node: Node, at: Sizes) -> bool:
@@ -126,6 +142,19 @@ def _is_light(node: Node, at: Sizes) -> bool:
             if not (inner.is_view or inner.known or kind in ("map", "move", "reduction", "free")):
                 return False
     return node.name != "cond"
+
+
+_WRAPPED = re.compile(r"\b(?:jvp|vmap|transpose|checkpoint|remat|custom_jvp|custom_vjp)\(|\)")
+
+
+def readable(scope: str) -> str:
+    """Scopes as users named them: without transformations and specifications of einsums, which say whether a kernel is
+    of the backward pass, or computed again.
+    """
+    own = [part for part in _WRAPPED.sub("", scope).split("/") if part and "->" not in part]
+    again, back = any(part in REPEATED for part in own), "transpose(" in scope
+    own = [part for part in own if part not in REPEATED]
+    return "/".join([*(["again"] if again else ["backward"] if back else []), *own])
 
 
 def _label(group: Group, core: Any, at: Sizes) -> str:

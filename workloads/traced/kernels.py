@@ -85,6 +85,7 @@ class TracedKernel:
     weight_bytes: float = 0.0  # B per weight in memory
     output_bytes: float = 0.0  # B per element of its result
     highest: bool = False  # float32 stays float32
+    launches: float = 1.0  # kernels per run
     runs: list[Shape] = dataclasses.field(default_factory=list)  # how often, as products of trips: the sum of them
 
     def op(self, at: Sizes, matrix: Collection[str]) -> AnyOp:
@@ -107,7 +108,7 @@ class TracedKernel:
         works = [RULES[node.name](node, at) for node in self.rules]
         vector = self.vector.at(at) + sum((work.vector_flops for work in works), 0.0)
         exps = self.exps.at(at) + sum((work.exps for work in works), 0.0)
-        common: dict[str, Any] = {"count": count, "kernels": 1.0, "bytes": self.bytes.at(at)}
+        common: dict[str, Any] = {"count": count, "kernels": self.launches, "bytes": self.bytes.at(at)}
         if isinstance(self.core, Product):
             return self._product(self.core, common, vector, exps, at, matrix)
         if isinstance(self.core, Attention):
@@ -159,26 +160,27 @@ class TracedKernel:
     def _attention(self, attention: Attention, common: dict, at: Sizes, matrix: Collection[str]) -> Kernel:
         sequences, queries, keys, heads, key_width, value_width = (at.elements(shape) for shape in attention[1:7])
         forward = attention.products == FORWARD
-        pairs = attended(attention.mask, queries, keys)
+        pairs, widths = attended(attention.mask, queries, keys), key_width + value_width
+        # models of kernels see as many heads more as there are products: `jaxroof.training.backward`
+        more = 1.0 if forward else (3.0 * key_width + 2.0 * value_width) / widths
         shape = AttentionShape(
             sequences=sequences,
             queries=queries,
             keys=keys,
             pairs=pairs,
-            heads=heads,
-            kv_heads=at.elements(attention.key_shape) / (sequences * keys * key_width),
+            heads=more * heads,
+            kv_heads=more * at.elements(attention.key_shape) / (sequences * keys * key_width),
             key_width=key_width,
             value_width=value_width,
             kv_bytes=attention.key_bytes,
             causal=attention.mask is not None,
         )
         every, precision = sequences * heads * pairs, self.precision(matrix)
-        widths = key_width + value_width if forward else 3.0 * key_width + 2.0 * value_width
         decodes = self.name.rpartition("/")[2].startswith("decode")
         return Kernel(
             kind="decode_attention" if decodes else "prefill_attention",
             precision=precision,
-            matrix_flops=2.0 * every * widths,
+            matrix_flops=2.0 * every * widths * more,
             operand_bytes=OPERAND_BYTES.get(precision, 8.0),
             vector_flops=(1.0 if forward else BACKWARD_VECTOR) * SOFTMAX_FLOPS * every,
             exps=every,
