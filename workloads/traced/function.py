@@ -99,6 +99,8 @@ def kernels_of(region: Region, policy: str, sizes: Mapping[str, float], name: st
         region = with_shared_nodes(region)
     emission = Emission(policy, Sizes(own), fused_loops)
     peaks = emission.region(region)
+    if not emission.kernels:
+        raise ValueError(f"{name} computes nothing of its arguments: no kernel runs")
     trials = [Sizes({symbol: size * factor for symbol, size in own.items()}) for factor in (1.0, 0.125, 16.0)]
     trials += [Sizes(own | {symbol: own[symbol] * factor}) for symbol in symbols for factor in (0.03125, 32.0)]
     if any(kernel.dtype is not None and str(kernel.dtype) == "float32" for kernel in emission.kernels):

@@ -61,21 +61,16 @@ class Groups:
             for node in group.nodes:
                 self._of[id(node)] = group
                 group.own |= 1 << node.number
-        self._ordered = _in_order(groups, self)
+        self._live = {id(group): group for group in _in_order(groups, self)}
         self.users: dict[int, list[Group]] = {}
-        for group in self._ordered:
+        for group in self:
             for producer in self.producers(group):
                 group.above |= producer.own | producer.above
             for value in group.reads():
                 self.users.setdefault(id(value), []).append(group)
 
     def __iter__(self) -> Iterator[Group]:
-        seen: set[int] = set()
-        for group in self._ordered:
-            found = self._of[id(group.nodes[0])]
-            if id(found) not in seen:
-                seen.add(id(found))
-                yield found
+        return iter(self._live.values())
 
     def in_order(self) -> list[Group]:
         """All groups, each after those that it depends on."""
@@ -129,9 +124,12 @@ class Groups:
         merged.above = (one.above | other.above) & ~merged.own
         for node in merged.nodes:
             self._of[id(node)] = merged
+        for gone in (one, other):
+            del self._live[id(gone)]
         for group in self:
             if group.above & merged.own:
                 group.above |= merged.above | merged.own
+        self._live[id(merged)] = merged
         return merged
 
     def elements(self, value: Value) -> float:

@@ -32,6 +32,9 @@ PRECISIONS = {
 float32 runs as JAX does by default: on tensor cores as tf32, on TPUs in one pass of bf16.
 """
 
+VECTOR_TYPES = ("int16", "int32", "int64", "uint16", "uint32", "uint64", "bool")
+"""Types whose products run on vector units: no matrix unit has them."""
+
 DECODED_QUERIES = 8.0
 """Queries of one sequence up to which attention to more keys than queries is that of decoding."""
 
@@ -132,7 +135,7 @@ class TracedKernel:
     ) -> Kernel:
         rows, inputs, outputs = (at.elements(shape) for shape in product[:3])
         flops = 2.0 * rows * inputs * outputs * product.share
-        if is_narrow(product):
+        if is_narrow(product) or dtype_name(self.dtype).startswith(VECTOR_TYPES):
             return Kernel(kind="elementwise", **common, vector_flops=vector + flops, exps=exps if self.exps else None)
         precision, matrices = self.precision(matrix), at.elements(product.matrices)
         if product.grouped and product.share == 1.0:

@@ -99,7 +99,7 @@ def written_shape(node: Node) -> Shape | None:
     return None
 
 
-@rule("scatter", "scatter-add", "scatter_add", "scatter_mul", "scatter_min", "scatter_max", "scatter-mul")
+@rule("scatter", *(f"scatter{mark}{kind}" for mark in "-_" for kind in ("add", "sub", "mul", "min", "max")))
 def _scatter(node: Node, at: Sizes) -> Work:
     return Work(at.elements(node.inputs[2].shape))
 

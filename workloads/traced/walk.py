@@ -97,6 +97,8 @@ class _Walker:
             return self.inlined(getattr(inner, "jaxpr", inner), consts, operands, nodes, deeper, axes)
         if inner is not None or "branches" in params:
             raise self._refused(name)
+        if name in _OVER_AXES and all(isinstance(axis, int) for axis in params["axes"]):
+            name = _OVER_AXES[name]  # of an axis that vmap has made one of the array
         node = Node(name, params | ({"mesh": axes} if axes else {}), operands, [], scope)
         node.outputs = [Value(var.aval.shape, var.aval.dtype, node) for var in eqn.outvars]
         node.known = all(value.known for value in operands) and not name.startswith("rng") and "axis_name" not in params
@@ -156,6 +158,10 @@ class _Walker:
 
 _PLAIN = ("_where", "silu", "relu", "gelu", "clip", "tril", "triu", "_einsum", "softmax", "_reduce_max", "_take")
 """Library functions whose names say nothing about where in a model they are called."""
+
+
+_OVER_AXES = {"psum": "reduce_sum", "pmax": "reduce_max", "pmin": "reduce_min"}
+"""Collective -> the reduction that it is over axes of an array."""
 
 
 def _loop(name: str, eqn: Any, operands: list[Value], scope: str, bodies: list[tuple[Region, Any]]) -> Node:

@@ -25,6 +25,11 @@ from functions import (
 from jaxroof.op import Collective
 from jaxroof.shape import AttentionShape
 from workloads.traced.function import traced
+from workloads.traced.fusion import grouped
+from workloads.traced.rules import refusal
+from workloads.traced.sharing import with_shared_nodes
+from workloads.traced.sizes import Sizes
+from workloads.traced.walk import graph_of
 
 
 def total(found, field):
@@ -217,3 +222,18 @@ def test_weights_of_eight_bits_are_converted_on_the_way():
 
     (op,) = traced(product, array(64, 128), array(128, 256, dtype=jnp.int8), array(256)).ops().values()
     assert op.shape.weight_bytes == 1.0 and op.bytes == 128 * 256 + 2 * (64 * 128 + 64 * 256 + 256)
+
+
+@pytest.mark.parametrize("policy", ["loops", "framework", "compiler"])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_kernels_can_run_one_after_the_other(name, policy):
+    """Every kernel comes after those whose results it reads, and all work is done by some kernel."""
+    function, arguments, _ = FUNCTIONS[name]
+    region = graph_of(jax.make_jaxpr(function)(*arguments), ["x"] * len(jax.tree.leaves(arguments)), None, refusal)
+    groups = grouped(with_shared_nodes(region), policy, Sizes({}), set())
+    order = groups.in_order()
+    place = {id(group): i for i, group in enumerate(order)}
+    for group in order:
+        assert all(place[id(maker)] < place[id(group)] for maker in groups.producers(group))
+    done = {id(node) for group in order for node in group.nodes}
+    assert done == {id(node) for node in region.nodes if not (node.is_view or node.known)}
