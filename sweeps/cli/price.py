@@ -21,7 +21,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="ARG",
         help='its arguments: "x=bf16[b,s,4096]" with sizes or symbols, or "params=module:tree"',
     )
-    what = "values of a symbol: b=1,8,64; several times"
+    what = "values of a symbol, b=1,8,64, or of a number, hardware.memory.hbm.bandwidth=3TB/s,6TB/s; several times"
     parser.add_argument("--over", metavar="NAME=VALUES", action="append", default=[], help=what)
     parser.add_argument("--hardware", metavar="NAMES", help="accelerators, with commas between (jaxroof hardware)")
     parser.add_argument("--fusion", metavar="POLICY", help="eager, loops, framework (default) or compiler")
@@ -29,6 +29,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     what = "loops without matrix products are one kernel each, as of selective scans"
     parser.add_argument("--fused-loops", action="store_true", help=what)
     parser.add_argument("--efficiency", metavar="NAME", help="learned (default), derated, datasheet, a TOML file")
+    parser.add_argument("--set", metavar="PATH=VALUE", action="append", default=[], help="a figure of the hardware")
+    what = "how much the time follows every number of the hardware and every size"
+    parser.add_argument("--elasticities", action="store_true", help=what)
     picture_argument(parser, "a roofline of the first point: a .png or .svg")
     dataset_argument(parser, "the sweep as a netCDF file")
     json_argument(parser)
@@ -36,6 +39,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Print the table of ops, or of points; draw and write what is asked for."""
+    from sweeps.cli import function_report as report
     from sweeps.cli.common import whole_number
     from sweeps.studies.functions.question import USUAL_POLICY
 
@@ -47,35 +51,57 @@ def run(options: argparse.Namespace) -> None:
     for value, flag in ((options.function, "MODULE:FUNCTION"), (options.hardware, "--hardware NAMES")):
         if value is None:
             raise ValueError(f"{flag} is missing")
-    over = _over(options.over)
+    over, settings = _over(options.over)
     trips = None if options.trips is None else whole_number("--trips", options.trips)
-    names = [name.strip() for name in options.hardware.split(",") if name.strip()]
-    if len(set(names)) < len(names) or not names:
+    first = {name: values[0] for name, values in over.items()}
+    devices = _devices(options)
+    asked = _traced(options, fusion, trips, first)
+    _require_sizes(asked, over)
+    answer = asked.answer(devices[0], options.efficiency, **first)
+    one_point = len(devices) == 1 and not settings and all(len(values) == 1 for values in over.values())
+    data = asked.sweep(devices, over, options.efficiency, settings) if not one_point or options.output else None
+    if options.elasticities and not one_point:
+        raise ValueError("--elasticities are of one point: give one accelerator and one value per size")
+    slopes = asked.elasticities(devices[0], options.efficiency, **first) if options.elasticities else {}
+    if options.json:
+        record = report.record(asked, devices[0], first, answer) | ({"elasticities": slopes} if slopes else {})
+        print_json(record if one_point else report.points(asked, data))
+    elif one_point:
+        report.print_answer(options, asked, devices[0], first, answer, slopes)
+    else:
+        report.print_points(options, asked, data)
+    if options.output:
+        report.written(data, options)
+    if options.plot:
+        report.draw(options, asked, devices[0], first, answer)
+
+
+def _devices(options: argparse.Namespace) -> list[Any]:
+    """The accelerators, each with the figures that are set."""
+    import hwspaces
+    from sweeps.cli.common import overrides
+
+    settings = overrides(options.set)
+    for path in settings:
+        if not path.startswith("hardware."):
+            raise ValueError(f"--set {path}: a function depends on hardware alone, and on sizes that --over gives")
+    devices = [hwspaces.hardware(name.strip()) for name in options.hardware.split(",") if name.strip()]
+    if len({device.name for device in devices}) < len(devices) or not devices:
         raise ValueError(f"--hardware {options.hardware!r} must be names of different accelerators, commas between")
-    asked = _traced(options, fusion, trips, {name: values[0] for name, values in over.items()})
+    return [hwspaces.overridden(device, settings) if settings else device for device in devices]
+
+
+def _require_sizes(asked: Any, over: dict[str, list[float]]) -> None:
+    """ValueError where a size has no value, or a value no size."""
+    symbols = asked.traced.symbols
     for name in over:
-        if name not in asked.traced.symbols:
-            known = ", ".join(asked.traced.symbols) or "none"
-            raise ValueError(f"--over {name}: the arguments have no size {name}; they have {known}")
-    missing = [symbol for symbol in asked.traced.symbols if symbol not in over]
+        if name not in symbols:
+            raise ValueError(
+                f"--over {name}: the arguments have no size {name}; they have {', '.join(symbols) or 'none'}"
+            )
+    missing = [symbol for symbol in symbols if symbol not in over]
     if missing:
         raise ValueError(f"the size {missing[0]} has no value: give --over {missing[0]}=N")
-    first = {name: values[0] for name, values in over.items()}
-    answer = asked.answer(names[0], options.efficiency, **first)
-    one_point = len(names) == 1 and all(len(values) == 1 for values in over.values())
-    data = None
-    if not one_point or options.output:
-        data = asked.sweep(names, over, options.efficiency)
-    if options.json:
-        print_json(_record(options, asked, first, answer) if one_point else _points(asked, data))
-    elif one_point:
-        _print(options, asked, names[0], first, answer)
-    else:
-        _print_points(options, asked, data)
-    if options.output:
-        _written(data, options)
-    if options.plot:
-        _draw(options, asked, names[0], first, answer)
 
 
 def _traced(options: argparse.Namespace, fusion: str, trips: float | None, sizes: dict[str, float]) -> Any:
@@ -106,134 +132,21 @@ def _traced(options: argparse.Namespace, fusion: str, trips: float | None, sizes
     return Function(found)
 
 
-def _over(settings: list[str]) -> dict[str, list[float]]:
-    """Values of every symbol; ValueError in one line for what is malformed."""
+def _over(settings: list[str]) -> tuple[dict[str, list[float]], dict[str, list[str]]]:
+    """Values of every symbol, and of every number of the hardware; ValueError in one line for what is malformed."""
     from sweeps.cli.common import named_settings, whole_number
 
-    found = {}
+    sizes: dict[str, list[float]] = {}
+    leaves: dict[str, list[str]] = {}
     for name, text in named_settings("--over", settings, "b=1,8,64").items():
-        values = [whole_number(f"--over {name}", value.strip()) for value in text.split(",")]
+        parts = [part.strip() for part in text.split(",")]
+        if "." in name:
+            if not name.startswith("hardware."):
+                raise ValueError(f"--over {name}: a function depends on numbers of hardware alone")
+            leaves[name] = parts
+            continue
+        values = [whole_number(f"--over {name}", part) for part in parts]
         if len(set(values)) < len(values):
             raise ValueError(f"--over {name}={text} has a value twice")
-        found[name] = values
-    return found
-
-
-def _sizes_text(sizes: dict[str, float]) -> str:
-    return "".join(f", {name} = {value:g}" for name, value in sizes.items())
-
-
-def _print(options: argparse.Namespace, asked: Any, name: str, sizes: dict[str, float], answer: Any) -> None:
-    from hwspaces import efficiency, formatted
-    from hwspaces import hardware as device_named
-    from sweeps.cli import tables
-
-    out, metrics = tables.console(), answer.metrics
-    device = device_named(name)
-    what = f"{asked.traced.name} on {device.name}{_sizes_text(sizes)}, efficiency {efficiency(options.efficiency).name}"
-    out.print(f"{what}\nfusion {asked.policy}", end="\n\n")
-    out.print(tables.op_table(answer.ops))
-    out.print()
-    slowed = metrics.get("slowdown", 1.0)
-    limit = f", {100 * (slowed - 1):.1f} % of it under the power limit" if slowed > 1.001 else ""
-    out.print(f"time    {formatted(metrics['time'], 's')}{limit}, {metrics['kernels']:,.0f} kernels")
-    out.print(f"use     MFU {tables.percent(metrics['mfu'])}, MBU {tables.percent(metrics['mbu'])}")
-    fits = "fits in" if metrics["fits_memory"] else "does not fit in"
-    capacity = formatted(device.hardware.memory.hbm.capacity, "B")
-    out.print(f"memory  {formatted(metrics['peak_bytes'], 'B')} at most, {fits} {capacity}")
-    if "energy" in metrics:
-        out.print(f"energy  {formatted(metrics['energy'], 'J')}, {metrics['power']:,.0f} W")
-    tables.print_lines(out, "note", asked.traced.notes)
-
-
-def _print_points(options: argparse.Namespace, asked: Any, data: Any) -> None:
-    from hwspaces import efficiency, formatted
-    from sweeps.cli import tables
-
-    out = tables.console()
-    out.print(
-        f"{asked.traced.name}, efficiency {efficiency(options.efficiency).name}\nfusion {asked.policy}", end="\n\n"
-    )
-    rows = _points(asked, data)["points"]
-    sizes = list(asked.traced.symbols)
-    columns = ["hardware", *sizes, "time", "FLOP", "bytes", "MFU", "MBU", "memory", "fits", "bound"]
-    shown = tables.table(*columns, numbers=[*sizes, "time", "FLOP", "bytes", "MFU", "MBU", "memory"])
-    for row in rows:
-        shown.add_row(
-            row["hardware"],
-            *(f"{row[size]:g}" for size in sizes),
-            formatted(row["time_s"], "s"),
-            tables.flop(row["flops"]),
-            tables.size(row["moved_bytes_B"]),
-            tables.percent(row["mfu"]),
-            tables.percent(row["mbu"]),
-            tables.size(row["peak_bytes_B"]),
-            "yes" if row["fits_memory"] else "no",
-            row["bound"],
-        )
-    out.print(shown)
-    tables.print_lines(out, "note", asked.traced.notes)
-
-
-def _points(asked: Any, data: Any) -> dict[str, Any]:
-    """Every point of a sweep for machines."""
-    import itertools
-
-    from sweeps.ask.names import variable
-
-    axes = [str(axis) for axis in data["time"].dims]
-    missing = [axis for axis in ("hardware", *asked.traced.symbols) if axis not in axes]
-    rows = []
-    for place in itertools.product(*(range(data.sizes[axis]) for axis in axes)):
-        at = dict(zip(axes, place, strict=True))
-        row: dict[str, Any] = {"hardware": data.attrs["hardware"]} if "hardware" in missing else {}
-        row |= {
-            axis: data[axis].values[i] if axis == "hardware" else float(data[axis].values[i]) for axis, i in at.items()
-        }
-        for name in data.data_vars:
-            value = data[name].values[tuple(at[dim] for dim in data[name].dims)]
-            meaning = variable(str(name))
-            if meaning.flags:
-                row[str(name)] = meaning.flags[int(value)]
-            elif value.dtype == bool:
-                row[str(name)] = bool(value)
-            else:
-                row[f"{name}{'' if meaning.unit == '1' else '_' + meaning.unit}"] = float(value)
-        rows.append(row)
-    return {**data.attrs, "notes": list(asked.traced.notes), "points": rows}
-
-
-def _record(options: argparse.Namespace, asked: Any, sizes: dict[str, float], answer: Any) -> dict[str, Any]:
-    """The answer to one point for machines."""
-    import dataclasses
-
-    return {
-        "function": asked.traced.name,
-        "fusion": asked.policy,
-        "hardware": options.hardware,
-        "sizes": sizes,
-        "metrics": answer.metrics,
-        "ops": [dataclasses.asdict(op) for op in answer.ops],
-        "notes": list(asked.traced.notes),
-    }
-
-
-def _written(data: Any, options: argparse.Namespace) -> None:
-    from sweeps.data.store import saved
-
-    saved(options.output, data, options.force)
-    if not options.json:
-        print(f"\n{options.output}: {data.attrs['function']} over {', '.join(map(str, data['time'].dims))}")
-
-
-def _draw(options: argparse.Namespace, asked: Any, name: str, sizes: dict[str, float], answer: Any) -> None:
-    import hwspaces
-    from sweeps.show import style
-    from sweeps.show.roofline import ops_roofline
-
-    device, constants = hwspaces.hardware(name), hwspaces.efficiency(options.efficiency)
-    title = f"{asked.traced.name} on {device.name}{_sizes_text(sizes)}"
-    notes = "; ".join((f"fusion {asked.traced.policy}", *asked.traced.notes))
-    style.saved(ops_roofline(answer.ops, device.hardware, title, constants.name, notes), options.plot, options.force)
-    if not options.json:
-        print(f"\n{options.plot}: {title}")
+        sizes[name] = values
+    return sizes, leaves

@@ -69,6 +69,18 @@ def test_many_points_and_their_file(capsys, tmp_path):
     assert len(points) == 6 and points[0]["hardware"] == "H100-SXM" and points[0]["b"] == 1.0
 
 
+def test_numbers_of_the_hardware(capsys):
+    bandwidth = "hardware.memory.hbm.bandwidth"
+    words = (*ASKED, "--hardware", "H100-SXM", "--over", "b=1", "--over", "s=8", "--efficiency", "datasheet", "--json")
+    assert main([*words, "--over", f"{bandwidth}=1TB/s,4TB/s"]) == 0
+    slow, fast = json.loads(capsys.readouterr().out)["points"]
+    assert slow["hbm_bandwidth"] == 1e12 and slow["time_s"] == pytest.approx(4 * fast["time_s"], rel=0.01)
+    assert main([*words, "--set", f"{bandwidth}=1TB/s", "--elasticities"]) == 0
+    one = json.loads(capsys.readouterr().out)
+    assert one["metrics"]["time"] == pytest.approx(slow["time_s"])
+    assert one["elasticities"][bandwidth] == pytest.approx(-1.0, abs=0.02)
+
+
 def test_the_roofline(capsys, tmp_path):
     picture = tmp_path / "roofline.png"
     words = ("--hardware", "H100-SXM", "--over", "b=2", "--over", "s=64", "--plot", str(picture))
@@ -86,6 +98,8 @@ def test_the_roofline(capsys, tmp_path):
         ((*ASKED, "--hardware", "H100-SXM", "--over", "b=1.5"), "must be a whole number"),
         ((*ASKED, "--hardware", "H100-SXM", "--over", "b=1,1"), "--over b=1,1 has a value twice"),
         ((*ASKED, "--hardware", "H100-SXM", "--fusion", "magic"), "--fusion magic is not known"),
+        ((*ASKED, "--hardware", "H100-SXM", "--set", "efficiency.x=1"), "a function depends on hardware alone"),
+        ((*ASKED, "--hardware", "H100-SXM", "--over", "model.hidden=1"), "depends on numbers of hardware alone"),
         ((*ASKED, "--hardware", "H100-SXM,H100-SXM"), "must be names of different accelerators"),
         (("price", "priced_module:forwad", "--hardware", "H100-SXM"), "did you mean forward?"),
         (("price", "no_such_module:f", "--hardware", "H100-SXM"), "importing no_such_module fails"),

@@ -27,6 +27,10 @@ USUAL_POLICY = "framework"
 """Fusion where nobody says otherwise: the kernels that engines run, as `jaxroof step` prices them."""
 
 
+Device = str | hwspaces.HardwareEntry
+"""An accelerator by its name or file, or an entry of the catalogue, whose figures may have been changed."""
+
+
 @dataclasses.dataclass(frozen=True)
 class FunctionAnswer:
     """Metrics of one run of a function by name, bounds as text; and its ops, in the order they first run."""
@@ -52,21 +56,21 @@ class Function:
 
         return f"{self.traced.policy}: {POLICIES[self.traced.policy]}"
 
-    def ops(self, hardware: str = "H100-SXM", **sizes: float) -> Ops:
+    def ops(self, hardware: Device = "H100-SXM", **sizes: float) -> Ops:
         """Its ops by name on an accelerator, where symbols have these sizes."""
         with eager():
             return function_ops(self.scenario(hardware, None, sizes))
 
-    def scenario(self, hardware: str, efficiency: str | None, sizes: Mapping[str, float]) -> Scenario:
+    def scenario(self, hardware: Device, efficiency: str | None, sizes: Mapping[str, float]) -> Scenario:
         """One run of the function on an accelerator; ValueError in one line for a name or a size that cannot be."""
-        device, constants = hwspaces.hardware(hardware), hwspaces.efficiency(efficiency)
+        device, constants = _entry(hardware), hwspaces.efficiency(efficiency)
         return self._at(device.hardware, constants.efficiency, self._sizes(sizes))
 
-    def answer(self, hardware: str, efficiency: str | None = None, **sizes: float) -> FunctionAnswer:
+    def answer(self, hardware: Device, efficiency: str | None = None, **sizes: float) -> FunctionAnswer:
         """Metrics and ops of one run on an accelerator: in float64, on NumPy.
 
         Args:
-          hardware: a name of the catalogue, or a TOML file.
+          hardware: a name of the catalogue, a TOML file, or an entry of `hwspaces.hardware` or `hwspaces.overridden`.
           efficiency: "learned" (default), "datasheet", or a TOML file.
           sizes: of every symbol that had none when the function was traced.
 
@@ -77,7 +81,7 @@ class Function:
 
     def sweep(
         self,
-        hardware: str | Sequence[str],
+        hardware: Device | Sequence[Device],
         over: Mapping[str, Iterable[float]] | None = None,
         efficiency: str | None = None,
         settings: Mapping[str, Iterable[Any]] | None = None,
@@ -86,7 +90,7 @@ class Function:
         """Metrics over a grid of accelerators, sizes, and leaves of the hardware, as a labelled dataset.
 
         Args:
-          hardware: names of accelerators.
+          hardware: accelerators, each as `answer` takes it.
           over: values of symbols, by name: an axis each.
           efficiency: as `answer` takes it.
           settings: values of leaves by dotted path, in SI units or text with a unit: an axis each.
@@ -99,10 +103,12 @@ class Function:
         from sweeps.run.engine import Plan
         from sweeps.run.precision import precision
 
-        names = (hardware,) if isinstance(hardware, str) else tuple(hardware)
-        devices = [hwspaces.hardware(name) for name in names]
+        alone = isinstance(hardware, str | hwspaces.HardwareEntry)
+        devices = [_entry(device) for device in ((hardware,) if alone else hardware)]  # type: ignore[arg-type, union-attr]
+        if len({device.name for device in devices}) < len(devices) or not devices:
+            raise ValueError(f"hardware must be different accelerators: {', '.join(device.name for device in devices)}")
         sizes = {name: [self._size(name, value) for value in values] for name, values in (over or {}).items()}
-        base = self.scenario(names[0], efficiency, {name: values[0] for name, values in sizes.items()})
+        base = self.scenario(devices[0], efficiency, {name: values[0] for name, values in sizes.items()})
         axes = [_devices_axis(devices)] if len(devices) > 1 else []
         axes += [
             Axis(
@@ -115,14 +121,15 @@ class Function:
         ]
         axes += [_leaf_axis(base, path, values) for path, values in (settings or {}).items()]
         question = Question(FUNCTION, base, None, breakdown)
-        attributes = {"function": self.traced.name, "fusion": self.policy, "hardware": ", ".join(names)}
+        names = ", ".join(device.name for device in devices)
+        attributes = {"function": self.traced.name, "fusion": self.policy, "hardware": names}
         with precision("float64"):
             plan = Plan(question, tuple(axes), "float64")
             return fill(dataset(plan.axes, plan.outputs, attributes), plan.pieces())
 
     def elasticities(
         self,
-        hardware: str,
+        hardware: Device,
         efficiency: str | None = None,
         metric: str = "time",
         paths: Sequence[str] | None = None,
@@ -236,6 +243,10 @@ def _plain(name: str, value: Any) -> float | bool | str:
         return flags[int(value)]
     value = np.asarray(value)
     return bool(value) if value.dtype == bool else float(value)
+
+
+def _entry(device: Device) -> hwspaces.HardwareEntry:
+    return hwspaces.hardware(device) if isinstance(device, str) else device
 
 
 def _devices_axis(devices: Sequence[Any]) -> Axis:
