@@ -36,7 +36,7 @@ range reduction. The error function is a polynomial of degree 7 and an exponenti
 
 REDUCTIONS = {
     **dict.fromkeys(("reduce_sum", "reduce_max", "reduce_min", "reduce_prod", "reduce_and", "reduce_or"), 1.0),
-    **dict.fromkeys(("reduce_xor",), 1.0),
+    **dict.fromkeys(("reduce_xor", "reduce"), 1.0),
     **dict.fromkeys(("argmax", "argmin"), 2.0),
 }
 """Primitive -> vector FLOP per element of its operand. Its parameter `axes` names the axes that go."""

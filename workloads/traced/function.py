@@ -12,7 +12,7 @@ from workloads.traced.fusion import POLICIES
 from workloads.traced.graph import Region
 from workloads.traced.kernels import PRECISIONS, Amount, TracedKernel
 from workloads.traced.liveness import kept_moments, peak_bytes
-from workloads.traced.rules import refusal, require_known
+from workloads.traced.rules import require_known
 from workloads.traced.sharing import with_shared_nodes
 from workloads.traced.sizes import Sizes, symbols_of
 from workloads.traced.walk import graph_of
@@ -86,7 +86,7 @@ def traced(
 
     closed = jax.make_jaxpr(function)(*args)
     paths = [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(args)]
-    region = graph_of(closed, paths, trips, refusal)
+    region = graph_of(closed, paths, trips)
     require_known(list(region.everything()))
     return kernels_of(region, policy, sizes or {}, name or getattr(function, "__name__", "function"), fused_loops)
 

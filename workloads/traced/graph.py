@@ -73,7 +73,7 @@ class Node:
         """Whether it only says how elements of its operand are read."""
         if self.name in VIEWS:
             return True
-        if self.name.startswith("reduce_") and "axes" in self.params:
+        if self.name.startswith("reduce") and "axes" in self.params:
             return all(self.inputs[0].shape[axis] == 1 for axis in self.params["axes"])
         if self.name == "convert_element_type":
             return self.inputs[0].dtype == self.outputs[0].dtype

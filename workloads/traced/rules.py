@@ -53,6 +53,11 @@ def require_known(nodes: list[Node]) -> None:
             raise refusal(node.name)
 
 
+def is_known(name: str) -> bool:
+    """Whether the work of a primitive is known."""
+    return any(name in names for names in (PRODUCTS, MESSAGES, REDUCTIONS, MOVES, ELEMENTWISE, FREE, VIEWS, RULES))
+
+
 def kind_of(node: Node) -> str:
     """What a node is for fusion: product, message, map, move, reduction, kernel (of its own), free; "" if unknown."""
     if node.name in PRODUCTS:

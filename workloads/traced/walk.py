@@ -1,9 +1,9 @@
 """The graph of a function from its trace: calls inlined, loops and branches as regions."""
 
-from collections.abc import Callable
 from typing import Any
 
 from workloads.traced.graph import Node, Region, Value, without_dead_nodes
+from workloads.traced.rules import is_known, refusal
 
 CALLS = ("jaxpr", "call_jaxpr", "fun_jaxpr")
 """Parameters that hold what a call runs."""
@@ -26,19 +26,18 @@ INLINED = {
 """Primitives that run a function once."""
 
 
-def graph_of(closed: Any, names: list[str], trips: float | None, refused: Callable[[str], ValueError]) -> Region:
+def graph_of(closed: Any, names: list[str], trips: float | None) -> Region:
     """The graph of a closed jaxpr.
 
     Args:
       closed: `jax.core.ClosedJaxpr`.
       names: of its inputs.
       trips: how often loops run that do not say so; None: they are refused.
-      refused: the error for a primitive that holds functions and is not known.
 
     Raises:
       ValueError: one line, for a loop without a known number of trips, or a call that is not known.
     """
-    walker = _Walker(trips, refused)
+    walker = _Walker(trips)
     inputs = [
         Value(var.aval.shape, var.aval.dtype, name=name) for var, name in zip(closed.jaxpr.invars, names, strict=True)
     ]
@@ -48,8 +47,8 @@ def graph_of(closed: Any, names: list[str], trips: float | None, refused: Callab
 
 
 class _Walker:
-    def __init__(self, trips: float | None, refused: Callable[[str], ValueError]):
-        self._trips, self._refused = trips, refused
+    def __init__(self, trips: float | None):
+        self._trips = trips
         self._constants: dict[int, Value] = {}
 
     def inlined(
@@ -95,8 +94,10 @@ class _Walker:
                 return self._sharded(eqn, inner, operands, nodes, deeper, axes)
             consts = getattr(inner, "consts", ())
             return self.inlined(getattr(inner, "jaxpr", inner), consts, operands, nodes, deeper, axes)
-        if inner is not None or "branches" in params:
-            raise self._refused(name)
+        if (inner is not None or "branches" in params) and not is_known(name):
+            raise refusal(name)
+        if name == "reduce":
+            params = params | {"axes": params["dimensions"]}
         if name in _OVER_AXES and all(isinstance(axis, int) for axis in params["axes"]):
             name = _OVER_AXES[name]  # of an axis that vmap has made one of the array
         node = Node(name, params | ({"mesh": axes} if axes else {}), operands, [], scope)

@@ -26,7 +26,6 @@ from jaxroof.op import Collective
 from jaxroof.shape import AttentionShape
 from workloads.traced.function import traced
 from workloads.traced.fusion import grouped
-from workloads.traced.rules import refusal
 from workloads.traced.sharing import with_shared_nodes
 from workloads.traced.sizes import Sizes
 from workloads.traced.walk import graph_of
@@ -229,7 +228,7 @@ def test_weights_of_eight_bits_are_converted_on_the_way():
 def test_kernels_can_run_one_after_the_other(name, policy):
     """Every kernel comes after those whose results it reads, and all work is done by some kernel."""
     function, arguments, _ = FUNCTIONS[name]
-    region = graph_of(jax.make_jaxpr(function)(*arguments), ["x"] * len(jax.tree.leaves(arguments)), None, refusal)
+    region = graph_of(jax.make_jaxpr(function)(*arguments), ["x"] * len(jax.tree.leaves(arguments)), None)
     groups = grouped(with_shared_nodes(region), policy, Sizes({}), set())
     order = groups.in_order()
     place = {id(group): i for i, group in enumerate(order)}
