@@ -44,7 +44,6 @@ REDUCTIONS = {
 MOVES = {
     "concatenate",
     "pad",
-    "rev",
     "gather",
     "dynamic_slice",
     "dynamic_update_slice",

@@ -14,8 +14,8 @@ POLICIES = {
     "loops": "element-wise work is fused into the one kernel that reads it; reductions end a kernel, attention is not "
     "fused: as XLA does on CPUs",
     "framework": "kernels that libraries have: fused attention, norms and softmax of rows, chains of element-wise work",
-    "compiler": "as framework, with light work before and after matrix products in their kernels, kernels that read "
-    "the same array together, and cheap values computed again rather than stored",
+    "compiler": "as framework, with light work after matrix products in their kernels, and kernels that read the same "
+    "array together",
 }
 """Policy -> its rule in words."""
 
@@ -61,7 +61,7 @@ def grouped(region: Region, policy: str, at: Sizes, notes: set[str]) -> Groups:
     _join_products(groups, policy)
     if policy == "compiler":
         _join_siblings(groups)
-        _repeat_cheap(groups)
+    _repeat_cheap(groups)
     return groups
 
 
@@ -214,25 +214,30 @@ def _join_siblings(groups: Groups) -> None:
 
 
 def _repeat_cheap(groups: Groups) -> None:
-    """Values that others read are computed by these again where that reads no more bytes than the values have."""
-    for group in groups.where("map"):
-        if any(node.name in REDUCTIONS for node in group.nodes):
+    """Values that others read are computed by these again where that reads no more bytes than the values have.
+
+    Gradients by JAX keep every intermediate value in its own type; kernels keep what these are made of.
+    """
+    for group in groups.in_order():
+        if group.kind != "map":
             continue
-        for value in groups.writes(group):
+        for value in sorted(groups.writes(group), key=groups.elements, reverse=True):
             cone = _cone(value, group)
-            needed = Group(cone, "map").reads()
-            users = groups.consumers(value)
-            if not users or any(user.kind != "map" or user.repeated for user in users):
+            if not cone or any(node.name in REDUCTIONS for node in cone):
                 continue
-            size = groups.elements(value) * value.bytes
-            if all(_bytes(groups, [v for v in needed if v not in user.reads()]) <= size for user in users):
-                for user in users:
+            needed, size = Group(cone, "map").reads(), groups.elements(value) * value.bytes
+            users = groups.consumers(value)
+            written = id(value) in groups.kept or any(user.kind != "map" for user in users)
+            for user in users:
+                read = set(map(id, user.reads()))
+                more = _bytes(groups, [one for one in needed if id(one) not in read])
+                if user.kind == "map" and (more < size if written else more <= size):
                     _repeat(groups, user, cone)
 
 
 def _cone(value: Value, group: Group) -> list[Node]:
     """The nodes of a group that a value in it needs."""
-    inside, found, waiting = set(map(id, group.nodes)), {}, [value.node]
+    inside, found, waiting = set(map(id, (*group.nodes, *group.repeated))), {}, [value.node]
     while waiting:
         node = waiting.pop()
         if node is not None and id(node) in inside and id(node) not in found:
@@ -243,7 +248,8 @@ def _cone(value: Value, group: Group) -> list[Node]:
 
 def _repeat(groups: Groups, user: Group, cone: list[Node]) -> None:
     before = {id(value) for value in user.reads()}
-    user.repeated = [*user.repeated, *cone]
+    own = set(map(id, (*user.nodes, *user.repeated)))
+    user.repeated = [*user.repeated, *(node for node in cone if id(node) not in own)]
     after = {id(value): value for value in user.reads()}
     for gone in before - after.keys():
         groups.users[gone] = [one for one in groups.users.get(gone, ()) if groups.of(one.nodes[0]) is not user]

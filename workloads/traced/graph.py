@@ -11,6 +11,7 @@ VIEWS = {
     "transpose",
     "broadcast_in_dim",
     "squeeze",
+    "rev",
     "expand_dims",
     "slice",
     "split",

@@ -88,6 +88,14 @@ def _transposed(node: Node, indices: Indices, at: Sizes) -> Indices:
     return [indices[order.index(axis)] for axis in range(len(order))]
 
 
+def _reversed(node: Node, indices: Indices, at: Sizes) -> Indices:
+    turned = set(map(int, node.params["dimensions"]))
+    sizes = [int(at.number(dim)) for dim in node.outputs[0].shape]
+    return [
+        size - 1 - index if i in turned else index for i, (index, size) in enumerate(zip(indices, sizes, strict=True))
+    ]
+
+
 _MOVES: dict[str, Callable[[Node, Indices, Sizes], Indices]] = {
     "broadcast_in_dim": _broadcast,
     "reshape": _reshaped,
@@ -95,6 +103,7 @@ _MOVES: dict[str, Callable[[Node, Indices, Sizes], Indices]] = {
     "expand_dims": _reshaped,
     "slice": _sliced,
     "transpose": _transposed,
+    "rev": _reversed,
     **dict.fromkeys(("stop_gradient", "copy", "pvary", "name"), lambda node, indices, at: indices),
 }
 
