@@ -8,6 +8,7 @@ from workloads.traced.graph import Node, Region, Value, base
 from workloads.traced.groups import Group, Groups
 from workloads.traced.rules import kind_of
 from workloads.traced.sizes import Sizes
+from workloads.traced.traffic import read_bytes
 
 POLICIES = {
     "eager": "every primitive is a kernel; views are free",
@@ -225,11 +226,10 @@ def _repeat_cheap(groups: Groups) -> None:
             cone = _cone(value, group)
             if not cone or any(node.name in REDUCTIONS for node in cone):
                 continue
-            needed, size = Group(cone, "map").reads(), groups.elements(value) * value.bytes
-            users = groups.consumers(value)
+            needed, users = Group(cone, "map").reads(), groups.consumers(value)
             written = id(value) in groups.kept or any(user.kind != "map" for user in users)
             for user in users:
-                read = set(map(id, user.reads()))
+                read, size = set(map(id, user.reads())), read_bytes(groups, user, value)
                 more = _bytes(groups, [one for one in needed if id(one) not in read])
                 if user.kind == "map" and (more < size if written else more <= size):
                     _repeat(groups, user, cone)

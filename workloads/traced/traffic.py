@@ -27,6 +27,11 @@ def written(value: Value) -> Shape:
     return value.shape if own is None else own
 
 
+def read_bytes(groups: Groups, group: Group, value: Value) -> float:
+    """B that a group reads of one array, for decisions."""
+    return value.bytes * sum(float(groups.at.elements(shape)) for shape in _read(groups, group, value))
+
+
 def _read(groups: Groups, group: Group, value: Value) -> list[Shape]:
     """Shapes of what a group reads of an array: of all its different views, and never more than all of it."""
     found: dict[int, Shape] = {}

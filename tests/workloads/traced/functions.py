@@ -138,3 +138,41 @@ def llama(weights, x):
     x = x + seen.reshape(batch, tokens, -1) @ weights["out"]
     gate, up = jnp.split(rms_norm(x, weights["mlp_norm"]) @ weights["up"], 2, -1)
     return x + (jax.nn.silu(gate) * up) @ weights["down"]
+
+
+def batch_norm_loss(x, scale, shift, gradient):
+    """Sum of a batch norm with ReLU, computed in float32, times `gradient`."""
+    wide = x.astype(F32)
+    mean = wide.mean((0, 1, 2))
+    variance = (wide * wide).mean((0, 1, 2)) - mean * mean
+    y = jax.nn.relu((wide - mean) * jax.lax.rsqrt(variance + 1e-5) * scale + shift).astype(x.dtype)
+    return (y.astype(F32) * gradient.astype(F32)).sum()
+
+
+def resnet50_weights(dtype=F32):
+    """Kernels of the stem, of 16 bottlenecks and of the head; norms are left out: they multiply nothing."""
+    blocks, width = [], 64
+    for count, inner in zip((3, 4, 6, 3), (64, 128, 256, 512), strict=True):
+        for i in range(count):
+            shapes = [(1, 1, width, inner), (3, 3, inner, inner), (1, 1, inner, 4 * inner)]
+            shapes += [(1, 1, width, 4 * inner)] if i == 0 else []
+            blocks.append([array(*shape, dtype=dtype) for shape in shapes])
+            width = 4 * inner
+    return array(7, 7, 3, 64, dtype=dtype), blocks, array(2048, 1000, dtype=dtype)
+
+
+def resnet50(weights, x):
+    """The products of ResNet-50 v1.5: strides are in the 3x3 convolutions."""
+    stem, blocks, head = weights
+
+    def convolved(x, weight, stride=1):
+        numbers = ("NHWC", "HWIO", "NHWC")
+        return jax.lax.conv_general_dilated(x, weight, (stride, stride), "SAME", dimension_numbers=numbers)
+
+    x = jax.nn.relu(convolved(x, stem, 2))
+    x = jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (1, 3, 3, 1), (1, 2, 2, 1), "SAME")
+    for i, (first, second, third, *shortcut) in enumerate(blocks):
+        stride = 2 if shortcut and i else 1
+        y = convolved(jax.nn.relu(convolved(jax.nn.relu(convolved(x, first)), second, stride)), third)
+        x = jax.nn.relu(y + (convolved(x, shortcut[0], stride) if shortcut else x))
+    return x.mean((1, 2)) @ head

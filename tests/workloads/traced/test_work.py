@@ -10,12 +10,15 @@ from functions import (
     adamw,
     array,
     attention,
+    batch_norm_loss,
     layers,
     loss,
     masked,
     messages_of_edges,
     mlp,
     residual,
+    resnet50,
+    resnet50_weights,
     state_space,
     vit,
     vit_weights,
@@ -221,6 +224,26 @@ def test_weights_of_eight_bits_are_converted_on_the_way():
 
     (op,) = traced(product, array(64, 128), array(128, 256, dtype=jnp.int8), array(256)).ops().values()
     assert op.shape.weight_bytes == 1.0 and op.bytes == 128 * 256 + 2 * (64 * 128 + 64 * 256 + 256)
+
+
+def test_gradients_keep_what_values_are_made_of():
+    """A batch norm of 16-bit elements: statistics read x; sums read x and the gradient, and so does the kernel that
+    writes the gradient of x: 2 + 4 + 6 bytes per element.
+    """
+    arguments = array(16, 32, 32, 64), array(64, dtype=F32), array(64, dtype=F32), array(16, 32, 32, 64)
+    found = traced(jax.value_and_grad(batch_norm_loss, (0, 1, 2)), *arguments, policy="framework")
+    assert total(found, "kernels") == 3
+    assert total(found, "bytes") == pytest.approx(12 * 16 * 32 * 32 * 64, rel=0.01)
+
+
+def test_resnet50_has_its_published_work():
+    """4.09 G multiplications and sums per image: torchvision, ResNet50_Weights, 4.09 GFLOPS in its count."""
+    image = array(1, 224, 224, 3, dtype=F32)
+    forward = total(traced(resnet50, resnet50_weights(), image), "matrix_flops")
+    assert forward / 2 == pytest.approx(4.09e9, rel=0.001)
+    gradient = jax.grad(lambda *each: resnet50(*each).sum())
+    # the image itself has no gradient
+    assert total(traced(gradient, resnet50_weights(), image), "matrix_flops") / forward == pytest.approx(2.97, abs=0.01)
 
 
 @pytest.mark.parametrize("policy", ["loops", "framework", "compiler"])
