@@ -32,6 +32,7 @@ from jaxroof.jobs.step import step_batch
 from jaxroof.op import Collective
 from jaxroof.op_time import op_time
 from jaxroof.overlap import overlapped_ops
+from jaxroof.training.backward import backward_ops
 from workloads.traced.elementwise import ELEMENTWISE
 from workloads.traced.function import traced
 from workloads.traced.rules import RULES, Work, rule
@@ -58,6 +59,23 @@ def test_a_block_of_llama_takes_as_long_as_in_a_step(efficiency):
     other = block["prefill_attention"]
     assert (one.bytes, one.exps, one.vector_flops) == (other.bytes, other.exps, other.vector_flops)
     assert one.shape.pairs == other.shape.pairs and one.shape.kv_heads == other.shape.kv_heads
+
+
+def test_the_gradient_of_a_block_is_that_of_training():
+    """As `jaxroof.training` has it, but for gradients of weights, which add to what is there in training: 3 %."""
+    scenario = sweeps.case("step", "H100-SXM", "Llama-3.1-8B", workload={"prefill": 2048}).scenario
+    constants = hwspaces.efficiency("learned").efficiency
+    step = overlapped_ops(scenario.model, scenario.deployment, step_batch(scenario.workload, scenario.model))
+    block = {n: op for n, op in step.items() if float(op.count) == PER_LAYER and not isinstance(op, Collective)}
+    gradient = jax.value_and_grad(lambda *each: llama(*each).astype(F32).sum(), (0, 1))
+    found = traced(gradient, LLAMA, array(1, 2048, HIDDEN), policy="framework").ops(matrix=scenario.hardware.matrix)
+    with eager():
+        both = block | backward_ops(block)
+        expected = sum(float(op_time(op, scenario.hardware, constants)) for op in both.values())
+        ours = sum(float(op.count * op_time(op, scenario.hardware, constants)) for op in found.values())
+    flops = sum(float(op.matrix_flops or 0.0) for op in both.values())
+    assert sum(float(op.count * (op.matrix_flops or 0.0)) for op in found.values()) == flops
+    assert ours == pytest.approx(expected, rel=0.03)
 
 
 def test_a_scan_is_its_body_as_often_as_it_runs():
