@@ -21,14 +21,16 @@ class Attention(NamedTuple):
     queries: Shape  # new tokens of one sequence
     keys: Shape
     heads: Shape
-    key_width: Shape
+    key_width: Shape  # of all products that are added to scores
     value_width: Shape
+    stored_width: Shape  # of the keys in memory
     key_shape: Shape  # of the keys in memory, before heads are repeated
     key_bytes: float  # B of one of their elements
     mask: Mask | None
     products: int  # matrix products of the size of the scores
     hidden: frozenset[int]  # identities of arrays of the size of the scores, which stay inside
     dtype: Any  # of the operands
+    latent: bool = False  # values are a part of the keys, one head for all queries
 
 
 def attentions(region: Region, at: Sizes, notes: set[str]) -> list[Attention]:
@@ -55,7 +57,8 @@ def _kernels(seed: Node, scores: Scores, users: Users, kept: set[int], at: Sizes
     if total is None or not scores.makers or not scores.readers:
         return []
     counts = len(scores.makers), len(scores.readers)
-    if counts not in ((1, 1), (2, GRADIENTS + 1), (2, GRADIENTS)):
+    forward_alone = counts[1] == 1  # scores may be a sum of products: of latent keys and of rotated ones
+    if not (forward_alone or counts in ((2, GRADIENTS + 1), (2, GRADIENTS))):
         return []
     traced = maker_of(total, scores)
     if traced is None:
@@ -71,7 +74,7 @@ def _kernels(seed: Node, scores: Scores, users: Users, kept: set[int], at: Sizes
                 return []
     maker, axis = traced
     sizes = _sizes(maker, axis, scores, total, at, notes)
-    if counts == (1, 1):
+    if forward_alone:
         return [sizes([*scores.makers, *scores.inner, *scores.readers], scores.readers[0], FORWARD)]
     if counts == (2, GRADIENTS):
         return [sizes([*scores.makers, *scores.inner, *scores.readers], None, BACKWARD)]
@@ -105,11 +108,11 @@ def _sizes(
     query, key = (maker.inputs[0], maker.inputs[1]) if right_keys else (maker.inputs[1], maker.inputs[0])
     own, batch = (free[0], batches[0]) if right_keys else (free[1], batches[1])
     batch = tuple(map(int, batch))
-    grouped = _group_axis(own, batch, query, at)
+    keys = (maker.outputs[0].shape[axis],)
+    grouped = _group_axis(own, batch, query, keys[0])
     queries = tuple(query.shape[i] for i in own if i != grouped)
     group = () if grouped is None else (query.shape[grouped],)
     outer = tuple(query.shape[i] for i in batch)
-    keys = (maker.outputs[0].shape[axis],)
     width = tuple(maker.inputs[0].shape[int(i)] for i in over)
     mask = mask_between(scores, total, at, notes)
     key_shape = min((value.shape for value in viewed(key)), key=at.elements)
@@ -118,32 +121,56 @@ def _sizes(
     hidden = frozenset(id(value) for value in made if at.elements(value.shape) == full)
 
     def kernel(nodes: list[Node], output: Node | None, products: int) -> Attention:
-        values = width if output is None else _value_width(output, scores)
+        value = None if output is None else _values(output, scores)
+        values = width if value is None else value[1]
+        latent = value is not None and base(value[0]) is base(key) and len(batch) < 2 and bool(group)
+        batched = len(outer) > 1 or bool(group and outer)  # the first axis is that of sequences
+        sequences, heads = (outer[:1], (*outer[1:], *group)) if batched else ((), (*outer, *group))
+        every = _all_widths(scores, width) if products == FORWARD and len(scores.readers) == 1 else width
         return Attention(
-            nodes, outer[:1] if len(outer) > 1 else (), queries, keys, (*outer[1 if len(outer) > 1 else 0 :], *group),
-            width, values, key_shape, key.bytes, mask, products, hidden, query.dtype,
+            nodes, sequences, queries, keys, heads, every, values, width, key_shape, key.bytes, mask, products, hidden,
+            query.dtype, latent,
         )  # fmt: skip
 
     return kernel
 
 
-def _group_axis(own: list[int], batch: tuple[int, ...], query: Value, at: Sizes) -> int | None:
-    """Of several free axes of the queries the one over the heads that share keys: it follows the last batch axis."""
+def _all_widths(scores: Scores, width: Shape) -> Shape:
+    """Elements that all products which make scores sum over; `width` where there is one product."""
+    if len(scores.makers) == 1:
+        return width
+    total: Any = 0
+    for maker in scores.makers:
+        own: Any = 1
+        for axis in maker.params["dimension_numbers"][0][0]:
+            own = own * maker.inputs[0].shape[int(axis)]
+        total = total + own
+    return (total,)
+
+
+def _group_axis(own: list[int], batch: tuple[int, ...], query: Value, keys: Any) -> int | None:
+    """Of several free axes of the queries the one over the heads that share keys.
+
+    With heads of keys it follows these. Where all heads share one key it is the axis that has not as many elements as
+    there are keys, or more than one, or the last.
+    """
     if len(own) < 2:
         return None
-    follows = max(batch) + 1 if batch else 0
-    if follows in own:
-        return follows
-    return min(own, key=lambda i: at.number(query.shape[i]))
+    if len(batch) > 1 and max(batch) + 1 in own:
+        return max(batch) + 1
+    alike = [axis for axis in own if query.shape[axis] == keys]
+    alone = [axis for axis in own if isinstance(query.shape[axis], int) and query.shape[axis] == 1]
+    tokens = alike[0] if len(alike) == 1 else alone[0] if len(alone) == 1 else own[0]
+    return next(axis for axis in reversed(own) if axis != tokens)
 
 
-def _value_width(output: Node, scores: Scores) -> Shape:
-    """Elements of a value: the free axes of the operand that is not made of scores."""
+def _values(output: Node, scores: Scores) -> tuple[Value, Shape] | None:
+    """The operand of a product that is not made of scores, and its free axes: the elements of a value."""
     inner = set(map(id, scores.inner))
     numbers = output.params["dimension_numbers"]
     for value, over, batch in zip(output.inputs, *numbers, strict=True):
         made = base(value).node
         if made is None or id(made) not in inner:
             used = {*map(int, over), *map(int, batch)}
-            return tuple(dim for i, dim in enumerate(value.shape) if i not in used)
-    return ()
+            return value, tuple(dim for i, dim in enumerate(value.shape) if i not in used)
+    return None

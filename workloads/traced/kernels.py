@@ -172,11 +172,12 @@ class TracedKernel:
             keys=keys,
             pairs=pairs,
             heads=more * heads,
-            kv_heads=more * at.elements(attention.key_shape) / (sequences * keys * key_width),
+            kv_heads=more * at.elements(attention.key_shape) / (sequences * keys * at.elements(attention.stored_width)),
             key_width=key_width,
             value_width=value_width,
             kv_bytes=attention.key_bytes,
             causal=attention.mask is not None,
+            latent=attention.latent,
         )
         every, precision = sequences * heads * pairs, self.precision(matrix)
         decodes = self.name.rpartition("/")[2].startswith("decode")

@@ -32,12 +32,18 @@ def users_of(region: Region) -> Users:
 def around(seed: Node, users: Users, at: Sizes) -> Scores:
     """Everything that is connected to `seed` through arrays of the size of its result, or of the rows of these."""
     size = at.elements(seed.outputs[0].shape)
-    inner, makers, readers, waiting = {id(seed): seed}, {}, {}, [seed]
+    inner, waiting = {id(seed): seed}, [seed]
+    makers: dict[int, Node] = {}
+    readers: dict[int, Node] = {}
     rows: set[int] = set()
 
-    def meets(node: Node, value: Value, makes: bool) -> None:
+    def meets(node: Node, found: dict[int, Node]) -> None:
+        """Keep a product in `found`, and wait to look around anything else."""
         if node.name == "dot_general":
-            (makers if makes else readers)[id(node)] = node
+            if id(node) not in found:
+                found[id(node)] = node
+                for user in users.get(id(node.outputs[0]), ()) if found is makers else ():
+                    meets(user, readers)
         elif id(node) not in inner and not node.bodies:
             inner[id(node)] = node
             waiting.append(node)
@@ -46,7 +52,7 @@ def around(seed: Node, users: Users, at: Sizes) -> Scores:
         node = waiting.pop()
         for value in map(base, node.inputs):
             if value.node is not None and not value.known and (at.elements(value.shape) == size or id(value) in rows):
-                meets(value.node, value, True)
+                meets(value.node, makers)
         for value in node.outputs:
             if node.name in REDUCTIONS:
                 rows.add(id(value))
@@ -54,7 +60,7 @@ def around(seed: Node, users: Users, at: Sizes) -> Scores:
                 rows |= {id(value)} if any(id(base(operand)) in rows for operand in node.inputs) else set()
             if at.elements(value.shape) == size or id(value) in rows:
                 for user in users.get(id(value), ()):
-                    meets(user, value, False)
+                    meets(user, readers)
     order = sorted(inner.values(), key=lambda node: node.number)
     return Scores(order, _ordered(makers), _ordered(readers))
 

@@ -186,6 +186,30 @@ def test_decode_attention_reads_its_cache_once():
     assert op.bytes == 2 * 4 * 32 * (2 * 2 * 256 + 2 * 8)
 
 
+def test_latent_attention_adds_two_products():
+    """Scores of 4 heads to one latent of 64 and one rotated key of 16; values are the latents."""
+
+    def absorbed(q, rotated, latents, keys):
+        scores = jnp.einsum("bqhc,bkc->bhqk", q, latents) + jnp.einsum("bqhr,bkr->bhqk", rotated, keys)
+        return jnp.einsum("bhqk,bkc->bqhc", jax.nn.softmax(scores, -1), latents)
+
+    sizes = array(2, 1, 4, 64), array(2, 1, 4, 16), array(2, 128, 64), array(2, 128, 16)
+    (op,) = traced(absorbed, *sizes, policy="framework").ops().values()
+    assert op.kind == "decode_attention" and op.shape.latent
+    assert op.matrix_flops == 2 * 2 * 4 * 128 * (64 + 16 + 64)
+    assert (op.shape.sequences, op.shape.queries, op.shape.heads, op.shape.kv_heads) == (2, 1, 4, 1)
+    assert op.bytes == 2 * (2 * 128 * 80 + 2 * 4 * (64 + 16 + 64))  # latents are read once
+
+
+def test_heads_that_share_one_key():
+    def shared(q, k, v):
+        scores = jax.nn.softmax(jnp.einsum("bqhd,bkd->bhqk", q, k), -1)
+        return jnp.einsum("bhqk,bkd->bqhd", scores, v)
+
+    (op,) = traced(shared, array(2, 64, 8, 32), *[array(2, 64, 32)] * 2, policy="framework").ops().values()
+    assert (op.shape.sequences, op.shape.queries, op.shape.heads, op.shape.kv_heads) == (2, 64, 8, 1)
+
+
 def test_the_gradient_of_attention_is_five_products():
     def summed(q, k, v):
         return attention(q, k, v).astype(F32).sum()
