@@ -75,7 +75,8 @@ def _kernels(seed: Node, scores: Scores, users: Users, kept: set[int], at: Sizes
     maker, axis = traced
     sizes = _sizes(maker, axis, scores, total, at, notes)
     if forward_alone:
-        return [sizes([*scores.makers, *scores.inner, *scores.readers], scores.readers[0], FORWARD)]
+        one = sizes([*scores.makers, *scores.inner, *scores.readers], scores.readers[0], FORWARD)
+        return [one] if _shares_values(one, scores, at) else []
     if counts == (2, GRADIENTS):
         return [sizes([*scores.makers, *scores.inner, *scores.readers], None, BACKWARD)]
     output = scores.readers[0]
@@ -84,6 +85,15 @@ def _kernels(seed: Node, scores: Scores, users: Users, kept: set[int], at: Sizes
     others = [node for node in scores.inner if id(node) not in ahead]
     products = [node for node in (*scores.makers, *scores.readers) if node is not maker and node is not output]
     return [sizes([maker, *forward, output], output, FORWARD), sizes([*others, *products], output, BACKWARD)]
+
+
+def _shares_values(attention: Attention, scores: Scores, at: Sizes) -> bool:
+    """Whether all queries of a head read the same values, rather than each its own, as sums over experts do."""
+    found = _values(scores.readers[0], scores)
+    if found is None:
+        return False
+    shared = (*attention.sequences, *attention.heads, *attention.keys, *attention.value_width)
+    return at.elements(found[0].shape) <= at.elements(shared)
 
 
 def _summed(seed: Node, users: Users) -> list[Node]:

@@ -210,6 +210,14 @@ def test_heads_that_share_one_key():
     assert (op.shape.sequences, op.shape.queries, op.shape.heads, op.shape.kv_heads) == (2, 64, 8, 1)
 
 
+def test_a_softmax_over_experts_is_no_attention():
+    def routed(x, router, results):
+        return jnp.einsum("te,ted->td", jax.nn.softmax(x @ router, -1), results)
+
+    found = traced(routed, array(64, 32), array(32, 8), array(64, 8, 32), policy="framework")
+    assert kinds(found).count("linear") == 2 and "prefill_attention" not in kinds(found)
+
+
 def test_the_gradient_of_attention_is_five_products():
     def summed(q, k, v):
         return attention(q, k, v).astype(F32).sum()
