@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from jaxroof.arrays import jnp
 from jaxroof.struct import Scalar
-from workloads.traced.graph import Region, Value, base
+from workloads.traced.graph import Region, Value
 from workloads.traced.groups import Group, Groups
 from workloads.traced.kernels import Amount
 from workloads.traced.sizes import Sizes
@@ -27,12 +27,9 @@ class Peaks:
     def __init__(self, region: Region, groups: Groups):
         self._groups = groups
         self.inputs = Amount()
-        seen: set[int] = set()
-        for value in region.inputs:
-            found = base(value)
-            if found is value and id(value) not in seen and value.node is None:
-                self.inputs.add(value.shape, value.bytes)
-                seen.add(id(value))
+        parts = _parts(region)
+        for value in {id(value): value for value in region.inputs if value.node is None}.values():
+            self.inputs.add(parts.get(id(value), value).shape, value.bytes)
         self._live = Amount()
         self._left = {key: len(set(map(id, users))) for key, users in self._users().items()}
         self.moments: list[Amount] = [Amount()]
@@ -58,6 +55,19 @@ class Peaks:
             passing = value.node is not None and not _in_place(value) and id(value) not in self._groups.kept | hidden
             if left == 0 and passing:
                 self._live = _with(self._live, value, -1.0)
+
+
+def _parts(region: Region) -> dict[int, Value]:
+    """What a device holds of inputs that only `shard_map` reads, by their identity."""
+    found: dict[int, Value] = {}
+    others: set[int] = set()
+    for node in region.nodes:
+        for value in node.inputs:
+            if node.name == "local_part":
+                found[id(value)] = node.outputs[0]
+            else:
+                others.add(id(value))
+    return {key: part for key, part in found.items() if key not in others}
 
 
 def _with(amount: Amount, value: Value, sign: float) -> Amount:

@@ -147,9 +147,12 @@ def test_collectives_of_shard_map():
 
     specs = {"in_specs": (P("dp", "tp"), P("tp", None)), "out_specs": (P(), P(("dp", "tp")))}
     sharded = jax.shard_map(layer, mesh=mesh, check_vma=False, **specs)
-    found = traced(sharded, array(64, 128), array(128, 256)).ops()
+    whole = traced(sharded, array(64, 128), array(128, 256))
+    found = whole.ops()
+    # inputs, the reduced product, what is gathered and what is scattered; the product itself is gone
+    assert whole.peak_bytes() == 2 * (32 * 32 + 32 * 256 + 32 * 256 + 64 * 256 + 4 * 256)
     sent = {op.operation: op for op in found.values() if isinstance(op, Collective)}
-    # a device has (32, 32) @ (32, 256)
+    # a device has (32, 32) @ (32, 256), and no more of the inputs in its memory
     assert found["matmul.32x256"].matrix_flops == 2 * 32 * 32 * 256
     part = 2 * 32 * 256
     assert {name: (op.message_bytes, op.participants, op.stride) for name, op in sent.items()} == {
