@@ -103,6 +103,8 @@ class Emission:
             if core.grouped:
                 self.notes.add("rows of a grouped product are spread over its matrices at random, without preference")
             highest = "HIGHEST" in str(product.params.get("precision"))
+        elif group.kind == "kernel" and group.nodes[0].inputs:
+            dtype = group.nodes[0].inputs[0].dtype
         elif group.kind == "message":
             core = message_of(group.nodes[0])
         amount = moved(groups, group)

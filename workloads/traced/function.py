@@ -103,7 +103,7 @@ def kernels_of(region: Region, policy: str, sizes: Mapping[str, float], name: st
         raise ValueError(f"{name} computes nothing of its arguments: no kernel runs")
     trials = [Sizes({symbol: size * factor for symbol, size in own.items()}) for factor in (1.0, 0.125, 16.0)]
     trials += [Sizes(own | {symbol: own[symbol] * factor}) for symbol in symbols for factor in (0.03125, 32.0)]
-    if any(kernel.dtype is not None and str(kernel.dtype) == "float32" for kernel in emission.kernels):
+    if any(kernel.core is not None and str(kernel.dtype) == "float32" for kernel in emission.kernels):
         emission.notes.add("products of float32 run as tf32 where the hardware has it, else as fp32, else as bf16")
     kernels = _named(_merged(emission.kernels, trials[0], trials[2]))
     moments = kept_moments(peaks, trials)

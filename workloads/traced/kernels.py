@@ -117,7 +117,19 @@ class TracedKernel:
         if isinstance(self.core, Attention):
             return self._attention(self.core, common, at, matrix)
         common |= {"vector_flops": vector, "exps": exps if self.exps or self.rules else None}
-        return Kernel(kind="elementwise", **common)
+        products = [work.matrix_flops for work in works if work.matrix_flops is not None]
+        if not products:
+            return Kernel(kind="elementwise", **common)
+        precision = self.precision(matrix)
+        operand_bytes = OPERAND_BYTES.get(precision, 8.0)
+        # of this kind are kernels with products and no known tiles, such as recurrences
+        return Kernel(
+            kind="prefill_attention",
+            precision=precision,
+            matrix_flops=sum(products, 0.0),
+            operand_bytes=operand_bytes,
+            **common,
+        )
 
     def precision(self, matrix: Collection[str]) -> str:
         """The precision that its products run in on hardware with these; the first choice where it has none of them."""

@@ -13,10 +13,11 @@ from workloads.traced.sizes import Shape, Sizes
 
 
 class Work(NamedTuple):
-    """Work of one run of a primitive on the vector units."""
+    """Work of one run of a primitive."""
 
     vector_flops: Scalar = 0.0
     exps: Scalar = 0.0
+    matrix_flops: Scalar | None = None  # on matrix units, at the precision of its first operand; None: none
 
 
 Rule = Callable[[Node, Sizes], Work]

@@ -233,10 +233,13 @@ def test_a_rule_of_a_users_own(monkeypatch):
 
     @rule("cumsum")
     def _(node, at):
-        return Work(3.0 * at.elements(node.inputs[0].shape))
+        return Work(3.0 * at.elements(node.inputs[0].shape), matrix_flops=100.0 * at.elements(node.inputs[0].shape))
 
     (op,) = traced(lambda x: jnp.cumsum(x, 0), array(64, dtype=F32)).ops().values()
-    assert op.vector_flops == 3 * 64
+    assert op.vector_flops == 3 * 64 and op.matrix_flops == 100 * 64 and op.precision == "tf32"
+    hardware, efficiency = hwspaces.hardware("H100-SXM").hardware, hwspaces.efficiency("learned").efficiency
+    with eager():
+        assert float(op_time(op, hardware, efficiency)) > 0.0
 
 
 def test_what_cannot_be_is_refused():
