@@ -98,6 +98,7 @@ def kernels_of(region: Region, policy: str, sizes: Mapping[str, float], name: st
     if policy != "eager":
         region = with_shared_nodes(region)
     emission = Emission(policy, Sizes(own), fused_loops)
+    emission.notes |= _sharding_notes(region)
     peaks = emission.region(region)
     if not emission.kernels:
         raise ValueError(f"{name} computes nothing of its arguments: no kernel runs")
@@ -108,6 +109,17 @@ def kernels_of(region: Region, policy: str, sizes: Mapping[str, float], name: st
     kernels = _named(_merged(emission.kernels, trials[0], trials[2]))
     moments = kept_moments(peaks, trials)
     return Traced(name, policy, tuple(symbols), own, kernels, tuple(moments), tuple(sorted(emission.notes)))
+
+
+def _sharding_notes(region: Region) -> set[str]:
+    """What is not known of a function on several devices."""
+    found, nodes = set(), list(region.everything())
+    if any(node.name == "sharding_constraint" for node in nodes):
+        found.add("shardings that jit follows are not known: only shard_map shows what a device does and sends")
+    inside = [("mesh" in node.params) for node in nodes if not (node.is_view or node.known or node.bodies)]
+    if any(inside) and not all(inside):
+        found.add("what is outside of shard_map counts whole arrays, as on one device")
+    return found
 
 
 def _merged(kernels: Sequence[TracedKernel], first: Sizes, second: Sizes) -> list[TracedKernel]:

@@ -173,6 +173,13 @@ def test_the_gradient_of_a_gathered_product_scatters():
     assert {op.operation for op in found.values() if isinstance(op, Collective)} >= {"reduce_scatter"}
 
 
+def test_what_is_not_known_of_several_devices_is_said():
+    mesh = jax.sharding.AbstractMesh((4,), ("tp",))
+    sharded = jax.shard_map(lambda x: jax.lax.psum(x, "tp"), mesh=mesh, in_specs=P("tp"), out_specs=P())
+    assert not traced(sharded, array(64, 64)).notes
+    assert "outside of shard_map counts whole arrays" in traced(lambda x: sharded(x) @ x[:16].T, array(64, 64)).notes[0]
+
+
 def test_peak_memory():
     """Of a chain: inputs, and the two arrays around each product; of a scan: its inputs, carry and body."""
     found = traced(lambda x, a, b, c: x @ a @ b @ c, array(64, 256), *[array(256, 256)] * 3)
@@ -292,10 +299,16 @@ COMPILED = {
 
 
 @pytest.mark.parametrize("name", COMPILED)
-def test_bytes_are_those_of_a_compiler(name):
-    """XLA's own count for the program that it compiles for CPUs; ours of kernels fused as it does, within 10 %."""
+def test_bytes_and_memory_are_those_of_a_compiler(name):
+    """XLA's own counts for the program that it compiles for CPUs; ours of kernels fused as it does.
+
+    Bytes within 10 %; memory from 15 % less to 50 % more, for XLA writes some results over operands that end.
+    """
     function, arguments = COMPILED[name]
-    compiled = jax.jit(function).lower(*arguments).compile().cost_analysis()
+    compiled = jax.jit(function).lower(*arguments).compile()
     found = traced(function, *arguments, policy="loops")
     ours = sum(float(op.count * op.bytes) for op in found.ops().values())
-    assert ours == pytest.approx(compiled["bytes accessed"], rel=0.1)
+    assert ours == pytest.approx(compiled.cost_analysis()["bytes accessed"], rel=0.1)
+    memory = compiled.memory_analysis()
+    parts = (memory.argument_size_in_bytes, memory.output_size_in_bytes, memory.temp_size_in_bytes)
+    assert 0.85 * sum(parts) <= found.peak_bytes() <= 1.51 * sum(parts)
