@@ -21,11 +21,15 @@ ELEMENTWISE = {
     "integer_pow": (2.0, 0.0),
     **dict.fromkeys(("erf", "erfc", "erf_inv"), (14.0, 1.0)),
     **dict.fromkeys(("lgamma", "digamma", "igamma", "bessel_i0e", "bessel_i1e"), (30.0, 2.0)),
-    "random_bits": (20.0, 0.0),
+    "reciprocal": (1.0, 1.0),
+    "mulhi": (2.0, 0.0),
+    "stochastic_round": (4.0, 0.0),
+    **dict.fromkeys(("igammac", "igamma_grad_a", "polygamma", "zeta", "regularized_incomplete_beta"), (60.0, 4.0)),
+    "random_gamma": (200.0, 8.0),
+    **dict.fromkeys(("random_bits", "rng_bit_generator", "rng_uniform", "philox2x32", "philox4x32"), (20.0, 0.0)),
     "threefry2x32": (80.0, 0.0),
     "iota": (0.0, 0.0),
     "empty": (0.0, 0.0),
-    "copy_to_host": (0.0, 0.0),
 }
 """Primitive -> vector FLOP and special-function results per element of its result; ours.
 
@@ -48,21 +52,32 @@ MOVES = {
     "dynamic_slice",
     "dynamic_update_slice",
     "split",
-    "copy_start",
+    "stack",
     "tile",
     "roll",
 }
 """Primitives that move elements and compute nothing: part of whatever reads their result."""
 
 MESSAGES = {
-    **dict.fromkeys(("psum", "psum_invariant", "psum2", "pmax", "pmin"), "all_reduce"),
+    **dict.fromkeys(("psum", "psum_invariant", "unreduced_psum", "pmax", "pmin"), "all_reduce"),
     **dict.fromkeys(("all_gather", "all_gather_invariant", "all_gather_reduced"), "all_gather"),
     **dict.fromkeys(("reduce_scatter", "unreduced_reduce_scatter"), "reduce_scatter"),
-    "all_to_all": "all_to_all",
-    **dict.fromkeys(("ppermute", "collective_permute"), "send_recv"),
+    **dict.fromkeys(("all_to_all", "ragged_all_to_all"), "all_to_all"),
+    "ppermute": "send_recv",
     "pbroadcast": "broadcast",
 }
 """Primitive of `shard_map` -> the collective that it is, one of `jaxroof.op.COLLECTIVES`."""
 
-FREE = {"axis_index", "random_seed", "random_fold_in", "random_split", "create_token", "after_all", "platform_index"}
+FREE = {
+    *("axis_index", "random_seed", "random_fold_in", "random_split", "random_clone", "create_token", "after_all"),
+    *(
+        "platform_index",
+        "dim_as_value",
+        "dimension_size",
+        "program_id",
+        "shape_assertion",
+        "debug_callback",
+        "debug_print",
+    ),
+}
 """Primitives whose work is nothing beside a kernel's launch, which others make with them."""

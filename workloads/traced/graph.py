@@ -11,18 +11,22 @@ VIEWS = {
     "transpose",
     "broadcast_in_dim",
     "squeeze",
+    "broadcast_to",
+    "bitcast",
+    "unstack",
+    "device_put",
+    "add_dependency",
+    "with_memory_space_constraint",
+    "reduced_vary_cast_p",
+    "vary_unreduced_cast_p",
     "rev",
-    "expand_dims",
     "slice",
     "split",
     "stop_gradient",
     "copy",
-    "copy_p",
     "bitcast_convert_type",
     "pvary",
-    "pcast",
     "reshard",
-    "mesh_cast",
     "sharding_constraint",
     "layout_constraint",
     "optimization_barrier",
@@ -101,7 +105,7 @@ def viewed(value: Value) -> Iterator[Value]:
     """A value and what it is a view of, the array in memory last."""
     yield value
     while value.node is not None and value.node.is_view:
-        place = value.node.outputs.index(value) if value.node.name == "optimization_barrier" else 0
+        place = value.node.outputs.index(value) if value.node.name in ("optimization_barrier", "device_put") else 0
         value = value.node.inputs[place]
         yield value
 

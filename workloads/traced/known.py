@@ -41,6 +41,8 @@ def entries(value: Value, indices: Indices, at: Sizes) -> np.ndarray:
     node = value.node
     if node.name in _MOVES:
         return entries(node.inputs[0], _MOVES[node.name](node, indices, at), at)
+    if node.name == "dim_as_value":
+        return np.asarray(int(at.number(node.params["dim"])))
     if node.name == "iota":
         return indices[node.params["dimension"]]
     if node.name == "select_n":
@@ -100,11 +102,10 @@ _MOVES: dict[str, Callable[[Node, Indices, Sizes], Indices]] = {
     "broadcast_in_dim": _broadcast,
     "reshape": _reshaped,
     "squeeze": _reshaped,
-    "expand_dims": _reshaped,
     "slice": _sliced,
     "transpose": _transposed,
     "rev": _reversed,
-    **dict.fromkeys(("stop_gradient", "copy", "pvary", "name"), lambda node, indices, at: indices),
+    **dict.fromkeys(("stop_gradient", "copy", "pvary", "name", "device_put"), lambda node, indices, at: indices),
 }
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {

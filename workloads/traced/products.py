@@ -24,7 +24,7 @@ class Product(NamedTuple):
     window: Shape = ()  # of a convolution
 
 
-PRODUCTS = {"dot_general", "conv_general_dilated", "ragged_dot", "ragged_dot_general"}
+PRODUCTS = {"dot_general", "conv_general_dilated", "ragged_dot_general"}
 """Primitives that are matrix products."""
 
 
@@ -95,9 +95,6 @@ def _convolution(node: Node) -> Product:
 
 def _grouped(node: Node) -> Product:
     left, right = node.inputs[:2]
-    if node.name == "ragged_dot":
-        groups, inputs, outputs = right.shape
-        return Product((left.shape[0],), (inputs,), (outputs,), (groups,), left, right, grouped=True)
     numbers = node.params["ragged_dot_dimension_numbers"]
     (over_left, over_right), (batch_left, batch_right) = numbers.dot_dimension_numbers
     ragged, group = tuple(numbers.lhs_ragged_dimensions), tuple(numbers.rhs_group_dimensions)

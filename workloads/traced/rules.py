@@ -105,12 +105,12 @@ def written_shape(node: Node) -> Shape | None:
     return None
 
 
-@rule("scatter", *(f"scatter{mark}{kind}" for mark in "-_" for kind in ("add", "sub", "mul", "min", "max")))
+@rule("scatter", *(f"scatter-{kind}" for kind in ("add", "sub", "mul", "min", "max")))
 def _scatter(node: Node, at: Sizes) -> Work:
     return Work(at.elements(node.inputs[2].shape))
 
 
-@rule("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp", "reduce_precision_window")
+@rule("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp")
 def _running(node: Node, at: Sizes) -> Work:
     """A scan within blocks and one over their sums: two operations per element."""
     elements = at.elements(node.inputs[0].shape)
@@ -132,7 +132,7 @@ def _windows(node: Node, at: Sizes) -> Work:
     return Work(at.elements(node.outputs[0].shape) * math.prod(node.params["window_dimensions"]))
 
 
-@rule("select_and_scatter_add", "select_and_gather_add")
+@rule("select_and_scatter", "select_and_scatter_add", "select_and_gather_add")
 def _window_gradient(node: Node, at: Sizes) -> Work:
     return Work(2.0 * at.elements(node.inputs[0].shape) * math.prod(node.params["window_dimensions"]))
 
@@ -144,13 +144,26 @@ def _fft(node: Node, at: Sizes) -> Work:
     return Work(5.0 * at.elements(node.outputs[0].shape) * jnp.log2(jnp.maximum(length, 2.0)))
 
 
-@rule("cholesky", "triangular_solve", "lu")
-def _factorised(node: Node, at: Sizes) -> Work:
-    """A third of n^3 products and sums each of a Cholesky factor, n^2 per right-hand side, 2/3 n^3 of LU.
+CUBES = {
+    **{"cholesky": 1 / 3, "lu": 2 / 3, "geqrf": 4 / 3, "geqp3": 4 / 3, "qr": 4 / 3, "householder_product": 4 / 3},
+    **{"ormqr": 2.0, "tridiagonal": 4 / 3, "hessenberg": 10 / 3, "eigh": 9.0, "svd": 21.0, "schur": 25.0, "eig": 25.0},
+}
+"""Factorisation -> FLOP over n^3 of a square matrix, with vectors where it has them.
 
-    Source: Golub and Van Loan, Matrix Computations, 4th edition, sections 3.1, 3.2 and 4.2.
-    """
+Source: Golub and Van Loan, Matrix Computations, 4th edition, sections 3.2, 4.2, 5.2, 7.4, 7.5, 8.3 and 8.6.
+"""
+
+
+@rule(*CUBES)
+def _factorised(node: Node, at: Sizes) -> Work:
+    """Work in the size of the last dimension."""
     shape = node.inputs[0].shape
+    return Work(CUBES[node.name] * at.elements(shape) * at.number(shape[-1]))
+
+
+@rule("triangular_solve", "tridiagonal_solve", "lu_pivots_to_permutation")
+def _solved(node: Node, at: Sizes) -> Work:
+    """n^2 of a triangle per right-hand side; a few operations per row of three diagonals."""
     if node.name == "triangular_solve":
-        return Work(at.elements(shape) * at.elements(node.inputs[1].shape[-1:]))
-    return Work(at.elements(shape) * at.number(shape[-1]) * (1.0 / 3.0 if node.name == "cholesky" else 2.0 / 3.0))
+        return Work(at.elements(node.inputs[0].shape) * at.elements(node.inputs[1].shape[-1:]))
+    return Work(8.0 * at.elements(node.outputs[0].shape))

@@ -5,23 +5,12 @@ from typing import Any
 from workloads.traced.graph import Node, Region, Value, without_dead_nodes
 from workloads.traced.rules import is_known, refusal
 
-CALLS = ("jaxpr", "call_jaxpr", "fun_jaxpr")
+CALLS = ("jaxpr", "call_jaxpr", "fun_jaxpr", "call")
 """Parameters that hold what a call runs."""
 
 INLINED = {
-    "jit",
-    "pjit",
-    "closed_call",
-    "core_call",
-    "custom_jvp_call",
-    "custom_vjp_call",
-    "custom_vjp_call_jaxpr",
-    "remat",
-    "remat2",
-    "checkpoint",
-    "shard_map",
-    "custom_lin",
-    "run_state",
+    *("jit", "closed_call", "custom_jvp_call", "custom_vjp_call", "remat2", "shard_map", "custom_lin", "run_state"),
+    *("composite", "custom_vmap_call", "call"),
 }
 """Primitives that run a function once."""
 
@@ -86,6 +75,9 @@ class _Walker:
             node = getattr(self, f"_{name}")(eqn, operands, scope, axes)
             nodes.append(node)
             return node.outputs
+        if name == "custom_linear_solve":
+            inner, given = _solver(params, operands)
+            return self.inlined(inner.jaxpr, inner.consts, given, nodes, scope, axes)
         inner = next((params[key] for key in CALLS if key in params), None)
         if name in INLINED and inner is not None:
             called = params.get("name")
@@ -159,6 +151,13 @@ class _Walker:
 
 _PLAIN = ("_where", "silu", "relu", "gelu", "clip", "tril", "triu", "_einsum", "softmax", "_reduce_max", "_take")
 """Library functions whose names say nothing about where in a model they are called."""
+
+
+def _solver(params: dict, operands: list[Value]) -> tuple[Any, list[Value]]:
+    """What a linear solve runs, and its operands: constants of the solver, then right-hand sides."""
+    lengths = params["const_lengths"]
+    begin = lengths.matvec + lengths.vecmat
+    return params["jaxprs"].solve, operands[begin : begin + lengths.solve] + operands[sum(lengths) :]
 
 
 _OVER_AXES = {"psum": "reduce_sum", "pmax": "reduce_max", "pmin": "reduce_min"}

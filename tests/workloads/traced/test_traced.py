@@ -213,6 +213,30 @@ def test_symbolic_expressions():
     assert [float(op.matrix_flops) for op in ops.values() if op.kind == "linear"] == [2 * 32 * 64 * 32]
 
 
+def test_symbolic_sizes_as_values():
+    """A mean divides by its size; a causal mask of 8 newest tokens begins at the number of cached ones."""
+    s, k = jax.export.symbolic_shape("s, k")
+    found = traced(lambda x: jax.device_put(x).mean(0), array(s, 64, dtype=F32), sizes={"s": 32.0})
+    assert sum(float(op.bytes) for op in found.ops({"s": 1024.0}).values()) == 4 * (1024 * 64 + 64)
+
+    def newest(q, keys, values):
+        new, every = q.shape[1], keys.shape[1]
+        seen = jnp.arange(every)[None] <= jnp.arange(new)[:, None] + (every - new)
+        scores = jnp.where(seen, jnp.einsum("bqhd,bkhd->bhqk", q, keys), -1e30)
+        return jnp.einsum("bhqk,bkhd->bqhd", jax.nn.softmax(scores, -1), values)
+
+    sizes = array(1, s, 4, 32), array(1, k, 4, 32), array(1, k, 4, 32)
+    (op,) = traced(newest, *sizes, sizes={"s": 16.0, "k": 48.0}).ops({"s": 64.0, "k": 256.0}).values()
+    assert op.shape.pairs == 64 * 192 + 64 * 65 / 2
+
+
+def test_a_linear_solve_is_its_factors():
+    """LU: 2/3 n^3; two triangles: n^2 each, and a permutation."""
+    ops = traced(jnp.linalg.solve, array(64, 64, dtype=F32), array(64, dtype=F32)).ops()
+    factors = {name.rpartition("/")[2].partition(".")[0]: float(op.vector_flops) for name, op in ops.items()}
+    assert factors["lu"] == pytest.approx(2 / 3 * 64**3) and factors["triangular_solve"] == 64**2
+
+
 def test_equal_ops_are_one():
     def stacked(x, weights):
         for weight in weights:
