@@ -42,10 +42,11 @@ VIEWS = {
 class Value:
     """An array: made by a node, an input of its region, or a constant."""
 
-    __slots__ = ("constant", "dtype", "name", "node", "shape")
+    __slots__ = ("constant", "donated", "dtype", "name", "node", "shape")
 
     def __init__(self, shape: Shape, dtype: Any, node: "Node | None" = None, constant: Any = None, name: str = ""):
         self.shape, self.dtype, self.node, self.constant, self.name = tuple(shape), dtype, node, constant, name
+        self.donated = False  # an argument whose memory results may take
 
     @property
     def bytes(self) -> float:

@@ -7,7 +7,7 @@ from jaxroof.struct import Scalar
 from workloads.traced.graph import Region, Value
 from workloads.traced.groups import Group, Groups
 from workloads.traced.kernels import Amount
-from workloads.traced.sizes import Sizes
+from workloads.traced.sizes import Sizes, shape_key
 
 MOST = 48
 """Moments that are kept of a function with symbolic sizes: those that are the peak at some sizes."""
@@ -17,7 +17,8 @@ class Peaks:
     """Memory of a region while its groups run in order.
 
     Inputs exist all the time; a result from the kernel that writes it to the last that reads it, or to the end where
-    the region returns it. What is updated in place takes no memory of its own.
+    the region returns it. What is updated in place takes no memory of its own, nor does an element-wise result that
+    takes the place of a donated argument.
 
     Args:
       region: whose inputs and results they are.
@@ -28,9 +29,10 @@ class Peaks:
         self._groups = groups
         self.inputs = Amount()
         parts = _parts(region)
-        for value in {id(value): value for value in region.inputs if value.node is None}.values():
-            self.inputs.add(parts.get(id(value), value).shape, value.bytes)
         self._live = Amount()
+        for value in {id(value): value for value in region.inputs if value.node is None}.values():
+            ends = value.donated and id(value) not in groups.kept and id(value) not in parts
+            (self._live if ends else self.inputs).add(parts.get(id(value), value).shape, value.bytes)
         self._left = {key: len(set(map(id, users))) for key, users in self._users().items()}
         self.moments: list[Amount] = [Amount()]
 
@@ -45,16 +47,34 @@ class Peaks:
         """Account for a group that runs next; `inner` are the peaks of the bodies of a loop."""
         hidden = frozenset() if group.attention is None else group.attention.hidden
         new = [value for value in self._groups.writes(group) if id(value) not in hidden and not _in_place(value)]
+        ending = self._ending(group, hidden)
+        given = [value for value in ending if value.donated and group.kind == "map"]
         for value in new:
-            self._live = _with(self._live, value, 1.0)
+            place = next((one for one in given if _size(one) == _size(value)), None)
+            if place is None:
+                self._live = _with(self._live, value, 1.0)
+            else:
+                given.remove(place)
+                ending.remove(place)
         self.moments.append(self._live)
         for peaks in inner or ():
             self.moments += [self._live.merged(peaks.inputs).merged(moment) for moment in peaks.moments]
+        for value in ending:
+            self._live = _with(self._live, value, -1.0)
+
+    def _ending(self, group: Group, hidden: frozenset[int]) -> list[Value]:
+        """What a group reads that nothing needs after it."""
+        found = []
         for value in group.reads():
             left = self._left[id(value)] = self._left.get(id(value), 1) - 1
-            passing = value.node is not None and not _in_place(value) and id(value) not in self._groups.kept | hidden
-            if left == 0 and passing:
-                self._live = _with(self._live, value, -1.0)
+            passing = (value.node is not None and not _in_place(value)) or value.donated
+            if left == 0 and passing and id(value) not in self._groups.kept | hidden:
+                found.append(value)
+        return found
+
+
+def _size(value: Value) -> tuple:
+    return shape_key(value.shape), value.bytes
 
 
 def _parts(region: Region) -> dict[int, Value]:

@@ -85,6 +85,8 @@ class _Walker:
             if name == "shard_map":
                 return self._sharded(eqn, inner, operands, nodes, deeper, axes)
             consts = getattr(inner, "consts", ())
+            for value, given in zip(operands, params.get("donated_invars", ()), strict=False):
+                value.donated = value.donated or (given and value.node is None)
             return self.inlined(getattr(inner, "jaxpr", inner), consts, operands, nodes, deeper, axes)
         if (inner is not None or "branches" in params) and not is_known(name):
             raise refusal(name)

@@ -191,6 +191,14 @@ def test_peak_memory():
     assert eager_one.peak_bytes() >= 3 * 2 * 512 * 4 * 64 + 2 * 4 * 4 * 512 * 512
 
 
+def test_donated_arguments_make_room_for_results():
+    """An optimiser's weight and moments are written over the old ones; the gradient stays."""
+    arguments = *[array(256, 256, dtype=F32)] * 4, array(dtype=F32)
+    assert traced(adamw, *arguments).peak_bytes() == pytest.approx(4 * 7 * 256 * 256, abs=64)  # and a few scalars
+    given = jax.jit(adamw, donate_argnums=(0, 1, 2))
+    assert traced(given, *arguments).peak_bytes() == pytest.approx(4 * 4 * 256 * 256, abs=64)
+
+
 def test_symbolic_sizes_are_functions():
     b, s = jax.export.symbolic_shape("b, s")
     every = traced(llama, LLAMA, array(b, s, HIDDEN), policy="framework", sizes={"b": 2.0, "s": 512.0})
