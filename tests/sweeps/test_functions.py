@@ -77,9 +77,11 @@ def test_elasticities_agree_with_jax(asked, float64):
 def test_what_cannot_be_is_said(asked):
     with pytest.raises(ValueError, match="perceptron has no symbolic size c; it has b, s"):
         asked.answer("H100-SXM", c=3)
+    with pytest.raises(ValueError, match="the size s of perceptron has no value: give s=N"):
+        asked.answer("H100-SXM", b=3)
     with pytest.raises(ValueError, match=r"b = 1.5 must be a whole number of at least 1"):
-        asked.answer("H100-SXM", b=1.5)
+        asked.answer("H100-SXM", b=1.5, s=1)
     with pytest.raises(ValueError, match="metric = 'speed' is no real number of a function; those are time"):
-        asked.elasticities("H100-SXM", metric="speed")
+        asked.elasticities("H100-SXM", metric="speed", b=1, s=1)
     with pytest.raises(ValueError, match="'Q100' is neither in the catalogue"):
-        asked.answer("Q100")
+        asked.answer("Q100", b=1, s=1)

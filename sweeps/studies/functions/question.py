@@ -45,9 +45,11 @@ class Function:
 
     Attributes:
       traced: its kernels under a fusion policy.
+      usual: sizes of symbols where a question does not say them.
     """
 
     traced: "Traced"
+    usual: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     @property
     def policy(self) -> str:
@@ -164,7 +166,11 @@ class Function:
     def _sizes(self, given: Mapping[str, float]) -> dict[str, float]:
         for name in given:
             self._known(name)
-        return {name: self._size(name, given.get(name, self.traced.sizes[name])) for name in self.traced.symbols}
+        sizes = {**self.usual, **given}
+        missing = [name for name in self.traced.symbols if name not in sizes]
+        if missing:
+            raise ValueError(f"the size {missing[0]} of {self.traced.name} has no value: give {missing[0]}=N")
+        return {name: self._size(name, sizes[name]) for name in self.traced.symbols}
 
     def _known(self, name: str) -> None:
         if name not in self.traced.symbols:
@@ -203,7 +209,8 @@ def from_function(
     """
     from workloads.traced.function import traced
 
-    return Function(traced(function, *args, policy=fusion, sizes=sizes, trips=trips, fused_loops=fused_loops))
+    found = traced(function, *args, policy=fusion, sizes=sizes, trips=trips, fused_loops=fused_loops)
+    return Function(found, dict(sizes or {}))
 
 
 def answered(scenario: Scenario) -> FunctionAnswer:
