@@ -40,15 +40,41 @@ def attentions(region: Region, at: Sizes, notes: set[str]) -> list[Attention]:
       at: sizes to tell arrays apart by.
       notes: what a reader should know of them is added.
     """
-    users, found, seen = users_of(region), [], set()
+    users, seen = users_of(region), set()
+    found: list[Attention] = []
     kept = set(map(id, map(base, region.outputs)))
+    needs = _needs(region)
     for node in region.nodes:
         if node.name != "exp" or node.known or id(node) in seen:
             continue
         scores = around(node, users, at)
         seen |= set(map(id, scores.inner))
-        found += _kernels(node, scores, users, kept, at, notes)
+        kernels = _kernels(node, scores, users, kept, at, notes)
+        if all(_closed(kernel.nodes, region, needs) for kernel in kernels):
+            found += kernels
     return found
+
+
+def _needs(region: Region) -> dict[int, int]:
+    """Bits of the nodes that each node depends on, by its identity."""
+    found: dict[int, int] = {}
+    for node in region.nodes:
+        if not node.is_view:
+            makers = [value.node for value in map(base, node.inputs) if value.node is not None]
+            found[id(node)] = 0
+            for maker in makers:
+                found[id(node)] |= found.get(id(maker), 0) | 1 << maker.number
+    return found
+
+
+def _closed(nodes: list[Node], region: Region, needs: dict[int, int]) -> bool:
+    """Whether nothing outside depends on some of the nodes and is needed by others, so that they can run at once."""
+    own = before = 0
+    for node in nodes:
+        own |= 1 << node.number
+        before |= needs[id(node)]
+    before &= ~own
+    return not any(before >> node.number & 1 and needs.get(id(node), 0) & own for node in region.nodes)
 
 
 def _kernels(seed: Node, scores: Scores, users: Users, kept: set[int], at: Sizes, notes: set[str]) -> list[Attention]:

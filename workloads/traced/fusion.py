@@ -57,6 +57,7 @@ def grouped(region: Region, policy: str, at: Sizes, notes: set[str]) -> Groups:
         _drop_instant(groups)
         return groups
     groups = Groups(region, attentions(region, at, notes), at)
+    groups = groups if groups.can_run else Groups(region, [], at)  # two of them may need each other's results
     _join_maps(groups)
     _drop_instant(groups)
     _join_products(groups, policy)

@@ -76,6 +76,12 @@ class Groups:
         """All groups, each after those that it depends on."""
         return _in_order(list(self), self)
 
+    @property
+    def can_run(self) -> bool:
+        """Whether the groups can run one after the other."""
+        place = {id(group): number for number, group in enumerate(self.in_order())}
+        return all(place[id(maker)] < place[id(group)] for group in self for maker in self.producers(group))
+
     def of(self, node: Node) -> Group:
         """The group of a node."""
         return self._of[id(node)]
