@@ -92,8 +92,7 @@ def _value(text: str, where: str, scope: Any, flag: str) -> Any:
     if match is None:
         if not _REFERENCE.fullmatch(text):
             raise ValueError(f"{flag} {where!r} must be DTYPE[SIZES], such as bf16[b,s,4096], or module:tree")
-        found = named_object(text, flag)
-        return found() if callable(found) else found
+        return _tree(named_object(text, flag), where, flag)
     import jax
     import numpy as np
     from jax import export
@@ -109,4 +108,22 @@ def _value(text: str, where: str, scope: Any, flag: str) -> Any:
     except Exception as error:
         words = " ".join(str(error).split())[:120]
         raise ValueError(f"{flag} {where!r}: {sizes!r} are no sizes: {words}") from None
+    if any(isinstance(size, int) and size < 1 for size in shape):
+        raise ValueError(f"{flag} {where!r}: every size must be at least 1")
     return jax.ShapeDtypeStruct(tuple(shape), kind)
+
+
+def _tree(found: Any, where: str, flag: str) -> Any:
+    """A tree of arrays, or what a function without arguments returns; ValueError in one line for anything else."""
+    import jax
+
+    if callable(found):
+        try:
+            found = found()
+        except Exception as error:
+            words = " ".join(str(error).split())
+            raise ValueError(f"{flag} {where!r}: calling it fails: {type(error).__name__}: {words}") from error
+    for leaf in jax.tree.leaves(found):
+        if not isinstance(leaf, int | float | complex) and not (hasattr(leaf, "shape") and hasattr(leaf, "dtype")):
+            raise ValueError(f"{flag} {where!r}: a {type(leaf).__name__} in it is no array and no number")
+    return found

@@ -21,8 +21,19 @@ def forward(params, x):
     return jax.nn.silu(x @ params["up"]) @ params["down"]
 
 
+def double(x):
+    return x * 2.0
+
+
 def broken(x):
     raise RuntimeError("no such layer")
+
+
+def picky():
+    raise RuntimeError("no weights here")
+
+
+words = {"a": "b"}
 
 
 def endless(x):
@@ -101,7 +112,7 @@ def test_the_roofline(capsys, tmp_path):
         ((*ASKED, "--hardware", "H100-SXM", "--set", "efficiency.x=1"), "a function depends on hardware alone"),
         ((*ASKED, "--hardware", "H100-SXM", "--over", "model.hidden=1"), "depends on numbers of hardware alone"),
         ((*ASKED, "--hardware", "H100-SXM,H100-SXM"), "must be names of different accelerators"),
-        (("price", "priced_module:forwad", "--hardware", "H100-SXM"), "did you mean forward?"),
+        (("price", "priced_module:forwad", "--hardware", "H100-SXM"), "did you mean forward"),
         (("price", "no_such_module:f", "--hardware", "H100-SXM"), "importing no_such_module fails"),
         (("price", "forward", "--hardware", "H100-SXM"), "must be module:name"),
         (("price", "priced_module:weights", "--hardware", "H100-SXM"), "is no function"),
@@ -110,6 +121,20 @@ def test_the_roofline(capsys, tmp_path):
             "the function has no argument y",
         ),
         (("price", "priced_module:broken", "--args", "x=bf17[1]", "--hardware", "H100-SXM"), "bf17 is no dtype"),
+        (("price", "priced_module:broken", "--args", "x=f32[-1]", "--hardware", "H100-SXM"), "must be at least 1"),
+        (
+            ("price", "priced_module:broken", "--args", "x=priced_module:picky", "--hardware", "H100-SXM"),
+            "calling it fails: RuntimeError: no weights here",
+        ),
+        (
+            ("price", "priced_module:broken", "--args", "x=priced_module:words", "--hardware", "H100-SXM"),
+            "a str in it is no array and no number",
+        ),
+        (
+            ("price", "priced_module:double", "--args", "x=f32[a-b]", "--over", "a=2", "--over", "b=4")
+            + ("--hardware", "H100-SXM"),
+            "of an argument of double is -2 at a = 2, b = 4",
+        ),
         (("price", "priced_module:broken", "--args", "x=f32[b-]", "--hardware", "H100-SXM"), "are no sizes"),
         (
             ("price", "priced_module:broken", "--args", "x=f32[4]", "--hardware", "H100-SXM"),

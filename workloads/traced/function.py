@@ -31,7 +31,9 @@ class Traced:
       symbols: names of its symbolic sizes.
       sizes: of the symbols, at which fusion was decided.
       kernels: equal ones merged, with how often they run.
+      moments: memory at the moments that may be the peak.
       notes: what a reader should know.
+      dims: symbolic dimensions of its arguments.
     """
 
     name: str
@@ -41,6 +43,17 @@ class Traced:
     kernels: tuple[TracedKernel, ...]
     moments: tuple[Amount, ...]
     notes: tuple[str, ...]
+    dims: tuple[Any, ...] = ()
+
+    def require_sizes(self, sizes: Mapping[str, float]) -> None:
+        """ValueError in one line where a dimension of an argument would have no elements."""
+        at = Sizes(sizes)
+        for dim in self.dims:
+            if float(at.number(dim)) < 1.0:
+                given = ", ".join(f"{name} = {size:g}" for name, size in sizes.items())
+                raise ValueError(
+                    f"the size {dim} of an argument of {self.name} is {float(at.number(dim)):g} at {given}"
+                )
 
     def ops(self, sizes: Mapping[str, Scalar] | None = None, matrix: Collection[str] = ("tf32",)) -> Ops:
         """Its ops by name where symbols have these values; `sizes` where none are given.
@@ -108,7 +121,9 @@ def kernels_of(region: Region, policy: str, sizes: Mapping[str, float], name: st
         emission.notes.add("products of float32 run as tf32 where the hardware has it, else as fp32, else as bf16")
     kernels = _named(_merged(emission.kernels, trials[0], trials[2]))
     moments = kept_moments(peaks, trials)
-    return Traced(name, policy, tuple(symbols), own, kernels, tuple(moments), tuple(sorted(emission.notes)))
+    dims = {str(dim): dim for value in region.inputs for dim in value.shape if not isinstance(dim, int)}
+    notes = tuple(sorted(emission.notes))
+    return Traced(name, policy, tuple(symbols), own, kernels, tuple(moments), notes, tuple(dims.values()))
 
 
 def _sharding_notes(region: Region) -> set[str]:

@@ -170,7 +170,10 @@ class Function:
         missing = [name for name in self.traced.symbols if name not in sizes]
         if missing:
             raise ValueError(f"the size {missing[0]} of {self.traced.name} has no value: give {missing[0]}=N")
-        return {name: self._size(name, sizes[name]) for name in self.traced.symbols}
+        found = {name: self._size(name, sizes[name]) for name in self.traced.symbols}
+        with eager():
+            self.traced.require_sizes(found)
+        return found
 
     def _known(self, name: str) -> None:
         if name not in self.traced.symbols:
